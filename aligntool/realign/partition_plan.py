@@ -178,6 +178,7 @@ def _table_refusals(disk: Disk, inside: str | None, names: StartNames | None) ->
     elif not part.content and part.content_read:
         text = f"nothing is recognised on {what}"
         yield Refusal("no-content", what, text, wording.next_command(disk, "audit"))
+    yield from _luks_length_refusals(disk, part, what)
     if inside:
         text = f"{what} begins with a table of its own ({inside}), which would become that of the disk"
         yield Refusal("nested-label", what, text, wording.next_command(disk, "audit"))
@@ -190,6 +191,21 @@ def _table_refusals(disk: Disk, inside: str | None, names: StartNames | None) ->
             f"{what} extends {late} bytes too far: the last {last} bytes of the disk must record that it is in flight"
         )
         yield Refusal("no-room", what, text, wording.next_command(disk, "audit"))
+
+
+def _luks_length_refusals(disk: Disk, part: Partition, what: str) -> Iterator[Refusal]:
+    """Yield the reason why a LUKS that extends to the end of its device would not open on the whole disk: dm-crypt
+    requires whole sectors of its own size (drivers/md/dm-crypt.c, crypt_ctr()).
+    """
+    for layer in part.content:
+        unit, start = layer.data_unit or disk.sector_size, (layer.data_start or 0) - part.extent.start
+        length = align_down(disk.size or 0, disk.sector_size) - start
+        if layer.kind == "crypto_LUKS" and start > 0 and not layer.claims_size and length % unit:
+            text = (
+                f"{what} holds {wording.layer_name(layer)} with sectors of {unit} bytes: on the whole disk its data"
+                f" would be {length} bytes long, which is not a multiple of that, so it would not open"
+            )
+            yield Refusal("odd-size", what, text, wording.next_command(disk, "audit"))
 
 
 def _windows_refusals(part: Partition, what: str, names: StartNames) -> Iterator[Refusal]:

@@ -130,6 +130,22 @@ def test_luks_is_refused_on_a_full_disk_and_taken_out_of_a_partition(name: str, 
     assert run("cryptsetup", "luksUUID", image) == uuid
 
 
+@pytest.mark.needs_tools("cryptsetup")
+@pytest.mark.parametrize("rest", [0, SECTOR])
+def test_a_luks_stays_in_its_partition_if_the_disk_is_not_a_multiple_of_its_sectors(rest: int, tmp_path: Path) -> None:
+    luks, image = tmp_path / "luks", tmp_path / "disk.img"
+    luks.write_bytes(bytes(20 * MIB))
+    run("cryptsetup", "luksFormat", "-q", "--type", "luks2", "--sector-size", "4096", "--pbkdf", "pbkdf2",
+        "--pbkdf-force-iterations", "1000", luks, "-", stdin="secret")  # fmt: skip
+    image.write_bytes(bytes(24 * MIB + rest))
+    run("sfdisk", "-q", image, stdin=f"label: gpt\nstart=1MiB, size={20 * MIB // SECTOR}\n")
+    with image.open("r+b") as file:
+        file.seek(MIB)
+        file.write(luks.read_bytes())
+    said = aligntool("plan", "partition", "--undo", image, code=REFUSED if rest else 0)
+    assert ("which is not a multiple of that, so it would not open" in " ".join(said.split())) is bool(rest)
+
+
 LUKS2 = Layer("crypto_LUKS", Extent(0, 64 * MIB), "LUKS2", data_start=16 * MIB, data_unit=4096)
 EXT4 = Layer("ext4", Extent(0, 30 * MIB), claims_size=30 * MIB + 512)
 
