@@ -12,7 +12,7 @@ from aligntool.errors import Refused
 from aligntool.formats.layers import read_layers
 from aligntool.formats.reader import Reader, read_pieces
 from aligntool.formats.tables import read_table
-from aligntool.inventory import Disk, DiskKind, Layer, TableLabel
+from aligntool.inventory import Disk, DiskKind, Layer, Partition, TableLabel
 from aligntool.linux.block import open_read_only
 from aligntool.linux.content import UsedMap, read_used
 from aligntool.linux.luks import open_luks
@@ -184,10 +184,10 @@ def named_in_files(disk: Disk, *, undo: bool, etc: Path = Path("/etc")) -> Itera
     after = disk.path if part else f"{disk.path}{'p' if disk.path[-1].isdigit() else ''}1"
     new = f"UUID={layers[0].uuid}" if layers and layers[0].uuid else after
     old = Path("/dev", part.node) if part and part.node else Path(disk.path)
-    for name, parse in (("fstab", parse_fstab), ("crypttab", parse_crypttab)):
+    for name, parse, field in (("fstab", parse_fstab, 0), ("crypttab", parse_crypttab, 1)):
         for line in parse(_text_or_empty(etc / name)):
-            if _line_names(line, old, part.uuid if part else None):
-                instead = line.text.strip().replace(line.spec, new, 1)
+            if _line_names(line, old, part):  # as it is written: `spec` has no quotes and escapes
+                instead = line.text.strip().replace(line.text.split()[field], new, 1)
                 yield f"/etc/{name} names it by its path; replace the line `{line.text.strip()}` with: {instead}"
     for name in _LVM:
         for text in _text_or_empty(etc / name).splitlines():
@@ -201,8 +201,12 @@ def _text_or_empty(path: Path) -> str:
     return ""
 
 
-def _line_names(line: TableLine, node: Path, part_uuid: str | None) -> bool:
-    if part_uuid and line.spec.lower() == f"partuuid={part_uuid.lower()}":
+def _line_names(line: TableLine, node: Path, part: Partition | None) -> bool:
+    """Return whether a line names the device `node`. `part`: the partition, whose own names are lost."""
+    tag, _, value = line.spec.partition("=")
+    if part and tag == "PARTLABEL" and value == part.name:
+        return True
+    if part and part.uuid and tag.upper() == "PARTUUID" and value.lower() == part.uuid.lower():
         return True
     with suppress(OSError):
         return line.spec.startswith("/dev/") and Path(line.spec).resolve() == node.resolve()

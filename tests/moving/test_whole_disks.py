@@ -495,9 +495,12 @@ def test_lines_that_name_the_disk_are_shown_with_what_replaces_them(tmp_path: Pa
     assert fstab.endswith("`/dev/sdz /srv ext4 defaults 0 2` with: UUID=ab-cd /srv ext4 defaults 0 2")
     assert crypttab.endswith("with: data UUID=ab-cd none luks")
     assert "/dev/sdz1" in lvm
-    part = Partition(1, Extent(MIB, MIB), uuid="12-34", node="sdz1", content=(whole,))
-    (tmp_path / "fstab").write_text("PARTUUID=12-34 /srv ext4 defaults 0 2\n/dev/sdz1 /mnt ext4 defaults 0 2\n")
+    part = Partition(1, Extent(MIB, MIB), name="my data", uuid="12-34", node="sdz1", content=(whole,))
+    (tmp_path / "fstab").write_text(
+        'PARTUUID="12-34" /srv ext4 defaults 0 2\n/dev/sdz1 /mnt ext4 defaults 0 2\n'
+        "PARTLABEL=my\\040data /old ext4 defaults 0 2\nPARTLABEL=other /new ext4 defaults 0 2\n"
+    )
     parted = Disk("sdz", "/dev/sdz", DiskKind.SCSI, 8 * MIB, IoLimits(), partitions=(part,))
     assert [line.partition("with: ")[2] for line in named_in_files(parted, undo=True, etc=tmp_path)] == [
-        "UUID=ab-cd /srv ext4 defaults 0 2", "UUID=ab-cd /mnt ext4 defaults 0 2",
-    ]  # fmt: skip
+        f"UUID=ab-cd {place} ext4 defaults 0 2" for place in ("/srv", "/mnt", "/old")
+    ]
