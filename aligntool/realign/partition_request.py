@@ -79,7 +79,9 @@ class WholeDisk:
                 judged, request.goal, used, inside=inside, names=names, gap_end=gap_end
             )
             refuse_second_table(disk)
-            return plan
+            with open_read_only(disk.path) as device:
+                lost = tuple(_tail_attention(device, disk))
+            return replace(plan, attention=(*lost, *plan.attention))
         plan = partition_plan.plan_partition(judged, request.goal, self.label, used, others=_others(disk))
         with open_read_only(disk.path) as device:
             _refuse_more_behind(device, disk.content[0], disk)
@@ -154,11 +156,27 @@ def _behind_attention(reader: Reader, disk: Disk, plan: Plan) -> Iterator[str]:
     if not any(disk.gpt_headers):  # those are named in a note
         written.append(places(disk.size or 0, size)[1])
     if layer.kind != "crypto_LUKS" and any(_is_used(reader, extent, end) for extent in written):
-        saving = as_root(disk, f"dd if={shell_word(disk.path)} of=FILE bs=1M iflag=skip_bytes skip={end}")
         yield (
             f"bytes after the {layer_name(layer)}, from byte {end}, are overwritten in part: nothing is recognised in"
-            f" them, but they may be data. To save them: {saving}"
+            f" them, but they may be data. To save them: {_saving_command(disk, end)}"
         )
+
+
+def _tail_attention(reader: Reader, disk: Disk) -> Iterator[str]:
+    """Yield that the last sectors of a disk with an MBR are lost, if there is anything in them: a GPT has its backup
+    there.
+    """
+    tail = places(disk.size or 0, disk.sector_size)[1]
+    if disk.table and disk.table.label is TableLabel.DOS and _is_used(reader, tail, tail.start):
+        yield (
+            f"the last {tail.length} bytes of the disk, from byte {tail.start}, are overwritten: nothing is recognised"
+            f" in them, but they may be data. To save them: {_saving_command(disk, tail.start)}"
+        )
+
+
+def _saving_command(disk: Disk, start: int) -> str:
+    """Return the command that saves the bytes from `start` on to the end of the disk."""
+    return as_root(disk, f"dd if={shell_word(disk.path)} of=FILE bs=1M iflag=skip_bytes skip={start}")
 
 
 def _is_used(reader: Reader, extent: Extent, start: int) -> bool:

@@ -319,6 +319,7 @@ CASES: tuple[tuple[Callable[[Path], Path], tuple[str, ...], str], ...] = (
     (lambda path: ext4(path, 32 * MIB), (), "33554432 bytes, but beside the table and the journal there is room for"),
     (lambda path: ext4(path, 32 * MIB), ("--undo",), "has no partition table"),
     (lambda path: swap(path, 8 * MIB), (), "mkswap -U "),
+    (lambda path: (swap(path, 8 * MIB), run("mkswap", "-U", "clear", path), path)[2], (), "mkswap -U clear -p "),
     (gpt, (), "already has a partition table"),
     (table_in_it, ("--undo",), "partition 1 begins with a table of its own"),
     (gpt, ("--undo",), "has 2 partitions; only a single primary one"),
@@ -335,7 +336,6 @@ def test_what_cannot_be_moved_is_refused_with_the_reason(case: int, tmp_path: Pa
     assert every_byte(image) == before
 
 
-    (lambda path: (swap(path, 8 * MIB), run("mkswap", "-U", "clear", path), path)[2], (), "mkswap -U clear -p "),
 def test_what_only_udev_recognises_is_named_and_no_new_table_is_proposed() -> None:
     """A btrfs on a zoned drive: its superblocks are in a log, at no fixed place."""
     disk = Disk("nvme0n1", "/dev/nvme0n1", DiskKind.NVME, 64 * MIB, IoLimits(512, 512), content_hint="btrfs")
@@ -379,6 +379,23 @@ def test_bytes_before_the_partition_that_nothing_recognises_need_attention(label
     assert f"{words} {at + SECTOR}, are overwritten" in " ".join(
         aligntool("plan", "partition", "--undo", image).split()
     )
+
+
+def test_bytes_at_the_end_of_an_mbr_disk_need_attention(tmp_path: Path) -> None:
+    part, image = ext4(tmp_path / "part", 16 * MIB), tmp_path / "disk.img"
+    image.write_bytes(bytes(64 * MIB))
+    run("sfdisk", "-q", image, stdin="label: dos\nstart=2048, size=16MiB\n")
+    with image.open("r+b") as file:
+        file.seek(MIB)
+        file.write(part.read_bytes())
+    words = "the last 16896 bytes of the disk"
+    assert words not in " ".join(aligntool("plan", "partition", "--undo", image).split())
+    with image.open("r+b") as file:
+        file.seek(64 * MIB - SECTOR)
+        file.write(b"\x5a" * SECTOR)
+    said = " ".join(aligntool("plan", "partition", "--undo", image).split())
+    assert f"{words}, from byte {64 * MIB - 16896}, are overwritten" in said
+    assert f"iflag=skip_bytes skip={64 * MIB - 16896}" in said
 
 
 @pytest.mark.parametrize(
