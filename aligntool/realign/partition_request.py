@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aligntool.audit.report import Judged
-from aligntool.audit.wording import as_root, layer_name, next_command, shell_word
+from aligntool.audit.wording import as_root, layer_name, next_command, shell_word, table_command
 from aligntool.change import Plan, Used
 from aligntool.errors import Refused
 from aligntool.formats.layers import read_layers
@@ -20,7 +20,7 @@ from aligntool.linux.users import NoLoop, read_only_loop
 from aligntool.realign import partition_plan
 from aligntool.realign import request as requests
 from aligntool.realign.second_table import refuse_second_table
-from aligntool.realign.whole_disk import other_kinds, places, table_inside
+from aligntool.realign.whole_disk import other_kinds, places, refuse_unusual_table, table_inside
 from aligntool.steps import CopyContent, WriteJournal
 from aligntool.system import TableLine, parse_crypttab, parse_fstab
 from aligntool.units import MIB, Extent, align_up
@@ -80,6 +80,7 @@ class WholeDisk:
             )
             refuse_second_table(disk)
             with open_read_only(disk.path) as device:
+                refuse_unusual_table(device, plan, table_command(disk, "sgdisk -S 128 -j 2 -e"))
                 lost = tuple(_tail_attention(device, disk))
             return replace(plan, attention=(*lost, *plan.attention))
         plan = partition_plan.plan_partition(judged, request.goal, self.label, used, others=_others(disk))

@@ -28,6 +28,11 @@ def unsound_table(reason: str) -> Refused:
     return Refused(f"the partition table has an error: {reason}", hint="aligntool audit DISK", code="table-damaged")
 
 
+def unusual_gpt(hint: str) -> Refused:
+    text = "the GPT does not have 128 entries, or its copies are not in the first and the last sectors of the disk"
+    return Refused(text, hint=hint, code="table-kind")
+
+
 def check_before(found: Mapping[int, Extent], changes: Mapping[int, EntryChange]) -> None:
     """Raise Refused unless the table is the one that the plan was made for."""
     for number, change in changes.items():

@@ -106,7 +106,7 @@ def whole_images(device: Device, plan: Plan, *, journal_at: int | None, journal_
         return tables.TableImages(
             ((tail_before,),), hidden, _new_table(device, plan.disk.size, rewrite.label, change.after, kind)
         )
-    _refuse_other_table(device, plan, rewrite)
+    refuse_unusual_table(device, plan, "aligntool audit DISK")
     old = Sectors(size, bytes(device.read(size, head.length - size))), Sectors(0, bytes(device.read(0, size)))
     return tables.TableImages(
         ((tail_before,), (old[0],), (old[1],)), hidden, ((Sectors(tail.start, bytes(tail.length)),),)
@@ -143,18 +143,19 @@ def _new_table(device: Device, disk_size: int, label: str, extent: Extent, kind:
     return (Sectors(tail.start, end),), (Sectors(size, rest),), (Sectors(0, mbr),)
 
 
-def _refuse_other_table(device: Device, plan: Plan, rewrite: steps.RewriteTable) -> None:
-    """Raise Refused unless the table has the usual size and position, and lists only the one partition."""
-    size = device.sector_size
+def refuse_unusual_table(device: Device, plan: Plan, hint: str) -> None:
+    """Raise Refused unless the table has the usual size and position, and lists only the one partition. `hint`: the
+    command that gives a GPT this size and position.
+    """
+    rewrite = next(step for step in plan.steps if isinstance(step, steps.RewriteTable))
+    size = plan.disk.sector_size
     head, tail = places(plan.disk.size, size)
     changes = {change.number: change for change in rewrite.changes}
     if rewrite.label == "gpt":
-        primary, backup = tables.sound_pair(device)
+        primary, backup = tables.sound_pair(device, size)
         found = {entry.number: entry.extent(size) for entry in primary.used_entries()}
         if primary.entries_extent != Extent(2 * size, head.end - 2 * size) or backup.entries_extent.start != tail.start:
-            raise tables.unsound_table(
-                "its copies are not in the usual places, the first and the last sectors of the disk"
-            )
+            raise tables.unusual_gpt(hint)
     else:
         entries = entries_of(bytes(device.read(0, size))) or ()
         found = {entry.slot: entry.extent(size) for entry in entries if entry.sectors}

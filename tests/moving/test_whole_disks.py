@@ -398,6 +398,23 @@ def test_bytes_at_the_end_of_an_mbr_disk_need_attention(tmp_path: Path) -> None:
     assert f"iflag=skip_bytes skip={64 * MIB - 16896}" in said
 
 
+@pytest.mark.needs_tools("sgdisk")
+@pytest.mark.parametrize("words", [("-S", "256"), ("-j", "40"), ()], ids=["entries", "place", "grown"])
+def test_the_plan_refuses_a_gpt_of_another_form_with_what_helps(words: tuple[str, ...], tmp_path: Path) -> None:
+    part, image = ext4(tmp_path / "part", 16 * MIB), tmp_path / "disk.img"
+    image.write_bytes(bytes(64 * MIB))
+    run("sgdisk", *words, "-n", "1:2048:+16M", image)
+    with image.open("r+b") as file:
+        file.seek(MIB)
+        file.write(part.read_bytes())
+        if not words:
+            file.truncate(80 * MIB)
+    said = aligntool("plan", "partition", "--undo", image, code=REFUSED)
+    (line,) = (line for line in said.splitlines() if "sgdisk" in line)
+    run(*line.removeprefix("  → ").split())
+    aligntool("partition", "--undo", image, "--yes")
+
+
 @pytest.mark.parametrize(
     "at", [32 * MIB, 33 * MIB - SECTOR, 100 * MIB, 128 * MIB - SECTOR], ids=["directly", "to move", "journal", "table"]
 )
