@@ -90,7 +90,11 @@ def _mbr_images(device: Device, plan: Plan, rewrite: steps.ConvertTable, journal
     tables.check_parked(park, set(mbr.entries))
     sector, after = _unit_at(device, 0, unit), converted_mbr(device, mbr, rewrite, unit)
     parked = with_entries(sector, {number: parked_mbr_entry(mbr.entries[number], journal_at) for number in park.parked})
-    places = {align_down(at, unit) for chain in mbr.chains for at in chain.sectors}
+    own = {at for chain in mbr.chains for at in chain.sectors}
+    for sectors in tables.all_sectors(after[:-1]):
+        if sectors.at not in own and any(_unit_at(device, sectors.at, 512)):
+            raise _place_taken(sectors.at, sectors.at + 512)
+    places = {align_down(at, unit) for at in own}
     places |= {sectors.at for sectors in tables.all_sectors(after[:-1])}
     ebrs = tuple(Sectors(at, _unit_at(device, at, unit)) for at in sorted(places))
     return tables.TableImages(tables.mbr_writing(ebrs, sector), tables.mbr_writing((), parked), after)
@@ -188,11 +192,14 @@ def refuse_other_content(pair: Sequence[GptCopy], places: Sequence[Extent], foun
                 rest[start - place.start : end - place.start] = bytes(end - start)
         if any(rest):
             at = place.start + len(rest) - len(bytes(rest).lstrip(b"\0"))
-            text = f"byte {at} is where the new table goes, but holds data that is not part of the present one"
-            end = min([place.end, *(extent.start for extent in known if extent.start > at)])
-            look = f"od -A d -c -j {at} -N {end - at} DISK"
-            clear = f"head -c {end - at} /dev/zero | dd of=DISK oflag=seek_bytes seek={at} conv=notrunc"
-            raise Refused(text, hint=f"view it with {look}; if nothing needs it: {clear}", code="place-taken")
+            raise _place_taken(at, min([place.end, *(extent.start for extent in known if extent.start > at)]))
+
+
+def _place_taken(at: int, end: int) -> Refused:
+    text = f"byte {at} is where the new table goes, but holds data that is not part of the present one"
+    look = f"od -A d -c -j {at} -N {end - at} DISK"
+    clear = f"head -c {end - at} /dev/zero | dd of=DISK oflag=seek_bytes seek={at} conv=notrunc"
+    return Refused(text, hint=f"view it with {look}; if nothing needs it: {clear}", code="place-taken")
 
 
 def table_groups(head: Extent, tail: Extent, content: tuple[bytes, bytes], unit: int) -> Writing:

@@ -1,6 +1,7 @@
 """Refusals of a sector size conversion, and whether the suggested commands work."""
 
 import json
+import struct
 import subprocess
 from pathlib import Path
 
@@ -69,6 +70,28 @@ def test_what_a_table_for_other_sectors_left_can_be_cleared(tmp_path: Path, at: 
     assert run("sfdisk", "--json", disk) == table
     request = Request()
     assert Conversion(request, (4096,)).find_plan(str(disk), request).plan.disk.size == size
+
+
+@pytest.mark.needs_tools("mkswap")
+def test_data_where_an_ebr_would_begin_are_not_overwritten(tmp_path: Path) -> None:
+    """The second EBR, at sector 4199, goes to sector 4192; an entry has its start and length in its last 8 bytes."""
+    disk, swap = tmp_path / "disk.img", tmp_path / "swap"
+    swap.write_bytes(bytes(MIB))
+    run("mkswap", swap)
+    content = bytearray(5 * MIB)
+    tables = {0: [(5, 64, 8000)], 64: [(0x82, 1984, 2048), (5, 4135, 2113)], 4199: [(0x82, 65, 2048)]}
+    for sector, entries in tables.items():
+        packed = b"".join(struct.pack("<4xB3xII", *entry) for entry in entries)
+        content[sector * 512 + 446 : sector * 512 + 512] = packed.ljust(64, b"\0") + b"\x55\xaa"
+    for start in (2048, 4264):
+        content[start * 512 : start * 512 + MIB] = swap.read_bytes()
+    disk.write_bytes(content)
+    request = Request()
+    assert Conversion(request, (4096,)).find_plan(str(disk), request).plan.steps
+    content[4192 * 512 + 100] = 1
+    disk.write_bytes(content)
+    (reason,) = reasons(disk)
+    assert reason.code == "place-taken" and f"byte {4192 * 512} is where the new table goes" in reason.text
 
 
 @pytest.mark.needs_tools("sfdisk", "cryptsetup")
