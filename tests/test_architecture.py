@@ -198,6 +198,7 @@ WRITERS = {
     "measure/targets.py": "whether a target may be written to; digests of test data",
     "measure/timing.py": "the target of a probe",
     "raid/make.py": "the record of an array",
+    "raid/steps_luks.py": "the header of a LUKS2 after a power cut; a copy of it, in a temporary folder",
     "raid/steps_md.py": "an array that is flushed",
     "raid/steps_reformat.py": "how much of an array md compares, in sysfs",
     "realign/convert_copy.py": "a new image that a disk is copied to",

@@ -33,7 +33,7 @@ from aligntool.raid.members import Known
 from aligntool.raid.planning import Needs, data_begins
 from aligntool.raid.running import ArrayView, arrays_of, find_array
 from aligntool.raid.steps_drives import lock_members, read_all_disks
-from aligntool.raid.steps_luks import NO_KEY, Key, finishing_command
+from aligntool.raid.steps_luks import NO_KEY, Key
 from aligntool.raid.steps_system import Paths
 from aligntool.realign.move import Status
 from aligntool.realign.planning import on_captured_machine
@@ -189,8 +189,9 @@ def _abandon_hint(record: make.Record) -> str:
     """Return the commands that abandon an array, or replace its drive, if a drive is lost."""
     file = shell_word(str(record.file))
     if record.plan.purpose == "layers":
-        step = next(step for step in record.plan.steps if isinstance(step, ReencryptSectors))
-        return f"to finish without the record: {finishing_command(record.plan, step)}; sudo rm {file}"
+        numbers = (f"-p {step.partition}" for step in record.plan.steps if isinstance(step, ReencryptSectors))
+        again = command("realign", record.plan.disk.path, "--layers", *numbers)
+        return f"to finish without the record: sudo rm {file} && {again}"
     if record.plan.purpose == "reformat":
         path = record.plan.disk.path
         end = f"sudo mdadm {path} --add with another drive and each member that is out; then sudo rm {file}"

@@ -347,6 +347,8 @@ CHECKSUM_AT, CHECKSUM_SIZE = 448, 64
 _Header = tuple[bytes, tuple[str, ...]]  # one LUKS2 header copy, and its problems
 
 REENCRYPTING = "its re-encryption is not finished"
+REENCRYPTED = f"{REENCRYPTING}: all data are done, but its header does not say so"
+COMPLETE_HEADER = "do not continue it: cryptsetup would encrypt all data again, and lose them; see docs/layers.md"
 
 
 def read_luks(area: Area) -> Layer | None:
@@ -409,8 +411,7 @@ def _read_luks2_header(area: Area, at: int) -> _Header | None:
     algorithm = text_at(content, 72, 32)
     if algorithm not in ("sha1", "sha256", "sha384", "sha512"):
         return content, (f"the LUKS2 header's checksum algorithm {algorithm} is not known",)
-    blanked = content[:CHECKSUM_AT] + bytes(CHECKSUM_SIZE) + content[CHECKSUM_AT + CHECKSUM_SIZE :]
-    computed = hashlib.new(algorithm, blanked, usedforsecurity=False).digest()
+    computed = _luks2_checksum(content)
     stored = content[CHECKSUM_AT : CHECKSUM_AT + len(computed)]
     return content, checksum_problem("the LUKS2 header", stored.hex()[:16], computed.hex()[:16])
 
@@ -481,6 +482,47 @@ def _before(tree: Section) -> list[Section]:
     return [segment for _, segment in _sections(tree, "segments") if "backup-previous" in str(segment.get("flags"))]
 
 
+def is_reencrypted(tree: Section) -> bool:
+    """Return whether a re-encryption underway has done all data: there is one segment, as it is afterwards.
+
+    cryptsetup (2.6 to 2.8) must not continue then: it takes the only segment for the one before, and would encrypt all
+    data again, which loses them (lib/luks2/luks2_reencrypt.c, _offset_forward).
+    """
+    digests = [(name, digest["segments"]) for name, digest in _sections(tree, "digests") if "segments" in digest]
+
+    def encryption(name: str, segment: Section) -> tuple[object, ...]:
+        of_segment = [digest for digest, names in digests if isinstance(names, list) and name in names]
+        return segment.get("type"), segment.get("sector_size"), segment.get("encryption"), of_segment
+
+    found = {str(segment.get("flags")): encryption(name, segment) for name, segment in _sections(tree, "segments")}
+    ends = [next((one for flags, one in found.items() if flag in flags), None) for flag in ("-previous", "-final")]
+    return len(_in_use(tree)) == 1 and None not in ends and ends[0] != found.get("None") == ends[1]
+
+
+def unflushed_copy(area: Area) -> bytes | None:
+    """Return what the first LUKS2 header has to be if only the second tells the state of the data; else None.
+
+    cryptsetup (2.6 to 2.8) marks a segment as hot in the first header before its journal is flushed
+    (lib/luks2/luks2_keyslot_reenc.c, reenc_keyslot_store_data). After a power cut the journal may be incomplete, and
+    recovery would write it over the data, which are unchanged until the second header has the mark as well.
+    """
+    first, second = _read_luks2_header(area, 0), _read_luks2_header(area, be64(area.head, 8))
+    if first is None or second is None or first[1] or second[1] or be64(first[0], 16) <= be64(second[0], 16):
+        return None
+    hot = ["in-reencryption" in str(_in_use(_metadata(content))) for content, _ in (first, second)]
+    if hot != [True, False]:
+        return None
+    copy = LUKS + second[0][len(LUKS) : 256] + bytes(8) + second[0][264:]  # its own offset is 0
+    digest = _luks2_checksum(copy).ljust(CHECKSUM_SIZE, b"\0")
+    return copy[:CHECKSUM_AT] + digest + copy[CHECKSUM_AT + CHECKSUM_SIZE :]
+
+
+def _luks2_checksum(content: bytes) -> bytes:
+    """Return the checksum of a header copy, which is computed as if it were zero."""
+    blanked = content[:CHECKSUM_AT] + bytes(CHECKSUM_SIZE) + content[CHECKSUM_AT + CHECKSUM_SIZE :]
+    return hashlib.new(text_at(content, 72, 32) or "", blanked, usedforsecurity=False).digest()
+
+
 def _requirements(tree: Section) -> str | None:
     """Return what a program must know before it changes the volume (specification 3.6), as a sentence."""
     if any(str(segment.get("type")).startswith("hw-opal") for segment in _in_use(tree)):
@@ -492,7 +534,7 @@ def _requirements(tree: Section) -> str | None:
         return None
     words = ", ".join(str(name)[:40] for name in names[:3]) if isinstance(names, list) else "something"
     if "-reencrypt" in words:  # "online-reencrypt-v2", "offline-reencrypt"
-        return f"{REENCRYPTING} ({words})"
+        return f"{REENCRYPTED if is_reencrypted(tree) else REENCRYPTING} ({words})"
     return f"its LUKS2 header requires {words}, which aligntool does not support"
 
 

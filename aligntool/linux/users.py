@@ -387,7 +387,7 @@ def _flockers(status: os.stat_result) -> list[str]:
 CONTROL = "/dev/loop-control"
 GET_FREE, CONFIGURE, GET_STATUS = 0x4C82, 0x4C0A, 0x4C05
 
-_READ_ONLY, _AUTOCLEAR = 1, 4
+_READ_ONLY, _AUTOCLEAR, _DIRECT = 1, 4, 16
 _MARK = b"aligntool"
 # struct loop_info64: device, inode, rdevice, offset, sizelimit; number, encrypt type and key size, flags; file name,
 # crypt name, key, init. struct loop_config: descriptor, block size, loop_info64, eight reserved
@@ -396,9 +396,12 @@ _LOOP_INFO = struct.Struct("=5Q4I64s64s32s2Q")
 _LOOP_CONFIG = struct.Struct(f"=II{_LOOP_INFO.size}s8Q")
 
 
-def loop_config(descriptor: int, extent: Extent, *, read_only: bool) -> bytes:
-    """Return the argument of LOOP_CONFIGURE (Linux 5.8): `extent` of the open file, in sectors of 512 bytes."""
-    flags = _AUTOCLEAR | (_READ_ONLY if read_only else 0)
+def loop_config(descriptor: int, extent: Extent, *, read_only: bool, direct: bool = False) -> bytes:
+    """Return the argument of LOOP_CONFIGURE (Linux 5.8): `extent` of the open file, in sectors of 512 bytes.
+
+    `direct`: writes bypass the page cache, if the file and its sectors permit it.
+    """
+    flags = _AUTOCLEAR | (_READ_ONLY if read_only else 0) | (_DIRECT if direct else 0)
     info = _LOOP_INFO.pack(0, 0, 0, extent.start, extent.length, 0, 0, 0, flags, _MARK, b"", b"", 0, 0)
     return _LOOP_CONFIG.pack(descriptor, 0, info, *(0,) * 8)
 
@@ -427,8 +430,9 @@ class PartitionLoop:
 
 
 @contextmanager
-def partition_loop(path: str, extent: Extent) -> Iterator[PartitionLoop]:
-    """Attach a partition; everything written to it is durable when the context ends without an error.
+def partition_loop(path: str, extent: Extent, *, direct: bool = False) -> Iterator[PartitionLoop]:
+    """Attach a partition; everything written to it is durable when the context ends without an error. `direct`: if
+    possible, writes reach the disk in their order, not whenever the page cache is written back.
 
     It is detached when the last program closes it (LO_FLAGS_AUTOCLEAR), even if aligntool is killed. As long as a
     program has the descriptor, the device's name cannot refer to another disk. Raises Refused if it cannot be
@@ -436,7 +440,7 @@ def partition_loop(path: str, extent: Extent) -> Iterator[PartitionLoop]:
     """
     try:
         _write_back(path)
-        loop = _attach(path, extent, read_only=False)
+        loop = _attach(path, extent, read_only=False, direct=direct)
         fcntl.ioctl(loop.descriptor, _BLKROSET, struct.pack("i", 0))
     except NoLoop as reason:
         raise Refused(str(reason), hint="sudo modprobe loop") from reason
@@ -451,11 +455,11 @@ def partition_loop(path: str, extent: Extent) -> Iterator[PartitionLoop]:
         _write_back(path)
 
 
-def _attach(path: str, extent: Extent, *, read_only: bool) -> PartitionLoop:
+def _attach(path: str, extent: Extent, *, read_only: bool, direct: bool = False) -> PartitionLoop:
     """Attach a loop device. Raises OSError if `path` cannot be opened, and NoLoop."""
     flags = READ_ONLY if read_only else os.O_RDWR | os.O_CLOEXEC
     with opened(path, flags) as backing:
-        config = loop_config(backing, extent, read_only=read_only)
+        config = loop_config(backing, extent, read_only=read_only, direct=direct)
         try:
             with opened(CONTROL, os.O_RDWR) as control:
                 return _attach_free(control, config, flags)

@@ -1,6 +1,8 @@
 """Steps on LUKS2: check the content, and re-encrypt by cryptsetup."""
 
 import json
+import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -8,12 +10,14 @@ from pathlib import Path
 
 from aligntool.audit.wording import command, layer_name, on_loop
 from aligntool.change import Event, Plan, Progress, Said
-from aligntool.errors import Refused, Stopped
+from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.formats.layers import read_layers
+from aligntool.formats.reader import open_area
 from aligntool.formats.smallest_units import smallest_unit
 from aligntool.formats.tables import read_table
+from aligntool.formats.volumes import COMPLETE_HEADER, is_reencrypted, unflushed_copy
 from aligntool.inventory import Disk
-from aligntool.linux.block import ReadOnlyDevice
+from aligntool.linux.block import ReadOnlyDevice, open_read_only
 from aligntool.linux.lock import lock_disk
 from aligntool.linux.luks import open_luks
 from aligntool.linux.process import Ended, follow_program, how_ended, run_program
@@ -21,7 +25,7 @@ from aligntool.linux.users import PartitionLoop, partition_loop
 from aligntool.raid.commands import reencrypt_command
 from aligntool.realign.whole_disk import other_kinds
 from aligntool.steps import ReencryptSectors, is_same_disk, subject
-from aligntool.units import Extent, format_size
+from aligntool.units import MIB, Extent, format_size
 
 # Whether the content works on larger sectors: only content that is known to do so is accepted. A loop device over the
 # partition of a locked disk is not open elsewhere.
@@ -76,19 +80,22 @@ class _Header:
     uuid: str
     sectors: frozenset[int]
     underway: bool
+    complete: bool  # underway, and all data are done
     goal: int | None  # the sectors that the re-encryption underway leads to, if it only changes sectors or keys
     unknown: tuple[str, ...]  # requirements that a change must not ignore
     unfit: str  # why cryptsetup would not begin; "" if nothing is known
+    sizes: tuple[int, int, int]  # bytes of one of the two copies, of the key slots, and before the data
 
     def is_continued_by(self, step: ReencryptSectors) -> bool:
         """Return whether the re-encryption underway is that of the step."""
         return self.underway and self.goal == step.after
 
 
-def _read_header(loop: PartitionLoop) -> _Header:
-    """Read the LUKS2 header. Raises Stopped if cryptsetup cannot read it."""
-    uuid = run_program("cryptsetup", "luksUUID", loop.device, pass_fds=(loop.descriptor,))
-    dump = run_program("cryptsetup", "luksDump", "--dump-json-metadata", loop.device, pass_fds=(loop.descriptor,))
+def _read_header(loop: PartitionLoop, device: str | None = None) -> _Header:
+    """Read the LUKS2 header, also from a file with a copy of it. Raises Stopped if cryptsetup cannot read it."""
+    device = device or loop.device
+    uuid = run_program("cryptsetup", "luksUUID", device, pass_fds=(loop.descriptor,))
+    dump = run_program("cryptsetup", "luksDump", "--dump-json-metadata", device, pass_fds=(loop.descriptor,))
     try:
         tree = json.loads(dump.output)
         described, slots = tree["segments"].values(), tree["keyslots"].values()
@@ -97,11 +104,14 @@ def _read_header(loop: PartitionLoop) -> _Header:
         sectors = frozenset(int(segment["sector_size"]) for segment in segments if segment["type"] == "crypt")
         goal = _goal_of(described, slots)
         unfit = _why_unfit(segments, len(slots))
+        copy, area = int(tree["config"]["json_size"]) + 4096, int(tree["config"]["keyslots_size"])
+        sizes = (copy, area, min(int(segment["offset"]) for segment in segments))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Stopped(f"cryptsetup does not read the header: {dump.last_words[-200:] or error}") from error
     known = tuple(word for word in mandatory if word.startswith(_REENCRYPTING))
     unknown = tuple(word for word in mandatory if word not in known)
-    return _Header(uuid.output.strip(), sectors, bool(known), goal, unknown, unfit)
+    complete = bool(known) and is_reencrypted(tree)
+    return _Header(uuid.output.strip(), sectors, bool(known), complete, goal, unknown, unfit, sizes)
 
 
 def _goal_of(segments: Iterable[Mapping[str, object]], slots: Iterable[Mapping[str, object]]) -> int | None:
@@ -131,7 +141,8 @@ def refuse_unfit(plan: Plan, key: Key) -> None:
                 about = f"partition {step.partition}"
                 if found.underway and not found.is_continued_by(step):
                     text = f"{about} is being re-encrypted for another purpose than larger sectors"
-                    raise Refused(text, hint=finishing_command(plan, step), code="in-flight", subject=about)
+                    hint = COMPLETE_HEADER if found.complete else finishing_command(plan, step)
+                    raise Refused(text, hint=hint, code="in-flight", subject=about)
                 if found.underway:  # it was begun before and its record is lost, and it is continued
                     continue
                 if why := found.unfit or ("" if not found.unknown else f"it requires {', '.join(found.unknown)}"):
@@ -196,8 +207,17 @@ def _refuse_inside(step: ReencryptSectors, loop: PartitionLoop, key: Key) -> Non
 def _attached(plan: Plan, step: ReencryptSectors) -> Iterator[PartitionLoop]:
     path = plan.disk.path
     locked = lock_disk(path, image_sector_size=plan.disk.sector_size)
-    with locked, partition_loop(path, step.extent) as loop:
+    with locked, partition_loop(path, step.extent, direct=True) as loop:
+        with open_read_only(loop.device) as reader:  # before any cryptsetup: it copies the first header to the second
+            copy = unflushed_copy(open_area(reader, Extent(0, reader.size), 512, lambda *_: ()))
+        if copy is not None:
+            _write_durably(loop, copy, 0)
         yield loop
+
+
+def _write_durably(loop: PartitionLoop, content: bytes, offset: int) -> None:
+    os.pwrite(loop.descriptor, content, offset)
+    os.fsync(loop.descriptor)
 
 
 def reencrypt(step: ReencryptSectors, index: int, plan: Plan, key: Key) -> Iterator[Event]:
@@ -211,10 +231,17 @@ def reencrypt(step: ReencryptSectors, index: int, plan: Plan, key: Key) -> Itera
         if not found.underway and found.sectors == {step.after}:
             yield Said(f"partition {step.partition} already has sectors of {format_size(step.after)}")
             return
-        if found.underway:
-            _recover(loop, key)
-        else:
+        if not found.underway:
             _refuse_inside(step, loop, key)
+        elif not found.complete:
+            _recover(loop, key)  # and completes it if that was all that was left
+            found = _read_header(loop)
+            if not found.underway:
+                return
+        if found.complete:
+            _complete_header(step, loop, key)
+            yield Said(f"partition {step.partition}: all data were done, and its header is complete now")
+            return
         words = (*reencrypt_command(step, resume=found.underway), loop.device)
         for line in follow_program(*words, stdin=key.content, pass_fds=(loop.descriptor,)):
             if isinstance(line, Ended):
@@ -229,10 +256,36 @@ def _recover(loop: PartitionLoop, key: Key) -> None:
     """
     words = ("cryptsetup", "repair", "--batch-mode", "--key-file", "-", loop.device)
     ended = run_program(*words, stdin=key.content, pass_fds=(loop.descriptor,))
-    if ended.code == _WRONG_KEY:
-        raise Stopped("no key slot opens with this key: run the same command again, with the right one")
+    _refuse_wrong_key(ended.code)
     if ended.code:
         raise Stopped(f"cryptsetup repair {how_ended(ended.code)}: {ended.errors.partition(chr(10))[0]}")
+
+
+def _complete_header(step: ReencryptSectors, loop: PartitionLoop, key: Key) -> None:
+    """Complete a header whose data are all done: cryptsetup completes a copy of it, with an empty file as its data.
+    Raises Stopped, also for a wrong key; nothing is written then.
+    """
+    copy, slots, start = _read_header(loop).sizes
+    with tempfile.TemporaryDirectory(prefix="aligntool-") as folder, failing_as(Stopped, folder):
+        header, data = Path(folder, "header"), Path(folder, "data")
+        header.write_bytes(os.pread(loop.descriptor, 2 * copy + slots, 0))
+        with data.open("wb") as file:
+            file.truncate(start + MIB)
+        words = (*reencrypt_command(step, resume=True), "--header", str(header), str(data))
+        ended = run_program(*words, stdin=key.content)
+        _refuse_wrong_key(ended.code)
+        done = _read_header(loop, str(header))
+        if ended.code or done.underway or done.sectors != {step.after} or done.uuid != step.uuid:
+            why = ended.errors.partition("\n")[0]
+            raise Stopped(f"partition {step.partition}: cryptsetup does not complete a copy of the header: {why}")
+        content = header.read_bytes()
+        for at in (0, copy):  # with a flush between them: one copy is whole at any moment
+            _write_durably(loop, content[at : at + copy], at)
+
+
+def _refuse_wrong_key(code: int) -> None:
+    if code == _WRONG_KEY:
+        raise Stopped("no key slot opens with this key: run the same command again, with the right one")
 
 
 def _progress(line: str) -> tuple[int, int] | None:

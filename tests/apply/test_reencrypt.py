@@ -34,7 +34,7 @@ from tests.conftest import detach, run
 from tests.run_aligntool import run_aligntool
 from tests.thorough import when_thorough
 
-START, LENGTH, PLAIN = MIB, 144 * MIB, 112 * MIB
+START, LENGTH, REDUCED = MIB, 144 * MIB, 32 * MIB
 QUICK = ("-q", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000", "--force-offline-reencrypt")
 TABLE = """printf 'label: {}\\n2048,100000\\n' | sfdisk -q --wipe never "$0" """
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_tools("cryptsetup", "sfdisk", "setpriv")]
@@ -48,6 +48,7 @@ class Encrypted:
     key: Path
     state: Path
     plain: str
+    length: int = LENGTH
 
     def process(self, word: str) -> "subprocess.Popen[str]":
         """Start it with a low priority: on a busy machine a test that watches it must not be the slower one."""
@@ -81,7 +82,7 @@ class Encrypted:
 
     @contextmanager
     def loop(self) -> Iterator[str]:
-        loop = run("losetup", "-f", "--show", "-o", str(START), "--sizelimit", str(LENGTH), self.image).strip()
+        loop = run("losetup", "-f", "--show", "-o", str(START), "--sizelimit", str(self.length), self.image).strip()
         try:
             yield loop
         finally:
@@ -90,7 +91,7 @@ class Encrypted:
     def around(self) -> bytes:
         """Return the bytes of the disk before and after the partition."""
         content = self.image.read_bytes()
-        return content[:START] + content[START + LENGTH :]
+        return content[:START] + content[START + self.length :]
 
     def decrypted(self) -> str:
         """Decrypt a copy with cryptsetup and return the hash of its content."""
@@ -98,7 +99,7 @@ class Encrypted:
         header.unlink(missing_ok=True)
         with self.image.open("rb") as image:
             image.seek(START)
-            copy.write_bytes(image.read(LENGTH))
+            copy.write_bytes(image.read(self.length))
         words = (
             "reencrypt",
             "--decrypt",
@@ -111,28 +112,32 @@ class Encrypted:
         )
         run("cryptsetup", *words, copy)
         with copy.open("rb") as file:
-            return hashlib.sha256(file.read(PLAIN)).hexdigest()
+            return hashlib.sha256(file.read(self.length - REDUCED)).hexdigest()
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Encrypted:
-    folder = tmp_path_factory.mktemp("encrypted")
+    return make_encrypted(tmp_path_factory.mktemp("encrypted"), LENGTH)
+
+
+def make_encrypted(folder: Path, length: int) -> Encrypted:
+    """Create an image with a LUKS2 partition of this length, and a table."""
     content, image, key = folder / "content", folder / "disk.img", folder / "key"
     key.write_bytes(b"a passphrase")
-    plain = b"".join(hashlib.shake_256(bytes([at])).digest(MIB) for at in range(PLAIN // MIB))
+    plain = b"".join(hashlib.shake_256(bytes([at])).digest(MIB) for at in range((length - REDUCED) // MIB))
     with content.open("wb") as file:
         file.write(plain)
-        file.truncate(LENGTH)
+        file.truncate(length)
     words = ("--encrypt", "--type", "luks2", "--reduce-device-size", "32M", "--sector-size", "512", "--key-file", key)
     run("cryptsetup", "reencrypt", *QUICK, *words, content)
     with image.open("wb") as file:
         file.truncate(START)
         file.seek(START)
         file.write(content.read_bytes())
-        file.truncate(START + LENGTH + MIB)
-    run("sfdisk", "-q", image, stdin=f"label: gpt\nstart={START // 512},size={LENGTH // 512}\n")
+        file.truncate(START + length + MIB)
+    run("sfdisk", "-q", image, stdin=f"label: gpt\nstart={START // 512},size={length // 512}\n")
     content.unlink()
-    return Encrypted(image, key, folder, hashlib.sha256(plain).hexdigest())
+    return Encrypted(image, key, folder, hashlib.sha256(plain).hexdigest(), length)
 
 
 @pytest.fixture
@@ -148,8 +153,8 @@ def test_a_kill_of_both_at_any_moment_is_gone_on_with_and_every_byte_is_read_bac
     """Three kills: before the header records anything, in the middle, and in the middle of resuming."""
     for attempt, enough in enumerate((None, 20 * MIB, 60 * MIB)):
         process = encrypted.process("resume" if attempt else "begin")
-        _wait_for(process, encrypted, enough)
-        _kill_all(process)
+        wait_for(process, encrypted, enough)
+        kill_all(process)
         (record,) = make.find_records(encrypted.state)
         assert (record.position, record.begun) == (0, True)
     assert "online-reencrypt" in json.dumps(encrypted.header()["config"])
@@ -166,7 +171,7 @@ def test_a_kill_of_both_at_any_moment_is_gone_on_with_and_every_byte_is_read_bac
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_cryptsetup_stops_when_aligntool_does_and_the_same_is_gone_on_with(number: int, encrypted: Encrypted) -> None:
     process = encrypted.process("begin")
-    _wait_for(process, encrypted, 1)
+    wait_for(process, encrypted, 1)
     children = _children(process.pid)
     process.send_signal(number)
     process.wait()
@@ -183,8 +188,8 @@ def test_a_rollback_is_refused_once_anything_is_encrypted_anew_and_before_ends_t
     before = encrypted.image.read_bytes()
     for enough, code in ((None, 0), (1, 3)):
         process = encrypted.process("begin")
-        _wait_for(process, encrypted, enough)
-        _kill_all(process)
+        wait_for(process, encrypted, enough)
+        kill_all(process)
         assert encrypted.process("back").wait(60) == code
         assert len(make.find_records(encrypted.state)) == (code != 0)
         assert (encrypted.image.read_bytes() == before) == (code == 0)
@@ -192,8 +197,8 @@ def test_a_rollback_is_refused_once_anything_is_encrypted_anew_and_before_ends_t
 
 def test_without_its_record_the_same_command_goes_on_once_both_headers_are_whole(encrypted: Encrypted) -> None:
     process = encrypted.process("begin")
-    _wait_for(process, encrypted, 1)
-    _kill_all(process)
+    wait_for(process, encrypted, 1)
+    kill_all(process)
     _repair(encrypted)
     shutil.rmtree(encrypted.state)
     assert encrypted.process("begin").wait(120) == 0
@@ -310,7 +315,7 @@ def _repair(encrypted: Encrypted) -> None:
         run("cryptsetup", "repair", "-q", "--key-file", encrypted.key, loop)
 
 
-def _wait_for(process: "subprocess.Popen[str]", encrypted: Encrypted, enough: int | None) -> None:
+def wait_for(process: "subprocess.Popen[str]", encrypted: Encrypted, enough: int | None) -> None:
     """Return once this many bytes are re-encrypted; None: once the step began."""
     if enough is None:
         assert process.stdout
@@ -321,7 +326,7 @@ def _wait_for(process: "subprocess.Popen[str]", encrypted: Encrypted, enough: in
         assert time.monotonic() < deadline
 
 
-def _kill_all(process: "subprocess.Popen[str]") -> None:
+def kill_all(process: "subprocess.Popen[str]") -> None:
     """Kill both, like a power cut: neither of the two can clean up."""
     process.send_signal(signal.SIGSTOP)
     for pid in (*_children(process.pid), process.pid):
