@@ -348,7 +348,8 @@ _Header = tuple[bytes, tuple[str, ...]]  # one LUKS2 header copy, and its proble
 
 REENCRYPTING = "its re-encryption is not finished"
 REENCRYPTED = f"{REENCRYPTING}: all data are done, but its header does not say so"
-COMPLETE_HEADER = "do not continue it: cryptsetup would encrypt all data again, and lose them; see docs/layers.md"
+UNFLUSHED = f"{REENCRYPTING}: its journal may not be on the disk"
+NOT_BY_CRYPTSETUP = "do not open or continue it with cryptsetup, which would lose data: see docs/layers.md"
 
 
 def read_luks(area: Area) -> Layer | None:
@@ -394,9 +395,15 @@ def _read_luks2(area: Area) -> Layer | None:
         )
     problems = first[1] + tuple(f"{problem} (second copy)" for problem in second[1])
     updates = [be64(content, 16) for content, _ in (first, second)]
+    newest = max((first, second), key=lambda header: (not header[1], be64(header[0], 16)))
     if not problems and updates[0] != updates[1]:
-        problems = (f"the two LUKS2 headers differ: update {updates[0]} and update {updates[1]}; the newer is used",)
-    return _luks2_layer(area, max((first, second), key=lambda header: (not header[1], be64(header[0], 16))), problems)
+        if unflushed_copy(area) is not None:
+            return replace(_luks2_layer(area, second, ()), unclean=UNFLUSHED)
+        if not (_requirements(_metadata(newest[0])) or "").startswith(REENCRYPTING):  # they are written in turn
+            problems = (
+                f"the two LUKS2 headers differ: update {updates[0]} and update {updates[1]}; the newer is used",
+            )
+    return _luks2_layer(area, newest, problems)
 
 
 def _read_luks2_header(area: Area, at: int) -> _Header | None:

@@ -15,7 +15,7 @@ from aligntool.formats.layers import read_layers
 from aligntool.formats.reader import open_area
 from aligntool.formats.smallest_units import smallest_unit
 from aligntool.formats.tables import read_table
-from aligntool.formats.volumes import COMPLETE_HEADER, is_reencrypted, unflushed_copy
+from aligntool.formats.volumes import NOT_BY_CRYPTSETUP, is_reencrypted, unflushed_copy
 from aligntool.inventory import Disk
 from aligntool.linux.block import ReadOnlyDevice, open_read_only
 from aligntool.linux.lock import lock_disk
@@ -141,7 +141,7 @@ def refuse_unfit(plan: Plan, key: Key) -> None:
                 about = f"partition {step.partition}"
                 if found.underway and not found.is_continued_by(step):
                     text = f"{about} is being re-encrypted for another purpose than larger sectors"
-                    hint = COMPLETE_HEADER if found.complete else finishing_command(plan, step)
+                    hint = NOT_BY_CRYPTSETUP if found.complete else finishing_command(plan, step)
                     raise Refused(text, hint=hint, code="in-flight", subject=about)
                 if found.underway:  # it was begun before and its record is lost, and it is continued
                     continue

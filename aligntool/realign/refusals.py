@@ -10,7 +10,7 @@ from aligntool.errors import Refusal, refuse
 from aligntool.file_systems import FILE_SYSTEMS, file_system
 from aligntool.formats.linux_fs import MAY_BE_SHARED
 from aligntool.formats.part_types import ROLES, role_list
-from aligntool.formats.volumes import COMPLETE_HEADER, REENCRYPTED, REENCRYPTING
+from aligntool.formats.volumes import NOT_BY_CRYPTSETUP, REENCRYPTED, REENCRYPTING, UNFLUSHED
 from aligntool.formats.windows_fs import WINDOWS_HIBERNATED, is_small_fat32
 from aligntool.inventory import Disk, DiskKind, Fault, Inventory, Layer, Partition, Role, TableLabel, with_inner
 from aligntool.realign.placing import containers, fixed_layout_reasons, fixed_place_reasons, logicals_of
@@ -359,8 +359,8 @@ def _cleaner(disk: Disk, part: Partition, layer: Layer) -> str:
         return _ACTIONS[layer.kind]
     if layer.kind == "crypto_LUKS":
         device = f"/dev/{part.node}" if part.node else '"$loop"'
-        if (layer.unclean or "").startswith(REENCRYPTED):
-            return COMPLETE_HEADER
+        if (layer.unclean or "").startswith((REENCRYPTED, UNFLUSHED)):
+            return NOT_BY_CRYPTSETUP
         if (layer.unclean or "").startswith(REENCRYPTING):  # after a crash it asks for the repair first
             resuming = f" && sudo cryptsetup reencrypt --resume-only {device}"
             return typed_on(disk, part, "cryptsetup repair", resuming)

@@ -75,14 +75,43 @@ def test_a_power_cut_loses_nothing(recorded: tuple[Encrypted, Epochs]) -> None:
         assert disk.decrypted() == disk.plain, f"ALIGNTOOL_SEED={SEED}, cut in epoch {number} of {len(epochs)}"
 
 
-def test_cryptsetup_alone_is_not_suggested_when_only_the_header_is_left(recorded: tuple[Encrypted, Epochs]) -> None:
-    """It would take the data for those before the change, and encrypt them once more."""
-    number = next(number for number, kept in worst_cuts(recorded[1]) if not kept)
-    disk = crash(recorded, number, [])
+@pytest.mark.parametrize("state", ["all data are done", "its journal may not be on the disk"])
+def test_cryptsetup_alone_is_not_suggested_where_it_loses_data(recorded: tuple[Encrypted, Epochs], state: str) -> None:
+    """Where all data are done, it encrypts them once more; else it writes an incomplete journal over intact data."""
+    number, kept = next(cut for cut in worst_cuts(recorded[1]) if bool(cut[1]) == (state != "all data are done"))
+    disk = crash(recorded, number, kept)
     refused = run_aligntool("plan", "realign", "--grain", "2MiB", disk.image)
-    assert (refused.returncode, "all data are done" in refused.stderr) == (3, True), refused.stderr
-    assert "docs/layers.md" in refused.stderr and "resume-only" not in refused.stderr
+    assert (refused.returncode, state in refused.stderr) == (3, True), refused.stderr
+    assert "docs/layers.md" in refused.stderr and "cryptsetup repair" not in refused.stderr
     with disk.loop() as loop:
-        words = ("reencrypt", "-q", "--resume-only", "--force-offline-reencrypt", "--key-file", disk.key)
-        run("cryptsetup", *words, loop)
+        for words in (("repair", "-q"), ("reencrypt", "-q", "--resume-only", "--force-offline-reencrypt")):
+            run("cryptsetup", *words, "--key-file", disk.key, loop)
     assert disk.decrypted() != disk.plain, "cryptsetup no longer loses them: nothing has to prevent it any more"
+
+
+def test_without_its_record_it_is_continued_in_every_such_state(recorded: tuple[Encrypted, Epochs]) -> None:
+    cuts = list(worst_cuts(recorded[1]))[:-2]  # at the last two, it is complete
+    cuts = cuts if THOROUGH else [next(cut for cut in cuts if cut[1]), next(cut for cut in cuts if not cut[1])]
+    for number, kept in cuts:
+        disk = crash(recorded, number, kept)
+        shutil.rmtree(disk.state)
+        assert disk.process("begin").wait(120) == 0, number
+        assert disk.sectors() == {4096} and disk.decrypted() == disk.plain, number
+
+
+def test_the_commands_of_the_page_keep_the_data(recorded: tuple[Encrypted, Epochs]) -> None:
+    page = (Path(__file__).parents[2] / "docs/layers.md").read_text().replace("sudo ", "")
+    cuts = list(worst_cuts(recorded[1]))
+    for number, kept in (next(cut for cut in cuts if cut[1]), next(cut for cut in cuts if not cut[1])):
+        disk = crash(recorded, number, kept)
+        first = page[page.index("dd if=/dev/zero") :].partition("`")[0] + "\ncryptsetup repair -q /dev/sdb1\n"
+        whole = "head -c 16777216" + page.partition("head -c 16777216")[2].partition("```")[0]
+        with disk.loop() as loop:
+            keyed = (first if kept else whole).replace("/dev/sdb1", loop)
+            for word in ("repair -q", "reencrypt --resume-only"):
+                keyed = keyed.replace(f"cryptsetup {word}", f"cryptsetup {word} --key-file {disk.key}")
+            run("sh", "-c", f"set -e\ncd {disk.image.parent}\nrm -f empty header\n{keyed}")
+            if kept:
+                words = ("-q", "--resume-only", "--force-offline-reencrypt", "--key-file", disk.key)
+                run("cryptsetup", "reencrypt", *words, loop)
+        assert disk.sectors() == {4096} and disk.decrypted() == disk.plain
