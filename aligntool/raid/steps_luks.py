@@ -250,25 +250,45 @@ def reencrypt(step: ReencryptSectors, index: int, plan: Plan, key: Key) -> Itera
                 yield Progress(index, *progress)
 
 
+@contextmanager
+def _header_copy(loop: PartitionLoop) -> Iterator[Path]:
+    """Yield a file with a copy of the header and its key slots; write it back if the block ends without an error.
+
+    The journal stays on the disk, so until the new header is there, everything can be done once more.
+    """
+    copy, slots, _ = _read_header(loop).sizes
+    with tempfile.TemporaryDirectory(prefix="aligntool-") as folder, failing_as(Stopped, folder):
+        header = Path(folder, "header")
+        header.write_bytes(os.pread(loop.descriptor, 2 * copy + slots, 0))
+        yield header
+        content = header.read_bytes()
+        os.fsync(loop.descriptor)  # the data that were recovered, before the header that counts them as done
+        for at in (0, copy):  # with a flush between them: one copy is whole at any moment
+            _write_durably(loop, content[at : at + copy], at)
+
+
 def _recover(loop: PartitionLoop, key: Key) -> None:
     """Have cryptsetup repair the area that was being written when it was interrupted: it continues only after that. If
     it was not interrupted, this changes nothing. Raises Stopped, also for a wrong key.
+
+    It works on a copy of the header: it flushes the data only with the header, and before that it wipes the journal if
+    this was the last area.
     """
-    words = ("cryptsetup", "repair", "--batch-mode", "--key-file", "-", loop.device)
-    ended = run_program(*words, stdin=key.content, pass_fds=(loop.descriptor,))
-    _refuse_wrong_key(ended.code)
-    if ended.code:
-        raise Stopped(f"cryptsetup repair {how_ended(ended.code)}: {ended.errors.partition(chr(10))[0]}")
+    with _header_copy(loop) as header:
+        words = ("cryptsetup", "repair", "--batch-mode", "--key-file", "-", "--header", str(header), loop.device)
+        ended = run_program(*words, stdin=key.content, pass_fds=(loop.descriptor,))
+        _refuse_wrong_key(ended.code)
+        if ended.code:
+            raise Stopped(f"cryptsetup repair {how_ended(ended.code)}: {ended.errors.partition(chr(10))[0]}")
 
 
 def _complete_header(step: ReencryptSectors, loop: PartitionLoop, key: Key) -> None:
     """Complete a header whose data are all done: cryptsetup completes a copy of it, with an empty file as its data.
     Raises Stopped, also for a wrong key; nothing is written then.
     """
-    copy, slots, start = _read_header(loop).sizes
-    with tempfile.TemporaryDirectory(prefix="aligntool-") as folder, failing_as(Stopped, folder):
-        header, data = Path(folder, "header"), Path(folder, "data")
-        header.write_bytes(os.pread(loop.descriptor, 2 * copy + slots, 0))
+    *_, start = _read_header(loop).sizes
+    with _header_copy(loop) as header:
+        data = header.with_name("data")
         with data.open("wb") as file:
             file.truncate(start + MIB)
         words = (*reencrypt_command(step, resume=True), "--header", str(header), str(data))
@@ -278,9 +298,6 @@ def _complete_header(step: ReencryptSectors, loop: PartitionLoop, key: Key) -> N
         if ended.code or done.underway or done.sectors != {step.after} or done.uuid != step.uuid:
             why = ended.errors.partition("\n")[0]
             raise Stopped(f"partition {step.partition}: cryptsetup does not complete a copy of the header: {why}")
-        content = header.read_bytes()
-        for at in (0, copy):  # with a flush between them: one copy is whole at any moment
-            _write_durably(loop, content[at : at + copy], at)
 
 
 def _refuse_wrong_key(code: int) -> None:

@@ -42,7 +42,7 @@ pytestmark = [pytest.mark.needs_root, pytest.mark.needs_tools("cryptsetup", "sfd
 
 @dataclass(frozen=True)
 class Encrypted:
-    """An image with one LUKS2 partition; `plain`: the hash of what was encrypted."""
+    """An image with one LUKS2 partition; `plain`: the hash of all its decrypted data."""
 
     image: Path
     key: Path
@@ -112,7 +112,7 @@ class Encrypted:
         )
         run("cryptsetup", *words, copy)
         with copy.open("rb") as file:
-            return hashlib.sha256(file.read(self.length - REDUCED)).hexdigest()
+            return hashlib.sha256(file.read(self.length - REDUCED // 2)).hexdigest()
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +137,10 @@ def make_encrypted(folder: Path, length: int) -> Encrypted:
         file.truncate(START + length + MIB)
     run("sfdisk", "-q", image, stdin=f"label: gpt\nstart={START // 512},size={length // 512}\n")
     content.unlink()
-    return Encrypted(image, key, folder, hashlib.sha256(plain).hexdigest(), length)
+    made = Encrypted(image, key, folder, "", length)
+    made = replace(made, plain=made.decrypted())
+    assert image.with_name("copy").read_bytes().startswith(plain)
+    return made
 
 
 @pytest.fixture

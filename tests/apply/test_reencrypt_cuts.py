@@ -21,7 +21,7 @@ from tests.run_aligntool import run_aligntool
 from tests.thorough import THOROUGH
 
 pytestmark = [needs_media, pytest.mark.needs_root, pytest.mark.needs_tools("cryptsetup", "sfdisk")]
-LENGTH = REDUCED + 20 * MIB  # two pieces: cryptsetup re-encrypts at most 16 MiB at once
+LENGTH = REDUCED + 20 * MIB  # three pieces: cryptsetup re-encrypts at most 16 MiB at once
 HEADERS = range(START, START + 32 * KIB)
 DATA = START + 16 * MIB
 
@@ -73,6 +73,33 @@ def test_a_power_cut_loses_nothing(recorded: tuple[Encrypted, Epochs]) -> None:
         assert disk.process("resume").wait(120) == 0, f"ALIGNTOOL_SEED={SEED}, cut in epoch {number}"
         assert disk.sectors() == {4096} and "online-reencrypt" not in str(disk.header()["config"])
         assert disk.decrypted() == disk.plain, f"ALIGNTOOL_SEED={SEED}, cut in epoch {number} of {len(epochs)}"
+
+
+@pytest.mark.parametrize("piece", [0, -1], ids=["first", "last"])
+def test_a_second_cut_while_a_piece_is_recovered_loses_nothing(recorded: tuple[Encrypted, Epochs], piece: int) -> None:
+    """cryptsetup flushes what it recovers only with the next header, and wipes the journal of the last piece before."""
+    chance, epochs = random.Random(SEED), recorded[1]
+    number = [number for number, epoch in enumerate(epochs) if any(write.at >= DATA for write in epoch)][piece]
+    disk = crash(recorded, number, [write for write in epochs[number] if write.at % MIB])
+    state, crashed = disk.state.with_name("crashed"), Path(shutil.copy(disk.image, disk.key.with_name("crashed.img")))
+    shutil.rmtree(state, ignore_errors=True)
+    shutil.copytree(disk.state, state)
+    served = disk.image.parents[2] / "served.img"
+    shutil.rmtree(served.with_name(f"{served.name}-medium"))
+    with medium(Path(shutil.copy(crashed, served))) as recorder:
+        assert disk.process("resume").wait(120) == 0
+        second = recorder.epochs()
+    early = enumerate(second if THOROUGH else second[:3])  # until the piece is recovered
+    cuts = [(number, kept) for number, epoch in early for kept in ([], epoch[-1:], epoch[len(epoch) // 2 :])]
+    cuts += [(number, survivors(epoch, chance)) for number, epoch in enumerate(second)] if THOROUGH else []
+    for number, kept in cuts:
+        shutil.copy(crashed, disk.image)
+        shutil.rmtree(disk.state, ignore_errors=True)
+        shutil.copytree(state, disk.state)
+        replay(disk.image, [*second[:number], kept])
+        assert disk.process("resume").wait(120) == 0, f"ALIGNTOOL_SEED={SEED}, cut in epoch {number}"
+        assert disk.sectors() == {4096} and "online-reencrypt" not in str(disk.header()["config"])
+        assert disk.decrypted() == disk.plain, f"ALIGNTOOL_SEED={SEED}, cut in epoch {number} of {len(second)}"
 
 
 @pytest.mark.parametrize("state", ["all data are done", "its journal may not be on the disk"])
