@@ -348,7 +348,7 @@ _Header = tuple[bytes, tuple[str, ...]]  # one LUKS2 header copy, and its proble
 
 REENCRYPTING = "its re-encryption is not finished"
 REENCRYPTED = f"{REENCRYPTING}: all data are done, but its header does not say so"
-UNFLUSHED = f"{REENCRYPTING}: its journal may not be on the disk"
+UNFLUSHED = f"{REENCRYPTING}: its journal or its data may not be on the disk"
 NOT_BY_CRYPTSETUP = "do not open or continue it with cryptsetup, which would lose data: see docs/layers.md"
 
 
@@ -509,15 +509,18 @@ def is_reencrypted(tree: Section) -> bool:
 def unflushed_copy(area: Area) -> bytes | None:
     """Return what the first LUKS2 header has to be if only the second tells the state of the data; else None.
 
-    cryptsetup (2.6 to 2.8) marks a segment as hot in the first header before its journal is flushed
-    (lib/luks2/luks2_keyslot_reenc.c, reenc_keyslot_store_data). After a power cut the journal may be incomplete, and
-    recovery would write it over the data, which are unchanged until the second header has the mark as well.
+    cryptsetup (2.5 to 2.8) flushes two things only with the first header, so a power cut may leave it without them:
+    the journal of a segment that it marks as hot (lib/luks2/luks2_keyslot_reenc.c, reenc_keyslot_store_data), and the
+    data of a segment that was recovered and is not hot any more (luks2_reencrypt.c, reencrypt_recovery). Recovery would
+    write an incomplete journal over data, or incomplete data would count as done. Until the second header, which is
+    one update older, follows, the data and the journal are as it tells.
     """
     first, second = _read_luks2_header(area, 0), _read_luks2_header(area, be64(area.head, 8))
-    if first is None or second is None or first[1] or second[1] or be64(first[0], 16) <= be64(second[0], 16):
+    if first is None or second is None or first[1] or second[1] or be64(first[0], 16) != be64(second[0], 16) + 1:
         return None
-    hot = ["in-reencryption" in str(_in_use(_metadata(content))) for content, _ in (first, second)]
-    if hot != [True, False]:
+    trees = [_metadata(content) for content, _ in (first, second)]
+    hot = ["in-reencryption" in str(_in_use(tree)) for tree in trees]
+    if hot[0] == hot[1] or not _before(trees[0]):  # without the segments before, it is finished, and its journal wiped
         return None
     copy = LUKS + second[0][len(LUKS) : 256] + bytes(8) + second[0][264:]  # its own offset is 0
     digest = _luks2_checksum(copy).ljust(CHECKSUM_SIZE, b"\0")

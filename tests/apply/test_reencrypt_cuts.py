@@ -102,7 +102,7 @@ def test_a_second_cut_while_a_piece_is_recovered_loses_nothing(recorded: tuple[E
         assert disk.decrypted() == disk.plain, f"ALIGNTOOL_SEED={SEED}, cut in epoch {number} of {len(second)}"
 
 
-@pytest.mark.parametrize("state", ["all data are done", "its journal may not be on the disk"])
+@pytest.mark.parametrize("state", ["all data are done", "its journal or its data may not be on the disk"])
 def test_cryptsetup_alone_is_not_suggested_where_it_loses_data(recorded: tuple[Encrypted, Epochs], state: str) -> None:
     """Where all data are done, it encrypts them once more; else it writes an incomplete journal over intact data."""
     number, kept = next(cut for cut in worst_cuts(recorded[1]) if bool(cut[1]) == (state != "all data are done"))

@@ -1,11 +1,13 @@
 """LUKS headers made by cryptsetup and compared with `cryptsetup luksDump`."""
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from aligntool.formats.volumes import LUKS, LUKS_SECOND, UNFLUSHED
 from aligntool.units import MIB
 from tests.conftest import run
 from tests.moving.containers import rewrite_segment
@@ -92,6 +94,41 @@ def test_with_the_first_header_overwritten_the_second_is_found_as_cryptsetup_fin
     assert any("second" in problem for problem in layer.problems)
     run("cryptsetup", "repair", "-q", "--disable-locks", content)  # the tool finds one too
     assert "rescue" in run("cryptsetup", "luksDump", content)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_unflushed"),
+    [
+        ((8, "hot"), (7, "old"), True),  # the journal may be missing
+        ((8, "old"), (7, "hot"), True),  # recovered data may be missing
+        ((8, "finished"), (7, "hot"), False),  # its journal is wiped
+        ((9, "hot"), (7, "old"), False),  # not the copy that was written with the one before
+        ((7, "old"), (8, "hot"), False),
+        ((8, "hot"), (8, "old"), False),
+        ((8, "hot"), (7, "hot"), False),
+    ],
+)
+def test_a_newer_first_header_is_not_believed_where_its_flush_may_be_missing(
+    sparse: Sparse, first: tuple[int, str], second: tuple[int, str], is_unflushed: bool
+) -> None:
+    content = sparse(32 * MIB)
+    copies = (header_copy(LUKS, 0, *first), header_copy(LUKS_SECOND, 16384, *second))
+    with content.open("r+b") as file:
+        file.write(b"".join(copies))
+    (layer,) = layers_of(content)
+    assert (layer.unclean == UNFLUSHED) == is_unflushed
+
+
+def header_copy(magic: bytes, at: int, update: int, state: str) -> bytes:
+    """Return a LUKS2 header copy during or after a re-encryption; "hot": a segment is being written."""
+    segment = {"type": "crypt", "offset": "16777216", "size": "dynamic", "sector_size": 512, "encryption": "x"}
+    flags = {"flags": ["in-reencryption"]} if state == "hot" else {}
+    backup = {} if state == "finished" else {"1": segment | {"flags": ["backup-previous"]}}
+    tree = {"keyslots": {}, "segments": {"0": segment | flags, **backup}, "config": {"json_size": "12288"}}
+    head = magic + b"\0\2" + (16384).to_bytes(8) + update.to_bytes(8)
+    head = head.ljust(72, b"\0") + b"sha256".ljust(184, b"\0") + at.to_bytes(8)
+    whole = (head.ljust(4096, b"\0") + json.dumps(tree).encode()).ljust(16384, b"\0")
+    return whole[:448] + hashlib.sha256(whole).digest() + whole[480:]
 
 
 @pytest.mark.needs_tools("mkfs.xfs")
