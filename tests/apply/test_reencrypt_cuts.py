@@ -18,7 +18,7 @@ from tests.conftest import run
 from tests.moving.media import Write, medium, needs_media
 from tests.moving.test_write_log import SEED, Epochs, replay, survivors
 from tests.run_aligntool import run_aligntool
-from tests.thorough import THOROUGH
+from tests.thorough import THOROUGH, when_thorough
 
 pytestmark = [needs_media, pytest.mark.needs_root, pytest.mark.needs_tools("cryptsetup", "sfdisk")]
 LENGTH = REDUCED + 20 * MIB  # three pieces: cryptsetup re-encrypts at most 16 MiB at once
@@ -75,7 +75,7 @@ def test_a_power_cut_loses_nothing(recorded: tuple[Encrypted, Epochs]) -> None:
         assert disk.decrypted() == disk.plain, f"ALIGNTOOL_SEED={SEED}, cut in epoch {number} of {len(epochs)}"
 
 
-@pytest.mark.parametrize("piece", [0, -1], ids=["first", "last"])
+@pytest.mark.parametrize("piece", [pytest.param(0, marks=when_thorough("the last piece has more such cuts")), -1])
 def test_a_second_cut_while_a_piece_is_recovered_loses_nothing(recorded: tuple[Encrypted, Epochs], piece: int) -> None:
     """cryptsetup flushes what it recovers only with the next header, and wipes the journal of the last piece before."""
     chance, epochs = random.Random(SEED), recorded[1]
