@@ -397,7 +397,7 @@ def _read_luks2(area: Area) -> Layer | None:
     updates = [be64(content, 16) for content, _ in (first, second)]
     newest = max((first, second), key=lambda header: (not header[1], be64(header[0], 16)))
     if not problems and updates[0] != updates[1]:
-        if unflushed_copy(area) is not None:
+        if _from_second(first, second) is not None:
             return replace(_luks2_layer(area, second, ()), unclean=UNFLUSHED)
         if not (_requirements(_metadata(newest[0])) or "").startswith(REENCRYPTING):  # they are written in turn
             problems = (
@@ -516,7 +516,12 @@ def unflushed_copy(area: Area) -> bytes | None:
     one update older, follows, the data and the journal are as it tells.
     """
     first, second = _read_luks2_header(area, 0), _read_luks2_header(area, be64(area.head, 8))
-    if first is None or second is None or first[1] or second[1] or be64(first[0], 16) != be64(second[0], 16) + 1:
+    return _from_second(first, second) if first and second else None
+
+
+def _from_second(first: _Header, second: _Header) -> bytes | None:
+    """Return the first header made from the second, if only that tells the state of the data; else None."""
+    if first[1] or second[1] or be64(first[0], 16) != be64(second[0], 16) + 1:
         return None
     trees = [_metadata(content) for content, _ in (first, second)]
     hot = ["in-reencryption" in str(_in_use(tree)) for tree in trees]

@@ -68,7 +68,8 @@ class Key:
 NO_KEY = Key()
 
 
-# The re-encryption. Its progress is in the header, which only cryptsetup writes.
+# The re-encryption. Its progress is in the header, which cryptsetup writes. After a power cut a header is written here
+# as well: the first copy from the second, or both as cryptsetup completed them in a file.
 
 _REENCRYPTING = "online-reencrypt"  # LUKS2 specification, 3.6: requirements; followed by "-v2" and the like
 _MOST_SLOTS = 32  # specification, 3.2; a re-encryption takes one of them
@@ -234,12 +235,12 @@ def reencrypt(step: ReencryptSectors, index: int, plan: Plan, key: Key) -> Itera
         if not found.underway:
             _refuse_inside(step, loop, key)
         elif not found.complete:
-            _recover(loop, key)  # and completes it if that was all that was left
+            _recover(loop, key, found)  # and completes it if that was all that was left
             found = _read_header(loop)
             if not found.underway:
                 return
         if found.complete:
-            _complete_header(step, loop, key)
+            _complete_header(step, loop, key, found)
             yield Said(f"partition {step.partition}: all data were done, and its header is complete now")
             return
         words = (*reencrypt_command(step, resume=found.underway), loop.device)
@@ -251,12 +252,13 @@ def reencrypt(step: ReencryptSectors, index: int, plan: Plan, key: Key) -> Itera
 
 
 @contextmanager
-def _header_copy(loop: PartitionLoop) -> Iterator[Path]:
+def _header_copy(loop: PartitionLoop, found: _Header) -> Iterator[Path]:
     """Yield a file with a copy of the header and its key slots; write it back if the block ends without an error.
+    `found`: the header as it is on the disk.
 
     The journal stays on the disk, so until the new header is there, everything can be done once more.
     """
-    copy, slots, _ = _read_header(loop).sizes
+    copy, slots, _ = found.sizes
     with tempfile.TemporaryDirectory(prefix="aligntool-") as folder, failing_as(Stopped, folder):
         header = Path(folder, "header")
         header.write_bytes(os.pread(loop.descriptor, 2 * copy + slots, 0))
@@ -267,14 +269,14 @@ def _header_copy(loop: PartitionLoop) -> Iterator[Path]:
             _write_durably(loop, content[at : at + copy], at)
 
 
-def _recover(loop: PartitionLoop, key: Key) -> None:
+def _recover(loop: PartitionLoop, key: Key, found: _Header) -> None:
     """Have cryptsetup repair the area that was being written when it was interrupted: it continues only after that. If
     it was not interrupted, this changes nothing. Raises Stopped, also for a wrong key.
 
     It works on a copy of the header: it flushes the data only with the header, and before that it wipes the journal if
     this was the last area.
     """
-    with _header_copy(loop) as header:
+    with _header_copy(loop, found) as header:
         words = ("cryptsetup", "repair", "--batch-mode", "--key-file", "-", "--header", str(header), loop.device)
         ended = run_program(*words, stdin=key.content, pass_fds=(loop.descriptor,))
         _refuse_wrong_key(ended.code)
@@ -282,12 +284,12 @@ def _recover(loop: PartitionLoop, key: Key) -> None:
             raise Stopped(f"cryptsetup repair {how_ended(ended.code)}: {ended.errors.partition(chr(10))[0]}")
 
 
-def _complete_header(step: ReencryptSectors, loop: PartitionLoop, key: Key) -> None:
+def _complete_header(step: ReencryptSectors, loop: PartitionLoop, key: Key, found: _Header) -> None:
     """Complete a header whose data are all done: cryptsetup completes a copy of it, with an empty file as its data.
     Raises Stopped, also for a wrong key; nothing is written then.
     """
-    *_, start = _read_header(loop).sizes
-    with _header_copy(loop) as header:
+    *_, start = found.sizes
+    with _header_copy(loop, found) as header:
         data = header.with_name("data")
         with data.open("wb") as file:
             file.truncate(start + MIB)
