@@ -77,17 +77,13 @@ class FoundPlan:
 
 
 def look_at(target: str, request: Request) -> tuple[Judged, Inventory]:
-    """Return the disk, judged, and the inventory. Raises Refused if it cannot be read or is not a single disk, or if
-    the file requested for the journal would be in memory.
-    """
+    """Return the disk, judged, and the inventory. Raises Refused if it cannot be read or is not a single disk."""
     given = UserLimits(sector_size=request.sector_size, physical_sector_size=request.physical_sector_size)
     inventory = look((target,), given=given)
     audit_options = AuditOptions(page_size=request.page_size, grain=request.goal.grain)
     report = audit(inventory, known_geometries(inventory), audit_options)
     if len(report.judged) != 1:
         raise Refused(f"{target} is {len(report.judged)} disks, not one", hint="name one disk")
-    if request.goal.journal_file:
-        refuse_volatile(request.goal.journal_file)
     return report.judged[0], inventory
 
 
@@ -104,9 +100,12 @@ def find_plan(target: str, request: Request) -> FoundPlan:
 def look_before_change(target: str, request: Request, rule: str, option: str = "") -> Judged:
     """Return the disk, judged, with its health and the devices that hold it. `rule`, `option`: see `refuse_part`.
 
-    Raises Refused if it cannot be read, is a partition or in flight, or if a killed aligntool's programs still use it.
+    Raises Refused if it cannot be read, is a partition or in flight, or if a killed aligntool's programs still use it;
+    also if the file requested for the journal would be in memory.
     """
     judged, _ = look_at(target, request)
+    if request.goal.journal_file:
+        refuse_volatile(request.goal.journal_file)
     if wait_for_leftovers(judged.disk.path):
         judged, _ = look_at(target, request)
     disk = judged.disk
