@@ -362,15 +362,20 @@ def test_a_boot_program_that_goes_with_the_table_needs_attention(grub: bool, tmp
     assert ("grub-install" in said) is grub
 
 
-@pytest.mark.parametrize(("label", "at"), [("dos", 32 * KIB), ("gpt", 128 * KIB), ("gpt", 8 * MIB)])
-def test_bytes_before_the_partition_that_nothing_recognises_need_attention(label: str, at: int, tmp_path: Path) -> None:
-    part, image = ext4(tmp_path / "part", 16 * MIB), tmp_path / "disk.img"
+def with_one_partition(folder: Path, label: str, start: int) -> Path:
+    """Return an image of 64 MiB with a table and an ext4 of 16 MiB at this byte."""
+    part, image = ext4(folder / "part", 16 * MIB), folder / "disk.img"
     image.write_bytes(bytes(64 * MIB))
-    start = 16 * MIB if at > MIB else MIB
     run("sfdisk", "-q", image, stdin=f"label: {label}\nstart={start // SECTOR}, size=16MiB\n")
     with image.open("r+b") as file:
         file.seek(start)
         file.write(part.read_bytes())
+    return image
+
+
+@pytest.mark.parametrize(("label", "at"), [("dos", 32 * KIB), ("gpt", 128 * KIB), ("gpt", 8 * MIB)])
+def test_bytes_before_the_partition_that_nothing_recognises_need_attention(label: str, at: int, tmp_path: Path) -> None:
+    image = with_one_partition(tmp_path, label, 16 * MIB if at > MIB else MIB)
     words = "the bytes between the table and the partition, up to byte"
     assert words not in " ".join(aligntool("plan", "partition", "--undo", image).split())
     with image.open("r+b") as file:
@@ -382,12 +387,7 @@ def test_bytes_before_the_partition_that_nothing_recognises_need_attention(label
 
 
 def test_bytes_at_the_end_of_an_mbr_disk_need_attention(tmp_path: Path) -> None:
-    part, image = ext4(tmp_path / "part", 16 * MIB), tmp_path / "disk.img"
-    image.write_bytes(bytes(64 * MIB))
-    run("sfdisk", "-q", image, stdin="label: dos\nstart=2048, size=16MiB\n")
-    with image.open("r+b") as file:
-        file.seek(MIB)
-        file.write(part.read_bytes())
+    image = with_one_partition(tmp_path, "dos", MIB)
     words = "the last 16896 bytes of the disk"
     assert words not in " ".join(aligntool("plan", "partition", "--undo", image).split())
     with image.open("r+b") as file:
