@@ -70,15 +70,16 @@ def plan_unpartition(
     inside: str | None = None,
     names: StartNames | None = None,
     gap_end: int | None = None,
+    kinds: Sequence[str] = (),
 ) -> Plan:
     """Return the plan that moves the only partition of a disk to byte 0 and removes the table. `inside`: the kind of
     the table in the first sectors of the partition. `names`: the starts recorded in files of Windows in it. `gap_end`:
-    the end of what lies between the table and the partition.
+    the end of what lies between the table and the partition. `kinds`: what would be recognised on the whole disk.
 
     Raises Refused with all reasons, a line each.
     """
     disk = judged.disk
-    refuse((*disk_reasons(judged), *_table_refusals(disk, inside, names)))
+    refuse((*disk_reasons(judged), *_table_refusals(disk, inside, names, kinds)))
     part, size = disk.partitions[0], disk.sector_size
     target = part.extent.moved_to(0)
     needs = _needs(disk, part, part.extent.start)
@@ -150,9 +151,7 @@ def _content_refusals(disk: Disk, others: Collection[str]) -> Iterator[Refusal]:
         if others and len(disk.content) == 1:
             what, kinds = name, " and ".join((disk.content[0].kind, *others))
             text = f"{what} is ambiguous: {kinds} are recognised"
-            yield Refusal(
-                "ambiguous", name, text, wording.as_root(disk, f"wipefs --no-act {wording.shell_word(disk.path)}")
-            )
+            yield Refusal("ambiguous", name, text, _signatures_command(disk))
         for layer in disk.content:
             if layer.kind not in KINDS and not layer.kind.endswith("_member"):
                 yield _unsupported(disk, layer, name)
@@ -161,7 +160,13 @@ def _content_refusals(disk: Disk, others: Collection[str]) -> Iterator[Refusal]:
                 yield Refusal("array-member", name, text, wording.next_command(disk, "audit"))
 
 
-def _table_refusals(disk: Disk, inside: str | None, names: StartNames | None) -> Iterator[Refusal]:
+def _signatures_command(disk: Disk) -> str:
+    return wording.as_root(disk, f"wipefs --no-act {wording.shell_word(disk.path)}")
+
+
+def _table_refusals(
+    disk: Disk, inside: str | None, names: StartNames | None, kinds: Sequence[str]
+) -> Iterator[Refusal]:
     """Yield the reasons why the table cannot be removed."""
     name, table = disk.name, disk.table
     if table is None:
@@ -182,6 +187,9 @@ def _table_refusals(disk: Disk, inside: str | None, names: StartNames | None) ->
     if inside:
         text = f"{what} begins with a table of its own ({inside}), which would become that of the disk"
         yield Refusal("nested-label", what, text, wording.next_command(disk, "audit"))
+    if len(kinds) > 1:
+        text = f"without its table, {name} would be ambiguous: {' and '.join(kinds)} would be recognised"
+        yield Refusal("ambiguous", name, text, _signatures_command(disk))
     if names:
         yield from _windows_refusals(part, what, names)
     tail = places(disk.size or 0, disk.sector_size)[1]

@@ -10,7 +10,7 @@ from aligntool.audit.wording import as_root, layer_name, next_command, shell_wor
 from aligntool.change import Plan, Used
 from aligntool.errors import Refused
 from aligntool.formats.layers import read_layers
-from aligntool.formats.reader import Reader, read_pieces
+from aligntool.formats.reader import MappedReader, Reader, read_pieces
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Disk, DiskKind, Layer, Partition, TableLabel
 from aligntool.linux.block import open_read_only
@@ -69,14 +69,16 @@ class WholeDisk:
     def _plan(self, judged: Judged, request: requests.Request, maps: dict[int, UsedMap]) -> Plan:
         used = {number: Used(number, used_map.bytes, used_map.by) for number, used_map in maps.items()}
         disk, inside, gap_end = judged.disk, None, None
+        kinds: tuple[str, ...] = ()
         if self.undo:
             if len(disk.partitions) == 1:
                 with open_read_only(disk.path) as device:
                     inside = table_inside(device, disk.partitions[0].extent, disk.sector_size)
                     gap_end = _gap_end(device, disk)
+                    kinds = _kinds_without_table(device, disk)
             names = next(iter(requests.names_on(disk).values()), None)
             plan = partition_plan.plan_unpartition(
-                judged, request.goal, used, inside=inside, names=names, gap_end=gap_end
+                judged, request.goal, used, inside=inside, names=names, gap_end=gap_end, kinds=kinds
             )
             refuse_second_table(disk)
             with open_read_only(disk.path) as device:
@@ -120,6 +122,16 @@ def _others(disk: Disk) -> tuple[str, ...]:
         return ()
     with open_read_only(disk.path) as device:
         return other_kinds(device, disk.content[0].kind)
+
+
+def _kinds_without_table(reader: Reader, disk: Disk) -> tuple[str, ...]:
+    """Return the kinds of what is recognised on the disk once the only partition begins at byte 0: what is relative to
+    the end of the disk, such as the last labels of a ZFS pool, is not in the partition.
+    """
+    part, size = disk.partitions[0].extent, disk.size or 0
+    runs = ((0, part.start, part.length), (part.length, part.length, size - part.length))
+    layers = read_layers(MappedReader(reader, runs, size), Extent(0, size), sector_size=disk.sector_size)
+    return tuple(layer.kind for layer in layers)
 
 
 def _gap_end(reader: Reader, disk: Disk) -> int | None:

@@ -30,6 +30,7 @@ from tests.moving.command_line import REFUSED, aligntool
 from tests.moving.containers import CONTAINERS, LVM, every_byte, lvm_on
 from tests.moving.filesystems import FILESYSTEMS, SECTOR, Kind
 from tests.moving.test_kills import killed
+from tests.probe.layers.test_other_kinds import zfs_label
 from tests.run_aligntool import run_aligntool
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "sgdisk", "blkid", "mke2fs", "e2fsck", "debugfs", "mkswap")
@@ -315,6 +316,16 @@ def table_in_it(path: Path) -> Path:
     return path
 
 
+def zfs_at_the_end(path: Path) -> Path:
+    """Make an ext4 in a partition of a disk that was a member of a ZFS pool as a whole."""
+    image = with_one_partition(path.parent, "gpt", MIB)
+    with image.open("r+b") as file:
+        for back in (512 * KIB, 256 * KIB):
+            file.seek(64 * MIB - back)
+            file.write(zfs_label(ashift=12, order="<")[: back - 34 * SECTOR])
+    return image
+
+
 CASES: tuple[tuple[Callable[[Path], Path], tuple[str, ...], str], ...] = (
     (lambda path: ext4(path, 32 * MIB), (), "33554432 bytes, but beside the table and the journal there is room for"),
     (lambda path: ext4(path, 32 * MIB), ("--undo",), "has no partition table"),
@@ -322,6 +333,7 @@ CASES: tuple[tuple[Callable[[Path], Path], tuple[str, ...], str], ...] = (
     (lambda path: (swap(path, 8 * MIB), run("mkswap", "-U", "clear", path), path)[2], (), "mkswap -U clear -p "),
     (gpt, (), "already has a partition table"),
     (table_in_it, ("--undo",), "partition 1 begins with a table of its own"),
+    (zfs_at_the_end, ("--undo",), "ext4 and zfs_member would be recognised"),
     (gpt, ("--undo",), "has 2 partitions; only a single primary one"),
     (lambda path: (path.write_bytes(bytes(MIB * 8)), path)[1], (), "nothing is recognised"),
 )
