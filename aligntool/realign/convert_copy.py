@@ -24,7 +24,7 @@ from aligntool.realign.convert_plan import label_of, new_extent, plan_copy, refo
 from aligntool.realign.convert_request import describe_rebuilding, judged_units, recreate_fats
 from aligntool.realign.hidden_signatures import write_verified
 from aligntool.realign.refusals import refuse_unfit
-from aligntool.realign.request import FoundPlan, Request, look_at, read_map, refuse_part, run_checks
+from aligntool.realign.request import FoundPlan, Request, look_at, naming_loops, read_map, refuse_part, run_checks
 from aligntool.realign.table import sound_mbr, sound_pair
 from aligntool.units import GIB, MIB, Extent, align_up, merged
 
@@ -53,7 +53,7 @@ class CopyRequest:
         disk, sizes = judged.disk, self.sector_sizes
         target = _new_image(self.output, disk, sizes) or _empty_disk(self.output, sizes)
         refuse_unconvertible(judged, sizes, units, cut, copied_to=target.size)
-        with hints_for_disk(disk.path):
+        with naming_loops(disk.path), hints_for_disk(disk.path):
             _refuse_uncopied(disk, target.size, sizes)
             rebuilds = recreate_fats(judged, sizes, units, _MOST_FAT)
         again = {number: describe_rebuilding(disk.path, number, disk, rebuild) for number, rebuild in rebuilds.items()}
@@ -251,7 +251,10 @@ def _copy_batch(batch: list[Extent], source: Device, target: Device) -> None:
         if target.is_hole(piece.start, piece.length) and source.is_hole(piece.start, piece.length):
             continue
         length = min(piece.length, source.size - piece.start)
-        content = bytes(source.read(piece.start, length)).ljust(piece.length, b"\0")
+        try:
+            content = bytes(source.read(piece.start, length)).ljust(piece.length, b"\0")
+        except OSError as error:
+            raise Stopped(f"the source cannot be read at byte {piece.start}: {error.strerror}") from error
         if any(content) or not target.is_hole(piece.start, piece.length):
             target.write(piece.start, content)
             written.append((piece, content))

@@ -156,10 +156,15 @@ def _status_of(path: str) -> os.stat_result:
 @contextmanager
 def naming_loops(path: str) -> Iterator[None]:
     """Extend a refusal of an image that is attached to a loop device: it may be mounted there, and then it must not be
-    checked or repaired as a file.
+    checked or repaired as a file. Raises Refused for sectors that the disk cannot read.
     """
     try:
         yield
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        text = f"{path} cannot be read: {error.strerror}"
+        raise Refused(text, hint=command("audit", path), code="not-read", subject=path) from error
     except Refused as error:
         status = _status_of(path)
         found = occupants(status) if stat.S_ISREG(status.st_mode) else ()

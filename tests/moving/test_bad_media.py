@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.units import KIB, Extent
+from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
 from tests.moving import fileset
-from tests.moving.command_line import DONE, REFUSED, STOPPED, exit_code, realign, resume, rollback
+from tests.moving.command_line import DONE, REFUSED, STOPPED, aligntool, exit_code, realign, resume, rollback
 from tests.moving.conftest import Contents
 from tests.moving.containers import CONTAINERS, write
 from tests.moving.disks import Row, entries, make_disk
@@ -228,3 +228,48 @@ def test_a_whole_copy_of_a_disk_in_flight_is_finished_like_the_disk(cut: Cut, tm
     other = copy(image, tmp_path / "elsewhere.img")
     assert recover_and_check(journey, other, other, back=False) == "new"
     assert recover_and_check(journey, image, image, back=True) == "old"
+
+
+@pytest.mark.parametrize(
+    ("label", "at", "words"),
+    [
+        ("gpt", 128 * KIB, ("plan", "partition", "--undo")),
+        ("gpt", 128 * KIB, ("plan", "convert", "--sector-size=4096")),
+        ("", 20 * MIB, ("plan", "partition")),
+    ],
+)
+def test_a_bad_sector_that_only_a_plan_reads_is_a_refusal(
+    label: str, at: int, words: tuple[str, ...], tmp_path: Path
+) -> None:
+    image, part = tmp_path / "disk.img", tmp_path / "part"
+    for file, size in ((image, 32 * MIB), (part, 8 * MIB)):
+        with file.open("wb") as new:
+            new.truncate(size)
+    run("mkfs.ext4", "-q", "-b", "4096", part)
+    if label:
+        run("sfdisk", "-q", image, stdin=f"label: {label}\nstart=2048, size=8MiB\n")
+    with image.open("r+b") as disk:
+        disk.seek(MIB if label else 0)
+        disk.write(part.read_bytes())
+    with medium(image) as failing:
+        failing.fail(("read", at, SECTOR))
+        said = aligntool(*words, failing.disk, code=REFUSED)
+    assert f"{failing.disk} cannot be read: Input/output error" in " ".join(said.split())
+
+
+def test_a_copy_whose_source_has_a_bad_sector_names_the_source(tmp_path: Path) -> None:
+    image = tmp_path / "disk.img"
+    with image.open("wb") as new:
+        new.truncate(32 * MIB)
+    run("sfdisk", "-q", image, stdin="label: gpt\nstart=2048, size=8MiB, type=swap\n")
+    part = tmp_path / "swap"
+    part.write_bytes(bytes(8 * MIB))
+    run("mkswap", part)
+    with image.open("r+b") as disk:
+        disk.seek(MIB)
+        disk.write(part.read_bytes())
+    with medium(image) as failing:
+        failing.fail(("read", 600 * KIB, SECTOR))
+        words = ("convert", failing.disk, "--sector-size=4096", "-o", tmp_path / "new", "--yes")
+        assert "the source cannot be read at byte " in " ".join(aligntool(*words, code=STOPPED).split())
+    assert not (tmp_path / "new").exists()
