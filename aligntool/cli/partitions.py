@@ -23,7 +23,7 @@ from aligntool.inventory import Disk
 from aligntool.linux.look import look
 from aligntool.realign.layout import make_layout, plan_layout, with_samples
 from aligntool.realign.planning import find_repairs
-from aligntool.realign.request import Request, find_plan, look_at, refuse_in_flight, refuse_part
+from aligntool.realign.request import Request, find_plan, look_at, refuse_changed_table, refuse_in_flight, refuse_part
 from aligntool.recipes.goals import parse_part
 from aligntool.render.audit import audit_lines
 from aligntool.render.disk_map import boundary_lines
@@ -175,6 +175,7 @@ class Layout(run_change.Operation):
         judged = look_at(self.disk, self.given)[0]
         refuse_part(self.disk, judged.disk, "a partition table is made for a whole disk")
         refuse_in_flight(judged.disk.path)
+        refuse_changed_table(judged.disk)
         return plan_layout(judged if self.goal.wipe else replace(judged, disk=with_samples(judged.disk)), self.goal)
 
     def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:

@@ -130,7 +130,8 @@ def _is_of_this_move(device: Device, journal: Journal, *, sound: bool, is_marked
     """Return whether this journal, to which no entry led, belongs to a move that is in flight."""
     images = journal.contents.images
     if images.of_whole_disk:
-        return is_marked or (any_table and _is_begun(journal)) or whole_disk.is_unsettled(device, journal)
+        begun = _is_begun(journal) and (any_table or disk_state.has_markers(device, journal))
+        return is_marked or begun or whole_disk.is_unsettled(device, journal)
     state = table_state(device, images)
     if state is not TableState.OTHER or is_own_table(device, images):
         settled = sound and state in (TableState.BEFORE, TableState.AFTER)

@@ -94,6 +94,8 @@ def find_plan(target: str, request: Request) -> FoundPlan:
     with naming_loops(judged.disk.path):
         found = plan_for(judged, request)
         refuse_second_table(judged.disk)
+        if any(layer_of(judged.disk, number) is None for number in found.maps):
+            refuse_changed_table(judged.disk)
     return found
 
 
@@ -205,6 +207,18 @@ def _refuse_marked(disk: Disk) -> None:
     except OSError as error:
         raise Refused(f"{disk.path} cannot be read: {error.strerror}", hint=command("audit", disk.path)) from error
     refuse(found)
+
+
+def refuse_changed_table(disk: Disk) -> None:
+    """Raise Refused if the disk has the journal of a move in flight, although its table is sound and shows none. The
+    search takes seconds, so it is made only before unrecognised content is moved or its entry is overwritten.
+    """
+    if disk.table is None or disk.table.faults:
+        return
+    with open_read_only(disk.path) as device:
+        if move.journal_status(device, None).state == "in-flight":
+            text = f"{disk.path} is in flight: another program has changed the partition table"
+            raise Refused(text, hint=command("status", disk.path), code="in-flight", subject=disk.path)
 
 
 def _has_journal(device: ReadOnlyDevice, at: int) -> bool:

@@ -2,6 +2,7 @@
 suggested commands.
 """
 
+import hashlib
 import json
 import signal
 import subprocess
@@ -40,9 +41,9 @@ def in_flight(models: dict[str, Path], tmp_path: Path) -> Callable[[str], Path]:
     return copied
 
 
-def kill_while_copying(image: Path) -> None:
+def kill_while_copying(image: Path, command: str = "realign") -> None:
     process = subprocess.Popen(
-        program("realign", "--yes", "--json", "--rate", "4MiB", image), stdout=subprocess.PIPE, text=True
+        program(command, "--yes", "--json", "--rate", "4MiB", image), stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     for line in process.stdout:
@@ -151,6 +152,30 @@ def test_a_disk_whose_entry_got_its_type_back_is_not_moved_a_second_time(
     table = f"label: {label}\n{'first-lba: 34' if label == 'gpt' else ''}\n{start}"
     run("sfdisk", "-q", "--wipe", "never", image, stdin=table)  # where the markers of the complete move still are
     assert run_aligntool("plan", "realign", image).returncode == 0
+
+
+@pytest.mark.parametrize("start", [2 * MIB, 3 * MIB], ids=["where a marker is", "where none is"])
+def test_a_new_table_on_a_disk_that_gets_its_first_is_not_taken_for_an_unused_disk(start: int, tmp_path: Path) -> None:
+    """The content was half moved, and nothing is recognised in the new partition over it."""
+    image = tmp_path / "disk.img"
+    with image.open("wb") as file:
+        file.truncate(96 * MIB)
+    run("mke2fs", "-q", "-F", "-t", "ext4", image, "40m")
+    with image.open("r+b") as file:
+        file.seek(20 * MIB)
+        file.write(bytes(range(1, 256)) * 4096)
+    whole = hashlib.sha256(image.read_bytes()[: 40 * MIB]).hexdigest()
+    kill_while_copying(image, "partition")
+    run("sfdisk", "-q", "-w", "always", image, stdin=f"label: gpt\nstart={start // 512}, size=16MiB\n")
+    before = digest(image)
+    assert json.loads(run_aligntool("status", "--json", image).stdout)["state"] == "in-flight"
+    for words in (("realign", "--grain", "8MiB"), ("layout", "--wipe", str(image), "--part", "rest:linux")):
+        done = run_aligntool(*words, "--yes", image)
+        assert done.returncode == 3 and f"aligntool status {image}" in done.stderr, (words, done.stderr)
+    assert digest(image) == before
+    run("sfdisk", "-q", "--delete", image, "1")
+    assert run_aligntool("rollback", image, "--restore-table", "--yes").returncode == 0
+    assert hashlib.sha256(image.read_bytes()[: 40 * MIB]).hexdigest() == whole
 
 
 @pytest.mark.parametrize("label", ["gpt", "dos"])
