@@ -150,13 +150,9 @@ def _holder_occupants(nodes: Mapping[int, str]) -> Iterator[Occupant]:
 def _loop_occupants(targets: Mapping[tuple[int, int], str]) -> Iterator[Occupant]:
     """Yield the loop devices over one of the targets, matched by `_identity`."""
     for file in sorted(Path("/sys/block").glob("loop*/loop/backing_file")):
-        try:
-            status = Path(file.read_text(errors="surrogateescape").rstrip("\n")).stat()
-        except OSError:  # detached meanwhile, deleted, or in another mount namespace
-            continue
-        if name := targets.get(_identity(status)):
-            loop = f"/dev/{file.parent.parent.name}"
-            is_own = _is_own(loop)
+        loop = f"/dev/{file.parent.parent.name}"
+        is_own, backing = _loop_backing(loop, file)
+        if name := targets.get(backing):
             mappings = sorted((file.parent.parent / "holders").glob("*/dm/name")) if is_own else []
             for mapping in mappings:  # left behind by an aligntool that was killed
                 with suppress(OSError):  # closed meanwhile
@@ -190,13 +186,18 @@ def openers(path: Path) -> Iterator[int]:
                 yield int(link.parts[2])
 
 
-def _is_own(loop: str) -> bool:
-    try:
-        with opened(loop, os.O_RDONLY) as descriptor:  # the last close detaches it
-            status = fcntl.ioctl(descriptor, GET_STATUS, bytes(_LOOP_INFO.size))
-    except OSError:  # not root, or detached meanwhile
-        return False
-    return bool(_LOOP_INFO.unpack(status)[9].rstrip(b"\0") == _MARK)
+def _loop_backing(loop: str, file: Path) -> tuple[bool, tuple[int, int]]:
+    """Return whether a loop device is aligntool's own, and the `_identity` of what it shows.
+
+    The kernel knows it by number. The name in sysfs (`file`), the only source without root, may be that of a hard link
+    that was deleted, or belong to another mount namespace, where it is another file.
+    """
+    with suppress(OSError), opened(loop, os.O_RDONLY) as descriptor:  # the last close detaches it
+        info = _LOOP_INFO.unpack(fcntl.ioctl(descriptor, GET_STATUS, bytes(_LOOP_INFO.size)))
+        return info[9].rstrip(b"\0") == _MARK, (0, info[2]) if info[2] else info[:2]
+    with suppress(OSError):
+        return False, _identity(Path(file.read_text(errors="surrogateescape").rstrip("\n")).stat())
+    return False, (0, 0)  # detached meanwhile
 
 
 def _is_being_detached(folder: Path) -> bool:
