@@ -380,14 +380,14 @@ class ReadOnlyDevice:
 def open_read_only(path: str) -> Iterator[ReadOnlyDevice]:
     """Open a disk or image for reading. Raises Refused if it is neither, or cannot be opened."""
     try:
+        mode = os.stat(path).st_mode  # noqa: PTH116 - before the open, which a FIFO blocks, and which rewinds a tape
+        if not (stat.S_ISBLK(mode) or stat.S_ISREG(mode)):
+            raise Refused(f"{path} is neither a block device nor an image file", hint="lsblk -d")
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError as error:
         hint = "run the same command with sudo" if error.errno in (errno.EACCES, errno.EPERM) else "lsblk -d"
         raise Refused(f"{path}: {error.strerror}", hint=hint) from error
     try:
-        mode = os.fstat(descriptor).st_mode
-        if not (stat.S_ISBLK(mode) or stat.S_ISREG(mode)):
-            raise Refused(f"{path} is neither a block device nor an image file", hint="lsblk -d")
         yield ReadOnlyDevice(descriptor)
     finally:
         os.close(descriptor)

@@ -436,11 +436,14 @@ def test_a_file_system_that_fills_the_disk_is_shrunk_only_when_asked_for(tmp_pat
 
 
 @pytest.mark.parametrize("words", [("plan", "realign"), ("realign", "--yes"), ("status",), ("resume",), ("rollback",)])
-def test_what_is_no_disk_is_one_clear_error_with_exit_code_3(words: tuple[str, ...]) -> None:
-    for target in ("/no/such/disk", "/dev/null"):
+def test_what_is_no_disk_is_one_clear_error_with_exit_code_3(words: tuple[str, ...], tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    for target in ("/no/such/disk", "/dev/null", str(fifo)):
         done = run_aligntool(*words, target)
         assert done.returncode == 3, done.stderr
         assert "→" in done.stderr and "Traceback" not in done.stderr and done.stdout == ""
+        assert "answer" not in done.stderr
 
 
 @pytest.mark.parametrize(
