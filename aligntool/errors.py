@@ -48,6 +48,10 @@ class Refused(Exception):
         return self._refusals or (Refusal(self._code, self._subject, str(self), self.hint),)
 
 
+class Killed(Refused):
+    """The child process that was to make a change ended without a last message; its progress is unknown."""
+
+
 class Stopped(Exception):
     """Something was written. The progress is in the journal; `aligntool resume` continues."""
 

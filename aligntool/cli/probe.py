@@ -20,9 +20,9 @@ from aligntool.audit.wording import shell_word
 from aligntool.cli import options
 from aligntool.cli.options import File, Size, command, print_lines, remark, say, sector, terminal_width, whole
 from aligntool.cli.run_change import pipes_may_break
-from aligntool.errors import ExitCode, Refused, Stopped, failing_as
+from aligntool.errors import ExitCode, Killed, Refused, Stopped, failing_as
 from aligntool.inventory import Disk
-from aligntool.linux.child_process import Killed, run_in_child
+from aligntool.linux.child_process import run_in_child
 from aligntool.linux.lock import inhibit_sleep, lock_disk
 from aligntool.linux.look import look
 from aligntool.linux.process import STOPPING

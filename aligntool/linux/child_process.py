@@ -21,7 +21,7 @@ from types import FrameType
 from typing import NoReturn, TypeVar, cast
 
 from aligntool.change import Waiting, waiting_words
-from aligntool.errors import Refused
+from aligntool.errors import Killed
 from aligntool.linux.process import STOPPING, ProcessProgress, has_signal, how_ended, keep_only, progress_of, waited_for
 
 STALL_S = 5.0  # a request that takes longer is reported, repeatedly
@@ -32,10 +32,6 @@ _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, <linux/prctl.h>
 T = TypeVar("T")
 OnNote = Callable[[str], object]
 Work = Callable[[Connection], object]
-
-
-class Killed(Refused):
-    """The child ended without a last message; its progress is unknown."""
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from functools import partial
 
 from aligntool.audit.wording import command
 from aligntool.change import ChangeState, Event, KernelBehind, Plan, Progress, StepBegun, Waiting
-from aligntool.errors import Refused, Stopped
+from aligntool.errors import Killed, Refused, Stopped
 from aligntool.steps import CheckArray, CheckContent, DriveStep, ShrinkContent, WriteJournal
 from aligntool.units import format_about
 
@@ -108,7 +108,7 @@ def _apply(
             raise
         raise Stopped(f"interrupted {far.words()}; {far.kept()}", hint=far.commands_to_continue(hint)) from None
     except Refused as error:
-        if not writing:
+        if not writing and not (in_flight and isinstance(error, Killed)):  # a resume writes before its first step
             raise
         raise Stopped(str(error), hint=far.commands_to_continue(hint, error.hint)) from error
     except Stopped as error:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from aligntool.change import Event, Plan, StepBegun, Waiting
-from aligntool.errors import Refused
-from aligntool.linux.child_process import Killed, run_in_child
+from aligntool.errors import Killed, Refused, Stopped
+from aligntool.linux.child_process import run_in_child
 from aligntool.linux.process import run_program
 from aligntool.realign.applying import ChangeInProgress, apply_events
 from aligntool.realign.change_process import apply_in_child
@@ -106,6 +106,22 @@ def test_a_child_that_is_killed_is_no_interruption_and_one_that_is_told_to_end_i
         run_in_child(job, "disk", lambda pid: os.kill(pid, signal.SIGKILL), print)
     with pytest.raises(KeyboardInterrupt):
         run_in_child(job, "disk", lambda pid: os.kill(pid, signal.SIGTERM), print)
+
+
+@pytest.mark.parametrize(("in_flight", "end"), [(False, Killed), (True, Stopped)])
+def test_a_resume_that_is_killed_before_its_first_step_may_have_written(
+    tmp_path: Path, in_flight: bool, end: type[Refused | Stopped]
+) -> None:
+    @contextmanager
+    def locked(_: Callable[[str], object]) -> Iterator[ChangeInProgress]:
+        def events() -> Iterator[Event]:
+            os.kill(os.getpid(), signal.SIGKILL)
+            yield StepBegun(0)
+
+        yield ChangeInProgress(events(), "aligntool resume disk")
+
+    with pytest.raises(end, match="was killed by SIGKILL"), apply_in_child(locked, PLAN, str(tmp_path), print) as begun:
+        apply_events(PLAN, begun, nullcontext(print), lambda *_: None, in_flight=in_flight)
 
 
 def test_of_a_long_silence_there_are_ever_fewer_notes(tmp_path: Path) -> None:
