@@ -21,7 +21,15 @@ from aligntool.errors import Refusal, Refused, Stopped, refuse
 from aligntool.linux.block import DiskDevice
 from aligntool.linux.process import end_program, find_program, run_program
 from aligntool.linux.sysfs import on_battery, opened
-from aligntool.linux.users import block_number, kernel_name, locks_on, nodes_of, remaining_occupants, sysfs_folder
+from aligntool.linux.users import (
+    block_number,
+    files_below,
+    kernel_name,
+    locks_on,
+    nodes_of,
+    remaining_occupants,
+    sysfs_folder,
+)
 from aligntool.units import Extent
 
 # Verify the device nodes of partitions: that they exist, are block devices, and show the planned bytes. A tool that
@@ -328,7 +336,10 @@ def _open_and_lock(path: str, *, whole: bool | None = True, and_posix: bool = Tr
     descriptor = _open_exclusively(path, whole)
     try:
         _flock(descriptor, path, and_posix=and_posix)
-        yield descriptor
+        below = files_below(os.fstat(descriptor))  # the file of a loop device, which another program may change
+        refuse(Refusal("in-use", path, found.what, found.end) for name in below for found in locks_on(name))
+        with open_exclusively(below), lock_against_udev(below):
+            yield descriptor
     finally:
         with suppress(OSError):  # as in DiskDevice.close
             os.close(descriptor)

@@ -87,17 +87,42 @@ def _same_bytes(status: os.stat_result) -> dict[tuple[int, int], str]:
     """Return the name of each node that shows bytes of a device, or of an image file, by its `_identity`."""
     if not stat.S_ISBLK(status.st_mode):
         return {(status.st_dev, status.st_ino): "the file"}
-    return {(0, number): name for number, name in nodes_of(status).items()}
+    nodes = {(0, number): name for number, name in nodes_of(status).items()}
+    return nodes | {backing: name for backing, name in _below(status.st_rdev) if backing[0]}
 
 
 def nodes_of(status: os.stat_result) -> dict[int, str]:
     """Return the kernel names, by device number, of all nodes that show bytes of a block device: itself, its
-    partitions, its disk.
+    partitions, its disk; for a loop device also those of the device under it.
     """
-    folder = sysfs_folder(status.st_rdev)
-    folders = [folder, *(file.parent for file in sorted(folder.glob("*/partition")))]
-    folders += [] if disk_folder(folder) == folder else [folder.parent]
-    return {_parse_number((node_folder / "dev").read_text()): kernel_name(node_folder) for node_folder in folders}
+    nodes: dict[int, str] = {}
+    for device in (status.st_rdev, *(number for (file_device, number), _ in _below(status.st_rdev) if not file_device)):
+        folder = sysfs_folder(device)
+        folders = [folder, *(file.parent for file in sorted(folder.glob("*/partition")))]
+        folders += [] if disk_folder(folder) == folder else [folder.parent]
+        nodes |= {_parse_number((each / "dev").read_text()): kernel_name(each) for each in folders}
+    return nodes
+
+
+def files_below(status: os.stat_result) -> tuple[str, ...]:
+    """Return the file or device under a loop device, what is under that device, and so on; without those that have no
+    name in this mount namespace. The kernel opens none of them exclusively (drivers/block/loop.c, loop_configure).
+    """
+    device = status.st_rdev if stat.S_ISBLK(status.st_mode) else 0
+    return tuple(name for backing, name in _below(device) if name and _identity_of(name) == backing)
+
+
+def _below(device: int) -> Iterator[tuple[tuple[int, int], str]]:
+    """Yield the `_identity` and the name of each file or device that a loop device shows, from the top down."""
+    while device:
+        disk = disk_folder(sysfs_folder(device))
+        file, device = disk / "loop/backing_file", 0
+        with suppress(OSError):
+            name = file.read_text(errors="surrogateescape").rstrip("\n")
+            _, backing = _loop_backing(f"/dev/{kernel_name(disk)}", file)
+            if any(backing):
+                yield backing, name
+                device = 0 if backing[0] else backing[1]
 
 
 def disk_folder(folder: Path) -> Path:
@@ -152,7 +177,7 @@ def _loop_occupants(targets: Mapping[tuple[int, int], str]) -> Iterator[Occupant
     for file in sorted(Path("/sys/block").glob("loop*/loop/backing_file")):
         loop = f"/dev/{file.parent.parent.name}"
         is_own, backing = _loop_backing(loop, file)
-        if name := targets.get(backing):
+        if (0, block_number(loop)) not in targets and (name := targets.get(backing)):
             mappings = sorted((file.parent.parent / "holders").glob("*/dm/name")) if is_own else []
             for mapping in mappings:  # left behind by an aligntool that was killed
                 with suppress(OSError):  # closed meanwhile
@@ -195,9 +220,10 @@ def _loop_backing(loop: str, file: Path) -> tuple[bool, tuple[int, int]]:
     with suppress(OSError), opened(loop, os.O_RDONLY) as descriptor:  # the last close detaches it
         info = _LOOP_INFO.unpack(fcntl.ioctl(descriptor, GET_STATUS, bytes(_LOOP_INFO.size)))
         return info[9].rstrip(b"\0") == _MARK, (0, info[2]) if info[2] else info[:2]
-    with suppress(OSError):
-        return False, _identity(Path(file.read_text(errors="surrogateescape").rstrip("\n")).stat())
-    return False, (0, 0)  # detached meanwhile
+    try:
+        return False, _identity_of(file.read_text(errors="surrogateescape").rstrip("\n"))
+    except OSError:  # detached meanwhile
+        return False, (0, 0)
 
 
 def _is_being_detached(folder: Path) -> bool:
@@ -215,6 +241,13 @@ def _is_being_detached(folder: Path) -> bool:
 def _identity(status: os.stat_result) -> tuple[int, int]:
     """Return a key that is equal for all nodes of a block device, or for all paths of a file."""
     return (0, status.st_rdev) if stat.S_ISBLK(status.st_mode) else (status.st_dev, status.st_ino)
+
+
+def _identity_of(name: str) -> tuple[int, int]:
+    """Return the `_identity` of a path, or (0, 0) if it does not exist."""
+    with suppress(OSError):
+        return _identity(Path(name).stat())
+    return 0, 0
 
 
 def block_number(path: str) -> int:

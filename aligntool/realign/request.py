@@ -157,8 +157,8 @@ def _status_of(path: str) -> os.stat_result:
 
 @contextmanager
 def naming_loops(path: str) -> Iterator[None]:
-    """Extend a refusal of an image that is attached to a loop device: it may be mounted there, and then it must not be
-    checked or repaired as a file. Raises Refused for sectors that the disk cannot read.
+    """Extend a refusal of an image or disk that is attached to a loop device: it may be mounted there, and then it must
+    not be checked or repaired here. Raises Refused for sectors that the disk cannot read.
     """
     try:
         yield
@@ -169,7 +169,7 @@ def naming_loops(path: str) -> Iterator[None]:
         raise Refused(text, hint=command("audit", path), code="not-read", subject=path) from error
     except Refused as error:
         status = _status_of(path)
-        found = occupants(status) if stat.S_ISREG(status.st_mode) else ()
+        found = occupants(status) if stat.S_ISREG(status.st_mode) else tuple(loops_over(status))
         if not found:
             raise
         text = f"{path} is in use: {'; '.join(occupant.what for occupant in found)}"

@@ -15,6 +15,7 @@ import pytest
 from aligntool.errors import Refused
 from aligntool.linux.lock import lock_disk
 from aligntool.linux.users import exports_of
+from aligntool.realign.request import naming_loops
 from aligntool.units import MIB
 from tests.conftest import detach, find_tool, remove_partitions, run, unmount
 
@@ -148,6 +149,42 @@ def test_an_image_file_under_a_loop_device_is_refused(sparse: Make, loop: Attach
     assert f"attached to {node}" in str(refusal(tmp_path / "other-name.img"))
     image.unlink()  # a loop device in another mount namespace has a name that leads nowhere here, too
     assert f"attached to {node}" in str(refusal(tmp_path / "other-name.img"))
+
+
+@root
+def test_a_second_loop_device_over_the_same_bytes_is_named(sparse: Make, loop: Attach, tmp_path: Path) -> None:
+    """None of them is opened exclusively by the kernel, so one may be mounted while the other is changed."""
+    image = sparse(MIB)
+    other, node = loop(image), loop(image)
+    refused = refusal(node)
+    assert f"{image} is attached to {other}" in str(refused) and refused.hint == f"sudo losetup -d {other}"
+    above = loop(node)
+    assert f"attached to {other}" in str(refusal(above))
+    with pytest.raises(Refused, match=f"attached to {other}") as named, naming_loops(str(node)):
+        raise Refused("was not unmounted cleanly", hint="sudo e2fsck")
+    assert "e2fsck" not in named.value.hint
+    detach(other)
+    assert f"{node.name} is attached to {above}" in str(refusal(node)) and lockable(above)
+
+
+@root
+def test_what_is_under_a_loop_device_is_locked_with_it(sparse: Make, loop: Attach, tmp_path: Path) -> None:
+    image = sparse(MIB)
+    node = loop(image)
+    above = loop(node)
+    for code, path in [
+        ("file = os.open(sys.argv[1], os.O_RDWR); fcntl.flock(file, fcntl.LOCK_EX)", image),
+        ("file = os.open(sys.argv[1], os.O_RDWR); fcntl.lockf(file, fcntl.LOCK_EX)", image),
+        ("file = os.open(sys.argv[1], os.O_RDWR | os.O_EXCL)", node),
+    ]:
+        with another_program(code, path):
+            assert "by another program" in str(refusal(above))
+    with lock_disk(str(above)):
+        with image.open("rb") as file, pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with pytest.raises(OSError, match="busy"):
+            os.open(node, os.O_RDONLY | os.O_EXCL)
+    assert lockable(above)
 
 
 @root
