@@ -21,6 +21,9 @@ PARKED_MBR = 0x7F  # "reserved for local or experimental use": no system uses th
 MBR_UNIT = 512  # whatever the disk's sector size
 MBR_ELSEWHERE = (1 << 48) - 1
 _JOURNAL_GRID = 64 * 1024  # journals start at its multiples: 0x7F with another address is another program's partition
+# The least address that two CHS addresses can be read as: sectors count from 1. Below it, an entry is parked even if
+# the disk ends before its journal: behind an adapter that hides its end, or because it was copied in part.
+_LEAST_CHS = (1 << 32) * MBR_UNIT
 _NAME = re.compile("aligntool resume @([0-9]+)")
 _TYPES = (str(PARKED_GPT).upper(), f"0x{PARKED_MBR:02x}")
 
@@ -41,7 +44,7 @@ def _mbr_mark(entry: MbrEntry, disk_size: int) -> InFlight | None:
     if address == MBR_ELSEWHERE:
         return InFlight((), None)
     at = address * MBR_UNIT
-    return InFlight((), at) if at and at % _JOURNAL_GRID == 0 and at < disk_size else None
+    return InFlight((), at) if at and at % _JOURNAL_GRID == 0 and at < max(disk_size, _LEAST_CHS) else None
 
 
 def parked_by_type(partitions: Sequence[Partition]) -> InFlight | None:
