@@ -73,7 +73,7 @@ def is_marked_in_flight(disk: Disk) -> bool:
 # instead of the two CHS addresses the journal's offset divided by 512, 48 bits little-endian; all ones if the journal
 # is elsewhere. Start and length stay, so that no program treats the place as free.
 
-_SECTOR_SIZES = (512, 4096)
+_SECTOR_SIZES = (512, 4096, 2048, 1024)
 _NAME_AT = 56
 _NAME_LENGTH = 72  # 36 UTF-16 units
 # UEFI specification 2.10, table 5-8, bit 1: no block I/O. Microsoft data partitions, bit 62: hidden, 63: no automount.

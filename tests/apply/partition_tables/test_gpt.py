@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused
+from aligntool.formats.gpt import new_pair
 from aligntool.formats.parked import PARKED_GPT, ParkedMark, find_parked
 from aligntool.realign.table import TableState, table_state
 from aligntool.units import MIB, Extent
@@ -112,6 +113,16 @@ def test_in_flight_other_tools_see_our_type_and_name_and_nothing_of_the_old_ones
     shown = run("partx", "--show", "--noheadings", "-o", "NR,TYPE,NAME", path)
     assert shown.count(str(PARKED_GPT)) == 2 and "ebd0a0a2" not in shown and "0fc63daf" not in shown
     assert find_parked(device) == ParkedMark(JOURNAL_AT, JOURNAL_ID)
+
+
+@pytest.mark.parametrize("size", [512, 1024, 2048, 4096])
+def test_a_parked_entry_is_found_whatever_the_sector_size(size: int) -> None:
+    entry = (PARKED_GPT.bytes_le, bytes(16), Extent(MIB, MIB), f"aligntool resume @{JOURNAL_AT}")
+    device = MemoryDevice(bytearray(4 * MIB))
+    for copy in new_pair(4 * MIB // size, size, bytes(16), entry):
+        device.put((copy.write_order,))
+    found = find_parked(device)
+    assert found and found.journal_at == JOURNAL_AT
 
 
 @pytest.mark.needs_root
