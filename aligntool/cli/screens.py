@@ -439,7 +439,7 @@ class Screens(App[None]):
     ]
 
     def __init__(self, targets: tuple[str, ...], rate: int | None) -> None:
-        super().__init__()
+        super().__init__(ansi_color=True)  # otherwise NO_COLOR makes text and background black
         self.stopped: dict[str, str] = {}
         self._first = DiskList(targets, rate, self.stopped)
 

@@ -167,6 +167,16 @@ def test_at_a_terminal_a_move_is_stopped_and_the_next_commands_are_printed(disk:
     assert_whole(disk)
 
 
+def test_with_no_color_the_text_has_the_terminals_own_colours(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    terminal = Terminal(*program("tui", disk))
+    terminal.type("", until="1 of 1 partition misaligned")
+    terminal.type("\r", until="r Realign")
+    colours = {(char.fg, char.bg) for row in terminal.screen.buffer.values() for char in row.values()}
+    assert colours == {("default", "default")}
+    assert terminal.ends("q")[0] == 0
+
+
 def test_without_textual_it_refuses_and_names_the_package() -> None:
     hidden = "import sys; sys.modules['textual'] = None; from aligntool.__main__ import main; main()"
     code, printed = Terminal(sys.executable, "-c", hidden, "tui").ends("")
