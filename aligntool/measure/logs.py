@@ -5,7 +5,6 @@ import os
 import re
 import struct
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -360,14 +359,13 @@ def open_log(path: str, form: LogFormat | None = None) -> Iterator[Log]:
     read, for any fault of the file.
     """
     try:
-        stream = sys.stdin.buffer if path == STDIN else Path(path).open("rb")  # noqa: SIM115
-        with stream:
+        with open(0 if path == STDIN else path, "rb") as stream:  # noqa: PTH123 - sys.stdin is None if it is closed
             head = stream.read(BLOCK)
             form = LogFormat.BLKTRACE if byte_order(head) else form or _detect_format(head)
             lines = _lines(path, form, stream, head)
             yield Log(path, form, _READERS[form](lines))
     except OSError as error:
-        raise Refused(f"{path}: {error.strerror}", hint=f"ls -l {quote(path)}") from error
+        raise Refused(f"{path}: {error.strerror}", hint="" if path == STDIN else f"ls -l {quote(path)}") from error
 
 
 def _lines(path: str, form: LogFormat, stream: BinaryIO, head: bytes) -> Iterator[bytes]:

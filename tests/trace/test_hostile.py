@@ -130,3 +130,9 @@ def test_lines_may_end_as_on_windows(content: bytes, tmp_path: Path) -> None:
         with open_log(str(tmp_path / name)) as opened:
             found.append(read_pattern(opened.events))
     assert found[0].commands and found[0] == found[1]
+
+
+def test_standard_input_that_is_closed_is_an_empty_log() -> None:
+    words = ("sh", "-c", 'exec "$@" <&-', "sh", *program("trace", "-"))
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 3 and "the log is empty" in done.stderr, done.stderr
