@@ -317,8 +317,8 @@ def _iolog_event(line: bytes, *, timed: bool) -> Event | None:
         time, line = line.split(None, 1)
         whole(time)
     words = line.rsplit(None, 3)
-    if not words or words[-1] in _FILE_ACTIONS or (words[1] == b"wait" and not timed):
-        return None
+    if not words or words[-1] in _FILE_ACTIONS or words[1] == b"sync_file_range" or (words[1] == b"wait" and not timed):
+        return None  # sync_file_range(2) only starts writes of the page cache, whose own lines are counted
     kind, name, offset_length = _IOLOG_KINDS[words[1]], words[0], (whole(words[2]), whole(words[3]))
     if len(name) > LONGEST_NAME:
         raise ValueError

@@ -90,6 +90,14 @@ def test_version_2_is_read_as_the_manual_has_it(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.needs_tools("fio")
+@pytest.mark.parametrize(("way", "flushes"), [("--sync_file_range=write:4", 0), ("--fdatasync=4", 63)])
+def test_only_a_sync_that_reaches_the_drive_is_a_flush(tmp_path: Path, way: str, flushes: int) -> None:
+    log, _ = fio(tmp_path, "--rw=randwrite", "--bs=4k", "--size=1M", way)
+    counts = {row.kind: row.count for row in pattern_of(log).rows}
+    assert counts == {Kind.WRITE: 256} | ({Kind.FLUSH: flushes} if flushes else {})
+
+
 @pytest.mark.parametrize(
     "line",
     ["/dev/sda read 0", "/dev/sda eat 0 4096", "/dev/sda read -1 4096", "/dev/sda read 0 0", "nonsense", "a b c d e"],
