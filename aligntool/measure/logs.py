@@ -1,6 +1,5 @@
 """Read traces: blktrace, blkparse, fio iologs, columns."""
 
-import glob
 import os
 import re
 import struct
@@ -148,6 +147,7 @@ def _kind(rwbs: bytes, with_range: bool) -> Kind:
 MAGIC = 0x65617407
 RECORD = 48
 WINDOW = 1 << 20
+MOST_PROCESSORS = 8192  # of Linux
 _NAME = re.compile(r"(.+\.blktrace)\.\d+")
 
 
@@ -170,15 +170,27 @@ def blkparse_lines(path: Path) -> Iterator[bytes]:
         raise Refused("this is a file of blktrace, but blkparse, which reads it, is not installed",
                       hint="install the package blktrace")  # fmt: skip
     named = _NAME.fullmatch(path.name)
-    for file in sorted(path.parent.glob(f"{glob.escape(named[1])}.*")) if named else [path]:
-        _check_whole(file)
-    if named:
-        yield from _text_of(program, str(path.absolute()))
-        return
-    with tempfile.TemporaryDirectory() as folder:  # a link, because on standard input blkparse restarts its times
-        link = Path(folder, "log.blktrace.0")
-        link.symlink_to(path.absolute())
-        yield from _text_of(program, str(link))
+    alike = re.compile(rf"{re.escape(named[1] if named else '')}\.\d+")
+    files = [file for file in sorted(path.parent.iterdir()) if alike.fullmatch(file.name)] if named else [path]
+    with tempfile.TemporaryDirectory() as folder:  # links, because on standard input blkparse restarts its times
+        processors = _processors(files)
+        for number in range(max(processors, default=-1) + 1):
+            link = Path(folder, f"log.blktrace.{number}")
+            if number in processors:
+                link.symlink_to(processors[number].absolute())
+            else:
+                link.touch()  # blkparse stops at the first number that is missing
+        yield from _text_of(program, f"{folder}/log")
+
+
+def _processors(files: Iterable[Path]) -> dict[int, Path]:
+    """Return the files that have records, each by its processor, from which blkparse expects all records of a file."""
+    found: dict[int, Path] = {}
+    for file in files:
+        number = _processor(file)
+        if number is not None and found.setdefault(number, file) is not file:
+            raise Refused(f"{found[number].name} and {file.name} have records of the same processor")
+    return found
 
 
 def _text_of(program: str, name: str) -> Iterator[bytes]:
@@ -207,20 +219,27 @@ def _text_of(program: str, name: str) -> Iterator[bytes]:
             running.wait()
 
 
-def _check_whole(path: Path) -> None:
-    """Raise Refused for a file that ends within a record, or has anything other than records."""
+def _processor(path: Path) -> int | None:
+    """Return the processor that all records of a file are of, None for an empty file. Raises Refused for a file that
+    ends within a record, has anything other than records, or records of several processors.
+    """
     with path.open("rb", buffering=WINDOW) as file:
         order = byte_order(file.read(4)) or "<"
         file.seek(0)
-        unpack = struct.Struct(f"{order}I42xH").unpack
-        number = 0
+        unpack = struct.Struct(f"{order}I36xI2xH").unpack
+        number, found = 0, None
         while record := file.read(RECORD):
             number += 1
-            magic, data_length = unpack(record) if len(record) == RECORD else (MAGIC, 1)
-            if magic != MAGIC:
-                raise Refused(f"{path.name} is damaged: its record {number} has another magic number")
+            magic, processor, data_length = unpack(record) if len(record) == RECORD else (MAGIC, found, 1)
+            if magic != MAGIC or (processor or 0) >= MOST_PROCESSORS:
+                raise Refused(f"{path.name} is damaged: its record {number} is not one of blktrace")
             if len(record) < RECORD or len(file.read(data_length)) < data_length:
                 raise Refused(f"{path.name} is truncated: it ends within record {number}", hint="record it again")
+            if processor != found and found is not None:
+                raise Refused(f"{path.name} has records of several processors, as blktrace writes them to a pipe",
+                              hint=f"blkparse -q -i - <{quote(str(path))} | aligntool trace -")  # fmt: skip
+            found = processor
+    return found
 
 
 # Our own format, for logs of other tools: CSV with the columns time_s,op,lba,sectors (docs/trace.md).

@@ -78,6 +78,34 @@ def test_files_of_several_processors_are_one_trace_in_the_order_of_time(tmp_path
     assert (row.count, row.sequential) == (100, 99)
 
 
+def test_no_file_of_a_processor_is_left_out_if_a_number_is_missing(tmp_path: Path) -> None:
+    records = [Record(1000 * at, ISSUE, READ, 8 * at, 4096, processor=at % 2 * 2 + 1) for at in range(100)]
+    write_trace(tmp_path / "sda.blktrace.1", records[::2])
+    log = write_trace(tmp_path / "sda.blktrace.3", records[1::2])
+    (tmp_path / "sda.blktrace.1.old").write_text("not a log")
+    (row,) = pattern_of(log).rows
+    assert (row.count, row.sequential) == (100, 99)
+    assert pattern_of(log.rename(tmp_path / "renamed")).commands == 50
+
+
+def test_a_file_that_blkparse_would_read_in_part_is_refused_with_the_pipe_that_reads_it(tmp_path: Path) -> None:
+    records = [Record(1000 * at, ISSUE, READ, 8 * at, 4096, processor=at % 2) for at in range(100)]
+    log = write_trace(tmp_path / "from a pipe", records)
+    with pytest.raises(Refused, match="records of several processors") as refused:
+        pattern_of(log)
+    text, aligntool = refused.value.hint.split(" | ")
+    assert aligntool == "aligntool trace -"
+    (tmp_path / "text").write_text(run("sh", "-c", text))
+    assert pattern_of(tmp_path / "text").commands == 100
+
+
+def test_two_files_of_one_processor_are_refused(tmp_path: Path) -> None:
+    log = write_trace(tmp_path / "sda.blktrace.0", drawn_records(0))
+    shutil.copy(log, tmp_path / "sda.blktrace.1")
+    with pytest.raises(Refused, match=r"sda.blktrace.0 and sda.blktrace.1 have records of the same processor"):
+        pattern_of(log)
+
+
 def test_a_device_that_never_issues_is_counted_when_commands_are_queued(tmp_path: Path) -> None:
     records = [one for one in drawn_records(3) if one.action in (QUEUE, COMPLETE)]
     log = write_trace(tmp_path / "md0.blktrace.0", records)
