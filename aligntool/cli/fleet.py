@@ -90,18 +90,23 @@ def _snapshots_in(given: str) -> Iterator[str]:
     a folder without snapshots.
     """
     folder = Path(given)
-    if not folder.is_dir() or (folder / "sys").is_dir():
+    if not _is_folder(given) or _is_folder(folder / "sys"):
         yield given
         return
     try:
         inside = sorted(folder.iterdir())
     except OSError as error:
         raise Refused(f"{given} cannot be read: {error.strerror}") from error
-    snapshots = [entry for entry in inside if entry.name.endswith(_ARCHIVES) or (entry / "sys").is_dir()]
+    snapshots = [entry for entry in inside if entry.name.endswith(_ARCHIVES) or _is_folder(entry / "sys")]
     if not snapshots:
         hint = "capture a machine with: aligntool snapshot -o FILE.tar.xz"
         raise Refused(f"{given} contains no snapshot: no file that ends in .tar.xz or .tar.gz", hint=hint)
     yield from map(str, snapshots)
+
+
+def _is_folder(path: str | Path) -> bool:
+    """Return whether this is a folder; False if that may not be seen, where Path.is_dir fails before Python 3.14."""
+    return os.path.isdir(path)  # noqa: PTH112
 
 
 def _audit_all(names: list[str], silence_s: float) -> Iterator[tuple[int, Machine]]:

@@ -33,7 +33,7 @@ class Layers(ArrayOperation):
 
     def make_plan(self) -> Plan:
         # A record must name an image whatever the current folder is.
-        disk = str(Path(self.disk).absolute()) if Path(self.disk).is_file() else self.disk
+        disk = str(Path(self.disk).absolute()) if os.path.isfile(self.disk) else self.disk  # noqa: PTH113
         rule = "layers are changed on a disk or on some of its partitions"
         return plan_layers(look_before_change(disk, self.asked, rule, "-p"), self.asked.goal.partitions)
 

@@ -20,7 +20,7 @@ from aligntool.cli.plan import realign_of, report_result, table_change
 from aligntool.cli.raid import CreateArray, Persist, clear_hint_of
 from aligntool.cli.reformat import Reformat
 from aligntool.device import Device
-from aligntool.errors import Refusal, Refused, refuse
+from aligntool.errors import Refusal, Refused, failing_as, refuse
 from aligntool.formats.reader import TableReading
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Partition as TableEntry
@@ -298,8 +298,9 @@ def _read_status(disk: str, journal: str | None, *, any_table: bool) -> move.Sta
 
 def _opened(journal: str | None) -> AbstractContextManager[Device | None]:
     """Open the journal's file, if one was named. Raises Refused."""
-    if journal and not Path(journal).is_file():
-        raise Refused(f"{journal} is not an existing file", hint="--journal FILE names the journal's file")
+    with failing_as(Refused, f"{journal} cannot be read"):
+        if journal and not Path(journal).is_file():
+            raise Refused(f"{journal} is not an existing file", hint="--journal FILE names the journal's file")
     return open_read_only(journal) if journal else nullcontext()
 
 

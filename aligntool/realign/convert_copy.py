@@ -120,7 +120,7 @@ def _new_image(output: str, disk: Disk, sizes: tuple[int, ...]) -> steps.Subject
         raise Refused(text, hint=hint, code="invalid-option", subject="-o")
     if "/" not in output and Path("/dev", output).exists():
         raise Refused(f"{output} is a device of this machine", hint=f"-o /dev/{output}, or -o ./{output} for a file")
-    if not (folder := Path(output).parent).is_dir():
+    if not os.path.isdir(folder := Path(output).parent):  # noqa: PTH112 - Path.is_dir fails without permission
         raise Refused(f"{output}: {folder} is not a folder", hint="use another name for -o")
     size = align_up(disk.size or 0, convert_table.BLOCK)
     end = max((new_extent(part).end for part in disk.partitions), default=0)

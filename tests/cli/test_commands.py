@@ -213,3 +213,38 @@ def test_plan_raid_is_raid_plan() -> None:
     done, other = run_aligntool("plan", "raid", *words), run_aligntool("raid", "plan", *words)
     assert (done.returncode, done.stdout, done.stderr) == (other.returncode, other.stdout, other.stderr)
     assert done.returncode == 3
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("setpriv")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("audit", "theirs"),
+        ("audit", "--sysroot", "theirs/machine"),
+        ("fleet", "theirs"),
+        ("fleet", "theirs/machine"),
+        ("fleet", "."),
+        ("probe", "theirs/disk.img"),
+        ("realign", "--layers", "theirs/disk.img"),
+        ("status", "disk.img", "--journal", "theirs/journal"),
+        ("convert", "disk.img", "-o", "theirs/folder/new.img"),
+    ],
+    ids=" ".join,
+)
+def test_a_folder_of_another_user_is_a_refusal_and_no_bug(old_disk: Path, words: tuple[str, ...]) -> None:
+    """Before Python 3.14, Path.is_dir and Path.is_file raise an error for what is in it."""
+    old_disk.rename(old_disk.with_name("disk.img"))
+    theirs = old_disk.with_name("theirs")
+    theirs.mkdir(mode=0o700)
+    os.chown(theirs, 65534, 65534)
+    powerless = (
+        "setpriv",
+        "--bounding-set=-dac_override,-dac_read_search",
+        "--inh-caps=-dac_override,-dac_read_search",
+    )
+    done = subprocess.run(
+        [*powerless, *program(*words)], capture_output=True, text=True, check=False, cwd=old_disk.parent,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 3 and done.stderr.startswith("aligntool: ") | ("Not audited" in done.stdout), done.stderr
