@@ -1,5 +1,6 @@
 """Read recipes into goals: how partitions start, a new table, an array, a benchmark."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -95,7 +96,10 @@ def _tests(row: Entry) -> Iterator[BenchTest]:
     row.required("access")
     random = row.choice("access", ACCESS) == "random"
     kinds = row.choices("do", DO, "a direction", "directions") or DO
-    for block, threads, depth in product(_blocks(row), _counts(row, "threads"), _counts(row, "depth")):
+    lists = _blocks(row), _counts(row, "threads"), _counts(row, "depth")
+    if (number := math.prod(map(len, lists))) > MOST_TESTS:
+        raise row.refusal(f"there are {number} tests, but at most {MOST_TESTS} are allowed")
+    for block, threads, depth in product(*lists):
         yield from (BenchTest(random, block, depth, threads, kind == "write") for kind in kinds)
 
 

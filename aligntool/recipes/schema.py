@@ -183,7 +183,7 @@ def read_tables(
 
     try:
         parsed = tomllib.loads(content)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # ValueError also for an integer of more than 4300 digits
         raise Refused(f"{file} is not valid TOML: {error}") from error
     top = Entry(file, "at its top", {key: value for key, value in parsed.items() if key not in kinds})
     for key in top.values:

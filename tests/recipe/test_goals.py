@@ -139,6 +139,23 @@ def test_a_mistake_in_a_recipe_is_refused_by_file_and_key(
     assert hint in refused.value.hint
 
 
+@pytest.mark.parametrize(
+    ("value", "complaint"),
+    [("[" * 5000 + "]" * 5000, "is not valid TOML"), ("9" * 5000, "is not valid TOML"), ("9" * 4000, "format is 999")],
+    ids=["nested", "too many digits", "many digits"],
+)
+def test_a_value_that_python_does_not_parse_is_refused(value: str, complaint: str) -> None:
+    with pytest.raises(Refused, match=complaint):
+        parse_recipe("my.toml", LAYOUT.replace("format = 1", f"format = {value}"))
+
+
+def test_combinations_of_long_lists_are_refused_before_they_are_made() -> None:
+    words = "format = 1\nkind = 'bench'\nsummary = 's'\nsource = 's'\n[[test]]\naccess = 'random'\n"
+    lists = "block = [" + '"4KiB", ' * 20_000 + "]\ndepth = [" + "1, " * 20_000 + "]\n"
+    with pytest.raises(Refused, match="there are 400000000 tests, but at most 200 are allowed"):
+        parse_recipe("my.toml", words + lists)
+
+
 def test_a_layout_without_partitions_is_refused() -> None:
     with pytest.raises(Refused, match="a layout needs partitions"):
         parse_recipe("my.toml", LAYOUT.partition("[[part]]")[0])
