@@ -249,7 +249,7 @@ class ReleaseContent:
 
 @dataclass(frozen=True, slots=True)
 class RebuildContent:
-    """Recreate a file system in place, with all of its files, for another sector size.
+    """Recreate a file system in place, with all of its files, for another sector size. 0: it was shrunk.
 
     The journal contains the bytes of `held` as they were, then as they will be.
     """

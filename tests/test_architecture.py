@@ -193,6 +193,7 @@ WRITERS = {
     "linux/lock.py": "the disk that linux/block.py writes to, locked",
     "linux/targets.py": "what a captured machine is unpacked to",
     "linux/users.py": "a loop device for a shrink",
+    "linux/virtual.py": "the overlay of a view of a partition, in a temporary folder",
     "measure/record_trace.py": "the log of a trace",
     "measure/run.py": "a file for fio, the lock of a device",
     "measure/targets.py": "whether a target may be written to; digests of test data",

@@ -72,7 +72,8 @@ class RealignOptions:
 
 
 def commands_of(plan: Plan) -> dict[int, tuple[str, ...]]:
-    """Return the command lines that a plan runs, by the index of the step. DEVICE: a loop device over the partition.
+    """Return the command lines that a plan runs, by the index of the step. DEVICE: a loop device over the partition, or
+    over VIEW, which shows the partition and is copied on write.
     DISK: the disk in a virtual disk, which these commands would not find in the file.
     """
     lines: dict[int, tuple[str, ...]] = {}
@@ -90,6 +91,7 @@ def commands_of(plan: Plan) -> dict[int, tuple[str, ...]]:
                     lines[index] = (loop, f"{words} DEVICE")
             case ShrinkContent():
                 loop = f"losetup -f --show -o {step.extent.start} --sizelimit {step.extent.length} {path}"
+                loop = loop if step.kind == "btrfs" else "losetup -f --show VIEW"
                 shrinking = shrink_words(step.kind, "DEVICE", "FOLDER", step.length)
                 lines[index] = (loop, *(" ".join(words) for words in shrinking))
     return lines

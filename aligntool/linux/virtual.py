@@ -1,4 +1,6 @@
-"""Show the disk inside an image file (qcow2, VMDK, VDI, VHDX, VHD, compressed) in its place, only to this process."""
+"""Show the disk inside an image file (qcow2, VMDK, VDI, VHDX, VHD, compressed) in its place, only to this process; or a
+partition as a file that is copied on write.
+"""
 
 import atexit
 import ctypes
@@ -23,7 +25,8 @@ from aligntool.linux.block import note_served
 from aligntool.linux.process import PACKAGES, Ended, end_program, find_program, pdeathsig_prefix, run_program
 from aligntool.linux.sysfs import READ_ONLY, opened
 from aligntool.linux.targets import QEMU_DRIVERS, new_file, note_shown
-from aligntool.units import GIB, MIB, TIB, format_about
+from aligntool.linux.users import NoLoop, read_only_loop
+from aligntool.units import GIB, KIB, MIB, TIB, Extent, format_about
 
 # qemu-storage-daemon shows the disk as a file by FUSE. It is mounted over the image, in a mount namespace that only
 # this process and its children enter: every path stays as the user gave it, no other program sees the disk, and nothing
@@ -248,6 +251,64 @@ def _write_sparse(stream: IO[bytes], file: IO[bytes], path: str) -> None:
                 f"{path} unpacks to more than {format_about(_MAX_WRITTEN)} of data, or {format_about(_MAX_LENGTH)}"
             )
     file.truncate()
+
+
+# A partition as a file in which a program may write: what it writes is kept in an overlay, which disappears with the
+# file. The file is in the namespace of its server, so other programs do not see it.
+
+_CLUSTER = 4 * KIB  # bytes of a piece of the overlay
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A copy-on-write view of a partition."""
+
+    path: str
+    _overlay: _Image
+
+    def changed(self) -> tuple[Extent, ...]:
+        """Return what was written, counted from the start of the partition, in ascending order and separate. It must
+        have been flushed. Raises Refused.
+        """
+        listed = _qemu_img("map", self._overlay.descriptor, self._overlay.node, "--output=json", "--force-share")
+        if listed.code:
+            raise Refused(f"qemu-img cannot list what was written: {listed.last_words}")
+        pieces = (piece for piece in json.loads(listed.output) if piece["depth"] == 0 and piece["present"])
+        return tuple(Extent(piece["start"], piece["length"]) for piece in pieces)
+
+
+@contextmanager
+def copy_on_write_view(path: str, extent: Extent) -> Iterator[View]:
+    """Yield a view of the partition at `extent` of a disk or image. The partition must not change meanwhile.
+
+    Raises Refused if there can be none: not root, a program is missing, or there is no /dev/fuse.
+    """
+    _refuse_missing("qemu-img")
+    with failing_as(Refused, f"{path} cannot be shown"), ExitStack() as stack:
+        parent = os.environ.get("TMPDIR") or "/var/tmp"  # /tmp is often in memory
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aligntool-", dir=parent)))
+        shown, overlay = folder / "view", folder / "overlay"
+        shown.touch()
+        words = ("qemu-img", "create", "-q", "-f", "qcow2", "-o", f"cluster_size={_CLUSTER}")
+        made = run_program(*words, str(overlay), str(extent.length))
+        if made.code:
+            raise Refused(f"qemu-img cannot create {overlay}: {made.last_words}")
+        try:
+            partition = stack.enter_context(read_only_loop(path, extent))
+        except NoLoop as reason:
+            raise Refused(str(reason), hint="sudo modprobe loop") from reason
+        descriptor = stack.enter_context(opened(str(overlay), os.O_RDWR | os.O_CLOEXEC))
+        overlay.unlink()
+        node = {
+            "driver": "qcow2", "file": {"driver": "file", "filename": f"/proc/self/fd/{descriptor}"},
+            "backing": {
+                "driver": "raw", "read-only": True, "file": {"driver": "host_device", "filename": partition},
+            },
+        }  # fmt: skip
+        image = _Image(str(shown), descriptor, node, "")
+        server = _serve((image,), writes=True)
+        stack.callback(end_program, server, signal.SIGTERM, _ANSWER_S)
+        yield View(f"/proc/{server.pid}/root{shown}", image)
 
 
 # The server, and the namespace.

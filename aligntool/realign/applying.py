@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from aligntool.audit.wording import command
-from aligntool.change import ChangeState, Event, KernelBehind, Plan, Progress, StepBegun, Waiting
+from aligntool.change import ChangeState, Event, KernelBehind, Plan, Progress, StepBegun, StepDone, Waiting
 from aligntool.errors import Killed, Refused, Stopped
 from aligntool.steps import CheckArray, CheckContent, DriveStep, ShrinkContent, WriteJournal
 from aligntool.units import format_about
@@ -97,7 +97,7 @@ def _apply(
     try:
         with reporting as on_event, _close_events(applying):
             for event in applying.events:
-                if not writing and _begins_writing(plan, event):
+                if not writing and (far.has_shrunk(event) or _begins_writing(plan, event)):
                     writing = True
                     log.begin()
                 far.note(event)
@@ -108,10 +108,11 @@ def _apply(
             raise
         raise Stopped(f"interrupted {far.words()}; {far.kept()}", hint=far.commands_to_continue(hint)) from None
     except Refused as error:
-        if not writing and not (in_flight and isinstance(error, Killed)):  # a resume writes before its first step
-            raise
+        if not writing and not (isinstance(error, Killed) and (in_flight or far.shrunk_only)):
+            raise  # a resume writes before its first step, and a shrink before its last event
         raise Stopped(str(error), hint=far.commands_to_continue(hint, error.hint)) from error
     except Stopped as error:
+        log.begin()
         raise Stopped(str(error), hint=far.commands_to_continue(hint, error.hint)) from error
     except OSError as error:
         what = f"{plan.disk.path}: {error.strerror}"
@@ -131,7 +132,7 @@ class _Reached:
         self._plan = plan
         self._steps = len(plan.steps)
         self._step = 0
-        self._shrunk_only = False  # something is written, and there is no journal yet
+        self.shrunk_only = False  # something is written, and there is no journal yet
         self._copied = ""
         self.kernel_behind = False
 
@@ -140,12 +141,16 @@ class _Reached:
             case StepBegun():
                 self._step = event.index + 1
                 step = next(iter(self._plan.steps[event.index :]), None)
-                waits = self._shrunk_only and isinstance(step, WriteJournal)
-                self._shrunk_only = waits or isinstance(step, ShrinkContent)
+                waits = self.shrunk_only and isinstance(step, WriteJournal)
+                self.shrunk_only = waits or isinstance(step, ShrinkContent)
             case KernelBehind():
                 self.kernel_behind = True
             case Progress():
                 self._copied = f", {format_about(event.done)} of {format_about(event.total)} copied"
+
+    def has_shrunk(self, event: Event) -> bool:
+        """Return whether the event ends a shrink."""
+        return isinstance(event, StepDone) and self.shrunk_only
 
     def words(self) -> str:
         return f"in step {self._step} of {self._steps}{self._copied}"
@@ -157,7 +162,7 @@ class _Reached:
             return "the new table may be incomplete"
         if self._plan.purpose in _ARRAYS:
             return "the record of its progress is kept"
-        return "no partition was moved" if self._shrunk_only else "the journal is kept"
+        return "no partition was moved" if self.shrunk_only else "the journal is kept"
 
     def commands_to_continue(self, hint: str, own: str = "") -> str:
         """Return the commands to continue. If there is no journal yet, nothing can be resumed: return the error's own
@@ -165,7 +170,7 @@ class _Reached:
         """
         name = "plan partition" if self._plan.purpose == "partition" else "plan realign"
         again = command(name, self._plan.disk.path, "--shrink")
-        if self._shrunk_only:
+        if self.shrunk_only:
             return own or again
         commands = (*own.split("\n"), *hint.split("\n"))  # the child may have added the hint already
         return "\n".join(dict.fromkeys(commands)) if own and self._plan.purpose in _ARRAYS else hint
@@ -173,11 +178,13 @@ class _Reached:
 
 def _begins_writing(plan: Plan, event: Event) -> bool:
     """Return whether the event begins a step that writes. Checks do not, and a journal does not count: it is written to
-    free space, and takes effect only once the entries are parked.
+    free space, and takes effect only once the entries are parked. Most of a shrink is done on a view.
     """
     if not isinstance(event, StepBegun):
         return False
-    return not isinstance(next(iter(plan.steps[event.index :]), None), CheckContent | WriteJournal | CheckArray)
+    step = next(iter(plan.steps[event.index :]), None)
+    on_view = isinstance(step, ShrinkContent) and step.kind != "btrfs"
+    return not (on_view or isinstance(step, CheckContent | WriteJournal | CheckArray))
 
 
 @contextmanager

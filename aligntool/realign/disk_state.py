@@ -46,13 +46,21 @@ def find_disk_state(device: Device, journal: Journal) -> DiskState:
             return DiskState.NOT_BEGUN
         if table is TableState.OTHER and complete and is_readable(device):
             return DiskState.LEFT  # the MBR is unchanged, the chain of EBRs is not
-        if complete or (table is TableState.AFTER and step >= step_index(plan, steps.Commit)):
+        committed = table is TableState.AFTER or (table is TableState.BEFORE and images.before == images.after)
+        if complete or (committed and step >= step_index(plan, steps.Commit)):
             return DiskState.COMPLETE
         return DiskState.IN_FLIGHT
-    if shown is False or (shown and is_readable(device)):
+    if shown is False or (shown and is_readable(device)) or covers_content(plan):
         return DiskState.LEFT if complete else DiskState.CHANGED
     known = has_evidence(device, journal) and not any(foreign_content(device, journal, [Extent(0, device.size)]))
     return DiskState.UNREADABLE if known else DiskState.CHANGED
+
+
+def covers_content(plan: Plan) -> bool:
+    """Return whether the sectors of the table are the head of content on the whole disk. A system that used the disk
+    since has changed them, and they must not be written again.
+    """
+    return any(isinstance(step, steps.RebuildContent) and step.extent.start == 0 for step in plan.steps)
 
 
 def is_complete(journal: Journal) -> bool:

@@ -136,6 +136,8 @@ def _is_of_this_move(device: Device, journal: Journal, *, sound: bool, is_marked
     if state is not TableState.OTHER or is_own_table(device, images):
         settled = sound and state in (TableState.BEFORE, TableState.AFTER)
         return is_marked or not settled  # with a settled table it is a journal whose heads could not be wiped
+    if disk_state.covers_content(journal.contents.plan):
+        return False
     return (
         (any_table and _is_begun(journal))
         or is_marked
@@ -244,16 +246,16 @@ def _is_marked_by_another(device: Device, journal: Journal) -> bool:
     the move in flight.
     """
     contents, size = journal.contents, device.sector_size
-    if conversion_of(contents.plan) or journal.position.step > disk_state.step_index(contents.plan, steps.CopyContent):
+    holds = [step for step in contents.plan.steps if isinstance(step, steps.HoldContent)]
+    if not holds or journal.position.step > disk_state.step_index(contents.plan, steps.CopyContent):
         return False
-    for step in contents.plan.steps:
-        if isinstance(step, steps.HoldContent):
-            saved = contents.held[step.partition][0]
-            found = parked.read_or_empty(device, step.source.start, len(saved))
-            for at in range(0, len(found), size):
-                marker = disk_state.MARKER.match(found, at, at + size)
-                if marker and marker[1] != journal.id.hex().encode() and found[at : at + size] != saved[at : at + size]:
-                    return True
+    for step in holds:
+        saved = contents.held[step.partition][0]
+        found = parked.read_or_empty(device, step.source.start, len(saved))
+        for at in range(0, len(found), size):
+            marker = disk_state.MARKER.match(found, at, at + size)
+            if marker and marker[1] != journal.id.hex().encode() and found[at : at + size] != saved[at : at + size]:
+                return True
     return False
 
 
@@ -387,12 +389,19 @@ def realign(
     `rebuilt`: the bytes that each RebuildContent step writes. Raises Refused while no partition was touched, Stopped
     after that.
     """
-    place = disk_state.journal_place(plan)
-    id_ = new_id()
-    at = None if place.file else place.extent.start
-    index = disk_state.step_index(plan, steps.WriteJournal)
+    place, id_ = disk_state.journal_place(plan), new_id()
     try:
-        contents = _journal_contents(plan, context, runs, rebuilt, at, id_)
+        contents = _journal_contents(plan, context, runs, rebuilt, None if place.file else place.extent.start, id_)
+    except OSError as error:
+        raise Refused(f"{_move_sentence(error)}; no partition was touched") from error
+    yield from begin(context, contents, id_)
+
+
+def begin(context: MoveContext, contents: Contents, id_: bytes) -> Iterator[Event]:
+    """Write a journal with these contents, and execute the steps of its plan after that. Raises like `realign`."""
+    plan = contents.plan
+    place, index = disk_state.journal_place(plan), disk_state.step_index(plan, steps.WriteJournal)
+    try:
         yield StepBegun(index)
         first = Position(disk_state.step_index(plan, steps.ParkEntries))
         journal = Journal.create(context.journal_on, place, contents, id_, first)

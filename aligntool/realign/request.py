@@ -15,7 +15,9 @@ from aligntool.audit.report import AuditOptions, Judged
 from aligntool.audit.wording import command, hints_for_disk, shell_word
 from aligntool.change import Event, Plan, RealignGoal, Said, StepBegun, StepDone, Used, Waiting
 from aligntool.errors import Refusal, Refused, Stopped, refuse
+from aligntool.file_systems import EXT
 from aligntool.formats.bad_blocks import bad_blocks
+from aligntool.formats.layers import read_layers
 from aligntool.formats.parked import find_parked, read_or_empty
 from aligntool.formats.reader import open_area
 from aligntool.formats.windows_names import StartNames, read_names
@@ -30,7 +32,7 @@ from aligntool.linux.look import look
 from aligntool.linux.process import STOPPING
 from aligntool.linux.targets import UserLimits
 from aligntool.linux.users import fresh_reader, loops_over, occupants, remaining_occupants
-from aligntool.realign import disk_state, journal_format, move
+from aligntool.realign import disk_state, journal_format, move, shrink_commit
 from aligntool.realign.applying import ChangeInProgress, recovery_commands
 from aligntool.realign.change_process import apply_in_child
 from aligntool.realign.journal import Journal, open_journal, refuse_volatile
@@ -39,7 +41,7 @@ from aligntool.realign.placing import kind_of
 from aligntool.realign.planning import plan_realign
 from aligntool.realign.refusals import bad_blocks_refusal
 from aligntool.realign.second_table import refuse_second_table
-from aligntool.realign.shrink import refuse_unshrinkable, shrink_content
+from aligntool.realign.shrink import refuse_unshrinkable, shrink_btrfs, shrunk_view
 from aligntool.recipes.drives import known_geometries
 from aligntool.units import Extent
 
@@ -422,7 +424,7 @@ def _events(plan: Plan, request: Request, found: FoundPlan, context: move.MoveCo
     shrunk = False
     for index, step in enumerate(plan.steps):
         if isinstance(step, steps.ShrinkContent):
-            yield from _shrink(plan, index, step)
+            yield from _shrink(plan, index, step, request, context)
             shrunk = True
     runs = _runs_after_shrink(plan, request) if shrunk else found.runs
     copies = [step for step in plan.steps if isinstance(step, steps.CopyContent) and step.partition in whole]
@@ -476,12 +478,35 @@ def _is_copied(plan: Plan, number: int) -> bool:
     return any(step.partition == number for step in contents if isinstance(step, steps.CopyContent))
 
 
-def _shrink(plan: Plan, index: int, step: steps.ShrinkContent) -> Iterator[Event]:
-    refuse_unshrinkable(plan.disk.path, step)
+def _shrink(
+    plan: Plan, index: int, step: steps.ShrinkContent, request: Request, context: move.MoveContext
+) -> Iterator[Event]:
+    path = plan.disk.path
+    refuse_unshrinkable(path, step)
     yield StepBegun(index)
-    with defer_interrupts():
-        shrink_content(plan.disk.path, step)
+    if step.kind == "btrfs":
+        with defer_interrupts():
+            shrink_btrfs(path, step)
+    else:
+        prepared = prepare_shrink(plan, step, request, context)
+        with defer_interrupts():
+            yield from shrink_commit.write(plan, context, prepared)
     yield StepDone(index)
+
+
+def prepare_shrink(
+    plan: Plan, step: steps.ShrinkContent, request: Request, context: move.MoveContext
+) -> shrink_commit.Prepared:
+    """Shrink a view of the file system, and return what to write to the disk. Raises Refused."""
+    path, size = plan.disk.path, plan.disk.sector_size
+    used = read_map(look_at(path, request)[0].disk, step.partition, step.extent).runs
+    with shrunk_view(path, step) as view, fresh_reader(view.path) as reader:
+        layer = next(iter(read_layers(reader, Extent(0, step.extent.length), sector_size=size)), None)
+        if why := _why_too_long(step, layer):
+            raise Refused(f"{why}; nothing was written", hint=command("audit", path))
+        if step.kind in EXT:  # which may use blocks that are not written; ntfsresize leaves a volume without a map
+            used += read_used(view.path, Extent(0, step.length), layer, sector_size=size).runs
+        return shrink_commit.prepare(plan, step, context, reader, view.changed(), used)
 
 
 def _runs_after_shrink(plan: Plan, request: Request) -> dict[int, tuple[Extent, ...]]:
@@ -490,17 +515,21 @@ def _runs_after_shrink(plan: Plan, request: Request) -> dict[int, tuple[Extent, 
     """
     judged, _ = look_at(plan.disk.path, request)
     for step in plan.steps:
-        if isinstance(step, steps.ShrinkContent):
-            layer = layer_of(judged.disk, step.partition)
-            claims = None if layer is None else layer.claims_size
-            if claims is None or claims > step.length:
-                raise Stopped(
-                    f"partition {step.partition} was to be shrunk to {step.length} bytes, but its {step.kind} has"
-                    f" {'an unknown number' if claims is None else claims}; no partition was moved",
-                    hint=command("audit", plan.disk.path),
-                )
+        if isinstance(step, steps.ShrinkContent) and (
+            why := _why_too_long(step, layer_of(judged.disk, step.partition))
+        ):
+            raise Stopped(f"{why}; no partition was moved", hint=command("audit", plan.disk.path))
     copies = [step for step in plan.steps if isinstance(step, steps.CopyContent)]
     return {step.partition: read_map(judged.disk, step.partition, step.source).runs for step in copies}
+
+
+def _why_too_long(step: steps.ShrinkContent, layer: Layer | None) -> str:
+    """Return a sentence if a file system is longer than it was to become; empty if not."""
+    claims = layer.claims_size if layer else None
+    if claims is not None and claims <= step.length:
+        return ""
+    found = "an unknown number" if claims is None else str(claims)
+    return f"partition {step.partition} was to be shrunk to {step.length} bytes, but its {step.kind} has {found}"
 
 
 def journal_options(file: str | None) -> list[str]:

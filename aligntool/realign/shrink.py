@@ -1,9 +1,10 @@
 """Shrink a file system with its own tool, before anything moves.
 
-This is the only write of a move by another program: the tool's authors know the file system best, and the tool is
-responsible for surviving a power cut. btrfs promises that; resize2fs and ntfsresize do not.
+A power cut while resize2fs or ntfsresize writes can damage the file system, so they never write to the disk: they work
+on a copy-on-write view of it. The result is checked, and what they wrote is then written to the disk under a journal
+(realign/shrink_commit.py). btrfs never overwrites data in use; it is shrunk on the disk.
 
-If aligntool is killed, the tool still runs to its end; then the loop device and the mount are gone, too.
+If aligntool is killed, `btrfs` still runs to its end; then the loop device and the mount are gone, too.
 """
 
 import os
@@ -19,8 +20,9 @@ from aligntool.file_systems import EXT, file_system
 from aligntool.linux.process import Ended, find_program, how_ended, run_program
 from aligntool.linux.targets import raw_copy
 from aligntool.linux.users import PartitionLoop, partition_loop
+from aligntool.linux.virtual import View, copy_on_write_view
 from aligntool.steps import ShrinkContent
-from aligntool.units import KIB, format_size
+from aligntool.units import KIB, Extent, format_size
 
 _REPAIRED = {"e2fsck": 1}  # e2fsck(8): errors were corrected
 _DELETE_FILES = "delete files on it, and plan again"
@@ -88,21 +90,32 @@ def refuse_unshrinkable(path: str, step: ShrinkContent) -> None:
             _refuse_several_devices(step, loop.device)
 
 
-def shrink_content(path: str, step: ShrinkContent) -> None:
-    """Shrink the file system of the step to `step.length` bytes or a little less, durably.
+def shrink_btrfs(path: str, step: ShrinkContent) -> None:
+    """Shrink the btrfs of the step to `step.length` bytes or a little less, durably.
 
     Raises Refused if nothing was written, and Stopped if the tool failed and may have written.
     """
     with partition_loop(path, step.extent) as loop, _mount_point() as folder:
-        commands = _shrink_commands(step.kind, loop.device, folder, step.length)
-        if commands[0][0] == "unshare":
-            script = "".join(
-                f"{shlex.join((find_program(words[0]) or words[0], *words[1:]))}\n" for words in commands[1:]
-            )
-            _run_unshared(path, step, loop, commands[0], script)
-        else:
-            for words in commands:
-                _run_or_stop(path, step, loop, words)
+        unshare, *commands = _shrink_commands(step.kind, loop.device, folder, step.length)
+        script = "".join(f"{shlex.join((find_program(words[0]) or words[0], *words[1:]))}\n" for words in commands)
+        _run_unshared(path, step, loop, unshare, script)
+
+
+@contextmanager
+def shrunk_view(path: str, step: ShrinkContent) -> Iterator[View]:
+    """Yield a view of the partition in which its ext2, ext3, ext4 or NTFS was shrunk and then checked. The disk is not
+    written to. Raises Refused if the tool fails or its result has errors.
+    """
+    whole = Extent(0, step.extent.length)
+    with copy_on_write_view(path, step.extent) as view:
+        with partition_loop(view.path, whole) as loop:
+            check = ("e2fsck", "-f", "-n") if step.kind in EXT else ("ntfsresize", "--info", "-ff")
+            for words in (*_shrink_commands(step.kind, loop.device, "", step.length), (*check, loop.device)):
+                ended = run_program(*words, pass_fds=(loop.descriptor,), only_reads=True)
+                if ended.code not in (0, _REPAIRED.get(words[0], 0)):
+                    text = f"partition {step.partition}: {_failure(words[0], ended)}, on a copy-on-write view"
+                    raise Refused(f"{text}; nothing was written", hint=_check_hint(path, step))
+        yield view
 
 
 def _run_unshared(path: str, step: ShrinkContent, loop: PartitionLoop, words: Words, script: str) -> None:
@@ -114,15 +127,12 @@ def _run_unshared(path: str, step: ShrinkContent, loop: PartitionLoop, words: Wo
     ended = _run(loop, ("unshare", "--mount", "true"))
     if ended.code and "propagation" in ended.errors:
         words = ("unshare", "--mount", "--propagation", "unchanged", *words[2:])
-    _run_or_stop(path, step, loop, words, script)
-
-
-def _run_or_stop(path: str, step: ShrinkContent, loop: PartitionLoop, words: Words, script: str = "") -> None:
     ended = _run(loop, words, script)
-    if ended.code not in (0, _REPAIRED.get(words[0], 0)):
-        program, (promise, hint) = "btrfs" if script else words[0], _after_failure(path, step)
-        text = f"partition {step.partition}: {_failure(program, ended)}; no partition was moved; {promise}"
-        raise Stopped(text, hint=hint)
+    if ended.code:
+        text = f"partition {step.partition}: {_failure('btrfs', ended)}; no partition was moved"
+        name = "realign" if step.extent.start else "partition"  # byte 0: a file system on the whole disk
+        again = " ".join(("sudo aligntool plan", name, shell_word(path), "--shrink"))
+        raise Stopped(f"{text}; the btrfs is intact: it never overwrites data in use", hint=again)
 
 
 def _run(loop: PartitionLoop, words: Words, script: str = "") -> Ended:
@@ -137,20 +147,12 @@ def _failure(program: str, ended: Ended) -> str:
     return f"{program} {how_ended(ended.code)}{detail}"
 
 
-def _after_failure(path: str, step: ShrinkContent) -> tuple[str, str]:
-    """Return what the tool guarantees after an interrupted resize, and the command to run before the next attempt."""
-    root = sudo_prefix(path)
-    match step.kind:
-        case "btrfs":
-            name = "realign" if step.extent.start else "partition"  # byte 0: a file system on the whole disk
-            again = " ".join(("sudo aligntool plan", name, shell_word(path), "--shrink"))
-            return "the btrfs is intact: it never overwrites data in use", again
-        case "ntfs":
-            promise = "if ntfsresize was interrupted, only chkdsk can determine the damage"
-            return promise, "start Windows and run there: chkdsk /f; then plan again"
-    check = f"{root}e2fsck -f {shell_word(f'{path}?offset={step.extent.start}')}"
-    check = f"{raw_copy(path) or check}; then plan again"
-    return "if resize2fs was interrupted, e2fsck repairs what can be repaired", check
+def _check_hint(path: str, step: ShrinkContent) -> str:
+    """Return the command that finds and repairs what kept the tool from shrinking the file system."""
+    if step.kind not in EXT:
+        return "start Windows and run there: chkdsk /f; then plan again"
+    check = f"{sudo_prefix(path)}e2fsck -f {shell_word(f'{path}?offset={step.extent.start}')}"
+    return f"{raw_copy(path) or check}; then plan again"
 
 
 def _refuse_too_short(step: ShrinkContent, device: str, output: str) -> None:

@@ -414,9 +414,9 @@ class Walk:
         if conversion and self.device.sector_size not in sizes:
             return  # the disk has no table for sectors of this size
         try:
-            entries = self._entries(before=before)
+            entries = tuple(entry for entry in self._entries(before=before) if entry[1].start)
             if conversion or self.journal.contents.images.of_whole_disk:
-                self.kernel.show(tuple(entry for entry in entries if entry[1].start))
+                self.kernel.show(entries)
             else:
                 self.kernel.add_absent(entries)
         except OSError as error:

@@ -286,7 +286,7 @@ def groups_leading_to(device: Device, images: TableImages, goal: TableState) -> 
     state = table_state(device, images)
     if state is TableState.OTHER:
         raise Stopped("the partition table has been changed by another program since the move began")
-    if state is not goal and TableState.PARKED not in (state, goal):
+    if images.of(state) != images.of(goal) and TableState.PARKED not in (state, goal):
         raise Stopped(f"the partition table is in state {state} and cannot be changed directly to state {goal}")
     return (images.of(state)[-1], *images.of(goal))
 

@@ -151,6 +151,8 @@ def _write_title(step: steps.Commit | steps.RebuildContent | steps.CopyDisk) -> 
     if isinstance(step, steps.CopyDisk):
         return f"copy {size_words(step.bytes)} of {step.source.path}, each byte to the same offset"
     if isinstance(step, steps.RebuildContent):
+        if not step.sector_size:
+            return f"write the shrunk {step.kind} on partition {step.partition}"
         return f"rewrite the {step.kind} on partition {step.partition} for {step.sector_size}-byte sectors"
     label = LABELS.get(step.label, step.label)
     if step.changes and step.changes[0].after.start == 0:
@@ -183,7 +185,10 @@ def _content_details(step: ContentStep) -> Iterator[str]:
         case steps.ShrinkContent():
             freed = size_words(step.extent.length - step.length)
             yield f"bytes {byte_range(step.extent)}; the last {freed} become free"
-            yield "with its own tool: the journal does not cover a power cut while it runs"
+            if step.kind == "btrfs":
+                yield "with its own tool, which never overwrites data in use"
+            else:
+                yield "with its own tool on a copy-on-write view, then written under a journal of its own"
         case steps.HoldContent():
             yield _saved_ranges(step.held, step.source.start)
         case steps.CopyContent():

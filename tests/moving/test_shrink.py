@@ -3,7 +3,10 @@
 Expected values come from the file systems' own checkers and readers, blkid and sfdisk.
 """
 
+import json
 import os
+import random
+import shutil
 import subprocess
 import time
 from collections.abc import Callable
@@ -19,12 +22,13 @@ from aligntool.realign.shrink import refuse_unshrinkable
 from aligntool.steps import ShrinkContent
 from aligntool.units import MIB, Extent
 from tests.conftest import find_tool, run
-from tests.moving.command_line import REFUSED, STOPPED, begin, realign
-from tests.moving.conftest import MakeDisk
+from tests.moving.command_line import DONE, REFUSED, aligntool, begin, exit_code, realign
+from tests.moving.conftest import Contents, MakeDisk
 from tests.moving.containers import write
 from tests.moving.disks import Disk, Row, Seen, content_of
 from tests.moving.filesystems import FILESYSTEMS, SECTOR, Kind, ext
-from tests.thorough import when_thorough
+from tests.moving.test_kills import killed, settle, written
+from tests.thorough import THOROUGH, when_thorough
 
 Sparse = Callable[..., Path]
 Loop = Callable[..., Path]
@@ -170,67 +174,78 @@ def test_xfs_is_refused_with_the_reason(make: MakeDisk) -> None:
     assert disk.image.read_bytes() == before
 
 
-@pytest.mark.on_disk  # below /dev, the suggested command would need root
-def test_a_tool_that_is_killed_in_the_middle_is_told_with_what_to_type(make: MakeDisk, programs: Path) -> None:
-    """The suggested commands are right: e2fsck repairs it, and then it is shrunk and moved."""
+@pytest.mark.parametrize(
+    ("kind", "name", "asks"), [("ext4", "resize2fs", "-P"), ("ntfs", "ntfsresize", "--no-action|--info")]
+)
+@pytest.mark.parametrize("end", ["kill -9 $$", "exit 1"])
+def test_a_tool_that_fails_in_the_middle_has_written_nothing(
+    kind: str, name: str, asks: str, end: str, make: MakeDisk, programs: Path
+) -> None:
+    disk = full(make, "dos", Row(NAMED[kind], 63))
+    before = disk.image.read_bytes()
+    overwrite = 'for last in "$@"; do :; done; [ -b "$last" ] && head -c 8M /dev/urandom > "$last"'
+    asks = "|".join(f"*{word}*" for word in asks.split("|"))
+    stand_in(programs, name, f'case "$*" in {asks}) exec {find_tool(name)} "$@";; esac', overwrite, end)
+    said = realign(disk.image, "--shrink", code=REFUSED)
+    assert f"{name} was killed by SIGKILL" in said or f"{name} failed" in said
+    assert "nothing was written" in said and "resume" not in said
+    assert disk.image.read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", ["ext4", "ntfs"])
+def test_a_tool_that_damages_the_file_system_has_written_nothing(kind: str, make: MakeDisk, programs: Path) -> None:
+    """Its own checker reads the result before anything is written to the disk."""
+    disk = full(make, "dos", Row(NAMED[kind], 63))
+    before, name = disk.image.read_bytes(), {"ext4": "resize2fs", "ntfs": "ntfsresize"}[kind]
+    stand_in(
+        programs, name, f'case "$*" in *-P*|*--no-action*|*--info*) exec {find_tool(name)} "$@";; esac',
+        f'{find_tool(name)} "$@" || exit', 'for last in "$@"; do [ -b "$last" ] && device=$last; done',
+        'head -c 64K /dev/urandom | dd of="$device" bs=64K seek=64 conv=notrunc status=none',
+        'head -c 2M /dev/urandom | dd of="$device" bs=4K seek=5 conv=notrunc status=none',
+    )  # fmt: skip
+    said = realign(disk.image, "--shrink", code=REFUSED)
+    assert "nothing was written" in said
+    assert disk.image.read_bytes() == before
+
+
+def test_a_tool_that_left_the_file_system_too_long_has_written_nothing(make: MakeDisk, programs: Path) -> None:
     disk = full(make, "dos", Row(NAMED["ext4"], 63))
-    before = seen(disk)
-    stand_in(programs, "resize2fs", f'[ "$1" = -P ] && exec {find_tool("resize2fs")} "$@"', "kill -9 $$")
-    said = realign(disk.image, "--shrink", code=STOPPED)
-    assert "killed by SIGKILL" in said and "no partition was moved" in said and "resume" not in said
-    command = said.rpartition("→ ")[2].partition(";")[0]
-    run("sh", "-c", f"{command} -y")
-    (programs / "resize2fs").unlink()
+    before = disk.image.read_bytes()
+    stand_in(programs, "resize2fs", f'[ "$1" = -P ] && exec {find_tool("resize2fs")} "$@"', "exit 0")
+    assert "was to be shrunk to" in realign(disk.image, "--shrink", code=REFUSED)
+    assert disk.image.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "asks"), [("ext4", "resize2fs", "*-P*"), ("ntfs", "ntfsresize", "*--info*|*--no-action*")]
+)
+def test_a_killed_aligntool_leaves_nothing_but_the_old_file_system(
+    kind: str, name: str, asks: str, make: MakeDisk, programs: Path
+) -> None:
+    """Its tool and the view end with it."""
+    disk = full(make, "gpt", Row(NAMED[kind], 34))
+    before, bytes_before, aligntool = seen(disk), disk.image.read_bytes(), programs / "aligntool"
+    stand_in(programs, name, f'case "$*" in {asks}) exec {find_tool(name)} "$@";; esac',
+             f"kill -9 $(cat '{aligntool}')", "sleep 60", f'exec {find_tool(name)} "$@"')  # fmt: skip
+    process = begin("realign", disk.image, "--yes", "--shrink")
+    aligntool.write_text(str(process.pid))
+    process.wait()
+    wait_until_detached(disk.image)
+    (programs / name).unlink()
+    assert disk.image.read_bytes() == bytes_before
     realign(disk.image, "--shrink")
     assert seen(disk) == before
     disk.check()
 
 
-def test_a_tool_that_left_the_file_system_too_long_stops_the_move(make: MakeDisk, programs: Path) -> None:
-    disk = full(make, "dos", Row(NAMED["ext4"], 63))
-    before, places = seen(disk), disk.extents()
-    stand_in(programs, "resize2fs", f'[ "$1" = -P ] && exec {find_tool("resize2fs")} "$@"', "exit 0")
-    assert "no partition was moved" in realign(disk.image, "--shrink", code=STOPPED)
-    assert (seen(disk), disk.extents()) == (before, places)
-
-
-@pytest.mark.needs_tools("ntfsresize")
-def test_a_killed_aligntool_leaves_the_tool_to_its_end_and_no_loop_device(make: MakeDisk, programs: Path) -> None:
-    """ntfsresize prints each percent: with a pipe whose reader is gone it could not, and would be killed."""
-    disk = full(make, "dos", Row(NAMED["ntfs"], 63))
-    before = seen(disk)
-    begun, go_on, ended = (programs / name for name in ("begun", "go on", "ended"))
-    stand_in(
-        programs, "ntfsresize", f'case $* in *--no-action*|*--info*) exec {find_tool("ntfsresize")} "$@";; esac',
-        f"touch '{begun}'", f"for i in $(seq 600); do [ -e '{go_on}' ] && break; sleep 0.05; done",
-        f"[ -e '{go_on}' ] || exit 1", "echo some percent",
-        f"{find_tool('ntfsresize')} \"$@\"", f"echo $? > '{ended}'",
-    )  # fmt: skip
-    process = begin("realign", disk.image, "--yes", "--shrink")
-    wait_for(begun)
-    process.kill()
-    process.wait()
-    assert "a program started by aligntool is using the file" in realign(disk.image, "--shrink", code=REFUSED)
-    go_on.touch()
-    wait_for(ended)
-    assert ended.read_text() == "0\n"
-    wait_until_detached(disk.image)
-    assert seen(disk) == before
-    with content_of(disk.image, disk.extents()[1]) as content:
-        run("ntfsresize", "--info", "--force", content)
-    assert "start Windows and shut it down" in realign(disk.image, "--shrink", code=REFUSED)
-
-
-@pytest.mark.parametrize("kind", [NAMED["ext4"].parameter(), BTRFS.parameter()])
-def test_what_was_shrunk_when_aligntool_was_killed_is_shrunk_and_moved_by_typing_the_same_again(
-    kind: Kind, make: MakeDisk, programs: Path
+def test_a_btrfs_that_was_shrunk_when_aligntool_was_killed_is_moved_by_typing_the_same_again(
+    make: MakeDisk, programs: Path
 ) -> None:
-    if kind is BTRFS and subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
+    if subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
         pytest.skip("the root of this chroot is not a mount point: unshare --mount takes two tries")
-    disk = full(make, "gpt", Row(kind, 34))
-    before, ended, aligntool = seen(disk), programs / "ended", programs / "aligntool"
-    name, asked = ("unshare", "true") if kind is BTRFS else ("resize2fs", "-P")
-    stand_in(programs, name, f'case "$*" in *{asked}*) exec {find_tool(name)} "$@";; esac',
+    disk = full(make, "gpt", Row(BTRFS, 34))
+    before, ended, aligntool, name = seen(disk), programs / "ended", programs / "aligntool", "unshare"
+    stand_in(programs, name, f'case "$*" in *true*) exec {find_tool(name)} "$@";; esac',
              f"kill -9 $(cat '{aligntool}')", f'{find_tool(name)} "$@"', f"echo $? > '{ended}'")  # fmt: skip
     process = begin("realign", disk.image, "--yes", "--shrink")
     aligntool.write_text(str(process.pid))
@@ -285,3 +300,77 @@ def test_nobody_reads_what_a_cache_had_before_the_tool_or_misses_what_it_wrote(s
         finally:
             os.close(late)
     assert not Path("/sys/block", Path(other.device).name, "loop").exists()
+
+
+# Kills
+
+KILLS = 30 if THOROUGH else 3
+SEED = int(os.environ.get("ALIGNTOOL_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
+
+
+def killed_and_finished(command: str, start: Path, loop: Loop, check: Callable[[Path], None]) -> list[str]:
+    """Run the command again and again on copies of a disk, killed at a random moment, finish it, and check the result.
+    Return what happened.
+    """
+    luck, told, total = random.Random(SEED), [f"ALIGNTOOL_SEED={SEED}"], 0
+    for number in range(1 + KILLS):
+        image = start.with_name(f"killed {number}")
+        shutil.copy(start, image)
+        device = loop(image)
+        words, first = (command, str(device), "--yes", "--shrink"), written(device)
+        if number:
+            told.append(f"killed: {killed(device, luck.randrange(total), *words)}")
+        while number and '"in-flight"' in aligntool("status", device, "--json", code=None):
+            how = luck.choice(("resume", "rollback"))
+            told.append(f"{how}, killed: {killed(device, luck.randrange(total), how, str(device), '--yes')}")
+        said = aligntool(*words, code=None)
+        assert exit_code(said) == DONE or "already has a partition table" in said or "start Windows" in said, said
+        total = total or written(device) - first
+        settle(device)
+        check(image)
+        image.unlink()
+    return told
+
+
+def assert_shrunk_ntfs(image: Path, place: Extent) -> None:
+    """Check an NTFS that was shrunk and not yet moved: Windows has to check it first."""
+    with content_of(image, place) as content:
+        run("ntfsresize", "--info", "-ff", content)
+
+
+@pytest.mark.parametrize("kind", ["ext4", "ntfs"])
+def test_killed_at_any_moment_a_shrink_and_move_lose_nothing(kind: str, make: MakeDisk, loop: Loop) -> None:
+    disk = full(make, "gpt", Row(NAMED[kind], 34))
+    before = seen(disk)
+
+    def check(image: Path) -> None:
+        copied = replace(disk, image=image)
+        assert seen(copied) == before
+        if copied.extents()[1].start % MIB == 0:
+            copied.check()
+        else:
+            assert_shrunk_ntfs(image, copied.extents()[1])
+
+    told = killed_and_finished("realign", disk.image, loop, check)
+    assert "killed: True" in told, told
+
+
+@pytest.mark.parametrize("kind", ["ext4", "ntfs"])
+def test_killed_at_any_moment_a_whole_disk_is_shrunk_and_becomes_a_partition(
+    kind: str, contents: Contents, loop: Loop, tmp_path: Path
+) -> None:
+    start = tmp_path / "disk.img"
+    shutil.copy(contents(NAMED[kind]), start)
+    files = NAMED[kind].read(start)
+
+    def check(image: Path) -> None:
+        table = json.loads(run("sfdisk", "--json", image))["partitiontable"]
+        if kind == "ntfs" and table["label"] == "dos":  # a boot sector
+            return assert_shrunk_ntfs(image, Extent(0, image.stat().st_size))
+        (part,) = table["partitions"]
+        with content_of(image, Extent(part["start"] * SECTOR, part["size"] * SECTOR)) as content:
+            assert NAMED[kind].read(content) == files
+            NAMED[kind].check(content)
+
+    told = killed_and_finished("partition", start, loop, check)
+    assert "killed: True" in told, told

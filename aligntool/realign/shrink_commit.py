@@ -1,0 +1,131 @@
+"""Write a file system that was shrunk on a view to its partition, as a change of its own under a journal.
+
+What is written is in the journal before and after, so a cut at any moment is resumed or rolled back like that of a
+move. The journal is in blocks that are free in both states: docs/decisions/0046.
+"""
+
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from aligntool import steps
+from aligntool.audit.wording import shell_word
+from aligntool.change import Event, Plan, Said
+from aligntool.device import Device, Sectors
+from aligntool.errors import Refused, Stopped
+from aligntool.formats import mbr
+from aligntool.formats.parked import PARKED_MBR, parked_mbr_entry
+from aligntool.formats.reader import Reader
+from aligntool.realign import hidden_signatures, move, table
+from aligntool.realign.applying import recovery_commands
+from aligntool.realign.disk_state import journal_place
+from aligntool.realign.journal import Contents, new_id, pack
+from aligntool.realign.journal_format import BODY_AT, SMALLEST_COPY
+from aligntool.realign.search import free_runs
+from aligntool.units import KIB, MIB, Extent, format_size
+
+_MOST = 256 * MIB  # bytes to write: what is there now and what will be are both in memory
+_HEAD = Extent(0, 4 * KIB)  # with the decisive signatures of ext2, ext3, ext4 and NTFS
+_ROOM = 4 * KIB  # the address of the journal is in its contents, which are compressed
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The contents of the journal, and its id."""
+
+    contents: Contents
+    id: bytes
+
+
+def prepare(
+    plan: Plan,
+    step: steps.ShrinkContent,
+    context: move.MoveContext,
+    view: Reader,
+    changed: Sequence[Extent],
+    used: Iterable[Extent],
+) -> Prepared:
+    """Return what replaces the file system by the shrunk one, which `view` shows. Writes nothing.
+
+    `changed`: what was written to the view; `used`: the blocks in use before and after that; both counted from the
+    start of the partition. Raises Refused if it is too much, or there is no room for the journal.
+    """
+    head = _HEAD.length if step.extent.start == 0 else 0  # content on the whole disk: its head is written like a table
+    ranges = [Extent(max(one.start, head), one.end - max(one.start, head)) for one in changed if one.end > head]
+    if (size := sum(one.length for one in ranges)) > _MOST:
+        text = f"shrinking the {step.kind} on partition {step.partition} would write {format_size(size)}"
+        raise Refused(f"{text}; at most {format_size(_MOST)} can be written at once; nothing was written",
+                      hint="shrink it by its own tool, after a backup, and plan again")  # fmt: skip
+    held, id_ = steps.SavedRanges(tuple(ranges)), new_id()
+    before = hidden_signatures.read_saved(context.device, step.extent.start, held)
+    blobs = (*before, *(bytes(view.read(one.start, one.length)) for one in ranges))
+
+    def contents(place: steps.JournalPlace) -> Contents:
+        at = None if place.file else place.extent.start
+        park, rewrite = _table_steps(plan, step, whole=bool(head))
+        if head:
+            images = _head_images(context.device, view, step.extent, at)
+        else:
+            images = table.table_images(context.device, park, rewrite, journal_at=at, journal_id=id_)
+        rebuild = steps.RebuildContent(step.partition, step.kind, step.extent, 0, held)
+        places = tuple(replace(place, after=place.before) for place in plan.places if place.before)
+        goal = f"{step.kind} on partition {step.partition} shrunk to {format_size(step.length)}"
+        own = (steps.WriteJournal(place), park, rebuild, rewrite, steps.CloseJournal(place))
+        return Contents(Plan("realign", plan.disk, goal, places, own), images, {}, {step.partition: blobs})
+
+    needed = BODY_AT + len(pack(contents(steps.JournalPlace(Extent(0, 0), 0, Extent(0, 0))))) + _ROOM
+    copy = max(SMALLEST_COPY, 1 << (needed - 1).bit_length())
+    return Prepared(contents(_journal_place(plan, step, 2 * copy, context, (*used, *changed))), id_)
+
+
+def _table_steps(plan: Plan, step: steps.ShrinkContent, *, whole: bool) -> tuple[steps.ParkEntries, steps.RewriteTable]:
+    """Return the steps that hide the partition, and that show it again at the same place."""
+    if whole:
+        return steps.ParkEntries((step.partition,), (step.partition,)), steps.RewriteTable("dos", ())
+    park = next(one for one in plan.steps if isinstance(one, steps.ParkEntries))
+    rewrite = next(one for one in plan.steps if isinstance(one, steps.RewriteTable))
+    return park, steps.RewriteTable(rewrite.label, ())
+
+
+def _head_images(device: Device, view: Reader, extent: Extent, journal_at: int | None) -> table.TableImages:
+    """Return the head of content on a whole disk before, in flight and after. In flight it is an MBR with one parked
+    entry, so the disk is not taken for empty, and nothing recognises the content.
+    """
+    first = _HEAD.length // device.sector_size
+    sectors = min(device.size // device.sector_size - first, mbr.MOST_SECTORS)
+    entry = parked_mbr_entry(mbr.MbrEntry(0, b"", PARKED_MBR, b"", first, sectors), journal_at)
+    boot = bytes(440) + secrets.token_bytes(4) + bytes(_HEAD.length - 444)
+    states = (
+        bytes(device.read(0, _HEAD.length)),
+        mbr.with_entries(boot, {1: entry}),
+        bytes(view.read(0, _HEAD.length)),
+    )
+    return table.TableImages(*(((Sectors(0, state),),) for state in states))
+
+
+def _journal_place(
+    plan: Plan, step: steps.ShrinkContent, length: int, context: move.MoveContext, used: Iterable[Extent]
+) -> steps.JournalPlace:
+    """Return a place in blocks that are free before and after, or in the journal file. Raises Refused if none fits."""
+    start, parts = step.extent.start, (length // 2, Extent(length, 0))
+    taken = [Extent(start + run.start, run.length) for run in used]
+    room = Extent(start + _HEAD.length, step.length - _HEAD.length)
+    run = next((run for run in free_runs(taken, room) if run.length >= length), None)
+    if run is not None:
+        return steps.JournalPlace(Extent(run.start, length), *parts)
+    if context.journal is not None and length <= context.journal.size:
+        return steps.JournalPlace(Extent(0, length), *parts, journal_place(plan).file)
+    text = f"the journal of the shrink needs {format_size(length)} in one piece, free on partition {step.partition}"
+    raise Refused(f"{text}; nothing was written", hint="delete files on it, and plan again")
+
+
+def write(plan: Plan, context: move.MoveContext, prepared: Prepared) -> Iterator[Event]:
+    """Write the shrunk file system. Yields what the user should know. Raises Refused if nothing was written, Stopped
+    with the commands to continue if it is in flight.
+    """
+    try:
+        yield from (event for event in move.begin(context, prepared.contents, prepared.id) if isinstance(event, Said))
+    except Stopped as error:
+        file = journal_place(prepared.contents.plan).file
+        hint = recovery_commands(plan.disk.path, *((f"--journal {shell_word(file)}",) if file else ()))
+        raise Stopped(str(error), hint=hint) from error
