@@ -74,7 +74,8 @@ uninstall: ## remove what `make install` installed, with the same PREFIX and DES
 clean: ## throw away .venv and what the tools left behind
 	rm -rf .venv .lab demo dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-# Ready once, and again when what is asked for has changed.
-.venv/.ready-%: pyproject.toml .ci/setup
+.PHONY: stale
+# Ready once, and again when what is asked for has changed, the checkout was moved, or its Python was replaced.
+.venv/.ready-%: pyproject.toml .ci/setup $(shell .venv/bin/aligntool --version >/dev/null 2>&1 || echo stale)
 	@.ci/setup $*
 	@touch $@

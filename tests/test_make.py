@@ -108,15 +108,23 @@ def test_make_alone_lists_every_word_with_what_it_does() -> None:
 
 @pytest.mark.needs_tools("make")
 @pytest.mark.parametrize("target", ["demo", "test"])
-def test_a_second_time_nothing_is_set_up_again_until_pyproject_changes(target: str, tmp_path: Path) -> None:
+def test_a_second_time_nothing_is_set_up_again_until_pyproject_or_the_environment_changes(
+    target: str, tmp_path: Path
+) -> None:
     shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
     for name in ("Makefile", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
     setup = f".ci/setup {target}"
     assert setup in run("make", "-n", "-C", tmp_path, target)
-    (tmp_path / ".venv").mkdir()
+    program = tmp_path / ".venv" / "bin" / "aligntool"
+    program.parent.mkdir(parents=True)
     (tmp_path / ".venv" / f".ready-{target}").touch()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
     assert setup not in run("make", "-n", "-C", tmp_path, target)
+    program.write_text("#!/moved/.venv/bin/python\n")  # or of another Python, which finds no aligntool
+    assert setup in run("make", "-n", "-C", tmp_path, target)
+    program.write_text("#!/bin/sh\n")
     later = (tmp_path / "pyproject.toml").stat().st_mtime + 60
     os.utime(tmp_path / "pyproject.toml", (later, later))
     assert setup in run("make", "-n", "-C", tmp_path, target)
@@ -212,6 +220,32 @@ def test_every_row_names_a_package_for_each_of_the_four() -> None:
 def _rows() -> list[list[str]]:
     table = SETUP.read_text().split("<<'END'\n")[1].split("\nEND\n")[0]
     return [line.split() for line in table.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("start", "version_ok", "made"),
+    [("#!/bin/sh\n", True, False), ("#!/moved/.venv/bin/python\n", True, True), ("#!/bin/sh\n", False, True)],
+    ids=["in order", "moved", "too old"],
+)
+def test_an_environment_is_made_again_if_it_was_moved_or_has_another_python(
+    start: str, version_ok: bool, made: bool, tmp_path: Path
+) -> None:
+    """Everything is of this test: the checkout, the environment, and the Python that would make another one."""
+    folder = tmp_path / "checkout"
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    made_anew = f'#!/bin/sh\ncase "$*" in *venv*) echo made >"{tmp_path}/made" ;; esac\n'
+    programs = {
+        "checkout/.venv/bin/pip": start,
+        "checkout/.venv/bin/python": f'#!/bin/sh\ncase "$*" in *version_info*) exit {int(not version_ok)} ;; esac\n',
+        "python": made_anew,
+    }
+    for name, text in programs.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    body = SETUP.read_text().partition("make_environment() {")[2].partition("\n}\n")[0]
+    script = f"find_python() {{ echo {tmp_path}/python; }}; level=demo; {body}"
+    run("sh", "-euc", f"cd {folder}; {script}")
+    assert (tmp_path / "made").exists() is made
 
 
 # .ci/run
