@@ -40,6 +40,9 @@ check() { # PACKAGE HOW-TO-INSTALL HOW-TO-REMOVE
     files >before
     expect 0 $2
     try
+    if [ "$1" = .deb ]; then # as by systemctl enable
+        ln -s /lib/systemd/system/aligntool-audit.timer /etc/systemd/system/timers.target.wants/
+    fi
     expect 0 $3
     files >after
     expect 0 diff before after
