@@ -79,3 +79,13 @@ def test_every_package_needs_the_libraries_of_pyproject_or_brings_them() -> None
 
 def test_the_pkgbuild_is_a_script_of_bash() -> None:
     run("bash", "-n", PACKAGING / "PKGBUILD")
+
+
+def test_every_package_has_the_pages_that_messages_name() -> None:
+    sources = (ROOT / "aligntool").rglob("*.py")
+    named = {name for path in sources for name in re.findall(r'"[^"\n]*\bdocs/([\w-]+\.md)', path.read_text())}
+    assert len(named) >= 3 and named <= {path.name for path in (ROOT / "docs").glob("*.md")}
+    assert "docs/*.md usr/share/doc/aligntool/docs\n" in (ROOT / "debian" / "aligntool.install").read_text()
+    assert re.search(r"^%doc .*\bdocs\b", _text("aligntool.spec"), re.MULTILINE)
+    assert "docs/*.md -t" in _text("PKGBUILD")
+    assert 'docs/*.md "$tree/docs"' in (ROOT / ".ci" / "package").read_text()
