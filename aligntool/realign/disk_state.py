@@ -23,6 +23,7 @@ from aligntool.units import Extent, align_down, align_up
 # changed on purpose.
 
 MARKER = re.compile(rb"aligntool: .*\njournal ([0-9a-f]{32}) (?:at byte ([0-9]+)|in a file elsewhere)\n", re.DOTALL)
+USED = "another program has written to the file system since its shrink stopped"
 _MOST_FLIPPED = 16  # bytes that may differ in a sector that is damaged, but still recognised as that sector
 
 
@@ -61,6 +62,23 @@ def covers_content(plan: Plan) -> bool:
     since has changed them, and they must not be written again.
     """
     return any(isinstance(step, steps.RebuildContent) and step.extent.start == 0 for step in plan.steps)
+
+
+def is_shrink(plan: Plan) -> bool:
+    """Return whether the plan only writes a file system that was shrunk on a view."""
+    return any(isinstance(step, steps.RebuildContent) and not step.sector_size for step in plan.steps)
+
+
+def is_used(device: Device, plan: Plan) -> bool:
+    """Return whether the content on a whole disk whose head the plan writes can be recognised. If that head is CHANGED,
+    a system has used the content: a cut in the last write of the head can leave it visible beside the parked entry.
+    """
+    rebuilt = [step for step in plan.steps if isinstance(step, steps.RebuildContent)] if covers_content(plan) else []
+    return any(
+        layer.kind == step.kind
+        for step in rebuilt
+        for layer in read_layers(_LegibleDisk(device, ()), step.extent, sector_size=device.sector_size)
+    )
 
 
 def is_complete(journal: Journal) -> bool:

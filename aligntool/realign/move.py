@@ -183,18 +183,17 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
     if state is disk_state.DiskState.LEFT:
         return Status("old", ("the move is complete, and the partition table has been changed since",))
     done, total = progress(journal)
-    way = (
-        "partitions of this disk are being moved" if position.forward else "a move of partitions was being rolled back"
-    )
+    ways = "partitions of this disk are being moved", "a move of partitions was being rolled back"
     if conversion_of(plan):
-        way = "the table is being converted" if position.forward else "a conversion of the table was being rolled back"
-    stopped = f"{way}; the work stopped part-way"
-    unreadable = "the partition table cannot be read; it will be rewritten from the journal"
-    on_table = {disk_state.DiskState.UNREADABLE: (unreadable,), disk_state.DiskState.CHANGED: (CHANGED_TABLE,)}.get(
-        state, ()
-    )
+        ways = "the table is being converted", "a conversion of the table was being rolled back"
+    if disk_state.is_shrink(plan):
+        ways = "a file system is being shrunk", "a shrink of a file system was being rolled back"
+    stopped = f"{ways[not position.forward]}; the work stopped part-way"
+    unread = "the partition table cannot be read; it will be rewritten from the journal"
+    used = state is disk_state.DiskState.CHANGED and disk_state.is_used(device, plan)
+    on_table = {"UNREADABLE": (unread,), "CHANGED": (disk_state.USED if used else CHANGED_TABLE,)}.get(state.name, ())
     sentences = (*_SENTENCES.get(state, (stopped,)), *on_table, *journal.damage)
-    restore = state is disk_state.DiskState.CHANGED
+    restore = state is disk_state.DiskState.CHANGED and not used
     return Status("in-flight", sentences, plan, position.step, done, total, position.forward, restore)
 
 
@@ -447,6 +446,9 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
     device = context.device
     journal = _find_or_refuse(context, any_table=restore_table)
     walk, images, state = _walk(context, journal), journal.contents.images, _disk_state(device, journal)
+    if state is disk_state.DiskState.CHANGED and disk_state.is_used(device, journal.contents.plan):
+        hint = "wipefs --all --backup --types dos DISK\naligntool audit DISK"  # without the parked entry
+        raise Refused(f"{disk_state.USED}; nothing was written", hint=hint, code="table-changed")
     if state is disk_state.DiskState.CHANGED and not restore_table:
         hint = f"aligntool {'rollback' if back else 'resume'} DISK --restore-table, which shows both tables and asks"
         raise Refused(f"{CHANGED_TABLE}; nothing was written", hint=hint, code="table-changed")

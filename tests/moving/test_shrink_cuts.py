@@ -6,6 +6,7 @@ come from the image before, from sfdisk and from the checkers.
 
 import random
 import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 
 from aligntool.change import Plan, RealignGoal
 from aligntool.errors import Refused, Stopped
-from aligntool.realign.move import MoveContext, find_journal, resume, rollback
+from aligntool.realign.move import MoveContext, find_journal, journal_status, resume, rollback
 from aligntool.realign.partition_request import WholeDisk
 from aligntool.realign.request import Request, find_plan, prepare_shrink
 from aligntool.realign.shrink_commit import Prepared, write
@@ -38,6 +39,7 @@ PARKED = {"49D6ADEB-B2C3-4691-8FA8-BFBAC209865B", "7f"}
 WHOLE = "whole disk"
 CASES = [(kind, table) for kind in MAGIC for table in ("gpt", "dos", WHOLE)]
 EVERY = 1 if THOROUGH else 7
+Recovery = Callable[..., Iterator[object]]
 
 
 @dataclass(frozen=True)
@@ -209,3 +211,26 @@ def test_what_a_system_writes_after_a_cut_stays(tmp_path: Path, contents: Conten
                 seen.add(str(error))
             assert final(disk)[at] == used[at], f"cut {number}, {how}"
     assert "nothing in flight" in seen
+
+
+@pytest.mark.parametrize("how", [resume, rollback])
+@pytest.mark.parametrize("head", ["new", "old"])
+def test_a_used_file_system_beside_the_mark_is_not_written_over_by_a_restored_table(
+    tmp_path: Path, contents: Contents, how: Recovery, head: str
+) -> None:
+    """The superblock of an ext4 is not in the sector of the mark, so a cut can leave both."""
+    case = make_case(tmp_path, contents, "ext4", WHOLE)
+    log = case.act(case.platter, "shrink").log
+    last = max(number for number, entry in enumerate(log) if entry and entry[0] == 0)
+    used = bytearray(final(case.act(case.platter, "shrink", last)))
+    shown = log[last][1] if head == "new" else case.platter  # type: ignore[index]  # it is a write
+    used[2 * SECTOR : 4 * SECTOR] = shown[2 * SECTOR : 4 * SECTOR]
+    used[1024 + 0x34] ^= 0x80  # the count of mounts
+    disk = SimulatedDisk(bytes(used))
+    found = journal_status(disk, None)
+    assert (found.state, found.restore_table) == ("in-flight", False)
+    assert "a file system is being shrunk" in found.sentences[0]
+    for restore_table in (False, True):
+        with pytest.raises(Refused, match="has written to the file system"):
+            list(how(MoveContext(disk, NoKernel()), restore_table=restore_table))
+    assert final(disk) == used
