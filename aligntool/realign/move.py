@@ -398,11 +398,10 @@ def realign(
 
 def begin(context: MoveContext, contents: Contents, id_: bytes) -> Iterator[Event]:
     """Write a journal with these contents, and execute the steps of its plan after that. Raises like `realign`."""
-    plan = contents.plan
-    place, index = disk_state.journal_place(plan), disk_state.step_index(plan, steps.WriteJournal)
+    place, index = disk_state.journal_place(contents.plan), disk_state.step_index(contents.plan, steps.WriteJournal)
     try:
         yield StepBegun(index)
-        first = Position(disk_state.step_index(plan, steps.ParkEntries))
+        first = Position(disk_state.step_index(contents.plan, steps.ParkEntries))
         journal = Journal.create(context.journal_on, place, contents, id_, first)
     except OSError as error:
         raise Refused(f"{_move_sentence(error)}; no partition was touched") from error

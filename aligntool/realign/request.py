@@ -505,7 +505,8 @@ def prepare_shrink(
         if why := _why_too_long(step, layer):
             raise Refused(f"{why}; nothing was written", hint=command("audit", path))
         if step.kind in EXT:  # which may use blocks that are not written; ntfsresize leaves a volume without a map
-            used += read_used(view.path, Extent(0, step.length), layer, sector_size=size).runs
+            length = (layer.claims_size if layer else None) or step.length  # what follows it belongs to the old one
+            used += read_used(view.path, Extent(0, length), layer, sector_size=size).runs
         return shrink_commit.prepare(plan, step, context, reader, view.changed(), used)
 
 

@@ -26,6 +26,7 @@ from aligntool.units import KIB, MIB, Extent, format_size
 
 _MOST = 256 * MIB  # bytes to write: what is there now and what will be are both in memory
 _HEAD = Extent(0, 4 * KIB)  # with the decisive signatures of ext2, ext3, ext4 and NTFS
+_CONTINUE = "no partition was moved yet: the same command with --shrink continues"
 _ROOM = 4 * KIB  # the address of the journal is in its contents, which are compressed
 
 
@@ -71,7 +72,8 @@ def prepare(
         places = tuple(replace(place, after=place.before) for place in plan.places if place.before)
         goal = f"{step.kind} on partition {step.partition} shrunk to {format_size(step.length)}"
         own = (steps.WriteJournal(place), park, rebuild, rewrite, steps.CloseJournal(place))
-        return Contents(Plan("realign", plan.disk, goal, places, own), images, {}, {step.partition: blobs})
+        own_plan = Plan("realign", plan.disk, goal, places, own, (_CONTINUE,))
+        return Contents(own_plan, images, {}, {step.partition: blobs})
 
     needed = BODY_AT + len(pack(contents(steps.JournalPlace(Extent(0, 0), 0, Extent(0, 0))))) + _ROOM
     copy = max(SMALLEST_COPY, 1 << (needed - 1).bit_length())

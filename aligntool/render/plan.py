@@ -157,6 +157,8 @@ def _write_title(step: steps.Commit | steps.RebuildContent | steps.CopyDisk) -> 
     label = LABELS.get(step.label, step.label)
     if step.changes and step.changes[0].after.start == 0:
         return f"clear the remains of the {label} at the end of the disk"
+    if isinstance(step, steps.RewriteTable) and not step.changes:
+        return f"write the {label} table: from here on the shrunk file system is valid"
     if isinstance(step, steps.ConvertTable):
         return f"write the {label} for sectors of {' and '.join(map(str, step.sector_sizes))} bytes"
     return f"write the {label} table: from here on the new places are valid"

@@ -58,7 +58,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a complete move is parked again", "aligntool/realign/disk_state.py",
-        "        if complete or (table", "        if (table",
+        "        if complete or (committed", "        if (committed",
         "the journal is closed beside a parked table, and nothing leads back",
         "test_lost_tables.py::test_a_complete_move_is_never_parked_again",
     ),

@@ -134,8 +134,9 @@ def test_every_change_of_a_disk_names_the_program_that_lets_go_of_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, find: Callable[[str, Request], FoundPlan]
 ) -> None:
     image = tmp_path / "disk.img"
-    image.write_bytes(bytes(MIB))
     seen = partition(holders=("dm-0",))(replace(movable_disk("63+100000 ext4"), path=str(image)))
+    with image.open("wb") as file:
+        file.truncate(seen.size)
     machine = {(str(image),): Inventory((seen,)), ("/dev/dm-0",): Inventory(above(seen)[:1])}
     monkeypatch.setattr(request, "look", lambda names, **_: machine[names])
     with pytest.raises(Refused, match=r"held by dm-0 \(lvm vg/root\)") as refusal:
