@@ -224,13 +224,15 @@ def test_a_killed_aligntool_leaves_nothing_but_the_old_file_system(
 ) -> None:
     """Its tool and the view end with it."""
     disk = full(make, "gpt", Row(NAMED[kind], 34))
-    before, bytes_before, aligntool = seen(disk), disk.image.read_bytes(), programs / "aligntool"
+    before, bytes_before = seen(disk), disk.image.read_bytes()
+    aligntool, tool = programs / "aligntool", programs / "tool"
     stand_in(programs, name, f'case "$*" in {asks}) exec {find_tool(name)} "$@";; esac',
-             f"kill -9 $(cat '{aligntool}')", "sleep 60", f'exec {find_tool(name)} "$@"')  # fmt: skip
+             f"echo $$ > '{tool}'", f"kill -9 $(cat '{aligntool}')", "exec sleep 60")  # fmt: skip
     process = begin("realign", disk.image, "--yes", "--shrink")
     aligntool.write_text(str(process.pid))
     process.wait()
     wait_until_detached(disk.image)
+    assert not Path("/proc", tool.read_text().strip(), "exe").exists(), "the tool still runs"
     (programs / name).unlink()
     assert disk.image.read_bytes() == bytes_before
     realign(disk.image, "--shrink")
