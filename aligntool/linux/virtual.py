@@ -254,7 +254,7 @@ def _write_sparse(stream: IO[bytes], file: IO[bytes], path: str) -> None:
 
 
 # A partition as a file in which a program may write: what it writes is kept in an overlay, which disappears with the
-# file. The file is in the namespace of its server, so other programs do not see it.
+# file. If possible, the file is in a mount namespace of its server, so other programs do not see it.
 
 _CLUSTER = 4 * KIB  # bytes of a piece of the overlay
 
@@ -306,16 +306,17 @@ def copy_on_write_view(path: str, extent: Extent) -> Iterator[View]:
             },
         }  # fmt: skip
         image = _Image(str(shown), descriptor, node, "")
-        server = _serve((image,), writes=True)
+        own = run_program(*_UNSHARE, "true", only_reads=True).code == 0  # not in a chroot: its root is no mount point
+        server = _serve((image,), writes=True, own_mounts=own)
         stack.callback(end_program, server, signal.SIGTERM, _ANSWER_S)
-        yield View(f"/proc/{server.pid}/root{shown}", image)
+        yield View(f"/proc/{server.pid}/root{shown}" if own else str(shown), image)
 
 
 # The server, and the namespace.
 
 
-def _serve(images: tuple[_Image, ...], *, writes: bool) -> "subprocess.Popen[bytes]":
-    """Start the server; return it when it shows all disks. Raises Refused."""
+def _serve(images: tuple[_Image, ...], *, writes: bool, own_mounts: bool = True) -> "subprocess.Popen[bytes]":
+    """Start the server; return it when it shows all disks. `own_mounts`: in a mount namespace. Raises Refused."""
     for program in ("qemu-storage-daemon", "unshare", "setpriv"):
         _refuse_missing(program)
     words: list[str] = []
@@ -327,9 +328,10 @@ def _serve(images: tuple[_Image, ...], *, writes: bool) -> "subprocess.Popen[byt
         }  # fmt: skip
         words += ["--blockdev", json.dumps(node), "--export", json.dumps(export)]
     user = _UNSHARE_AS_USER if os.geteuid() else ()
+    namespace = (*_UNSHARE, *user) if own_mounts else ()
     with tempfile.TemporaryFile() as errors:
         server = subprocess.Popen(  # in its own session, so that Ctrl-C on the terminal does not reach it
-            (*_UNSHARE, *user, *pdeathsig_prefix("TERM"), *_EXIT_IF_ORPHAN, str(os.getpid()), "qemu-storage-daemon",
+            (*namespace, *pdeathsig_prefix("TERM"), *_EXIT_IF_ORPHAN, str(os.getpid()), "qemu-storage-daemon",
              *words, "--chardev", "stdio,id=monitor", "--monitor", "monitor"),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True,
             pass_fds=[image.descriptor for image in images], env={**os.environ, "LC_ALL": "C"},

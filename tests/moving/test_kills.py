@@ -58,8 +58,10 @@ def written(device: Path) -> int:
     return int(Path("/sys/block", device.name, "stat").read_text().split()[6])
 
 
-def killed(device: Path, limit: int, *words: str) -> bool:
-    """Kill the program once the device has received `limit` more sectors; return whether it was still running."""
+def killed(device: Path, limit: int, *words: str, ends: tuple[int, ...] = (DONE,)) -> bool:
+    """Kill the program once the device has received `limit` more sectors; return whether it was still running. `ends`:
+    the exit codes with which it may have ended before.
+    """
     first = written(device)
     process = begin(*words)
     try:
@@ -68,8 +70,8 @@ def killed(device: Path, limit: int, *words: str) -> bool:
     finally:
         code = kill(process)
     settle(device)
-    assert code in {DONE, -9}, f"{words}: exit {code}"
-    return code != DONE
+    assert code in {*ends, -9}, f"{words}: exit {code}"
+    return code == -9
 
 
 def settle(device: Path) -> None:

@@ -22,7 +22,7 @@ from aligntool.realign.shrink import refuse_unshrinkable
 from aligntool.steps import ShrinkContent
 from aligntool.units import MIB, Extent
 from tests.conftest import find_tool, run
-from tests.moving.command_line import DONE, REFUSED, aligntool, begin, exit_code, realign
+from tests.moving.command_line import DONE, REFUSED, STOPPED, aligntool, begin, exit_code, realign
 from tests.moving.conftest import Contents, MakeDisk
 from tests.moving.containers import write
 from tests.moving.disks import Disk, Row, Seen, content_of
@@ -324,7 +324,9 @@ def killed_and_finished(command: str, start: Path, loop: Loop, check: Callable[[
             told.append(f"killed: {killed(device, luck.randrange(total), *words)}")
         while number and '"in-flight"' in aligntool("status", device, "--json", code=None):
             how = luck.choice(("resume", "rollback"))
-            told.append(f"{how}, killed: {killed(device, luck.randrange(total), how, str(device), '--yes')}")
+            ends = (DONE, STOPPED) if how == "rollback" else (DONE,)  # a complete one is not rolled back
+            was_killed = killed(device, luck.randrange(total), how, str(device), "--yes", ends=ends)
+            told.append(f"{how}, killed: {was_killed}")
         said = aligntool(*words, code=None)
         assert exit_code(said) == DONE or "already has a partition table" in said or "start Windows" in said, said
         total = total or written(device) - first
