@@ -53,7 +53,7 @@ def measured(folder: Path, size: int, repeats: int, content: str) -> dict[str, l
     """Return the elapsed seconds by way; the first round is not counted."""
     kept, disk, other = folder / "kept.img", folder / "disk.img", folder / "other.img"
     length = size - FREE
-    (_make_luks if content == LUKS else _make)(folder, kept, size, length)
+    (_make_luks if content == LUKS else make_ext4)(folder, kept, size, length)
     for image in (disk, other):
         write_out(image, size)
     facts = {"disk": disk, "other": other, "sectors": length // 512, "mib": length // MIB, "length": length}
@@ -76,7 +76,7 @@ def measured(folder: Path, size: int, repeats: int, content: str) -> dict[str, l
     return found
 
 
-def _make(folder: Path, image: Path, size: int, length: int) -> None:
+def make_ext4(folder: Path, image: Path, size: int, length: int) -> None:
     """Write files until it is nine tenths full, and delete two of every three."""
     files = folder / "files"
     files.mkdir()
