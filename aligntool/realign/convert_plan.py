@@ -15,7 +15,7 @@ from aligntool.inventory import Disk, DiskKind, Fault, Layer, Partition, Role, T
 from aligntool.realign.convert_table import BLOCK, table_places
 from aligntool.realign.placing import containers, kind_of, logicals_of
 from aligntool.realign.refusals import content_reasons, disk_reasons, typed_on
-from aligntool.realign.search import STEP, boot_floor, free_runs
+from aligntool.realign.search import STEP, boot_floor, copy_length, free_runs
 from aligntool.units import KIB, MIB, Extent, align_down, counted, format_about, format_size
 
 _RAW = frozenset({
@@ -336,7 +336,7 @@ def _journal(
 ) -> steps.JournalPlace:
     packed = sum(fat.packed + fat.packed // 16 + 64 * len(fat.runs) for fat in rebuilding.values())
     body = _JOURNAL_HEAD + _JOURNAL_TABLE + packed + _JOURNAL_PART * len(disk.partitions)
-    copy = max(STEP, 1 << (body - 1).bit_length())
+    copy = copy_length(body)
     total = 2 * copy + STEP
     stash = Extent(2 * copy, STEP)
     if goal.journal_file and copy <= _LONGEST_COPY:

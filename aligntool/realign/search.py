@@ -111,8 +111,8 @@ def journal_sizes(needs: JournalNeeds) -> tuple[tuple[int, int], ...]:
     are as safe.
     """
     content = _copy_length(needs)
-    preferred = max(_PREFERRED_COPY, _power_of_two(content + _ROOM_PREFERRED))
-    roomy, tight = _power_of_two(content + _ROOM_PREFERRED), _power_of_two(content + _ROOM_TIGHT)
+    preferred = max(_PREFERRED_COPY, copy_length(content + _ROOM_PREFERRED))
+    roomy, tight = copy_length(content + _ROOM_PREFERRED), copy_length(content + _ROOM_TIGHT)
     short = needs.shortest < SHORT
     stashes = [32 * MIB if short else 40 * MIB, *(size * MIB for size in (24, 16, 8, 4, 2, 1))]
     least = MIB if short else min(MIB, align_up(max(needs.distances), STEP))
@@ -120,7 +120,7 @@ def journal_sizes(needs: JournalNeeds) -> tuple[tuple[int, int], ...]:
     small = [MIB // 2, 256 * KIB, 128 * KIB, _LEAST_STASH]
     spots = needs.spots or needs.held
     small_plan = _SMALL_HEADER + _SMALL_TABLE + needs.partitions * _SMALL_PLAN
-    smallest = [_power_of_two(small_plan + held) for held in (spots, spots // _COMPRESSES)]
+    smallest = [copy_length(small_plan + held) for held in (spots, spots // _COMPRESSES)]
     pairs = [(copy, stash) for stash in large for copy in (preferred, roomy)]
     pairs += [(tight, stash) for stash in (*large, *small)]
     pairs += [(copy, stash) for copy in smallest if copy < tight for stash in (*large, *small)]
@@ -182,7 +182,8 @@ def _total(pair: tuple[int, int]) -> int:
     return 2 * pair[0] + pair[1]
 
 
-def _power_of_two(size: int) -> int:
+def copy_length(size: int) -> int:
+    """Return the length of a copy of the journal that holds so many bytes: a power of two."""
     return max(_LEAST_COPY, 1 << (size - 1).bit_length())
 
 

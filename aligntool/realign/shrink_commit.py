@@ -20,8 +20,8 @@ from aligntool.realign import hidden_signatures, move, table
 from aligntool.realign.applying import recovery_commands
 from aligntool.realign.disk_state import journal_place
 from aligntool.realign.journal import Contents, new_id, pack
-from aligntool.realign.journal_format import BODY_AT, SMALLEST_COPY
-from aligntool.realign.search import free_runs
+from aligntool.realign.journal_format import BODY_AT
+from aligntool.realign.search import copy_length, free_runs
 from aligntool.units import KIB, MIB, Extent, format_size
 
 _MOST = 256 * MIB  # bytes to write: what is there now and what will be are both in memory
@@ -65,7 +65,7 @@ def prepare(
         at = None if place.file else place.extent.start
         park, rewrite = _table_steps(plan, step, whole=bool(head))
         if head:
-            images = _head_images(context.device, view, step.extent, at)
+            images = _head_images(context.device, view, at)
         else:
             images = table.table_images(context.device, park, rewrite, journal_at=at, journal_id=id_)
         rebuild = steps.RebuildContent(step.partition, step.kind, step.extent, 0, held)
@@ -76,8 +76,7 @@ def prepare(
         return Contents(own_plan, images, {}, {step.partition: blobs})
 
     needed = BODY_AT + len(pack(contents(steps.JournalPlace(Extent(0, 0), 0, Extent(0, 0))))) + _ROOM
-    copy = max(SMALLEST_COPY, 1 << (needed - 1).bit_length())
-    return Prepared(contents(_journal_place(plan, step, 2 * copy, context, (*used, *changed))), id_)
+    return Prepared(contents(_journal_place(plan, step, 2 * copy_length(needed), context, (*used, *changed))), id_)
 
 
 def _table_steps(plan: Plan, step: steps.ShrinkContent, *, whole: bool) -> tuple[steps.ParkEntries, steps.RewriteTable]:
@@ -89,7 +88,7 @@ def _table_steps(plan: Plan, step: steps.ShrinkContent, *, whole: bool) -> tuple
     return park, steps.RewriteTable(rewrite.label, ())
 
 
-def _head_images(device: Device, view: Reader, extent: Extent, journal_at: int | None) -> table.TableImages:
+def _head_images(device: Device, view: Reader, journal_at: int | None) -> table.TableImages:
     """Return the head of content on a whole disk before, in flight and after. In flight it is an MBR with one parked
     entry, so the disk is not taken for empty, and nothing recognises the content.
     """

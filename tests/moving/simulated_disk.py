@@ -7,6 +7,7 @@ new.
 import errno
 import random
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 SECTOR = 512
 
@@ -87,6 +88,13 @@ class SimulatedDisk:
         assert 0 <= offset <= offset + length <= len(self._platter)
         if self._bad and any(at in self._bad for at in range(offset, offset + length, self._sector)):
             raise OSError(errno.EIO, "Input/output error")
+
+
+def until_cut(events: Iterable[object]) -> None:
+    """Consume the events of a run, to its end or until the power is cut."""
+    with suppress(PowerCut):
+        for _ in events:
+            pass
 
 
 def survivors(platter: bytes, cache: dict[int, bytes], luck: random.Random, *, torn: bool) -> bytes:

@@ -10,13 +10,13 @@ import pytest
 from aligntool.change import Plan
 from aligntool.errors import Stopped
 from aligntool.realign.convert_request import Conversion
-from aligntool.realign.move import MoveContext, find_journal, realign, resume, rollback
+from aligntool.realign.move import MoveContext, find_journal, resume, rollback
 from aligntool.realign.request import Request
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
 from tests.moving.disks import place
-from tests.moving.simulated_disk import PowerCut, SimulatedDisk, crashes
-from tests.moving.test_simulated_cuts import NoKernel, final
+from tests.moving.simulated_disk import SimulatedDisk, crashes
+from tests.moving.test_simulated_cuts import NoKernel, act_on, final, recovered
 from tests.thorough import THOROUGH
 
 pytestmark = pytest.mark.needs_tools("mke2fs", "mkfs.fat", "mcopy", "fsck.fat", "fdisk")
@@ -57,18 +57,7 @@ class Case:
 
     def act(self, platter: bytes, how: str, cut: int | None = None) -> SimulatedDisk:
         disk = SimulatedDisk(platter, cut=cut, sector=self.unit)
-        context = MoveContext(disk, NoKernel())
-        events = {
-            "realign": lambda: realign(self.plan, context, {}, self.rebuilt),
-            "resume": lambda: resume(context),
-            "rollback": lambda: rollback(context),
-        }[how]()
-        try:
-            for _ in events:
-                pass
-        except PowerCut:
-            pass
-        return disk
+        return act_on(disk, self.plan, {}, how, self.rebuilt)
 
     def bare(self, platter: bytes) -> bytes:
         """Return the disk without the free space that the journal used."""
@@ -156,18 +145,6 @@ def end(case: Case, folder: Path, platter: bytes, whole: bytes) -> str:
     return "new" if is_new else "old"
 
 
-def recovered(case: Case, platter: bytes, how: str, cut: int | None = None) -> SimulatedDisk:
-    disk = SimulatedDisk(platter, sector=case.unit)
-    if find_journal(disk, None) is None:
-        return disk
-    try:
-        return case.act(platter, how, cut)
-    except Stopped as stop:
-        assert "complete" in str(stop)
-        assert how == "rollback"
-        return case.act(platter, "resume", cut) if find_journal(disk, None) else disk
-
-
 KINDS = [
     *((*each, label) for each in ((512, (4096,), 512), (4096, (512,), 4096)) for label in ("gpt", "dos")),
     (4096, (512,), 512, "gpt"),
@@ -191,7 +168,7 @@ def test_a_cut_before_every_operation_loses_nothing(
         if number % EVERY == 0:
             check_seen(case, tmp_path, platter, whole)
             for how in ("resume", "rollback"):
-                states.add((how, end(case, tmp_path, final(recovered(case, platter, how)), whole)))
+                states.add((how, end(case, tmp_path, final(recovered(case, platter, how, sector=case.unit)), whole)))
     assert {("resume", "new"), ("rollback", "old")} <= states
 
 
@@ -206,10 +183,12 @@ def test_many_cuts_in_a_row_lose_nothing(tmp_path: Path, seed: int) -> None:
     for _ in range(luck.randint(1, 8)):
         platter = disk.after_the_cut(luck)
         check_seen(case, tmp_path, platter, whole)
-        disk = recovered(case, platter, luck.choice(("resume", "resume", "rollback")), luck.randint(0, 60))
+        disk = recovered(
+            case, platter, luck.choice(("resume", "resume", "rollback")), luck.randint(0, 60), sector=case.unit
+        )
     platter = disk.after_the_cut(luck)
     check_seen(case, tmp_path, platter, whole)
-    end(case, tmp_path, final(recovered(case, platter, luck.choice(("resume", "rollback")))), whole)
+    end(case, tmp_path, final(recovered(case, platter, luck.choice(("resume", "rollback")), sector=case.unit)), whole)
 
 
 @pytest.mark.parametrize(("old", "new", "label"), [(512, 4096, "gpt"), (4096, 512, "gpt"), (512, 4096, "dos")])

@@ -23,7 +23,7 @@ from tests.conftest import run
 from tests.moving import test_convert_cuts, test_whole_disk_cuts
 from tests.moving.command_line import aligntool
 from tests.moving.planned_disks import make_planned, with_journal_in_file
-from tests.moving.simulated_disk import PowerCut, SimulatedDisk
+from tests.moving.simulated_disk import SimulatedDisk, until_cut
 from tests.moving.test_simulated_cuts import NoKernel, final
 from tests.thorough import THOROUGH
 
@@ -47,11 +47,7 @@ class Case:
         disk = SimulatedDisk(self.platter, cut=cut, sector=self.sector)
         length = next(step.journal.extent.length for step in self.plan.steps if hasattr(step, "journal"))
         file = SimulatedDisk(bytes(length), sector=self.sector)
-        try:
-            for _ in realign(self.plan, MoveContext(disk, NoKernel(), file), self.runs, self.rebuilt):
-                pass
-        except PowerCut:
-            pass
+        until_cut(realign(self.plan, MoveContext(disk, NoKernel(), file), self.runs, self.rebuilt))
         return disk, file
 
     def context(self, platter: bytes, journal: bytes) -> MoveContext:

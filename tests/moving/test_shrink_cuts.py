@@ -24,8 +24,8 @@ from tests.conftest import run
 from tests.moving.conftest import Contents
 from tests.moving.disks import Row, content_of, make_disk
 from tests.moving.filesystems import FILESYSTEMS, SECTOR
-from tests.moving.simulated_disk import PowerCut, SimulatedDisk, crashes
-from tests.moving.test_simulated_cuts import NoKernel, final
+from tests.moving.simulated_disk import SimulatedDisk, crashes, until_cut
+from tests.moving.test_simulated_cuts import NoKernel, act_on, final, recovered
 from tests.thorough import THOROUGH
 
 pytestmark = [
@@ -62,17 +62,9 @@ class Case:
     def act(self, platter: bytes, how: str, cut: int | None = None) -> SimulatedDisk:
         """Run to the end, or to the cut."""
         disk = SimulatedDisk(platter, cut=cut)
-        context = MoveContext(disk, NoKernel())
-        events = {
-            "shrink": lambda: write(self.plan, context, self.prepared),
-            "resume": lambda: resume(context),
-            "rollback": lambda: rollback(context),
-        }[how]()
-        try:
-            for _ in events:
-                pass
-        except PowerCut:
-            pass
+        if how != "shrink":
+            return act_on(disk, self.plan, {}, how)
+        until_cut(write(self.plan, MoveContext(disk, NoKernel()), self.prepared))
         return disk
 
     def bare(self, platter: bytes) -> bytes:
@@ -113,18 +105,6 @@ def end(case: Case, platter: bytes, whole: bytes) -> str:
     is_new = case.bare(platter) == case.bare(whole)
     assert is_new or case.bare(platter) == case.bare(case.platter)
     return "new" if is_new else "old"
-
-
-def recovered(case: Case, platter: bytes, how: str, cut: int | None = None) -> SimulatedDisk:
-    disk = SimulatedDisk(platter)
-    if find_journal(disk, None) is None:
-        return disk
-    try:
-        return case.act(platter, how, cut)
-    except Stopped as stop:
-        assert "complete" in str(stop)
-        assert how == "rollback"
-        return case.act(platter, "resume", cut) if find_journal(disk, None) else disk
 
 
 @pytest.mark.parametrize(("kind", "table"), CASES)

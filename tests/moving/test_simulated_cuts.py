@@ -3,6 +3,8 @@
 import random
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Protocol
 
 import pytest
 
@@ -12,7 +14,7 @@ from aligntool.realign.move import MoveContext, find_journal, realign, resume, r
 from aligntool.units import Extent
 from tests.moving.crowded_disks import PATCH_AT, Crowd, Part, make_crowd
 from tests.moving.entries import Seen, entries
-from tests.moving.simulated_disk import SECTOR, PowerCut, SimulatedDisk, crashes
+from tests.moving.simulated_disk import SECTOR, SimulatedDisk, crashes, until_cut
 from tests.thorough import THOROUGH
 
 pytestmark = pytest.mark.needs_tools("sfdisk")
@@ -39,19 +41,40 @@ def act(crowd: Crowd, platter: bytes, how: str, cut: int | None = None) -> Simul
     return act_on(SimulatedDisk(platter, cut=cut), crowd.plan, crowd.runs, how)
 
 
-def act_on(disk: SimulatedDisk, plan: Plan, runs: Mapping[int, tuple[Extent, ...]], how: str) -> SimulatedDisk:
+def act_on(
+    disk: SimulatedDisk,
+    plan: Plan,
+    runs: Mapping[int, tuple[Extent, ...]],
+    how: str,
+    rebuilt: Mapping[int, tuple[bytes, ...]] = MappingProxyType({}),
+) -> SimulatedDisk:
     context = MoveContext(disk, NoKernel())
     events = {
-        "realign": lambda: realign(plan, context, runs),
+        "realign": lambda: realign(plan, context, runs, rebuilt),
         "resume": lambda: resume(context),
         "rollback": lambda: rollback(context),
     }[how]()
-    try:
-        for _ in events:
-            pass
-    except PowerCut:
-        pass
+    until_cut(events)
     return disk
+
+
+class Actor(Protocol):
+    """A disk and a change of it."""
+
+    def act(self, platter: bytes, how: str, cut: int | None = None) -> SimulatedDisk: ...
+
+
+def recovered(case: Actor, platter: bytes, how: str, cut: int | None = None, *, sector: int = SECTOR) -> SimulatedDisk:
+    """Resume or roll back if something is in flight; what is complete is resumed, also if it is closed already."""
+    disk = SimulatedDisk(platter, sector=sector)
+    if find_journal(disk, None) is None:
+        return disk
+    try:
+        return case.act(platter, how, cut)
+    except Stopped as stop:
+        assert "complete" in str(stop)
+        assert how == "rollback"
+        return case.act(platter, "resume", cut) if find_journal(disk, None) else disk
 
 
 def recover(crowd: Crowd, platter: bytes, how: str, cut: int | None = None) -> SimulatedDisk:

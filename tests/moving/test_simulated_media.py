@@ -12,7 +12,7 @@ from aligntool.realign.move import MoveContext, realign, resume, rollback, statu
 from aligntool.steps import CloseJournal, JournalPlace, WriteJournal
 from aligntool.units import Extent
 from tests.moving.crowded_disks import JOURNAL, Crowd, make_crowd
-from tests.moving.simulated_disk import SECTOR, PowerCut, SimulatedDisk
+from tests.moving.simulated_disk import SECTOR, PowerCut, SimulatedDisk, until_cut
 from tests.moving.test_simulated_cuts import NoKernel, act, check_end, final, is_new, recover
 
 pytestmark = pytest.mark.needs_tools("sfdisk")
@@ -171,11 +171,7 @@ def test_a_journal_in_a_file_does_as_well(seed: int) -> None:
     list(realign(crowd.plan, MoveContext(disk, NoKernel(), file), crowd.runs))
     cut_at = luck.randrange(5, disk.operations)
     disk, file = SimulatedDisk(crowd.platter, cut=cut_at), SimulatedDisk(bytes(JOURNAL))
-    try:
-        for _ in realign(crowd.plan, MoveContext(disk, NoKernel(), file), crowd.runs):
-            pass
-    except PowerCut:
-        pass
+    until_cut(realign(crowd.plan, MoveContext(disk, NoKernel(), file), crowd.runs))
     cut, journal = disk.after_the_cut(luck), file.after_the_cut(luck)
     if status(MoveContext(SimulatedDisk(cut), NoKernel(), SimulatedDisk(journal))).state == "in-flight":
         disk, file = SimulatedDisk(cut), SimulatedDisk(journal)

@@ -21,7 +21,7 @@ from aligntool.units import KIB, MIB, Extent, align_up
 from tests.conftest import run
 from tests.moving.libblkid import ProbedImage
 from tests.moving.simulated_disk import SimulatedDisk, crashes
-from tests.moving.test_simulated_cuts import act_on, final
+from tests.moving.test_simulated_cuts import act_on, final, recovered
 from tests.thorough import THOROUGH
 
 pytestmark = pytest.mark.needs_tools("mke2fs", "mkswap", "mkfs.fat", "sfdisk", "cryptsetup")
@@ -169,18 +169,6 @@ def check_entry(case: Case, folder: Path, platter: bytes, place: Extent) -> None
         assert (first * case.sector, (last + 1) * case.sector) == (place.start, place.end)
 
 
-def recovered(case: Case, platter: bytes, how: str, cut: int | None = None) -> SimulatedDisk:
-    disk = SimulatedDisk(platter, sector=case.sector)
-    if find_journal(disk, None) is None:
-        return disk
-    try:
-        return case.act(platter, how, cut)
-    except Stopped as stop:
-        assert "complete" in str(stop)
-        assert how == "rollback"
-        return case.act(platter, "resume", cut) if find_journal(disk, None) else disk
-
-
 ALL = [*product(MAKE, ("gpt", "dos"), (False, True), (MIB, 64 * KIB))]
 SOME = [
     *product(("ext2",), ("gpt", "dos"), (False, True), (MIB,)),
@@ -249,7 +237,7 @@ def check_every_cut(case: Case, folder: Path, whole: SimulatedDisk) -> None:
             continue
         check_seen(case, platter)
         for how in ("resume", "rollback"):
-            states.add((how, end(case, folder, final(recovered(case, platter, how)))))
+            states.add((how, end(case, folder, final(recovered(case, platter, how, sector=case.sector)))))
     assert {("resume", "new"), ("rollback", "old")} <= states
 
 
@@ -270,10 +258,12 @@ def test_many_cuts_in_a_row_lose_nothing(tmp_path: Path, seed: int) -> None:
     for _ in range(luck.randint(1, 8)):
         platter = disk.after_the_cut(luck)
         check_seen(case, platter)
-        disk = recovered(case, platter, luck.choice(("resume", "resume", "rollback")), luck.randint(0, 60))
+        disk = recovered(
+            case, platter, luck.choice(("resume", "resume", "rollback")), luck.randint(0, 60), sector=case.sector
+        )
     platter = disk.after_the_cut(luck)
     check_seen(case, platter)
-    end(case, tmp_path, final(recovered(case, platter, luck.choice(("resume", "rollback")))))
+    end(case, tmp_path, final(recovered(case, platter, luck.choice(("resume", "rollback")), sector=case.sector)))
 
 
 USED = 1024 + 44  # s_mtime of an ext2 superblock: linux/fs/ext4/ext4.h
@@ -299,7 +289,7 @@ def test_what_a_system_writes_after_a_cut_stays(tmp_path: Path, label: str, undo
         count += 1
         for how in ("resume", "rollback"):
             try:
-                done = final(recovered(case, bytes(used), how))
+                done = final(recovered(case, bytes(used), how, sector=case.sector))
             except Stopped:
                 done = bytes(used)
             assert seen(done)["TYPE"] == "ext2", f"cut {number}, {how}"
