@@ -16,7 +16,7 @@ import pytest
 from hypothesis import settings
 
 import tests.run_aligntool  # noqa: F401  (it forks before the tests are collected)
-from tests.thorough import examples
+from tests.thorough import examples, left_out
 
 SHARED = Path(__file__).parent.parent.parent / "shared" / "data"
 MEMORY = Path("/dev/shm")
@@ -29,6 +29,13 @@ settings.load_profile("aligntool")
 # A shell that starts its tests in the background makes them ignore Ctrl-C, and so would every program they interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(trylast=True)  # what -k or -m selects is a sample's choice, too
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    more = set(left_out(items))
+    config.hook.pytest_deselected(items=[*more])
+    items[:] = [item for item in items if item not in more]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import find_tool, remove_partitions, run
+from tests.thorough import sample
 
 ROOT = Path(__file__).parent.parent
 FILES = ROOT / "aligntool" / "cli" / "completions"
@@ -111,6 +112,7 @@ def _make_image(path: Path) -> None:
     subprocess.run(["sfdisk", "--quiet", path], input=table, text=True, check=True)
 
 
+@sample(20)
 @pytest.mark.needs_tools("sfdisk", "partx")
 @pytest.mark.parametrize(
     ("line", "offered", "not_offered"),

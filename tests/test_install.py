@@ -128,6 +128,7 @@ def _alone_words(pyz: Path, python: Sequence[str], **environment: str) -> list[s
     return [*alone, "env", "-i", *given, python[0], "-I", "-S", *python[1:], str(pyz)]
 
 
+@when_thorough("a demo on every Python")
 def test_one_file_realigns_the_disk_of_its_demo_with_nothing_installed(pyz: Path) -> None:
     image = pyz.parent / "demo.img"
     assert _alone(pyz, "demo", image).returncode == 0
@@ -146,6 +147,7 @@ def _starts(image: Path) -> list[int]:
     return starts
 
 
+@when_thorough("a report on every Python")
 def test_one_file_has_the_recipes_and_the_templates(pyz: Path) -> None:
     assert "WD20EARS" in _alone(pyz, "drives", "WDC WD20EARS-00MVWB0").stdout
     assert _alone(pyz, "explain", "AT101").returncode == 0

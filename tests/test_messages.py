@@ -25,6 +25,7 @@ from aligntool.render.translate import Catalogue, language, read_catalogue
 from tests.conftest import run
 from tests.run_aligntool import run_aligntool
 from tests.test_docs import section
+from tests.thorough import when_thorough
 
 ROOT = Path(__file__).parent.parent
 PO, MO = ROOT / "po" / "ja.po", ROOT / "aligntool/locale/ja/LC_MESSAGES/aligntool.mo"
@@ -187,6 +188,7 @@ def test_an_audit_and_a_plan_leave_no_english_and_fit_80_cells(old_disk: Path) -
         assert max(map(cell_width, done.stdout.splitlines())) <= MOST_CELLS
 
 
+@when_thorough("every output of a captured machine")
 def test_a_captured_machine_with_every_kind_of_layer_leaves_no_english() -> None:
     capture = ROOT / "tests" / "machines" / "md-on-misaligned-partitions.tar.xz"
     said = run_aligntool("audit", "-v", "--sysroot", capture, env=JA | {"COLUMNS": "80"}).stdout
@@ -347,6 +349,7 @@ def _page(*words: str | Path, env: Mapping[str, str], cwd: Path) -> tuple[str, C
     return page, Counter(re.findall(r"\d[\d,.]*\d", unescape(TEXTS.sub(" ", outside)))), tags
 
 
+@when_thorough("two reports")
 def test_a_page_is_translated_and_has_the_same_parts_and_numbers(old_disk: Path) -> None:
     bench = (word for kind in ("-alignment", "-span", "")
              for word in ("--bench", ROOT / "tests" / "golden" / "v1" / f"bench{kind}.json"))  # fmt: skip
@@ -371,6 +374,7 @@ def test_a_page_is_translated_and_has_the_same_parts_and_numbers(old_disk: Path)
 MADE_UP = re.compile(r"bench [a-z]+|(QEMU|Virtio|PCI|XIO3130|MegaRAID|ICH9R).*|a test|A processor")
 
 
+@when_thorough("every picture")
 def test_a_picture_is_translated_and_words_of_a_long_title_stay_in_it(old_disk: Path) -> None:
     done = run_aligntool(
         "report", old_disk.name, "--chart", "start-old-img-1", "--svg", "-", env=JA, cwd=old_disk.parent, code=0

@@ -18,6 +18,7 @@ from tests.cli.old_disks import make_old_disk
 from tests.golden.documents import TUNING, V1, kept
 from tests.run_aligntool import run_aligntool
 from tests.schemas import check, check_lines, objects, strict
+from tests.thorough import sample
 from tests.trace.blktrace_files import drawn_records, write_trace
 
 PACKAGE = Path(__file__).parent.parent / "aligntool"
@@ -26,6 +27,7 @@ LISTS = {"bench.list", "recipes"}  # documents that are lists and cannot name a 
 NO_INTERFACE = {"record"}  # docs/json.md, "Other documents"
 
 
+@sample(5)
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_a_schema_is_valid_and_allows_what_may_be_added_later(name: str) -> None:
     schema = SCHEMAS[name]

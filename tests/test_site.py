@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from tests.conftest import run
+from tests.thorough import when_thorough
 
 ROOT = Path(__file__).parent.parent
 # What a browser loads by itself: scripts, pictures, style sheets, fonts.
@@ -13,6 +14,7 @@ FETCHED = re.compile(
 )
 
 
+@when_thorough("Sphinx reads every page")
 def test_the_site_is_built_without_a_warning_has_every_page_and_fetches_nothing(tmp_path: Path) -> None:
     site = tmp_path / "site"
     # A link to a missing page or heading is a warning, and so is a page that is in no list of docs/README.md.

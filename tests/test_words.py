@@ -58,6 +58,11 @@ def _texts(path: Path) -> tuple[tuple[int, str], ...]:
     )
 
 
+@cache
+def _lines(path: Path) -> tuple[tuple[int, str], ...]:
+    return tuple(enumerate(path.read_text().splitlines(), 1))
+
+
 def _found(banned: str) -> Iterator[str]:
     rule = re.compile(rf"\b(?:{banned})\b", re.IGNORECASE)
     for path in SOURCES:
@@ -65,7 +70,7 @@ def _found(banned: str) -> Iterator[str]:
             if match := rule.search(text):
                 yield f"{path.relative_to(ROOT)}:{line}: {match[0]!r} in {text[:80]!r}"
     for path in PAGES:
-        for number, text in enumerate(path.read_text().splitlines(), 1):
+        for number, text in _lines(path):
             if match := rule.search(text):
                 yield f"{path.relative_to(ROOT)}:{number}: {match[0]!r}"
 

@@ -1,5 +1,6 @@
 """`aligntool apply`, `status`, `resume` and `rollback`."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -206,7 +207,9 @@ def _record(target: str | None, journal: str | None) -> Record | None:
 
 def _path_of(disk: str) -> str:
     """Return the path of a disk that was named as in lsblk, or of an image."""
-    return f"/dev/{disk}" if "/" not in disk and not Path(disk).exists() and Path("/dev", disk).exists() else disk
+    # Path.exists fails if the name is too long
+    is_name = "/" not in disk and not os.path.exists(disk) and os.path.exists(f"/dev/{disk}")  # noqa: PTH110
+    return f"/dev/{disk}" if is_name else disk
 
 
 def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key_file: str | None = None) -> None:

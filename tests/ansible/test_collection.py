@@ -108,6 +108,7 @@ def check_three_runs(runs: PlaybookRuns, names: set[str]) -> None:
     assert not any(runs.again.diffs[name].strip() for name in names)
 
 
+@when_thorough("four runs of Ansible")
 @pytest.mark.needs_root
 @needs_disks
 def test_check_mode_writes_nothing_and_a_second_run_changes_nothing(disks: PlaybookRuns) -> None:

@@ -68,6 +68,8 @@ def test_a_power_cut_loses_nothing(recorded: tuple[Encrypted, Epochs]) -> None:
     assert len(cuts) > 6
     if THOROUGH:
         cuts += [(number, survivors(epochs[number], chance)) for number in [*range(len(epochs))] * 3]
+    else:
+        cuts = [next(cut for cut in cuts if cut[1]), next(cut for cut in cuts if not cut[1]), cuts[-1]]
     for number, kept in cuts:
         disk = crash(recorded, number, kept)
         assert disk.process("resume").wait(120) == 0, f"ALIGNTOOL_SEED={SEED}, cut in epoch {number}"

@@ -16,6 +16,7 @@ from aligntool.measure.schedule import BenchOptions, Target, TargetKind, plan_be
 from aligntool.recipes.goals import BenchGoal, BenchTest
 from aligntool.units import KIB, MIB
 from tests.inference.right_or_unknown import Answer, right_or_unknown
+from tests.thorough import when_thorough
 
 CORES = os.cpu_count() or 1
 
@@ -113,6 +114,7 @@ def test_a_second_of_work_on_every_core_is_a_full_machine(file: Path) -> None:
     assert not made.thread_full and made.cpu_bound
 
 
+@when_thorough("nothing else may run meanwhile")
 @pytest.mark.needs_tools("fio")
 def test_other_programs_on_every_core_are_a_full_machine(file: Path) -> None:
     with spinning(2 * CORES):

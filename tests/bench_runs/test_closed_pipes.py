@@ -8,8 +8,10 @@ import pytest
 
 from tests.bench_runs.test_runs import environment
 from tests.run_aligntool import program
+from tests.thorough import sample
 
 
+@sample(1)
 @pytest.mark.needs_tools("fio")
 @pytest.mark.parametrize(
     "words",

@@ -17,6 +17,7 @@ from aligntool.render.report.disks import Measured
 from aligntool.render.report.page import show_measurements
 from aligntool.render.svg import Bar, RatioChart
 from tests.bench_runs.sample_results import result, series
+from tests.thorough import sample
 
 
 def only(before: tuple[float, ...], after: tuple[float, ...], *, cpu: tuple[float, float] = (10, 10)) -> Ratio:
@@ -92,6 +93,7 @@ def disturbed(dice: random.Random) -> float:
     return dice.gauss(1, 0.01) if dice.random() > 0.2 else dice.uniform(0.05, 0.9)
 
 
+@sample(2)
 @pytest.mark.parametrize("noise", [gauss, skewed, disturbed])
 @pytest.mark.parametrize("profile", ["atto", "iometer", "threads", "crystaldiskmark"])
 def test_a_drive_beside_itself_has_a_false_line_in_at_most_the_promised_share(
@@ -106,6 +108,7 @@ def test_a_drive_beside_itself_has_a_false_line_in_at_most_the_promised_share(
     assert false <= FALSE_LINE_RATE * 200
 
 
+@sample(1)
 @pytest.mark.parametrize("noise", [gauss, skewed])
 def test_a_drive_beside_itself_many_times_has_a_false_line_in_at_most_the_promised_share_of_the_commands(
     noise: Callable[[random.Random], float],

@@ -15,7 +15,7 @@ from tests.bench_runs.test_runs import answered
 from tests.conftest import run
 from tests.inference.right_or_unknown import Answer, right_or_unknown
 from tests.inference.slow_drives import aligntool, aligntool_first, device_over, nbdkit_file, needs_nbdkit, slow_drive
-from tests.thorough import THOROUGH, when_thorough
+from tests.thorough import THOROUGH, sample, when_thorough
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_tools("fio"), needs_nbdkit]
 
@@ -163,8 +163,8 @@ def without_other_load(file: Path) -> Path:
     """Return the same runs without the load of other programs: on a busy machine there is no verdict on the drive."""
     document = json.loads(file.read_text())
     for row in document["series"]:
-        for sample in row["samples"]:
-            sample["busy_cores"] = None
+        for one in row["samples"]:
+            one["busy_cores"] = None
     idle = file.with_suffix(".idle.json")
     idle.write_text(json.dumps(document))
     return idle
@@ -175,6 +175,7 @@ def test_a_device_that_is_not_there_is_not_taken_for_a_file_in_memory() -> None:
     assert "/dev/nothing-like-it not found" in said and "memory" not in said
 
 
+@sample(1)
 @pytest.mark.parametrize("command", ["alignment", "span"])
 @pytest.mark.needs_tools("mkswap", "blkdiscard")
 def test_an_experiment_writes_on_a_device_only_after_its_name_was_typed(

@@ -19,7 +19,7 @@ from aligntool.units import GIB, KIB, MIB, Extent
 from tests.bench_runs.test_runs import bench, interrupted
 from tests.conftest import run, unmount
 from tests.schemas import check
-from tests.thorough import when_thorough
+from tests.thorough import sample, when_thorough
 
 ROOT = Path(__file__).parents[2]
 ALIGNMENT = ("alignment", "--unit", "4KiB", "--start", "32256", "--runtime", "0.1", "--size", "32MiB")
@@ -43,6 +43,7 @@ def valid(text: str) -> dict[str, Any]:
     return document
 
 
+@sample(1)
 @pytest.mark.needs_tools("fio", "findmnt")
 @one
 def test_what_was_so_meanwhile_is_kept_with_the_result(place: Path, words: tuple[str, ...]) -> None:
@@ -64,6 +65,7 @@ def test_what_was_so_meanwhile_is_kept_with_the_result(place: Path, words: tuple
     assert seen["kernel"] in shown and seen["fio"] in shown and "incomplete" not in shown
 
 
+@sample(1)
 @fio
 @pytest.mark.needs_root
 @one
@@ -82,6 +84,7 @@ def test_the_disk_is_named_as_the_system_names_it(place: Path, words: tuple[str,
     assert json.loads(bench(place, "list", "--json").stdout)[0]["drive"] == device.name
 
 
+@sample(1)
 @fio
 @both
 def test_an_experiment_that_was_interrupted_says_so_wherever_it_is_told(

@@ -25,6 +25,7 @@ from aligntool.measure.schedule import (
 from aligntool.recipes.goals import BenchGoal, BenchTest, load_recipes, parse_recipe, recipe
 from aligntool.units import GIB, KIB, MIB
 from tests.conftest import run
+from tests.thorough import sample
 
 FOLDER = Target("/srv", TargetKind.FOLDER, "/srv", free=1 << 40)
 DISK = Target("/dev/sdx", TargetKind.DEVICE, "/dev/sdx", size=64 * GIB)
@@ -99,6 +100,7 @@ def test_fio_reads_the_profiles_as_it_reads_options_written_by_hand() -> None:
     assert ours_found == found
 
 
+@sample(2)
 @pytest.mark.needs_tools("fio")
 @pytest.mark.parametrize(
     ("profile", "title", "hand"),

@@ -7,10 +7,12 @@ from typer.testing import CliRunner
 
 from aligntool.cli.app import app
 from aligntool.units import MIB
+from tests.thorough import sample
 
 ENDS = ("new/", "new//", "new/.", "new/sub/", "new/file")
 
 
+@sample(16)
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize(
     "words",

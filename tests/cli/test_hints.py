@@ -14,6 +14,7 @@ from aligntool.units import MIB
 from tests.cli.old_disks import START, make_old_disk
 from tests.conftest import detach, remove_partitions, run
 from tests.run_aligntool import program, run_aligntool
+from tests.thorough import sample
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs", "debugfs", "e2fsck", "blkid")
 
@@ -119,6 +120,13 @@ def test_of_a_partition_nobody_says_that_its_disk_is_not_in_flight(
         remove_partitions(node)
 
 
+@pytest.mark.parametrize("words", [("status",), ("resume",), ("rollback",), ("audit",), ("plan", "realign")])
+def test_a_name_that_no_file_can_have_is_refused(words: tuple[str, ...]) -> None:
+    done = run_aligntool(*words, "x" * 256, code=3)
+    assert "File name too long" in done.stderr and "Traceback" not in done.stderr
+
+
+@sample(8)
 @pytest.mark.parametrize("size", [0, 6, 512, 1000, 4096])
 @pytest.mark.parametrize("words", [("status",), ("resume",), ("rollback",), ("plan", "realign"), ("realign", "--yes")])
 def test_a_file_too_small_for_partitions_is_refused_in_one_sentence(
@@ -234,6 +242,7 @@ RECOGNISED = [
 ]
 
 
+@sample(16)
 @pytest.mark.parametrize("make", RECOGNISED)
 @pytest.mark.parametrize(
     "words",

@@ -19,6 +19,7 @@ from tests.conftest import run
 from tests.probe.trees import MadeDisk, MadePartition, make_tree
 from tests.run_aligntool import run_aligntool
 from tests.schemas import check
+from tests.thorough import sample
 
 ROOT = Path(__file__).parents[2]
 
@@ -128,6 +129,7 @@ class TestCapturedTree:
             padded = run_aligntool("audit", "--json", "--sysroot", captured)
             assert padded.stdout == plain.stdout and padded.returncode == plain.returncode == 1
 
+    @sample(6)
     @pytest.mark.parametrize("attribute", ["size", "sda1/start", "sda1/size", "sda2/start"])
     @pytest.mark.parametrize("content", [None, b"", b"\0" * 4096, b"-8\n", b"garbage\n", b"12 34\n"])
     def test_without_size_or_partitions_a_disk_is_unknown(

@@ -14,11 +14,13 @@ from aligntool.recipes.goals import parse_recipe
 from aligntool.units import parse_size
 from tests.commands import whole_program
 from tests.run_aligntool import run_aligntool
+from tests.thorough import sample
 
 # Each is a number to int() or float(), but not to disk tools.
 STRANGE = ("1_000", "nan", "inf", "-inf", "infinity", "-5", "+5", " 5", "5 ", "0x10", "1e3", "\u0665", "\uff15", "")
 
 
+@sample(60)
 @pytest.mark.parametrize("word", STRANGE)
 @pytest.mark.parametrize(
     "words",

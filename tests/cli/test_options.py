@@ -12,6 +12,7 @@ import pytest
 from aligntool.cli.app import COMMANDS
 from tests.commands import whole_program
 from tests.run_aligntool import run_aligntool
+from tests.thorough import sample
 
 
 def _walk(group: Any, before: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
@@ -69,6 +70,7 @@ def _words_of(words: tuple[str, ...]) -> tuple[str, ...]:
     return tuple("/nowhere/x" for each in ALL[words].params if each.param_type_name == "argument" and each.required)
 
 
+@sample(10)
 @pytest.mark.parametrize("words", ALL, ids=" ".join)
 def test_an_unknown_option_a_missing_argument_and_a_bad_choice_are_usage_errors(words: tuple[str, ...]) -> None:
     given = _words_of(words)
@@ -111,6 +113,7 @@ def test_words_that_contradict_each_other_are_usage_errors(words: tuple[str, ...
 PLAIN = {name: "" for name in ("NO_COLOR", "CLICOLOR_FORCE", "FORCE_COLOR")}
 
 
+@sample(10)
 @pytest.mark.parametrize(
     ("words", "environment", "coloured"),
     [

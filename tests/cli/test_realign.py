@@ -17,6 +17,7 @@ from tests.cli.old_disks import LENGTH, ROOT, SIZE, START, assert_whole, digest,
 from tests.conftest import remove_partitions, run
 from tests.run_aligntool import program, run_aligntool
 from tests.schemas import check
+from tests.thorough import sample
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs", "e2fsck", "debugfs", "blkid")
 
@@ -193,6 +194,7 @@ def lose_disk(disk: Path, plan: Path) -> None:
     disk.rename(disk.parent / "elsewhere.img")
 
 
+@sample(4)
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -16,6 +16,7 @@ from tests.cli.old_disks import LENGTH, assert_whole, digest, first_start, make_
 from tests.conftest import run
 from tests.moving.filesystems import LINUX
 from tests.run_aligntool import program, run_aligntool
+from tests.thorough import sample
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "sgdisk", "mke2fs", "e2fsck", "debugfs", "dd")
 
@@ -69,6 +70,7 @@ def journal_places(image: Path) -> tuple[int, int]:
     return found[0], found[1]
 
 
+@sample(1)
 @pytest.mark.parametrize("way", ["resume", "rollback"])
 def test_a_record_lost_in_both_copies_is_refused_with_nothing_written(
     in_flight: Callable[[str], Path], way: str
@@ -89,6 +91,7 @@ def test_a_record_lost_in_both_copies_is_refused_with_nothing_written(
     assert_whole(image)
 
 
+@sample(2)
 @pytest.mark.parametrize("way", ["resume", "rollback"])
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 def test_a_disk_without_a_readable_table_is_in_flight_and_goes_on(
@@ -108,6 +111,7 @@ def test_a_disk_without_a_readable_table_is_in_flight_and_goes_on(
     assert_whole(image)
 
 
+@sample(1)
 @pytest.mark.parametrize("way", ["resume", "rollback"])
 def test_a_larger_clone_whose_backup_was_moved_goes_on_when_the_table_is_restored(
     in_flight: Callable[[str], Path], way: str
@@ -195,6 +199,7 @@ def test_a_partition_made_meanwhile_where_the_move_writes_is_not_overwritten(
     assert_whole(image)
 
 
+@sample(3)
 @pytest.mark.parametrize("way", ["resume", "rollback"])
 @pytest.mark.parametrize("start", [63, 2048])
 @pytest.mark.parametrize("label", ["gpt", "dos"])

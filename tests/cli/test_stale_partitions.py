@@ -13,6 +13,7 @@ from tests.cli.old_disks import assert_whole, first_start, make_old_disk
 from tests.cli.test_restore_table import kill_while_copying
 from tests.conftest import remove_partitions, run
 from tests.run_aligntool import run_aligntool
+from tests.thorough import sample
 
 pytestmark = [
     pytest.mark.needs_root,
@@ -20,6 +21,7 @@ pytestmark = [
 ]
 
 
+@sample(1)
 @pytest.mark.parametrize("way", ["text", "json"])
 def test_a_disk_that_is_done_names_no_resume_when_the_kernel_cannot_show_it(
     tmp_path: Path, loop: Callable[..., Path], way: str

@@ -19,6 +19,7 @@ from textual.widgets import DataTable, Input, Static
 from aligntool.cli.screens import DiskPage, Screens
 from tests.cli.old_disks import ROOT, assert_whole, digest, first_start
 from tests.run_aligntool import program, run_aligntool
+from tests.thorough import when_thorough
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs", "e2fsck", "debugfs", "blkid")
 LONGEST_S = 60
@@ -95,6 +96,7 @@ def test_a_disk_is_audited_planned_asked_about_and_moved(disk: Path) -> None:
     assert_whole(disk)
 
 
+@when_thorough("a slow move")
 def test_a_move_that_is_stopped_is_in_flight_and_is_rolled_back(disk: Path) -> None:
     async def steps(user: User) -> None:
         await user.press("enter", until="Realign")
@@ -149,6 +151,7 @@ class Terminal:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1]), printed.decode()
 
 
+@when_thorough("a slow move")
 def test_at_a_terminal_a_move_is_stopped_and_the_next_commands_are_printed(disk: Path) -> None:
     terminal = Terminal(*program("tui", "--rate", "4MiB", disk))
     # Every usable key is in the last line.

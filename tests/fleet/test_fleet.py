@@ -21,7 +21,7 @@ from aligntool.units import GIB, MIB
 from tests.fleet.sample_snapshots import MACHINES, multiplied, pc
 from tests.run_aligntool import program, run_aligntool
 from tests.schemas import check
-from tests.thorough import THOROUGH
+from tests.thorough import THOROUGH, when_thorough
 
 
 @pytest.fixture(autouse=True)
@@ -264,6 +264,7 @@ def _machine(number: int) -> Machine:
                    drives=drives, why=why)  # fmt: skip
 
 
+@when_thorough("many machines")
 def test_what_is_kept_does_not_grow_with_the_machines() -> None:
     fleet, sizes = Fleet(), []
     tracemalloc.start()
@@ -300,6 +301,7 @@ def _peak(folder: Path) -> int:
     return int(done.stderr.split()[-1])
 
 
+@when_thorough("many machines")
 def test_the_memory_of_the_parent_does_not_grow_with_the_snapshots(tmp_path: Path) -> None:
     few, many = (100, 1000) if THOROUGH else (8, 40)
     names = list(multiplied(tmp_path / "many", many))

@@ -19,7 +19,7 @@ from tests.fuzz.properties import Broken, check
 from tests.fuzz.sparse import IS_CUT_SHORT, Piece, SparseDisk, TooMuchRead, decode, of_pieces
 from tests.fuzz.targets import TARGETS, Target, target_named
 from tests.in_memory import BytesReader
-from tests.thorough import when_thorough
+from tests.thorough import sample, when_thorough
 
 INPUTS = 160
 INPUTS_OF_SLOW_TARGETS = 40
@@ -29,6 +29,7 @@ FAMILIES_ON_DISK = tuple(name for name in handmade_seeds.FAMILIES if name not in
 GUIDED = ("contents", "lvm")
 
 
+@sample(8)
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_no_damaged_input_breaks_a_parser_or_what_is_told_of_it(target: Target, tmp_path: Path, count: Count) -> None:
     record = Record(tmp_path / "found")
@@ -40,6 +41,7 @@ def test_no_damaged_input_breaks_a_parser_or_what_is_told_of_it(target: Target, 
     assert not record.failures, [failure.told for failure in record.failures.values()]
 
 
+@sample(3)
 @pytest.mark.parametrize("family", FAMILIES_ON_DISK)
 def test_an_image_that_is_cut_off_anywhere_in_a_structure_breaks_nothing(family: str, count: Count) -> None:
     tried = 0
@@ -70,9 +72,8 @@ def test_what_broke_something_once_breaks_nothing(name: str) -> None:
     assert target_named("other-layers").run(disk.encoded()) == "none"
 
 
-@pytest.mark.parametrize(
-    "name", [GUIDED[0], *(pytest.param(name, marks=when_thorough("takes 5 s")) for name in GUIDED[1:])]
-)
+@when_thorough("takes 5 s for each")
+@pytest.mark.parametrize("name", GUIDED)
 def test_inputs_guided_by_coverage_break_nothing_either(name: str, count: Count) -> None:
     pytest.importorskip("atheris", reason="atheris has no build for this machine or Python")
     outcome = run.fuzz(name, engine="guided", seconds=20, runs=400, seed=SEED)

@@ -19,6 +19,7 @@ from tests.fuzz.campaign import limited
 from tests.fuzz.machine import write_machine
 from tests.fuzz.properties import check, render_all
 from tests.fuzz.sparse import SparseDisk, SparseReader
+from tests.thorough import when_thorough
 
 SECONDS = 15.0  # an order of magnitude above what they take on a slow machine, and far below what they once took
 
@@ -44,6 +45,7 @@ def audited(disk: SparseDisk, *, seconds: float = SECONDS) -> Cost:
     return Cost(reader, told)
 
 
+@when_thorough("seconds")
 def test_a_gpt_full_of_partitions_on_one_place_is_audited_in_seconds() -> None:
     cost = audited(worst_cases.gpt_of([(100, 200)] * 8192), seconds=40)
     assert len(cost.disk.partitions) == 8192

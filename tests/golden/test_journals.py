@@ -31,6 +31,7 @@ from tests.golden.journals import (
 from tests.moving.entries import entries
 from tests.moving.simulated_disk import SimulatedDisk
 from tests.moving.test_simulated_cuts import NoKernel
+from tests.thorough import sample
 
 PARK = 1  # the place of ParkEntries among the steps
 
@@ -79,6 +80,7 @@ def test_every_kind_of_stage_is_kept() -> None:
         assert max(batch for _, batch, forward in positions if forward) >= 3
 
 
+@sample(60)
 @each_stage
 def test_a_stage_of_version_1_is_ended_with_every_byte_where_it_belongs(of: str, name: str) -> None:
     case, stage = CASES[of], stage_of(of, name)
@@ -109,6 +111,7 @@ def test_either_copy_of_version_1_may_be_torn(name: str, copy: int, piece: str) 
     check_content(case, done, new=True)
 
 
+@sample(60)
 @each_stage
 def test_a_journal_of_version_1_is_read_and_written_again_the_same(of: str, name: str) -> None:
     case, stage = CASES[of], stage_of(of, name)

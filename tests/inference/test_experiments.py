@@ -34,6 +34,7 @@ def image(tmp_path: Path) -> Path:
     return path
 
 
+@when_thorough("a timed drive")
 @needs_fio
 def test_a_file_is_only_read_and_every_row_follows_from_the_rates(image: Path) -> None:
     before, kept = image.read_bytes(), image.with_name("kept.json")

@@ -33,7 +33,7 @@ from tests.inference.hostile import (
     UnlikeDies,
 )
 from tests.inference.study import KINDS, Outcome, Probed, judge, kinds_of, probe_kind, probe_simulated
-from tests.thorough import when_thorough
+from tests.thorough import sample, when_thorough
 
 SEEDS = range(4)
 
@@ -51,6 +51,7 @@ def test_a_drive_that_its_author_made_without_the_rules_has_no_unit(kind: type[H
     assert judge(kind(1), probe_simulated(kind(1), 3, 20)) is Outcome.RIGHTLY_UNKNOWN
 
 
+@sample(8)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
     "kind",
@@ -63,6 +64,7 @@ def test_what_a_drive_does_by_size_or_place_is_no_unit(kind: type[Hostile], seed
     assert judge(kind(seed), probe_simulated(kind(seed), 3, 20)) in (Outcome.RIGHTLY_UNKNOWN, Outcome.MISS)
 
 
+@sample(4)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
     "kind", [Paged, SmallWritesSlowOverAPage, SmallWritesSlowOverAUnit, UnitAmongDecoys, SecondIsFaster]
@@ -114,6 +116,7 @@ def _probed(each: int, rounds: int, resamples: int, *sets: str) -> list[Probed]:
         return list(pool.map(probe_kind, tasks, chunksize=4))
 
 
+@when_thorough("experiments with a drive of every kind")
 def test_one_drive_of_every_hostile_kind_gives_no_false_answer() -> None:
     """Short experiments. docs/probing.md has the long ones."""
     found = _probed(1, 3, 20, *KINDS)

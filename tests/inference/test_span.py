@@ -21,6 +21,7 @@ from aligntool.measure.sweeps import Setting, Spans
 from aligntool.render.experiments import span_json, span_lines
 from aligntool.render.lines import Style, text_of
 from aligntool.units import GIB, KIB, MIB
+from tests.thorough import sample
 
 
 def curve(
@@ -111,6 +112,7 @@ def stepped(at: int, share: float, noise: float, dice: random.Random, *, first: 
     }
 
 
+@sample(3)
 @pytest.mark.parametrize("noise", [0.01, 0.05, 0.1])
 @pytest.mark.parametrize("share", [0.66, 0.53, 0.3])
 def test_a_fall_by_a_third_at_one_place_with_flat_sides_is_a_knee_there(share: float, noise: float) -> None:

@@ -8,10 +8,12 @@ import pytest
 from aligntool.audit.report import Answer, GridKind
 from aligntool.inventory import DiskKind
 from tests.machines.captured import HERE, answers, disk, judged, names, report
+from tests.thorough import sample
 
 SHIFTED, BUSES = "lowest-aligned-7", "sata-usb-and-sd-card"
 
 
+@sample(1)
 @pytest.mark.parametrize("machine", sorted(path.name.removesuffix(".tar.xz") for path in HERE.glob("*.tar.xz")))
 def test_what_a_snapshot_cannot_hold_is_said_for_every_disk(machine: str) -> None:
     for one in report(machine).judged:

@@ -22,7 +22,7 @@ from tests.moving.filesystems import FILESYSTEMS
 from tests.moving.simulated_disk import SimulatedDisk, crashes
 from tests.moving.test_simulated_cuts import act
 from tests.run_aligntool import program
-from tests.thorough import THOROUGH
+from tests.thorough import THOROUGH, sample
 
 KINDS = {kind.name: kind for kind in FILESYSTEMS}
 
@@ -54,6 +54,7 @@ CASES = {
 }
 
 
+@sample(2)
 @pytest.mark.needs_tools("sfdisk", "mkfs.fat", "mcopy")
 @pytest.mark.on_disk
 @pytest.mark.parametrize("case", CASES)
@@ -91,6 +92,7 @@ def body(said: str) -> str:
     return said[said.index("{") : said.rindex("}") + 1]
 
 
+@sample(1)
 @pytest.mark.needs_tools("sfdisk")
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 @pytest.mark.parametrize("seed", range(2 if THOROUGH else 1))

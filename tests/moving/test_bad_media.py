@@ -22,7 +22,7 @@ from tests.moving.filesystems import FILESYSTEMS, SECTOR
 from tests.moving.invariants import Journey, arrived, check_signatures, copy, recover_and_check, trial, whole
 from tests.moving.media import Write, medium, needs_media
 from tests.moving.test_write_log import replay
-from tests.thorough import THOROUGH
+from tests.thorough import THOROUGH, sample
 
 pytestmark = [
     needs_media,
@@ -53,6 +53,7 @@ def find(image: Path, extent: Extent, what: bytes) -> int:
         return extent.start + file.read(extent.length).index(what) // SECTOR * SECTOR
 
 
+@sample(3)
 @pytest.mark.parametrize("mended", [True, False], ids=["mended and resumed", "taken back as it is"])
 @pytest.mark.parametrize("what", ["read", "write", "garble"])
 def test_a_bad_sector_stops_the_move_and_nothing_is_lost(what: str, mended: bool, trip: Trip, tmp_path: Path) -> None:

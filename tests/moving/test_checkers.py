@@ -15,6 +15,7 @@ from tests.moving.conftest import Contents, MakeDisk
 from tests.moving.containers import CONTAINERS
 from tests.moving.disks import Disk, Row, blkid, entries, hidden_sectors
 from tests.moving.filesystems import FILESYSTEMS, SECTOR, Kind, read_folder
+from tests.thorough import sample
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "sgdisk", "parted", "blkid")
 
@@ -44,6 +45,7 @@ def test_what_was_written_is_what_is_read(kind: Kind, contents: Contents) -> Non
     kind.check(content)
 
 
+@sample(8)
 @pytest.mark.parametrize("kind", ALL)
 def test_reading_and_checking_change_nothing(kind: Kind, contents: Contents, tmp_path: Path) -> None:
     content = tmp_path / "content"
@@ -53,6 +55,7 @@ def test_reading_and_checking_change_nothing(kind: Kind, contents: Contents, tmp
     run("cmp", content, contents(kind))
 
 
+@sample(8)
 @pytest.mark.parametrize("kind", FILES)
 @pytest.mark.parametrize("name", ["photograph", "fragmented"])
 def test_one_wrong_bit_in_a_file_is_another_hash(kind: Kind, name: str, make: MakeDisk) -> None:
@@ -73,6 +76,7 @@ def test_a_wrong_bit_in_the_last_sector_is_another_hash(kind: Kind, make: MakeDi
     assert disk.seen()[1].hashes != before[1].hashes
 
 
+@sample(8)
 @pytest.mark.parametrize("kind", [kind.parameter() for kind in (*FILESYSTEMS, *CONTAINERS) if kind.name != "unknown"])
 def test_lost_ends_are_found_by_the_checker_and_by_blkid(kind: Kind, make: MakeDisk) -> None:
     disk = make("dos", Row(kind, 63), free=0)

@@ -23,7 +23,7 @@ from tests.moving.loop_mounts import looped, mounted
 from tests.moving.test_kills import killed, written
 from tests.probe.layers.test_lvm import Lvm
 from tests.run_aligntool import program
-from tests.thorough import THOROUGH
+from tests.thorough import THOROUGH, sample
 
 Loop = Callable[..., Path]
 pytestmark = pytest.mark.needs_tools("sfdisk", "sgdisk", "blkid", "mke2fs", "e2fsck", "mkswap", "mkfs.fat", "mcopy")
@@ -356,6 +356,7 @@ def needed(command: str) -> list[pytest.MarkDecorator]:
     return [pytest.mark.needs_tools(command.split()[0])]
 
 
+@sample(2)
 @pytest.mark.parametrize("command", [pytest.param(each, id=name, marks=needed(each)) for name, each in KEPT.items()])
 def test_what_counts_in_4096_bytes_stays(tmp_path: Path, command: str) -> None:
     """And the journal of such a small change fits into the free space before the first partition."""
@@ -368,6 +369,7 @@ def test_what_counts_in_4096_bytes_stays(tmp_path: Path, command: str) -> None:
     assert b"EFI PART" not in after[:4096]
 
 
+@sample(4)
 @pytest.mark.parametrize(
     ("command", "words"), [pytest.param(*each, id=name, marks=needed(each[0])) for name, each in REFUSALS.items()]
 )

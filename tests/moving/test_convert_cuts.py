@@ -17,7 +17,7 @@ from tests.conftest import run
 from tests.moving.disks import place
 from tests.moving.simulated_disk import SimulatedDisk, crashes
 from tests.moving.test_simulated_cuts import NoKernel, act_on, final, recovered
-from tests.thorough import THOROUGH
+from tests.thorough import THOROUGH, sample
 
 pytestmark = pytest.mark.needs_tools("mke2fs", "mkfs.fat", "mcopy", "fsck.fat", "fdisk")
 
@@ -153,6 +153,7 @@ KINDS = [
 ]
 
 
+@sample(3)
 @pytest.mark.parametrize(("old", "new", "unit", "label"), KINDS)
 def test_a_cut_before_every_operation_loses_nothing(
     tmp_path: Path, old: int, new: tuple[int, ...], unit: int, label: str
@@ -172,6 +173,7 @@ def test_a_cut_before_every_operation_loses_nothing(
     assert {("resume", "new"), ("rollback", "old")} <= states
 
 
+@sample(3)
 @pytest.mark.parametrize("seed", range(200 if THOROUGH else 6))
 def test_many_cuts_in_a_row_lose_nothing(tmp_path: Path, seed: int) -> None:
     """Resume and rollback alternate, each cut again and again."""
@@ -191,6 +193,7 @@ def test_many_cuts_in_a_row_lose_nothing(tmp_path: Path, seed: int) -> None:
     end(case, tmp_path, final(recovered(case, platter, luck.choice(("resume", "rollback")), sector=case.unit)), whole)
 
 
+@sample(1)
 @pytest.mark.parametrize(("old", "new", "label"), [(512, 4096, "gpt"), (4096, 512, "gpt"), (512, 4096, "dos")])
 def test_what_a_system_writes_after_a_cut_stays(tmp_path: Path, old: int, new: int, label: str) -> None:
     """A system that starts after a cut writes to the ESP that it sees; no recovery restores the

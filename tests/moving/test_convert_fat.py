@@ -9,6 +9,7 @@ from aligntool.units import MIB, Extent
 from tests.conftest import run
 from tests.moving.command_line import REFUSED, aligntool
 from tests.moving.disks import place
+from tests.thorough import sample
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "mkfs.fat", "mcopy", "fsck.fat")
 SECTOR, PART = 512, Extent(MIB, 40 * MIB)
@@ -46,6 +47,7 @@ def fat_of(folder: Path, disk: Path) -> bytes:
     return fat.read_bytes()
 
 
+@sample(2)
 @pytest.mark.needs_root
 @pytest.mark.parametrize("copied", [False, True])
 @pytest.mark.parametrize("at", [BEHIND, PART.length - len(REST)], ids=["directly behind it", "at the end"])
@@ -82,6 +84,7 @@ def test_folders_nested_too_deep_are_refused_and_nothing_of_them_is_left(
     run("rm", "-rf", tree)
 
 
+@sample(3)
 @pytest.mark.parametrize("label", [b"A.B        ", b" EFI       ", b"B\x8eSE       ", b"lower      "])
 @pytest.mark.parametrize("places", ["both", "boot sector"])
 def test_a_label_stays_as_it_is_byte_by_byte(tmp_path: Path, label: bytes, places: str) -> None:

@@ -16,7 +16,7 @@ from aligntool.steps import WriteJournal
 from tests.moving.crowded_disks import Crowd, make_crowd
 from tests.moving.simulated_disk import SimulatedDisk, crashes
 from tests.moving.test_simulated_cuts import NoKernel, act, check_end, check_table, final, is_new
-from tests.thorough import THOROUGH
+from tests.thorough import THOROUGH, sample
 
 pytestmark = pytest.mark.needs_tools("sfdisk")
 
@@ -70,6 +70,7 @@ def moments(crowd: Crowd, seed: int, *, torn: bool = True) -> Iterator[bytes]:
                 yield platter
 
 
+@sample(2)
 @pytest.mark.parametrize("seed", CROWDS)
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 def test_with_a_slot_damaged_in_both_copies_nothing_goes_on_from_an_older_record(label: str, seed: int) -> None:
@@ -84,6 +85,7 @@ def test_with_a_slot_damaged_in_both_copies_nothing_goes_on_from_an_older_record
     assert "stopped" in ends
 
 
+@sample(3)
 @pytest.mark.parametrize("seed", CROWDS)
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 @pytest.mark.parametrize("copy", [0, 1])

@@ -22,7 +22,7 @@ from tests.moving.filesystems import FILESYSTEMS, SECTOR, Kind
 from tests.moving.loop_mounts import partitioned
 from tests.moving.shifts import SHIFTS, Shift, chosen, far_left
 from tests.probe.layers.test_windows_file_systems import with_fixed_root
-from tests.thorough import THOROUGH
+from tests.thorough import THOROUGH, sample
 
 Loop = Callable[..., Path]
 Sparse = Callable[..., Path]
@@ -69,12 +69,14 @@ def hidden(disk: Disk, number: int) -> list[int]:
     return [extent.start // SECTOR - value for value in hidden_sectors(disk.image, extent.start, kind)]
 
 
+@sample(16)
 @pytest.mark.parametrize(("kind", "shift"), MOVES)
 def test_a_move_in_an_image_file_keeps_everything(kind: Kind, shift: Shift, make: MakeDisk) -> None:
     disk = make(shift.label, Row(kind, shift.start), free=shift.free)
     assert moved(disk, disk.image, *shift.options())[1].start == shift.target * SECTOR
 
 
+@sample(4)
 @pytest.mark.needs_root
 @pytest.mark.parametrize("kind", SOME)
 @pytest.mark.parametrize("shift", [SHIFTS[0], SHIFTS[1], *(SHIFTS[2:] if THOROUGH else ())], ids=lambda it: it.name)
@@ -215,6 +217,7 @@ def test_a_fat32_with_a_root_directory_of_fixed_size_keeps_the_end_of_every_file
 COPIES = [NAMED[name].parameter() for name in ("fat32", "ntfs", "exfat")]
 
 
+@sample(2)
 @pytest.mark.parametrize("kind", COPIES)
 @pytest.mark.parametrize("found", ["another value", "another sector"])
 def test_a_copy_of_the_boot_sector_that_differs_stays_as_it_is(kind: Kind, found: str, make: MakeDisk) -> None:

@@ -25,11 +25,11 @@ from tests.moving.command_line import aligntool
 from tests.moving.planned_disks import make_planned, with_journal_in_file
 from tests.moving.simulated_disk import SimulatedDisk, until_cut
 from tests.moving.test_simulated_cuts import NoKernel, final
-from tests.thorough import THOROUGH
+from tests.thorough import THOROUGH, sample
 
 pytestmark = pytest.mark.needs_tools("mke2fs", "mkswap", "mkfs.fat", "mcopy", "fsck.fat", "sfdisk", "fdisk")
 
-EVERY = 1 if THOROUGH else 9
+EVERY = 1 if THOROUGH else 23
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,7 @@ CASES = [
 NAMES = [f"{name}-{label}" for name in ("realign", "partition", "undo", "convert") for label in ("gpt", "dos")]
 
 
+@sample(4)
 @pytest.mark.parametrize(("make", "label"), CASES, ids=NAMES)
 def test_only_the_disk_on_which_a_move_was_begun_is_continued(
     tmp_path: Path, make: Callable[[str, Path], Case], label: str
@@ -190,6 +191,7 @@ def continued(case: Case, platter: bytes, journal: bytes, way: Callable[..., Ite
     return final(context.device)
 
 
+@sample(2)
 @pytest.mark.parametrize("way", [resume, rollback])
 @pytest.mark.parametrize("label", ["dos", "gpt"])
 def test_a_half_rebuilt_fat_is_finished_under_a_table_that_was_changed(

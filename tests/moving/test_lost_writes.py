@@ -9,6 +9,7 @@ from aligntool.realign.move import MoveContext, realign
 from tests.moving.crowded_disks import Crowd, make_crowd
 from tests.moving.simulated_disk import SimulatedDisk
 from tests.moving.test_simulated_cuts import NoKernel, act, check_end, check_nothing_or_whole, final, is_new, recover
+from tests.thorough import sample
 
 pytestmark = pytest.mark.needs_tools("sfdisk")
 
@@ -47,6 +48,7 @@ def at_every_flush(crowd: Crowd, disk: SimulatedDisk, lost: int) -> Iterator[byt
             yield bytes(platter)
 
 
+@sample(2)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 def test_a_lost_write_is_noticed_before_anything_is_recognised(seed: int, label: str) -> None:

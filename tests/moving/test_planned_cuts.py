@@ -17,7 +17,7 @@ from tests.moving.entries import entries
 from tests.moving.planned_disks import SPARES, TIGHT, Planned, make_planned
 from tests.moving.simulated_disk import PowerCut, SimulatedDisk
 from tests.moving.test_simulated_cuts import NoKernel
-from tests.thorough import THOROUGH
+from tests.thorough import THOROUGH, sample
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs", "mkfs.fat")
 
@@ -25,6 +25,7 @@ SEEDS = range(80 if THOROUGH else 3)
 CUTS = 30 if THOROUGH else 8
 
 
+@sample(4)
 @pytest.mark.parametrize("sector", [512, 4096])
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 @pytest.mark.parametrize("seed", SEEDS)
@@ -71,6 +72,7 @@ def survives(planned: Planned, luck: random.Random) -> None:
         check_what_stays(planned, done)
 
 
+@sample(3)
 @pytest.mark.parametrize("spare", TIGHT)
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 @pytest.mark.parametrize("seed", SEEDS[::3])

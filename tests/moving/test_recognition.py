@@ -20,7 +20,7 @@ from tests.moving.recognition import (
 )
 from tests.moving.specimens import SPECIMENS
 from tests.moving.superblocks import Specimen
-from tests.thorough import THOROUGH
+from tests.thorough import THOROUGH, sample
 
 pytestmark = [
     pytest.mark.needs_tools("sfdisk"),
@@ -41,6 +41,7 @@ def parameters(specimens: list[Specimen]) -> list[object]:
     ]
 
 
+@sample(28)
 @pytest.mark.parametrize("shift", SHIFTS, ids=lambda shift: f"{shift.old}-{shift.new}")
 @pytest.mark.parametrize("specimen", parameters(CHOSEN))
 def test_nothing_is_recognised_or_everything(specimen: Specimen, shift: Shift) -> None:

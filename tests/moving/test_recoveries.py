@@ -30,6 +30,7 @@ from tests.moving.test_lost_tables import copying, ended, without_table
 from tests.moving.test_other_journals import until, with_place
 from tests.moving.test_planned_cuts import check, check_what_stays
 from tests.moving.test_simulated_cuts import NoKernel, act, check_end, final
+from tests.thorough import sample
 
 pytestmark = pytest.mark.needs_tools("sfdisk")
 
@@ -89,6 +90,7 @@ def test_a_record_that_one_copy_has_lost_is_written_again_before_the_work_goes_o
     check_end(crowd, final(act(crowd, damaged(cut, lost, b"\xff" * SECTOR), way)), new=way == "resume")
 
 
+@sample(1)
 @pytest.mark.needs_tools("mke2fs", "mkfs.fat")
 @pytest.mark.parametrize("way", [resume, rollback])
 def test_a_move_begun_with_large_sectors_goes_on_where_the_disk_has_small_ones(way: Way) -> None:

@@ -306,7 +306,7 @@ def test_nobody_reads_what_a_cache_had_before_the_tool_or_misses_what_it_wrote(s
 
 # Kills
 
-KILLS = 30 if THOROUGH else 3
+KILLS = 30 if THOROUGH else 1
 SEED = int(os.environ.get("ALIGNTOOL_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
 
 

@@ -38,7 +38,7 @@ MAGIC = {"ext4": (1080, b"\x53\xef"), "ntfs": (3, b"NTFS    ")}
 PARKED = {"49D6ADEB-B2C3-4691-8FA8-BFBAC209865B", "7f"}
 WHOLE = "whole disk"
 CASES = [(kind, table) for kind in MAGIC for table in ("gpt", "dos", WHOLE)]
-EVERY = 1 if THOROUGH else 7
+EVERY = 1 if THOROUGH else 13
 Recovery = Callable[..., Iterator[object]]
 
 

@@ -10,6 +10,7 @@ from aligntool.realign.steps import Places, copy_batches
 from aligntool.steps import CopyStrips
 from aligntool.units import Extent
 from tests.moving.simulated_disk import SECTOR, PowerCut, SimulatedDisk
+from tests.thorough import sample
 
 ROOM = 60 * SECTOR  # on both sides of the partition
 STASH = 64 * SECTOR
@@ -69,6 +70,7 @@ class Case:
         return disk.after_the_cut(luck, torn=False), recorded[-1], disk.operations
 
 
+@sample(20)
 @pytest.mark.parametrize("seed", range(40))
 def test_whatever_is_recorded_can_be_gone_on_from(seed: int) -> None:
     luck = random.Random(seed)

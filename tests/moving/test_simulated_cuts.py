@@ -15,7 +15,7 @@ from aligntool.units import Extent
 from tests.moving.crowded_disks import PATCH_AT, Crowd, Part, make_crowd
 from tests.moving.entries import Seen, entries
 from tests.moving.simulated_disk import SECTOR, SimulatedDisk, crashes, until_cut
-from tests.thorough import THOROUGH
+from tests.thorough import THOROUGH, sample
 
 pytestmark = pytest.mark.needs_tools("sfdisk")
 
@@ -158,6 +158,7 @@ def crowds(seeds: range) -> Iterator[Crowd]:
         yield make_crowd(seed, "gpt" if seed % 2 else "dos")
 
 
+@sample(4)
 @pytest.mark.parametrize("seed", EVERY_CUT)
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 def test_a_cut_before_every_operation_loses_nothing(seed: int, label: str) -> None:
@@ -173,6 +174,7 @@ def test_a_cut_before_every_operation_loses_nothing(seed: int, label: str) -> No
         check_end(crowd, done, new=new)
 
 
+@sample(30)
 @pytest.mark.parametrize("seed", SOME_CUTS)
 def test_many_cuts_in_a_row_lose_nothing(seed: int) -> None:
     """Resume and rollback alternate, each cut again and again."""

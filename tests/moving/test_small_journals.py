@@ -10,11 +10,13 @@ from tests.moving.command_line import aligntool, realign
 from tests.moving.conftest import MakeDisk
 from tests.moving.disks import Row
 from tests.moving.filesystems import FILESYSTEMS
+from tests.thorough import sample
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "sgdisk", "parted", "blkid", "mkfs.ext4", "debugfs", "e2fsck")
 NAMED = {kind.name: kind for kind in FILESYSTEMS}
 
 
+@sample(3)
 @pytest.mark.parametrize("slack", [256, 640, 1126, 2000])
 @pytest.mark.parametrize("label", ["dos", "gpt"])
 def test_a_full_disk_with_so_many_kib_of_slack_is_realigned_whole(

@@ -22,7 +22,7 @@ from tests.conftest import run
 from tests.moving.libblkid import ProbedImage
 from tests.moving.simulated_disk import SimulatedDisk, crashes
 from tests.moving.test_simulated_cuts import act_on, final, recovered
-from tests.thorough import THOROUGH
+from tests.thorough import THOROUGH, sample
 
 pytestmark = pytest.mark.needs_tools("mke2fs", "mkswap", "mkfs.fat", "sfdisk", "cryptsetup")
 
@@ -178,6 +178,7 @@ SOME = [
 ]
 
 
+@sample(4)
 @pytest.mark.parametrize(("kind", "label", "undo", "grain"), ALL if THOROUGH else SOME)
 def test_a_cut_before_every_operation_loses_nothing(
     tmp_path: Path, kind: str, label: str, undo: bool, grain: int
@@ -199,6 +200,7 @@ def test_a_cut_loses_nothing_of_a_luks_as_long_as_its_key_shows(tmp_path: Path) 
     check_every_cut(case, tmp_path, whole)
 
 
+@sample(1)
 @pytest.mark.parametrize("undo", [False, True])
 def test_a_cut_loses_nothing_on_sectors_of_4096_bytes(tmp_path: Path, undo: bool) -> None:
     case = make(tmp_path, "ext2", sector=4096)
@@ -269,6 +271,7 @@ def test_many_cuts_in_a_row_lose_nothing(tmp_path: Path, seed: int) -> None:
 USED = 1024 + 44  # s_mtime of an ext2 superblock: linux/fs/ext4/ext4.h
 
 
+@sample(2)
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 @pytest.mark.parametrize("undo", [False, True])
 def test_what_a_system_writes_after_a_cut_stays(tmp_path: Path, label: str, undo: bool) -> None:

@@ -32,6 +32,7 @@ from tests.moving.filesystems import FILESYSTEMS, SECTOR, Kind
 from tests.moving.test_kills import killed
 from tests.probe.layers.test_other_kinds import zfs_label
 from tests.run_aligntool import run_aligntool
+from tests.thorough import sample
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "sgdisk", "blkid", "mke2fs", "e2fsck", "debugfs", "mkswap")
 
@@ -75,6 +76,7 @@ def check_table(image: Path, label: str) -> None:
     assert aligntool("audit", "--json", image)
 
 
+@sample(4)
 @pytest.mark.parametrize("kind", parameters(MOVED))
 def test_a_file_system_keeps_its_files_and_its_uuid(kind: Kind, tmp_path: Path) -> None:
     content, image = tmp_path / "content", tmp_path / "disk.img"
@@ -410,6 +412,7 @@ def test_bytes_at_the_end_of_an_mbr_disk_need_attention(tmp_path: Path) -> None:
     assert f"iflag=skip_bytes skip={64 * MIB - 16896}" in said
 
 
+@sample(1)
 @pytest.mark.needs_tools("sgdisk")
 @pytest.mark.parametrize("words", [("-S", "256"), ("-j", "40"), ()], ids=["entries", "place", "grown"])
 def test_the_plan_refuses_a_gpt_of_another_form_with_what_helps(words: tuple[str, ...], tmp_path: Path) -> None:
@@ -427,6 +430,7 @@ def test_the_plan_refuses_a_gpt_of_another_form_with_what_helps(words: tuple[str
     aligntool("partition", "--undo", image, "--yes")
 
 
+@sample(2)
 @pytest.mark.parametrize(
     "at", [32 * MIB, 33 * MIB - SECTOR, 100 * MIB, 128 * MIB - SECTOR], ids=["directly", "to move", "journal", "table"]
 )
@@ -489,6 +493,7 @@ def test_shrinking_makes_room_on_a_full_disk(tmp_path: Path) -> None:
     check_table(image, "gpt")
 
 
+@sample(2)
 @pytest.mark.needs_root
 @pytest.mark.parametrize("sector", [512, 4096])
 @pytest.mark.parametrize("undo", [False, True])

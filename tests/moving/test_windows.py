@@ -348,7 +348,7 @@ def test_a_cut_anywhere_leaves_the_old_names_or_the_new(planned: Planned) -> Non
     luck = random.Random(39)
     done, operations = act(planned, "realign", planned.platter, None, luck)
     parts_after(planned, done, new=True)
-    for cut in range(0, operations, 1 if THOROUGH else 9):
+    for cut in range(0, operations, 1 if THOROUGH else 23):
         left, _ = act(planned, "realign", planned.platter, cut, luck)
         for how in ("resume", "rollback"):
             again, _ = act(planned, how, left, luck.randrange(60), luck)

@@ -18,7 +18,7 @@ from tests.moving.disks import Disk, Row
 from tests.moving.filesystems import FILESYSTEMS, SECTOR
 from tests.moving.invariants import Journey, arrived, check_signatures, copy, recover_and_check, trial
 from tests.moving.media import Write, medium, needs_media
-from tests.thorough import THOROUGH
+from tests.thorough import THOROUGH, sample
 
 pytestmark = [
     needs_media,
@@ -60,6 +60,7 @@ def large_near_disk(make: MakeDisk) -> Disk:
 LARGE = (large_disk, large_near_disk) if THOROUGH else ()
 
 
+@sample(2)
 @pytest.mark.parametrize("kind", [mbr_disk, gpt_disk, logical_disk, *LARGE])
 def test_a_power_cut_anywhere_in_a_move_loses_nothing(kind: object, make: MakeDisk, tmp_path: Path) -> None:
     assert callable(kind)
@@ -71,6 +72,7 @@ def test_a_power_cut_anywhere_in_a_move_loses_nothing(kind: object, make: MakeDi
     crashes(trip, disk.image, epochs, tmp_path)
 
 
+@sample(1)
 @pytest.mark.parametrize("finish", [resume, rollback], ids=["resume", "rollback"])
 def test_a_power_cut_while_it_is_finished_loses_nothing(finish: object, make: MakeDisk, tmp_path: Path) -> None:
     assert callable(finish)

@@ -8,6 +8,7 @@ import pytest
 from aligntool.linux.checks import CheckResult, check_content
 from aligntool.units import MIB, Extent
 from tests.conftest import detach, run
+from tests.thorough import sample
 
 Sparse = Callable[..., Path]
 START = 63 * 512
@@ -40,6 +41,7 @@ def make(sparse: Sparse, kind: str, *, hurt: bool) -> tuple[Path, Extent]:
     return disk, Extent(START, size)
 
 
+@sample(3)
 @pytest.mark.needs_root
 @pytest.mark.needs_tools(
     "mkfs.ext4",

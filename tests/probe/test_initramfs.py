@@ -11,7 +11,7 @@ from aligntool.linux.system import read_initramfs
 from aligntool.system import Initramfs
 from tests.conftest import run
 from tests.probe.initramfs_images import LINE, UUID, by_cpio, by_dracut, by_mkinitramfs
-from tests.thorough import when_thorough
+from tests.thorough import sample, when_thorough
 
 CONF = f"HOMEHOST <system>\n{LINE}"
 LONG = when_thorough("makes an initramfs")
@@ -61,6 +61,7 @@ def test_dracuts_image_is_read_as_lsinitrd_prints_it(tmp_path: Path) -> None:
     assert found.arrays_asked == (UUID,)
 
 
+@sample(4)
 @pytest.mark.needs_tools("cpio", "unmkinitramfs")
 @pytest.mark.parametrize("early", [False, True])
 @pytest.mark.parametrize("compress", ["", "gzip", "zstd", "xz", "bzip2", "lz4"])

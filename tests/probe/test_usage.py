@@ -26,6 +26,7 @@ from aligntool.units import GIB, KIB, MIB, TIB, Extent
 from tests.audit.builders import made_disk
 from tests.conftest import detach, run, unmount
 from tests.probe.layers.placed_partitions import layers_of
+from tests.thorough import sample, when_thorough
 
 Sparse = Callable[..., Path]
 START = 63 * 512
@@ -139,6 +140,7 @@ def is_sound(used: UsedMap, length: int) -> bool:
     return apart and whole and ends and used.runs[-1].length >= MIB
 
 
+@sample(7)
 @pytest.mark.needs_root
 @pytest.mark.needs_tools(
     "partclone.btrfs",
@@ -228,6 +230,7 @@ def test_everything_of_an_xfs_is_used_when_its_log_is_elsewhere(sparse: Sparse, 
     assert used.by == "everything: its log is external, and may hold changes"
 
 
+@sample(2)
 @pytest.mark.needs_tools("mkfs.fat", "fsck.fat", "mcopy", "mdel", "mmd")
 @pytest.mark.parametrize(
     ("words", "size"),
@@ -538,6 +541,7 @@ def gaps(used: UsedMap) -> list[int]:
     return [two.start - one.end for one, two in zip(used.runs, used.runs[1:], strict=False)]
 
 
+@when_thorough("a quarter of a million runs")
 def test_a_map_of_a_quarter_of_a_million_runs_takes_no_memory() -> None:
     """A disk of 2 TiB of which every second 4 MiB is used, and a map that is never in memory as a whole: 30 MiB."""
     length, count = 2 * TIB, 2 * TIB // (8 * MIB)

@@ -10,6 +10,7 @@ from aligntool.linux.system import find_distribution
 from aligntool.raid.boot import MAKERS, SYSTEMS
 from tests.conftest import find_tool, run
 from tests.run_aligntool import run_aligntool
+from tests.thorough import sample
 
 pytestmark = [
     pytest.mark.needs_root,
@@ -29,6 +30,7 @@ def drives(sparse: Callable[..., Path], loop: Callable[..., Path]) -> tuple[Path
     return loop(sparse(SIZE, "a.img")), loop(sparse(SIZE, "b.img"))
 
 
+@sample(3)
 @needs_rebuild
 @pytest.mark.parametrize(
     ("place", "why"),

@@ -26,6 +26,7 @@ from tests.conftest import run
 from tests.probe.layers.test_md import SIZE, member, superblock_1
 from tests.raid.builders import drive, drives, goal, judged, planned
 from tests.run_aligntool import run_aligntool
+from tests.thorough import sample
 
 UUID = f"{TEST_UUID}:01234567:89abcdef"
 
@@ -119,6 +120,7 @@ def test_a_plan_of_an_array_offers_to_clear_a_test_array_instead_of_wiping_it() 
     assert refused.value.hint == "sudo aligntool raid tune --clear /dev/nvme1n1"
 
 
+@sample(2)
 @pytest.mark.needs_tools("fio")
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_fio_understands_every_load_as_it_is_meant(workload: str, sparse: Callable[..., Path], tmp_path: Path) -> None:

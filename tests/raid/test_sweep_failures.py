@@ -28,6 +28,7 @@ from tests.raid.builders import drives, goal, judged
 from tests.raid.test_sweep import UUID
 from tests.raid.test_tuning import true, tuning
 from tests.run_aligntool import program, run_aligntool
+from tests.thorough import sample
 
 Make = Callable[..., Path]
 on_loops = pytest.mark.needs_root
@@ -71,6 +72,7 @@ def sweep_of_links(two: list[str], tmp_path: Path) -> Sweep:
     return replace(small(two), members=tuple(map(str, links)))
 
 
+@sample(1)
 @on_loops
 @tools
 @pytest.mark.parametrize("at", ["filled", "read"])

@@ -21,6 +21,7 @@ from aligntool.units import KIB, MIB
 from tests.conftest import run
 from tests.probe.tables.images import mbr
 from tests.probe.tables.mbr_images import bsd_label, solaris_vtoc
+from tests.thorough import sample
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "mkfs.fat", "mke2fs", "sgdisk")
 
@@ -158,6 +159,7 @@ BOOT_ROMS = [
 ]
 
 
+@sample(3)
 @pytest.mark.parametrize(("at", "magic"), BOOT_ROMS)
 def test_of_a_board_nothing_is_put_below_16_mib_before_the_first_partition(
     sparse: Sparse, at: int, magic: bytes

@@ -8,6 +8,7 @@ import pytest
 from aligntool.units import KIB, MIB
 from tests.conftest import run
 from tests.moving.command_line import REFUSED, aligntool
+from tests.thorough import sample
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "parted", "mke2fs")
 SECTOR, FIRST, SECOND, LENGTH = 512, 1024 * KIB + 1536, 80 * MIB, 8 * MIB
@@ -30,6 +31,7 @@ def make(path: Path, label: str, *, content: bool = True) -> Path:
     return path
 
 
+@sample(2)
 @pytest.mark.parametrize("command", [("realign",), ("partition", "--undo"), ("convert", "--sector-size", "4096")])
 @pytest.mark.parametrize(("label", "name"), [("gpt", "GPT"), ("mac", "Apple partition map")])
 def test_a_partition_of_another_table_is_not_free_space(

@@ -34,7 +34,7 @@ from tests.audit.builders import judge, made_disk, with_content
 from tests.machines.captured import HERE
 from tests.machines.captured import report as captured_report
 from tests.schemas import check
-from tests.thorough import examples
+from tests.thorough import examples, sample
 
 
 def document(report: Report) -> Any:
@@ -65,6 +65,7 @@ def test_the_document_is_valid_by_the_published_schema() -> None:
     check(document(judge()))
 
 
+@sample(1)
 @pytest.mark.parametrize("machine", sorted(path.name.partition(".")[0] for path in HERE.glob("*.tar.xz")))
 def test_what_is_told_of_a_captured_machine_is_valid_too(machine: str) -> None:
     told = document(captured_report(machine))

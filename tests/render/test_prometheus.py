@@ -18,7 +18,7 @@ from tests.conftest import run
 from tests.machines.captured import HERE as MACHINES
 from tests.machines.captured import report as captured
 from tests.run_aligntool import program, run_aligntool
-from tests.thorough import examples
+from tests.thorough import examples, sample
 
 AT = Run(1_700_000_000.1234, 1.5)
 NAMES = sorted(path.name.removesuffix(".tar.xz") for path in MACHINES.glob("*.tar.xz"))
@@ -46,6 +46,7 @@ def everything() -> Report:
 # Prometheus's own program checks the format and its conventions. It exits with 3 for a remark.
 
 
+@sample(1)
 @pytest.mark.needs_tools("promtool")
 @pytest.mark.parametrize("machine", NAMES)
 def test_promtool_has_no_remark_on_a_captured_machine(machine: str) -> None:

@@ -15,6 +15,7 @@ from aligntool.measure import logs
 from aligntool.measure.logs import open_log
 from aligntool.measure.trace import read_pattern
 from tests.run_aligntool import program, run_aligntool
+from tests.thorough import when_thorough
 
 HEADER = b"time_s,op,lba,sectors\n"
 EVENT = b"  8,0    0        4     0.000003000   697  D   W 135520872 + 16 [fio]\n"
@@ -88,6 +89,7 @@ def peak_kib(log: Path) -> int:
     return int(subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
 
 
+@when_thorough("long logs")
 def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
     short, long = tmp_path / "short", tmp_path / "long"
     rows = "".join(f"{number},W,{number * 7919 % 1_000_003 * 8},8\n" for number in range(20_000)).encode()

@@ -15,6 +15,7 @@ from tests.apply.arrays.builders import made_member, member_step, paths_in
 from tests.apply.test_lock import another_program
 from tests.conftest import detach, remove_partitions, run, unmount
 from tests.run_aligntool import run_aligntool
+from tests.thorough import sample
 
 pytestmark = [
     pytest.mark.needs_root,
@@ -86,6 +87,7 @@ def test_a_loop_over_a_whole_drive_is_over_its_partitions(drives: list[Path], tm
     assert run_aligntool(*PLAN, *names).returncode == 0
 
 
+@sample(1)
 @pytest.mark.parametrize("code", [POSIX, FLOCK], ids=["posix", "flock"])
 @pytest.mark.parametrize("part", ["", "p1"], ids=["on the drive", "on the partition"])
 def test_a_lock_of_another_program_is_seen(drives: list[Path], tmp_path: Path, code: str, part: str) -> None:

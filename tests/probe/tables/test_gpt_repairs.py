@@ -18,6 +18,7 @@ from tests.conftest import find_tool, run
 from tests.probe.tables.gpt_images import SIZE, Sparse, make_gpt
 from tests.probe.tables.images import flip, patch
 from tests.run_aligntool import run_aligntool
+from tests.thorough import sample
 
 pytestmark = pytest.mark.needs_tools("sgdisk", "gdisk", "sfdisk", "mke2fs", "mkswap", "partx")
 
@@ -91,6 +92,7 @@ def test_a_damaged_primary_is_written_anew_by_the_command_that_is_explained(spar
     assert starts(path) == was and "AT301" not in codes(judged(path))
 
 
+@sample(5)
 @pytest.mark.parametrize("last", [LAST, LAST - 20, LAST - 32, LAST - 33])
 @pytest.mark.parametrize("usable", ["says it may", "says it may not"])
 @pytest.mark.parametrize("backup", ["whole", "overwritten"])

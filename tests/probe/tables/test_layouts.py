@@ -22,6 +22,7 @@ from tests.probe.tables.images import (
     sfdisk_partitions,
     table_of,
 )
+from tests.thorough import sample
 
 LAYOUTS = sorted((SHARED / "layouts").glob("*.json"))
 IMAGES = sorted((SHARED / "images").glob("*.img.xz"))
@@ -43,6 +44,7 @@ def mbr_type(code: str) -> str:
     return f"0x{int(code, 16):02x}"
 
 
+@sample(8)
 @pytest.mark.needs_tools("sfdisk", "python3")
 @pytest.mark.parametrize("layout", IN_512, ids=lambda path: path.stem)
 def test_a_real_machines_table_reads_as_sfdisk_reads_it(layout: Path, tmp_path: Path) -> None:
@@ -62,6 +64,7 @@ def test_a_real_machines_table_reads_as_sfdisk_reads_it(layout: Path, tmp_path: 
             assert part.type_code == mbr_type(truth.type)
 
 
+@sample(13)
 @pytest.mark.needs_tools("python3")
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda path: path.stem)
 @pytest.mark.parametrize("known", [True, False], ids=["sector size reported", "image file"])
@@ -80,6 +83,7 @@ def test_a_real_machines_table_has_the_numbers_that_it_was_made_of(layout: Path,
         assert part.type_name, f"no name for type {part.type_code}"
 
 
+@sample(7)
 @pytest.mark.needs_tools("python3")
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda path: path.stem)
 def test_real_machines_have_no_faults_but_the_two_that_are_known(layout: Path, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from aligntool.render.svg import BarChart, CurveChart, picture_of, svg_text, tab
 from aligntool.units import GIB
 from tests.render.report.pages import HOSTILE, array_machine, content_of
 from tests.render.report.test_page import parsed, words_of
+from tests.thorough import sample
 
 Document = dict[str, object]
 ALIGNED = (1000, 990, 1010, 1005, 995, 1000)
@@ -218,6 +219,7 @@ def test_a_broken_file_is_refused_by_name(document: Document) -> None:
         read(document)
 
 
+@sample(3)
 @pytest.mark.parametrize("word", HOSTILE, ids=range(len(HOSTILE)))
 def test_a_hostile_experiment_is_text_and_nothing_else(word: str) -> None:
     page = page_html(

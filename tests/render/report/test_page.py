@@ -24,6 +24,7 @@ from aligntool.render.report.page import page_html
 from aligntool.units import Extent
 from tests.machines.captured import report
 from tests.render.report.pages import HOSTILE, array_machine, array_page, captured_page, content_of, named_page
+from tests.thorough import sample, when_thorough
 
 MACHINES = ("md-on-misaligned-partitions", "nvme-behind-switch", "sata-usb-and-sd-card", "lowest-aligned-7")
 SVG = "{http://www.w3.org/2000/svg}"
@@ -49,6 +50,7 @@ def pages() -> list[str]:
     return [array_page(), *(captured_page(machine) for machine in MACHINES)]
 
 
+@when_thorough("every report")
 def test_every_page_is_html_without_a_single_parse_error() -> None:
     for page in pages():
         assert parsed(page).tag == "html"
@@ -262,11 +264,13 @@ def test_a_link_is_called_slow_where_the_audit_says_so_and_nowhere_else() -> Non
     assert words_of(parsed(array_page())).count("slower than possible") == 1
 
 
+@sample(3)
 @pytest.mark.parametrize("word", HOSTILE, ids=range(len(HOSTILE)))
 def test_a_hostile_name_is_text_and_nothing_else(word: str) -> None:
     check_hostile(word)
 
 
+@when_thorough("a report for each name")
 @settings(max_examples=15)
 @given(st.text(st.characters(), max_size=60))
 def test_no_name_becomes_markup(word: str) -> None:

@@ -17,6 +17,7 @@ from tests.bench_runs.sample_results import result, series
 from tests.render.report.pages import HOSTILE, array_machine, content_of
 from tests.render.report.test_page import parsed, words_of
 from tests.run_aligntool import run_aligntool
+from tests.thorough import sample, when_thorough
 
 
 def charts_of(*results: Result) -> list[Chart]:
@@ -28,6 +29,7 @@ def aligntool(folder: Path, *words: str | Path) -> None:
     run_aligntool(*words, code=0, cwd=folder, env={"XDG_STATE_HOME": str(folder / "state")})
 
 
+@when_thorough("a whole benchmark")
 @pytest.mark.needs_tools("fio")
 @pytest.mark.on_disk
 def test_the_figures_on_the_page_are_those_of_fio(tmp_path: Path) -> None:
@@ -112,6 +114,7 @@ def test_two_results_of_a_profile_are_put_side_by_side_as_log10() -> None:
     assert (second.kind, second.note) == ("unknown", "within the noise")
 
 
+@sample(3)
 @pytest.mark.parametrize("word", HOSTILE, ids=range(len(HOSTILE)))
 def test_a_hostile_result_is_text_and_nothing_else(word: str) -> None:
     drive = DriveState(word, word, word, link=word, scheduler=word, kind=word)
