@@ -27,14 +27,12 @@ def sample(cases: int) -> pytest.MarkDecorator:
 
 def left_out(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     """Return the cases that only `make test-all` runs."""
-    cases: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    cases: defaultdict[tuple[str, int], list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if not THOROUGH and item.get_closest_marker("sample"):
-            cases[item.nodeid.partition("[")[0]].append(item)
-    return [item for test, every in cases.items() for item in _without_sample(test, every)]
-
-
-def _without_sample(test: str, every: list[pytest.Item]) -> list[pytest.Item]:
-    (mark,) = {item.get_closest_marker("sample").args for item in every}
-    chosen = random.Random(test).sample(range(len(every)), min(*mark, len(every)))
-    return [item for place, item in enumerate(every) if place not in chosen]
+        if not THOROUGH and (mark := item.get_closest_marker("sample")):
+            cases[item.nodeid.partition("[")[0], *mark.args].append(item)
+    more: list[pytest.Item] = []
+    for (test, count), every in cases.items():
+        chosen = random.Random(test).sample(range(len(every)), min(count, len(every)))
+        more += [item for place, item in enumerate(every) if place not in chosen]
+    return more
