@@ -18,7 +18,7 @@ from tests.conftest import run
 from tests.moving.media import Write, medium, needs_media
 from tests.moving.test_write_log import SEED, Epochs, replay, survivors
 from tests.run_aligntool import run_aligntool
-from tests.thorough import THOROUGH, when_thorough
+from tests.thorough import THOROUGH, sample, when_thorough
 
 pytestmark = [needs_media, pytest.mark.needs_root, pytest.mark.needs_tools("cryptsetup", "sfdisk")]
 LENGTH = REDUCED + 20 * MIB  # three pieces: cryptsetup re-encrypts at most 16 MiB at once
@@ -91,7 +91,7 @@ def test_a_second_cut_while_a_piece_is_recovered_loses_nothing(recorded: tuple[E
     with medium(Path(shutil.copy(crashed, served))) as recorder:
         assert disk.process("resume").wait(120) == 0
         second = recorder.epochs()
-    early = enumerate(second if THOROUGH else second[:3])  # until the piece is recovered
+    early = enumerate(second if THOROUGH else second[:2])  # until the piece is recovered
     cuts = [(number, kept) for number, epoch in early for kept in ([], epoch[-1:], epoch[len(epoch) // 2 :])]
     cuts += [(number, survivors(epoch, chance)) for number, epoch in enumerate(second)] if THOROUGH else []
     for number, kept in cuts:
@@ -104,6 +104,7 @@ def test_a_second_cut_while_a_piece_is_recovered_loses_nothing(recorded: tuple[E
         assert disk.decrypted() == disk.plain, f"ALIGNTOOL_SEED={SEED}, cut in epoch {number} of {len(second)}"
 
 
+@sample(1)
 @pytest.mark.parametrize("state", ["all data are done", "its journal or its data may not be on the disk"])
 def test_cryptsetup_alone_is_not_suggested_where_it_loses_data(recorded: tuple[Encrypted, Epochs], state: str) -> None:
     """Where all data are done, it encrypts them once more; else it writes an incomplete journal over intact data."""
@@ -118,6 +119,7 @@ def test_cryptsetup_alone_is_not_suggested_where_it_loses_data(recorded: tuple[E
     assert disk.decrypted() != disk.plain, "cryptsetup no longer loses them: nothing has to prevent it any more"
 
 
+@when_thorough("two more cuts")
 def test_without_its_record_it_is_continued_in_every_such_state(recorded: tuple[Encrypted, Epochs]) -> None:
     cuts = list(worst_cuts(recorded[1]))[:-2]  # at the last two, it is complete
     cuts = cuts if THOROUGH else [next(cut for cut in cuts if cut[1]), next(cut for cut in cuts if not cut[1])]

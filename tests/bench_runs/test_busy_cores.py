@@ -102,6 +102,7 @@ def full_machine(made: Series) -> Answer:
     return Answer.UNKNOWN if made.middle("busy_cores") is None else Answer.WRONG
 
 
+@when_thorough("nothing else may run meanwhile")
 @pytest.mark.needs_tools("fio")
 def test_a_second_of_work_on_every_core_is_a_full_machine(file: Path) -> None:
     """fio's own threads, which work while it measures and neither before nor after."""

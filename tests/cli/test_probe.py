@@ -20,6 +20,7 @@ from aligntool.measure.unit_design import Kind, design, regions
 from aligntool.units import KIB, MIB, Extent
 from tests.run_aligntool import program, run_aligntool
 from tests.schemas import check
+from tests.thorough import sample
 
 
 def probe(*words: str | Path) -> "subprocess.CompletedProcess[str]":
@@ -57,6 +58,7 @@ def counted(*words: str | Path) -> tuple[int, dict[str, int]]:
     return moved(after) - moved(before), document["experiment"]
 
 
+@sample(1)
 @pytest.mark.parametrize("most", [512, 700, 1500])
 def test_no_more_is_read_than_may_be(most: int, image: Path) -> None:
     # Eight sizes from 512 B to 64 KiB, 32 pairs of each, two requests of 1 KiB per pair: a round has 512 KiB.

@@ -170,6 +170,7 @@ def test_any_bytes_are_a_disk_and_a_disk_keeps_its_bytes() -> None:
         assert decode(data).reader().read(0, 100) is not None
 
 
+@when_thorough("inputs for every parser")
 def test_the_front_says_how_many_inputs_were_tried(count: Count) -> None:
     words = [sys.executable, str(Path(run.__file__)), "--seconds", "1", "lvm-text"]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=200)

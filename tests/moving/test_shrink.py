@@ -28,7 +28,7 @@ from tests.moving.containers import write
 from tests.moving.disks import Disk, Row, Seen, content_of
 from tests.moving.filesystems import FILESYSTEMS, SECTOR, Kind, ext
 from tests.moving.test_kills import killed, settle, written
-from tests.thorough import THOROUGH, when_thorough
+from tests.thorough import THOROUGH, sample, when_thorough
 
 Sparse = Callable[..., Path]
 Loop = Callable[..., Path]
@@ -342,6 +342,7 @@ def assert_shrunk_ntfs(image: Path, place: Extent) -> None:
         run("ntfsresize", "--info", "-ff", content)
 
 
+@sample(1)
 @pytest.mark.parametrize("kind", ["ext4", "ntfs"])
 def test_killed_at_any_moment_a_shrink_and_move_lose_nothing(kind: str, make: MakeDisk, loop: Loop) -> None:
     disk = full(make, "gpt", Row(NAMED[kind], 34))
@@ -359,6 +360,7 @@ def test_killed_at_any_moment_a_shrink_and_move_lose_nothing(kind: str, make: Ma
     assert "killed: True" in told, told
 
 
+@sample(1)
 @pytest.mark.parametrize("kind", ["ext4", "ntfs"])
 def test_killed_at_any_moment_a_whole_disk_is_shrunk_and_becomes_a_partition(
     kind: str, contents: Contents, loop: Loop, tmp_path: Path

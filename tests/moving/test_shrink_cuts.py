@@ -26,7 +26,7 @@ from tests.moving.disks import Row, content_of, make_disk
 from tests.moving.filesystems import FILESYSTEMS, SECTOR
 from tests.moving.simulated_disk import SimulatedDisk, crashes, until_cut
 from tests.moving.test_simulated_cuts import NoKernel, act_on, final, recovered
-from tests.thorough import THOROUGH
+from tests.thorough import THOROUGH, sample
 
 pytestmark = [
     pytest.mark.needs_root,
@@ -107,6 +107,7 @@ def end(case: Case, platter: bytes, whole: bytes) -> str:
     return "new" if is_new else "old"
 
 
+@sample(3)
 @pytest.mark.parametrize(("kind", "table"), CASES)
 def test_a_cut_before_every_operation_leaves_the_old_one_or_the_new_one(
     tmp_path: Path, contents: Contents, kind: str, table: str
@@ -168,6 +169,7 @@ def test_many_cuts_in_a_row_lose_nothing(tmp_path: Path, contents: Contents, see
     end(case, final(recovered(case, disk.after_the_cut(luck), luck.choice(("resume", "rollback")))), whole)
 
 
+@sample(2)
 @pytest.mark.parametrize(("kind", "table"), CASES)
 def test_what_a_system_writes_after_a_cut_stays(tmp_path: Path, contents: Contents, kind: str, table: str) -> None:
     """A system that starts after a cut and sees the file system changes its superblock; no recovery writes it back."""
@@ -193,6 +195,7 @@ def test_what_a_system_writes_after_a_cut_stays(tmp_path: Path, contents: Conten
     assert "nothing in flight" in seen
 
 
+@sample(2)
 @pytest.mark.parametrize("how", [resume, rollback])
 @pytest.mark.parametrize("head", ["new", "old"])
 def test_a_used_file_system_beside_the_mark_is_not_written_over_by_a_restored_table(

@@ -82,7 +82,7 @@ def copy_to(folder: Path) -> None:
         shutil.copy(ROOT / "tests" / "moving" / name, folder / "tests" / "moving" / name)
 
 
-@sample(8)
+@sample(4)
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name.replace(" ", "-"))
 def test_the_cuts_catch_it(mutation: Mutation, tmp_path: Path, run_cuts: RunCuts) -> None:
     """By the test named next to the bug, or by any of them."""
