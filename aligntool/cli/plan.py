@@ -91,7 +91,7 @@ def commands_of(plan: Plan) -> dict[int, tuple[str, ...]]:
                     lines[index] = (loop, f"{words} DEVICE")
             case ShrinkContent():
                 loop = f"losetup -f --show -o {step.extent.start} --sizelimit {step.extent.length} {path}"
-                loop = loop if step.kind == "btrfs" else "losetup -f --show VIEW"
+                loop = loop if step.is_mounted else "losetup -f --show VIEW"
                 shrinking = shrink_words(step.kind, "DEVICE", "FOLDER", step.length)
                 lines[index] = (loop, *(" ".join(words) for words in shrinking))
     return lines

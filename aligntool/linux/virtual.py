@@ -266,6 +266,12 @@ class View:
     path: str
     _overlay: _Image
 
+    @property
+    def is_full(self) -> bool:
+        """Return whether the file system of the temporary files has no space for a long change: less than 1 MiB."""
+        found = os.fstatvfs(self._overlay.descriptor)
+        return found.f_bavail * found.f_frsize < MIB
+
     def changed(self) -> tuple[Extent, ...]:
         """Return what was written, counted from the start of the partition, in ascending order and separate. It must
         have been flushed. Raises Refused.

@@ -183,7 +183,7 @@ def _begins_writing(plan: Plan, event: Event) -> bool:
     if not isinstance(event, StepBegun):
         return False
     step = next(iter(plan.steps[event.index :]), None)
-    on_view = isinstance(step, ShrinkContent) and step.kind != "btrfs"
+    on_view = isinstance(step, ShrinkContent) and not step.is_mounted
     return not (on_view or isinstance(step, CheckContent | WriteJournal | CheckArray))
 
 

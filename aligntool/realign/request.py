@@ -484,7 +484,7 @@ def _shrink(
     path = plan.disk.path
     refuse_unshrinkable(path, step)
     yield StepBegun(index)
-    if step.kind == "btrfs":
+    if step.is_mounted:
         with defer_interrupts():
             shrink_btrfs(path, step)
     else:

@@ -26,6 +26,7 @@ from aligntool.units import KIB, Extent, format_size
 
 _REPAIRED = {"e2fsck": 1}  # e2fsck(8): errors were corrected
 _DELETE_FILES = "delete files on it, and plan again"
+_FREE_SPACE = "no space is left for temporary files: set TMPDIR to a folder on another disk"
 
 Words = tuple[str, ...]
 
@@ -114,7 +115,8 @@ def shrunk_view(path: str, step: ShrinkContent) -> Iterator[View]:
                 ended = run_program(*words, pass_fds=(loop.descriptor,), only_reads=True)
                 if ended.code not in (0, _REPAIRED.get(words[0], 0)):
                     text = f"partition {step.partition}: {_failure(words[0], ended)}, on a copy-on-write view"
-                    raise Refused(f"{text}; nothing was written", hint=_check_hint(path, step))
+                    hint = _FREE_SPACE if view.is_full else _check_hint(path, step)
+                    raise Refused(f"{text}; nothing was written", hint=hint)
         yield view
 
 

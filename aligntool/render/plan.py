@@ -187,7 +187,7 @@ def _content_details(step: ContentStep) -> Iterator[str]:
         case steps.ShrinkContent():
             freed = size_words(step.extent.length - step.length)
             yield f"bytes {byte_range(step.extent)}; the last {freed} become free"
-            if step.kind == "btrfs":
+            if step.is_mounted:
                 yield "with its own tool, which never overwrites data in use"
             else:
                 yield "with its own tool on a copy-on-write view, then written under a journal of its own"

@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.needs_tools("mkfs.fat", "fsck.fat", "mcopy", "mdel", "mkswap", "swaplabel", "mdadm"),
 ]
 
-KILLS = int(os.environ.get("ALIGNTOOL_KILLS") or (300 if THOROUGH else 2))
+KILLS = int(os.environ.get("ALIGNTOOL_KILLS") or (300 if THOROUGH else 3))
 SEED = int(os.environ.get("ALIGNTOOL_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
 NAMED: dict[str, Kind] = {kind.name: kind for kind in (*FILESYSTEMS, *CONTAINERS)}
 
