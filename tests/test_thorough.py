@@ -22,6 +22,10 @@ def test_many(one: int, other: int) -> None: ...
 @pytest.mark.parametrize("one", range(2))
 def test_few(one: int) -> None: ...
 
+@sample(1)
+@pytest.mark.parametrize("one", [*(pytest.param(one, marks=when_thorough("takes long")) for one in range(9)), 9])
+def test_nine_are_long(one: int) -> None: ...
+
 @when_thorough("takes an hour")
 def test_long() -> None: ...
 """
@@ -43,8 +47,8 @@ def _ran(folder: Path, *words: str, thorough: str = "") -> list[str]:
 
 def test_a_sample_is_the_same_every_time_and_make_test_all_runs_every_case(tmp_path: Path) -> None:
     some = _ran(tmp_path)
-    assert some == _ran(tmp_path) and len(set(some)) == 3 + 2
-    assert len(set(_ran(tmp_path, thorough="1"))) == 20 + 2 + 1
+    assert some == _ran(tmp_path) and len(set(some)) == 3 + 2 + 1
+    assert len(set(_ran(tmp_path, thorough="1"))) == 20 + 2 + 10 + 1
 
 
 @pytest.mark.parametrize("words", [("-k", "[1-3]"), ("tests/test_cases.py::test_many[1-3]",)])

@@ -26,10 +26,13 @@ def sample(cases: int) -> pytest.MarkDecorator:
 
 
 def left_out(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """Return the cases that only `make test-all` runs."""
+    """Return the cases that only `make test-all` runs. Those that are too long by themselves are no choice."""
+    if THOROUGH:
+        return []
     cases: defaultdict[tuple[str, int], list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if not THOROUGH and (mark := item.get_closest_marker("sample")):
+        too_long = any(mark.args[:1] == (True,) for mark in item.iter_markers("skipif"))
+        if (mark := item.get_closest_marker("sample")) and not too_long:
             cases[item.nodeid.partition("[")[0], *mark.args].append(item)
     more: list[pytest.Item] = []
     for (test, count), every in cases.items():

@@ -91,7 +91,7 @@ def test_a_second_cut_while_a_piece_is_recovered_loses_nothing(recorded: tuple[E
     with medium(Path(shutil.copy(crashed, served))) as recorder:
         assert disk.process("resume").wait(120) == 0
         second = recorder.epochs()
-    early = enumerate(second if THOROUGH else second[:2])  # until the piece is recovered
+    early = enumerate(second if THOROUGH else second[:3])  # until the piece is recovered
     cuts = [(number, kept) for number, epoch in early for kept in ([], epoch[-1:], epoch[len(epoch) // 2 :])]
     cuts += [(number, survivors(epoch, chance)) for number, epoch in enumerate(second)] if THOROUGH else []
     for number, kept in cuts:

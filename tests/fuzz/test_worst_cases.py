@@ -45,7 +45,7 @@ def audited(disk: SparseDisk, *, seconds: float = SECONDS) -> Cost:
     return Cost(reader, told)
 
 
-@when_thorough("seconds")
+@when_thorough("takes 10 s")
 def test_a_gpt_full_of_partitions_on_one_place_is_audited_in_seconds() -> None:
     cost = audited(worst_cases.gpt_of([(100, 200)] * 8192), seconds=40)
     assert len(cost.disk.partitions) == 8192

@@ -21,12 +21,13 @@ from aligntool.linux.users import partition_loop
 from aligntool.realign.shrink import refuse_unshrinkable
 from aligntool.steps import ShrinkContent
 from aligntool.units import MIB, Extent
-from tests.conftest import find_tool, run, unmount
+from tests.conftest import find_tool, run
 from tests.moving.command_line import DONE, REFUSED, STOPPED, aligntool, begin, exit_code, realign
 from tests.moving.conftest import Contents, MakeDisk
 from tests.moving.containers import write
 from tests.moving.disks import Disk, Row, Seen, content_of
 from tests.moving.filesystems import FILESYSTEMS, SECTOR, Kind, ext
+from tests.moving.loop_mounts import mounted
 from tests.moving.test_kills import killed, settle, written
 from tests.run_aligntool import program
 from tests.thorough import THOROUGH, sample, when_thorough
@@ -209,18 +210,14 @@ def test_a_tool_that_damages_the_file_system_has_written_nothing(kind: str, make
     assert disk.image.read_bytes() == before
 
 
-def test_a_folder_for_temporary_files_that_is_full_is_named(make: MakeDisk, tmp_path: Path) -> None:
-    disk, folder = full(make, "dos", Row(NAMED["ext4"], 63)), tmp_path / "small"
+def test_a_folder_for_temporary_files_that_is_full_is_named(make: MakeDisk) -> None:
+    disk = full(make, "dos", Row(NAMED["ext4"], 63))
     before = disk.image.read_bytes()
-    folder.mkdir()
-    run("mount", "-t", "tmpfs", "-o", "size=240k", "none", folder)
-    try:
+    with mounted(Path("none"), "mount", "-t", "tmpfs", "-o", "size=240k") as folder:
         ended = subprocess.run(
             program("realign", disk.image, "--yes", "--shrink"), env={**os.environ, "TMPDIR": str(folder)},
             capture_output=True, text=True, check=False,
         )  # fmt: skip
-    finally:
-        unmount(folder)
     assert ended.returncode == REFUSED and "nothing was written" in ended.stderr, ended
     assert "set TMPDIR to a folder on another disk" in ended.stderr
     assert disk.image.read_bytes() == before
