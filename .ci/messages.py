@@ -38,6 +38,11 @@ msgstr ""
 RECIPE_TEXTS = ("summary", "note", "defect")
 COMMAND = r"(\$ )?(sudo |/|-|(aligntool|mdadm|lsblk|blkid|wipefs|losetup|smartctl|nvme|fio|ln|rm) [-a-z/{])"
 """Command lines, which are not translated."""
+ABOUT_COMMAND = (
+    r"(, |; |: .* is )(?!\d)|"
+    r" (also|are|cannot|changes|excludes|has|is|keeps|lacks|lists|names|or|overwrites|shows|still|then|with) "
+)
+"""What follows a command, a file or an option where a sentence begins with it."""
 
 
 def template(node: ast.expr) -> str:
@@ -76,7 +81,8 @@ def sentences(text: str) -> Iterator[str]:
     """Yield the lines of a text that are prose: two words, or one beside a hole."""
     for line in text.split("\n"):
         words = re.sub(rf"{HOLE}|\{{\{{|\}}\}}", "", line)
-        if " " in line.strip() and re.search(r"[a-z]{2}|[A-Z]{2}", words) and not re.match(COMMAND, line.strip()):
+        is_command = re.match(COMMAND, line.strip()) and not re.search(ABOUT_COMMAND, line)
+        if " " in line.strip() and re.search(r"[a-z]{2}|[A-Z]{2}", words) and not is_command:
             yield line.strip()
 
 

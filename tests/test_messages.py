@@ -246,6 +246,7 @@ def test_the_help_of_the_program_and_of_groups_is_translated() -> None:
         ("status --json=1", "オプション'--json'に値は付かない。"),
         ("fleet --fail-on x y", "'--fail-on'の値が正しくない: 'x'は'error', 'warning', 'never'のどれでもな"),
         ("report", "値が正しくない: ページのファイルの指定がない"),
+        ("plan realign --layers --shrink x", "値が正しくない: --layersは何も移動しない"),
     ],
 )
 def test_a_usage_error_is_translated_and_ends_as_in_english(words: str, own: str) -> None:
@@ -389,6 +390,14 @@ def test_errors_and_hints_are_translated_and_commands_stay(old_disk: Path) -> No
     assert "途中の移動はない" in done.stderr and "aligntool" in done.stderr
     asked = run_aligntool("realign", old_disk, env=JA, code=3)
     assert "何も書き込んでいない" in asked.stderr and "--yes" in asked.stderr
+
+
+def test_a_sentence_that_begins_with_a_command_is_translated() -> None:
+    for words, own in (
+        ("audit /nowhere", "このマシンのディスクの一覧: aligntool audit"),
+        ("drives none", "すべての行の一覧"),
+    ):
+        assert own in run_aligntool(*words.split(), env=JA, code=3).stderr
 
 
 def test_the_catalogue_has_no_word_that_could_be_the_name_of_a_disk() -> None:

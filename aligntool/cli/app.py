@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable
 from copy import copy
 from dataclasses import fields, is_dataclass
+from functools import partial
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -161,6 +162,8 @@ class LateCommand(TyperCommand):
             if parameter.param_type_name == "argument":  # help shows only its metavar, without <str> or TEXT
                 parameter.type = kind = copy(parameter.type)
                 kind.__dict__.update(name="", get_metavar=lambda *_, **__: "")
+                if parameter.name != "cmd":  # the words of another program
+                    kind.__dict__["convert"] = partial(_without_leading_dash, kind.convert)
         # The collector skips what is loaded by now, also in children and at exit; this saves a fifth of an audit.
         gc.freeze()
         gc.enable()
@@ -170,6 +173,11 @@ class LateCommand(TyperCommand):
         self, info_name: str | None, args: list[str], parent: typer.Context | None = None, **extra: object
     ) -> typer.Context:
         return self.load().make_context(info_name, args, parent, **extra)  # type: ignore[return-value]
+
+
+def _without_leading_dash(convert: Callable[..., object], word: object, *context: object) -> object:
+    """Return what `convert` makes of ./-disk.img instead of -disk.img, which printed commands would pass as options."""
+    return convert(f"./{word}" if isinstance(word, str) and len(word) > 1 and word.startswith("-") else word, *context)
 
 
 def spread_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -351,9 +351,10 @@ def look(
                 refuse(item for _, refusal in refused for item in refusal.refusals)
             late_disks = [(disk, item) for disk in disks for item in disk.unseen if item.gap is Gap.NO_ANSWER]
             refuse(Refusal("no-answer", disk.path, f"{disk.path} {item.why}", item.hint) for disk, item in late_disks)
-        unique = {disk.path: disk for disk in disks}
-        for disk in machine.arrays() if arrays else ():
-            unique.setdefault(disk.path, disk)
+        unique: dict[str, Disk] = {}
+        for disk in (*disks, *(machine.arrays() if arrays else ())):
+            image = disk.kind is DiskKind.IMAGE
+            unique.setdefault(os.path.realpath(disk.path) if image else disk.path, disk)
         images = tuple(disk for disk in unique.values() if disk.kind is DiskKind.IMAGE)
         blocks = [disk for disk in unique.values() if disk.kind is not DiskKind.IMAGE]
         seen = _inventory(machine, blocks, files=files) if blocks else Inventory((), manifest=read_manifest(tree))

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -98,6 +99,23 @@ def test_one_missing_target_is_refused_and_the_other_audited_all_the_same(old_di
     assert done.returncode == 3
     assert "AT101" in done.stdout
     assert "/no/such/disk" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.needs_tools("sfdisk")
+def test_a_file_that_is_named_in_several_ways_is_one_disk(old_disk: Path) -> None:
+    (old_disk.parent / "link.img").symlink_to(old_disk)
+    names = (old_disk.name, f"./{old_disk.name}", old_disk, "link.img")
+    done = run_aligntool("audit", "--json", *names, cwd=old_disk.parent, code=1)
+    assert [disk["path"] for disk in json.loads(done.stdout)["disks"]] == [old_disk.name]
+
+
+@pytest.mark.needs_tools("sfdisk")
+def test_a_command_that_is_printed_for_a_name_with_a_leading_dash_can_be_typed(old_disk: Path) -> None:
+    old_disk.rename(old_disk.parent / "-v")
+    done = run_aligntool("audit", "--", "-v", cwd=old_disk.parent, code=1)
+    (printed,) = re.findall(r"→ aligntool (.*)", done.stdout)
+    assert shlex.split(printed)[-1] == "./-v"
+    assert "aligntool realign ./-v" in run_aligntool(*shlex.split(printed), cwd=old_disk.parent, code=0).stdout
 
 
 @pytest.mark.parametrize(
