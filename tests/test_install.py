@@ -76,7 +76,9 @@ def test_the_wheel_holds_the_program_the_recipes_and_the_licence_and_no_tests(wh
         "zsh/site-functions/_aligntool",
         "fish/vendor_completions.d/aligntool.fish",
     }
-    assert shared == manual | completion
+    named = {f"doc/aligntool/{name}" for name in re.findall(r"\bdocs/[\w-]+\.md", (ROOT / "po" / "ja.po").read_text())}
+    assert "doc/aligntool/docs/layers.md" in named
+    assert shared == manual | completion | named
     modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "aligntool").rglob("*.py")}
     schemas = {path.relative_to(ROOT).as_posix() for path in (ROOT / "aligntool" / "schemas").glob("*.json")}
     assert modules | schemas <= names and len(schemas) > 10

@@ -279,8 +279,9 @@ case $2 in *sysconfig*) dirname "$0" ;; esac
 [ "$2" = venv ] || exit 0
 home=$(realpath -ms "$4")
 mkdir -p "$home/bin" "$home/lib" "$home/share/man/man1" "$home/share/fish/vendor_completions.d" "$home/share/other"
+mkdir -p "$home/share/doc/aligntool/docs"
 cd "$home/share"
-touch man/man1/aligntool.1 fish/vendor_completions.d/aligntool.fish other/thing
+touch man/man1/aligntool.1 fish/vendor_completions.d/aligntool.fish other/thing doc/aligntool/docs/raid.md
 echo "#!$home/bin/python" > "$home/bin/aligntool"
 echo "home = /usr/bin" > "$home/pyvenv.cfg"
 printf '#!/bin/sh\nexit ${PIP_FAILS:-0}\n' > "$home/bin/python"
@@ -293,6 +294,7 @@ LINKS = (
     "lib/systemd/system/aligntool-audit.service",
     "lib/systemd/system/aligntool-audit.timer",
     "lib/systemd/catalog/aligntool.catalog",
+    "share/doc/aligntool/docs/raid.md",
 )
 
 
