@@ -75,7 +75,8 @@ clean: ## throw away .venv and what the tools left behind
 	rm -rf .venv .lab demo dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 .PHONY: stale
-# Ready once, and again when what is asked for has changed, the checkout was moved, or its Python was replaced.
-.venv/.ready-%: pyproject.toml .ci/setup $(shell .venv/bin/aligntool --version >/dev/null 2>&1 || echo stale)
+# Ready once, and again when what is asked for has changed, the checkout was moved or copied, or its Python was replaced.
+READY = grep -qF '$(realpath .venv)/bin/' .venv/bin/aligntool && .venv/bin/aligntool --version
+.venv/.ready-%: pyproject.toml .ci/setup $(shell { $(READY); } >/dev/null 2>&1 || echo stale)
 	@.ci/setup $*
 	@touch $@

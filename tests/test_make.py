@@ -119,12 +119,15 @@ def test_a_second_time_nothing_is_set_up_again_until_pyproject_or_the_environmen
     program = tmp_path / ".venv" / "bin" / "aligntool"
     program.parent.mkdir(parents=True)
     (tmp_path / ".venv" / f".ready-{target}").touch()
-    program.write_text("#!/bin/sh\n")
+    in_order = f"#!/bin/sh\n# {tmp_path}/.venv/bin/python\n"
+    program.write_text(in_order)
     program.chmod(0o755)
     assert setup not in run("make", "-n", "-C", tmp_path, target)
-    program.write_text("#!/moved/.venv/bin/python\n")  # or of another Python, which finds no aligntool
+    program.write_text(f"#!{tmp_path}/.venv/bin/python\n")  # was moved, or is of a Python that was replaced
     assert setup in run("make", "-n", "-C", tmp_path, target)
-    program.write_text("#!/bin/sh\n")
+    program.write_text("#!/bin/sh\n# /original/.venv/bin/python\n")  # was copied, and starts the original
+    assert setup in run("make", "-n", "-C", tmp_path, target)
+    program.write_text(in_order)
     later = (tmp_path / "pyproject.toml").stat().st_mtime + 60
     os.utime(tmp_path / "pyproject.toml", (later, later))
     assert setup in run("make", "-n", "-C", tmp_path, target)
@@ -224,8 +227,13 @@ def _rows() -> list[list[str]]:
 
 @pytest.mark.parametrize(
     ("start", "version_ok", "made"),
-    [("#!/bin/sh\n", True, False), ("#!/moved/.venv/bin/python\n", True, True), ("#!/bin/sh\n", False, True)],
-    ids=["in order", "moved", "too old"],
+    [
+        ("#!/bin/sh\n# {}/.venv/bin/python\n", True, False),
+        ("#!{}/.venv/bin/no-such-python\n", True, True),
+        ("#!/bin/sh\n# /original/.venv/bin/python\n", True, True),
+        ("#!/bin/sh\n# {}/.venv/bin/python\n", False, True),
+    ],
+    ids=["in order", "moved", "copied", "too old"],
 )
 def test_an_environment_is_made_again_if_it_was_moved_or_has_another_python(
     start: str, version_ok: bool, made: bool, tmp_path: Path
@@ -235,7 +243,7 @@ def test_an_environment_is_made_again_if_it_was_moved_or_has_another_python(
     (folder / ".venv" / "bin").mkdir(parents=True)
     made_anew = f'#!/bin/sh\ncase "$*" in *venv*) echo made >"{tmp_path}/made" ;; esac\n'
     programs = {
-        "checkout/.venv/bin/pip": start,
+        "checkout/.venv/bin/pip": start.format(folder),
         "checkout/.venv/bin/python": f'#!/bin/sh\ncase "$*" in *version_info*) exit {int(not version_ok)} ;; esac\n',
         "python": made_anew,
     }
