@@ -131,6 +131,8 @@ RAID_WORDS = {
     "members": ("new-partitions", "partitions", "whole-drives"),
 }
 """The allowed values of fields of a RaidGoal."""
+NOT_MOUNTED = ("swap", "none")
+"""Values of its `filesystem` that have no mount point."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +175,7 @@ class RaidGoal:
     @property
     def place(self) -> str:
         """Return the mount point; "" if it is not mounted."""
-        if self.filesystem in ("swap", "none"):
+        if self.filesystem in NOT_MOUNTED:
             return ""
         return f"/srv/{self.name}" if self.mount_at is None else self.mount_at
 

@@ -181,6 +181,12 @@ def node_of(device: str | None) -> str:
     return f"/dev/{device}" if NUMBERED.fullmatch(f"/dev/{device}") else f"/dev/md/{device}"
 
 
+def kernel_node(device: str) -> str:
+    """Return /dev/md0 for /dev/md/0 or /dev/md/md0: mdadm takes the name for a number (mdopen.c, create_mddev)."""
+    found = re.fullmatch(r"/dev/md/(?:md)?([0-9]+)", device)
+    return f"/dev/md{int(found[1])}" if found else device
+
+
 def base_node(spec: str) -> str:
     """Return the array of a partition node: /dev/md0 for /dev/md0p1. Nodes below /dev/md/ are returned unchanged."""
     found = NUMBERED.fullmatch(spec)

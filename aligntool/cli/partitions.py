@@ -18,7 +18,7 @@ from aligntool.cli.options import HIDDEN, File, Size, command, print_lines, rema
 from aligntool.cli.plan import RealignOptions, disk_plan_lines, realign_of
 from aligntool.cli.recipes import find_recipe
 from aligntool.demo_disk import make_demo_image
-from aligntool.errors import Refused, Stopped, refuse
+from aligntool.errors import Refused, Stopped, refuse, refuse_folder_name
 from aligntool.inventory import Disk
 from aligntool.linux.look import look
 from aligntool.realign.layout import make_layout, plan_layout, with_samples
@@ -242,6 +242,7 @@ def demo(
     Example: aligntool demo old-disk.img
     """
     if image is not None:
+        refuse_folder_name(image)
         _audit_old_disk(image, picture)
         _show_demo_plan(image)
         _comment(f"\nThe image is left as it is. To move its partitions: {command('realign', image)}")

@@ -14,7 +14,7 @@ import typer
 
 from aligntool.audit.report import Judged
 from aligntool.audit.wording import shell_word
-from aligntool.change import RAID_WORDS, ArrayRequest, Plan, RaidGoal, plan_with_request, to_json
+from aligntool.change import NOT_MOUNTED, RAID_WORDS, ArrayRequest, Plan, RaidGoal, plan_with_request, to_json
 from aligntool.cli import arrays as acting
 from aligntool.cli import options
 from aligntool.cli.options import File, Name, Size, mount_point, one_of, print_lines, resolve_device, terminal_width
@@ -96,6 +96,9 @@ class ArrayOptions:
         goal = _goal(self.level, self.recipe)
         if self.database_page and (self.workload or goal.workload) != "database":
             raise typer.BadParameter("--database-page needs --workload database")
+        if self.filesystem not in (None, goal.filesystem):  # the recipe's values are for its own file system
+            goal = replace(goal, block_size=None, inode_size=None, log_size=None, mount_options=None)
+            goal = replace(goal, mount_at=None) if self.filesystem in NOT_MOUNTED else goal
         mount_at = "" if self.mount == "none" else self.mount
         measured = read_text(self.measured, most=tuned.LONGEST) if self.measured else goal.measured
         if self.measured:

@@ -7,7 +7,15 @@ from pathlib import PurePath
 from pkgutil import get_data
 
 from aligntool import steps
-from aligntool.audit.array_boot import LEAVES_INACTIVE, RunningArray, known_arrays, node_of, running_arrays, short_name
+from aligntool.audit.array_boot import (
+    LEAVES_INACTIVE,
+    RunningArray,
+    kernel_node,
+    known_arrays,
+    node_of,
+    running_arrays,
+    short_name,
+)  # fmt: skip
 from aligntool.audit.arrays import partition_node
 from aligntool.change import RaidGoal
 from aligntool.errors import Refusal
@@ -209,7 +217,7 @@ def refuse_array_lines(conf: MdadmConf, step: EditFile, made: MakeArray | None) 
     others = [line for line in conf.arrays if line.file != step.path or step.instead_of not in line.text]
     for ours in parse_mdadm_conf("\n".join(step.lines), step.path).arrays:
         for other in (line for line in others if line.uuid != ours.uuid):
-            if node_of(other.device) == ours.device:
+            if ours.device and kernel_node(node_of(other.device)) == kernel_node(ours.device):
                 text = f"{other.file} gives the name {ours.device} to another array: {other.text}"
                 yield Refusal("name-taken", ours.device, text, "--name another")
             elif made and other.uuid is None and _would_match(other, made):

@@ -92,7 +92,7 @@ def recommend_chunk(stripes: Stripes) -> ChunkAdvice:
         return ChunkAdvice(None, "every member holds all data, so there is no chunk", Evidence.PUBLISHED)
     size, reason, evidence = (_PARITY if stripes.level.parity else _STRIPED)[stripes.workload]
     if stripes.workload == "database" and not stripes.level.parity:
-        size = max(size, 4 * stripes.database_page)
+        size = max(size, _whole_chunk(4 * stripes.database_page))
     least = least_chunk(stripes)
     longest = 1 << (max(FULL_STRIPE // stripes.data, 1).bit_length() - 1)
     if stripes.level.parity and size > longest:
@@ -134,8 +134,13 @@ def _multiple_of(unit: Grid) -> str:
 
 
 def least_chunk(stripes: Stripes) -> int:
-    """Return the least chunk in bytes: the largest floor, rounded up to a power of two, and at most LARGEST."""
-    return 1 << (min(_binding_floor(stripes)[0], LARGEST) - 1).bit_length()
+    """Return the least chunk in bytes: the largest floor."""
+    return _whole_chunk(_binding_floor(stripes)[0])
+
+
+def _whole_chunk(size: int) -> int:
+    """Return the size rounded up to a power of two, as md requires for most levels, and at most LARGEST."""
+    return 1 << (min(size, LARGEST) - 1).bit_length()
 
 
 def _binding_floor(stripes: Stripes) -> _Reason:

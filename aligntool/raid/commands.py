@@ -152,7 +152,7 @@ XFS_LOG_UNIT = 256 * KIB  # the maximum; above it mkfs.xfs falls back to 32KiB (
 XFS_LOG_FALLBACK = 32 * KIB
 BLOCK = 4096
 XFS_INODE = 512  # the default of mkfs.xfs with checksums
-XFS_LABEL, EXT_LABEL = 12, 16  # longest labels, in bytes
+XFS_LABEL, EXT_LABEL, SWAP_LABEL = 12, 16, 15  # longest labels, in bytes
 
 
 def file_system_step(goal: RaidGoal, geometry: ArrayGeometry) -> MakeFileSystem | None:
@@ -173,7 +173,7 @@ def file_system_step(goal: RaidGoal, geometry: ArrayGeometry) -> MakeFileSystem 
         case "btrfs":
             options = ("-f", "-d", "single", "-m", "dup", "-U", uuid, "-L", goal.name)
         case "swap":
-            options = ("-U", uuid, "-L", goal.name[:EXT_LABEL])
+            options = ("-U", uuid, "-L", goal.name[:SWAP_LABEL])
     return MakeFileSystem(geometry.device, goal.filesystem, uuid, options)
 
 

@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 
 from aligntool import steps
-from aligntool.audit.array_boot import mount_points_of
+from aligntool.audit.array_boot import kernel_node, mount_points_of
 from aligntool.audit.arrays import partition_node
 from aligntool.audit.wording import shell_word
 from aligntool.change import Event, Plan, Progress, Said, StepBegun, StepDone, digest, from_json, to_json
@@ -188,7 +188,7 @@ def preflight(needs: Needs, planned: Sequence[Step], paths: Paths, disks: Sequen
     for a goal without a plan. `disks`: all of the machine, to find drives with two names. Root only.
     """
     reasons = list(steps_system.missing_programs(needs.programs))
-    if needs.device and Path(needs.device).exists():
+    if needs.device and any(Path(node).exists() for node in (needs.device, kernel_node(needs.device))):
         text = f"an array named {needs.device} is already running"
         reasons.append(Refusal("name-taken", needs.device, text, "--name another"))
     reasons += [*_refuse_other_names(planned, disks), *_refuse_files(needs.steps, planned, paths)]

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from aligntool.audit import wording
 from aligntool.audit.arrays import Member
-from aligntool.change import RAID_WORDS, RaidGoal
+from aligntool.change import NOT_MOUNTED, RAID_WORDS, RaidGoal
 from aligntool.errors import Refusal
 from aligntool.inventory import Disk, DiskKind, LbaFormat, Role
 from aligntool.raid.boot import SYSTEMS
@@ -22,6 +22,7 @@ from aligntool.units import GIB, KIB, MIB, format_about, format_size, is_power_o
 
 PAGE = 4 * KIB  # the kernel's page: a chunk is a multiple of it (md.c, raid5.c setup_conf)
 XFS_LOG = (64 * MIB, 2038 * MIB)  # xfs_mkfs.c, XFS_MIN_REALISTIC_LOG_BLOCKS; xfs_fs.h, XFS_MAX_LOG_BYTES
+MOST_NUMBER = (1 << 20) - 1  # a name that is a number becomes that of the node: md.c, add_named_array, MINORMASK
 LONGEST_NAME = 27  # 31 with the prefix "any:", which mdadm omits from a longer name (super1.c)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -35,12 +36,7 @@ def goal_problems(goal: RaidGoal, members: int) -> Iterator[Refusal]:
         if word is not None and word not in allowed:
             option, text = options.get(key, title), f"{word!r} is not a supported {title}"
             yield Refusal("invalid-option", option, text, f"{option}: {', '.join(allowed)}")
-    if not _NAME.fullmatch(goal.name) or len(goal.name) > LONGEST_NAME:
-        text = f"{goal.name!r} is not a valid array name: letters, digits, '.', '_' and '-', at most {LONGEST_NAME}"
-        yield Refusal("invalid-option", "--name", text, "--name data")
-    if goal.mount_at and not re.fullmatch(r"/[^\s\\#]*", goal.mount_at):
-        text = f"{goal.mount_at!r} is not a valid mount point for fstab"
-        yield Refusal("invalid-option", "--mount", text, f"--mount /srv/{goal.name}")
+    yield from _refuse_names(goal)
     for option in goal.mount_options or ():
         if re.search(r"\s", option):
             text = f"{option!r} is not a mount option: white space would end the field in fstab"
@@ -60,10 +56,28 @@ def goal_problems(goal: RaidGoal, members: int) -> Iterator[Refusal]:
         yield from _refuse_chunk(goal)
 
 
+def _refuse_names(goal: RaidGoal) -> Iterator[Refusal]:
+    """Refuse a name or a mount point that mdadm or fstab would not take as it is."""
+    if not _NAME.fullmatch(goal.name) or len(goal.name) > LONGEST_NAME:
+        text = f"{goal.name!r} is not a valid array name: letters, digits, '.', '_' and '-', at most {LONGEST_NAME}"
+        yield Refusal("invalid-option", "--name", text, "--name data")
+    elif re.fullmatch(r"(md)?\d+", goal.name) and int(goal.name.removeprefix("md")) > MOST_NUMBER:
+        text = f"mdadm takes the name {goal.name} for the number of the array, which is at most {MOST_NUMBER}"
+        yield Refusal("invalid-option", "--name", text, f"--name n{goal.name[: LONGEST_NAME - 1]}")
+    if goal.mount_at and goal.filesystem in NOT_MOUNTED:
+        content = "swap space" if goal.filesystem == "swap" else "no file system"
+        text = f"nothing can be mounted at {goal.mount_at}: the array gets {content}"
+        yield Refusal("invalid-option", "--mount", text, "omit --mount, or choose --fs xfs")
+    if goal.mount_at and not re.fullmatch(r"/[^\s\\#]*", goal.mount_at):
+        text = f"{goal.mount_at!r} is not a valid mount point for fstab"
+        yield Refusal("invalid-option", "--mount", text, f"--mount /srv/{goal.name}")
+
+
 def _refuse_mkfs_sizes(goal: RaidGoal) -> Iterator[Refusal]:
     """Refuse sizes that mkfs.xfs and mke2fs refuse or reduce: mkfs.xfs(8), mke2fs(8)."""
     block, xfs = goal.block_size or BLOCK, goal.filesystem == "xfs"
-    inodes = (512, min(block // 2, 2 * KIB)) if xfs else (128, block)
+    # mke2fs refuses longer inodes where it makes one for every 4 KiB, or for every block: misc/mke2fs.c, inode_ratio.
+    inodes = (512, min(block // 2, 2 * KIB)) if xfs else (128, min(block, 2 * KIB))
     limits = {"block_size": (goal.block_size, KIB, 64 * KIB), "inode_size": (goal.inode_size, *inodes)}
     for key, (size, least, most) in limits.items() if goal.filesystem in ("xfs", "ext4") else ():
         if size is not None and not (least <= size <= most and is_power_of_two(size)):
@@ -158,9 +172,11 @@ def _refuse_kinds(members: Sequence[Member], goal: RaidGoal) -> Iterator[Refusal
     if mapped and goal.members == "new-partitions":
         text = f"{', '.join(mapped)}: the kernel creates no partitions on device-mapper devices"
         yield Refusal("mapping", ", ".join(mapped), text, "--whole-drives uses them as they are")
-    if parts and goal.esp_size:
-        text = "an EFI system partition needs a new partition table, but partitions were named"
-        yield Refusal("wrong-members", subject, text, "name the drives")
+    if goal.esp_size and (parts or goal.whole_drives):
+        why, hint = ("partitions were named", "name the drives") if parts else (
+            "whole drives were requested", "omit --whole-drives")  # fmt: skip
+        text = f"an EFI system partition needs a new partition table, but {why}"
+        yield Refusal("wrong-members", subject, text, hint)
 
 
 def _refuse_sectors(members: Sequence[Member], goal: RaidGoal) -> Iterator[Refusal]:
@@ -174,6 +190,11 @@ def _refuse_sectors(members: Sequence[Member], goal: RaidGoal) -> Iterator[Refus
         yield Refusal(
             "block-sizes", ", ".join(sizes), f"{text}: {listed}", "\n".join(_hints_for_equal_blocks(members, goal))
         )
+    sector = max((size for size in sizes.values() if size), default=0)
+    if goal.filesystem in ("xfs", "ext4") and (goal.block_size or sector) < sector:
+        short = format_size(goal.block_size or 0)
+        text = f"{goal.filesystem} cannot have blocks of {short} on logical blocks of {format_size(sector)}"
+        yield Refusal("invalid-option", "block_size", text, "omit block_size")
 
 
 def _hints_for_equal_blocks(members: Sequence[Member], goal: RaidGoal) -> Iterator[str]:
@@ -332,9 +353,10 @@ def unrecognised_content(member: Member) -> tuple[str, ...]:
 # These checks need the decided sizes. Both programs would fail only after the tables are written.
 
 # xfs_mkfs.c, validate_supported: 300 MiB and a log of 64 MiB. With a stripe there are eight allocation groups or more,
-# and the log has to lie in one of them; mkfs.xfs 6.1 makes a striped file system from 513 MiB on.
+# the log has to lie in one of them, and mkfs.xfs may shorten each by a stripe unit.
 XFS_LEAST = 300 * MIB
-XFS_LEAST_STRIPED = 513 * MIB
+XFS_GROUPS = 8
+XFS_GROUP = 64 * MIB + 256 * KIB  # the log, and what precedes it
 # Stripe units for its allocation groups; with fewer mkfs.xfs fails where a unit is 64 MiB or more.
 XFS_UNITS = 16
 XFS_WIDTH = 2 * GIB  # xfs_validate_stripe_geometry: the stripe is shorter than this
@@ -386,10 +408,14 @@ def _refuse_filesystem(goal: RaidGoal, geometry: ArrayGeometry) -> Iterator[Refu
         text = f"{wide} is too wide for xfs, which requires less than {format_size(XFS_WIDTH)}"
     elif goal.filesystem == "ext4" and chunk // (goal.block_size or BLOCK) > EXT4_STRIDE:
         text = f"a chunk of {format_size(chunk)} is too large for the stride of ext4"
+    elif goal.filesystem in ("xfs", "ext4") and chunk % (goal.block_size or BLOCK):
+        blocks = format_size(goal.block_size or BLOCK)
+        text = f"a chunk of {format_size(chunk)} is not a multiple of the blocks of {goal.filesystem}, {blocks}"
     if text:
         yield Refusal("invalid-option", "--chunk", text, "--chunk 512KiB")
 
 
 def _least_size(goal: RaidGoal, geometry: ArrayGeometry) -> int:
-    xfs = max(XFS_LEAST_STRIPED, XFS_UNITS * geometry.chunk) if geometry.chunk else XFS_LEAST
+    chunk = geometry.chunk or 0
+    xfs = max(XFS_GROUPS * (XFS_GROUP + chunk), XFS_UNITS * chunk) if chunk else XFS_LEAST
     return {"btrfs": BTRFS_LEAST, "xfs": xfs}.get(goal.filesystem, 0)

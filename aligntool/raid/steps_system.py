@@ -121,8 +121,10 @@ def refuse_mount_point(step: Mount, paths: Paths) -> Iterator[str]:
         yield f"{_UNITS}/{unit} is a mount unit, which at boot is used instead of the line in fstab"
     if is_mounted(place):
         yield f"something is already mounted at {place}"
-    elif Path(place).exists() and not Path(place).is_dir():
-        yield f"{place} is not a directory"
+    elif not (above := next(path for path in (Path(place), *Path(place).parents) if os.path.lexists(path))).is_dir():
+        yield f"{above} is not a directory"
+    elif above.parts[1:2] in (("proc",), ("sys",)):
+        yield f"no directory can be made in {above}"
     elif names := files_below(place):
         yield f"{place} is not empty; a mount would hide {', '.join(names)}"
 

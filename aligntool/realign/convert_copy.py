@@ -10,7 +10,7 @@ from aligntool import steps
 from aligntool.audit.wording import command, hints_for_disk, shell_word
 from aligntool.change import Event, Plan, Progress, StepBegun, StepDone
 from aligntool.device import Device
-from aligntool.errors import Refusal, Refused, Stopped, refuse
+from aligntool.errors import Refusal, Refused, Stopped, refuse, refuse_folder_name
 from aligntool.formats.gpt import read_bytes
 from aligntool.inventory import Disk, Partition, TableLabel
 from aligntool.linux.block import DiskDevice, limited, open_read_only
@@ -111,8 +111,14 @@ def _between_head_and_tail(size: int, sizes: tuple[int, ...], disk: Disk) -> Ext
 
 def _new_image(output: str, disk: Disk, sizes: tuple[int, ...]) -> steps.Subject | None:
     """Return the image to create, as long as the source, or longer if the table needs it; None if `output` exists."""
-    if os.path.lexists(output):
+    try:
+        os.lstat(output)
         return None
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise Refused(f"{output}: {error.strerror}", hint="use another name for -o") from error
+    refuse_folder_name(output)
     if output.lower().endswith(_CONTAINERS):
         kind = output.rpartition(".")[2].lower()
         text = f"{output} would be a raw image, not a {kind} as its name promises"
@@ -269,7 +275,9 @@ def _write_table(plan: Plan, step: steps.ConvertTable, source: Device, target: D
     old = copying.source.sector_size
     if step.label == TableLabel.DOS:
         mbr = sound_mbr(source, with_chains=True, sector_size=old)
-        writing = convert_table.converted_mbr(source, mbr, step, target.sector_size)
+        writing = convert_table.converted_mbr(
+            source, mbr, step, convert_table.BLOCK
+        )  # and what follows it, as GRUB does
     else:
         head, tail = convert_table.table_places(step.label, plan.disk.size, step.sector_sizes)
         sector_0 = read_bytes(source, 0, 512) or b""

@@ -117,8 +117,7 @@ def _part_refusals(
     elif extent.start < head.end:
         text = f"{what} begins at byte {extent.start}, but the new table extends to byte {head.end}"
         yield Refusal("no-room", what, text, moved)
-    record = Extent(new_record(disk, part) or 0, BLOCK)
-    if record.start and any(record.overlaps(other.extent) for other in disk.partitions if other.role is Role.LOGICAL):
+    if _lacks_record(disk, part):
         text = f"{what} has its EBR at byte {part.record_at}, but there is no room for one of {BLOCK} bytes"
         yield Refusal("off-grid", what, text, moved)
     end = new_extent(part).end
@@ -141,6 +140,15 @@ def _part_refusals(
     elif _is_unknown(part):
         text = f"nothing is recognised on {what}, so the sector size that it needs is unknown"
         yield Refusal("no-content", what, text, unneeded)
+
+
+def _lacks_record(disk: Disk, part: Partition) -> bool:
+    """Return whether the place of a logical partition's EBR after the conversion is that of something else."""
+    record = Extent(new_record(disk, part) or 0, BLOCK)
+    others = [other for other in disk.partitions if other.role is Role.LOGICAL]
+    taken = [new_extent(other) for other in others]
+    taken += [Extent(new_record(disk, other) or 0, BLOCK) for other in others if other != part]
+    return record.start > 0 and any(record.overlaps(extent) for extent in taken)
 
 
 def _deletion(disk: Disk, part: Partition) -> str:
@@ -169,12 +177,18 @@ def new_extent(part: Partition) -> Extent:
 
 def new_record(disk: Disk, part: Partition) -> int | None:
     """Return the byte of a logical partition's EBR after the conversion: for the first logical partition, the start of
-    the extended one. None for any other partition.
+    the extended one; for others, the block where it is now, or the last one before the partition if another partition
+    or EBR is there. None for any other partition.
     """
     if part.role is not Role.LOGICAL or part.record_at is None:
         return None
-    first = (container.extent.start for container in containers(disk) if logicals_of(disk, container)[:1] == (part,))
-    return next(first, align_down(part.record_at, BLOCK))
+    logicals = next(chain for each in containers(disk) if part in (chain := logicals_of(disk, each)))
+    if part == logicals[0]:
+        return next(each.extent.start for each in containers(disk) if each.extent.contains(part.extent))
+    block = Extent(align_down(part.record_at, BLOCK), BLOCK)
+    earlier = (each for each in logicals if each != part and block.start <= (each.record_at or 0) < part.record_at)
+    is_taken = any(earlier) or any(block.overlaps(new_extent(each)) for each in logicals)
+    return part.extent.start - BLOCK if is_taken else block.start
 
 
 def _end_refusals(disk: Disk, part: Partition, units: Mapping[int, Unit], cut: Collection[int]) -> Iterator[Refusal]:

@@ -38,13 +38,15 @@ def conversion_of(plan: Plan) -> steps.ConvertTable | None:
 
 
 def table_places(label: str, size: int, sector_sizes: Sequence[int]) -> tuple[Extent, Extent]:
-    """Return the extents that the old and the new table cover at the start and at the end of the disk."""
-    end = align_down(size, BLOCK)
+    """Return the extents that the old and the new table cover at the start and at the end of the disk. The disk may be
+    longer than whole blocks only if it is written to by a copy: it has the backup header for 512 in its last sector.
+    """
+    end, last = align_down(size, BLOCK), align_down(size, min(sector_sizes))
     if label == TableLabel.DOS:
         return Extent(0, BLOCK), Extent(end, 0)
     head, tail = table_sizes(BLOCK)
     more = _ARRAY if len(sector_sizes) > 1 else 0
-    return Extent(0, head + more), Extent(end - tail - more, tail + more)
+    return Extent(0, head + more), Extent(end - tail - more, last - end + tail + more)
 
 
 def convert_images(device: Device, plan: Plan, *, journal_at: int | None, journal_id: bytes) -> tables.TableImages:

@@ -125,6 +125,7 @@ def test_a_command_that_is_printed_for_a_name_with_a_leading_dash_can_be_typed(o
         (("audit", "/"), 3),
         (("audit", "/dev/null"), 3),
         (("audit", "--sysroot", "/no/such/folder"), 3),
+        (("demo", "/no/such/folder/new/"), 3),
         (("audit", "--sector-size", "1MB", "x"), 2),
         (("audit", "--sector-size", "1000", "x"), 2),
         (("audit", "--fail-on", "sometimes"), 2),

@@ -5,6 +5,7 @@ import os
 import random
 import re
 import signal
+import struct
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from tests.moving.disks import place
 from tests.moving.loop_mounts import looped, mounted
 from tests.moving.test_kills import killed, written
 from tests.probe.layers.test_lvm import Lvm
-from tests.run_aligntool import program
+from tests.run_aligntool import program, run_aligntool
 from tests.thorough import THOROUGH, sample
 
 Loop = Callable[..., Path]
@@ -447,6 +448,83 @@ def test_a_volume_that_counts_in_less_is_named(tmp_path: Path, command: str, wor
     assert disk.read_bytes() == before
 
 
+def chained(folder: Path, *logicals: tuple[int, int]) -> Path:
+    """Make a disk with an ext4 in two logical partitions, each from a sector on and so many long, with both EBRs in one
+    block of 4096 bytes.
+    """
+    disk, content = folder / "disk.img", folder / "content"
+    (first, second), end = logicals, sum(logicals[-1])
+    tables = {
+        0: ((5, 2048, end - 2048),),
+        2048: ((0x83, first[0] - 2048, first[1]), (5, 1, end - 2049)),
+        2049: ((0x83, second[0] - 2049, second[1]),),
+    }
+    with disk.open("wb") as file:
+        file.truncate(32 * MIB)
+        for sector, rows in tables.items():
+            file.seek(sector * 512 + 446)
+            file.write(b"".join(struct.pack("<4xB3xII", *row) for row in rows).ljust(64, b"\0") + b"\x55\xaa")
+    for at, count in logicals:
+        with content.open("wb") as file:
+            file.truncate(count * 512)
+        run("mke2fs", "-q", "-t", "ext4", "-b", "4096", content)
+        place(content, disk, at * 512)
+        content.unlink()
+    return disk
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "sfdisk")
+def test_an_ebr_that_would_be_in_the_block_of_another_goes_before_its_partition(tmp_path: Path) -> None:
+    disk, new = chained(tmp_path, (4096, 8192), (16384, 8192)), tmp_path / "new.img"
+    kept = [disk.read_bytes()[at * 512 :][: 4 * MIB] for at in (4096, 16384)]
+    with looped(disk) as device:
+        before = places_of(device)
+    aligntool("convert", disk, "--yes", "-o", new)
+    aligntool("convert", disk, "--yes")
+    for one in (disk, new):
+        with looped(one, sector_size=4096) as device:
+            assert places_of(device) == before and len(before) == 3
+            assert "No errors detected" in run("sfdisk", "--verify", device)
+        assert [one.read_bytes()[at * 512 :][: 4 * MIB] for at in (4096, 16384)] == kept
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "sgdisk")
+@pytest.mark.parametrize("sizes", ["--sector-size=512", "--both"])
+def test_a_copy_to_a_disk_of_an_odd_length_has_its_backup_in_the_last_sector(tmp_path: Path, sizes: str) -> None:
+    source, target = with_content(tmp_path, "mke2fs -q -t ext4 -b 4096 {0}"), tmp_path / "odd.img"
+    if sizes != "--both":
+        aligntool("convert", source, "--yes")
+    with target.open("wb") as file:
+        file.truncate(source.stat().st_size + MIB + 512)
+    with looped(target) as device:
+        aligntool("convert", source, sizes, "-o", device, "--yes")
+        assert "No problems found" in run("sgdisk", "-v", device)
+    assert target.read_bytes()[-512:].startswith(b"EFI PART")
+
+
+def test_what_follows_an_mbr_is_in_the_copy_too(tmp_path: Path) -> None:
+    """GRUB's program begins in sector 1; the table for 4096 bytes has it in its first sector."""
+    disk = chained(tmp_path, (4096, 8192), (16384, 8192))
+    program = bytes(range(1, 256)) * 60
+    with disk.open("r+b") as file:
+        file.seek(512)
+        file.write(program)
+    for sector_size, source in ((4096, disk), (512, tmp_path / "4096.img")):
+        aligntool("convert", source, "--sector-size", str(sector_size), "-o", tmp_path / f"{sector_size}.img", "--yes")
+        assert (tmp_path / f"{sector_size}.img").read_bytes()[512:].startswith(program)
+
+
+@pytest.mark.parametrize("name", ["n" * 300, f"./{'n' * 300}", "new/"])
+def test_a_name_that_the_copy_cannot_have_is_refused_before_anything_is_written(tmp_path: Path, name: str) -> None:
+    source = with_content(tmp_path, "mke2fs -q -t ext4 -b 4096 {0}")
+    before = sorted(tmp_path.iterdir())
+    done = run_aligntool("convert", source, "--yes", "-o", name, cwd=tmp_path)
+    assert (done.returncode, "Traceback" in done.stderr) == (3, False), done.stderr
+    assert sorted(tmp_path.iterdir()) == before
+
+
 def other_tables() -> Iterator[object]:
     """Return each way to make a disk unsuitable, and the expected message."""
 
@@ -454,11 +532,8 @@ def other_tables() -> Iterator[object]:
         return with_content(folder, "mke2fs -q -t ext4 -b 4096 {0}", start=MIB + 512)
 
     def crowded_chain(folder: Path) -> Path:
-        """The EBR of partition 6 is one sector before it, and partition 5 ends there."""
-        disk = with_content(folder, "mkswap {0}")
-        lines = "start=2048,size=49152,type=82\nstart=51200,type=5\nstart=51208,size=1023,type=83\n"
-        run("sfdisk", "-q", disk, stdin=f"label: dos\n{lines}start=52232,size=1024,type=83\n")
-        return disk
+        """Partition 6 begins where partition 5 ends, and its EBR is directly behind that of partition 5."""
+        return chained(folder, (2056, 8192), (10248, 8192))
 
     def first_sector(folder: Path) -> Path:
         return with_content(folder, "mke2fs -q -t ext4 -b 4096 {0}", start=20 * KIB)

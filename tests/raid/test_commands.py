@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.change import ArrayRequest, RaidGoal, plan_with_request, request_in_document, to_json
-from aligntool.cli.raid import apply_command
+from aligntool.change import RAID_WORDS, ArrayRequest, RaidGoal, plan_with_request, request_in_document, to_json
+from aligntool.cli.raid import ArrayOptions, apply_command
 from aligntool.units import GIB, MIB
 from tests.conftest import remove_partitions, run
 from tests.raid.golden_plans import RECIPES, golden_plan
@@ -125,6 +125,16 @@ def test_recipes_for_arrays_are_listed_shown_and_checked() -> None:
     shown = run_aligntool("recipes", "show", "nvme-raid0-scratch").stdout
     assert "chunk 256KiB" in shown and "mounted noatime,logbufs=8" in shown
     assert run_aligntool("recipes", "check", ROOT / "recipes" / "raid" / "raid1-system.toml").returncode == 0
+
+
+def test_another_file_system_than_the_recipe_s_gets_none_of_its_values() -> None:
+    goals = [
+        ArrayOptions(recipe="nvme-raid0-scratch", filesystem=kind, system="debian").goal()
+        for kind in RAID_WORDS["filesystem"]
+    ]
+    own, *others = ((goal.mount_options, goal.block_size, goal.inode_size, goal.log_size) for goal in goals)
+    assert own == (("noatime", "logbufs=8"), 4096, 512, 64 * MIB) and others == [(None,) * 4] * 4
+    assert [goal.place for goal in goals] == ["/srv/scratch", "/srv/scratch", "/srv/scratch", "", ""]
 
 
 def test_a_page_without_a_database_is_refused() -> None:

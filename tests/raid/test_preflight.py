@@ -30,7 +30,7 @@ def drives(sparse: Callable[..., Path], loop: Callable[..., Path]) -> tuple[Path
     return loop(sparse(SIZE, "a.img")), loop(sparse(SIZE, "b.img"))
 
 
-@sample(3)
+@sample(5)
 @needs_rebuild
 @pytest.mark.parametrize(
     ("place", "why"),
@@ -38,6 +38,8 @@ def drives(sparse: Callable[..., Path], loop: Callable[..., Path]) -> tuple[Path
         ("/proc", "something is already mounted at /proc"),
         ("/etc", "/etc is not empty"),
         ("/etc/passwd", "is not a directory"),
+        ("/etc/passwd/x/y", "/etc/passwd is not a directory"),
+        ("/proc/x", "no directory can be made in /proc"),
     ],
 )
 @pytest.mark.parametrize("command", [("raid", "plan"), ("raid", "create", "--dry-run"), ("raid", "create", "--yes")])

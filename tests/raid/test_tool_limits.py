@@ -15,7 +15,7 @@ from aligntool.inventory import Disk, IoLimits, LbaFormat, NvmeFacts, Unseen
 from aligntool.raid.commands import command_of
 from aligntool.raid.running import PersistGoal, plan_persist
 from aligntool.steps import MakeArray, MakeFileSystem, Mount
-from aligntool.units import GIB, KIB, MIB
+from aligntool.units import GIB, KIB, MIB, parse_size
 from tests.audit.array_builders import fstab, machine, system
 from tests.conftest import find_tool, run
 from tests.raid.builders import drive, drives, goal, planned
@@ -86,6 +86,64 @@ def test_a_stripe_too_wide_for_xfs_is_refused_as_mkfs_would(sparse: Callable[...
     words = [word.replace(f"su={256 * MIB}", f"su={512 * MIB}") for word in command]
     done = subprocess.run([find_tool(words[0]) or "", "-N", *words[1:], image], capture_output=True, check=False)
     assert done.returncode and b"too large" in done.stderr
+
+
+@pytest.mark.needs_tools("mkfs.xfs")
+@pytest.mark.parametrize("size", [64 * KIB, 512 * KIB, 2 * MIB, 8 * MIB, 32 * MIB])
+@pytest.mark.parametrize("count", [2, 3, 5, 8])
+def test_the_least_striped_xfs_that_is_planned_has_room_for_its_log(
+    sparse: Callable[..., Path], count: int, size: int
+) -> None:
+    """Its log has to lie in one of eight groups, of which each may be shortened to whole stripe units."""
+    wanted = goal("raid0", chunk=size)
+    large = mkfs(planned(wanted, *drives(count)))
+    said = refused(wanted, *drives(count, size=(512 * MIB + 8 * size) // count + 3 * MIB))
+    assert "xfs needs" in said
+    least = parse_size(said.partition(" needs ")[2].partition(" here")[0])
+    run(large[0], "-N", *large[1:], sparse(least))
+    run(large[0], "-N", *large[1:], sparse(least + size))
+
+
+@pytest.mark.needs_tools("mkfs.xfs", "mkfs.ext4")
+@pytest.mark.parametrize("kind", ["xfs", "ext4"])
+def test_a_chunk_and_blocks_that_do_not_fit_are_refused_as_mkfs_would(sparse: Callable[..., Path], kind: str) -> None:
+    wanted = goal("raid0", chunk=16 * KIB, block_size=64 * KIB, filesystem=kind)
+    assert f"is not a multiple of the blocks of {kind}, 64KiB" in refused(wanted, *drives(2))
+    words = ("mkfs.xfs", "-N", "-b", "size=65536", "-d", "su=16384,sw=2", str(sparse(8 * GIB)))
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode and "not a multiple of the block size" in done.stderr + done.stdout
+
+
+def test_blocks_below_the_logical_blocks_of_the_members_are_refused() -> None:
+    for kind in ("xfs", "ext4"):
+        said = refused(goal("raid1", filesystem=kind, block_size=KIB), *drives(2, logical=4096))
+        assert f"{kind} cannot have blocks of 1KiB on logical blocks of 4KiB" in said
+        assert planned(goal("raid1", filesystem=kind, block_size=KIB), *drives(2)).steps
+
+
+def test_a_recommended_chunk_is_one_that_md_takes() -> None:
+    for level in ("raid0", "raid10"):
+        for page in (192 * KIB, 200000, 16 * MIB):
+            plan = planned(goal(level, workload="database", database_page=page), *drives(4))
+            (made,) = [step for step in plan.steps if isinstance(step, MakeArray)]
+            assert made.chunk == MIB
+
+
+def test_a_name_that_mdadm_takes_for_a_number_is_in_its_range() -> None:
+    for name in ("1048576", "md99999999"):
+        assert "for the number of the array" in refused(goal(name=name), *drives(2))
+    for name in ("1048575", "20240101a"):
+        assert planned(goal(name=name), *drives(2)).steps
+
+
+def test_an_efi_system_partition_and_whole_drives_exclude_each_other() -> None:
+    said = refused(goal("raid1", members="whole-drives", esp_size=512 * MIB), *drives(2))
+    assert "an EFI system partition needs a new partition table, but whole drives were requested" in said
+
+
+def test_a_mount_point_without_a_file_system_is_refused() -> None:
+    for kind in ("swap", "none"):
+        assert "nothing can be mounted at /srv/x" in refused(goal(filesystem=kind, mount_at="/srv/x"), *drives(2))
 
 
 @pytest.mark.needs_tools("mkfs.ext4", "dumpe2fs")
@@ -254,6 +312,8 @@ MKFS_SIZES = [
     ("ext4", {"inode_size": 1000}, "-I 1000", "invalid inode size"),
     ("ext4", {"inode_size": 8 * KIB}, "-I 8192", "invalid inode size"),
     ("ext4", {"block_size": KIB, "inode_size": KIB}, "", ""),
+    ("ext4", {"block_size": 64 * KIB, "inode_size": 64 * KIB}, "-b 65536 -I 65536", "too big"),
+    ("ext4", {"block_size": 64 * KIB, "inode_size": 2 * KIB}, "", ""),
 ]
 
 

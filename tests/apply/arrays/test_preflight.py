@@ -81,6 +81,18 @@ def test_a_line_that_mdadm_would_take_for_the_new_array_s_is_refused(
     assert len(found) == bool(said) and all(said in text for text in found), found
 
 
+@pytest.mark.parametrize(("name", "device"), [("0", "/dev/md0"), ("7", "md7"), ("md3", "/dev/md/3")])
+def test_a_name_that_mdadm_takes_for_the_number_of_another_array_is_refused(
+    tmp_path: Path, name: str, device: str
+) -> None:
+    paths = paths_in(tmp_path)
+    paths.of(CONF).write_text(f"ARRAY {device} UUID={OTHER}\n")
+    plan = planned(goal("raid1", name=name), *drives(2))
+    steps = tuple(step for step in plan.steps if isinstance(step, EditFile) and step.path == CONF)
+    (reason,) = preflight(Needs(steps=steps), plan.steps, paths)
+    assert f"gives the name /dev/md/{name} to another array" in reason.text
+
+
 @pytest.mark.parametrize("other", ["/etc/mdadm.conf", CONF])
 def test_a_file_that_mdadm_would_no_longer_read_is_refused(tmp_path: Path, other: str) -> None:
     """Debian's mdadm reads only the first of the two that exists, that of others only the second: the lines of all
