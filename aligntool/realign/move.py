@@ -15,7 +15,7 @@ from aligntool.realign.convert_table import conversion_of, convert_images, rebui
 from aligntool.realign.hidden_signatures import read_saved
 from aligntool.realign.journal import GRID, Contents, Journal, new_id, pack
 from aligntool.realign.journal_format import BODY_AT, SLOT, LostPart, Position, head_or_none, is_head
-from aligntool.realign.steps import Kernel, Walk, patched, progress
+from aligntool.realign.steps import Kernel, Walk, hidden_from, patched, progress
 from aligntool.realign.table import TableState, is_own_table, is_readable, table_state, write_table
 from aligntool.units import GIB, KIB, Extent, align_down
 
@@ -402,7 +402,8 @@ def begin(context: MoveContext, contents: Contents, id_: bytes) -> Iterator[Even
     try:
         yield StepBegun(index)
         first = Position(disk_state.step_index(contents.plan, steps.ParkEntries))
-        journal = Journal.create(context.journal_on, place, contents, id_, first)
+        with hidden_from(context.kernel, contents.plan):
+            journal = Journal.create(context.journal_on, place, contents, id_, first)
     except OSError as error:
         raise Refused(f"{_move_sentence(error)}; no partition was touched") from error
     yield StepDone(index)
@@ -513,9 +514,7 @@ def _settle(walk: Walk, state: disk_state.DiskState, *, back: bool) -> Iterator[
 
 
 def _walk(context: MoveContext, journal: Journal) -> Walk:
-    contents = journal.contents
-    place = disk_state.journal_place(contents.plan)
-    sign = whole_disk.marker_of(journal)
+    place, sign = disk_state.journal_place(journal.contents.plan), whole_disk.marker_of(journal)
     return Walk(context.device, context.journal_on, context.kernel, journal, place, sign)
 
 

@@ -1,6 +1,7 @@
 """Apply and undo the steps of a move: patch boot fields, copy batches, walk along the plan in both directions."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -233,6 +234,21 @@ class Kernel(Protocol):
     def add_absent(self, partitions: tuple[tuple[int, Extent], ...]) -> None: ...
 
     def show(self, partitions: tuple[tuple[int, Extent], ...]) -> None: ...
+
+
+@contextmanager
+def hidden_from(kernel: Kernel, plan: Plan) -> Iterator[None]:
+    """Remove the partitions that the plan moves from the kernel, before anything is written; add them again if the
+    block raises OSError. Raises Refused if one is in use.
+    """
+    moving = next(step.partitions for step in plan.steps if isinstance(step, steps.ParkEntries))
+    kernel.forget(moving)
+    try:
+        yield
+    except OSError:
+        with suppress(OSError):
+            kernel.add_absent(tuple((it.number, it.before) for it in plan.places if it.number in moving and it.before))
+        raise
 
 
 @dataclass(frozen=True, slots=True)

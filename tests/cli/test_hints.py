@@ -174,7 +174,17 @@ def test_a_file_that_is_no_plan_is_answered_with_what_can_be_typed_as_it_stands(
     assert run_aligntool(*shlex.split(hint)[1:]).returncode in (0, 1, 3), hint
 
 
-@pytest.mark.parametrize("change", [("digest", "0"), ("asked", {"goal": {"partitions": 1, "none": 2}})])
+CHANGES: list[tuple[str, object]] = [
+    ("digest", "0"),
+    ("asked", {"goal": {"partitions": 1, "none": 2}}),
+    ("asked", {"goal": {"grain": 0}}),
+    ("asked", {"sector_size": 0}),
+    ("asked", {"physical_sector_size": -4096}),
+    ("asked", {"page_size": 0}),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_plan_that_was_changed_is_answered_with_how_to_plan_for_its_disk_again(
     tmp_path: Path, change: tuple[str, object]
 ) -> None:

@@ -43,3 +43,24 @@ def test_a_disk_that_is_done_names_no_resume_when_the_kernel_cannot_show_it(
     assert run_aligntool("resume", device).returncode == 3, "nothing was left to resume"
     assert first_start(image) == 2048
     assert_whole(image)
+
+
+def test_an_open_partition_is_refused_before_anything_is_written(tmp_path: Path, loop: Callable[..., Path]) -> None:
+    """Another program may open a partition after the last look and before its node is removed."""
+    image = make_old_disk(tmp_path / "old.img", size=40 * MIB, length=24 * MIB)
+    before = image.read_bytes()
+    device = loop(image)
+    run("partx", "-a", device)
+    try:
+        with Path(f"{device}p1").open("rb"):
+            done = run_aligntool("realign", "--yes", "--json", device, code=3)
+        assert "partition 1 is in use" in done.stderr
+        end = json.loads(done.stdout.splitlines()[-1])
+        assert (end["state"], end["changed"]) == ("refused", False)
+        assert image.read_bytes() == before
+        assert Path(f"{device}p1").is_block_device()
+        run_aligntool("realign", "--yes", device, code=0)
+    finally:
+        remove_partitions(device)
+    assert first_start(image) == 2048
+    assert_whole(image)
