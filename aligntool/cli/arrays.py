@@ -300,7 +300,8 @@ def look_at_arrays(names: Sequence[str], sysroot: str | None = None) -> tuple[Ar
     Every disk is looked at, to find the members. Raises Refused for a name that is not an array.
     """
     report, known = _look([], sysroot, arrays=True)
-    return arrays_of(report, names, known_rates(known), known)
+    words = "aligntool raid show" if sysroot is None else f"aligntool raid show --sysroot {shell_word(sysroot)}"
+    return arrays_of(report, names, known_rates(known), known, words)
 
 
 def _look(targets: list[str], sysroot: str | None = None, *, arrays: bool = False) -> tuple[Report, Known]:

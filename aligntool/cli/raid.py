@@ -170,7 +170,10 @@ def find_persist_plan(array: str, goal: PersistGoal, sysroot: str | None = None)
     """Look at the array and at the files of the system, and plan. Raises Refused with every reason."""
     inventory = look((), sysroot=sysroot)
     named = resolve_device(array) if sysroot is None else array
-    return plan_persist(find_array(inventory.disks, named, command="sudo aligntool raid persist"), inventory, goal)
+    words = "sudo aligntool raid persist"
+    if sysroot is not None:
+        words = f"aligntool raid persist --sysroot {shell_word(sysroot)}"
+    return plan_persist(find_array(inventory.disks, named, command=words), inventory, goal)
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,13 +88,17 @@ class ArrayView:
 
 
 def arrays_of(
-    report: Report, names: Sequence[str] = (), rates: Rates = MappingProxyType({}), known: Known = MappingProxyType({})
+    report: Report,
+    names: Sequence[str] = (),
+    rates: Rates = MappingProxyType({}),
+    known: Known = MappingProxyType({}),
+    command: str = "aligntool raid show",
 ) -> tuple[ArrayView, ...]:
     """Return the arrays with these names or paths, or all. `rates`: of the drives, as far as known. `known`: the rows
-    of the drive database for each drive. Raises Refused if no array or several have a name.
+    of the drive database for each drive. `command`: as in `find_array`. Raises Refused as that does.
     """
     disks = [judged.disk for judged in report.judged]
-    wanted = {find_array(disks, name, command="aligntool raid show").name for name in names}
+    wanted = {find_array(disks, name, command=command).name for name in names}
     selected = [judged for judged in report.judged if not names or judged.disk.name in wanted]
     return tuple(_view(judged, judged.disk.array, report, rates, known) for judged in selected if judged.disk.array)
 

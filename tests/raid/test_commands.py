@@ -1,6 +1,7 @@
 """`aligntool raid` as a user types it: what it prints, stores and refuses."""
 
 import json
+import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -87,6 +88,15 @@ def test_what_arrays_of_a_captured_machine_say_to_type_is_for_that_machine(tmp_p
     hints = [hint for each in json.loads(shown.stdout)["arrays"] for hint in each["next"]]
     assert hints and all(hint.startswith(("on the captured machine: ", "aligntool explain ")) for hint in hints)
     assert any(hint.startswith("on the captured machine: ") for hint in hints)
+
+
+@pytest.mark.parametrize("word", ["show", "persist"])
+def test_the_arrays_of_a_captured_machine_are_named_for_that_machine(word: str) -> None:
+    refused = run_aligntool("raid", word, "nope", "--sysroot", MACHINE, code=3)
+    hints = [line.strip(" →") for line in refused.stderr.splitlines()[1:]]
+    assert len(hints) == 7 and all(f"aligntool raid {word} --sysroot {MACHINE} md" in hint for hint in hints)
+    if word == "show":
+        assert "md0" in run_aligntool(*shlex.split(hints[0])[1:], code=0).stdout
 
 
 def test_nothing_is_to_be_typed_about_an_array_of_another_machine(tmp_path: Path) -> None:

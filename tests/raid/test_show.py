@@ -123,7 +123,7 @@ def test_persist_knows_an_array_by_the_same_names(tmp_path: Path) -> None:
             find_persist_plan(name, PersistGoal(), capture)
     with pytest.raises(Refused, match="bare: no running md array has that name") as refused:
         find_persist_plan("bare", PersistGoal(), capture)
-    assert refused.value.hint.startswith("sudo aligntool raid persist md0\n")
+    assert refused.value.hint.startswith(f"aligntool raid persist --sysroot {capture} md0\n")
 
 
 def test_what_mends_a_finding_stands_below_it_once() -> None:
