@@ -377,8 +377,11 @@ class ReadOnlyDevice:
 
 
 @contextmanager
-def open_read_only(path: str) -> Iterator[ReadOnlyDevice]:
-    """Open a disk or image for reading. Raises Refused if it is neither, or cannot be opened."""
+def open_read_only(path: str, *, own_sectors: bool = False) -> Iterator[ReadOnlyDevice]:
+    """Open a disk or image for reading. `own_sectors`: with the sector size of a disk instead of 512.
+
+    Raises Refused if it is neither, or cannot be opened.
+    """
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116 - before the open, which a FIFO blocks, and which rewinds a tape
         if not (stat.S_ISBLK(mode) or stat.S_ISREG(mode)):
@@ -388,7 +391,7 @@ def open_read_only(path: str) -> Iterator[ReadOnlyDevice]:
         hint = "run the same command with sudo" if error.errno in (errno.EACCES, errno.EPERM) else "lsblk -d"
         raise Refused(f"{path}: {error.strerror}", hint=hint) from error
     try:
-        yield ReadOnlyDevice(descriptor)
+        yield ReadOnlyDevice(descriptor, _sector_size(descriptor) if own_sectors and stat.S_ISBLK(mode) else 512)
     finally:
         os.close(descriptor)
 

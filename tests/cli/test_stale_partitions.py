@@ -12,6 +12,7 @@ from aligntool.units import MIB
 from tests.cli.old_disks import assert_whole, first_start, make_old_disk
 from tests.cli.test_restore_table import kill_while_copying
 from tests.conftest import remove_partitions, run
+from tests.moving.loop_mounts import looped
 from tests.run_aligntool import run_aligntool
 from tests.thorough import sample
 
@@ -42,6 +43,20 @@ def test_a_disk_that_is_done_names_no_resume_when_the_kernel_cannot_show_it(
         assert (end["event"], end["state"]) == ("end", "new") and "partprobe" in end["next"]
     assert run_aligntool("resume", device).returncode == 3, "nothing was left to resume"
     assert first_start(image) == 2048
+    assert_whole(image)
+
+
+def test_a_disk_that_now_has_longer_sectors_than_the_move_is_not_led_to_a_resume(tmp_path: Path) -> None:
+    image = make_old_disk(tmp_path / "old.img", size=40 * MIB, length=24 * MIB)
+    kill_while_copying(image)
+    with looped(image, sector_size=4096) as device:
+        for words in (("status",), ("status", "--json"), ("resume", "--dry-run"), ("rollback", "--dry-run")):
+            said = run_aligntool(*words, device, code=3).stderr
+            assert "begun with sectors of 512 bytes; the disk now has 4096" in said and "attach the disk as" in said
+            assert "aligntool resume" not in said
+    with looped(image) as device:
+        assert "aligntool resume" in run_aligntool("status", device).stdout
+        run_aligntool("resume", "--yes", device, code=0)
     assert_whole(image)
 
 
