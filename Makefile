@@ -76,7 +76,7 @@ clean: ## throw away .venv and what the tools left behind
 
 .PHONY: stale
 # Ready once, and again when what is asked for has changed, the checkout was moved or copied, or its Python was replaced.
-READY = grep -qF '$(realpath .venv)/bin/' .venv/bin/aligntool && .venv/bin/aligntool --version
+READY = { [ -L .venv ] || grep -qF "$$(pwd -P)/.venv/bin/" .venv/bin/aligntool; } && .venv/bin/aligntool --version
 .venv/.ready-%: pyproject.toml .ci/setup $(shell { $(READY); } >/dev/null 2>&1 || echo stale)
 	@.ci/setup $*
 	@touch $@

@@ -76,8 +76,8 @@ def _refuse_names(goal: RaidGoal) -> Iterator[Refusal]:
 def _refuse_mkfs_sizes(goal: RaidGoal) -> Iterator[Refusal]:
     """Refuse sizes that mkfs.xfs and mke2fs refuse or reduce: mkfs.xfs(8), mke2fs(8)."""
     block, xfs = goal.block_size or BLOCK, goal.filesystem == "xfs"
-    # mke2fs refuses longer inodes where it makes one for every 4 KiB, or for every block: misc/mke2fs.c, inode_ratio.
-    inodes = (512, min(block // 2, 2 * KIB)) if xfs else (128, min(block, 2 * KIB))
+    # mke2fs refuses inodes as long as the space for which it makes one, 8 KiB or more: mke2fs.conf(5), inode_ratio.
+    inodes = (512, min(block // 2, 2 * KIB)) if xfs else (128, min(block, 4 * KIB))
     limits = {"block_size": (goal.block_size, KIB, 64 * KIB), "inode_size": (goal.inode_size, *inodes)}
     for key, (size, least, most) in limits.items() if goal.filesystem in ("xfs", "ext4") else ():
         if size is not None and not (least <= size <= most and is_power_of_two(size)):
@@ -361,6 +361,7 @@ XFS_GROUP = 64 * MIB + 256 * KIB  # the log, and what precedes it
 XFS_UNITS = 16
 XFS_WIDTH = 2 * GIB  # xfs_validate_stripe_geometry: the stripe is shorter than this
 BTRFS_LEAST = 109 * MIB  # mkfs.btrfs, for one device: 114294784
+EXT4_LARGE, EXT4_RATIO = GIB // 2, 4 * KIB  # smaller ones get an inode for every 4 KiB: mke2fs.conf, "small"
 EXT4_STRIDE = 0xFFFF  # s_raid_stride has 16 bits, and mke2fs truncates larger values
 
 
@@ -401,7 +402,8 @@ def _refuse_filesystem(goal: RaidGoal, geometry: ArrayGeometry) -> Iterator[Refu
     least, chunk = _least_size(goal, geometry), geometry.chunk or 0
     if geometry.size < least:
         text = f"{goal.filesystem} needs {format_size(least)} here, but the array has {format_about(geometry.size)}"
-        yield Refusal("too-small", geometry.device, text, "use larger members, or --fs ext4")
+        hint = "use larger members, or --fs ext4" if goal.filesystem != "ext4" else "omit inode_size"
+        yield Refusal("too-small", geometry.device, text, hint)
     text = ""
     if goal.filesystem == "xfs" and chunk * geometry.data >= XFS_WIDTH:
         wide = f"a stripe of {geometry.data} times {format_size(chunk)}"
@@ -418,4 +420,5 @@ def _refuse_filesystem(goal: RaidGoal, geometry: ArrayGeometry) -> Iterator[Refu
 def _least_size(goal: RaidGoal, geometry: ArrayGeometry) -> int:
     chunk = geometry.chunk or 0
     xfs = max(XFS_GROUPS * (XFS_GROUP + chunk), XFS_UNITS * chunk) if chunk else XFS_LEAST
-    return {"btrfs": BTRFS_LEAST, "xfs": xfs}.get(goal.filesystem, 0)
+    ext4 = EXT4_LARGE if (goal.inode_size or 0) >= EXT4_RATIO else 0
+    return {"btrfs": BTRFS_LEAST, "xfs": xfs, "ext4": ext4}.get(goal.filesystem, 0)

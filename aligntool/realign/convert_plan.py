@@ -63,6 +63,7 @@ def refuse_unconvertible(
         (
             *of_disk,
             *(reason for part in disk.partitions for reason in _part_refusals(disk, part, sizes, size, units)),
+            *_record_refusals(disk),
             *(reason for part in disk.partitions for reason in _end_refusals(disk, part, units, cut)),
         )
     )
@@ -117,9 +118,6 @@ def _part_refusals(
     elif extent.start < head.end:
         text = f"{what} begins at byte {extent.start}, but the new table extends to byte {head.end}"
         yield Refusal("no-room", what, text, moved)
-    if _lacks_record(disk, part):
-        text = f"{what} has its EBR at byte {part.record_at}, but there is no room for one of {BLOCK} bytes"
-        yield Refusal("off-grid", what, text, moved)
     end = new_extent(part).end
     if label == TableLabel.DOS and end > MOST_SECTORS * min(sizes):
         text = f"{what} ends at {format_size(end)}, but an MBR for sectors of {min(sizes)} bytes reaches only to 2TiB"
@@ -142,13 +140,16 @@ def _part_refusals(
         yield Refusal("no-content", what, text, unneeded)
 
 
-def _lacks_record(disk: Disk, part: Partition) -> bool:
-    """Return whether the place of a logical partition's EBR after the conversion is that of something else."""
-    record = Extent(new_record(disk, part) or 0, BLOCK)
-    others = [other for other in disk.partitions if other.role is Role.LOGICAL]
-    taken = [new_extent(other) for other in others]
-    taken += [Extent(new_record(disk, other) or 0, BLOCK) for other in others if other != part]
-    return record.start > 0 and any(record.overlaps(extent) for extent in taken)
+def _record_refusals(disk: Disk) -> Iterator[Refusal]:
+    """Yield the reason why an EBR cannot be where it would go: another partition or EBR goes there."""
+    records = {number: Extent(at, BLOCK) for number, at in new_records(disk).items()}
+    taken = [new_extent(part) for part in disk.partitions if part.role is Role.LOGICAL]
+    for part in (part for part in disk.partitions if part.number in records):
+        others = (extent for number, extent in records.items() if number != part.number)
+        if any(records[part.number].overlaps(extent) for extent in (*taken, *others)):
+            what = f"partition {part.number}"
+            text = f"{what} has its EBR at byte {part.record_at}, but there is no room for one of {BLOCK} bytes"
+            yield Refusal("off-grid", what, text, next_command(disk, "plan realign", "--grain 1MiB"))
 
 
 def _deletion(disk: Disk, part: Partition) -> str:
@@ -175,20 +176,24 @@ def new_extent(part: Partition) -> Extent:
     return Extent(part.extent.start, align_down(part.extent.length, BLOCK))
 
 
-def new_record(disk: Disk, part: Partition) -> int | None:
-    """Return the byte of a logical partition's EBR after the conversion: for the first logical partition, the start of
-    the extended one; for others, the block where it is now, or the last one before the partition if another partition
-    or EBR is there. None for any other partition.
+def new_records(disk: Disk) -> dict[int, int]:
+    """Return the byte of the EBR of each logical partition after the conversion: for the first one, the start of the
+    extended partition; for others, the block where it is now, or the last one before the partition if another partition
+    or EBR is there.
     """
-    if part.role is not Role.LOGICAL or part.record_at is None:
-        return None
-    logicals = next(chain for each in containers(disk) if part in (chain := logicals_of(disk, each)))
-    if part == logicals[0]:
-        return next(each.extent.start for each in containers(disk) if each.extent.contains(part.extent))
-    block = Extent(align_down(part.record_at, BLOCK), BLOCK)
-    earlier = (each for each in logicals if each != part and block.start <= (each.record_at or 0) < part.record_at)
-    is_taken = any(earlier) or any(block.overlaps(new_extent(each)) for each in logicals)
-    return part.extent.start - BLOCK if is_taken else block.start
+    logicals = {part.number: part for part in disk.partitions if part.role is Role.LOGICAL}
+    now = {number: part.record_at for number, part in logicals.items() if part.record_at is not None}
+    records = {number: align_down(at, BLOCK) for number, at in now.items()}
+    for container in containers(disk):
+        chain = [part for part in logicals_of(disk, container) if part.number in now]
+        for part in chain:
+            block, at = Extent(records[part.number], BLOCK), now[part.number]
+            is_behind_other = any(block.start <= now[other.number] < at for other in chain)
+            if is_behind_other or any(block.overlaps(new_extent(other)) for other in chain):
+                records[part.number] = part.extent.start - BLOCK
+        if chain and chain[0] == logicals_of(disk, container)[0]:
+            records[chain[0].number] = container.extent.start
+    return records
 
 
 def _end_refusals(disk: Disk, part: Partition, units: Mapping[int, Unit], cut: Collection[int]) -> Iterator[Refusal]:
@@ -333,8 +338,9 @@ def _rewrite_steps(
         if part.number in rebuilding:
             held = steps.SavedRanges(rebuilding[part.number].runs)
             yield steps.RebuildContent(part.number, kind_of(part), new_extent(part), max(sizes), held)
+    records = new_records(disk)
     changes = tuple(
-        steps.EntryChange(part.number, part.extent, new_extent(part), part.record_at, new_record(disk, part))
+        steps.EntryChange(part.number, part.extent, new_extent(part), part.record_at, records.get(part.number))
         for part in disk.partitions
     )
     yield steps.ConvertTable(label_of(disk), changes, sizes)

@@ -239,13 +239,13 @@ class Kernel(Protocol):
 @contextmanager
 def hidden_from(kernel: Kernel, plan: Plan) -> Iterator[None]:
     """Remove the partitions that the plan moves from the kernel, before anything is written; add them again if the
-    block raises OSError. Raises Refused if one is in use.
+    block fails. Raises Refused if one is in use.
     """
     moving = next(step.partitions for step in plan.steps if isinstance(step, steps.ParkEntries))
     kernel.forget(moving)
     try:
         yield
-    except OSError:
+    except BaseException:
         with suppress(OSError):
             kernel.add_absent(tuple((it.number, it.before) for it in plan.places if it.number in moving and it.before))
         raise

@@ -5,10 +5,15 @@ suggested.
 import json
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from aligntool.units import MIB
+from aligntool.change import Place, Plan
+from aligntool.errors import Refused
+from aligntool.realign.steps import hidden_from
+from aligntool.steps import ParkEntries, Subject
+from aligntool.units import GIB, MIB, Extent
 from tests.cli.old_disks import assert_whole, first_start, make_old_disk
 from tests.cli.test_restore_table import kill_while_copying
 from tests.conftest import remove_partitions, run
@@ -79,3 +84,17 @@ def test_an_open_partition_is_refused_before_anything_is_written(tmp_path: Path,
         remove_partitions(device)
     assert first_start(image) == 2048
     assert_whole(image)
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), Refused("short"), KeyboardInterrupt()])
+def test_partitions_are_shown_again_if_the_journal_cannot_be_written(error: BaseException) -> None:
+    plan = Plan(
+        "realign", Subject("/d", GIB, 512, None, None, None, None, None, ""), "",
+        (Place(1, Extent(512, MIB), Extent(MIB, MIB), ""), Place(2, Extent(4 * MIB, MIB), Extent(4 * MIB, MIB), "")),
+        (ParkEntries((1,), (1,)),), (), (),
+    )  # fmt: skip
+    kernel = Mock()
+    with pytest.raises(type(error)), hidden_from(kernel, plan):
+        raise error
+    kernel.forget.assert_called_once_with((1,))
+    kernel.add_absent.assert_called_once_with(((1, Extent(512, MIB)),))

@@ -489,6 +489,15 @@ def test_an_ebr_that_would_be_in_the_block_of_another_goes_before_its_partition(
         assert [one.read_bytes()[at * 512 :][: 4 * MIB] for at in (4096, 16384)] == kept
 
 
+def test_a_logical_partition_past_the_end_of_its_extended_one_is_a_fault_of_the_table(tmp_path: Path) -> None:
+    disk = chained(tmp_path, (4096, 8192), (16384, 8192))
+    with disk.open("r+b") as file:
+        file.seek(446 + 12)
+        file.write(struct.pack("<I", 18432))  # the length of the extended partition
+    for more in ((), ("-o", tmp_path / "new.img")):
+        assert "the partition table has an error" in aligntool("convert", disk, *more, "--yes", code=REFUSED)
+
+
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "sgdisk")
 @pytest.mark.parametrize("sizes", ["--sector-size=512", "--both"])

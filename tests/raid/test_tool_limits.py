@@ -42,6 +42,7 @@ SMALL = [
     (goal("raid0"), 2, 240 * MIB),
     (goal("raid5"), 3, 300 * MIB),
     (goal("raid1", filesystem="btrfs"), 2, 200 * MIB),
+    (goal("raid1", filesystem="ext4", inode_size=4 * KIB), 2, 400 * MIB),
 ]
 ENOUGH = [
     (goal("raid10"), 4, 420 * MIB),
@@ -49,6 +50,7 @@ ENOUGH = [
     (goal("raid0"), 2, 270 * MIB),
     (goal("raid5"), 3, 400 * MIB),
     (goal("raid1", filesystem="btrfs"), 2, 214 * MIB),
+    (goal("raid1", filesystem="ext4", inode_size=4 * KIB), 2, 630 * MIB),
 ]
 
 
@@ -313,7 +315,8 @@ MKFS_SIZES = [
     ("ext4", {"inode_size": 8 * KIB}, "-I 8192", "invalid inode size"),
     ("ext4", {"block_size": KIB, "inode_size": KIB}, "", ""),
     ("ext4", {"block_size": 64 * KIB, "inode_size": 64 * KIB}, "-b 65536 -I 65536", "too big"),
-    ("ext4", {"block_size": 64 * KIB, "inode_size": 2 * KIB}, "", ""),
+    ("ext4", {"block_size": 64 * KIB, "inode_size": 4 * KIB}, "", ""),
+    ("ext4", {"inode_size": 4 * KIB}, "", ""),
 ]
 
 
