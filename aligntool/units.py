@@ -72,6 +72,16 @@ def is_power_of_two(number: int) -> bool:
     return number > 0 and number & (number - 1) == 0
 
 
+def is_sector_size(number: int) -> bool:
+    """Return whether a user may give this as the sector size of a disk, in bytes."""
+    return is_power_of_two(number) and 512 <= number <= 64 * KIB
+
+
+def is_grid_size(number: int) -> bool:
+    """Return whether a user may give this as a page size or grain, in bytes."""
+    return number % 512 == 0 and 512 <= number <= 1 << 40
+
+
 def parse_size(text: str) -> int:
     """Return the bytes of "4096", "512B", "4KiB" or "1MiB".
 

@@ -127,6 +127,9 @@ def test_a_second_time_nothing_is_set_up_again_until_pyproject_or_the_environmen
     assert setup in run("make", "-n", "-C", tmp_path, target)
     program.write_text("#!/bin/sh\n# /original/.venv/bin/python\n")  # was copied, and starts the original
     assert setup in run("make", "-n", "-C", tmp_path, target)
+    shared = (tmp_path / ".venv").rename(tmp_path / "shared")
+    (tmp_path / ".venv").symlink_to(shared)  # somebody's choice
+    assert setup not in run("make", "-n", "-C", tmp_path, target)
     program.write_text(in_order)
     later = (tmp_path / "pyproject.toml").stat().st_mtime + 60
     os.utime(tmp_path / "pyproject.toml", (later, later))

@@ -21,7 +21,7 @@ from aligntool.linux.files import refuse_output, write_file
 from aligntool.linux.process import SILENCE_S
 from aligntool.linux.targets import find_virtual
 from aligntool.render.lines import Line, escaped, harmless, show, wants_color
-from aligntool.units import format_size, is_power_of_two, parse_size
+from aligntool.units import format_size, is_grid_size, is_sector_size, parse_size
 from aligntool.values import dataclass
 
 # The confirmation before anything is written.
@@ -89,7 +89,7 @@ def size(text: str) -> int:
 def sector(text: str) -> int:
     """Return a sector size, a power of two from 512 bytes to 64 KiB, or raise a usage error."""
     number = size(text)
-    if not is_power_of_two(number) or not 512 <= number <= 65536:
+    if not is_sector_size(number):
         raise typer.BadParameter(f"{text!r} is not a sector size; 512 and 4096 are usual")
     return number
 
@@ -97,7 +97,7 @@ def sector(text: str) -> int:
 def grid(text: str) -> int:
     """Return a page size or grain, a multiple of 512 bytes, or raise a usage error."""
     number = size(text)
-    if number % 512 or number > 1 << 40:
+    if not is_grid_size(number):
         raise typer.BadParameter(f"{text!r} is not a multiple of 512 bytes, or is more than 1TiB")
     return number
 

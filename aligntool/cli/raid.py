@@ -97,8 +97,8 @@ class ArrayOptions:
         if self.database_page and (self.workload or goal.workload) != "database":
             raise typer.BadParameter("--database-page needs --workload database")
         if self.filesystem not in (None, goal.filesystem):  # the recipe's values are for its own file system
-            goal = replace(goal, block_size=None, inode_size=None, log_size=None, mount_options=None)
-            goal = replace(goal, mount_at=None) if self.filesystem in NOT_MOUNTED else goal
+            place = None if self.filesystem in NOT_MOUNTED else goal.mount_at
+            goal = replace(goal, block_size=None, inode_size=None, log_size=None, mount_options=None, mount_at=place)
         mount_at = "" if self.mount == "none" else self.mount
         measured = read_text(self.measured, most=tuned.LONGEST) if self.measured else goal.measured
         if self.measured:

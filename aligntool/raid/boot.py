@@ -15,7 +15,7 @@ from aligntool.audit.array_boot import (
     node_of,
     running_arrays,
     short_name,
-)  # fmt: skip
+)
 from aligntool.audit.arrays import partition_node
 from aligntool.change import RaidGoal
 from aligntool.errors import Refusal

@@ -76,7 +76,7 @@ def _refuse_names(goal: RaidGoal) -> Iterator[Refusal]:
 def _refuse_mkfs_sizes(goal: RaidGoal) -> Iterator[Refusal]:
     """Refuse sizes that mkfs.xfs and mke2fs refuse or reduce: mkfs.xfs(8), mke2fs(8)."""
     block, xfs = goal.block_size or BLOCK, goal.filesystem == "xfs"
-    # mke2fs refuses inodes as long as the space for which it makes one, 8 KiB or more: mke2fs.conf(5), inode_ratio.
+    # mke2fs refuses inodes as long as the space for which it makes one: mke2fs.conf(5), inode_ratio, and EXT4_RATIO.
     inodes = (512, min(block // 2, 2 * KIB)) if xfs else (128, min(block, 4 * KIB))
     limits = {"block_size": (goal.block_size, KIB, 64 * KIB), "inode_size": (goal.inode_size, *inodes)}
     for key, (size, least, most) in limits.items() if goal.filesystem in ("xfs", "ext4") else ():

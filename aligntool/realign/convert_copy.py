@@ -275,9 +275,8 @@ def _write_table(plan: Plan, step: steps.ConvertTable, source: Device, target: D
     old = copying.source.sector_size
     if step.label == TableLabel.DOS:
         mbr = sound_mbr(source, with_chains=True, sector_size=old)
-        writing = convert_table.converted_mbr(
-            source, mbr, step, convert_table.BLOCK
-        )  # and what follows it, as GRUB does
+        # Whole blocks: GRUB's program begins behind the MBR.
+        writing = convert_table.converted_mbr(source, mbr, step, convert_table.BLOCK)
     else:
         head, tail = convert_table.table_places(step.label, plan.disk.size, step.sector_sizes)
         sector_0 = read_bytes(source, 0, 512) or b""

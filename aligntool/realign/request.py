@@ -43,7 +43,7 @@ from aligntool.realign.refusals import bad_blocks_refusal
 from aligntool.realign.second_table import refuse_second_table
 from aligntool.realign.shrink import refuse_unshrinkable, shrink_btrfs, shrunk_view
 from aligntool.recipes.drives import known_geometries
-from aligntool.units import KIB, Extent, is_power_of_two
+from aligntool.units import Extent, is_grid_size, is_sector_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +63,10 @@ class Request:
         """Raise ValueError for sizes that no option can request: a plan may come from a file."""
         for name in ("sector_size", "physical_sector_size"):
             size = getattr(self, name)
-            if size is not None and not (is_power_of_two(size) and 512 <= size <= 64 * KIB):
+            if size is not None and not is_sector_size(size):
                 raise ValueError(f"{name}: not a sector size")
         for name, grid in (("page_size", self.page_size), ("grain", self.goal.grain)):
-            if grid is not None and (grid % 512 or not 512 <= grid <= 1 << 40):
+            if grid is not None and not is_grid_size(grid):
                 raise ValueError(f"{name}: not a multiple of 512")
 
 

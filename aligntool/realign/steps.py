@@ -236,12 +236,16 @@ class Kernel(Protocol):
     def show(self, partitions: tuple[tuple[int, Extent], ...]) -> None: ...
 
 
+def _moving_numbers(plan: Plan) -> tuple[int, ...]:
+    return next(step.partitions for step in plan.steps if isinstance(step, steps.ParkEntries))
+
+
 @contextmanager
 def hidden_from(kernel: Kernel, plan: Plan) -> Iterator[None]:
     """Remove the partitions that the plan moves from the kernel, before anything is written; add them again if the
     block fails. Raises Refused if one is in use.
     """
-    moving = next(step.partitions for step in plan.steps if isinstance(step, steps.ParkEntries))
+    moving = _moving_numbers(plan)
     kernel.forget(moving)
     try:
         yield
@@ -267,7 +271,7 @@ class Walk:
     def forward(self) -> Iterator[Event]:
         """Walk from the journal's position to the end."""
         position = self.journal.position
-        self.kernel.forget(self._moving_numbers())
+        self.kernel.forget(_moving_numbers(self.plan))
         for index in range(position.step, len(self.plan.steps)):
             yield StepBegun(index)
             first = position.batch if index == position.step else 0
@@ -277,7 +281,7 @@ class Walk:
     def back(self) -> Iterator[Event]:
         """Walk from the journal's position to the beginning."""
         position = self.journal.position
-        self.kernel.forget(self._moving_numbers())
+        self.kernel.forget(_moving_numbers(self.plan))
         for index in range(position.step, step_index(self.plan, steps.ParkEntries) - 1, -1):
             yield StepBegun(index)
             step = self.plan.steps[index]
@@ -418,9 +422,6 @@ class Walk:
             step.target for step in ends if isinstance(step, steps.ReleaseContent) and step.partition == partition
         )
 
-    def _moving_numbers(self) -> tuple[int, ...]:
-        return next(step.partitions for step in self.plan.steps if isinstance(step, steps.ParkEntries))
-
     def _update_kernel(self, *, before: bool) -> Iterator[Event]:
         """Update the kernel's partitions. The disk is finished and its journal closed, so a kernel that refuses does
         not stop the work.
@@ -443,7 +444,7 @@ class Walk:
         """Return the partitions that the kernel forgot. A container is not among them: the kernel shows its first
         sectors, which stay.
         """
-        moving = self._moving_numbers()
+        moving = _moving_numbers(self.plan)
         places = (place for place in self.plan.places if place.number in moving)
         return tuple((place.number, (before and place.before) or place.after) for place in places)
 
