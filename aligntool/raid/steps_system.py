@@ -56,7 +56,9 @@ def find_system_trace(step: SystemStep) -> dict[str, str]:
 
 def apply_system(step: SystemStep) -> Iterator[Said]:
     """Run the step's command, unless it is in effect already. Raises Stopped with the output of the program."""
-    if isinstance(step, steps.ReloadUnits | steps.EnableUnit) and not _SYSTEMD.is_dir():
+    # systemctl enables units also where systemd does not run, as in a chroot.
+    is_absent = isinstance(step, steps.EnableUnit) and find_program("systemctl") is None
+    if is_absent or (isinstance(step, steps.ReloadUnits) and not _SYSTEMD.is_dir()):
         yield Said(f"systemd is not running here, so this is skipped: {shell_words(step)}")
         return
     if _effect(step)[0]:
@@ -100,7 +102,7 @@ def _effect(step: SystemStep) -> tuple[bool, tuple[str, ...], str]:
         case steps.Swapon(uuid):
             return _is_swap(uuid), ("swapoff", "-U", uuid), "the swap space is no longer used"
         case steps.EnableUnit(unit):
-            enabled = _SYSTEMD.is_dir() and run_program("systemctl", "is-enabled", unit).code == 0
+            enabled = bool(find_program("systemctl")) and run_program("systemctl", "is-enabled", unit).code == 0
             return enabled, ("systemctl", "disable", unit), f"{unit} is disabled"
     return False, (), ""
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -20,6 +21,18 @@ from tests.conftest import remove_partitions, run
 from tests.raid.builders import judged
 
 HOME, SWAP = "933AC7E1-2EB4-4F13-B844-0E14E2AEF915", "0657FD6D-A4AB-43C4-84E5-0933C84B4F4F"
+# A unit in a folder of this process only. With SYSTEMD_OFFLINE, systemctl takes systemd as not running (ENVIRONMENT.md).
+PRIVATE_UNITS = """export SYSTEMD_OFFLINE=1; mount -t tmpfs none /etc/systemd/system && cd /etc/systemd/system &&
+printf '[Install]\\nWantedBy=sysinit.target\\n' > own.service && exec "$@"
+"""
+ENABLED_AND_UNDONE = """
+import os
+from aligntool.raid.steps_system import apply_system, find_system_trace, undo_system
+from aligntool.steps import EnableUnit
+step = EnableUnit("own.service")
+for action in (apply_system, apply_system, lambda step: undo_system(step, {})):
+    print([said.text for said in action(step)], os.path.islink("sysinit.target.wants/own.service"))
+"""
 OTHER_UUID = "99999999-2222-4333-8444-555555555555"
 RAID = "A19D880F-05FC-4D3B-A006-743F0F84911E"
 
@@ -109,3 +122,13 @@ def test_another_file_system_at_the_array_s_place_is_neither_taken_for_it_nor_un
     finally:
         list(undo_system(step, {}))
         assert run("findmnt", "--mountpoint", place, fails=True) == ""
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("unshare", "mount", "systemctl")
+def test_a_unit_is_enabled_and_disabled_where_systemd_does_not_run() -> None:
+    """As in the chroot of an installation."""
+    words = ("unshare", "--mount", "sh", "-c", PRIVATE_UNITS, "sh", sys.executable, "-c", ENABLED_AND_UNDONE)
+    enabled, again, undone = run(*words).splitlines()
+    assert (enabled, again) == ("[] True", "['already done'] True")
+    assert undone == "['own.service is disabled'] False"
