@@ -131,10 +131,17 @@ def use_refusals(
         yield Refusal("held", name, f"{name} is part of {holder}, which is running", f"aligntool audit {holder}")
 
 
+def read_only_refusals(disk: Disk) -> Iterator[Refusal]:
+    """Yield that a disk cannot be written to, with the command that makes it writable."""
+    if disk.read_only:
+        words = "chmod u+w" if disk.kind is DiskKind.IMAGE else "sudo blockdev --setrw"
+        text, hint = f"{disk.name} is read-only", f"{words} {shell_word(disk.path)}"
+        yield Refusal("read-only", disk.name, text, hint, lasting=False)
+
+
 def device_refusals(disk: Disk, part: Partition | None, name: str) -> Iterator[Refusal]:
     """Yield why a disk or partition cannot be used, whatever its content. `name`: of the disk or partition."""
-    if disk.read_only:
-        yield Refusal("read-only", disk.name, f"{disk.name} is read-only")
+    yield from read_only_refusals(disk)
     if disk.failing:
         yield Refusal(
             "failing", disk.name, f"{disk.name} reports that it is failing: {disk.failing}", replacement_hint(disk)

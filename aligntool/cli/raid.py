@@ -128,6 +128,8 @@ def _goal(level: str | None, name: str | None) -> RaidGoal:
     goal = find_recipe(name, "raid").goal if name else RaidGoal(level or "")
     if not isinstance(goal, RaidGoal) or not (level or name):
         raise typer.BadParameter("no RAID level given: --level 1, or --recipe NAME from aligntool recipes list")
+    if level not in (None, goal.level):  # the recipe's values are for its own level
+        goal = replace(goal, chunk=None, layout=None, bitmap=None)
     array = uuid.uuid4().hex
     words = (array[start : start + 8] for start in range(0, 32, 8))
     return replace(goal, level=level or goal.level, array_uuid=":".join(words), filesystem_uuid=str(uuid.uuid4()))

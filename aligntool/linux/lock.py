@@ -402,7 +402,7 @@ def _not_opened(path: str, error: OSError) -> Refused:
         case errno.EACCES:
             return Refused(f"{path} is not writable by this user", hint=f"chmod u+w {quoted}")
         case errno.EPERM:
-            return Refused(f"{path} is immutable", hint=f"sudo chattr -i {quoted}")
+            return Refused(f"{path} is immutable or append-only", hint=f"sudo chattr -i -a {quoted}")
     return Refused(f"{path} cannot be opened for writing: {error.strerror}", hint=f"ls -l {quoted}")
 
 

@@ -50,8 +50,7 @@ def _disk_refusals(disk: Disk, *, wipe: bool | None) -> Iterator[Refusal]:
     name = disk.name
     if not disk.size:
         yield Refusal("size-unknown", name, f"{name}: size unknown")
-    if disk.read_only:
-        yield Refusal("read-only", name, f"{name} is read-only")
+    yield from wording.read_only_refusals(disk)
     if disk.kind is DiskKind.DASD:
         yield Refusal("dasd", name, f"{name} is a DASD, which has its own partitioning tool", "fdasd")
     yield from _zoned_refusals(disk)
@@ -160,9 +159,7 @@ def _device_reasons(disk: Disk) -> Iterator[Refusal]:
         tracks = f"{name} is a DASD: its partitions are counted in tracks, not in bytes"
         yield Refusal("dasd", name, tracks, wording.as_root(disk, f"fdasd -p {path}"))
     yield from _zoned_refusals(disk)
-    if disk.read_only:
-        writable = "chmod u+w" if disk.kind is DiskKind.IMAGE else "sudo blockdev --setrw"
-        yield Refusal("read-only", name, f"{name} is read-only", f"{writable} {path}", lasting=False)
+    yield from wording.read_only_refusals(disk)
     if disk.failing:
         text = f"{name} may be failing: {disk.failing}"
         yield Refusal("failing", name, text, wording.as_root(disk, f"smartctl -a {path}"))

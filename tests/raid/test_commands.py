@@ -10,8 +10,10 @@ import pytest
 
 from aligntool.change import RAID_WORDS, ArrayRequest, RaidGoal, plan_with_request, request_in_document, to_json
 from aligntool.cli.raid import ArrayOptions, apply_command
-from aligntool.units import GIB, MIB
+from aligntool.raid.levels import LEVELS
+from aligntool.units import GIB, KIB, MIB
 from tests.conftest import remove_partitions, run
+from tests.raid.builders import drives, planned
 from tests.raid.golden_plans import RECIPES, golden_plan
 from tests.run_aligntool import program, run_aligntool
 from tests.schemas import check
@@ -145,6 +147,16 @@ def test_another_file_system_than_the_recipe_s_gets_none_of_its_values() -> None
     own, *others = ((goal.mount_options, goal.block_size, goal.inode_size, goal.log_size) for goal in goals)
     assert own == (("noatime", "logbufs=8"), 4096, 512, 64 * MIB) and others == [(None,) * 4] * 4
     assert [goal.place for goal in goals] == ["/srv/scratch", "/srv/scratch", "/srv/scratch", "", ""]
+
+
+@pytest.mark.parametrize("level", list(LEVELS))
+def test_another_level_than_the_recipe_s_gets_none_of_its_values(level: str) -> None:
+    scratch = ArrayOptions(level=level, recipe="nvme-raid0-scratch", system="debian").goal()
+    assert scratch.chunk == (256 * KIB if level == "raid0" else None)
+    database = ArrayOptions(level=level, recipe="raid10-database", system="debian").goal()
+    assert database.layout == ("n2" if level == "raid10" else None)
+    planned(scratch, *drives(4))
+    planned(database, *drives(4))
 
 
 def test_a_page_without_a_database_is_refused() -> None:

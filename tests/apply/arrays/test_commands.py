@@ -21,7 +21,7 @@ from tests.conftest import remove_partitions, run
 from tests.raid.builders import judged
 
 HOME, SWAP = "933AC7E1-2EB4-4F13-B844-0E14E2AEF915", "0657FD6D-A4AB-43C4-84E5-0933C84B4F4F"
-# A unit in a folder of this process only. With SYSTEMD_OFFLINE, systemctl takes systemd as not running (ENVIRONMENT.md).
+# A unit that only this process sees. With SYSTEMD_OFFLINE, systemctl does not ask systemd (systemd, ENVIRONMENT.md).
 PRIVATE_UNITS = """export SYSTEMD_OFFLINE=1; mount -t tmpfs none /etc/systemd/system && cd /etc/systemd/system &&
 printf '[Install]\\nWantedBy=sysinit.target\\n' > own.service && exec "$@"
 """
