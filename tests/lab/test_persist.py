@@ -77,6 +77,8 @@ def _observe(pc: DebianPC, left: tuple[Nvme, ...]) -> Observed:
     persisted, again = (
         [pc.run(f"aligntool raid persist /dev/{each.node} --yes").out for each in before.values()] for _ in range(2)
     )
+    # Short so far, because the start before this one waits in vain; an emulated PC beside other load takes longer.
+    pc.run("sed -i s/device-timeout=45s/device-timeout=10min/ /etc/fstab")
     pc.off()
     pc.drives = left
     pc.start()
