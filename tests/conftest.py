@@ -16,6 +16,8 @@ import pytest
 from hypothesis import settings
 
 import tests.run_aligntool  # noqa: F401  (it forks before the tests are collected)
+from aligntool.linux.lock import add_partitions
+from aligntool.units import Extent
 from tests.thorough import examples, left_out
 
 SHARED = Path(__file__).parent.parent.parent / "shared" / "data"
@@ -108,8 +110,14 @@ def remove_partitions(disk: str | Path, limit_s: float = 60) -> None:
     end = time.monotonic() + limit_s
     for file in Path("/sys/block", Path(disk).name).glob("*/partition"):
         while file.exists():
-            run("delpart", disk, file.read_text().strip(), fails=time.monotonic() < end)
+            run("partx", "--delete", "--nr", file.read_text().strip(), disk, fails=time.monotonic() < end)
             time.sleep(0.1 if file.exists() else 0)
+
+
+def add_partition(disk: str | Path, number: int, extent: Extent) -> None:
+    """Have the kernel show a partition that is not in the table; Debian 13 has no addpart."""
+    with Path(disk).open("rb") as file:
+        add_partitions(file.fileno(), [(number, extent)])
 
 
 def detach(device: str | Path, limit_s: float = 60) -> None:

@@ -16,15 +16,12 @@ from aligntool.steps import ParkEntries, Subject
 from aligntool.units import GIB, MIB, Extent
 from tests.cli.old_disks import assert_whole, first_start, make_old_disk
 from tests.cli.test_restore_table import kill_while_copying
-from tests.conftest import remove_partitions, run
+from tests.conftest import add_partition, remove_partitions, run
 from tests.moving.loop_mounts import looped
 from tests.run_aligntool import run_aligntool
 from tests.thorough import sample
 
-pytestmark = [
-    pytest.mark.needs_root,
-    pytest.mark.needs_tools("losetup", "addpart", "delpart", "sfdisk", "mke2fs", "e2fsck", "debugfs"),
-]
+pytestmark = [pytest.mark.needs_root, pytest.mark.needs_tools("losetup", "sfdisk", "mke2fs", "e2fsck", "debugfs")]
 
 
 @sample(1)
@@ -35,7 +32,7 @@ def test_a_disk_that_is_done_names_no_resume_when_the_kernel_cannot_show_it(
     image = make_old_disk(tmp_path / "old.img", size=40 * MIB, length=24 * MIB)
     kill_while_copying(image)
     device = loop(image)
-    run("addpart", device, "9", str(20 * 2048), "2048")  # an open partition of the kernel blocks partition 1: EBUSY
+    add_partition(device, 9, Extent(20 * MIB, MIB))  # an open partition of the kernel blocks partition 1: EBUSY
     try:
         done = run_aligntool("resume", "--yes", *(["--json"] if way == "json" else []), device)
     finally:

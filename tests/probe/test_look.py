@@ -20,7 +20,7 @@ from aligntool.linux.pcie import find_adapters
 from aligntool.linux.sysfs import Tree
 from aligntool.linux.targets import UserLimits
 from aligntool.units import GIB, KIB, MIB, TIB, Extent
-from tests.conftest import remove_partitions, run
+from tests.conftest import add_partition, remove_partitions, run
 from tests.probe.trees import MadeDisk, MadePartition, make_tree
 
 Sparse = Callable[..., Path]
@@ -443,7 +443,7 @@ class TestLoopDevices:
 
     def test_partitions_that_only_the_kernel_has_are_listed(self, sparse: Sparse, loop: Loop) -> None:
         device = loop(sparse(64 * MIB))
-        run("addpart", device, "3", "2048", "4096")
+        add_partition(device, 3, Extent(MIB, 2 * MIB))
         try:
             (disk,) = look([str(device)]).disks
         finally:

@@ -21,9 +21,9 @@ from aligntool.raid.steps_drives import (
 )
 from aligntool.raid.steps_system import Paths
 from aligntool.steps import DataArea, MakeMember
-from aligntool.units import MIB
+from aligntool.units import MIB, Extent
 from tests.apply.arrays.builders import made_member, member_step, paths_in
-from tests.conftest import remove_partitions, run
+from tests.conftest import add_partition, remove_partitions, run
 
 pytestmark = [
     pytest.mark.needs_root,
@@ -221,17 +221,16 @@ def test_a_member_that_was_reused_is_neither_made_part_of_the_array_nor_taken_ba
             forget_partitions(file.fileno(), range(1, 5))
 
 
-@pytest.mark.needs_tools("addpart", "delpart")
 def test_a_partition_that_the_kernel_has_at_another_place_is_no_member(drive: Path, paths: Paths) -> None:
     """mdadm writes where the kernel has it, and what was read is where the table has it."""
     run("sfdisk", "--quiet", "--no-tell-kernel", drive, stdin="label: gpt\nstart=2048, size=40960\n")
-    run("addpart", drive, "1", "65536", "40960")
+    add_partition(drive, 1, Extent(32 * MIB, 20 * MIB))
     try:
         step = replace(member_step(paths, drive), device=f"{drive}p1", entries=())
         with pytest.raises(Stopped, match="the kernel has it elsewhere than the table"):
             stop_unless_in_place(step, DataArea(), blank=False)
         remove_partitions(drive)
-        run("addpart", drive, "1", "2048", "40960")
+        add_partition(drive, 1, Extent(MIB, 20 * MIB))
         stop_unless_in_place(step, DataArea(), blank=False)
     finally:
         remove_partitions(drive)
