@@ -158,8 +158,7 @@ def test_a_0_90_superblock_at_the_disks_end_belongs_to_the_last_partition_when_i
     disk = partitioned(member(sparse(SIZE), superblock_0_90("raid1")), MIB)
     assert blkid(disk, Extent(MIB, SIZE))["TYPE"] == "linux_raid_member"
     assert [layer.kind for layer in layers_of(disk, Extent(MIB, SIZE))] == ["linux_raid_member"]
-    assert "TYPE" not in blkid(disk)
-    assert layers_of(disk) == ()
+    assert layers_of(disk) == ()  # as libblkid 2.38, while 2.41 takes it for the disk's as well
 
 
 @pytest.mark.needs_tools("sfdisk")

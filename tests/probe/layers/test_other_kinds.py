@@ -168,8 +168,7 @@ def test_zfs_on_the_last_partition_is_not_taken_for_zfs_on_the_whole_disk(sparse
             file.seek(at)
             file.write(label)
     assert [layer.kind for layer in layers_of(disk, Extent(MIB, 96 * MIB))] == ["zfs_member"]
-    assert layers_of(disk) == ()
-    assert "TYPE" not in blkid(disk)
+    assert layers_of(disk) == ()  # as libblkid 2.38, while 2.41 takes it for the disk's as well
 
 
 @pytest.mark.needs_tools("sfdisk", "blkid")
