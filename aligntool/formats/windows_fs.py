@@ -247,11 +247,12 @@ LOG_FILE, VOLUME, ROOT, BAD_CLUSTERS = 2, 3, 5, 8  # numbers of file records
 NUMBER, IN_USE = (1 << 48) - 1, 1  # the bits of a reference that are the record number; a flag of a record
 MFT_RECORD_ROOM = 64 * KIB  # the largest size of a record
 ATTRIBUTE_LIST, VOLUME_INFORMATION, DATA, INDEX_ROOT, INDEX_ALLOCATION = 0x20, 0x70, 0x80, 0x90, 0xA0
-MOST_VOLUME_ATTRIBUTES, MOST_RUNS, MOST_ENTRIES, DEEPEST = 64, 256, 4096, 8
+MOST_VOLUME_ATTRIBUTES, MOST_ENTRIES, DEEPEST = 64, 4096, 8
 LARGEST_INDEX_BLOCK = 64 * KIB
 LONGEST_LIST = 256 * KIB  # of attributes, as Windows limits it
 MOST_PIECES = 4096  # of a file
 
+HIBERNATION_HEADER = 4096
 HIBERNATED = (b"hibr", b"HIBR")  # after a resume it is b"wake" or b"RSTR"
 WINDOWS_HIBERNATED = "Windows is hibernated in it, or was shut down with fast startup (hiberfil.sys)"
 
@@ -282,14 +283,19 @@ class NtfsFiles:
         return next(_attributes(record, kind), None)
 
     def read(self, runs: Runs, offset: int, length: int) -> bytes:
-        """Return bytes from the run at `offset`, fewer at the end of that run, none in a hole."""
+        """Return bytes from `offset` on, fewer at the end of the runs and before a hole."""
+        found = b""
         for first, count in runs:
             size = count * self.cluster
             if offset < size:
-                wanted = min(length, size - offset)
-                return self.area.read(first * self.cluster + offset, wanted) if first >= 0 else b""
+                wanted = min(length - len(found), size - offset)
+                piece = self.area.read(first * self.cluster + offset, wanted) if first >= 0 else b""
+                found += piece
+                if len(piece) < wanted or len(found) == length:
+                    break
+                offset = size
             offset -= size
-        return b""
+        return found
 
     def parts(self, number: int, kind: int, *, named: bool = False) -> list[bytes]:
         """Return the parts of an attribute, one from each record of the file that has a part. `named`: of a data
@@ -377,17 +383,26 @@ def ntfs_unclean(area: Area, table_start: int, cluster: int, record_size: int) -
     if table is None:
         return None
     files = NtfsFiles(area, cluster, record_size, table[1])
-    number = None
     with suppress(CannotFollow):
-        number = find_reference(files, ROOT, "HIBERFIL.SYS")
-    data = files.attribute(number & NUMBER, DATA) if number else None
-    if data and (data[0][:4] or files.read(data[1], 0, 4)) in HIBERNATED:
-        return WINDOWS_HIBERNATED
+        files = open_ntfs(area)  # with a table in many pieces
+        if _is_hibernated(files):
+            return WINDOWS_HIBERNATED
     volume = files.attribute(VOLUME, VOLUME_INFORMATION)
     if volume and le16(volume[0], 10) & 0x1:
         return "was not unmounted cleanly (dirty flag set)"
     log = files.attribute(LOG_FILE, DATA)
     return "was not unmounted cleanly ($LogFile is in use)" if log and not _is_log_clean(files, log[1]) else None
+
+
+def _is_hibernated(files: NtfsFiles) -> bool:
+    """Return whether hiberfil.sys states so; it is shorter than its header where it protects a volume that does not
+    hold the system. Raises CannotFollow.
+    """
+    number = find_reference(files, ROOT, "HIBERFIL.SYS")
+    for body in files.parts(number & NUMBER, DATA)[:1] if number else ():
+        is_short = not body[8] or le64(body, 48) < HIBERNATION_HEADER
+        return is_short or files.read(_decode_runs(body[le16(body, 32) :]), 0, 4) in HIBERNATED
+    return False
 
 
 def _with_fixups(record: bytes, magic: bytes) -> bytes:
@@ -425,7 +440,7 @@ def _decode_runs(packed: bytes) -> Runs:
     """Return the runs of mapping pairs: a byte with two lengths, a count, a signed distance from the previous run."""
     runs: list[tuple[int, int]] = []
     at, first = 0, 0
-    while at < len(packed) and packed[at] and len(runs) < MOST_RUNS:
+    while at < len(packed) and packed[at] and len(runs) <= MOST_PIECES:
         count_size, step_size = packed[at] & 15, packed[at] >> 4
         if count_size > 8 or step_size > 8:
             break

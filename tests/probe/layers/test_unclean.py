@@ -1,7 +1,9 @@
 """Unclean file systems: made unclean by the kernel or by their own tools, and compared with the reports of these."""
 
+import os
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -243,6 +245,47 @@ def test_a_hibernated_windows_is_found_among_any_number_of_files(
         (folder / "hiberfil.sys").write_bytes(b"HIBR" + bytes(9000))
     finally:
         unmount(folder)
+    assert exit_code("ntfs-3g.probe", "--readwrite", image) == 14  # NTFS_VOLUME_HIBERNATED
+    assert "hiberfil.sys" in unclean(image)
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("mkfs.ntfs", "ntfs-3g", "ntfs-3g.probe", "ntfsinfo")
+def test_a_hibernated_windows_is_found_behind_a_file_table_in_many_pieces(sparse: Sparse, tmp_path: Path) -> None:
+    image, folder = sparse(30 * MIB), tmp_path / "mounted"
+    folder.mkdir()
+    run("mkfs.ntfs", "-q", "-F", "-f", "-c", "512", image)
+    run("ntfs-3g", image, folder)
+    try:
+        for number in range(3000):
+            (folder / f"{number}").write_bytes(bytes(5000))
+        with suppress(OSError), (folder / "rest").open("wb", buffering=0) as rest:
+            while rest.write(bytes(4096)):
+                pass
+        for number in range(0, 3000, 2):  # the table grows into the gaps
+            (folder / f"{number}").unlink()
+        with suppress(OSError):
+            for number in range(20000):
+                (folder / f"new {number}").touch()
+        (folder / f"new {number - 1}").unlink()
+        os.truncate(folder / "rest", 64 * KIB)
+        (folder / "hiberfil.sys").write_bytes(b"HIBR" + bytes(9000))
+    finally:
+        unmount(folder)
+    assert "$ATTRIBUTE_LIST" in run("ntfsinfo", "-f", "-i", "0", image)
+    assert exit_code("ntfs-3g.probe", "--readwrite", image) == 14  # NTFS_VOLUME_HIBERNATED
+    assert "hiberfil.sys" in unclean(image)
+
+
+@pytest.mark.needs_tools("mkfs.ntfs", "ntfscp", "ntfs-3g.probe")
+@pytest.mark.parametrize("size", [0, 300, 4095])
+def test_a_hibernated_windows_is_found_on_a_volume_that_does_not_hold_it(
+    sparse: Sparse, tmp_path: Path, size: int
+) -> None:
+    image, content = sparse(16 * MIB), tmp_path / "content"
+    content.write_bytes(bytes(size))
+    run("mkfs.ntfs", "-q", "-F", "-f", image)
+    run("ntfscp", image, content, "hiberfil.sys")
     assert exit_code("ntfs-3g.probe", "--readwrite", image) == 14  # NTFS_VOLUME_HIBERNATED
     assert "hiberfil.sys" in unclean(image)
 
