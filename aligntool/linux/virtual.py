@@ -111,7 +111,7 @@ def _open_virtual(
         raise Refused(f"{path} is an overlay of {shell_word(str(backing))}", hint=to_qcow2)
     if facts.get("encrypted"):
         hint = f"qemu-img convert --object secret,id=key,file=KEYFILE --image-opts driver={driver},"
-        hint += f"encrypt.key-secret=key,file.filename={word} -O raw {new_file('disk.img')}"
+        hint += f"encrypt.key-secret=key,file.filename={word.replace(',', ',,')} -O raw {new_file('disk.img')}"
         raise Refused(f"{path} is encrypted", hint=hint)
     if writes and (snapshots := facts.get("snapshots")):
         count = len(cast("list[object]", snapshots))
