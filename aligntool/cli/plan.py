@@ -85,7 +85,7 @@ def commands_of(plan: Plan) -> dict[int, tuple[str, ...]]:
                 words = " ".join(file_system(step.kind).checker)
                 place = f"-o {step.extent.start} --sizelimit {step.extent.length}"
                 loop = f"losetup -r -f --show {place} {shell_word(checked)}"
-                if words and step.kind in EXT:
+                if words and step.kind in EXT and "?" not in checked:
                     lines[index] = (f"{words} {shell_word(f'{checked}?offset={step.extent.start}')}",)
                 elif words:
                     lines[index] = (loop, f"{words} DEVICE")

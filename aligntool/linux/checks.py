@@ -67,10 +67,11 @@ def check_content(path: str, extent: Extent, kind: str) -> CheckResult:
         return CheckResult(False, None, f"no checker for {kind}")
     if missing := missing_checker(kind):
         return CheckResult(False, None, missing)
+    place = f"{Path(path).absolute()}?offset={extent.start}"
     try:
-        if kind in EXT and "?" not in path:
+        if kind in EXT and place.count("?") == 1:
             with fresh_reader(path):  # drops the cache
-                answer = run_program(*words, f"{Path(path).absolute()}?offset={extent.start}", only_reads=True)
+                answer = run_program(*words, place, only_reads=True)
         else:
             with read_only_loop(path, extent) as device:
                 answer = run_program(*words, device, only_reads=True)

@@ -225,9 +225,10 @@ _FREE_BLOCKS = "  Free blocks: "
 
 def read_ext(path: str, start: int, claims: int) -> Iterator[Extent]:
     """Yield the used runs, counted from the file system's start. Raises NoMap."""
-    if "?" in path:
+    place = f"{Path(path).absolute()}?offset={start}"
+    if place.count("?") > 1:
         raise NoMap("dumpe2fs does not accept a question mark in the path")
-    with _output_of(DUMPE2FS, f"{Path(path).absolute()}?offset={start}") as lines:
+    with _output_of(DUMPE2FS, place) as lines:
         yield from used_in_dumpe2fs(lines, claims)
 
 

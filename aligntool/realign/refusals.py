@@ -371,6 +371,6 @@ def typed_on(disk: Disk, part: Partition, words: str, more: str = "") -> str:
     if part.node:
         return f"sudo {words} /dev/{part.node}{more}"
     start, length = part.extent.start, part.extent.length
-    if words.startswith("e2fsck"):  # takes an offset
+    if words.startswith("e2fsck") and "?" not in disk.path:  # takes an offset after a question mark
         return wording.as_root(disk, f"{words} {wording.shell_word(f'{disk.path}?offset={start}')}")
     return wording.on_raw(disk, wording.on_loop(disk.path, f"-o {start} --sizelimit {length}", words, more))

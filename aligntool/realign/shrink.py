@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from aligntool.audit.wording import shell_word, sudo_prefix
+from aligntool.audit.wording import on_loop, shell_word, sudo_prefix
 from aligntool.errors import Refused, Stopped
 from aligntool.file_systems import EXT, file_system
 from aligntool.linux.process import Ended, find_program, how_ended, run_program
@@ -154,6 +154,8 @@ def _check_hint(path: str, step: ShrinkContent) -> str:
     if step.kind not in EXT:
         return "start Windows and run there: chkdsk /f; then plan again"
     check = f"{sudo_prefix(path)}e2fsck -f {shell_word(f'{path}?offset={step.extent.start}')}"
+    if "?" in path:  # after which e2fsck expects options
+        check = on_loop(path, f"-o {step.extent.start} --sizelimit {step.extent.length}", "e2fsck -f")
     return f"{raw_copy(path) or check}; then plan again"
 
 

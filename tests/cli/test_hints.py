@@ -42,6 +42,18 @@ def test_a_dirty_file_system_in_an_image_is_cleaned_by_what_the_refusal_says(dir
 
 
 @pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup")
+def test_e2fsck_takes_no_question_mark_in_a_name_for_its_own(dirty_disk: Path, tmp_path: Path) -> None:
+    """Behind the first one it expects options: it would open another file."""
+    folder = tmp_path / "old?disks"
+    image = (tmp_path / "old disks").rename(folder) / dirty_disk.name
+    hint = hint_of(run_aligntool("plan", "realign", image))
+    subprocess.run(hint.replace("e2fsck -f", "e2fsck -fy"), shell=True, check=False, timeout=60, capture_output=True)
+    assert "e2fsck -f -n DEVICE" in run_aligntool("plan", "realign", image, code=0).stdout
+    run_aligntool("realign", "--yes", image.name, cwd=folder, code=0)
+
+
+@pytest.mark.needs_root
 @pytest.mark.needs_tools("mkfs.fat", "fsck.fat", "losetup")
 def test_a_file_system_whose_checker_knows_no_offsets_is_checked_through_a_loop_device(
     dirty_disk: Path, tmp_path: Path
