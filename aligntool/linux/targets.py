@@ -61,6 +61,7 @@ _CONTAINERS = (
     (0, b"conectix", "a dynamic Virtual PC disk (vhd)", "vpc"),
     (0, b"QED\0", "a QEMU enhanced disk (qed)", _CONVERT_HINT.replace("{way}", "qed")),
     (0, b"WithoutFreeSpace", "a Parallels disk", _CONVERT_HINT.replace("{way}", "parallels")),
+    (0, b"WithouFreSpacExt", "a Parallels disk", _CONVERT_HINT.replace("{way}", "parallels")),
     (0, b"\xfd7zXZ\0", "compressed with xz", "xz"),
     (0, b"\x1f\x8b", "compressed with gzip", "gzip"),
     (0, b"\x28\xb5\x2f\xfd", "compressed with zstd", "zstd"),
@@ -148,7 +149,7 @@ def refuse_containers(path: str, reader: Reader) -> None:
         what, opener = container
         hint = _CONVERT_HINT if opener in QEMU_DRIVERS else _UNPACK_HINT if opener in UNPACKERS else opener
         hint = hint.format(path=shell_word(path), way=opener, new=new_file("disk.img"))
-        raise Refused(f"{path} is {what}, not a raw disk image", hint=hint)
+        raise Refused(f"{path} is {what}, not a raw disk image", hint=raw_copy(path) or hint)
 
 
 def new_file(name: str) -> str:

@@ -50,7 +50,7 @@ def raw(tmp_path: Path) -> Path:
 def made(raw: Path, kind: str, *options: str) -> Path:
     path = raw.with_suffix(f".{kind}")
     driver = "vpc" if kind == "vhd" else kind
-    run("qemu-img", "convert", "-f", "raw", "-O", driver, *CREATED[kind], *options, raw, path)
+    run("qemu-img", "convert", "-f", "raw", "-O", driver, *CREATED.get(kind, ()), *options, raw, path)
     return path
 
 
@@ -315,6 +315,26 @@ def spoilt(raw: Path, story: str) -> tuple[str, ...]:
             return "audit", ""
     with_bytes(raw, 512, bytes(512))
     return "plan", "realign", ""
+
+
+@pytest.mark.needs_tools("xz")
+def test_an_image_in_an_image_is_first_unpacked(raw: Path) -> None:
+    image, packed = made(raw, "qcow2"), raw.with_name("disk.qcow2.xz")
+    run("xz", "-k", image)
+    assert told_of(packed, "audit", "").endswith(f"(qcow2), not a raw disk image\n  → xz -dc {packed} > disk-2.img\n")
+    nested = raw.with_name("nested.qcow2")
+    run("qemu-img", "convert", "-f", "raw", "-O", "qcow2", image, nested)
+    assert told_of(nested, "audit", "").endswith(f"  → qemu-img convert -f qcow2 -O raw {nested} disk-2.img\n")
+
+
+def test_an_image_that_is_not_opened_names_its_converter(raw: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(raw.parent)
+    for kind in ("parallels", "qed"):
+        told = told_of(made(raw, kind), "audit", "")
+        subprocess.run(told.partition("→ ")[2], shell=True, check=True, timeout=60)
+        new = raw.with_name("disk-2.img")
+        assert new.read_bytes() == raw.read_bytes()
+        new.unlink()
 
 
 def test_no_command_that_is_named_writes_into_a_file_that_exists(raw: Path, monkeypatch: pytest.MonkeyPatch) -> None:
