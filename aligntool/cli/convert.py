@@ -123,7 +123,7 @@ class ConvertCopy(Operation):
         return disk_plan_lines(plan, type_next)
 
     def next_command(self) -> str:
-        return options.command("convert", self.asked.source, *self.asked.request.typed)
+        return self.asked.command
 
     def refuse_changed(self, plan: Plan) -> None:
         check_same_copy(plan, self.asked)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aligntool import steps
-from aligntool.audit.wording import command, hints_for_disk, shell_word
+from aligntool.audit.wording import command, hints_for_disk, shell_word, sudo_prefix
 from aligntool.change import Event, Plan, Progress, StepBegun, StepDone
 from aligntool.device import Device
 from aligntool.errors import Refusal, Refused, Stopped, refuse, refuse_folder_name
@@ -46,6 +46,12 @@ class CopyRequest:
 
     def __post_init__(self) -> None:
         convert_table.check_sizes(self.sector_sizes)
+
+    @property
+    def command(self) -> str:
+        """Return the command that makes this request, with sudo if either of the two is a device."""
+        words = command("convert", self.source, *self.request.typed).removeprefix("sudo ")
+        return (sudo_prefix(self.source) or sudo_prefix(self.output)) + words
 
     def find_plan(self) -> tuple[FoundPlan, tuple[Extent, ...]]:
         """Return the plan, the facts it was made from, and the extents to copy. Raises Refused with every reason."""
@@ -194,8 +200,7 @@ def check_same_copy(plan: Plan, asked: CopyRequest) -> tuple[FoundPlan, tuple[Ex
 def _applying(
     found: FoundPlan, runs: tuple[Extent, ...], source: Device, target: Device, asked: CopyRequest
 ) -> ChangeInProgress:
-    again = command("convert", asked.source, *asked.request.typed)
-    return ChangeInProgress(_events(found.plan, found.rebuilt, runs, source, target), again)
+    return ChangeInProgress(_events(found.plan, found.rebuilt, runs, source, target), asked.command)
 
 
 @contextmanager

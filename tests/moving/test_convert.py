@@ -162,6 +162,8 @@ def test_a_copy_goes_to_an_empty_disk_with_such_sectors_only(tmp_path: Path, mon
         file.write(b"\xff")
     monkeypatch.chdir(tmp_path)
     with looped(target, sector_size=4096) as device:
+        said = aligntool("convert", image, "--dry-run", "-o", device)
+        assert f"→ sudo aligntool convert {image} --sector-size 4096 -o {device}" in said
         Path("link").symlink_to(device)
         aligntool("convert", image, "--yes", "-o", "link")
         said = aligntool("convert", image, "--yes", "-o", device, code=REFUSED)
