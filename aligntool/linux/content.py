@@ -225,11 +225,26 @@ _FREE_BLOCKS = "  Free blocks: "
 
 def read_ext(path: str, start: int, claims: int) -> Iterator[Extent]:
     """Yield the used runs, counted from the file system's start. Raises NoMap."""
-    place = f"{Path(path).absolute()}?offset={start}"
-    if place.count("?") > 1:
-        raise NoMap("dumpe2fs does not accept a question mark in the path")
-    with _output_of(DUMPE2FS, place) as lines:
+    with _named_for_e2fsprogs(path, start) as name, _output_of(DUMPE2FS, name) as lines:
         yield from used_in_dumpe2fs(lines, claims)
+
+
+@contextmanager
+def _named_for_e2fsprogs(path: str, start: int) -> Iterator[str]:
+    """Yield a name by which e2fsprogs open the file system at `start`, whatever is in the path.
+
+    From 1.47.1 on, dumpe2fs takes `disk.img?offset=0` for a tag such as LABEL=root, which it looks for on every disk,
+    and then for a file, if there is one of that name. No disk is searched for a tag with an unfinished quotation.
+    e2fsprogs, lib/support/devname.c; util-linux, libblkid/src/read.c, blkid_parse_tag_string.
+    """
+    with TemporaryDirectory(prefix="aligntool-") as folder:
+        link, name = Path(folder, "='"), Path(folder, f"='?offset={start}")
+        link.symlink_to(Path(path).absolute())
+        name.touch()
+        try:
+            yield str(name)
+        except NoMap as reason:
+            raise NoMap(str(reason).replace(str(link), path)) from reason
 
 
 @contextmanager

@@ -407,6 +407,14 @@ def test_everything_of_an_ext4_is_used_that_is_unclean_or_does_not_add_up(sparse
 
 
 @pytest.mark.needs_tools("mkfs.ext4", "dumpe2fs")
+@pytest.mark.parametrize("name", ["disk.img", "old?offset=512&disk", "LABEL=root", 'UUID="', "it's =.img"])
+def test_an_ext4_is_mapped_whatever_the_image_is_called(sparse: Sparse, name: str) -> None:
+    image, extent = sparse(20 * MIB, name), Extent(START, 16 * MIB)
+    run("mkfs.ext4", "-q", "-F", "-E", f"offset={START}", image, "16m")
+    assert read_used(str(image), extent, the_layer(image, extent), sector_size=512).by == "dumpe2fs"
+
+
+@pytest.mark.needs_tools("mkfs.ext4", "dumpe2fs")
 def test_the_map_of_two_tebibytes_is_small_and_covers_them(sparse: Sparse) -> None:
     image = sparse(2 * TIB)
     run("mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=1", "-G", "8192", "-i", str(64 * MIB), image)
