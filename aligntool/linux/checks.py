@@ -67,8 +67,8 @@ def check_content(path: str, extent: Extent, kind: str) -> CheckResult:
         return CheckResult(False, None, f"no checker for {kind}")
     if missing := missing_checker(kind):
         return CheckResult(False, None, missing)
-    place = f"{Path(path).absolute()}?offset={extent.start}"
     try:
+        place = f"{Path(path).absolute()}?offset={extent.start}"
         if kind in EXT and place.count("?") == 1:
             with fresh_reader(path):  # drops the cache
                 answer = run_program(*words, place, only_reads=True)
