@@ -62,7 +62,7 @@ def bad_line(number: int, line: bytes, expected: str) -> Refused:
     return Refused(f"line {number} of the log is not {expected}: {shown!r}", hint="see docs/trace.md, Formats")
 
 
-# The text that blkparse prints: blkparse(1), "DEFAULT OUTPUT", and the output of blkparse 1.2.0. A line is
+# The text that blkparse prints: blkparse(1), "DEFAULT OUTPUT", and the output of blkparse 1.2 and 1.3. A line is
 #
 #     8,0    3        1     0.000000000   697  D   W 223490 + 8 [kjournald]
 #
@@ -73,7 +73,9 @@ def bad_line(number: int, line: bytes, expected: str) -> Refused:
 FIRST_LINE = re.compile(rb"\s*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d+\s+\d+\s+[A-Zm]\w?\s")
 _DEVICE = re.compile(rb"\d{1,10},\d{1,10}")
 _RWBS = re.compile(rb"[A-Z]{1,8}")
-_SUMMARY = re.compile(rb"(CPU\d+|Total|Events) \(|Throughput |Skips: |Input file |[^(]+ \(\d+(, \.\.\.)?\)\s*$")
+_SUMMARY = re.compile(
+    rb"(CPU\d+|Total|Events) \(|Throughput |Skips: |Input file |Trace started at |[^(]+ \(\d+(, \.\.\.)?\)\s*$"
+)
 
 _SKIPPED = (b"G", b"I", b"M", b"F", b"S", b"P", b"U", b"UT", b"X", b"B", b"A", b"T", b"m")
 _MOMENTS = {b"Q": Moment.QUEUED, b"D": Moment.ISSUED, b"R": Moment.REQUEUED, b"C": Moment.COMPLETED} | dict.fromkeys(
