@@ -12,7 +12,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from threading import Lock, get_ident
 
@@ -118,6 +118,7 @@ def _map(length: int) -> mmap.mmap:
 
 _BLKSSZGET = 0x1268  # <linux/fs.h>; an int: the logical sector in bytes
 _WORKERS = 4
+_NAP_S = 0.1
 _PAGE = 4096  # the coarsest grid that is tried: file systems require the sectors of their device
 
 
@@ -232,7 +233,8 @@ class DiskDevice:
                 workers.append(self._pool.submit(queue.run_jobs))
             if meanwhile:
                 meanwhile()
-            wait(workers, return_when=FIRST_EXCEPTION)
+            while wait(workers, _NAP_S).not_done:
+                pass  # to the parent process, a main thread that never wakes is one whose disk does not answer
         finally:
             queue.close()
             wait(workers)
@@ -397,8 +399,6 @@ def open_read_only(path: str, *, own_sectors: bool = False) -> Iterator[ReadOnly
 
 
 # A Device with a limited rate. The user sets the limit; the code that copies is not aware of it.
-
-_NAP_S = 0.1
 
 
 def limited(device: Device, rate: int | None) -> Device:

@@ -10,6 +10,7 @@ import pytest
 
 from aligntool.device import Device
 from aligntool.linux.block import DiskDevice, Limited
+from aligntool.linux.child_process import run_in_child
 from aligntool.units import KIB, MIB
 
 
@@ -50,3 +51,15 @@ def test_it_is_the_same_disk(device: Device) -> None:
 def test_no_rate_at_all_is_a_mistake_of_the_caller(device: Device) -> None:
     with pytest.raises(ValueError):
         Limited(device, 0)
+
+
+def test_a_wait_for_the_rate_is_not_taken_for_a_disk_that_does_not_answer(sparse: Callable[..., Path]) -> None:
+    image, notes = sparse(MIB), list[str]()
+
+    def job(_: Callable[..., None]) -> None:
+        with DiskDevice(os.open(image, os.O_RDWR)) as device:
+            slow = Limited(device, 64 * KIB)
+            slow.run_parallel([partial(slow.write, at, bytes(64 * KIB)) for at in range(0, 256 * KIB, 64 * KIB)])
+
+    run_in_child(job, str(image), print, notes.append, stall_s=0.5)
+    assert not notes
