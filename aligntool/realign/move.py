@@ -188,11 +188,11 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
         ways = "the table is being converted", "a conversion of the table was being rolled back"
     if disk_state.is_shrink(plan):
         ways = "a file system is being shrunk", "a shrink of a file system was being rolled back"
-    stopped = f"{ways[not position.forward]}; the work stopped part-way"
+    unfinished = f"{ways[not position.forward]}; the work is not complete"
     unread = "the partition table cannot be read; it will be rewritten from the journal"
     used = state is disk_state.DiskState.CHANGED and disk_state.is_used(device, plan)
     on_table = {"UNREADABLE": (unread,), "CHANGED": (disk_state.USED if used else CHANGED_TABLE,)}.get(state.name, ())
-    sentences = (*_SENTENCES.get(state, (stopped,)), *on_table, *journal.damage)
+    sentences = (*_SENTENCES.get(state, (unfinished,)), *on_table, *journal.damage)
     restore = state is disk_state.DiskState.CHANGED and not used
     return Status("in-flight", sentences, plan, position.step, done, total, position.forward, restore)
 
