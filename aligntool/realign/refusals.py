@@ -192,10 +192,12 @@ def _table_reasons(disk: Disk) -> Iterator[Refusal]:
         text = f"{name} has a hybrid MBR: two tables list the same partitions, and systems differ in which they use"
         yield Refusal("hybrid-mbr", name, text, "aligntool explain AT307")
     for fault in table.faults:
+        text = f"the partition table has an error: {fault.detail}"
         if fault.fault not in _TOLERATED:
             tool = "sgdisk -v" if fault.fault in _GPT_FAULTS else "sfdisk --verify"
-            text = f"the partition table has an error: {fault.detail}"
             yield Refusal("table-damaged", name, text, wording.table_command(disk, tool))
+        elif fault.fault is Fault.PROTECTIVE_MBR and fault.at == 0:  # sector 0 has no 0xEE entry
+            yield Refusal("table-damaged", name, text, "aligntool explain AT310")
     # If the kernel's partitions differ, a mounted file system may lie elsewhere than the table states.
     kernel = dict(disk.kernel_partitions)
     for part in disk.partitions:

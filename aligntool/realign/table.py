@@ -501,7 +501,7 @@ def _check_protective(entries: tuple[MbrEntry, ...] | None) -> None:
     used = [entry for entry in entries or () if entry.sectors or entry.code]
     if all(entry.code != GPT_PROTECTIVE for entry in used):
         raise unsound_table("the GPT has no protective MBR, so Linux does not use it")
-    if len(used) > 1:
+    if any(entry.code != GPT_PROTECTIVE for entry in used):
         raise unsound_table("the MBR of the GPT is a hybrid that lists partitions of its own")
 
 

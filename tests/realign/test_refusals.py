@@ -169,6 +169,13 @@ def test_a_backup_elsewhere_and_a_guard_of_another_size_are_no_reason(kind: Faul
     assert plan_for(fault(kind)(movable_disk(OFF))).steps
 
 
+def test_a_gpt_without_its_guard_is_refused_in_the_plan() -> None:
+    """Not only by the mover: Linux does not see the partitions of such a disk."""
+    unguarded = table(faults=(TableFault(Fault.PROTECTIVE_MBR, "the numbers", 0),))
+    (refusal,) = refusal_of(unguarded(movable_disk(OFF))).refusals
+    assert refusal.code == "table-damaged" and refusal.hint == "aligntool explain AT310"
+
+
 @pytest.mark.parametrize(
     ("version", "after", "refused"), [("0.90.0", 60, True), ("1.0", 60, False), ("0.90.0", 180, False)]
 )
