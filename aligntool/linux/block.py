@@ -379,8 +379,9 @@ class ReadOnlyDevice:
 
 
 @contextmanager
-def open_read_only(path: str, *, own_sectors: bool = False) -> Iterator[ReadOnlyDevice]:
-    """Open a disk or image for reading. `own_sectors`: with the sector size of a disk instead of 512.
+def open_read_only(path: str, *, image_sector_size: int | None = None) -> Iterator[ReadOnlyDevice]:
+    """Open a disk or image for reading, in sectors of 512 bytes; with `image_sector_size` in those of a disk, or of
+    that size for an image.
 
     Raises Refused if it is neither, or cannot be opened.
     """
@@ -393,7 +394,8 @@ def open_read_only(path: str, *, own_sectors: bool = False) -> Iterator[ReadOnly
         hint = "run the same command with sudo" if error.errno in (errno.EACCES, errno.EPERM) else "lsblk -d"
         raise Refused(f"{path}: {error.strerror}", hint=hint) from error
     try:
-        yield ReadOnlyDevice(descriptor, _sector_size(descriptor) if own_sectors and stat.S_ISBLK(mode) else 512)
+        own = image_sector_size is not None and stat.S_ISBLK(mode)
+        yield ReadOnlyDevice(descriptor, _sector_size(descriptor) if own else image_sector_size or 512)
     finally:
         os.close(descriptor)
 

@@ -32,7 +32,7 @@ from aligntool.linux.look import look
 from aligntool.linux.process import STOPPING
 from aligntool.linux.targets import UserLimits
 from aligntool.linux.users import fresh_reader, loops_over, occupants, remaining_occupants
-from aligntool.realign import disk_state, journal_format, move, shrink_commit
+from aligntool.realign import disk_state, journal_format, move, shrink_commit, table
 from aligntool.realign.applying import ChangeInProgress, recovery_commands
 from aligntool.realign.change_process import apply_in_child
 from aligntool.realign.journal import Journal, open_journal, refuse_volatile
@@ -103,12 +103,24 @@ def find_plan(target: str, request: Request) -> FoundPlan:
     """Return the plan that aligns the partitions of the disk. Raises Refused with every reason."""
     rule = "a realign takes a whole disk, or some of its partitions by number"
     judged = look_before_change(target, request, rule, "--partition")
-    with naming_loops(judged.disk.path):
+    with naming_loops(judged.disk.path), hints_for_disk(judged.disk.path):
         found = plan_for(judged, request)
         refuse_second_table(judged.disk)
+        _refuse_unusual_table(found.plan)
         if any(layer_of(judged.disk, number) is None for number in found.maps):
             refuse_changed_table(judged.disk)
     return found
+
+
+def _refuse_unusual_table(plan: Plan) -> None:
+    """Raise Refused if the tables of the move cannot be made, such as for an EBR with its entries in another order."""
+    park, rewrite = (
+        next((step for step in plan.steps if isinstance(step, kind)), None)
+        for kind in (steps.ParkEntries, steps.RewriteTable)
+    )
+    if isinstance(park, steps.ParkEntries) and isinstance(rewrite, steps.RewriteTable):
+        with open_read_only(plan.disk.path, image_sector_size=plan.disk.sector_size) as device:
+            table.table_images(device, park, rewrite, journal_at=None, journal_id=bytes(16))
 
 
 def look_before_change(target: str, request: Request, rule: str, option: str = "") -> Judged:

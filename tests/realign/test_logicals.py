@@ -1,6 +1,7 @@
 """Logical partitions: the chain of EBRs is rewritten, and sfdisk accepts the places."""
 
 import json
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from aligntool.realign.planning import plan_realign
 from aligntool.steps import CopyContent, EntryChange, ParkEntries, RewriteTable
 from aligntool.units import Extent
 from tests.conftest import run
+from tests.moving.command_line import REFUSED, aligntool
 from tests.realign.movable_disks import judged, movable_disk, plan_for, starts
 
 SECTOR = 512
@@ -147,3 +149,16 @@ def test_sfdisk_accepts_the_places_of_a_plan(text: str, tmp_path: Path) -> None:
     assert write_with_sfdisk(image, disk, places) == {
         number: (extent.start // SECTOR, extent.length // SECTOR) for number, extent in places.items()
     }
+
+
+def test_an_ebr_with_its_link_first_is_refused_by_the_plan(tmp_path: Path) -> None:
+    """Not only by the mover, after the confirmation: Linux reads it, but the new chain would be in the usual order."""
+    disk = tmp_path / "disk.img"
+    chain = {0: ((5, 2048, 60000),), 2048: ((5, 30000, 20063), (0x83, 63, 20000)), 32048: ((0x83, 63, 20000),)}
+    with disk.open("wb") as file:
+        file.truncate(64 << 20)
+        for at, entries in chain.items():
+            packed = b"".join(struct.pack("<4xB3xII", *entry) for entry in entries)
+            file.seek(at * SECTOR + 446)
+            file.write(packed.ljust(64, b"\0") + b"\x55\xaa")
+    assert "entries in an unusual order" in " ".join(aligntool("plan", "realign", disk, code=REFUSED).split())
