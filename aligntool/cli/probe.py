@@ -283,6 +283,9 @@ def _run(
     file: str | None,
     report: ReportActivity,
 ) -> ProbeResult:
+    if settings.largest < (least := smallest << unit_design.LEAST_LEVELS - 1):
+        text = f"no unit up to {format_size(settings.largest)} can be found by requests from {format_size(smallest)} on"
+        raise Refused(text, hint=f"--largest {format_size(least)}")
     if len(unit_design.levels(smallest, parts, settings.largest)) < unit_design.LEAST_LEVELS:
         text = f"not enough space to find a unit: two regions of {format_size(parts[1].length)}"
         raise Refused(text, hint="use a larger --size, or a larger disk")

@@ -274,8 +274,7 @@ def made_file(folder: str, size: int, tell: Tell) -> Iterator[OpenProbeFile]:
     """
     room = os.statvfs(folder)
     if words := room_words(size, room.f_bavail * room.f_frsize):
-        hint = f"--size {format_size(max(size // 4, MIB))}"
-        raise Refused(f"there is not enough space in {folder}: {words}", hint=hint)
+        raise Refused(f"there is not enough space in {folder}: {words}", hint="use a smaller --size")
     with ExitStack() as stack:
         with benchmark_file(folder, size, name=f".aligntool-probe-{secrets.token_hex(4)}") as path:
             descriptor = stack.enter_context(opened(path, os.O_WRONLY))

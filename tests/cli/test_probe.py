@@ -77,6 +77,12 @@ def test_a_round_that_does_not_fit_is_refused_with_what_it_takes(image: Path) ->
     assert probe(*words, *most.split()).returncode == 0
 
 
+def test_a_largest_unit_that_is_too_small_is_not_taken_for_a_lack_of_space(image: Path) -> None:
+    refused = probe(image, "--largest", "8KiB")
+    assert refused.returncode == ExitCode.REFUSED and "→ --largest 16KiB" in refused.stderr
+    assert probe(image, "--largest", "16KiB", "--limit", "30").returncode == 0
+
+
 def test_a_round_that_takes_too_long_is_refused_and_nothing_is_told_of_a_part_of_it(image: Path) -> None:
     rounds = design(regions(Extent(0, 64 * MIB)), 512, (Kind.READ,), Random(1), most=64 * KIB)
     with opened_disk(str(image), write=False) as target, pytest.raises(Refused, match="only 0 of 256 pairs") as refused:
