@@ -85,8 +85,8 @@ _MOMENTS = {b"Q": Moment.QUEUED, b"D": Moment.ISSUED, b"R": Moment.REQUEUED, b"C
 
 def blkparse_events(lines: Iterable[bytes]) -> Iterator[Event]:
     """Yield the events of blkparse's text, up to its summary. Raises Refused."""
-    device = b""
-    for number, line in enumerate(lines, 1):
+    device, numbered = b"", enumerate(lines, 1)
+    for number, line in numbered:
         words = line.split(None, 10)
         try:
             moment = _MOMENTS[words[5]]
@@ -103,6 +103,9 @@ def blkparse_events(lines: Iterable[bytes]) -> Iterator[Event]:
             if not line.strip():
                 continue
             if _SUMMARY.match(line):
+                if again := next((number for number, rest in numbered if FIRST_LINE.match(rest)), None):
+                    raise Refused(f"line {again} of the log is an event, after the summary in line {number}",
+                                  hint="analyse one log at a time") from None  # fmt: skip
                 return
             raise bad_line(number, line, "an event as blkparse prints it") from None
         yield moment, kind, device, start, length, time

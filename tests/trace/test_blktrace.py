@@ -165,6 +165,13 @@ def test_what_is_not_sent_to_the_drive_is_no_command_and_a_summary_ends_the_log(
     assert told == [(Kind.WRITE, 1, 8192), (Kind.FLUSH, 1, 0), (Kind.OTHER, 1, 0)]
 
 
+def test_logs_one_after_the_other_are_not_read_up_to_the_first_summary(tmp_path: Path) -> None:
+    log = tmp_path / "text"
+    log.write_text(2 * EACH_ACTION)
+    with pytest.raises(Refused, match="line 16 of the log is an event, after the summary in line 14"):
+        pattern_of(log)
+
+
 def test_a_binary_trace_through_a_pipe_is_refused_with_what_to_type(tmp_path: Path) -> None:
     log = write_trace(tmp_path / "sda.blktrace.0", drawn_records(0))
     command = f"cat {shlex.quote(str(log))} | {shlex.join([sys.executable, '-m', 'aligntool', 'trace', '-'])}"
