@@ -147,16 +147,20 @@ def _read_info(
     also if it is locked.
     """
     deadline = time.monotonic() + (_PATIENCE_S if alone else 0)
-    while (info := _qemu_img("info", descriptor, node, "--output=json")).code and "lock" in info.errors:
+    while (info := _qemu_img("info", descriptor, node, "--output=json")).code and "lock" in info.errors.split():
         if time.monotonic() < deadline:
             time.sleep(_PAUSE_S)
             continue
         if alone:
-            raise Refused(f"{path} is in use by another program, such as a virtual machine",
-                          hint=f"sudo fuser -v {_shell_path(path)}")  # fmt: skip
+            raise _in_use(path)
         info = _qemu_img("info", descriptor, node, "--output=json", "--force-share")
         return _decode_info(path, descriptor, info), True
     return _decode_info(path, descriptor, info), False
+
+
+def _in_use(path: str) -> Refused:
+    hint = f"sudo fuser -v {_shell_path(path)}"
+    return Refused(f"{path} is in use by another program, such as a virtual machine", hint=hint)
 
 
 def _qemu_img(command: str, descriptor: int, node: Mapping[str, object], *options: str) -> Ended:
@@ -350,6 +354,8 @@ def _serve(images: tuple[_Image, ...], *, writes: bool, own_mounts: bool = True)
         end_program(server, signal.SIGTERM, _ANSWER_S)
         errors.seek(0)
         message = errors.read(4096).decode("utf-8", "replace").strip().rpartition("}: ")[2]  # without the options
+    if "lock" in message.split():  # for a writer alone: others may read
+        raise _in_use(images[0].path)
     path = _shell_path(images[0].path)
     raise Refused(
         f"qemu-storage-daemon cannot export the disk in {path}: {message or 'it did not answer'}",

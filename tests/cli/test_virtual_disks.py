@@ -149,6 +149,20 @@ def test_an_image_in_use_is_read_with_a_remark_and_not_written_to(raw: Path) -> 
     assert "in use by another program" in refused.stderr and f"fuser -v {image}" in refused.stderr
 
 
+def test_an_image_behind_a_running_overlay_is_in_use(raw: Path) -> None:
+    image, overlay = made(raw, "qcow2"), raw.with_name("overlay.qcow2")
+    run("qemu-img", "create", "-q", "-f", "qcow2", "-b", image, "-F", "qcow2", overlay)
+    with in_use(overlay):
+        refused = run_aligntool("realign", "--yes", image, code=3)
+    assert "in use by another program" in refused.stderr and f"fuser -v {image}" in refused.stderr
+
+
+def test_an_image_with_blocks_that_qemu_does_not_support_is_not_in_use(raw: Path) -> None:
+    image = with_bytes(made(raw, "vdi"), 0x178, b"\0\0\x20\0")
+    refused = run_aligntool("convert", image, "--sector-size", "4096", "-o", raw.with_name("new.img"), "--yes", code=3)
+    assert "block size 2097152 is not 1048576" in refused.stderr and "in use" not in refused.stderr
+
+
 def test_a_copy_is_not_made_while_a_machine_writes_to_the_source(raw: Path, tmp_path: Path) -> None:
     raw.write_bytes(bytes(64 * MIB))
     run("sfdisk", "-q", raw, stdin="label: gpt\nstart=2048, size=30720\n")
