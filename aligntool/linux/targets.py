@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Self, cast
 
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Refused
@@ -244,16 +244,31 @@ class _Bounded:
 
 def unpack(archive: str, folder: str) -> None:
     """Unpack folders, files and links. Raises Refused."""
+
+    class Member(tarfile.TarInfo):
+        """A member; tarfile itself takes a damaged or missing header after the first one for the end."""
+
+        @classmethod
+        def fromtarfile(cls, tar: "tarfile.TarFile") -> Self:
+            try:
+                return super().fromtarfile(tar)
+            except tarfile.EOFHeaderError:  # type: ignore[attr-defined] # the block of zeros at the end
+                raise
+            except tarfile.HeaderError as error:
+                raise tarfile.ReadError(f"damaged or incomplete: {error}") from error
+
     try:
         with (
             _decompressed(archive) as stream,
-            tarfile.open(fileobj=_Bounded(stream, MOST_BYTES), mode="r|") as tar,  # type: ignore[call-overload]
+            tarfile.open(fileobj=(data := _Bounded(stream, MOST_BYTES)), mode="r|", tarinfo=Member) as tar,  # type: ignore[call-overload]
         ):
             folders = {folder}
             for members, member in enumerate(tar):
                 if members > MOST_MEMBERS or member.size > LARGEST_MEMBER:
                     raise Refused(f"{archive} unpacks to more or larger files than any captured machine has")
                 _unpack_member(tar, member, folder, folders)
+            while data.read(1 << 16):  # gzip and xz have their checksum at the end
+                pass
     except (tarfile.TarError, lzma.LZMAError, zlib.error, OSError, EOFError, ValueError, OverflowError) as error:
         hint = "give a folder, or a file written by `aligntool snapshot`"
         raise Refused(f"{archive} cannot be unpacked: {error}", hint=hint) from error

@@ -9,6 +9,7 @@ import tarfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -317,4 +318,28 @@ class TestHostileArchives:
         )
         path.write_bytes(path.read_bytes()[:-5000])
         with pytest.raises(Refused, match="cannot be unpacked"):
+            look([], sysroot=str(path))
+
+    @pytest.mark.parametrize("mode", ["w:gz", "w:xz"])
+    def test_a_damaged_file_in_a_compressed_archive_is_refused(self, tmp_path: Path, mode: Literal["w:gz"]) -> None:
+        """A tar archive has no checksum of the content of files: the one of gzip and xz is at their end."""
+        path, content = tmp_path / "a.tar", os.urandom(20_000)
+        with tarfile.open(path, mode) as tar:
+            for info, data in (self.GOOD, member("sys/block/much", content=content)):
+                info.size = len(data)
+                tar.addfile(info, io.BytesIO(data))
+        assert isinstance(look([], sysroot=str(path)), Inventory)
+        damaged = bytearray(path.read_bytes())
+        damaged[len(damaged) // 2] ^= 1
+        path.write_bytes(damaged)
+        with pytest.raises(Refused, match="cannot be unpacked"):
+            look([], sysroot=str(path))
+
+    @pytest.mark.parametrize("damage", ["checksum of a header", "cut before a header"])
+    def test_members_that_cannot_be_found_are_not_left_out(self, tmp_path: Path, damage: str) -> None:
+        path = tmp_path / "a.tar"
+        blocks = lzma.decompress(archive_of(tmp_path / "a.tar.xz", self.GOOD, member("sys/block/last")).read_bytes())
+        header = blocks.index(b"sys/block/last")
+        path.write_bytes(blocks[:header] if damage.startswith("cut") else blocks.replace(b"last", b"lost"))
+        with pytest.raises(Refused, match="damaged or incomplete"):
             look([], sysroot=str(path))
