@@ -125,7 +125,7 @@ def audit(
     Exit code: 0 nothing at or above --fail-on, 1 findings, 3 a target could not be judged, or a disk did not respond.
     """
     began_s = time.monotonic()
-    kept.refuse("nothing was written", targets or ())
+    kept.refuse("nothing was written", [*(targets or ()), *(sysroot or ()), *(measured or ())])
     output_format = Format.JSON if json_ else format_
     roots: Sequence[str | None] = sysroot or (None,)
     if len(roots) > 1 and output_format is Format.PROMETHEUS:

@@ -59,9 +59,9 @@ def fleet(
     """
     if json_ and kept.piped:
         raise typer.BadParameter("--json and -o - are mutually exclusive: both write to standard output")
-    kept.refuse("nothing was written", snapshots)
     named = (name for given in snapshots for name in _snapshots_in(given))
     names = list({Path(name).absolute(): name for name in named}.values())  # each once, also if its folder is given
+    kept.refuse("nothing was written", names)
     found = Fleet()
     with _temporary_folder() as folder, tempfile.TemporaryFile() as spool:
         tempfile.tempdir = folder  # where children unpack: what a killed child leaves behind is removed with the folder

@@ -65,6 +65,9 @@ def report(
     """
     _check_options(output, chart, svg, png)
     root = options.one_machine(sysroot)
+    inputs = [*(targets or ()), *(bench or ()), *(sysroot or ())]
+    for name in filter(None, (output, svg, png)):
+        options.ResultFile(name, overwrite).refuse("nothing was written", inputs)
     if output is None and chart == TOPIC:  # it needs no disk
         return _write(_drawn(queue_picture(), svg, png), overwrite=overwrite)
     measured = show_measurements([read_any(file) for file in bench or ()])
@@ -92,7 +95,7 @@ def _check_options(output: str | None, chart: str | None, svg: str | None, png: 
     if not (output or svg or png):
         raise typer.BadParameter("no file given for the page: -o report.html")
     named = [name for name in (output, svg, png) if name]
-    if len(set(named)) < len(named):
+    if len(set(map(Path, named))) < len(named):
         raise typer.BadParameter("two outputs have the same file name")
 
 

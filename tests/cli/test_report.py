@@ -56,9 +56,27 @@ def test_nothing_is_replaced_unasked_and_nothing_is_written_when_one_of_two_is_t
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        "report READ -o NAME", "report READ --chart queue-depth --svg NAME", "report --bench READ -o NAME",
+        "report --sysroot READ -o NAME", "audit --sysroot READ -o NAME", "audit --measured READ -o NAME",
+    ],
+)  # fmt: skip
+def test_a_file_that_is_read_is_never_replaced(words: str, tmp_path: Path) -> None:
+    file, name = tmp_path / "read", tmp_path / "name"
+    file.write_bytes(bytes(1 << 20))
+    name.hardlink_to(file)
+    places = {"READ": file, "NAME": name}
+    done = run_aligntool(*(places.get(word, word) for word in words.split()), "--overwrite", code=3)
+    assert f"{name} is what is read; nothing was written" in done.stderr and done.stdout == ""
+    assert name.read_bytes() == bytes(1 << 20)
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
         ((), "-o report.html"),
+        (("-o", "x.svg", "--chart", "queue-depth", "--svg", "./x.svg"), "same file name"),
         (("--chart", "queue-depth"), "--svg FILE or --png FILE"),
         (("--svg", "x.svg"), "--chart NAME"),
         (("--chart", "queue-depth", "--svg", "x", "--png", "x"), "same file name"),

@@ -264,6 +264,14 @@ def _machine(number: int) -> Machine:
                    drives=drives, why=why)  # fmt: skip
 
 
+def test_the_page_never_replaces_a_snapshot_of_the_folder(tmp_path: Path) -> None:
+    snapshot = tmp_path / "a.tar.xz"
+    snapshot.write_bytes(b"captured")
+    refused = run_aligntool("fleet", tmp_path, "-o", snapshot, "--overwrite", code=3)
+    assert f"{snapshot} is what is read; nothing was written" in refused.stderr
+    assert snapshot.read_bytes() == b"captured"
+
+
 @when_thorough("many machines")
 def test_what_is_kept_does_not_grow_with_the_machines() -> None:
     fleet, sizes = Fleet(), []
