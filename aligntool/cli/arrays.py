@@ -342,7 +342,7 @@ def find_record(target: str | None) -> make.Record | None:
         records = make.find_records()
     except Refused:
         # Without root an image can be read, although the records cannot; opening a disk then fails with its reason.
-        if os.geteuid() == 0 or target is None or not Path(target).exists():
+        if os.geteuid() == 0 or target is None or not os.path.exists(target):  # noqa: PTH110 - Path.exists may fail
             raise
         return None
     records = tuple(map(_with_current_path, records))

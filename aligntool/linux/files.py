@@ -187,7 +187,8 @@ def refuse_output(
         raise Refused(f"{name} cannot be written: {_reason(error)}") from error
     if target.is_dir():
         raise Refused(f"{name} is a folder; {undone}", hint="use another name")
-    if target.exists() and any(Path(each).exists() and target.samefile(each) for each in inputs):
+    # Path.exists fails without permission before Python 3.14
+    if target.exists() and any(os.path.exists(each) and target.samefile(each) for each in inputs):  # noqa: PTH110
         raise Refused(f"{name} is what is read; {undone}", hint="use another name")
     if exists and not overwrite:
         raise Refused(f"{name} already exists; {undone}", hint="use another name or --overwrite")

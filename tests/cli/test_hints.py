@@ -7,9 +7,13 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from aligntool.cli.arrays import find_record
+from aligntool.errors import Refused
+from aligntool.raid import make
 from aligntool.units import MIB
 from tests.cli.old_disks import START, make_old_disk
 from tests.conftest import detach, remove_partitions, run
@@ -136,6 +140,24 @@ def test_of_a_partition_nobody_says_that_its_disk_is_not_in_flight(
 def test_a_name_that_no_file_can_have_is_refused(words: tuple[str, ...]) -> None:
     done = run_aligntool(*words, "x" * 256, code=3)
     assert "File name too long" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_result_may_replace_a_file_if_the_target_cannot_be_found(tmp_path: Path) -> None:
+    (tmp_path / "old.txt").write_text("old")
+    for words in (("audit", "x" * 256), ("audit", "--sysroot", "x" * 256), ("report", "x" * 256)):
+        done = run_aligntool(*words, "-o", tmp_path / "old.txt", "--overwrite", code=3)
+        assert "File name too long" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_target_that_may_not_be_seen_is_refused_with_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable() -> NoReturn:
+        raise Refused("the records cannot be read")
+
+    monkeypatch.setattr(make, "find_records", unreadable)
+    monkeypatch.setattr("os.geteuid", lambda: 65534)
+    assert find_record("/") is None
+    with pytest.raises(Refused, match="the records cannot be read"):
+        find_record("x" * 256)  # as without permission, Path.exists raises OSError
 
 
 @sample(8)
