@@ -119,7 +119,9 @@ def _fields(item: object, *, leave: frozenset[str]) -> dict[str, Value]:
 
 
 def as_value(value: object) -> Value:
-    """Return the JSON form of a value. Bytes that are not UTF-8 become U+FFFD. Raises TypeError if it has none."""
+    """Return the JSON form of a value. Bytes that are not UTF-8 and lone surrogates become U+FFFD. Raises TypeError if
+    it has none.
+    """
     match value:
         case Enum():
             return str(value.value)
@@ -142,4 +144,4 @@ def as_value(value: object) -> Value:
 
 
 def _text(text: str) -> str:
-    return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -29,6 +29,7 @@ from aligntool.inventory import (
     Unseen,
 )
 from aligntool.render.json import audit_json
+from aligntool.system import Manifest
 from aligntool.units import KIB, MIB, Extent
 from tests.audit.builders import judge, made_disk, with_content
 from tests.machines.captured import HERE
@@ -103,3 +104,11 @@ def test_bytes_that_are_no_utf_8_do_not_break_the_document() -> None:
     text = "".join(audit_json(judge(replace(made_disk("63+4096"), model=broken))))
     assert json.loads(text)["disks"][0]["model"] == "a\ufffd\ufffdb"
     text.encode("utf-8")
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a\udfff", "\ud83db", "\udcff\udbff"])
+def test_lone_surrogates_of_a_captured_manifest_do_not_break_the_document(text: str) -> None:
+    report = judge(made_disk("63+4096"))
+    captured = replace(report, inventory=replace(report.inventory, manifest=Manifest(host=text)))
+    found = document(captured)["host"]
+    assert len(found) == len(text) and found.encode()
