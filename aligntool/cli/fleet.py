@@ -29,6 +29,7 @@ from aligntool.render.report import fleet as page
 from aligntool.values import dataclass
 
 _REMOVAL_S = 2.0
+_LONGEST_REASON = 1000  # characters; an archive may contain names of any length
 _ARCHIVES = (".tar.xz", ".tar.gz", ".txz", ".tgz", ".tar")
 
 
@@ -128,9 +129,10 @@ def _audit(name: str, pulse: Pulse) -> Machine:
             inventory, written = look((), sysroot=tree.root), read_written(tree)
         return machine_of(name, judge(inventory, known_geometries(inventory)), written)
     except Refused as refusal:
-        return Machine(name, why=str(refusal))
+        why = str(refusal)
     except Exception as error:
-        return Machine(name, why=f"a bug in aligntool, please report it: {type(error).__name__}: {error}"[:1000])
+        why = f"a bug in aligntool, please report it: {type(error).__name__}: {error}"
+    return Machine(name, why=why[:_LONGEST_REASON])
 
 
 def _spooled_lines(spool: IO[bytes], places: dict[int, int]) -> Iterable[str]:

@@ -201,6 +201,12 @@ def test_a_hostile_snapshot_is_one_line_and_the_others_are_audited(tmp_path: Pat
     assert "<script" not in text and "\x1b" not in text and "<b>" not in text
 
 
+def test_a_name_in_an_archive_does_not_fill_the_report(tmp_path: Path) -> None:
+    _archive(tmp_path / "a.tar.xz", ("../" + "long" * 50_000, tarfile.REGTYPE, "", b""))
+    machine = document(tmp_path, code=3)["machines"][0]
+    assert "the archive contains" in machine["why"] and len(machine["why"]) <= 1000
+
+
 def test_what_children_unpacked_is_removed(tmp_path: Path, room: Path) -> None:
     list(multiplied(tmp_path / "in", 2))
     run_aligntool("fleet", tmp_path / "in", code=1)
