@@ -449,24 +449,15 @@ def _print_error(reason: str, hint: str) -> None:
 # Standard output whose errors are refusals: a full disk, a closed pipe.
 
 
-class StandardOutput(io.TextIOWrapper):
+class StandardOutput(io.FileIO):
     """Reports output that cannot be written, then discards it; Python would try again at exit."""
 
-    def write(self, text: str) -> int:
+    def write(self, content: object) -> int:
         try:
-            return super().write(text)
+            return super().write(content)  # type: ignore[arg-type] # buffers have no type before Python 3.12
         except OSError as error:
-            raise self._discard(error) from error
-
-    def flush(self) -> None:
-        try:
-            super().flush()
-        except OSError as error:
-            raise self._discard(error) from error
-
-    def _discard(self, error: OSError) -> Refused:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
-        return Refused(f"standard output cannot be written: {error.strerror}")
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            raise Refused(f"standard output cannot be written: {error.strerror}") from error
 
 
 def prepare_streams() -> None:
@@ -485,4 +476,5 @@ def prepare_streams() -> None:
         raise Refused("standard output is closed")
     if isinstance(sys.stdout, io.TextIOWrapper):
         coding, by_line = sys.stdout.encoding, sys.stdout.line_buffering
-        sys.stdout = StandardOutput(sys.stdout.detach(), coding, "backslashreplace", line_buffering=by_line)
+        raw = StandardOutput(sys.stdout.detach().fileno(), "w", closefd=False)
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), coding, "backslashreplace", line_buffering=by_line)

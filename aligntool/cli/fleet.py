@@ -77,7 +77,7 @@ def fleet(
             kept.write(page.page_html(found, options.now()))
             options.say(f"{kept.file} written")
         if kept.piped:
-            sys.stdout.write(page.page_html(found, options.now()))
+            sys.stdout.buffer.write(page.page_html(found, options.now()).encode())
         elif json_:
             sys.stdout.writelines(fleet_json(found, _spooled_lines(spool, places), options.now()))
         else:

@@ -17,6 +17,7 @@ from tests.run_aligntool import program, run_aligntool
 from tests.schemas import check
 
 ROOT = Path(__file__).parents[2]
+CAPTURED = str(ROOT / "tests/machines/nvme-behind-switch.tar.xz")
 
 
 @pytest.fixture
@@ -163,7 +164,13 @@ def test_a_closed_pipe_is_no_error() -> None:
 
 
 @pytest.mark.needs_tools("sfdisk", "script")
-@pytest.mark.parametrize("words", [("explain",), ("drives",), ("--version",), ("--help",), ("explain", "--markdown")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("explain",), ("drives",), ("--version",), ("--help",), ("explain", "--markdown"), ("snapshot", "-o", "-"),
+        ("report", "--chart", "queue-depth", "--svg", "-"), ("fleet", "-o", "-", CAPTURED),
+    ],
+)  # fmt: skip
 def test_an_answer_that_cannot_be_written_is_an_error_of_one_line_and_no_bug(words: tuple[str, ...]) -> None:
     command = program(*words)
     with open("/dev/full", "w") as full:  # noqa: PTH123

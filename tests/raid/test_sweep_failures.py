@@ -3,6 +3,7 @@ kept.
 """
 
 import errno
+import io
 import os
 import pty
 import signal
@@ -187,7 +188,8 @@ def test_a_result_is_kept_before_it_is_shown_to_somebody_who_is_gone(
     swept = plan_sweep(
         judged(*drives(4, size=20 * GIB)), replace(goal("raid0"), array_uuid=UUID), repeats=5, runtime_s=5.0
     )
-    with monkeypatch.context() as patched, StandardOutput(os.fdopen(writing, "wb"), "utf-8") as output:
+    output = io.TextIOWrapper(io.BufferedWriter(StandardOutput(writing, "w")), "utf-8")
+    with monkeypatch.context() as patched, output:
         patched.setattr(sys, "stdout", output)
         said = save_and_report(measured, swept, goal("raid0"), ResultFile(str(tmp_path / "out.json")), [])
     assert said == ["standard output cannot be written: Broken pipe", f"the measurements are in {tmp_path}/out.json"]
