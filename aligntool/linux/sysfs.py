@@ -238,8 +238,9 @@ def as_number(text: str | None) -> int | None:
     return int(text) if digits.isascii() and digits.isdigit() else None
 
 
-def captured_tree(folder: str) -> Tree:
-    """Return the captured tree in a folder; accept also its parent folder and the `sys` in it.
+def captured_tree(folder: str, *, archive: str = "") -> Tree:
+    """Return the captured tree in a folder; accept also its parent folder and the `sys` in it. `archive`: the file that
+    was unpacked into the folder.
 
     Raises Refused if there is no sysfs.
     """
@@ -260,9 +261,10 @@ def captured_tree(folder: str) -> Tree:
         return _tree_of_folder(captures[0])
     if captures:
         names = ", ".join(child.name for child in captures[:8])
-        raise Refused(f"{folder} holds several captured machines: {names}", hint=f"--sysroot {captures[0]}")
+        hint = "" if archive else f"--sysroot {captures[0]}"
+        raise Refused(f"{archive or folder} holds several captured machines: {names}", hint=hint)
     hint = "capture a machine with: aligntool snapshot -o FILE.tar.xz"
-    raise Refused(f"{folder} holds no captured sys/ folder", hint=hint)
+    raise Refused(f"{archive or folder} holds no captured sys/ folder", hint=hint)
 
 
 def _tree_of_folder(place: Path) -> Tree:

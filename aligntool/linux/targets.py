@@ -216,7 +216,7 @@ def open_sysroot(sysroot: str | None) -> Iterator[Tree]:
     else:
         with tempfile.TemporaryDirectory(prefix="aligntool-") as folder:
             unpack(sysroot, folder)
-            yield captured_tree(folder)
+            yield captured_tree(folder, archive=sysroot)
 
 
 # Unpack the archive of a snapshot. It is hostile: its names may lead anywhere, and a few bytes may unpack to gigabytes.
@@ -255,7 +255,7 @@ def unpack(archive: str, folder: str) -> None:
             except tarfile.EOFHeaderError:  # type: ignore[attr-defined] # the block of zeros at the end
                 raise
             except tarfile.HeaderError as error:
-                raise tarfile.ReadError(f"damaged or incomplete: {error}") from error
+                raise tarfile.ReadError(f"not a complete tar archive: {error}") from error
 
     try:
         with (

@@ -341,5 +341,16 @@ class TestHostileArchives:
         blocks = lzma.decompress(archive_of(tmp_path / "a.tar.xz", self.GOOD, member("sys/block/last")).read_bytes())
         header = blocks.index(b"sys/block/last")
         path.write_bytes(blocks[:header] if damage.startswith("cut") else blocks.replace(b"last", b"lost"))
-        with pytest.raises(Refused, match="damaged or incomplete"):
+        with pytest.raises(Refused, match="not a complete tar archive"):
             look([], sysroot=str(path))
+
+    @pytest.mark.parametrize(
+        ("names", "why"), [(["a", "b"], "several captured machines: a, b"), ([], "no captured sys/")]
+    )
+    def test_a_refusal_names_the_archive_and_not_the_folder_where_it_was(
+        self, tmp_path: Path, names: list[str], why: str
+    ) -> None:
+        path = archive_of(tmp_path / "a.tar.xz", member("readme"), *(member(f"{name}/sys/block/x") for name in names))
+        with pytest.raises(Refused, match=f"^{path} holds {why}") as refusal:
+            look([], sysroot=str(path))
+        assert "--sysroot" not in refusal.value.hint
