@@ -17,7 +17,7 @@ def tui(targets: options.TargetsArgument = None, *, rate: options.RateOption = N
 
     Exit code: 0 quit, 3 no Textual or no terminal, 4 a move that was started here is still in flight.
     """
-    if not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
+    if not all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):  # Textual draws on stderr
         raise Refused("the tui command needs a terminal", hint="sudo aligntool audit")
     try:
         screens = import_module("aligntool.cli.screens")

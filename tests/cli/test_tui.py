@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import select
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Coroutine
@@ -193,6 +194,16 @@ def test_without_a_terminal_it_refuses() -> None:
         and "the tui command needs a terminal" in done.stderr
         and "→ sudo aligntool audit" in done.stderr
     )
+
+
+def test_it_does_not_draw_into_a_file(disk: Path) -> None:
+    """Textual draws on standard error, so with 2>FILE the screen would be blank, and the keys work."""
+    terminal, inside = os.openpty()
+    words = program("tui", disk)
+    done = subprocess.run(words, stdin=inside, stdout=inside, stderr=subprocess.PIPE, check=False, timeout=30)
+    os.close(terminal)
+    os.close(inside)
+    assert done.returncode == 3 and b"the tui command needs a terminal" in done.stderr
 
 
 def test_no_other_command_loads_textual() -> None:
