@@ -183,7 +183,7 @@ def test_dry_run_is_a_word_of_the_command_line_only() -> None:
 # Modules that open something for writing, and what: docs/architecture.md, "Which code may write to a disk".
 WRITERS = {
     "cli/app.py": "closed standard streams, as /dev/null",
-    "cli/raid.py": "standard error that is closed, as /dev/null",
+    "cli/options.py": "standard error that is closed, as /dev/null",
     "demo_disk.py": "its image",
     "linux/block.py": "the disk of a move",
     "linux/content.py": "what a checker prints, as a temporary file",

@@ -212,13 +212,24 @@ def say(words: str) -> None:
 
 
 def remark(words: str) -> None:
-    """Write a line to standard error."""
-    print(harmless(words), file=sys.stderr, flush=True)
+    """Write a line to standard error. A closed terminal or a full disk there must not change the exit code."""
+    try:
+        print(harmless(words), file=sys.stderr, flush=True)
+    except OSError:
+        discard_stderr()
 
 
 def suggest(hint: str) -> None:
     """Write the next command to standard error. Words after an arrow would be translated, also those of a command."""
-    print(f"  → {harmless(hint)}", file=sys.stderr, flush=True)
+    try:
+        print(f"  → {harmless(hint)}", file=sys.stderr, flush=True)
+    except OSError:
+        discard_stderr()
+
+
+def discard_stderr() -> None:
+    """Discard what standard error could not take, which Python would write again at exit, and all that follows."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def now() -> str:

@@ -1,6 +1,5 @@
 """`aligntool raid plan`, `show`, `create`, `persist` and `tune`: from the options to a goal, a plan and the array."""
 
-import os
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -451,7 +450,7 @@ def _stop_if_closed() -> Iterator[Callable[[str, float, float | None], None]]:
         try:
             progress(words, share, left_s)
         except OSError as error:
-            _discard_stderr()
+            options.discard_stderr()
             raise Stopped(f"standard error cannot be written: {error.strerror}", hint="") from error
 
     with ExitStack() as bar:
@@ -462,11 +461,7 @@ def _stop_if_closed() -> Iterator[Callable[[str, float, float | None], None]]:
             try:
                 bar.close()
             except OSError:
-                _discard_stderr()
-
-
-def _discard_stderr() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+                options.discard_stderr()
 
 
 def save_and_report(

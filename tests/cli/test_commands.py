@@ -187,6 +187,15 @@ def test_closed_streams_are_no_bug(closed: str, code: int, said: str) -> None:
     assert said in done.stderr and "Traceback" not in done.stderr
 
 
+def test_remarks_that_cannot_be_written_do_not_change_the_exit_code(old_disk: Path, tmp_path: Path) -> None:
+    page, there = tmp_path / "page.html", tmp_path / "not-there.img"
+    for words, code in ((("report", old_disk, "-o", page), 0), (("audit", old_disk, there), 3)):
+        with open("/dev/full", "w") as full:  # noqa: PTH123
+            done = subprocess.run(program(*words), stdout=subprocess.DEVNULL, stderr=full, check=False, cwd=ROOT)
+        assert done.returncode == code, "1 would mean findings"
+    assert page.exists()
+
+
 def test_closed_standard_input_is_no_pipe_to_a_child(old_disk: Path) -> None:
     shell = ["sh", "-c", '"$@" <&-', "sh", *program("audit", old_disk)]
     done = subprocess.run(shell, capture_output=True, text=True, check=False, cwd=ROOT)
