@@ -6,7 +6,6 @@ import select
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -120,7 +119,7 @@ def run_program(
     if program is None:
         package = PACKAGES.get(words[0], words[0])
         return _not_run(f"{words[0]} is not installed", f"install the package {package}", only_reads)
-    with _memory_file(stdin) as source, tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as errors:
+    with _memory_file(stdin) as source, _memory_file() as printed, _memory_file() as errors:
         try:
             child = subprocess.Popen(  # in its own session, so that Ctrl-C on the terminal does not reach it
                 (*(pdeathsig_prefix("KILL") if only_reads else ()), program, *words[1:]),
@@ -137,9 +136,11 @@ def run_program(
         return Ended(child.returncode, printed.read(), errors.read())
 
 
-def _memory_file(content: bytes) -> IO[bytes]:
-    """Return a file in memory, never on a disk, because the input of a program may be a key."""
-    file = os.fdopen(os.memfd_create("stdin"), "w+b")
+def _memory_file(content: bytes = b"") -> IO[bytes]:
+    """Return a file in memory, never on a disk: the input of a program may be a key, and its output would be cut off if
+    the disk is full.
+    """
+    file = os.fdopen(os.memfd_create("aligntool"), "w+b")
     file.write(content)
     file.seek(0)
     return file
@@ -154,7 +155,7 @@ def follow_program(*words: str, stdin: bytes, pass_fds: tuple[int, ...]) -> Iter
     program = find_program(words[0])
     if program is None:
         raise Refused(f"{words[0]} is not installed", hint=f"install the package {PACKAGES.get(words[0], words[0])}")
-    with _memory_file(stdin) as source, tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as errors:
+    with _memory_file(stdin) as source, _memory_file() as printed, _memory_file() as errors:
         child = subprocess.Popen(
             (*pdeathsig_prefix("INT"), program, *words[1:]), stdin=source, stdout=printed, stderr=errors,
             pass_fds=(*pass_fds, *_inherited), env={**os.environ, "LC_ALL": "C"}, start_new_session=True,

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.cli.app import COMMANDS
+from aligntool.linux.process import run_program
 from tests.conftest import run
 from tests.run_aligntool import program, run_aligntool
 from tests.schemas import check
@@ -194,6 +195,23 @@ def test_remarks_that_cannot_be_written_do_not_change_the_exit_code(old_disk: Pa
             done = subprocess.run(program(*words), stdout=subprocess.DEVNULL, stderr=full, check=False, cwd=ROOT)
         assert done.returncode == code, "1 would mean findings"
     assert page.exists()
+
+
+@pytest.mark.parametrize("words", [("audit", "--sysroot", CAPTURED), ("fleet", CAPTURED), ("demo",)])
+def test_without_a_folder_for_temporary_files_nothing_is_reported_as_a_bug(words: tuple[str, ...]) -> None:
+    """As on a machine whose only file system is full."""
+    code = "import tempfile; tempfile._candidate_tempdir_list = lambda: []; from aligntool.__main__ import main; main()"
+    ended = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert ended.returncode == 3 and ended.stderr.startswith(
+        "aligntool: no folder for temporary files can be written\n"
+    )
+    assert ended.stdout == ""
+
+
+def test_the_output_of_a_program_needs_no_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "not-there"))
+    ended = run_program("sh", "-c", "echo printed; echo error >&2")
+    assert (ended.stdout, ended.stderr) == (b"printed\n", b"error\n")
 
 
 def test_closed_standard_input_is_no_pipe_to_a_child(old_disk: Path) -> None:
