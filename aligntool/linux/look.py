@@ -18,7 +18,7 @@ from aligntool.linux import commands, devices, partitions
 from aligntool.linux.devices import SYSFS_SECTOR, Block, FileReader
 from aligntool.linux.pcie import Topology, find_adapters, find_uplinks
 from aligntool.linux.process import SILENCE_S, SILENT, Pulse, result_in_child, results_in_children
-from aligntool.linux.sysfs import Record, Tree, UdevDatabase, read_mounts
+from aligntool.linux.sysfs import Record, Tree, UdevDatabase, read_mounts, refuse_unmounted
 from aligntool.linux.system import RECORDS, read_system
 from aligntool.linux.targets import UserLimits, find_target, open_sysroot, read_image, with_user_limits
 from aligntool.system import Manifest, System
@@ -390,6 +390,7 @@ class _Machine:
 
     def all_disks(self, *, arrays: bool) -> list[Disk]:
         """Return all disks. A device whose attributes cannot be listed in time does not prevent reading the others."""
+        refuse_unmounted(self.tree)
         blocks = self._within_deadline(lambda _: devices.list_blocks(self.tree)) or devices.list_names(self.tree)
         if not arrays:
             return self._look_at(blocks)

@@ -140,6 +140,7 @@ def collect(tree: sysfs.Tree, *, serials: bool, host: bool = False) -> Iterator[
     name of the machine. It opens NVMe namespaces for Identify and their health, no other device, and nothing for
     writing.
     """
+    sysfs.refuse_unmounted(tree)
     recorder = Recorder("", source=tree)
     recorded = _record_disks(recorder)
     for block, disk in recorded:

@@ -17,7 +17,7 @@ import pytest
 from aligntool.units import GIB, MIB
 from tests.conftest import run
 from tests.probe.trees import MadeDisk, MadePartition, make_tree
-from tests.run_aligntool import run_aligntool
+from tests.run_aligntool import program, run_aligntool
 from tests.schemas import check
 from tests.thorough import sample
 
@@ -172,7 +172,7 @@ def _unpacked(archive: Path, folder: Path) -> Path:
     "words",
     [("audit",), ("plan", "realign"), ("realign", "--dry-run"), ("plan", "layout", "--part", "rest:linux"), ("status",),
      ("resume",), ("rollback",), ("bench", "run"), ("bench", "alignment"), ("bench", "span"), ("probe",),
-     ("raid", "plan", "--level", "1", "other"), ("report", "--overwrite", "-o", "/dev/null")],
+     ("raid", "plan", "--level", "1", "other"), ("report", "-o", "-")],
 )  # fmt: skip
 def test_a_name_that_is_a_file_here_and_a_disk_is_refused_by_every_command(
     sparse: Callable[..., Path],
@@ -187,3 +187,13 @@ def test_a_name_that_is_a_file_here_and_a_disk_is_refused_by_every_command(
     done = run_aligntool(*words, device.name)
     assert done.returncode == 3, done.stderr
     assert f"./{device.name}" in done.stderr and f"/dev/{device.name}" in done.stderr
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("unshare")
+@pytest.mark.parametrize("words", [("audit", "--fail-on", "never"), ("report", "-o", "-"), ("snapshot", "-o", "-")])
+def test_a_machine_without_sys_is_not_one_without_disks(words: tuple[str, ...]) -> None:
+    shell = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /sys; exec "$@"', "sh", *program(*words)]
+    done = subprocess.run(shell, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (3, ""), done.stderr
+    assert done.stderr.startswith("aligntool: /sys is not mounted")
