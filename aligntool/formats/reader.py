@@ -228,8 +228,8 @@ class Area:
     @property
     def ends_with_a_partition(self) -> bool:
         """Return whether content at the end may belong to a last partition that ends with the disk."""
-        if self.last_end is not None:
-            return self.is_whole and self.last_end > self.size - LAST_PLACES
+        if self.last_end is not None:  # beyond the end: the table is that of an array of several such disks
+            return self.is_whole and self.size - LAST_PLACES < self.last_end <= self.size
         table = self.head[510:512] == b"\x55\xaa" or b"EFI PART" in (self.head[512:520], self.head[4096:4104])
         return self.is_whole and table
 

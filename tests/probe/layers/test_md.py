@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.inventory import Layer
+from aligntool.linux.look import look
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
 from tests.probe.layers.placed_partitions import STARTS, agree, blkid, field, layers_of, place
@@ -169,6 +170,20 @@ def test_a_0_90_superblock_of_the_whole_disk_does_not_belong_to_its_last_partiti
     partition = Extent(MIB, SIZE - MIB)
     assert "TYPE" not in blkid(disk, partition)
     assert layers_of(disk, partition) == ()
+
+
+@pytest.mark.needs_tools("sfdisk")
+@pytest.mark.parametrize("level", ["raid0", "linear"])
+def test_a_table_that_reaches_beyond_a_0_90_member_is_that_of_the_array(sparse: Sparse, level: str) -> None:
+    """For these levels the superblock states no size: mdadm before 4.2 wrote 0."""
+    disk = sparse(2 * SIZE)
+    run("sfdisk", "-q", disk, stdin="label: dos\n63,20000\n20063,\n")
+    with disk.open("r+b") as file:
+        file.truncate(SIZE)
+    member(disk, superblock_0_90(level, size=0))
+    assert blkid(disk)["TYPE"] == "linux_raid_member"
+    (seen,) = look((str(disk),)).disks
+    assert [layer.kind for layer in seen.content] == ["linux_raid_member"]
 
 
 @pytest.mark.needs_tools("sfdisk")
