@@ -29,14 +29,16 @@ HARMLESS = re.compile(
     r"|Not automatically fixing this"
 )
 # What a checker prints if it cannot check a file system, which may be intact: fsck.fat 4.2 for four FATs, fsck.exfat
-# 1.2.0 for two, xfs_repair 6.1.0 if the log or the realtime data is on another device, xfs_repair and e2fsck for a
-# feature that they do not know.
+# 1.2.0 for two, xfs_repair 6.1.0 if the log or the realtime data is on another device, btrfs if one of several devices
+# is missing, xfs_repair and e2fsck for a feature that they do not know.
 UNSUPPORTED = re.compile(
     r"^(?:Currently, only 1 or 2 FATs are supported|unsupported FAT count: "
     r"|fatal error -- This filesystem has an external log\.|xfs_repair: filesystem has a realtime subvolume$"
+    r"|warning, device \d+ is missing$"
     r"|Found unsupported filesystem features\.|.+ has unsupported feature\(s\): ).*$",
     re.MULTILINE,
 )
+_NOT_CHECKED = (8, 12)  # e2fsck(8): operational error, alone or with "errors left uncorrected"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +77,22 @@ def check_content(path: str, extent: Extent, kind: str) -> CheckResult:
         else:
             with read_only_loop(path, extent) as device:
                 answer = run_program(*words, device, only_reads=True)
+        if kind in EXT and answer.code in _NOT_CHECKED and _has_external_journal(path, extent):
+            return CheckResult(False, None, f"{words[0]} cannot check this {kind}: its journal is on another device")
     except NoLoop as reason:
         return CheckResult(False, None, str(reason))
     except OSError as error:
         return CheckResult(False, None, f"{path}: {error.strerror}")
     return _check_result(kind, words[0], answer)
+
+
+def _has_external_journal(path: str, extent: Extent) -> bool:
+    """Return whether an ext4 has a journal (s_feature_compat) that is no inode of its own (s_journal_inum); e2fsck
+    reports in many ways that it does not find it. linux/fs/ext4/ext4.h, struct ext4_super_block.
+    """
+    with fresh_reader(path) as reader:
+        superblock = reader.read(extent.start + 1024, 1024)
+    return bool(superblock[0x5C] & 4) and not any(superblock[0xE0:0xE4])
 
 
 def _check_result(kind: str, program: str, answer: Ended) -> CheckResult:

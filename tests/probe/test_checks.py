@@ -134,6 +134,24 @@ def ext4_of_the_future(sparse: Sparse) -> Path:
     return image
 
 
+def ext4_with_external_journal(sparse: Sparse) -> Path:
+    image, journal = sparse(32 * MIB, "content.img"), sparse(16 * MIB, "journal.img")
+    run("mke2fs", "-q", "-F", "-b", "4096", "-O", "journal_dev", journal)
+    device = run("losetup", "-f", "--show", journal).strip()
+    try:
+        run("mkfs.ext4", "-q", "-F", "-b", "4096", "-J", f"device={device}", image)
+    finally:
+        detach(device)
+    return image
+
+
+def btrfs_of_two_devices(sparse: Sparse) -> Path:
+    """Return the second, without which the first cannot be read either."""
+    devices = [sparse(128 * MIB, name) for name in ("first.img", "content.img")]
+    run("mkfs.btrfs", "-q", "-f", "-d", "raid0", "-m", "raid0", *devices)
+    return devices[1]
+
+
 def fat_with_four_tables(sparse: Sparse) -> Path:
     image = sparse(64 * MIB, "content.img")
     run("mkfs.fat", "-f", "4", image)
@@ -160,18 +178,24 @@ def xfs_with_realtime_device(sparse: Sparse) -> Path:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools(
-    "mkfs.exfat", "fsck.exfat", "mkfs.ext4", "debugfs", "mkfs.fat", "fsck.fat", "mkfs.xfs", "xfs_repair", "losetup"
+    *("mkfs.exfat", "fsck.exfat", "mkfs.ext4", "debugfs", "mkfs.btrfs", "mkfs.fat", "fsck.fat", "mkfs.xfs"),
+    *("xfs_repair", "losetup"),
 )
 @pytest.mark.parametrize(
     ("make_content", "kind", "words"),
     [
         (exfat_with_two_tables, "exfat", "fsck.exfat cannot check this exfat (unsupported FAT count: 2)"),
         (ext4_of_the_future, "ext4", "e2fsck cannot check this ext4 ("),
+        (ext4_with_external_journal, "ext4", "e2fsck cannot check this ext4: its journal is on another device"),
+        (btrfs_of_two_devices, "btrfs", "btrfs cannot check this btrfs (warning, device 1 is missing)"),
         (fat_with_four_tables, "vfat", "fsck.fat cannot check this vfat (Currently, only 1 or 2 FATs are supported"),
         (xfs_with_external_log, "xfs", "xfs_repair cannot check this xfs (fatal error -- This filesystem has an ext"),
         (xfs_with_realtime_device, "xfs", "xfs_repair cannot check this xfs (xfs_repair: filesystem has a realtime"),
     ],
-    ids=["exFAT, two tables", "ext4, unknown feature", "FAT, four tables", "XFS, external log", "XFS, realtime device"],
+    ids=[
+        *("exFAT, two tables", "ext4, unknown feature", "ext4, external journal", "btrfs, two devices"),
+        *("FAT, four tables", "XFS, external log", "XFS, realtime device"),
+    ],
 )
 def test_what_the_checker_cannot_check_is_not_called_damaged(
     sparse: Sparse, make_content: Callable[[Sparse], Path], kind: str, words: str
