@@ -5,7 +5,7 @@ from bisect import bisect_left
 from dataclasses import replace
 
 from aligntool.formats.numbers import be16, be32, be64, le16, le32, le64, text_at, uuid_at
-from aligntool.formats.reader import Area, checksum_problem, crc32_seeded, crc32c, crc32c_inverted, xxh64
+from aligntool.formats.reader import MAY_BE_SHARED, Area, checksum_problem, crc32_seeded, crc32c, crc32c_inverted, xxh64
 from aligntool.inventory import Layer
 from aligntool.units import KIB, is_power_of_two
 
@@ -101,9 +101,6 @@ def _ext_kind(superblock: bytes) -> str:
     return "ext3" if has_journal else "ext2"
 
 
-MAY_BE_SHARED = "it may be shared with another machine, which would expect it at its old place (MMP)"
-
-
 def _mmp_unclean(area: Area, superblock: bytes, block: int) -> str | None:
     """Return the reason if another machine has it mounted or may have (multiple mount protection), otherwise None.
 
@@ -117,7 +114,7 @@ def _mmp_unclean(area: Area, superblock: bytes, block: int) -> str | None:
     node = text_at(found, 16, 64) or "an unnamed machine"
     match le32(found, 4):
         case 0xFF4D4D50:  # EXT4_MMP_SEQ_CLEAN
-            return MAY_BE_SHARED
+            return f"{MAY_BE_SHARED} (MMP)"
         case 0xE24D4D50:  # EXT4_MMP_SEQ_FSCK
             return f"it is being checked by {node}, or the check was interrupted (MMP)"
     return f"it is mounted on {node}, or that machine stopped without unmounting it (MMP); unmount it there first"

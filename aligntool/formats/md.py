@@ -6,7 +6,7 @@ from functools import partial
 from typing import Literal
 
 from aligntool.formats.numbers import be32, le16, le32, le64, text_at, uuid_at
-from aligntool.formats.reader import Area, Magic, checksum_problem, crc32_seeded, folded_sum
+from aligntool.formats.reader import MAY_BE_SHARED, Area, Magic, checksum_problem, crc32_seeded, folded_sum
 from aligntool.inventory import Layer
 from aligntool.units import KIB, MIB, Extent
 
@@ -120,6 +120,7 @@ MAGIC = 0xA92B4EFC
 RESERVED = 64 * KIB  # version 0.90 reserves the last aligned 64 KiB
 SUPERBLOCK_0 = 4096
 SUPERBLOCK_1 = 256
+HAS_BITMAP, CLUSTERED_BITMAP = 1, 5  # MD_FEATURE_BITMAP_OFFSET, BITMAP_MAJOR_CLUSTERED
 LARGEST_CHUNK = 16 * MIB  # a larger one is implausible
 MOST_DEVICES = (4096 - SUPERBLOCK_1) // 2  # the kernel keeps a version-1 superblock in one page
 
@@ -180,10 +181,18 @@ def _read_1(area: Area, version: str) -> Layer | None:
     layer = replace(
         area.layer("linux_raid_member"), version=version, label=text_at(superblock, 32, 32),
         uuid=uuid_at(superblock, 16), problems=_problems_1(superblock),
+        unclean=f"{MAY_BE_SHARED} (cluster bitmap)" if _is_clustered(area, at, superblock) else None,
     )  # fmt: skip
     data = Extent(le64(superblock, 128) * SECTOR, le64(superblock, 136) * SECTOR)
     level, members, chunk = le32(superblock, 72), le32(superblock, 92), le32(superblock, 88) * SECTOR
     return _with_array(area, layer, data, level, members, chunk)
+
+
+def _is_clustered(area: Area, at: int, superblock: bytes) -> bool:
+    """Return whether the array has a write-intent bitmap for each of several machines (drivers/md/md-bitmap.h)."""
+    distance = int.from_bytes(superblock[96:100], "little", signed=True) * SECTOR
+    bitmap = area.read(at + distance, 24) if le32(superblock, 8) & HAS_BITMAP else b""
+    return bitmap[:4] == b"bitm" and le32(bitmap, 4) == CLUSTERED_BITMAP and bitmap[8:] == superblock[16:32]
 
 
 def _problems_1(superblock: bytes) -> tuple[str, ...]:

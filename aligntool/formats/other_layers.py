@@ -7,7 +7,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from aligntool.formats.numbers import be16, be32, be64, le16, le32, le64, text_at, uuid_at
-from aligntool.formats.reader import Area, Magic, checksum_problem, crc32c, crc64, fletcher64
+from aligntool.formats.reader import MAY_BE_SHARED, Area, Magic, checksum_problem, crc32c, crc64, fletcher64
 from aligntool.inventory import Layer
 from aligntool.units import KIB, MIB, Extent, is_power_of_two
 
@@ -326,13 +326,32 @@ OTHERS = (
 )
 
 
+OCFS2_LOCAL_MOUNT = 0x8  # OCFS2_FEATURE_INCOMPAT_LOCAL_MOUNT
+
+
 def read_owner(area: Area) -> Layer | None:
     marks = (mark for mark in OWNER_MARKS if mark.at >= 0 or not area.ends_with_a_partition)
     return next((layer for mark in marks if (layer := mark.layer(area))), None)
 
 
 def read_other(area: Area) -> Layer | None:
-    return next((layer for mark in OTHERS if (layer := mark.layer(area))), None)
+    found = next(((mark, layer) for mark in OTHERS if (layer := mark.layer(area))), None)
+    if found is None:
+        return None
+    mark, layer = found
+    return replace(layer, unclean=f"{MAY_BE_SHARED} ({by})") if (by := _shared_by(area, mark)) else layer
+
+
+def _shared_by(area: Area, mark: Magic) -> str:
+    """Return by what several machines may use a file system at once; "" if only one may, or if it is another kind.
+
+    linux/include/uapi/linux/gfs2_ondisk.h, struct gfs2_sb; linux/fs/ocfs2/ocfs2_fs.h, struct ocfs2_super_block.
+    """
+    if mark.kind == "gfs2":
+        protocol = text_at(area.read(mark.at + 96, 64), 0, 64)
+        return f"lock protocol {protocol}" if protocol and protocol != "lock_nolock" else ""
+    is_local = le32(area.read(mark.at + 192 + 32, 4), 0) & OCFS2_LOCAL_MOUNT
+    return "a cluster" if mark.kind == "ocfs2" and not is_local else ""
 
 
 # UFS1 and UFS2, the file systems of the BSDs and of Solaris.

@@ -197,6 +197,7 @@ WHOLE_TAIL = 496 * KIB  # of a disk: Promise's metadata are up to 991 sectors be
 # length: the longest unit is that of a ZFS label.
 LAST_PLACES = 256 * KIB
 
+MAY_BE_SHARED = "it may be shared with another machine, which would expect it at its old place"
 CHECKSUM_PREFIX = "checksum"  # the first word of the problem of a bad superblock checksum, and of no other problem
 
 

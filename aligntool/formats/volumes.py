@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import accumulate, pairwise
 
 from aligntool.formats.numbers import be16, be32, be64, le32, le64, text_at
-from aligntool.formats.reader import Area, MappedReader, checksum_problem, crc32_seeded
+from aligntool.formats.reader import MAY_BE_SHARED, Area, MappedReader, checksum_problem, crc32_seeded
 from aligntool.inventory import Layer, Segment
 from aligntool.units import KIB, MIB, Extent
 from aligntool.values import dataclass
@@ -133,6 +133,7 @@ class _Group:
     size: int  # of this physical volume: pvresize changes it here and not in the label; 0: not stated
     volumes: dict[str, Section]
     is_whole: bool  # the whole text was parsed
+    shared_by: str  # how other machines that see its disks are kept from using it; "" if they are not
 
     @property
     def end(self) -> int:
@@ -226,8 +227,19 @@ def _read_group(text: str, uuid: str) -> _Group | None:
                 volumes = {lv: item for lv, item in _sections(section, "logical_volumes") if len(lv) <= LONGEST_NAME}
                 start, count = _number(volume, "pe_start") * SECTOR, _number(volume, "pe_count")
                 size = _number(volume, "dev_size") * SECTOR
-                return _Group(name, extent_size, start, count, own_name, size, volumes, is_whole)
+                shared_by = _shared_by(section)
+                return _Group(name, extent_size, start, count, own_name, size, volumes, is_whole, shared_by)
     return None
+
+
+def _shared_by(group: Section) -> str:
+    """Return by what a volume group is shared with other machines: lvmlockd(8), lvmsystemid(7); clvmd until 2.02."""
+    lock, system, status = (group.get(name) for name in ("lock_type", "system_id", "status"))
+    if isinstance(lock, str) and lock != "none":
+        return f"lock type {lock[:LONGEST_NAME]}"
+    if isinstance(status, list) and "CLUSTERED" in status:
+        return "lock type clvm"
+    return f"system ID {system[:LONGEST_NAME]}" if isinstance(system, str) and system else ""
 
 
 def _with_group(area: Area, layer: Layer, group: _Group) -> Layer:
@@ -245,6 +257,7 @@ def _with_group(area: Area, layer: Layer, group: _Group) -> Layer:
     return replace(
         layer, data_start=data_start, data_unit=group.extent_size, segments=segments,
         inner=tuple(_inner(area, group, segments)), problems=problems,
+        unclean=f"{MAY_BE_SHARED} ({group.name}: {group.shared_by})" if group.shared_by else None,
     )  # fmt: skip
 
 

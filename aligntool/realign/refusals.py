@@ -8,8 +8,8 @@ from aligntool.audit.report import Judged
 from aligntool.change import LayoutGoal, PartitionRequest
 from aligntool.errors import Refusal, refuse
 from aligntool.file_systems import FILE_SYSTEMS, file_system
-from aligntool.formats.linux_fs import MAY_BE_SHARED
 from aligntool.formats.part_types import ROLES, role_list
+from aligntool.formats.reader import MAY_BE_SHARED
 from aligntool.formats.volumes import NOT_BY_CRYPTSETUP, REENCRYPTED, REENCRYPTING, UNFLUSHED
 from aligntool.formats.windows_fs import WINDOWS_HIBERNATED, is_small_fat32
 from aligntool.inventory import Disk, DiskKind, Fault, Inventory, Layer, Partition, Role, TableLabel, with_inner
@@ -315,6 +315,10 @@ def content_reasons(disk: Disk, part: Partition, what: str) -> Iterator[Refusal]
         if layer.unclean:
             text = f"{what}: {layer.unclean}"
             yield Refusal("unclean", what, text, _cleaner(disk, part, layer), lasting=False)
+        for inner in with_inner(layer.inner):
+            if (inner.unclean or "").startswith(MAY_BE_SHARED) or "(MMP)" in (inner.unclean or ""):
+                text = f"{what}: the {wording.layer_name(inner)} in it: {inner.unclean}"
+                yield Refusal("unclean", what, text, _cleaner(disk, part, inner), lasting=False)
 
 
 def bad_blocks_refusal(disk: Disk, part: Partition, what: str, layer: Layer, count: int) -> Refusal:
@@ -351,10 +355,25 @@ _ACTIONS = {"ntfs": SHUT_DOWN, "swap": "start the suspended system and shut it d
 """Actions for contents that only their own system can clean."""
 
 
+_UNSHARED = {"gfs2": "tunegfs2 -o lockproto=lock_nolock", "ocfs2": "tunefs.ocfs2 -M local"}
+
+
+def _sharing_ender(disk: Disk, part: Partition, layer: Layer) -> str:
+    """Return the command that marks a content as that of a single machine, once no other one has the disk."""
+    if layer.kind == "LVM2_member":
+        group = wording.shell_word(layer.segments[0].volume.partition("/")[0]) if layer.segments else "GROUP"
+        lock = "--systemid ''" if "system ID" in (layer.unclean or "") else "--lock-type none --lock-opt force"
+        return f"sudo vgchange {lock} {group}"
+    if layer.kind == "linux_raid_member":
+        return "sudo mdadm --grow --bitmap=none ARRAY && sudo mdadm --grow --bitmap=internal ARRAY"
+    return _typed(disk, part, layer, _UNSHARED.get(layer.kind, "tune2fs -O ^mmp"))
+
+
 def _cleaner(disk: Disk, part: Partition, layer: Layer) -> str:
     """Return the command or the action that makes an unclean content clean."""
-    shared = layer.unclean == MAY_BE_SHARED  # tune2fs removes the protection, once no other machine has the disk
-    if layer.kind in _ACTIONS and not shared:
+    if (layer.unclean or "").startswith(MAY_BE_SHARED):
+        return _sharing_ender(disk, part, layer)
+    if layer.kind in _ACTIONS:
         return _ACTIONS[layer.kind]
     if layer.kind == "crypto_LUKS":
         device = f"/dev/{part.node}" if part.node else '"$loop"'
@@ -364,8 +383,13 @@ def _cleaner(disk: Disk, part: Partition, layer: Layer) -> str:
             resuming = f" && sudo cryptsetup reencrypt --resume-only {device}"
             return typed_on(disk, part, "cryptsetup repair", resuming)
         return typed_on(disk, part, "cryptsetup luksDump")
-    cleaner = "tune2fs -O ^mmp" if shared else file_system(layer.kind).cleaner
-    return typed_on(disk, part, cleaner or "mount", "" if cleaner else " /mnt && sudo umount /mnt")
+    cleaner = file_system(layer.kind).cleaner
+    return _typed(disk, part, layer, cleaner or "mount", "" if cleaner else " /mnt && sudo umount /mnt")
+
+
+def _typed(disk: Disk, part: Partition, layer: Layer, words: str, more: str = "") -> str:
+    """Return a command for a content of a partition; one for DEVICE if it is inside another layer."""
+    return typed_on(disk, part, words, more) if layer in part.content else f"sudo {words} DEVICE{more}"
 
 
 def typed_on(disk: Disk, part: Partition, words: str, more: str = "") -> str:

@@ -9,7 +9,7 @@ import pytest
 from aligntool.audit.judge import audit
 from aligntool.change import RealignGoal
 from aligntool.errors import Refused
-from aligntool.formats.linux_fs import MAY_BE_SHARED
+from aligntool.formats.reader import MAY_BE_SHARED
 from aligntool.formats.windows_fs import WINDOWS_HIBERNATED
 from aligntool.inventory import Disk, DiskKind, Fault, Inventory, Layer, Partition, Role, Table, TableFault, TableLabel
 from aligntool.realign import request
@@ -23,6 +23,7 @@ from tests.realign.movable_disks import judged, movable_disk, plan_for
 OFF = "63+100000 ext4; 104448+100000 xfs"
 HOME = Extent(104448 * 512, 100000 * 512)  # of the second partition, which is on the grid
 SUSPENDED = Layer("swsuspend", HOME)
+SHARED = Layer("ext4", HOME, unclean=f"{MAY_BE_SHARED} (MMP)")
 Change = Callable[[Disk], Disk]
 
 
@@ -99,7 +100,13 @@ REFUSED = [  # code, evidence in the text, hint
     (second(content=(Layer("ntfs", HOME, unclean=WINDOWS_HIBERNATED),)), "unclean", "partition 2: Windows", "/s /f"),
     (layer(problems=("the checksum is bad",)), "content-damaged", "the checksum is bad", "e2fsck -f -n"),
     (layer(claims_size=100001 * 512), "content-damaged", "51200000 bytes, but its ext4 claims 51200512", "e2fsck"),
-    (layer(unclean=MAY_BE_SHARED), "unclean", "(MMP)", "tune2fs -O ^mmp"),
+    (layer(unclean=f"{MAY_BE_SHARED} (MMP)"), "unclean", "(MMP)", "tune2fs -O ^mmp"),
+    (layer("LVM2_member", unclean=f"{MAY_BE_SHARED} (vg: lock type dlm)"), "unclean", "dlm", "--lock-type none"),
+    (layer("LVM2_member", unclean=f"{MAY_BE_SHARED} (vg: system ID b)"), "unclean", "(vg: ", "--systemid '' GROUP"),
+    (layer("linux_raid_member", unclean=f"{MAY_BE_SHARED} (cluster bitmap)"), "unclean", "bitmap", "--bitmap=none"),
+    (layer("gfs2", unclean=f"{MAY_BE_SHARED} (lock protocol lock_dlm)"), "unclean", "lock_dlm", "tunegfs2 -o"),
+    (layer("ocfs2", unclean=f"{MAY_BE_SHARED} (a cluster)"), "unclean", "cluster", "tunefs.ocfs2 -M local"),
+    (layer("LVM2_member", inner=(SHARED,)), "unclean", "the ext4 in it: it may be", "tune2fs -O ^mmp DEVICE"),
     (layer(unclean="it is mounted on node7, or was (MMP)"), "unclean", "node7", "e2fsck -f"),
     (layer(unclean="its journal must be replayed"), "unclean", "its journal must be replayed", "e2fsck -f"),
     (partition(content=(Layer("ext4", Extent(0, 1)), Layer("xfs", Extent(0, 1)))), "ambiguous", "ext4", "wipefs"),

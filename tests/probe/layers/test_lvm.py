@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.formats import volumes
+from aligntool.formats.reader import MAY_BE_SHARED
 from aligntool.formats.smallest_units import smallest_unit
 from aligntool.inventory import Layer
 from aligntool.units import KIB, MIB, Extent
@@ -222,6 +223,29 @@ def test_a_metadata_checksum_that_fails_is_told(made: Made) -> None:
     (layer,) = layers_of(image)
     assert any("checksum of the LVM metadata" in problem for problem in layer.problems)
     assert layer.data_start == MIB  # the label still has it
+
+
+@pytest.mark.parametrize(
+    ("said", "by"),
+    [
+        ('lock_type = "sanlock" lock_args = "1.0.0:lvmlock"', "lock type sanlock"),
+        ('status = ["RESIZEABLE", "READ", "WRITE", "CLUSTERED"]', "lock type clvm"),
+        ('system_id = "node7"', "system ID node7"),
+        ('lock_type = "none"', None),
+    ],
+)
+def test_a_group_that_is_shared_with_other_machines_is_told(made: Made, said: str, by: str | None) -> None:
+    lvm, (image,), (device,) = made(1)
+    lvm("vgcreate", "-q", "vg", device)
+    assert the_layer(image).unclean is None
+    saved = lvm.folder / "edited.vg"
+    lvm("vgcfgbackup", "-f", saved, "vg")
+    status = 'status = ["RESIZEABLE", "READ", "WRITE"]'
+    with_it = said if said.startswith("status") else f"{status}\n{said}"
+    saved.write_text(saved.read_text().replace(status, with_it, 1))
+    assert said in saved.read_text()
+    lvm("vgcfgrestore", "--force", "-f", saved, "vg")
+    assert the_layer(image).unclean == (by and f"{MAY_BE_SHARED} (vg: {by})")
 
 
 def test_the_text_parser_gives_up_quietly() -> None:

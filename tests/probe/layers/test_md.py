@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.formats.reader import MAY_BE_SHARED
 from aligntool.inventory import Layer
 from aligntool.linux.look import look
 from aligntool.units import KIB, MIB, Extent
@@ -118,6 +119,26 @@ def test_a_mirror_is_read_through_to_its_file_system(sparse: Sparse, start: int,
     (found,) = layer.inner
     assert (found.kind, found.label, found.problems) == ("ext4", "mirrored", ())
     assert found.extent == Extent(start + data, 24 * MIB)
+
+
+@pytest.mark.parametrize(("major", "is_shared"), [(4, False), (5, True)])
+@pytest.mark.parametrize(("version", "back"), [("1.0", -16), ("1.2", 8)])
+def test_an_array_with_a_bitmap_of_a_cluster_may_be_shared(
+    sparse: Sparse, version: str, back: int, major: int, *, is_shared: bool
+) -> None:
+    """Its bitmap lies `back` sectors after the superblock."""
+    at, block = superblock_1(version, "raid1")
+    changed = bytearray(block)
+    struct.pack_into("<I", changed, 8, 1)  # MD_FEATURE_BITMAP_OFFSET
+    struct.pack_into("<i", changed, 96, back)
+    struct.pack_into("<I", changed, 216, 0)
+    total = sum(struct.unpack("<128I", changed))
+    struct.pack_into("<I", changed, 216, (total & 0xFFFFFFFF) + (total >> 32))
+    content = member(sparse(SIZE), (at, bytes(changed)))
+    bitmap = struct.pack("<4sI16sQQQII", b"bitm", major, block[16:32], 0, 0, SIZE // 512, 0, MIB).ljust(256, b"\0")
+    (layer,) = layers_of(member(content, (at + back * 512, bitmap)))
+    assert "Bitmap" in checked(content)
+    assert layer.unclean == (f"{MAY_BE_SHARED} (cluster bitmap)" if is_shared else None)
 
 
 @pytest.mark.parametrize("start", STARTS)

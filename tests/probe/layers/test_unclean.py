@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.formats.reader import MAY_BE_SHARED
 from aligntool.inventory import Layer
 from aligntool.units import KIB, MIB
 from tests.conftest import find_tool, run, unmount
@@ -66,6 +67,24 @@ def test_what_mkfs_made_is_not_unclean(sparse: Sparse, name: str) -> None:
     image = sparse(size)
     run(*command, image)
     assert layer_of(image).unclean is None
+
+
+@pytest.mark.parametrize(
+    ("pieces", "by"),
+    [
+        ({64 * KIB: b"\1\x16\x19\x70\0\0\0\1", 64 * KIB + 96: b"lock_dlm"}, "lock protocol lock_dlm"),
+        ({64 * KIB: b"\1\x16\x19\x70\0\0\0\1", 64 * KIB + 96: b"lock_nolock"}, None),
+        ({4 * KIB: b"OCFSV2"}, "a cluster"),
+        ({4 * KIB: b"OCFSV2", 4 * KIB + 192 + 32: b"\x08"}, None),
+    ],
+    ids=["GFS2", "local GFS2", "OCFS2", "local OCFS2"],
+)
+def test_a_file_system_of_a_cluster_may_be_shared(sparse: Sparse, pieces: dict[int, bytes], by: str | None) -> None:
+    """Fields of struct gfs2_sb (sb_lockproto) and struct ocfs2_super_block (s_feature_incompat)."""
+    image = sparse(4 * MIB)
+    for at, data in pieces.items():
+        put(image, at, data)
+    assert layer_of(image).unclean == (by and f"{MAY_BE_SHARED} ({by})")
 
 
 @pytest.mark.needs_tools("mkfs.ext4", "dumpe2fs", "tune2fs")
