@@ -148,8 +148,20 @@ def _parse_number(text: str) -> int:
 def _mount_occupants(nodes: Mapping[int, str]) -> Iterator[Occupant]:
     """Yield the mounts, matched by number and by source, because the number of a btrfs is not a device's."""
     for mount in mounts_now():
-        if name := nodes.get(_parse_number(mount.number)) or nodes.get(block_number(mount.source)):
+        source = block_number(mount.source)
+        numbers = (_parse_number(mount.number), source, *(_btrfs_devices(source) if mount.kind == "btrfs" else ()))
+        if name := next((nodes[number] for number in numbers if number in nodes), None):
             yield Occupant(f"{name} is mounted at {mount.place}", f"sudo umount {shell_word(mount.place)}")
+
+
+def _btrfs_devices(one: int) -> tuple[int, ...]:
+    """Return all devices of a mounted btrfs, of which only one is its source: linux/fs/btrfs/sysfs.c."""
+    for folder in Path("/sys/fs/btrfs").glob("*/devices"):
+        with suppress(OSError):
+            numbers = tuple(_parse_number((device / "dev").read_text()) for device in sorted(folder.iterdir()))
+            if one in numbers:
+                return numbers
+    return ()
 
 
 def _swap_occupants(nodes: Mapping[int, str]) -> Iterator[Occupant]:

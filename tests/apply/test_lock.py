@@ -114,6 +114,26 @@ def test_a_mounted_partition_is_named_with_all_its_places(parted_disk: Path, tmp
 
 
 @root
+@pytest.mark.needs_tools("mkfs.btrfs", "btrfs", "mount")
+def test_each_device_of_a_mounted_btrfs_is_named(sparse: Make, loop: Attach, tmp_path: Path) -> None:
+    """The mount table names only one of them."""
+    nodes = [loop(sparse(128 * MIB, f"{number}.img")) for number in range(2)]
+    run("mkfs.btrfs", "-q", *nodes)
+    run("btrfs", "device", "scan", *nodes)
+    place = tmp_path / "place"
+    place.mkdir()
+    if subprocess.run(("mount", nodes[0], place), check=False, capture_output=True).returncode:
+        pytest.skip("this kernel mounts no btrfs")
+    try:
+        for node in nodes:
+            assert f"{node.name} is mounted at {place}" in str(refusal(node))
+        type_hint(refusal(nodes[1]))
+    finally:
+        unmount(place)
+    assert all(map(lockable, nodes))
+
+
+@root
 @pytest.mark.needs_tools("sfdisk", "partx", "mkswap", "swapon", "swapoff")
 def test_swap_is_named(parted_disk: Path) -> None:
     run("mkswap", first(parted_disk))
