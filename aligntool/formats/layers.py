@@ -135,8 +135,8 @@ Read = Callable[[Area], Layer | None]
 
 # Formats that own the whole container: anything else found there is inside them or is an old remnant.
 OWNER_READERS: tuple[Read, ...] = (
-    *md.READERS, md.read_ddf, md.read_intel, md.read_other_firmware, volumes.read_lvm, volumes.read_luks,
-    other_layers.read_owner, windows_fs.read_bitlocker, windows_fs.read_ldm,
+    *md.READERS, md.read_ddf, md.read_intel, md.read_other_firmware, other_layers.read_drbd, volumes.read_lvm,
+    volumes.read_luks, other_layers.read_owner, windows_fs.read_bitlocker, windows_fs.read_ldm,
 )  # fmt: skip
 FILE_SYSTEM_READERS: tuple[Read, ...] = (
     other_layers.read_bcache, other_layers.read_bcachefs, windows_fs.read_fat, linux_fs.read_swap, linux_fs.read_xfs,
@@ -197,12 +197,14 @@ def _with_size_problem(layer: Layer, area: Area) -> Layer:
 
 
 def _is_inside(layer: Layer, owners: tuple[Layer, ...]) -> bool:
-    """Return whether the content at the container's start belongs to a RAID whose metadata is at the end.
+    """Return whether the content at the container's start belongs to a RAID or DRBD whose metadata is at the end.
 
     The content of a mirror is also read through its member and must be the same; if it does not fit into the mirror,
     the RAID superblock may be the remnant, so both are reported. Of a striped set only the first chunk is visible.
     """
     for owner in owners:
+        if owner.kind == "drbd":  # what is as long as the whole container does not know of its metadata
+            return layer.extent.start + (layer.claims_size or 0) <= owner.extent.end - other_layers.DRBD_BLOCK
         at_end = owner.kind.endswith("_raid_member") and owner.data_start == owner.extent.start
         if not at_end or is_damaged(owner):
             continue

@@ -288,10 +288,13 @@ def _iso_date(raw: bytes) -> str | None:
 #
 # Offsets: the libblkid prober of each kind.
 
+DRBD_BLOCK = 4 * KIB  # of the superblock, at the end of the device
+DRBD_MARKS = (
+    Magic("drbd", -DRBD_BLOCK + 60, b"\x83\x74\x02\x6b", version="v08"),
+    Magic("drbd", -DRBD_BLOCK + 60, b"\x83\x74\x02\x6c", version="v08"),
+    Magic("drbd", -DRBD_BLOCK + 60, b"\x83\x74\x02\x6d", version="v09"),
+)
 OWNER_MARKS = (
-    Magic("drbd", -4096 + 60, b"\x83\x74\x02\x6b", version="v08"),
-    Magic("drbd", -4096 + 60, b"\x83\x74\x02\x6c", version="v08"),
-    Magic("drbd", -4096 + 60, b"\x83\x74\x02\x6d", version="v09"),
     Magic("DM_snapshot_cow", 0, b"SnAp"),
     Magic("DM_verity_hash", 0, b"verity\0\0", uuid=16, version="1"),
     Magic("DM_integrity", 0, b"integrt\0"),
@@ -329,9 +332,13 @@ OTHERS = (
 OCFS2_LOCAL_MOUNT = 0x8  # OCFS2_FEATURE_INCOMPAT_LOCAL_MOUNT
 
 
-def read_owner(area: Area) -> Layer | None:
-    marks = (mark for mark in OWNER_MARKS if mark.at >= 0 or not area.ends_with_a_partition)
+def read_drbd(area: Area) -> Layer | None:
+    marks = () if area.ends_with_a_partition else DRBD_MARKS
     return next((layer for mark in marks if (layer := mark.layer(area))), None)
+
+
+def read_owner(area: Area) -> Layer | None:
+    return next((layer for mark in OWNER_MARKS if (layer := mark.layer(area))), None)
 
 
 def read_other(area: Area) -> Layer | None:

@@ -251,6 +251,8 @@ def _holder_refusal(what: str, holder: str, above: Inventory | None) -> Refusal:
         hint = f"sudo vgchange -an {wording.shell_word(group)}"
     elif mapping.startswith("crypt "):  # followed by its kind and its name
         hint = f"sudo cryptsetup close {wording.shell_word(mapping.split(' ', 2)[-1])}"
+    elif holder.startswith("drbd"):
+        hint = "sudo drbdadm down RESOURCE"
     elif holder.startswith("bcache"):
         hint = f"echo 1 | sudo tee /sys/block/{holder}/bcache/stop"
     by = f"{holder} ({mapping})" if mapping else holder

@@ -71,6 +71,7 @@ REFUSED = [  # code, evidence in the text, hint
     (partition(holders=("dm-1",)), "held", "dm-1 (crypt LUKS2 secret)", "cryptsetup close secret"),
     (partition(holders=("dm-2",)), "held", "dm-2 (lvm vg/origin (real))", "vgchange -an vg"),
     (partition(holders=("dm-3",)), "held", "dm-3 (crypt LUKS2 my disk)", "cryptsetup close 'my disk'"),
+    (partition(holders=("drbd0",)), "held", "drbd0", "drbdadm down RESOURCE"),
     (disk(mounted_at=("/mnt",)), "mounted", "sda is mounted at /mnt", "umount /mnt"),
     (disk(holders=("dm-7",)), "held", "sda is held by dm-7", "dmsetup remove /dev/dm-7"),
     (disk(read_only=True), "read-only", "sda", "blockdev --setrw /dev/sda"),

@@ -30,6 +30,33 @@ def test_ext4_and_btrfs_at_once_are_both_told_where_blkid_refuses(sparse: Sparse
     assert all(layer.problems == () for layer in layers), "AT408 reports that there are two, once"
 
 
+QUICK = "--pbkdf pbkdf2 --pbkdf-force-iterations 1000 -q --key-file - --disable-locks"
+
+
+@pytest.mark.needs_tools("mkfs.ext4", "cryptsetup", "blkid")
+@pytest.mark.parametrize(
+    ("command", "kinds"),
+    [
+        ("mkfs.ext4 -q -F {} 63M", ["drbd"]),
+        ("mkfs.ext4 -q -F {} 64M", ["drbd", "ext4"]),
+        (f"cryptsetup luksFormat --type luks2 {QUICK} {{}}", ["drbd"]),
+    ],
+    ids=["ext4", "ext4 over its metadata", "LUKS2"],
+)
+def test_the_content_of_a_drbd_is_told_only_if_it_is_as_long_as_the_member(
+    sparse: Sparse, command: str, kinds: list[str]
+) -> None:
+    """Its metadata are at the end; a file system over them shows that they are left over."""
+    content = sparse(64 * MIB)
+    run(*command.format(content).split(), stdin="secret")
+    with content.open("r+b") as file:
+        file.seek(64 * MIB - 4 * KIB + 60)
+        file.write(b"\x83\x74\x02\x6b")
+    placed = place(content, MIB)
+    assert placed.blkid()["TYPE"] == "drbd"
+    assert [layer.kind for layer in placed.layers()] == kinds
+
+
 @pytest.mark.needs_tools("mkfs.ext4", "mkfs.btrfs")
 def test_a_broken_superblock_comes_after_a_sound_one(sparse: Sparse) -> None:
     content, other = sparse(128 * MIB), sparse(128 * MIB, "other.img")
