@@ -82,6 +82,7 @@ class WholeDisk:
             )
             refuse_second_table(disk)
             with open_read_only(disk.path) as device:
+                _refuse_before_partition(device, disk)
                 refuse_unusual_table(device, plan, table_command(disk, "sgdisk -S 128 -j 2 -e"))
                 lost = tuple(_tail_attention(device, disk))
             return replace(plan, attention=(*lost, *plan.attention))
@@ -132,6 +133,18 @@ def _kinds_without_table(reader: Reader, disk: Disk) -> tuple[str, ...]:
     runs = ((0, part.start, part.length), (part.length, part.length, size - part.length))
     layers = read_layers(MappedReader(reader, runs, size), Extent(0, size), sector_size=disk.sector_size)
     return tuple(layer.kind for layer in layers)
+
+
+def _refuse_before_partition(reader: Reader, disk: Disk) -> None:
+    """Raise Refused if something is recognised before the only partition, such as the label of an LVM volume whose
+    first sector was overwritten by the table: the content would be moved over it. A boot sector is that of the table.
+    """
+    size, start = disk.size or 0, disk.partitions[0].extent.start
+    layers = read_layers(MappedReader(reader, ((0, 0, start),), size), Extent(0, size), sector_size=disk.sector_size)
+    if found := [layer for layer in layers if layer.hidden_sectors is None]:
+        text = f"{layer_name(found[0])} is recognised on {disk.name} before the partition, and would be overwritten"
+        look = as_root(disk, f"wipefs --no-act {shell_word(disk.path)}")
+        raise Refused(text, hint=look, code="ambiguous", subject=disk.name)
 
 
 def _gap_end(reader: Reader, disk: Disk) -> int | None:

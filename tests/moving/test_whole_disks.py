@@ -400,6 +400,24 @@ def test_bytes_before_the_partition_that_nothing_recognises_need_attention(label
     )
 
 
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("lvm")
+def test_a_physical_volume_below_a_later_table_is_not_overwritten(tmp_path: Path) -> None:
+    """An MBR leaves its label in sector 1, and the first volume begins where the partition does."""
+    with_table, image = with_one_partition(tmp_path, "dos", MIB), tmp_path / "volume.img"
+    image.write_bytes(bytes(64 * MIB))
+    with lvm_on(image) as (lvm, device):
+        lvm("pvcreate", "-q", device)
+        lvm("vgcreate", "-q", "group", device)
+    content = image.read_bytes()[SECTOR:MIB]
+    with with_table.open("r+b") as file:
+        file.seek(SECTOR)
+        file.write(content)
+    said = aligntool("partition", "--undo", "--yes", with_table, code=REFUSED)
+    assert "LVM2 PV is recognised on" in said and "wipefs --no-act" in said
+    assert with_table.read_bytes()[SECTOR:MIB] == content
+
+
 def test_bytes_at_the_end_of_an_mbr_disk_need_attention(tmp_path: Path) -> None:
     image = with_one_partition(tmp_path, "dos", MIB)
     words = "the last 16896 bytes of the disk"
