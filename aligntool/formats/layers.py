@@ -128,6 +128,7 @@ def _layers(
 
 DEEPEST = 6  # layers inside layers; real stacks have four
 MOST_AREAS = 48  # probed for one partition, however a hostile disk nests them
+MOST_HEADS = 1024  # of further areas: a suspended system prevents every change, in whatever volume it is
 SMALLEST = 1024  # the two sectors of an extended partition contain no file system
 FLOPPY = 1440 * KIB  # no RAID up to this size, and the first match counts (blkid: tiny devices)
 
@@ -158,15 +159,24 @@ def read_layers(
 
     Raises OSError if the medium cannot be read, and nothing else whatever the bytes are.
     """
-    areas_left = iter(range(MOST_AREAS))  # shared by all nested areas
+    areas_left, heads_left = iter(range(MOST_AREAS)), iter(range(MOST_HEADS))  # shared by all nested areas
 
     def probe(reader: Reader, extent: Extent, depth: int) -> tuple[Layer, ...]:
-        if extent.start < 0 or extent.length <= SMALLEST or depth > DEEPEST or next(areas_left, None) is None:
+        if extent.start < 0 or extent.length <= SMALLEST or depth > DEEPEST:
             return ()
+        if next(areas_left, None) is None:
+            return () if next(heads_left, None) is None else _suspended(reader, extent, sector_size)
         inside = partial(probe, depth=depth + 1)
         return _recognise(open_area(reader, extent, sector_size, inside, last_end=None if depth else last_end))
 
     return probe(reader, extent, 0)
+
+
+def _suspended(reader: Reader, extent: Extent, sector_size: int) -> tuple[Layer, ...]:
+    """Return the image of a suspended system, and no other layer: one short read shows it."""
+    head = reader.read(extent.start, linux_fs.PAGES[-1])
+    layer = linux_fs.read_swap(Area(reader, extent, sector_size, head, b"", lambda *_: ()))
+    return (layer,) if layer and layer.kind == "swsuspend" else ()
 
 
 def _recognise(area: Area) -> tuple[Layer, ...]:

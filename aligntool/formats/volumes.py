@@ -115,7 +115,6 @@ AREA_HEADER = 512
 IGNORED = 1  # a raw location's flag: this metadata area is not in use
 LONGEST_TEXT = MIB
 MOST_AREAS = 8
-MOST_VOLUMES_READ = 24  # volumes to be read; the segments of all volumes are listed
 MOST_PIECES = 1024  # of a volume to be read: each read walks over them
 LONGEST_NAME = 127  # NAME_LEN of lvm2; each segment repeats the names
 GROUPS_OF_UUID = (6, 4, 4, 4, 4, 4, 6)
@@ -287,8 +286,7 @@ def _inner(area: Area, group: _Group, segments: tuple[Segment, ...]) -> Iterator
         if item.stripe_size is None:
             runs.setdefault(item.volume, []).append((item.volume_offset, item.extent.start, item.extent.length))
     label = Extent(area.start, 4 * SECTOR)  # of this physical volume
-    readable = [name for name, volume in group.volumes.items() if _is_readable(name, volume)]
-    for name in readable[:MOST_VOLUMES_READ]:
+    for name in (name for name, volume in group.volumes.items() if _is_readable(name, volume)):
         pieces = sorted(runs.get(f"{group.name}/{name}", []))
         if not pieces or pieces[0][0] != 0 or len(pieces) > MOST_PIECES:
             continue

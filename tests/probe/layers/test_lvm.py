@@ -147,6 +147,23 @@ def test_file_systems_inside_volumes_are_found_at_their_place_on_the_disk(made: 
     assert inner.problems == ()
 
 
+def test_a_suspended_system_is_found_in_the_last_of_many_volumes(made: Made, sparse: Sparse) -> None:
+    lvm, (image,), (device,) = made(1, size=128 * MIB)
+    lvm("vgcreate", "-q", "-s", "1m", "vg", device)
+    for number in range(60):
+        lvm.create("-q", "-l", "1", "-n", f"volume{number}", "vg")
+    swap = sparse(MIB, "swap.img")
+    run("mkswap", swap)
+    (last,) = (part.extent for part in the_layer(image).segments if part.volume == "vg/volume59")
+    for mark, kinds in ((b"SWAPSPACE2", []), (b"S1SUSPEND\0", ["swsuspend"])):
+        with image.open("r+b") as file:
+            file.seek(last.start)
+            file.write(swap.read_bytes()[: 4 * KIB - 10] + mark)
+        assert [(inner.kind, inner.extent.start) for inner in the_layer(image).inner] == [
+            (k, last.start) for k in kinds
+        ]
+
+
 def raid_and_thin(group: str, first: str, second: str) -> str:
     """Make a group that a kernel without device mapper cannot make: a mirror over both volumes, a thin pool on the
     first.
