@@ -41,7 +41,8 @@ def disk(model: Path, tmp_path: Path) -> Path:
 
 def kind_of(annotation: object) -> str:
     """Return a type as it is written, without the modules that define it."""
-    return re.sub(r"\baligntool\.[\w.]*\.", "", inspect.formatannotation(annotation))
+    text = inspect.formatannotation(annotation).replace("pathlib._local.", "pathlib.")  # Python 3.13
+    return re.sub(r"\baligntool\.[\w.]*\.", "", text)
 
 
 def described() -> Iterator[str]:

@@ -31,7 +31,7 @@ STARTS = {
     "fish": (("fish", "--no-config", "-i"), f"source {FILES}/aligntool.fish"),
 }
 READY = "all-is-ready"
-ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[a-zA-Z]|[=>]|\(B|\][^\x07]*\x07)")
+ESCAPES = re.compile(r"\x1b(\[[0-9;?<=>]*[a-zA-Z]|[=>]|\(B|\][^\x07]*\x07)")
 MOST_S = 0.150  # processor time for a TAB
 
 

@@ -185,7 +185,9 @@ def make_mbr(folder: Path) -> Path:
     with disk.open("wb") as file:
         file.truncate(101 * MIB)
     lines = (f"start={at // 512},size={size // 512},type={kinds.get(n, '83')}\n" for n, (at, size) in parts.items())
-    script = folder / "script"
+    script, tree = folder / "script", folder / "tree"
+    tree.mkdir()
+    (tree / "file").write_bytes(random.Random(3).randbytes(MIB))
     script.write_text(f"label: dos\nlabel-id: 0xfeed0123\n{''.join(lines)}")
     run("fdisk", disk, stdin=f"I\n{script}\nw\n")
     content.write_bytes(b"a boot program".ljust(440, b"."))
@@ -197,7 +199,7 @@ def make_mbr(folder: Path) -> Path:
             run("mkfs.fat", "-F", "32", "-s", "1", "-i", "feed0123", content)
             run(*MCOPY, "-i", content, script, "::")
         elif number != 3:
-            run("mke2fs", "-q", "-t", "ext4", "-b", "4096", "-d", folder, content)
+            run("mke2fs", "-q", "-t", "ext4", "-b", "4096", "-d", tree, content)
         if number != 3:
             place(content, disk, at)
     return disk
@@ -746,7 +748,7 @@ def with_freed_blocks(folder: Path) -> Path:
     (folder / "tree" / "file").write_bytes(random.Random(2).randbytes(12 * MIB))
     disk = with_content(folder, f"mke2fs -q -t ext4 -b 4096 -O ^metadata_csum -d {folder / 'tree'} {{0}}")
     content = f"{disk}?offset={MIB}"
-    free = re.search(r"^Free blocks: +(\d+)$", run("dumpe2fs", "-h", content), re.MULTILINE)
+    free = re.search(r"^Free blocks: +(\d+)$", run("tune2fs", "-l", content), re.MULTILINE)
     assert free
     block, count = int(run("debugfs", "-R", "bmap /file 100", content)), int(free[1]) + 1000
     script = f"freeb {block} 1000\nset_bg 0 free_blocks_count {count}\nssv free_blocks_count {count}\n"
@@ -768,7 +770,7 @@ def shown_as(disk: Path, source: str) -> Iterator[Path]:
         yield disk
 
 
-@pytest.mark.needs_tools("debugfs", "dumpe2fs")
+@pytest.mark.needs_tools("debugfs", "tune2fs")
 @pytest.mark.parametrize(
     "source",
     [
@@ -788,7 +790,7 @@ def test_a_map_that_the_checker_finds_wrong_is_not_copied_by(tmp_path: Path, sou
 
 
 @pytest.mark.needs_root
-@pytest.mark.needs_tools("debugfs", "dumpe2fs", "losetup")
+@pytest.mark.needs_tools("debugfs", "tune2fs", "losetup")
 def test_nothing_is_written_to_a_disk_if_the_check_of_the_source_fails(tmp_path: Path) -> None:
     disk, target = with_freed_blocks(tmp_path), tmp_path / "target.img"
     with target.open("wb") as file:

@@ -43,7 +43,7 @@ NAMED = {kind.name: kind for kind in FILESYSTEMS}
 BTRFS = replace(NAMED["btrfs"], name="long btrfs", length=300 * MIB + 9 * SECTOR)  # 256 MiB always remain
 KINDS = [kind.parameter() for kind in (NAMED["ext4"], NAMED["ntfs"], BTRFS)]
 EXT4 = replace(ext("ext4", 64 * 2048 + 5), name="long ext4")
-OF_ITS_LENGTH = ("ID_FS_SIZE", "ID_FS_LASTBLOCK")  # newer versions of blkid print them
+OF_ITS_LENGTH = ("ID_FS_FSSIZE", "ID_FS_FSLASTBLOCK")  # newer versions of blkid print them
 
 
 def full(make: MakeDisk, label: str, *rows: Row) -> Disk:

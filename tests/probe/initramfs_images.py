@@ -61,7 +61,8 @@ def by_cpio(folder: Path, files: dict[str, bytes], *, compress: str = "", early:
     head = _archive(folder / "early", {"kernel/x86/microcode/GenuineIntel.bin": b"\1" * 5000}) if early else b""
     body = _archive(folder / "main", files)
     if compress:
-        body = subprocess.run((compress, "-c"), input=body, capture_output=True, check=True).stdout
+        options = ("-l", "-c") if compress == "lz4" else ("-c",)  # the kernel reads its older format only
+        body = subprocess.run((compress, *options), input=body, capture_output=True, check=True).stdout
     image.write_bytes(head + body)
     return image
 

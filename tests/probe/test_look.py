@@ -202,7 +202,7 @@ class TestImages:
         ("kind", "back", "mark"),
         [
             pytest.param("linux_raid_member", 64 * KIB, md_superblock_090(48 * 1024), id="md, shorter than the disk"),
-            pytest.param("drbd", 4 * KIB - 60, b"\x83\x74\x02\x6d", id="DRBD"),
+            pytest.param("drbd", 4 * KIB - 60, b"\x83\x74\x02\x6b" + bytes(16) + (4096).to_bytes(4), id="DRBD"),
             pytest.param("promise_fasttrack_raid_member", 399 * 512, b"Promise Technology, Inc.", id="Promise"),
         ],
     )

@@ -19,6 +19,10 @@ def _side_by_name(name: str) -> Side | None:
     return Side.CPU if any(word in name for word in of_processor) else None
 
 
+# Root port 7 of the chipset, among 43b0 to 43c7 of Tiger Lake-H, which the list of 2025 names after the processor.
+MISNAMED = "43be"
+
+
 def test_the_table_agrees_with_every_name_in_pci_ids() -> None:
     """A name in pci.ids that describes a chipset's root port is in the table as such, and so is a processor's."""
     place = next((Path(place) for place in PLACES if Path(place).is_file()), None)
@@ -31,7 +35,7 @@ def test_the_table_agrees_with_every_name_in_pci_ids() -> None:
         if vendor != "8086" or not line.startswith("\t") or line.startswith("\t\t"):
             continue
         device, name = line.strip().split("  ", 1)
-        side = _side_by_name(name) if "Root Port" in name else None
+        side = _side_by_name(name) if "Root Port" in name and device != MISNAMED else None
         if side is not None:
             checked += 1
             family = table.family(f"8086:{device}", None)

@@ -102,7 +102,7 @@ def as_blkid(layer: Layer) -> dict[str, str]:
 
 
 def agree(layer: Layer, said: dict[str, str], *, unsaid: tuple[str, ...] = ()) -> None:
-    """Check that they agree. `unsaid`: what blkid of Debian 12 does not report of this kind, though newer versions do."""
+    """Check that they agree. `unsaid`: what blkid of Debian 12 does not report of this kind, as newer versions do."""
     ours = as_blkid(layer)
     assert {key: ours[key] for key in ours if key in said or key not in unsaid} == said
 

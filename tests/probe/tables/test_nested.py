@@ -32,7 +32,10 @@ def test_nested_tables_are_read_as_partx_reads_them(
     pieces = (0, mbr((kind, 100, 1000, 0), signature=1)), (100 * 512 + inside[0], inside[1])
     path.write_bytes(disk(8 * MIB, *pieces))
     reading = read_image(path)
-    assert places(reading) == {1: (100, 1000), **expected} == partx_partitions(path)
+    assert places(reading) == {1: (100, 1000), **expected}
+    shown = partx_partitions(path)
+    if kind not in (0x81, 0x82) or len(shown) > 1:  # libblkid 2.41 finds none of Solaris and Minix
+        assert places(reading) == shown
     assert all(part.role is Role.NESTED for part in reading.partitions if part.number >= 5)
 
 
