@@ -25,6 +25,7 @@ from aligntool.linux.users import (
     block_number,
     files_below,
     kernel_name,
+    lock_of_file,
     locks_on,
     nodes_of,
     remaining_occupants,
@@ -259,13 +260,17 @@ class LockedDisk:
 
 
 @contextmanager
-def lock_disk(path: str, *, image_sector_size: int = 512) -> Iterator[LockedDisk]:
+def lock_disk(path: str, *, image_sector_size: int = 512, keep_posix: bool = False) -> Iterator[LockedDisk]:
     """Lock a disk: open it exclusively (O_EXCL: no mount, swap, array or mapping, now or later) and lock it as udev
     expects (systemd, "Locking Block Device Access").
 
-    `image_sector_size` applies only to an image file. Raises Refused, with all reasons that can be found at once.
+    `image_sector_size` applies only to an image file. `keep_posix`: no virtual machine can be started on it meanwhile,
+    but `locks_on` then reports our own lock. Raises Refused, with all reasons that can be found at once.
     """
-    with _open_and_lock(path) as descriptor, DiskDevice(descriptor, image_sector_size=image_sector_size) as device:
+    with (
+        _open_and_lock(path, keep_posix=keep_posix) as descriptor,
+        DiskDevice(descriptor, image_sector_size=image_sector_size) as device,
+    ):
         is_block = stat.S_ISBLK(os.fstat(descriptor).st_mode)
         battery = ("the machine is running on battery; plug it in",) if is_block and on_battery() else ()
         yield LockedDisk(device, KernelView(descriptor), is_block, battery)
@@ -331,11 +336,13 @@ def lock_against_udev(disks: Iterable[str], *, shared: bool = False) -> Iterator
 
 
 @contextmanager
-def _open_and_lock(path: str, *, whole: bool | None = True, and_posix: bool = True) -> Iterator[int]:
+def _open_and_lock(
+    path: str, *, whole: bool | None = True, and_posix: bool = True, keep_posix: bool = False
+) -> Iterator[int]:
     """Open and lock the path. `whole`: a disk; False: a partition; None: either."""
     descriptor = _open_exclusively(path, whole)
     try:
-        _flock(descriptor, path, and_posix=and_posix)
+        _flock(descriptor, path, and_posix=and_posix, keep_posix=keep_posix)
         below = files_below(os.fstat(descriptor))  # the file of a loop device, which another program may change
         refuse(Refusal("in-use", path, found.what, found.end) for name in below for found in locks_on(name))
         with open_exclusively(below), lock_against_udev(below):
@@ -406,17 +413,20 @@ def _not_opened(path: str, error: OSError) -> Refused:
     return Refused(f"{path} cannot be opened for writing: {error.strerror}", hint=f"ls -l {quoted}")
 
 
-def _flock(descriptor: int, path: str, *, and_posix: bool = False, shared: bool = False) -> None:
+def _flock(
+    descriptor: int, path: str, *, and_posix: bool = False, keep_posix: bool = False, shared: bool = False
+) -> None:
     """Lock the file with flock. `and_posix`: also check for POSIX locks of other programs, such as QEMU's on the disks
-    of its machines. Raises Refused.
+    of its machines, and with `keep_posix` lock it for them. Raises Refused.
     """
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:
             fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             if and_posix:
-                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                fcntl.lockf(descriptor, fcntl.LOCK_UN)
+                lock_of_file(descriptor, fcntl.F_WRLCK)
+                if not keep_posix:
+                    lock_of_file(descriptor, fcntl.F_UNLCK)
             return
         except OSError as error:
             if error.errno not in (errno.EAGAIN, errno.EACCES):

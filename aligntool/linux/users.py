@@ -401,6 +401,13 @@ def locks_on(path: str) -> tuple[Occupant, ...]:
     return (Occupant(f"{path} is locked by another program", f"sudo fuser -v {shell_word(path)}"),) * is_locked
 
 
+def lock_of_file(descriptor: int, kind: int) -> None:
+    """Lock or unlock a whole file for POSIX locks of other programs; the lock belongs to the open file, as that of
+    flock. Raises OSError.
+    """
+    fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack(_FLOCK_FORMAT, kind, os.SEEK_SET, 0, 0, 0))
+
+
 def _is_flocked(descriptor: int) -> bool:
     deadline = time.monotonic() + _FLOCK_PATIENCE_S
     while _has_flock(os.fstat(descriptor)):

@@ -170,7 +170,7 @@ def lock_copy(plan: Plan, asked: CopyRequest, rate: int | None = None) -> Iterat
             with _created_image(asked.output, plan.disk) as target:
                 yield _applying(found, runs, source, limited(target, rate), asked)
             return
-        with lock_disk(asked.output) as target_disk:
+        with lock_disk(asked.output, keep_posix=True) as target_disk:
             found, runs = check_same_copy(plan, asked)
             yield _applying(found, runs, source, limited(target_disk.device, rate), asked)
             with suppress(OSError):  # the copy is complete anyway; partprobe makes the kernel read its table

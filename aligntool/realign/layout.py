@@ -310,7 +310,7 @@ def make_layout(plan: Plan, disk: Disk) -> Iterator[Event]:
     if plan.attention != layout_attention(disk, wipe=step.wipe):
         raise _stale(f"the content of {disk.path} has changed since this plan was made")
     with (
-        lock_disk(disk.path, image_sector_size=plan.disk.sector_size) as locked,
+        lock_disk(disk.path, image_sector_size=plan.disk.sector_size, keep_posix=True) as locked,
         new_table(disk.path, step, plan.disk.sector_size) as table,
     ):
         if locked.device.sector_size != plan.disk.sector_size:

@@ -395,7 +395,8 @@ def locked_disk(
 
     Raises Refused.
     """
-    with hints_for_disk(path), lock_disk(path, image_sector_size=plan.disk.sector_size) as locked:
+    locking = lock_disk(path, image_sector_size=plan.disk.sector_size, keep_posix=True)
+    with hints_for_disk(path), locking as locked:
         for note in locked.notes:
             on_note(note)
         device = limited(locked.device, rate)

@@ -255,6 +255,17 @@ def test_a_lock_of_another_program_is_a_reason(sparse: Make, lock: str) -> None:
         pass
 
 
+@pytest.mark.needs_tools("qemu-io")
+def test_no_virtual_machine_is_started_on_an_image_during_a_change(sparse: Make) -> None:
+    image = sparse(MIB)
+    write = ("qemu-io", "-f", "raw", "-c", "write -P 1 0 512", image)
+    with lock_disk(str(image), keep_posix=True):
+        run(*write, fails=True)
+        assert image.read_bytes() == bytes(MIB)
+    run(*write)
+    assert image.read_bytes()[:512] == b"\1" * 512
+
+
 def test_a_lock_that_goes_soon_is_waited_for(sparse: Make) -> None:
     image = sparse(MIB)
     code = (
