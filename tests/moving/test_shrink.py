@@ -213,7 +213,7 @@ def test_a_tool_that_damages_the_file_system_has_written_nothing(kind: str, make
 def test_a_folder_for_temporary_files_that_is_full_is_named(make: MakeDisk) -> None:
     disk = full(make, "dos", Row(NAMED["ext4"], 63))
     before = disk.image.read_bytes()
-    with mounted(Path("none"), "mount", "-t", "tmpfs", "-o", "size=240k") as folder:
+    with mounted(Path("none"), "mount", "-t", "tmpfs", "-o", "size=16k") as folder:
         ended = subprocess.run(
             program("realign", disk.image, "--yes", "--shrink"), env={**os.environ, "TMPDIR": str(folder)},
             capture_output=True, text=True, check=False,

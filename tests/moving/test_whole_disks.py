@@ -277,7 +277,7 @@ def test_a_volume_gets_a_table_once_pvresize_made_it_as_short_as_the_refusal_say
 def ext4(path: Path, size: int, *, disk: int = 0) -> Path:
     with path.open("wb") as file:
         file.truncate(disk or size)
-    run("mke2fs", "-q", "-F", "-t", "ext4", path, str(size // KIB) + "k")
+    run("mke2fs", "-q", "-F", "-t", "ext4", "-b", "1024", path, str(size // KIB) + "k")  # Ubuntu's default is 4096
     return path
 
 
