@@ -429,7 +429,7 @@ def main() -> None:
         if isinstance(error, OSError) and error.errno == errno.ENOTCONN:  # a move that has begun raises Stopped
             _print_error(f"the program that exports the disk has exited: {error}", "run the same command again")
             sys.exit(ExitCode.REFUSED)
-        if isinstance(error, FileNotFoundError) and (error.strerror or "").startswith("No usable"):  # from tempfile
+        if isinstance(error, FileNotFoundError) and "usable" in (error.strerror or ""):  # by tempfile
             _print_error("no folder for temporary files can be written", "set TMPDIR to a folder with free space")
             sys.exit(ExitCode.REFUSED)
         traceback.print_exc()
