@@ -384,7 +384,8 @@ def ntfs_unclean(area: Area, table_start: int, cluster: int, record_size: int) -
         return None
     files = NtfsFiles(area, cluster, record_size, table[1])
     with suppress(CannotFollow):
-        files = open_ntfs(area)  # with a table in many pieces
+        files = open_ntfs(area)  # with a table in many pieces; the first one is all that a damaged list of them leaves
+    with suppress(CannotFollow):
         if _is_hibernated(files):
             return WINDOWS_HIBERNATED
     volume = files.attribute(VOLUME, VOLUME_INFORMATION)
@@ -398,8 +399,9 @@ def _is_hibernated(files: NtfsFiles) -> bool:
     """Return whether hiberfil.sys states so; it is shorter than its header where it protects a volume that does not
     hold the system. Raises CannotFollow.
     """
-    number = find_reference(files, ROOT, "HIBERFIL.SYS")
-    for body in files.parts(number & NUMBER, DATA)[:1] if number else ():
+    number = (find_reference(files, ROOT, "HIBERFIL.SYS") or 0) & NUMBER
+    first = [body for body in _bodies(files.record(number), DATA) if not _first_cluster(body)] if number else []
+    for body in (first or files.parts(number, DATA))[:1] if number else ():
         is_short = not body[8] or le64(body, 48) < HIBERNATION_HEADER
         return is_short or files.read(_decode_runs(body[le16(body, 32) :]), 0, 4) in HIBERNATED
     return False

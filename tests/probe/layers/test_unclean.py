@@ -310,6 +310,23 @@ def test_a_hibernated_windows_is_found_on_a_volume_that_does_not_hold_it(
 
 
 @pytest.mark.needs_tools("mkfs.ntfs", "ntfscp")
+def test_a_hibernated_windows_is_found_in_the_first_piece_of_a_file_table_that_is_damaged(
+    sparse: Sparse, tmp_path: Path
+) -> None:
+    image, content = sparse(16 * MIB), tmp_path / "content"
+    content.write_bytes(b"HIBR" + bytes(9000))
+    run("mkfs.ntfs", "-q", "-F", "-f", "-c", "4096", image)
+    run("ntfscp", image, content, "hiberfil.sys")
+    table = int.from_bytes(bytes_of(image, 48, 8), "little") * 4096
+    record = bytes_of(image, table, 1024)
+    at = int.from_bytes(record[20:22], "little")
+    while record[at] != 0x80:  # $DATA, whose last cluster is then one more than its runs have
+        at += int.from_bytes(record[at + 4 : at + 8], "little")
+    put(image, table + at + 24, (int.from_bytes(record[at + 24 : at + 32], "little") + 1).to_bytes(8, "little"))
+    assert "hiberfil.sys" in unclean(image)
+
+
+@pytest.mark.needs_tools("mkfs.ntfs", "ntfscp")
 def test_a_hibernated_windows_is_found_wherever_in_the_index_its_name_stands(sparse: Sparse, tmp_path: Path) -> None:
     """The position varies name by name, across the ends of sectors, where NTFS stores two bytes elsewhere."""
     image, content = sparse(16 * MIB), tmp_path / "content"
