@@ -320,10 +320,11 @@ def open_exclusively(paths: Iterable[str]) -> Iterator[None]:
 
 
 @contextmanager
-def lock_against_udev(disks: Iterable[str], *, shared: bool = False) -> Iterator[None]:
+def lock_against_udev(disks: Iterable[str], *, shared: bool = False, keep_posix: bool = False) -> Iterator[None]:
     """Lock whole disks against udev (systemd, "Locking Block Device Access"), which would read the superblocks of an
     array that has just been stopped, and start it again. Open them only for reading: udev re-reads the table of a whole
-    disk when a writer closes it. `shared`: share the lock with other readers. Raises Refused.
+    disk when a writer closes it. `shared`: share the lock with other readers. `keep_posix`: see `lock_disk`. Raises
+    Refused.
     """
     with ExitStack() as stack:
         for disk in dict.fromkeys(disks):
@@ -331,7 +332,7 @@ def lock_against_udev(disks: Iterable[str], *, shared: bool = False) -> Iterator
                 descriptor = stack.enter_context(opened(disk, os.O_RDONLY | os.O_NOCTTY))
             except OSError as error:
                 raise _not_opened(disk, error) from error
-            _flock(descriptor, disk, shared=shared)
+            _flock(descriptor, disk, shared=shared, posix=fcntl.F_RDLCK if keep_posix else None, keep_posix=True)
         yield
 
 
@@ -342,10 +343,10 @@ def _open_and_lock(
     """Open and lock the path. `whole`: a disk; False: a partition; None: either."""
     descriptor = _open_exclusively(path, whole)
     try:
-        _flock(descriptor, path, and_posix=and_posix, keep_posix=keep_posix)
+        _flock(descriptor, path, posix=fcntl.F_WRLCK if and_posix else None, keep_posix=keep_posix)
         below = files_below(os.fstat(descriptor))  # the file of a loop device, which another program may change
         refuse(Refusal("in-use", path, found.what, found.end) for name in below for found in locks_on(name))
-        with open_exclusively(below), lock_against_udev(below):
+        with open_exclusively(below), lock_against_udev(below, keep_posix=keep_posix):
             yield descriptor
     finally:
         with suppress(OSError):  # as in DiskDevice.close
@@ -414,17 +415,17 @@ def _not_opened(path: str, error: OSError) -> Refused:
 
 
 def _flock(
-    descriptor: int, path: str, *, and_posix: bool = False, keep_posix: bool = False, shared: bool = False
+    descriptor: int, path: str, *, posix: int | None = None, keep_posix: bool = False, shared: bool = False
 ) -> None:
-    """Lock the file with flock. `and_posix`: also check for POSIX locks of other programs, such as QEMU's on the disks
-    of its machines, and with `keep_posix` lock it for them. Raises Refused.
+    """Lock the file with flock. `posix`: the kind of a lock that also conflicts with POSIX locks of other programs,
+    such as QEMU's on the disks of its machines; it is kept only with `keep_posix`. Raises Refused.
     """
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:
             fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-            if and_posix:
-                lock_of_file(descriptor, fcntl.F_WRLCK)
+            if posix is not None:
+                lock_of_file(descriptor, posix)
                 if not keep_posix:
                     lock_of_file(descriptor, fcntl.F_UNLCK)
             return

@@ -183,7 +183,11 @@ def _locked_source(path: str) -> Iterator[Device]:
     found = (*occupants(Path(path).stat()), *locks_on(path))
     refuse(Refusal("in-use", path, f"{path} is in use: {user.what}", user.end) for user in found)
     disks = [path] if Path(path).is_block_device() else []
-    with open_exclusively(disks), lock_against_udev([path], shared=True), open_read_only(path) as device:
+    with (
+        open_exclusively(disks),
+        lock_against_udev([path], shared=True, keep_posix=True),
+        open_read_only(path) as device,
+    ):
         yield device
 
 

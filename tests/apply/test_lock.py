@@ -15,6 +15,7 @@ import pytest
 from aligntool.errors import Refused
 from aligntool.linux.lock import lock_disk
 from aligntool.linux.users import exports_of
+from aligntool.realign.convert_copy import _locked_source
 from aligntool.realign.request import naming_loops
 from aligntool.units import MIB
 from tests.conftest import detach, find_tool, remove_partitions, run, unmount
@@ -264,6 +265,24 @@ def test_no_virtual_machine_is_started_on_an_image_during_a_change(sparse: Make)
         assert image.read_bytes() == bytes(MIB)
     run(*write)
     assert image.read_bytes()[:512] == b"\1" * 512
+
+
+@root
+@pytest.mark.needs_tools("qemu-io")
+def test_no_virtual_machine_is_started_on_the_file_under_a_loop_device(sparse: Make, loop: Attach) -> None:
+    image = sparse(MIB)
+    with lock_disk(str(loop(image)), keep_posix=True):
+        run("qemu-io", "-f", "raw", "-c", "write -P 1 0 512", image, fails=True)
+    assert image.read_bytes() == bytes(MIB)
+
+
+@pytest.mark.needs_tools("qemu-io")
+def test_no_virtual_machine_is_started_on_the_source_of_a_copy(sparse: Make) -> None:
+    image = sparse(MIB)
+    with _locked_source(str(image)) as source:
+        assert source.read(0, 512) == bytes(512)
+        run("qemu-io", "-f", "raw", "-c", "write -P 1 0 512", image, fails=True)
+    assert image.read_bytes() == bytes(MIB)
 
 
 def test_a_lock_that_goes_soon_is_waited_for(sparse: Make) -> None:
