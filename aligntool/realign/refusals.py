@@ -363,9 +363,14 @@ _UNSHARED = {"gfs2": "tunegfs2 -o lockproto=lock_nolock", "ocfs2": "tunefs.ocfs2
 def _sharing_ender(disk: Disk, part: Partition, layer: Layer) -> str:
     """Return the command that marks a content as that of a single machine, once no other one has the disk."""
     if layer.kind == "LVM2_member":
-        group = wording.shell_word(layer.segments[0].volume.partition("/")[0]) if layer.segments else "GROUP"
-        lock = "--systemid ''" if "system ID" in (layer.unclean or "") else "--lock-type none --lock-opt force"
-        return f"sudo vgchange {lock} {group}"
+        name, _, by = (layer.unclean or "").removeprefix(f"{MAY_BE_SHARED} (").removesuffix(")").partition(": ")
+        group, system = wording.shell_word(name), by.removeprefix("system ID ")
+        words = "vgchange --lock-type none --lock-opt force"
+        if system != by:  # lvmsystemid(7): only the machine of this name may change the group
+            config = f'global/system_id_source="lvmlocal" local/system_id="{system}"'
+            words = f"vgchange --config {wording.shell_word(config)} --systemid ''"
+        # For an image, never a group of this machine with the same name.
+        return f"sudo {words} {group}" if part.node else typed_on(disk, part, f"{words} --devices", f" {group}")
     if layer.kind == "linux_raid_member":
         return "sudo mdadm --grow --bitmap=none ARRAY && sudo mdadm --grow --bitmap=internal ARRAY"
     return _typed(disk, part, layer, _UNSHARED.get(layer.kind, "tune2fs -O ^mmp"))

@@ -103,7 +103,7 @@ REFUSED = [  # code, evidence in the text, hint
     (layer(claims_size=100001 * 512), "content-damaged", "51200000 bytes, but its ext4 claims 51200512", "e2fsck"),
     (layer(unclean=f"{MAY_BE_SHARED} (MMP)"), "unclean", "(MMP)", "tune2fs -O ^mmp"),
     (layer("LVM2_member", unclean=f"{MAY_BE_SHARED} (vg: lock type dlm)"), "unclean", "dlm", "--lock-type none"),
-    (layer("LVM2_member", unclean=f"{MAY_BE_SHARED} (vg: system ID b)"), "unclean", "(vg: ", "--systemid '' GROUP"),
+    (layer("LVM2_member", unclean=f"{MAY_BE_SHARED} (vg: system ID b)"), "unclean", "(vg: ", """"b"' --systemid '' """),
     (layer("linux_raid_member", unclean=f"{MAY_BE_SHARED} (cluster bitmap)"), "unclean", "bitmap", "--bitmap=none"),
     (layer("gfs2", unclean=f"{MAY_BE_SHARED} (lock protocol lock_dlm)"), "unclean", "lock_dlm", "tunegfs2 -o"),
     (layer("ocfs2", unclean=f"{MAY_BE_SHARED} (a cluster)"), "unclean", "cluster", "tunefs.ocfs2 -M local"),
