@@ -7,6 +7,7 @@ import errno
 import gc
 import io
 import os
+import select
 import signal
 import sys
 import traceback
@@ -457,7 +458,9 @@ class StandardOutput(io.FileIO):
 
     def write(self, content: object) -> int:
         try:
-            return super().write(content)  # type: ignore[arg-type] # buffers have no type before Python 3.12
+            while (written := super().write(content)) is None:  # type: ignore[arg-type] # no type before Python 3.12
+                select.select([], [self], [])  # a full pipe that does not block
+            return written
         except OSError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
             raise Refused(f"standard output cannot be written: {error.strerror}") from error

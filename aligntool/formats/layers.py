@@ -174,7 +174,7 @@ def read_layers(
 
 def _suspended(reader: Reader, extent: Extent, sector_size: int) -> tuple[Layer, ...]:
     """Return the image of a suspended system, and no other layer: one short read shows it."""
-    head = reader.read(extent.start, linux_fs.PAGES[-1])
+    head = reader.read(extent.start, min(linux_fs.PAGES[-1], extent.length))
     layer = linux_fs.read_swap(Area(reader, extent, sector_size, head, b"", lambda *_: ()))
     return (layer,) if layer and layer.kind == "swsuspend" else ()
 

@@ -231,7 +231,7 @@ def read_ext(path: str, start: int, claims: int) -> Iterator[Extent]:
 
 @contextmanager
 def _named_for_e2fsprogs(path: str, start: int) -> Iterator[str]:
-    """Yield a name by which e2fsprogs open the file system at `start`, whatever is in the path.
+    """Yield a name by which e2fsprogs open the file system at `start`, whatever is in `path`.
 
     From 1.47.1 on, dumpe2fs takes `disk.img?offset=0` for a tag such as LABEL=root, which it looks for on every disk,
     and then for a file, if there is one of that name. No disk is searched for a tag with an unfinished quotation.

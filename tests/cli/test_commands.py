@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import select
 import shlex
 import signal
 import subprocess
@@ -178,6 +179,18 @@ def test_an_answer_that_cannot_be_written_is_an_error_of_one_line_and_no_bug(wor
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
     assert done.returncode == 3
     assert done.stderr == "aligntool: standard output cannot be written: No space left on device\n"
+
+
+def test_an_answer_waits_for_a_full_pipe_that_does_not_block() -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with open(reading, "rb") as answer:  # noqa: PTH123
+        running = subprocess.Popen(program("explain", "--markdown"), stdout=writing, stderr=subprocess.PIPE, cwd=ROOT)
+        os.close(writing)
+        assert running.stderr and select.select([running.stderr], [], [], 2)[0] == []  # it waits, and says nothing
+        text = answer.read().decode()
+        assert running.wait() == 0 and running.stderr.read() == b""
+    assert text == (ROOT / "docs" / "findings.md").read_text()
 
 
 @pytest.mark.parametrize(("closed", "code", "said"), [(">&-", 3, "closed"), ("2>&-", 0, ""), (">&- 2>&-", 3, "")])

@@ -51,7 +51,7 @@ def test_the_content_of_a_drbd_is_told_only_if_it_is_as_long_as_the_member(
     run(*command.format(content).split(), stdin="secret")
     with content.open("r+b") as file:
         file.seek(64 * MIB - 4 * KIB + 60)
-        file.write(b"\x83\x74\x02\x6b")
+        file.write(b"\x83\x74\x02\x6b" + bytes(16) + (4096).to_bytes(4))  # libblkid's drbd.c
     placed = place(content, MIB)
     assert placed.blkid()["TYPE"] in ("drbd", "crypto_LUKS")  # libblkid 2.39 looks for LUKS first
     assert [layer.kind for layer in placed.layers()] == kinds
