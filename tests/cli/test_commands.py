@@ -1,5 +1,6 @@
 """The commands as a user types them."""
 
+import fcntl
 import json
 import os
 import re
@@ -184,6 +185,7 @@ def test_an_answer_that_cannot_be_written_is_an_error_of_one_line_and_no_bug(wor
 def test_an_answer_waits_for_a_full_pipe_that_does_not_block() -> None:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
     with open(reading, "rb") as answer:  # noqa: PTH123
         running = subprocess.Popen(program("explain", "--markdown"), stdout=writing, stderr=subprocess.PIPE, cwd=ROOT)
         os.close(writing)
