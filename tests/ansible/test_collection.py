@@ -17,7 +17,7 @@ from aligntool import __version__
 from aligntool.units import MIB
 from tests.ansible.play import COLLECTION, Played, environment, play_thrice, read
 from tests.cli.old_disks import assert_whole, first_start, make_old_disk
-from tests.conftest import detach, run
+from tests.conftest import detach, remove_partitions, run
 from tests.moving.disks import entries
 from tests.moving.test_kills import killed
 from tests.schemas import check
@@ -64,6 +64,7 @@ def attach() -> Iterator[Loop]:
     def attached_as(image: Path) -> Path:
         attached.append(Path(run("losetup", "-f", "--show", image).strip()))
         run("blockdev", "--setrw", attached[-1])
+        remove_partitions(attached[-1])  # of an earlier image
         return attached[-1]
 
     yield attached_as
