@@ -64,6 +64,8 @@ def _fetch(package: str, version: str) -> Kernel:
             pytest.skip(f"apt-get could not download {package}: {done.stderr.strip()}")
         made, ready = Path(folder) / "tree", CACHE / f"kernel-{version}"
         run("dpkg", "-x", packages[0], made)
+        if not (made / "lib").exists():  # since Debian 13 the modules are in /usr/lib
+            (made / "lib").symlink_to("usr/lib")
         packed = list(made.rglob("*.ko.xz"))  # since Debian 13; the first insmod of the guest knows only plain ones
         if packed:
             run("xz", "--decompress", *packed)
