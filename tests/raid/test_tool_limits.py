@@ -305,7 +305,7 @@ MKFS_SIZES = [
     ("xfs", {"inode_size": 2 * KIB}, "", ""),
     ("xfs", {"inode_size": 4 * KIB}, "-i size=4096", "too large"),
     ("xfs", {"block_size": KIB, "inode_size": KIB}, "-b size=1024 -i size=1024", "illegal inode size"),
-    ("xfs", {"log_size": 63 * MIB}, f"-l size={63 * MIB}", "at least 64MB"),
+    ("xfs", {"log_size": 63 * MIB}, f"-l size={63 * MIB}", "at least 64M"),
     ("xfs", {"log_size": 64 * MIB}, "", ""),
     ("xfs", {"log_size": 64 * MIB + 512}, f"-l size={64 * MIB + 512}", "truncated"),
     ("xfs", {"log_size": 2039 * MIB}, f"-l size={2039 * MIB}", "too large"),

@@ -150,7 +150,7 @@ def test_an_xfs_is_clean_when_unmounted_wherever_in_its_log_that_stands(
     folder.mkdir()
     device = loop(image)
     features = ("-m", "reflink=0", "-i", "nrext64=0")  # others need a longer log
-    run("env", *SMALL, find_tool("mkfs.xfs") or "", "-q", "-l", "size=6m", *features, device)
+    run("env", *SMALL, find_tool("mkfs.xfs") or "", "-q", "-l", "size=6400k", *features, device)
     heads = []
     for turn in range(8):
         run("mount", device, folder)
