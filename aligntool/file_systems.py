@@ -72,3 +72,10 @@ SHRINKABLE = frozenset(kind for kind, each in FILE_SYSTEMS.items() if each.shrin
 def file_system(kind: str) -> FileSystem:
     """Return the row of a file system; one without programs for any other content."""
     return FILE_SYSTEMS.get(kind, FileSystem())
+
+
+def name_for_e2fsck(path: str, start: int) -> str:
+    """Return the name by which e2fsck opens the file system at byte `start` of a disk or image, or "" if it cannot: it
+    expects options after the first question mark.
+    """
+    return "" if "?" in path else f"{path}?offset={start}"

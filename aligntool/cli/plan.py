@@ -13,7 +13,7 @@ from aligntool.cli import options
 from aligntool.cli.recipes import find_recipe
 from aligntool.cli.run_change import ChangeInProgress, Operation, end_change, pipes_may_break
 from aligntool.errors import Refused
-from aligntool.file_systems import EXT, file_system
+from aligntool.file_systems import EXT, file_system, name_for_e2fsck
 from aligntool.linux.targets import raw_copy
 from aligntool.realign.request import (
     Finder,
@@ -85,8 +85,8 @@ def commands_of(plan: Plan) -> dict[int, tuple[str, ...]]:
                 words = " ".join(file_system(step.kind).checker)
                 place = f"-o {step.extent.start} --sizelimit {step.extent.length}"
                 loop = f"losetup -r -f --show {place} {shell_word(checked)}"
-                if words and step.kind in EXT and "?" not in checked:
-                    lines[index] = (f"{words} {shell_word(f'{checked}?offset={step.extent.start}')}",)
+                if words and step.kind in EXT and (inside := name_for_e2fsck(checked, step.extent.start)):
+                    lines[index] = (f"{words} {shell_word(inside)}",)
                 elif words:
                     lines[index] = (loop, f"{words} DEVICE")
             case ShrinkContent():

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from aligntool.file_systems import EXT, file_system
+from aligntool.file_systems import EXT, file_system, name_for_e2fsck
 from aligntool.linux.process import NOT_RUN, Ended, find_program, run_program
 from aligntool.linux.users import NoLoop, fresh_reader, read_only_loop
 from aligntool.units import Extent
@@ -70,10 +70,10 @@ def check_content(path: str, extent: Extent, kind: str) -> CheckResult:
     if missing := missing_checker(kind):
         return CheckResult(False, None, missing)
     try:
-        place = f"{Path(path).absolute()}?offset={extent.start}"
-        if kind in EXT and place.count("?") == 1:
+        inside = name_for_e2fsck(str(Path(path).absolute()), extent.start) if kind in EXT else ""
+        if inside:
             with fresh_reader(path):  # drops the cache
-                answer = run_program(*words, place, only_reads=True)
+                answer = run_program(*words, inside, only_reads=True)
         else:
             with read_only_loop(path, extent) as device:
                 answer = run_program(*words, device, only_reads=True)

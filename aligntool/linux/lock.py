@@ -332,7 +332,7 @@ def lock_against_udev(disks: Iterable[str], *, shared: bool = False, keep_posix:
                 descriptor = stack.enter_context(opened(disk, os.O_RDONLY | os.O_NOCTTY))
             except OSError as error:
                 raise _not_opened(disk, error) from error
-            _flock(descriptor, disk, shared=shared, posix=fcntl.F_RDLCK if keep_posix else None, keep_posix=True)
+            _flock(descriptor, disk, shared=shared, posix=fcntl.F_RDLCK if keep_posix else None, keep_posix=keep_posix)
         yield
 
 

@@ -102,7 +102,7 @@ def _effect(step: SystemStep) -> tuple[bool, tuple[str, ...], str]:
         case steps.Swapon(uuid):
             return _is_swap(uuid), ("swapoff", "-U", uuid), "the swap space is no longer used"
         case steps.EnableUnit(unit):
-            enabled = bool(find_program("systemctl")) and run_program("systemctl", "is-enabled", unit).code == 0
+            enabled = run_program("systemctl", "is-enabled", unit, only_reads=True).code == 0
             return enabled, ("systemctl", "disable", unit), f"{unit} is disabled"
     return False, (), ""
 

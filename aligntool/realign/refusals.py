@@ -7,7 +7,7 @@ from aligntool.audit import wording
 from aligntool.audit.report import Judged
 from aligntool.change import LayoutGoal, PartitionRequest
 from aligntool.errors import Refusal, refuse
-from aligntool.file_systems import FILE_SYSTEMS, file_system
+from aligntool.file_systems import FILE_SYSTEMS, file_system, name_for_e2fsck
 from aligntool.formats.part_types import ROLES, role_list
 from aligntool.formats.reader import MAY_BE_SHARED
 from aligntool.formats.volumes import NOT_BY_CRYPTSETUP, REENCRYPTED, REENCRYPTING, UNFLUSHED
@@ -404,6 +404,6 @@ def typed_on(disk: Disk, part: Partition, words: str, more: str = "") -> str:
     if part.node:
         return f"sudo {words} /dev/{part.node}{more}"
     start, length = part.extent.start, part.extent.length
-    if words.startswith("e2fsck") and "?" not in disk.path:  # takes an offset after a question mark
-        return wording.as_root(disk, f"{words} {wording.shell_word(f'{disk.path}?offset={start}')}")
+    if words.startswith("e2fsck") and (inside := name_for_e2fsck(disk.path, start)):
+        return wording.as_root(disk, f"{words} {wording.shell_word(inside)}")
     return wording.on_raw(disk, wording.on_loop(disk.path, f"-o {start} --sizelimit {length}", words, more))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from aligntool.audit.wording import on_loop, shell_word, sudo_prefix
 from aligntool.errors import Refused, Stopped
-from aligntool.file_systems import EXT, file_system
+from aligntool.file_systems import EXT, file_system, name_for_e2fsck
 from aligntool.linux.process import Ended, find_program, how_ended, run_program
 from aligntool.linux.targets import raw_copy
 from aligntool.linux.users import PartitionLoop, partition_loop
@@ -153,8 +153,9 @@ def _check_hint(path: str, step: ShrinkContent) -> str:
     """Return the command that finds and repairs what kept the tool from shrinking the file system."""
     if step.kind not in EXT:
         return "start Windows and run there: chkdsk /f; then plan again"
-    check = f"{sudo_prefix(path)}e2fsck -f {shell_word(f'{path}?offset={step.extent.start}')}"
-    if "?" in path:  # after which e2fsck expects options
+    if inside := name_for_e2fsck(path, step.extent.start):
+        check = f"{sudo_prefix(path)}e2fsck -f {shell_word(inside)}"
+    else:
         check = on_loop(path, f"-o {step.extent.start} --sizelimit {step.extent.length}", "e2fsck -f")
     return f"{raw_copy(path) or check}; then plan again"
 
