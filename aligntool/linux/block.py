@@ -18,6 +18,7 @@ from threading import Lock, get_ident
 
 from aligntool.device import Device, Job, Jobs
 from aligntool.errors import Refused
+from aligntool.linux.sysfs import IO_NONE
 from aligntool.units import KIB, MIB, align_down, align_up
 
 # Page-aligned buffers for direct I/O, reused. Direct I/O requires aligned memory, which `bytes` does not guarantee, and
@@ -116,7 +117,7 @@ def _map(length: int) -> mmap.mmap:
 # times as fast as `dd iflag=direct oflag=direct bs=1M` in the same minute, on an image file as on a loop
 # device, at every multiple of the sector.
 
-_BLKSSZGET = 0x1268  # <linux/fs.h>; an int: the logical sector in bytes
+_BLKSSZGET = IO_NONE | 0x1268  # <linux/fs.h>; an int: the logical sector in bytes
 _WORKERS = 4
 _NAP_S = 0.1
 _PAGE = 4096  # the coarsest grid that is tried: file systems require the sectors of their device

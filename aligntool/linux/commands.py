@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from aligntool.inventory import Disk, DiskKind, Health
 from aligntool.linux.process import run_program
-from aligntool.linux.sysfs import opened
+from aligntool.linux.sysfs import IO_NONE, opened
 
 # ATA commands: IDENTIFY DEVICE and CHECK POWER MODE, through SG_IO. Only these two are sent: they change nothing, do
 # not wake the drive, and require root.
@@ -81,7 +81,7 @@ def _send(descriptor: int, words: bytes, length: int) -> tuple[bytes, bytes] | N
 # NVMe commands: Identify, Get Features and Get Log Page through the kernel's admin ioctl, and the ioctl for the
 # namespace's number. Only these four are sent, and none of them changes anything.
 
-NVME_IOCTL_ID = 0x4E40  # _IO('N', 0x40): returns the namespace's number
+NVME_IOCTL_ID = IO_NONE | 0x4E40  # _IO('N', 0x40): returns the namespace's number
 NVME_IOCTL_ADMIN_CMD = 0xC0484E41  # _IOWR('N', 0x41, struct nvme_passthru_cmd), include/uapi/linux/nvme_ioctl.h
 PAGE = 4096
 

@@ -20,7 +20,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.errors import Refusal, Refused, Stopped, refuse
 from aligntool.linux.block import DiskDevice
 from aligntool.linux.process import end_program, find_program, run_program
-from aligntool.linux.sysfs import on_battery, opened
+from aligntool.linux.sysfs import IO_NONE, on_battery, opened
 from aligntool.linux.users import (
     block_number,
     files_below,
@@ -85,7 +85,7 @@ def kernel_folder(device: str) -> Path | None:
 # partition only.
 
 # <linux/blkpg.h>
-_BLKPG = 0x1269
+_BLKPG = IO_NONE | 0x1269
 _ADD, _DELETE = 1, 2
 _BLKPG_PARTITION = struct.Struct("qqi64s64s4x")  # start and length in bytes, number, two unused names
 _BLKPG_REQUEST = struct.Struct("iiiP")  # operation, flags, length and address of the struct above

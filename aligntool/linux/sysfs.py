@@ -27,6 +27,8 @@ DEEPEST = 100  # nested folders; the longest path of a real sysfs has about fort
 MOST_LINKS = 40  # as many as the kernel follows (MAXSYMLINKS)
 
 READ_ONLY = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+# _IO() of <asm/ioctl.h>, the number of an ioctl without its direction and size: here "no data" is a bit of its own.
+IO_NONE = 1 << 29 if os.uname().machine.startswith(("ppc", "mips", "sparc", "alpha")) else 0
 _OPEN_CAPTURED = READ_ONLY | os.O_NOFOLLOW
 _LONGEST_PATH = 1024  # deeper ones are resolved in a loop, not by recursion
 _DOTS = ("", ".", "..")

@@ -16,7 +16,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.linux.devices import FileReader, forget_cached
 from aligntool.linux.process import has_signal, thread_paths
-from aligntool.linux.sysfs import READ_ONLY, SWAPS, mounts_now, opened, parse_swaps
+from aligntool.linux.sysfs import IO_NONE, READ_ONLY, SWAPS, mounts_now, opened, parse_swaps
 from aligntool.units import Extent
 
 # Users of a disk: mounts, swap, stacked devices, loop devices. The kernel reports only EBUSY, and for a loop device
@@ -467,8 +467,8 @@ def loop_config(descriptor: int, extent: Extent, *, read_only: bool, direct: boo
 # own, which are dropped when no program has them open. None has, because the disk is locked.
 
 # <linux/fs.h>; both require root.
-_BLKROSET = 0x125D  # an int: 1 makes a block device read-only; a loop device stays read-only for its next user
-_BLKFLSBUF = 0x1261  # write the cache of a block device back and drop it
+_BLKROSET = IO_NONE | 0x125D  # an int: 1 makes a block device read-only; a loop device stays so for its next user
+_BLKFLSBUF = IO_NONE | 0x1261  # write the cache of a block device back and drop it
 _LOOP_TRIES = 64  # another program may take the free device before it is configured
 
 

@@ -1,6 +1,5 @@
 """Identify pages: the layout in libnvme's header, and the values that the kernel computes."""
 
-import re
 import struct
 from pathlib import Path
 
@@ -170,16 +169,3 @@ def test_the_pages_of_a_captured_tree_are_used(tmp_path: Path) -> None:
 def test_a_captured_tree_without_the_pages_says_so(tmp_path: Path) -> None:
     (disk,) = look([], sysroot=str(make_tree(tmp_path, [MadeDisk("nvme0n1", GIB)]))).disks
     assert Unseen("NVMe Identify", "the captured tree does not contain it") in disk.unseen
-
-
-@pytest.mark.needs_tools("cc")
-def test_the_ioctl_s_structure_is_as_long_as_the_kernel_s(tmp_path: Path) -> None:
-    from aligntool.linux.commands import NVME_IOCTL_ADMIN_CMD, NVME_IOCTL_ID, SG_IO
-
-    (tmp_path / "a.c").write_text(
-        "#include <stdio.h>\n#include <sys/ioctl.h>\n#include <scsi/sg.h>\n#include <linux/nvme_ioctl.h>\n"
-        'int main(void) { printf("%lx %lx %x", (long)NVME_IOCTL_ADMIN_CMD, (long)NVME_IOCTL_ID, SG_IO); return 0; }\n'
-    )
-    run("cc", "-o", tmp_path / "a", tmp_path / "a.c")
-    told = [int(word, 16) & 0xFFFFFFFF for word in re.findall(r"\w+", run(tmp_path / "a"))]
-    assert told == [NVME_IOCTL_ADMIN_CMD, NVME_IOCTL_ID, SG_IO]
