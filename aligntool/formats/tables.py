@@ -292,8 +292,9 @@ def _without_sector_0(reader: Reader, sector_size: int | None) -> TableReading:
 # Boot programs that are found by their place on the disk, and the used part of the gap before the first partition: a
 # move of partitions must neither overwrite nor leave them behind. Sources: U-Boot's doc/board (allwinner, amlogic, nxp,
 # rockchip), doc/README.mediatek, include/sunxi_image.h, include/imximage.h, tools/rkcommon.c, tools/omapimage.c;
-# TI SPRUH73 26.1.8.5; GRUB's include/grub/i386/pc/boot.h; GRUB Legacy's stage1/stage1.h; LILO's first.S; Ventoy's
-# grub-core/ventoy/ventoy_cmd.c (ventoy_check_official_device); The Sleuth Kit's tsk/util/detect_encryption.c.
+# TI SPRUH73 26.1.8.5; GRUB's include/grub/i386/pc/boot.h; GRUB Legacy's stage1/stage1.h; LILO's first.S; zipl's
+# src/install.c (s390-tools: update_scsi_mbr); Ventoy's grub-core/ventoy/ventoy_cmd.c (ventoy_check_official_device);
+# The Sleuth Kit's tsk/util/detect_encryption.c.
 
 GAP_READ = 64 * MIB  # of the gap; the boot programs of known boards end at 16 MiB
 _SECTOR = 512
@@ -341,6 +342,8 @@ def _in_sector_0(sector: bytes) -> Iterator[BootCode]:
             yield BootCode(kind, 0, encrypts=True)
     if sector.startswith(b"LILO", 6):
         yield BootCode("LILO", 0)
+    if sector.startswith(b"zIPL"):
+        yield BootCode("zipl", 0)
     if sector.startswith(_VENTOY, 0x190):
         yield BootCode("Ventoy", 0)
     elif _GRUB in sector[0x170:0x1B8]:

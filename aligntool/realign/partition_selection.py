@@ -361,8 +361,8 @@ def _boot_code_attention(disk: Disk, moving: Collection[int]) -> Iterator[str]:
     BIOS boot partition does not move.
     """
     for code in disk.table.boot_code if disk.table else ():
-        if code.kind == "LILO" and moving:
-            yield "LILO in sector 0 keeps a list of absolute sectors: afterwards start another system and run lilo"
+        if code.kind in ("LILO", "zipl") and moving:
+            yield f"{code.kind} in sector 0 keeps a list of absolute sectors: afterwards run it from another system"
         moved = [part for part in disk.partitions if part.number in moving and part.role is not Role.EXTENDED]
         for part in moved if code.kind.startswith("GRUB") else ():
             if part.extent.start <= code.at < part.extent.end:

@@ -18,7 +18,8 @@ from aligntool.units import KIB, MIB, Extent, align_down, align_up, merged, off_
 # the whole table.
 
 BOOT_LOADERS = 16 * MIB  # end of Rockchip's U-Boot, the largest known
-_SECTOR_0 = frozenset({"GRUB", "GRUB Legacy", "LILO", "Ventoy"})  # started by a BIOS, not by a boot ROM
+# Started by a BIOS, or by the firmware of a mainframe, not by a boot ROM.
+_SECTOR_0 = frozenset({"GRUB", "GRUB Legacy", "LILO", "Ventoy", "zipl"})
 _VTOYEFI = 32 * MIB  # VENTOY_PART_SIZE
 _ISO = "iso9660"
 _DISKLABEL = "may hold a BSD disklabel, whose entries count from the start of the disk"

@@ -243,8 +243,11 @@ def test_grub_that_reads_its_next_stage_inside_a_partition_is_said(sparse: Spars
     assert not any("extlinux" in one for one in plan.attention)
 
 
-@pytest.mark.parametrize(("at", "code", "word"), [(6, b"LILO", "lilo"), (0, b"\xfa\x33", "extlinux")])
-def test_lilo_and_extlinux_keep_lists_of_sectors_and_that_is_said(
+@pytest.mark.parametrize(
+    ("at", "code", "word"),
+    [(6, b"LILO", "LILO in sector 0"), (0, b"zIPL", "zipl in sector 0"), (0, b"\xfa\x33", "extlinux")],
+)
+def test_lilo_zipl_and_extlinux_keep_lists_of_sectors_and_that_is_said(
     sparse: Sparse, at: int, code: bytes, word: str
 ) -> None:
     image = partitioned(sparse(256 * MIB), "dos", "start=63, size=100000, bootable")
