@@ -52,6 +52,8 @@ Before anything is written, you have to type the disk's serial number, ID or
 name. A move that was stopped is in flight: nothing is lost, and `resume` or
 `rollback` continues, here or on the command line."""
 
+_STOP_POLL_S = 0.1
+
 
 # Commands in child processes.
 
@@ -229,7 +231,7 @@ class DiskPage(Screen[None]):
         self._rate = ("--rate", str(rate)) if rate else ()
         self._busy, self._confirmed = True, False
         self._unconfirmed: Change | None = None
-        self._moving: Process | None = None
+        self.moving: Process | None = None
 
     def compose(self) -> ComposeResult:
         yield Static(classes="title", markup=False)
@@ -255,7 +257,7 @@ class DiskPage(Screen[None]):
         message_line = self.query_one("#talk", Static)
         message_line.update(message)
         message_line.display = bool(message)
-        self.query_one(ProgressBar).display = self._moving is not None
+        self.query_one(ProgressBar).display = self.moving is not None
         answer = self.query_one(Input)
         answer.display = change is not None
         (answer if change else self.query_one(VerticalScroll)).focus()
@@ -352,7 +354,7 @@ class DiskPage(Screen[None]):
 
     @work(exclusive=True)
     async def _move(self, change: Change) -> None:
-        self._moving = child = await start(*change.words, "--yes", "--json", *self._rate, stdin=PIPE)
+        self.moving = child = await start(*change.words, "--yes", "--json", *self._rate, stdin=PIPE)
         self._begin("realign" if change.given else change.words[0])
         output = MoveOutput(len(change.plan.steps))
         if child.stdin and child.stdout:
@@ -374,7 +376,7 @@ class DiskPage(Screen[None]):
             result, title = Text("\n".join(map(harmless, output.end))), Text(f"$ {command('audit', path)}", "bold")
             parts = (result, attention, title, await self._printed("audit"))
             self._show(Text("\n\n").join(part for part in parts if part))
-        self._moving, self._confirmed = None, False
+        self.moving, self._confirmed = None, False
         self._settle()
 
     def _show_output(self, output: MoveOutput, line: str) -> None:
@@ -404,10 +406,10 @@ class DiskPage(Screen[None]):
 
     def action_stop(self) -> bool:
         """Stop the move as Ctrl-C at the prompt does. Return False if there is none."""
-        if self._moving:
+        if self.moving:
             self.query_one("#talk", Static).update("stopping …")
             with suppress(ProcessLookupError):
-                self._moving.send_signal(signal.SIGINT)
+                self.moving.send_signal(signal.SIGINT)
         return self._confirmed
 
 
@@ -446,6 +448,7 @@ class Screens(App[None]):
     def on_mount(self) -> None:
         theme = next((name for name in ("ansi-dark", "textual-ansi") if name in self.available_themes), self.theme)
         self.theme = theme  # the terminal's own colours
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._terminate)
         self.push_screen(self._first)
 
     def action_help(self) -> None:
@@ -454,10 +457,20 @@ class Screens(App[None]):
 
     async def action_quit(self) -> None:
         """Leave; if partitions are moving, stop the move first."""
-        pages = [screen for screen in self.screen_stack if isinstance(screen, DiskPage)]
-        if any([page.action_stop() for page in pages]):
-            return
+        if not any([page.action_stop() for page in self._pages()]):
+            self.exit()
+
+    @work
+    async def _terminate(self) -> None:
+        """Stop a move, wait for its end, and leave with the terminal as it was."""
+        for page in self._pages():
+            page.action_stop()
+        while any(page.moving for page in self._pages()):
+            await asyncio.sleep(_STOP_POLL_S)
         self.exit()
+
+    def _pages(self) -> list[DiskPage]:
+        return [screen for screen in self.screen_stack if isinstance(screen, DiskPage)]
 
 
 def run(targets: tuple[str, ...], rate: int | None) -> dict[str, str]:

@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -168,6 +169,28 @@ def test_at_a_terminal_a_move_is_stopped_and_the_next_commands_are_printed(disk:
     assert f"aligntool resume '{disk}'" in printed and f"aligntool rollback '{disk}'" in printed
     assert run_aligntool("resume", "--yes", disk).returncode == 0
     assert first_start(disk) == 2048
+    assert_whole(disk)
+
+
+def test_sigterm_restores_the_terminal(disk: Path) -> None:
+    terminal = Terminal(*program("tui", disk))
+    terminal.type("", until="1 of 1 partition misaligned")
+    os.kill(terminal.pid, signal.SIGTERM)
+    code, printed = terminal.ends("")
+    assert code == 0 and "\x1b[?1049l" in printed  # leaves the alternate screen: ctlseqs(5)
+
+
+@when_thorough("a slow move")
+def test_sigterm_stops_a_move_first(disk: Path) -> None:
+    terminal = Terminal(*program("tui", "--rate", "4MiB", disk))
+    terminal.type("", until="1 of 1 partition misaligned")
+    terminal.type("\r", until="r Realign")
+    terminal.type("r", until=f"Type the file's name, {disk.name}")
+    terminal.type(f"{disk.name}\r", until="MiB/s")
+    os.kill(terminal.pid, signal.SIGTERM)
+    code, printed = terminal.ends("")
+    assert code == 4 and f"aligntool resume '{disk}'" in printed
+    assert run_aligntool("resume", "--yes", disk).returncode == 0
     assert_whole(disk)
 
 
