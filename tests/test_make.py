@@ -193,6 +193,15 @@ def test_the_package_lists_are_fetched_once_when_apt_knows_no_such_package(machi
     assert [each[0] for each in words if each] == ["simulate", "update", "install"]
 
 
+def test_a_package_that_does_not_exist_for_this_processor_is_left_out(machine: Machine, tmp_path: Path) -> None:
+    """Such as the boot loaders of a PC on ARM."""
+    apt, lists = 'case "$*" in *simulate* | *mtools*) exit 100 ;; esac', "echo 'gcc | 12 | main'; echo 'gcc | 11 | main'"
+    done = _setup("demo", machine(id=ROOT_ID, apt_get=apt, apt_cache=lists))
+    installs = [call.partition(" install ")[2] for call in _calls(tmp_path) if "simulate" not in call]
+    assert list(filter(None, installs)) == ["gcc"]
+    assert "cannot go on without: " in done.stderr
+
+
 def test_apt_that_fails_is_an_end_that_says_what_to_type(machine: Machine) -> None:
     done = _setup("build", machine(id=ROOT_ID, apt_get='echo "E: no network" >&2; exit 100'))
     assert done.returncode == 1
