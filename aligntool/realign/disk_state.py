@@ -91,10 +91,12 @@ def journal_place(plan: Plan) -> steps.JournalPlace:
     return next(step.journal for step in plan.steps if isinstance(step, steps.WriteJournal))
 
 
-def has_markers(device: Device, journal: Journal) -> bool:
-    """Return whether a marker with this journal's id is at a place where its plan writes markers."""
+def has_markers(device: Device, journal: Journal, *, only_at_source: bool = False) -> bool:
+    """Return whether a marker with this journal's id is at a place where its plan writes markers. A rollback removes
+    those at the source, and leaves those at the target.
+    """
     for step in journal.contents.plan.steps:
-        if isinstance(step, steps.HoldContent | steps.ReleaseContent):
+        if isinstance(step, steps.HoldContent if only_at_source else steps.HoldContent | steps.ReleaseContent):
             start = (step.source if isinstance(step, steps.HoldContent) else step.target).start
             for extent in step.held.ranges:
                 found = read_or_empty(device, start + extent.start, extent.length)

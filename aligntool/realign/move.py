@@ -259,24 +259,24 @@ def _is_marked_by_another(device: Device, journal: Journal) -> bool:
 
 
 def _refuse_other_disk(device: Device, journal: Journal, *, is_parked: bool) -> None:
-    """Raise Refused unless the disk shows that the move of this journal, which is a file, was begun on it. `is_parked`:
-    an entry states that a journal is in a file; a conversion leaves no other mark of itself than this.
-
-    A backup made before the move has the old table and the old content: to continue there would skip everything that
-    the journal records as copied, and would then close the journal of the disk that is in flight.
+    """Raise Refused unless the disk shows that the move of this journal, which is a file, is in flight on it: a backup
+    made before the move lacks what the journal records as copied, and an older copy of the file would repeat batches on
+    a disk whose move was finished or undone. `is_parked`: an entry states that a journal is in a file; a conversion
+    leaves no other mark of itself.
     """
-    if _has_new_content(device, journal) or disk_state.has_markers(device, journal):
-        return
     plan, step, images = journal.contents.plan, journal.position.step, journal.contents.images
+    shown = table_state(device, images)
+    uncommitted = shown is TableState.AFTER and step < disk_state.step_index(plan, steps.Commit)
+    marked = disk_state.has_markers(device, journal, only_at_source=shown is TableState.BEFORE)
+    if not uncommitted and (marked or _has_new_content(device, journal)):
+        return
     untouched = step <= disk_state.step_index(plan, steps.ParkEntries)
     state, is_parked = _disk_state(device, journal), is_parked and bool(conversion_of(plan))
-    match table_state(device, images):
-        case TableState.PARKED:
-            begun = True
-        case TableState.BEFORE:
-            begun = untouched
+    match shown:
+        case TableState.PARKED | TableState.BEFORE:
+            begun = untouched or shown is TableState.PARKED
         case TableState.AFTER:
-            begun = state is disk_state.DiskState.COMPLETE and step >= disk_state.step_index(plan, steps.Commit)
+            begun = state is disk_state.DiskState.COMPLETE and not uncommitted
         case _ if state is disk_state.DiskState.LEFT:
             begun = disk_state.is_complete(journal)
         case _:
@@ -284,7 +284,7 @@ def _refuse_other_disk(device: Device, journal: Journal, *, is_parked: bool) -> 
             begun &= is_parked or state is not disk_state.DiskState.CHANGED
             begun &= untouched or state is not disk_state.DiskState.NOT_BEGUN
     if not begun:
-        text = "nothing on this disk shows that the journal's move was begun on it: it may be a backup of that disk"
+        text = "this journal's move is not in flight on this disk: it may be a backup, or the file an older copy"
         raise Refused(text, hint="give the disk whose partitions are in flight", code="wrong-journal")
 
 

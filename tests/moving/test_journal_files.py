@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.change import Event, Plan
+from aligntool.change import Event, Plan, StepDone
 from aligntool.errors import Refused, Stopped
 from aligntool.formats.parked import find_parked
 from aligntool.realign.convert_request import Conversion
-from aligntool.realign.disk_state import step_index
+from aligntool.realign.disk_state import journal_place, step_index
 from aligntool.realign.journal import Journal
 from aligntool.realign.move import MoveContext, find_journal, realign, resume, rollback
 from aligntool.realign.request import Request, find_plan
-from aligntool.steps import CopyContent, ParkEntries
+from aligntool.realign.whole_disk import adds_table
+from aligntool.steps import Commit, CopyContent, ParkEntries, ReleaseContent
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
 from tests.moving import test_convert_cuts, test_whole_disk_cuts
@@ -123,6 +124,41 @@ def test_only_the_disk_on_which_a_move_was_begun_is_continued(
 
 
 WAYS = [partial(way, restore_table=restore) for way in (resume, rollback) for restore in (False, True)]
+
+
+@sample(4)
+@pytest.mark.parametrize(("make", "label"), CASES, ids=NAMES)
+def test_an_older_copy_of_the_journal_is_refused_once_the_change_was_finished_or_undone(
+    tmp_path: Path, make: Callable[[str, Path], Case], label: str
+) -> None:
+    """To continue with it would repeat batches whose source is overwritten, also after a system used the content."""
+    case, refused = make(label, tmp_path), 0
+    disk = SimulatedDisk(case.platter, sector=case.sector)
+    file = SimulatedDisk(bytes(journal_place(case.plan).extent.length), sector=case.sector)
+    copies, recorded = [], StepDone(step_index(case.plan, Commit) - 1)  # then no rollback is possible
+    if adds_table(case.plan) is False:
+        recorded = StepDone(step_index(case.plan, ReleaseContent) - 1)
+    for event in realign(case.plan, MoveContext(disk, NoKernel(), file), case.runs, case.rebuilt):
+        if event == recorded:
+            break
+        copies.append(final(file))
+    for ended in (resume, rollback):
+        platter = continued(case, final(disk), final(file), ended)
+        for older, found in itertools.product(
+            copies[1 :: 1 if THOROUGH else 3], (platter, used(case, platter, back=ended is rollback))
+        ):
+            refused += sum(is_refused_or_untouched(case, found, older, way) for way in WAYS)
+    assert refused
+
+
+def used(case: Case, platter: bytes, *, back: bool) -> bytes:
+    """Return the disk after a system wrote to the head of each partition, where superblocks have a time and a state."""
+    written = bytearray(platter)
+    for place in case.plan.places:
+        extent = place.before if back else place.after
+        if extent and not any(extent.contains(other.after) for other in case.plan.places if other != place):
+            written[extent.start + 1024 + 44 : extent.start + 1024 + 60] = b"mounted and used"
+    return bytes(written)
 
 
 def is_refused_or_untouched(
