@@ -16,7 +16,7 @@ from aligntool.realign.convert_table import BLOCK, table_places
 from aligntool.realign.placing import containers, kind_of, logicals_of
 from aligntool.realign.refusals import content_reasons, disk_reasons, typed_on
 from aligntool.realign.search import STEP, boot_floor, copy_length, free_runs
-from aligntool.units import KIB, MIB, Extent, align_down, counted, format_about, format_size
+from aligntool.units import KIB, MIB, Extent, align_down, align_up, counted, format_about, format_size
 
 _RAW = frozenset({
     "21686148-6449-6E6F-744E-656564454649",  # BIOS boot: a program, not a file system
@@ -106,12 +106,14 @@ def _disk_refusals(judged: Judged, sizes: tuple[int, ...]) -> Iterator[Refusal]:
 def _part_refusals(
     disk: Disk, part: Partition, sizes: tuple[int, ...], size: int, units: Mapping[int, Unit]
 ) -> Iterator[Refusal]:
-    what, extent, largest = f"partition {part.number}", part.extent, max(sizes)
+    what, extent, largest = f"partition {part.number}", _new_place(disk, part), max(sizes)
     label = label_of(disk)
     head, tail = table_places(label, size, sizes)
     unneeded = _deletion(disk, part)
     realigned = next_command(disk, "plan realign", "--grain 1MiB")
     moved = unneeded if part.type_code in _RAW else realigned  # a realign does not move those
+    if part.role is Role.EXTENDED:  # nor this: _new_place found no free block for its EBR
+        moved = next_command(disk, "audit")
     if extent.start % BLOCK:
         text = f"{what} begins at byte {extent.start}, which is not a multiple of {format_size(BLOCK)}"
         yield Refusal("off-grid", what, text, moved)
@@ -176,6 +178,20 @@ def new_extent(part: Partition) -> Extent:
     return Extent(part.extent.start, align_down(part.extent.length, BLOCK))
 
 
+def _new_place(disk: Disk, part: Partition) -> Extent:
+    """Return the extent of a partition after the conversion. An extended one that begins off a block starts at the next
+    block, or the one before, as a realign does not move it; its start is unchanged if neither block is free.
+    """
+    extent = new_extent(part)
+    if part.role is Role.EXTENDED and extent.start % BLOCK:
+        end = align_down(part.extent.end, BLOCK)
+        others = [other.extent for other in disk.partitions if other is not part]
+        for start in (align_up(extent.start, BLOCK), align_down(extent.start, BLOCK)):
+            if BLOCK <= start < end and not any(Extent(start, BLOCK).overlaps(other) for other in others):
+                return Extent(start, end - start)
+    return extent
+
+
 def new_records(disk: Disk) -> dict[int, int]:
     """Return the byte of the EBR of each logical partition after the conversion: for the first one, the start of the
     extended partition; for others, the block where it is now, or the last one before the partition if another partition
@@ -192,7 +208,7 @@ def new_records(disk: Disk) -> dict[int, int]:
             if is_behind_other or any(block.overlaps(new_extent(other)) for other in chain):
                 records[part.number] = part.extent.start - BLOCK
         if chain and chain[0] == logicals_of(disk, container)[0]:
-            records[chain[0].number] = container.extent.start
+            records[chain[0].number] = _new_place(disk, container).start
     return records
 
 
@@ -308,7 +324,7 @@ def _goal(sizes: tuple[int, ...]) -> str:
 
 def _places(disk: Disk, units: Mapping[int, Unit], rebuilding: Mapping[int, Rebuilding]) -> tuple[Place, ...]:
     return tuple(
-        Place(part.number, part.extent, new_extent(part), _content_name(part), _outcome(part, units, rebuilding))
+        Place(part.number, part.extent, _new_place(disk, part), _content_name(part), _outcome(part, units, rebuilding))
         for part in disk.partitions
     )
 
@@ -340,7 +356,7 @@ def _rewrite_steps(
             yield steps.RebuildContent(part.number, kind_of(part), new_extent(part), max(sizes), held)
     records = new_records(disk)
     changes = tuple(
-        steps.EntryChange(part.number, part.extent, new_extent(part), part.record_at, records.get(part.number))
+        steps.EntryChange(part.number, part.extent, _new_place(disk, part), part.record_at, records.get(part.number))
         for part in disk.partitions
     )
     yield steps.ConvertTable(label_of(disk), changes, sizes)
@@ -391,9 +407,9 @@ def _outcome(part: Partition, units: Mapping[int, Unit], rebuilding: Mapping[int
 
 def _notes(disk: Disk, journal: steps.JournalPlace | None, rebuilding: Mapping[int, Rebuilding]) -> Iterator[str]:
     for part in disk.partitions:
-        cut = part.extent.length - new_extent(part).length
+        cut = part.extent.length - _new_place(disk, part).length
         fat = rebuilding.get(part.number)
-        if cut:
+        if cut > 0:
             yield f"partition {part.number} becomes {cut} bytes shorter; its content does not use them"
         if fat and part.content[0].version != fat.version:
             was = part.content[0].version

@@ -493,6 +493,30 @@ def test_an_ebr_that_would_be_in_the_block_of_another_goes_before_its_partition(
         assert [one.read_bytes()[at * 512 :][: 4 * MIB] for at in (4096, 16384)] == kept
 
 
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "sfdisk")
+@pytest.mark.parametrize(("start", "after"), [(2049, 2056), (4095, 4088)])
+def test_an_extended_partition_that_begins_off_a_block_begins_on_one(tmp_path: Path, start: int, after: int) -> None:
+    """A realign does not move it; its old EBR is in the block before its first logical partition, or further away."""
+    disk, new, content = tmp_path / "disk.img", tmp_path / "new.img", tmp_path / "content"
+    for path, size in ((disk, 32 * MIB), (content, 4 * MIB)):
+        with path.open("wb") as file:
+            file.truncate(size)
+    run("mke2fs", "-q", "-t", "ext4", "-b", "4096", content)
+    parts = f"start={start},size={24576 - start},type=5\nstart=4096,size=8192\nstart=16384,size=8192\n"
+    run("sfdisk", "-q", disk, stdin=f"label: dos\nlabel-id: 0xfeed0123\n{parts}")
+    for sector in (4096, 16384):
+        place(content, disk, sector * 512)
+    aligntool("convert", disk, "--yes", "-o", new)
+    aligntool("convert", disk, "--yes")
+    for one in (disk, new):
+        with looped(one, sector_size=4096) as device:
+            sectors = [(after, 24576 - after), (4096, 8192), (16384, 8192)]
+            assert [place[1:3] for place in places_of(device)] == [(at * 512, size * 512) for at, size in sectors]
+            assert "No errors detected" in run("sfdisk", "--verify", device)
+        assert [one.read_bytes()[at * 512 :][: 4 * MIB] == content.read_bytes() for at in (4096, 16384)] == [True] * 2
+
+
 def test_a_logical_partition_past_the_end_of_its_extended_one_is_a_fault_of_the_table(tmp_path: Path) -> None:
     disk = chained(tmp_path, (4096, 8192), (16384, 8192))
     with disk.open("r+b") as file:
