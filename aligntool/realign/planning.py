@@ -221,7 +221,7 @@ def plan_realign(
     reasons += [reason for found in against.values() for reason in found]
     whole = disk.size is not None and bool(selection.start_grids)
     found, shrunk = _find_places(disk, goal, selection, used) if whole else (None, {})
-    if whole and selection.must and (found is None or found.journal is None):
+    if whole and selection.must and (found is None or (found.order and found.journal is None)):
         reasons.append(_no_room(disk, goal, selection, used, found))
     if found is not None:
         reasons += partition_selection.unpatchable_reasons(disk, selection.names, found, shrunk)

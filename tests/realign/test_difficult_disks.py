@@ -142,6 +142,12 @@ def test_the_cheaper_of_two_ways_is_taken() -> None:
     assert plan.places[0].before == plan.places[0].after
 
 
+def test_a_named_partition_on_the_grid_stays_where_there_is_no_room_for_a_whole_mib() -> None:
+    disk = movable_disk("63+60001 ext4; 60064+71008 ext4", size=131072 * 512, label=TableLabel.DOS)
+    plan = plan_for(disk, RealignGoal(partitions=(2,)))
+    assert starts(plan) == [63, 60064] and not plan.steps
+
+
 # Shrinking
 
 
