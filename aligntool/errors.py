@@ -1,6 +1,6 @@
 """Exceptions and exit codes: Refused before the first write, Stopped after it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 
@@ -46,6 +46,13 @@ class Refused(Exception):
     def refusals(self) -> tuple[Refusal, ...]:
         """Return all reasons, at least one."""
         return self._refusals or (Refusal(self._code, self._subject, str(self), self.hint),)
+
+    def change_hints(self, change: Callable[[str], str]) -> None:
+        """Replace each hint by what `change` returns for it."""
+        self.hint = change(self.hint)
+        self._refusals = tuple(
+            Refusal(each.code, each.subject, each.text, change(each.hint), each.lasting) for each in self._refusals
+        )
 
 
 class Killed(Refused):

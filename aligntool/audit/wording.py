@@ -1,7 +1,7 @@
 """Common wording of findings and refusals: names of things, next commands, reasons to refuse."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from aligntool.audit.report import Grid
@@ -207,4 +207,22 @@ def hints_for_disk(disk: str) -> Iterator[None]:
     except (Refused, Stopped) as error:
         full = re.sub(r"aligntool ([a-z ]+) DISK\b", lambda found: command(found[1], disk), error.hint)
         error.hint = re.sub(r"\bDISK\b", lambda _: shell_word(disk), full)
+        raise
+
+
+@contextmanager
+def hints_with_options(disk: str, typed: Sequence[str]) -> Iterator[None]:
+    """Add the options that the user typed to the hints of Refused that name the command again with another option:
+    without -p, for example, --shrink would shrink and move other partitions.
+    """
+
+    def full(found: re.Match[str]) -> str:
+        names = re.findall(r"(?<!\S)--?[a-z][a-z-]*", found[2])
+        return " ".join((found[1], *(word for word in typed if word.split()[0] not in names), found[2]))
+
+    again = re.compile(rf"(aligntool (?:plan )?(?:realign|partition) {re.escape(shell_word(disk))}) (-.+)")
+    try:
+        yield
+    except Refused as error:
+        error.change_hints(lambda hint: again.sub(full, hint))
         raise

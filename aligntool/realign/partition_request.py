@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aligntool.audit.report import Judged
-from aligntool.audit.wording import as_root, layer_name, next_command, shell_word, table_command
+from aligntool.audit.wording import as_root, hints_with_options, layer_name, next_command, shell_word, table_command
 from aligntool.change import Plan, Used
 from aligntool.errors import Refused
 from aligntool.formats.layers import read_layers
@@ -44,7 +44,8 @@ class WholeDisk:
         """
         rule = "a table can only be made on or removed from a whole disk"
         judged = requests.look_before_change(target, request, rule)
-        with requests.naming_loops(judged.disk.path):
+        path = judged.disk.path
+        with requests.naming_loops(path), hints_with_options(path, request.typed):
             return self._find(judged, request, key)
 
     def _find(self, judged: Judged, request: requests.Request, key: bytes | None) -> requests.FoundPlan:

@@ -12,7 +12,7 @@ from pathlib import Path
 from aligntool import steps
 from aligntool.audit.judge import audit
 from aligntool.audit.report import AuditOptions, Judged
-from aligntool.audit.wording import command, hints_for_disk, shell_word
+from aligntool.audit.wording import command, hints_for_disk, hints_with_options, shell_word
 from aligntool.change import Event, Plan, RealignGoal, Said, StepBegun, StepDone, Used, Waiting
 from aligntool.errors import Refusal, Refused, Stopped, refuse
 from aligntool.file_systems import EXT
@@ -103,7 +103,8 @@ def find_plan(target: str, request: Request) -> FoundPlan:
     """Return the plan that aligns the partitions of the disk. Raises Refused with every reason."""
     rule = "a realign takes a whole disk, or some of its partitions by number"
     judged = look_before_change(target, request, rule, "--partition")
-    with naming_loops(judged.disk.path), hints_for_disk(judged.disk.path):
+    path = judged.disk.path
+    with naming_loops(path), hints_for_disk(path), hints_with_options(path, request.typed):
         found = plan_for(judged, request)
         refuse_second_table(judged.disk)
         _refuse_unusual_table(found.plan)

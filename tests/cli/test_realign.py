@@ -424,8 +424,9 @@ def test_a_journal_in_memory_is_refused(full_disk: Path) -> None:
 @pytest.mark.needs_tools("resize2fs", "losetup")
 def test_a_file_system_that_fills_the_disk_is_shrunk_only_when_asked_for(tmp_path: Path) -> None:
     disk = make_old_disk(tmp_path / "full.img", size=START + LENGTH)
-    refused = run_aligntool("realign", "--yes", disk)
-    assert refused.returncode == 3 and "--shrink" in refused.stderr and first_start(disk) == 63
+    refused = run_aligntool("realign", "--yes", "-p", "1", "--page-size", "16KiB", disk)
+    assert refused.returncode == 3 and f" {disk} -p 1 --page-size 16KiB --shrink" in refused.stderr
+    assert first_start(disk) == 63
     shown = run_aligntool("plan", "realign", "--shrink", disk).stdout
     assert "resize2fs DEVICE" in shown
     done = run_aligntool("realign", "--yes", "--shrink", disk)
