@@ -116,11 +116,11 @@ def parse_mdadm_conf(text: str, file: str) -> MdadmConf:
     arrays: list[ArrayLine] = []
     homehost = None
     devices: list[str] = []
-    for line, joined in _joined(text):
-        words = _words(line)
+    for lines in _joined(text):
+        words = [word for line in lines for word in _words(line)]
         keyword = words[0].lower() if words else ""
         if _is(keyword, "array"):
-            arrays.append(_array_line(words[1:], line, file, joined=joined))
+            arrays.append(_array_line(words[1:], " ".join(lines), file, joined=len(lines) > 1))
         elif _is(keyword, "homehost") and len(words) > 1:
             homehost = words[1]
         elif _is(keyword, "device"):
@@ -170,16 +170,20 @@ def _fields(text: str, least: int) -> Iterator[tuple[str, list[str]]]:
             yield line, fields
 
 
-def _joined(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield each line joined with its continuation lines, and whether it has any."""
+def _joined(text: str) -> Iterator[list[str]]:
+    """Yield each line with its continuation lines. Empty lines and comments may be between them: mdadm's util.c,
+    conf_word.
+    """
     parts: list[str] = []
-    for line in (*_lines(text), ""):
-        if line[:1] in (" ", "\t") and parts:
-            parts += [line.strip()] if line.strip() else []
+    for line in filter(lambda line: line.strip() and not line.lstrip().startswith("#"), _lines(text)):
+        if line[0] in " \t" and parts:
+            parts.append(line.strip())
             continue
         if parts:
-            yield " ".join(parts), len(parts) > 1
-        parts = [line.rstrip()] if line.strip() else []
+            yield parts
+        parts = [line.rstrip()]
+    if parts:
+        yield parts
 
 
 def _words(line: str) -> list[str]:
@@ -224,10 +228,10 @@ def _unquote(spec: str) -> str:
 
 
 def array_uuid(text: str | None) -> str | None:
-    """Return a UUID as four words of eight digits, as written by mdadm, from this form or the one with hyphens of the
-    kernel and blkid. Return None if it is not a UUID.
+    """Return a UUID as four words of eight digits, as written by mdadm, from this form, the one with hyphens of the
+    kernel and blkid, or any other that mdadm reads (util.c, parse_uuid). Return None if it is not a UUID.
     """
-    digits = (text or "").lower().replace("-", "").replace(":", "")
+    digits = re.sub("[:. -]", "", (text or "").lower())
     if not _UUID.fullmatch(digits):
         return None
     return ":".join(digits[at : at + 8] for at in range(0, 32, 8))

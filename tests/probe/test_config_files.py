@@ -68,6 +68,15 @@ def test_mdadm_conf_is_read_by_its_manual() -> None:
     assert all(line.text in CONF.splitlines() for line in conf.arrays if not line.joined)
 
 
+@pytest.mark.parametrize("between", ["", "# a comment\n", "   # an indented one\n", "\n", " \n\n"])
+def test_comments_and_empty_lines_do_not_end_a_line(between: str) -> None:
+    """As mdadm's util.c, conf_word, reads them."""
+    text = f"ARRAY /dev/md/data  # mine\n{between} UUID={UUID}\nDEVICE /dev/sd*\n{between}\t/dev/nvme*\n"
+    conf = parse_mdadm_conf(text, "/etc/mdadm.conf")
+    assert conf.devices == ("/dev/sd*", "/dev/nvme*")
+    assert [(line.device, line.uuid, line.joined) for line in conf.arrays] == [("/dev/md/data", UUID, True)]
+
+
 def test_several_files_are_read_as_one() -> None:
     first = parse_mdadm_conf("HOMEHOST one\nARRAY /dev/md0\n", "/a")
     both = merge_confs([first, parse_mdadm_conf("HOMEHOST two\nARRAY /dev/md1\n", "/b")])
@@ -88,7 +97,8 @@ def test_of_the_command_line_only_what_is_about_arrays_is_kept(word: str, kept: 
     assert concerns_arrays(word) == kept
 
 
-@pytest.mark.parametrize("text", [UUID, UUID.replace(":", ""), "01234567-89ab-cdef-0123-456789abcdef", UUID.upper()])
+@pytest.mark.parametrize("text", [UUID, UUID.replace(":", ""), "01234567-89ab-cdef-0123-456789abcdef", UUID.upper(),
+                                  UUID.replace(":", ".")])  # fmt: skip
 def test_an_arrays_uuid_is_one_however_it_is_written(text: str) -> None:
     assert array_uuid(text) == UUID
     assert array_uuid(text[:-1]) is None and array_uuid(None) is None
