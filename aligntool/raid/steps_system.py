@@ -67,9 +67,14 @@ def apply_system(step: SystemStep) -> Iterator[Said]:
         yield Said("already done")
         return
     ended = run_or_stop(*command_of(step))
-    if isinstance(step, steps.CheckInitramfs) and step.uuid not in ended.output:
+    if isinstance(step, steps.CheckInitramfs) and _digits(step.uuid) not in _digits(ended.output):
         printed = ended.output.strip()[-_SHOWN:] or "nothing"
         raise Stopped(f"{purpose_of(step)}: {step.uuid} was not found; printed: {printed}")
+
+
+def _digits(text: str) -> str:
+    """Return the text without capitals and the separators that mdadm ignores in a UUID: its util.c, parse_uuid."""
+    return re.sub("[:. -]", "", text.lower())
 
 
 def undo_system(step: SystemStep, trace: Trace) -> Iterator[Said]:

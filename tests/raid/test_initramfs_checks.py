@@ -75,6 +75,19 @@ def test_the_line_is_found_in_the_image_of_every_kernel(machine: Machine) -> Non
     assert (done.returncode, done.stdout.splitlines()) == (0, [LINE, LINE]), done.stderr
 
 
+OTHER_FORMS = (UUID.replace(":", "-").upper(), UUID.replace(":", ""))
+
+
+@pytest.mark.needs_tools("unmkinitramfs", "lsinitrd")
+@pytest.mark.parametrize("form", OTHER_FORMS)
+@pytest.mark.parametrize(("word", "maker"), [("debian", "debian"), ("fedora", "dracut")])
+def test_a_line_of_the_users_own_is_found_as_mdadm_reads_it(machine: Machine, word: str, maker: str, form: str) -> None:
+    """persist rebuilds an old image for a correct line, too, which may have the UUID as blkid prints it."""
+    machine.with_image("6.1.0-1-amd64", LINE.replace(UUID, form), maker=maker)
+    done = machine.looked(word)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.needs_tools("unmkinitramfs")
 @pytest.mark.parametrize("conf", [None, "HOMEHOST <system>\n", f"# {LINE}\n"])
 @pytest.mark.parametrize("bare", ["6.1.0-1-amd64", "6.1.0-2-amd64"])

@@ -1,5 +1,7 @@
 # lsinitcpio takes one image, which may be a unified kernel image, and unpacks all of it into the current folder
-# (mkinitcpio, lsinitcpio). The images are those listed in the presets (bash files) for `mkinitcpio -P`.
+# (mkinitcpio, lsinitcpio). The images are those listed in the presets (bash files) for `mkinitcpio -P`. mdadm reads a
+# UUID with other separators or in capitals, too (util.c, parse_uuid).
+uuid=${1//:/[:. -]?};
 into=$(mktemp -d) || exit;
 trap 'rm -r "$into"' EXIT;
 cd "$into" || exit;
@@ -17,6 +19,6 @@ while read -r image; do
     mkdir inside;
     (cd inside && lsinitcpio -x "$image" > /dev/null) || exit;
     cat inside/etc/mdadm.conf || { echo "$image has no mdadm.conf: is mdadm_udev in HOOKS?"; exit 1; };
-    grep -q "^[^#]*$1" inside/etc/mdadm.conf || { echo "$image has no line for $1"; exit 1; };
+    grep -qiE "^[^#]*$uuid" inside/etc/mdadm.conf || { echo "$image has no line for $1"; exit 1; };
     rm -r inside;
 done < images
