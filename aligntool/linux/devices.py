@@ -246,7 +246,7 @@ _STEMS = {
     DiskKind.NVME: ("nvme",),
     DiskKind.VIRTIO: ("vd", "xvd"),
     DiskKind.LOOP: ("loop",),
-    DiskKind.MD: ("md", "md_d"),
+    DiskKind.MD: ("md",),
     DiskKind.DM: ("dm-",),
     DiskKind.BCACHE: ("bcache",),
     DiskKind.DASD: ("dasd",),
@@ -268,6 +268,8 @@ _HOST_DRIVERS = {  # scsi_host's proc_name, as each driver's scsi_host_template 
 
 def find_kind(tree: Tree, block: Block, record: Record) -> DiskKind:
     name = block.sysname
+    if name.startswith("md_"):  # md_d0, or md_data after "CREATE names=yes" in mdadm.conf (md.c, add_named_array)
+        return DiskKind.MD
     found = _LETTERED.fullmatch(name) or _NUMBERED.fullmatch(name)
     stem = found[1] if found else name
     if stem in _SCSI:

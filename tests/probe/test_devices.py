@@ -101,6 +101,8 @@ KINDS = [
     (MadeDisk("loop0", GIB), DiskKind.LOOP),
     (MadeDisk("md0", GIB), DiskKind.MD),
     (MadeDisk("md_d0", GIB), DiskKind.MD),
+    (MadeDisk("md_data", GIB), DiskKind.MD),
+    (MadeDisk("md_raid1.old", GIB), DiskKind.MD),
     (MadeDisk("dm-3", GIB), DiskKind.DM),
     (MadeDisk("bcache0", GIB), DiskKind.BCACHE),
     (MadeDisk("dasdb", GIB), DiskKind.DASD),
