@@ -288,7 +288,10 @@ def _refuse_member(array: _Array, member: Member) -> Iterator[Refusal]:
     for part in disk.partitions:
         if member.partition is None or part.number != member.partition.number:
             text = f"{name} has partition {part.number} besides the member, and formatting erases the whole drive"
-            yield Refusal("not-empty", name, text, f"save it and remove it first: sudo sfdisk --delete {disk.path}")
+            hint = f"save it and remove it first: sudo sfdisk --delete {shell_word(disk.path)} {part.number}"
+            if member.partition is None:  # metadata 1.0: the table of the array's content
+                hint = f"sudo aligntool audit {shell_word(disk.path)}"
+            yield Refusal("not-empty", name, text, hint)
     content = [*disk.content, *(layer for part in disk.partitions for layer in part.content)]
     if not (disk.table_read and disk.content_read and all(part.content_read for part in disk.partitions)):
         look = f"sudo aligntool audit {shell_word(disk.path)}"

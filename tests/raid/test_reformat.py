@@ -239,6 +239,14 @@ def test_a_member_that_cannot_be_formatted_is_refused(change: Callable[[Disk], D
     assert one.code == code and said in one.text
 
 
+def test_only_the_partition_beside_a_member_is_to_be_deleted() -> None:
+    """Without a number sfdisk deletes the member, too, although its array runs."""
+    inventory, details = machine()
+    with pytest.raises(Refused) as refused:
+        planned(changed(inventory, 0, lambda disk: replace(disk, partitions=(*disk.partitions, ESP))), details)
+    assert refused.value.hint.endswith("sudo sfdisk --delete /dev/nvme0n1 2")
+
+
 def test_a_format_that_reaches_other_namespaces_is_refused() -> None:
     inventory, details = machine()
     beside = replace(member(0), name="nvme0n2", path="/dev/nvme0n2", wwn="eui.02", partitions=(), table=None)
