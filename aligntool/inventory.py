@@ -107,6 +107,7 @@ class ArrayFacts:
     bitmap_chunk: int | None = None  # bytes covered by one bit
     stripe_cache: int | None = None  # RAID4, 5, 6: pages for each member
     worker_threads: int | None = None  # RAID4, 5, 6: group_thread_cnt
+    spares: tuple[str, ...] = ()  # members without data: spares, journals, faulty ones
 
 
 # The geometry of a device, and its sources.
@@ -256,9 +257,7 @@ class Port(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LinkHop:
-    """A PCIe device on the path from a drive to the root. Bandwidths in bytes per second of all lanes, one
-    direction.
-    """
+    """A PCIe device on the path from a drive to the root. Bandwidths: bytes per second of all lanes, one direction."""
 
     address: str  # 0000:01:00.0
     port: Port

@@ -521,7 +521,8 @@ def read_array(tree: Tree, path: str, record: Record = NOTHING) -> ArrayFacts | 
     if not level:
         return None
     members = names_below(tree, path)
-    offsets = ((member, tree.number(f"{md}/dev-{member.replace('/', '!')}/offset")) for member in members)
+    folders = {member: f"{md}/dev-{member.replace('/', '!')}" for member in members}
+    offsets = ((member, tree.number(f"{folder}/offset")) for member, folder in folders.items())
     done_bytes, total_bytes = _parse_progress(tree.text(f"{md}/sync_completed"))
     return ArrayFacts(
         level=level,
@@ -548,6 +549,7 @@ def read_array(tree: Tree, path: str, record: Record = NOTHING) -> ArrayFacts | 
         bitmap_chunk=tree.number(f"{md}/bitmap/chunksize"),
         stripe_cache=tree.number(f"{md}/stripe_cache_size"),
         worker_threads=tree.number(f"{md}/group_thread_cnt"),
+        spares=tuple(name for name, folder in folders.items() if tree.text(f"{folder}/slot") in ("none", "journal")),
     )
 
 

@@ -92,9 +92,10 @@ def _slowest(
     links: Mapping[str, Bottleneck], shared: Sequence[Uplink], disks: Sequence[Disk]
 ) -> tuple[int | None, str]:
     """Return the bandwidth of the slowest member and its bottleneck. A stripe loads all members equally: each gets the
-    same share of a common uplink, and the slowest limits all.
+    same share of a common uplink or drive, and the slowest limits all.
     """
-    limits = [(link.bandwidth, link.what) for link in links.values()]
+    names = [disk.name for disk in disks]
+    limits = [(link.bandwidth // names.count(name), link.what) for name, link in links.items()]
     for uplink in shared:
         rate, below = uplink.bandwidth or 0, [disk.name for disk in disks if disk.name in uplink.members]
         words = f"{uplink.name} ({format_rate(rate)}, {uplink.source}), shared by {', '.join(below)}"

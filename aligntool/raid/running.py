@@ -110,7 +110,8 @@ def _view(judged: Judged, facts: ArrayFacts, report: Report, rates: Rates, known
     own = {drive.name: rates[drive.name] for drive in drives if drive.name in rates}
     found = tuple(_findings(disk, [drive.name for drive in drives], report))
     members = tuple(_member_view(name, places.get(name), offsets.get(name), report, known) for name in facts.members)
-    bound = ceiling(drives, report.inventory.uplinks, level, facts.layout or "", own)
+    loaded = [places[name].disk for name in facts.members if name in places and name not in facts.spares]
+    bound = ceiling(loaded, report.inventory.uplinks, level, facts.layout or "", own)
     findings = tuple(f"{finding.code.value} {finding.summary}" for finding in found)
     following = tuple(dict.fromkeys(finding.next for finding in found if finding.next))
     form = (disk.name, disk.path, facts.level, disk.size, facts.chunk, facts.metadata, _state(facts, level))

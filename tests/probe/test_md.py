@@ -66,6 +66,8 @@ def test_every_number_becomes_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "field", "value"),
     [
+        ({"md/dev-sda1/slot": "0", "md/dev-sdb1/slot": "none"}, "spares", ("sdb1",)),
+        ({"md/dev-sda1/slot": "journal", "md/dev-sdb1/slot": "1"}, "spares", ("sda1",)),
         ({"md/bitmap/location": "none"}, "bitmap", "none"),
         ({"md/bitmap/location": "file"}, "bitmap", "external"),
         ({"md/bitmap/location": "-8"}, "bitmap", "internal"),

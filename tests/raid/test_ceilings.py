@@ -59,6 +59,13 @@ def test_only_members_below_an_uplink_share_it() -> None:
     assert any("one sequential reader" in line and "3.94 GB/s" in line for line in ceiling_words(mirror))
 
 
+def test_two_members_on_one_drive_share_its_link() -> None:
+    one, two = (linked(disk, X4) for disk in drives(2))
+    found = ceiling([one, one, two], (), LEVELS["raid0"], "")
+    assert (found.read, found.write) == (3 * (X4 // 2), 3 * (X4 // 2))
+    assert ceiling([one, one], (), LEVELS["raid1"], "").write == X4 // 2
+
+
 def test_a_link_that_nobody_can_see_is_said_to_be_unknown() -> None:
     one, two = drives(2)
     found = ceiling([linked(one, X4), two], (), LEVELS["raid0"], "")

@@ -82,6 +82,16 @@ def test_every_array_is_told_with_its_members_and_what_is_wrong() -> None:
     assert "No md array" in "".join(text_of(array_lines((), width=80)))
 
 
+def test_a_spare_does_not_raise_the_ceiling() -> None:
+    def found(count: int, **facts: object) -> tuple[int | None, int | None]:
+        drives = [linked(drive(number), 2_000_000_000) for number in range(count)]
+        inventory = Inventory((*drives, array(drives, "raid5", devices=3, **facts)))
+        bound = arrays_of(audit(inventory, {}))[0].ceiling
+        return bound.read, bound.write
+
+    assert found(4, spares=("nvme1n1p1",)) == found(3)
+
+
 def test_an_array_that_does_not_run_is_refused_with_those_that_do() -> None:
     with pytest.raises(Refused, match="md99: no running md array") as refused:
         arrays_of(report(RAID), ["md0", "md99"])
