@@ -68,6 +68,8 @@ CASES: list[tuple[str, str, str, str, Sequence[str]]] = [
     ("a name in quotes", 'ARRAY "/dev/md/my data" name=any:data\n', "", "", [RIGHT]),
     ("a line after a form feed in a comment", f"# one\fARRAY /dev/md/data UUID={UUID}\n", "", "", [RIGHT]),
     ("the name of another host", f"ARRAY /dev/md/data UUID={UUID} name=old:data\n", "", "", [RIGHT]),
+    ("a bitmap in a file", "ARRAY data name=any:data bitmap=/var/md.bitmap\n", "", "",
+     [f"{RIGHT} bitmap=/var/md.bitmap"]),
     ("a group of spares", "ARRAY data name=any:data spares=1 spare-group=a\n", "", "", [f"{RIGHT} spare-group=a"]),
     ("its line twice", f"{RIGHT}\n{RIGHT}\n{RIGHT}\n", "", "", [RIGHT, f"# replaced by aligntool: {RIGHT}"]),
     ("its line and one that ignores it", f"{RIGHT}\nARRAY <IGNORE> UUID={UUID}\n", "", "", ["# replaced"]),
