@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from aligntool.audit.wording import command
-from aligntool.change import ChangeState, Event, KernelBehind, Plan, Progress, StepBegun, StepDone, Waiting
+from aligntool.change import ChangeState, Event, KernelBehind, Plan, Progress, Said, StepBegun, StepDone, Waiting
 from aligntool.errors import Killed, Refused, Stopped
 from aligntool.steps import CheckArray, CheckContent, DriveStep, ShrinkContent, WriteJournal
 from aligntool.units import format_about
@@ -104,13 +104,13 @@ def _apply(
                 on_event(event)
         return far.kernel_behind
     except KeyboardInterrupt:
-        if not writing and not in_flight:
+        if not (writing or in_flight or far.shrinking):
             raise
         raise Stopped(f"interrupted {far.words()}; {far.kept()}", hint=far.commands_to_continue(hint)) from None
     except Refused as error:
         if not writing and not (isinstance(error, Killed) and (in_flight or far.shrunk_only)):
             raise  # a resume writes before its first step, and a shrink before its last event
-        raise Stopped(str(error), hint=far.commands_to_continue(hint, error.hint)) from error
+        raise Stopped(str(error), hint=far.commands_to_continue(hint, error.hint, known=not far.shrinking)) from error
     except Stopped as error:
         log.begin()
         raise Stopped(str(error), hint=far.commands_to_continue(hint, error.hint)) from error
@@ -133,6 +133,7 @@ class _Reached:
         self._steps = len(plan.steps)
         self._step = 0
         self.shrunk_only = False  # something is written, and there is no journal yet
+        self.shrinking = False  # the shrunk file system is being written, and is in flight until that is complete
         self._copied = ""
         self.kernel_behind = False
 
@@ -143,6 +144,8 @@ class _Reached:
                 step = next(iter(self._plan.steps[event.index :]), None)
                 waits = self.shrunk_only and isinstance(step, WriteJournal)
                 self.shrunk_only = waits or isinstance(step, ShrinkContent)
+            case Said() | StepDone():
+                self.shrinking = self.shrunk_only and isinstance(event, Said)
             case KernelBehind():
                 self.kernel_behind = True
             case Progress():
@@ -164,10 +167,12 @@ class _Reached:
             return "the record of its progress is kept"
         return "no partition was moved" if self.shrunk_only else "the journal is kept"
 
-    def commands_to_continue(self, hint: str, own: str = "") -> str:
+    def commands_to_continue(self, hint: str, own: str = "", *, known: bool = True) -> str:
         """Return the commands to continue. If there is no journal yet, nothing can be resumed: return the error's own
-        hint, or the command that plans again.
+        hint, or the command that plans again. `known`: whether something is in flight.
         """
+        if not known:
+            return command("status", self._plan.disk.path)
         name = "plan partition" if self._plan.purpose == "partition" else "plan realign"
         again = command(name, self._plan.disk.path, "--shrink")
         if self.shrunk_only:

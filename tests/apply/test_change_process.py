@@ -6,17 +6,19 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from aligntool.change import Event, Plan, StepBegun, Waiting
+from aligntool.change import Event, Plan, Said, StepBegun, Waiting
 from aligntool.errors import Killed, Refused, Stopped
 from aligntool.linux.child_process import run_in_child
 from aligntool.linux.process import run_program
 from aligntool.realign.applying import ChangeInProgress, apply_events
 from aligntool.realign.change_process import apply_in_child
-from aligntool.steps import MakeTable, Subject
+from aligntool.steps import MakeTable, ShrinkContent, Subject
+from aligntool.units import MIB, Extent
 
 PLAN = Plan("layout", Subject("disk", 1, 512, None, None, None, None, None, ""), "", (), (MakeTable("gpt", (), False),))
 
@@ -122,6 +124,32 @@ def test_a_resume_that_is_killed_before_its_first_step_may_have_written(
 
     with pytest.raises(end, match="was killed by SIGKILL"), apply_in_child(locked, PLAN, str(tmp_path), print) as begun:
         apply_events(PLAN, begun, nullcontext(print), lambda *_: None, in_flight=in_flight)
+
+
+@pytest.mark.parametrize(
+    ("error", "writes", "why", "hint"),
+    [
+        (KeyboardInterrupt(), False, None, ""),
+        (KeyboardInterrupt(), True, "interrupted in step 1", "aligntool plan realign disk --shrink"),
+        (Killed("killed"), True, "killed", "aligntool status disk"),
+    ],
+)
+def test_an_interrupted_shrink_has_written_something_once_its_result_is_written(
+    error: BaseException, writes: bool, why: str | None, hint: str
+) -> None:
+    """It is in flight if it was killed, and complete if it was interrupted, because it defers that."""
+    step = ShrinkContent(1, Extent(MIB, 4 * MIB), "ext4", 3 * MIB)
+    plan = replace(PLAN, purpose="realign", steps=(step,))
+
+    def events() -> Iterator[Event]:
+        yield StepBegun(0)
+        if writes:
+            yield Said("it is written")
+        raise error
+
+    with pytest.raises(Stopped if why else KeyboardInterrupt, match=why) as raised:
+        apply_events(plan, ChangeInProgress(events(), "resume"), nullcontext(print), lambda *_: None)
+    assert getattr(raised.value, "hint", "").replace("sudo ", "") == hint
 
 
 def test_of_a_long_silence_there_are_ever_fewer_notes(tmp_path: Path) -> None:
