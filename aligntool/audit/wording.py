@@ -152,7 +152,7 @@ def device_refusals(disk: Disk, part: Partition | None, name: str) -> Iterator[R
 
 
 def replacement_hint(disk: Disk) -> str:
-    return f"smartctl -a {shell_word(disk.path)}; replace it first"
+    return f"sudo smartctl -a {shell_word(disk.path)}; replace it first"
 
 
 def contents_of_disk(disk: Disk, whole: str = "whole disk") -> tuple[str, ...]:
@@ -200,14 +200,24 @@ def command(name: str, disk: str, *words: str) -> str:
 
 
 @contextmanager
-def hints_for_disk(disk: str) -> Iterator[None]:
-    """Replace DISK in the hints of Refused and Stopped by the name that the user typed; code below does not know it."""
+def hints_for_disk(disk: str, raw_copy: str = "") -> Iterator[None]:
+    """Replace DISK in the hints of Refused and Stopped by the name that the user typed; code below does not know it.
+    `raw_copy`: see `on_raw`.
+    """
     try:
         yield
     except (Refused, Stopped) as error:
-        full = re.sub(r"aligntool ([a-z ]+) DISK\b", lambda found: command(found[1], disk), error.hint)
-        error.hint = re.sub(r"\bDISK\b", lambda _: shell_word(disk), full)
+        error.hint = "\n".join(_full_hint(line, disk, raw_copy) for line in error.hint.split("\n"))
         raise
+
+
+def _full_hint(line: str, disk: str, raw_copy: str) -> str:
+    full = re.sub(r"aligntool ([a-z ]+) DISK\b", lambda found: command(found[1], disk), line)
+    if full == line and re.search(r"\bDISK\b", line):  # a command of another program
+        if raw_copy:
+            return f"make it a raw image first: {raw_copy}"
+        full = line.replace("sudo ", sudo_prefix(disk))
+    return re.sub(r"\bDISK\b", lambda _: shell_word(disk), full)
 
 
 @contextmanager

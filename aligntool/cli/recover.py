@@ -281,7 +281,11 @@ def _disk_status(disk: str, journal: str | None, *, any_table: bool = False) -> 
 
 
 def _read_status(disk: str, journal: str | None, *, any_table: bool) -> move.Status:
-    with hints_for_disk(disk), open_read_only(disk, image_sector_size=512) as device, _opened(journal) as file:
+    with (
+        hints_for_disk(disk, raw_copy(disk)),
+        open_read_only(disk, image_sector_size=512) as device,
+        _opened(journal) as file,
+    ):
         refuse_partition(disk, Path(disk).stat())
         if device.size < _LEAST:
             raise Refused(f"{disk} is too small to be a disk with partitions", hint=f"ls -l {shell_word(disk)}")

@@ -246,7 +246,7 @@ def _refuse_wipe(members: Sequence[Member], goal: RaidGoal) -> Iterator[Refusal]
 def _refuse_member(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
     disk = member.disk
     if disk.kind is DiskKind.IMAGE:
-        hint = f"losetup -f --show {wording.shell_word(disk.path)}"
+        hint = f"sudo losetup -f --show {wording.shell_word(disk.path)}"
         yield Refusal("file", disk.path, f"{disk.path} is a file; md works on block devices", hint)
         return
     if not disk.size:

@@ -59,7 +59,7 @@ class CopyRequest:
         disk, sizes = judged.disk, self.sector_sizes
         target = _new_image(self.output, disk, sizes) or _empty_disk(self.output, sizes)
         refuse_unconvertible(judged, sizes, units, cut, copied_to=target.size)
-        with naming_loops(disk.path), hints_for_disk(disk.path):
+        with naming_loops(disk.path), hints_for_disk(disk.path, disk.raw_copy):
             _refuse_uncopied(disk, target.size, sizes)
             rebuilds = recreate_fats(judged, sizes, units, _MOST_FAT)
         again = {number: describe_rebuilding(disk.path, number, disk, rebuild) for number, rebuild in rebuilds.items()}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from aligntool import steps
 from aligntool.audit.report import Judged
-from aligntool.audit.wording import labelled, layer_name, next_command, on_raw, shell_word, table_command
+from aligntool.audit.wording import as_root, labelled, layer_name, next_command, on_raw, shell_word, table_command
 from aligntool.change import Place, Plan, RealignGoal
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.file_systems import FILE_SYSTEMS, file_system
@@ -123,8 +123,8 @@ def _part_refusals(
     end = new_extent(part).end
     if label == TableLabel.DOS and end > MOST_SECTORS * min(sizes):
         text = f"{what} ends at {format_size(end)}, but an MBR for sectors of {min(sizes)} bytes reaches only to 2TiB"
-        hint = f"make it a GPT where the disk has {BLOCK}-byte sectors: sgdisk --mbrtogpt {shell_word(disk.path)}"
-        yield Refusal("table-limit", what, text, on_raw(disk, hint))
+        typed = as_root(disk, f"sgdisk --mbrtogpt {shell_word(disk.path)}")
+        yield Refusal("table-limit", what, text, f"make it a GPT where the disk has {BLOCK}-byte sectors: {typed}")
     if end > tail.start:
         there = "the disk ends there" if end > size else "the backup of the new table is there"
         text = f"{what} extends {end - tail.start} bytes too far: {there}"

@@ -35,7 +35,7 @@ class Conversion:
         """Return the plan, and the data from which it was made. Raises Refused with every reason."""
         judged, units, cut = judged_units(target, request)
         disk, sizes = judged.disk, self.sector_sizes
-        with requests.naming_loops(disk.path), hints_for_disk(disk.path):
+        with requests.naming_loops(disk.path), hints_for_disk(disk.path, disk.raw_copy):
             convert_plan.refuse_unconvertible(judged, sizes, units, cut)
             fats = recreate_fats(judged, sizes, units, convert_plan.MOST_HELD)
             rebuilds = {number: describe_rebuilding(disk.path, number, disk, one) for number, one in fats.items()}

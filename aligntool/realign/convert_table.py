@@ -199,8 +199,8 @@ def refuse_other_content(pair: Sequence[GptCopy], places: Sequence[Extent], foun
 
 def _place_taken(at: int, end: int) -> Refused:
     text = f"byte {at} is where the new table goes, but holds data that is not part of the present one"
-    look = f"od -A d -c -j {at} -N {end - at} DISK"
-    clear = f"head -c {end - at} /dev/zero | dd of=DISK oflag=seek_bytes seek={at} conv=notrunc"
+    look = f"sudo od -A d -c -j {at} -N {end - at} DISK"
+    clear = f"head -c {end - at} /dev/zero | sudo dd of=DISK oflag=seek_bytes seek={at} conv=notrunc"
     return Refused(text, hint=f"view it with {look}; if nothing needs it: {clear}", code="place-taken")
 
 

@@ -448,7 +448,7 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
     walk, images, state = _walk(context, journal), journal.contents.images, _disk_state(device, journal)
     if state is disk_state.DiskState.CHANGED and disk_state.is_used(device, journal.contents.plan):
         # Without the parked entry nothing is in flight.
-        hint = "wipefs --all --backup --types dos DISK  # an image also needs --force\naligntool audit DISK"
+        hint = "sudo wipefs --all --backup --types dos DISK  # an image also needs --force\naligntool audit DISK"
         raise Refused(f"{disk_state.USED}; nothing was written", hint=hint, code="table-changed")
     if state is disk_state.DiskState.CHANGED and not restore_table:
         hint = f"aligntool {'rollback' if back else 'resume'} DISK --restore-table, which shows both tables and asks"

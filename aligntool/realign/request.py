@@ -30,7 +30,7 @@ from aligntool.linux.content import UsedMap, read_used, whole_partition_map
 from aligntool.linux.lock import lock_disk
 from aligntool.linux.look import look
 from aligntool.linux.process import STOPPING
-from aligntool.linux.targets import UserLimits
+from aligntool.linux.targets import UserLimits, raw_copy
 from aligntool.linux.users import fresh_reader, loops_over, occupants, remaining_occupants
 from aligntool.realign import disk_state, journal_format, move, shrink_commit, table
 from aligntool.realign.applying import ChangeInProgress, recovery_commands
@@ -104,7 +104,7 @@ def find_plan(target: str, request: Request) -> FoundPlan:
     rule = "a realign takes a whole disk, or some of its partitions by number"
     judged = look_before_change(target, request, rule, "--partition")
     path = judged.disk.path
-    with naming_loops(path), hints_for_disk(path), hints_with_options(path, request.typed):
+    with naming_loops(path), hints_for_disk(path, judged.disk.raw_copy), hints_with_options(path, request.typed):
         found = plan_for(judged, request)
         refuse_second_table(judged.disk)
         _refuse_unusual_table(found.plan)
@@ -397,7 +397,7 @@ def locked_disk(
     Raises Refused.
     """
     locking = lock_disk(path, image_sector_size=plan.disk.sector_size, keep_posix=True)
-    with hints_for_disk(path), locking as locked:
+    with hints_for_disk(path, raw_copy(path)), locking as locked:
         for note in locked.notes:
             on_note(note)
         device = limited(locked.device, rate)

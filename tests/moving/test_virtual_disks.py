@@ -57,6 +57,22 @@ def checked(qcow2: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["qemu-img", "check", "-q", str(qcow2)], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.parametrize("words", [[], ["-o", "new.img"]])
+def test_no_command_of_another_program_is_suggested_for_the_file_of_a_virtual_disk(
+    tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For example a dd at the disk's offset, which would overwrite tables of the qcow2."""
+    monkeypatch.chdir(tmp_path)
+    disk = make_esp(tmp_path, free=8 * MIB)
+    with disk.open("r+b") as file:
+        file.seek(20_480)
+        file.write(b"something else")
+    qcow2 = packed(disk, tmp_path / "disk.qcow2")
+    for one, command in ((disk, f"dd of={disk}"), (qcow2, f"qemu-img convert -f qcow2 -O raw {qcow2}")):
+        said = aligntool("convert", one, "--yes", *words, code=REFUSED)
+        assert command in said and f"dd of={qcow2}" not in said
+
+
 @pytest.mark.parametrize("kind", [NAMED[name].parameter() for name in (NAMED if THOROUGH else ("ext4", "ntfs"))])
 def test_a_qcow2_is_realigned_as_its_bytes_are(kind: Kind, make: MakeDisk, tmp_path: Path) -> None:
     disk = make("dos", Row(kind, 63), free=12 * 2048)

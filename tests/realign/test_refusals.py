@@ -75,7 +75,7 @@ REFUSED = [  # code, evidence in the text, hint
     (disk(mounted_at=("/mnt",)), "mounted", "sda is mounted at /mnt", "umount /mnt"),
     (disk(holders=("dm-7",)), "held", "sda is held by dm-7", "dmsetup remove /dev/dm-7"),
     (disk(read_only=True), "read-only", "sda", "blockdev --setrw /dev/sda"),
-    (disk(failing="8 sectors are pending"), "failing", "8 sectors are pending", "smartctl -a /dev/sda"),
+    (disk(failing="8 sectors are pending"), "failing", "8 sectors are pending", "sudo smartctl -a /dev/sda"),
     (disk(size=None), "size-unknown", "sda", "audit"),
     (disk(table_read=False), "not-read", "table of sda", "sudo"),
     (disk(kind=DiskKind.DM, slaves=("sdb",)), "mapping", "it is mapped to sdb", "audit"),
