@@ -29,6 +29,10 @@ class Refusal:
     hint: str = ""  # the next commands, one per line; "" if none helps
     lasting: bool = True  # False: the hint removes the reason
 
+    def with_hint(self, hint: str) -> "Refusal":
+        """Return the same reason with another hint."""
+        return Refusal(self.code, self.subject, self.text, hint, self.lasting)
+
 
 class Refused(Exception):
     """Nothing was written. The message states the reason; the hint is the next command."""
@@ -50,9 +54,7 @@ class Refused(Exception):
     def change_hints(self, change: Callable[[str], str]) -> None:
         """Replace each hint by what `change` returns for it."""
         self.hint = change(self.hint)
-        self._refusals = tuple(
-            Refusal(each.code, each.subject, each.text, change(each.hint), each.lasting) for each in self._refusals
-        )
+        self._refusals = tuple(each.with_hint(change(each.hint)) for each in self._refusals)
 
 
 class Killed(Refused):
