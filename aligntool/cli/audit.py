@@ -165,8 +165,9 @@ def _readable(targets: tuple[str, ...], silence_s: float) -> tuple[tuple[str, ..
 
 
 def _titled(roots: Sequence[str | None], texts: Iterable[Iterable[Line]]) -> Iterator[Line]:
-    for root, lines in zip(roots, texts, strict=True):
-        yield from (((f"{root}:", Style.TITLE),), EMPTY, *lines, EMPTY)
+    for root, text in zip(roots, texts, strict=True):
+        if lines := tuple(text):  # --quiet: nothing for a machine without findings
+            yield from (((f"{root}:", Style.TITLE),), EMPTY, *lines, EMPTY)
 
 
 def _write(pieces: Iterable[str], kept: ReportFile) -> None:

@@ -156,6 +156,12 @@ def test_a_captured_machine_that_is_given_twice_is_audited_twice(tmp_path: Path)
     assert run_aligntool("audit", "--json", "--sysroot", snapshot, "--sysroot", snapshot).stdout == 2 * single
 
 
+def test_a_quiet_audit_of_several_machines_without_findings_prints_nothing(tmp_path: Path) -> None:
+    (tmp_path / "sys" / "block").mkdir(parents=True)
+    done = run_aligntool("audit", "-q", "--sysroot", tmp_path, "--sysroot", tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_a_hyphen_is_standard_output_for_a_plan_and_nothing_else_is_there(tmp_path: Path) -> None:
     image = tmp_path / "d.img"
     image.write_bytes(bytes(16 << 20))
