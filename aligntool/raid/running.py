@@ -370,6 +370,9 @@ def _resolve(disk: Disk, inventory: Inventory, goal: PersistGoal) -> tuple[Runni
         raise Refused(text, hint=f"mdadm --detail-platform; {detail}", code="firmware-array", subject=path)
     if files is None:
         text, hint = "the files of this system cannot be read", "ls /etc/os-release /etc/fstab"
+        if inventory.captured:
+            text = "the snapshot does not contain the files of the captured system"
+            hint = "on that machine: sudo aligntool snapshot -o FILE"
         raise Refused(text, hint=hint, code="not-read")
     if not facts.uuid:
         raise Refused(f"the UUID of {path} is unknown", hint=detail, code="uuid-unknown", subject=path)

@@ -370,6 +370,12 @@ def test_what_cannot_be_mended_by_files_is_told() -> None:
         assert words in said, words
 
 
+def test_a_snapshot_without_the_files_of_its_system_is_refused_with_the_command_for_that_machine() -> None:
+    with pytest.raises(Refused, match="snapshot does not contain the files") as refusal:
+        persist(replace(machine("raid1", None), captured=True))
+    assert refusal.value.hint == "on that machine: sudo aligntool snapshot -o FILE"
+
+
 def unreadable(disk: Disk) -> Disk:
     return replace(disk, content=(), content_read=False)
 
