@@ -51,6 +51,7 @@ from aligntool.units import Extent
 # report in the same way.
 
 _PLAN_AGAIN = "make a new plan with the command that made this one"
+_MADE_AGAIN = "an unfinished array would have to be made again with --wipe"
 _WITHOUT_RECORD = {
     "layers": "to continue, cryptsetup repair and then the same command would be needed",
     "reformat": "to continue, mdadm --add of the removed member and then the same command would be needed",
@@ -101,16 +102,12 @@ def locked_array(
                 make.refuse_impossible(plan, paths)
                 check()
                 if kind := volatile_kind(paths.state):
-                    again = _WITHOUT_RECORD.get(
-                        plan.purpose, "an unfinished array would have to be made again with --wipe"
-                    )
+                    again = _WITHOUT_RECORD.get(plan.purpose, _MADE_AGAIN)
                     on_note(f"{paths.state} is a {kind}: a power cut would lose the record, and {again}")
                 record = make.begin(plan, paths)
                 try:
-                    yield run_change.ChangeInProgress(
-                        make.apply_record(record, plan, paths, members, key),
-                        run_change.recovery_commands(plan.disk.path),
-                    )
+                    events = make.apply_record(record, plan, paths, members, key)
+                    yield run_change.ChangeInProgress(events, run_change.recovery_commands(plan.disk.path))
                 except (Refused, KeyboardInterrupt):
                     make.remove_record(record)  # nothing was written yet
                     raise
@@ -121,6 +118,7 @@ def locked_array(
 def continue_array(record: make.Record, *, back: bool, json_: bool, key: Key = NO_KEY) -> Plan:
     """Finish or roll back an unfinished array. Return its plan with current names. Raises Refused and Stopped."""
     plan = run_while_progressing(lambda: _current_plan(record))
+    ways = run_change.recovery_commands(plan.disk.path)
 
     @contextmanager
     def locked(on_note: Callable[[str], object]) -> Iterator[run_change.ChangeInProgress]:
@@ -128,19 +126,13 @@ def continue_array(record: make.Record, *, back: bool, json_: bool, key: Key = N
         with make.lock_state(paths.state):
             current = make.read_record(record.file)  # again, under the lock
             if _current_plan(current) != plan:
-                raise Refused(
-                    "the device name of a drive has changed meanwhile",
-                    hint=run_change.recovery_commands(plan.disk.path),
-                    code="plan-stale",
-                )
-            events = (
-                make.undo_record(current, plan, paths) if back else make.apply_record(current, plan, paths, key=key)
-            )
-            yield run_change.ChangeInProgress(
-                events,
-                run_change.recovery_commands(plan.disk.path),
-                way=ChangeState.UNDOING if back else ChangeState.RESUMED,
-            )
+                text = "the device name of a drive has changed meanwhile"
+                raise Refused(text, hint=ways, code="plan-stale")
+            if back:
+                events, way = make.undo_record(current, plan, paths), ChangeState.UNDOING
+            else:
+                events, way = make.apply_record(current, plan, paths, key=key), ChangeState.RESUMED
+            yield run_change.ChangeInProgress(events, ways, way=way)
 
     with run_change.lock_in_child(locked, plan, plan.disk.path) as applying:
         run_change.apply_and_report(plan, applying, json_=json_, in_flight=True)

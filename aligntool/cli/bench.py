@@ -465,31 +465,19 @@ def bench_span(
     _largest_span(found.size or span, least, largest)
     with _prepared(found, span, runtime, chosen) as working:
         if write and not working.writes:
-            raise Refused(
-                f"{found.named} is only read: --write cannot be used",
-                hint="--destructive for an empty device, or a folder",
-            )
+            text = f"{found.named} is only read: --write cannot be used"
+            raise Refused(text, hint="--destructive for an empty device, or a folder")
         curve, swept = _measure_spans(working, least, largest, write=write)
         if curve:
-            _report_span(working, curve, swept, chosen, write=write)
+            disk = _look_at_disk(working.disk)
+            by_span = _by_span((run.key, run.measured.thread_cpu) for run in swept.runs)
+            cpu = {span: shares for span, shares in by_span.items() if span in curve}
+            knee = alignment.knee_of(curve, cpu, working.seen, Random(1))
+            measured = Spans(options.now(), found.place, write, knee, curve, disk.nvme if disk else None, cpu)
+            measured = _with_conditions(measured, working, swept, disk)
+            lines = span_lines(measured, width=terminal_width())
+            _report(span_json(measured, disk), lines, chosen, measured.when, "span")
     _raise_incomplete(swept, device=chosen.destructive)
-
-
-def _report_span(
-    working: RunTarget,
-    curve: dict[int, list[float]],
-    swept: fio_runs.RunResults[int],
-    chosen: SweepOptions,
-    *,
-    write: bool,
-) -> None:
-    disk = _look_at_disk(working.disk)
-    by_span = _by_span((run.key, run.measured.thread_cpu) for run in swept.runs)
-    cpu = {span: shares for span, shares in by_span.items() if span in curve}
-    knee = alignment.knee_of(curve, cpu, working.seen, Random(1))
-    measured = Spans(options.now(), working.target.place, write, knee, curve, disk.nvme if disk else None, cpu)
-    measured = _with_conditions(measured, working, swept, disk)
-    _report(span_json(measured, disk), span_lines(measured, width=terminal_width()), chosen, measured.when, "span")
 
 
 def _measure_spans(

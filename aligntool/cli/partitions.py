@@ -142,7 +142,7 @@ def plan_layout_command(
 
 
 @run_change.ends_stream
-def layout_command(
+def layout(
     disk: options.DiskArgument,
     *,
     chosen: LayoutOptions,
@@ -190,22 +190,22 @@ class Layout(run_change.Operation):
         @contextmanager
         def making(_: Callable[[str], object]) -> Iterator[run_change.ChangeInProgress]:
             with options.hints_for_disk(path):
-                hint = command("layout", path, "--wipe", shell_word(path))
-                yield run_change.ChangeInProgress(make_layout(plan, _look_again(plan)), hint)
+                yield run_change.ChangeInProgress(make_layout(plan, _look_again(plan)), _write_again(path))
 
         return run_change.lock_in_child(making, plan, path)
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
         path = plan.disk.path
         if [part.extent for part in _look_again(plan).partitions] != [place.after for place in plan.places]:
-            raise Stopped(
-                f"the new table of {path} does not read back as planned",
-                hint=command("layout", path, "--wipe", shell_word(path)),
-            )
+            raise Stopped(f"the new table of {path} does not read back as planned", hint=_write_again(path))
         seen = command("audit", path)
         if json_:
             run_change.write_end("new", changed=True, sentences=("the new table reads back as planned",), hint=seen)
         remark(f"Done. To check the result: {seen}")
+
+
+def _write_again(path: str) -> str:
+    return command("layout", path, "--wipe", shell_word(path))
 
 
 def _look_again(plan: Plan) -> Disk:

@@ -207,11 +207,11 @@ class _Settings:
         self.dice = Random(seed)  # the same seed, the same experiment
 
 
-ReportActivity = Callable[..., None]
+Report = Callable[..., None]
 """Reports progress from the child: as `timing.Tell`, with the activity as first argument."""
 
 
-def _on_disk(disk: Disk, settings: _Settings, destructive: bool, wipe: bool, report: ReportActivity) -> ProbeResult:
+def _on_disk(disk: Disk, settings: _Settings, destructive: bool, wipe: bool, report: Report) -> ProbeResult:
     """Measure a disk, in the child. It is locked and checked only if it is written to."""
     with lock_disk(disk.path, keep_posix=True) if destructive else nullcontext(), ExitStack() as stack:
         if destructive:
@@ -219,30 +219,20 @@ def _on_disk(disk: Disk, settings: _Settings, destructive: bool, wipe: bool, rep
             stack.enter_context(targets.recorded_test_data(disk.path, disk.size or 0, remark))
         with timing.opened_disk(disk.path, write=destructive) as target:
             least = settings.sector_size or disk.limits.logical_block_size or 512
-            smallest = timing.smallest_request(target.reading, 0, least)
+            smallest = timing.smallest_request(target.reading, least)
             places = unit_design.windows(disk.size or 0)
             shares = tuple(0.0 for _ in places) if destructive else timing.written_shares(target, places, smallest)
-            kinds = tuple(unit_design.Kind) if destructive else (unit_design.Kind.READ,)
-            return _run(
-                disk,
-                target,
-                unit_design.regions_with_most_data(places, shares),
-                smallest,
-                kinds,
-                settings,
-                None,
-                report,
-            )
+            parts = unit_design.regions_with_most_data(places, shares)
+            return _run(disk, target, parts, smallest, settings, report)
 
 
-def _in_folder(folder: str, file_size: int, settings: _Settings, report: ReportActivity) -> ProbeResult:
+def _in_folder(folder: str, file_size: int, settings: _Settings, report: Report) -> ProbeResult:
     """Measure a temporary file in a folder, in the child."""
     with timing.made_file(folder, file_size, partial(report, "filling")) as made:
         disk = _look(made.disk, settings.sector_size)
         least = settings.sector_size or disk.limits.logical_block_size or 512
-        smallest = timing.smallest_request(made.target.reading, 0, least)
-        parts = unit_design.regions_among(made.extents)
-        return _run(disk, made.target, parts, smallest, tuple(unit_design.Kind), settings, made.target.path, report)
+        smallest = timing.smallest_request(made.target.reading, least)
+        return _run(disk, made.target, unit_design.regions_among(made.extents), smallest, settings, report)
 
 
 def _look(path: str, sector_size: int | None) -> Disk:
@@ -274,14 +264,7 @@ def _refuse_unless_empty(disk: Disk, *, wipe: bool) -> None:
 
 
 def _run(
-    disk: Disk,
-    target: timing.Target,
-    parts: unit_design.Regions,
-    smallest: int,
-    kinds: tuple[unit_design.Kind, ...],
-    settings: _Settings,
-    file: str | None,
-    report: ReportActivity,
+    disk: Disk, target: timing.Target, parts: unit_design.Regions, smallest: int, settings: _Settings, report: Report
 ) -> ProbeResult:
     if settings.largest < (least := smallest << unit_design.LEAST_LEVELS - 1):
         text = f"no unit up to {format_size(settings.largest)} can be found by requests from {format_size(smallest)} on"
@@ -289,6 +272,7 @@ def _run(
     if len(unit_design.levels(smallest, parts, settings.largest)) < unit_design.LEAST_LEVELS:
         text = f"not enough space to find a unit: two regions of {format_size(parts[1].length)}"
         raise Refused(text, hint="use a larger --size, or a larger disk")
+    kinds = tuple(unit_design.Kind) if target.writing is not None else (unit_design.Kind.READ,)
     rounds = unit_design.design(parts, smallest, kinds, settings.dice, most=settings.largest)
     report_round = partial(report, f"timing for at most {time_words(settings.limit_s)}")
     timed = timing.time_rounds(rounds, target, limit_s=settings.limit_s, most_bytes=settings.most, tell=report_round)
@@ -299,7 +283,7 @@ def _run(
     return ProbeResult(
         disk=identity(disk), inference=inference, sector=smallest, regions=parts, rounds=timed.rounds, read=timed.read,
         written=timed.written, zeros=timed.zeros, elapsed_s=timed.elapsed_s, seed=settings.seed,
-        interrupted=timed.interrupted, file=file,
+        interrupted=timed.interrupted, file=target.path if target.place else None,
     )  # fmt: skip
 
 

@@ -72,12 +72,9 @@ class ArrayOptions:
     layout: Annotated[Name, "--layout", "Layout: RAID10: n2, f2, o2 ...; RAID5, RAID6: left-symmetric ..."] = None
     bitmap: BitmapOption = None
     metadata: Annotated[
-        str | None,
-        "--metadata",
-        "Metadata version: 1.2, or 1.0 (at the end, RAID1 only) [default: 1.2].",
-        "1.2|1.0",
+        str | None, "--metadata", "Metadata version: 1.2, or 1.0 (at the end, RAID1 only) [default: 1.2].", "1.2|1.0",
         one_of(*RAID_WORDS["metadata"]),
-    ] = None
+    ] = None  # fmt: skip
     name: Annotated[Name, "--name", "The array's name [default: data]."] = None
     mount: Annotated[str | None, "--mount", "Mount point, or none [default: /srv/NAME].", "DIR", mount_point] = None
     database_page: Annotated[Size, "--database-page", "Page size for --workload database [default: 16KiB]."] = None
@@ -306,10 +303,9 @@ class CreateArray(acting.ArrayOperation):
         return find_array_plan(list(self.drives), self.goal)
 
     def document(self, plan: Plan) -> str:
-        text = (
-            plan_with_request(plan, "wanted", ArrayRequest(self.drives, self.goal)) if self.with_goal else to_json(plan)
-        )
-        return text + "\n"
+        if not self.with_goal:
+            return to_json(plan) + "\n"
+        return plan_with_request(plan, "wanted", ArrayRequest(self.drives, self.goal)) + "\n"
 
     def next_command(self) -> str:
         return apply_command("raid create", typed_arguments())

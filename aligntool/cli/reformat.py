@@ -21,7 +21,7 @@ from aligntool.values import dataclass
 
 
 @ends_stream
-def reformat_command(
+def reformat(
     array: Annotated[str, "ARRAY", "A running array: md127, /dev/md/data, data."],
     *,
     lba_size: Annotated[int, "--lba-size", "Logical block size in bytes, such as 4096.", "SIZE", options.sector],

@@ -19,8 +19,8 @@ from aligntool.errors import Refused, Stopped
 from aligntool.values import dataclass
 
 NOT_RUN = 1000  # an exit code is at most 255
+# Packages whose names are not those of their programs
 PACKAGES = {
-    "mdadm": "mdadm",
     "nvme": "nvme-cli",
     "blkid": "util-linux",
     "mkfs.xfs": "xfsprogs",
@@ -31,9 +31,7 @@ PACKAGES = {
     "sfdisk": "fdisk (others: util-linux)",
     "update-initramfs": "initramfs-tools",
     "unmkinitramfs": "initramfs-tools-core",
-    "dracut": "dracut",
     "lsinitrd": "dracut",
-    "mkinitcpio": "mkinitcpio",
     "lsinitcpio": "mkinitcpio",
     "qemu-img": "qemu-utils (Fedora, Arch: qemu-img, openSUSE: qemu-tools)",
     "qemu-storage-daemon": "qemu-utils or qemu-system-common (Fedora: qemu-img, openSUSE: qemu-tools)",

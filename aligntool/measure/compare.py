@@ -516,9 +516,8 @@ def _offered_depth(drives: Sequence[DriveState]) -> str:
     """
     if drives and drives[0].queue_depth:
         return f"; the device offers a depth of {drives[0].queue_depth}"
-    least = min(
-        (drive for drive in drives if drive.queue_depth), key=lambda drive: drive.queue_depth or 0, default=None
-    )
-    if least is None:
+    offering = [drive for drive in drives if drive.queue_depth]
+    if not offering:
         return ""
+    least = min(offering, key=lambda drive: drive.queue_depth or 0)
     return f"; the drives below {drives[0].name} offer a depth of {least.queue_depth} or more ({least.name})"

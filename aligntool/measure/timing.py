@@ -61,16 +61,16 @@ def open_target(path: str, *, write: bool) -> int:
         raise Refused(f"{path} cannot be opened: {error.strerror}", hint=hint) from error
 
 
-def smallest_request(descriptor: int, at: int, least: int) -> int:
+def smallest_request(descriptor: int, least: int) -> int:
     """Return the smallest unit of direct I/O in bytes, found by trying sizes from `least` on. Raises Refused."""
     size = least
     while size <= 65536:
         try:
-            if os.preadv(descriptor, [Buffers().lend(size)], at + size) == size:
+            if os.preadv(descriptor, [Buffers().lend(size)], size) == size:
                 return size
         except OSError as error:
             if error.errno != errno.EINVAL:
-                raise Refused(f"it cannot be read at byte {at + size}: {error.strerror}") from error
+                raise Refused(f"it cannot be read at byte {size}: {error.strerror}") from error
         size *= 2
     raise Refused("it accepts no direct I/O of up to 64 KiB")
 
