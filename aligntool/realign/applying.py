@@ -31,17 +31,13 @@ def recovery_commands(disk: str, *words: str) -> str:
 
 _ARRAYS = ("raid", "persist", "reformat", "layers")  # purposes of plans that have a record instead of a journal
 
+Reporting = AbstractContextManager[Callable[[Event], object]]
 Record = Callable[[str, Sequence[str], ChangeState, str], None]
 """Writes an entry to the system's log: the operation, its disks, the moment, why it stopped."""
 
 
 def apply_events(
-    plan: Plan,
-    applying: ChangeInProgress,
-    reporting: AbstractContextManager[Callable[[Event], object]],
-    record: Record,
-    *,
-    in_flight: bool = False,
+    plan: Plan, applying: ChangeInProgress, reporting: Reporting, record: Record, *, in_flight: bool = False
 ) -> bool:
     """Apply the plan by consuming the events, report each, and log the first write and the end. Return whether the
     running kernel does not show the result yet.
@@ -83,14 +79,7 @@ class _Log:
             self._send(moment, why)
 
 
-def _apply(
-    plan: Plan,
-    applying: ChangeInProgress,
-    reporting: AbstractContextManager[Callable[[Event], object]],
-    log: _Log,
-    *,
-    in_flight: bool,
-) -> bool:
+def _apply(plan: Plan, applying: ChangeInProgress, reporting: Reporting, log: _Log, *, in_flight: bool) -> bool:
     hint = applying.hint
     far = _Reached(plan)
     writing = False

@@ -41,13 +41,13 @@ class Rebuilding:
     boot_code: bool = False  # the old FAT has a boot program, which is lost
 
 
+Sizes = tuple[int, ...]  # of the sectors for which there are tables
+Units = Mapping[int, Unit]
+Rebuilds = Mapping[int, Rebuilding]
+
+
 def refuse_unconvertible(
-    judged: Judged,
-    sizes: tuple[int, ...],
-    units: Mapping[int, Unit],
-    cut: Collection[int] = (),
-    *,
-    copied_to: int | None = None,
+    judged: Judged, sizes: Sizes, units: Units, cut: Collection[int], *, copied_to: int | None = None
 ) -> None:
     """Raise Refused with every reason why this disk cannot get a table for sectors of these sizes. `cut`: the numbers
     of the partitions with bytes other than zero after their last whole block. `copied_to`: the bytes of the target, if
@@ -59,14 +59,13 @@ def refuse_unconvertible(
     in_place = copied_to is None
     size = disk.size or 0 if in_place else copied_to or 0
     of_disk = (reason for reason in _disk_refusals(judged, sizes) if in_place or reason.code not in _IN_PLACE)
-    refuse(
-        (
-            *of_disk,
-            *(reason for part in disk.partitions for reason in _part_refusals(disk, part, sizes, size, units)),
-            *_record_refusals(disk),
-            *(reason for part in disk.partitions for reason in _end_refusals(disk, part, units, cut)),
-        )
+    reasons = (
+        *of_disk,
+        *(reason for part in disk.partitions for reason in _part_refusals(disk, part, sizes, size, units)),
+        *_record_refusals(disk),
+        *(reason for part in disk.partitions for reason in _end_refusals(disk, part, units, cut)),
     )
+    refuse(reasons)
 
 
 def _kernel_sees_table(disk: Disk) -> bool:
@@ -74,7 +73,7 @@ def _kernel_sees_table(disk: Disk) -> bool:
     return disk.table is not None and disk.table.sector_size == disk.limits.logical_block_size
 
 
-def _disk_refusals(judged: Judged, sizes: tuple[int, ...]) -> Iterator[Refusal]:
+def _disk_refusals(judged: Judged, sizes: Sizes) -> Iterator[Refusal]:
     disk, table = judged.disk, judged.disk.table
     if table is not None and not _kernel_sees_table(disk):  # the other sector size is not a fault here
         faults = tuple(fault for fault in table.faults if fault.fault is not Fault.OTHER_SECTOR_SIZE)
@@ -103,9 +102,7 @@ def _disk_refusals(judged: Judged, sizes: tuple[int, ...]) -> Iterator[Refusal]:
         yield Refusal("odd-size", disk.name, text, on_raw(disk, longer) if disk.kind is DiskKind.IMAGE else audit)
 
 
-def _part_refusals(
-    disk: Disk, part: Partition, sizes: tuple[int, ...], size: int, units: Mapping[int, Unit]
-) -> Iterator[Refusal]:
+def _part_refusals(disk: Disk, part: Partition, sizes: Sizes, size: int, units: Units) -> Iterator[Refusal]:
     what, extent, largest = f"partition {part.number}", _new_place(disk, part), max(sizes)
     label = label_of(disk)
     head, tail = table_places(label, size, sizes)
@@ -168,7 +165,7 @@ def _is_unknown(part: Partition) -> bool:
     return not part.content and part.content_read and part.type_code not in _RAW
 
 
-def sector_size_options(sizes: tuple[int, ...]) -> tuple[str, ...]:
+def sector_size_options(sizes: Sizes) -> tuple[str, ...]:
     """Return the options of the command line for these sizes."""
     return ("--both",) if len(sizes) > 1 else (f"--sector-size {sizes[0]}",)
 
@@ -212,7 +209,7 @@ def new_records(disk: Disk) -> dict[int, int]:
     return records
 
 
-def _end_refusals(disk: Disk, part: Partition, units: Mapping[int, Unit], cut: Collection[int]) -> Iterator[Refusal]:
+def _end_refusals(disk: Disk, part: Partition, units: Units, cut: Collection[int]) -> Iterator[Refusal]:
     """Yield the reason why a partition that does not end on a block cannot lose the bytes after its last block."""
     if len(part.content) != 1 or part.role is Role.EXTENDED or not (rest := part.extent.end - new_extent(part).end):
         return
@@ -276,13 +273,7 @@ def _reencrypt_command(disk: Disk, part: Partition, layer: Layer, size: int) -> 
 
 
 def plan_conversion(
-    judged: Judged,
-    goal: RealignGoal,
-    sizes: tuple[int, ...],
-    units: Mapping[int, Unit],
-    rebuilding: Mapping[int, Rebuilding],
-    *,
-    gap_is_blank: bool,
+    judged: Judged, goal: RealignGoal, sizes: Sizes, units: Units, rebuilding: Rebuilds, *, gap_is_blank: bool
 ) -> Plan:
     """Return the plan for a disk that passed `refuse_unconvertible`. Raises Refused without room for the journal."""
     disk = judged.disk
@@ -295,13 +286,7 @@ def plan_conversion(
 
 
 def plan_copy(
-    disk: Disk,
-    target: steps.Subject,
-    sizes: tuple[int, ...],
-    units: Mapping[int, Unit],
-    rebuilding: Mapping[int, Rebuilding],
-    mapped: Collection[int],
-    used: int,
+    disk: Disk, target: steps.Subject, sizes: Sizes, units: Units, rebuilding: Rebuilds, mapped: set[int], used: int
 ) -> Plan:
     """Return the plan that copies a disk that passed `refuse_unconvertible` to `target`. `mapped`: the partitions that
     are copied according to a map of their used blocks. `used`: the bytes to copy.
@@ -318,20 +303,18 @@ def plan_copy(
     return Plan("convert-copy", target, words, _places(disk, units, rebuilding), plan_steps, attention, notes)
 
 
-def _goal(sizes: tuple[int, ...]) -> str:
+def _goal(sizes: Sizes) -> str:
     return f"a table for sectors of {' and of '.join(map(str, sizes))} bytes"
 
 
-def _places(disk: Disk, units: Mapping[int, Unit], rebuilding: Mapping[int, Rebuilding]) -> tuple[Place, ...]:
+def _places(disk: Disk, units: Units, rebuilding: Rebuilds) -> tuple[Place, ...]:
     return tuple(
         Place(part.number, part.extent, _new_place(disk, part), _content_name(part), _outcome(part, units, rebuilding))
         for part in disk.partitions
     )
 
 
-def _steps(
-    disk: Disk, sizes: tuple[int, ...], journal: steps.JournalPlace, rebuilding: Mapping[int, Rebuilding]
-) -> Iterator[steps.Step]:
+def _steps(disk: Disk, sizes: Sizes, journal: steps.JournalPlace, rebuilding: Rebuilds) -> Iterator[steps.Step]:
     numbers = tuple(part.number for part in disk.partitions)
     parked = tuple(part.number for part in disk.partitions if part.role is not Role.LOGICAL)
     yield from _checks(disk, rebuilding)
@@ -348,7 +331,7 @@ def _checks(disk: Disk, numbers: Collection[int]) -> Iterator[steps.CheckContent
 
 
 def _rewrite_steps(
-    disk: Disk, sizes: tuple[int, ...], rebuilding: Mapping[int, Rebuilding]
+    disk: Disk, sizes: Sizes, rebuilding: Rebuilds
 ) -> Iterator[steps.RebuildContent | steps.ConvertTable]:
     for part in disk.partitions:
         if part.number in rebuilding:
@@ -368,7 +351,7 @@ def label_of(disk: Disk) -> str:
 
 
 def _journal(
-    disk: Disk, goal: RealignGoal, sizes: tuple[int, ...], rebuilding: Mapping[int, Rebuilding], *, gap_is_blank: bool
+    disk: Disk, goal: RealignGoal, sizes: Sizes, rebuilding: Rebuilds, *, gap_is_blank: bool
 ) -> steps.JournalPlace:
     packed = sum(fat.packed + fat.packed // 16 + 64 * len(fat.runs) for fat in rebuilding.values())
     body = _JOURNAL_HEAD + _JOURNAL_TABLE + packed + _JOURNAL_PART * len(disk.partitions)
@@ -398,14 +381,14 @@ def _content_name(part: Partition) -> str:
     return labelled(part.content[0]) if part.content else part.type_name or part.type_code
 
 
-def _outcome(part: Partition, units: Mapping[int, Unit], rebuilding: Mapping[int, Rebuilding]) -> str:
+def _outcome(part: Partition, units: Units, rebuilding: Rebuilds) -> str:
     if fat := rebuilding.get(part.number):
         return f"recreated as a {fat.version} with {counted(fat.files, 'file')}"
     unit = units.get(part.number)
     return f"stays as it is; its unit is {format_size(unit.size)}" if unit and unit.size else "stays as it is"
 
 
-def _notes(disk: Disk, journal: steps.JournalPlace | None, rebuilding: Mapping[int, Rebuilding]) -> Iterator[str]:
+def _notes(disk: Disk, journal: steps.JournalPlace | None, rebuilding: Rebuilds) -> Iterator[str]:
     for part in disk.partitions:
         cut = part.extent.length - _new_place(disk, part).length
         fat = rebuilding.get(part.number)
@@ -423,7 +406,7 @@ def _notes(disk: Disk, journal: steps.JournalPlace | None, rebuilding: Mapping[i
         yield f"the journal takes {size} of free space at {start} until the change is complete"
 
 
-def _attention(disk: Disk, sizes: tuple[int, ...], *, copied: bool = False) -> Iterator[str]:
+def _attention(disk: Disk, sizes: Sizes, *, copied: bool = False) -> Iterator[str]:
     shown = disk.limits.logical_block_size
     if not copied and disk.kind is not DiskKind.IMAGE and shown not in sizes:
         text = f"{disk.name} has sectors of {shown} bytes here, so this kernel does not see the new table"
@@ -436,7 +419,7 @@ def _attention(disk: Disk, sizes: tuple[int, ...], *, copied: bool = False) -> I
         yield "no BIOS boots from sectors of 4096 bytes; UEFI does, from the EFI system partition"
 
 
-def _lost_boot_code(rebuilding: Mapping[int, Rebuilding]) -> Iterator[str]:
+def _lost_boot_code(rebuilding: Rebuilds) -> Iterator[str]:
     for number, fat in rebuilding.items():
         if fat.boot_code:
             yield f"the boot program in the FAT of partition {number} is lost: no BIOS starts from it; UEFI still does"

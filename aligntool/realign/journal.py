@@ -114,7 +114,7 @@ class Journal:
 
     def __init__(self, device: Device, at: int, head: Head, contents: Contents, newest: Record) -> None:
         self._device = device
-        self._at = at
+        self.at = at
         self._head = head
         self.contents = contents
         self._newest = newest
@@ -125,10 +125,6 @@ class Journal:
     @property
     def id(self) -> bytes:
         return self._head.id
-
-    @property
-    def at(self) -> int:
-        return self._at
 
     @property
     def position(self) -> Position:
@@ -234,7 +230,7 @@ class Journal:
             raise failed[0]
 
     def _offset(self, copy: int, slot: int = 0) -> int:
-        return self._at + copy * self._head.copy_length + slot * SLOT
+        return self.at + copy * self._head.copy_length + slot * SLOT
 
     def _read_records(self, slot: int) -> list[Record | None]:
         return [journal_format.read_record(self._device, self._offset(copy, slot), self.id) for copy in COPIES]
@@ -249,7 +245,7 @@ class Journal:
 
     def _is_written(self, body: bytes, records: list[Record]) -> bool:
         try:
-            parts = journal_format.read_parts(self._device, self._at)
+            parts = journal_format.read_parts(self._device, self.at)
         except Refused:
             return False
         whole = parts.head == self._head and parts.body == body and not parts.damaged

@@ -359,6 +359,7 @@ def _find_heads(device: Device, length: int) -> Iterator[int]:
 # The work may stop at every `yield`: a caller that consumes no further event leaves the same state as a power cut.
 
 _GAPS = (0, *(64 * KIB << step for step in range(0, 40, 4)))  # unused bytes between runs that may be copied, too
+Runs = Mapping[int, tuple[Extent, ...]]  # by the number of a partition, counted from its start
 RESUME = "aligntool resume DISK; or aligntool rollback DISK, which undoes everything"
 
 
@@ -377,10 +378,7 @@ class MoveContext:
 
 
 def realign(
-    plan: Plan,
-    context: MoveContext,
-    runs: Mapping[int, tuple[Extent, ...]],
-    rebuilt: Mapping[int, tuple[bytes, ...]] = MappingProxyType({}),
+    plan: Plan, context: MoveContext, runs: Runs, rebuilt: Mapping[int, tuple[bytes, ...]] = MappingProxyType({})
 ) -> Iterator[Event]:
     """Execute the plan's steps from WriteJournal on; the caller executes those before it.
 
@@ -520,12 +518,7 @@ def _walk(context: MoveContext, journal: Journal) -> Walk:
 
 
 def _journal_contents(
-    plan: Plan,
-    context: MoveContext,
-    runs: Mapping[int, tuple[Extent, ...]],
-    rebuilt: Mapping[int, tuple[bytes, ...]],
-    at: int | None,
-    id_: bytes,
+    plan: Plan, context: MoveContext, runs: Runs, rebuilt: Mapping[int, tuple[bytes, ...]], at: int | None, id_: bytes
 ) -> Contents:
     """Return the contents of the journal, checked as far as possible before the first write."""
     device = context.device

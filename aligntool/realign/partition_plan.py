@@ -252,11 +252,9 @@ def _needs(disk: Disk, part: Partition, distance: int) -> search.JournalNeeds:
 def _journal(
     goal: RealignGoal, needs: search.JournalNeeds, taken: tuple[Extent, ...], room: Extent
 ) -> steps.JournalPlace | None:
-    return (
-        search.in_file(goal.journal_file, needs)
-        if goal.journal_file
-        else search.place_journal(search.free_runs(taken, room), needs)
-    )
+    if goal.journal_file:
+        return search.in_file(goal.journal_file, needs)
+    return search.place_journal(search.free_runs(taken, room), needs)
 
 
 def _fitting(disk: Disk, part: Partition, goal: RealignGoal, start: int, length: int) -> _Move | None:

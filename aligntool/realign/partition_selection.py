@@ -505,9 +505,8 @@ def _placement_notes(selection: Selection, found: FoundPlaces, number: int) -> I
 
 def _same_order(disk: Disk, found: FoundPlaces) -> bool:
     numbers = [part.number for part in disk.partitions if part.number in found.after]
-    return sorted(numbers, key=lambda number: found.before[number]) == sorted(
-        numbers, key=lambda number: found.after[number]
-    )
+    before, after = (sorted(numbers, key=places.__getitem__) for places in (found.before, found.after))
+    return before == after
 
 
 def _table_notes(disk: Disk, found: FoundPlaces) -> Iterator[str]:

@@ -236,6 +236,9 @@ class RowItem:
     gives_way: bool = False  # the end of a container, which logical partitions may push to the right
 
 
+Row = Sequence[RowItem]
+
+
 @dataclass(frozen=True, slots=True)
 class Movable:
     """Which partitions must move and which may, by number."""
@@ -357,7 +360,7 @@ class _State:
     before: "_State | None"
 
 
-def choose_moves(row: Sequence[RowItem], room: Room) -> Choice | None:
+def choose_moves(row: Row, room: Room) -> Choice | None:
     """Return the cheapest choice for which there is room; None if there is none."""
     states = [_State((0, 0, 0), room.extent.start, _STAYS, None)]
     keep = _MOST_STATES if len(row) <= EXACT_UP_TO else _STATES_OF_LONG_ROWS
@@ -373,7 +376,7 @@ def choose_moves(row: Sequence[RowItem], room: Room) -> Choice | None:
     return Choice(cost, tuple(reversed(picks)))
 
 
-def place_items(row: Sequence[RowItem], room: Room, choice: Choice, lean: PlacePreference) -> dict[int, Extent]:
+def place_items(row: Row, room: Room, choice: Choice, lean: PlacePreference) -> dict[int, Extent]:
     """Return the place of every numbered item. `choice` is from `choose_moves`, so there is room."""
     latest = _latest_starts(row, room, choice)
     places: dict[int, Extent] = {}
@@ -422,7 +425,7 @@ def _undominated(states: list[_State], keep: int) -> list[_State]:
     return kept if len(kept) <= keep else [*kept[: keep - 1], kept[-1]]
 
 
-def _latest_starts(row: Sequence[RowItem], room: Room, choice: Choice) -> list[int]:
+def _latest_starts(row: Row, room: Room, choice: Choice) -> list[int]:
     """Return the highest start of each item at which it pushes no item that stays."""
     latest: list[int] = []
     limit = room.extent.end

@@ -24,7 +24,7 @@ from aligntool.formats.windows_names import StartNames, read_names
 from aligntool.inventory import Disk, Inventory, Layer, Partition, TableLabel
 from aligntool.linux.block import DiskDevice, Limited, ReadOnlyDevice, limited, open_read_only
 from aligntool.linux.checks import CheckResult, check_content, missing_checker
-from aligntool.linux.child_process import STALL_S
+from aligntool.linux.child_process import STALL_S, OnNote
 from aligntool.linux.commands import with_health
 from aligntool.linux.content import UsedMap, read_used, whole_partition_map
 from aligntool.linux.lock import lock_disk
@@ -302,9 +302,8 @@ def refuse_bad_blocks(disk: Disk, parts: Iterable[Partition], moved: Collection[
             with fresh_reader(disk.path) as reader:
                 count = bad_blocks(open_area(reader, part.extent, disk.sector_size, lambda *_: ()), layer.kind)
         except OSError as error:
-            raise Refused(
-                f"{disk.path} cannot be read: {error.strerror}", code="not-read", subject=disk.name
-            ) from error
+            text = f"{disk.path} cannot be read: {error.strerror}"
+            raise Refused(text, code="not-read", subject=disk.name) from error
         if count:
             what = f"partition {part.number}" if disk.partitions else disk.name
             found.append(bad_blocks_refusal(disk, part, what, layer, count))
@@ -362,7 +361,7 @@ Finder = Callable[[str, Request], FoundPlan]
 
 
 def locked_realign(
-    plan: Plan, request: Request, *, rate: int | None, on_note: Callable[[str], object], find: Finder = find_plan
+    plan: Plan, request: Request, *, rate: int | None, on_note: OnNote, find: Finder = find_plan
 ) -> AbstractContextManager[ChangeInProgress]:
     """Lock the disk and check in a child process that the plan is still valid. Raises Refused."""
     path = plan.disk.path
@@ -370,7 +369,7 @@ def locked_realign(
     file, length = (journal.file, journal.extent.end) if journal else (None, None)
 
     @contextmanager
-    def locked(note: Callable[[str], object]) -> Iterator[ChangeInProgress]:
+    def locked(note: OnNote) -> Iterator[ChangeInProgress]:
         with locked_disk(plan, path, on_note=note, journal_file=file, new_journal=length, rate=rate) as context:
             events = _events(plan, request, verify_plan(plan, request, find), context)
             hint = recovery_commands(path, *journal_options(file))
@@ -384,10 +383,10 @@ def locked_disk(
     plan: Plan,
     path: str,
     *,
-    on_note: Callable[[str], object],
+    on_note: OnNote,
     journal_file: str | None,
     new_journal: int | None = None,
-    rate: int | None = None,
+    rate: int | None,
 ) -> Iterator[move.MoveContext]:
     """Lock the disk, and open the file of its journal if there is one. `new_journal`: bytes of a journal file to make.
     `rate`: bytes per second at most. `on_note`: called with each sentence that the user should know.
@@ -485,12 +484,9 @@ def _check(path: str, step: steps.CheckContent) -> CheckResult:
     """Run the file system's own checker, which writes nothing. Raises Refused with its message."""
     result = check_content(path, step.extent, step.kind)
     if result.problem:
-        raise Refused(
-            f"partition {step.partition} ({step.kind}) failed the check by {result.by}: {result.problem}",
-            hint="repair it with its own tool first",
-            code="content-damaged",
-            subject=f"partition {step.partition}",
-        )
+        what = f"partition {step.partition}"
+        text = f"{what} ({step.kind}) failed the check by {result.by}: {result.problem}"
+        raise Refused(text, hint="repair it with its own tool first", code="content-damaged", subject=what)
     return result
 
 

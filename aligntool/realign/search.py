@@ -17,10 +17,11 @@ from aligntool.units import KIB, MIB, Extent, align_down, align_up
 # of every other partition (parse_extended() in the kernel's block/partitions/msdos.c reads them at any position; fdisk
 # and Windows expect them in front of their partition).
 
+Places = Mapping[int, Extent]  # by the number of a partition
 _USUAL_LEAD = 2048  # sectors between an EBR and its partition if there is room, as fdisk makes them
 
 
-def chain_changes(disk: Disk, places: Mapping[int, Extent]) -> tuple[EntryChange, ...]:
+def chain_changes(disk: Disk, places: Places) -> tuple[EntryChange, ...]:
     """Return the changes of every container in which a logical partition moves: all its logical partitions, and the
     container itself if it grows.
     """
@@ -53,9 +54,7 @@ def irregular_chain_reason(container: Partition, chain: Sequence[Partition]) -> 
     return ""
 
 
-def _ebr_positions(
-    container: Partition, chain: Sequence[Partition], places: Mapping[int, Extent], sector: int
-) -> dict[int, int]:
+def _ebr_positions(container: Partition, chain: Sequence[Partition], places: Places, sector: int) -> dict[int, int]:
     """Return the byte of each EBR by partition number. An EBR keeps its distance to the partition if that fits;
     otherwise it gets the largest that fits, up to the usual one.
     """
@@ -328,8 +327,8 @@ _GPT_ENTRIES = 16 * KIB  # 128 entries of 128 bytes, UEFI 5.3.1
 class FoundPlaces:
     """The places of all partitions. `before` has the shortened extents of partitions that are shrunk."""
 
-    before: Mapping[int, Extent]
-    after: Mapping[int, Extent]
+    before: Places
+    after: Places
     order: tuple[int, ...]  # partitions that move, in the order of copying
     chain: tuple[EntryChange, ...]  # logical partitions and containers
     journal: JournalPlace | None  # None: these places leave no room for a journal
@@ -399,8 +398,8 @@ def _search(disk: Disk, movable: placing.Movable, goal: RealignGoal, room: placi
 
 
 def _choices(
-    rows: Iterable[Sequence[placing.RowItem]], room: placing.Room, movable: placing.Movable
-) -> Iterator[tuple[Sequence[placing.RowItem], placing.Choice]]:
+    rows: Iterable[placing.Row], room: placing.Room, movable: placing.Movable
+) -> Iterator[tuple[placing.Row, placing.Choice]]:
     """Yield the cheapest rows with their choices: in the present order, and if that is impossible or moves partitions
     that could stay, also with one partition elsewhere in the order.
     """
@@ -415,7 +414,7 @@ _MOST_TRIED = 8
 _JUMPS_UP_TO = 24  # items: an MBR with 3 primary partitions and some 15 logical ones
 
 
-def _with_a_jump(row: Sequence[placing.RowItem], room: placing.Room) -> Iterator[Sequence[placing.RowItem]]:
+def _with_a_jump(row: placing.Row, room: placing.Room) -> Iterator[placing.Row]:
     """Yield every row with one item that must move elsewhere in the order; never into or out of a container."""
     if len(row) > _JUMPS_UP_TO:
         return
@@ -430,14 +429,14 @@ def _with_a_jump(row: Sequence[placing.RowItem], room: placing.Room) -> Iterator
                 yield [*rest[:slot], item, *rest[slot:]]
 
 
-def _fits(item: placing.RowItem, rest: Sequence[placing.RowItem], slot: int, room: placing.Room) -> bool:
+def _fits(item: placing.RowItem, rest: placing.Row, slot: int, room: placing.Room) -> bool:
     """Return whether the gap before `rest[slot]` is long enough for the item."""
     start = rest[slot - 1].extent.end if slot else room.extent.start
     end = rest[slot].extent.start if slot < len(rest) else room.extent.end
     return end - start >= item.extent.length
 
 
-def _in_container(row: Sequence[placing.RowItem]) -> list[bool]:
+def _in_container(row: placing.Row) -> list[bool]:
     """Return for each item whether it lies behind the first EBR of a container, the end of which counts too."""
     ends = [index for index, item in enumerate(row) if item.gives_way]
     found = [False] * len(row)
@@ -448,11 +447,7 @@ def _in_container(row: Sequence[placing.RowItem]) -> list[bool]:
 
 
 def _with_journal(
-    disk: Disk,
-    row: Sequence[placing.RowItem],
-    places: Mapping[int, Extent],
-    goal: RealignGoal,
-    names: Mapping[int, StartNames],
+    disk: Disk, row: placing.Row, places: Places, goal: RealignGoal, names: Mapping[int, StartNames]
 ) -> FoundPlaces | None:
     lengths = {item.number: item.extent for item in row if item.number is not None}
     before = {part.number: lengths.get(part.number, part.extent) for part in disk.partitions}
@@ -473,10 +468,7 @@ def _with_journal(
 
 
 def _needs(
-    disk: Disk,
-    before: Mapping[int, Extent],
-    moves: Mapping[int, tuple[Extent, Extent]],
-    names: Mapping[int, StartNames],
+    disk: Disk, before: Places, moves: Mapping[int, tuple[Extent, Extent]], names: Mapping[int, StartNames]
 ) -> JournalNeeds:
     sector = disk.sector_size
     parts = {part.number: part for part in disk.partitions}
@@ -506,9 +498,7 @@ def _journal_room(disk: Disk, goal: RealignGoal) -> Extent:
     return Extent(start, max(0, room.extent.end - start))
 
 
-def _occupied(
-    disk: Disk, before: Mapping[int, Extent], after: Mapping[int, Extent], chain: Sequence[EntryChange]
-) -> Iterator[Extent]:
+def _occupied(disk: Disk, before: Places, after: Places, chain: Sequence[EntryChange]) -> Iterator[Extent]:
     """Yield sources, targets, all other partitions, and the EBRs before and after the move."""
     for part in disk.partitions:
         if part.role is Role.EXTENDED:

@@ -62,11 +62,9 @@ def _unlisted_partitions(reader: Reader, disk: Disk) -> Iterator[Refusal]:
 def _partitions_of_others(reader: Reader, disk: Disk) -> Iterator[tuple[Partition, TableLabel]]:
     sector = bytes(reader.read(0, 512))
     pair = find_gpt(reader, None, disk.sector_size)
-    gpt = (
-        read_gpt(reader, pair, None, disk.sector_size)
-        if pair and (pair.primary.is_good or pair.backup.is_good)
-        else None
-    )
+    gpt = None
+    if pair and (pair.primary.is_good or pair.backup.is_good):
+        gpt = read_gpt(reader, pair, None, disk.sector_size)
     found: tuple[TableReading | None, ...] = (gpt, read_apm(reader, sector))
     for reading in found:
         if reading and reading.table:
