@@ -259,9 +259,8 @@ def from_json(text: str) -> Plan:
     except ValueError as error:
         raise Refused(f"the plan cannot be read: {error}", hint=_NO_PLAN) from error
     if digest(plan) != document.get("digest"):
-        raise Refused(
-            "the plan has been changed since it was made: its digest does not match", hint=_replan_command(plan)
-        )
+        text = "the plan has been changed since it was made: its digest does not match"
+        raise Refused(text, hint=_replan_command(plan))
     return plan
 
 
@@ -294,9 +293,8 @@ def request_in_document(text: str, key: str, kind: type[_Request]) -> _Request:
     try:
         return decode(kind, load_object(text).get(key), exact=True)
     except ValueError as error:
-        raise Refused(
-            f"the plan does not contain the request it was made from: {error}", hint=_replan_command(from_json(text))
-        ) from error
+        text = f"the plan does not contain the request it was made from: {error}"
+        raise Refused(text, hint=_replan_command(from_json(text))) from error
 
 
 def digest(plan: Plan) -> str:

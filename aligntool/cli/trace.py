@@ -48,9 +48,8 @@ def boot(
     drives = [_measured(file) for file in results or ()]
     drives += [_rated(text) for text in (rate_a, rate_b) if text is not None]
     if not 1 <= len(drives) <= 2:
-        raise typer.BadParameter(
-            "name one or two drives: with --rate-a and --rate-b, or with results of aligntool bench"
-        )
+        text = "name one or two drives: with --rate-a and --rate-b, or with results of aligntool bench"
+        raise typer.BadParameter(text)
     counted = _counted(log, reads, writes)
     print_lines(boot_json(drives, counted) if json_ else boot_lines(drives, counted, width=terminal_width()))
 

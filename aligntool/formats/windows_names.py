@@ -72,9 +72,8 @@ def open_file(files: windows_fs.NtfsFiles, path: str) -> File | None:
         value = windows_fs.resident_value(parts[0])
         return File(files, (), len(value), value)
     if any(le16(part, 12) & _TRANSFORMED for part in parts):
-        raise windows_fs.CannotFollow(
-            "is stored compressed, encrypted or sparse, so its bytes on the disk differ from its content"
-        )
+        text = "is stored compressed, encrypted or sparse, so its bytes on the disk differ from its content"
+        raise windows_fs.CannotFollow(text)
     return File(files, windows_fs.runs_of(parts), min(le64(parts[0], 48), le64(parts[0], 56)))
 
 

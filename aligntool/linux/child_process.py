@@ -32,6 +32,7 @@ _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, <linux/prctl.h>
 T = TypeVar("T")
 OnNote = Callable[[str], object]
 Work = Callable[[Connection], object]
+Job = Callable[[Callable[..., None]], T]  # called with a function that reports its progress
 
 
 @contextmanager
@@ -57,12 +58,7 @@ def child_process(work: Work, path: str, on_note: OnNote, *, stall_s: float = ST
 
 
 def run_in_child(
-    job: Callable[[Callable[..., None]], T],
-    path: str,
-    tell: Callable[..., object],
-    on_note: OnNote,
-    *,
-    stall_s: float = STALL_S,
+    job: Job[T], path: str, tell: Callable[..., object], on_note: OnNote, *, stall_s: float = STALL_S
 ) -> T:
     """Run a long job on a disk in a child process and return its result. `tell` gets the values that the job reports.
 
@@ -95,7 +91,7 @@ def run_in_child(
                 child.stop()
 
 
-def _run_job(job: Callable[[Callable[..., None]], T], connection: Connection) -> list[T]:
+def _run_job(job: Job[T], connection: Connection) -> list[T]:
     def report(*words: object) -> None:
         connection.send(words)
         connection.recv()

@@ -324,9 +324,8 @@ def read_xfs(reader: Reader, device: str, start: int, layer: Layer) -> Iterator[
     group, expected = be32(reader.read(start + XFS_GROUP_AT, 4), 0), be64(reader.read(start + XFS_FREE_AT, 8), 0)
     block = layer.data_unit or 0
     with _output_of(XFS_DB, "-r", "-c", "freesp -d", device) as lines:
-        listed = yield from _used_between(
-            _free_in_freesp(lines, group), (layer.claims_size or 0) // block, block, XFS_DB
-        )
+        count = (layer.claims_size or 0) // block
+        listed = yield from _used_between(_free_in_freesp(lines, group), count, block, XFS_DB)
     if listed > expected:
         raise NoMap(f"{XFS_DB} lists {listed} free blocks, the superblock counts {expected}")
 
@@ -372,14 +371,11 @@ def read_fat(reader: Reader, start: int) -> Iterator[Extent]:
     if length > copy_length:
         raise NoMap(f"its allocation table of {copy_length} bytes is too short for {boot.clusters} clusters")
     yield Extent(0, boot.data_start)
-    position, table = (
-        boot.data_start,
-        _read_table(reader, start + boot.reserved * boot.sector, boot, length, copy_length),
-    )
-    for used, entries in groupby(
-        islice(fat_entries(boot.bits, table), FIRST_CLUSTER, boot.clusters + FIRST_CLUSTER), key=bool
-    ):
-        run = Extent(position, sum(1 for _ in entries) * boot.cluster)
+    position = boot.data_start
+    table = _read_table(reader, start + boot.reserved * boot.sector, boot, length, copy_length)
+    entries = islice(fat_entries(boot.bits, table), FIRST_CLUSTER, boot.clusters + FIRST_CLUSTER)
+    for used, alike in groupby(entries, key=bool):
+        run = Extent(position, sum(1 for _ in alike) * boot.cluster)
         if used:
             yield run
         position = run.end

@@ -203,9 +203,8 @@ class Tree:
 def refuse_unmounted(tree: Tree) -> None:
     """Raise Refused if the /sys of this machine is not mounted, as in a chroot: it would seem to have no disks."""
     if tree.live and not tree.exists("/sys/devices"):
-        raise Refused(
-            "/sys is not mounted, so the disks of this machine are not known", hint="sudo mount -t sysfs sysfs /sys"
-        )
+        text = "/sys is not mounted, so the disks of this machine are not known"
+        raise Refused(text, hint="sudo mount -t sysfs sysfs /sys")
 
 
 LIVE = Tree("")

@@ -251,9 +251,8 @@ def _write_sparse(stream: IO[bytes], file: IO[bytes], path: str) -> None:
         else:
             written += file.write(piece)
         if written > _MAX_WRITTEN or file.tell() > _MAX_LENGTH:
-            raise Refused(
-                f"{path} unpacks to more than {format_about(_MAX_WRITTEN)} of data, or {format_about(_MAX_LENGTH)}"
-            )
+            text = f"{path} unpacks to more than {format_about(_MAX_WRITTEN)} of data, or {format_about(_MAX_LENGTH)}"
+            raise Refused(text)
     file.truncate()
 
 

@@ -287,9 +287,8 @@ class SweepRun:
             look_again()
             for device in sweep.members:
                 if values := examine(device):
-                    raise Refused(
-                        f"{device} has become a member of the array {values.get('MD_UUID', 'of unknown UUID')}"
-                    )
+                    text = f"{device} has become a member of the array {values.get('MD_UUID', 'of unknown UUID')}"
+                    raise Refused(text)
             count = len(sweep.members) * len(sweep.alone) + len(sweep.order) * len(sweep.loads)
             runs = self._runs = Runs(count, tell, expected_s=sweep.seconds)
             self.wrote = True

@@ -129,9 +129,8 @@ def _format_step(array: _Array, member: Member) -> FormatMember:
     disk, part, form = member.disk, member.partition, format_of(member.disk, array.size)
     before, number = disk.nvme.format_in_use if disk.nvme else None, array.details.namespaces.get(disk.name)
     if form is None or before is None or number is None:
-        raise Refused(
-            f"the formats of {disk.name} are unknown", hint=f"sudo nvme id-ns -H {disk.path}", code="not-read"
-        )
+        text = f"the formats of {disk.name} are unknown"
+        raise Refused(text, hint=f"sudo nvme id-ns -H {disk.path}", code="not-read")
     entries = (NewEntry(part.number, part.extent, part.type_code, part.name or ""),) if part else ()
     uuids = (part.uuid or "",) if part else ()
     sizes = (before, disk.limits.logical_block_size or 512, form.index, form.data_size)

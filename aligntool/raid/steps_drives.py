@@ -271,9 +271,8 @@ def _stop_unless_planned(disk: Disk, step: plan_steps.MakeMember, *, again: bool
     number = None if step.entries else part_number(disk, step)
     added = set(plan_steps.recognised_content(disk, number, ignored_arrays=erased)) - set(step.holds)
     if added:
-        raise Stopped(
-            f"{disk.path} holds content that was not there when the plan was made: {', '.join(sorted(added))}"
-        )
+        text = f"{disk.path} holds content that was not there when the plan was made: {', '.join(sorted(added))}"
+        raise Stopped(text)
     if plan_steps.is_same_disk(plan_steps.subject(disk), replace(step.disk, path=disk.path)) or (
         again and _is_between(disk, step)
     ):

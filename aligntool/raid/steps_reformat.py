@@ -455,9 +455,8 @@ def _add_and_rebuild(step: PutBackMember, index: int, *, new: bool = False) -> I
     yield from _wait_until_idle(name, index)
     state = _state(name, step.device)
     if problems := _problems_of(name) or ("" if state else f"{step.device} is missing"):
-        raise Stopped(
-            f"/dev/{name} is not complete again: {problems}", hint=f"sudo mdadm --detail /dev/{name}; sudo dmesg"
-        )
+        text = f"/dev/{name} is not complete again: {problems}"
+        raise Stopped(text, hint=f"sudo mdadm --detail /dev/{name}; sudo dmesg")
     yield Said(f"{step.device} is back, {'as the spare' if state == SPARE else 'with all its data'}")
 
 

@@ -179,9 +179,8 @@ def refuse_other_content(pair: Sequence[GptCopy], places: Sequence[Extent], foun
     primary = pair[0]
     header = primary.header
     if header.entry_size != MOST_ENTRIES or any(entry.number > MOST_ENTRIES for entry in primary.used_entries()):
-        raise tables.unsound_table(
-            f"it has {header.entry_count} entries of {header.entry_size} bytes; a usual GPT has 128 of 128 bytes"
-        )
+        text = f"it has {header.entry_count} entries of {header.entry_size} bytes; a usual GPT has 128 of 128 bytes"
+        raise tables.unsound_table(text)
     known = [Extent(0, 512), *(extent for copy in pair for extent in (copy.header_extent, copy.entries_extent))]
     usual = Extent(places[1].end - primary.sector_size - len(primary.entries), len(primary.entries))
     for place, content in zip(places, found, strict=True):

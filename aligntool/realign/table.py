@@ -53,9 +53,8 @@ def check_after(after: Mapping[int, Extent], changed: Set[int], *, room: Extent,
     for number in changed:
         place = after[number]
         if place.start % sector_size or place.length % sector_size or place.length <= 0:
-            raise stale_plan(
-                f"partition {number} would be {describe_extent(place)}: not in whole sectors of {sector_size} bytes"
-            )
+            text = f"partition {number} would be {describe_extent(place)}: not in whole sectors of {sector_size} bytes"
+            raise stale_plan(text)
         if not room.contains(place):
             there, allowed = describe_extent(place), describe_extent(room)
             raise stale_plan(f"partition {number} would be {there}, but partitions may only be {allowed}")
