@@ -484,9 +484,9 @@ def _check(path: str, step: steps.CheckContent) -> CheckResult:
     """Run the file system's own checker, which writes nothing. Raises Refused with its message."""
     result = check_content(path, step.extent, step.kind)
     if result.problem:
-        what = f"partition {step.partition}"
-        text = f"{what} ({step.kind}) failed the check by {result.by}: {result.problem}"
-        raise Refused(text, hint="repair it with its own tool first", code="content-damaged", subject=what)
+        text = f"partition {step.partition} ({step.kind}) failed the check by {result.by}: {result.problem}"
+        subject, hint = f"partition {step.partition}", "repair it with its own tool first"
+        raise Refused(text, hint=hint, code="content-damaged", subject=subject)
     return result
 
 
