@@ -31,7 +31,6 @@ from aligntool.linux.systemd_journal import recorded
 from aligntool.measure.arrays import Sweep, SweepRun, examine, is_test_array, plan_sweep, remove_test_arrays
 from aligntool.raid import measured as tuned
 from aligntool.raid.boot import SYSTEMS
-from aligntool.raid.measured import TEST_UUID, Tuning, has_test_array
 from aligntool.raid.planning import needs_of_goal, needs_of_plan, plan_raid
 from aligntool.raid.running import PersistGoal, find_array, plan_persist
 from aligntool.render import plan as shown
@@ -389,7 +388,8 @@ def tune_command(
 def _test_goal(level: str, workload: str, layout: str | None, bitmap: str | None, page: int | None) -> RaidGoal:
     word = uuid.uuid4().hex
     goal = RaidGoal(level, workload=workload, layout=layout, bitmap=bitmap)
-    return replace(goal, database_page=page or goal.database_page, array_uuid=f"{TEST_UUID}:{word[:8]}:{word[8:16]}")
+    array_uuid = f"{tuned.TEST_UUID}:{word[:8]}:{word[8:16]}"
+    return replace(goal, database_page=page or goal.database_page, array_uuid=array_uuid)
 
 
 def _find_sweep(
@@ -405,7 +405,7 @@ def _find_sweep(
 
 def _refuse_leftovers(drives: list[str], members: Sequence[Judged]) -> None:
     """Raise Refused, with --clear as the hint, if an interrupted sweep has left test arrays."""
-    found = [judged.disk.name for judged in members if has_test_array(judged.disk)]
+    found = [judged.disk.name for judged in members if tuned.has_test_array(judged.disk)]
     if found:
         text = f"{', '.join(found)} still contain a test array of an interrupted sweep"
         raise Refused(text, hint=f"sudo aligntool raid tune --clear {' '.join(map(shell_word, drives))}")
@@ -461,7 +461,7 @@ def _stop_if_closed() -> Iterator[Callable[[str, float, float | None], None]]:
 
 
 def save_and_report(
-    tuning: Tuning, sweep: Sweep, goal: RaidGoal, kept: options.ResultFile, errors: list[str]
+    tuning: tuned.Tuning, sweep: Sweep, goal: RaidGoal, kept: options.ResultFile, errors: list[str]
 ) -> list[str]:
     """Save the result, then show it, because the pipe may be closed. Return the `errors` with new ones and
     the place of the result, or nothing if there are none.
@@ -531,4 +531,4 @@ def clear_hint_of(disk: str) -> str:
         found = look((disk,)).disks
     except Refused:
         return ""
-    return f"sudo aligntool raid tune --clear {shell_word(disk)}" if any(map(has_test_array, found)) else ""
+    return f"sudo aligntool raid tune --clear {shell_word(disk)}" if any(map(tuned.has_test_array, found)) else ""

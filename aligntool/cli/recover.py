@@ -40,7 +40,6 @@ from aligntool.realign.convert_request import Conversion
 from aligntool.realign.disk_state import OverlaidDisk, foreign_content, overlay, places_in_use
 from aligntool.realign.journal import Journal
 from aligntool.realign.journal_format import SLOT, NoJournal, is_head
-from aligntool.realign.move import journal_status as find_status
 from aligntool.realign.partition_request import WholeDisk
 from aligntool.realign.request import Request, checked_disk, journal_options, locked_disk, unthrottle_function
 from aligntool.realign.whole_disk import adds_table
@@ -290,7 +289,7 @@ def _read_status(disk: str, journal: str | None, *, any_table: bool) -> move.Sta
         if device.size < _LEAST:
             raise Refused(f"{disk} is too small to be a disk with partitions", hint=f"ls -l {shell_word(disk)}")
         try:
-            found = find_status(device, file, any_table=any_table)
+            found = move.journal_status(device, file, any_table=any_table)
             if found.state != "in-flight" and Path(disk).is_file():
                 refuse_containers(disk, device)
             return found

@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from threading import Lock, get_ident
 
 from aligntool.device import Device, Job, Jobs
 from aligntool.errors import Refused
@@ -247,11 +246,11 @@ class DiskDevice:
 
     @contextmanager
     def _pending_request(self, request: str) -> Iterator[None]:
-        self._pending[get_ident()] = time.monotonic(), request
+        self._pending[threading.get_ident()] = time.monotonic(), request
         try:
             yield
         finally:
-            del self._pending[get_ident()]
+            del self._pending[threading.get_ident()]
 
     def _transfer(self, request: str, move: Callable[[int, int], int], offset: int, length: int) -> None:
         """Transfer all bytes: `move` gets a descriptor and the bytes done, and returns how many it transferred."""
@@ -290,7 +289,7 @@ class _JobQueue:
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = iter(jobs)
-        self._lock = Lock()
+        self._lock = threading.Lock()
 
     def run_jobs(self) -> None:
         while job := self._next():

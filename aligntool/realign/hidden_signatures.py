@@ -11,7 +11,6 @@ from aligntool.device import Device
 from aligntool.errors import Stopped
 from aligntool.formats import signatures
 from aligntool.formats.parked import read_or_empty
-from aligntool.formats.signatures import SIGNATURES, ZFS_LABEL, ZFS_NVLIST, ZFS_UBERBLOCK, Signature, signature_offsets
 from aligntool.steps import SavedRanges
 from aligntool.units import KIB, Extent, align_down
 
@@ -79,7 +78,7 @@ def first_vital_byte(view: View) -> int | None:
     return next((at for _, at in _find_signatures(view)), None)
 
 
-def has_signature(view: View, signature: Signature) -> bool:
+def has_signature(view: View, signature: signatures.Signature) -> bool:
     """Return whether a signature is in the view."""
     return any(found is signature for found, _ in _find_signatures(view))
 
@@ -104,7 +103,7 @@ def sectors_of(level: Bytes, size: int) -> Bytes:
     return frozenset(align_down(at, size) for at in level)
 
 
-def _hidden_last(view: View, found: Sequence[tuple[Signature, int]]) -> tuple[Bytes, ...]:
+def _hidden_last(view: View, found: Sequence[tuple[signatures.Signature, int]]) -> tuple[Bytes, ...]:
     """Return the bytes to be hidden last, in levels: one byte of the signature that blkid reports.
 
     For ZFS: the newest uberblocks of the first label, as few as libblkid requires, then the list of names (nvlist) in
@@ -113,11 +112,11 @@ def _hidden_last(view: View, found: Sequence[tuple[Signature, int]]) -> tuple[By
     if not found:
         return ()
     signature, at = found[0]
-    if signature not in (ZFS_NVLIST, ZFS_UBERBLOCK):
+    if signature not in (signatures.ZFS_NVLIST, signatures.ZFS_UBERBLOCK):
         return (frozenset({at}),)
-    labels = [at for one, at in found if one is ZFS_NVLIST]
-    blocks = [at for one, at in found if one is ZFS_UBERBLOCK]
-    blocks.sort(key=lambda at: (at >= ZFS_LABEL, -_transaction_group(view, at), at))
+    labels = [at for one, at in found if one is signatures.ZFS_NVLIST]
+    blocks = [at for one, at in found if one is signatures.ZFS_UBERBLOCK]
+    blocks.sort(key=lambda at: (at >= signatures.ZFS_LABEL, -_transaction_group(view, at), at))
     return (frozenset(blocks[: signatures.ZFS_UBERBLOCKS_WANTED]), frozenset(labels[:1]))
 
 
@@ -130,7 +129,7 @@ def _transaction_group(view: View, at: int) -> int:
     return int.from_bytes(view.read(start + 16, 8), "little" if is_little else "big")
 
 
-def _find_signatures(view: View) -> Iterator[tuple[Signature, int]]:
+def _find_signatures(view: View) -> Iterator[tuple[signatures.Signature, int]]:
     """Yield each signature that is present, and its vital byte."""
     parts = [(extent.start, extent.end, part) for extent, part in zip(view.held.ranges, view.content, strict=True)]
     for signature, pattern, place, end in _signature_places(view.length):
@@ -148,15 +147,13 @@ def _find_signatures(view: View) -> Iterator[tuple[Signature, int]]:
 
 
 @lru_cache(maxsize=32)
-def _signature_places(length: int) -> tuple[tuple[Signature, re.Pattern[bytes], int, int], ...]:
+def _signature_places(length: int) -> tuple[tuple[signatures.Signature, re.Pattern[bytes], int, int], ...]:
     """Return every place where a partition of this length may have a signature: its pattern, start and end.
 
     Cached: a move calls this a thousand times, and there are some 800 places.
     """
-    found = (
-        (signature, signature.pattern, at) for signature in SIGNATURES for at in signature_offsets(signature, length)
-    )
-    return tuple((signature, pattern, at, at + signature.width) for signature, pattern, at in found)
+    found = ((one, at) for one in signatures.SIGNATURES for at in signatures.signature_offsets(one, length))
+    return tuple((one, one.pattern, at, at + one.width) for one, at in found)
 
 
 # Everything that could be recognised is removed from the disk while a partition is in flight, and restored last.
