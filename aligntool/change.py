@@ -293,8 +293,8 @@ def request_in_document(text: str, key: str, kind: type[_Request]) -> _Request:
     try:
         return decode(kind, load_object(text).get(key), exact=True)
     except ValueError as error:
-        text = f"the plan does not contain the request it was made from: {error}"
-        raise Refused(text, hint=_replan_command(from_json(text))) from error
+        problem = f"the plan does not contain the request it was made from: {error}"
+        raise Refused(problem, hint=_replan_command(from_json(text))) from error
 
 
 def digest(plan: Plan) -> str:
