@@ -16,6 +16,7 @@ MOST_DRIVES = 1000  # of one machine
 LONGEST = 80  # characters of a name, which is untrusted input
 ENOUGH = 5  # drives of a model: with fewer, a rare firmware is not significant
 _DAY_S = 86400
+_Costs = Mapping[tuple[str | None, int | None], float]  # by disk and partition
 _SUFFIXES = (".tar.xz", ".tar.gz", ".txz", ".tgz", ".tar")
 
 
@@ -86,12 +87,7 @@ def _cut(text: str | None) -> str | None:
     return None if text is None else text[:LONGEST]
 
 
-def _drive(
-    judged: Judged,
-    costs: Mapping[tuple[str | None, int | None], float],
-    written: Mapping[str, float],
-    defect: str | None,
-) -> Drive:
+def _drive(judged: Judged, costs: _Costs, written: Mapping[str, float], defect: str | None) -> Drive:
     disk = judged.disk
     nodes: dict[int | None, str | None] = {part.number: part.node for part in disk.partitions}
     off = [verdict.partition for verdict in judged.verdicts if verdict.matters and verdict.answer is Answer.OFF]

@@ -118,6 +118,8 @@ def believed_minimum_io(disk: Disk) -> int:
 Sized = tuple[int, Source, str]
 """A size in bytes, its source, and the name of the value or row."""
 
+Sectors = Mapping[str, Sized]
+
 ASSUMED_SECTOR = 4096
 FLOPPY_SIZES = frozenset(kib * 1024 for kib in (160, 180, 320, 360, 640, 720, 1200, 1440, 1680, 1720, 2880))
 
@@ -133,11 +135,7 @@ _ASSUMED_BECAUSE = {
 
 
 def grids_of(
-    disk: Disk,
-    known: Sequence[KnownGeometry],
-    options: AuditOptions,
-    sectors: Mapping[str, Sized],
-    shifts: Mapping[str, int],
+    disk: Disk, known: Sequence[KnownGeometry], options: AuditOptions, sectors: Sectors, shifts: Mapping[str, int]
 ) -> tuple[Grid, ...]:
     """Return the grids of a disk. `sectors`: the physical sector of every disk, by name.
 
@@ -310,7 +308,7 @@ def _informational_grids(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator
 _SHIFTED_LEVELS = ("raid0", "raid1", "raid4", "raid5", "raid6", "raid10")  # a byte keeps its place in a chunk
 
 
-def shifted_arrays(inventory: Inventory, sectors: Mapping[str, Sized]) -> dict[str, int]:
+def shifted_arrays(inventory: Inventory, sectors: Sectors) -> dict[str, int]:
     """Return the phase of each array by name, without arrays that the kernel reports correctly and those whose members
     contradict each other.
     """
@@ -330,7 +328,7 @@ def _start_of_nodes(inventory: Inventory) -> dict[str, tuple[Disk, int]]:
     return places
 
 
-def _shift(array: Disk, sectors: Mapping[str, Sized], starts: Mapping[str, tuple[Disk, int]]) -> int | None:
+def _shift(array: Disk, sectors: Sectors, starts: Mapping[str, tuple[Disk, int]]) -> int | None:
     """Return the phase that all members agree on, or None. Ignore members with smaller sectors than the array's."""
     facts, size = array.array, sectors[array.name][0]
     if facts is None or facts.level not in _SHIFTED_LEVELS or (facts.chunk or 0) % size:

@@ -111,12 +111,10 @@ def _fault_finding(disk: Disk, fault: TableFault) -> Finding:
     if fault.fault is Fault.OVERLAP and any(image or other or part.type_code == "0x00" for part in covering):
         severity = Severity.INFO  # intended in hybrid ISO images; of other tables, the entry of the whole disk
     copies = (f"{copy.name} GPT at byte {copy.at}: {copy.state}" for copy in (disk.table.copies if disk.table else ()))
-    return replace(
-        disk_finding(disk, code, severity, fault.detail, *copies, next_=_next_step(disk, code)),
-        partition=fault.partitions[0] if len(fault.partitions) == 1 else None,
-        start=fault.at,
-        sector_size=disk.table.sector_size if disk.table else None,
-    )
+    found = disk_finding(disk, code, severity, fault.detail, *copies, next_=_next_step(disk, code))
+    number = fault.partitions[0] if len(fault.partitions) == 1 else None
+    size = disk.table.sector_size if disk.table else None
+    return replace(found, partition=number, start=fault.at, sector_size=size)
 
 
 def _next_step(disk: Disk, code: Code) -> str:

@@ -102,18 +102,12 @@ _BELOW = ("drbd", "iso9660")
 
 
 def _layers(
-    reader: _LimitedReader,
-    extent: Extent,
-    sector_size: int,
-    what: str,
-    unseen: list[Unseen],
-    *,
-    last_end: int | None = None,
+    reader: _LimitedReader, extent: Extent, sector: int, what: str, unseen: list[Unseen], last_end: int | None = None
 ) -> tuple[Layer, ...] | None:
     """Return the layers at `extent`, or None after adding to `unseen` that they cannot be read."""
     was_spent = reader.spent
     try:
-        return read_layers(reader, extent, sector_size=sector_size, last_end=last_end)
+        return read_layers(reader, extent, sector_size=sector, last_end=last_end)
     except OSError as error:
         if not was_spent:  # reported once, not for each of thousands
             rest = " and everything after it" if reader.spent else ""

@@ -200,6 +200,8 @@ LAST_PLACES = 256 * KIB
 MAY_BE_SHARED = "it may be shared with another machine, which would expect it at its old place"
 CHECKSUM_PREFIX = "checksum"  # the first word of the problem of a bad superblock checksum, and of no other problem
 
+Inside = Callable[[Reader, Extent], tuple[Layer, ...]]
+
 
 @dataclass(frozen=True, slots=True)
 class Area:
@@ -210,7 +212,7 @@ class Area:
     sector_size: int
     head: bytes
     tail: bytes
-    inside: Callable[[Reader, Extent], tuple[Layer, ...]]  # recognises the layers in a part of it
+    inside: Inside  # recognises the layers in a part of it
     last_end: int | None = None  # of the last partition of the disk, if this is a disk whose partitions are known
 
     @property
@@ -279,14 +281,7 @@ def _read_from(area: Area, place: int, length: int) -> bytes:
     return area.read(place if place >= 0 else area.size // 512 * 512 + place, length)
 
 
-def open_area(
-    reader: Reader,
-    extent: Extent,
-    sector_size: int,
-    inside: Callable[[Reader, Extent], tuple[Layer, ...]],
-    *,
-    last_end: int | None = None,
-) -> Area:
+def open_area(reader: Reader, extent: Extent, sector_size: int, inside: Inside, *, last_end: int | None = None) -> Area:
     """Return the area, with both ends read in advance: nearly all signatures are there."""
     head = reader.read(extent.start, min(HEAD, extent.length))
     is_whole = extent.start == 0 and extent.end >= reader.size

@@ -136,6 +136,7 @@ Clock = Callable[[], float]
 """Returns seconds since an arbitrary moment."""
 
 OnEvent = Callable[[Event], None]
+_Show = Callable[[str], None]
 
 LINES_OF_PROGRESS = 20
 """Number of progress lines, evenly spread over the bytes, on a stream that cannot be redrawn."""
@@ -214,11 +215,7 @@ def progress_bar(plan: Plan, stream: TextIO, clock: Clock) -> Iterator[OnEvent]:
 
 
 def _event_reporter(
-    plan: Plan,
-    clock: Clock,
-    write: Callable[[str], None],
-    show_copied: Callable[[Progress, str], None],
-    show_waiting: Callable[[str], None],
+    plan: Plan, clock: Clock, write: _Show, show_copied: Callable[[Progress, str], None], show_waiting: _Show
 ) -> OnEvent:
     pace = Pace(clock)
     reported_s = 0  # seconds without a response, as last reported
