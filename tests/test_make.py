@@ -195,7 +195,10 @@ def test_the_package_lists_are_fetched_once_when_apt_knows_no_such_package(machi
 
 def test_a_package_that_does_not_exist_for_this_processor_is_left_out(machine: Machine, tmp_path: Path) -> None:
     """Such as the boot loaders of a PC on ARM."""
-    apt, lists = 'case "$*" in *simulate* | *mtools*) exit 100 ;; esac', "echo 'gcc | 12 | main'; echo 'gcc | 11 | main'"
+    apt, lists = (
+        'case "$*" in *simulate* | *mtools*) exit 100 ;; esac',
+        "echo 'gcc | 12 | main'; echo 'gcc | 11 | main'",
+    )
     done = _setup("demo", machine(id=ROOT_ID, apt_get=apt, apt_cache=lists))
     installs = [call.partition(" install ")[2] for call in _calls(tmp_path) if "simulate" not in call]
     assert list(filter(None, installs)) == ["gcc"]
