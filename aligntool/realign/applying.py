@@ -133,10 +133,10 @@ class _Reached:
                 step = next(iter(self._plan.steps[event.index :]), None)
                 waits = self.shrunk_only and isinstance(step, WriteJournal)
                 self.shrunk_only = waits or isinstance(step, ShrinkContent)
+            case KernelBehind():  # which is a Said as well
+                self.kernel_behind = True
             case Said() | StepDone():
                 self.shrinking = self.shrunk_only and isinstance(event, Said)
-            case KernelBehind():
-                self.kernel_behind = True
             case Progress():
                 self._copied = f", {format_about(event.done)} of {format_about(event.total)} copied"
 
