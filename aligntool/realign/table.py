@@ -255,12 +255,12 @@ _KNOWN = (TableState.PARKED, TableState.BEFORE, TableState.AFTER)
 
 def table_state(device: Device, images: TableImages) -> TableState:
     """Return which table a reader of the disk sees now: the GPT's primary copy if it is valid, otherwise its backup; or
-    the MBR.
-
-    Raises OSError if the table is unreadable.
+    the MBR. Raises OSError if it is unreadable.
     """
     last_group = images.parked[-1]
     if images.of_whole_disk:  # a state with a table is recognised by its sector 0, the others by the end of the disk
+        if any(sectors.at == 0 and _matches(device, (sectors,)) for sectors in all_sectors(images.parked)):
+            return TableState.PARKED  # a rollback restores the end of the disk first, which an MBR leaves blank
         states = sorted(_KNOWN, key=lambda state: images.of(state)[-1][-1].at != 0)
         return next((state for state in states if _matches(device, images.of(state)[-1])), TableState.OTHER)
     if any(sectors.at == 0 for sectors in last_group):

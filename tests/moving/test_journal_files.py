@@ -126,6 +126,29 @@ def test_only_the_disk_on_which_a_move_was_begun_is_continued(
 WAYS = [partial(way, restore_table=restore) for way in (resume, rollback) for restore in (False, True)]
 
 
+@pytest.mark.parametrize(("make", "label"), CASES, ids=NAMES)
+def test_a_rollback_that_is_cut_is_continued_by_either_command(
+    tmp_path: Path, make: Callable[[str, Path], Case], label: str
+) -> None:
+    case = make(label, tmp_path)
+    disk, file = case.begun(case.begun()[0].operations // 3)
+    left, journal = disk.after_the_cut(random.Random(label), torn=False), final(file)
+    whole = case.context(left, journal)
+    list(rollback(whole))
+    assert isinstance(whole.device, SimulatedDisk)
+    operations = whole.device.operations
+    for cut in range(0 if THOROUGH else max(0, operations - 8), operations):
+        again, record = SimulatedDisk(left, cut=cut, sector=case.sector), SimulatedDisk(journal, sector=case.sector)
+        until_cut(rollback(MoveContext(again, NoKernel(), record)))
+        cut_left, cut_journal = again.after_the_cut(random.Random(cut), torn=False), final(record)
+        for way in (resume, rollback):
+            context = case.context(cut_left, cut_journal)
+            list(way(context))
+            assert isinstance(context.device, SimulatedDisk)
+            result = final(context.device)
+            assert result == case.platter if way is rollback else case.has_moved_whole(result) or result == case.platter
+
+
 @sample(4)
 @pytest.mark.parametrize(("make", "label"), CASES, ids=NAMES)
 def test_an_older_copy_of_the_journal_is_refused_once_the_change_was_finished_or_undone(
