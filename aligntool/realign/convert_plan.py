@@ -109,8 +109,8 @@ def _part_refusals(disk: Disk, part: Partition, sizes: Sizes, size: int, units: 
     unneeded = _deletion(disk, part)
     realigned = next_command(disk, "plan realign", "--grain 1MiB")
     moved = unneeded if part.type_code in _RAW else realigned  # a realign does not move those
-    if part.role is Role.EXTENDED:  # nor this: _new_place found no free block for its EBR
-        moved = next_command(disk, "audit")
+    if part.role is Role.EXTENDED:  # nor this: it is empty, or there is no free block for its EBR
+        moved = next_command(disk, "audit") if logicals_of(disk, part) else unneeded
     if extent.start % BLOCK:
         text = f"{what} begins at byte {extent.start}, which is not a multiple of {format_size(BLOCK)}"
         yield Refusal("off-grid", what, text, moved)
@@ -177,10 +177,11 @@ def new_extent(part: Partition) -> Extent:
 
 def _new_place(disk: Disk, part: Partition) -> Extent:
     """Return the extent of a partition after the conversion. An extended one that begins off a block starts at the next
-    block, or the one before, as a realign does not move it; its start is unchanged if neither block is free.
+    block, or the one before, as a realign does not move it; its start is unchanged if neither block is free, and if it
+    is empty: then it has no EBR to write there.
     """
     extent = new_extent(part)
-    if part.role is Role.EXTENDED and extent.start % BLOCK:
+    if part.role is Role.EXTENDED and extent.start % BLOCK and logicals_of(disk, part):
         end = align_down(part.extent.end, BLOCK)
         others = [other.extent for other in disk.partitions if other is not part]
         for start in (align_up(extent.start, BLOCK), align_down(extent.start, BLOCK)):

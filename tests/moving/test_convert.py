@@ -517,6 +517,20 @@ def test_an_extended_partition_that_begins_off_a_block_begins_on_one(tmp_path: P
         assert [one.read_bytes()[at * 512 :][: 4 * MIB] == content.read_bytes() for at in (4096, 16384)] == [True] * 2
 
 
+def test_an_extended_partition_without_partitions_that_begins_off_a_block_has_to_be_deleted(tmp_path: Path) -> None:
+    """It has no EBR that could be written at another place, where old bytes would count as one."""
+    disk, content = tmp_path / "disk.img", tmp_path / "content"
+    for path, size in ((disk, 32 * MIB), (content, 4 * MIB)):
+        with path.open("wb") as file:
+            file.truncate(size)
+    run("mke2fs", "-q", "-t", "ext4", "-b", "4096", content)
+    run("sfdisk", "-q", disk, stdin="label: dos\nstart=32768,size=8192,type=83\nstart=2049,size=22527,type=5\n")
+    place(content, disk, 32768 * 512)
+    refused = " ".join(aligntool("convert", disk, "--yes", code=REFUSED).split())
+    assert "partition 2 begins at byte 1049088, which is not a multiple of 4KiB" in refused
+    assert f"sfdisk --delete {disk} 2" in refused
+
+
 def test_a_logical_partition_past_the_end_of_its_extended_one_is_a_fault_of_the_table(tmp_path: Path) -> None:
     disk = chained(tmp_path, (4096, 8192), (16384, 8192))
     with disk.open("r+b") as file:
