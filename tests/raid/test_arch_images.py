@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import uuid
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,9 @@ def looked(folder: Path, **images: Path) -> subprocess.CompletedProcess[str]:
 
 def test_the_line_is_found_in_every_image_and_nothing_is_left_behind(tmp_path: Path) -> None:
     first, second = image(tmp_path / "a.img", LINE), image(tmp_path / "b.efi", "# lts\n" + LINE)
-    own = image(tmp_path / "c.img", LINE.replace(UUID, UUID.upper().replace(":", "-")))  # mdadm reads both
+    own = image(
+        tmp_path / "c.img", LINE.replace(UUID, str(uuid.UUID(UUID.replace(":", ""))).upper())
+    )  # mdadm reads both
     done = looked(tmp_path, default=first, unified=second, other=own)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count(f"UUID={UUID}") == 2

@@ -1,6 +1,7 @@
 """The checks of the initramfs images of Debian and of dracut: those of every kernel; one without the line is named."""
 
 import subprocess
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -75,7 +76,7 @@ def test_the_line_is_found_in_the_image_of_every_kernel(machine: Machine) -> Non
     assert (done.returncode, done.stdout.splitlines()) == (0, [LINE, LINE]), done.stderr
 
 
-OTHER_FORMS = (UUID.replace(":", "-").upper(), UUID.replace(":", ""))
+OTHER_FORMS = (str(uuid.UUID(UUID.replace(":", ""))).upper(), UUID.replace(":", ""))
 
 
 @pytest.mark.needs_tools("unmkinitramfs", "lsinitrd")

@@ -1,7 +1,10 @@
 """Starting an array without a missing drive: for which arrays it is planned, and that its files are valid."""
 
 import configparser
+import os
 import shutil
+import subprocess
+import uuid
 from pathlib import Path
 
 import pytest
@@ -55,3 +58,20 @@ def test_the_script_is_sound_and_does_nothing_where_no_array_waits(tmp_path: Pat
     script.write_text(late(planned(goal("raid1"), *drives(2)))["mdadm-late-start.sh"])
     run("shellcheck", "--shell=sh", script)
     assert run(shutil.which("dash") or "sh", script) == ""
+
+
+def test_the_script_finds_the_line_of_an_array_whose_uuid_is_written_as_blkid_prints_it(tmp_path: Path) -> None:
+    number = "01234567:89abcdef:01234567:89abcdef"
+    state, member = tmp_path / "sys/block/md0/md/array_state", tmp_path / "sys/block/md0/slaves/sda"
+    for folder in (state.parent, member, tmp_path / "bin"):
+        folder.mkdir(parents=True)
+    state.write_text("inactive\n")
+    (tmp_path / "mdadm.conf").write_text(f"ARRAY /dev/md0 UUID={uuid.UUID(number.replace(':', ''))}\n")
+    mdadm = tmp_path / "bin" / "mdadm"
+    mdadm.write_text(f'#!/bin/sh\n[ "$1" = --run ] && echo "$@" >> {tmp_path}/started\necho MD_UUID={number}\n')
+    mdadm.chmod(0o755)
+    script = late(planned(goal("raid1"), *drives(2)))["mdadm-late-start.sh"]
+    for there, here in (("/sys/block", f"{tmp_path}/sys/block"), ("/etc/mdadm.conf", f"{tmp_path}/mdadm.conf")):
+        script = script.replace(there, here)
+    subprocess.run(["sh", "-c", script], env={"PATH": f"{mdadm.parent}:{os.environ['PATH']}"}, check=True)
+    assert (tmp_path / "started").read_text() == "--run /dev/md0\n"

@@ -3,7 +3,7 @@
 # (90mdraid/module-setup.sh), with /etc/mdadm.conf.d. An image without the file contains no array, and the running
 # system's file applies; an image with the file must contain the line. mdadm reads a UUID with other separators or in
 # capitals, too (util.c, parse_uuid).
-uuid=$(echo "$1" | sed "s/:/[:. -]?/g");
+uuid=$(echo "$1" | sed "s/://g; s/./&[:. -]?/g");
 for each in /lib/modules/*; do
     kernel=${each##*/};
     [ -e "$each/modules.dep" ] || [ -e "$each/modules.dep.bin" ] || continue;

@@ -1,7 +1,7 @@
 # `update-initramfs -u -k all` builds the images of all installed kernels (initramfs-tools, get_sorted_versions). An
 # image whose kernel was removed is never booted, and is left as it is. mdadm reads a UUID with other separators or in
 # capitals, too (util.c, parse_uuid).
-uuid=$(echo "$1" | sed "s/:/[:. -]?/g");
+uuid=$(echo "$1" | sed "s/://g; s/./&[:. -]?/g");
 into=$(mktemp -d) || exit;
 trap "rm -r $into" EXIT;
 for image in /boot/initrd.img-*; do

@@ -1,7 +1,7 @@
 # lsinitcpio takes one image, which may be a unified kernel image, and unpacks all of it into the current folder
 # (mkinitcpio, lsinitcpio). The images are those listed in the presets (bash files) for `mkinitcpio -P`. mdadm reads a
 # UUID with other separators or in capitals, too (util.c, parse_uuid).
-uuid=${1//:/[:. -]?};
+uuid=$(echo "$1" | sed 's/://g; s/./&[:. -]?/g');
 into=$(mktemp -d) || exit;
 trap 'rm -r "$into"' EXIT;
 cd "$into" || exit;
