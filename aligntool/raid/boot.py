@@ -159,7 +159,7 @@ def mount_steps_of_goal(goal: RaidGoal) -> Iterator[EditFile | SystemStep]:
 LEAST_MD_NUMBER = 120  # md numbers arrays without a number of their own from 127 downwards
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 # In a replaced line: mdadm --monitor moves spares within a group, and a bitmap in a file is found only by its path.
-_KEPT = re.compile(r"(?i)(?<=\s)(?:spare-group=[\w.-]+|bitmap=/[\w./-]+)")
+_KEPT = re.compile(r"(?i)(?<=\s)(?:spare-group=|bitmap=/)[^\s\"'#]+(?=\s|$)")
 _NODE = re.compile(r"/dev/md(/[A-Za-z0-9][A-Za-z0-9._-]*|(_d)?\d+)")  # what an ARRAY line can name without quotes
 _NUMBER = re.compile(r"md_?d?(\d+)")
 
