@@ -216,7 +216,7 @@ def plan_realign(
     reasons += [reason for found in against.values() for reason in found]
     whole = disk.size is not None and bool(selection.start_grids)
     found, shrunk = _find_places(disk, goal, selection, used) if whole else (None, {})
-    if whole and selection.must and (found is None or (found.order and found.journal is None)):
+    if whole and selection.must and _lacks_room(found):
         reasons.append(_no_room(disk, goal, selection, used, found))
     if found is not None:
         reasons += selecting.unpatchable_reasons(disk, selection.names, found, shrunk)
@@ -239,7 +239,7 @@ def _find_places(
     disk: Disk, goal: RealignGoal, selection: selecting.Selection, used: selecting.Uses
 ) -> tuple[search.FoundPlaces | None, dict[int, selecting.Shrunk]]:
     found = search.search(disk, movable(disk, selection, used, {}), goal)
-    if (found is None or found.journal is None) and goal.shrink:
+    if _lacks_room(found) and goal.shrink:
         shorter = selecting.room_by_shrinking(
             disk, used, lambda shrunk: search.search(disk, movable(disk, selection, used, shrunk), goal)
         )
@@ -248,6 +248,10 @@ def _find_places(
     if found is not None and found.journal is None:
         found = search.search(disk, movable(disk, selection, used, {}), goal, finer=True)
     return found, {}
+
+
+def _lacks_room(found: search.FoundPlaces | None) -> bool:
+    return found is None or bool(found.order and found.journal is None)
 
 
 def parts_of(disk: Disk, numbers: Collection[int]) -> tuple[Partition, ...]:

@@ -144,8 +144,9 @@ def test_the_cheaper_of_two_ways_is_taken() -> None:
 
 def test_a_named_partition_on_the_grid_stays_where_there_is_no_room_for_a_whole_mib() -> None:
     disk = movable_disk("63+60001 ext4; 60064+71008 ext4", size=131072 * 512, label=TableLabel.DOS)
-    plan = plan_for(disk, RealignGoal(partitions=(2,)))
-    assert starts(plan) == [63, 60064] and not plan.steps
+    for shrink in (False, True):
+        plan = plan_for(disk, RealignGoal(partitions=(2,), shrink=shrink))
+        assert starts(plan) == [63, 60064] and not plan.steps
 
 
 # Shrinking
