@@ -287,7 +287,13 @@ def plan_conversion(
 
 
 def plan_copy(
-    disk: Disk, target: steps.Subject, sizes: Sizes, units: Units, rebuilding: Rebuilds, mapped: set[int], used: int
+    disk: Disk,
+    target: steps.Subject,
+    sizes: Sizes,
+    units: Units,
+    rebuilding: Rebuilds,
+    mapped: Collection[int],
+    used: int,
 ) -> Plan:
     """Return the plan that copies a disk that passed `refuse_unconvertible` to `target`. `mapped`: the partitions that
     are copied according to a map of their used blocks. `used`: the bytes to copy.

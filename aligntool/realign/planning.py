@@ -14,8 +14,7 @@ from aligntool.errors import Refusal, Refused, refuse
 from aligntool.file_systems import FILE_SYSTEMS, SHRINKABLE
 from aligntool.formats.windows_names import StartNames
 from aligntool.inventory import Disk, DiskKind, Partition, Role
-from aligntool.realign import partition_selection as selecting
-from aligntool.realign import search
+from aligntool.realign import partition_selection, search
 from aligntool.realign.placing import Movable, containers, first_place, held_ranges, kind_of, logicals_of, row_of
 from aligntool.realign.refusals import disk_reasons, partition_reasons
 from aligntool.realign.schedule import Schedule
@@ -38,10 +37,10 @@ _SAMPLE = 64 * MIB  # part of a copy whose batches are counted
 def write_plan(
     disk: Disk,
     goal: RealignGoal,
-    selection: selecting.Selection,
+    selection: partition_selection.Selection,
     found: search.FoundPlaces | None,
-    used: selecting.Uses,
-    shrunk: selecting.Shrinks,
+    used: partition_selection.Uses,
+    shrunk: partition_selection.Shrinks,
 ) -> Plan:
     """Return the plan as a document. `found` None: nothing has to move."""
     changes = _changes(disk, found)
@@ -52,11 +51,11 @@ def write_plan(
     plan_steps = tuple(_steps(disk, found, shrunk, changes, patched)) if found and found.journal else ()
     places = tuple(_place(part, selection, after.get(part.number, part.extent)) for part in disk.partitions)
     attention = (
-        *selecting.attention_to(disk, moving, patched, selection.names),
-        *selecting.letters_taken(disk, selection.names, found),
-        *selecting.attention_to_shrunk(shrunk),
+        *partition_selection.attention_to(disk, moving, patched, selection.names),
+        *partition_selection.letters_taken(disk, selection.names, found),
+        *partition_selection.attention_to_shrunk(shrunk),
     )
-    notes = (*selection.notes, *selecting.notes_on(disk, selection, found, shrunk, patched))
+    notes = (*selection.notes, *partition_selection.notes_on(disk, selection, found, shrunk, patched))
     cost = estimate(disk, moving, used, plan_steps) if moving else Estimate(0, 0)
     return Plan("realign", steps.subject(disk), _goal_words(goal), places, plan_steps, attention, notes, cost)
 
@@ -73,7 +72,7 @@ def _changes(disk: Disk, found: search.FoundPlaces | None) -> Changes:
     return tuple(changes[number] for number in sorted(changes))
 
 
-def _patching(disk: Disk, part: Partition, changes: Changes, shrunk: selecting.Shrinks) -> search.Patching:
+def _patching(disk: Disk, part: Partition, changes: Changes, shrunk: partition_selection.Shrinks) -> search.Patching:
     """Return the patches of a partition. After a shrink the copy of an NTFS boot sector is in the last sector of the
     requested length, where ntfsresize puts it.
     """
@@ -85,7 +84,7 @@ def _patching(disk: Disk, part: Partition, changes: Changes, shrunk: selecting.S
 
 
 def _with_file_patches(
-    selection: selecting.Selection, found: search.FoundPlaces | None, patched: selecting.Patched
+    selection: partition_selection.Selection, found: search.FoundPlaces | None, patched: partition_selection.Patched
 ) -> dict[int, search.Patching]:
     """Return `patched` with the patches of files that name a start, which may be on partitions that stay."""
     moved = found.moved if found else {}
@@ -95,7 +94,11 @@ def _with_file_patches(
 
 
 def _steps(
-    disk: Disk, found: search.FoundPlaces, shrunk: selecting.Shrinks, changes: Changes, patched: selecting.Patched
+    disk: Disk,
+    found: search.FoundPlaces,
+    shrunk: partition_selection.Shrinks,
+    changes: Changes,
+    patched: partition_selection.Patched,
 ) -> Iterator[steps.Step]:
     """Yield the steps in their order: check, shrink, journal, park, hold, copy, release, commit, close."""
     parts = {part.number: part for part in disk.partitions}
@@ -155,7 +158,7 @@ def copy_strips_for(distance: int, journal: steps.JournalPlace, sector_size: int
     return steps.CopyStrips(align_down(window, _PAGE if window >= _PAGE else sector_size), _BATCH, GIB, stash)
 
 
-def _place(part: Partition, selection: selecting.Selection, after: Extent) -> Place:
+def _place(part: Partition, selection: partition_selection.Selection, after: Extent) -> Place:
     why = selection.must.get(part.number) or selection.stays.get(part.number, "")
     if part.number in selection.may and after.start != part.extent.start:
         why = "on the grid; makes room"
@@ -171,7 +174,9 @@ def _goal_words(goal: RealignGoal) -> str:
     return f"{partitions} on {format_size(goal.grain)}{least_start}"
 
 
-def estimate(disk: Disk, moving: frozenset[int], used: selecting.Uses, plan_steps: Sequence[steps.Step]) -> Estimate:
+def estimate(
+    disk: Disk, moving: frozenset[int], used: partition_selection.Uses, plan_steps: Sequence[steps.Step]
+) -> Estimate:
     """Return the bytes and the seconds that copying the partitions of these numbers takes."""
     unread = "everything: the used blocks were not read"
     parts = parts_of(disk, moving)
@@ -197,7 +202,7 @@ def _batches(step: steps.CopyContent, size: int) -> float:
 
 
 def plan_realign(
-    judged: Judged, goal: RealignGoal, used: selecting.Uses, *, names: Mapping[int, StartNames] | None = None
+    judged: Judged, goal: RealignGoal, used: partition_selection.Uses, *, names: Mapping[int, StartNames] | None = None
 ) -> Plan:
     """Return the cheapest plan that aligns every start. `used`: the bytes that a move of each partition copies; a
     partition missing there is copied whole. `names`: the starts recorded in files of Windows.
@@ -207,7 +212,7 @@ def plan_realign(
     disk = judged.disk
     if not disk.partitions:
         refuse((_nothing_there(disk),))
-    selection = replace(selecting.select_partitions(judged, goal), names=names or {})
+    selection = replace(partition_selection.select_partitions(judged, goal), names=names or {})
     if not selection.must and not selection.reasons:
         _refuse_if_not_judged(judged)
         return write_plan(disk, goal, selection, None, used, {})
@@ -219,14 +224,19 @@ def plan_realign(
     if whole and selection.must and _lacks_room(found):
         reasons.append(_no_room(disk, goal, selection, used, found))
     if found is not None:
-        reasons += selecting.unpatchable_reasons(disk, selection.names, found, shrunk)
-        reasons += selecting.ambiguous_superblocks(disk, found)
+        reasons += partition_selection.unpatchable_reasons(disk, selection.names, found, shrunk)
+        reasons += partition_selection.ambiguous_superblocks(disk, found)
     if reasons or found is None:
         raise _refusal(disk, reasons, against)
     return write_plan(disk, goal, selection, found, used, shrunk)
 
 
-def movable(disk: Disk, selection: selecting.Selection, used: selecting.Uses, shrunk: selecting.Shrinks) -> Movable:
+def movable(
+    disk: Disk,
+    selection: partition_selection.Selection,
+    used: partition_selection.Uses,
+    shrunk: partition_selection.Shrinks,
+) -> Movable:
     against = partition_reasons(disk, parts_of(disk, selection.may))
     may = {number: selection.grids_of(number) for number, reasons in against.items() if not reasons}
     cost = {part.number: used[part.number].bytes for part in disk.partitions if part.number in used}
@@ -236,11 +246,11 @@ def movable(disk: Disk, selection: selecting.Selection, used: selecting.Uses, sh
 
 
 def _find_places(
-    disk: Disk, goal: RealignGoal, selection: selecting.Selection, used: selecting.Uses
-) -> tuple[search.FoundPlaces | None, dict[int, selecting.Shrunk]]:
+    disk: Disk, goal: RealignGoal, selection: partition_selection.Selection, used: partition_selection.Uses
+) -> tuple[search.FoundPlaces | None, dict[int, partition_selection.Shrunk]]:
     found = search.search(disk, movable(disk, selection, used, {}), goal)
     if _lacks_room(found) and goal.shrink:
-        shorter = selecting.room_by_shrinking(
+        shorter = partition_selection.room_by_shrinking(
             disk, used, lambda shrunk: search.search(disk, movable(disk, selection, used, shrunk), goal)
         )
         if shorter is not None:
@@ -284,14 +294,14 @@ def _refuse_if_not_judged(judged: Judged) -> None:
 def _no_room(
     disk: Disk,
     goal: RealignGoal,
-    selection: selecting.Selection,
-    used: selecting.Uses,
+    selection: partition_selection.Selection,
+    used: partition_selection.Uses,
     found: search.FoundPlaces | None,
 ) -> Refusal:
-    def fits(shrunk: selecting.Shrinks) -> search.FoundPlaces | None:
+    def fits(shrunk: partition_selection.Shrinks) -> search.FoundPlaces | None:
         return search.search(disk, movable(disk, selection, used, shrunk), goal)
 
-    helps, hint = selecting.shrink_hint(disk, used, fits, shrink=goal.shrink)
+    helps, hint = partition_selection.shrink_hint(disk, used, fits, shrink=goal.shrink)
     if found is not None:
         least, room = found.journal_least, found.journal_room
         text = (
@@ -344,7 +354,7 @@ def find_repairs(judged: Judged) -> tuple[Repair, ...]:
     off = [verdict.partition for verdict in misaligned if verdict.partition is not None]
     if not off and not any(data_starts(part) for part in disk.partitions):
         return ()
-    selection = selecting.select_partitions(judged, _GOAL)
+    selection = partition_selection.select_partitions(judged, _GOAL)
     off += [number for number in selection.must if number not in off]
     if not off:
         return ()
@@ -401,14 +411,14 @@ def _repair(disk: Disk, number: int, room: _Room, reasons: tuple[Refusal, ...]) 
         command = reasons[0].hint if reasons else next_realign(disk)
         return Repair(number, IN_PLACE, f"there is room to move onto the grid{first}", command)
     shrinkable = (part for part in disk.partitions if kind_of(part) in SHRINKABLE)
-    if shorter := [str(part.number) for part in shrinkable if selecting.fills(part)]:
+    if shorter := [str(part.number) for part in shrinkable if partition_selection.fills(part)]:
         who = f"the file system on partition {' or '.join(shorter[-2:])}"
         why = f"there is not enough room; shrinking {who} may make some{first}"
         return Repair(number, WITH_SHRINK, why, next_command(disk, "plan realign", "--shrink"))
     return Repair(number, NOT, "there is not enough room, and no file system here can be shrunk", next_look(disk))
 
 
-def _room_by_number(judged: Judged, selection: selecting.Selection) -> dict[int, _Room]:
+def _room_by_number(judged: Judged, selection: partition_selection.Selection) -> dict[int, _Room]:
     """Return the room for all misaligned partitions together if there is any, otherwise for each alone, by number.
     Without an entry there is no room.
     """
@@ -421,17 +431,17 @@ def _room_by_number(judged: Judged, selection: selecting.Selection) -> dict[int,
     if together is not _Room.NONE:
         return dict.fromkeys(selection.must, together)
     return {
-        number: _room_for(judged, selecting.select_partitions(judged, RealignGoal(partitions=(number,))))
+        number: _room_for(judged, partition_selection.select_partitions(judged, RealignGoal(partitions=(number,))))
         for number in selection.must
     }
 
 
-def _room_for(judged: Judged, selection: selecting.Selection) -> _Room:
+def _room_for(judged: Judged, selection: partition_selection.Selection) -> _Room:
     found = search.search(judged.disk, movable(judged.disk, selection, {}, {}), _GOAL, finer=True)
     return _Room.NONE if found is None else _Room.ENOUGH if found.journal else _Room.NO_JOURNAL
 
 
-def _with_room_beside(disk: Disk, selection: selecting.Selection) -> frozenset[int]:
+def _with_room_beside(disk: Disk, selection: partition_selection.Selection) -> frozenset[int]:
     """Return the partitions with enough free space on either side while all others stay."""
     row, room, found = row_of(disk, movable(disk, selection, {}, {})), search.room_of(disk, _GOAL), set()
     end = room.extent.start

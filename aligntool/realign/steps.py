@@ -14,7 +14,7 @@ from aligntool.errors import Refused, Stopped
 from aligntool.formats.reader import rotating_sum
 from aligntool.formats.windows_fs import CHANGING, CHECKED_SECTORS
 from aligntool.linux.block import equal_memory
-from aligntool.realign import hidden_signatures as hiding
+from aligntool.realign import hidden_signatures
 from aligntool.realign.convert_table import conversion_of, rebuilt_halves
 from aligntool.realign.disk_state import step_index
 from aligntool.realign.journal import Journal
@@ -305,13 +305,13 @@ class Walk:
             case steps.HoldContent():
                 if self.journal.position.forward:  # an interrupted rollback may have restored only a part of it
                     found = contents.held[step.partition]
-                    hiding.check_unchanged(self.device, step.source.start, step.held, found, self.sign)
+                    hidden_signatures.check_unchanged(self.device, step.source.start, step.held, found, self.sign)
                 self._hide_at_target(step)
-                hiding.write_markers(self.device, step.source.start, *self._views_at_source(step))
+                hidden_signatures.write_markers(self.device, step.source.start, *self._views_at_source(step))
             case steps.CopyContent():
                 yield from self._copy(index, step, first_batch)
             case steps.ReleaseContent():
-                hiding.restore_content(self.device, step.target.start, *self._views_at_target(step))
+                hidden_signatures.restore_content(self.device, step.target.start, *self._views_at_target(step))
             case steps.RebuildContent():
                 self._rebuild(index, step)
             case steps.RewriteTable() | steps.ConvertTable():
@@ -329,11 +329,15 @@ class Walk:
             case steps.ParkEntries():
                 write_table(self.device, self._images(TableState.BEFORE), TableState.BEFORE)
             case steps.HoldContent():
-                hiding.restore_content(self.device, step.source.start, *self._views_at_source(step))
+                hidden_signatures.restore_content(self.device, step.source.start, *self._views_at_source(step))
             case steps.ReleaseContent():
-                hiding.write_markers_despite_errors(self.device, step.target.start, *self._views_at_target(step))
+                hidden_signatures.write_markers_despite_errors(
+                    self.device, step.target.start, *self._views_at_target(step)
+                )
             case steps.RebuildContent():
-                hiding.write_verified(self.device, step.extent.start, step.held, self._old_and_new_bytes(step)[0])
+                hidden_signatures.write_verified(
+                    self.device, step.extent.start, step.held, self._old_and_new_bytes(step)[0]
+                )
             case steps.RewriteTable() | steps.ConvertTable():
                 write_table(self.device, self._images(TableState.AFTER), TableState.PARKED)
             case steps.CloseJournal():
@@ -349,9 +353,9 @@ class Walk:
         """
         before, after = self._old_and_new_bytes(step)
         if self.journal.position == Position(index):
-            hiding.check_unchanged(self.device, step.extent.start, step.held, before, self.sign)
+            hidden_signatures.check_unchanged(self.device, step.extent.start, step.held, before, self.sign)
             self.journal.record(Position(index, 1))
-        hiding.write_verified(self.device, step.extent.start, step.held, after)
+        hidden_signatures.write_verified(self.device, step.extent.start, step.held, after)
 
     def _old_and_new_bytes(self, step: steps.RebuildContent) -> tuple[Sequence[bytes], Sequence[bytes]]:
         return rebuilt_halves(step, self.journal.contents.held[step.partition])
@@ -384,14 +388,16 @@ class Walk:
         stash = self.place.extent.start + self.place.stash.start
         return Places(self.device, step.source.start, step.target.start, self.journal_on, stash)
 
-    def _views_at_source(self, step: steps.HoldContent) -> tuple[hiding.View, hiding.View]:
+    def _views_at_source(self, step: steps.HoldContent) -> tuple[hidden_signatures.View, hidden_signatures.View]:
         """Return the saved bytes as views from the old place and from the new one."""
-        view = hiding.View(step.held, self.journal.contents.held[step.partition], step.source.length, self.sign)
+        view = hidden_signatures.View(
+            step.held, self.journal.contents.held[step.partition], step.source.length, self.sign
+        )
         return view, replace(view, base=self._both_places(step.partition)[1].start - step.source.start)
 
-    def _views_at_target(self, step: steps.ReleaseContent) -> tuple[hiding.View, hiding.View]:
+    def _views_at_target(self, step: steps.ReleaseContent) -> tuple[hidden_signatures.View, hidden_signatures.View]:
         content = patched(step.held, self.journal.contents.held[step.partition], step.patches)
-        view = hiding.View(step.held, content, step.target.length, self.sign)
+        view = hidden_signatures.View(step.held, content, step.target.length, self.sign)
         return view, replace(view, base=self._both_places(step.partition)[0].start - step.target.start)
 
     def _hide_at_target(self, step: steps.HoldContent) -> None:
@@ -405,7 +411,7 @@ class Walk:
         occupied += [Extent(sectors.at, len(sectors.data)) for sectors in images.sectors]
         if self.place.file is None:
             occupied.append(self.place.extent)
-        hiding.hide_in_free_space(
+        hidden_signatures.hide_in_free_space(
             self.device, self._both_places(step.partition)[1].start, self._views_at_source(step)[0], occupied
         )
 

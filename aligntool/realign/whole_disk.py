@@ -15,7 +15,7 @@ from aligntool.formats.reader import MappedReader, Reader
 from aligntool.formats.signatures import FILE_SYSTEM_SIGNATURES, OWNER_SIGNATURES
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Partition
-from aligntool.realign import hidden_signatures as hiding
+from aligntool.realign import hidden_signatures
 from aligntool.realign import table as tables
 from aligntool.realign.disk_state import DiskState, is_complete, journal_place, step_index
 from aligntool.realign.journal import Journal
@@ -49,14 +49,16 @@ def other_kinds(device: Device, kind: str) -> tuple[str, ...]:
     """
     size = device.sector_size
     held = held_ranges(Partition(NUMBER, Extent(0, device.size)), device.size, size, signatures_only=True)
-    view = hiding.View(held, hiding.read_saved(device, 0, held), device.size, bytes(size))
+    view = hidden_signatures.View(held, hidden_signatures.read_saved(device, 0, held), device.size, bytes(size))
     family = "ext" if kind.startswith("ext") else kind
     present = (
         signature
         for signature in (*OWNER_SIGNATURES, *FILE_SYSTEM_SIGNATURES)
         if signature.width >= _LONG and signature.kind != family
     )
-    return tuple(dict.fromkeys(signature.kind for signature in present if hiding.has_signature(view, signature)))
+    return tuple(
+        dict.fromkeys(signature.kind for signature in present if hidden_signatures.has_signature(view, signature))
+    )
 
 
 def table_inside(reader: Reader, extent: Extent, sector_size: int) -> str | None:
@@ -89,7 +91,7 @@ def whole_images(device: Device, plan: Plan, *, journal_at: int | None, journal_
     kind = next(step.kind for step in plan.steps if isinstance(step, steps.ReleaseContent))
     change, size = rewrite.changes[0], device.sector_size
     head, tail = places(plan.disk.size, size)
-    sign = hiding.marker(size, journal_at, journal_id)
+    sign = hidden_signatures.marker(size, journal_at, journal_id)
     tail_before = Sectors(tail.start, bytes(device.read(tail.start, tail.length)))
     usable = Extent(head.end, tail.start - head.end)
     gpt = _gpt(plan.disk.size, size, usable, role_of(kind))
@@ -220,11 +222,11 @@ def complete_interrupted_writes(device: Device, journal: Journal, goal: tables.T
         tables.write_table(device, remaining, goal)
 
 
-def restore_signatures(device: Device, start: int, view: hiding.View) -> None:
+def restore_signatures(device: Device, start: int, view: hidden_signatures.View) -> None:
     """Restore signatures that are still hidden although the content is recognised: redundant signatures, and bytes in
     the sector of the decisive signature, if the write of that sector was torn.
     """
-    size, signs = len(view.sign), hiding.signature_bytes(view)
+    size, signs = len(view.sign), hidden_signatures.signature_bytes(view)
     for at in sorted(signs.redundant):
         if bytes(device.read(start + at, size)) == view.sign:
             device.write(start + at, view.read(at, size))
@@ -241,18 +243,18 @@ def marker_of(journal: Journal) -> bytes:
     """Return the marker of a move."""
     plan = journal.contents.plan
     place = journal_place(plan)
-    return hiding.marker(plan.disk.sector_size, None if place.file else place.extent.start, journal.id)
+    return hidden_signatures.marker(plan.disk.sector_size, None if place.file else place.extent.start, journal.id)
 
 
-def view_at_start(journal: Journal) -> hiding.View:
+def view_at_start(journal: Journal) -> hidden_signatures.View:
     """Return the held bytes of the content that was at byte 0, or will be there."""
     contents, sign = journal.contents, marker_of(journal)
     for step in contents.plan.steps:
         if isinstance(step, steps.HoldContent) and step.source.start == 0:
-            return hiding.View(step.held, contents.held[step.partition], step.source.length, sign)
+            return hidden_signatures.View(step.held, contents.held[step.partition], step.source.length, sign)
         if isinstance(step, steps.ReleaseContent) and step.target.start == 0:
             content = patched(step.held, contents.held[step.partition], step.patches)
-            return hiding.View(step.held, content, step.target.length, sign)
+            return hidden_signatures.View(step.held, content, step.target.length, sign)
     raise ValueError("nothing of this plan lies at byte 0")
 
 
@@ -260,8 +262,8 @@ def _is_visible(device: Device, journal: Journal) -> bool:
     """Return whether the decisive signature is at the start of the disk."""
     view = view_at_start(journal)
     on_disk = replace(view, content=[_read(device, extent) for extent in view.held.ranges])
-    decisive = hiding.first_vital_byte(view)
-    return decisive is not None and hiding.first_vital_byte(on_disk) == decisive
+    decisive = hidden_signatures.first_vital_byte(view)
+    return decisive is not None and hidden_signatures.first_vital_byte(on_disk) == decisive
 
 
 def _read(device: Device, extent: Extent) -> bytes:

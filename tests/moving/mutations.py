@@ -187,10 +187,10 @@ MUTATIONS = (
     ),
     Mutation(
         "the table is rewritten before the content is restored", "aligntool/realign/steps.py",
-        "                hiding.restore_content(self.device, step.target.start,"
+        "                hidden_signatures.restore_content(self.device, step.target.start,"
         " *self._views_at_target(step))\n",
         "                write_table(self.device, self._images(TableState.AFTER), TableState.AFTER)\n"
-        "                hiding.restore_content(self.device, step.target.start,"
+        "                hidden_signatures.restore_content(self.device, step.target.start,"
         " *self._views_at_target(step))\n",
         "a kernel offers a partition without its head",
         f"{EVERY_CUT}[gpt-0]",
