@@ -227,11 +227,16 @@ def _unquote(spec: str) -> str:
     return spec.replace('"', "").replace("'", "")
 
 
+def uuid_digits(text: str) -> str:
+    """Return the text without capitals and the separators that mdadm ignores in a UUID: its util.c, parse_uuid."""
+    return re.sub("[:. -]", "", text.lower())
+
+
 def array_uuid(text: str | None) -> str | None:
     """Return a UUID as four words of eight digits, as written by mdadm, from this form, the one with hyphens of the
     kernel and blkid, or any other that mdadm reads (util.c, parse_uuid). Return None if it is not a UUID.
     """
-    digits = re.sub("[:. -]", "", (text or "").lower())
+    digits = uuid_digits(text or "")
     if not _UUID.fullmatch(digits):
         return None
     return ":".join(digits[at : at + 8] for at in range(0, 32, 8))

@@ -85,7 +85,11 @@ def on_raw(disk: Disk, words: str) -> str:
     """Return a command of another program, which takes a file for a raw image. It would destroy a virtual disk: return
     the command that makes a raw image of that.
     """
-    return f"make it a raw image first: {disk.raw_copy}" if disk.raw_copy else words
+    return _raw_first(disk.raw_copy) if disk.raw_copy else words
+
+
+def _raw_first(raw_copy: str) -> str:
+    return f"make it a raw image first: {raw_copy}"
 
 
 def as_root(disk: Disk, words: str) -> str:
@@ -215,7 +219,7 @@ def _full_hint(line: str, disk: str, raw_copy: str) -> str:
     full = re.sub(r"aligntool ([a-z ]+) DISK\b", lambda found: command(found[1], disk), line)
     if full == line and re.search(r"\bDISK\b", line):  # a command of another program
         if raw_copy:
-            return f"make it a raw image first: {raw_copy}"
+            return _raw_first(raw_copy)
         full = line.replace("sudo ", sudo_prefix(disk))
     return re.sub(r"\bDISK\b", lambda _: shell_word(disk), full)
 

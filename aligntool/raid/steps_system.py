@@ -18,6 +18,7 @@ from aligntool.linux.process import PACKAGES, find_program, run_or_stop, run_pro
 from aligntool.linux.sysfs import mounts_now
 from aligntool.raid.commands import command_of, purpose_of
 from aligntool.steps import EditFile, FileStep, Mount, Step, SystemStep
+from aligntool.system import uuid_digits
 
 # How a step on the system is traced before it begins, applied, and undone. Kinds of steps that need more have a section
 # below; the others only run their command, and have nothing to undo. Commands and purposes: commands.py.
@@ -67,14 +68,9 @@ def apply_system(step: SystemStep) -> Iterator[Said]:
         yield Said("already done")
         return
     ended = run_or_stop(*command_of(step))
-    if isinstance(step, steps.CheckInitramfs) and _digits(step.uuid) not in _digits(ended.output):
+    if isinstance(step, steps.CheckInitramfs) and uuid_digits(step.uuid) not in uuid_digits(ended.output):
         printed = ended.output.strip()[-_SHOWN:] or "nothing"
         raise Stopped(f"{purpose_of(step)}: {step.uuid} was not found; printed: {printed}")
-
-
-def _digits(text: str) -> str:
-    """Return the text without capitals and the separators that mdadm ignores in a UUID: its util.c, parse_uuid."""
-    return re.sub("[:. -]", "", text.lower())
 
 
 def undo_system(step: SystemStep, trace: Trace) -> Iterator[Said]:
