@@ -493,20 +493,27 @@ def test_an_ebr_that_would_be_in_the_block_of_another_goes_before_its_partition(
         assert [one.read_bytes()[at * 512 :][: 4 * MIB] for at in (4096, 16384)] == kept
 
 
+def with_ext4(folder: Path, parts: str, *sectors: int) -> tuple[Path, Path]:
+    """Make an MBR disk with these partitions and an ext4 at each of the sectors; return it and the file system."""
+    disk, content = folder / "disk.img", folder / "content"
+    for path, size in ((disk, 32 * MIB), (content, 4 * MIB)):
+        with path.open("wb") as file:
+            file.truncate(size)
+    run("mke2fs", "-q", "-t", "ext4", "-b", "4096", content)
+    run("sfdisk", "-q", disk, stdin=f"label: dos\nlabel-id: 0xfeed0123\n{parts}")
+    for sector in sectors:
+        place(content, disk, sector * 512)
+    return disk, content
+
+
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "sfdisk")
 @pytest.mark.parametrize(("start", "after"), [(2049, 2056), (4095, 4088)])
 def test_an_extended_partition_that_begins_off_a_block_begins_on_one(tmp_path: Path, start: int, after: int) -> None:
     """A realign does not move it; its old EBR is in the block before its first logical partition, or further away."""
-    disk, new, content = tmp_path / "disk.img", tmp_path / "new.img", tmp_path / "content"
-    for path, size in ((disk, 32 * MIB), (content, 4 * MIB)):
-        with path.open("wb") as file:
-            file.truncate(size)
-    run("mke2fs", "-q", "-t", "ext4", "-b", "4096", content)
     parts = f"start={start},size={24576 - start},type=5\nstart=4096,size=8192\nstart=16384,size=8192\n"
-    run("sfdisk", "-q", disk, stdin=f"label: dos\nlabel-id: 0xfeed0123\n{parts}")
-    for sector in (4096, 16384):
-        place(content, disk, sector * 512)
+    disk, content = with_ext4(tmp_path, parts, 4096, 16384)
+    new = tmp_path / "new.img"
     aligntool("convert", disk, "--yes", "-o", new)
     aligntool("convert", disk, "--yes")
     for one in (disk, new):
@@ -519,13 +526,7 @@ def test_an_extended_partition_that_begins_off_a_block_begins_on_one(tmp_path: P
 
 def test_an_extended_partition_without_partitions_that_begins_off_a_block_has_to_be_deleted(tmp_path: Path) -> None:
     """It has no EBR that could be written at another place, where old bytes would count as one."""
-    disk, content = tmp_path / "disk.img", tmp_path / "content"
-    for path, size in ((disk, 32 * MIB), (content, 4 * MIB)):
-        with path.open("wb") as file:
-            file.truncate(size)
-    run("mke2fs", "-q", "-t", "ext4", "-b", "4096", content)
-    run("sfdisk", "-q", disk, stdin="label: dos\nstart=32768,size=8192,type=83\nstart=2049,size=22527,type=5\n")
-    place(content, disk, 32768 * 512)
+    disk, _ = with_ext4(tmp_path, "start=32768,size=8192,type=83\nstart=2049,size=22527,type=5\n", 32768)
     refused = " ".join(aligntool("convert", disk, "--yes", code=REFUSED).split())
     assert "partition 2 begins at byte 1049088, which is not a multiple of 4KiB" in refused
     assert f"sfdisk --delete {disk} 2" in refused
