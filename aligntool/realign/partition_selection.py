@@ -213,8 +213,11 @@ def _sector_notes(judged: Judged, goal: RealignGoal) -> Iterator[str]:
         named = (f"-p {number}" for number in numbers if goal.partitions)
         larger = next_command(judged.disk, "plan realign", "--layers", *named)
         sectors = f"LUKS2 with {format_size(min(units))} sectors on a drive with {format_size(size)} sectors"
-        who = f"{'partition' if len(numbers) == 1 else 'partitions'} {', '.join(map(str, numbers))}"
-        yield f"{who}: {sectors}; to enlarge them afterwards: {larger}"
+        yield f"{partition_words(numbers)}: {sectors}; to enlarge them afterwards: {larger}"
+
+
+def partition_words(numbers: Collection[int]) -> str:
+    return f"{'partition' if len(numbers) == 1 else 'partitions'} {', '.join(map(str, numbers))}"
 
 
 def _pvmove_notes(part: Partition, need: StartGrid) -> list[str]:

@@ -57,7 +57,8 @@ def write_plan(
     )
     notes = (*selection.notes, *partition_selection.notes_on(disk, selection, found, shrunk, patched))
     cost = estimate(disk, moving, used, plan_steps) if moving else Estimate(0, 0)
-    return Plan("realign", steps.subject(disk), _goal_words(goal), places, plan_steps, attention, notes, cost)
+    words = _goal_words(goal, moves=bool(moving))
+    return Plan("realign", steps.subject(disk), words, places, plan_steps, attention, notes, cost)
 
 
 def _changes(disk: Disk, found: search.FoundPlaces | None) -> Changes:
@@ -168,10 +169,14 @@ def _place(part: Partition, selection: partition_selection.Selection, after: Ext
     return Place(part.number, part.extent, after, labelled(part.content[0]) if part.content else what, why)
 
 
-def _goal_words(goal: RealignGoal) -> str:
-    partitions = f"partition {', '.join(map(str, goal.partitions))}" if goal.partitions else "every start"
-    least_start = f", none before {format_size(goal.least_start)}" if goal.least_start else ""
-    return f"{partitions} on {format_size(goal.grain)}{least_start}"
+def _goal_words(goal: RealignGoal, *, moves: bool) -> str:
+    """Return the goal in words. If nothing moves, a start may still be off a grain that was not given."""
+    on = format_size(goal.grain) if moves or goal.grain_given or goal.partitions else "its boundary"
+    numbers, least_start = ", ".join(map(str, goal.partitions)), format_size(goal.least_start)
+    words = f"every start on {on}"
+    if goal.partitions:
+        words = f"partitions {numbers} on {on}" if len(goal.partitions) > 1 else f"partition {numbers} on {on}"
+    return f"{words}, none before {least_start}" if goal.least_start else words
 
 
 def estimate(
@@ -222,7 +227,7 @@ def plan_realign(
     whole = disk.size is not None and bool(selection.start_grids)
     found, shrunk = _find_places(disk, goal, selection, used) if whole else (None, {})
     if whole and selection.must and _lacks_room(found):
-        reasons.append(_no_room(disk, goal, selection, used, found))
+        reasons.append(_no_room(judged, goal, selection, used, found))
     if found is not None:
         reasons += partition_selection.unpatchable_reasons(disk, selection.names, found, shrunk)
         reasons += partition_selection.ambiguous_superblocks(disk, found)
@@ -292,12 +297,14 @@ def _refuse_if_not_judged(judged: Judged) -> None:
 
 
 def _no_room(
-    disk: Disk,
+    judged: Judged,
     goal: RealignGoal,
     selection: partition_selection.Selection,
     used: partition_selection.Uses,
     found: search.FoundPlaces | None,
 ) -> Refusal:
+    disk = judged.disk
+
     def fits(shrunk: partition_selection.Shrinks) -> search.FoundPlaces | None:
         return search.search(disk, movable(disk, selection, used, shrunk), goal)
 
@@ -309,12 +316,22 @@ def _no_room(
         )
         text += f" has {format_about(room)}, {least - room} bytes short; a file on another disk also works{helps}"
         return Refusal("no-journal-room", disk.name, text, next_command(disk, "realign", "--journal FILE"), False)
-    who = f"{'partition' if len(selection.must) == 1 else 'partitions'} {', '.join(map(str, sorted(selection.must)))}"
+    if not hint and replace(goal, partitions=()) == _GOAL and (named := _fitting(judged, selection)):
+        helps = f"; there is for {partition_selection.partition_words(named)}"
+        hint = next_command(disk, "plan realign", *_options(named))
     grain = " of the requested grain" if goal.grain_given else ""
+    who = partition_selection.partition_words(sorted(selection.must))
     text = f"there is no room to put {who} on a boundary{grain}"
     if (floor := search.boot_floor(disk)) > MIB:
         text += f" (nothing is moved below {format_size(floor)}: a boot loader may be there)"
     return Refusal("no-room", disk.name, f"{text}{helps}", hint or next_look(disk), lasting=False)
+
+
+def _fitting(judged: Judged, selection: partition_selection.Selection) -> tuple[int, ...]:
+    """Return the partitions for which there is room, also for a journal, while the others stay."""
+    against = partition_reasons(judged.disk, parts_of(judged.disk, selection.must))
+    rooms = _rooms(judged, selection, tuple(number for number, reasons in against.items() if _may_move(reasons)))
+    return next((named for room, named in rooms.values() if room is _Room.ENOUGH), ())
 
 
 def _refusal(disk: Disk, reasons: list[Refusal], against: Mapping[int, tuple[Refusal, ...]]) -> Refused:
@@ -327,7 +344,7 @@ def _refusal(disk: Disk, reasons: list[Refusal], against: Mapping[int, tuple[Ref
     temporary = [reason for reason in reasons if not reason.lasting]
     hint = (temporary or reasons)[0].hint if reasons else ""
     if others and reasons_of_partitions and reasons_of_partitions == len(reasons) and not temporary:
-        hint = next_command(disk, "plan realign", *(f"-p {number}" for number in others))
+        hint = next_command(disk, "plan realign", *_options(others))
     return Refused("\n".join(lines), hint=hint, refusals=dict.fromkeys(reasons))
 
 
@@ -359,9 +376,14 @@ def find_repairs(judged: Judged) -> tuple[Repair, ...]:
     if not off:
         return ()
     disk_wide = (*selection.reasons, *disk_reasons(judged))
-    room = _room_by_number(judged, selection)
     against = partition_reasons(disk, parts_of(disk, off))
-    return tuple(_repair(disk, number, room.get(number, _Room.NONE), (*disk_wide, *against[number])) for number in off)
+    reasons = {number: (*disk_wide, *against[number]) for number in off}
+    rooms = _rooms(judged, selection, tuple(number for number in selection.must if _may_move(reasons[number])))
+    return tuple(_repair(disk, number, rooms.get(number, (_Room.NONE, ())), reasons[number]) for number in off)
+
+
+def _may_move(reasons: Collection[Refusal]) -> bool:
+    return not any(reason.lasting for reason in reasons)
 
 
 def with_repair_commands(report: Report, repairs: Mapping[str, Sequence[Repair]]) -> Report:
@@ -399,16 +421,17 @@ def _there(command: str) -> str:
     return f"on the captured machine: {command}"
 
 
-def _repair(disk: Disk, number: int, room: _Room, reasons: tuple[Refusal, ...]) -> Repair:
+def _repair(disk: Disk, number: int, found: tuple[_Room, tuple[int, ...]], reasons: tuple[Refusal, ...]) -> Repair:
+    room, named = found[0], _options(found[1])
     for reason in reasons:
         if reason.lasting:
             return Repair(number, NOT, reason.text, reason.hint)
     first = f", once this is resolved: {reasons[0].text}" if reasons else ""
     if room is _Room.NO_JOURNAL:
         why = f"there is room next to it, but none on this disk for a journal{first}"
-        return Repair(number, IN_PLACE, why, next_command(disk, "plan realign", "--journal FILE"))
+        return Repair(number, IN_PLACE, why, next_command(disk, "plan realign", *named, "--journal FILE"))
     if room is _Room.ENOUGH:
-        command = reasons[0].hint if reasons else next_realign(disk)
+        command = reasons[0].hint if reasons else next_command(disk, "plan realign", *named)
         return Repair(number, IN_PLACE, f"there is room to move onto the grid{first}", command)
     shrinkable = (part for part in disk.partitions if kind_of(part) in SHRINKABLE)
     if shorter := [str(part.number) for part in shrinkable if partition_selection.fills(part)]:
@@ -418,22 +441,33 @@ def _repair(disk: Disk, number: int, room: _Room, reasons: tuple[Refusal, ...]) 
     return Repair(number, NOT, "there is not enough room, and no file system here can be shrunk", next_look(disk))
 
 
-def _room_by_number(judged: Judged, selection: partition_selection.Selection) -> dict[int, _Room]:
-    """Return the room for all misaligned partitions together if there is any, otherwise for each alone, by number.
-    Without an entry there is no room.
+def _options(numbers: Collection[int]) -> Iterator[str]:
+    return (f"-p {number}" for number in numbers)
+
+
+def _rooms(
+    judged: Judged, selection: partition_selection.Selection, numbers: tuple[int, ...]
+) -> dict[int, tuple[_Room, tuple[int, ...]]]:
+    """Return the room for each of these misaligned partitions that has any, and which partitions to name in the command
+    that moves it: none if all misaligned partitions of the disk fit, otherwise those that fit together, or it alone.
     """
     disk = judged.disk
-    if not selection.start_grids or disk.size is None:
+    if not numbers or not selection.start_grids or disk.size is None:
         return {}
     if len(disk.partitions) > _SEARCHED_UP_TO:
-        return dict.fromkeys(_with_room_beside(disk, selection), _Room.ENOUGH)
-    together = _room_for(judged, selection)
-    if together is not _Room.NONE:
-        return dict.fromkeys(selection.must, together)
-    return {
-        number: _room_for(judged, partition_selection.select_partitions(judged, RealignGoal(partitions=(number,))))
-        for number in selection.must
-    }
+        return dict.fromkeys(_with_room_beside(disk, selection), (_Room.ENOUGH, ()))
+    if len(numbers) == len(selection.must) and (room := _room_for(judged, selection)) is not _Room.NONE:
+        return dict.fromkeys(numbers, (room, ()))
+    alone = {number: _room_of(judged, (number,)) for number in numbers}
+    fitting = tuple(number for number, room in alone.items() if room is not _Room.NONE)
+    for named in (numbers, fitting):
+        if named and (room := _room_of(judged, named)) is not _Room.NONE:
+            return dict.fromkeys(named, (room, named))
+    return {number: (alone[number], (number,)) for number in fitting}
+
+
+def _room_of(judged: Judged, numbers: tuple[int, ...]) -> _Room:
+    return _room_for(judged, partition_selection.select_partitions(judged, RealignGoal(partitions=numbers)))
 
 
 def _room_for(judged: Judged, selection: partition_selection.Selection) -> _Room:

@@ -13,6 +13,7 @@ from aligntool.render.audit import MOST_ANSWERS, audit_lines, repair_lines
 from aligntool.render.json import audit_json
 from aligntool.render.lines import cell_width, text_of
 from tests.audit.builders import judge, made_disk
+from tests.realign.movable_disks import movable_disk
 from tests.schemas import check
 
 
@@ -68,6 +69,36 @@ def test_a_finding_points_to_a_plan_only_where_there_is_one(
         assert not planned and after != before and told_so in said
     else:
         assert planned and after == before
+
+
+BETWEEN = "2048+50001 BitLocker; 52049+400015 xfs; 452064+50000 BitLocker; 552065+50000 xfs; 652065+50000 xfs"
+
+
+def test_the_partitions_that_fit_are_named_where_another_has_no_room() -> None:
+    report = judge(movable_disk(BETWEEN))
+    told = with_repair_commands(report, answers(report))
+    after = {one.partition: one.next for one in told.findings if one.code == "AT101"}
+    named = "sudo aligntool plan realign /dev/sda -p 4 -p 5"
+    assert after == {2: "sudo aligntool audit --map /dev/sda", 4: named, 5: named}
+    assert plan_realign(report.judged[0], RealignGoal(partitions=(4, 5)), {}).steps
+    with pytest.raises(Refused, match="to put partitions 2, 4, 5 on a boundary; there is for partitions 4, 5") as found:
+        plan_realign(report.judged[0], RealignGoal(), {})
+    assert found.value.hint == named
+
+
+def test_the_others_are_named_where_one_can_never_be_moved() -> None:
+    report = judge(movable_disk("2049+50000 BitLocker; 200001+50000 xfs"))
+    told = with_repair_commands(report, answers(report))
+    after = {one.partition: one.next for one in told.findings if one.code == "AT101"}
+    assert after[2] == "sudo aligntool plan realign /dev/sda -p 2" != after[1]
+    assert plan_realign(report.judged[0], RealignGoal(partitions=(2,)), {}).steps
+
+
+def test_a_plan_that_moves_nothing_does_not_claim_whole_mebibytes() -> None:
+    (judged,) = judge(movable_disk("2048+50000 ext4; 200008+50000 ext4")).judged
+    assert plan_realign(judged, RealignGoal(), {}).goal == "every start on its boundary"
+    assert plan_realign(judged, RealignGoal(grain_given=True), {}).goal == "every start on 1MiB"
+    assert plan_realign(judged, RealignGoal(partitions=(1, 2)), {}).goal == "partitions 1, 2 on 1MiB"
 
 
 def test_a_mounted_partition_is_told_with_its_reason() -> None:
