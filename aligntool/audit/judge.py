@@ -111,7 +111,7 @@ def _verdicts(disk: Disk, grids: Sequence[Grid], above: str) -> Iterator[Verdict
 def _findings(judged: Judged, rows: Sequence[KnownGeometry], above: str) -> Iterator[Finding]:
     disk, grids = judged.disk, judged.grids
     sector_size = disk.sector_size
-    yield from table_findings(disk, above)
+    yield from table_findings(disk, above, has_image=hybrid_image(disk) is not None)
     parked = parked_numbers(disk)
     parts: dict[int | None, Partition] = {partition.number: partition for partition in disk.partitions}
     # The data of a whole-disk member are judged like those of a member partition.
@@ -350,17 +350,37 @@ def start_findings(disk: Disk, partition: Partition | None, verdict: Verdict, se
 
 
 def end_finding(disk: Disk, partition: Partition, physical: Grid, sector_size: int) -> Finding | None:
-    """Return a note on an end off the physical sector, or None. The last sector of the disk is exempt."""
-    past = physical.off_by(partition.extent.end)
-    if not past or (disk.size is not None and partition.extent.end >= disk.size - physical.size):
-        return None
-    subject = wording.subject_words(disk, partition)
-    return Finding(
-        Code.END_UNALIGNED, Severity.INFO,
+    """Return a note on an end off the physical sector, or None; an error if a LUKS inside does not open because of its
+    end. The last sector of the disk is otherwise exempt.
+    """
+    past, subject = physical.off_by(partition.extent.end), wording.subject_words(disk, partition)
+    text, severity = (
         f"{subject} ends {format_size(past)} past a boundary of {format_size(physical.size)}",
+        Severity.INFO,
+    )
+    if odd := _odd_luks(partition):
+        text, severity = f"{subject}: {odd}", Severity.ERROR
+    elif not past or (disk.size is not None and partition.extent.end >= disk.size - physical.size):
+        return None
+    return Finding(
+        Code.END_UNALIGNED, severity, text,
         disk=disk.name, partition=partition.number, start=partition.extent.start, sector_size=sector_size,
         grid=physical, off_by=past, next=f"aligntool explain {Code.END_UNALIGNED}",
     )  # fmt: skip
+
+
+def _odd_luks(partition: Partition) -> str:
+    """Return why a LUKS that extends to the end of the partition does not open, or "" if it does: dm-crypt requires
+    whole sectors of its own size (drivers/md/dm-crypt.c, crypt_ctr()).
+    """
+    for layer in partition.content:
+        unit, length = layer.data_unit or 1, partition.extent.end - (layer.data_start or partition.extent.end)
+        if layer.kind == "crypto_LUKS" and not layer.claims_size and (rest := length % unit):
+            name = wording.layer_name(layer)
+            return (
+                f"{name} does not open: its data are {rest} bytes longer than a multiple of its sectors of {unit} bytes"
+            )
+    return ""
 
 
 def _evidence(partition: Partition | None, verdict: Verdict, worst: Check) -> Iterator[str]:

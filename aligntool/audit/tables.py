@@ -24,6 +24,7 @@ _WARNINGS = (Fault.GPT_BACKUP_DAMAGED, Fault.GPT_BACKUP_MISPLACED, Fault.PROTECT
 _NOTES = (Fault.HYBRID_MBR, Fault.DYNAMIC_DISK)
 _SEVERITIES = dict.fromkeys(_WARNINGS, Severity.WARNING) | dict.fromkeys(_NOTES, Severity.INFO)  # else an error
 
+_OF_IMAGES = (Fault.PROTECTIVE_MBR, Fault.GPT_BACKUP_MISPLACED)
 _COPIES_DAMAGED = {Fault.GPT_PRIMARY_DAMAGED, Fault.GPT_BACKUP_DAMAGED}
 
 _WHOLE_DISK_MEMBERS = {
@@ -49,8 +50,10 @@ def array_above(disk: Disk, by_name: Mapping[str, Disk]) -> str:
     return ""
 
 
-def table_findings(disk: Disk, above: str) -> Iterator[Finding]:
-    """Yield the findings on a table. `above`: why it belongs to an array; its faults are then not reported."""
+def table_findings(disk: Disk, above: str, *, has_image: bool = False) -> Iterator[Finding]:
+    """Yield the findings on a table. `above`: why it belongs to an array; its faults are then not reported.
+    `has_image`: an ISO image was written to the disk with its table.
+    """
     if above:
         if disk.partitions or disk.table:
             yield disk_finding(disk, Code.FIRMWARE_RAID_MEMBER, Severity.INFO, above)
@@ -59,7 +62,11 @@ def table_findings(disk: Disk, above: str) -> Iterator[Finding]:
     faults, lost = disk.table.faults if disk.table else (), gpt_is_lost(disk)
     if lost:
         yield _gpt_lost_finding(disk)
-    yield from (_fault_finding(disk, fault) for fault in faults if not (lost and fault.fault in _COPIES_DAMAGED))
+    for fault in faults:
+        if fault.fault in _OF_IMAGES and has_image:
+            yield _image_finding(disk, fault)
+        elif not (lost and fault.fault in _COPIES_DAMAGED):
+            yield _fault_finding(disk, fault)
     yield from _kernel_findings(disk)
 
 
@@ -115,6 +122,15 @@ def _fault_finding(disk: Disk, fault: TableFault) -> Finding:
     number = fault.partitions[0] if len(fault.partitions) == 1 else None
     size = disk.table.sector_size if disk.table else None
     return replace(found, partition=number, start=fault.at, sector_size=size)
+
+
+def _image_finding(disk: Disk, fault: TableFault) -> Finding:
+    """Return the note on a hybrid ISO image: it has an MBR and a GPT on purpose, and was made for a medium of its own
+    length.
+    """
+    code, why = _CODES[fault.fault], "an ISO image was written to this medium with its table: nothing needs repair"
+    found = disk_finding(disk, code, Severity.INFO, fault.detail, why, next_=f"aligntool explain {code}")
+    return replace(found, start=fault.at, sector_size=disk.table.sector_size if disk.table else None)
 
 
 def _next_step(disk: Disk, code: Code) -> str:

@@ -8,7 +8,7 @@ import pytest
 from aligntool.audit.report import Answer, AuditOptions, GridKind, Severity
 from aligntool.inventory import DiskKind, KnownGeometry, Partition, Role, Source, TableLabel
 from aligntool.units import GIB, KIB, MIB, TIB, Extent
-from tests.audit.builders import codes, judge, made_disk
+from tests.audit.builders import codes, judge, made_disk, with_content
 
 
 def kernel_alignment_offset(start: int, physical: int, minimum: int, offset: int) -> int:
@@ -243,6 +243,19 @@ def test_an_odd_end_is_a_note_but_not_at_the_end_of_the_disk() -> None:
     assert codes(judge(disk)) == ["AT107"]
     to_the_end = replace(disk, size=(2048 + 1001) * 512)
     assert codes(judge(to_the_end)) == []
+
+
+@pytest.mark.parametrize(
+    ("sectors", "unit", "opens"), [(100003, 4096, False), (100000, 4096, True), (100003, 512, True)]
+)
+def test_an_end_that_keeps_a_luks_closed_is_an_error(sectors: int, unit: int, *, opens: bool) -> None:
+    disk = made_disk(f"2048+{sectors} crypto_LUKS", physical=4096, size=(2048 + sectors) * 512)
+    layer = replace(disk.partitions[0].content[0], version="LUKS2", data_unit=unit, data_start=17 * MIB)
+    found = [one for one in judge(with_content(disk, layer)).findings if one.code == "AT107"]
+    assert [one.severity for one in found] == ([] if opens else [Severity.ERROR])
+    assert all("1536 bytes longer" in one.summary and one.disk == "sda" for one in found)
+    fixed = replace(layer, claims_size=40 * MIB)  # its header states the length
+    assert "AT107" not in codes(judge(with_content(disk, fixed)))
 
 
 def test_an_sd_card_is_judged_by_its_allocation_unit() -> None:

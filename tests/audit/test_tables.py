@@ -81,6 +81,17 @@ def test_the_covering_entry_of_a_hybrid_iso_overlaps_on_purpose(
     assert report.judged[0].verdicts[0].matters is (severity is Severity.ERROR)
 
 
+@pytest.mark.parametrize("fault", [Fault.PROTECTIVE_MBR, Fault.GPT_BACKUP_MISPLACED])
+@pytest.mark.parametrize(("spec", "is_image"), [("0+4000000", True), ("64+4000000", True), ("2048+4000000", False)])
+def test_the_tables_of_an_iso_image_need_no_repair(fault: Fault, spec: str, *, is_image: bool) -> None:
+    disk = replace(made_disk(f"{spec} iso9660", physical=4096), content_hint="iso9660")
+    report = judge(replace(disk, table=Table(TableLabel.GPT, 512, faults=(TableFault(fault, "…", 512),))))
+    (finding,) = (finding for finding in report.findings if finding.code.value == EXPECTED[fault][0])
+    assert finding.severity is (Severity.INFO if is_image else Severity.WARNING)
+    assert any("nothing needs repair" in line for line in finding.evidence) is is_image
+    assert finding.next.startswith("aligntool explain") or not is_image
+
+
 @pytest.mark.parametrize(
     ("kind", "ours"),
     [("isw_raid_member", False), ("ddf_raid_member", False), ("linux_raid_member", False), ("ext4", True)],
