@@ -120,10 +120,13 @@ def _mmp_unclean(area: Area, superblock: bytes, block: int) -> str | None:
     return f"it is mounted on {node}, or that machine stopped without unmounting it (MMP); unmount it there first"
 
 
+NEEDS_REPLAY = "needs its journal replayed (recovery flag set)"
+
+
 def _ext_unclean(superblock: bytes) -> str | None:
     state = le16(superblock, 0x3A)
     if le32(superblock, 0x60) & INCOMPAT_RECOVER:
-        return "needs its journal replayed (recovery flag set)"
+        return NEEDS_REPLAY
     if state & STATE_ERROR:
         return "has errors that the kernel detected (error flag set)"
     if not state & STATE_VALID:

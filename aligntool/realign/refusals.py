@@ -8,6 +8,7 @@ from aligntool.audit.report import Judged
 from aligntool.change import LayoutGoal, PartitionRequest
 from aligntool.errors import Refusal, refuse
 from aligntool.file_systems import FILE_SYSTEMS, file_system, name_for_e2fsck
+from aligntool.formats.linux_fs import NEEDS_REPLAY
 from aligntool.formats.part_types import ROLES, role_list
 from aligntool.formats.reader import MAY_BE_SHARED
 from aligntool.formats.volumes import NOT_BY_CRYPTSETUP, REENCRYPTED, REENCRYPTING, UNFLUSHED
@@ -400,10 +401,13 @@ def _typed(disk: Disk, part: Partition, layer: Layer, words: str, more: str = ""
 
 
 def typed_on(disk: Disk, part: Partition, words: str, more: str = "") -> str:
-    """Return a command for one partition; through a loop device over its bytes if the kernel has no node for it."""
+    """Return a command for one partition; through a loop device over its bytes if the kernel has no node for it, also
+    for e2fsck if it would replay a journal: it then opens the file system again, without the offset.
+    """
     if part.node:
         return f"sudo {words} /dev/{part.node}{more}"
     start, length = part.extent.start, part.extent.length
-    if words.startswith("e2fsck") and (inside := name_for_e2fsck(disk.path, start)):
+    is_replayed = any(layer.unclean == NEEDS_REPLAY for layer in part.content)
+    if words.startswith("e2fsck") and not is_replayed and (inside := name_for_e2fsck(disk.path, start)):
         return wording.as_root(disk, f"{words} {wording.shell_word(inside)}")
     return wording.on_raw(disk, wording.on_loop(disk.path, f"-o {start} --sizelimit {length}", words, more))

@@ -47,6 +47,17 @@ def test_a_dirty_file_system_in_an_image_is_cleaned_by_what_the_refusal_says(dir
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup")
+def test_a_journal_in_an_image_is_replayed_by_what_the_refusal_says(tmp_path: Path) -> None:
+    """With an offset, e2fsck replays the journal, but then fails to open the file system again, each time."""
+    image = make_old_disk(tmp_path / "old disk.img")
+    run("debugfs", "-w", "-R", "feature needs_recovery", f"{image}?offset={START}")
+    hint = hint_of(run_aligntool("plan", "realign", image))
+    subprocess.run(hint.replace("e2fsck -f", "e2fsck -fy"), shell=True, check=False, timeout=60, capture_output=True)
+    assert run_aligntool("plan", "realign", image).returncode == 0
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup")
 def test_e2fsck_takes_no_question_mark_in_a_name_for_its_own(dirty_disk: Path, tmp_path: Path) -> None:
     """Behind the first one it expects options: it would open another file."""
     folder = tmp_path / "old?disks"
