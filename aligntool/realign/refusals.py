@@ -401,13 +401,15 @@ def _typed(disk: Disk, part: Partition, layer: Layer, words: str, more: str = ""
 
 
 def typed_on(disk: Disk, part: Partition, words: str, more: str = "") -> str:
-    """Return a command for one partition; through a loop device over its bytes if the kernel has no node for it, also
-    for e2fsck if it would replay a journal: it then opens the file system again, without the offset.
+    """Return a command for one partition; through a loop device over its bytes if the kernel has no node for it.
+
+    With an offset, e2fsck does not see the end of the partition, and opens the file system again without the offset
+    after it replayed a journal.
     """
     if part.node:
         return f"sudo {words} /dev/{part.node}{more}"
     start, length = part.extent.start, part.extent.length
-    is_replayed = any(layer.unclean == NEEDS_REPLAY for layer in part.content)
-    if words.startswith("e2fsck") and not is_replayed and (inside := name_for_e2fsck(disk.path, start)):
+    needs_device = any(layer.unclean == NEEDS_REPLAY or (layer.claims_size or 0) > length for layer in part.content)
+    if words.startswith("e2fsck") and not needs_device and (inside := name_for_e2fsck(disk.path, start)):
         return wording.as_root(disk, f"{words} {wording.shell_word(inside)}")
     return wording.on_raw(disk, wording.on_loop(disk.path, f"-o {start} --sizelimit {length}", words, more))

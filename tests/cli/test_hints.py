@@ -15,7 +15,7 @@ from aligntool.cli.arrays import find_record
 from aligntool.errors import Refused
 from aligntool.raid import make
 from aligntool.units import MIB
-from tests.cli.old_disks import START, make_old_disk
+from tests.cli.old_disks import LENGTH, START, make_old_disk
 from tests.conftest import detach, remove_partitions, run
 from tests.run_aligntool import program, run_aligntool
 from tests.thorough import sample
@@ -54,6 +54,16 @@ def test_a_journal_in_an_image_is_replayed_by_what_the_refusal_says(tmp_path: Pa
     hint = hint_of(run_aligntool("plan", "realign", image))
     subprocess.run(hint.replace("e2fsck -f", "e2fsck -fy"), shell=True, check=False, timeout=60, capture_output=True)
     assert run_aligntool("plan", "realign", image).returncode == 0
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup")
+def test_the_check_of_a_file_system_that_is_too_long_sees_the_end_of_the_partition(tmp_path: Path) -> None:
+    image = make_old_disk(tmp_path / "a.img")
+    run("sfdisk", "-q", "-N", "1", image, stdin=f",{LENGTH // 512 - 8000}\n")
+    hint = hint_of(run_aligntool("plan", "realign", image))
+    done = subprocess.run(hint, shell=True, check=False, timeout=60, capture_output=True)
+    assert b"the superblock or the partition table is likely to be corrupt" in done.stdout
 
 
 @pytest.mark.needs_root
