@@ -22,6 +22,7 @@ from aligntool.cli.pager import page_lines
 from aligntool.errors import Refusal, Refused, Stopped
 from aligntool.linux.process import STOPPING, run_while_progressing
 from aligntool.linux.systemd_journal import record
+from aligntool.linux.targets import writable_copy
 from aligntool.realign.applying import ChangeInProgress as ChangeInProgress
 from aligntool.realign.applying import apply_events
 from aligntool.realign.applying import recovery_commands as recovery_commands
@@ -100,7 +101,7 @@ def show_only(operation: Operation, *, json_: bool, kept: PlanFile = NOT_SAVED, 
         sys.stdout.write(operation.document(plan))
         return
     # Root may be needed for the disk, not for the file.
-    type_next = (
+    type_next = writable_copy(plan.disk.path) or (
         f"{sudo_prefix(plan.disk.path)}aligntool apply {shell_word(kept.file)}"
         if kept.file
         else operation.next_command()

@@ -165,20 +165,25 @@ def _container(head: bytes, tail: bytes) -> tuple[str, str] | None:
     return next(((what, opener) for offset, magic, what, opener in _CONTAINERS if head.startswith(magic, offset)), None)
 
 
-_RAW_COPIES: dict[str, str] = {}
+_SHOWN: dict[str, tuple[str, str]] = {}
 """By real path: the command that makes a raw image of a virtual disk in whose place this process and its children see
 the disk inside. It belongs to the mount namespace, which is also a property of the process: linux/virtual.py.
 """
 
 
-def note_shown(path: str, raw_copy: str) -> None:
+def note_shown(path: str, raw_copy: str, writable_copy: str) -> None:
     """Note that this process sees the disk in this file in its place from now on."""
-    _RAW_COPIES[os.path.realpath(path)] = raw_copy
+    _SHOWN[os.path.realpath(path)] = raw_copy, writable_copy
 
 
 def raw_copy(path: str) -> str:
     """Return the command that makes a raw image of a virtual disk; "" if the path is what other programs see, too."""
-    return _RAW_COPIES.get(os.path.realpath(path), "") if _RAW_COPIES else ""
+    return _SHOWN.get(os.path.realpath(path), ("", ""))[0] if _SHOWN else ""
+
+
+def writable_copy(path: str) -> str:
+    """Return the command that makes an image that can be changed of one that is only read, otherwise ""."""
+    return _SHOWN.get(os.path.realpath(path), ("", ""))[1] if _SHOWN else ""
 
 
 def find_virtual(targets: Sequence[str], silence_s: float) -> dict[str, str]:

@@ -46,12 +46,15 @@ _DAMAGED, _LEAKS_ONLY = 2, 3  # qemu-img(1), check
 
 @dataclass(frozen=True, slots=True)
 class _Image:
-    """An open image. `node`: QEMU's BlockdevOptions for it. `plain`: the command that converts it to a raw image."""
+    """An open image. `node`: QEMU's BlockdevOptions for it. `plain`: the command that converts it to a raw image.
+    `writable`: to an image that can be changed, "" if it is one.
+    """
 
     path: str
     descriptor: int
     node: Mapping[str, object]
     plain: str
+    writable: str = ""
 
 
 def show_disks(
@@ -83,7 +86,7 @@ def show_disks(
             with failing_as(Refused, "the disk inside an image cannot be shown"):
                 _enter(_serve(tuple(images.values()), writes=writes), images)
     for path, image in images.items():
-        note_shown(path, image.plain)
+        note_shown(path, image.plain, image.writable)
         note_served(path)
     return tuple(refusals)
 
@@ -126,7 +129,8 @@ def _open_virtual(
         node |= {"backing": None, "lazy-refcounts": False}
     if not path.lower().endswith((f".{driver}", ".vhd")):
         say(f"{path} has the signature of {driver} and is read as such")
-    yield _Image(path, descriptor, node, f"qemu-img convert -f {driver} -O raw {word} {new_file('disk.img')}")
+    plain = f"qemu-img convert -f {driver} -O raw {word} {new_file('disk.img')}"
+    yield _Image(path, descriptor, node, plain, "" if driver == "qcow2" else to_qcow2)
 
 
 def _refuse_other_files(path: str, driver: str, head: bytes, to_qcow2: str) -> None:
@@ -239,7 +243,7 @@ def _unpack(path: str, descriptor: int, tool: str, say: Callable[[str], object],
             raise Refused(f"{tool} cannot unpack {path}: {message}", hint=f"{tool} -t {word}")
         filename = f"/proc/self/fd/{file.fileno()}"
         node = {"driver": "raw", "read-only": True, "file": {"driver": "file", "filename": filename}}
-        yield _Image(path, file.fileno(), node, plain)
+        yield _Image(path, file.fileno(), node, plain, plain)
 
 
 def _write_sparse(stream: IO[bytes], file: IO[bytes], path: str) -> None:

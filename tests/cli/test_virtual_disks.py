@@ -393,6 +393,15 @@ def test_what_is_looked_at_is_not_always_written_to(raw: Path) -> None:
         assert image.read_bytes() == before
 
 
+def test_the_plan_of_an_image_that_is_only_read_ends_with_the_command_that_converts_it(raw: Path) -> None:
+    image = made(raw, "vdi")
+    (command,) = run_aligntool("plan", "realign", image, code=0).stdout.splitlines()[-1:]
+    assert command == f"→ qemu-img convert -f vdi -O qcow2 {image} new.qcow2"
+    subprocess.run(command.removeprefix("→ "), shell=True, check=True, cwd=raw.parent)
+    told = run_aligntool("plan", "realign", "new.qcow2", cwd=raw.parent, code=0).stdout
+    assert told.splitlines()[-1] == "→ aligntool realign new.qcow2"
+
+
 def test_without_the_programs_the_package_is_named(raw: Path, tmp_path: Path) -> None:
     image = made(raw, "qcow2")
     done = run_aligntool("audit", image, code=3, env={"PATH": str(tmp_path)})
