@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from aligntool import steps
+from aligntool.audit.judge import start_exemption
 from aligntool.audit.report import Judged
 from aligntool.audit.wording import as_root, labelled, layer_name, next_command, on_raw, shell_word, table_command
 from aligntool.change import Place, Plan, RealignGoal
@@ -108,7 +109,7 @@ def _part_refusals(disk: Disk, part: Partition, sizes: Sizes, size: int, units: 
     head, tail = table_places(label, size, sizes)
     unneeded = _deletion(disk, part)
     realigned = next_command(disk, "plan realign", "--grain 1MiB")
-    moved = unneeded if part.type_code in _RAW else realigned  # a realign does not move those
+    moved = unneeded if start_exemption(part, None) else realigned  # a realign does not move those
     if part.role is Role.EXTENDED:  # nor this: it is empty, or there is no free block for its EBR
         moved = next_command(disk, "audit") if logicals_of(disk, part) else unneeded
     if extent.start % BLOCK:
