@@ -5,9 +5,7 @@ is invalid is skipped, never an error.
 """
 
 import re
-import shlex
 from collections.abc import Collection, Iterator
-from contextlib import suppress
 from itertools import takewhile
 from pathlib import PurePath
 
@@ -186,14 +184,16 @@ def _joined(text: str) -> Iterator[list[str]]:
         yield parts
 
 
+_QUOTED = r"""'([^']*)(?:'|\Z)|"([^"]*)(?:"|\Z)"""
+_WORD = re.compile(rf"""(?:[^\s'"]|{_QUOTED})+""")
+
+
 def _words(line: str) -> list[str]:
-    reader = shlex.shlex(line, posix=True, punctuation_chars=False)
-    reader.whitespace_split, reader.commenters, reader.escape = True, "", ""
-    words: list[str] = []
-    with suppress(ValueError):  # an unbalanced quotation mark, which mdadm extends to the end of the line
-        for word in takewhile(lambda word: not word.startswith("#"), reader):
-            words.append(word)
-    return words
+    """Return the words as mdadm reads them, without quotation marks; one without its second extends to the end of the
+    line: config.c, conf_word.
+    """
+    words = (found[0] for found in _WORD.finditer(line))
+    return [re.sub(_QUOTED, r"\1\2", word) for word in takewhile(lambda word: not word.startswith("#"), words)]
 
 
 def _is(keyword: str, name: str) -> bool:

@@ -68,6 +68,23 @@ def test_mdadm_conf_is_read_by_its_manual() -> None:
     assert all(line.text in CONF.splitlines() for line in conf.arrays if not line.joined)
 
 
+@pytest.mark.parametrize(
+    ("line", "device", "uuid", "name"),
+    [
+        (f'ARRAY /dev/md0 UUID={UUID} name="host:data', "/dev/md0", UUID, "host:data"),
+        (f"ARRAY /dev/md0 UUID='{UUID} # and so on", "/dev/md0", None, None),  # one word, and so not a UUID
+        (f'ARRAY <ignore> name="a b UUID={UUID}', "<ignore>", None, f"a b UUID={UUID}"),
+        (f"ARRAY /dev/md\"0\" '#'name=x UUID={UUID}#1 name='a'\"b\"", "/dev/md0", None, "ab"),
+    ],
+)
+def test_an_unbalanced_quotation_mark_extends_to_the_end_of_the_line(
+    line: str, device: str, uuid: str | None, name: str | None
+) -> None:
+    """As mdadm's config.c, conf_word, reads it."""
+    (found,) = parse_mdadm_conf(line, "/etc/mdadm.conf").arrays
+    assert (found.device, found.uuid, found.name) == (device, uuid, name)
+
+
 @pytest.mark.parametrize("between", ["", "# a comment\n", "   # an indented one\n", "\n", " \n\n"])
 def test_comments_and_empty_lines_do_not_end_a_line(between: str) -> None:
     """As mdadm's util.c, conf_word, reads them."""
