@@ -98,7 +98,8 @@ def _slowest(
     limits = [(link.bandwidth // names.count(name), link.what) for name, link in links.items()]
     for uplink in shared:
         rate, below = uplink.bandwidth or 0, [disk.name for disk in disks if disk.name in uplink.members]
-        words = f"{uplink.name} ({format_rate(rate)}, {uplink.source}), shared by {', '.join(below)}"
+        names_below = ", ".join(dict.fromkeys(below))  # two members may be on one drive
+        words = f"{uplink.name} ({format_rate(rate)}, {uplink.source}), shared by {names_below}"
         limits.append((rate // len(below), words))
     return min(limits) if limits else (None, "")
 

@@ -64,6 +64,8 @@ def test_two_members_on_one_drive_share_its_link() -> None:
     found = ceiling([one, one, two], (), LEVELS["raid0"], "")
     assert (found.read, found.write) == (3 * (X4 // 2), 3 * (X4 // 2))
     assert ceiling([one, one], (), LEVELS["raid1"], "").write == X4 // 2
+    below = ceiling([one, one, two], (DMI,), LEVELS["raid0"], "")
+    assert below.read == 3 * (X4 // 3) and below.binds.endswith("shared by nvme0n1, nvme1n1")
 
 
 def test_a_link_that_nobody_can_see_is_said_to_be_unknown() -> None:
