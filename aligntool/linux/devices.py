@@ -11,7 +11,7 @@ from aligntool.formats.layers import WHAT
 from aligntool.formats.reader import readable_length
 from aligntool.inventory import ArrayFacts, DiskKind, Gap, IoLimits, Unseen
 from aligntool.linux.commands import is_standby
-from aligntool.linux.sysfs import NOTHING, READ_ONLY, Record, Tree
+from aligntool.linux.sysfs import NOTHING, READ_ONLY, Record, Tree, as_number
 from aligntool.system import array_uuid
 from aligntool.units import KIB
 from aligntool.values import dataclass
@@ -145,7 +145,7 @@ def is_disk(tree: Tree, block: Block) -> bool:
     if _NEVER_A_DISK.fullmatch(block.sysname) or tree.text(f"{block.path}/hidden") == "1":
         return False
     if _VIRTUAL.fullmatch(block.sysname) and tree.number(f"{block.path}/size") == 0:
-        return False
+        return bool(inactive_members(tree, block))
     # The kernel creates sixteen RAM disks at once, mostly unused.
     in_use = tree.names(f"{block.path}/holders") or any(
         name.startswith(block.sysname) for name in tree.names(block.path)
@@ -526,15 +526,15 @@ def read_array(tree: Tree, path: str, record: Record = NOTHING) -> ArrayFacts | 
     done_bytes, total_bytes = _parse_progress(tree.text(f"{md}/sync_completed"))
     return ArrayFacts(
         level=level,
-        chunk=tree.number(f"{md}/chunk_size") or None,  # 0: this level has no chunks
+        chunk=_after_reshape(tree, f"{md}/chunk_size") or None,  # 0: this level has no chunks
         members=members,
         member_data_offsets=tuple(
             (member, offset * SYSFS_SECTOR) for member, offset in offsets if offset is not None and offset >= 0
         ),
         metadata=tree.text(f"{md}/metadata_version") or None,
         degraded=tree.number(f"{md}/degraded"),
-        layout=layout_word(level, tree.number(f"{md}/layout")),
-        devices=tree.number(f"{md}/raid_disks"),
+        layout=layout_word(level, _after_reshape(tree, f"{md}/layout")),
+        devices=_after_reshape(tree, f"{md}/raid_disks"),
         each=_scaled(tree.number(f"{md}/component_size"), KIB),
         uuid=array_uuid(record.get("MD_UUID") or tree.text(f"{md}/uuid")),
         name=record.get("MD_NAME"),
@@ -551,6 +551,21 @@ def read_array(tree: Tree, path: str, record: Record = NOTHING) -> ArrayFacts | 
         worker_threads=tree.number(f"{md}/group_thread_cnt"),
         spares=tuple(name for name, folder in folders.items() if tree.text(f"{folder}/slot") in ("none", "journal")),
     )
+
+
+def _after_reshape(tree: Tree, path: str) -> int | None:
+    """Return a number that a reshape may be changing, as it will be: "4 (3)" until then (md.c, raid_disks_show)."""
+    return as_number((tree.text(path) or "").partition(" ")[0])
+
+
+def inactive_members(tree: Tree, block: Block) -> tuple[str, ...]:
+    """Return the members of an md array that is not started, () for anything else. A container never starts: its
+    metadata is external.
+    """
+    md = f"{block.path}/md"
+    inactive = tree.text(f"{md}/array_state") == "inactive"
+    external = (tree.text(f"{md}/metadata_version") or "").startswith("external")
+    return names_below(tree, block.path) if inactive and not external else ()
 
 
 def layout_word(level: str, number: int | None) -> str | None:

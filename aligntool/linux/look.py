@@ -121,6 +121,9 @@ class Looker:
             kernel = kernel or partitions.read_mapped_partitions(self.around, block)
         if not self.around.tree.live:
             closed = CAPTURED
+        if members := devices.inactive_members(self.around.tree, block):
+            why = f"the array is not started; its members that are present: {', '.join(members)}"
+            closed = Unseen(WHAT, why, f"sudo mdadm --detail /dev/{block.name}", Gap.DISK)
         disk, seen = self._open_and_read(block, kind, record, limits, pulse, closed, partitioned=bool(kernel))
         node = f"/dev/{block.name}"
         return replace(

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.audit.drives import targets_not_judged
+from aligntool.audit.judge import audit
 from aligntool.inventory import ArrayFacts
 from aligntool.linux.devices import layout_word
 from aligntool.linux.look import look
@@ -82,6 +84,10 @@ def test_every_number_becomes_bytes(tmp_path: Path) -> None:
         ({"md/uuid": None}, "uuid", None),
         ({"md/layout": None}, "layout", None),
         ({"md/chunk_size": "0"}, "chunk", None),
+        # Linux 6.1 while mdadm --grow changes them: the new value, and the present one.
+        ({"md/raid_disks": "5 (4)"}, "devices", 5),
+        ({"md/chunk_size": "131072 (65536)"}, "chunk", 128 * KIB),
+        ({"md/level": "raid5", "md/layout": "2 (5)"}, "layout", "left-symmetric"),
         ({"md/dev-sda1/offset": "none"}, "member_data_offsets", (("sdb1", 2 * MIB),)),
     ],
 )
@@ -90,6 +96,22 @@ def test_what_is_missing_or_odd_is_not_known(
 ) -> None:
     found = facts(tmp_path, {**ATTRIBUTES, **changed})
     assert found is not None and getattr(found, field) == value
+
+
+@pytest.mark.parametrize(
+    ("state", "metadata", "seen"),
+    [("inactive", "1.2", True), ("inactive", "external:imsm", False), ("clear", "1.2", False)],
+)
+def test_an_audit_does_not_omit_an_array_that_is_not_started(
+    tmp_path: Path, state: str, metadata: str, seen: bool
+) -> None:
+    """As Linux 6.1 shows one that mdadm --incremental has too few members for, a container, and an unused node."""
+    attributes: dict[str, str | None] = {"md/array_state": state, "md/level": "", "md/metadata_version": metadata}
+    md = MadeDisk("md127", 0, attributes=attributes, slaves=["sda1"])
+    found = audit(look([], sysroot=str(make_tree(tmp_path, [MadeDisk("sda", 8 * GIB, partitions=PARTS), md]))), {})
+    gaps = [finding.summary for finding in found.findings if finding.disk == "md127" and finding.code.value == "AT902"]
+    assert len(gaps) == seen and all("is not started; its members that are present: sda1" in gap for gap in gaps)
+    assert [each.what for each in targets_not_judged(found) if each.what == "md127"] == ["md127"] * seen
 
 
 def test_an_array_that_is_not_started_is_none(tmp_path: Path) -> None:
