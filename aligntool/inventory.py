@@ -108,6 +108,7 @@ class ArrayFacts:
     stripe_cache: int | None = None  # RAID4, 5, 6: pages for each member
     worker_threads: int | None = None  # RAID4, 5, 6: group_thread_cnt
     spares: tuple[str, ...] = ()  # members without data: spares, journals, faulty ones
+    member_states: tuple[tuple[str, str], ...] = ()  # member name -> "in_sync", "faulty", "in_sync,write_mostly" ...
 
 
 # The geometry of a device, and its sources.

@@ -19,6 +19,7 @@ FULL_STRIPE = MIB  # RAID5_MAX_REQ_STRIPES: 256 pages of 4 KiB in one request, d
 PARITY_BITMAP = GIB
 NEEDS_BITMAP = 100 * GIB  # from this member size on mdadm creates a bitmap, or asks (Create.c, mdadm.c)
 PARITY = {"raid4": 1, "raid5": 1, "raid6": 2}
+IN_SYNC = "in_sync"  # the state of a member with all its data: Documentation/admin-guide/md.rst
 REDUNDANT = ("raid1", "raid4", "raid5", "raid6", "raid10")
 _BUSY = {
     "resync": "its copies are being synchronised",
@@ -103,16 +104,26 @@ def array_findings(disk: Disk, members: Members, system: System | None) -> Itera
 
 def _state_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
     if facts.degraded:
-        there = f", of {facts.devices}" if facts.devices else ""
-        rebuilt = " and is being rebuilt" if facts.sync_action == "recover" else ""
-        text = f"{facts.level} is degraded: {facts.degraded} member(s){there} missing{rebuilt}"
-        evidence = f"present: {', '.join(facts.members) or 'none'}"
+        count = f"{facts.degraded} of {facts.devices}" if facts.devices else f"{facts.degraded}"
+        which = "members missing or being rebuilt" if facts.sync_action == "recover" else "members missing"
+        text = f"{facts.level} is degraded: {which}: {count}"
+        states = {name: member_state(facts, name) for name in facts.members}
+        listed = [name if state in (None, IN_SYNC) else f"{name} ({state})" for name, state in states.items()]
+        evidence = f"members: {', '.join(listed) or 'none'}"
         detail = as_root(disk, f"mdadm --detail {disk.path}")
         yield disk_finding(disk, Code.ARRAY_DEGRADED, Severity.ERROR, text, evidence, next_=detail)
     if what := _BUSY.get(facts.sync_action or ""):
         text = f"{what} ({facts.sync_action}{sync_words(facts)})"
         evidence = "measurements are not valid until it is done; all reads of a mirror go to its first member"
         yield disk_note(disk, Code.ARRAY_BUSY, text, evidence, next_="cat /proc/mdstat")
+
+
+def member_state(facts: ArrayFacts, name: str) -> str | None:
+    """Return the state of a member in md's words, or "being rebuilt"; None if unknown."""
+    state = dict(facts.member_states).get(name)
+    if state == "spare" and name not in facts.spares:  # it has a place in the array: md.rst, slot
+        return "being rebuilt"
+    return state.replace(",", ", ") if state else None
 
 
 def sync_words(facts: ArrayFacts) -> str:

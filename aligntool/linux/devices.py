@@ -550,6 +550,7 @@ def read_array(tree: Tree, path: str, record: Record = NOTHING) -> ArrayFacts | 
         stripe_cache=tree.number(f"{md}/stripe_cache_size"),
         worker_threads=tree.number(f"{md}/group_thread_cnt"),
         spares=tuple(name for name, folder in folders.items() if tree.text(f"{folder}/slot") in ("none", "journal")),
+        member_states=tuple((name, text) for name, folder in folders.items() if (text := tree.text(f"{folder}/state"))),
     )
 
 

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from types import MappingProxyType
 
 from aligntool.audit import array_boot
 from aligntool.audit.array_boot import RunningArray, above, base_node, is_native, running_nodes, short_name, uuid_behind
-from aligntool.audit.arrays import Member, members_of, sync_words
+from aligntool.audit.arrays import Member, member_state, members_of, sync_words
 from aligntool.audit.report import Finding, Judged, Report, Severity
 from aligntool.audit.wording import grid_words, layer_name, shell_word
 from aligntool.change import Plan
@@ -28,6 +28,9 @@ from aligntool.units import format_about, format_rate, format_size
 # Two arrays may have the same name, which all commands that take a name must refuse in the same way.
 
 
+_SUBCOMMAND = re.compile(r"raid\s\w+")
+
+
 def find_array(disks: Sequence[Disk], name: str, *, command: str) -> Disk:
     """Return the array that runs as "md127", "/dev/md127", "/dev/md/data", or has the name "data" or "host:data" in its
     superblock or below /dev/md (mdadm(8), "DEVICE NAMES"). The kernel's own names take precedence: they are unique.
@@ -39,7 +42,8 @@ def find_array(disks: Sequence[Disk], name: str, *, command: str) -> Disk:
     found = node or [disk for disk in arrays if disk.array and name in _mdadm_names(disk.array, disk)]
     if len(found) == 1:
         return found[0]
-    hint = "\n".join(f"{command} {shell_word(disk.name)}" for disk in found or arrays) or "aligntool audit"
+    of_all = _SUBCOMMAND.sub("audit", command, count=1)  # of the same machine
+    hint = "\n".join(f"{command} {shell_word(disk.name)}" for disk in found or arrays) or of_all
     if found:
         text = f"{name}: several md arrays have that name: {', '.join(disk.path for disk in found)}"
         raise Refused(text, hint=hint, code="name-ambiguous", subject=name)
@@ -69,6 +73,7 @@ class MemberView:
     memory: str | None = None  # of a drive without DRAM: how much of the host's memory it requests, and got
     data_at: int | None = None
     aligned: bool | None = None
+    md_state: str | None = None  # as `member_state` returns it
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +114,8 @@ def _view(judged: Judged, facts: ArrayFacts, report: Report, rates: Rates, known
     drives = [places[name].disk for name in facts.members if name in places]
     own = {drive.name: rates[drive.name] for drive in drives if drive.name in rates}
     found = tuple(_findings(disk, [drive.name for drive in drives], report))
-    members = tuple(_member_view(name, places.get(name), offsets.get(name), report, known) for name in facts.members)
+    views = (_member_view(name, places.get(name), offsets.get(name), report, known) for name in facts.members)
+    members = tuple(replace(view, md_state=member_state(facts, view.name)) for view in views)
     loaded = [places[name].disk for name in facts.members if name in places and name not in facts.spares]
     bound = ceiling(loaded, report.inventory.uplinks, level, facts.layout or "", own)
     findings = tuple(f"{finding.code.value} {finding.summary}" for finding in found)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import assert_never
 
 from aligntool import steps
+from aligntool.audit.arrays import IN_SYNC
 from aligntool.audit.wording import shell_word
 from aligntool.change import Place, Plan
 from aligntool.documents import as_object
@@ -548,7 +549,8 @@ def array_lines(views: Sequence[ArrayView], *, width: int) -> Iterator[Line]:
 
 def _member(member: MemberView, width: int) -> Iterator[Line]:
     words = [member.model or "", member.own_link or "", member.data]
-    yield from paragraph(f"  {member.name}: " + ", ".join(word for word in words if word), width)
+    state = "" if member.md_state in (None, IN_SYNC) else f" ({member.md_state})"
+    yield from paragraph(f"  {member.name}{state}: " + ", ".join(word for word in words if word), width)
     more = [f"narrowest link on its path: {member.link}" if member.link else "", *member.shares, member.memory or ""]
     for phrase in (phrase for phrase in more if phrase):
         yield from paragraph(f"    {phrase}", width)

@@ -61,6 +61,30 @@ RULES: list[tuple[str, dict[str, object], list[tuple[str, str]]]] = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({}, "members missing: 1 of 3"),
+        ({"sync_action": "recover"}, "members missing or being rebuilt: 1 of 3"),
+        ({"devices": None}, "members missing: 1"),
+    ],
+)
+def test_a_member_that_is_rebuilt_is_not_called_missing(facts: dict[str, object], said: str) -> None:
+    """md counts a member in `degraded` until it is in sync: Documentation/admin-guide/md.rst."""
+    found = report(machine("raid5", None, degraded=1, **facts))
+    (finding,) = [one for one in found.findings if one.code.value == "AT601"]
+    assert finding.summary == f"md127: raid5 is degraded: {said}"
+
+
+def test_of_a_degraded_array_the_failed_member_is_named() -> None:
+    """md keeps a failed member until it is removed, and reports one that is rebuilt as a spare with a slot."""
+    states = (("nvme0n1p1", "in_sync"), ("nvme1n1p1", "faulty"), ("nvme2n1p1", "spare"))
+    for spares, last in (((), "being rebuilt"), (("nvme2n1p1",), "spare")):
+        found = report(machine("raid5", None, degraded=1, member_states=states, spares=spares))
+        (finding,) = [one for one in found.findings if one.code.value == "AT601"]
+        assert finding.evidence == (f"members: nvme0n1p1, nvme1n1p1 (faulty), nvme2n1p1 ({last})",)
+
+
 @pytest.mark.parametrize(("level", "facts", "expected"), RULES)
 def test_each_rule_on_both_sides_of_its_border(
     level: str, facts: dict[str, object], expected: list[tuple[str, str]]

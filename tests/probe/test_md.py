@@ -70,6 +70,7 @@ def test_every_number_becomes_bytes(tmp_path: Path) -> None:
     [
         ({"md/dev-sda1/slot": "0", "md/dev-sdb1/slot": "none"}, "spares", ("sdb1",)),
         ({"md/dev-sda1/slot": "journal", "md/dev-sdb1/slot": "1"}, "spares", ("sda1",)),
+        ({"md/dev-sda1/state": "in_sync,write_mostly"}, "member_states", (("sda1", "in_sync,write_mostly"),)),
         ({"md/bitmap/location": "none"}, "bitmap", "none"),
         ({"md/bitmap/location": "file"}, "bitmap", "external"),
         ({"md/bitmap/location": "-8"}, "bitmap", "internal"),

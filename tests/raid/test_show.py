@@ -92,6 +92,17 @@ def test_a_spare_does_not_raise_the_ceiling() -> None:
     assert found(4, spares=("nvme1n1p1",)) == found(3)
 
 
+def test_a_member_is_shown_with_its_state_unless_it_is_in_sync() -> None:
+    """The words are the kernel's: Documentation/admin-guide/md.rst, state."""
+    states = (("nvme0n1p1", "in_sync"), ("nvme1n1p1", "in_sync,write_mostly"), ("nvme2n1p1", "faulty"))
+    (found,) = arrays_of(audit(machine("raid5", member_states=states), {}))
+    assert [member.md_state for member in found.members] == ["in_sync", "in_sync, write_mostly", "faulty"]
+    text = "".join(text_of(array_lines([found], width=200)))
+    assert "nvme0n1p1: " in text and "nvme1n1p1 (in_sync, write_mostly): " in text and "nvme2n1p1 (faulty): " in text
+    (unknown,) = arrays_of(audit(machine("raid5"), {}))
+    assert {member.md_state for member in unknown.members} == {None}
+
+
 def test_an_array_that_does_not_run_is_refused_with_those_that_do() -> None:
     with pytest.raises(Refused, match="md99: no running md array") as refused:
         arrays_of(report(RAID), ["md0", "md99"])
@@ -213,3 +224,7 @@ def test_notes_of_the_audit_are_not_shown() -> None:
 
 def test_a_machine_without_arrays_has_none_to_show() -> None:
     assert arrays_of(report("nvme-behind-switch")) == ()
+    captured = "aligntool raid show --sysroot 'raid show.tar.xz'"
+    with pytest.raises(Refused, match="md0: no running md array") as refused:
+        arrays_of(report("nvme-behind-switch"), ["md0"], command=captured)
+    assert refused.value.hint == "aligntool audit --sysroot 'raid show.tar.xz'"
