@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aligntool.audit.array_boot import is_native, mount_points_of
-from aligntool.audit.arrays import Member, partition_node
+from aligntool.audit.arrays import IN_SYNC, PARITY, Member, partition_node
 from aligntool.audit.wording import device_refusals, labelled, shell_word, use_refusals
 from aligntool.change import Plan
 from aligntool.errors import Refusal, Refused, refuse
@@ -21,7 +21,8 @@ METADATA = ("1.0", "1.1", "1.2")
 RUNS = ("active", "active-idle", "clean", "write-pending", "read-auto")
 PERFORMANCE = ("best", "better", "good", "degraded")  # NVMe base specification, Relative Performance
 LARGEST = 4096  # bytes of a block: md reads its superblocks by pages (Linux 6.19, "md: allow configuring ...")
-IN_SYNC, SPARE = "in_sync", "spare"  # states of a member: Documentation/admin-guide/md.rst
+SPARE = "spare"  # a state of a member: Documentation/admin-guide/md.rst
+MARKS = {"write_mostly": "writemostly", "failfast": "failfast"}  # states that a user sets, and how: md.rst
 _INSTEAD = "save the content, recreate the array (nvme format, then aligntool raid create) and restore the content"
 
 
@@ -146,21 +147,14 @@ def _refuse_array(array: _Array) -> Iterator[Refusal]:
     copies = copies_of(level_of(facts.level), count, facts.layout or "") if facts.level in ("raid1", "raid10") else 2
     if facts.level not in LEVELS or min(copies, count) < 2:
         text = f"{path} is a {facts.level} that cannot run without a member: formatting one would lose its data"
+        if facts.level in PARITY:
+            text = f"{path} is a {facts.level}; only {', '.join(LEVELS)} are supported"
         yield Refusal("not-redundant", path, text, _INSTEAD)
+        return
     if facts.metadata not in METADATA:
         text = f"{path} has metadata {facts.metadata}; only {', '.join(METADATA)} are known to work on larger blocks"
         yield Refusal("metadata", path, text, _INSTEAD)
-    known = {member.name for member in array.members}
-    for name in facts.members:
-        state = array.details.states.get(name, "unknown")
-        if state not in (IN_SYNC, SPARE):
-            yield Refusal("not-clean", path, f"the member {name} of {path} is {state}, not in sync", detail)
-        if name not in known:
-            yield Refusal("not-read", name, f"the drive of the member {name} could not be read", "lsblk")
-    in_sync = [name for name in facts.members if array.details.states.get(name) == IN_SYNC]
-    if facts.degraded or len(in_sync) != facts.devices:
-        text = f"{path} has {len(in_sync)} of {facts.devices} members in sync; removing one would leave too few"
-        yield Refusal("not-clean", path, text, detail)
+    yield from _refuse_states(array, detail)
     if facts.state not in RUNS or facts.sync_action != "idle":
         text = f"{path} is {facts.state}, and its sync action is {facts.sync_action}: it must be running and idle"
         yield Refusal("not-clean", path, text, f"{detail}; cat /proc/mdstat")
@@ -178,6 +172,27 @@ def _refuse_array(array: _Array) -> Iterator[Refusal]:
         yield Refusal("block-sizes", spare.name, text, hint)
     yield from _refuse_kernel(array)
     yield from _refuse_places(array)
+
+
+def _refuse_states(array: _Array, detail: str) -> Iterator[Refusal]:
+    facts, path, known = array.facts, array.disk.path, {member.name for member in array.members}
+    states = {name: array.details.states.get(name) or "unknown" for name in facts.members}
+    for name, state in states.items():
+        marks = sorted(set(state.split(",")) - {IN_SYNC, SPARE})
+        if marks and set(marks) <= MARKS.keys():
+            file = f"/sys/block/{array.disk.name}/md/dev-{name}/state"
+            clear = "; ".join(f"echo -{MARKS[mark]} | sudo tee {file}" for mark in marks)
+            text = f"the member {name} of {path} is marked {', '.join(marks)}, which a removal would clear"
+            hint = f"{clear}; afterwards, the same without the minus sign sets the mark again"
+            yield Refusal("not-clean", path, text, hint)
+        elif marks:
+            yield Refusal("not-clean", path, f"the member {name} of {path} is {state}, not in sync", detail)
+        if name not in known:
+            yield Refusal("not-read", name, f"the drive of the member {name} could not be read", "lsblk")
+    in_sync = [name for name, state in states.items() if IN_SYNC in state.split(",")]
+    if facts.degraded or len(in_sync) != facts.devices:
+        text = f"{path} has {len(in_sync)} of {facts.devices} members in sync; removing one would leave too few"
+        yield Refusal("not-clean", path, text, detail)
 
 
 def _refuse_kernel(array: _Array) -> Iterator[Refusal]:

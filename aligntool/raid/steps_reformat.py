@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
-from aligntool.audit.arrays import Member
+from aligntool.audit.arrays import IN_SYNC, Member
 from aligntool.audit.wording import shell_word
 from aligntool.change import Progress, Said
 from aligntool.errors import Refused, Stopped, failing_as
@@ -21,7 +21,7 @@ from aligntool.linux.process import run_or_stop, run_program
 from aligntool.linux.sysfs import Tree, opened
 from aligntool.linux.users import disk_folder, unlisted_users
 from aligntool.raid.commands import member_commands, table_script
-from aligntool.raid.reformat import IN_SYNC, RUNS, SPARE, ArrayDetails
+from aligntool.raid.reformat import RUNS, SPARE, ArrayDetails
 from aligntool.raid.steps_drives import is_same_drive, read_disk
 from aligntool.raid.steps_md import attribute, read_kernel_file, recognised_on, slaves, superblock_uuid
 from aligntool.steps import CheckArray, FormatMember, MemberStep, PutBackMember, Step, TakeOutMember

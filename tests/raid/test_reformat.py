@@ -290,6 +290,34 @@ def test_an_array_that_could_lose_data_is_refused(
     assert any(one.code == code and said in one.text for one in refused.value.refusals), refused.value
 
 
+def test_a_mark_of_a_member_that_a_removal_would_clear_is_named_with_its_command() -> None:
+    """md shows write_mostly, and takes writemostly: Documentation/admin-guide/md.rst, state."""
+    inventory, details = machine()
+    states = {**details.states, "nvme0n1p1": "in_sync,write_mostly"}
+    with pytest.raises(Refused) as refused:
+        planned(inventory, replace(details, states=states))
+    (reason,) = refused.value.refusals
+    assert "nvme0n1p1 of /dev/md127 is marked write_mostly, which" in reason.text
+    assert reason.hint.startswith("echo -writemostly | sudo tee /sys/block/md127/md/dev-nvme0n1p1/state;")
+    broken = replace(details, states={**states, "nvme0n1p1": "faulty,write_mostly"})
+    with pytest.raises(Refused, match="is faulty,write_mostly, not in sync"):
+        planned(inventory, broken)
+
+
+@pytest.mark.parametrize(
+    ("level", "facts", "said"),
+    [
+        ("raid0", {"policy": "none", "sync_action": None}, "is a raid0 that cannot run without a member"),
+        ("raid4", {}, "is a raid4; only raid1, raid10, raid5, raid6 are supported"),
+    ],
+)
+def test_an_array_of_another_level_is_refused_for_that_alone(level: str, facts: dict[str, Any], said: str) -> None:
+    """md reports no sync action and no consistency policy for a level without redundancy: md.rst."""
+    with pytest.raises(Refused, match=said) as refused:
+        planned(*machine(level, 3, **facts))
+    assert [reason.code for reason in refused.value.refusals] == ["not-redundant"]
+
+
 def test_an_array_in_use_is_refused_until_its_own_blocks_have_the_size() -> None:
     inventory, details = machine()
     used = changed(inventory, 2, on_array(EXT4, mounted_at=("/srv",), holders=("dm-0",)))
