@@ -61,12 +61,15 @@ class Killed(Refused):
     """The child process that was to make a change ended without a last message; its progress is unknown."""
 
 
+CONTINUE = "aligntool resume"  # the next command, if an error has no other and the disk or array is not known to it
+
+
 class Stopped(Exception):
     """Something was written. The progress is in the journal; `aligntool resume` continues."""
 
     exit_code = ExitCode.STOPPED
 
-    def __init__(self, reason: str, *, hint: str = "aligntool resume") -> None:
+    def __init__(self, reason: str, *, hint: str = CONTINUE) -> None:
         super().__init__(reason)
         self.hint = hint
 

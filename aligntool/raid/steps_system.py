@@ -11,6 +11,7 @@ from itertools import count, dropwhile, takewhile
 from pathlib import Path
 
 from aligntool import steps
+from aligntool.audit.wording import shell_word
 from aligntool.change import Plan, Said
 from aligntool.errors import Refusal, Refused, Stopped, failing_as
 from aligntool.linux.files import keep_copy, remove_file, replace_file
@@ -64,7 +65,7 @@ def apply_system(step: SystemStep) -> Iterator[Said]:
         return
     if _effect(step)[0]:
         if isinstance(step, Mount) and (why := _other_than_fstab(step.path)):
-            raise Stopped(why, hint=f"sudo umount {step.path}, then aligntool resume")
+            raise Stopped(why, hint=f"sudo umount {shell_word(step.path)}")
         yield Said("already done")
         return
     ended = run_or_stop(*command_of(step))

@@ -7,7 +7,7 @@ from functools import partial
 
 from aligntool.audit.wording import command
 from aligntool.change import ChangeState, Event, KernelBehind, Plan, Progress, Said, StepBegun, StepDone, Waiting
-from aligntool.errors import Killed, Refused, Stopped
+from aligntool.errors import CONTINUE, Killed, Refused, Stopped
 from aligntool.steps import CheckArray, CheckContent, DriveStep, ShrinkContent, WriteJournal
 from aligntool.units import format_about
 
@@ -166,8 +166,9 @@ class _Reached:
         again = command(name, self._plan.disk.path, "--shrink")
         if self.shrunk_only:
             return own or again
-        commands = (*own.split("\n"), *hint.split("\n"))  # the child may have added the hint already
-        return "\n".join(dict.fromkeys(commands)) if own and self._plan.purpose in _ARRAYS else hint
+        own_lines = [line for line in own.split("\n") if line not in ("", CONTINUE)]
+        commands = (*own_lines, *hint.split("\n"))  # the child may have added the hint already
+        return "\n".join(dict.fromkeys(commands)) if self._plan.purpose in _ARRAYS else hint
 
 
 def _begins_writing(plan: Plan, event: Event) -> bool:

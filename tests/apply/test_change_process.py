@@ -192,3 +192,22 @@ def test_a_program_that_gets_nowhere_is_reported_and_killed_with_what_waits_for_
     while Path(f"/proc/{program}/cmdline").exists() and Path(f"/proc/{program}/cmdline").read_bytes():
         assert time.monotonic() < deadline, "it was to be killed"
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("error", "hints"),
+    [
+        (Stopped("md0 does not run"), ["sudo aligntool resume md0", "sudo aligntool rollback md0"]),
+        (Stopped("", hint="lsblk"), ["lsblk", "sudo aligntool resume md0", "sudo aligntool rollback md0"]),
+        (Refused("it is in use"), ["sudo aligntool resume md0", "sudo aligntool rollback md0"]),
+    ],
+)
+def test_a_stopped_array_has_one_command_to_resume_it(error: Exception, hints: list[str]) -> None:
+    def events() -> Iterator[Event]:
+        yield StepBegun(0)
+        raise error
+
+    continued = ChangeInProgress(events(), "sudo aligntool resume md0\nsudo aligntool rollback md0")
+    with pytest.raises(Stopped) as raised:
+        apply_events(replace(PLAN, purpose="raid"), continued, nullcontext(print), lambda *_: None)
+    assert raised.value.hint.split("\n") == hints
