@@ -20,6 +20,7 @@ PARITY_BITMAP = GIB
 NEEDS_BITMAP = 100 * GIB  # from this member size on mdadm creates a bitmap, or asks (Create.c, mdadm.c)
 PARITY = {"raid4": 1, "raid5": 1, "raid6": 2}
 IN_SYNC = "in_sync"  # the state of a member with all its data: Documentation/admin-guide/md.rst
+_OF_MDMON = "external_bbl"  # mdmon keeps the list of bad blocks, as for every firmware array
 REDUNDANT = ("raid1", "raid4", "raid5", "raid6", "raid10")
 _BUSY = {
     "resync": "its copies are being synchronised",
@@ -120,10 +121,10 @@ def _state_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
 
 def member_state(facts: ArrayFacts, name: str) -> str | None:
     """Return the state of a member in md's words, or "being rebuilt"; None if unknown."""
-    state = dict(facts.member_states).get(name)
-    if state == "spare" and name not in facts.spares:  # it has a place in the array: md.rst, slot
+    words = dict(facts.member_states).get(name, "").split(",")
+    if words == ["spare"] and name not in facts.spares:  # it has a place in the array: md.rst, slot
         return "being rebuilt"
-    return state.replace(",", ", ") if state else None
+    return ", ".join(word for word in words if word != _OF_MDMON) or None
 
 
 def sync_words(facts: ArrayFacts) -> str:

@@ -95,6 +95,9 @@ def test_a_spare_does_not_raise_the_ceiling() -> None:
 def test_a_member_is_shown_with_its_state_unless_it_is_in_sync() -> None:
     """The words are the kernel's: Documentation/admin-guide/md.rst, state."""
     states = (("nvme0n1p1", "in_sync"), ("nvme1n1p1", "in_sync,write_mostly"), ("nvme2n1p1", "faulty"))
+    firmware = (("nvme0n1p1", "in_sync,external_bbl"),)
+    (shown,) = arrays_of(audit(machine("raid1", member_states=firmware), {}))
+    assert [member.md_state for member in shown.members] == ["in_sync", None]
     (found,) = arrays_of(audit(machine("raid5", member_states=states), {}))
     assert [member.md_state for member in found.members] == ["in_sync", "in_sync, write_mostly", "faulty"]
     text = "".join(text_of(array_lines([found], width=200)))
