@@ -42,7 +42,8 @@ def occupants(status: os.stat_result) -> tuple[Occupant, ...]:
     if not stat.S_ISBLK(status.st_mode):
         return others
     nodes = nodes_of(status)
-    return tuple(dict.fromkeys([*_mount_occupants(nodes), *_swap_occupants(nodes), *_holder_occupants(nodes), *others]))
+    listed = (*_mount_occupants(nodes), *_swap_occupants(nodes), *_holder_occupants(nodes))
+    return tuple(dict.fromkeys((*listed, *caches(nodes.values()), *others)))
 
 
 def remaining_occupants(status: os.stat_result) -> tuple[Occupant, ...]:
@@ -182,6 +183,17 @@ def _holder_occupants(nodes: Mapping[int, str]) -> Iterator[Occupant]:
                 yield Occupant(f"the mapping {mapping} ({above}) uses {name}", end)
             else:
                 yield Occupant(f"{above} uses {name}", f"lsblk /dev/{name}")
+
+
+def caches(names: Iterable[str], folder: Path = Path("/sys/class/block")) -> Iterator[Occupant]:
+    """Yield the caches of running bcache devices, which sysfs does not list as holders of them (bcache/super.c,
+    register_cache).
+    """
+    for name in names:
+        used = folder / name.replace("/", "!") / "bcache/set"
+        if used.exists():
+            end = f"echo 1 | sudo tee {shell_word(f'{used}/unregister')}"
+            yield Occupant(f"{name} is the cache of a bcache", end)
 
 
 def _loop_occupants(targets: Mapping[tuple[int, int], str]) -> Iterator[Occupant]:
@@ -374,15 +386,15 @@ _PAUSE_S = 0.05
 
 def unlisted_users(path: str) -> tuple[Occupant, ...]:
     """Return the users that neither a mount nor a holder in sysfs shows: loop devices over the same bytes, targets that
-    serve them to other machines, and locks of other programs, such as QEMU's on the drives of its machines. For a
-    drive this includes its partitions, for a partition its drive.
+    serve them to other machines, bcache, and locks of other programs, such as QEMU's on the drives of its machines. For
+    a drive this includes its partitions, for a partition its drive.
 
     Raises OSError if the path does not exist.
     """
     status = os.stat(path)  # noqa: PTH116 - for its device number
-    names = [f"/dev/{name}" for name in nodes_of(status).values()]
-    others = (*loops_over(status), *exports_of(status))
-    return (*others, *(occupant for name in names for occupant in locks_on(name)))
+    names = nodes_of(status).values()
+    others = (*loops_over(status), *exports_of(status), *caches(names))
+    return (*others, *(occupant for name in names for occupant in locks_on(f"/dev/{name}")))
 
 
 def locks_on(path: str) -> tuple[Occupant, ...]:

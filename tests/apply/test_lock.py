@@ -14,7 +14,7 @@ import pytest
 
 from aligntool.errors import Refused
 from aligntool.linux.lock import lock_disk
-from aligntool.linux.users import exports_of
+from aligntool.linux.users import caches, exports_of
 from aligntool.realign.convert_copy import _locked_source
 from aligntool.realign.request import naming_loops
 from aligntool.units import MIB
@@ -373,3 +373,14 @@ def test_what_the_kernel_serves_to_other_machines_is_in_use(
     assert found.what.endswith("is served to other machines") and str(folder) in found.end
     (folder / word).write_text("/dev/null\n")
     assert not list(exports_of(disk.stat(), tmp_path))
+
+
+def test_the_cache_of_a_bcache_is_named_with_what_ends_it(tmp_path: Path) -> None:
+    """As Linux 6.1 shows a cache and a backing device; an exclusive open of either fails, and only one has a holder."""
+    (tmp_path / "set").mkdir()
+    for name in ("nvme0n1", "cciss!c0d0"):
+        (tmp_path / name / "bcache").mkdir(parents=True)
+    (tmp_path / "cciss!c0d0/bcache/set").symlink_to(tmp_path / "set")
+    (found,) = caches(("nvme0n1", "cciss/c0d0"), tmp_path)
+    assert found.what == "cciss/c0d0 is the cache of a bcache"
+    assert found.end == f"echo 1 | sudo tee '{tmp_path}/cciss!c0d0/bcache/set/unregister'"
