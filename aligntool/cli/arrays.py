@@ -161,7 +161,16 @@ def report_array(plan: Plan, *, json_: bool) -> None:
 
 
 def refuse_changed(plan: Plan, current: Plan) -> None:
-    """Raise Refused if a plan made now has other steps, or would overwrite other content."""
+    """Raise Refused if a plan made now has other drives or steps, or would overwrite other content."""
+    disks = {step.disk.path: step.disk for step in drives_of(current)}
+    others = [
+        f"{was.path} is another drive than in the plan: there it is {was.model or 'a drive'}, serial {was.serial}"
+        for was in (step.disk for step in drives_of(plan))
+        if (now := disks.get(was.path)) and (now.model, now.serial, now.wwn) != (was.model, was.serial, was.wwn)
+    ]
+    if others:
+        hint = "lsblk -o NAME,MODEL,SERIAL shows the current names of the drives; make a new plan with these"
+        raise Refused("\n".join(others), hint=hint, code="plan-stale")
     content = {step.device: step.holds for step in members_of(current)}
     changed = [
         f"the content of {step.device} has changed since the plan was made: it was {_content_words(step.holds)}, and "
@@ -376,6 +385,8 @@ def array_status(record: make.Record) -> Status:
     """Return the progress of an unfinished array."""
     plan = record.plan
     state = "it is not finished: do not store anything on it yet"
+    if plan.purpose == "persist":
+        state = "its files are not complete, so it may not start at the next boot; the array itself is not affected"
     if plan.purpose == "reformat":
         state = "its members are being formatted one at a time: do not remove another one until that is finished"
     if plan.purpose == "layers":

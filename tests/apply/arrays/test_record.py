@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.cli.arrays import array_status
 from aligntool.errors import Refused
 from aligntool.linux.process import run_program
 from aligntool.linux.users import openers
@@ -97,3 +98,10 @@ def test_a_program_that_outlives_aligntool_keeps_others_away_until_it_ends(tmp_p
         time.sleep(0.02)
     with lock_state(tmp_path):
         pass
+
+
+def test_the_status_of_an_existing_array_does_not_forbid_its_use(record: Record) -> None:
+    created = replace(record, forward=True)
+    persist = replace(created, plan=replace(PLAN, purpose="persist"))
+    assert "do not store anything" in array_status(created).sentences[0]
+    assert array_status(persist).sentences[0].endswith("the array itself is not affected")
