@@ -219,6 +219,14 @@ def _refuse_unfinished(plan: Plan, paths: Paths) -> None:
             raise Refused(text, hint=run_change.recovery_commands(path), code="in-flight", subject=path)
 
 
+def refuse_unfinished(record: make.Record | None) -> None:
+    """Raise Refused with the commands that continue an unfinished change, if there is one."""
+    if record is not None:
+        path = record.plan.disk.path
+        text, hint = f"an earlier change of {path} is unfinished", run_change.recovery_commands(path)
+        raise Refused(text, hint=hint, code="in-flight", subject=path)
+
+
 def _drive_key(step: DriveStep) -> tuple[str | None, ...]:
     disk = step.disk
     return (disk.model, disk.serial, disk.wwn) if disk.serial or disk.wwn else (disk.path,)

@@ -54,6 +54,7 @@ class Reformat(acting.ArrayOperation):
 
     def make_plan(self) -> Plan:
         report, disk = acting.look_for_array(self.array, command="sudo aligntool raid reformat")
+        acting.refuse_unfinished(acting.find_record(disk.path))  # its members are not as a plan needs them
         disk = replace(disk, taken=acting.users_beside_mounts(disk))
         known = members_of(report.judged)
         names = disk.array.members if disk.array else ()

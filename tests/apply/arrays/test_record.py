@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.cli.arrays import array_status
+from aligntool.cli.arrays import array_status, refuse_unfinished
 from aligntool.errors import Refused
 from aligntool.linux.process import run_program
 from aligntool.linux.users import openers
@@ -105,3 +105,11 @@ def test_the_status_of_an_existing_array_does_not_forbid_its_use(record: Record)
     persist = replace(created, plan=replace(PLAN, purpose="persist"))
     assert "do not store anything" in array_status(created).sentences[0]
     assert array_status(persist).sentences[0].endswith("the array itself is not affected")
+
+
+def test_an_unfinished_change_is_continued_and_not_begun_again(record: Record) -> None:
+    with pytest.raises(Refused) as refused:
+        refuse_unfinished(record)
+    path = PLAN.disk.path
+    assert refused.value.hint.split("\n")[0].endswith(f"aligntool resume {path}") and path in str(refused.value)
+    refuse_unfinished(None)
