@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.change import Event, Plan, Said, StepBegun, Waiting
+from aligntool.change import Event, Plan, Progress, Said, StepBegun, StepDone, Waiting
 from aligntool.errors import Killed, Refused, Stopped
 from aligntool.linux.child_process import run_in_child
 from aligntool.linux.process import run_program
@@ -211,3 +211,17 @@ def test_a_stopped_array_has_one_command_to_resume_it(error: Exception, hints: l
     with pytest.raises(Stopped) as raised:
         apply_events(replace(PLAN, purpose="raid"), continued, nullcontext(print), lambda *_: None)
     assert raised.value.hint.split("\n") == hints
+
+
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [(Progress(1, MIB, 4 * MIB), "in step 2 of 2, 1MiB of 4MiB copied"), (StepBegun(1), "in step 2 of 2;")],
+)
+def test_an_interruption_states_the_progress_of_its_own_step(last: Event, words: str) -> None:
+    def events() -> Iterator[Event]:
+        yield from (StepBegun(0), Progress(0, 3 * MIB, 4 * MIB), StepDone(0), StepBegun(1), last)
+        raise KeyboardInterrupt
+
+    plan = replace(PLAN, steps=PLAN.steps * 2)
+    with pytest.raises(Stopped, match=words):
+        apply_events(plan, ChangeInProgress(events(), ""), nullcontext(print), lambda *_: None)
