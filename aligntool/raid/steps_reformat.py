@@ -130,17 +130,19 @@ def running_array(step: MemberStep) -> str:
     found = next(iter(_find(step.array)), None)
     state = attribute(found, "array_state") if found else why
     if found is None or state not in RUNS:
-        raise Stopped(f"the array {step.path}, UUID {step.array}, does not run: {state}", hint=_start_hint(step, state))
+        raise Stopped(f"the array {step.path}, UUID {step.array}, does not run: {state}", hint=start_hint(step, state))
     if attribute(found, "array_state") == "read-auto":
         run_or_stop("mdadm", "--readwrite", f"/dev/{found}")
     _thaw(found)
     return found
 
 
-def _start_hint(step: MemberStep, state: str) -> str:
+def start_hint(step: MemberStep, state: str) -> str:
+    """Return the command that makes the array usable. "broken": it has lost more members than it can (Linux 6.1)."""
     if state == "readonly":
         return f"sudo mdadm --readwrite {shell_word(step.path)}"
     forced = f"sudo mdadm --assemble --force --run {shell_word(step.path)} --uuid={step.array}"
+    forced = f"sudo mdadm --stop {shell_word(step.path)}; {forced}" if state == "broken" else forced
     return (
         f"cat /proc/mdstat; if a member is too old or the array is dirty and degraded: {forced}, then check its files"
     )

@@ -15,7 +15,7 @@ from aligntool.inventory import Disk, Inventory, Layer, LbaFormat, NvmeFacts, Pa
 from aligntool.raid.commands import member_commands, table_script
 from aligntool.raid.make import with_current_names
 from aligntool.raid.reformat import ArrayDetails, ReformatGoal, plan_reformat
-from aligntool.raid.steps_reformat import backwards
+from aligntool.raid.steps_reformat import backwards, start_hint
 from aligntool.steps import CheckArray, FormatMember, PutBackMember, TakeOutMember
 from aligntool.units import MIB, Extent
 from tests.audit.array_builders import SIZE, UUID, array, drive
@@ -379,3 +379,11 @@ def test_after_a_reboot_the_drives_are_found_by_identity_though_a_format_changed
     assert [step.device for step in there.steps if isinstance(step, PutBackMember)] == [first.device, second.device]
     with pytest.raises(Refused, match="is missing"):
         with_current_names(plan, now[:1])
+
+
+def test_a_broken_array_is_stopped_before_it_is_assembled_again() -> None:
+    """mdadm skips its members as busy until then."""
+    forced = f"sudo mdadm --assemble --force --run /dev/md/data --uuid={UUID}"
+    step = CheckArray(UUID, "/dev/md/data")
+    assert f": sudo mdadm --stop /dev/md/data; {forced}" in start_hint(step, "broken")
+    assert f": {forced}" in start_hint(step, "no member of it was found")
