@@ -75,6 +75,8 @@ class ArrayOperation(run_change.Operation, Protocol):
             yield plain("Nothing to do.")
 
     def refuse_changed(self, plan: Plan) -> None:
+        if drives_of(plan):
+            refuse_renamed(plan, look((), arrays=True, files=False).disks)
         refuse_changed(plan, self.make_plan())
 
     def locked(self, plan: Plan) -> AbstractContextManager[run_change.ChangeInProgress]:
@@ -160,17 +162,23 @@ def report_array(plan: Plan, *, json_: bool) -> None:
     run_change.end_change(plan, look_again, again=f"aligntool raid show {device}", json_=json_)
 
 
-def refuse_changed(plan: Plan, current: Plan) -> None:
-    """Raise Refused if a plan made now has other drives or steps, or would overwrite other content."""
-    disks = {step.disk.path: step.disk for step in drives_of(current)}
-    others = [
-        f"{was.path} is another drive than in the plan: there it is {was.model or 'a drive'}, serial {was.serial}"
-        for was in (step.disk for step in drives_of(plan))
-        if (now := disks.get(was.path)) and (now.model, now.serial, now.wwn) != (was.model, was.serial, was.wwn)
+def refuse_renamed(plan: Plan, disks: Sequence[Disk]) -> None:
+    """Raise Refused if a drive of a saved plan is missing or has another name now: another drive may have its name, and
+    a new plan with the old names would overwrite that.
+    """
+    pairs = zip(drives_of(plan), drives_of(make.with_current_names(plan, disks)), strict=True)
+    renamed = [
+        f"{was.disk.model or 'a drive'}, serial {was.disk.serial or 'unknown'}, was {was.disk.path} and is {now.disk.path} now"
+        for was, now in pairs
+        if was.disk.path != now.disk.path
     ]
-    if others:
-        hint = "lsblk -o NAME,MODEL,SERIAL shows the current names of the drives; make a new plan with these"
-        raise Refused("\n".join(others), hint=hint, code="plan-stale")
+    if renamed:
+        hint = "make a new plan with the current names of the drives"
+        raise Refused("\n".join(renamed), hint=hint, code="plan-stale")
+
+
+def refuse_changed(plan: Plan, current: Plan) -> None:
+    """Raise Refused if a plan made now has other steps, or would overwrite other content."""
     content = {step.device: step.holds for step in members_of(current)}
     changed = [
         f"the content of {step.device} has changed since the plan was made: it was {_content_words(step.holds)}, and "
