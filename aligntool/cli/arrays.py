@@ -166,11 +166,11 @@ def refuse_renamed(plan: Plan, disks: Sequence[Disk]) -> None:
     """Raise Refused if a drive of a saved plan is missing or has another name now: another drive may have its name, and
     a new plan with the old names would overwrite that.
     """
-    pairs = zip(drives_of(plan), drives_of(make.with_current_names(plan, disks)), strict=True)
+    steps = zip(drives_of(plan), drives_of(make.with_current_names(plan, disks)), strict=True)
+    pairs = [(was.disk, now.disk.path) for was, now in steps if was.disk.path != now.disk.path]
     renamed = [
-        f"{was.disk.model or 'a drive'}, serial {was.disk.serial or 'unknown'}, was {was.disk.path} and is {now.disk.path} now"
-        for was, now in pairs
-        if was.disk.path != now.disk.path
+        f"{was.model or 'a drive'}, serial {was.serial or 'unknown'}, was {was.path} and is {path} now"
+        for was, path in pairs
     ]
     if renamed:
         hint = "make a new plan with the current names of the drives"
