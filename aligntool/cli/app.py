@@ -458,6 +458,20 @@ class StandardOutput(io.FileIO):
             raise Refused(f"standard output cannot be written: {error.strerror}") from error
 
 
+class StandardError(io.FileIO):
+    """Discards messages for which there is no space: a full disk under a log neither stops a change nor sets the exit
+    code. Other errors, such as of a closed terminal, are raised.
+    """
+
+    def write(self, content: object) -> int:
+        try:
+            return super().write(content)  # type: ignore[arg-type] # as above
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise
+            return memoryview(content).nbytes  # type: ignore[arg-type] # as above
+
+
 def prepare_streams() -> None:
     """Replace closed standard streams (`>&-`): Python has None for them, and the next file would get their number.
 
@@ -469,7 +483,9 @@ def prepare_streams() -> None:
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123
     elif isinstance(sys.stderr, io.TextIOWrapper):
-        sys.stderr.reconfigure(errors="backslashreplace")
+        raw_error = StandardError(sys.stderr.fileno(), "w", closefd=False)  # Textual uses sys.__stderr__
+        coding = sys.stderr.encoding
+        sys.stderr = io.TextIOWrapper(io.BufferedWriter(raw_error), coding, "backslashreplace", line_buffering=True)
     if sys.stdout is None:
         raise Refused("standard output is closed")
     if isinstance(sys.stdout, io.TextIOWrapper):

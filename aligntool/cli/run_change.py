@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from pathlib import Path, PurePath
 from types import FrameType
@@ -151,11 +151,20 @@ def end_change(
         raise Stopped(f"finished, but the result was not verified: {why}", hint=again) from error
     if json_:
         sentences = tuple(text.rstrip("\n") for text in text_of(lines) if text.strip())
-        write_end("old" if back else "new", changed=True, sentences=sentences, hint=hint)
-    else:
-        attention = attention_lines(plan, width=terminal_width()) if plan.attention and not back else ()
+        return write_end("old" if back else "new", changed=True, sentences=sentences, hint=hint)
+    attention = attention_lines(plan, width=terminal_width()) if plan.attention and not back else ()
+    with _after_change(again):
         print_lines([*lines, *([EMPTY] if attention else []), *attention])
-    sys.stdout.flush()
+        sys.stdout.flush()
+
+
+@contextmanager
+def _after_change(hint: str) -> Iterator[None]:
+    """Raise Stopped if the result cannot be printed: a refusal would state that nothing was written."""
+    try:
+        yield
+    except Refused as error:
+        raise Stopped(f"finished, but the result was not reported: {error}", hint=hint) from error
 
 
 # Follow the events of a change, and interrupt it. From the first write on, whatever ends a change reports the state of
@@ -254,5 +263,6 @@ def write_end(
     state: str, *, changed: bool, sentences: tuple[str, ...] = (), hint: str = "", refusals: tuple[Refusal, ...] = ()
 ) -> None:
     """Write the `end` event to standard output."""
-    sys.stdout.write(end_json(state=state, changed=changed, sentences=sentences, hint=hint, refusals=refusals))
-    sys.stdout.flush()
+    with _after_change(hint) if changed else nullcontext():
+        sys.stdout.write(end_json(state=state, changed=changed, sentences=sentences, hint=hint, refusals=refusals))
+        sys.stdout.flush()

@@ -230,7 +230,8 @@ class DiskDevice:
         workers: list[Future[None]] = []
         try:
             for _ in range(_WORKERS):
-                workers.append(self._pool.submit(queue.run_jobs))
+                with _errors_of_threads():
+                    workers.append(self._pool.submit(queue.run_jobs))
             if meanwhile:
                 meanwhile()
             while wait(workers, _NAP_S).not_done:
@@ -282,6 +283,15 @@ class DiskDevice:
             raise ValueError(f"{length} bytes at {offset} are not whole sectors of {self.sector_size} bytes")
         if offset + length > self.size:
             raise OSError(beyond_end, f"{length} bytes at {offset} end beyond the disk, which has {self.size}")
+
+
+@contextmanager
+def _errors_of_threads() -> Iterator[None]:
+    """Raise OSError if a thread cannot be started, for lack of memory or by a limit (pthread_create: EAGAIN)."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise OSError(errno.EAGAIN, str(error)) from error
 
 
 class _JobQueue:

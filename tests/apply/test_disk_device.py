@@ -330,3 +330,22 @@ def test_the_kernel_sees_whole_direct_requests(sparse: Make, tmp_path: Path) -> 
     assert read.startswith("preadv") and "32256" in read and read.endswith("= 1048576")
     assert written.startswith("pwrite64") and written.endswith("1048576, 1048576) = 1048576")
     assert flushed.startswith("fdatasync") and flushed.endswith("= 0")
+
+
+def test_a_thread_that_cannot_be_started_is_an_error_of_the_system(tmp_path: Path) -> None:
+    """As under `ulimit -v`, where a new thread finds no room for its stack."""
+    image = tmp_path / "disk.img"
+    image.write_bytes(bytes(MIB))
+    script = f"""
+import os, pathlib, resource
+from aligntool.linux.block import DiskDevice
+device = DiskDevice(os.open({str(image)!r}, os.O_RDWR))
+in_use = int(pathlib.Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (in_use + {MIB}, -1))
+try:
+    device.run_parallel([lambda: None])
+except OSError as error:
+    print(error.errno)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == (f"{errno.EAGAIN}\n", "")

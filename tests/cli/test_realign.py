@@ -300,6 +300,18 @@ def test_resume_finishes_what_was_interrupted(in_flight: Path) -> None:
     assert_whole(in_flight)
 
 
+@pytest.mark.parametrize(("stream", "code"), [("stdout", 4), ("stderr", 0)])
+def test_output_on_a_full_disk_neither_stops_a_resume_nor_makes_it_a_refusal(
+    in_flight: Path, stream: str, code: int
+) -> None:
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE} | {stream: full}
+        done = subprocess.run(program("resume", "--yes", in_flight), text=True, check=False, **streams)  # type: ignore[call-overload] # its streams
+    assert done.returncode == code, "3 would mean that nothing was written, 1 means findings"
+    assert code == 0 or "finished, but the result was not reported" in done.stderr
+    assert_whole(in_flight)
+
+
 def test_rollback_puts_everything_back_where_it_was(in_flight: Path, model: Path) -> None:
     done = run_aligntool("rollback", "--yes", "--json", in_flight)
     assert done.returncode == 0, done.stderr
