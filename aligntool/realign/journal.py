@@ -20,9 +20,19 @@ from aligntool.errors import Refused, refuse_folder_name
 from aligntool.linux.block import DiskDevice
 from aligntool.linux.files import sync_folder, volatile_kind
 from aligntool.realign import journal_format
-from aligntool.realign.journal_format import BODY_AT, COPIES, RECORD_SLOTS, SLOT, DamagedPart, Head, Position, Record
+from aligntool.realign.journal_format import (
+    BODY_AT,
+    COPIES,
+    OTHER_VERSION,
+    RECORD_SLOTS,
+    SLOT,
+    DamagedPart,
+    Head,
+    Position,
+    Record,
+)
 from aligntool.realign.table import TableImages
-from aligntool.steps import JournalPlace
+from aligntool.steps import CopyContent, HoldContent, JournalPlace, RebuildContent
 from aligntool.units import Extent, format_about
 
 # The body of a journal: its contents packed into bytes, and unpacked.
@@ -63,17 +73,36 @@ def pack(contents: Contents) -> bytes:
 
 def unpack(body: bytes) -> Contents:
     """Return the contents of a packed body; the caller has checked its digest. Raises Refused for another version."""
+    try:
+        return _unpack(body)
+    except (LookupError, TypeError, ValueError, RecursionError, Refused, struct.error, zlib.error) as error:
+        raise Refused("the journal was written by another version of aligntool", hint=OTHER_VERSION) from error
+
+
+def _unpack(body: bytes) -> Contents:
     raw = zlib.decompressobj().decompress(body, LONGEST)
     length = _LENGTH.unpack(raw[: _LENGTH.size])[0]
     index = json.loads(raw[_LENGTH.size : _LENGTH.size + length])
     blobs = BytesIO(raw)  # in the order in which they were written
     blobs.seek(_LENGTH.size + length)
     if set(index) != _KEYS:
-        raise Refused("the journal was written by another version of aligntool")
+        raise ValueError
     images = TableImages(*(_read_images(index["images"][name], blobs) for name in _STATES))
-    runs = {number: _unpack_runs(blobs.read(size)) for number, size in index["runs"]}
-    held = {number: tuple(blobs.read(size) for size in sizes) for number, sizes in index["held"]}
-    return Contents(from_json(index["plan"]), images, runs, held)
+    runs = {number: _unpack_runs(_read_blob(size, blobs)) for number, size in index["runs"]}
+    held = {number: tuple(_read_blob(size, blobs) for size in sizes) for number, sizes in index["held"]}
+    plan = from_json(index["plan"])
+    copied = {step.partition for step in plan.steps if isinstance(step, CopyContent)}
+    saved = {step.partition for step in plan.steps if isinstance(step, HoldContent | RebuildContent)}
+    if copied - runs.keys() or saved - held.keys():
+        raise ValueError
+    return Contents(plan, images, runs, held)
+
+
+def _read_blob(size: int, blobs: BytesIO) -> bytes:
+    blob = blobs.read(size)
+    if len(blob) != size:  # negative: all of the rest
+        raise ValueError
+    return blob
 
 
 def _append_blob(blob: bytes, blobs: list[bytes]) -> int:
@@ -86,7 +115,7 @@ def _append_images(writing: Writing, blobs: list[bytes]) -> list[list[list[int]]
 
 
 def _read_images(groups: Sequence[Sequence[tuple[int, int]]], blobs: BytesIO) -> Writing:
-    return tuple(tuple(Sectors(at, blobs.read(length)) for at, length in group) for group in groups)
+    return tuple(tuple(Sectors(at, _read_blob(length, blobs)) for at, length in group) for group in groups)
 
 
 def _pack_runs(runs: Sequence[Extent]) -> bytes:

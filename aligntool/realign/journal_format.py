@@ -24,6 +24,7 @@ SMALLEST_COPY, LONGEST_COPY = 1 << 16, 1 << 30
 _SECTOR = 512  # bytes of a slot that are used: the smallest sector of any disk
 _MAGIC = b"aligntool journal\n"
 _VERSION = 1
+OTHER_VERSION = "use the aligntool that began the move, or a newer one"
 _HEAD = struct.Struct("<18sHB16sQQ32s")  # magic, version, which copy, id, copy length, body length, body SHA-256
 _RECORD = struct.Struct("<18s16sQBIQ")  # magic, id, number, forward, step, batch
 _RECORD_MAGIC = b"aligntool record_\n"
@@ -88,7 +89,7 @@ def read_head(device: Device, at: int, copy: int) -> Head | None:
         return None
     if version != _VERSION:
         raise Refused(f"the journal has format {version}; this aligntool reads format {_VERSION}",
-                      hint="use the aligntool that began the move, or a newer one")  # fmt: skip
+                      hint=OTHER_VERSION)  # fmt: skip
     head = Head(*fields)
     fits = SMALLEST_COPY <= head.copy_length <= LONGEST_COPY
     fits = fits and head.body_length <= head.copy_length - BODY_AT

@@ -1,12 +1,18 @@
 """Stale journals of other moves, and a journal in one copy of which nothing can be written any more."""
 
+import json
 import random
+import struct
+import zlib
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from aligntool.change import StepBegun, StepDone
 from aligntool.errors import Refused
+from aligntool.realign.journal import Journal, pack, unpack
 from aligntool.realign.move import MoveContext, realign, resume, rollback
 from aligntool.steps import (
     CloseJournal,
@@ -105,3 +111,31 @@ def test_a_parked_entry_that_is_torn_still_leads_to_the_journal(seed: int) -> No
         disk = recover(crowd, parked[:end] + before[end:], "resume")
         check_end(crowd, final(disk), new=is_new(crowd, final(disk)))
         assert TYPE not in {final(disk)[450 + 16 * index] for index in range(4)}
+
+
+CHANGES: dict[str, Callable[[Any], object]] = {
+    "a list is a number": lambda index: index.update(held=5),
+    "a state of the table is missing": lambda index: index["images"].pop("after"),
+    "more bytes than there are": lambda index: index["runs"][0].__setitem__(1, 10**9),
+    "a negative length": lambda index: index["runs"][0].__setitem__(1, -16),
+    "no whole run": lambda index: index["runs"][0].__setitem__(1, index["runs"][0][1] - 3),
+    "no runs of a partition that is copied": lambda index: index["runs"].pop(),
+    "another plan": lambda index: index.update(plan="{}"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_body_of_another_version_is_refused(change: Callable[[Any], object]) -> None:
+    """Its digest is right, so no damage explains what it contains."""
+    crowd = make_crowd(9001, "dos")
+    file = with_place(crowd, extent=Extent(0, JOURNAL), file="journal")
+    _, journal = until(file, crowd.platter, CopyContent, bytes(JOURNAL))
+    contents = Journal.open(SimulatedDisk(journal), 0).contents
+    assert unpack(pack(contents)) == contents
+    raw = zlib.decompress(pack(contents))
+    length = struct.unpack("<Q", raw[:8])[0]
+    index = json.loads(raw[8 : 8 + length])
+    change(index)
+    text = json.dumps(index).encode()
+    with pytest.raises(Refused, match="another version of aligntool"):
+        unpack(zlib.compress(struct.pack("<Q", len(text)) + text + raw[8 + length :]))
