@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -255,8 +255,9 @@ def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key
 
 
 def _is_closed(journal: str) -> bool:
-    with open_read_only(journal) as file:
+    with suppress(Refused, OSError), open_read_only(journal) as file:
         return not is_head(bytes(file.read(0, SLOT)))
+    return False  # it was removed or renamed meanwhile
 
 
 def _confirmed(disk: str, current: move.Status, chosen: Recovery, *, back: bool, json_: bool) -> bool:

@@ -315,8 +315,15 @@ def open_journal(file: str, *, length: int | None = None) -> Iterator[DiskDevice
         needed = False
         raise
     finally:
-        os.close(descriptor)
         if length is not None and not needed:
+            _remove(path, descriptor)
+        os.close(descriptor)
+
+
+def _remove(path: Path, descriptor: int) -> None:
+    """Remove the file of this descriptor, unless it was removed or renamed, or another file has its name now."""
+    with suppress(OSError):  # the change is complete, or nothing was written: a file that stays is harmless
+        if os.path.samestat(path.lstat(), os.fstat(descriptor)):
             path.unlink()
 
 

@@ -420,6 +420,30 @@ def test_a_journal_is_never_written_over_another_file(full_disk: Path, tmp_path:
     assert precious.read_text() == "thesis"
 
 
+@pytest.mark.on_disk
+@pytest.mark.parametrize("way", ["realign", "resume"])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_takes_the_name_of_the_journal_stays(
+    full_disk: Path, tmp_path: Path, way: str, replaced: bool
+) -> None:
+    journal = tmp_path / "journal"
+    if way == "resume":
+        assert interrupted(full_disk, "--journal", journal)[0] == 4
+    command = program(way, "--yes", "--json", "--rate", "16MiB", "--journal", journal, full_disk)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if json.loads(line)["event"] == "step-begun" and json.loads(line)["step"] == "CopyContent":
+            break
+    journal.rename(tmp_path / "renamed")
+    if replaced:
+        journal.write_text("thesis")
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 0 and "Traceback" not in said, said
+    assert_whole(full_disk)
+    assert not replaced or journal.read_text() == "thesis"
+
+
 def test_a_journal_in_memory_is_refused(full_disk: Path) -> None:
     if run("stat", "-f", "-c", "%T", "/dev/shm").strip() != "tmpfs":
         pytest.skip("/dev/shm is not a tmpfs here")
