@@ -19,6 +19,7 @@ from aligntool.cli import run_change
 from aligntool.cli.options import command, remark, say, terminal_width
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import ArrayFacts, Disk
+from aligntool.linux.block import open_read_only
 from aligntool.linux.commands import with_health
 from aligntool.linux.content import sample
 from aligntool.linux.devices import read_array
@@ -35,7 +36,7 @@ from aligntool.raid.running import ArrayView, arrays_of, find_array
 from aligntool.raid.steps_drives import lock_members, read_all_disks
 from aligntool.raid.steps_luks import NO_KEY, Key
 from aligntool.raid.steps_system import Paths
-from aligntool.realign.move import Status
+from aligntool.realign.move import Status, journal_status
 from aligntool.realign.planning import on_captured_machine
 from aligntool.realign.request import refuse_in_flight
 from aligntool.recipes.drives import known_geometries
@@ -358,8 +359,9 @@ def find_record(target: str | None) -> make.Record | None:
     try:
         records = make.find_records()
     except Refused:
-        # Without root an image can be read, although the records cannot; opening a disk then fails with its reason.
-        if os.geteuid() == 0 or target is None or not os.path.exists(target):  # noqa: PTH110 - Path.exists may fail
+        # Without root an image can be read, although the records cannot; opening a disk then fails with its reason. As
+        # root, a record that is damaged must not keep a disk in flight that has nothing to do with it.
+        if target is None or (os.geteuid() == 0 and not _is_in_flight(target)) or not os.path.exists(target):  # noqa: PTH110 - Path.exists may fail
             raise
         return None
     records = tuple(map(_with_current_path, records))
@@ -370,6 +372,23 @@ def find_record(target: str | None) -> make.Record | None:
         ways = "\n".join(f"aligntool status {path}" for path in paths)
         raise Refused(f"several arrays are unfinished: {', '.join(paths)}", hint=ways)
     return records[0] if records else None
+
+
+def _is_in_flight(target: str) -> bool:
+    """Return whether the target is an image, or a disk of which a move is in flight: no array then has it."""
+    if os.path.isfile(target):  # noqa: PTH113 - Path.is_file may fail
+        return True
+
+    def state() -> str:
+        with open_read_only(target) as device:
+            return journal_status(device, None).state
+
+    try:
+        return run_while_progressing(state, target) == "in-flight"
+    except Refused as error:
+        return error.refusals[0].code in ("journal-elsewhere", "journal-damaged")
+    except OSError:
+        return False
 
 
 def _with_current_path(record: make.Record) -> make.Record:
