@@ -315,14 +315,25 @@ class Mounts:
 
 def read_mounts(tree: Tree) -> Mounts:
     places: dict[str, list[str]] = {}
-    for mount in parse_mounts(tree.content(MOUNTS) or b""):
-        places.setdefault(mount.number, []).append(mount.place)
-        if mount.source.startswith("/dev/"):
-            places.setdefault(mount.source, []).append(mount.place)
+    mounts = tuple(parse_mounts(tree.content(MOUNTS) or b""))
+    shared = tuple(_btrfs_nodes(tree)) if any(mount.kind == "btrfs" for mount in mounts) else ()
+    for mount in mounts:
+        nodes = {mount.source} if mount.source.startswith("/dev/") else set()
+        nodes |= next((others for others in shared if mount.kind == "btrfs" and mount.source in others), set())
+        for key in (mount.number, *nodes):
+            places.setdefault(key, []).append(mount.place)
     for node in parse_swaps(tree.content(SWAPS) or b""):
         if node.startswith("/dev/"):
             places.setdefault(node, []).append(SWAP)
     return Mounts(places)
+
+
+def _btrfs_nodes(tree: Tree) -> Iterator[set[str]]:
+    """Yield the nodes of each mounted btrfs, of whose devices its mount names only one: linux/fs/btrfs/sysfs.c."""
+    for one in tree.names("/sys/fs/btrfs"):
+        names = tree.names(f"/sys/fs/btrfs/{one}/devices")
+        mapped = filter(None, (tree.text(f"/sys/block/{name}/dm/name") for name in names))
+        yield {*(f"/dev/{name.replace('!', '/')}" for name in names), *(f"/dev/mapper/{name}" for name in mapped)}
 
 
 def mounts_now() -> Iterator[Mount]:

@@ -94,6 +94,23 @@ def test_mount_points_are_found_by_number_by_node_and_with_their_spaces(tmp_path
     assert mounts.of("8:20") == ()
 
 
+def test_every_device_of_a_mounted_btrfs_is_in_use(tmp_path: Path) -> None:
+    """The mount table names one of them; the kernel's folder of the file system links all."""
+    for one, names in (("aaaa", ("sda1", "dm-3", "cciss!c0d0p1")), ("bbbb", ("sdc1",))):
+        (tmp_path / "sys/fs/btrfs" / one / "devices").mkdir(parents=True)
+        for name in names:
+            (tmp_path / "sys/fs/btrfs" / one / "devices" / name).touch()
+    (tmp_path / "sys/block/dm-3/dm").mkdir(parents=True)
+    (tmp_path / "sys/block/dm-3/dm/name").write_text("luks-1\n")
+    (tmp_path / "proc/self").mkdir(parents=True)
+    rows = ("23 21 0:40 / /srv rw - btrfs /dev/mapper/luks-1 rw", "24 21 0:41 / /one rw - btrfs /dev/sdc1 rw")
+    (tmp_path / "proc/self/mountinfo").write_text("\n".join(rows))
+    mounts = read_mounts(Tree(str(tmp_path)))
+    for node in ("/dev/sda1", "/dev/dm-3", "/dev/mapper/luks-1", "/dev/cciss/c0d0p1"):
+        assert mounts.of(None, node) == ("/srv",), node
+    assert mounts.of(None, "/dev/sdc1") == ("/one",)
+
+
 @pytest.mark.needs_tools("findmnt")
 def test_this_machine_s_mounts_are_those_findmnt_shows() -> None:
     rows = [line.split(None, 1) for line in run("findmnt", "-rno", "MAJ:MIN,TARGET").splitlines()]
