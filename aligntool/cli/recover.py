@@ -29,8 +29,8 @@ from aligntool.inventory import Role
 from aligntool.linux.block import open_read_only
 from aligntool.linux.files import read_text
 from aligntool.linux.lock import refuse_partition
-from aligntool.linux.process import run_while_progressing
-from aligntool.linux.targets import raw_copy, refuse_ambiguous, refuse_containers
+from aligntool.linux.process import SILENCE_S, run_while_progressing
+from aligntool.linux.targets import find_virtual, raw_copy, refuse_ambiguous, refuse_containers
 from aligntool.raid.make import Record
 from aligntool.raid.reformat import ReformatGoal
 from aligntool.raid.running import PersistGoal
@@ -142,9 +142,12 @@ def status(
         next_commands = tuple(run_change.recovery_commands(disk).split("\n"))
     elif disk is not None:
         disk = _path_of(disk)
+        may_change = find_virtual((disk,), SILENCE_S).get(disk, "qcow2") == "qcow2"  # virtual disks of no other kind
         refuse(options.attach_virtual(disk))
         current = _disk_status(disk, journal)
         next_commands = _next_commands(current, disk, journal)
+        if next_commands and not may_change:
+            next_commands = (raw_copy(disk),)
     else:
         none = "There is no unfinished array. To list the disks in flight: sudo aligntool audit"
         print_lines(status_json(None, move.Status("old", ())) if json_ else [plain(none)])

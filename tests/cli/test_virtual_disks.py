@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 from aligntool.api import apply, plan_realign
-from aligntool.errors import Refused
+from aligntool.change import Event, StepDone
+from aligntool.errors import Refused, Stopped
 from aligntool.inventory import Inventory
 from aligntool.linux.look import look
 from aligntool.linux.targets import UserLimits, find_virtual, read_image
@@ -400,6 +401,28 @@ def test_the_plan_of_an_image_that_is_only_read_ends_with_the_command_that_conve
     subprocess.run(command.removeprefix("→ "), shell=True, check=True, cwd=raw.parent)
     told = run_aligntool("plan", "realign", "new.qcow2", cwd=raw.parent, code=0).stdout
     assert told.splitlines()[-1] == "→ aligntool realign new.qcow2"
+
+
+@pytest.mark.parametrize("kind", ["vmdk", "img.xz"])
+def test_a_move_in_a_disk_that_is_only_read_is_finished_in_the_raw_image_that_status_names(
+    raw: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(event: Event) -> None:
+        if isinstance(event, StepDone) and event.index > 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(Stopped):
+        apply(plan_realign(raw), interrupt)
+    image = made(raw, "vmdk") if kind == "vmdk" else Path(f"{raw}.xz")
+    if kind != "vmdk":
+        run("xz", "-0", "-k", raw)
+    raw.unlink()
+    monkeypatch.chdir(raw.parent)
+    ways = json.loads(run_aligntool("status", "--json", image, code=0).stdout)["next"]
+    assert len(ways) == 1 and "resume" not in ways[0]
+    run("sh", "-c", ways[0])
+    run_aligntool("resume", "--yes", raw, code=0)
+    run_aligntool("audit", raw, code=0)
 
 
 def test_without_the_programs_the_package_is_named(raw: Path, tmp_path: Path) -> None:
