@@ -138,7 +138,7 @@ def bench_run(
 
     Exit code: 0 measured; 3 refused; 4 failed or interrupted after something was written; 130 interrupted before that.
     """
-    kept.refuse(inputs=(target,))
+    kept.refuse(inputs=(target, profile))
     if passes_ is not None and (repeats is not None or runtime is not None):
         other = "--repeats" if repeats is not None else "--runtime"
         raise typer.BadParameter(f"--passes and {other} are mutually exclusive: a pass covers the data once")

@@ -343,7 +343,7 @@ class ResultFile:
         """Return whether standard output gets the result and nothing else."""
         return self.output == _STDOUT
 
-    def refuse(self, undone: str = "nothing was measured", inputs: Iterable[str] = ()) -> None:
+    def refuse(self, undone: str = "nothing was measured", inputs: Iterable[str | None] = ()) -> None:
         """Raise Refused, before anything is done, if the result could not be written. `undone`: what was not done.
         `inputs`: the disks and files that are read.
         """

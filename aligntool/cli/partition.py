@@ -98,4 +98,4 @@ def plan_partition(
     """
     refuse(options.attach_virtual(disk))
     operation = partition_change(disk, chosen.request(geometry), chosen.key_file)
-    show_only(operation, json_=json_, kept=kept)
+    show_only(operation, json_=json_, kept=kept, inputs=(chosen.key_file,))

@@ -81,7 +81,7 @@ def plan_realign(
     refuse(options.attach_virtual(disk))
     request = chosen.request(geometry)
     operation = layers.Layers(disk, request) if chosen.layers else realign_of(disk, request)
-    run_change.show_only(operation, json_=json_, kept=kept)
+    run_change.show_only(operation, json_=json_, kept=kept, inputs=(chosen.recipe,))
 
 
 # `aligntool layout` and `aligntool plan layout`: a new partition table for an empty disk.
@@ -138,7 +138,7 @@ def plan_layout_command(
     """
     refuse(options.attach_virtual(disk))
     operation = Layout(disk, *chosen.goal_and_request(disk, geometry))
-    run_change.show_only(operation, json_=json_, kept=kept)
+    run_change.show_only(operation, json_=json_, kept=kept, inputs=(chosen.recipe,))
 
 
 @run_change.ends_stream

@@ -160,7 +160,7 @@ def persist_command(
     if not (dry_run or kept.output is not None or root is not None):
         return run_change(operation, yes=yes, json_=json_)
     # The plan of a captured machine cannot be applied here.
-    show_only(operation, json_=json_, kept=kept, applicable=root is None)
+    show_only(operation, json_=json_, kept=kept, applicable=root is None, inputs=(root,))
 
 
 def find_persist_plan(array: str, goal: PersistGoal, sysroot: str | None = None) -> Plan:
@@ -218,7 +218,7 @@ def plan_command(
     Exit code: 0 planned; 3 refused, with every reason.
     """
     operation = CreateArray(tuple(drives), chosen.goal())
-    show_only(operation, json_=json_, kept=kept)
+    show_only(operation, json_=json_, kept=kept, inputs=(chosen.recipe, chosen.measured))
 
 
 def typed_arguments() -> list[str]:

@@ -92,10 +92,15 @@ def apply_plan(operation: Operation, plan: Plan, *, json_: bool) -> None:
     operation.verify(plan, json_=json_, kernel_behind=behind)
 
 
-def show_only(operation: Operation, *, json_: bool, kept: PlanFile = NOT_SAVED, applicable: bool = True) -> None:
-    """Show a plan without applying it, and save it if requested. `applicable`: it can be applied on this machine."""
+def show_only(
+    operation: Operation, *, json_: bool, kept: PlanFile = NOT_SAVED, applicable: bool = True,
+    inputs: Iterable[str | None] = (),
+) -> None:  # fmt: skip
+    """Show a plan without applying it, and save it if requested. `applicable`: it can be applied on this machine.
+    `inputs`: the files that it is made from, besides the disk.
+    """
     plan = run_while_progressing(operation.make_plan)
-    kept.refuse("nothing was written", (plan.disk.path,))
+    kept.refuse("nothing was written", (plan.disk.path, *inputs))
     kept.write(operation.document(plan))
     if json_ or kept.piped:
         sys.stdout.write(operation.document(plan))

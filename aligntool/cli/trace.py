@@ -198,7 +198,7 @@ def record_command(
         raise typer.BadParameter("--json and -o - are mutually exclusive: both write to standard output")
     if not cmd or shutil.which(cmd[0]) is None:
         raise Refused(f"{cmd[0] if cmd else 'nothing'}: command not found; nothing was recorded")
-    kept.refuse("nothing was recorded")
+    kept.refuse("nothing was recorded", cmd)
     found = record_trace.find_traceable(disk)
     boundaries = _boundaries(found, grid_, phase_)
     with _log_folder(found, kept.file, overwrite=kept.overwrite) as folder:

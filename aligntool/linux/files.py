@@ -174,7 +174,7 @@ def write_file(name: str, content: bytes, *, overwrite: bool = False, mode: int 
 
 
 def refuse_output(
-    name: str, *, overwrite: bool = False, undone: str = "nothing was written", inputs: Iterable[str] = ()
+    name: str, *, overwrite: bool = False, undone: str = "nothing was written", inputs: Iterable[str | None] = ()
 ) -> None:
     """Raise Refused if the file cannot be written, or exists and may not be replaced. `undone`: what was not done.
     `inputs`: the disks and files that are read, which are never replaced.
@@ -188,16 +188,29 @@ def refuse_output(
     if target.is_dir():
         raise Refused(f"{name} is a folder; {undone}", hint="use another name")
     # Path.exists fails without permission before Python 3.14
-    if target.exists() and any(os.path.exists(each) and target.samefile(each) for each in inputs):  # noqa: PTH110
+    read = filter(None, inputs)
+    if target.exists() and any(os.path.exists(each) and target.samefile(each) for each in read):  # noqa: PTH110
         raise Refused(f"{name} is what is read; {undone}", hint="use another name")
     if exists and not overwrite:
         raise Refused(f"{name} already exists; {undone}", hint="use another name or --overwrite")
     if exists and not target.is_file():
         raise Refused(f"{name} is not a regular file; {undone}", hint="use another name")
+    if exists and (loop := _loop_of(target)):
+        raise Refused(f"{name} is attached to {loop}; {undone}", hint="use another name")
     folder = os.path.dirname(os.path.realpath(name))  # noqa: PTH120 - of the file that a link names
     if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
         why = "is not writable" if os.path.isdir(folder) else "is not a folder"  # noqa: PTH112
         raise Refused(f"{folder} {why}, so {name} cannot be written; {undone}")
+
+
+def _loop_of(target: Path) -> str:
+    """Return a loop device that shows the file, or "": its data are lost if the file is replaced."""
+    place = os.path.realpath(target)
+    for file in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with suppress(OSError):  # detached meanwhile
+            if file.read_text(errors="surrogateescape").rstrip("\n") == place:
+                return f"/dev/{file.parts[3]}"
+    return ""
 
 
 def _reason(error: OSError | ValueError) -> str:
