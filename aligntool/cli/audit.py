@@ -96,7 +96,9 @@ def audit(
     map_: Annotated[bool, "--map", "Draw each disk to scale, and the blocks of each partition over sectors."] = False,
     json_: Annotated[bool, "--json", "The same as --format json."] = False,
     host: Annotated[bool, "--host", "Include the name of this machine in the JSON."] = False,
-    format_: Annotated[Format, "--format", "Format of the report.", "text|json|prometheus"] = Format.TEXT,
+    format_: Annotated[
+        Format | None, "--format", "Format of the report [default: text].", "text|json|prometheus"
+    ] = None,
     fail_on: Annotated[
         FailOn | None,
         "--fail-on",
@@ -126,7 +128,9 @@ def audit(
     """
     began_s = time.monotonic()
     kept.refuse("nothing was written", [*(targets or ()), *(sysroot or ()), *(measured or ())])
-    output_format = Format.JSON if json_ else format_
+    output_format = _output_format(format_, json_=json_, host=host, serials=serials)
+    if quiet and verbose:
+        raise typer.BadParameter("--quiet and --verbose are mutually exclusive")
     roots: Sequence[str | None] = sysroot or (None,)
     if len(roots) > 1 and output_format is Format.PROMETHEUS:
         raise typer.BadParameter("metrics describe one machine: give one --sysroot")
@@ -151,6 +155,17 @@ def audit(
             lines = texts[0] if len(texts) == 1 else _titled(roots, texts)
             page_lines(lines) if kept.output is None else _write(text_of(lines), kept)
     raise typer.Exit(max(_exit_code(report, fail_on, named=bool(named)) for report in reports))
+
+
+def _output_format(format_: Format | None, *, json_: bool, host: bool, serials: bool) -> Format:
+    """Return the format of the report. Raises BadParameter if an option contradicts it."""
+    found = Format.JSON if json_ else format_ or Format.TEXT
+    if format_ not in (None, found):
+        raise typer.BadParameter(f"--json and --format {format_} are mutually exclusive")
+    for option, given, needed in (("--host", host, Format.JSON), ("--serials", serials, Format.PROMETHEUS)):
+        if given and found is not needed:
+            raise typer.BadParameter(f"{option} requires --format {needed}")
+    return found
 
 
 def _readable(targets: tuple[str, ...], silence_s: float) -> tuple[tuple[str, ...], tuple[Unseen, ...]]:

@@ -11,6 +11,8 @@ import pytest
 
 from aligntool.cli.app import COMMANDS
 from tests.commands import whole_program
+from tests.conftest import run
+from tests.moving.loop_mounts import looped
 from tests.run_aligntool import run_aligntool
 from tests.thorough import sample
 
@@ -102,6 +104,8 @@ def test_an_unknown_option_a_missing_argument_and_a_bad_choice_are_usage_errors(
         ("report", "--svg", "a"), ("report", "-o", "a", "--svg", "a", "--chart", "x"),
         ("explain", "AT999"), ("schema", "nonsense"),
         ("audit", "--format", "prometheus", "--sysroot", "a", "--sysroot", "b"),
+        ("audit", "--format", "prometheus", "--json"), ("audit", "--json", "--format", "text"),
+        ("audit", "--host"), ("audit", "--serials"), ("audit", "--serials", "--json"), ("audit", "-q", "-v"),
     ],
     ids=" ".join,
 )  # fmt: skip
@@ -185,6 +189,49 @@ def test_a_result_that_cannot_be_saved_is_refused_before_anything_is_read(
     refused = run_aligntool(*words, tmp_path / "no.img", "-o", tmp_path / "gone" / "x", *command, code=3)
     assert f"gone/x cannot be written; nothing was {undone}" in refused.stderr
     assert "gone is not a folder" in refused.stderr and "no.img" not in refused.stderr
+
+
+ROOT = Path(__file__).parents[2]
+LAYOUT = ("plan", "layout", "disk.img", "--part", "rest:linux")
+READ_FILES = {
+    "a recipe of a layout": ("recipes/layouts/data-disk.toml", ("plan", "layout", "disk.img", "--recipe")),
+    "a recipe of a realign": ("recipes/realign/sector-63.toml", ("plan", "realign", "disk.img", "--recipe")),
+    "a profile": ("recipes/bench/peak.toml", ("bench", "run", "disk.img", "--profile")),
+    "a key": (None, ("plan", "partition", "disk.img", "--key-file")),
+    "a file that a command reads": (None, ("trace", "record", "/dev/null", "-o", "./FILE.toml", "--", "cat")),
+    "a disk": (None, LAYOUT),
+}
+
+
+@pytest.mark.needs_tools("mkfs.ext4", "sfdisk", "fio")
+@pytest.mark.parametrize("story", READ_FILES)
+def test_no_result_replaces_a_file_that_is_read(story: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("disk.img").write_bytes(bytes(16 << 20))
+    if story == "a key":
+        run("mkfs.ext4", "-q", "disk.img", "8M")
+    elif story == "a recipe of a realign":
+        run("sfdisk", "-q", "disk.img", stdin="label: dos\nstart=63, size=9000\n")
+    source, words = READ_FILES[story]
+    file = Path("disk.img" if story == "a disk" else "FILE.toml")
+    if story != "a disk":
+        file.write_bytes((ROOT / source).read_bytes() if source else b"secret")
+        words = (*words, f"./{file}")
+    before = file.read_bytes()
+    given = () if story == "a file that a command reads" else ("-o", tmp_path / file)
+    done = run_aligntool(*words[:2], "--overwrite", *words[2:], *given, code=3)
+    assert f"{file} is what is read; nothing was " in done.stderr and file.read_bytes() == before
+
+
+@pytest.mark.needs_root
+def test_no_result_replaces_the_file_of_a_loop_device(tmp_path: Path) -> None:
+    image = tmp_path / "disk.img"
+    image.write_bytes(bytes(16 << 20))
+    with looped(image) as device:
+        for target in ((device,), ()):
+            done = run_aligntool("audit", *target, "-o", image, "--overwrite", code=3)
+            assert f"{image} is attached to {device}; nothing was written" in done.stderr
+    assert image.read_bytes() == bytes(16 << 20)
 
 
 def test_a_disk_is_wiped_only_where_it_is_named_again(tmp_path: Path) -> None:
