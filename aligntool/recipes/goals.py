@@ -1,15 +1,16 @@
 """Read recipes into goals: how partitions start, a new table, an array, a benchmark."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any
 
 from aligntool.change import RAID_WORDS, LayoutGoal, PartitionRequest, RaidGoal, RealignGoal
 from aligntool.errors import Refused
 from aligntool.formats.part_types import ROLES, role_list
-from aligntool.recipes.schema import Entry, read_recipes, read_tables
+from aligntool.recipes.schema import Entry, read_each, read_recipes, read_tables
 from aligntool.units import GIB, MIB, format_size, is_power_of_two, parse_size
 
 # Benchmark profiles (kind "bench"): the loads, their size and number, without a drive. A profile makes two results
@@ -68,21 +69,22 @@ class BenchGoal:
 
 def bench_goal(top: Entry, rows: Sequence[Entry]) -> BenchGoal:
     """Return a benchmark goal. Raises Refused for an invalid profile."""
-    tests = tuple(dict.fromkeys(test for row in rows for test in _tests(row)))
+    values: dict[str, Callable[[], Any]] = {
+        "size": lambda: top.size("size") or None,
+        "runtime_s": lambda: None if (given := top.number("runtime")) is None else float(given),
+        "repeats": partial(_count, top, "repeats", 1000),
+        "prepare": partial(top.choice, "prepare", PREPARE),
+        "until_steady": partial(top.flag, "until_steady"),
+        "score": partial(top.choice, "score", SCORES),
+    }
+    listed, *read = _read_all(lambda: read_each(lambda row: tuple(_tests(row)), rows), *values.values())
+    tests = tuple(dict.fromkeys(test for each in listed for test in each))
     if not tests:
         raise top.refusal("a benchmark needs tests", hint='[[test]]\naccess = "random"\nblock = "4KiB"')
     if len(tests) > MOST_TESTS:
         raise top.refusal(f"there are {len(tests)} tests, but at most {MOST_TESTS} are allowed")
-    runtime = top.number("runtime")
-    found: dict[str, Any] = {
-        "size": top.size("size") or None,
-        "runtime_s": None if runtime is None else float(runtime),
-        "repeats": _count(top, "repeats", 1000),
-        "prepare": top.choice("prepare", PREPARE),
-        "until_steady": top.flag("until_steady"),
-        "score": top.choice("score", SCORES),
-    }
-    goal = BenchGoal(tests, **{key: value for key, value in found.items() if value is not None})
+    found = {key: value for key, value in zip(values, read, strict=True) if value is not None}
+    goal = BenchGoal(tests, **found)
     if goal.size < max(test.block * test.threads for test in tests):
         raise top.refusal("size is smaller than the requests of one of the tests")
     if not 0.1 <= goal.runtime_s <= 86400:
@@ -90,17 +92,22 @@ def bench_goal(top: Entry, rows: Sequence[Entry]) -> BenchGoal:
     return goal
 
 
+def _read_all(*reads: Callable[[], Any]) -> list[Any]:
+    """Return what each of them returns. Raises Refused with the reasons of all that are refused."""
+    return read_each(lambda read: read(), reads)
+
+
 def _tests(row: Entry) -> Iterator[BenchTest]:
     """Yield the tests of a row: one for each combination of the values of its lists."""
-    row.allow(*_TEST_KEYS)
-    row.required("access")
-    random = row.choice("access", ACCESS) == "random"
-    kinds = row.choices("do", DO, "a direction", "directions") or DO
-    lists = _blocks(row), _counts(row, "threads"), _counts(row, "depth")
+    access, kinds, *lists, _, _ = _read_all(
+        partial(row.choice, "access", ACCESS), partial(row.choices, "do", DO, "a direction", "directions"),
+        partial(_blocks, row), partial(_counts, row, "threads"), partial(_counts, row, "depth"),
+        partial(row.required, "access"), partial(row.allow, *_TEST_KEYS),
+    )  # fmt: skip
     if (number := math.prod(map(len, lists))) > MOST_TESTS:
         raise row.refusal(f"there are {number} tests, but at most {MOST_TESTS} are allowed")
     for block, threads, depth in product(*lists):
-        yield from (BenchTest(random, block, depth, threads, kind == "write") for kind in kinds)
+        yield from (BenchTest(access == "random", block, depth, threads, kind == "write") for kind in kinds or DO)
 
 
 def _blocks(row: Entry) -> tuple[int, ...]:
@@ -141,10 +148,12 @@ RAID_KEYS = (*RAID_WORDS, "name", "layout", "mount_at", "mount_options", *_SIZES
 
 def raid_goal(top: Entry) -> RaidGoal:
     """Return the goal of an array. Raises Refused for a value that is not a size or not an allowed word."""
-    top.required("level")
-    found: dict[str, Any] = {key: top.choice(key, words) for key, words in RAID_WORDS.items()}
-    found |= {key: top.size(key) for key in _SIZES} | {key: top.text(key) for key in ("name", "layout", "mount_at")}
-    found["mount_options"] = top.texts("mount_options") or None
+    reads: dict[str, Callable[[], Any]] = {key: partial(top.choice, key, words) for key, words in RAID_WORDS.items()}
+    reads |= {key: partial(top.size, key) for key in _SIZES} | {"mount_options": partial(top.texts, "mount_options")}
+    reads |= {key: partial(top.text, key) for key in ("name", "layout", "mount_at")}
+    found = dict(zip(("", *reads), _read_all(partial(top.required, "level"), *reads.values()), strict=True))
+    del found[""]
+    found["mount_options"] = found["mount_options"] or None
     found["database_page"] = found["database_page"] or None
     if found["mount_at"] == NOWHERE:
         found["mount_at"] = ""
@@ -165,6 +174,7 @@ _KEYS = {
     "raid": (*_ALWAYS, *RAID_KEYS),
     "bench": (*_ALWAYS, *BENCH_KEYS),
 }
+_TABLES = ("part", "test")
 _PART_KEYS = ("size", "role", "name")
 Goal = RealignGoal | LayoutGoal | RaidGoal | BenchGoal
 
@@ -210,26 +220,28 @@ def parse_recipe(file: str, content: str) -> Recipe:
     """Return the recipe in a text. `file`: its name in messages, from which the recipe's name is taken. Raises
     Refused.
     """
-    keys = tuple(dict.fromkeys(key for keys in _KEYS.values() for key in keys))
-    top, tables = read_tables(file, content, kinds=("part", "test"), keys=keys)
+    top, tables = read_tables(file, content, kinds=_TABLES, keys=None)
     if top.values.get("format") != FORMAT:
         raise top.refusal(f"format is {top.values.get('format')!r}", hint=f"this aligntool reads format = {FORMAT}")
     kind = top.choice("kind", tuple(_KEYS)) or top.required("kind")
-    top.allow(*_KEYS[kind])
+    read: dict[str, Callable[[], Goal]] = {
+        "raid": lambda: raid_goal(top), "bench": lambda: bench_goal(top, tables["test"]),
+        "realign": lambda: _realign_goal(top), "layout": lambda: _layout_goal(top, tables["part"]),
+    }  # fmt: skip
+    _, _, goal, summary, note, source = _read_all(
+        partial(top.allow, *_KEYS[kind], elsewhere=_TABLES), partial(_refuse_other_tables, top, kind, tables),
+        read[kind], partial(top.required, "summary"), partial(top.text, "note"), partial(top.required, "source"),
+    )  # fmt: skip
+    return Recipe(file.rpartition("/")[2].removesuffix(".toml"), file, summary, note, source, goal)
+
+
+def _refuse_other_tables(top: Entry, kind: str, tables: Mapping[str, tuple[Entry, ...]]) -> None:
+    """Raise Refused if a recipe has tables that are for other recipes."""
     if kind != "layout" and tables["part"]:
         named = {"realign": "to realign", "raid": "for an array"}.get(kind, "for a benchmark")
         raise top.refusal(f"a recipe {named} cannot have a [[part]]", hint='kind = "layout"')
     if kind != "bench" and tables["test"]:
         raise top.refusal("only a recipe for a benchmark can have a [[test]]", hint='kind = "bench"')
-    read: dict[str, Callable[[], Goal]] = {
-        "raid": lambda: raid_goal(top), "bench": lambda: bench_goal(top, tables["test"]),
-        "realign": lambda: _realign_goal(top), "layout": lambda: _layout_goal(top, tables["part"]),
-    }  # fmt: skip
-    goal = read[kind]()
-    return Recipe(
-        name=file.rpartition("/")[2].removesuffix(".toml"), file=file, summary=top.required("summary"),
-        note=top.text("note"), source=top.required("source"), goal=goal,
-    )  # fmt: skip
 
 
 def parse_part(text: str) -> PartitionRequest:
@@ -255,21 +267,27 @@ def _realign_goal(top: Entry) -> RealignGoal:
 def _layout_goal(top: Entry, parts: tuple[Entry, ...]) -> LayoutGoal:
     if not parts:
         raise top.refusal("a layout needs partitions", hint='[[part]]\nsize = "rest"\nrole = "linux"')
-    requested = tuple(_part(entry) for entry in parts)
+    requested, label, grain, spare_end = _read_all(
+        lambda: read_each(_part, parts), partial(top.choice, "label", LABELS), partial(_grain, top),
+        partial(top.size, "spare_end"),
+    )  # fmt: skip
     if sum(part.size is None for part in requested) > 1:
         raise top.refusal("only one partition can take the rest")
-    label = top.choice("label", LABELS) or LABELS[0]
-    return LayoutGoal(requested, label, _grain(top) or MIB, top.size("spare_end") or 0)
+    return LayoutGoal(tuple(requested), label or LABELS[0], grain or MIB, spare_end or 0)
 
 
 def _part(entry: Entry) -> PartitionRequest:
-    entry.allow(*_PART_KEYS)
-    size = None if entry.required("size") == REST else entry.size("size")
-    if size == 0:
-        raise entry.refusal("a partition needs a size")
-    entry.required("role")
-    role = entry.choice("role", tuple(ROLES))
-    return PartitionRequest(size, role or "", entry.text("name") or "")
+    def size() -> int | None:
+        found = None if entry.required("size") == REST else entry.size("size")
+        if found == 0:
+            raise entry.refusal("a partition needs a size")
+        return found
+
+    length, role, name, _, _ = _read_all(
+        size, partial(entry.choice, "role", tuple(ROLES)), partial(entry.text, "name"),
+        partial(entry.required, "role"), partial(entry.allow, *_PART_KEYS),
+    )  # fmt: skip
+    return PartitionRequest(length, role or "", name or "")
 
 
 def _grain(top: Entry) -> int | None:

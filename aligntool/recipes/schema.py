@@ -1,20 +1,22 @@
 """Read the TOML files of recipes/ strictly, and match model names with their patterns."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pkgutil import get_data  # importlib.resources takes 10 ms to import
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aligntool.documents import LARGEST
-from aligntool.errors import Refused
+from aligntool.errors import Refusal, Refused, refuse
 from aligntool.units import parse_size
 from aligntool.values import dataclass
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
+_Item = TypeVar("_Item")
+_Value = TypeVar("_Value")
 
 # The packaged `recipes/` folder: inside the package in a wheel, beside it in a checkout (or an editable install).
 
@@ -110,10 +112,10 @@ class Entry:
     name: str  # 'drive "WD Caviar Green"', 'class 3'
     values: Mapping[str, Any]
 
-    def allow(self, *keys: str) -> None:
-        for key in self.values:
-            if key not in keys:
-                raise self.refusal(f"unknown key {key!r}", hint=nearest(key, keys))
+    def allow(self, *keys: str, elsewhere: tuple[str, ...] = ()) -> None:
+        """Raise Refused with every other key. `elsewhere`: what may have been meant as well."""
+        known, unknown = (*keys, *elsewhere), (key for key in self.values if key not in keys)
+        refuse(self.refusal(f"unknown key {key!r}", hint=nearest(key, known)).refusals[0] for key in unknown)
 
     def text(self, key: str) -> str | None:
         value = self.values.get(key)
@@ -176,9 +178,11 @@ class Entry:
 
 
 def read_tables(
-    file: str, content: str, *, kinds: tuple[str, ...], keys: tuple[str, ...] = ()
+    file: str, content: str, *, kinds: tuple[str, ...], keys: tuple[str, ...] | None = ()
 ) -> tuple[Entry, dict[str, tuple[Entry, ...]]]:
-    """Return the top level of a file, which may have `keys`, and its lists of tables (`[[drive]]`), by kind."""
+    """Return the top level of a file, which may have `keys`, and its lists of tables (`[[drive]]`), by kind. `keys`
+    None: the caller checks them.
+    """
     import tomllib
 
     try:
@@ -186,9 +190,8 @@ def read_tables(
     except (ValueError, RecursionError) as error:  # ValueError also for an integer of more than 4300 digits
         raise Refused(f"{file} is not valid TOML: {error}") from error
     top = Entry(file, "at its top", {key: value for key, value in parsed.items() if key not in kinds})
-    for key in top.values:
-        if key not in keys:
-            raise top.refusal(f"unknown key {key!r}", hint=nearest(key, (*keys, *kinds)))
+    if keys is not None:
+        top.allow(*keys, elsewhere=kinds)
     return top, {kind: _entries(file, kind, parsed.get(kind, [])) for kind in kinds}
 
 
@@ -199,6 +202,19 @@ def _entries(file: str, kind: str, rows: object) -> tuple[Entry, ...]:
         Entry(file, f'{kind} "{row["name"]}"' if isinstance(row.get("name"), str) else f"{kind} {place}", row)
         for place, row in enumerate(rows, start=1)
     )
+
+
+def read_each(read: Callable[[_Item], _Value], items: Iterable[_Item]) -> list[_Value]:
+    """Return what `read` returns for each item. Raises Refused with the reasons of all that are refused."""
+    found: list[_Value] = []
+    refusals: list[Refusal] = []
+    for item in items:
+        try:
+            found.append(read(item))
+        except Refused as error:
+            refusals += error.refusals
+    refuse(refusals)
+    return found
 
 
 def nearest(word: str, known: tuple[str, ...]) -> str:

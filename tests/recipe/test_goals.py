@@ -185,3 +185,43 @@ def test_every_role_is_documented_with_its_types() -> None:
     for role in ROLES.values():
         mbr = f"`{role.mbr}`" if role.mbr else "–"
         assert f"| `{role.word}` | {role.title} | `{role.gpt}` | {mbr}" in page
+
+
+def test_every_mistake_in_a_recipe_is_named_at_once() -> None:
+    text = """
+        format = 1
+        kind = "layout"
+        sumary = "x"
+        grain = "3KiB"
+        label = "mbr"
+        [[part]]
+        size = "12M"
+        role = "lnux"
+        nam = "x"
+        [[part]]
+        role = 3
+    """
+    with pytest.raises(Refused) as refused:
+        parse_recipe("my.toml", text)
+    reasons = [reason.text.removeprefix("my.toml, ") for reason in refused.value.refusals]
+    assert [reason.split(": ", 1)[1].split(" ")[0] for reason in reasons if reason.startswith("at its top")] == [
+        "unknown", "label", "grain", "summary", "source",
+    ]  # fmt: skip
+    assert [reason for reason in reasons if reason.startswith("part")] == [
+        "part 1: size: '12M' is not a size; write it in binary units, like 512B, 4KiB or 1MiB",
+        "part 1: role cannot be 'lnux'", "part 1: unknown key 'nam'",
+        "part 2: size is missing", "part 2: role must be a string, not 3",
+    ]  # fmt: skip
+
+
+def test_every_mistake_of_an_array_and_of_a_benchmark_is_named_at_once() -> None:
+    head = 'format = 1\nsummary = "s"\nsource = "s"\n'
+    for text, keys in (
+        ('kind = "raid"\nlevl = 5\nchunk = "1M"\nfs = "fat"\n', ("levl", "level", "chunk", "fs")),
+        ('kind = "bench"\nsize = "1M"\nrepeats = 0\n[[test]]\naccess = "no"\ndepth = 0\n', ("size", "repeats", "access",
+         "block", "depth")),
+    ):  # fmt: skip
+        with pytest.raises(Refused) as refused:
+            parse_recipe("my.toml", head + text)
+        assert all(any(key in reason.text for reason in refused.value.refusals) for key in keys), str(refused.value)
+        assert len(refused.value.refusals) == len(keys), str(refused.value)
