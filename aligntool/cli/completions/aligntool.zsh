@@ -37,7 +37,7 @@ _aligntool_audit() {
         '(--map)--map[Draw each disk to scale, and the blocks of each partition over sectors]' \
         '(--json)--json[The same as --format json]' \
         '(--host)--host[Include the name of this machine in the JSON]' \
-        '(--format)--format=[Format of the report]:text|json|prometheus:(text json prometheus)' \
+        '(--format)--format=[Format of the report \[default\: text\]]:text|json|prometheus:(text json prometheus)' \
         '(--fail-on)--fail-on=[Exit 1 at this severity or above \[default\: error\]; 3 if a disk was not judged]:error|warning|never:(error warning never)' \
         '(--quiet -q)--quiet[Show only errors and warnings, one line each]' \
         '(--quiet -q)-q[Show only errors and warnings, one line each]' \
