@@ -137,6 +137,10 @@ class LateModules:
             module.__class__ = LateModule
 
 
+_NO_PATHS = ("cmd", "code", "model", "name")
+"""Arguments that are not paths: the words of another program, a finding, a drive, a recipe or document."""
+
+
 class LateCommand(TyperCommand):
     """A command with its name and short help; the rest is loaded when needed."""
 
@@ -155,7 +159,7 @@ class LateCommand(TyperCommand):
             if parameter.param_type_name == "argument":  # help shows only its metavar, without <str> or TEXT
                 parameter.type = kind = copy(parameter.type)
                 kind.__dict__.update(name="", get_metavar=lambda *_, **__: "")
-                if parameter.name != "cmd":  # the words of another program
+                if parameter.name not in _NO_PATHS:
                     kind.__dict__["convert"] = partial(_without_leading_dash, kind.convert)
         # The collector skips what is loaded by now, also in children and at exit; this saves a fifth of an audit.
         gc.freeze()

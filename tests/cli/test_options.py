@@ -114,6 +114,12 @@ def test_words_that_contradict_each_other_are_usage_errors(words: tuple[str, ...
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
 
 
+@pytest.mark.parametrize("words", [("explain",), ("drives",), ("recipes", "show"), ("schema",)], ids=" ".join)
+def test_a_name_that_begins_with_a_hyphen_is_named_as_it_was_typed(words: tuple[str, ...]) -> None:
+    said = run_aligntool(*words, "--", "-x").stderr
+    assert "'-x'" in said and "./-x" not in said
+
+
 PLAIN = {name: "" for name in ("NO_COLOR", "CLICOLOR_FORCE", "FORCE_COLOR")}
 
 
