@@ -390,13 +390,16 @@ def _sector_size_for_libparted(sector_size: int) -> Iterator[None]:
 
 def require_libparted(plan: Plan) -> None:
     """Raise Refused if the plan makes a partition table and Python's libparted module, which the single file
-    aligntool.pyz cannot contain, is missing.
+    aligntool.pyz cannot contain, is missing, or cannot pass the name of the disk.
     """
     makes_table = any(isinstance(step, MakeTable | MakeMember) and step.entries for step in plan.steps)
     if makes_table and find_spec("parted") is None:
         text = "new partition tables are made by libparted, whose Python module is not installed"
         hint = "sudo apt-get install python3-parted   (dnf: python3-pyparted, pacman: python-pyparted)"
         raise Refused(text, hint=hint, code="not-installed", subject="parted")
+    path = plan.disk.path
+    if makes_table and path != path.encode("utf-8", "replace").decode():
+        raise Refused(f"{path}: its name is not valid UTF-8, which libparted requires", hint="rename it first")
 
 
 def libparted_errors() -> tuple[type[Exception], ...]:

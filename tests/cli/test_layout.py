@@ -247,6 +247,14 @@ def test_a_recipe_of_the_user_for_another_purpose_is_refused(
     assert "→ aligntool recipes list" in refused.stderr
 
 
+def test_a_name_that_libparted_cannot_open_is_refused(sparse: MakeImage, tmp_path: Path) -> None:
+    image = tmp_path / os.fsdecode(b"d\xff.img")
+    sparse(64 * MIB).rename(image)
+    before = hashed(image)
+    done = run_aligntool("layout", image, "--part", "rest:linux", "--yes", code=3)
+    assert "not valid UTF-8" in done.stderr and hashed(image) == before
+
+
 def test_a_plan_that_was_kept_is_applied_once(sparse: MakeImage, tmp_path: Path) -> None:
     image = sparse(64 * MIB)
     kept = tmp_path / "plan.json"
