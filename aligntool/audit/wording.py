@@ -138,9 +138,11 @@ def use_refusals(
 def read_only_refusals(disk: Disk) -> Iterator[Refusal]:
     """Yield that a disk cannot be written to, with the command that makes it writable."""
     if disk.read_only:
-        words = "chmod u+w" if disk.kind is DiskKind.IMAGE else "sudo blockdev --setrw"
-        text, hint = f"{disk.name} is read-only", f"{words} {shell_word(disk.path)}"
-        yield Refusal("read-only", disk.name, text, hint, lasting=False)
+        path = shell_word(disk.path)
+        hint = f"sudo blockdev --setrw {path}"
+        if disk.kind is DiskKind.IMAGE:
+            hint = f"chmod u+w {path}\nsudo chattr -i {path}   if lsattr shows that it is immutable"
+        yield Refusal("read-only", disk.name, f"{disk.name} is read-only", hint, lasting=False)
 
 
 def device_refusals(disk: Disk, part: Partition | None, name: str) -> Iterator[Refusal]:

@@ -17,6 +17,7 @@ from aligntool.raid import make
 from aligntool.units import MIB
 from tests.cli.old_disks import LENGTH, START, make_old_disk
 from tests.conftest import detach, remove_partitions, run
+from tests.moving.loop_mounts import looped, mounted
 from tests.run_aligntool import program, run_aligntool
 from tests.thorough import sample
 
@@ -377,3 +378,18 @@ def test_a_file_below_dev_shm_is_a_file_and_no_device() -> None:
         finally:
             detach(device)
     assert disk["stands_on"] == [f"file {image}"]
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "mkfs.ext4", "mount", "chattr")
+def test_the_command_that_makes_an_immutable_image_writable_is_named(tmp_path: Path) -> None:
+    (around := tmp_path / "around.img").write_bytes(bytes(64 * MIB))
+    run("mkfs.ext4", "-q", around)
+    with looped(around) as device, mounted(device, "mount") as folder:
+        image = make_old_disk(folder / "old.img")
+        run("chattr", "+i", image)
+        try:
+            hints = run_aligntool("plan", "realign", image, code=3).stderr.split("→ ")[1:]
+        finally:
+            run(*shlex.split(hints[1].partition("   ")[0].removeprefix("sudo ")))
+        run_aligntool("plan", "realign", image, code=0)
