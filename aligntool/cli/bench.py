@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from random import Random
@@ -155,7 +155,7 @@ def bench_run(
         return
     counted = (repeats, runtime, passes_) != (None, None, None)
     _confirm(plan, seen, disk if destructive else None, counted=counted, yes=yes)
-    result, ran = _measure(plan, seen, fio_output)
+    result, ran = _measure(plan, seen, probe.fio_keeper(fio_output))
     probe.save_in_history(result.when, result.settings.profile, to_json(result))
     kept.write(to_json(result))
     print_lines(to_json(result) if json_ or kept.piped else shown.result_lines(result, width=terminal_width()))
@@ -196,11 +196,11 @@ def _refuse_target(plan: BenchPlan, *, destructive: bool) -> str:
 
 
 def _measure(
-    plan: BenchPlan, seen: Conditions, fio_output: str | None
+    plan: BenchPlan, seen: Conditions, keep: Callable[[str, int, str], None]
 ) -> tuple[Result, fio_runs.RunResults[fio_runs.Bench]]:
     started = options.now()
     with probe.ended_by_signals(), _measured_path(plan) as path, probe.bench_progress() as progress:
-        ran = fio_runs.run_bench(plan, path, tell=progress, keep=probe.fio_keeper(fio_output))
+        ran = fio_runs.run_bench(plan, path, tell=progress, keep=keep)
     series = fio_runs.series_of(ran)
     if not series:
         device = not plan.makes_file
@@ -292,6 +292,7 @@ def _prepared(target: Target, size: int, runtime_s: float, chosen: SweepOptions)
         _warn(warnings_of(seen, direct=target.direct))
         path = disk = target.path
         room, shift, writes = Extent(0, size), 0, chosen.destructive
+        keep = probe.fio_keeper(chosen.fio_output)  # refused before a file is filled
         if target.kind is TargetKind.FOLDER:
             probe.refuse_no_room(target, size)
             path = stack.enter_context(fio_runs.made_file(path, size, name=target.name))
@@ -307,7 +308,6 @@ def _prepared(target: Target, size: int, runtime_s: float, chosen: SweepOptions)
             if chosen.destructive:
                 options.confirm_disk(path, probe.refuse_data(target), "its name", chosen.yes)
                 stack.enter_context(_locked_device(target))
-        keep = probe.fio_keeper(chosen.fio_output)
         yield RunTarget(target, path, disk, size, room, shift, writes, seen, runtime_s, chosen.repeats, progress, keep)
 
 

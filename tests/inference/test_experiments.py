@@ -120,6 +120,14 @@ def test_nothing_is_measured_when_the_result_could_not_be_kept(image: Path) -> N
         assert f"{why}; nothing was measured" in said
 
 
+@needs_fio
+def test_no_file_is_filled_when_the_output_of_fio_could_not_be_kept(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for command in ("alignment", "span"):
+        _, said = aligntool("bench", command, tmp_path, "--fio-output", tmp_path / "file", code=3)
+        assert "file cannot be created" in said and "filling the file" not in said and "lie in one piece" not in said
+
+
 def test_a_target_that_is_too_small_is_refused(tmp_path: Path) -> None:
     small = tmp_path / "small.img"
     small.write_bytes(bytes(MIB))
