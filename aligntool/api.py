@@ -10,7 +10,7 @@ from pathlib import Path
 
 from aligntool.audit import judge
 from aligntool.audit.report import Answer, AuditOptions, Check, Finding, Grid, Judged, Report, Severity, Verdict
-from aligntool.audit.wording import command
+from aligntool.audit.wording import command, typed_words
 from aligntool.change import (
     Event,
     KernelBehind,
@@ -125,7 +125,12 @@ def plan_realign(
         shrink=shrink,
         journal_file=None if journal_file is None else str(Path(journal_file).absolute()),
     )
-    request = Request(goal, sector_size, physical_sector_size, page_size)
+    own = {
+        "--grain": grain, "--journal": goal.journal_file, "--sector-size": sector_size,
+        "--physical-sector-size": physical_sector_size, "--page-size": page_size,
+    }  # fmt: skip
+    typed = (*(f"-p {number}" for number in goal.partitions), *(["--shrink"] if shrink else []), *typed_words(own))
+    request = Request(goal, sector_size, physical_sector_size, page_size, typed)
     return RealignPlan(find_plan(str(target), request).plan, request)
 
 

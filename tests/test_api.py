@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from aligntool import api
+from aligntool.units import KIB
 from tests.cli.old_disks import assert_whole, first_start, make_old_disk
 from tests.run_aligntool import run_aligntool
 from tests.schemas import check, check_lines
@@ -224,3 +225,14 @@ def test_the_example_uses_nothing_else_and_realigns_an_image(disk: Path) -> None
     assert first_start(disk) == 2048
     assert_whole(disk)
     assert example() == (0, [json.dumps({"disk": str(disk), "off": 0, "moves": [], "bytes": 0, "refusals": []})])
+
+
+def test_the_command_that_a_refusal_names_has_the_options_of_the_request(disk: Path) -> None:
+    """Without them the command would move other partitions, or to another boundary."""
+    found = api.plan_realign(disk, partitions=[1], grain=64 * KIB, physical_sector_size=4096)
+    with disk.open("r+b") as file:
+        file.seek(440)
+        file.write(b"\xff\xfe\xfd\xfc")  # another disk signature
+    with pytest.raises(api.Refused) as refused:
+        api.apply(found)
+    assert refused.value.hint.endswith(f"plan realign {disk} -p 1 --grain 64KiB --physical-sector-size 4KiB")

@@ -1,7 +1,7 @@
 """Common wording of findings and refusals: names of things, next commands, reasons to refuse."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from aligntool.audit.report import Grid
@@ -203,6 +203,12 @@ def sudo_prefix(path: str) -> str:
 def command(name: str, disk: str, *words: str) -> str:
     """Return an aligntool command on the disk or image file with this path, with sudo for a device."""
     return " ".join((f"{sudo_prefix(disk)}aligntool {name} {shell_word(disk)}", *words))
+
+
+def typed_words(options: Mapping[str, str | int | None]) -> list[str]:
+    """Return the options that were given, as they are typed."""
+    given = {name: value for name, value in options.items() if value}
+    return [f"{name} {format_size(v) if isinstance(v, int) else shell_word(v)}" for name, v in given.items()]
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,14 +14,14 @@ import typer
 
 from aligntool.audit.wording import command as command
 from aligntool.audit.wording import hints_for_disk as hints_for_disk
-from aligntool.audit.wording import shell_word
+from aligntool.audit.wording import typed_words as typed_words
 from aligntool.errors import Refusal, Refused
 from aligntool.linux import virtual
 from aligntool.linux.files import refuse_output, write_file
 from aligntool.linux.process import SILENCE_S
 from aligntool.linux.targets import find_virtual
 from aligntool.render.lines import Line, escaped, harmless, show, wants_color
-from aligntool.units import format_size, is_grid_size, is_sector_size, parse_size
+from aligntool.units import is_grid_size, is_sector_size, parse_size
 from aligntool.values import dataclass
 
 # The confirmation before anything is written.
@@ -375,9 +375,3 @@ class Geometry:
     def typed(self) -> dict[str, int | None]:
         """Return the options by their names on the command line."""
         return dict(zip(("--sector-size", "--physical-sector-size", "--page-size"), astuple(self), strict=True))
-
-
-def typed_words(options: Mapping[str, str | int | None]) -> list[str]:
-    """Return the options that were given, as they are typed."""
-    given = {name: value for name, value in options.items() if value}
-    return [f"{name} {format_size(v) if isinstance(v, int) else shell_word(v)}" for name, v in given.items()]
