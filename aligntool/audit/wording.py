@@ -218,9 +218,16 @@ def hints_for_disk(disk: str, raw_copy: str = "") -> Iterator[None]:
     """
     try:
         yield
-    except (Refused, Stopped) as error:
-        error.hint = "\n".join(_full_hint(line, disk, raw_copy) for line in error.hint.split("\n"))
+    except Refused as error:
+        error.change_hints(lambda hint: _full_hints(hint, disk, raw_copy))
         raise
+    except Stopped as error:
+        error.hint = _full_hints(error.hint, disk, raw_copy)
+        raise
+
+
+def _full_hints(hint: str, disk: str, raw_copy: str) -> str:
+    return "\n".join(_full_hint(line, disk, raw_copy) for line in hint.split("\n"))
 
 
 def _full_hint(line: str, disk: str, raw_copy: str) -> str:

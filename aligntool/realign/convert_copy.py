@@ -17,6 +17,7 @@ from aligntool.linux.block import DiskDevice, limited, open_read_only
 from aligntool.linux.content import UsedMap, sample
 from aligntool.linux.fat import NewFat
 from aligntool.linux.lock import lock_against_udev, lock_disk, open_exclusively
+from aligntool.linux.targets import raw_copy
 from aligntool.linux.users import locks_on, occupants
 from aligntool.realign import convert_table
 from aligntool.realign.applying import ChangeInProgress
@@ -164,7 +165,7 @@ def lock_copy(plan: Plan, asked: CopyRequest, rate: int | None = None) -> Iterat
     """Lock the source, check that the plan is still valid, open the target, and yield the change. A new image that is
     not complete is removed. `rate`: bytes per second at most. Raises Refused.
     """
-    with hints_for_disk(asked.source), _locked_source(asked.source) as source:
+    with hints_for_disk(asked.source, raw_copy(asked.source)), _locked_source(asked.source) as source:
         if not os.path.lexists(asked.output):
             found, runs = check_same_copy(plan, asked)
             with _created_image(asked.output, plan.disk) as target:

@@ -11,8 +11,9 @@ from typing import NoReturn
 
 import pytest
 
+from aligntool.audit.wording import hints_for_disk
 from aligntool.cli.arrays import find_record
-from aligntool.errors import Refused
+from aligntool.errors import Refusal, Refused, Stopped
 from aligntool.raid import make
 from aligntool.units import MIB
 from tests.cli.old_disks import LENGTH, START, make_old_disk
@@ -393,3 +394,14 @@ def test_the_command_that_makes_an_immutable_image_writable_is_named(tmp_path: P
         finally:
             run(*shlex.split(hints[1].partition("   ")[0].removeprefix("sudo ")))
         run_aligntool("plan", "realign", image, code=0)
+
+
+@pytest.mark.parametrize("kind", [Refused, Stopped])
+def test_each_reason_of_a_refusal_names_the_disk(kind: type[Refused | Stopped]) -> None:
+    reasons = (Refusal("a", "x", "a", "aligntool audit DISK"), Refusal("b", "x", "b", "sudo e2fsck -f DISK"))
+    error = Refused("a\nb", hint="aligntool audit DISK\nsudo e2fsck -f DISK", refusals=reasons)
+    with pytest.raises(kind) as found, hints_for_disk("a b.img"):
+        raise error if kind is Refused else Stopped("a", hint=error.hint)
+    assert found.value.hint == "aligntool audit 'a b.img'\ne2fsck -f 'a b.img'"
+    if isinstance(found.value, Refused):
+        assert [reason.hint for reason in found.value.refusals] == found.value.hint.split("\n")
