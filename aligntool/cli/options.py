@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple
 from datetime import UTC, datetime
 from pathlib import Path
@@ -174,6 +174,12 @@ def may_wipe_data(target: str, wiped: Sequence[str] | None, *, destructive: bool
     if wiped and not destructive:
         raise typer.BadParameter("--wipe requires --destructive")
     return may_wipe(target, wiped or ())
+
+
+def refuse_unapplied(*, yes: bool, shown: Mapping[str, str | None]) -> None:
+    """Raise BadParameter for --yes with one of the options with which a plan is only shown."""
+    for option in (name for name, given in shown.items() if yes and given is not None):
+        raise typer.BadParameter(f"--yes and {option} are mutually exclusive: the plan is shown and not applied")
 
 
 def absolute(file: str | None) -> str | None:

@@ -31,14 +31,15 @@ class PartitionOptions:
 
     def request(self, geometry: options.Geometry) -> WholeDisk:
         """Return the options as one value."""
-        if self.undo and self.key_file:
-            raise BadParameter("--undo and --key-file are mutually exclusive: --undo opens nothing")
         goal = RealignGoal(shrink=self.shrink, journal_file=options.absolute(self.journal))
         if self.grain is not None:
             goal = replace(goal, grain=self.grain, grain_given=True)
         own = {
             "--table": self.label, "--grain": self.grain, "--journal": self.journal, "--key-file": self.key_file
         }  # fmt: skip
+        unused = own | {"--shrink": self.shrink, "--journal": None}
+        for option in (name for name, given in unused.items() if self.undo and given):
+            raise BadParameter(f"--undo and {option} are mutually exclusive")
         flags = {"--undo": self.undo, "--shrink": self.shrink}
         typed = (*(word for word, given in flags.items() if given), *options.typed_words(own | geometry.typed))
         return WholeDisk(Request(goal, **asdict(geometry), typed=typed), self.label or "gpt", self.undo)

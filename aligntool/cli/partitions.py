@@ -56,6 +56,10 @@ def realign(
 
     Exit code: 0 done or nothing to do, 3 refused and nothing written, 4 stopped before the end, with the journal kept.
     """
+    if key_file and not chosen.layers:
+        raise typer.BadParameter("--key-file requires --layers")
+    if rate and chosen.layers:
+        raise typer.BadParameter("--layers and --rate are mutually exclusive")
     refuse(options.attach_virtual(disk, writes=not dry_run))
     request = chosen.request(geometry)
     operation = layers.Layers(disk, request, key_file) if chosen.layers else realign_of(disk, request, rate)

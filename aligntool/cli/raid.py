@@ -156,6 +156,7 @@ def persist_command(
     Exit code: 0 done or nothing to do, 3 refused and nothing written, 4 stopped before the end, with the record kept.
     """
     root = options.one_machine(sysroot)
+    options.refuse_unapplied(yes=yes, shown={"--output": kept.output, "--sysroot": root})
     operation = Persist(array, PersistGoal(system, mount), root)
     if not (dry_run or kept.output is not None or root is not None):
         return run_change(operation, yes=yes, json_=json_)

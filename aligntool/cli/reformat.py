@@ -39,6 +39,7 @@ def reformat(
 
     Exit code: 0 done or nothing to do, 3 refused and nothing written, 4 stopped before the end, with the record kept.
     """
+    options.refuse_unapplied(yes=yes, shown={"--output": kept.output})
     operation = Reformat(options.resolve_device(array), ReformatGoal(lba_size))
     if dry_run or kept.output is not None:
         return show_only(operation, json_=json_, kept=kept)

@@ -106,6 +106,13 @@ def test_an_unknown_option_a_missing_argument_and_a_bad_choice_are_usage_errors(
         ("audit", "--format", "prometheus", "--sysroot", "a", "--sysroot", "b"),
         ("audit", "--format", "prometheus", "--json"), ("audit", "--json", "--format", "text"),
         ("audit", "--host"), ("audit", "--serials"), ("audit", "--serials", "--json"), ("audit", "-q", "-v"),
+        ("realign", "--key-file", "k", "/nowhere/x"), ("realign", "--layers", "--rate", "1MiB", "/nowhere/x"),
+        ("partition", "--undo", "--shrink", "/nowhere/x"), ("partition", "--undo", "--grain", "4KiB", "/nowhere/x"),
+        ("partition", "--undo", "--table", "gpt", "/nowhere/x"),
+        ("partition", "--undo", "--key-file", "k", "/nowhere/x"),
+        ("raid", "persist", "--yes", "-o", "plan.json", "md0"),
+        ("raid", "persist", "--yes", "--sysroot", "/nowhere", "md0"),
+        ("raid", "reformat", "--yes", "-o", "plan.json", "--lba-size", "4096", "md0"),
     ],
     ids=" ".join,
 )  # fmt: skip
