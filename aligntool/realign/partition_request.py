@@ -23,7 +23,7 @@ from aligntool.realign.second_table import refuse_second_table
 from aligntool.realign.whole_disk import other_kinds, places, refuse_unusual_table, table_inside
 from aligntool.steps import CopyContent, WriteJournal
 from aligntool.system import TableLine, parse_crypttab, parse_fstab
-from aligntool.units import MIB, Extent, align_up
+from aligntool.units import MIB, Extent, align_down, align_up
 
 _BLOCK = 4096
 _LVM = ("lvm/lvm.conf", "lvm/lvmlocal.conf", "lvm/devices/system.devices")
@@ -130,7 +130,7 @@ def _kinds_without_table(reader: Reader, disk: Disk) -> tuple[str, ...]:
     """Return the kinds of what is recognised on the disk once the only partition begins at byte 0: what is relative to
     the end of the disk, such as the last labels of a ZFS pool, is not in the partition.
     """
-    part, size = disk.partitions[0].extent, disk.size or 0
+    part, size = disk.partitions[0].extent, align_down(disk.size or 0, disk.sector_size)
     runs = ((0, part.start, part.length), (part.length, part.length, size - part.length))
     layers = read_layers(MappedReader(reader, runs, size), Extent(0, size), sector_size=disk.sector_size)
     return tuple(layer.kind for layer in layers)

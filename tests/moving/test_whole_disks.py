@@ -107,6 +107,22 @@ def test_a_file_system_keeps_its_files_and_its_uuid(kind: Kind, tmp_path: Path) 
     assert kind.read(back) == files
 
 
+@pytest.mark.parametrize("label", ["gpt", "dos"])
+def test_the_bytes_behind_the_last_whole_sector_of_an_image_prevent_nothing(label: str, tmp_path: Path) -> None:
+    ext4(image := tmp_path / "disk.img", 32 * MIB)
+    with image.open("r+b") as file:
+        file.truncate(48 * MIB)
+        file.seek(48 * MIB)
+        file.write(b"x" * 100)
+    before = facts(image)
+    aligntool("partition", image, "--table", label, "--yes")
+    assert facts(image, MIB, 32 * MIB) == before
+    check_table(image, label)
+    aligntool("partition", image, "--undo", "--yes")
+    assert facts(image) == before and "clean" in run("e2fsck", "-n", image)
+    assert image.read_bytes()[48 * MIB :] == b"x" * 100
+
+
 @pytest.mark.parametrize("name", ["LUKS1", "LUKS2"])
 @pytest.mark.needs_tools("cryptsetup")
 def test_luks_is_refused_on_a_full_disk_and_taken_out_of_a_partition(name: str, tmp_path: Path) -> None:
