@@ -309,6 +309,9 @@ def content_reasons(disk: Disk, part: Partition, what: str) -> Iterator[Refusal]
             yield Refusal("bitlocker", what, f"{text} from outside", "decrypt it in Windows: manage-bde -off C:")
         if layer.kind == "swsuspend":
             yield _suspended(what)
+        if layer.kind == "f2fs" and layer.claims_size is None:  # it has the sum over all devices, or 0
+            text = f"{what} is part of an F2FS on several devices, and no tool checks it alone"
+            yield Refusal("content-kind", what, text, wording.next_command(disk, "audit"))
         for problem in layer.problems:
             if not is_small_fat32(problem):
                 yield Refusal("content-damaged", what, f"{what}: {problem}", check)
@@ -318,10 +321,15 @@ def content_reasons(disk: Disk, part: Partition, what: str) -> Iterator[Refusal]
         if layer.unclean:
             text = f"{what}: {layer.unclean}"
             yield Refusal("unclean", what, text, _cleaner(disk, part, layer), lasting=False)
-        for inner in with_inner(layer.inner):
-            if (inner.unclean or "").startswith(MAY_BE_SHARED) or "(MMP)" in (inner.unclean or ""):
-                text = f"{what}: the {wording.layer_name(inner)} in it: {inner.unclean}"
-                yield Refusal("unclean", what, text, _cleaner(disk, part, inner), lasting=False)
+        yield from _shared_inside(disk, part, layer, what)
+
+
+def _shared_inside(disk: Disk, part: Partition, layer: Layer, what: str) -> Iterator[Refusal]:
+    """Yield what another machine may use inside a layer."""
+    for inner in with_inner(layer.inner):
+        if (inner.unclean or "").startswith(MAY_BE_SHARED) or "(MMP)" in (inner.unclean or ""):
+            text = f"{what}: the {wording.layer_name(inner)} in it: {inner.unclean}"
+            yield Refusal("unclean", what, text, _cleaner(disk, part, inner), lasting=False)
 
 
 def bad_blocks_refusal(disk: Disk, part: Partition, what: str, layer: Layer, count: int) -> Refusal:

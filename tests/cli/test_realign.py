@@ -531,3 +531,16 @@ def test_the_demo_ends_on_the_grid() -> None:
     assert "3 off" in done.stdout and done.stdout.rstrip().endswith(
         "4 on the grid, 0 off, 0 unknown · 0 errors, 0 warnings"
     )
+
+
+@pytest.mark.needs_tools("mkfs.f2fs")
+@pytest.mark.parametrize("several", [False, True])
+def test_an_f2fs_on_several_devices_is_refused_and_not_called_damaged(several: bool, tmp_path: Path) -> None:
+    one, other, image = (tmp_path / name for name in ("one", "other", "disk.img"))
+    one.write_bytes(bytes(100 * MIB))
+    other.write_bytes(bytes(100 * MIB))
+    run("mkfs.f2fs", "-q", *(("-c", other) if several else ()), one)
+    image.write_bytes(bytes(START) + one.read_bytes() + bytes(60 * MIB))
+    run("sfdisk", "-q", image, stdin=f"label: dos\nstart={START // 512}, size={100 * MIB // 512}\n")
+    done = run_aligntool("plan", "realign", image, code=3 if several else 0)
+    assert ("is part of an F2FS on several devices" in done.stderr) is several
