@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush, merge
 from itertools import chain, groupby, islice, takewhile
 from operator import attrgetter, itemgetter
@@ -399,16 +399,16 @@ def _read_table(reader: Reader, start: int, boot: FatBootSector, length: int, co
 FREE = "?"
 
 
-def read_partclone(program: str, device: str, layer: Layer, least: int) -> Iterator[Extent]:
+def read_partclone(program: str, device: str, layer: Layer, least: int, *, shrunk: bool = False) -> Iterator[Extent]:
     """Yield the used runs, `least` bytes at least, and the bytes that the map does not cover. Raises NoMap.
 
-    It runs without --force: partclone must fail on a file system that is mounted or not clean.
+    It runs without --force: partclone must fail on a file system that is mounted, or not clean unless it was `shrunk`.
     """
     if find_program(program) is None:
         raise NoMap(f"{program} is not installed")
     with TemporaryDirectory(prefix="aligntool-") as folder:
         target, log = Path(folder, "map"), Path(folder, "log")
-        words = ("-D", "-q", "-B", "-s", device, "-o", str(target), "-L", str(log))
+        words = ("-D", "-q", "-B", "-s", device, "-o", str(target), "-L", str(log), *(("-I",) if shrunk else ()))
         answer = run_program(program, *words, only_reads=True, limit_s=MAP_S)
         if answer.code != 0:
             raise NoMap(f"{program} failed: {answer.last_lines}")
@@ -452,11 +452,18 @@ def used_in_mapfile(text: Iterable[str]) -> Generator[Extent, None, tuple[int, i
 # and the reason reported: copying too much costs time, copying too little costs data.
 
 
-def read_used(path: str, extent: Extent, layer: Layer | None, *, sector_size: int) -> UsedMap:
+def read_used(
+    path: str, extent: Extent, layer: Layer | None, *, sector_size: int, shrunk: bool = False
+) -> UsedMap:  # fmt: skip
     """Return the runs to copy of the partition at `extent` of the disk or image `path`. `layer`: its content.
 
     A tool that fails raises nothing: the map is then `whole_partition_map`. Nothing may write to the partition.
+    `shrunk`: an NTFS that ntfsresize has just shrunk and checked, and marked for a check by Windows.
     """
+    if shrunk and layer and layer.kind == "ntfs":
+        layer = replace(layer, unclean=None)
+    else:
+        shrunk = False
     if layer is None:
         return whole_partition_map(extent.length, "its content is unknown")
     if layer.kind == "swap" and _why_unknown(extent, layer) is None:
@@ -465,7 +472,7 @@ def read_used(path: str, extent: Extent, layer: Layer | None, *, sector_size: in
     if why:
         return whole_partition_map(extent.length, why)
     try:
-        with fresh_reader(path) as reader, closing(_yield_used(path, reader, extent, layer)) as runs:
+        with fresh_reader(path) as reader, closing(_yield_used(path, reader, extent, layer, shrunk)) as runs:
             if _is_used_behind(reader, extent, layer):
                 why = f"dm-verity hashes after the {layer.kind} may cover its free blocks, too"
                 return whole_partition_map(extent.length, why)
@@ -510,7 +517,7 @@ def _why_unknown(extent: Extent, layer: Layer) -> str | None:
     return None
 
 
-def _yield_used(path: str, reader: Reader, extent: Extent, layer: Layer) -> Generator[Extent]:
+def _yield_used(path: str, reader: Reader, extent: Extent, layer: Layer, shrunk: bool) -> Generator[Extent]:
     """Yield the used runs in ascending order, and all that follows the file system. Raises NoMap, NoLoop, OSError."""
     claims = layer.claims_size or 0
     if layer.kind in EXT:
@@ -524,7 +531,7 @@ def _yield_used(path: str, reader: Reader, extent: Extent, layer: Layer) -> Gene
             elif layer.kind == "btrfs":
                 yield from _read_btrfs(reader, device, extent.start, layer)
             else:
-                yield from read_partclone(file_system(layer.kind).map_source, device, layer, 0)
+                yield from read_partclone(file_system(layer.kind).map_source, device, layer, 0, shrunk=shrunk)
     yield Extent(claims, extent.length - claims)
 
 

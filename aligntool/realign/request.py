@@ -333,16 +333,17 @@ def names_on(disk: Disk) -> dict[int, StartNames]:
     return found
 
 
-def read_map(disk: Disk, number: int, extent: Extent) -> UsedMap:
+def read_map(disk: Disk, number: int, extent: Extent, *, shrunk: bool = False) -> UsedMap:
     """Return the used bytes of the partition of this number at `extent`; all of it if it has no map, if it cannot be
     checked, or if dm-verity has hashes on the disk: they may be those of this partition, free blocks included.
+    `shrunk`: its file system has just been shrunk, and checked.
     """
     if any(layer.kind == "DM_verity_hash" for part in disk.partitions for layer in part.content):
         return whole_partition_map(extent.length, "dm-verity hashes on this disk may cover free blocks, too")
     layer = layer_of(disk, number)
     if layer and layer.kind not in MAPPED_UNCHECKED and (missing := missing_checker(layer.kind)):
         return whole_partition_map(extent.length, missing)
-    return read_used(disk.path, extent, layer, sector_size=disk.sector_size)
+    return read_used(disk.path, extent, layer, sector_size=disk.sector_size, shrunk=shrunk)
 
 
 def layer_of(disk: Disk, number: int) -> Layer | None:
@@ -525,7 +526,7 @@ def prepare_shrink(
         layer = next(iter(read_layers(reader, Extent(0, step.extent.length), sector_size=size)), None)
         if why := _why_too_long(step, layer):
             raise Refused(f"{why}; nothing was written", hint=command("audit", path))
-        if step.kind in EXT:  # which may use blocks that are not written; ntfsresize leaves a volume without a map
+        if step.kind in EXT:  # which may use blocks that are not written
             length = (layer.claims_size if layer else None) or step.length  # what follows it belongs to the old one
             used += read_used(view.path, Extent(0, length), layer, sector_size=size).runs
         return shrink_commit.prepare(plan, step, context, reader, view.changed(), used)
@@ -535,14 +536,13 @@ def _runs_after_shrink(plan: Plan, request: Request) -> dict[int, tuple[Extent, 
     """Return the used bytes by partition, read again as a file system that was shrunk has its blocks elsewhere. Raises
     Stopped if it is longer than requested: what lies behind the new end would not be copied.
     """
-    judged, _ = look_at(plan.disk.path, request)
-    for step in plan.steps:
-        if isinstance(step, steps.ShrinkContent) and (
-            why := _why_too_long(step, layer_of(judged.disk, step.partition))
-        ):
+    disk = look_at(plan.disk.path, request)[0].disk
+    shrinks = {step.partition: step for step in plan.steps if isinstance(step, steps.ShrinkContent)}
+    for number, step in shrinks.items():
+        if why := _why_too_long(step, layer_of(disk, number)):
             raise Stopped(f"{why}; no partition was moved", hint=command("audit", plan.disk.path))
-    copies = [step for step in plan.steps if isinstance(step, steps.CopyContent)]
-    return {step.partition: read_map(judged.disk, step.partition, step.source).runs for step in copies}
+    copies = {step.partition: step.source for step in plan.steps if isinstance(step, steps.CopyContent)}
+    return {number: read_map(disk, number, at, shrunk=number in shrinks).runs for number, at in copies.items()}
 
 
 def _why_too_long(step: steps.ShrinkContent, layer: Layer | None) -> str:

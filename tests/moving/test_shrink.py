@@ -6,6 +6,7 @@ Expected values come from the file systems' own checkers and readers, blkid and 
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import time
@@ -29,7 +30,7 @@ from tests.moving.disks import Disk, Row, Seen, content_of
 from tests.moving.filesystems import FILESYSTEMS, SECTOR, Kind, ext
 from tests.moving.loop_mounts import mounted
 from tests.moving.test_kills import killed, settle, written
-from tests.run_aligntool import program
+from tests.run_aligntool import program, run_aligntool
 from tests.thorough import THOROUGH, sample, when_thorough
 
 Sparse = Callable[..., Path]
@@ -115,6 +116,23 @@ def test_an_ntfs_has_the_copy_of_its_boot_sector_in_its_last_sector_afterwards(m
     assert int.from_bytes(first[28:32], "little") == place.start // SECTOR
     assert (int.from_bytes(first[40:48], "little") + 1) * SECTOR <= place.length
     assert last == first
+
+
+@pytest.mark.parametrize("command", ["realign", "partition"])
+def test_of_a_shrunk_ntfs_no_more_than_its_used_clusters_is_copied(
+    command: str, make: MakeDisk, contents: Contents, tmp_path: Path
+) -> None:
+    """partclone refuses the mark for Windows that ntfsresize sets, unless it is told to ignore it."""
+    ntfs, image = NAMED["ntfs"], tmp_path / "whole.img"
+    if command == "realign":
+        image = full(make, "dos", Row(ntfs, 63)).image
+    else:
+        shutil.copy(contents(ntfs), image)
+    with content_of(image, Extent(63 * SECTOR if command == "realign" else 0, ntfs.length)) as content:
+        in_use = re.search(r"Space in use +: (\d+) MB", run("ntfsresize", "--info", content))
+    lines = run_aligntool(command, image, "--shrink", "--yes", "--json", code=DONE).stdout.splitlines()
+    totals = {each["total"] for each in map(json.loads, lines) if each.get("event") == "progress"}
+    assert in_use and max(totals) < (int(in_use[1]) + 2) * 10**6 < ntfs.length * 3 // 4
 
 
 # Shrinks that fail
