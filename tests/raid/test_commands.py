@@ -37,7 +37,7 @@ def test_a_kept_plan_whose_drives_are_not_here_is_not_applied(tmp_path: Path) ->
     wanted = request_in_document(file.read_text(), "wanted", ArrayRequest)
     assert wanted == ArrayRequest(("/nowhere/a", "/nowhere/b"), RaidGoal("raid1"))
     done = run_aligntool("apply", "--yes", file)
-    assert done.returncode == 3 and "/nowhere/a: No such file" in done.stderr
+    assert done.returncode == 3 and "serial S0000, which was /dev/nvme0n1, is missing" in done.stderr
     check(json.loads(file.read_text()))
 
 
