@@ -515,10 +515,10 @@ PARITY_LAYOUTS = ("left-asymmetric", "right-asymmetric", "left-symmetric", "righ
 
 
 def read_array(tree: Tree, path: str, record: Record = NOTHING) -> ArrayFacts | None:
-    """Return the array, or None if it is inactive: it then has no level."""
+    """Return the array, or None if it is inactive. It may have a level then, if the kernel refused to start it."""
     md = f"{path}/md"
     level = tree.text(f"{md}/level")
-    if not level:
+    if not level or tree.text(f"{md}/array_state") == "inactive":
         return None
     members = names_below(tree, path)
     folders = {member: f"{md}/dev-{member.replace('/', '!')}" for member in members}

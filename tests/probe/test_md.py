@@ -119,6 +119,11 @@ def test_an_array_that_is_not_started_is_none(tmp_path: Path) -> None:
     assert facts(tmp_path, {"md/array_state": "inactive", "md/level": ""}) is None
 
 
+def test_an_array_that_the_kernel_refused_to_start_is_none_although_it_has_a_level(tmp_path: Path) -> None:
+    """md_run() sets the level before the personality refuses a dirty and degraded array: "all members present"."""
+    assert facts(tmp_path, {**ATTRIBUTES, "md/array_state": "inactive", "md/degraded": "0"}) is None
+
+
 @pytest.mark.parametrize(
     ("level", "number", "word"),
     [
