@@ -121,10 +121,10 @@ def _state_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
 
 def member_state(facts: ArrayFacts, name: str) -> str | None:
     """Return the state of a member in md's words, or "being rebuilt"; None if unknown."""
-    words = dict(facts.member_states).get(name, "").split(",")
+    words = [word for word in dict(facts.member_states).get(name, "").split(",") if word != _OF_MDMON]
     if words == ["spare"] and name not in facts.spares:  # it has a place in the array: md.rst, slot
         return "being rebuilt"
-    return ", ".join(word for word in words if word != _OF_MDMON) or None
+    return ", ".join(words) or None
 
 
 def sync_words(facts: ArrayFacts) -> str:

@@ -78,9 +78,12 @@ def test_a_member_that_is_rebuilt_is_not_called_missing(facts: dict[str, object]
 
 def test_of_a_degraded_array_the_failed_member_is_named() -> None:
     """md keeps a failed member until it is removed, and reports one that is rebuilt as a spare with a slot."""
-    states = (("nvme0n1p1", "in_sync"), ("nvme1n1p1", "faulty"), ("nvme2n1p1", "spare"))
-    for spares, last in (((), "being rebuilt"), (("nvme2n1p1",), "spare")):
-        found = report(machine("raid5", None, degraded=1, member_states=states, spares=spares))
+    states = (("nvme0n1p1", "in_sync"), ("nvme1n1p1", "faulty"))
+    for third, spares, last in (
+        ("spare", (), "being rebuilt"), ("spare,external_bbl", (), "being rebuilt"), ("spare", ("nvme2n1p1",), "spare")
+    ):  # fmt: skip
+        facts = {"member_states": (*states, ("nvme2n1p1", third)), "spares": spares}
+        found = report(machine("raid5", None, degraded=1, **facts))
         (finding,) = [one for one in found.findings if one.code.value == "AT601"]
         assert finding.evidence == (f"members: nvme0n1p1, nvme1n1p1 (faulty), nvme2n1p1 ({last})",)
 
