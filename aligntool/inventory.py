@@ -234,6 +234,7 @@ class Layer:
     hidden_sectors: int | None = None  # sectors before the volume, from its boot sector: NTFS, FAT, exFAT
     backup_boot: int | None = None  # offset in the volume of the copy of its boot sector
     backup_hidden_sectors: int | None = None  # as `hidden_sectors`, in that copy; None: it is not a boot sector
+    has_tags: bool = False  # LUKS2 with dm-integrity, which states how many sectors there are
 
 
 def missing_bytes(kind: str, claimed: int, room: int) -> str:

@@ -375,7 +375,8 @@ def _odd_luks(partition: Partition) -> str:
     """
     for layer in partition.content:
         unit, length = layer.data_unit or 1, partition.extent.end - (layer.data_start or partition.extent.end)
-        if layer.kind == "crypto_LUKS" and not layer.claims_size and (rest := length % unit):
+        to_end = layer.kind == "crypto_LUKS" and not layer.claims_size and not layer.has_tags
+        if to_end and (rest := length % unit):
             name = wording.layer_name(layer)
             return (
                 f"{name} does not open: its data are {rest} bytes longer than a multiple of its sectors of {unit} bytes"

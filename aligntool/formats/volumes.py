@@ -451,7 +451,7 @@ def _luks2_layer(area: Area, header: _Header, problems: tuple[str, ...]) -> Laye
     return replace(
         area.layer("crypto_LUKS", claims, min(units, default=None)), version="LUKS2",
         label=text_at(content, 24, 48), uuid=text_at(content, 168, 40), unclean=needs,
-        data_start=start, problems=problems,
+        data_start=start, problems=problems, has_tags=any(segment.get("integrity") for segment in _in_use(tree)),
     )  # fmt: skip
 
 

@@ -172,5 +172,6 @@ def test_a_segment_of_fixed_size_ends_the_volume_only_if_it_is_plain_dm_crypt(
     assert layer.problems == () and layer.data_start == 16 * MIB
     assert layer.claims_size == (24 * MIB if ends else None)
     assert (unclean or "") in (layer.unclean or "") and bool(unclean) == bool(layer.unclean)
+    assert layer.has_tags is ("integrity" in segment)
     if not segment:
         assert str(8 * MIB) in run("cryptsetup", "luksDump", content)  # cryptsetup takes the rewritten header
