@@ -75,7 +75,9 @@ def unpack(body: bytes) -> Contents:
     """Return the contents of a packed body; the caller has checked its digest. Raises Refused for another version."""
     try:
         return _unpack(body)
-    except (LookupError, TypeError, ValueError, RecursionError, Refused, struct.error, zlib.error) as error:
+    except (
+        LookupError, OverflowError, TypeError, ValueError, RecursionError, Refused, struct.error, zlib.error
+    ) as error:  # fmt: skip
         raise Refused("the journal was written by another version of aligntool", hint=OTHER_VERSION) from error
 
 

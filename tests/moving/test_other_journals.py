@@ -117,6 +117,7 @@ CHANGES: dict[str, Callable[[Any], object]] = {
     "a list is a number": lambda index: index.update(held=5),
     "a state of the table is missing": lambda index: index["images"].pop("after"),
     "more bytes than there are": lambda index: index["runs"][0].__setitem__(1, 10**9),
+    "more bytes than can be counted": lambda index: index["runs"][0].__setitem__(1, 10**30),
     "a negative length": lambda index: index["runs"][0].__setitem__(1, -16),
     "no whole run": lambda index: index["runs"][0].__setitem__(1, index["runs"][0][1] - 3),
     "no runs of a partition that is copied": lambda index: index["runs"].pop(),
