@@ -141,7 +141,7 @@ def read_only_refusals(disk: Disk) -> Iterator[Refusal]:
         path = shell_word(disk.path)
         hint = f"sudo blockdev --setrw {path}"
         if disk.kind is DiskKind.IMAGE:
-            hint = f"chmod u+w {path}\nsudo chattr -i {path}   if lsattr shows that it is immutable"
+            hint = f"chmod u+w {path}   or, if lsattr shows that it is immutable: sudo chattr -i {path}"
         yield Refusal("read-only", disk.name, f"{disk.name} is read-only", hint, lasting=False)
 
 
