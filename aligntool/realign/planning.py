@@ -1,6 +1,6 @@
 """Plan a realign: places of the partitions and steps. Determine which misaligned partitions a realign can repair."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from math import ceil
@@ -232,7 +232,7 @@ def plan_realign(
         reasons += partition_selection.unpatchable_reasons(disk, selection.names, found, shrunk)
         reasons += partition_selection.ambiguous_superblocks(disk, found)
     if reasons or found is None:
-        raise _refusal(disk, reasons, against)
+        raise _refusal(disk, reasons, against, lambda: _fitting(judged, selection, goal))
     return write_plan(disk, goal, selection, found, used, shrunk)
 
 
@@ -316,7 +316,7 @@ def _no_room(
         )
         text += f" has {format_about(room)}, {least - room} bytes short; a file on another disk also works{helps}"
         return Refusal("no-journal-room", disk.name, text, next_command(disk, "realign", "--journal FILE"), False)
-    if not hint and replace(goal, partitions=()) == _GOAL and (named := _fitting(judged, selection)):
+    if not hint and (named := _fitting(judged, selection, goal)):
         helps = f"; there is for {partition_selection.partition_words(named)}"
         hint = next_command(disk, "plan realign", *_options(named))
     grain = " of the requested grain" if goal.grain_given else ""
@@ -327,16 +327,25 @@ def _no_room(
     return Refusal("no-room", disk.name, f"{text}{helps}", hint or next_look(disk), lasting=False)
 
 
-def _fitting(judged: Judged, selection: partition_selection.Selection) -> tuple[int, ...]:
-    """Return the partitions for which there is room, also for a journal, while the others stay."""
+def _fitting(judged: Judged, selection: partition_selection.Selection, goal: RealignGoal) -> tuple[int, ...]:
+    """Return the partitions for which there is room, also for a journal, while the others stay; () if the goal has more
+    than partitions.
+    """
+    if replace(goal, partitions=()) != _GOAL:
+        return ()
     against = partition_reasons(judged.disk, parts_of(judged.disk, selection.must))
     rooms = _rooms(judged, selection, tuple(number for number, reasons in against.items() if _may_move(reasons)))
     return next((named for room, named in rooms.values() if room is _Room.ENOUGH), ())
 
 
-def _refusal(disk: Disk, reasons: list[Refusal], against: Mapping[int, tuple[Refusal, ...]]) -> Refused:
+def _refusal(
+    disk: Disk,
+    reasons: list[Refusal],
+    against: Mapping[int, tuple[Refusal, ...]],
+    fitting: Callable[[], Collection[int]],
+) -> Refused:
     """Return the refusal with all reasons and the next command: to move the other partitions alone if some can never be
-    moved, otherwise the first command that helps.
+    moved, of these the `fitting` ones, otherwise the first command that helps.
     """
     lines = dict.fromkeys(reason.text for reason in reasons)
     reasons_of_partitions = sum(len(found) for found in against.values())
@@ -344,7 +353,7 @@ def _refusal(disk: Disk, reasons: list[Refusal], against: Mapping[int, tuple[Ref
     temporary = [reason for reason in reasons if not reason.lasting]
     hint = (temporary or reasons)[0].hint if reasons else ""
     if others and reasons_of_partitions and reasons_of_partitions == len(reasons) and not temporary:
-        hint = next_command(disk, "plan realign", *_options(others))
+        hint = next_command(disk, "plan realign", *_options(fitting() or others))
     return Refused("\n".join(lines), hint=hint, refusals=dict.fromkeys(reasons))
 
 

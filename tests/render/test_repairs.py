@@ -94,6 +94,15 @@ def test_the_others_are_named_where_one_can_never_be_moved() -> None:
     assert plan_realign(report.judged[0], RealignGoal(partitions=(2,)), {}).steps
 
 
+def test_of_the_others_only_those_are_named_that_fit_while_it_stays() -> None:
+    """Partition 1 would have room if partition 2 moved."""
+    (judged,) = judge(movable_disk("63+800000 xfs; 800063+50000 BitLocker; 900001+50000 xfs")).judged
+    with pytest.raises(Refused, match="BitLocker") as found:
+        plan_realign(judged, RealignGoal(), {})
+    assert found.value.hint == "sudo aligntool plan realign /dev/sda -p 3"
+    assert plan_realign(judged, RealignGoal(partitions=(3,)), {}).steps
+
+
 def test_a_plan_that_moves_nothing_does_not_claim_whole_mebibytes() -> None:
     (judged,) = judge(movable_disk("2048+50000 ext4; 200008+50000 ext4")).judged
     assert plan_realign(judged, RealignGoal(), {}).goal == "every start on its boundary"
