@@ -375,9 +375,7 @@ def find_record(target: str | None) -> make.Record | None:
 
 
 def _is_in_flight(target: str) -> bool:
-    """Return whether the target is an image, or a disk of which a move is in flight: no array then has it."""
-    if os.path.isfile(target):  # noqa: PTH113 - Path.is_file may fail
-        return True
+    """Return whether a move is in flight on the target: no array then has it, and no layers are being changed on it."""
 
     def state() -> str:
         with open_read_only(target) as device:

@@ -331,6 +331,8 @@ def test_a_damaged_record_of_an_array_keeps_no_other_disk_in_flight(in_flight: P
     assert done.returncode == 0, done.stderr
     done = beside_the_record("resume", "--yes", device)
     assert done.returncode == 3 and "the record of an unfinished array cannot be read" in done.stderr
+    done = beside_the_record("status", in_flight)
+    assert done.returncode == 3, "layers of an image also have a record: nothing may be in flight, or a re-encryption"
     assert_whole(in_flight)
 
 
