@@ -210,8 +210,7 @@ class Segment:
 class Layer:
     """Content recognised by its superblock on a partition, on a disk, or inside another layer.
 
-    `kind` is blkid's TYPE: ext4, xfs, btrfs, ntfs, vfat, exfat, f2fs, swap, crypto_LUKS, LVM2_member,
-    linux_raid_member, bcache, zfs_member, BitLocker, isw_raid_member ...
+    `kind` is blkid's TYPE: ext4, xfs, btrfs, ntfs, vfat, swap, crypto_LUKS, LVM2_member, linux_raid_member ...
     """
 
     kind: str
