@@ -99,7 +99,7 @@ def locked_array(
     def locked(on_note: Callable[[str], object]) -> Iterator[run_change.ChangeInProgress]:
         paths = Paths()
         with make.lock_state(paths.state):
-            _refuse_unfinished(plan, paths)
+            _refuse_overlapping_change(plan, paths)
             with lock_members(plan.steps) as members:
                 refuse_changed(plan, plan_again())
                 make.refuse_impossible(plan, paths)
@@ -215,7 +215,7 @@ def _content_words(holds: tuple[str, ...]) -> str:
     return ", ".join(holds) or "nothing"
 
 
-def _refuse_unfinished(plan: Plan, paths: Paths) -> None:
+def _refuse_overlapping_change(plan: Plan, paths: Paths) -> None:
     """Raise Refused if another array with any of these drives, or of this name, is unfinished."""
     drives = set(map(_drive_key, drives_of(plan)))
     for record in make.find_records(paths.state):
