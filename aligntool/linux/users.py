@@ -7,7 +7,7 @@ import signal
 import stat
 import struct
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from pathlib import Path
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.linux.devices import FileReader, forget_cached
-from aligntool.linux.process import has_signal, thread_paths
+from aligntool.linux.process import has_signal, result_in_child, thread_paths
 from aligntool.linux.sysfs import IO_NONE, READ_ONLY, SWAPS, mounts_now, opened, parse_swaps
 from aligntool.units import Extent
 
@@ -200,7 +200,7 @@ def _loop_occupants(targets: Mapping[tuple[int, int], str]) -> Iterator[Occupant
     """Yield the loop devices over one of the targets, matched by `_identity`."""
     for file in sorted(Path("/sys/block").glob("loop*/loop/backing_file")):
         loop = f"/dev/{file.parent.parent.name}"
-        is_own, backing = _loop_backing(loop, file)
+        is_own, backing = _ask_loop(loop, file, {device for device, _ in targets})
         if (0, block_number(loop)) not in targets and (name := targets.get(backing)):
             mappings = sorted((file.parent.parent / "holders").glob("*/dm/name")) if is_own else []
             for mapping in mappings:  # left behind by an aligntool that was killed
@@ -233,6 +233,17 @@ def openers(path: Path) -> Iterator[int]:
         with suppress(OSError):
             if link.readlink() == place:  # by name: a stat may hang if the file of another process is on a dead server
                 yield int(link.parts[2])
+
+
+def _ask_loop(loop: str, file: Path, devices: Set[int]) -> tuple[bool, tuple[int, int]]:
+    """Return `_loop_backing`, or nothing if an NFS or FUSE server, which none of `devices` is on, does not answer."""
+    with suppress(OSError, IndexError):
+        path = Path(file.read_text(errors="surrogateescape").rstrip("\n"))
+        above = (each for each in mounts_now() if path.is_relative_to(each.place))
+        number = sorted(above, key=lambda each: len(each.place))[-1].number
+        if number.startswith("0:") and os.makedev(0, int(number[2:])) not in devices:
+            return result_in_child(lambda _: _loop_backing(loop, file), 3.0) or (False, (0, 0))
+    return _loop_backing(loop, file)
 
 
 def _loop_backing(loop: str, file: Path) -> tuple[bool, tuple[int, int]]:
@@ -422,15 +433,11 @@ def lock_of_file(descriptor: int, kind: int) -> None:
 
 def _is_flocked(descriptor: int) -> bool:
     deadline = time.monotonic() + _FLOCK_PATIENCE_S
-    while _has_flock(os.fstat(descriptor)):
+    while any(pid != str(os.getpid()) for pid in _flockers(os.fstat(descriptor))):
         if time.monotonic() > deadline:
             return True
         time.sleep(_PAUSE_S)
     return False
-
-
-def _has_flock(status: os.stat_result) -> bool:
-    return any(pid != str(os.getpid()) for pid in _flockers(status))
 
 
 def _flockers(status: os.stat_result) -> list[str]:

@@ -37,7 +37,7 @@ from tests.run_aligntool import program
 pytestmark = [
     pytest.mark.needs_root,
     needs_media,
-    pytest.mark.needs_tools("sfdisk", "blkid", "debugfs", "e2fsck", "losetup"),
+    pytest.mark.needs_tools("sfdisk", "blkid", "debugfs", "e2fsck", "losetup", "qemu-storage-daemon"),
 ]
 EXT2 = next(kind for kind in FILESYSTEMS if kind.name == "ext2")
 WHERE = ("read", "write", "record", "flush")
@@ -215,3 +215,28 @@ def test_a_disk_that_stalls_in_the_middle_of_a_move_holds_nothing_but_itself(mak
         stories |= {str(other): pool.submit(other, trip, tmp_path) for other in others}
     for name, story in stories.items():
         assert story.exception() is None, (name, story.result())
+
+
+def test_a_loop_device_on_a_server_that_does_not_answer_holds_no_other_disk(make: MakeDisk, tmp_path: Path) -> None:
+    """The kernel asks the server of a loop device's file when it is asked which file that is."""
+    trip = journey(make("dos", Row(EXT2, 63)))
+    image = copy(trip.disk.image, tmp_path / "other.img")
+    shown, below = tmp_path / "shown", tmp_path / "below"
+    shown.touch()
+    below.write_bytes(bytes(MIB))
+    export = f"type=fuse,id=shown,node-name=below,mountpoint={shown},writable=on"
+    words = ("--blockdev", f"driver=file,node-name=below,filename={below}", "--export", export)
+    with subprocess.Popen(["qemu-storage-daemon", *words]) as server:
+        try:
+            while shown.stat().st_size != MIB:
+                time.sleep(0.05)
+            with looped(shown), looped(image) as device:
+                server.send_signal(signal.SIGSTOP)
+                time.sleep(2)  # the kernel keeps what it knows of the file for a second
+                try:
+                    aligntool("realign", device, "--yes")
+                finally:
+                    server.send_signal(signal.SIGCONT)
+                assert whole(trip, image) == "new"
+        finally:
+            server.terminate()
