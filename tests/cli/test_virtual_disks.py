@@ -271,8 +271,10 @@ def test_no_command_that_is_named_takes_a_file_for_a_server_or_an_option(
 def test_the_command_that_decrypts_an_image_reads_that_image(raw: Path) -> None:
     (raw.parent / "KEYFILE").write_text("key")
     image = raw.with_name("old, new.qcow2")
+    # Not "luks": qemu-img times its key derivation by the processor time of the thread, and ends with "Unable to get
+    # accurate CPU usage" where the kernel counts none for those milliseconds.
     run("qemu-img", "convert", "--object", f"secret,id=key,file={raw.parent}/KEYFILE", "-O", "qcow2",
-        "-o", "encrypt.format=luks,encrypt.key-secret=key,encrypt.iter-time=10", raw, image)  # fmt: skip
+        "-o", "encrypt.format=aes,encrypt.key-secret=key", raw, image)  # fmt: skip
     _, hint = run_aligntool("audit", image, code=3, cwd=raw.parent).stderr.splitlines()
     run("sh", "-c", f"cd {raw.parent} && {hint.partition('→ ')[2]}")
     assert raw.with_name("disk-2.img").read_bytes() == raw.read_bytes()
