@@ -4,6 +4,7 @@ cryptsetup alone loses data after some of them: where its journal was not flushe
 where all data are done and only its header is left.
 """
 
+import hashlib
 import random
 import shutil
 from collections.abc import Iterator
@@ -53,6 +54,19 @@ def crash(recorded: tuple[Encrypted, Epochs], number: int, kept: list[Write]) ->
     return disk
 
 
+def decrypted(disk: Encrypted, known: dict[str, str]) -> str:
+    """Return the hash of what the key opens. The same bytes under the same volume key are decrypted once."""
+    header = disk.header()  # which it leaves beside the image
+    run("cryptsetup", "open", "--test-passphrase", "--disable-locks", "--key-file", disk.key, disk.image.with_name("head"))
+    with disk.image.open("rb") as image:
+        image.seek(DATA)
+        content = hashlib.sha256(image.read(START + disk.length - DATA)).hexdigest()
+    volume = f"{content} {header['digests']} {header['segments']}"
+    if volume not in known:
+        known[volume] = disk.decrypted()
+    return known[volume]
+
+
 def worst_cuts(epochs: Epochs) -> Iterator[tuple[int, list[Write]]]:
     """Yield cuts after which the header is newer than the journal, and all cuts after the last data."""
     last = max(number for number, epoch in enumerate(epochs) if any(write.at >= DATA for write in epoch))
@@ -70,11 +84,12 @@ def test_a_power_cut_loses_nothing(recorded: tuple[Encrypted, Epochs]) -> None:
         cuts += [(number, survivors(epochs[number], chance)) for number in [*range(len(epochs))] * 3]
     else:
         cuts = [next(cut for cut in cuts if cut[1]), next(cut for cut in cuts if not cut[1]), cuts[-1]]
+    known: dict[str, str] = {}
     for number, kept in cuts:
         disk = crash(recorded, number, kept)
         assert disk.process("resume").wait(120) == 0, f"ALIGNTOOL_SEED={SEED}, cut in epoch {number}"
         assert disk.sectors() == {4096} and "online-reencrypt" not in str(disk.header()["config"])
-        assert disk.decrypted() == disk.plain, f"ALIGNTOOL_SEED={SEED}, cut in epoch {number} of {len(epochs)}"
+        assert decrypted(disk, known) == disk.plain, f"ALIGNTOOL_SEED={SEED}, cut in epoch {number} of {len(epochs)}"
 
 
 @pytest.mark.parametrize("piece", [pytest.param(0, marks=when_thorough("the last piece has more such cuts")), -1])
@@ -94,6 +109,7 @@ def test_a_second_cut_while_a_piece_is_recovered_loses_nothing(recorded: tuple[E
     early = enumerate(second if THOROUGH else second[:3])  # until the piece is recovered
     cuts = [(number, kept) for number, epoch in early for kept in ([], epoch[-1:], epoch[len(epoch) // 2 :])]
     cuts += [(number, survivors(epoch, chance)) for number, epoch in enumerate(second)] if THOROUGH else []
+    known: dict[str, str] = {}
     for number, kept in cuts:
         shutil.copy(crashed, disk.image)
         shutil.rmtree(disk.state, ignore_errors=True)
@@ -101,7 +117,7 @@ def test_a_second_cut_while_a_piece_is_recovered_loses_nothing(recorded: tuple[E
         replay(disk.image, [*second[:number], kept])
         assert disk.process("resume").wait(120) == 0, f"ALIGNTOOL_SEED={SEED}, cut in epoch {number}"
         assert disk.sectors() == {4096} and "online-reencrypt" not in str(disk.header()["config"])
-        assert disk.decrypted() == disk.plain, f"ALIGNTOOL_SEED={SEED}, cut in epoch {number} of {len(second)}"
+        assert decrypted(disk, known) == disk.plain, f"ALIGNTOOL_SEED={SEED}, cut in epoch {number} of {len(second)}"
 
 
 @sample(1)
