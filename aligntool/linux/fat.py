@@ -14,7 +14,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.errors import Refused
 from aligntool.formats.fat_files import BrokenFatError, copy_boot_label, copy_files, count_root_entries
 from aligntool.formats.numbers import le16
-from aligntool.formats.reader import read_pieces
+from aligntool.formats.reader import is_blank, read_pieces
 from aligntool.formats.windows_fs import ENTRY, FAT12_BELOW, FAT16_BELOW, FatBootSector, parse_fat_boot_sector
 from aligntool.inventory import Layer
 from aligntool.linux.checks import ABOUT_LABELS, reports_only
@@ -72,7 +72,7 @@ def _free_length(path: str, extent: Extent, layer: Layer) -> int:
     rest = Extent(extent.start + claims, max(extent.length - claims, 0))
     try:
         with fresh_reader(path) as reader:
-            return align_down(claims, _BLOCK) if any(map(any, read_pieces(reader, rest))) else extent.length
+            return extent.length if is_blank(reader, rest) else align_down(claims, _BLOCK)
     except OSError as error:
         raise _not_rebuilt(f"what follows the FAT at byte {extent.start} cannot be read: {error}") from error
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from aligntool.errors import Refused, Stopped
+from aligntool.formats.reader import has_data
 from aligntool.linux.block import Buffers
 from aligntool.linux.sysfs import opened
 from aligntool.linux.users import Run, file_extents
@@ -178,7 +179,7 @@ class _Run:
         elapsed = self._time_request(os.preadv, self.target.reading, buffer, extent)
         self.read += extent.length
         self.reads += 1
-        self.zeros += not any(buffer[:: max(extent.length // 16, 1)]) and not any(buffer)
+        self.zeros += not any(buffer[:: max(extent.length // 16, 1)]) and not has_data(bytes(buffer))
         return elapsed
 
     def _write(self, extent: Extent) -> float:
@@ -324,5 +325,5 @@ def _written_share(target: Target, window: Extent, buffer: memoryview) -> float:
             os.preadv(target.reading, [buffer], window.start + index * step)
         except OSError:
             return 0.0  # do not measure at a place that cannot be read
-        written += any(buffer)
+        written += has_data(bytes(buffer))
     return written / _SAMPLES

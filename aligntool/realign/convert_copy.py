@@ -12,6 +12,7 @@ from aligntool.change import Event, Plan, Progress, StepBegun, StepDone
 from aligntool.device import Device
 from aligntool.errors import Refusal, Refused, Stopped, refuse, refuse_folder_name
 from aligntool.formats.gpt import read_bytes
+from aligntool.formats.reader import has_data
 from aligntool.inventory import Disk, Partition, TableLabel
 from aligntool.linux.block import DiskDevice, limited, open_read_only
 from aligntool.linux.content import UsedMap, sample
@@ -271,7 +272,7 @@ def _copy_batch(batch: list[Extent], source: Device, target: Device) -> None:
             content = bytes(source.read(piece.start, length)).ljust(piece.length, b"\0")
         except OSError as error:
             raise Stopped(f"the source cannot be read at byte {piece.start}: {error.strerror}") from error
-        if any(content) or not target.is_hole(piece.start, piece.length):
+        if has_data(content) or not target.is_hole(piece.start, piece.length):
             target.write(piece.start, content)
             written.append((piece, content))
     target.flush()

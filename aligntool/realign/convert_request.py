@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from aligntool.audit.report import Judged
 from aligntool.audit.wording import hints_for_disk
 from aligntool.errors import Refused
-from aligntool.formats.reader import Reader, read_or_none, read_pieces
+from aligntool.formats.reader import Reader, is_blank, read_or_none
 from aligntool.formats.smallest_units import Unit, smallest_unit
 from aligntool.inventory import Disk
 from aligntool.linux.block import open_read_only
@@ -98,4 +98,4 @@ def _gap_is_blank(reader: Reader, disk: Disk, sizes: tuple[int, ...]) -> bool:
     start = table_places(convert_plan.label_of(disk), disk.size or 0, sizes)[0].end
     end = min((part.extent.start for part in disk.partitions), default=start)
     gap = Extent(start, max(min(end, start + _LONGEST_GAP) - start, 0))
-    return not any(map(any, read_pieces(reader, gap)))
+    return is_blank(reader, gap)

@@ -1,6 +1,5 @@
 """Hide the signatures of a partition while it is in flight, and restore them at its new place."""
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -131,29 +130,29 @@ def _transaction_group(view: View, at: int) -> int:
 
 def _find_signatures(view: View) -> Iterator[tuple[signatures.Signature, int]]:
     """Yield each signature that is present, and its vital byte."""
-    parts = [(extent.start, extent.end, part) for extent, part in zip(view.held.ranges, view.content, strict=True)]
-    for signature, pattern, place, end in _signature_places(view.length):
-        at = view.base + place
-        for first, last, part in parts:
-            if first <= at and view.base + end <= last:
-                match = pattern.match(part, at - first, view.base + end - first)
-                if match:
-                    # The vital byte must differ from the marker's, or hiding it would change nothing.
-                    found, sign = match[0], view.sign
-                    candidates = range(len(found)) if signature.vital is None else (signature.vital,)
-                    differing = (at + index for index in candidates if found[index] != sign[(at + index) % len(sign)])
-                    yield from ((signature, vital) for vital in islice(differing, 1))
-                break
+    for signature, number, at, end in _saved_places(view.held, view.length, view.base):
+        if match := signature.pattern.match(view.content[number], at, end):
+            # The vital byte must differ from the marker's, or hiding it would change nothing.
+            found, sign, start = match[0], view.sign, view.held.ranges[number].start + at
+            candidates = range(len(found)) if signature.vital is None else (signature.vital,)
+            differing = (start + index for index in candidates if found[index] != sign[(start + index) % len(sign)])
+            yield from ((signature, vital) for vital in islice(differing, 1))
 
 
-@lru_cache(maxsize=32)
-def _signature_places(length: int) -> tuple[tuple[signatures.Signature, re.Pattern[bytes], int, int], ...]:
-    """Return every place where a partition of this length may have a signature: its pattern, start and end.
+@lru_cache(maxsize=64)
+def _saved_places(held: SavedRanges, length: int, base: int) -> Sequence[tuple[signatures.Signature, int, int, int]]:
+    """Return every place in saved bytes where a partition of this length at `base` may have a signature: the number of
+    the range, and start and end in it.
 
     Cached: a move calls this a thousand times, and there are some 800 places.
     """
-    found = ((one, at) for one in signatures.SIGNATURES for at in signatures.signature_offsets(one, length))
-    return tuple((one, one.pattern, at, at + one.width) for one, at in found)
+    places = ((one, base + at) for one in signatures.SIGNATURES for at in signatures.signature_offsets(one, length))
+    return [
+        (one, number, at - extent.start, at - extent.start + one.width)
+        for one, at in places
+        for number, extent in enumerate(held.ranges)
+        if extent.start <= at and at + one.width <= extent.end
+    ]
 
 
 # Everything that could be recognised is removed from the disk while a partition is in flight, and restored last.

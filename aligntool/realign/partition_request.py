@@ -10,7 +10,7 @@ from aligntool.audit.wording import as_root, hints_with_options, layer_name, nex
 from aligntool.change import Plan, Used
 from aligntool.errors import Refused
 from aligntool.formats.layers import read_layers
-from aligntool.formats.reader import MappedReader, Reader, read_pieces
+from aligntool.formats.reader import MappedReader, Reader, is_blank
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Disk, DiskKind, Layer, Partition, TableLabel
 from aligntool.linux.block import open_read_only
@@ -209,7 +209,7 @@ def _saving_command(disk: Disk, start: int) -> str:
 def _is_used(reader: Reader, extent: Extent, start: int) -> bool:
     """Return whether there are bytes other than zero in an extent, from `start` on."""
     start = max(extent.start, start)
-    return any(map(any, read_pieces(reader, Extent(start, extent.end - start))))
+    return not is_blank(reader, Extent(start, extent.end - start))
 
 
 def _used(disk: Disk, extent: Extent, layer: Layer) -> UsedMap:

@@ -56,8 +56,8 @@ def crash(recorded: tuple[Encrypted, Epochs], number: int, kept: list[Write]) ->
 
 def decrypted(disk: Encrypted, known: dict[str, str]) -> str:
     """Return the hash of what the key opens. The same bytes under the same volume key are decrypted once."""
-    header = disk.header()  # which it leaves beside the image
-    run("cryptsetup", "open", "--test-passphrase", "--disable-locks", "--key-file", disk.key, disk.image.with_name("head"))
+    header, copied = disk.header(), disk.image.with_name("head")
+    run("cryptsetup", "open", "--test-passphrase", "--disable-locks", "--key-file", disk.key, copied)
     with disk.image.open("rb") as image:
         image.seek(DATA)
         content = hashlib.sha256(image.read(START + disk.length - DATA)).hexdigest()
