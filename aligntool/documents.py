@@ -45,6 +45,8 @@ def as_object(value: object, tags: Tags = _NO_TAGS) -> dict[str, object]:
 
 def as_json(value: object, tags: Tags = _NO_TAGS) -> object:
     """Return a value for JSON: convert dataclasses, tuples, mappings and enums; return anything else unchanged."""
+    if type(value) in _SCALAR_NAMES:
+        return value
     if is_dataclass(value):
         return as_object(value, tags)
     match value:
@@ -177,7 +179,9 @@ class _Decoder:
             odd = ", ".join(sorted(set(value) ^ set(expected)))
             raise ValueError(f"{path or 'the document'}: fields missing or unknown: {odd:.200}")
         for wire, field in expected.items():
-            if wire in value or not field.metadata.get(OPTIONAL):
+            if self.exact and type(value.get(wire)) is (hint := hints[field.name]) and hint in _SCALAR_NAMES:
+                found[field.name] = value[wire]
+            elif wire in value or not field.metadata.get(OPTIONAL):
                 place, bounds = f"{path}.{wire}".lstrip("."), field.metadata.get(BOUNDS, (0, LARGEST))
                 found[field.name] = self.value(hints[field.name], value.get(wire), place, bounds)
         return kind(**found)

@@ -1,5 +1,6 @@
 """Hide the signatures of a partition while it is in flight, and restore them at its new place."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -130,8 +131,8 @@ def _transaction_group(view: View, at: int) -> int:
 
 def _find_signatures(view: View) -> Iterator[tuple[signatures.Signature, int]]:
     """Yield each signature that is present, and its vital byte."""
-    for signature, number, at, end in _saved_places(view.held, view.length, view.base):
-        if match := signature.pattern.match(view.content[number], at, end):
+    for signature, pattern, number, at, end in _saved_places(view.held, view.length, view.base):
+        if match := pattern.match(view.content[number], at, end):
             # The vital byte must differ from the marker's, or hiding it would change nothing.
             found, sign, start = match[0], view.sign, view.held.ranges[number].start + at
             candidates = range(len(found)) if signature.vital is None else (signature.vital,)
@@ -140,15 +141,17 @@ def _find_signatures(view: View) -> Iterator[tuple[signatures.Signature, int]]:
 
 
 @lru_cache(maxsize=64)
-def _saved_places(held: SavedRanges, length: int, base: int) -> Sequence[tuple[signatures.Signature, int, int, int]]:
-    """Return every place in saved bytes where a partition of this length at `base` may have a signature: the number of
-    the range, and start and end in it.
+def _saved_places(
+    held: SavedRanges, length: int, base: int
+) -> Sequence[tuple[signatures.Signature, re.Pattern[bytes], int, int, int]]:
+    """Return every place in saved bytes where a partition of this length at `base` may have a signature: its pattern,
+    the number of the range, and start and end in it.
 
     Cached: a move calls this a thousand times, and there are some 800 places.
     """
     places = ((one, base + at) for one in signatures.SIGNATURES for at in signatures.signature_offsets(one, length))
     return [
-        (one, number, at - extent.start, at - extent.start + one.width)
+        (one, one.pattern, number, at - extent.start, at - extent.start + one.width)
         for one, at in places
         for number, extent in enumerate(held.ranges)
         if extent.start <= at and at + one.width <= extent.end

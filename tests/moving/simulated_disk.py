@@ -65,7 +65,7 @@ class SimulatedDisk:
 
     def is_hole(self, offset: int, length: int) -> bool:
         written = not self._written.isdisjoint(range(offset, offset + length, self._sector))
-        return not written and self._first.count(0, offset, offset + length) == length
+        return not written and self._first[offset : offset + length] == bytes(length)
 
     def run_parallel(self, jobs: Iterable[Callable[[], None]], meanwhile: Callable[[], None] | None = None) -> None:
         if meanwhile:
