@@ -202,7 +202,11 @@ def _pythons() -> dict[str, str]:
     return found
 
 
-@pytest.fixture(params=SUPPORTED)
+RUNNING = "{}.{}".format(*sys.version_info)
+LONG = when_thorough("loads every module by another Python")
+
+
+@pytest.fixture(params=[pytest.param(one, marks=() if one == RUNNING else LONG) for one in SUPPORTED])
 def python(request: pytest.FixtureRequest) -> str:
     version = str(request.param)
     if version not in _pythons():

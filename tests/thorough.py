@@ -20,6 +20,11 @@ def examples(full: int) -> int:
     return full if THOROUGH else max(10, full // 5)
 
 
+def seeds(full: int) -> range:
+    """Return the seeds of a simulation: all of them, or the first third."""
+    return range(full if THOROUGH else full // 3)
+
+
 def sample(cases: int) -> pytest.MarkDecorator:
     """Return a mark for a test with many cases, of which `make test` runs only so many: the same ones every time."""
     return pytest.mark.sample(cases)

@@ -17,7 +17,7 @@ from aligntool.render.report.disks import Measured
 from aligntool.render.report.page import show_measurements
 from aligntool.render.svg import Bar, RatioChart
 from tests.bench_runs.sample_results import result, series
-from tests.thorough import sample
+from tests.thorough import sample, seeds
 
 
 def only(before: tuple[float, ...], after: tuple[float, ...], *, cpu: tuple[float, float] = (10, 10)) -> Ratio:
@@ -101,11 +101,11 @@ def test_a_drive_beside_itself_has_a_false_line_in_at_most_the_promised_share(
 ) -> None:
     """With three repeats and ranges alone, 98 of 100 comparisons of Atto's 42 lines had a false line."""
     false = 0
-    for seed in range(200):
+    for seed in (drawn := seeds(200)):
         one, other = (measured_again(profile, 2 * seed + side, noise) for side in (0, 1))
         assert len(one.series[0].samples) == 5
         false += any(each.verdict is not Verdict.NOISE for each in compare(one, other))
-    assert false <= FALSE_LINE_RATE * 200
+    assert false <= FALSE_LINE_RATE * len(drawn)
 
 
 @sample(1)
@@ -115,12 +115,12 @@ def test_a_drive_beside_itself_many_times_has_a_false_line_in_at_most_the_promis
 ) -> None:
     """Eleven files of one drive. Corrected for each pair separately, one command in seven had a false line."""
     false = 0
-    for seed in range(200):
+    for seed in (drawn := seeds(200)):
         first, *others = (measured_again("real-world", 11 * seed + file, noise) for file in range(11))
         found = compare_all([(first, other) for other in others])
         assert [len(ratios) for ratios in found] == [4] * 10
         false += any(each.verdict is not Verdict.NOISE for ratios in found for each in ratios)
-    assert false <= FALSE_LINE_RATE * 200
+    assert false <= FALSE_LINE_RATE * len(drawn)
 
 
 def test_a_difference_is_still_found_among_the_42_lines_of_a_sweep() -> None:

@@ -32,7 +32,7 @@ from aligntool.measure.sweeps import Starts
 from aligntool.measure.unit_design import FALSE_LINE_RATE
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.inference.slow_drives import device_over, needs_nbdkit, slow_drive
-from tests.thorough import when_thorough
+from tests.thorough import seeds, when_thorough
 
 Noise = Callable[[random.Random], float]
 ROOM = Extent(0, GIB)
@@ -165,11 +165,11 @@ def whole(
 def test_noise_alone_makes_alignment_matter_in_at_most_the_promised_share(noise: str, repeats: int) -> None:
     """Four loads and eight starts are 32 rows, each of which could lose by chance."""
     false = 0
-    for seed in range(300):
+    for seed in (drawn := seeds(300)):
         rows = whole(NOISES[noise], repeats=repeats, seed=seed)
         assert len(rows) == 32
         false += overall_verdict(rows) is AlignmentVerdict.MATTERS
-    assert false <= FALSE_LINE_RATE * 300
+    assert false <= FALSE_LINE_RATE * len(drawn)
 
 
 @pytest.mark.parametrize("repeats", [1, 2, 3, 4])

@@ -38,7 +38,8 @@ def unpacked_conf(image: Path, into: Path) -> str:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("mkinitramfs", "unmkinitramfs", "lsinitramfs", "unshare", "depmod", "mdadm", "zstd")
-@pytest.mark.parametrize("compress", ["gzip", pytest.param("zstd", marks=LONG)])
+@LONG
+@pytest.mark.parametrize("compress", ["gzip", "zstd"])
 def test_debians_own_image_is_read_as_unmkinitramfs_unpacks_it(tmp_path: Path, compress: str) -> None:
     image = by_mkinitramfs(tmp_path, CONF, compress=compress)
     found = inside(image)
