@@ -87,6 +87,12 @@ def run(*command: str | Path, stdin: str | None = None, fails: bool = False, lim
     return done.stdout
 
 
+def is_blank(file: Path) -> bool:
+    """Return whether all bytes are zero; `any` takes a minute for 1 GiB."""
+    content = file.read_bytes()
+    return content == bytes(len(content))
+
+
 def unmount(folder: Path, device: Path | None = None, limit_s: float = 60) -> None:
     """Unmount, and wait until the device is mounted nowhere: a mount namespace that another program of this machine
     created meanwhile has it mounted until that program ends, and until then the file system is not clean.

@@ -21,7 +21,7 @@ from aligntool.linux.targets import UserLimits
 from aligntool.realign.layout import make_layout, plan_layout, set_types
 from aligntool.steps import MakeTable
 from aligntool.units import MIB
-from tests.conftest import remove_partitions, run, unmount
+from tests.conftest import is_blank, remove_partitions, run, unmount
 
 MakeImage = Callable[..., Path]
 Attach = Callable[..., Path]
@@ -183,7 +183,7 @@ def test_another_image_of_the_same_name_is_told_by_its_size(sparse: MakeImage) -
     image = sparse(65 * MIB)
     with pytest.raises(Refused, match="not the disk"):
         list(make_layout(plan, seen(image).disk))
-    assert not any(image.read_bytes())
+    assert is_blank(image)
 
 
 def test_the_audit_finds_nothing_off_on_what_was_made(sparse: MakeImage) -> None:
@@ -311,4 +311,4 @@ def test_an_image_that_another_program_has_locked_is_refused(sparse: MakeImage) 
         fcntl.flock(other, fcntl.LOCK_SH)
         with pytest.raises(Refused, match="locked"):
             list(make_layout(plan, disk))
-    assert not any(image.read_bytes())
+    assert is_blank(image)

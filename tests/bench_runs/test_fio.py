@@ -15,7 +15,7 @@ import pytest
 from aligntool.errors import Refused, Stopped
 from aligntool.measure.fio import Job, Pattern, fill_job, fio_options, is_plain, read_fio, run_job
 from aligntool.units import KIB, MIB
-from tests.conftest import run
+from tests.conftest import is_blank, run
 
 SIZE = 8 * MIB
 fio = pytest.mark.needs_tools("fio")
@@ -66,9 +66,9 @@ def test_data_of_zeros_is_zeros_in_a_file_that_had_other_data(sparse: Callable[.
     path = sparse(SIZE)
     path.write_bytes(b"x" * SIZE)
     run_job(fill_job(str(path), SIZE, direct=False, zeros=True))
-    assert not any(path.read_bytes())
+    assert is_blank(path)
     run_job(job(path, pattern=Pattern.RANDOM_WRITE, zeros=True))
-    assert not any(path.read_bytes())
+    assert is_blank(path)
 
 
 @fio

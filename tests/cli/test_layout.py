@@ -12,7 +12,7 @@ import pytest
 
 from aligntool.change import from_json
 from aligntool.units import GIB, MIB, Extent
-from tests.conftest import remove_partitions, run
+from tests.conftest import is_blank, remove_partitions, run
 from tests.run_aligntool import run_aligntool
 
 MakeImage = Callable[..., Path]
@@ -92,7 +92,7 @@ def test_planning_and_a_dry_run_write_nothing(sparse: MakeImage, tmp_path: Path)
     planned = run_aligntool("plan", "layout", image, *wish, "-o", kept)
     dry = run_aligntool("layout", image, *wish, "--dry-run")
     assert planned.returncode == dry.returncode == 0, planned.stderr + dry.stderr
-    assert not any(image.read_bytes())
+    assert is_blank(image)
     as_json = run_aligntool("plan", "layout", image, *wish, "--json").stdout
     assert kept.read_text() == as_json == run_aligntool("layout", image, *wish, "--dry-run", "--json").stdout
     assert from_json(as_json).purpose == "layout"
@@ -114,7 +114,7 @@ def test_without_a_terminal_and_without_yes_nobody_is_asked_and_nothing_written(
     image = sparse(64 * MIB)
     done = run_aligntool("layout", image, "--part", "rest:linux")
     assert done.returncode == 3 and "--yes" in done.stderr
-    assert not any(image.read_bytes())
+    assert is_blank(image)
 
 
 @pytest.mark.needs_tools("mkfs.ext4")
@@ -211,7 +211,7 @@ def test_a_checked_recipe_is_used_by_the_command_that_the_check_prints(
     assert [place.after for place in from_json(planned.stdout).places] == [
         Extent(MIB, 16 * MIB), Extent(17 * MIB, 46 * MIB)
     ]  # fmt: skip
-    assert not any(image.read_bytes())
+    assert is_blank(image)
 
 
 def test_a_recipe_of_the_user_is_accepted_by_a_realign(tmp_path: Path) -> None:

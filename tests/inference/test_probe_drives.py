@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from aligntool.units import GIB, KIB, MIB
-from tests.conftest import run
+from tests.conftest import is_blank, run
 from tests.inference.right_or_unknown import Answer, classify, right_or_unknown
 from tests.inference.slow_drives import aligntool, device_over, measured, needs_nbdkit, slow_drive
 from tests.run_aligntool import run_aligntool
@@ -150,7 +150,7 @@ def test_an_empty_disk_needs_its_name_typed(tmp_path: Path) -> None:
     image.write_bytes(bytes(64 * MIB))
     _, said = aligntool("probe", image, "--destructive", code=3)
     assert "there is no terminal for the confirmation; nothing was written" in said
-    assert not any(image.read_bytes())
+    assert is_blank(image)
 
 
 def test_the_file_in_a_folder_is_removed_again(tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def _table(lines: list[str], sectors: int, sector: int, *, gpt: bool) -> list[tu
     for number in range(sectors):
         piece = raw[number * 512 : (number + 1) * 512]
         array = next((first for first in arrays if first <= number < first + 32), number)
-        if any(piece) or array != number:
+        if piece != bytes(512) or array != number:
             found.append((array * sector + (number - array) * 512, piece))
     return found
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.units import KIB, MIB
-from tests.conftest import remove_partitions, run
+from tests.conftest import is_blank, remove_partitions, run
 from tests.moving.command_line import REFUSED, STOPPED, aligntool, begin
 from tests.moving.containers import lvm_on
 from tests.moving.disks import place
@@ -732,7 +732,7 @@ def test_an_mbr_is_not_copied_to_a_disk_that_ends_before_its_partitions(tmp_path
     with looped(target, sector_size=4096) as device:
         said = re.sub(r"\s+", " ", aligntool("convert", image, "--yes", "-o", device, code=REFUSED))
         assert f"partition 6 extends {10 * MIB} bytes too far: the disk ends there" in said
-    assert not any(target.read_bytes())
+    assert is_blank(target)
 
 
 def test_meanwhile_the_source_of_a_copy_stays_as_it_is_and_a_signal_removes_the_copy(tmp_path: Path) -> None:
@@ -839,7 +839,7 @@ def test_nothing_is_written_to_a_disk_if_the_check_of_the_source_fails(tmp_path:
         file.truncate(disk.stat().st_size)
     with looped(target, sector_size=4096) as device:
         aligntool("convert", disk, "--yes", "-o", device, code=REFUSED)
-    assert not any(target.read_bytes())
+    assert is_blank(target)
 
 
 @pytest.mark.needs_tools("fsck.fat", "mcopy")
