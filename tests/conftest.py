@@ -1,6 +1,7 @@
 """Fixtures and helpers for all tests: required tools, root, loop devices that are always detached."""
 
 import errno
+import hashlib
 import os
 import shutil
 import signal
@@ -17,7 +18,7 @@ from hypothesis import settings
 
 import tests.run_aligntool  # noqa: F401  (it forks before the tests are collected)
 from aligntool.linux.lock import add_partitions
-from aligntool.units import Extent
+from aligntool.units import MIB, Extent
 from tests.thorough import examples, left_out
 
 SHARED = Path(__file__).parent.parent.parent / "shared" / "data"
@@ -91,6 +92,30 @@ def is_blank(file: Path) -> bool:
     """Return whether all bytes are zero; `any` takes a minute for 1 GiB."""
     content = file.read_bytes()
     return content == bytes(len(content))
+
+
+def digest(file: Path) -> str:
+    """Return the hash of all bytes, of which those of holes are not read."""
+    found = hashlib.sha256()
+    with file.open("rb", buffering=0) as content:
+        found.update(b"%d" % content.seek(0, os.SEEK_END))
+        at = 0
+        while (at := _next_data(content.fileno(), at)) >= 0:
+            piece = os.pread(content.fileno(), MIB, at)
+            if piece != bytes(len(piece)):
+                found.update(b"%d" % at + piece)
+            at += MIB
+    return found.hexdigest()
+
+
+def _next_data(file: int, at: int) -> int:
+    """Return the start of the next MiB that is not all in a hole, or -1."""
+    try:
+        return os.lseek(file, at, os.SEEK_DATA) // MIB * MIB
+    except OSError as error:
+        if error.errno != errno.ENXIO:  # only a hole up to the end
+            raise
+        return -1
 
 
 def unmount(folder: Path, device: Path | None = None, limit_s: float = 60) -> None:

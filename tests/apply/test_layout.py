@@ -1,7 +1,6 @@
 """New tables on the medium, read by the usual partitioning tools."""
 
 import fcntl
-import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +20,7 @@ from aligntool.linux.targets import UserLimits
 from aligntool.realign.layout import make_layout, plan_layout, set_types
 from aligntool.steps import MakeTable
 from aligntool.units import MIB
-from tests.conftest import is_blank, remove_partitions, run, unmount
+from tests.conftest import digest, is_blank, remove_partitions, run, unmount
 
 MakeImage = Callable[..., Path]
 Attach = Callable[..., Path]
@@ -56,10 +55,6 @@ def by_sfdisk(path: Path) -> dict[str, object]:
 
 def wanted(plan: Plan, sector: int) -> list[tuple[int, int]]:
     return [(place.after.start // sector, place.after.length // sector) for place in plan.places]
-
-
-def hashed(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 # Image files, without root
@@ -153,13 +148,13 @@ def test_a_second_run_has_nothing_to_do_and_an_old_plan_is_refused(sparse: MakeI
     image = sparse(64 * MIB)
     plan, disk = planned(image, LayoutGoal((PartitionRequest(None, "linux"),)))
     list(make_layout(plan, disk))
-    before = hashed(image)
+    before = digest(image)
     assert planned(image, LayoutGoal((PartitionRequest(None, "linux"),)))[0].steps == ()
     with pytest.raises(Refused, match="not empty"):
         planned(image, LayoutGoal((PartitionRequest(8 * MIB, "linux"),)))
     with pytest.raises(Refused, match="not the disk in the plan"):
         list(make_layout(plan, seen(image).disk))
-    assert hashed(image) == before
+    assert digest(image) == before
 
 
 @pytest.mark.needs_tools("mkfs.ext4", "sfdisk")
@@ -170,12 +165,12 @@ def test_a_plan_is_refused_once_a_file_system_was_made_where_it_saw_none(sparse:
         run("sfdisk", "-q", image, stdin="label: gpt\nstart=2048, size=65536\n")
     plan, _ = planned(image, LayoutGoal((PartitionRequest(None, "linux"),), wipe=wipe))
     run("mkfs.ext4", "-q", "-F", *(["-E", f"offset={MIB}"] if wipe else []), image, "32M")
-    before = hashed(image)
+    before = digest(image)
     with pytest.raises(
         Refused, match="has changed since this plan was made" if wipe else "not empty: ext4 on the whole disk"
     ):
         list(make_layout(plan, seen(image).disk))
-    assert hashed(image) == before
+    assert digest(image) == before
 
 
 def test_another_image_of_the_same_name_is_told_by_its_size(sparse: MakeImage) -> None:
@@ -292,12 +287,12 @@ def test_a_disk_of_which_a_partition_is_mounted_is_refused_and_stays_as_it_is(
         place.mkdir()
         run("mount", "-o", "ro", partition, place)
         try:
-            before = hashed(image)
+            before = digest(image)
             with pytest.raises(Refused, match="mounted at"):
                 planned(device, goal)
             with pytest.raises(Refused, match="in use"):
                 list(make_layout(plan, disk))  # seen before it was mounted
-            assert hashed(image) == before
+            assert digest(image) == before
         finally:
             unmount(place)
     finally:

@@ -30,7 +30,7 @@ from aligntool.steps import ReencryptSectors
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.audit.array_builders import machine
 from tests.audit.builders import judge, made_disk, with_content
-from tests.conftest import detach, run
+from tests.conftest import detach, digest, run
 from tests.run_aligntool import run_aligntool
 from tests.thorough import THOROUGH, when_thorough
 
@@ -213,10 +213,10 @@ def test_the_command_refuses_before_anything_is_written_where_it_cannot_look_ins
     """With the device mapper because of a wrong key, without it because it is missing; tests/lab has the rest."""
     wrong = encrypted.image.with_name("wrong")
     wrong.write_bytes(b"another")
-    before = hashlib.sha256(encrypted.image.read_bytes()).digest()
+    before = digest(encrypted.image)
     ended = run_aligntool("realign", "--layers", "--yes", "--key-file", wrong, encrypted.image)
     assert (ended.returncode, "cannot be opened to examine it" in ended.stderr) == (3, True), ended.stderr
-    assert hashlib.sha256(encrypted.image.read_bytes()).digest() == before
+    assert digest(encrypted.image) == before
 
 
 def test_nothing_is_begun_without_a_key(encrypted: Encrypted) -> None:
@@ -244,10 +244,10 @@ def test_an_encryption_that_is_not_finished_is_not_taken_for_a_change_of_sectors
     with encrypted.image.open("r+b") as image:
         image.seek(START)
         image.write(content.read_bytes())
-    before = hashlib.sha256(encrypted.image.read_bytes()).digest()
+    before = digest(encrypted.image)
     ended = run_aligntool("plan", "realign", "--layers", encrypted.image)
     assert "re-encrypted by cryptsetup" not in ended.stdout, ended.stdout
-    assert hashlib.sha256(encrypted.image.read_bytes()).digest() == before
+    assert digest(encrypted.image) == before
 
 
 def test_what_cryptsetup_would_refuse_is_refused_before_it_is_begun(encrypted: Encrypted) -> None:
@@ -271,13 +271,13 @@ def test_a_header_whose_data_are_on_another_device_is_left_alone(encrypted: Encr
     with encrypted.image.open("r+b") as image:
         image.seek(START)
         image.write(header.read_bytes())
-    before = hashlib.sha256(encrypted.image.read_bytes()).digest()
+    before = digest(encrypted.image)
     ended = run_aligntool("realign", "--layers", "--yes", "--key-file", encrypted.key, encrypted.image)
     assert (ended.returncode, "are on another device" in ended.stderr) == (3, True), ended.stderr
     assert "--layers" not in run_aligntool("audit", "-v", encrypted.image).stdout
     assert "--layers" not in run_aligntool("plan", "realign", encrypted.image).stdout
     assert "reencrypt" not in run_aligntool("plan", "convert", "--sector-size", "4096", encrypted.image).stderr
-    assert hashlib.sha256(encrypted.image.read_bytes()).digest() == before
+    assert digest(encrypted.image) == before
 
 
 def test_a_record_names_its_image_wherever_it_is_continued(

@@ -1,7 +1,6 @@
 """Old disks as image files."""
 
 import json
-from hashlib import sha256
 from pathlib import Path
 
 from aligntool.units import MIB
@@ -26,10 +25,6 @@ def make_old_disk(image: Path, *, size: int = SIZE, length: int = LENGTH) -> Pat
     run("mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-d", folder, "-E", f"offset={START}", image,
         str(length // 4096))  # fmt: skip
     return image
-
-
-def digest(image: Path) -> str:
-    return sha256(image.read_bytes()).hexdigest()
 
 
 def first_start(image: Path) -> int:

@@ -1,6 +1,5 @@
 """`layout`, `plan layout` and `recipes` as a user types them."""
 
-import hashlib
 import json
 import os
 import re
@@ -12,15 +11,11 @@ import pytest
 
 from aligntool.change import from_json
 from aligntool.units import GIB, MIB, Extent
-from tests.conftest import is_blank, remove_partitions, run
+from tests.conftest import digest, is_blank, remove_partitions, run
 from tests.run_aligntool import run_aligntool
 
 MakeImage = Callable[..., Path]
 RECIPES = Path(__file__).parents[2] / "recipes"
-
-
-def hashed(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @pytest.mark.needs_tools("sfdisk")
@@ -39,14 +34,14 @@ def test_a_second_run_has_nothing_to_do_unless_it_is_to_wipe(sparse: MakeImage, 
     image = sparse(64 * MIB)
     wish = ("layout", image, "--table", label, "--part", "16MiB:swap", "--part", "rest:linux", "--json")
     assert run_aligntool(*wish, "--yes").returncode == 0
-    before = hashed(image)
+    before = digest(image)
     plan = json.loads(run_aligntool(*wish, "--dry-run").stdout)["plan"]
     assert plan["steps"] == [] and [place["before"] == place["after"] for place in plan["places"]] == [True, True]
     again = run_aligntool(*wish)
     assert again.returncode == 0 and json.loads(again.stdout.splitlines()[-1])["changed"] is False
-    assert hashed(image) == before
+    assert digest(image) == before
     assert run_aligntool(*wish, "--wipe", image, "--yes").returncode == 0
-    assert hashed(image) != before, "the new table has another identifier"
+    assert digest(image) != before, "the new table has another identifier"
 
 
 @pytest.mark.needs_tools("sfdisk")
@@ -76,11 +71,11 @@ def test_data_that_no_signature_identifies_are_overwritten_by_a_table_only_if_na
         for place in (at, 32 * MIB):
             raw.seek(place)
             raw.write(os.urandom(4096))
-    before = hashed(image)
+    before = digest(image)
     wish = ("layout", device, "--part", "rest:linux", "--yes")
     refused = run_aligntool(*wish, code=3)
     assert "is not empty: unrecognised data" in refused.stderr and f"--wipe {device}" in refused.stderr
-    assert hashed(image) == before
+    assert digest(image) == before
     run_aligntool(*wish, "--wipe", device, code=0)
 
 
@@ -121,11 +116,11 @@ def test_without_a_terminal_and_without_yes_nobody_is_asked_and_nothing_written(
 def test_yes_overrides_no_refusal(sparse: MakeImage) -> None:
     image = sparse(64 * MIB)
     run("mkfs.ext4", "-q", "-F", "-L", "photos", image)
-    before = hashed(image)
+    before = digest(image)
     done = run_aligntool("layout", image, "--part", "rest:linux", "--yes")
     assert done.returncode == 3
     assert 'ext4 "photos" on the whole disk' in done.stderr and "--wipe" not in done.stderr
-    assert hashed(image) == before
+    assert digest(image) == before
     wiped = run_aligntool("layout", image, "--part", "rest:linux", "--yes", "--wipe", image)
     assert wiped.returncode == 0 and 'lost: ext4 "photos" on the whole disk' in wiped.stdout
 
@@ -250,9 +245,9 @@ def test_a_recipe_of_the_user_for_another_purpose_is_refused(
 def test_a_name_that_libparted_cannot_open_is_refused(sparse: MakeImage, tmp_path: Path) -> None:
     image = tmp_path / os.fsdecode(b"d\xff.img")
     sparse(64 * MIB).rename(image)
-    before = hashed(image)
+    before = digest(image)
     done = run_aligntool("layout", image, "--part", "rest:linux", "--yes", code=3)
-    assert "not valid UTF-8" in done.stderr and hashed(image) == before
+    assert "not valid UTF-8" in done.stderr and digest(image) == before
 
 
 def test_a_plan_that_was_kept_is_applied_once(sparse: MakeImage, tmp_path: Path) -> None:
@@ -260,10 +255,10 @@ def test_a_plan_that_was_kept_is_applied_once(sparse: MakeImage, tmp_path: Path)
     kept = tmp_path / "plan.json"
     assert run_aligntool("plan", "layout", image, "--part", "rest:linux", "-o", kept).returncode == 0
     assert run_aligntool("apply", kept, "--yes").returncode == 0
-    before = hashed(image)
+    before = digest(image)
     again = run_aligntool("apply", kept, "--yes")
     assert again.returncode == 3 and "not the disk" in again.stderr
-    assert hashed(image) == before
+    assert digest(image) == before
 
 
 @pytest.mark.needs_root
@@ -273,11 +268,11 @@ def test_a_partition_is_no_disk_to_make_a_table_for(sparse: MakeImage, loop: Cal
     device = loop(image)
     assert run_aligntool("layout", device, "--part", "rest:linux", "--yes").returncode == 0
     try:
-        before = hashed(image)
+        before = digest(image)
         for target in (f"{device}p1", f"{device.name}p1"):
             done = run_aligntool("layout", target, "--part", "rest:swap", "--yes", "--wipe", target)
             assert done.returncode == 3 and f"give {device}" in done.stderr, done.stderr
-        assert hashed(image) == before
+        assert digest(image) == before
         assert (
             run_aligntool("layout", device.name, "--part", "rest:swap", "--dry-run", "--wipe", device.name).returncode
             == 0

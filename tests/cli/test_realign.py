@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from aligntool.units import MIB
-from tests.cli.old_disks import LENGTH, ROOT, SIZE, START, assert_whole, digest, first_start, found_at, make_old_disk
-from tests.conftest import remove_partitions, run
+from tests.cli.old_disks import LENGTH, ROOT, SIZE, START, assert_whole, first_start, found_at, make_old_disk
+from tests.conftest import digest, remove_partitions, run
 from tests.run_aligntool import program, run_aligntool
 from tests.schemas import check
 from tests.thorough import sample

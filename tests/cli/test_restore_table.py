@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from aligntool.units import KIB, MIB
-from tests.cli.old_disks import LENGTH, assert_whole, digest, first_start, make_old_disk
-from tests.conftest import run
+from tests.cli.old_disks import LENGTH, assert_whole, first_start, make_old_disk
+from tests.conftest import digest, run
 from tests.moving.filesystems import LINUX
 from tests.run_aligntool import program, run_aligntool
 from tests.thorough import sample

@@ -19,7 +19,8 @@ from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, Static
 
 from aligntool.cli.screens import DiskPage, Screens
-from tests.cli.old_disks import ROOT, assert_whole, digest, first_start
+from tests.cli.old_disks import ROOT, assert_whole, first_start
+from tests.conftest import digest
 from tests.run_aligntool import program, run_aligntool
 from tests.thorough import when_thorough
 

@@ -4,7 +4,6 @@ format.
 The images are made by qemu-img; each verdict is compared with the audit of the raw file that the image was made from.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -26,7 +25,7 @@ from aligntool.linux.look import look
 from aligntool.linux.targets import UserLimits, find_virtual, read_image
 from aligntool.linux.virtual import show_disks
 from aligntool.units import MIB
-from tests.conftest import find_tool, run
+from tests.conftest import digest, find_tool, run
 from tests.moving.loop_mounts import looped
 from tests.probe.test_look import as_nobody
 from tests.run_aligntool import program, run_aligntool
@@ -127,11 +126,11 @@ def test_a_packed_image_is_judged_as_its_bytes_are(raw: Path) -> None:
 
 def test_nothing_is_left_of_an_audit_and_the_image_is_as_it_was(raw: Path) -> None:
     image = made(raw, "qcow2")
-    before = hashlib.sha256(image.read_bytes()).digest()
+    before = digest(image)
     run_aligntool("plan", "realign", image, code=0)
     run_aligntool("report", image, "-o", raw.with_suffix(".html"), code=0)
     assert str(image) not in Path("/proc/self/mounts").read_text()
-    assert hashlib.sha256(image.read_bytes()).digest() == before
+    assert digest(image) == before
     with in_use(image):  # which takes its lock
         pass
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.units import KIB, MIB
-from tests.conftest import run
+from tests.conftest import digest, run
 from tests.moving.fileset import noise
 from tests.moving.filesystems import LINUX, SECTOR, Hashes, Kind, check_ext, make_ext, needs_root
 from tests.moving.loop_mounts import looped
@@ -30,8 +30,7 @@ PASSWORD = "secret"
 
 
 def every_byte(content: Path) -> Hashes:
-    with content.open("rb") as file:
-        return {"every byte": hashlib.file_digest(file, "sha256").hexdigest()}
+    return {"every byte": digest(content)}
 
 
 def write(content: Path, at: int, what: bytes) -> None:

@@ -2,7 +2,6 @@
 tool complains.
 """
 
-import hashlib
 import json
 import random
 import re
@@ -25,7 +24,7 @@ from aligntool.realign.partition_plan import refuse_unmovable, with_needed_lengt
 from aligntool.realign.partition_request import WholeDisk, named_in_files
 from aligntool.realign.request import Request
 from aligntool.units import KIB, MIB, Extent, align_up
-from tests.conftest import run
+from tests.conftest import digest, run
 from tests.moving.command_line import REFUSED, aligntool
 from tests.moving.containers import CONTAINERS, LVM, every_byte, lvm_on
 from tests.moving.filesystems import FILESYSTEMS, SECTOR, Kind
@@ -241,10 +240,10 @@ def test_a_luks_that_is_being_encrypted_is_left_to_cryptsetup(tmp_path: Path) ->
     segments = json.loads(run("cryptsetup", "luksDump", "--dump-json-metadata", image))["segments"].values()
     (moved,) = (one for one in segments if "backup-moved-segment" in one.get("flags", ()))
     assert int(moved["offset"]) + int(moved["size"]) == size
-    before = hashlib.sha256(image.read_bytes()).digest()
+    before = digest(image)
     said = aligntool("partition", "--yes", image, code=REFUSED)
     assert "re-encryption is not finished" in said and "cryptsetup reencrypt --resume-only" in said
-    assert hashlib.sha256(image.read_bytes()).digest() == before
+    assert digest(image) == before
     layer = json.loads(run_aligntool("audit", "--json", image, code=0).stdout)["disks"][0]["content"][0]
     assert (layer["claims_size"], layer["data_start"]) == (None, 16 * MIB)
     assert "online-reencrypt" in layer["unclean"]
@@ -261,9 +260,9 @@ def test_the_length_of_a_volume_without_metadata_of_its_own_is_unknown(tmp_path:
         lvm("pvcreate", "-q", "-q", "--pvmetadatacopies", "0", "--setphysicalvolumesize", "24M", "-y", device)
     layer = json.loads(run_aligntool("audit", "--json", image, code=0).stdout)["disks"][0]["content"][0]
     assert (layer["kind"], layer["claims_size"]) == ("LVM2_member", None)
-    before = hashlib.sha256(image.read_bytes()).digest()
+    before = digest(image)
     assert "67108864 bytes" in aligntool("partition", "--yes", image, code=REFUSED)
-    assert hashlib.sha256(image.read_bytes()).digest() == before
+    assert digest(image) == before
 
 
 @pytest.mark.needs_root
