@@ -132,7 +132,7 @@ def use_refusals(
             text, hint = f"{text}: this system runs from it", root
         yield Refusal("mounted", name, text, hint)
     for holder in holders:
-        yield Refusal("held", name, f"{name} is part of {holder}, which is running", f"aligntool audit {holder}")
+        yield Refusal("held", name, f"{name} is in use by {holder}", f"aligntool audit {holder}")
 
 
 def read_only_refusals(disk: Disk) -> Iterator[Refusal]:

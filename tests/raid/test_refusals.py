@@ -30,7 +30,7 @@ def mounted(place: str) -> Change:
 MEMBERS: list[tuple[str, Change, str, str, str]] = [  # code, evidence in the text, hint
     ("2048+1000 ext4", mounted("/srv"), "mounted", "nvme1n1p1 is mounted at /srv", "umount /srv"),
     ("2048+1000 swap", mounted("[SWAP]"), "mounted", "nvme1n1p1", "swapoff /dev/nvme1n1p1"),
-    ("", lambda disk: replace(disk, holders=("md127",)), "held", "nvme1n1 is part of md127", "audit md127"),
+    ("", lambda disk: replace(disk, holders=("md127",)), "held", "nvme1n1 is in use by md127", "audit md127"),
     ("2048+1000 ext4", lambda disk: disk, "not-empty", "partition 1, ext4", "audit /dev/nvme1n1"),
     ("", lambda disk: replace(disk, content=(layer("linux_raid_member", "old"),)), "not-empty", 'md "old"', "audit"),
     ("", lambda disk: replace(disk, content_read=False), "not-read", "nvme1n1", "sudo"),
@@ -173,8 +173,8 @@ def test_members_of_running_arrays_of_a_captured_machine_are_refused() -> None:
     inventory = report("md-on-misaligned-partitions").inventory
     with pytest.raises(Refused) as refused:
         plan_raid(members, inventory, goal(partitions=(1, 1)))
-    assert "vda1 is part of md0, which is running" in str(refused.value)
-    assert "vdb1 is part of md0, which is running" in str(refused.value)
+    assert "vda1 is in use by md0" in str(refused.value)
+    assert "vdb1 is in use by md0" in str(refused.value)
 
 
 def test_a_small_drive_is_not_taken_for_a_member_of_a_large_one() -> None:
