@@ -16,7 +16,7 @@ from aligntool.inventory import Disk, Fault, Layer, Partition, Role, TableLabel
 from aligntool.realign.placing import StartGrid, choices, kind_of, on_grain, required_grid
 from aligntool.realign.refusals import SHUT_DOWN, content_reasons, partition_reasons
 from aligntool.realign.search import FoundPlaces, Patching, file_patches
-from aligntool.units import KIB, MIB, align_down, align_up, format_about, format_size, off_by
+from aligntool.units import GIB, KIB, MIB, align_down, align_up, format_about, format_size, off_by
 
 # Which file system to shrink, and by how little, so that everything fits. Only shrinking changes more than positions.
 #
@@ -24,6 +24,7 @@ from aligntool.units import KIB, MIB, align_down, align_up, format_about, format
 # ext3 and ext4 are shrunk by resize2fs, NTFS by ntfsresize, btrfs by `btrfs filesystem resize`. XFS cannot be shrunk
 # (xfs_growfs(8)).
 
+MAKE_ROOM = "delete files on it, or use --journal FILE on another disk, and plan again"
 REPAIR = "in Windows: chkdsk /f, and compact /u if it is compressed"
 _ROUNDED = 64 * KIB  # bytes to which mkfs and partition programs round; the largest block of ext4
 
@@ -45,7 +46,9 @@ Fits = Callable[[Shrinks], FoundPlaces | None]
 def room_by_shrinking(disk: Disk, used: Uses, fits: Fits) -> tuple[FoundPlaces, dict[int, Shrunk]] | None:
     """Return the places after shrinking the last file system that can make enough room, by as few MiB as possible."""
     for part in shrinkable(disk):
-        most = most_shrinkable(part, used)
+        # After a shrink that was interrupted before the move, the bytes behind the file system count as used.
+        shorter = part.extent.length - (part.content[0].claims_size or part.extent.length)
+        most = max(most_shrinkable(part, used), align_down(shorter, MIB))
         if most < MIB or _try(part, most, fits) is None:
             continue
         low, high = 0, most // MIB  # `low` MiB are too few, `high` are enough
@@ -119,12 +122,12 @@ def _is_shrunk_already(part: Partition, shrunk: Shrunk) -> bool:
 
 def most_shrinkable(part: Partition, used: Uses) -> int:
     """Return by how many bytes the partition can be shrunk: an eighth of the used bytes and 1 MiB stay free, for tables
-    and fragments.
+    and fragments; of a large one less, but always more than resize2fs demands: 500 of 32,768 blocks (resize2fs.c).
 
     If the used bytes were not read, half of the length; the file system's own tool refuses if that is too much.
     """
     stays = used[part.number].bytes if part.number in used else part.extent.length // 2
-    stays = max(align_up(stays + stays // 8 + MIB, MIB), file_system(kind_of(part)).least_size)
+    stays = max(align_up(stays + min(stays // 8, GIB + stays // 64) + MIB, MIB), file_system(kind_of(part)).least_size)
     return align_down(part.extent.length - stays, MIB)
 
 

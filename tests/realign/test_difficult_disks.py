@@ -212,6 +212,27 @@ def test_a_file_system_that_is_full_is_not_shrunk() -> None:
         plan_for(disk, RealignGoal(shrink=True), full)
 
 
+def test_a_shrink_that_was_interrupted_before_the_move_is_continued_on_a_disk_that_is_almost_full() -> None:
+    """What was used behind its new end counts as used until the move: no tool knows what it is."""
+    disk = movable_disk("34+102400 ext4", size=(102434 + 33) * 512)
+    part, used = disk.partitions[0], Used(1, 41 * MIB, "a map")
+    plan = plan_for(disk, RealignGoal(shrink=True), {1: used})
+    (shrink,) = (step for step in plan.steps if isinstance(step, ShrinkContent))
+    by = part.extent.length - shrink.length
+    layer = replace(part.content[0], claims_size=shrink.length, data_unit=4096)
+    disk = replace(disk, partitions=(replace(part, content=(layer,)),))
+    again = plan_for(disk, RealignGoal(shrink=True), {1: replace(used, bytes=used.bytes + by)})
+    assert [step for step in again.steps if isinstance(step, ShrinkContent)] == [shrink]
+
+
+def test_a_large_file_system_is_shrunk_where_its_tool_allows_it() -> None:
+    """resize2fs 1.47.0 demands 500 free blocks for each group of 32,768, which is less than an eighth."""
+    disk = movable_disk(f"34+{1 << 31} ext4", size=((1 << 31) + 34 + 33) * 512)
+    assert plan_for(disk, RealignGoal(shrink=True), {1: Used(1, 1000 * GIB, "a map")}).steps
+    with pytest.raises(Refused, match="no file system here can be shrunk"):
+        plan_for(disk, RealignGoal(shrink=True), {1: Used(1, 1015 * GIB, "a map")})
+
+
 # Steps
 
 
