@@ -13,7 +13,7 @@ from aligntool.formats.mbr import MOST_SECTORS
 from aligntool.formats.windows_names import StartNames
 from aligntool.inventory import Disk, DiskKind, Layer, Partition, Role
 from aligntool.realign import search
-from aligntool.realign.partition_selection import REPAIR, Uses, most_shrinkable
+from aligntool.realign.partition_selection import MAKE_ROOM, REPAIR, Uses, most_shrinkable
 from aligntool.realign.placing import held_ranges, on_grain, required_grid
 from aligntool.realign.planning import copy_strips_for, estimate
 from aligntool.realign.refusals import TABLE_NAMES, content_reasons, disk_reasons, partition_reasons
@@ -301,7 +301,19 @@ def _too_long(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: 
         text = f"{text}; without its key the whole disk counts as in use, because its header does not state its length"
     elif why := file_system(layer.kind).why_not_shrinkable:
         text = f"{text}; {why}"
-    return Refused(text, hint=_shrink_command(disk, part, most), code="no-room", subject=name)
+    return Refused(
+        text, hint=_shrink_hint(goal, part) or _shrink_command(disk, part, most), code="no-room", subject=name
+    )
+
+
+def _shrink_hint(goal: RealignGoal, part: Partition) -> str:
+    """Return what makes room if --shrink cannot, or "" if it was not given or the content is not its subject."""
+    kind = part.content[0].kind
+    if not goal.shrink or kind not in SHRINKABLE:
+        return ""
+    if part.extent.length <= (least := file_system(kind).least_size):
+        return f"copy its files to another disk: a {kind} is not shrunk below {format_size(least)}"
+    return MAKE_ROOM
 
 
 def _shrink_command(disk: Disk, part: Partition, most: int) -> str:

@@ -21,11 +21,11 @@ from aligntool.linux.process import Ended, find_program, how_ended, run_program
 from aligntool.linux.targets import raw_copy
 from aligntool.linux.users import PartitionLoop, partition_loop
 from aligntool.linux.virtual import View, copy_on_write_view
+from aligntool.realign.partition_selection import MAKE_ROOM
 from aligntool.steps import ShrinkContent
 from aligntool.units import KIB, Extent, format_size
 
 _REPAIRED = {"e2fsck": 1}  # e2fsck(8): errors were corrected
-_DELETE_FILES = "delete files on it, and plan again"
 _FREE_SPACE = "no space is left for temporary files: set TMPDIR to a folder on another disk"
 
 Words = tuple[str, ...]
@@ -54,13 +54,14 @@ def _shrink_commands(kind: str, device: str, folder: str, length: int) -> tuple[
 
     resize2fs(8) requires a check first; e2fsck -p repairs only what is safe, and the plan found the file system clean.
     ntfsresize(8): -ff asks no questions, and Windows checks the volume at its next start. A btrfs must be mounted to be
-    shrunk, where no other process sees the mount: the lines after `unshare` are the script of its shell.
+    shrunk, where no other process sees the mount and no paused balance goes on: the lines after `unshare` are the
+    script of its shell.
     """
     match kind:
         case "ntfs":
             return (("ntfsresize", "-ff", "--size", str(length), device),)
         case "btrfs":
-            mount = ("mount", "-t", "btrfs", device, folder)
+            mount = ("mount", "-t", "btrfs", "-o", "skip_balance", device, folder)
             resize = ("btrfs", "filesystem", "resize", str(length), folder)
             return ("unshare", "--mount", "sh", "-e"), mount, resize, ("umount", folder)
         case _:
@@ -84,11 +85,11 @@ def refuse_unshrinkable(path: str, step: ShrinkContent) -> None:
         for words in _check_commands(step.kind, loop.device, step.length):
             ended = _run(loop, words)
             if ended.code:
-                raise Refused(f"partition {step.partition}: {_failure(words[0], ended)}", hint=_DELETE_FILES)
+                raise Refused(f"partition {step.partition}: {_failure(words[0], ended)}", hint=MAKE_ROOM)
             if step.kind in EXT:
                 _refuse_too_short(step, loop.device, ended.output)
         if step.kind == "btrfs":
-            _refuse_several_devices(step, loop.device)
+            _refuse_unsuitable_btrfs(step, loop.device)
 
 
 def shrink_btrfs(path: str, step: ShrinkContent) -> None:
@@ -115,7 +116,7 @@ def shrunk_view(path: str, step: ShrinkContent) -> Iterator[View]:
                 ended = run_program(*words, pass_fds=(loop.descriptor,), only_reads=True)
                 if ended.code not in (0, _REPAIRED.get(words[0], 0)):
                     text = f"partition {step.partition}: {_failure(words[0], ended)}, on a copy-on-write view"
-                    hint = _FREE_SPACE if view.is_full else _check_hint(path, step)
+                    hint = _FREE_SPACE if view.is_full else _check_hint(path, step, ended.errors)
                     raise Refused(f"{text}; nothing was written", hint=hint)
         yield view
 
@@ -134,6 +135,10 @@ def _run_unshared(path: str, step: ShrinkContent, loop: PartitionLoop, words: Wo
         text = f"partition {step.partition}: {_failure('btrfs', ended)}; no partition was moved"
         name = "realign" if step.extent.start else "partition"  # byte 0: a file system on the whole disk
         again = " ".join(("sudo aligntool plan", name, shell_word(path), "--shrink"))
+        if "'balance" in ended.errors:  # "another exclusive operation 'balance paused' in progress"
+            again = "mount it and run: btrfs balance cancel FOLDER; then plan again"
+        elif "space" in ended.errors:  # ENOSPC
+            again = MAKE_ROOM
         raise Stopped(f"{text}; the btrfs is intact: it never overwrites data in use", hint=again)
 
 
@@ -149,8 +154,10 @@ def _failure(program: str, ended: Ended) -> str:
     return f"{program} {how_ended(ended.code)}{detail}"
 
 
-def _check_hint(path: str, step: ShrinkContent) -> str:
+def _check_hint(path: str, step: ShrinkContent, errors: str) -> str:
     """Return the command that finds and repairs what kept the tool from shrinking the file system."""
+    if "feature" in errors:  # such as stable_inodes: resize2fs refuses, and a check finds nothing
+        return f"copy its files to another disk: {step.kind} with this feature cannot be shrunk"
     if step.kind not in EXT:
         return "start Windows and run there: chkdsk /f; then plan again"
     if inside := name_for_e2fsck(path, step.extent.start):
@@ -172,12 +179,12 @@ def _refuse_too_short(step: ShrinkContent, device: str, output: str) -> None:
         text = (
             f"its {step.kind} needs at least {format_size(least)}, according to resize2fs; {format_size(step.length)}"
         )
-        raise Refused(f"partition {step.partition}: {text} would be left", hint=_DELETE_FILES)
+        raise Refused(f"partition {step.partition}: {text} would be left", hint=MAKE_ROOM)
 
 
-def _refuse_several_devices(step: ShrinkContent, device: str) -> None:
-    """Raise Refused for a btrfs of several devices: `btrfs filesystem resize` would resize the device with id 1
-    (uapi/linux/btrfs_tree.h, struct btrfs_super_block).
+def _refuse_unsuitable_btrfs(step: ShrinkContent, device: str) -> None:
+    """Raise Refused for a btrfs of several devices, of which `btrfs filesystem resize` would resize that with id 1, and
+    for a seed, which Linux mounts read-only (uapi/linux/btrfs_tree.h, struct btrfs_super_block).
     """
     with Path(device).open("rb") as file:
         file.seek(64 * KIB)
@@ -189,6 +196,9 @@ def _refuse_several_devices(step: ShrinkContent, device: str) -> None:
             " aligntool does not choose one"
         )
         raise Refused(text, hint=f"mount it and run: btrfs filesystem resize {number}:{step.length} FOLDER")
+    if superblock[0x38 + 4] & 1:  # BTRFS_SUPER_FLAG_SEEDING, 1 << 32
+        text = f"partition {step.partition} is a btrfs seed, which is read-only"
+        raise Refused(text, hint="if no other btrfs was made from it: btrfstune -S 0; then plan again")
 
 
 @contextmanager

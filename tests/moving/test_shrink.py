@@ -187,6 +187,44 @@ def test_a_btrfs_of_several_devices_is_refused(sparse: Sparse, loop: Loop) -> No
             refuse_unshrinkable(str(image), ShrinkContent(1, Extent(0, 300 * MIB), "btrfs", 280 * MIB))
 
 
+@pytest.mark.needs_tools("mkfs.btrfs", "btrfstune")
+def test_a_btrfs_seed_is_refused(sparse: Sparse) -> None:
+    """Linux mounts it read-only, so it would be refused after the mount."""
+    image = sparse(300 * MIB)
+    run("mkfs.btrfs", "-q", image)
+    run("btrfstune", "-f", "-S", "1", image)
+    with pytest.raises(Refused, match="is a btrfs seed") as refused:
+        refuse_unshrinkable(str(image), ShrinkContent(1, Extent(0, 300 * MIB), "btrfs", 280 * MIB))
+    assert "btrfstune -S 0" in refused.value.hint
+
+
+@pytest.mark.needs_tools("mkfs.btrfs")
+def test_a_paused_balance_stays_paused_and_is_named(sparse: Sparse, loop: Loop) -> None:
+    image = sparse(400 * MIB)
+    run("mkfs.btrfs", "-q", "-m", "single", image)
+    disk = loop(image)
+    with mounted(disk, "mount") as folder:
+        for number in range(8):
+            (folder / str(number)).write_bytes(os.urandom(8 * MIB))
+        os.sync()
+        balance = subprocess.Popen(["btrfs", "balance", "start", "--full-balance", folder])
+        while subprocess.run(["btrfs", "balance", "pause", folder], capture_output=True, check=False).returncode:
+            assert balance.poll() is None
+            time.sleep(0.01)
+        balance.wait()
+    before = image.read_bytes()
+    said = aligntool("partition", disk, "--shrink", "--yes", code=STOPPED)
+    assert "'balance paused' in progress" in said and "btrfs balance cancel" in said
+    assert image.read_bytes() == before
+
+
+def test_an_ext4_with_a_feature_that_resize2fs_does_not_shrink_is_not_to_be_checked(make: MakeDisk) -> None:
+    disk = full(make, "dos", Row(NAMED["ext4"], 63))
+    run("debugfs", "-w", "-R", "feature encrypt stable_inodes", f"{disk.image}?offset={disk.extents()[1].start}")
+    said = realign(disk.image, "--shrink", code=REFUSED)
+    assert "stable_inodes" in said and said.rpartition("→")[2].startswith(" copy its files to another disk")
+
+
 def test_xfs_is_refused_with_the_reason(make: MakeDisk) -> None:
     disk = full(make, "dos", Row(NAMED["xfs"], 63))
     before = disk.image.read_bytes()

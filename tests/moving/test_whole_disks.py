@@ -526,6 +526,26 @@ def test_shrinking_makes_room_on_a_full_disk(tmp_path: Path) -> None:
     check_table(image, "gpt")
 
 
+@pytest.mark.parametrize(
+    ("words", "size", "helps"),
+    [
+        (("mke2fs", "-q", "-t", "ext4"), 4 * MIB, "→ delete files on it, or use --journal FILE"),
+        (("mkfs.btrfs", "-q", "-M"), 200 * MIB, "→ copy its files to another disk: a btrfs is not shrunk below 256MiB"),
+    ],
+    ids=["ext4", "btrfs"],
+)
+@pytest.mark.needs_tools("mkfs.btrfs")
+def test_if_shrinking_makes_too_little_room_the_same_command_is_not_the_next(
+    words: tuple[str, ...], size: int, helps: str, tmp_path: Path
+) -> None:
+    image = tmp_path / "disk.img"
+    with image.open("xb") as file:
+        file.truncate(size)
+    run(*words, image)
+    said = aligntool("plan", "partition", image, "--shrink", code=REFUSED)
+    assert helps in said and "--shrink" not in said.split("→")[1]
+
+
 @sample(2)
 @pytest.mark.needs_root
 @pytest.mark.parametrize("sector", [512, 4096])
