@@ -131,12 +131,14 @@ class DiskDevice:
     be mixed (mm/filemap.c, kiocb_write_and_wait and kiocb_invalidate_pages).
     """
 
-    def __init__(self, descriptor: int, *, image_sector_size: int = 512) -> None:
-        """Open the device; `image_sector_size` is for image files only, a block device reports its own.
+    def __init__(self, descriptor: int, *, image_sector_size: int = 512, name: str | None = None) -> None:
+        """Open the device; `image_sector_size` is for image files only, a block device reports its own. `name`: the
+        file name of its errors, if it is not the disk that is being changed.
 
         Raises OSError if the descriptor is not open for reading and writing.
         """
         self._buffered = descriptor
+        self._name = name
         self._is_block = stat.S_ISBLK(os.fstat(descriptor).st_mode)
         self.sector_size = _sector_size(descriptor) if self._is_block else image_sector_size
         # Whole sectors: an incomplete sector at the end of an image file is not part of the disk.
@@ -250,6 +252,9 @@ class DiskDevice:
         self._pending[threading.get_ident()] = time.monotonic(), request
         try:
             yield
+        except OSError as error:
+            error.filename = self._name
+            raise
         finally:
             del self._pending[threading.get_ident()]
 

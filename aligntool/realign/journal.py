@@ -1,5 +1,6 @@
 """Write and read the journal of a move, on the disk or in a file: its two copies, their records and body."""
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -310,7 +311,7 @@ def open_journal(file: str, *, length: int | None = None) -> Iterator[DiskDevice
     needed = True
     try:
         _lock_file(descriptor, file)
-        with DiskDevice(descriptor) as device:
+        with DiskDevice(descriptor, name=file) as device:
             yield device
         needed = False
     except (Refused, KeyboardInterrupt):
@@ -342,7 +343,10 @@ def _open(path: Path, flags: int) -> int:
     except FileExistsError:
         raise Refused(f"{path} already exists", hint="use another name for --journal") from None
     except OSError as error:
-        raise Refused(f"{path}: {error.strerror}", hint="--journal FILE names the journal's file") from error
+        hint = "--journal FILE names the journal's file"
+        if error.errno == errno.EROFS:  # as ext4 becomes after an error: mount(8), errors=remount-ro
+            hint = "mount its file system for writing again, after a check if there were errors"
+        raise Refused(f"{path}: {error.strerror}", hint=hint) from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise Refused(f"{path} is not a regular file")

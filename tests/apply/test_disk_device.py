@@ -23,10 +23,10 @@ Make = Callable[..., Path]
 
 
 @contextmanager
-def opened(path: Path, **words: int) -> Iterator[DiskDevice]:
+def opened(path: Path, image_sector_size: int = 512) -> Iterator[DiskDevice]:
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
-        with DiskDevice(descriptor, **words) as device:
+        with DiskDevice(descriptor, image_sector_size=image_sector_size) as device:
             yield device
     finally:
         os.close(descriptor)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.errors import Refused
+from aligntool.realign.journal import open_journal
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
 from tests.moving import fileset
@@ -20,6 +22,7 @@ from tests.moving.containers import CONTAINERS, write
 from tests.moving.disks import Row, entries, make_disk
 from tests.moving.filesystems import FILESYSTEMS, SECTOR
 from tests.moving.invariants import Journey, arrived, check_signatures, copy, recover_and_check, trial, whole
+from tests.moving.loop_mounts import mounted
 from tests.moving.media import Write, medium, needs_media
 from tests.moving.test_write_log import replay
 from tests.thorough import THOROUGH, sample
@@ -85,6 +88,30 @@ def test_a_journal_that_cannot_be_written_is_a_refusal(trip: Trip, tmp_path: Pat
             disk.fail(("garble", at, SECTOR))
             realign(disk.disk, code=REFUSED)
             assert whole(journey, disk.image) == "old"
+
+
+@pytest.mark.parametrize("what", ["write", "flush", "read"])
+def test_an_error_of_the_journal_file_names_that_file(what: str, tmp_path: Path) -> None:
+    """It is on another disk, which may be the one that fails."""
+    with (tmp_path / "journal").open("xb") as file:
+        file.truncate(MIB)
+    with medium(tmp_path / "journal") as other, open_journal(str(other.disk)) as device:
+        other.fail((what, 0, SECTOR))
+        with pytest.raises(OSError, match="Input/output error") as error:
+            device.write(0, bytes(4 * KIB))
+            device.flush()
+            device.read(0, 4 * KIB)
+        assert error.value.filename == str(other.disk)
+
+
+@pytest.mark.needs_root
+def test_a_journal_file_on_a_file_system_that_became_read_only_is_refused_with_what_helps() -> None:
+    with mounted(Path("none"), "mount", "-t", "tmpfs") as folder:
+        (folder / "journal").write_bytes(bytes(MIB))
+        run("mount", "-o", "remount,ro", folder)
+        with pytest.raises(Refused, match="Read-only file system") as refused, open_journal(str(folder / "journal")):
+            pass
+        assert "mount its file system for writing" in refused.value.hint
 
 
 @pytest.mark.parametrize("what", ["write", "flush"])
