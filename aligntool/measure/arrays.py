@@ -26,7 +26,7 @@ from aligntool.raid.levels import LEVELS, copies_of
 from aligntool.raid.members import METADATA
 from aligntool.raid.planning import Decided, decide_raid
 from aligntool.steps import MakeArray, Subject, subject
-from aligntool.units import MIB, Extent, align_up, format_size
+from aligntool.units import MIB, Extent, align_down, align_up, format_size
 
 # Create, find and remove test arrays. Superblocks are zeroed here, only those with the name and UUID of a test array.
 
@@ -231,7 +231,7 @@ def plan_sweep(
         disks=tuple(subject(placed.member.disk) for placed in decided.placed),
         identities=tuple(measured.identity_of(placed.member.disk) for placed in decided.placed), runtime_s=runtime_s,
         data_offset=geometry.offset, span=room, each_span=min(each_span, geometry.each),
-        written=_written_extents(decided, min(each_span + max(tried), geometry.each)),
+        written=_written_extents(tuple(made.values()), min(each_span + max(tried), geometry.each)),
     )  # fmt: skip
 
 
@@ -247,14 +247,17 @@ def _decide(members: Sequence[Judged], goal: RaidGoal) -> Decided:
         raise
 
 
-def _written_extents(decided: Decided, length: int) -> tuple[Extent, ...]:
-    """Return where the loads write on a member. The far layout has its other copies in other parts of it (md(4))."""
-    geometry, count = decided.geometry, len(decided.placed)
+def _written_extents(arrays: Sequence[Decided], length: int) -> tuple[Extent, ...]:
+    """Return where the loads write on a member. The far layout has its other copies in other parts of it (md(4)), which
+    begin at a multiple of the chunk (raid10.c, calc_sectors), so not at the same byte in every array.
+    """
+    geometry = arrays[0].geometry
     if not geometry.layout.startswith("f"):
         return (Extent(geometry.offset, length),)
-    copies = copies_of(geometry.level, count, geometry.layout)
-    stride = geometry.each // copies
-    return tuple(Extent(geometry.offset + stride * number, min(length, stride)) for number in range(copies))
+    copies = copies_of(geometry.level, len(arrays[0].placed), geometry.layout)
+    strides = [align_down(array.geometry.each // copies, array.geometry.chunk or 1) for array in arrays]
+    first, last, length = min(strides), max(strides), min(length, *strides)
+    return tuple(Extent(geometry.offset + first * number, (last - first) * number + length) for number in range(copies))
 
 
 # Run a sweep: every test array is created, filled, measured and removed. However the sweep ends, the members are as

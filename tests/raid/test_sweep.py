@@ -76,6 +76,21 @@ def test_everything_that_is_written_lies_in_what_is_shown_as_written() -> None:
         assert first.contains(alone)
 
 
+@pytest.mark.parametrize("size", [20 * GIB, 20 * GIB + 256 * KIB, 20 * GIB + 512 * KIB, 20 * GIB + MIB])
+@pytest.mark.parametrize("copies", [2, 3])
+def test_the_far_copies_of_every_array_lie_in_what_is_shown_as_written(size: int, copies: int) -> None:
+    """Where they begin: raid10.c, calc_sectors divides whole chunks by the copies, and drops what remains."""
+    wanted = goal("raid10", layout=f"f{copies}", array_uuid=UUID)
+    made = plan_sweep(judged(*drives(4, size=size)), wanted, repeats=1, runtime_s=1.0, span=GIB)
+    assert len(made.written) == copies
+    for chunk, array in made.arrays.items():
+        stride = (array.data.length or 0) // chunk // copies * chunk
+        for copy, extent in enumerate(made.written):
+            start = made.data_offset + copy * stride
+            assert extent.contains(Extent(start, made.each_span)), chunk
+            assert extent.end <= made.data_offset + (array.data.length or 0) + max(made.chunks)
+
+
 def test_rounds_chunks_and_time_are_told() -> None:
     made = sweep(goal("raid0"), chunks=(64 * KIB,), repeats=3, runtime_s=10.0)
     assert made.chunks == (64 * KIB, 512 * KIB) and made.recommended == 512 * KIB
