@@ -128,7 +128,7 @@ _LEVELS = {
     0: "raid0", 1: "raid1", 4: "raid4", 5: "raid5", 6: "raid6", 10: "raid10", 0xFFFFFFFF: "linear",
     0xFFFFFFFC: "multipath", 0xFFFFFFFB: "faulty",
 }  # fmt: skip
-_CHUNKED = ("raid0", "raid4", "raid5", "raid6", "raid10", "linear")
+CHUNKED = ("raid0", "raid4", "raid5", "raid6", "raid10", "linear")
 _WHOLE_ON_ONE_MEMBER = ("raid1", "multipath")
 
 
@@ -214,7 +214,7 @@ def _with_array(area: Area, layer: Layer, data: Extent, level_number: int, membe
             inner = area.inside(area.reader, Extent(area.start + data.start, length))
     return replace(
         layer, extent=Extent(area.start, claims or area.size), data_start=area.start + data.start, claims_size=claims,
-        raid_level=level, raid_chunk=chunk if level in _CHUNKED and chunk else None, raid_members=members, inner=inner,
+        raid_level=level, raid_chunk=chunk if level in CHUNKED and chunk else None, raid_members=members, inner=inner,
     )  # fmt: skip
 
 

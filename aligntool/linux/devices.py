@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from aligntool.audit.wording import is_node
 from aligntool.formats.layers import WHAT
+from aligntool.formats.md import CHUNKED
 from aligntool.formats.reader import readable_length
 from aligntool.inventory import ArrayFacts, DiskKind, Gap, IoLimits, Unseen
 from aligntool.linux.commands import is_standby
@@ -526,7 +527,7 @@ def read_array(tree: Tree, path: str, record: Record = NOTHING) -> ArrayFacts | 
     done_bytes, total_bytes = _parse_progress(tree.text(f"{md}/sync_completed"))
     return ArrayFacts(
         level=level,
-        chunk=_after_reshape(tree, f"{md}/chunk_size") or None,  # 0: this level has no chunks
+        chunk=_after_reshape(tree, f"{md}/chunk_size") or None if level in CHUNKED else None,  # a mirror may show one
         members=members,
         member_data_offsets=tuple(
             (member, offset * SYSFS_SECTOR) for member, offset in offsets if offset is not None and offset >= 0

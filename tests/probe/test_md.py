@@ -85,6 +85,7 @@ def test_every_number_becomes_bytes(tmp_path: Path) -> None:
         ({"md/uuid": None}, "uuid", None),
         ({"md/layout": None}, "layout", None),
         ({"md/chunk_size": "0"}, "chunk", None),
+        ({"md/level": "raid1"}, "chunk", None),  # as in a RAID1 of Intel's firmware RAID, on Linux 6.1
         # Linux 6.1 while mdadm --grow changes them: the new value, and the present one.
         ({"md/raid_disks": "5 (4)"}, "devices", 5),
         ({"md/chunk_size": "131072 (65536)"}, "chunk", 128 * KIB),
