@@ -103,6 +103,7 @@ class System:
 
 LONGEST = 4096  # characters; longer lines are skipped
 MOST_LINES = 10_000
+_BLANKS = " \t"
 _UUID = re.compile(r"[0-9a-f]{32}")
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 
@@ -170,22 +171,22 @@ def _fields(text: str, least: int) -> Iterator[tuple[str, list[str]]]:
 
 def _joined(text: str) -> Iterator[list[str]]:
     """Yield each line with its continuation lines. Empty lines and comments may be between them: mdadm's util.c,
-    conf_word.
+    conf_word. For mdadm only blanks and tabs separate words; a carriage return before the end of a line is in a word.
     """
     parts: list[str] = []
     for line in filter(lambda line: line.strip() and not line.lstrip().startswith("#"), _lines(text)):
-        if line[0] in " \t" and parts:
-            parts.append(line.strip())
+        if line[0] in _BLANKS and parts:
+            parts.append(line.strip(_BLANKS))
             continue
         if parts:
             yield parts
-        parts = [line.rstrip()]
+        parts = [line.rstrip(_BLANKS)]
     if parts:
         yield parts
 
 
 _QUOTED = r"""'([^']*)(?:'|\Z)|"([^"]*)(?:"|\Z)"""
-_WORD = re.compile(rf"""(?:[^\s'"]|{_QUOTED})+""")
+_WORD = re.compile(rf"""(?:[^ \t'"]|{_QUOTED})+""")
 
 
 def _words(line: str) -> list[str]:

@@ -17,6 +17,7 @@ from aligntool.values import dataclass
 DEEPEST = 8  # levels of stacked devices
 SYSTEM_PLACES = re.compile(r"/|/(usr|boot|efi|var|home|root|opt|etc)(/.*)?|none|swap")
 NUMBERED = re.compile(r"/dev/(md_?d?\d+)(p\d+)?")
+CARRIAGE_RETURN = "ends with a carriage return, which mdadm reads as part of the last word"
 LEAVES_INACTIVE = "debian"  # the family with initramfs-tools; not tested with dracut
 
 
@@ -260,6 +261,7 @@ def _array_line_findings(array: RunningArray) -> Iterator[Finding]:
         why = "belongs to another array" if line.uuid else "does not name it by its UUID"
         why = "has another name than its superblock" if line.uuid == uuid else why
         why = "forbids its assembly" if line.device == "<ignore>" else why
+        why = CARRIAGE_RETURN if line.text.endswith("\r") else why
         sentence = f"its line in {line.file} {why}; its UUID is {uuid}"
         yield _persist_finding(array, Code.WRONG_ARRAY_LINE, Severity.WARNING, sentence, line.text)
     if not wrong:

@@ -20,6 +20,7 @@ PARITY_BITMAP = GIB
 NEEDS_BITMAP = 100 * GIB  # from this member size on mdadm creates a bitmap, or asks (Create.c, mdadm.c)
 PARITY = {"raid4": 1, "raid5": 1, "raid6": 2}
 IN_SYNC = "in_sync"  # the state of a member with all its data: Documentation/admin-guide/md.rst
+BROKEN = "broken"  # the state of an array that has lost more members than it can; a RAID0 has no other sign of that
 _OF_MDMON = "external_bbl"  # mdmon keeps the list of bad blocks, as for every firmware array
 REDUNDANT = ("raid1", "raid4", "raid5", "raid6", "raid10")
 _BUSY = {
@@ -104,10 +105,7 @@ def array_findings(disk: Disk, members: Members, system: System | None) -> Itera
 
 
 def _state_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
-    if facts.degraded:
-        count = f"{facts.degraded} of {facts.devices}" if facts.devices else f"{facts.degraded}"
-        which = "members missing or being rebuilt" if facts.sync_action == "recover" else "members missing"
-        text = f"{facts.level} is degraded: {which}: {count}"
+    if text := _loss(facts):
         states = {name: member_state(facts, name) for name in facts.members}
         listed = [name if state in (None, IN_SYNC) else f"{name} ({state})" for name, state in states.items()]
         evidence = f"members: {', '.join(listed) or 'none'}"
@@ -117,6 +115,20 @@ def _state_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
         text = f"{what} ({facts.sync_action}{sync_words(facts)})"
         evidence = "measurements are not valid until it is done; all reads of a mirror go to its first member"
         yield disk_note(disk, Code.ARRAY_BUSY, text, evidence, next_="cat /proc/mdstat")
+
+
+def _loss(facts: ArrayFacts) -> str:
+    """Return a sentence on lost members, or "". md does not count a failed journal, without which it fails all writes
+    (raid5.c, handle_stripe: log_failed).
+    """
+    if facts.state == BROKEN:
+        return f"{facts.level} has failed: it has lost more members than it can"
+    if facts.degraded:
+        count = f"{facts.degraded} of {facts.devices}" if facts.devices else f"{facts.degraded}"
+        which = "members missing or being rebuilt" if facts.sync_action == "recover" else "members missing"
+        return f"{facts.level} is degraded: {which}: {count}"
+    failed = [name for name, state in facts.member_states if {"journal", "faulty"} <= set(state.split(","))]
+    return f"{facts.level} cannot be written: its journal {failed[0]} has failed" if failed else ""
 
 
 def member_state(facts: ArrayFacts, name: str) -> str | None:

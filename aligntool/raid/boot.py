@@ -8,6 +8,7 @@ from pkgutil import get_data
 
 from aligntool import steps
 from aligntool.audit.array_boot import (
+    CARRIAGE_RETURN,
     LEAVES_INACTIVE,
     RunningArray,
     kernel_node,
@@ -204,7 +205,10 @@ def refuse_device_lines(conf: MdadmConf, path: str, members: Sequence[str]) -> I
     forbidden = conf.forbidden(members)
     if forbidden:
         text = f"the DEVICE line of {path} does not permit {', '.join(forbidden)}: the array would not start at boot"
-        yield Refusal("file-conflict", path, text, f'remove that line from {path}, or add "partitions" to it')
+        hint = f'remove that line from {path}, or add "partitions" to it'
+        if any(word.endswith("\r") for word in conf.devices):  # mdadm reads "partitions\r" as a pattern
+            hint = f"sudo sed -i 's/\\r$//' {path}"
+        yield Refusal("file-conflict", path, text, hint)
 
 
 def refuse_array_lines(conf: MdadmConf, step: EditFile, made: MakeArray | None) -> Iterator[Refusal]:
@@ -271,6 +275,7 @@ def conf_words(array: RunningArray, system: System) -> Iterator[str]:
         why = "names an array without members on this machine" if gone else "does not identify it by its UUID"
         if line.uuid == array.facts.uuid:
             why = "forbids its assembly" if line.device == "<ignore>" else "has another name than its superblock"
+        why = CARRIAGE_RETURN if line.text.endswith("\r") else why
         yield f"a line in {line.file} is replaced, because it {why}: {line.text}"
     others = [other.disk.path for other in _unlisted_arrays(array, system)[1:]]
     if others:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from aligntool.audit import array_boot
 from aligntool.audit.array_boot import RunningArray, above, base_node, is_native, running_nodes, short_name, uuid_behind
-from aligntool.audit.arrays import Member, member_state, members_of, sync_words
+from aligntool.audit.arrays import BROKEN, Member, member_state, members_of, sync_words
 from aligntool.audit.report import Finding, Judged, Report, Severity
 from aligntool.audit.wording import grid_words, layer_name, shell_word
 from aligntool.change import Plan
@@ -151,7 +151,9 @@ def _judge_data(member: Member, start: int | None) -> tuple[bool | None, str]:
 def _state(facts: ArrayFacts, level: Level) -> str:
     """Return whether members are missing, and md's current action with its progress, speed and remaining time."""
     state = "all members present" if level.redundant else "no redundancy"
-    if facts.degraded:
+    if facts.state == BROKEN:
+        state = "FAILED: it has lost more members than it can"
+    elif facts.degraded:
         state = f"DEGRADED: {facts.degraded} missing"
     elif facts.degraded is None and level.redundant:
         state = "state unknown"
@@ -469,7 +471,7 @@ def _attention(array: RunningArray, system: boot.System) -> Iterator[str]:
     if colon and files.hostname and host not in (files.hostname, "any"):
         change = f"mdadm --stop {disk.path}, then mdadm --assemble --update=homehost --homehost=any with its members"
         yield f"the superblock still names the host {host!r}; the ARRAY line is enough. To change it: {change}"
-    if facts.degraded:
+    if facts.degraded or facts.state == BROKEN:
         yield "the array is degraded: repair it too, or it may not start on its own"
     if system.note and array.holds_system():
         yield system.note.format(uuid=facts.uuid)

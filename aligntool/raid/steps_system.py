@@ -308,7 +308,7 @@ def find_file(paths: Paths, path: str) -> Path:
 def text_of(path: str, paths: Paths) -> str:
     """Return the content of a system file, or "" if it cannot be read."""
     try:
-        return find_file(paths, path).read_text(errors="surrogateescape")
+        return find_file(paths, path).read_bytes().decode(errors="surrogateescape")  # with its carriage returns
     except (OSError, Refused):
         return ""
 

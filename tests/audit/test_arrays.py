@@ -30,6 +30,11 @@ def test_an_array_that_is_in_order_gives_no_finding_but_the_note_that_parity_pas
 RULES: list[tuple[str, dict[str, object], list[tuple[str, str]]]] = [
     ("raid1", {"degraded": 1}, [("AT601", "error")]),
     ("raid0", {"degraded": None}, []),
+    ("raid0", {"degraded": None, "state": "broken"}, [("AT601", "error")]),  # Linux 6.1, with a drive unplugged
+    ("raid1", {"degraded": 1, "state": "broken"}, [("AT601", "error")]),
+    ("raid5", {"member_states": (("nvme0n1p1", "faulty,journal"),)}, [("AT601", "error"), ("AT607", "info")]),
+    ("raid5", {"member_states": (("nvme0n1p1", "journal"),)}, [("AT607", "info")]),
+    ("raid1", {"member_states": (("nvme0n1p1", "faulty"),)}, []),  # a spare took its place
     ("raid1", {"sync_action": "resync"}, [("AT602", "info")]),
     ("raid1", {"sync_action": "check"}, [("AT602", "info")]),
     ("raid1", {"sync_action": "frozen"}, []),

@@ -85,6 +85,15 @@ def test_an_unbalanced_quotation_mark_extends_to_the_end_of_the_line(
     assert (found.device, found.uuid, found.name) == (device, uuid, name)
 
 
+def test_a_carriage_return_is_a_part_of_the_last_word() -> None:
+    """mdadm 4.2 prints "bad uuid" for the first line: only blanks and tabs end a word."""
+    text = f"ARRAY /dev/md/data UUID={UUID}\r\nARRAY /dev/md1 UUID={UUID} name=any:a\r\nHOMEHOST <system>\r\n"
+    conf = parse_mdadm_conf(f"{text}DEVICE partitions\r\n", "/etc/mdadm.conf")
+    assert [(line.uuid, line.name) for line in conf.arrays] == [(None, None), (UUID, "any:a\r")]
+    assert conf.homehost == "<system>\r" and conf.forbidden(["/dev/sda1"]) == ["/dev/sda1"]
+    assert all(line.text in text.split("\n") for line in conf.arrays)
+
+
 @pytest.mark.parametrize("between", ["", "# a comment\n", "   # an indented one\n", "\n", " \n\n"])
 def test_comments_and_empty_lines_do_not_end_a_line(between: str) -> None:
     """As mdadm's util.c, conf_word, reads them."""
@@ -126,4 +135,4 @@ def test_any_text_is_read_without_stopping_and_every_line_is_one_of_it(text: str
     for line in (*parse_fstab(text), *parse_crypttab(text)):
         assert line.text in text.split("\n")
     for each in parse_mdadm_conf(f"ARRAY {text}", "x").arrays:
-        assert each.joined or each.text == each.text.rstrip()
+        assert each.joined or each.text == each.text.rstrip(" \t")

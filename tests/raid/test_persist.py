@@ -71,6 +71,7 @@ CASES: list[tuple[str, str, str, str, Sequence[str]]] = [
     ("a bitmap in a file", "ARRAY data name=any:data bitmap=/var/md+a,0.map\n", "", "",
      [f"{RIGHT} bitmap=/var/md+a,0.map"]),
     ("a group of spares", "ARRAY data name=any:data spares=1 spare-group=a\n", "", "", [f"{RIGHT} spare-group=a"]),
+    ("its line with a carriage return", f"MAILADDR root\r\n{RIGHT}\r\n", "", "", [RIGHT]),
     ("its line twice", f"{RIGHT}\n{RIGHT}\n{RIGHT}\n", "", "", [RIGHT, f"# replaced by aligntool: {RIGHT}"]),
     ("its line and one that ignores it", f"{RIGHT}\nARRAY <IGNORE> UUID={UUID}\n", "", "", ["# replaced"]),
     ("its line and one by name", f"ARRAY /dev/md0 name=any:data\n{RIGHT}\n", "", "", ["# replaced"]),
@@ -109,6 +110,16 @@ def test_what_was_missing_is_there_afterwards_and_nothing_is_left_to_do(
     assert persist(after).steps == ()
     kept = [line for text in (conf, table, crypt) for line in text.split("\n") if line.startswith(("#", "MAIL"))]
     assert all(line in "\n".join(texts.values()).split("\n") for line in kept)
+
+
+def test_a_carriage_return_makes_a_line_wrong_and_a_device_line_gets_the_command_that_removes_it() -> None:
+    files = system(conf=parse_mdadm_conf(f"{RIGHT}\r\n", CONF.files[0]))
+    (finding,) = [one for one in audit(machine("raid1", files), {}).findings if one.code.value == "AT612"]
+    assert "ends with a carriage return" in finding.summary
+    assert any("carriage return" in note for note in persist(machine("raid1", files)).notes)
+    with pytest.raises(Refused) as refused:
+        persist(machine("raid1", system(conf=parse_mdadm_conf("DEVICE partitions\r\n", CONF.files[0]))))
+    assert refused.value.hint == f"sudo sed -i 's/\\r$//' {CONF.files[0]}"
 
 
 def test_an_array_that_is_in_order_is_left_alone() -> None:
@@ -408,6 +419,7 @@ def unreadable(disk: Disk) -> Disk:
             "initramfs-tools does not copy",
         ),
         (system(conf=parse_mdadm_conf("DEVICE /dev/sd*\n", CONF.files[0])), {}, None, "does not permit /dev/nvme0n1p1"),
+        (system(conf=parse_mdadm_conf("DEVICE partitions\r\n", CONF.files[0])), {}, None, "does not permit"),
         (system(), {}, "srv", "is not a valid mount point"),
         (system(), {}, "/", "is not a valid mount point"),
         (system(), {}, "/with blank", "is not a valid mount point"),
