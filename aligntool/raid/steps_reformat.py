@@ -192,21 +192,23 @@ def _members_with_bad_blocks(name: str) -> tuple[str, ...]:
     return tuple(member for member in sorted(slaves(name)) if _member_attribute(name, member, "bad_blocks"))
 
 
-def _problems_of(name: str, *missing: str) -> str:
+def problems_of(name: str, *missing: str) -> str:
     """Return why an array is not complete and idle, or "". `missing`: other accepted values of `degraded`."""
     problems = [
         f"{member} is {state or 'gone'}" for member, state in _states(name).items() if state not in (IN_SYNC, SPARE)
     ]
     problems += [f"{member} has a list of bad blocks" for member in _members_with_bad_blocks(name)]
     degraded, action = attribute(name, "degraded"), attribute(name, "sync_action")
-    if degraded not in ("0", *missing) or action != "idle":
+    if not degraded:  # its last member is gone, and udev stopped it
+        problems.append("it no longer runs")
+    elif degraded not in ("0", *missing) or action != "idle":
         problems.append(f"degraded {degraded}, sync_action {action}")
     return ", ".join(problems)
 
 
 def _stop_unless_whole(name: str) -> None:
     """Raise Stopped unless every member is in sync and md is idle: only then may a member be removed."""
-    if problems := _problems_of(name):
+    if problems := problems_of(name):
         text = f"/dev/{name} is not complete and idle ({problems}), so no member is removed"
         raise Stopped(text, hint=f"sudo mdadm --detail /dev/{name}")
 
@@ -349,7 +351,7 @@ def _stop_unless_redundant(name: str, step: FormatMember) -> None:
     another member may be missing, so that only this one has its data.
     """
     state = _state(name, step.device)
-    if problems := _problems_of(name, "1") or (state and f"{step.device} is {state}"):
+    if problems := problems_of(name, "1") or (state and f"{step.device} is {state}"):
         text = f"/dev/{name} lacks members other than {step.device} ({problems}), so that one is not formatted"
         raise Stopped(text, hint=f"sudo mdadm --detail /dev/{name}")
 
@@ -456,7 +458,7 @@ def _add_and_rebuild(step: PutBackMember, index: int, *, new: bool = False) -> I
         yield Said(f"/dev/{name} now has logical blocks of {step.block_size} bytes and can be used again")
     yield from _wait_until_idle(name, index)
     state = _state(name, step.device)
-    if problems := _problems_of(name) or ("" if state else f"{step.device} is missing"):
+    if problems := problems_of(name) or ("" if state else f"{step.device} is missing"):
         text = f"/dev/{name} is not complete again: {problems}"
         raise Stopped(text, hint=f"sudo mdadm --detail /dev/{name}; sudo dmesg")
     yield Said(f"{step.device} is back, {'as the spare' if state == SPARE else 'with all its data'}")

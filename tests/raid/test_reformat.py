@@ -15,7 +15,7 @@ from aligntool.inventory import Disk, Inventory, Layer, LbaFormat, NvmeFacts, Pa
 from aligntool.raid.commands import member_commands, table_script
 from aligntool.raid.make import with_current_names
 from aligntool.raid.reformat import ArrayDetails, ReformatGoal, plan_reformat
-from aligntool.raid.steps_reformat import backwards, start_hint
+from aligntool.raid.steps_reformat import backwards, problems_of, start_hint
 from aligntool.steps import CheckArray, FormatMember, PutBackMember, TakeOutMember
 from aligntool.units import MIB, Extent
 from tests.audit.array_builders import SIZE, UUID, array, drive
@@ -387,3 +387,8 @@ def test_a_broken_array_is_stopped_before_it_is_assembled_again() -> None:
     step = CheckArray(UUID, "/dev/md/data")
     assert f": sudo mdadm --stop /dev/md/data; {forced}" in start_hint(step, "broken")
     assert f": {forced}" in start_hint(step, "no member of it was found")
+
+
+def test_an_array_that_was_stopped_meanwhile_no_longer_runs() -> None:
+    """udev stops an array whose last member in sync was unplugged during a rebuild."""
+    assert problems_of("md-stopped") == "it no longer runs"
