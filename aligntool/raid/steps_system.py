@@ -397,12 +397,11 @@ def restore_file(step: FileStep, paths: Paths, trace: Trace) -> Iterator[Said]:
         except (OSError, ValueError) as error:
             raise Stopped(f"{file} cannot be restored: {error}") from error
         yield Said(f"{step.path} is restored")
-    elif now is not None and now == _before(trace):
-        pass  # the step was interrupted before it wrote anything but the backup
-    elif now is not None and any(line.encode() in now.split(b"\n") for line in step.lines):
-        own = f"; remove by hand: {' / '.join(step.lines)}" if isinstance(step, EditFile) else ""
+    elif now != _before(trace):  # equal if the step was interrupted before it wrote anything but the backup
+        left = isinstance(step, EditFile) and any(line.encode() in (now or b"").splitlines() for line in step.lines)
+        own = f"; remove by hand: {' / '.join(step.lines)}" if left else ""
         yield Said(f"{step.path} was changed since, so it is left as it is{own}")
-        return
+        return  # the backup may be the only copy of its former content
     # Remove the backup only if it equals the file before this step.
     backup = backup_of(step, paths, trace)
     if backup is not None and _read(backup) == _before(trace):

@@ -162,6 +162,20 @@ def test_a_file_that_was_changed_since_is_left_alone_and_the_line_is_named(tmp_p
     assert len(said) == 1 and "by hand" in said[0].text and LINE in said[0].text
 
 
+@pytest.mark.parametrize("now", [None, "", "theirs\n", f"x\r\n{LINE}\r\n"])
+def test_the_copy_of_a_file_that_was_changed_since_is_kept(tmp_path: Path, fstab: Path, now: str | None) -> None:
+    """It may be the only one left of the former content: a user who lost fstab meanwhile needs it."""
+    fstab.write_text("x\n")
+    paths, step = paths_in(tmp_path), fstab_step()
+    trace = find_file_trace(step, paths)
+    list(edit_file(step, paths, trace))
+    fstab.unlink() if now is None else fstab.write_bytes(now.encode())
+    (said,) = restore_file(step, paths, trace)
+    assert (fstab.read_bytes().decode() if fstab.exists() else None) == now
+    assert fstab.with_name("fstab.before-aligntool").read_text() == "x\n"
+    assert "fstab was changed since" in said.text and ("by hand" in said.text) == (LINE in (now or ""))
+
+
 def test_a_line_that_was_there_before_is_not_taken_out(tmp_path: Path, fstab: Path) -> None:
     fstab.write_text(f"{LINE}\n")
     assert put_back(tmp_path, None) == (f"{LINE}\n".encode(), [])
