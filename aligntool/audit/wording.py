@@ -173,6 +173,13 @@ def contents_of_disk(disk: Disk, whole: str = "whole disk") -> tuple[str, ...]:
     return tuple(found)
 
 
+def contents_or_data(disk: Disk, whole: str = "whole disk") -> tuple[str, ...]:
+    """Return the contents of the disk; if no partition and no content is recognised, also that it contains data."""
+    found = contents_of_disk(disk, whole)
+    is_unknown = not found or (disk.table and not disk.partitions and not contents(disk))
+    return (*found, *unrecognised_data(disk)) if is_unknown else found
+
+
 def unrecognised_data(disk: Disk) -> tuple[str, ...]:
     """Return, as a phrase, that the samples of the disk contain data; () if they are blank, or none were read."""
     sampled = disk.sampled

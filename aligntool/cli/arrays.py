@@ -21,7 +21,7 @@ from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import ArrayFacts, Disk
 from aligntool.linux.block import open_read_only
 from aligntool.linux.commands import with_health
-from aligntool.linux.content import sample
+from aligntool.linux.content import places_for_data, sample
 from aligntool.linux.devices import read_array
 from aligntool.linux.files import volatile_kind
 from aligntool.linux.look import look
@@ -44,7 +44,6 @@ from aligntool.render.lines import Line, can_redraw, plain
 from aligntool.render.plan import array_lines, raid_plan_lines
 from aligntool.render.progress import bench_progress_bar, bench_progress_lines, resync_progress
 from aligntool.steps import DriveStep, FileStep, MakeArray, MakeMember, ReencryptSectors, Step, is_same_disk
-from aligntool.units import Extent
 
 # Make an array from a plan, resume it, roll it back.
 #
@@ -299,7 +298,7 @@ def sampled_members(members: Sequence[Judged], goal: RaidGoal) -> list[Judged]:
     for judged, number, start in zip_longest(members, goal.partitions, data_starts):
         disk = judged.disk
         part = next((part for part in disk.partitions if part.number == number), None)
-        extent = part.extent if part else Extent(0, disk.size or 0)
+        extent = part.extent if part else places_for_data(disk)
         if extent.length and os.access(disk.path, os.R_OK):
             disk = replace(disk, sampled=sample(disk.path, extent, () if start is None else (start,)))
         sampled.append(replace(judged, disk=disk))

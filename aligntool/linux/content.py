@@ -15,10 +15,11 @@ from tempfile import TemporaryDirectory, TemporaryFile
 
 from aligntool.file_systems import EXT, file_system
 from aligntool.formats.fat_files import FIRST_CLUSTER, fat_entries
+from aligntool.formats.gpt import table_sizes
 from aligntool.formats.numbers import be32, be64, le16, le64
 from aligntool.formats.reader import LONGEST_READ, Reader
 from aligntool.formats.windows_fs import FatBootSector, parse_fat_boot_sector
-from aligntool.inventory import Layer, Sampled
+from aligntool.inventory import Disk, Layer, Sampled
 from aligntool.linux.process import find_program, run_program
 from aligntool.linux.sysfs import opened
 from aligntool.linux.users import NoLoop, fresh_reader, read_only_loop
@@ -83,6 +84,15 @@ def sample(path: str, extent: Extent, beside: Sequence[int] = ()) -> Sampled:
         unreadable=pieces.count(None),
         digest=hashlib.sha256(b"".join(piece or b"?" for piece in pieces)).hexdigest(),
     )
+
+
+def places_for_data(disk: Disk) -> Extent:
+    """Return the disk, without the ends that an empty table takes, as of a disk whose partitions were deleted."""
+    size = disk.size or 0
+    if disk.table is None or disk.partitions:
+        return Extent(0, size)
+    head, tail = table_sizes(disk.table.sector_size)
+    return Extent(head, max(size - head - tail, 0))
 
 
 def _places(extent: Extent, beside: Sequence[int]) -> Iterator[Extent]:

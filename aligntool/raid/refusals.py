@@ -332,10 +332,9 @@ def _is_named(member: Member, name: str) -> bool:
 
 def member_holdings(member: Member) -> tuple[str, ...]:
     """Return the content of the drive or partition that would become a member, a phrase each."""
-    found = (
-        wording.contents(member.partition) if member.partition else wording.contents_of_disk(member.disk, "whole drive")
-    )
-    return found or wording.unrecognised_data(member.disk)
+    if member.partition is None:
+        return wording.contents_or_data(member.disk, "whole drive")
+    return wording.contents(member.partition) or wording.unrecognised_data(member.disk)
 
 
 def unrecognised_content(member: Member) -> tuple[str, ...]:

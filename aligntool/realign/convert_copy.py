@@ -15,7 +15,7 @@ from aligntool.formats.gpt import read_bytes
 from aligntool.formats.reader import has_data
 from aligntool.inventory import Disk, Partition, TableLabel
 from aligntool.linux.block import DiskDevice, limited, open_read_only
-from aligntool.linux.content import UsedMap, sample
+from aligntool.linux.content import UsedMap, places_for_data, sample
 from aligntool.linux.fat import NewFat
 from aligntool.linux.lock import lock_against_udev, lock_disk, open_exclusively
 from aligntool.linux.targets import raw_copy
@@ -151,7 +151,7 @@ def _empty_disk(output: str, sizes: tuple[int, ...]) -> steps.Subject:
     judged, _ = look_at(output, Request())
     disk = judged.disk
     refuse_part(output, disk, "a copy can only be written to a whole disk")
-    refuse_unfit(replace(disk, sampled=sample(disk.path, Extent(0, disk.size or 0))), wipe=None)
+    refuse_unfit(replace(disk, sampled=sample(disk.path, places_for_data(disk))), wipe=None)
     if disk.limits.logical_block_size not in sizes:
         text = f"{disk.name} has sectors of {disk.limits.logical_block_size} bytes"
         raise Refused(text, hint="\n".join(reformatting(disk, max(sizes))), code="sector-size", subject=disk.name)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aligntool.audit.report import Grid, GridKind, Judged, Severity
-from aligntool.audit.wording import contents_of_disk, grid_words
+from aligntool.audit.wording import contents_or_data, grid_words
 from aligntool.change import Event, LayoutGoal, PartitionRequest, Place, Plan, Said, StepBegun, StepDone
 from aligntool.device import Device
 from aligntool.errors import Refusal, Refused, Stopped, refuse
@@ -17,7 +17,7 @@ from aligntool.formats.gpt import GptCopy, read_copy, table_sizes
 from aligntool.formats.mbr import entries_of, with_entries
 from aligntool.formats.part_types import ROLES
 from aligntool.inventory import Disk
-from aligntool.linux.content import sample
+from aligntool.linux.content import places_for_data, sample
 from aligntool.linux.lock import lock_disk
 from aligntool.realign.placing import StartGrid, on_grain, required_grid
 from aligntool.realign.refusals import TABLE_NAMES, goal_refusals, refuse_impossible, refuse_unfit
@@ -186,7 +186,7 @@ def layout_subject(disk: Disk) -> Subject:
 
 def layout_attention(disk: Disk, *, wipe: bool) -> tuple[str, ...]:
     """Return what is lost and what remains to do; the same as long as the content of the disk is unchanged."""
-    lost = tuple(f"lost: {content}" for content in contents_of_disk(disk)) if wipe else ()
+    lost = tuple(f"lost: {content}" for content in contents_or_data(disk)) if wipe else ()
     return (*lost, "the partitions are empty: each still needs its file system, array member or swap header")
 
 
@@ -285,9 +285,12 @@ _RETRY = "aligntool layout DISK --wipe DISK"
 
 def with_samples(disk: Disk) -> Disk:
     """Return the disk with samples of the bytes that a table overwrites: no signature may identify data there. What
-    else is on the disk is kept without --wipe, so that a lost table can be made again.
+    else is on the disk is kept without --wipe, so that a lost table can be made again. An empty table is replaced with
+    --wipe only, which also zeroes where partitions may have been, so the samples are of the whole disk then.
     """
     size, (head, tail) = disk.size or 0, table_sizes(table_sector(disk))
+    if disk.table and not disk.partitions:
+        return replace(disk, sampled=sample(disk.path, places_for_data(disk), (MIB,)))
     if size < head + tail:
         return disk
     first, last = sample(disk.path, Extent(0, head)), sample(disk.path, Extent(size - tail, tail))
@@ -306,7 +309,8 @@ def make_layout(plan: Plan, disk: Disk) -> Iterator[Event]:
         raise Refused("this plan is not for a new layout", hint="aligntool plan layout DISK -o plan.json")
     if not is_same_disk(plan.disk, layout_subject(disk)):
         raise _stale(f"{disk.path} is not the disk in the plan, or its table has changed since")
-    refuse_unfit(disk if step.wipe else with_samples(disk), wipe=step.wipe)
+    disk = with_samples(disk)
+    refuse_unfit(disk, wipe=step.wipe)
     if plan.attention != layout_attention(disk, wipe=step.wipe):
         raise _stale(f"the content of {disk.path} has changed since this plan was made")
     with (

@@ -64,7 +64,7 @@ def _disk_refusals(disk: Disk, *, wipe: bool | None) -> Iterator[Refusal]:
         text = f"{name}: content not readable, so it may not be empty"
         yield Refusal("not-read", name, text, wording.next_command(disk, "audit"))
     elif not wipe:
-        for content in wording.contents_of_disk(disk) or wording.unrecognised_data(disk):
+        for content in wording.contents_or_data(disk):
             yield Refusal("not-empty", name, f"{name} is not empty: {content}", _hint_to_keep_content(disk, wipe))
 
 
@@ -84,11 +84,12 @@ def _hint_to_keep_content(disk: Disk, wipe: bool | None) -> str:
         return wording.next_command(disk, "plan realign")
     if disk.content or disk.content_hint or disk.gpt_headers:
         return wording.next_command(disk, "audit")
-    if disk.sampled and not disk.table:
-        path = wording.shell_word(disk.path)
-        clear = f"if they are not needed: sudo blkdiscard --zeroout {path}"
-        return clear if wipe is None else f"if it is not needed, add: --wipe {path}"
-    return f"--wipe {wording.shell_word(disk.path)} overwrites the empty table"
+    path = wording.shell_word(disk.path)
+    if wipe is None:
+        return f"if they are not needed: sudo blkdiscard --zeroout {path}"
+    if disk.sampled and (disk.sampled.written or not disk.table):
+        return f"if it is not needed, add: --wipe {path}"
+    return f"--wipe {path} overwrites the empty table"
 
 
 def _option_refusals(disk: Disk, goal: LayoutGoal) -> Iterator[Refusal]:

@@ -79,6 +79,25 @@ def test_data_that_no_signature_identifies_are_overwritten_by_a_table_only_if_na
     run_aligntool(*wish, "--wipe", device, code=0)
 
 
+@pytest.mark.needs_tools("sfdisk", "mke2fs")
+@pytest.mark.parametrize("label", ["gpt", "dos"])
+def test_deleted_partitions_are_reported_before_their_content_is_lost(sparse: MakeImage, label: str) -> None:
+    """Only the table is empty then, and the new partitions are zeroed where the file systems were."""
+    image = sparse(64 * MIB)
+    run("sfdisk", "-q", image, stdin=f"label: {label}\nstart=2048, size=40960\n")
+    wish = ("layout", image, "--table", label, "--part", "rest:linux")
+    run("sfdisk", "-q", "--delete", image)
+    shown = run_aligntool(*wish, code=3)
+    assert "unrecognised data" not in shown.stderr and "overwrites the empty table" in shown.stderr
+    run("mke2fs", "-q", "-F", "-t", "ext4", "-E", f"offset={MIB}", image, "20m")
+    refused = run_aligntool(*wish, code=3)
+    assert "unrecognised data at" in refused.stderr and f"if it is not needed, add: --wipe {image}" in refused.stderr
+    assert "empty table" not in refused.stderr
+    plan = run_aligntool(*wish, "--wipe", image, "--dry-run", code=0)
+    assert "lost: unrecognised data at" in plan.stdout
+    assert run_aligntool(*wish, "--wipe", image, "--yes").returncode == 0
+
+
 @pytest.mark.on_disk
 def test_planning_and_a_dry_run_write_nothing(sparse: MakeImage, tmp_path: Path) -> None:
     image = sparse(64 * MIB)

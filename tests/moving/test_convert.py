@@ -160,6 +160,11 @@ def test_a_copy_goes_to_an_empty_disk_with_such_sectors_only(tmp_path: Path, mon
         assert "is not empty: unrecognised data at 1 of" in said and f"blkdiscard --zeroout {device}" in said
     with target.open("r+b") as file:
         file.write(b"\xff")
+    with looped(target, sector_size=4096) as device:
+        run("sfdisk", "-q", "--no-tell-kernel", device, stdin="label: dos\n")
+        said = aligntool("convert", image, "--yes", "-o", device, code=REFUSED)
+        assert "without partitions" in said and f"blkdiscard --zeroout {device}" in said and "--wipe" not in said
+    target.write_bytes(b"\xff" * (80 * MIB))
     monkeypatch.chdir(tmp_path)
     with looped(target, sector_size=4096) as device:
         said = aligntool("convert", image, "--dry-run", "-o", device)

@@ -89,6 +89,10 @@ def test_what_nobody_recognises_is_given_up_by_name_only(sparse: Sparse, loop: A
     run("dd", "if=/dev/urandom", f"of={drives[0]}", "bs=1M", "count=1", "conv=fsync")
     done = run_aligntool("apply", "--yes", kept)
     assert done.returncode == 3 and "has changed since the plan was made" in done.stderr
+    run("sfdisk", "-q", "--no-tell-kernel", drives[0], stdin="label: dos\n")
+    done = run_aligntool(*PLAN, *drives)
+    assert done.returncode == 3 and "a partition table (dos) without partitions" in done.stderr
+    assert f"{drives[0].name} is not empty: unrecognised data at 8 of 103" in done.stderr
     run("blkdiscard", "--zeroout", drives[0])
     assert run_aligntool(*PLAN, *drives).returncode == 0
 
