@@ -297,13 +297,13 @@ def check_copy(reader: Reader, name: str, lba: int, sector_size: int) -> Checked
 
 
 def _check_entries(found: bytes | None, header: Header) -> tuple[TableCopyState, str]:
-    place = f"whose entries, at sector {header.entries_lba},"
+    place = f"has entries at sector {header.entries_lba}"
     if found is None:
-        return TableCopyState.UNREADABLE, f"{place} cannot be read: I/O error"
+        return TableCopyState.UNREADABLE, f"{place} that cannot be read: I/O error"
     if len(found) < header.entry_bytes:
-        return TableCopyState.ENTRIES_CRC_BAD, f"{place} lie beyond the end of the disk"
+        return TableCopyState.ENTRIES_CRC_BAD, f"{place} that lie beyond the end of the disk"
     if zlib.crc32(found) != header.entries_crc:
-        return TableCopyState.ENTRIES_CRC_BAD, f"{place} have a wrong checksum"
+        return TableCopyState.ENTRIES_CRC_BAD, f"{place} with a wrong checksum"
     return TableCopyState.GOOD, ""
 
 

@@ -247,6 +247,7 @@ _READERS: dict[int, Callable[[Reader, Extent, int], Iterator[Partition]]] = {
 # of Linux (block/partitions/msdos.c), whose partitions are the ones in use.
 
 _ADDRESSABLE = 2**32  # sectors in the range of an entry's 32-bit start
+_PC98 = (b"IPL1", b"Linux 98", b"GRUB/98 ")  # NEC's, with a table in sector 1: libparted/labels/pc98.c
 _LINUX_TYPES = frozenset({0x05, 0x0F, 0x82, 0x83, 0x85, 0x8E, 0xFD})
 
 
@@ -261,7 +262,7 @@ def is_partition_table(reader: Reader, sector: bytes, table: MbrSector) -> bool:
         return False
     if boot_sector_kind(sector) is not None:
         return _entries_are_plausible(table, reader.size)
-    return bool(table.used) or kind_at(reader, 0) is None
+    return bool(table.used) or not (sector.startswith(_PC98, 4) or kind_at(reader, 0))
 
 
 def _entries_are_plausible(table: MbrSector, disk_size: int) -> bool:

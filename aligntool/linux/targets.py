@@ -137,7 +137,9 @@ def _refuse_unknown_content(path: str, reader: Reader, seen: Contents) -> None:
         raise Refused(f"{path} is not a disk image: its size of {reader.size} bytes is not a multiple of {_SECTOR}")
     ends = reader.read(0, _EDGE), reader.read(max(reader.size - _EDGE, 0), _EDGE)
     if any(end.strip(b"\0") and end.strip(b"\xff") for end in ends):
-        text = f"{path} cannot be judged: it has neither a partition table nor a known file system, and is not blank"
+        text = (
+            f"{path} cannot be judged: it has neither a known partition table nor a known file system, and is not blank"
+        )
         raise Refused(text, hint=f"file {shell_word(path)}")
 
 

@@ -104,6 +104,15 @@ def test_a_fresh_label_without_partitions_is_a_table() -> None:
     assert (table_of(reading).label, table_of(reading).disk_id) == (TableLabel.DOS, "0x1234abcd")
 
 
+@pytest.mark.needs_tools("parted")
+def test_the_table_of_a_pc98_is_no_empty_mbr(sparse: Sparse) -> None:
+    """It is in sector 1, and no kernel and no libblkid reads it."""
+    path = sparse(64 * MIB)
+    run("parted", "-s", path, "mklabel", "pc98", "mkpart", "primary", "ext2", "1MiB", "20MiB")
+    assert path.read_bytes()[510:512] == b"\x55\xaa"
+    assert read_image(path).table is None
+
+
 @pytest.mark.parametrize("size", [0, 1, 511, 512, 513, 1024, 4096])
 def test_a_tiny_or_empty_disk_is_no_table(size: int) -> None:
     for sector_size in (None, 512, 4096):
