@@ -213,6 +213,7 @@ def _place_parts(goal: LayoutGoal, room: Extent, grid: StartGrid) -> tuple[Exten
     rest = lengths.index(None) if None in lengths else len(lengths)
     before, behind = [], []
     at, end = room.start, align_down(room.end, goal.grain, grid.phase)
+    beside_grain = room.end - end
     for length in lengths[:rest]:
         before.append(Extent(grid.up(at), length or 0))
         at = before[-1].end
@@ -225,7 +226,8 @@ def _place_parts(goal: LayoutGoal, room: Extent, grid: StartGrid) -> tuple[Exten
         rest_extents = [Extent(start, align_down(end - start, goal.grain))]
         at = start + goal.grain  # its least length
     if at > end:
-        text = f"the disk is too small by {_exactly(at - end)}: {_exactly(room.length)} is available for partitions"
+        short = align_up(at - end, goal.grain) - beside_grain
+        text = f"the disk is too small by {_exactly(short)}: {_exactly(room.length)} is available for partitions"
         hint = "request less, or give one partition the rest: --part rest:linux"
         raise Refused(text, hint=hint, code="too-small", subject="--part")
     return (*before, *rest_extents, *reversed(behind))

@@ -257,9 +257,12 @@ def test_a_file_system_on_the_whole_disk_is_not_overlooked() -> None:
 
 
 def test_a_disk_that_is_too_small_says_by_how_much() -> None:
-    said = refusal(empty(size=GIB), LayoutGoal((PartitionRequest(GIB, "linux"),)))
-    # 1 MiB before it, and the last MiB contains the backup GPT.
-    assert f"too small by 2MiB ({2 * MIB}B)" in str(said)
+    goal = LayoutGoal((PartitionRequest(GIB, "linux"),))
+    said = refusal(empty(size=GIB), goal)
+    short = MIB + 33 * 512  # 1 MiB before it, and the backup GPT after it
+    assert f"({short}B): " in str(said)
+    assert plan_layout(empty(size=GIB + short), goal).places
+    assert f"({512}B): " in str(refusal(empty(size=GIB + short - 512), goal))
     assert f"({GIB - MIB - 33 * 512}B) is available for partitions" in str(said)
     assert "--part rest:linux" in said.hint
 
