@@ -21,7 +21,7 @@ from aligntool.formats.layers import read_layers
 from aligntool.formats.parked import find_parked, read_or_empty
 from aligntool.formats.reader import open_area
 from aligntool.formats.windows_names import StartNames, read_names
-from aligntool.inventory import Disk, Inventory, Layer, Partition, TableLabel
+from aligntool.inventory import Disk, Inventory, Layer, Partition, Role, TableLabel
 from aligntool.linux.block import DiskDevice, Limited, ReadOnlyDevice, limited, open_read_only
 from aligntool.linux.checks import CheckResult, check_content, missing_checker
 from aligntool.linux.child_process import STALL_S, OnNote
@@ -217,11 +217,16 @@ def refuse_in_flight(path: str) -> None:
 def _refuse_marked(disk: Disk) -> None:
     """Raise Refused if a partition holds a marker of a move in flight although its entry is not parked: another program
     has changed the table, and a new move would overwrite the journal.
+
+    An extended partition has no content that is marked: what is in its last sector may be a marker that the last move
+    of a logical partition left behind.
     """
     found = []
     try:
         with open_read_only(disk.path) as device:
             for part in disk.partitions:
+                if part.role is Role.EXTENDED:
+                    continue
                 ends = (part.extent.start, part.extent.end - disk.sector_size) if not part.content else ()
                 sectors = (read_or_empty(device, at, disk.sector_size) for at in ends)
                 marker = next(filter(None, map(disk_state.MARKER.match, sectors)), None)

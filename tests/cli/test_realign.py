@@ -468,6 +468,22 @@ def test_a_file_that_takes_the_name_of_the_journal_stays(
     assert not replaced or journal.read_text() == "thesis"
 
 
+@pytest.mark.on_disk
+def test_a_logical_partition_that_moved_down_from_the_end_leaves_no_disk_in_flight(tmp_path: Path) -> None:
+    """Its old last sector, which holds a marker of the move, is still the last sector of the extended partition."""
+    image = tmp_path / "logical.img"
+    with image.open("wb") as file:
+        file.truncate(32 * MIB)
+    run("sfdisk", "-q", image, stdin="label: dos\nstart=2048, type=5\nstart=4099, type=83\n")
+    run("mke2fs", "-q", "-F", "-t", "ext4", "-E", f"offset={4099 * 512}", image, f"{(32 * MIB - 4099 * 512) // 1024}k")
+    done = run_aligntool("realign", "--yes", "--journal", tmp_path / "journal", image)
+    assert done.returncode == 0, done.stderr
+    starts = [part["start"] for part in json.loads(run("sfdisk", "--json", image))["partitiontable"]["partitions"]]
+    assert starts == [2048, 4096]
+    again = run_aligntool("realign", "--yes", image)
+    assert again.returncode == 0 and "Nothing to do" in again.stdout + again.stderr, again.stderr
+
+
 def test_a_journal_in_memory_is_refused(full_disk: Path) -> None:
     if run("stat", "-f", "-c", "%T", "/dev/shm").strip() != "tmpfs":
         pytest.skip("/dev/shm is not a tmpfs here")
