@@ -347,6 +347,7 @@ CASES: tuple[tuple[Callable[[Path], Path], tuple[str, ...], str], ...] = (
     (lambda path: ext4(path, 32 * MIB), (), "33554432 bytes, but beside the table and the journal there is room for"),
     (lambda path: ext4(path, 32 * MIB), ("--undo",), "has no partition table"),
     (lambda path: swap(path, 8 * MIB), (), "mkswap -U "),
+    (lambda path: swap(path, 2 * MIB), (), "→ aligntool audit"),
     (lambda path: (swap(path, 8 * MIB), run("mkswap", "-U", "clear", path), path)[2], (), "mkswap -U clear -p "),
     (gpt, (), "already has a partition table"),
     (table_in_it, ("--undo",), "partition 1 begins with a table of its own"),
