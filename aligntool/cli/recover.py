@@ -300,7 +300,7 @@ def _read_status(disk: str, journal: str | None, *, any_table: bool) -> move.Sta
         except NoJournal as error:
             if journal is None:
                 raise
-            why = "it is another file, or the change is complete and the file is no longer needed"
+            why = "it is another file, or the change was not begun or is complete, and the file is not needed"
             raise Refused(f"{journal} contains no journal: {why}", hint=command("audit", disk)) from error
         except OSError as error:
             raise Refused(f"{disk} cannot be read: {error.strerror}", hint=command("audit", disk)) from error
