@@ -171,8 +171,8 @@ def resume(
 
     Example: sudo aligntool resume /dev/sda
 
-    Exit code: 0 the disk or array is in its new state, 3 nothing is in flight or it was not confirmed, 4 stopped again
-    before the end.
+    Exit code: 0 the disk or array is in its new state, or the move had not begun, 3 nothing is in flight or it was not
+    confirmed, 4 stopped again before the end.
     """
     _recover(disk, chosen, back=False, json_=json_, key_file=key_file)
 
@@ -252,7 +252,7 @@ def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key
 
     with run_change.lock_in_child(locked, plan, disk) as applying:
         kernel_behind = run_change.apply_and_report(plan, applying, json_=json_, in_flight=True)
-    report_result(plan, disk, Request(), json_=json_, back=back, kernel_behind=kernel_behind)
+    report_result(plan, disk, Request(), json_=json_, back=back or not current.begun, kernel_behind=kernel_behind)
     if journal and _is_closed(journal):
         remark(f"{journal} is no longer needed")
 

@@ -43,6 +43,7 @@ class Status:
     total: int = 0
     forward: bool = True  # False: a rollback was in progress
     restore_table: bool = False  # another program changed the table
+    begun: bool = True  # False: nothing was moved, and a resume only closes the journal
 
 
 def _disk_state(device: Device, journal: Journal) -> disk_state.DiskState:
@@ -194,7 +195,8 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
     on_table = {"UNREADABLE": (unread,), "CHANGED": (disk_state.USED if used else CHANGED_TABLE,)}.get(state.name, ())
     sentences = (*_SENTENCES.get(state, (unfinished,)), *on_table, *journal.damage)
     restore = state is disk_state.DiskState.CHANGED and not used
-    return Status("in-flight", sentences, plan, position.step, done, total, position.forward, restore)
+    begun = state is not disk_state.DiskState.NOT_BEGUN
+    return Status("in-flight", sentences, plan, position.step, done, total, position.forward, restore, begun)
 
 
 _SENTENCES = {

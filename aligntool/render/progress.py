@@ -303,9 +303,11 @@ def status_lines(disk: str, found: Status, *, width: int, type_next: Sequence[st
 
 
 def remaining_step_lines(found: Status, *, back: bool) -> Iterator[Line]:
-    """Yield the steps that a resume or a rollback will run, in order, numbered as in the plan."""
+    """Yield the steps that a resume or a rollback will run, in order, numbered as in the plan; none if the move was not
+    begun.
+    """
     plan = found.plan
-    if plan is None:
+    if plan is None or not found.begun:
         return
     first = next((number + 1 for number, step in enumerate(plan.steps) if isinstance(step, WriteJournal)), 0)
     last = len(plan.steps)

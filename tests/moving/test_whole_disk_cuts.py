@@ -2,10 +2,11 @@
 nothing is lost.
 """
 
+import itertools
+import json
 import random
 import struct
 from dataclasses import dataclass, replace
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from tests.conftest import run
 from tests.moving.libblkid import ProbedImage
 from tests.moving.simulated_disk import SimulatedDisk, crashes
 from tests.moving.test_simulated_cuts import act_on, final, recovered
+from tests.run_aligntool import run_aligntool
 from tests.thorough import THOROUGH, sample
 
 pytestmark = pytest.mark.needs_tools("mke2fs", "mkswap", "mkfs.fat", "sfdisk", "cryptsetup")
@@ -169,10 +171,10 @@ def check_entry(case: Case, folder: Path, platter: bytes, place: Extent) -> None
         assert (first * case.sector, (last + 1) * case.sector) == (place.start, place.end)
 
 
-ALL = [*product(MAKE, ("gpt", "dos"), (False, True), (MIB, 64 * KIB))]
+ALL = [*itertools.product(MAKE, ("gpt", "dos"), (False, True), (MIB, 64 * KIB))]
 SOME = [
-    *product(("ext2",), ("gpt", "dos"), (False, True), (MIB,)),
-    *product(("ext2", "vfat"), ("gpt",), (True,), (64 * KIB,)),
+    *itertools.product(("ext2",), ("gpt", "dos"), (False, True), (MIB,)),
+    *itertools.product(("ext2", "vfat"), ("gpt",), (True,), (64 * KIB,)),
     ("vfat", "dos", False, MIB),
     ("swap", "gpt", False, MIB),
 ]
@@ -191,6 +193,17 @@ def test_a_cut_before_every_operation_loses_nothing(
         whole = case.act(case.platter, "realign")
         assert end(case, tmp_path, final(whole)) == "new"
     check_every_cut(case, tmp_path, whole)
+
+
+@pytest.mark.parametrize("way", ["resume", "rollback"])
+def test_a_resume_before_anything_is_hidden_reports_the_old_state(tmp_path: Path, way: str) -> None:
+    case, image = make(tmp_path, "ext2"), tmp_path / "disk.img"
+    platters = (final(case.act(case.platter, "realign", cut)) for cut in itertools.count())
+    image.write_bytes(next(cut for cut in platters if find_journal(SimulatedDisk(cut), None)))
+    assert " to take:" not in run_aligntool(way, "--dry-run", image, code=0).stdout
+    last = json.loads(run_aligntool(way, "--yes", "--json", image, code=0).stdout.splitlines()[-1])
+    assert last["event"] == "end" and last["state"] == "old"
+    assert image.read_bytes()[: 600 * KIB] == case.platter[: 600 * KIB]
 
 
 def test_a_cut_loses_nothing_of_a_luks_as_long_as_its_key_shows(tmp_path: Path) -> None:
