@@ -176,6 +176,13 @@ def xfs_with_realtime_device(sparse: Sparse) -> Path:
     return xfs_with_another_device(sparse, "-m", "rmapbt=0", "-r", "rtdev={}")
 
 
+def xfs_with_one_group(sparse: Sparse) -> Path:
+    """As mkfs.xfs made it before version 5.19; since then it does so only for xfstests."""
+    image = sparse(24 * MIB, "content.img")
+    run("env", "TEST_DIR=1", "TEST_DEV=1", "QA_CHECK_FS=1", "mkfs.xfs", "-q", "-d", "agcount=1", image)
+    return image
+
+
 @pytest.mark.needs_root
 @pytest.mark.needs_tools(
     *("mkfs.exfat", "fsck.exfat", "mkfs.ext4", "debugfs", "mkfs.btrfs", "mkfs.fat", "fsck.fat", "mkfs.xfs"),
@@ -191,10 +198,11 @@ def xfs_with_realtime_device(sparse: Sparse) -> Path:
         (fat_with_four_tables, "vfat", "fsck.fat cannot check this vfat (Currently, only 1 or 2 FATs are supported"),
         (xfs_with_external_log, "xfs", "xfs_repair cannot check this xfs (fatal error -- This filesystem has an ext"),
         (xfs_with_realtime_device, "xfs", "xfs_repair cannot check this xfs (xfs_repair: filesystem has a realtime"),
+        (xfs_with_one_group, "xfs", "xfs_repair cannot check this xfs (Only one AG detected"),
     ],
     ids=[
         *("exFAT, two tables", "ext4, unknown feature", "ext4, external journal", "btrfs, two devices"),
-        *("FAT, four tables", "XFS, external log", "XFS, realtime device"),
+        *("FAT, four tables", "XFS, external log", "XFS, realtime device", "XFS, one group"),
     ],
 )
 def test_what_the_checker_cannot_check_is_not_called_damaged(
