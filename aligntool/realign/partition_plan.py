@@ -317,9 +317,9 @@ def _shrink_hint(goal: RealignGoal, part: Partition) -> str:
 
 
 def _shrink_command(disk: Disk, part: Partition, most: int) -> str:
-    """Return the command that makes the content short enough."""
+    """Return the command that makes the content short enough; the audit if `most` is 0, because none does."""
     path, layer = wording.shell_word(disk.path), part.content[0]
-    if not most:  # for mkswap and pvresize, a length of 0 is the whole disk
+    if not most:  # for mkswap and pvresize, 0 is the whole disk
         return wording.next_command(disk, "audit")
     match layer.kind:
         case "LVM2_member":

@@ -296,6 +296,15 @@ def ext4(path: Path, size: int, *, disk: int = 0) -> Path:
     return path
 
 
+def full_ext4(path: Path) -> Path:
+    """Make one of 16 MiB that no tool can shrink by 4 MiB."""
+    folder = path.parent / "files"
+    folder.mkdir()
+    (folder / "noise").write_bytes(random.Random(16).randbytes(13 * MIB))
+    run("mke2fs", "-q", "-F", "-t", "ext4", "-O", "^has_journal", "-b", "1024", "-d", folder, path, "16m")
+    return path
+
+
 def swap(path: Path, size: int) -> Path:
     path.write_bytes(bytes(size))
     run("mkswap", path)
@@ -346,6 +355,8 @@ def zfs_at_the_end(path: Path) -> Path:
 CASES: tuple[tuple[Callable[[Path], Path], tuple[str, ...], str], ...] = (
     (lambda path: ext4(path, 32 * MIB), (), "33554432 bytes, but beside the table and the journal there is room for"),
     (lambda path: ext4(path, 32 * MIB), ("--undo",), "has no partition table"),
+    (full_ext4, (), "→ aligntool plan partition"),
+    (full_ext4, ("--shrink",), "→ delete files on it, or use --journal FILE"),
     (lambda path: swap(path, 8 * MIB), (), "mkswap -U "),
     (lambda path: swap(path, 2 * MIB), (), "→ aligntool audit"),
     (lambda path: (swap(path, 8 * MIB), run("mkswap", "-U", "clear", path), path)[2], (), "mkswap -U clear -p "),
