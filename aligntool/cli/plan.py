@@ -15,6 +15,7 @@ from aligntool.cli.run_change import ChangeInProgress, Operation, end_change, pi
 from aligntool.errors import Refused
 from aligntool.file_systems import EXT, file_system, name_for_e2fsck
 from aligntool.linux.targets import raw_copy
+from aligntool.realign.journal import refuse_existing
 from aligntool.realign.request import (
     Finder,
     FoundPlan,
@@ -123,7 +124,10 @@ class DiskChange(Operation):
     rate: int | None = None  # bytes a second at most
 
     def make_plan(self) -> Plan:
-        return self.find(self.disk, self.asked).plan
+        plan = self.find(self.disk, self.asked).plan
+        if plan.steps and self.asked.goal.journal_file:
+            refuse_existing(self.asked.goal.journal_file)
+        return plan
 
     def document(self, plan: Plan) -> str:
         return plan_with_request(plan, *self.kept) + "\n"

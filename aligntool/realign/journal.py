@@ -367,6 +367,15 @@ def _create(path: Path, length: int) -> int:
     return descriptor
 
 
+def refuse_existing(file: str) -> None:
+    """Raise Refused if this file cannot be created for a journal, as `_open` does when the change begins."""
+    path = Path(file)
+    if os.path.lexists(path):
+        raise Refused(f"{path} already exists", hint="use another name for --journal")
+    if not os.path.lexists(path.absolute().parent):
+        raise Refused(f"{path}: {os.strerror(errno.ENOENT)}", hint="--journal FILE names the journal's file")
+
+
 def refuse_volatile(file: str) -> None:
     """Raise Refused if a journal in this file would be lost in a power cut."""
     folder = Path(file).absolute().parent

@@ -439,8 +439,11 @@ def test_with_its_journal_elsewhere_a_disk_in_flight_asks_for_the_file_and_goes_
 def test_a_journal_is_never_written_over_another_file(full_disk: Path, tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("thesis")
-    done = run_aligntool("realign", "--yes", "--journal", precious, full_disk)
-    assert done.returncode == 3 and "already exists" in done.stderr
+    for words in (("realign", "--yes"), ("realign", "--dry-run"), ("plan", "realign")):
+        done = run_aligntool(*words, "--journal", precious, full_disk)
+        assert done.returncode == 3 and "already exists" in done.stderr, words
+        done = run_aligntool(*words, "--journal", tmp_path / "no folder" / "journal", full_disk)
+        assert done.returncode == 3 and "No such file" in done.stderr, words
     assert precious.read_text() == "thesis"
 
 
