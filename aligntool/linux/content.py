@@ -495,10 +495,10 @@ def read_used(
 
 def _swap_map(length: int, layer: Layer, sector_size: int) -> UsedMap:
     """Return the map of a swap area: what the pages hold is not needed, what follows them may be anything."""
-    end = align_down(layer.claims_size or 0, sector_size)
+    end, header = align_down(layer.claims_size or 0, sector_size), Extent(0, layer.data_unit or PLACE)
     if end == length:
-        return UsedMap((), "swap: header only")
-    return UsedMap((Extent(0, layer.data_unit or PLACE), Extent(end, length - end)), "swap: header, and what follows")
+        return UsedMap((header,), "swap: header only")  # a small journal saves only some sectors of it
+    return UsedMap((header, Extent(end, length - end)), "swap: header, and what follows")
 
 
 def _is_used_behind(reader: Reader, extent: Extent, layer: Layer) -> bool:

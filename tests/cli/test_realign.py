@@ -435,6 +435,30 @@ def test_with_its_journal_elsewhere_a_disk_in_flight_asks_for_the_file_and_goes_
     assert_whole(full_disk)
 
 
+@pytest.mark.needs_tools("mkswap")
+def test_the_whole_header_of_a_swap_area_moves_with_a_small_journal(tmp_path: Path) -> None:
+    """Such a journal saves only the sectors that can contain a signature."""
+    image, area = tmp_path / "disk.img", tmp_path / "area"
+    run("truncate", "-s", "4M", area)
+    run("mkswap", area)
+    with area.open("r+b") as file:
+        file.seek(512)
+        file.write(bytes(range(1, 256)) * 2)  # a boot program, which mkswap leaves there
+        file.seek(2048)
+        file.write(bytes(range(1, 256)) * 7)
+    header = area.read_bytes()[:4096]
+    run("truncate", "-s", str(4095 * 512 + 4 * MIB + 300 * 1024), image)
+    run("sfdisk", "-q", image, stdin="label: dos\nstart=4095, size=8192, type=82\n")
+    with image.open("r+b") as file:
+        file.seek(4095 * 512)
+        file.write(area.read_bytes())
+    done = run_aligntool("realign", "--yes", image)
+    assert done.returncode == 0 and "the journal is small" in " ".join(done.stdout.split()), done.stderr
+    start = first_start(image) * 512
+    assert start == 4096 * 512
+    assert image.read_bytes()[start : start + 4096] == header
+
+
 @pytest.mark.on_disk
 def test_a_journal_is_never_written_over_another_file(full_disk: Path, tmp_path: Path) -> None:
     precious = tmp_path / "precious"

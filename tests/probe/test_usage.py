@@ -323,11 +323,11 @@ def test_everything_of_a_fat_is_used_when_the_copies_of_its_table_differ(sparse:
 
 
 @pytest.mark.needs_tools("mkswap")
-def test_of_swap_nothing_is_used_and_of_a_suspended_system_everything(sparse: Sparse) -> None:
+def test_of_swap_the_header_is_used_and_of_a_suspended_system_everything(sparse: Sparse) -> None:
     image = sparse(8 * MIB)
     run("mkswap", image)
     extent = Extent(0, 8 * MIB)
-    assert read_used(str(image), extent, the_layer(image, extent), sector_size=512).runs == ()
+    assert read_used(str(image), extent, the_layer(image, extent), sector_size=512).runs == (Extent(0, 4096),)
     with image.open("r+b") as file:
         file.seek(4096 - 10)
         file.write(b"S1SUSPEND\0")
