@@ -17,6 +17,7 @@ import importlib
 import io
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -32,6 +33,7 @@ from typing import Any, BinaryIO, NoReturn
 UNSET = ("COLUMNS", "LINES", "NO_COLOR")  # a terminal or a build server may have set them
 LONGEST_S = 300
 MOST_INPUT = 1 << 20
+FILES = 1024  # open at once, as in a shell of Debian: neither a test nor the program needs more
 MOST_ASKED = 128 << 10  # bytes of a request: arguments and environment
 
 
@@ -218,4 +220,6 @@ def _wait(pid: int, process: BinaryIO, argv: list[str], limit_s: float) -> int:
     return status
 
 
+_MOST = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (FILES if _MOST < 0 else min(FILES, _MOST), _MOST))
 _SERVER = _Server()

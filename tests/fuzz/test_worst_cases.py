@@ -14,6 +14,7 @@ from aligntool.linux.look import look
 from aligntool.linux.targets import open_sysroot
 from aligntool.render.lines import fit, wrapped
 from aligntool.units import GIB, MIB
+from tests.conftest import run
 from tests.fuzz import worst_cases
 from tests.fuzz.campaign import limited
 from tests.fuzz.machine import write_machine
@@ -94,7 +95,7 @@ def deep(tmp_path: Path) -> Iterator[Path]:
     worst_cases.make_deep(tmp_path / "sys/devices", words)
     (tmp_path / "sys/block/sdz").symlink_to("/".join(("/sys/devices", *words)))
     yield tmp_path
-    worst_cases.remove_deep(tmp_path / "sys/devices", words)
+    run("rm", "-r", tmp_path / "sys/devices" / words[0])  # shutil recurses, and opens every folder at once
 
 
 def test_a_disk_at_the_end_of_a_very_long_path_is_looked_at_in_seconds(deep: Path) -> None:

@@ -90,18 +90,6 @@ def make_deep(folder: Path, words: Sequence[str]) -> None:
     os.close(here)
 
 
-def remove_deep(folder: Path, words: Sequence[str]) -> None:
-    """Remove what `make_deep` has made; shutil recurses and stops half-way."""
-    places = [os.open(folder, os.O_RDONLY)]
-    for word in words:
-        places.append(os.open(word, os.O_RDONLY, dir_fd=places[-1]))
-    os.unlink("size", dir_fd=places[-1])
-    for word in reversed(words):
-        os.close(places.pop())
-        os.rmdir(word, dir_fd=places[-1])
-    os.close(places.pop())
-
-
 def archive_of_holes(path: Path, members: int, each: int = 16 * MIB) -> None:
     """Make a tar of sparse members: half a KiB each in the archive, many MiB each when unpacked."""
     headers = []
