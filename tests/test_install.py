@@ -197,7 +197,7 @@ def _pythons() -> dict[str, str]:
     for version in SUPPORTED:
         for path in (folder / f"python{version}" for folder in folders):
             # pyenv has shims for versions that are not installed.
-            if version not in found and path.exists() and run(path, *ask, fails=True).strip() == version:
+            if version not in found and os.access(path, os.X_OK) and run(path, *ask, fails=True).strip() == version:
                 found[version] = str(path)
     return found
 

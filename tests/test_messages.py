@@ -203,7 +203,7 @@ def test_a_captured_machine_with_every_kind_of_layer_leaves_no_english() -> None
 
 NAMES = re.compile(
     r"\$ .*|→ .*|aligntool( [a-z]+)?|\"[^\"]*\"|\S*[/._?=]\S*|hidden sectors|"
-    r"(dos|gpt|ntfs|vfat|ext3|swap|bootrec|bcdboot|dumpe2fs|partclone|info|old|img|AT)"
+    r"(dos|gpt|ntfs|vfat|ext3|swap|bootrec|bcdboot|dumpe2fs|partclone|root|info|old|img|AT)"
 )
 
 

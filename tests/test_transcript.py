@@ -27,6 +27,7 @@ def _played(cast: Path) -> tuple[dict[str, object], str]:
     return head, COLOR.sub("", "".join(text for _, _, text in events)).replace("\r\n", "\n")
 
 
+@pytest.mark.needs_root  # an ordinary user has no map of an NTFS
 @pytest.mark.needs_tools(*PROGRAMS)
 def test_the_recording_in_the_readme_is_what_the_demo_prints_today(tmp_path: Path) -> None:
     run(sys.executable, ROOT / ".ci" / "transcript.py", tmp_path)

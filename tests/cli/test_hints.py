@@ -1,6 +1,7 @@
 """Suggested commands can be typed as printed; and files that are not disks are refused in one sentence."""
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from aligntool.audit.wording import hints_for_disk
 from aligntool.cli.arrays import find_record
 from aligntool.errors import Refusal, Refused, Stopped
+from aligntool.linux.system import RECORDS
 from aligntool.raid import make
 from aligntool.units import MIB
 from tests.cli.old_disks import LENGTH, START, make_old_disk
@@ -161,6 +163,8 @@ def test_of_a_partition_nobody_says_that_its_disk_is_not_in_flight(
 
 @pytest.mark.parametrize("words", [("status",), ("resume",), ("rollback",), ("audit",), ("plan", "realign")])
 def test_a_name_that_no_file_can_have_is_refused(words: tuple[str, ...]) -> None:
+    if words[0] in {"status", "resume", "rollback"} and Path(RECORDS).exists() and not os.access(RECORDS, os.R_OK):
+        pytest.skip(f"only root may read the records of arrays in {RECORDS}, and an array may have any name")
     done = run_aligntool(*words, "x" * 256, code=3)
     assert "File name too long" in done.stderr and "Traceback" not in done.stderr
 
