@@ -253,7 +253,8 @@ class DiskDevice:
         try:
             yield
         except OSError as error:
-            error.filename = self._name
+            if self._name is not None:  # None would be printed
+                error.filename = self._name
             raise
         finally:
             del self._pending[threading.get_ident()]

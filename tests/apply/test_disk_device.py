@@ -172,6 +172,7 @@ def test_a_full_file_system_under_a_sparse_image_is_an_error_with_its_number(
             device.write(piece * MIB + at, bytes(MIB))
         device.flush()
     assert caught.value.errno == errno.ENOSPC
+    assert str(caught.value) == "[Errno 28] No space left on device"
     assert image.stat().st_size == 256 * MIB
 
 
