@@ -294,6 +294,9 @@ def new_id() -> bytes:
 # that is being changed either, because nothing on a locked disk is mounted.
 
 
+_JOURNAL_HINT = "--journal FILE names the journal's file"
+
+
 @contextmanager
 def open_journal(file: str, *, length: int | None = None) -> Iterator[DiskDevice]:
     """Open the file as a Device. `length`: create it with this many bytes; None: it must exist.
@@ -343,7 +346,7 @@ def _open(path: Path, flags: int) -> int:
     except FileExistsError:
         raise Refused(f"{path} already exists", hint="use another name for --journal") from None
     except OSError as error:
-        hint = "--journal FILE names the journal's file"
+        hint = _JOURNAL_HINT
         if error.errno == errno.EROFS:  # as ext4 becomes after an error: mount(8), errors=remount-ro
             hint = "mount its file system for writing again, after a check if there were errors"
         raise Refused(f"{path}: {error.strerror}", hint=hint) from error
@@ -372,8 +375,14 @@ def refuse_existing(file: str) -> None:
     path = Path(file)
     if os.path.lexists(path):
         raise Refused(f"{path} already exists", hint="use another name for --journal")
-    if not os.path.lexists(path.absolute().parent):
-        raise Refused(f"{path}: {os.strerror(errno.ENOENT)}", hint="--journal FILE names the journal's file")
+    try:
+        is_folder = stat.S_ISDIR(path.absolute().parent.stat().st_mode)
+    except PermissionError:
+        return  # root, who applies the plan, may look there
+    except OSError as error:
+        raise Refused(f"{path}: {error.strerror}", hint=_JOURNAL_HINT) from error
+    if not is_folder:
+        raise Refused(f"{path}: {os.strerror(errno.ENOTDIR)}", hint=_JOURNAL_HINT)
 
 
 def refuse_volatile(file: str) -> None:

@@ -468,6 +468,8 @@ def test_a_journal_is_never_written_over_another_file(full_disk: Path, tmp_path:
         assert done.returncode == 3 and "already exists" in done.stderr, words
         done = run_aligntool(*words, "--journal", tmp_path / "no folder" / "journal", full_disk)
         assert done.returncode == 3 and "No such file" in done.stderr, words
+        done = run_aligntool(*words, "--journal", precious / "journal", full_disk)
+        assert done.returncode == 3 and "Not a directory" in done.stderr, words
     assert precious.read_text() == "thesis"
 
 
