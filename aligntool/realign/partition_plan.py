@@ -13,7 +13,7 @@ from aligntool.formats.mbr import MOST_SECTORS
 from aligntool.formats.windows_names import StartNames
 from aligntool.inventory import Disk, DiskKind, Layer, Partition, Role
 from aligntool.realign import search
-from aligntool.realign.partition_selection import MAKE_ROOM, REPAIR, Uses, most_shrinkable
+from aligntool.realign.partition_selection import DELETE_FILES, MAKE_ROOM, REPAIR, Uses, most_shrinkable
 from aligntool.realign.placing import held_ranges, on_grain, required_grid
 from aligntool.realign.planning import copy_strips_for, estimate
 from aligntool.realign.refusals import TABLE_NAMES, content_reasons, disk_reasons, partition_reasons
@@ -313,7 +313,7 @@ def _shrink_hint(goal: RealignGoal, part: Partition) -> str:
         return ""
     if part.extent.length <= (least := file_system(kind).least_size):
         return f"copy its files to another disk: a {kind} is not shrunk below {format_size(least)}"
-    return MAKE_ROOM
+    return DELETE_FILES if goal.journal_file else MAKE_ROOM
 
 
 def _shrink_command(disk: Disk, part: Partition, most: int) -> str:

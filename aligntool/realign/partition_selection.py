@@ -24,6 +24,7 @@ from aligntool.units import GIB, KIB, MIB, align_down, align_up, format_about, f
 # ext3 and ext4 are shrunk by resize2fs, NTFS by ntfsresize, btrfs by `btrfs filesystem resize`. XFS cannot be shrunk
 # (xfs_growfs(8)).
 
+DELETE_FILES = "delete files on it, and plan again"
 MAKE_ROOM = "delete files on it, or use --journal FILE on another disk, and plan again"
 REPAIR = "in Windows: chkdsk /f, and compact /u if it is compressed"
 _ROUNDED = 64 * KIB  # bytes to which mkfs and partition programs round; the largest block of ext4

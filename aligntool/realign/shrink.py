@@ -26,6 +26,7 @@ from aligntool.steps import ShrinkContent
 from aligntool.units import KIB, Extent, format_size
 
 _REPAIRED = {"e2fsck": 1}  # e2fsck(8): errors were corrected
+_NEWER_TOOL = "install a newer version of e2fsprogs, and plan again"
 _FREE_SPACE = "no space is left for temporary files: set TMPDIR to a folder on another disk"
 
 Words = tuple[str, ...]
@@ -85,7 +86,8 @@ def refuse_unshrinkable(path: str, step: ShrinkContent) -> None:
         for words in _check_commands(step.kind, loop.device, step.length):
             ended = _run(loop, words)
             if ended.code:
-                raise Refused(f"partition {step.partition}: {_failure(words[0], ended)}", hint=MAKE_ROOM)
+                hint = _NEWER_TOOL if _names_unknown_feature(ended.errors) else MAKE_ROOM
+                raise Refused(f"partition {step.partition}: {_failure(words[0], ended)}", hint=hint)
             if step.kind in EXT:
                 _refuse_too_short(step, loop.device, ended.output)
         if step.kind == "btrfs":
@@ -154,8 +156,15 @@ def _failure(program: str, ended: Ended) -> str:
     return f"{program} {how_ended(ended.code)}{detail}"
 
 
+def _names_unknown_feature(errors: str) -> bool:
+    """Return whether resize2fs or e2fsck is older than the mke2fs that made the file system."""
+    return "unsupported feature" in errors
+
+
 def _check_hint(path: str, step: ShrinkContent, errors: str) -> str:
     """Return the command that finds and repairs what kept the tool from shrinking the file system."""
+    if _names_unknown_feature(errors):
+        return _NEWER_TOOL
     if "feature" in errors:  # such as stable_inodes: resize2fs refuses, and a check finds nothing
         return f"copy its files to another disk: {step.kind} with this feature cannot be shrunk"
     if step.kind not in EXT:

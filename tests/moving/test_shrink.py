@@ -226,6 +226,15 @@ def test_an_ext4_with_a_feature_that_resize2fs_does_not_shrink_is_not_to_be_chec
     assert "stable_inodes" in said and said.rpartition("→")[2].startswith(" copy its files to another disk")
 
 
+@pytest.mark.parametrize("feature", ["FEATURE_C20", "FEATURE_R20"])
+def test_an_ext4_with_a_feature_of_a_newer_e2fsprogs_needs_that(feature: str, make: MakeDisk) -> None:
+    """resize2fs -P refuses the one; e2fsck refuses both, and only its repair is no check of the plan."""
+    disk = full(make, "dos", Row(NAMED["ext4"], 63))
+    run("debugfs", "-w", "-R", f"feature {feature}", f"{disk.image}?offset={disk.extents()[1].start}")
+    said = realign(disk.image, "--shrink", code=REFUSED)
+    assert feature in said and said.rpartition("→")[2].startswith(" install a newer version of e2fsprogs")
+
+
 def test_xfs_is_refused_with_the_reason(make: MakeDisk) -> None:
     disk = full(make, "dos", Row(NAMED["xfs"], 63))
     before = disk.image.read_bytes()

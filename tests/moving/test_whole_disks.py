@@ -357,6 +357,7 @@ CASES: tuple[tuple[Callable[[Path], Path], tuple[str, ...], str], ...] = (
     (lambda path: ext4(path, 32 * MIB), ("--undo",), "has no partition table"),
     (full_ext4, (), "→ aligntool plan partition"),
     (full_ext4, ("--shrink",), "→ delete files on it, or use --journal FILE"),
+    (full_ext4, ("--shrink", "--journal", "journal"), "→ delete files on it, and plan again"),
     (lambda path: swap(path, 8 * MIB), (), "mkswap -U "),
     (lambda path: swap(path, 2 * MIB), (), "→ aligntool audit"),
     (lambda path: (swap(path, 8 * MIB), run("mkswap", "-U", "clear", path), path)[2], (), "mkswap -U clear -p "),
