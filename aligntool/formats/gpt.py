@@ -242,9 +242,9 @@ def read_copy(device: Device, lba: int, sector_size: int) -> GptCopy | None:
 
 
 def read_bytes(device: Device, at: int, length: int) -> bytes | None:
-    """Return bytes at any offset, aligned to sectors or not; None beyond the end of the device. Raises OSError."""
+    """Return bytes at any offset, aligned to sectors or not; None outside of the device. Raises OSError."""
     start, end = align_down(at, device.sector_size), align_up(at + length, device.sector_size)
-    if end > device.size:
+    if start < 0 or end > device.size:
         return None
     return bytes(device.read(start, end - start))[at - start : at - start + length]
 

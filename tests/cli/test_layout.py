@@ -98,6 +98,15 @@ def test_deleted_partitions_are_reported_before_their_content_is_lost(sparse: Ma
     assert run_aligntool(*wish, "--wipe", image, "--yes").returncode == 0
 
 
+@pytest.mark.needs_tools("sfdisk")
+@pytest.mark.parametrize("size", [1024, 3584])
+def test_an_image_that_is_shorter_than_a_large_sector_is_too_small(sparse: MakeImage, size: int) -> None:
+    """The last sector of 4096 bytes would be before its start."""
+    image = sparse(size)
+    run("sfdisk", "-q", image, stdin="label: dos\n")
+    assert "too small by 1MiB" in run_aligntool("layout", image, "--part", "rest:linux", "--wipe", image, code=3).stderr
+
+
 @pytest.mark.on_disk
 def test_planning_and_a_dry_run_write_nothing(sparse: MakeImage, tmp_path: Path) -> None:
     image = sparse(64 * MIB)
