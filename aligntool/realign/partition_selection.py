@@ -47,7 +47,7 @@ Fits = Callable[[Shrinks], FoundPlaces | None]
 def room_by_shrinking(disk: Disk, used: Uses, fits: Fits) -> tuple[FoundPlaces, dict[int, Shrunk]] | None:
     """Return the places after shrinking the last file system that can make enough room, by as few MiB as possible."""
     for part in shrinkable(disk):
-        most = max(most_shrinkable(part, used), _shrunk_before(part, used))
+        most = most_shrinkable(part, used)
         if most < MIB or _try(part, most, fits) is None:
             continue
         low, high = 0, most // MIB  # `low` MiB are too few, `high` are enough
@@ -112,15 +112,6 @@ def fills(part: Partition) -> bool:
     """
     layer = part.content[0]
     return part.extent.length - (layer.claims_size or part.extent.length) <= max(layer.data_unit or 0, _ROUNDED)
-
-
-def _shrunk_before(part: Partition, used: Uses) -> int:
-    """Return by how many bytes the file system may have been shrunk before an interruption: until the move, what is
-    behind it counts as used. If everything does, that is data of unknown origin, such as hashes of dm-verity.
-    """
-    if part.number not in used or used[part.number].bytes >= part.extent.length:
-        return 0
-    return align_down(part.extent.length - (part.content[0].claims_size or part.extent.length), MIB)
 
 
 def _is_shrunk_already(part: Partition, shrunk: Shrunk) -> bool:
