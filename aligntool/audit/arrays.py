@@ -20,7 +20,7 @@ PARITY_BITMAP = GIB
 NEEDS_BITMAP = 100 * GIB  # from this member size on mdadm creates a bitmap, or asks (Create.c, mdadm.c)
 PARITY = {"raid4": 1, "raid5": 1, "raid6": 2}
 IN_SYNC = "in_sync"  # the state of a member with all its data: Documentation/admin-guide/md.rst
-BROKEN = "broken"  # the state of an array that has lost more members than it can; a RAID0 has no other sign of that
+BROKEN = "broken"  # an array that has lost more members than it can lose; a RAID0 has no other sign of that
 _OF_MDMON = "external_bbl"  # mdmon keeps the list of bad blocks, as for every firmware array
 REDUNDANT = ("raid1", "raid4", "raid5", "raid6", "raid10")
 _BUSY = {
@@ -122,7 +122,7 @@ def _loss(facts: ArrayFacts) -> str:
     (raid5.c, handle_stripe: log_failed).
     """
     if facts.state == BROKEN:
-        return f"{facts.level} has failed: it has lost more members than it can"
+        return f"{facts.level} has failed: it has lost more members than it can lose"
     if facts.degraded:
         count = f"{facts.degraded} of {facts.devices}" if facts.devices else f"{facts.degraded}"
         which = "members missing or being rebuilt" if facts.sync_action == "recover" else "members missing"

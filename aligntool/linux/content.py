@@ -17,7 +17,7 @@ from aligntool.file_systems import EXT, file_system
 from aligntool.formats.fat_files import FIRST_CLUSTER, fat_entries
 from aligntool.formats.gpt import table_sizes
 from aligntool.formats.numbers import be32, be64, le16, le64
-from aligntool.formats.reader import LONGEST_READ, Reader
+from aligntool.formats.reader import LONGEST_READ, Reader, has_data
 from aligntool.formats.windows_fs import FatBootSector, parse_fat_boot_sector
 from aligntool.inventory import Disk, Layer, Sampled
 from aligntool.linux.process import find_program, run_program
@@ -506,7 +506,29 @@ def _is_used_behind(reader: Reader, extent: Extent, layer: Layer) -> bool:
     superblock, and covers free blocks as well.
     """
     start = align_up(layer.claims_size or 0, PLACE)
-    return any(reader.read(extent.start + start, max(min(extent.length - start, EDGE), 0)))
+    found = has_data(reader.read(extent.start + start, max(min(extent.length - start, EDGE), 0)))
+    return found and not is_free_behind(reader, extent, layer)
+
+
+# A shrink leaves a mark in the last sector of the partition: until the move has begun, nothing else shows that what
+# follows the file system belonged to it, and is free.
+
+_MARK = re.compile(rb"aligntool: this file system was shrunk to (\d+) bytes; all that follows it is free\n")
+_MARK_LENGTH = 512
+_ROUNDED = 64 * KIB  # bytes by which a file system may be shorter than it was to become
+
+
+def shrink_mark(length: int) -> bytes:
+    """Return the mark of a file system that was shrunk to `length` bytes."""
+    text = _MARK.pattern.replace(rb"(\d+)", b"%d" % length).replace(rb"\n", b"\n")
+    return text.ljust(_MARK_LENGTH, b"\0")
+
+
+def is_free_behind(reader: Reader, extent: Extent, layer: Layer) -> bool:
+    """Return whether a shrink was interrupted before the move: what follows the file system belonged to it."""
+    found = _MARK.match(reader.read(extent.end - _MARK_LENGTH, _MARK_LENGTH))
+    over = int(found[1]) - (layer.claims_size or 0) if found else -1
+    return 0 <= over <= max(layer.data_unit or 0, _ROUNDED)
 
 
 def _why_no_map(extent: Extent, layer: Layer) -> str | None:
@@ -542,7 +564,7 @@ def _yield_used(path: str, reader: Reader, extent: Extent, layer: Layer, shrunk:
                 yield from _read_btrfs(reader, device, extent.start, layer)
             else:
                 yield from read_partclone(file_system(layer.kind).map_source, device, layer, 0, shrunk=shrunk)
-    yield Extent(claims, extent.length - claims)
+    yield Extent(claims, 0 if is_free_behind(reader, extent, layer) else extent.length - claims)
 
 
 def _read_btrfs(reader: Reader, device: str, start: int, layer: Layer) -> Iterator[Extent]:

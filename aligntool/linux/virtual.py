@@ -279,6 +279,12 @@ class View:
         found = os.fstatvfs(self._overlay.descriptor)
         return found.f_bavail * found.f_frsize < MIB
 
+    def write(self, at: int, data: bytes) -> None:
+        """Write to the view, durably. Raises OSError."""
+        with opened(self.path, os.O_WRONLY | os.O_CLOEXEC) as descriptor:
+            os.pwrite(descriptor, data, at)
+            os.fsync(descriptor)
+
     def changed(self) -> tuple[Extent, ...]:
         """Return what was written, counted from the start of the partition, in ascending order and separate. It must
         have been flushed. Raises Refused.

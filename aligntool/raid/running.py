@@ -152,7 +152,7 @@ def _state(facts: ArrayFacts, level: Level) -> str:
     """Return whether members are missing, and md's current action with its progress, speed and remaining time."""
     state = "all members present" if level.redundant else "no redundancy"
     if facts.state == BROKEN:
-        state = "FAILED: it has lost more members than it can"
+        state = "FAILED: it has lost more members than it can lose"
     elif facts.degraded:
         state = f"DEGRADED: {facts.degraded} missing"
     elif facts.degraded is None and level.redundant:

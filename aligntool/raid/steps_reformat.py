@@ -138,7 +138,7 @@ def running_array(step: MemberStep) -> str:
 
 
 def start_hint(step: MemberStep, state: str) -> str:
-    """Return the command that makes the array usable. "broken": it has lost more members than it can (Linux 6.1)."""
+    """Return the command that makes the array usable. "broken": more members are lost than it can lose (Linux 6.1)."""
     if state == "readonly":
         return f"sudo mdadm --readwrite {shell_word(step.path)}"
     forced = f"sudo mdadm --assemble --force --run {shell_word(step.path)} --uuid={step.array}"

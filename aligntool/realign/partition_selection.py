@@ -68,13 +68,7 @@ def shrink_hint(disk: Disk, used: Uses, fits: Fits, *, shrink: bool) -> tuple[st
     """Return the end of a sentence and the next command; both empty if nothing would help."""
     shorter = [part for part in disk.partitions if kind_of(part) in SHRINKABLE and not fills(part)]
     if shrink and shorter:
-        part = shorter[-1]
-        rest, kind = part.extent.length - (part.content[0].claims_size or 0), kind_of(part)
-        text = (
-            f"; the {kind} on partition {part.number} is {format_about(rest)} shorter than its partition, and shrinking"
-            " would overwrite the bytes after it: first resize one of them to the length of the other"
-        )
-        return text, ""
+        return f"; {overwriting_text(shorter[-1])}", ""
     if shrink:
         kinds = {kind_of(part) for part in disk.partitions if part.role is not Role.EXTENDED}
         only = " (XFS cannot be shrunk)" if "xfs" in kinds else ""
@@ -86,6 +80,15 @@ def shrink_hint(disk: Disk, used: Uses, fits: Fits, *, shrink: bool) -> tuple[st
     by = next(part.extent.length for part in disk.partitions if part.number == number) - shrunk.length
     text = f"; it would fit if the {shrunk.kind} on partition {number} were shrunk by {format_size(by)}"
     return text, next_command(disk, "realign", "--shrink")
+
+
+def overwriting_text(part: Partition) -> str:
+    """Return a sentence on a file system that is shorter than its partition."""
+    rest, kind = part.extent.length - (part.content[0].claims_size or 0), kind_of(part)
+    return (
+        f"the {kind} on partition {part.number} is {format_about(rest)} shorter than its partition, and shrinking"
+        " would overwrite the bytes after it: first resize one of them to the length of the other"
+    )
 
 
 def attention_to_shrunk(shrunk: Shrinks) -> Iterator[str]:

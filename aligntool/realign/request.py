@@ -14,19 +14,19 @@ from aligntool.audit.judge import audit
 from aligntool.audit.report import AuditOptions, Judged
 from aligntool.audit.wording import command, hints_for_disk, hints_with_options, shell_word
 from aligntool.change import Event, Plan, RealignGoal, Said, StepBegun, StepDone, Used, Waiting
-from aligntool.errors import Refusal, Refused, Stopped, refuse
+from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse
 from aligntool.file_systems import EXT
 from aligntool.formats.bad_blocks import bad_blocks
 from aligntool.formats.layers import read_layers
 from aligntool.formats.parked import find_parked, read_or_empty
-from aligntool.formats.reader import open_area
+from aligntool.formats.reader import is_blank, open_area
 from aligntool.formats.windows_names import StartNames, read_names
 from aligntool.inventory import Disk, Inventory, Layer, Partition, Role, TableLabel
 from aligntool.linux.block import DiskDevice, Limited, ReadOnlyDevice, limited, open_read_only
 from aligntool.linux.checks import CheckResult, check_content, missing_checker
 from aligntool.linux.child_process import STALL_S, OnNote
 from aligntool.linux.commands import with_health
-from aligntool.linux.content import UsedMap, read_used, whole_partition_map
+from aligntool.linux.content import UsedMap, is_free_behind, read_used, whole_partition_map
 from aligntool.linux.lock import lock_disk
 from aligntool.linux.look import look
 from aligntool.linux.process import STOPPING
@@ -36,7 +36,7 @@ from aligntool.realign import disk_state, journal_format, move, shrink_commit, t
 from aligntool.realign.applying import ChangeInProgress, recovery_commands
 from aligntool.realign.change_process import apply_in_child
 from aligntool.realign.journal import Journal, open_journal, refuse_volatile
-from aligntool.realign.partition_selection import shrinkable
+from aligntool.realign.partition_selection import fills, overwriting_text, shrinkable
 from aligntool.realign.placing import kind_of
 from aligntool.realign.planning import plan_realign
 from aligntool.realign.refusals import bad_blocks_refusal
@@ -287,9 +287,24 @@ def plan_for(judged: Judged, request: Request) -> FoundPlan:
         unread = [step for number, step in moves.items() if number not in maps]
         if not unread:
             refuse_bad_blocks(disk, disk.partitions, moves)
+            _refuse_data_behind(disk, plan)
             return FoundPlan(plan, judged, {number: maps[number] for number in moves})
         for step in unread:
             maps[step.partition] = read_map(disk, step.partition, step.source)
+
+
+def _refuse_data_behind(disk: Disk, plan: Plan) -> None:
+    """Raise Refused if a file system already has the length wanted, and what follows it in its partition is neither
+    blank nor left by a shrink that was interrupted. A btrfs is shrunk while it is mounted, without a mark.
+    """
+    shrunk = {step.partition for step in plan.steps if isinstance(step, steps.ShrinkContent) and not step.is_mounted}
+    for part in (part for part in disk.partitions if part.number in shrunk and not fills(part)):
+        layer = part.content[0]
+        start = part.extent.start + (layer.claims_size or 0)
+        with failing_as(Refused, f"{disk.path} cannot be read"), fresh_reader(disk.path) as reader:
+            free = is_free_behind(reader, part.extent, layer)
+            if not free and not is_blank(reader, Extent(start, part.extent.end - start)):
+                raise Refused(overwriting_text(part), code="no-room", subject=f"partition {part.number}")
 
 
 def refuse_bad_blocks(disk: Disk, parts: Iterable[Partition], moved: Collection[int]) -> None:

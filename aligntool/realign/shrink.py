@@ -17,6 +17,7 @@ from pathlib import Path
 from aligntool.audit.wording import on_loop, shell_word, sudo_prefix
 from aligntool.errors import Refused, Stopped
 from aligntool.file_systems import EXT, file_system, name_for_e2fsck
+from aligntool.linux.content import shrink_mark
 from aligntool.linux.process import Ended, find_program, how_ended, run_program
 from aligntool.linux.targets import raw_copy
 from aligntool.linux.users import PartitionLoop, partition_loop
@@ -120,6 +121,9 @@ def shrunk_view(path: str, step: ShrinkContent) -> Iterator[View]:
                     text = f"partition {step.partition}: {_failure(words[0], ended)}, on a copy-on-write view"
                     hint = _FREE_SPACE if view.is_full else _check_hint(path, step, ended.errors)
                     raise Refused(f"{text}; nothing was written", hint=hint)
+        if step.extent.start:  # a file system on the whole disk gets a table there
+            mark = shrink_mark(step.length)
+            view.write(step.extent.length - len(mark), mark)
         yield view
 
 

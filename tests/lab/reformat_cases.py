@@ -161,7 +161,9 @@ def half_rebuilt(case: Case) -> dict[str, object]:
     between = Path("/proc/mdstat").read_text()
     run("mdadm", "/dev/md/data", "--fail", member)
     run("udevadm", "settle")
-    run("mdadm", "/dev/md/data", "--remove", member)
+    while f" {Path(member).name}[" in Path("/proc/mdstat").read_text():  # busy while md ends the recovery
+        run("mdadm", "/dev/md/data", "--remove", member, fails=True)
+        time.sleep(0.2)
     SPEED.write_text(limit)
     superblock = run("mdadm", "--examine", member)
     done = forked("resume", "--yes", "--json")

@@ -21,8 +21,8 @@ from aligntool.linux.block import DiskDevice
 from aligntool.linux.users import partition_loop
 from aligntool.realign.shrink import refuse_unshrinkable
 from aligntool.steps import ShrinkContent
-from aligntool.units import MIB, Extent
-from tests.conftest import find_tool, run
+from aligntool.units import KIB, MIB, Extent
+from tests.conftest import digest, find_tool, run
 from tests.moving.command_line import DONE, REFUSED, STOPPED, aligntool, begin, exit_code, realign
 from tests.moving.conftest import Contents, MakeDisk
 from tests.moving.containers import write
@@ -320,6 +320,50 @@ def test_a_killed_aligntool_leaves_nothing_but_the_old_file_system(
     realign(disk.image, "--shrink")
     assert seen(disk) == before
     disk.check()
+
+
+def test_a_shrink_that_was_killed_before_the_move_is_continued_by_typing_the_same_again(
+    make: MakeDisk, programs: Path
+) -> None:
+    """What the old file system left behind the new one is not in use."""
+    disk = full(make, "gpt", Row(NAMED["ext4"], 34))
+    before, pid, name = seen(disk), programs / "aligntool", "dumpe2fs"
+    shrunk = f"grep -qa 'this file system was shrunk to' '{disk.image}'"
+    stand_in(programs, name, f"if {shrunk}; then kill -9 $(cat '{pid}'); fi", f'exec {find_tool(name)} "$@"')
+    process = begin("realign", disk.image, "--yes", "--shrink")
+    pid.write_text(str(process.pid))
+    assert process.wait() == -9
+    wait_until_detached(disk.image)
+    (programs / name).unlink()
+    place = disk.extents()[1]
+    with disk.image.open("rb") as image:
+        image.seek(place.end - MIB)
+        assert b"this file system was shrunk to" in image.read(MIB)
+    assert seen(disk) == before
+    write(disk.image, place.end - MIB // 2, b"a block that the old file system used")
+    realign(disk.image, "--shrink")
+    assert seen(disk) == before and disk.extents()[1].start % MIB == 0
+    disk.check()
+
+
+@pytest.mark.parametrize("blank", [0, 3 * MIB // 2])
+def test_data_behind_a_file_system_that_is_short_enough_are_not_overwritten(blank: int, make: MakeDisk) -> None:
+    """A part of them is where only a look at all of them finds them."""
+    disk = full(make, "dos", Row(EXT4, 63))
+    with content_of(disk.image, place := disk.extents()[1]) as content:
+        run("e2fsck", "-fp", content)
+        run("resize2fs", content, f"{place.length // KIB - 2 * KIB}K")
+        shorter = content.read_bytes()
+    with disk.image.open("r+b") as image:
+        image.seek(place.start)
+        image.write(shorter[: place.length - 2 * MIB].ljust(place.length, b"\0"))
+    assert "shrink" in aligntool("plan", "realign", disk.image, "--shrink"), "it has the length that is wanted"
+    write(disk.image, place.end - 2 * MIB + blank, b"data that nothing recognises")
+    bytes_before = digest(disk.image)
+    assert "shrinking would overwrite the bytes after it" in aligntool(
+        "realign", disk.image, "--yes", "--shrink", code=REFUSED
+    )
+    assert digest(disk.image) == bytes_before
 
 
 def test_a_btrfs_that_was_shrunk_when_aligntool_was_killed_is_moved_by_typing_the_same_again(
