@@ -75,7 +75,7 @@ def test_folders_nested_too_deep_are_refused_and_nothing_of_them_is_left(
 ) -> None:
     disk, tree, scratch = make(tmp_path, b"", BEHIND), tmp_path / "tree", tmp_path / "scratch"
     scratch.mkdir()
-    run("mkdir", "-p", f"{tree}/{'/'.join('d' * 1000)}")
+    run("mkdir", "-p", f"{tree}/{'/'.join('d' * 400)}")
     run("mcopy", "-s", "-i", f"{disk}@@{PART.start}", tree, "::")
     monkeypatch.setenv("TMPDIR", str(scratch))
     said = aligntool("convert", disk, "--sector-size", "4096", "--yes", code=REFUSED)
