@@ -344,7 +344,7 @@ def _open(path: Path, flags: int) -> int:
     try:
         descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
     except FileExistsError:
-        raise Refused(f"{path} already exists", hint="use another name for --journal") from None
+        raise _already_exists(path) from None
     except OSError as error:
         hint = _JOURNAL_HINT
         if error.errno == errno.EROFS:  # as ext4 becomes after an error: mount(8), errors=remount-ro
@@ -370,11 +370,15 @@ def _create(path: Path, length: int) -> int:
     return descriptor
 
 
+def _already_exists(path: Path) -> Refused:
+    return Refused(f"{path} already exists", hint="use another name for --journal")
+
+
 def refuse_existing(file: str) -> None:
     """Raise Refused if this file cannot be created for a journal, as `_open` does when the change begins."""
     path = Path(file)
     if os.path.lexists(path):
-        raise Refused(f"{path} already exists", hint="use another name for --journal")
+        raise _already_exists(path)
     try:
         is_folder = stat.S_ISDIR(path.absolute().parent.stat().st_mode)
     except PermissionError:
