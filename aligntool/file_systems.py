@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from aligntool.units import MIB
+from aligntool.inventory import Layer
+from aligntool.units import KIB, MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +67,18 @@ FILE_SYSTEMS = {
     # partclone.f2fs maps file systems of mkfs.f2fs and sload.f2fs, but was not tested on one that a kernel wrote.
     "f2fs": FileSystem(checker=("fsck.f2fs", "--dry-run"), why_not_shrinkable="no tool here shrinks an F2FS"),
 }
+_ROUNDED = 64 * KIB  # bytes to which mkfs, resizers and partition programs round; the largest block of ext4
 SHRINKABLE = frozenset(kind for kind, each in FILE_SYSTEMS.items() if each.shrinkable)
 
 
 def file_system(kind: str) -> FileSystem:
     """Return the row of a file system; one without programs for any other content."""
     return FILE_SYSTEMS.get(kind, FileSystem())
+
+
+def has_length(layer: Layer, length: int) -> bool:
+    """Return whether a file system has `length` bytes, or fewer by no more than a tool rounds down."""
+    return 0 <= length - (layer.claims_size or 0) <= max(layer.data_unit or 0, _ROUNDED)
 
 
 def name_for_e2fsck(path: str, start: int) -> str:

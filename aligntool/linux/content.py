@@ -13,7 +13,7 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 
-from aligntool.file_systems import EXT, file_system
+from aligntool.file_systems import EXT, file_system, has_length
 from aligntool.formats.fat_files import FIRST_CLUSTER, fat_entries
 from aligntool.formats.gpt import table_sizes
 from aligntool.formats.numbers import be32, be64, le16, le64
@@ -483,10 +483,12 @@ def read_used(
         return whole_partition_map(extent.length, why)
     try:
         with fresh_reader(path) as reader, closing(_yield_used(path, reader, extent, layer, shrunk)) as runs:
-            if _is_used_behind(reader, extent, layer):
+            claims, free = layer.claims_size or 0, is_free_behind(reader, extent, layer)
+            if not free and _has_data_behind(reader, extent, claims):
                 why = f"dm-verity hashes after the {layer.kind} may cover its free blocks, too"
                 return whole_partition_map(extent.length, why)
-            return with_edges(runs, extent.length, sector_size=sector_size, by=file_system(layer.kind).map_source)
+            used = chain(runs, [Extent(claims, 0 if free else extent.length - claims)])
+            return with_edges(used, extent.length, sector_size=sector_size, by=file_system(layer.kind).map_source)
     except (NoMap, NoLoop) as reason:
         return whole_partition_map(extent.length, str(reason))
     except OSError as error:
@@ -501,34 +503,32 @@ def _swap_map(length: int, layer: Layer, sector_size: int) -> UsedMap:
     return UsedMap((header, Extent(end, length - end)), "swap: header, and what follows")
 
 
-def _is_used_behind(reader: Reader, extent: Extent, layer: Layer) -> bool:
+def _has_data_behind(reader: Reader, extent: Extent, claims: int) -> bool:
     """Return whether there are bytes behind the file system. A hash tree of dm-verity follows it directly, may have no
     superblock, and covers free blocks as well.
     """
-    start = align_up(layer.claims_size or 0, PLACE)
-    found = has_data(reader.read(extent.start + start, max(min(extent.length - start, EDGE), 0)))
-    return found and not is_free_behind(reader, extent, layer)
+    start = align_up(claims, PLACE)
+    return has_data(reader.read(extent.start + start, max(min(extent.length - start, EDGE), 0)))
 
 
 # A shrink leaves a mark in the last sector of the partition: until the move has begun, nothing else shows that what
 # follows the file system belonged to it, and is free.
 
-_MARK = re.compile(rb"aligntool: this file system was shrunk to (\d+) bytes; all that follows it is free\n")
 _MARK_LENGTH = 512
-_ROUNDED = 64 * KIB  # bytes by which a file system may be shorter than it was to become
 
 
 def shrink_mark(length: int) -> bytes:
     """Return the mark of a file system that was shrunk to `length` bytes."""
-    text = _MARK.pattern.replace(rb"(\d+)", b"%d" % length).replace(rb"\n", b"\n")
-    return text.ljust(_MARK_LENGTH, b"\0")
+    text = f"aligntool: this file system was shrunk to {length} bytes; all that follows it is free\n"
+    return text.encode().ljust(_MARK_LENGTH, b"\0")
 
 
 def is_free_behind(reader: Reader, extent: Extent, layer: Layer) -> bool:
     """Return whether a shrink was interrupted before the move: what follows the file system belonged to it."""
-    found = _MARK.match(reader.read(extent.end - _MARK_LENGTH, _MARK_LENGTH))
-    over = int(found[1]) - (layer.claims_size or 0) if found else -1
-    return 0 <= over <= max(layer.data_unit or 0, _ROUNDED)
+    sector = reader.read(extent.end - _MARK_LENGTH, _MARK_LENGTH)
+    number = re.search(rb"\d+", sector)
+    length = int(number[0]) if number else 0
+    return sector == shrink_mark(length) and has_length(layer, length)
 
 
 def _why_no_map(extent: Extent, layer: Layer) -> str | None:
@@ -550,10 +550,9 @@ def _why_unknown(extent: Extent, layer: Layer) -> str | None:
 
 
 def _yield_used(path: str, reader: Reader, extent: Extent, layer: Layer, shrunk: bool) -> Generator[Extent]:
-    """Yield the used runs in ascending order, and all that follows the file system. Raises NoMap, NoLoop, OSError."""
-    claims = layer.claims_size or 0
+    """Yield the used runs of the file system in ascending order. Raises NoMap, NoLoop, OSError."""
     if layer.kind in EXT:
-        yield from read_ext(path, extent.start, claims)
+        yield from read_ext(path, extent.start, layer.claims_size or 0)
     elif layer.kind == "vfat":
         yield from read_fat(reader, extent.start)
     else:
@@ -564,7 +563,6 @@ def _yield_used(path: str, reader: Reader, extent: Extent, layer: Layer, shrunk:
                 yield from _read_btrfs(reader, device, extent.start, layer)
             else:
                 yield from read_partclone(file_system(layer.kind).map_source, device, layer, 0, shrunk=shrunk)
-    yield Extent(claims, 0 if is_free_behind(reader, extent, layer) else extent.length - claims)
 
 
 def _read_btrfs(reader: Reader, device: str, start: int, layer: Layer) -> Iterator[Extent]:

@@ -8,7 +8,7 @@ from aligntool.audit.report import Answer, GridKind, Judged, Verdict
 from aligntool.audit.wording import layer_name, next_command, shell_word
 from aligntool.change import RealignGoal, Used
 from aligntool.errors import Refusal
-from aligntool.file_systems import EXT, SHRINKABLE, file_system
+from aligntool.file_systems import EXT, SHRINKABLE, file_system, has_length
 from aligntool.formats.md import RESERVED
 from aligntool.formats.part_types import EFI_SYSTEM
 from aligntool.formats.windows_names import BCD_STORES, SYSTEM_HIVE, StartNames
@@ -27,7 +27,6 @@ from aligntool.units import GIB, KIB, MIB, align_down, align_up, format_about, f
 DELETE_FILES = "delete files on it, and plan again"
 MAKE_ROOM = "delete files on it, or use --journal FILE on another disk, and plan again"
 REPAIR = "in Windows: chkdsk /f, and compact /u if it is compressed"
-_ROUNDED = 64 * KIB  # bytes to which mkfs and partition programs round; the largest block of ext4
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ def room_by_shrinking(disk: Disk, used: Uses, fits: Fits) -> tuple[FoundPlaces, 
                 high = middle
         found = _try(part, high * MIB, fits)
         shrunk = _shrunk(part, high * MIB)
-        if found is not None and (fills(part) or _is_shrunk_already(part, shrunk)):
+        if found is not None and (fills(part) or has_length(part.content[0], shrunk.length)):  # shrunk, but not moved
             return found, {part.number: shrunk}
     return None
 
@@ -113,13 +112,8 @@ def fills(part: Partition) -> bool:
     """Return whether the file system takes its partition up to the last block. Otherwise its own tool would make it
     longer, over what lies behind it, where the partition is to keep more than the file system has.
     """
-    layer = part.content[0]
-    return part.extent.length - (layer.claims_size or part.extent.length) <= max(layer.data_unit or 0, _ROUNDED)
-
-
-def _is_shrunk_already(part: Partition, shrunk: Shrunk) -> bool:
-    """Return whether the file system has the length wanted, after a shrink that was interrupted before the move."""
-    return 0 <= shrunk.length - (part.content[0].claims_size or 0) <= max(part.content[0].data_unit or 0, _ROUNDED)
+    layer, length = part.content[0], part.extent.length
+    return not layer.claims_size or layer.claims_size > length or has_length(layer, length)
 
 
 def most_shrinkable(part: Partition, used: Uses) -> int:
