@@ -295,9 +295,9 @@ def plan_for(judged: Judged, request: Request) -> FoundPlan:
 
 def _refuse_data_behind(disk: Disk, plan: Plan) -> None:
     """Raise Refused if a file system already has the length wanted, and what follows it in its partition is neither
-    blank nor left by a shrink that was interrupted. A btrfs is shrunk while it is mounted, without a mark.
+    blank nor left by a shrink that was interrupted.
     """
-    shrunk = {step.partition for step in plan.steps if isinstance(step, steps.ShrinkContent) and not step.is_mounted}
+    shrunk = {step.partition for step in plan.steps if isinstance(step, steps.ShrinkContent)}
     for part in (part for part in disk.partitions if part.number in shrunk and not fills(part)):
         layer = part.content[0]
         start = part.extent.start + (layer.claims_size or 0)

@@ -103,6 +103,8 @@ def shrink_btrfs(path: str, step: ShrinkContent) -> None:
     with partition_loop(path, step.extent) as loop, _mount_point() as folder:
         unshare, *commands = _shrink_commands(step.kind, loop.device, folder, step.length)
         script = "".join(f"{shlex.join((find_program(words[0]) or words[0], *words[1:]))}\n" for words in commands)
+        if step.extent.start:
+            script += _marking(loop.device, step)
         _run_unshared(path, step, loop, unshare, script)
 
 
@@ -125,6 +127,13 @@ def shrunk_view(path: str, step: ShrinkContent) -> Iterator[View]:
             mark = shrink_mark(step.length)
             view.write(step.extent.length - len(mark), mark)
         yield view
+
+
+def _marking(device: str, step: ShrinkContent) -> str:
+    """Return a line of a shell's script that writes the mark of a shrink into the last sector of the partition."""
+    mark = shrink_mark(step.length)
+    text, size, blocks = shlex.quote(mark.rstrip(b"\0").decode()), len(mark), step.extent.length // len(mark)
+    return f"printf %s {text} | dd of={device} bs={size} seek={blocks - 1} conv=sync,notrunc,fsync status=none\n"
 
 
 def _run_unshared(path: str, step: ShrinkContent, loop: PartitionLoop, words: Words, script: str) -> None:

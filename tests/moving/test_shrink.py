@@ -346,6 +346,21 @@ def test_a_shrink_that_was_killed_before_the_move_is_continued_by_typing_the_sam
     disk.check()
 
 
+@pytest.mark.needs_tools("mkfs.btrfs")
+def test_data_behind_a_btrfs_that_is_short_enough_are_not_overwritten(make: MakeDisk) -> None:
+    disk = full(make, "gpt", Row(BTRFS, 34))
+    place = disk.extents()[1]
+    with partition_loop(str(disk.image), place) as device, mounted(Path(device.device), "mount") as folder:
+        run("btrfs", "filesystem", "resize", "-2M", folder)
+    assert "shrink" in aligntool("plan", "realign", disk.image, "--shrink"), "it has the length that is wanted"
+    write(disk.image, place.end - MIB // 2, b"data that nothing recognises")
+    bytes_before = digest(disk.image)
+    assert "shrinking would overwrite the bytes after it" in aligntool(
+        "realign", disk.image, "--yes", "--shrink", code=REFUSED
+    )
+    assert digest(disk.image) == bytes_before
+
+
 @pytest.mark.parametrize("blank", [0, 3 * MIB // 2])
 def test_data_behind_a_file_system_that_is_short_enough_are_not_overwritten(blank: int, make: MakeDisk) -> None:
     """A part of them is where only a look at all of them finds them."""
@@ -383,6 +398,7 @@ def test_a_btrfs_that_was_shrunk_when_aligntool_was_killed_is_moved_by_typing_th
     wait_until_detached(disk.image)
     (programs / name).unlink()
     assert seen(disk) == before
+    write(disk.image, disk.extents()[1].end - MIB // 2, b"a block that the old file system used")
     realign(disk.image, "--shrink")
     assert seen(disk) == before
     disk.check()
