@@ -97,6 +97,7 @@ class System:
     unfinished: tuple[str, ...] = ()  # arrays whose creation was begun and not finished, a sentence each
     discards_on_parity: bool | None = None  # raid456's devices_handle_discard_safely
     late_start: bool = False  # LATE_START is enabled
+    kernel: str | None = None  # its release, as `uname -r` prints it
 
 
 # Parsers of these files.

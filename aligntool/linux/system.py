@@ -310,6 +310,7 @@ def read_system(tree: Tree) -> System | None:
         unfinished=read_unfinished(tree),
         discards_on_parity={"Y": True, "N": False}.get(tree.text(SAFELY) or ""),
         late_start=tree.content(LATE_START_ENABLED) is not None,
+        kernel=tree.text("/proc/sys/kernel/osrelease"),
     )
 
 

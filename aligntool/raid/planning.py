@@ -132,6 +132,8 @@ def attention_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[
     ]
     hidden = [f"{name} hides {count} NVMe drives: the firmware is in RAID mode" for count, name in adapters if count]
     array = (*_array_attention(decided), *_discards(decided, inventory), *_system_attention(decided))
+    if inventory.system:
+        array += (*boot.kernel_attention(inventory.system),)
     return (*_member_attention(decided, known), *hidden, *array)
 
 

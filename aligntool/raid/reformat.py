@@ -11,6 +11,7 @@ from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.gpt import table_sizes
 from aligntool.formats.smallest_units import NOT_READ, Unit
 from aligntool.inventory import ArrayFacts, Disk, DiskKind, Layer, LbaFormat, TableLabel, array_uuid
+from aligntool.raid import boot
 from aligntool.raid.levels import copies_of, level_of
 from aligntool.raid.refusals import format_of
 from aligntool.steps import CheckArray, FormatMember, NewEntry, PutBackMember, Step, Subject, TakeOutMember, subject
@@ -44,7 +45,7 @@ class ArrayDetails:
     # `format_scope` of each drive by its name; "namespace" if the drive has a single one.
     scopes: Mapping[str, str | None] = field(default_factory=dict)
     namespaces: Mapping[str, int | None] = field(default_factory=dict)  # the namespace number of each drive
-    fixed: bool = False  # the kernel stores the array's block size in the superblocks
+    stored_size: int | None = None  # the array's blocks, in its superblocks; 0: not yet; None: before Linux 6.19
     clustered: bool = False  # other machines may be using it as well
 
 
@@ -71,7 +72,10 @@ class _Array:
     @property
     def shrinks(self) -> bool:
         """Return whether the blocks of the array become smaller, from its next assembly on."""
-        return bool(self.to_format) and self.size < (self.disk.limits.logical_block_size or 512)
+        return (
+            bool(self.to_format) and not self.details.stored_size
+            and self.size < (self.disk.limits.logical_block_size or 512)
+        )  # fmt: skip
 
     @property
     def spares(self) -> tuple[Member, ...]:
@@ -200,9 +204,6 @@ def _refuse_kernel(array: _Array) -> Iterator[Refusal]:
     if array.size > LARGEST:
         text = f"blocks of {array.size} bytes are too large for md; the maximum is {LARGEST} bytes"
         yield Refusal("lba-format", path, text)
-    if array.grows and array.details.fixed:
-        text = f"this kernel adds no members with larger blocks to {path}: superblocks store the size (Linux 6.19)"
-        yield Refusal("metadata", path, text, _INSTEAD)
     if array.details.clustered:
         yield Refusal("in-use", path, f"{path} has a clustered bitmap, so other machines may be using it")
 
@@ -419,3 +420,9 @@ def _risks(array: _Array) -> Iterator[str]:
 def _attention(array: _Array) -> Iterator[str]:
     if array.grows:
         yield "programs that bypass the page cache (O_DIRECT) in units of 512 bytes must use larger units"
+        if array.details.stored_size is not None:
+            yield f"its superblocks will store {array.size}-byte blocks, which a rollback does not change back"
+        if array.details.stored_size == 0:
+            yield boot.OLDER_KERNELS
+    elif array.to_format and array.details.stored_size:
+        yield f"the array itself keeps logical blocks of {array.details.stored_size} bytes, as its superblocks state"

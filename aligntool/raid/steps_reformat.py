@@ -33,6 +33,7 @@ _LONGEST_PAUSE_S = 1.0
 _PATIENCE_S = 20.0  # until md begins a recovery, or the kernel shows the result of a format
 _SECTOR = 512
 _FAULTY, _WANTED = "faulty", "want_replacement"
+_STORED_SIZE = "logical_block_size"  # of the array, in its superblocks: Linux 6.19
 
 
 def read_array_details(disk: Disk, members: Sequence[Member]) -> ArrayDetails:
@@ -44,11 +45,12 @@ def read_array_details(disk: Disk, members: Sequence[Member]) -> ArrayDetails:
     found = {member.disk.name: _namespace(member.disk) for member in members}
     scopes = {name: scope for name, (scope, _) in found.items()}
     numbers = {name: number for name, (_, number) in found.items()}
-    fixed = bool(attribute(disk.name, "logical_block_size"))
+    stored = attribute(disk.name, _STORED_SIZE)
     clustered = attribute(disk.name, "bitmap/metadata") == "clustered"
     return ArrayDetails(
-        states, _members_with_bad_blocks(disk.name), bitmap, _unit(disk), scopes, numbers, fixed, clustered
-    )
+        states, _members_with_bad_blocks(disk.name), bitmap, _unit(disk), scopes, numbers,
+        int(stored) if stored.isdecimal() else None, clustered,
+    )  # fmt: skip
 
 
 def _namespace(disk: Disk) -> tuple[str | None, int | None]:
@@ -446,6 +448,9 @@ def _add_and_rebuild(step: PutBackMember, index: int, *, new: bool = False) -> I
     grows = _block_size(name) < step.block_size
     if {_FAULTY, _WANTED} & set(_state(name, step.device).split(",")):  # it failed, or was being replaced
         yield from _remove(TakeOutMember(step.array, step.path, step.device), index)
+    if _block_size(name) < step.block_size and attribute(name, _STORED_SIZE):
+        _enlarge_blocks(name, step.block_size)
+        name = running_array(step)
     if not _state(name, step.device):
         _add(name, step, new=new)
         yield Said(f"{step.device} is added to /dev/{name}")
@@ -521,6 +526,18 @@ def _unused(name: str) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _enlarge_blocks(name: str, size: int) -> None:
+    """Give the array blocks of `size` bytes before a member has them: Linux 6.19 and later do not add a member with
+    larger blocks than the array, which they change only while it is inactive (md.c, lbs_store). Raises Stopped.
+    """
+    with _unused(name):
+        pass  # md refuses to make it inactive if it is opened from here on
+    with failing_as(Stopped, f"/dev/{name}: its logical blocks cannot be enlarged"):
+        for word, value in (("array_state", "inactive"), (_STORED_SIZE, str(size)), ("array_state", "active")):
+            Path("/sys/block", name, "md", word).write_text(value)
+    wait_for_udev()
 
 
 def _assemble_again(name: str, step: PutBackMember) -> None:

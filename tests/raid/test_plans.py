@@ -1,6 +1,7 @@
 """Plans of arrays: the recipes' golden plans, and what every plan must state and hold."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -21,7 +22,7 @@ from aligntool.steps import (
     SystemStep,
     WriteFile,
 )
-from aligntool.system import System
+from aligntool.system import Initramfs, System
 from aligntool.units import GIB, KIB, MIB
 from tests.raid.builders import ARRAY_UUID, FS_UUID, drive, drives, goal, judged, linked, planned
 from tests.raid.golden_plans import DISKS, GOLDEN, RECIPES, RENEW, golden_file, golden_plan, golden_text
@@ -237,6 +238,28 @@ def test_discards_on_parity_are_told_as_the_kernel_is_set(safely: bool | None, w
     inventory = Inventory(disks, system=System("debian", discards_on_parity=safely))
     said = plan_raid(judged(*disks), inventory, goal("raid5")).attention
     assert [line for line in said if words in line], said
+
+
+@pytest.mark.parametrize(
+    ("kernel", "images", "words"),
+    [
+        ("6.1.0-56-amd64", ("initrd.img-6.1.0-56-amd64",), ""),
+        ("6.18.9", (), ""),
+        (None, (), ""),
+        ("6.19.0-rc1", (), "that of an older rescue system"),
+        ("7.2.13+deb14-amd64", ("initrd.img-7.2.13+deb14-amd64", "initramfs-linux.img"), "an older rescue system"),
+        ("7.2.13+deb14-amd64", ("initrd.img-6.12.5", "initrd.img-7.2.13"), "such as those of initrd.img-6.12.5"),
+        ("7.3.4-300.fc44", ("initramfs-6.18.7-200.fc43.x86_64.img",), "those of initramfs-6.18.7-200.fc43.x86_64.img"),
+    ],
+)
+def test_kernels_that_cannot_assemble_the_array_are_named(
+    kernel: str | None, images: Sequence[str], words: str
+) -> None:
+    """From Linux 6.19 on, md stores the block size of a new array where older kernels require zeros."""
+    found = tuple(Initramfs(f"/boot/{name}") for name in images)
+    inventory = Inventory(disks := drives(2), system=System("debian", initramfs=found, kernel=kernel))
+    lines = [line for line in plan_raid(judged(*disks), inventory, goal("raid1")).attention if "Linux before" in line]
+    assert [words in line for line in lines] == ([True] if words else [])
 
 
 def test_a_partition_with_another_type_gets_that_of_a_member_behind_the_array() -> None:

@@ -272,7 +272,6 @@ ARRAYS = [
     ("odd data", "raid1", {"member_data_offsets": (("nvme0n1p1", 512), ("nvme1n1p1", MIB))}, {}, "metadata", "512"),
     ("odd length", "raid1", {"each": 4096 * 1000 + 512}, {}, "metadata", "size used of each member"),
     ("a cluster", "raid1", {}, {"clustered": True}, "in-use", "other machines"),
-    ("a kernel that keeps the size", "raid1", {}, {"fixed": True}, "metadata", "adds no members with larger"),
     ("RAID10 without copies", "raid10", {"layout": "n1"}, {}, "not-redundant", "raid10"),
 ]  # fmt: skip
 
@@ -288,6 +287,28 @@ def test_an_array_that_could_lose_data_is_refused(
     with pytest.raises(Refused) as refused:
         planned(inventory, replace(details, **more | {"states": details.states | more.get("states", {})}))
     assert any(one.code == code and said in one.text for one in refused.value.refusals), refused.value
+
+
+@pytest.mark.parametrize(("stored", "lines"), [(None, ()), (0, ("rollback", "before 6.19")), (512, ("rollback",))])
+def test_a_kernel_that_stores_the_block_size_gets_a_warning(stored: int | None, lines: tuple[str, ...]) -> None:
+    """Linux 6.19, md.c, lbs_store: it never becomes smaller, and older kernels expect zeros there."""
+    inventory, details = machine()
+    _, *warned = planned(inventory, replace(details, stored_size=stored)).attention
+    assert len(warned) == len(lines) and all(words in line for words, line in zip(lines, warned, strict=True))
+
+
+@pytest.mark.parametrize("stored", [None, 0, 4096])
+def test_a_stored_block_size_stays_when_the_members_get_smaller_blocks(stored: int | None) -> None:
+    """A table on the array, which counts in its blocks, is then found again."""
+    disks = [member(number, logical=4096) for number in range(2)]
+    made = replace(array(disks, "raid1", each=SIZE - 256 * MIB), table=Table(TableLabel.GPT, 4096))
+    made = replace(made, limits=replace(made.limits, logical_block_size=4096))
+    inventory, details = Inventory((*disks, made)), replace(machine()[1], stored_size=stored)
+    if stored:
+        assert "keeps logical blocks of 4096 bytes" in planned(inventory, details, 512).attention[0]
+    else:
+        with pytest.raises(Refused, match="gpt table"):
+            planned(inventory, details, 512)
 
 
 def test_a_mark_of_a_member_that_a_removal_would_clear_is_named_with_its_command() -> None:
