@@ -19,6 +19,7 @@ from tests.conftest import find_tool, run
 ROOT = Path(__file__).parent.parent.parent
 CACHE = ROOT / ".lab"
 META_PACKAGE = "linux-image-amd64"
+_PARTS = re.compile(r"^ *Depends: (linux-(?:base|binary|modules)-\d\S*)$", re.MULTILINE)  # since Debian 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +57,22 @@ def debian_kernel() -> Kernel:
 def _fetch(package: str, version: str) -> Kernel:
     CACHE.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE, prefix="fetching-") as folder:
+        parts = _PARTS.findall(run("apt-cache", "depends", package, fails=True))
         done = subprocess.run(
-            ["apt-get", "-qq", "download", package], cwd=folder, capture_output=True, text=True, check=False
+            ["apt-get", "-qq", "download", package, *parts], cwd=folder, capture_output=True, text=True, check=False
         )
         packages = list(Path(folder).glob("*.deb"))
         if done.returncode or not packages:
             pytest.skip(f"apt-get could not download {package}: {done.stderr.strip()}")
         made, ready = Path(folder) / "tree", CACHE / f"kernel-{version}"
-        run("dpkg", "-x", packages[0], made)
+        for each in packages:
+            run("dpkg", "-x", each, made)
         if not (made / "lib").exists():  # since Debian 13 the modules are in /usr/lib
             (made / "lib").symlink_to("usr/lib")
+        image = made / "boot" / f"vmlinuz-{version}"
+        if not image.exists():  # since Debian 14 it is among the modules
+            image.parent.mkdir(exist_ok=True)
+            image.symlink_to(Path("../lib/modules", version, "vmlinuz"))
         packed = list(made.rglob("*.ko.xz"))  # since Debian 13; the first insmod of the guest knows only plain ones
         if packed:
             run("xz", "--decompress", *packed)
