@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from aligntool.audit.wording import shell_word
-from aligntool.errors import Refusal, Refused, Stopped, refuse
+from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse
 from aligntool.linux.block import DiskDevice
 from aligntool.linux.process import end_program, find_program, run_program
 from aligntool.linux.sysfs import IO_NONE, on_battery, opened
@@ -27,6 +27,7 @@ from aligntool.linux.users import (
     kernel_name,
     lock_of_file,
     locks_on,
+    loops_over,
     nodes_of,
     remaining_occupants,
     sysfs_folder,
@@ -398,6 +399,31 @@ def _refuse_occupied(path: str, status: os.stat_result) -> None:
         reasons = "; ".join(occupant.what for occupant in remaining)
         commands = " && ".join(occupant.end for occupant in remaining)
         raise Refused(f"{path} is in use: {reasons}", hint=commands, code="in-use", subject=path)
+
+
+# The kernel attaches an image file to a loop device whatever locks it has (drivers/block/loop.c, loop_configure), so a
+# file system in it can be mounted and changed while it is checked or copied.
+
+
+def written_at(path: str) -> int | None:
+    """Return when an image file was last written to; None if unknown: for a disk, which is opened exclusively, and for
+    a file that a program serves, maybe with the present time (QEMU, block/export/fuse.c).
+    """
+    status, folder = os.stat(path), os.stat(Path(path).resolve().parent)  # noqa: PTH116 - also of a disk
+    return status.st_mtime_ns if stat.S_ISREG(status.st_mode) and status.st_dev == folder.st_dev else None
+
+
+def refuse_disturbed(path: str, since: int | None) -> None:
+    """Raise Refused if the disk or image was attached to a loop device after it was locked, or if the image was written
+    to. `since`: what `written_at` returned then.
+    """
+    with failing_as(Refused, path):
+        attached = [occupant for occupant in loops_over(os.stat(path)) if not occupant.passing]  # noqa: PTH116
+        changed = written_at(path) != since
+    refuse(Refusal("in-use", path, f"{path} is in use: {occupant.what}", occupant.end) for occupant in attached)
+    if changed:
+        text = f"{path} was changed by another program since it was locked"
+        raise Refused(text, hint=f"sudo fuser -v {shell_word(path)}", code="in-use", subject=path)
 
 
 def _not_opened(path: str, error: OSError) -> Refused:

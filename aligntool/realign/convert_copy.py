@@ -17,7 +17,7 @@ from aligntool.inventory import Disk, Partition, TableLabel
 from aligntool.linux.block import DiskDevice, limited, open_read_only
 from aligntool.linux.content import UsedMap, places_for_data, sample
 from aligntool.linux.fat import NewFat
-from aligntool.linux.lock import lock_against_udev, lock_disk, open_exclusively
+from aligntool.linux.lock import lock_against_udev, lock_disk, open_exclusively, refuse_disturbed, written_at
 from aligntool.linux.targets import raw_copy
 from aligntool.linux.users import locks_on, occupants
 from aligntool.realign import convert_table
@@ -26,7 +26,16 @@ from aligntool.realign.convert_plan import label_of, new_extent, plan_copy, refo
 from aligntool.realign.convert_request import describe_rebuilding, judged_units, recreate_fats
 from aligntool.realign.hidden_signatures import write_verified
 from aligntool.realign.refusals import refuse_unfit
-from aligntool.realign.request import FoundPlan, Request, look_at, naming_loops, read_map, refuse_part, run_checks
+from aligntool.realign.request import (
+    FoundPlan,
+    Request,
+    checked_disk,
+    look_at,
+    naming_loops,
+    read_map,
+    refuse_part,
+    run_checks,
+)
 from aligntool.realign.table import sound_mbr, sound_pair
 from aligntool.units import GIB, MIB, Extent, align_up, merged
 
@@ -167,14 +176,15 @@ def lock_copy(plan: Plan, asked: CopyRequest, rate: int | None = None) -> Iterat
     not complete is removed. `rate`: bytes per second at most. Raises Refused.
     """
     with hints_for_disk(asked.source, raw_copy(asked.source)), _locked_source(asked.source) as source:
+        since = written_at(asked.source)
         if not os.path.lexists(asked.output):
             found, runs = check_same_copy(plan, asked)
             with _created_image(asked.output, plan.disk) as target:
-                yield _applying(found, runs, source, limited(target, rate), asked)
+                yield _applying(found, runs, source, limited(target, rate), asked, since)
             return
         with lock_disk(asked.output, keep_posix=True) as target_disk:
             found, runs = check_same_copy(plan, asked)
-            yield _applying(found, runs, source, limited(target_disk.device, rate), asked)
+            yield _applying(found, runs, source, limited(target_disk.device, rate), asked, since)
             with suppress(OSError):  # the copy is complete anyway; partprobe makes the kernel read its table
                 target_disk.kernel.show(tuple((place.number, place.after) for place in plan.places))
 
@@ -204,9 +214,9 @@ def check_same_copy(plan: Plan, asked: CopyRequest) -> tuple[FoundPlan, tuple[Ex
 
 
 def _applying(
-    found: FoundPlan, runs: tuple[Extent, ...], source: Device, target: Device, asked: CopyRequest
+    found: FoundPlan, runs: tuple[Extent, ...], source: Device, target: Device, asked: CopyRequest, since: int | None
 ) -> ChangeInProgress:
-    return ChangeInProgress(_events(found.plan, found.rebuilt, runs, source, target), asked.command)
+    return ChangeInProgress(_events(found.plan, found.rebuilt, runs, source, target, since), asked.command)
 
 
 @contextmanager
@@ -228,7 +238,12 @@ def _created_image(output: str, target: steps.Subject) -> Iterator[Device]:
 
 
 def _events(
-    plan: Plan, made: Mapping[int, tuple[bytes, ...]], runs: tuple[Extent, ...], source: Device, target: Device
+    plan: Plan,
+    made: Mapping[int, tuple[bytes, ...]],
+    runs: tuple[Extent, ...],
+    source: Device,
+    target: Device,
+    since: int | None,
 ) -> Iterator[Event]:
     whole = yield from run_checks(plan)
     places = (place.after for place in plan.places if place.number in whole)
@@ -243,6 +258,7 @@ def _events(
             case steps.RebuildContent():
                 write_verified(target, step.extent.start, step.held, made[step.partition])
             case steps.ConvertTable():
+                refuse_disturbed(checked_disk(plan), since)
                 _write_table(plan, step, source, target)
         yield StepDone(index)
 

@@ -27,7 +27,7 @@ from aligntool.linux.checks import CheckResult, check_content, missing_checker
 from aligntool.linux.child_process import STALL_S, OnNote
 from aligntool.linux.commands import with_health
 from aligntool.linux.content import UsedMap, is_free_behind, read_used, whole_partition_map
-from aligntool.linux.lock import lock_disk
+from aligntool.linux.lock import lock_disk, refuse_disturbed, written_at
 from aligntool.linux.look import look
 from aligntool.linux.process import STOPPING
 from aligntool.linux.targets import UserLimits, raw_copy
@@ -392,7 +392,8 @@ def locked_realign(
     @contextmanager
     def locked(note: OnNote) -> Iterator[ChangeInProgress]:
         with locked_disk(plan, path, on_note=note, journal_file=file, new_journal=length, rate=rate) as context:
-            events = _events(plan, request, verify_plan(plan, request, find), context)
+            since = written_at(path)
+            events = _events(plan, request, verify_plan(plan, request, find), context, since)
             hint = recovery_commands(path, *journal_options(file))
             yield ChangeInProgress(events, hint, unthrottle_function(context), unanswered=context.unanswered)
 
@@ -462,9 +463,14 @@ def verify_plan(plan: Plan, request: Request, find: Finder = find_plan) -> Found
     raise Refused(text, hint=f"make a new plan: {again}", code="plan-stale")
 
 
-def _events(plan: Plan, request: Request, found: FoundPlan, context: move.MoveContext) -> Iterator[Event]:
-    """Apply the whole plan: checks, shrinking, then the move. Raises Refused or Stopped."""
+def _events(
+    plan: Plan, request: Request, found: FoundPlan, context: move.MoveContext, since: int | None
+) -> Iterator[Event]:
+    """Apply the whole plan: checks, shrinking, then the move. `since`: see `refuse_disturbed`. Raises Refused or
+    Stopped.
+    """
     whole = yield from run_checks(plan)
+    refuse_disturbed(plan.disk.path, since)
     shrunk = False
     for index, step in enumerate(plan.steps):
         if isinstance(step, steps.ShrinkContent):

@@ -756,6 +756,20 @@ def test_meanwhile_the_source_of_a_copy_stays_as_it_is_and_a_signal_removes_the_
     assert not new.exists()
 
 
+def test_a_source_that_another_program_changes_meanwhile_gets_no_copy(tmp_path: Path) -> None:
+    """A loop device needs no lock of the image, and what is mounted there changes what was copied already."""
+    disk = with_content(tmp_path, "mke2fs -q -t ext4 -b 4096 {0}")
+    copying = begin("convert", disk, "--yes", "--rate", "2MiB", "-o", new := tmp_path / "new.img")
+    while copying.poll() is None and not new.exists():
+        time.sleep(0.05)
+    with disk.open("r+b") as file:
+        file.seek(20 * MIB)
+        file.write(b"changed")
+    assert copying.wait(60) == STOPPED
+    assert not new.exists()
+    aligntool("convert", disk, "--yes", "-o", new)
+
+
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("fsck.fat")
 def test_a_folder_for_temporary_files_that_is_full_is_named(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from aligntool.linux.process import run_program
 from aligntool.linux.users import loops_over, partition_loop, read_only_loop
 from aligntool.units import MIB, Extent
 from tests.conftest import detach, find_tool, run
-from tests.moving.command_line import begin, realign
+from tests.moving.command_line import REFUSED, begin, realign
 from tests.moving.conftest import MakeDisk
 from tests.moving.disks import Row
 from tests.moving.filesystems import FILESYSTEMS
@@ -149,6 +149,29 @@ def test_what_is_mounted_through_a_loop_device_is_refused_at_once(sparse: Sparse
         assert not any(one.passing for one in loops_over(image.stat()))
         with pytest.raises(Refused, match="is attached to"), lock_disk(str(image)):
             pass
+
+
+@pytest.mark.needs_tools("mkfs.ext4", "e2fsck")
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [("losetup -f '{0}'", "is attached to"), ("dd if=/dev/zero of='{0}' bs=1 count=1 conv=notrunc", "was changed")],
+)
+def test_an_image_that_is_attached_or_changed_while_it_is_checked_is_not_moved(
+    make: MakeDisk, programs: Path, command: str, words: str
+) -> None:
+    """No lock keeps the kernel from attaching it, and what is mounted there is not the file system that was planned."""
+    disk = make("dos", Row(NAMED["ext4"], 63), free=12 * 2048)
+    extents = disk.extents()
+    stand_in(programs, "e2fsck", f'"{find_tool("e2fsck")}" "$@" && {command.format(disk.image)} 2>&1')
+    try:
+        assert words in realign(disk.image, code=REFUSED)
+        assert disk.extents() == extents
+    finally:
+        for line in attached_to(disk.image).splitlines():
+            detach(Path(line.partition(":")[0]))
+    (programs / "e2fsck").unlink()
+    disk.check()
+    realign(disk.image)
 
 
 def test_a_program_that_only_reads_ends_with_the_process_that_asked(tmp_path: Path) -> None:
