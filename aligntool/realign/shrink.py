@@ -92,7 +92,7 @@ def refuse_unshrinkable(path: str, step: ShrinkContent) -> None:
             if step.kind in EXT:
                 _refuse_too_short(step, loop.device, ended.output)
         if step.kind == "btrfs":
-            _refuse_unsuitable_btrfs(step, loop.device)
+            _refuse_unsuitable_btrfs(path, step, loop.device)
 
 
 def shrink_btrfs(path: str, step: ShrinkContent) -> None:
@@ -178,15 +178,19 @@ def _check_hint(path: str, step: ShrinkContent, errors: str) -> str:
     """Return the command that finds and repairs what kept the tool from shrinking the file system."""
     if _names_unknown_feature(errors):
         return _NEWER_TOOL
-    if "feature" in errors:  # such as stable_inodes: resize2fs refuses, and a check finds nothing
+    if "feature" in errors or "bigalloc" in errors:  # or stable_inodes: resize2fs refuses, and a check finds nothing
         return f"copy its files to another disk: {step.kind} with this feature cannot be shrunk"
     if step.kind not in EXT:
         return "start Windows and run there: chkdsk /f; then plan again"
     if inside := name_for_e2fsck(path, step.extent.start):
         check = f"{sudo_prefix(path)}e2fsck -f {shell_word(inside)}"
     else:
-        check = on_loop(path, f"-o {step.extent.start} --sizelimit {step.extent.length}", "e2fsck -f")
+        check = _on_loop(path, step, "e2fsck -f")
     return f"{raw_copy(path) or check}; then plan again"
+
+
+def _on_loop(path: str, step: ShrinkContent, words: str) -> str:
+    return on_loop(path, f"-o {step.extent.start} --sizelimit {step.extent.length}", words)
 
 
 def _refuse_too_short(step: ShrinkContent, device: str, output: str) -> None:
@@ -204,7 +208,7 @@ def _refuse_too_short(step: ShrinkContent, device: str, output: str) -> None:
         raise Refused(f"partition {step.partition}: {text} would be left", hint=MAKE_ROOM)
 
 
-def _refuse_unsuitable_btrfs(step: ShrinkContent, device: str) -> None:
+def _refuse_unsuitable_btrfs(path: str, step: ShrinkContent, device: str) -> None:
     """Raise Refused for a btrfs of several devices, of which `btrfs filesystem resize` would resize that with id 1, and
     for a seed, which Linux mounts read-only (uapi/linux/btrfs_tree.h, struct btrfs_super_block).
     """
@@ -220,7 +224,8 @@ def _refuse_unsuitable_btrfs(step: ShrinkContent, device: str) -> None:
         raise Refused(text, hint=f"mount it and run: btrfs filesystem resize {number}:{step.length} FOLDER")
     if superblock[0x38 + 4] & 1:  # BTRFS_SUPER_FLAG_SEEDING, 1 << 32
         text = f"partition {step.partition} is a btrfs seed, which is read-only"
-        raise Refused(text, hint="if no other btrfs was made from it: btrfstune -S 0; then plan again")
+        clear = raw_copy(path) or _on_loop(path, step, "btrfstune -S 0")
+        raise Refused(text, hint=f"if no other btrfs was made from it: {clear}; then plan again")
 
 
 @contextmanager

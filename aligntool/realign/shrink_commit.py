@@ -21,7 +21,7 @@ from aligntool.realign.applying import recovery_commands
 from aligntool.realign.disk_state import journal_place
 from aligntool.realign.journal import Contents, new_id, pack
 from aligntool.realign.journal_format import BODY_AT
-from aligntool.realign.partition_selection import MAKE_ROOM
+from aligntool.realign.partition_selection import DELETE_FILES, MAKE_ROOM
 from aligntool.realign.search import copy_length, free_runs
 from aligntool.units import KIB, MIB, Extent, format_size
 
@@ -118,7 +118,7 @@ def _journal_place(
     if context.journal is not None and length <= context.journal.size:
         return steps.JournalPlace(Extent(0, length), *parts, journal_place(plan).file)
     text = f"the journal of the shrink needs {format_size(length)} in one piece, free on partition {step.partition}"
-    raise Refused(f"{text}; nothing was written", hint=MAKE_ROOM)
+    raise Refused(f"{text}; nothing was written", hint=DELETE_FILES if context.journal else MAKE_ROOM)
 
 
 def write(plan: Plan, context: move.MoveContext, prepared: Prepared) -> Iterator[Event]:

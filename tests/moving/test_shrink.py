@@ -196,7 +196,7 @@ def test_a_btrfs_seed_is_refused(sparse: Sparse) -> None:
     run("btrfstune", "-f", "-S", "1", image)
     with pytest.raises(Refused, match="is a btrfs seed") as refused:
         refuse_unshrinkable(str(image), ShrinkContent(1, Extent(0, 300 * MIB), "btrfs", 280 * MIB))
-    assert "btrfstune -S 0" in refused.value.hint
+    assert f'{image}) && sudo btrfstune -S 0 "$loop";' in refused.value.hint
 
 
 @pytest.mark.needs_tools("mkfs.btrfs")
@@ -224,6 +224,15 @@ def test_an_ext4_with_a_feature_that_resize2fs_does_not_shrink_is_not_to_be_chec
     run("debugfs", "-w", "-R", "feature encrypt stable_inodes", f"{disk.image}?offset={disk.extents()[1].start}")
     said = realign(disk.image, "--shrink", code=REFUSED)
     assert "stable_inodes" in said and said.rpartition("→")[2].startswith(" copy its files to another disk")
+
+
+def test_an_ext4_with_bigalloc_is_not_to_be_checked_either(make: MakeDisk) -> None:
+    disk = full(make, "dos", Row(EXT4, 63))
+    place = disk.extents()[1]
+    words = ("-O", "bigalloc", "-E", f"offset={place.start}", disk.image, f"{place.length // KIB}k")
+    run("mke2fs", "-q", "-F", "-t", "ext4", *words)
+    said = realign(disk.image, "--shrink", code=REFUSED)
+    assert "Resizing bigalloc" in said and said.rpartition("→")[2].startswith(" copy its files to another disk")
 
 
 @pytest.mark.parametrize("feature", ["FEATURE_C20", "FEATURE_R20"])
