@@ -180,7 +180,7 @@ class Layout(run_change.Operation):
         refuse_part(self.disk, judged.disk, "a partition table is made for a whole disk")
         refuse_in_flight(judged.disk.path)
         refuse_changed_table(judged.disk)
-        return plan_layout(replace(judged, disk=with_samples(judged.disk)), self.goal)
+        return plan_layout(replace(judged, disk=with_samples(judged.disk, wipe=self.goal.wipe)), self.goal)
 
     def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
         return disk_plan_lines(plan, type_next)

@@ -285,13 +285,13 @@ def _exactly(size: int) -> str:
 _RETRY = "aligntool layout DISK --wipe DISK"
 
 
-def with_samples(disk: Disk) -> Disk:
+def with_samples(disk: Disk, *, wipe: bool) -> Disk:
     """Return the disk with samples of the bytes that a table overwrites: no signature may identify data there. What
-    else is on the disk is kept without --wipe, so that a lost table can be made again. An empty table is replaced with
-    --wipe only, which also zeroes where partitions may have been, so the samples are of the whole disk then.
+    else is on the disk is kept without --wipe, so that a lost table can be made again. The samples are of the whole
+    disk with --wipe, which also zeroes where partitions may have been, and if only --wipe replaces an empty table.
     """
     size, (head, tail) = disk.size or 0, table_sizes(table_sector(disk))
-    if disk.table and not disk.partitions:
+    if wipe or (disk.table and not disk.partitions):
         return replace(disk, sampled=sample(disk.path, places_for_data(disk), (MIB,)))
     if size < head + tail:
         return disk
@@ -311,7 +311,7 @@ def make_layout(plan: Plan, disk: Disk) -> Iterator[Event]:
         raise Refused("this plan is not for a new layout", hint="aligntool plan layout DISK -o plan.json")
     if not is_same_disk(plan.disk, layout_subject(disk)):
         raise _stale(f"{disk.path} is not the disk in the plan, or its table has changed since")
-    disk = with_samples(disk)
+    disk = with_samples(disk, wipe=step.wipe)
     refuse_unfit(disk, wipe=step.wipe)
     if plan.attention != layout_attention(disk, wipe=step.wipe):
         raise _stale(f"the content of {disk.path} has changed since this plan was made")

@@ -79,6 +79,16 @@ def test_data_that_no_signature_identifies_are_overwritten_by_a_table_only_if_na
     run_aligntool(*wish, "--wipe", device, code=0)
 
 
+def test_data_in_the_middle_that_a_wipe_overwrites_are_named(sparse: MakeImage) -> None:
+    """A table alone would leave them, so they are no reason to refuse it."""
+    image = sparse(64 * MIB)
+    with image.open("r+b") as raw:
+        raw.seek(3 * MIB)
+        raw.write(os.urandom(2 * MIB))
+    wish = ("plan", "layout", image, "--part", "rest:linux", "--wipe", image)
+    assert "lost: unrecognised data at" in run_aligntool(*wish, code=0).stdout
+
+
 @pytest.mark.needs_tools("sfdisk", "mke2fs")
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 def test_deleted_partitions_are_reported_before_their_content_is_lost(sparse: MakeImage, label: str) -> None:
