@@ -437,6 +437,9 @@ def _not_opened(path: str, error: OSError) -> Refused:
             return Refused(f"{path} is not writable by this user", hint=f"chmod u+w {quoted}")
         case errno.EPERM:
             return Refused(f"{path} is immutable or append-only", hint=f"sudo chattr -i -a {quoted}")
+        case errno.EROFS:  # as ext4 becomes after an error: mount(8), errors=remount-ro
+            hint = "mount its file system for writing again, after a check if there were errors"
+            return Refused(f"{path} cannot be opened for writing: {error.strerror}", hint=hint)
     return Refused(f"{path} cannot be opened for writing: {error.strerror}", hint=f"ls -l {quoted}")
 
 

@@ -15,6 +15,7 @@ import pytest
 from aligntool.audit.wording import hints_for_disk
 from aligntool.cli.arrays import find_record
 from aligntool.errors import Refusal, Refused, Stopped
+from aligntool.linux.lock import lock_disk
 from aligntool.linux.system import RECORDS
 from aligntool.raid import make
 from aligntool.units import MIB
@@ -383,6 +384,17 @@ def test_a_file_below_dev_shm_is_a_file_and_no_device() -> None:
         finally:
             detach(device)
     assert disk["stands_on"] == [f"file {image}"]
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("sfdisk", "mount")
+def test_an_image_on_a_file_system_that_became_read_only_needs_that_to_be_mounted_for_writing() -> None:
+    with mounted(Path("none"), "mount", "-t", "tmpfs") as folder:
+        image = make_old_disk(folder / "old.img")
+        run("mount", "-o", "remount,ro", folder)
+        with pytest.raises(Refused, match="Read-only file system") as refused, lock_disk(str(image)):
+            pass
+        assert refused.value.hint.startswith("mount its file system for writing again")
 
 
 @pytest.mark.needs_root
