@@ -474,7 +474,7 @@ def _events(
     shrunk = False
     for index, step in enumerate(plan.steps):
         if isinstance(step, steps.ShrinkContent):
-            yield from _shrink(plan, index, step, request, context)
+            yield from _shrink(plan, index, step, request, context, since)
             shrunk = True
     runs = _runs_after_shrink(plan, request) if shrunk else found.runs
     copies = [step for step in plan.steps if isinstance(step, steps.CopyContent) and step.partition in whole]
@@ -526,7 +526,7 @@ def _is_copied(plan: Plan, number: int) -> bool:
 
 
 def _shrink(
-    plan: Plan, index: int, step: steps.ShrinkContent, request: Request, context: move.MoveContext
+    plan: Plan, index: int, step: steps.ShrinkContent, request: Request, context: move.MoveContext, since: int | None
 ) -> Iterator[Event]:
     path = plan.disk.path
     refuse_unshrinkable(path, step)
@@ -536,6 +536,7 @@ def _shrink(
             shrink_btrfs(path, step)
     else:
         prepared = prepare_shrink(plan, step, request, context)
+        refuse_disturbed(path, since)
         yield Said("the shrunk file system has no errors, and is written to the disk")
         with defer_interrupts():
             yield from shrink_commit.write(plan, context, prepared)

@@ -298,6 +298,15 @@ def test_a_folder_for_temporary_files_that_is_full_is_named(make: MakeDisk) -> N
     assert disk.image.read_bytes() == before
 
 
+def test_an_image_that_is_changed_while_its_view_is_shrunk_stays(make: MakeDisk, programs: Path) -> None:
+    """As by a file system that was mounted meanwhile: it would be replaced by a shrunk one from before that."""
+    disk = full(make, "dos", Row(NAMED["ext4"], 63))
+    before = disk.image.read_bytes()
+    stand_in(programs, "resize2fs", f'[ "$1" = -P ] || touch {disk.image}', f'exec {find_tool("resize2fs")} "$@"')
+    assert "was changed by another program" in realign(disk.image, "--shrink", code=REFUSED)
+    assert disk.image.read_bytes() == before
+
+
 def test_a_tool_that_left_the_file_system_too_long_has_written_nothing(make: MakeDisk, programs: Path) -> None:
     disk = full(make, "dos", Row(NAMED["ext4"], 63))
     before = disk.image.read_bytes()
