@@ -139,11 +139,16 @@ def merge_confs(confs: list[MdadmConf]) -> MdadmConf:
 
 
 def parse_fstab(text: str) -> tuple[TableLine, ...]:
-    """Return the lines of fstab(5), in which blanks in a field are escaped as \040."""
+    r"""Return the lines of fstab(5), in which blanks in a field are escaped as \040.
+
+    For getmntent(3), which systemd's generator calls, a carriage return is part of the options before it, so that
+    "nofail" is not recognised; mount(8) skips it.
+    """
     found = []
     for line, fields in _fields(text, 3):
         spec, place, kind = (unescape(field.encode("utf-8", "replace")) for field in fields[:3])
-        options = tuple(fields[3].split(",")) if len(fields) > 3 else ()
+        last = fields[3] + "\r" * line.endswith(f"{fields[3]}\r") if len(fields) == 4 else "".join(fields[3:4])
+        options = tuple(last.split(",")) if last else ()
         found.append(TableLine(line, _unquote(spec), place.rstrip("/") or place[:1], kind, options))
     return tuple(found)
 

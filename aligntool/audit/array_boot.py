@@ -18,6 +18,7 @@ DEEPEST = 8  # levels of stacked devices
 SYSTEM_PLACES = re.compile(r"/|/(usr|boot|efi|var|home|root|opt|etc)(/.*)?|none|swap")
 NUMBERED = re.compile(r"/dev/(md_?d?\d+)(p\d+)?")
 CARRIAGE_RETURN = "ends with a carriage return, which mdadm reads as part of the last word"
+FSTAB_RETURN = "its options end with a carriage return, which systemd reads as part of the last one"
 LEAVES_INACTIVE = "debian"  # the family with initramfs-tools; not tested with dracut
 
 
@@ -244,7 +245,8 @@ def system_findings(inventory: Inventory) -> Iterator[Finding]:
             if SYSTEM_PLACES.fullmatch(line.place) or {"nofail", "noauto"} & set(line.options):
                 continue
             text = f"fstab mounts it at {line.place} without nofail: if it is missing, the machine does not boot"
-            yield _persist_finding(array, Code.FSTAB_WITHOUT_NOFAIL, Severity.INFO, text, line.text)
+            why = (FSTAB_RETURN,) if line.options and line.options[-1].endswith("\r") else ()
+            yield _persist_finding(array, Code.FSTAB_WITHOUT_NOFAIL, Severity.INFO, text, line.text, *why)
 
 
 def _look_inside(image: Initramfs, system: System) -> str:

@@ -225,7 +225,8 @@ def _repaired_line(line: TableLine, array: RunningArray) -> str:
     if _lacks_nofail(line):
         waits = line.kind == "swap" or boot.sets_device_timeout(line.options)
         more = ("nofail",) if waits else ("nofail", boot.DEVICE_TIMEOUT)
-        text = _with_field(text, 3, ",".join((*(line.options or ("defaults",)), *more)))
+        words = [word.rstrip("\r") for word in line.options] or ["defaults"]  # a carriage return hides the last one
+        text = _with_field(text.rstrip("\r"), 3, ",".join((*words, *(word for word in more if word not in words))))
     return text
 
 

@@ -172,6 +172,8 @@ def test_a_foreign_array_is_one_whose_host_is_another_and_that_no_line_names(
         ("/dev/md127p1 /srv ext4 nofail 0 2", [("AT615", "warning")]),
         ("/dev/md/data /srv ext4 nofail 0 2", []),
         ("#/dev/md127 /srv ext4 nofail 0 2", []),
+        (f"UUID={FS} /srv ext4 nofail 0 2\r", []),
+        (f"UUID={FS} /srv ext4 noatime,nofail\r", [("AT616", "info")]),  # systemd: an unknown option "nofail\r"
     ],
 )
 def test_fstab_names_the_array_so_that_it_lasts_and_may_be_missing(line: str, expected: list[tuple[str, str]]) -> None:

@@ -85,6 +85,8 @@ CASES: list[tuple[str, str, str, str, Sequence[str]]] = [
      [f"UUID={FS} /srv ext4 noatime,x-systemd.device-timeout=10min,nofail 0 2"]),
     ("three fields", RIGHT, f"UUID={FS} /srv ext4\n", "",
      [f"UUID={FS} /srv ext4 defaults,nofail,x-systemd.device-timeout=2min 0 0"]),
+    ("nofail before a carriage return", RIGHT, f"UUID={FS} /srv ext4 noatime,nofail\r\n", "",
+     [f"UUID={FS} /srv ext4 noatime,nofail,x-systemd.device-timeout=2min"]),
     ("a comment of the same", RIGHT, "#/dev/md127 /srv ext4 nofail 0 2\n/dev/md127 /srv ext4 nofail 0 2\n", "",
      [f"UUID={FS} /srv ext4 nofail 0 2"]),
     ("crypttab", RIGHT, "", "data  /dev/md127  none  luks\n", [f"data  UUID={FS}  none  luks"]),
