@@ -237,6 +237,7 @@ def system_findings(inventory: Inventory) -> Iterator[Finding]:
             continue
         if not array.lines_in(system.mdadm.arrays):
             yield from _array_line_findings(array)
+        yield from _forbidden_findings(array)
         for extra in array.surplus_lines():
             text = f"two lines match it, so mdadm --incremental does not start it; the second is in {extra.file}"
             yield _persist_finding(array, Code.WRONG_ARRAY_LINE, Severity.WARNING, text, extra.text)
@@ -277,6 +278,17 @@ def _array_line_findings(array: RunningArray) -> Iterator[Finding]:
         nodes = f"{array.disk.path} or /dev/md/{host}:{name}, and with another number at the next boot"
         sentence = f"its superblock names the host {host!r}, but this is {here!r}: it is assembled as {nodes}"
         yield _persist_finding(array, Code.FOREIGN_ARRAY, Severity.WARNING, sentence)
+
+
+def _forbidden_findings(array: RunningArray) -> Iterator[Finding]:
+    conf = array.system.mdadm
+    if forbidden := conf.forbidden([f"/dev/{name}" for name in array.facts.members]):
+        files, named = ", ".join(conf.files), ", ".join(forbidden)
+        text = f"the DEVICE line of {files} does not permit {named}: mdadm does not start the array from them"
+        line = f"DEVICE {' '.join(conf.devices)}"
+        by_hand = 'remove that line, or add "partitions" to it, and rebuild the initramfs'
+        edit = f"sudoedit {shell_word(conf.files[0])}"
+        yield disk_finding(array.disk, Code.MEMBERS_FORBIDDEN, Severity.WARNING, text, line, by_hand, next_=edit)
 
 
 def _initramfs_findings(array: RunningArray) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ FULL_STRIPE = MIB  # RAID5_MAX_REQ_STRIPES: 256 pages of 4 KiB in one request, d
 PARITY_BITMAP = GIB
 NEEDS_BITMAP = 100 * GIB  # from this member size on mdadm creates a bitmap, or asks (Create.c, mdadm.c)
 PARITY = {"raid4": 1, "raid5": 1, "raid6": 2}
+FAULTY = "faulty"  # the state of a failed member that was not removed yet
 IN_SYNC = "in_sync"  # the state of a member with all its data: Documentation/admin-guide/md.rst
 BROKEN = "broken"  # an array that has lost more members than it can lose; a RAID0 has no other sign of that
 _OF_MDMON = "external_bbl"  # mdmon keeps the list of bad blocks, as for every firmware array
@@ -111,6 +112,12 @@ def _state_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
         evidence = f"members: {', '.join(listed) or 'none'}"
         detail = as_root(disk, f"mdadm --detail {disk.path}")
         yield disk_finding(disk, Code.ARRAY_DEGRADED, Severity.ERROR, text, evidence, next_=detail)
+    elif failed := [name for name, state in facts.member_states if FAULTY in state.split(",")]:
+        text = f"has failed members: {', '.join(failed)}; it is complete: they were spares, or spares replaced them"
+        spares = [name for name in facts.spares if member_state(facts, name) == "spare"]  # a failed one has no slot, too
+        left = f"spares that are left: {', '.join(spares) or 'none'}"
+        remove = as_root(disk, f"mdadm {disk.path} --remove {' '.join(f'/dev/{name}' for name in failed)}")
+        yield disk_finding(disk, Code.FAILED_MEMBER, Severity.WARNING, text, left, next_=remove)
     if what := _BUSY.get(facts.sync_action or ""):
         text = f"{what} ({facts.sync_action}{sync_words(facts)})"
         evidence = "measurements are not valid until it is done; all reads of a mirror go to its first member"
@@ -127,7 +134,7 @@ def _loss(facts: ArrayFacts) -> str:
         count = f"{facts.degraded} of {facts.devices}" if facts.devices else f"{facts.degraded}"
         which = "members missing or being rebuilt" if facts.sync_action == "recover" else "members missing"
         return f"{facts.level} is degraded: {which}: {count}"
-    failed = [name for name, state in facts.member_states if {"journal", "faulty"} <= set(state.split(","))]
+    failed = [name for name, state in facts.member_states if {"journal", FAULTY} <= set(state.split(","))]
     return f"{facts.level} cannot be written: its journal {failed[0]} has failed" if failed else ""
 
 

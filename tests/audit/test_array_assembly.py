@@ -14,6 +14,7 @@ from tests.audit.array_builders import FS, OTHER, RIGHT, UUID, finding_codes, fs
 from tests.audit.builders import made_disk
 
 NOTHING = MdadmConf()
+FORBIDDEN = ("AT620", "warning")
 LINE, WRONG, INSIDE, FOREIGN = (("AT611", "warning"), ("AT612", "warning"), ("AT613", "warning"), ("AT614", "warning"))
 
 
@@ -43,6 +44,12 @@ def mounted(inventory: Inventory, place: str) -> Inventory:
         (lines(f"ARRAY /dev/md/other UUID={OTHER}"), [LINE]),
         (lines("# " + RIGHT), [LINE]),
         (NOTHING, [LINE]),
+        (lines("DEVICE /dev/sd*", RIGHT), [FORBIDDEN]),  # the members are nvme0n1p1 and nvme1n1p1
+        (lines("DEVICE /dev/nvme0*", RIGHT), [FORBIDDEN]),
+        (lines("DEVICE /dev/sd*", "DEVICE /dev/nvme*", RIGHT), []),
+        (lines("DEVICE /dev/disk/by-id/*", RIGHT), []),
+        (lines("DEVICE partitions", RIGHT), []),
+        (lines("DEVICE partitions\r", RIGHT), [FORBIDDEN]),  # for mdadm a pattern
     ],
 )
 def test_the_line_of_the_array_is_there_and_names_it_by_its_uuid(

@@ -34,7 +34,9 @@ RULES: list[tuple[str, dict[str, object], list[tuple[str, str]]]] = [
     ("raid1", {"degraded": 1, "state": "broken"}, [("AT601", "error")]),
     ("raid5", {"member_states": (("nvme0n1p1", "faulty,journal"),)}, [("AT601", "error"), ("AT607", "info")]),
     ("raid5", {"member_states": (("nvme0n1p1", "journal"),)}, [("AT607", "info")]),
-    ("raid1", {"member_states": (("nvme0n1p1", "faulty"),)}, []),  # a spare took its place
+    ("raid1", {"member_states": (("nvme0n1p1", "faulty"),)}, [("AT619", "warning")]),  # a spare took its place
+    ("raid1", {"member_states": (("nvme0n1p1", "faulty"),), "degraded": 1}, [("AT601", "error")]),
+    ("raid1", {"member_states": (("nvme0n1p1", "spare"),), "spares": ("nvme0n1p1",)}, []),
     ("raid1", {"sync_action": "resync"}, [("AT602", "info")]),
     ("raid1", {"sync_action": "check"}, [("AT602", "info")]),
     ("raid1", {"sync_action": "frozen"}, []),
@@ -91,6 +93,16 @@ def test_of_a_degraded_array_the_failed_member_is_named() -> None:
         found = report(machine("raid5", None, degraded=1, **facts))
         (finding,) = [one for one in found.findings if one.code.value == "AT601"]
         assert finding.evidence == (f"members: nvme0n1p1, nvme1n1p1 (faulty), nvme2n1p1 ({last})",)
+
+
+def test_a_failed_member_is_reported_with_the_spares_that_are_left() -> None:
+    """A failed member that was replaced has no slot, as a spare: md.rst, slot."""
+    states = (("nvme0n1p1", "in_sync"), ("nvme1n1p1", "faulty"), ("nvme2n1p1", "in_sync"), ("sda1", "spare"))
+    for spares, left in ((("nvme1n1p1",), "none"), (("nvme1n1p1", "sda1"), "sda1")):
+        found = report(machine("raid5", None, degraded=0, member_states=states, spares=spares))
+        (finding,) = [one for one in found.findings if one.code.value == "AT619"]
+        assert finding.evidence == (f"spares that are left: {left}",)
+        assert finding.next == "sudo mdadm /dev/md127 --remove /dev/nvme1n1p1"
 
 
 @pytest.mark.parametrize(("level", "facts", "expected"), RULES)
