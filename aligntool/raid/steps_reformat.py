@@ -360,7 +360,7 @@ def _stop_unless_redundant(name: str, step: FormatMember) -> None:
 
 def _stop_unless_same_drive(disk: Disk, step: FormatMember) -> None:
     if not is_same_drive(disk, step):
-        raise Stopped(f"{disk.path} is not the drive in the plan: model, serial number or WWN differ")
+        raise Stopped(f"{disk.path} is not the drive in the plan: model, serial number, WWN or size differ")
 
 
 def _stop_unless_ours(step: FormatMember) -> Disk:

@@ -392,7 +392,7 @@ def test_every_reason_is_told_at_once() -> None:
 def test_after_a_reboot_the_drives_are_found_by_identity_though_a_format_changed_their_size() -> None:
     plan = planned(*machine())
     now = [replace(member(1 - number), name=f"nvme{number}n1", path=f"/dev/nvme{number}n1") for number in range(2)]
-    now[0] = replace(now[0], size=SIZE - 4096)
+    now[0] = replace(now[0], size=SIZE - 4096, limits=replace(now[0].limits, logical_block_size=4096))
     there = with_current_names(plan, now)
     first, second = (step for step in there.steps if isinstance(step, FormatMember))
     assert (first.disk.path, first.device) == ("/dev/nvme1n1", "/dev/nvme1n1p1")
@@ -400,6 +400,8 @@ def test_after_a_reboot_the_drives_are_found_by_identity_though_a_format_changed
     assert [step.device for step in there.steps if isinstance(step, PutBackMember)] == [first.device, second.device]
     with pytest.raises(Refused, match="is missing"):
         with_current_names(plan, now[:1])
+    twin = replace(now[1], size=SIZE * 2, path="/dev/nvme9n1")  # drives that all have one serial number exist
+    assert with_current_names(plan, [*now, twin]) == there
 
 
 def test_a_broken_array_is_stopped_before_it_is_assembled_again() -> None:
