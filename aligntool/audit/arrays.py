@@ -114,7 +114,7 @@ def _state_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
         yield disk_finding(disk, Code.ARRAY_DEGRADED, Severity.ERROR, text, evidence, next_=detail)
     elif failed := [name for name, state in facts.member_states if FAULTY in state.split(",")]:
         text = f"has failed members: {', '.join(failed)}; it is complete: they were spares, or spares replaced them"
-        spares = [name for name in facts.spares if member_state(facts, name) == "spare"]  # a failed one has no slot, too
+        spares = [name for name in facts.spares if member_state(facts, name) == "spare"]  # failed: no slot either
         left = f"spares that are left: {', '.join(spares) or 'none'}"
         remove = as_root(disk, f"mdadm {disk.path} --remove {' '.join(f'/dev/{name}' for name in failed)}")
         yield disk_finding(disk, Code.FAILED_MEMBER, Severity.WARNING, text, left, next_=remove)
