@@ -122,7 +122,7 @@ def _findings(judged: Judged, rows: Sequence[KnownGeometry], above: str) -> Iter
                 continue  # AT317 and AT319 cover all of them
             partition = parts.get(verdict.partition)
             yield from start_findings(disk, partition, verdict, sector_size)
-            if partition and verdict.matters and (end := end_finding(disk, partition, grids[0], sector_size)):
+            if verdict.matters and (end := end_finding(disk, partition, grids[0], sector_size)):
                 yield end
         yield from layer_findings(judged, sector_size)
     yield from drives.device_findings(disk, grids, rows)
@@ -349,32 +349,34 @@ def start_findings(disk: Disk, partition: Partition | None, verdict: Verdict, se
     )  # fmt: skip
 
 
-def end_finding(disk: Disk, partition: Partition, physical: Grid, sector_size: int) -> Finding | None:
-    """Return a note on an end off the physical sector, or None; an error if a LUKS inside does not open because of its
-    end. The last sector of the disk is otherwise exempt.
+def end_finding(disk: Disk, partition: Partition | None, physical: Grid, sector_size: int) -> Finding | None:
+    """Return a note on an end off the physical sector, or None; an error if a LUKS inside, or on the whole disk, does
+    not open because of its end. The last sector of the disk is otherwise exempt.
     """
-    past, subject = physical.off_by(partition.extent.end), wording.subject_words(disk, partition)
+    size = disk.size or 0
+    extent = partition.extent if partition else Extent(0, size - size % sector_size)
+    past, subject = physical.off_by(extent.end), wording.subject_words(disk, partition)
     text, severity = (
         f"{subject} ends {format_size(past)} past a boundary of {format_size(physical.size)}",
         Severity.INFO,
     )
-    if odd := _odd_luks(partition):
+    if odd := _odd_luks(partition.content if partition else disk.content, extent.end):
         text, severity = f"{subject}: {odd}", Severity.ERROR
-    elif not past or (disk.size is not None and partition.extent.end >= disk.size - physical.size):
+    elif partition is None or not past or (disk.size is not None and extent.end >= disk.size - physical.size):
         return None
     return Finding(
         Code.END_UNALIGNED, severity, text,
-        disk=disk.name, partition=partition.number, start=partition.extent.start, sector_size=sector_size,
+        disk=disk.name, partition=partition.number if partition else None, start=extent.start, sector_size=sector_size,
         grid=physical, off_by=past, next=f"aligntool explain {Code.END_UNALIGNED}",
     )  # fmt: skip
 
 
-def _odd_luks(partition: Partition) -> str:
-    """Return why a LUKS that extends to the end of the partition does not open, or "" if it does: dm-crypt requires
-    whole sectors of its own size (drivers/md/dm-crypt.c, crypt_ctr()).
+def _odd_luks(content: Sequence[Layer], end: int) -> str:
+    """Return why a LUKS that extends to the end of its partition or disk does not open, or "" if it does: dm-crypt
+    requires whole sectors of its own size (drivers/md/dm-crypt.c, crypt_ctr()).
     """
-    for layer in partition.content:
-        unit, length = layer.data_unit or 1, partition.extent.end - (layer.data_start or partition.extent.end)
+    for layer in content:
+        unit, length = layer.data_unit or 1, max(0, end - (layer.data_start or end))
         to_end = layer.kind == "crypto_LUKS" and not layer.claims_size and not layer.has_tags
         if to_end and (rest := length % unit):
             name = wording.layer_name(layer)

@@ -256,6 +256,9 @@ def test_an_end_that_keeps_a_luks_closed_is_an_error(sectors: int, unit: int, *,
     assert all("1536 bytes longer" in one.summary and one.disk == "sda" for one in found)
     for other in ({"claims_size": 40 * MIB}, {"has_tags": True}):  # the header, or that of dm-integrity, has the length
         assert "AT107" not in codes(judge(with_content(disk, replace(layer, **other))))
+    whole = replace(disk, table=None, partitions=(), content=(replace(layer, data_start=16 * MIB),), content_read=True)
+    for size, ends_well in ((64 * MIB, True), (64 * MIB + 512, unit == 512), (64 * MIB + 100, True)):
+        assert ("AT107" not in codes(judge(replace(whole, size=size)))) is ends_well  # the kernel has whole sectors
 
 
 def test_an_sd_card_is_judged_by_its_allocation_unit() -> None:
