@@ -59,12 +59,13 @@ def _is_source(path: PurePosixPath) -> bool:
 
 
 def own_files() -> Iterator[tuple[str, bytes]]:
-    """Yield the program, its recipes and its licence, as the wheel has them."""
+    """Yield the program, its recipes and its licence, as the wheel has them, and the pages that messages name."""
     for folder, inside in ((ROOT / "aligntool", "aligntool"), (ROOT / "recipes", "aligntool/recipes")):
         for path in folder.rglob("*"):
             if path.is_file() and _is_source(PurePosixPath(path)):
                 yield f"{inside}/{path.relative_to(folder).as_posix()}", path.read_bytes()
     yield "LICENSE", (ROOT / "LICENSE").read_bytes()
+    yield from ((f"docs/{page.name}", page.read_bytes()) for page in (ROOT / "docs").glob("*.md"))
 
 
 def write_pyz(target: Path, libraries: list[Distribution]) -> None:

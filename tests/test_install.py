@@ -161,6 +161,12 @@ def test_one_file_has_the_recipes_and_the_templates(pyz: Path) -> None:
     assert "<style>" in (pyz.parent / "page.html").read_text()
 
 
+def test_one_file_has_the_pages_that_messages_name(pyz: Path) -> None:
+    named = set(re.findall(r"docs/[a-z-]+\.md", (ROOT / "po" / "ja.po").read_text()))
+    with zipfile.ZipFile(pyz) as archive:
+        assert "docs/layers.md" in named <= set(archive.namelist())
+
+
 def test_one_file_refuses_a_new_table_by_the_name_of_the_package_that_is_missing(pyz: Path) -> None:
     image = pyz.parent / "new.img"
     with image.open("wb") as file:
@@ -265,7 +271,7 @@ def test_one_file_names_the_library_that_its_screens_need(pyz: Path, python: str
 
 def test_two_checkouts_make_the_same_file(pyz: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
-    for name in ("aligntool", "recipes", ".ci"):
+    for name in ("aligntool", "recipes", "docs", ".ci"):
         shutil.copytree(
             ROOT / name, other / name, ignore=shutil.ignore_patterns("__pycache__"), copy_function=shutil.copyfile
         )
