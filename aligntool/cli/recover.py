@@ -136,14 +136,14 @@ def status(
 
     Example: sudo aligntool status /dev/sda
     """
+    opener = find_virtual((_path_of(disk),), SILENCE_S) if disk is not None else {}
     record = _record(disk, journal)
     if record is not None:
         disk, current = record.plan.disk.path, array_status(record)
         next_commands = tuple(run_change.recovery_commands(disk).split("\n"))
     elif disk is not None:
         disk = _path_of(disk)
-        may_change = find_virtual((disk,), SILENCE_S).get(disk, "qcow2") == "qcow2"  # virtual disks of no other kind
-        refuse(options.attach_virtual(disk))
+        may_change = opener.get(disk, "qcow2") == "qcow2"  # virtual disks of no other kind
         current = _disk_status(disk, journal)
         next_commands = _next_commands(current, disk, journal)
         if next_commands and not may_change:
@@ -192,13 +192,14 @@ def rollback(disk: TargetArgument = None, *, chosen: Recovery, json_: options.Ev
     _recover(disk, chosen, back=True, json_=json_)
 
 
-def _record(target: str | None, journal: str | None) -> Record | None:
-    """Return the record of an unfinished array, or None. A named journal belongs to a move.
+def _record(target: str | None, journal: str | None, *, writes: bool = False) -> Record | None:
+    """Attach a virtual disk, and return the record of an unfinished array, or None. A named journal belongs to a move.
 
     Without root the records cannot be read, but a disk can still be named.
     """
     if target is not None:
         refuse_ambiguous(target)
+        refuse(options.attach_virtual(_path_of(target), writes=writes))
     if journal is not None:
         if target is None:
             text = "a journal belongs to a disk: name the disk too"
@@ -216,7 +217,7 @@ def _path_of(disk: str) -> str:
 
 def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key_file: str | None = None) -> None:
     journal = chosen.journal
-    record = _record(disk, journal)
+    record = _record(disk, journal, writes=not chosen.dry_run)
     if disk is None or record is not None:
         record = require_unfinished(record)
         if _confirmed(record.plan.disk.path, array_status(record), chosen, back=back, json_=json_):
@@ -226,7 +227,6 @@ def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key
                 recover_array(record, json_=json_, back=back)
         return
     disk = _path_of(disk)
-    refuse(options.attach_virtual(disk, writes=not chosen.dry_run))
     current = _disk_status(disk, journal, any_table=chosen.restore_table)
     plan = _plan_in_flight(current, disk)
     restore = chosen.restore_table and current.restore_table

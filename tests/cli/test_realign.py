@@ -312,28 +312,41 @@ def test_output_on_a_full_disk_neither_stops_a_resume_nor_makes_it_a_refusal(
     assert_whole(in_flight)
 
 
-@pytest.mark.needs_root
-@pytest.mark.needs_tools("losetup", "unshare")
-def test_a_damaged_record_of_an_array_keeps_no_other_disk_in_flight(in_flight: Path, loop: Callable[..., Path]) -> None:
+def _beside_a_damaged_record(*words: str | Path) -> subprocess.CompletedProcess[str]:
     state = "/var/lib/aligntool"
     script = (
         f'mkdir -p {state} && mount -t tmpfs tmpfs {state} && mkdir {state}/arrays && > {state}/arrays/1.json && "$@"'
     )
+    command = ["unshare", "-m", "sh", "-c", script, "sh", *program(*words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
 
-    def beside_the_record(*words: str | Path) -> subprocess.CompletedProcess[str]:
-        command = ["unshare", "-m", "sh", "-c", script, "sh", *program(*words)]
-        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
 
-    done = beside_the_record("status", in_flight)
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "unshare")
+def test_a_damaged_record_of_an_array_keeps_no_other_disk_in_flight(in_flight: Path, loop: Callable[..., Path]) -> None:
+    done = _beside_a_damaged_record("status", in_flight)
     assert done.returncode == 0 and "in flight" in done.stdout, done.stderr
     device = loop(in_flight)
-    done = beside_the_record("resume", "--yes", device)
+    done = _beside_a_damaged_record("resume", "--yes", device)
     assert done.returncode == 0, done.stderr
-    done = beside_the_record("resume", "--yes", device)
+    done = _beside_a_damaged_record("resume", "--yes", device)
     assert done.returncode == 3 and "the record of an unfinished array cannot be read" in done.stderr
-    done = beside_the_record("status", in_flight)
+    done = _beside_a_damaged_record("status", in_flight)
     assert done.returncode == 3, "layers of an image also have a record: nothing may be in flight, or a re-encryption"
     assert_whole(in_flight)
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("unshare", "qemu-img", "qemu-storage-daemon")
+def test_a_damaged_record_of_an_array_keeps_no_virtual_disk_in_flight(in_flight: Path, tmp_path: Path) -> None:
+    disk, back = tmp_path / "disk.qcow2", tmp_path / "disk.img"
+    run("qemu-img", "convert", "-f", "raw", "-O", "qcow2", in_flight, disk)
+    done = _beside_a_damaged_record("status", disk)
+    assert done.returncode == 0 and "in flight" in done.stdout, done.stderr
+    done = _beside_a_damaged_record("resume", "--yes", disk)
+    assert done.returncode == 0, done.stderr
+    run("qemu-img", "convert", "-O", "raw", disk, back)
+    assert_whole(back)
 
 
 def test_rollback_puts_everything_back_where_it_was(in_flight: Path, model: Path) -> None:
