@@ -397,6 +397,9 @@ PAIRS_READ = 48 * KIB  # of up to 112 KiB; real lists are a few KiB long
 SMALLEST = 64 * MIB
 UINT64, STRING, LIST = 8, 9, 19
 MOST_PAIRS = 512
+EXPORTED = 1  # POOL_STATE_EXPORTED: openzfs include/sys/fs/zfs.h
+MULTIHOST = 0xA11CEA11  # MMP_MAGIC: openzfs include/sys/uberblock_impl.h
+_UBERBLOCKS = {b"\x0c\xb1\xba\0\0\0\0\0": le64, b"\0\0\0\0\0\xba\xb1\x0c": be64}  # in either byte order
 
 
 def read_zfs(area: Area) -> Layer | None:
@@ -406,12 +409,26 @@ def read_zfs(area: Area) -> Layer | None:
     for label in (0,) if area.ends_with_a_partition else (0, last):
         facts = dict(_nvlist_pairs(area.read(label + 16 * KIB, PAIRS_READ)))
         if isinstance(facts.get("pool_guid"), int) or isinstance(facts.get("guid"), int):
-            return _zfs_layer(area, facts)
-    ring = area.read(128 * KIB, 128 * KIB)  # of uberblocks, in either byte order
-    marks = [ring[at : at + 8] for at in range(0, len(ring), KIB)]
-    if sum(mark in (b"\x0c\xb1\xba\0\0\0\0\0", b"\0\0\0\0\0\xba\xb1\x0c") for mark in marks) >= 4:
+            ring = area.read(label + 128 * KIB, 128 * KIB)
+            is_shared = facts.get("state") != EXPORTED and _is_multihost(ring)
+            return replace(_zfs_layer(area, facts), unclean=f"{MAY_BE_SHARED} (multihost)" if is_shared else None)
+    ring = area.read(128 * KIB, 128 * KIB)
+    if sum(ring[at : at + 8] in _UBERBLOCKS for at in range(0, len(ring), KIB)) >= 4:
         return _zfs_layer(area, {})  # as in blkid: fewer than four may be remnants
     return None
+
+
+def _is_multihost(ring: bytes) -> bool:
+    """Return whether the newest uberblock has the property multihost on: machines that may import the pool then detect
+    each other by the delay of its last write, which is 0 if it is off.
+    """
+    newest, found = (-1, -1), False
+    for at in range(0, len(ring) - KIB + 1, KIB):
+        if number := _UBERBLOCKS.get(ring[at : at + 8]):
+            group, time, mark, delay = (number(ring, at + field) for field in (16, 32, 176, 184))
+            if (group, time) > newest:
+                newest, found = (group, time), mark == MULTIHOST and delay > 0
+    return found
 
 
 def _zfs_layer(area: Area, facts: dict[str, int | str]) -> Layer:

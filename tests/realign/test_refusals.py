@@ -105,6 +105,7 @@ REFUSED = [  # code, evidence in the text, hint
     (layer("LVM2_member", unclean=f"{MAY_BE_SHARED} (vg: lock type dlm)"), "unclean", "dlm", "--lock-type none"),
     (layer("LVM2_member", unclean=f"{MAY_BE_SHARED} (vg: system ID b)"), "unclean", "(vg: ", """"b"' --systemid '' """),
     (layer("linux_raid_member", unclean=f"{MAY_BE_SHARED} (cluster bitmap)"), "unclean", "bitmap", "--bitmap=none"),
+    (layer("zfs_member", unclean=f"{MAY_BE_SHARED} (multihost)", label="a b"), "unclean", "(mul", "export 'a b'"),
     (layer("gfs2", unclean=f"{MAY_BE_SHARED} (lock protocol lock_dlm)"), "unclean", "lock_dlm", "tunegfs2 -o"),
     (layer("ocfs2", unclean=f"{MAY_BE_SHARED} (a cluster)"), "unclean", "cluster", "tunefs.ocfs2 -M local"),
     (layer("LVM2_member", inner=(SHARED,)), "unclean", "the ext4 in it: it may be", "tune2fs -O ^mmp DEVICE"),

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.formats.layers import read_layers
+from aligntool.formats.reader import MAY_BE_SHARED
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import find_tool, run
 from tests.in_memory import BytesReader
@@ -110,8 +111,10 @@ def _padded(image: Path) -> Path:
     return image
 
 
-def zfs_label(*, ashift: int, order: str) -> bytes:
-    """Make one vdev label with a pool's name-value list in XDR (module/nvpair/nvpair.c) and a ring of uberblocks."""
+def zfs_label(*, ashift: int, order: str, state: int = 0, delays: tuple[int, ...] = ()) -> bytes:
+    """Make one vdev label with a pool's name-value list in XDR (module/nvpair/nvpair.c) and a ring of uberblocks.
+    `delays`: ub_mmp_delay of the last ones, from the newest transaction group backwards (include/sys/uberblock_impl.h).
+    """
 
     def pair(name: str, kind: int, value: bytes) -> bytes:
         raw = name.encode()
@@ -128,7 +131,7 @@ def zfs_label(*, ashift: int, order: str) -> bytes:
     pairs = (
         pair("version", 8, struct.pack(">Q", 5000))
         + pair("name", 9, text("tank"))
-        + pair("state", 8, struct.pack(">Q", 0))
+        + pair("state", 8, struct.pack(">Q", state))
     )
     pairs += pair("txg", 8, struct.pack(">Q", 4)) + pair("pool_guid", 8, struct.pack(">Q", 1782036546311300980))
     pairs += pair("guid", 8, struct.pack(">Q", 77)) + pair("vdev_tree", 19, tree) + bytes(8)
@@ -137,6 +140,10 @@ def zfs_label(*, ashift: int, order: str) -> bytes:
     label[16 * KIB : 16 * KIB + len(nvlist)] = nvlist
     for slot in range(0, 128 * KIB, max(1 << ashift, KIB)):
         struct.pack_into(f"{order}QQQQQ", label, 128 * KIB + slot, 0x00BAB10C, 5000, 4, 0, 1_700_000_000)
+    for index, delay in enumerate(delays):
+        at = 256 * KIB - (index + 1) * max(1 << ashift, KIB)
+        struct.pack_into(f"{order}Q", label, at + 16, 9 - index)
+        struct.pack_into(f"{order}QQ", label, at + 176, 0xA11CEA11, delay)
     return bytes(label)
 
 
@@ -157,6 +164,22 @@ def test_a_zfs_member_tells_its_pool_and_its_unit(sparse: Sparse, start: int, or
     assert (layer.label, layer.version) == ("tank", "5000")
     assert layer.data_unit == 1 << ashift
     assert layer.data_start == start + 4 * MIB  # on-disk specification, 1.2: two labels and the boot block
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("ashift", [9, 13])
+@pytest.mark.parametrize(
+    ("state", "delays", "is_shared"),
+    [(0, (), False), (0, (10**9,), True), (1, (10**9,), False), (0, (0, 10**9), False), (0, (10**9, 0), True)],
+)
+def test_a_zfs_member_with_multihost_that_was_not_exported_may_be_shared(
+    sparse: Sparse, order: str, ashift: int, state: int, delays: tuple[int, ...], *, is_shared: bool
+) -> None:
+    disk = sparse(96 * MIB)
+    with disk.open("r+b") as file:
+        file.write(zfs_label(ashift=ashift, order=order, state=state, delays=delays))
+    (layer,) = layers_of(disk)
+    assert layer.unclean == (f"{MAY_BE_SHARED} (multihost)" if is_shared else None)
 
 
 @pytest.mark.needs_tools("sfdisk", "blkid")
