@@ -15,7 +15,7 @@ from aligntool.measure.unit_design import Kind
 from aligntool.render.bench import machine_lines, note_lines
 from aligntool.render.json import document_text
 from aligntool.render.lines import EMPTY, Line, Piece, Style, fit, paragraph, plain, stacked, wrapped
-from aligntool.units import format_about, format_size, significant
+from aligntool.units import counted, format_about, format_size, significant
 
 # Results of `aligntool bench alignment` and `aligntool bench span`, as text and as JSON.
 
@@ -261,7 +261,8 @@ def _method_words(result: ProbeResult) -> str:
     where = f"in {result.file}, removed since" if result.file else "on the disk itself"
     wrote = f"wrote {format_about(result.written)} {where}" if result.written else "wrote nothing"
     end = ", interrupted" if result.interrupted else ""
-    done = f"{pairs:,} pairs in {result.rounds} rounds, {result.elapsed_s:.1f} s{end}; {result.sector}-byte sectors"
+    rounds = counted(result.rounds, "round")
+    done = f"{pairs:,} pairs in {rounds}, {result.elapsed_s:.1f} s{end}; {result.sector}-byte sectors"
     return f"{done}; read {format_about(result.read)}, {wrote}; seed {result.seed}"
 
 
