@@ -116,8 +116,10 @@ def _state_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
         text = f"has failed members: {', '.join(failed)}; it is complete: they were spares, or spares replaced them"
         spares = [name for name in facts.spares if member_state(facts, name) == "spare"]  # failed: no slot either
         left = f"spares that are left: {', '.join(spares) or 'none'}"
-        remove = as_root(disk, f"mdadm {disk.path} --remove {' '.join(f'/dev/{name}' for name in failed)}")
-        yield disk_finding(disk, Code.FAILED_MEMBER, Severity.WARNING, text, left, next_=remove)
+        words = f"mdadm {disk.path} --remove {' '.join(f'/dev/{name}' for name in failed)}"
+        if (facts.metadata or "").startswith("external"):  # removed by mdmon, and from the container
+            words = f"mdadm --detail {disk.path}"
+        yield disk_finding(disk, Code.FAILED_MEMBER, Severity.WARNING, text, left, next_=as_root(disk, words))
     if what := _BUSY.get(facts.sync_action or ""):
         text = f"{what} ({facts.sync_action}{sync_words(facts)})"
         evidence = "measurements are not valid until it is done; all reads of a mirror go to its first member"

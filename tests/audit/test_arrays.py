@@ -103,6 +103,8 @@ def test_a_failed_member_is_reported_with_the_spares_that_are_left() -> None:
         (finding,) = [one for one in found.findings if one.code.value == "AT619"]
         assert finding.evidence == (f"spares that are left: {left}",)
         assert finding.next == "sudo mdadm /dev/md127 --remove /dev/nvme1n1p1"
+    firmware = report(machine("raid5", None, metadata="external:/md0/0", degraded=0, member_states=states))
+    assert [one.next for one in firmware.findings if one.code.value == "AT619"] == ["sudo mdadm --detail /dev/md127"]
 
 
 @pytest.mark.parametrize(("level", "facts", "expected"), RULES)
