@@ -230,7 +230,12 @@ def _align_4(count: int) -> int:
 
 
 def _is_kept(path: str) -> bool:
-    return path in _CONFS or (path.startswith(_KEPT_FOLDERS) and path.endswith(".conf"))
+    return path in _CONFS or (path.startswith(_KEPT_FOLDERS) and _is_conf_name(path.rpartition("/")[2]))
+
+
+def _is_conf_name(name: str) -> bool:
+    """Return whether mdadm reads a file of this name in mdadm.conf.d: its config.c, conf_file_or_dir."""
+    return name.endswith(".conf") and not name.startswith(".")
 
 
 def _note_member(facts: _ImageFacts, path: str, content: bytes) -> None:
@@ -320,7 +325,7 @@ def _read_mdadm_confs(tree: Tree, family: str | None) -> MdadmConf:
     """
     mains = MDADM_CONFS if (family or "").startswith("debian") else MDADM_CONFS[::-1]
     main = next((file for file in mains if tree.exists(file)), mains[0])
-    names = [name for name in tree.names(f"{main}.d")[:MOST_FILES] if name.endswith(".conf")]
+    names = list(filter(_is_conf_name, tree.names(f"{main}.d")))[:MOST_FILES]
     found = [(file, _text(tree, file)) for file in (main, *(f"{main}.d/{name}" for name in names))]
     confs = [config_files.parse_mdadm_conf(text, file) for file, text in found if text is not None]
     return config_files.merge_confs(confs)

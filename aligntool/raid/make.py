@@ -254,7 +254,7 @@ def _refuse_files(files: Sequence[Step], planned: Sequence[Step], paths: Paths) 
 
 
 def _refuse_array_lines(step: steps.EditFile, text: str, planned: Sequence[Step], paths: Paths) -> Iterator[Refusal]:
-    more = (f"{step.path}.d/{file.name}" for file in sorted(paths.of(f"{step.path}.d").glob("*.conf")))
+    more = (f"{step.path}.d/{file.name}" for file in sorted(paths.of(f"{step.path}.d").glob("[!.]*.conf")))
     texts = {step.path: text, **{file: text_of(file, paths) for file in more}}
     conf = merge_confs([parse_mdadm_conf(text, file) for file, text in texts.items()])
     yield from refuse_array_lines(conf, step, array_of(planned))

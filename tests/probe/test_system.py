@@ -97,7 +97,7 @@ def test_without_files_of_a_system_nothing_is_known(tmp_path: Path) -> None:
         ("debian", ["etc/mdadm/mdadm.conf", "etc/mdadm.conf"], ["/etc/mdadm/mdadm.conf"]),
         ("fedora", ["etc/mdadm/mdadm.conf", "etc/mdadm.conf"], ["/etc/mdadm.conf"]),
         ("debian", ["etc/mdadm.conf"], ["/etc/mdadm.conf"]),
-        ("fedora", ["etc/mdadm.conf", "etc/mdadm.conf.d/x.conf", "etc/mdadm.conf.d/x.bak"],
+        ("fedora", ["etc/mdadm.conf", *(f"etc/mdadm.conf.d/{name}" for name in ("x.conf", "x.bak", ".x.conf"))],
          ["/etc/mdadm.conf", "/etc/mdadm.conf.d/x.conf"]),
         ("debian", ["etc/mdadm/mdadm.conf", "etc/mdadm.conf.d/x.conf", "etc/mdadm/mdadm.conf.d/y.conf"],
          ["/etc/mdadm/mdadm.conf", "/etc/mdadm/mdadm.conf.d/y.conf"]),
