@@ -317,8 +317,8 @@ def _unlisted_arrays(array: RunningArray, system: System) -> list[RunningArray]:
 
 
 def _conf_file(files: Files, system: System) -> str:
-    """Return the mdadm.conf that exists, else the path that the system uses."""
-    existing = files.mdadm.files
+    """Return the mdadm.conf that exists, never a file in the folder beside it, else the path that the system uses."""
+    existing = [file for file in files.mdadm.files if ".conf.d/" not in file]
     return system.mdadm_conf if not existing or system.mdadm_conf in existing else existing[0]
 
 

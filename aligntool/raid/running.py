@@ -400,9 +400,11 @@ def _refuse_joined_lines(array: RunningArray) -> Iterator[Refusal]:
 
 
 def _refuse_lines_outside(array: RunningArray, system: boot.System) -> Iterator[Refusal]:
-    """Refuse a line in mdadm.conf.d if an initramfs lacks it: initramfs-tools copies only the main file."""
+    """Refuse a line in mdadm.conf.d, also a wrong one to be replaced there, if an initramfs lacks it: initramfs-tools
+    copies only the main file.
+    """
     images = [image for image in array.system.initramfs if not image.unseen and array.is_assembled_by(image)]
-    for line in array.lines_in(array.system.mdadm.arrays)[:1]:
+    for line in (array.lines_in(array.system.mdadm.arrays) or array.wrong_lines())[:1]:
         if system.maker == "initramfs-tools" and ".conf.d/" in line.file and not all(map(array.is_named_in, images)):
             text = f"the array's line is in {line.file}, which initramfs-tools does not copy into the initramfs"
             yield Refusal("file-conflict", line.file, text, f"move that line into {system.mdadm_conf}")

@@ -316,6 +316,25 @@ def test_a_new_array_whose_line_is_debians_first_brings_the_others_theirs() -> N
     )
 
 
+def test_without_a_main_file_the_line_is_not_written_beside_it_where_no_initramfs_has_it() -> None:
+    inventory = machine("raid1", system(conf=conf_beside("MAILADDR root"), images=(image("HOMEHOST x"),)))
+    assert [path for path, _, _ in edits(persist(inventory))] == [CONF.files[0]]
+
+
+@pytest.mark.parametrize("word", ["debian", "fedora"])
+def test_where_no_initramfs_assembles_the_array_a_wrong_line_is_replaced_in_its_own_file(word: str) -> None:
+    conf = conf_beside("ARRAY /dev/md/data name=any:data")
+    plan = persist(machine("raid1", system(conf=conf, images=(), family=word)))
+    assert [path for path, _, _ in edits(plan)] == [f"{CONF.files[0]}.d/own.conf"]
+
+
+def test_a_wrong_line_that_is_there_twice_is_replaced_once() -> None:
+    """Each edit replaces every line with the text: a second one would find none."""
+    wrong = "ARRAY /dev/md/data name=any:data"
+    inventory = machine("raid1", system(conf=lines(wrong, wrong)))
+    assert [new for _, _, new in edits(persist(inventory))] == [(RIGHT,)]
+
+
 def test_the_file_that_is_there_is_taken_in_place_of_the_usual_one() -> None:
     conf = MdadmConf(("/etc/mdadm.conf",))
     assert edits(persist(machine("raid1", system(conf=conf))))[0][0] == "/etc/mdadm.conf"
@@ -389,6 +408,10 @@ def test_a_snapshot_without_the_files_of_its_system_is_refused_with_the_command_
     assert refusal.value.hint == "on that machine: sudo aligntool snapshot -o FILE"
 
 
+def conf_beside(text: str) -> MdadmConf:
+    return parse_mdadm_conf(text, f"{CONF.files[0]}.d/own.conf")
+
+
 def unreadable(disk: Disk) -> Disk:
     return replace(disk, content=(), content_read=False)
 
@@ -416,6 +439,12 @@ def unreadable(disk: Disk) -> Disk:
         (system(fstab=fstab("/dev/md127 /srv/caf\ufffd ext4")), {}, None, "not UTF-8"),
         (
             system(conf=parse_mdadm_conf(RIGHT, "/etc/mdadm/mdadm.conf.d/own.conf"), images=(image("HOMEHOST x"),)),
+            {},
+            None,
+            "initramfs-tools does not copy",
+        ),
+        (
+            system(conf=conf_beside("ARRAY /dev/md/data name=any:data"), images=(image("HOMEHOST x"),)),
             {},
             None,
             "initramfs-tools does not copy",
