@@ -215,7 +215,8 @@ def conf_steps(array: RunningArray, system: System) -> Iterator[EditFile]:
     wrong, named = array.wrong_lines(), array.lines_in(array.system.mdadm.arrays)
     if unlisted := _unlisted_arrays(array, system):
         file, old = _conf_file(array.system, system), f"UUID={array.facts.uuid}"
-        yield from (edit(line.file, line.text, f"# replaced by aligntool: {line.text}") for line in wrong[1:])
+        texts = dict.fromkeys((line.file, line.text) for line in wrong)  # each once: an edit replaces every such line
+        yield from (edit(path, text, f"# replaced by aligntool: {text}") for path, text in list(texts)[1:])
         yield edit(*((wrong[0].file, wrong[0].text) if wrong else (file, old)), *_conf_lines(unlisted))
     surplus = dict.fromkeys(array.surplus_lines())  # each once, because an edit replaces every line with its text
     for line in surplus:

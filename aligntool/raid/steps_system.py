@@ -4,6 +4,7 @@ import base64
 import hashlib
 import os
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,9 +18,10 @@ from aligntool.errors import Refusal, Refused, Stopped, failing_as
 from aligntool.linux.files import keep_copy, remove_file, replace_file
 from aligntool.linux.process import PACKAGES, find_program, run_or_stop, run_program
 from aligntool.linux.sysfs import mounts_now
+from aligntool.raid.boot import FSTAB
 from aligntool.raid.commands import command_of, purpose_of
 from aligntool.steps import EditFile, FileStep, Mount, Step, SystemStep
-from aligntool.system import uuid_digits
+from aligntool.system import parse_fstab, parse_mdadm_conf, uuid_digits
 
 # How a step on the system is traced before it begins, applied, and undone. Kinds of steps that need more have a section
 # below; the others only run their command, and have nothing to undo. Commands and purposes: commands.py.
@@ -328,7 +330,7 @@ def edited(before: bytes, step: FileStep) -> bytes:
     if all(line in lines for line in wanted) and all(lines[index] in wanted for index in matches):
         return before
     first = matches[0] if matches else len(lines)
-    gone = {*matches, *(index for index, line in enumerate(lines) if wanted == [line])}
+    gone = {*matches, *(index for index, line in enumerate(lines) if line in wanted)}
     front, back = ([lines[row] for row in part if row not in gone] for part in (range(first), range(first, len(lines))))
     return b"\n".join([*front, *wanted, *back]) + b"\n"
 
@@ -375,11 +377,34 @@ def edit_file(step: FileStep, paths: Paths, trace: Trace) -> Iterator[Said]:
     if before == after:
         yield Said(f"{step.path} already has its lines")
         return
+    if isinstance(step, EditFile) and (why := _unplanned_text(step, before or b"", after)):
+        raise Stopped(f"{step.path} was changed since the plan was made: {why}; it is left as it is")
     with failing_as(Stopped, f"{file} cannot be written"):
         if before is not None and (backup := backup_of(step, paths, trace)):
             keep_copy(file, backup)  # if it exists by now, this step wrote it before it was interrupted
             yield Said(f"its former content is kept as {backup}")
         replace_file(file, after)
+
+
+def _unplanned_text(step: EditFile, before: bytes, after: bytes) -> str:
+    """Return why the edit no longer fits the file, which may have been changed before a resume; "" if it does. mdadm
+    starts no array that two ARRAY lines match (config.c, conf_match), and a mount point needs one line.
+    """
+    key, lines = step.instead_of, before.split(b"\n")
+    is_line = len(key.split()) > 1  # of the user, else a UUID
+    if is_line and not any(key.encode() in line and not line.lstrip().startswith(b"#") for line in lines):
+        return f"the line to be replaced is not there: {key}"
+    counts = [Counter(_subjects(step.path, text.decode(errors="replace"))) for text in (before, after)]
+    doubled = [subject for subject, count in counts[1].items() if count > max(1, counts[0][subject])]
+    return f"two lines would be for {', '.join(doubled)}" if doubled else ""
+
+
+def _subjects(path: str, text: str) -> Iterator[str]:
+    """Yield the mount point of each line of fstab, the UUID of each ARRAY line of an mdadm.conf."""
+    if path == FSTAB:
+        yield from (line.place for line in parse_fstab(text) if line.place.startswith("/"))
+    else:
+        yield from (line.uuid for line in parse_mdadm_conf(text, path).arrays if line.uuid)
 
 
 def restore_file(step: FileStep, paths: Paths, trace: Trace) -> Iterator[Said]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.change import Said
-from aligntool.errors import Refused
+from aligntool.errors import Refused, Stopped
 from aligntool.raid.steps_system import backup_of, edit_file, edited, find_file_trace, refuse_unwritable, restore_file
 from aligntool.steps import EditFile, FileStep, WriteFile
 from tests.apply.arrays.builders import FS_UUID, LINE, fstab_step, paths_in
@@ -130,6 +130,47 @@ def test_a_file_of_our_own_is_written_whole_and_put_back_whole(tmp_path: Path, f
     assert (copy.read_text() if copy.exists() else None) == before
     list(restore_file(UNIT, paths, trace))
     assert (file.read_text() if file.exists() else None) == before and not copy.exists()
+
+
+def to_step(path: str, old: str, *new: str) -> EditFile:
+    return EditFile(path, new, old, f"{path}.before-aligntool")
+
+
+ARRAY = "01234567:89abcdef:01234567:89abcdef"
+OTHER_ARRAY = "89abcdef:01234567:89abcdef:01234567"
+CONF = "/etc/mdadm/mdadm.conf"
+BY_NAME = "ARRAY /dev/md/data name=any:data"
+BY_NODE = "/dev/md0 /srv/data xfs defaults 0 0"
+
+
+@pytest.mark.parametrize(
+    ("step", "now"),
+    [
+        (to_step(CONF, BY_NAME, f"ARRAY /dev/md/data UUID={ARRAY}"), f"ARRAY /dev/md/mine UUID={ARRAY}\n"),
+        (to_step(CONF, BY_NAME, f"ARRAY /dev/md/data UUID={ARRAY}"), f"# {BY_NAME}\nARRAY /dev/md/x name=any:data\n"),
+        (to_step(CONF, f"UUID={ARRAY}", f"ARRAY /dev/md/data UUID={ARRAY}"), f"array mine uuid={ARRAY.upper()}\n"),
+        (to_step("/etc/fstab", BY_NODE, LINE), f"UUID={FS_UUID.upper()} /srv/data xfs nofail 0 0\n"),
+        (to_step("/etc/fstab", BY_NODE, LINE), "/dev/md0 /srv/elsewhere xfs defaults 0 0\n"),
+        (fstab_step(), "UUID=other /srv/data ext4 defaults 0 2\n"),
+    ],
+    ids=["by UUID", "another name", "another spelling", "the same place", "another place", "a place that is taken"],
+)
+def test_a_line_that_was_changed_before_a_resume_does_not_get_a_second_one(
+    tmp_path: Path, fstab: Path, step: EditFile, now: str
+) -> None:
+    """mdadm --incremental starts no array that two lines match."""
+    paths = paths_in(tmp_path)
+    paths.of(step.path).write_text(now)
+    with pytest.raises(Stopped, match="was changed since the plan was made"):
+        edit(tmp_path, step)
+    assert paths.of(step.path).read_text() == now
+    assert sorted(file.name for file in paths.of(step.path).parent.glob("*before*")) == []
+
+
+def test_a_line_of_several_that_is_there_by_now_is_not_written_again() -> None:
+    first, second = f"ARRAY /dev/md/data UUID={ARRAY}", f"ARRAY /dev/md/root UUID={OTHER_ARRAY}"
+    step = to_step(CONF, f"UUID={ARRAY}", first, second)
+    assert edited(f"{second}\nMAILADDR root\n".encode(), step) == f"MAILADDR root\n{first}\n{second}\n".encode()
 
 
 def put_back(folder: Path, change: str | None) -> tuple[bytes | None, list[Said]]:
