@@ -36,6 +36,7 @@ class MdadmConf:
     arrays: tuple[ArrayLine, ...] = ()
     homehost: str | None = None  # "<system>", "<ignore>" or a name; None: not set
     devices: tuple[str, ...] = ()  # words of the DEVICE lines: patterns, "partitions", "containers"; (): no such line
+    unread: tuple[str, ...] = ()  # files that exist and cannot be read
 
     def forbidden(self, members: Collection[str]) -> list[str]:
         """Return those device paths that the DEVICE lines do not permit: mdadm ignores them (its config.c,

@@ -14,6 +14,7 @@ from aligntool.inventory import ArrayFacts, Disk, Inventory, superblocks_on
 from aligntool.system import ArrayLine, Initramfs, System, TableLine
 from aligntool.values import dataclass
 
+_AS_ROOT = "sudo aligntool audit"
 DEEPEST = 8  # levels of stacked devices
 SYSTEM_PLACES = re.compile(r"/|/(usr|boot|efi|var|home|root|opt|etc)(/.*)?|none|swap")
 NUMBERED = re.compile(r"/dev/(md_?d?\d+)(p\d+)?")
@@ -232,10 +233,13 @@ def system_findings(inventory: Inventory) -> Iterator[Finding]:
         if image.unseen:
             sentence = f"the arrays in the initramfs {image.path} are unknown: {image.unseen}"
             yield Finding(Code.NOT_SEEN, Severity.INFO, sentence, next=_look_inside(image, system))
+    for file in system.mdadm.unread if arrays else ():
+        sentence = f"the arrays in {file} are unknown: it cannot be read"
+        yield Finding(Code.NOT_SEEN, Severity.INFO, sentence, next=_AS_ROOT)
     for array in arrays:
         if array.facts.uuid is None:
             continue
-        if not array.lines_in(system.mdadm.arrays):
+        if not (array.lines_in(system.mdadm.arrays) or system.mdadm.unread):
             yield from _array_line_findings(array)
         yield from _forbidden_findings(array)
         for extra in array.surplus_lines():
@@ -253,7 +257,7 @@ def system_findings(inventory: Inventory) -> Iterator[Finding]:
 def _look_inside(image: Initramfs, system: System) -> str:
     """Return the command that lists the content of an image; `file` if the family of the system is unknown."""
     if image.unseen == "needs root":
-        return "sudo aligntool audit"
+        return _AS_ROOT
     lister = {None: "file", "debian": "lsinitramfs", "arch": "lsinitcpio"}.get(system.family, "lsinitrd")
     return f"sudo {lister} {shell_word(image.path)}"
 

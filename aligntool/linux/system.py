@@ -6,7 +6,7 @@ import re
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import field
+from dataclasses import field, replace
 from typing import IO, cast
 
 from aligntool import system as config_files
@@ -328,7 +328,8 @@ def _read_mdadm_confs(tree: Tree, family: str | None) -> MdadmConf:
     names = list(filter(_is_conf_name, tree.names(f"{main}.d")))[:MOST_FILES]
     found = [(file, _text(tree, file)) for file in (main, *(f"{main}.d/{name}" for name in names))]
     confs = [config_files.parse_mdadm_conf(text, file) for file, text in found if text is not None]
-    return config_files.merge_confs(confs)
+    unread = (file for file, text in found if text is None and tree.exists(file) and not tree.is_directory(file))
+    return replace(config_files.merge_confs(confs), unread=tuple(unread))
 
 
 def _text(tree: Tree, path: str) -> str | None:

@@ -383,6 +383,7 @@ def _resolve(disk: Disk, inventory: Inventory, goal: PersistGoal) -> tuple[Runni
             text = "the snapshot does not contain the files of the captured system"
             hint = "on that machine: sudo aligntool snapshot -o FILE"
         raise Refused(text, hint=hint, code="not-read")
+    refuse(Refusal("not-read", file, f"{file} cannot be read", f"sudo cat {file}") for file in files.mdadm.unread)
     if not facts.uuid:
         raise Refused(f"the UUID of {path} is unknown", hint=detail, code="uuid-unknown", subject=path)
     word = goal.system or files.family

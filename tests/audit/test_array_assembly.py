@@ -133,6 +133,14 @@ def test_an_image_that_was_not_seen_is_to_be_looked_into_by_the_systems_own_prog
         assert [one.next for one in found if one.code.value == "AT901"] == [typed]
 
 
+def test_a_file_that_cannot_be_read_is_named_and_its_arrays_are_not_reported_missing() -> None:
+    report = audit(machine("raid1", system(conf=MdadmConf(unread=("/etc/mdadm/mdadm.conf",)))), {})
+    assert finding_codes(report) == []
+    assert [(one.summary, one.next) for one in report.findings if one.code.value == "AT901"] == [
+        ("the arrays in /etc/mdadm/mdadm.conf are unknown: it cannot be read", "sudo aligntool audit")
+    ]
+
+
 def test_an_image_that_nobody_could_read_is_told_and_not_guessed_at() -> None:
     unseen = replace(image(), unseen="needs root", has_mdadm=False)
     report = audit(machine("raid1", system(images=(unseen,))), {})

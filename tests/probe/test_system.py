@@ -1,5 +1,6 @@
 """The files of a system in made-up trees, and what a snapshot keeps of them."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,17 @@ def test_of_the_places_of_mdadm_conf_those_are_read_that_mdadm_reads(
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text(f"ARRAY /dev/md0 UUID={UUID}\n")
     assert list(seen(root).mdadm.files) == files
+
+
+def test_a_config_file_that_cannot_be_read_differs_from_one_that_is_missing(tmp_path: Path) -> None:
+    root = machine(tmp_path, etc__mdadm__mdadm="")
+    file, folder = root / "etc/mdadm/mdadm.conf", root / "etc/mdadm/mdadm.conf.d"
+    file.unlink()
+    assert seen(root).mdadm.unread == ()
+    os.mkfifo(file)
+    (folder / "folder.conf").mkdir(parents=True)  # mdadm finds nothing in it
+    (folder / "x.conf").symlink_to("nowhere")
+    assert seen(root).mdadm.unread == ("/etc/mdadm/mdadm.conf",)
 
 
 @pytest.mark.needs_tools("cpio", "gzip")

@@ -421,6 +421,7 @@ def unreadable(disk: Disk) -> Disk:
     [
         (None, {}, None, "files of this system cannot be read"),
         (system(family=""), {}, None, "family of this system is unknown"),
+        (system(conf=MdadmConf(unread=(CONF.files[0],))), {}, None, "cannot be read"),
         (system(), {"metadata": "external:/md126/0"}, None, "is a firmware array"),
         (system(), {"uuid": None}, None, "the UUID of"),
         (system(conf=lines("ARRAY /dev/md/data", "  devices=/dev/a")), {}, None, "several lines"),
