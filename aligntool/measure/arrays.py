@@ -221,7 +221,8 @@ def plan_sweep(
     room = measured.span_of(min(array.geometry.size for array in made.values()), geometry.data, span)
     if room < MIB:
         raise Refused("the members are too small to measure", hint="--span 64MiB, or larger drives")
-    each_span = align_up(room // geometry.data, MIB)
+    copies = 1 if geometry.layout.startswith("f") else copies_of(LEVELS[goal.level], len(devices), geometry.layout)
+    each_span = align_up(room * copies // (len(devices) - LEVELS[goal.level].parity), MIB)
     return Sweep(
         level=goal.level, layout=geometry.layout, bitmap=geometry.bitmap, workload=goal.workload,
         database_page=goal.database_page, recommended=decided.advice.size or 0, chunks=tried,
@@ -231,7 +232,7 @@ def plan_sweep(
         disks=tuple(subject(placed.member.disk) for placed in decided.placed),
         identities=tuple(measured.identity_of(placed.member.disk) for placed in decided.placed), runtime_s=runtime_s,
         data_offset=geometry.offset, span=room, each_span=min(each_span, geometry.each),
-        written=_written_extents(tuple(made.values()), min(each_span + max(tried), geometry.each)),
+        written=_written_extents(tuple(made.values()), min(each_span + copies * max(tried), geometry.each)),
     )  # fmt: skip
 
 
@@ -248,8 +249,9 @@ def _decide(members: Sequence[Judged], goal: RaidGoal) -> Decided:
 
 
 def _written_extents(arrays: Sequence[Decided], length: int) -> tuple[Extent, ...]:
-    """Return where the loads write on a member. The far layout has its other copies in other parts of it (md(4)), which
-    begin at a multiple of the chunk (raid10.c, calc_sectors), so not at the same byte in every array.
+    """Return where the loads write on a member: `length` bytes from the start of the data, with the other copies of the
+    near and offset layouts among them. The far layout has its other copies in other parts of it (md(4)), which begin at
+    a multiple of the chunk (raid10.c, calc_sectors), so not at the same byte in every array.
     """
     geometry = arrays[0].geometry
     if not geometry.layout.startswith("f"):

@@ -91,6 +91,23 @@ def test_the_far_copies_of_every_array_lie_in_what_is_shown_as_written(size: int
             assert extent.end <= made.data_offset + (array.data.length or 0) + max(made.chunks)
 
 
+@pytest.mark.parametrize("layout", ["n2", "o2", "f2", "n3", "o3", "f3"])
+@pytest.mark.parametrize("count", [3, 4, 5])
+def test_every_copy_of_every_chunk_that_a_raid10_gets_lies_in_what_is_shown_as_written(layout: str, count: int) -> None:
+    """Where md puts them: raid10.c, __raid10_find_phys."""
+    made = sweep(goal("raid10", layout=layout), count, span=100 * MIB + 512 * KIB)
+    kind, copies = layout[0], int(layout[1])
+    near, far = (copies, 1) if kind == "n" else (1, copies)
+    for chunk, array in made.arrays.items():
+        stride = chunk if kind == "o" else (array.data.length or 0) // chunk // far * chunk
+        for index in range(made.span // chunk):
+            for copy in range(near):
+                row = (index * near + copy) // count * (far if kind == "o" else 1)
+                for number in range(far):
+                    start = made.data_offset + row * chunk + number * stride
+                    assert any(extent.contains(Extent(start, chunk)) for extent in made.written), (chunk, index, number)
+
+
 def test_rounds_chunks_and_time_are_told() -> None:
     made = sweep(goal("raid0"), chunks=(64 * KIB,), repeats=3, runtime_s=10.0)
     assert made.chunks == (64 * KIB, 512 * KIB) and made.recommended == 512 * KIB
