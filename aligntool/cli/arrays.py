@@ -98,7 +98,7 @@ def locked_array(
     def locked(on_note: Callable[[str], object]) -> Iterator[run_change.ChangeInProgress]:
         paths = Paths()
         with make.lock_state(paths.state):
-            _refuse_overlapping_change(plan, paths)
+            refuse_overlapping_change(plan, paths)
             with lock_members(plan.steps) as members:
                 refuse_changed(plan, plan_again())
                 make.refuse_impossible(plan, paths)
@@ -214,11 +214,12 @@ def _content_words(holds: tuple[str, ...]) -> str:
     return ", ".join(holds) or "nothing"
 
 
-def _refuse_overlapping_change(plan: Plan, paths: Paths) -> None:
+def refuse_overlapping_change(plan: Plan, paths: Paths) -> None:
     """Raise Refused if another array with any of these drives, or of this name, is unfinished."""
     drives = set(map(_drive_key, drives_of(plan)))
     for record in make.find_records(paths.state):
-        is_same = record.plan.disk.path == plan.disk.path
+        # After a reboot the array itself may have another name.
+        is_same = record.plan.disk.path == plan.disk.path or record.plan.disk.disk_id == plan.disk.disk_id
         if record.plan.purpose == "layers":  # another disk may have its path by now
             is_same = is_same_disk(record.plan.disk, plan.disk)
         if is_same or drives & set(map(_drive_key, drives_of(record.plan))):

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.cli.arrays import array_status, refuse_unfinished
+from aligntool.cli.arrays import array_status, refuse_overlapping_change, refuse_unfinished
 from aligntool.errors import Refused
 from aligntool.linux.process import run_program
 from aligntool.linux.users import openers
 from aligntool.raid.make import Record, find_records, lock_state, read_record, remove_record, save
+from aligntool.raid.steps_system import Paths
 from tests.apply.arrays.builders import fstab_step, plan_of
 
 PLAN = plan_of([fstab_step()])
@@ -105,6 +106,15 @@ def test_the_status_of_an_existing_array_does_not_forbid_its_use(record: Record)
     persist = replace(created, plan=replace(PLAN, purpose="persist"))
     assert "do not store anything" in array_status(created).sentences[0]
     assert array_status(persist).sentences[0].endswith("the array itself is not affected")
+
+
+def test_an_array_whose_change_is_unfinished_is_known_by_its_uuid_after_it_got_another_name(
+    record: Record, tmp_path: Path
+) -> None:
+    renamed = replace(PLAN, disk=replace(PLAN.disk, path="/dev/md126"))
+    with pytest.raises(Refused, match=f"{PLAN.disk.path} is unfinished"):
+        refuse_overlapping_change(renamed, Paths(state=tmp_path))
+    refuse_overlapping_change(replace(renamed, disk=replace(renamed.disk, disk_id="1:1:1:1")), Paths(state=tmp_path))
 
 
 def test_an_unfinished_change_is_continued_and_not_begun_again(record: Record) -> None:
