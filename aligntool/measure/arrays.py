@@ -221,8 +221,7 @@ def plan_sweep(
     room = measured.span_of(min(array.geometry.size for array in made.values()), geometry.data, span)
     if room < MIB:
         raise Refused("the members are too small to measure", hint="--span 64MiB, or larger drives")
-    copies = 1 if geometry.layout.startswith("f") else copies_of(LEVELS[goal.level], len(devices), geometry.layout)
-    each_span = align_up(room * copies // (len(devices) - LEVELS[goal.level].parity), MIB)
+    each_span, length = _member_spans(decided, room, max(tried))
     return Sweep(
         level=goal.level, layout=geometry.layout, bitmap=geometry.bitmap, workload=goal.workload,
         database_page=goal.database_page, recommended=decided.advice.size or 0, chunks=tried,
@@ -231,8 +230,8 @@ def plan_sweep(
         loads=measured.loads_of(goal.workload, goal.database_page), alone=measured.DRIVE_LOADS, members=devices,
         disks=tuple(subject(placed.member.disk) for placed in decided.placed),
         identities=tuple(measured.identity_of(placed.member.disk) for placed in decided.placed), runtime_s=runtime_s,
-        data_offset=geometry.offset, span=room, each_span=min(each_span, geometry.each),
-        written=_written_extents(tuple(made.values()), min(each_span + copies * max(tried), geometry.each)),
+        data_offset=geometry.offset, span=room, each_span=each_span,
+        written=_written_extents(tuple(made.values()), length),
     )  # fmt: skip
 
 
@@ -246,6 +245,16 @@ def _decide(members: Sequence[Judged], goal: RaidGoal) -> Decided:
             hints.append("only empty drives or partitions are measured: wipefs DEVICE shows their signatures")
         error.hint = "\n".join(hints)
         raise
+
+
+def _member_spans(array: Decided, room: int, chunk: int) -> tuple[int, int]:
+    """Return the length of the part of a member that holds `room` bytes of the array, and what arrays with chunks of up
+    to this size write there. The part has all copies in it, except those of the far layout.
+    """
+    geometry, count = array.geometry, len(array.placed)
+    copies = 1 if geometry.layout.startswith("f") else copies_of(geometry.level, count, geometry.layout)
+    each = align_up(room * copies // (count - geometry.level.parity), MIB)
+    return min(each, geometry.each), min(each + copies * chunk, geometry.each)
 
 
 def _written_extents(arrays: Sequence[Decided], length: int) -> tuple[Extent, ...]:
