@@ -25,6 +25,7 @@ class ArrayLine:
     uuid: str | None = None  # lower case, four words of eight digits
     name: str | None = None  # "host:data"
     pinned: tuple[str, ...] = ()  # other criteria: "devices", "super-minor"
+    members: tuple[str, ...] = ()  # patterns of devices=
     joined: bool = False  # it has continuation lines
 
 
@@ -210,7 +211,8 @@ def _is(keyword: str, name: str) -> bool:
 
 def _array_line(words: list[str], text: str, file: str, *, joined: bool) -> ArrayLine:
     device = uuid = name = None
-    pinned = []
+    pinned: list[str] = []
+    members: list[str] = []
     for word in words:
         key, given, value = word.partition("=")
         match key.lower() if given else "":
@@ -222,7 +224,8 @@ def _array_line(words: list[str], text: str, file: str, *, joined: bool) -> Arra
                 name = value
             case "devices" | "super-minor" as other:
                 pinned.append(other)
-    return ArrayLine(file, text, device, uuid, name, tuple(pinned), joined)
+                members += value.split(",") if other == "devices" else []
+    return ArrayLine(file, text, device, uuid, name, tuple(pinned), tuple(filter(None, members)), joined)
 
 
 def unescape(word: bytes) -> str:

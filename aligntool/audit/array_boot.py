@@ -5,6 +5,7 @@ Sources: mdadm.conf(5), fstab(5), systemd.mount(5).
 
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 
 from aligntool.audit.arrays import REDUNDANT
 from aligntool.audit.drives import disk_finding
@@ -39,12 +40,26 @@ class RunningArray:
         uuid, name, nodes = self.facts.uuid, (self.facts.name or "").lower(), self.nodes()
 
         def is_matched(line: ArrayLine) -> bool:
-            if line.name and name and line.name.lower() != name:
+            if (line.name and name and line.name.lower() != name) or (line.uuid and self.is_excluded_by(line)):
                 return False
             listed = "devices" in line.pinned and node_of(line.device) in nodes
             return line.uuid == uuid if line.uuid else bool((line.name and name) or listed)
 
         return tuple(filter(is_matched, lines)) if uuid is not None else ()
+
+    def is_excluded_by(self, line: ArrayLine) -> bool:
+        """Return whether the line lists other devices than the members, whose names may have changed since, or has a
+        super-minor, which metadata 1.x lacks: config.c, conf_match; super1.c, getinfo_super1.
+        """
+        patterns = [word for word in line.members if word.startswith("/")]  # those of a snapshot are masked
+        nodes = [PurePath("/dev", member) for member in self.facts.members]
+        lists_others = bool(patterns) and not all(any(map(node.match, patterns)) for node in nodes)
+        return lists_others or ("super-minor" in line.pinned and (self.facts.metadata or "").startswith("1."))
+
+    def mismatch_words(self, line: ArrayLine) -> str:
+        """Return why a line with the array's UUID does not match it."""
+        other = "has another name than its superblock"
+        return "has devices= or super-minor=, which do not match it" if self.is_excluded_by(line) else other
 
     def lines_in(self, lines: Sequence[ArrayLine]) -> tuple[ArrayLine, ...]:
         """Return the ARRAY lines that name this array by UUID, without those that forbid assembly (`<ignore>`) or do
@@ -61,7 +76,7 @@ class RunningArray:
 
     def wrong_lines(self) -> tuple[ArrayLine, ...]:
         """Return the ARRAY lines for this array that identify it by node, by name or with another UUID, that have
-        another name than its superblock, or that forbid its assembly.
+        another name than its superblock or other devices, or that forbid its assembly.
         """
         uuid, name, nodes = self.facts.uuid, self.facts.name, self.nodes()
         named = self.lines_in(self.system.mdadm.arrays)
@@ -266,7 +281,7 @@ def _array_line_findings(array: RunningArray) -> Iterator[Finding]:
     wrong, uuid = array.wrong_lines(), array.facts.uuid
     for line in wrong:
         why = "belongs to another array" if line.uuid else "does not name it by its UUID"
-        why = "has another name than its superblock" if line.uuid == uuid else why
+        why = array.mismatch_words(line) if line.uuid == uuid else why
         why = "forbids its assembly" if line.device == "<ignore>" else why
         why = CARRIAGE_RETURN if line.text.endswith("\r") else why
         sentence = f"its line in {line.file} {why}; its UUID is {uuid}"

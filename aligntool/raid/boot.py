@@ -300,7 +300,7 @@ def conf_words(array: RunningArray, system: System) -> Iterator[str]:
         gone = line.uuid is not None and line.uuid not in known_arrays(array.inventory)
         why = "names an array without members on this machine" if gone else "does not identify it by its UUID"
         if line.uuid == array.facts.uuid:
-            why = "forbids its assembly" if line.device == "<ignore>" else "has another name than its superblock"
+            why = "forbids its assembly" if line.device == "<ignore>" else array.mismatch_words(line)
         why = CARRIAGE_RETURN if line.text.endswith("\r") else why
         yield f"a line in {line.file} is replaced, because it {why}: {line.text}"
     others = [other.disk.path for other in _unlisted_arrays(array, system)[1:]]

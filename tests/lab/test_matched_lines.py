@@ -33,6 +33,9 @@ CONFS = {
     "ignored-too": (f"{RIGHT}\nARRAY <IGNORE> UUID={UUID}", False),
     "ignored": (f"ARRAY <Ignore> UUID={UUID}", False),
     "members-too": (f"{RIGHT}\nARRAY /dev/md/data devices=/dev/nvme0n1,/dev/nvme1n1", False),
+    "its-members": (f"AUTO -all\n{RIGHT} devices=/dev/nvme*", True),
+    "other-members": (f"AUTO -all\n{RIGHT} devices=/dev/sda,/dev/sdb", False),
+    "number": (f"AUTO -all\n{RIGHT} super-minor=127", False),
     "without-identity": (f"{RIGHT}\nARRAY /dev/md/data", True),
 }
 MAKE = f"""

@@ -72,6 +72,8 @@ CASES: list[tuple[str, str, str, str, Sequence[str]]] = [
      [f"{RIGHT} bitmap=/var/md+a,0.map"]),
     ("a group of spares", "ARRAY data name=any:data spares=1 spare-group=a\n", "", "", [f"{RIGHT} spare-group=a"]),
     ("its line with a carriage return", f"MAILADDR root\r\n{RIGHT}\r\n", "", "", [RIGHT]),
+    ("names that its members had", f"{RIGHT} devices=/dev/sda1,/dev/nvme0n1p1\n", "", "", [RIGHT]),
+    ("a number that metadata 1.x lacks", f"{RIGHT} super-minor=127\n", "", "", [RIGHT]),
     ("its line twice", f"{RIGHT}\n{RIGHT}\n{RIGHT}\n", "", "", [RIGHT, f"# replaced by aligntool: {RIGHT}"]),
     ("its line and one that ignores it", f"{RIGHT}\nARRAY <IGNORE> UUID={UUID}\n", "", "", ["# replaced"]),
     ("its line and one by name", f"ARRAY /dev/md0 name=any:data\n{RIGHT}\n", "", "", ["# replaced"]),
@@ -136,6 +138,13 @@ LATE = [
     "/etc/systemd/system/mdadm-late-start.timer",
 ]
 NO_DISCARDS = {"raid5": [("AT607", "info")], "raid6": [("AT607", "info")]}
+
+
+def test_a_line_that_lists_the_members_stays() -> None:
+    for words in ("devices=/dev/nvme1n1p1,/dev/nvme0n1p1", "devices=/dev/nvme*", "devices=masked"):
+        assert persist(machine("raid1", system(conf=lines(f"{RIGHT} {words}")))).steps == ()
+    old = machine("raid1", system(conf=lines(f"{RIGHT} super-minor=127")), metadata="0.90")
+    assert persist(old).steps == ()
 
 
 def test_only_the_surplus_lines_become_comments() -> None:
