@@ -31,7 +31,7 @@ _WHOLE_DISK_MEMBERS = {
     "isw_raid_member": "Intel RST (IMSM)", "ddf_raid_member": "DDF", "nvidia_raid_member": "NVIDIA",
     "promise_fasttrack_raid_member": "Promise FastTrak", "silicon_medley_raid_member": "Silicon Image Medley",
     "lsi_mega_raid_member": "LSI MegaRAID", "linux_raid_member": "md", "mpath_member": "multipath",
-    "drbd": "DRBD",
+    "drbd": "DRBD", "geom_raid_member": "FreeBSD GEOM",
 }  # fmt: skip
 
 

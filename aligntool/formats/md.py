@@ -35,6 +35,13 @@ SIGNATURES = (
     Magic("adaptec_raid_member", -SECTOR + 256, b"DPTM", version_at=(-SECTOR + 63, 1)),
     *(Magic("hpt37x_raid_member", 9 * SECTOR + 32, magic) for magic in (b"\xf0\x16\x78\x5a", b"\xfd\x16\x78\x5a")),
 )
+# FreeBSD's classes that keep a table inside an array, in the last sector, of 512 or 4096 bytes: sys/geom/*/g_*.h. Not
+# of them: LABEL, MULTIPATH and ELI, which leave the bytes of a single disk in their places or encrypt all of them.
+GEOM = tuple(
+    Magic("geom_raid_member", -sector, b"GEOM::" + name.ljust(10, b"\0"), version=name.decode().lower())
+    for sector in (SECTOR, 8 * SECTOR)
+    for name in (b"MIRROR", b"RAID3", b"STRIPE", b"CONCAT", b"JOURNAL", b"SHSEC", b"VIRSTOR", b"CACHE")
+)
 
 
 def read_ddf(area: Area) -> Layer | None:
@@ -88,7 +95,9 @@ def _with_first_volume(layer: Layer, block: bytes) -> Layer:
 def read_other_firmware(area: Area) -> Layer | None:
     if not area.is_whole or area.size < SMALLEST:
         return None
-    found = next((layer for mark in SIGNATURES if (layer := mark.layer(area))), None)
+    # A partition that covers the last sector has its own metadata there; one in a GEOM array never reaches that sector.
+    marks = SIGNATURES if area.last_end == area.size else (*SIGNATURES, *GEOM)
+    found = next((layer for mark in marks if (layer := mark.layer(area))), None)
     return replace(found, data_start=area.start) if found else _read_with_checksum(area)
 
 

@@ -220,6 +220,25 @@ class TestImages:
         assert [layer.kind for layer in disk.content] == [kind]
         assert disk.partitions[0].content == ()
 
+    @pytest.mark.needs_tools("sfdisk")
+    @pytest.mark.parametrize(
+        ("size", "sector", "kinds"),
+        [(131009, 512, ["geom_raid_member"]), (131003, 4096, ["geom_raid_member"]), (131009 + 1, 512, [])],
+    )
+    def test_a_table_inside_a_mirror_of_freebsd_belongs_to_the_mirror(
+        self, sparse: Sparse, size: int, sector: int, kinds: list[str]
+    ) -> None:
+        """FreeBSD's sys/geom/mirror/g_mirror.h: its metadata are in the last sector, and the mirror ends before it. In
+        a partition that covers this sector they are the partition's.
+        """
+        path = sparse(64 * MIB)
+        run("sfdisk", "--quiet", path, stdin=f"label: dos\nstart=62, size={size}, type=83\n")
+        with path.open("r+b") as file:
+            file.seek(64 * MIB - sector)
+            file.write(b"GEOM::MIRROR\0\0\0\0" + (4).to_bytes(4, "little") + b"gm0")
+        (disk,) = look([str(path)]).disks
+        assert [(layer.kind, layer.version) for layer in disk.content] == [(kind, "mirror") for kind in kinds]
+
     @pytest.mark.needs_tools("sfdisk", "mkfs.ext4")
     def test_a_file_system_on_the_whole_disk_is_seen_beside_a_table_with_nothing_in_it(self, sparse: Sparse) -> None:
         """A table written by mistake leaves the superblock at byte 1024 alone, and the file system can be mounted."""
