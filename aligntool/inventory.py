@@ -416,6 +416,7 @@ class BootCode:
     kind: str  # "Rockchip boot loader", "GRUB", "LILO", "Ventoy" ...
     at: int  # offset on the disk; of GRUB from its boot sector
     encrypts: bool = False  # it decrypts the disk, by sector numbers counted from the start of the disk
+    partition: int | None = None  # its boot sector is the first one of this partition; None: it is that of the disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -576,8 +577,7 @@ class Inventory:
 
 def superblocks_on(disk: Disk, number: int | None = None) -> tuple[str, ...]:
     """Return the UUIDs, as written by mdadm, of the md superblocks on a partition, or anywhere on a disk."""
-    found = (array_uuid(layer) for layer in layers_on(disk, number))
-    return tuple(dict.fromkeys(uuid for uuid in found if uuid))
+    return tuple(dict.fromkeys(filter(None, map(array_uuid, layers_on(disk, number)))))
 
 
 def array_uuid(layer: Layer) -> str:

@@ -326,12 +326,12 @@ _VENTOY = b"VT\0Ge\0HD\0Rd\0 Er\r"
 
 
 def with_boot_code(reader: Reader, reading: TableReading) -> TableReading:
-    """Return the reading, its table with the boot programs outside partitions and the used part of the gap."""
+    """Return the reading, its table with the boot programs found by their place and the used part of the gap."""
     if reading.table is None:
         return reading
     head = read_or_none(reader, 0, _HEAD) or b""
     by_magic = (BootCode(kind, at) for at, offset, magic, kind in _MAGICS if head.startswith(magic, at + offset))
-    found = (*_in_sector_0(head[:_SECTOR]), *by_magic)
+    found = (*_in_sector_0(head[:_SECTOR]), *by_magic, *_in_partitions(reader, reading.partitions))
     used_to = _gap_used_to(reader, reading.partitions)
     return replace(reading, table=replace(reading.table, boot_code=found, gap_used_to=used_to))
 
@@ -340,16 +340,30 @@ def _in_sector_0(sector: bytes) -> Iterator[BootCode]:
     for first, last, kind, marks in _ENCRYPTION:
         if any(sector.find(mark, first, last + len(mark)) >= 0 for mark in marks):
             yield BootCode(kind, 0, encrypts=True)
-    if sector.startswith(b"LILO", 6):
-        yield BootCode("LILO", 0)
+    yield from _lists_of_sectors(sector, None)
     if sector.startswith(b"zIPL"):
         yield BootCode("zipl", 0)
     if sector.startswith(_VENTOY, 0x190):
         yield BootCode("Ventoy", 0)
-    elif _GRUB in sector[0x170:0x1B8]:
+
+
+def _in_partitions(reader: Reader, partitions: Sequence[Partition]) -> Iterator[BootCode]:
+    """Yield the boot programs with lists of sectors that start from a partition or from the first EBR of a container,
+    where another boot program loads them.
+    """
+    for part in partitions:
+        if part.role is not Role.NESTED:
+            yield from _lists_of_sectors(read_or_none(reader, part.extent.start, _SECTOR) or b"", part.number)
+
+
+def _lists_of_sectors(sector: bytes, partition: int | None) -> Iterator[BootCode]:
+    """Yield the boot program of a boot sector that keeps sectors of the disk."""
+    if sector.startswith(b"LILO", 6):
+        yield BootCode("LILO", 0, partition=partition)
+    elif _GRUB in sector[0x170:0x1B8] and not sector.startswith(_VENTOY, 0x190):
         is_legacy = sector.startswith(b"\x03\x02", 0x3E)  # its version
         kind, at = ("GRUB Legacy", le32(sector, 0x44)) if is_legacy else ("GRUB", le64(sector, 0x5C))
-        yield BootCode(kind, at * _SECTOR)
+        yield BootCode(kind, at * _SECTOR, partition=partition)
 
 
 def _gap_used_to(reader: Reader, partitions: Sequence[Partition]) -> int | None:

@@ -92,7 +92,7 @@ def _disk_refusals(judged: Judged, sizes: Sizes) -> Iterator[Refusal]:
         yield Refusal("same-size", disk.name, text, audit)
     if table is not None:
         for code in table.boot_code:
-            if code.at and code.kind != "GRUB":
+            if code.at and code.kind != "GRUB" and code.partition is None:
                 text = f"{code.kind} was recognised at byte {code.at}: it is found by its offset on the disk"
                 yield Refusal("bound", disk.name, text, audit)
     if (disk.size or 0) % BLOCK:

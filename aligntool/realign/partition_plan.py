@@ -387,7 +387,8 @@ def _boot_code_attention(disk: Disk) -> Iterator[str]:
 
 def _gap_attention(disk: Disk, gap_end: int | None) -> Iterator[str]:
     """Yield that bytes before the partition are lost, unless they are known to be those of GRUB."""
-    grub = any(code.kind.startswith("GRUB") for code in (disk.table.boot_code if disk.table else ()))
+    codes = disk.table.boot_code if disk.table else ()
+    grub = any(code.kind.startswith("GRUB") and code.partition is None for code in codes)
     if gap_end and not (grub and gap_end <= MIB):
         saving = wording.as_root(
             disk, f"dd if={wording.shell_word(disk.path)} of=FILE bs=1M count={align_up(gap_end, MIB) // MIB}"

@@ -336,13 +336,17 @@ _EXTLINUX = (*EXT, "btrfs", "xfs")  # file systems on which extlinux and LILO in
 
 
 def attention_to(
-    disk: Disk, moving: Collection[int], patched: Patched, names: Mapping[int, StartNames]
+    disk: Disk, moving: Collection[int], patched: Patched, names: Mapping[int, StartNames], shrunk: Collection[int]
 ) -> Iterator[str]:
-    """Yield what the user may have to do after the move."""
+    """Yield what the user may have to do after the move. A shrink moves blocks of files, too."""
     with_windows = any(SYSTEM_HIVE in volume.files for volume in names.values())
     dos = disk.table is not None and disk.table.label is TableLabel.DOS
-    yield from _boot_code_attention(disk, moving)
+    yield from _boot_code_attention(disk, {*moving, *shrunk})
     for part in disk.partitions:
+        if dos and part.number in {*moving, *shrunk} and _is_active(part) and _may_start_from(disk, part):
+            lists = "syslinux, extlinux, LILO or GRUB4DOS start from it, their lists of sectors must be rewritten"
+            name = layer_name(part.content[0])
+            yield f"partition {part.number} is the active partition, with {name}: if {lists} (extlinux --install, lilo)"
         if part.number not in moving:
             continue
         if part.number in patched and patched[part.number].attention:
@@ -352,33 +356,36 @@ def attention_to(
             yield f"partition {part.number} is the EFI system partition: {lost} \\EFI\\BOOT is found in any case"
         if dos and (kind_of(part) == "ntfs" or (with_windows and _is_active(part) and kind_of(part) == "vfat")):
             yield from _windows_attention(disk, part, names)
-        if dos and _is_active(part) and _may_start_from(disk, part):
-            lists = "syslinux, extlinux, LILO or GRUB4DOS start from it, their lists of sectors must be rewritten"
-            name = layer_name(part.content[0])
-            yield f"partition {part.number} is the active partition, with {name}: if {lists} (extlinux --install, lilo)"
 
 
-def _boot_code_attention(disk: Disk, moving: Collection[int]) -> Iterator[str]:
-    """Yield which boot code in sector 0 depends on an absolute sector that moves. GRUB's core image in the gap or in a
-    BIOS boot partition does not move.
+def _boot_code_attention(disk: Disk, changing: Collection[int]) -> Iterator[str]:
+    """Yield which boot code depends on an absolute sector that moves. GRUB's core image in the gap or in a BIOS boot
+    partition does not move.
     """
     for code in disk.table.boot_code if disk.table else ():
-        if code.kind in ("LILO", "zipl") and moving:
-            yield f"{code.kind} in sector 0 keeps a list of absolute sectors: afterwards run it from another system"
-        moved = [part for part in disk.partitions if part.number in moving and part.role is not Role.EXTENDED]
-        for part in moved if code.kind.startswith("GRUB") else ():
+        own = code.partition is not None
+        where = f"the boot sector of partition {code.partition}" if own else "sector 0"
+        if code.kind in ("LILO", "zipl") and changing:
+            yield f"{code.kind} in {where} keeps a list of absolute sectors: afterwards run it from another system"
+        changed = [part for part in disk.partitions if part.number in changing and part.role is not Role.EXTENDED]
+        for part in changed if code.kind.startswith("GRUB") else ():
             if part.extent.start <= code.at < part.extent.end:
                 until = "the disk does not start until grub-install is run from another system"
+                if own:
+                    until = "it does not start until grub-install --force is run for that partition from another system"
                 stage = f"reads its next stage from byte {code.at}, inside partition {part.number}"
-                yield f"{code.kind} in sector 0 {stage}: {until}"
+                yield f"{code.kind} in {where} {stage}: {until}"
 
 
 def _may_start_from(disk: Disk, part: Partition) -> bool:
     """Return whether a boot program that keeps a list of sectors may start from this partition: from FAT always; from
-    Linux file systems unless the boot code in sector 0 is GRUB's, which does not start such a program.
+    Linux file systems unless the boot code in sector 0 is GRUB's, which does not start such a program; never if its
+    own boot code is known.
     """
-    grub = any(code.kind.startswith("GRUB") for code in (disk.table.boot_code if disk.table else ()))
-    return kind_of(part) == "vfat" or (kind_of(part) in _EXTLINUX and not grub)
+    codes = disk.table.boot_code if disk.table else ()
+    grub = any(code.kind.startswith("GRUB") and code.partition is None for code in codes)
+    known = any(code.partition == part.number for code in codes)
+    return not known and (kind_of(part) == "vfat" or (kind_of(part) in _EXTLINUX and not grub))
 
 
 def _windows_attention(disk: Disk, part: Partition, names: Mapping[int, StartNames]) -> Iterator[str]:

@@ -51,7 +51,7 @@ def write_plan(
     plan_steps = tuple(_steps(disk, found, shrunk, changes, patched)) if found and found.journal else ()
     places = tuple(_place(part, selection, after.get(part.number, part.extent)) for part in disk.partitions)
     attention = (
-        *partition_selection.attention_to(disk, moving, patched, selection.names),
+        *partition_selection.attention_to(disk, moving, patched, selection.names, shrunk),
         *partition_selection.letters_taken(disk, selection.names, found),
         *partition_selection.attention_to_shrunk(shrunk),
     )

@@ -256,6 +256,45 @@ def test_lilo_zipl_and_extlinux_keep_lists_of_sectors_and_that_is_said(
     assert any(word in one for one in planned(image).attention)
 
 
+@pytest.mark.parametrize(("names", "there"), [(1, False), (5000, True)])
+def test_grub_in_a_partition_that_reads_its_next_stage_inside_a_partition_is_noted(
+    sparse: Sparse, names: int, there: bool
+) -> None:
+    """With `names` 1 the partition is the disk of a virtual machine, whose own gap GRUB reads."""
+    image = partitioned(sparse(256 * MIB), "dos", "start=63, size=100000", "start=204801, size=100000, bootable")
+    ext4(image, 204801, 100000)
+    ext4(image, 63, 100000)
+    put(image, 63 * 512 + 0x5C, struct.pack("<Q", names))
+    put(image, 63 * 512 + 0x180, b"GRUB \0Geom\0Hard Disk\0Read\0 Error\r\n\0")
+    attention = planned(image).attention
+    assert any("boot sector of partition 1" in one and "grub-install" in one for one in attention) == there
+    assert any("partition 2 is the active partition" in one for one in attention)  # that GRUB may not start it
+    assert not any("grub-install" in one for one in planned(image, RealignGoal(partitions=(2,))).attention)
+
+
+@pytest.mark.needs_tools("sfdisk")
+@pytest.mark.parametrize("sector", [2048, 40000])
+def test_lilo_in_the_boot_sector_of_a_partition_or_in_an_ebr_is_noted(sparse: Sparse, sector: int) -> None:
+    image = partitioned(
+        sparse(256 * MIB), "dos", "start=2048, size=30000", "start=40000, size=200000, type=5", "start=40063, size=9000"
+    )
+    put(image, sector * 512 + 6, b"LILO")
+    number = 1 if sector == 2048 else 2
+    assert any(f"LILO in the boot sector of partition {number}" in one for one in planned(image).attention)
+
+
+@pytest.mark.parametrize("code", [b"\xfa\x33", b"\x00" * 6 + b"LILO"])
+def test_a_shrink_of_a_partition_that_stays_changes_lists_of_sectors_too(sparse: Sparse, code: bytes) -> None:
+    """resize2fs moves the blocks of files from the end."""
+    image = partitioned(sparse(200 * MIB), "dos", "start=2048, size=204800, bootable", "start=206849, size=202750")
+    ext4(image, 2048, 204800)
+    put(image, 0, code)
+    plan = planned(image, RealignGoal(shrink=True))
+    assert starts(plan) == [2048, 206848]
+    assert sum("lists of sectors" in one or "LILO in sector 0" in one for one in plan.attention) >= 1
+    assert any("partition 1 is the active partition" in one for one in plan.attention)
+
+
 @pytest.mark.parametrize(
     ("at", "mark"),
     [
