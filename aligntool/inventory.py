@@ -230,7 +230,7 @@ class Layer:
     inner: tuple["Layer", ...] = ()  # layers that could be read inside this layer
     problems: tuple[str, ...] = ()  # inconsistencies in the superblock, a sentence each
     unclean: str | None = None  # a sentence: why it must not be changed now; None: no known reason
-    hidden_sectors: int | None = None  # sectors before the volume, from its boot sector: NTFS, FAT, exFAT
+    hidden_sectors: int | None = None  # sectors before the volume, from its boot sector: NTFS, FAT, exFAT, BFS
     backup_boot: int | None = None  # offset in the volume of the copy of its boot sector
     backup_hidden_sectors: int | None = None  # as `hidden_sectors`, in that copy; None: it is not a boot sector
     has_tags: bool = False  # LUKS2 with dm-integrity, which states how many sectors there are

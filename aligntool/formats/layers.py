@@ -138,7 +138,8 @@ FILE_SYSTEM_READERS: tuple[Read, ...] = (
     linux_fs.read_xfs_log, linux_fs.read_ext, other_layers.read_udf, other_layers.read_iso9660,
     other_layers.read_zfs, other_layers.read_hfs, other_layers.read_ufs, windows_fs.read_ntfs, windows_fs.read_refs,
     other_layers.read_cramfs, other_layers.read_squashfs, linux_fs.read_btrfs, windows_fs.read_exfat,
-    linux_fs.read_f2fs, other_layers.read_apfs, other_layers.read_erofs, other_layers.read_other,
+    linux_fs.read_f2fs, other_layers.read_apfs, other_layers.read_erofs, other_layers.read_befs,
+    other_layers.read_other,
 )  # fmt: skip
 # LDM's own partition has 1 MiB.
 ON_FLOPPIES: tuple[Read, ...] = (volumes.read_luks, windows_fs.read_bitlocker, windows_fs.read_ldm)

@@ -387,6 +387,22 @@ def read_ufs(area: Area) -> Layer | None:
     return None
 
 
+# BFS, the file system of Haiku, as it is written on PCs.
+#
+# Haiku's headers/private/file_systems/bfs.h. Its boot block has the start of the partition at byte 506, in sectors of
+# 512 bytes: src/bin/makebootable/platform/bios_ia32/makebootable.cpp, kPartitionOffsetOffset.
+
+
+def read_befs(area: Area) -> Layer | None:
+    superblock, block = area.head[SECTOR:KIB], le32(area.head, SECTOR + 40)
+    if (superblock[32:36], le32(superblock, 68)) != (b"1SFB", 0xDD121031) or not is_power_of_two(block):
+        return None
+    return replace(
+        area.layer("befs", le64(superblock, 48) * block, block), label=text_at(superblock, 0, 32),
+        hidden_sectors=le32(area.head, 506) if area.head[510:SECTOR] == b"\x55\xaa" else 0,
+    )  # fmt: skip
+
+
 # Members of ZFS pools.
 #
 # There are four copies of the label, two at each end; each has an XDR name-value list with pool name, identifiers and

@@ -109,6 +109,7 @@ _MAGICS = (
     (0x400, b"HX\0\x05", "hfsplus"),
     (0x400, b"BD", "hfs"),
     (0x20, b"NXSB", "apfs"),
+    (0x220, b"1SFB", "befs"),
     (0, b"\xfc\x4e\x2b\xa9", "linux_raid_member"),
     (0x1000, b"\xfc\x4e\x2b\xa9", "linux_raid_member"),
     (0x1018, bytes.fromhex("c68573f64e1a45ca8265f57f48ba6d81"), "bcache"),

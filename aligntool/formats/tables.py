@@ -294,7 +294,7 @@ def _without_sector_0(reader: Reader, sector_size: int | None) -> TableReading:
 # rockchip), doc/README.mediatek, include/sunxi_image.h, include/imximage.h, tools/rkcommon.c, tools/omapimage.c;
 # TI SPRUH73 26.1.8.5; GRUB's include/grub/i386/pc/boot.h; GRUB Legacy's stage1/stage1.h; LILO's first.S; zipl's
 # src/install.c (s390-tools: update_scsi_mbr); Ventoy's grub-core/ventoy/ventoy_cmd.c (ventoy_check_official_device);
-# The Sleuth Kit's tsk/util/detect_encryption.c.
+# Haiku's src/apps/bootmanager/bootman.S; The Sleuth Kit's tsk/util/detect_encryption.c.
 
 GAP_READ = 64 * MIB  # of the gap; the boot programs of known boards end at 16 MiB
 _SECTOR = 512
@@ -345,6 +345,8 @@ def _in_sector_0(sector: bytes) -> Iterator[BootCode]:
         yield BootCode("zipl", 0)
     if sector.startswith(_VENTOY, 0x190):
         yield BootCode("Ventoy", 0)
+    if b"Haiku Boot Manager\0" in sector:
+        yield BootCode("Haiku Boot Manager", 0)
 
 
 def _in_partitions(reader: Reader, partitions: Sequence[Partition]) -> Iterator[BootCode]:

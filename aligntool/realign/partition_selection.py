@@ -365,7 +365,7 @@ def _boot_code_attention(disk: Disk, changing: Collection[int]) -> Iterator[str]
     for code in disk.table.boot_code if disk.table else ():
         own = code.partition is not None
         where = f"the boot sector of partition {code.partition}" if own else "sector 0"
-        if code.kind in ("LILO", "zipl") and changing:
+        if code.kind in ("LILO", "zipl", "Haiku Boot Manager") and changing:
             yield f"{code.kind} in {where} keeps a list of absolute sectors: afterwards run it from another system"
         changed = [part for part in disk.partitions if part.number in changing and part.role is not Role.EXTENDED]
         for part in changed if code.kind.startswith("GRUB") else ():

@@ -190,15 +190,15 @@ def copy_length(size: int) -> int:
 #
 # NTFS and FAT: "hidden sectors", 4 bytes at 0x1C, in the boot sector and in its copy (FAT: fatgen103; NTFS:
 # ntfs3/ntfs.h, struct NTFS_BOOT). exFAT: "PartitionOffset", 8 bytes at 0x40, in both boot regions, each of
-# which ends with a sector of checksums (exFAT specification 3.1 and 3.4). Linux reads none of them; boot code
-# of DOS and Windows does.
+# which ends with a sector of checksums (exFAT specification 3.1 and 3.4). BFS: 4 bytes at 0x1FA in the boot block, in
+# sectors of 512 bytes (Haiku's makebootable). Linux reads none of them; boot code of DOS, Windows and Haiku does.
 
-_HIDDEN = 0x1C
+_HIDDEN = {"ntfs": 0x1C, "vfat": 0x1C, "befs": 0x1FA}
 _EXFAT_OFFSET = 0x40
 _CHECKSUM = 11  # the sector of checksums in an exFAT boot region
 _REGION = 12  # sectors of one region
-_NAMES = {"ntfs": "NTFS hidden sectors", "vfat": "FAT hidden sectors"}
-_LARGEST = {"ntfs": 0xFFFFFFFF, "vfat": 0xFFFFFFFF, "exfat": 0xFFFFFFFFFFFFFFFF}
+_NAMES = {"ntfs": "NTFS hidden sectors", "vfat": "FAT hidden sectors", "befs": "BFS partition offset"}
+_LARGEST = {**dict.fromkeys(_HIDDEN, 0xFFFFFFFF), "exfat": 0xFFFFFFFFFFFFFFFF}
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,8 @@ def patching(partition: Partition, after: Extent, record_after: int | None, sect
     new = _new_value(partition, recorded, after, record_after, sector_size)
     if new is None:
         where = f"its boot sector records {recorded} hidden sectors, which does not match its start"
-        left = "the field is left unchanged, and DOS or Windows may fail to boot from it"
+        system = "Haiku" if layer.kind == "befs" else "DOS or Windows"
+        left = f"the field is left unchanged, and {system} may fail to boot from it"
         return Patching(attention=f"partition {number}: {where}; {left}")
     notes = []
     if new > _LARGEST[layer.kind]:
@@ -292,8 +293,8 @@ def _patches(layer: Layer, before: int, after: int) -> tuple[Patch, ...]:
     if layer.kind == "exfat":
         return _exfat_patches(layer, before, after)
     boots = (0,) if layer.backup_boot is None or _unpatched_copy(layer) else (0, layer.backup_boot)
-    name = _NAMES[layer.kind]
-    return tuple(Patch(name if boot == 0 else f"{name} (copy)", boot + _HIDDEN, 4, before, after) for boot in boots)
+    name, field_at = _NAMES[layer.kind], _HIDDEN[layer.kind]
+    return tuple(Patch(name if boot == 0 else f"{name} (copy)", boot + field_at, 4, before, after) for boot in boots)
 
 
 def with_new_copy(layer: Layer, at: int) -> Layer:

@@ -16,9 +16,10 @@ from aligntool.errors import Refused
 from aligntool.linux.look import look
 from aligntool.linux.targets import UserLimits
 from aligntool.realign.planning import find_repairs, plan_realign
-from aligntool.steps import CopyContent, WriteJournal
+from aligntool.steps import CopyContent, ReleaseContent, WriteJournal
 from aligntool.units import KIB, MIB
 from tests.conftest import run
+from tests.moving.superblocks import befs
 from tests.probe.tables.images import mbr
 from tests.probe.tables.mbr_images import bsd_label, solaris_vtoc
 from tests.thorough import sample
@@ -245,9 +246,14 @@ def test_grub_that_reads_its_next_stage_inside_a_partition_is_said(sparse: Spars
 
 @pytest.mark.parametrize(
     ("at", "code", "word"),
-    [(6, b"LILO", "LILO in sector 0"), (0, b"zIPL", "zipl in sector 0"), (0, b"\xfa\x33", "extlinux")],
+    [
+        (6, b"LILO", "LILO in sector 0"),
+        (0, b"zIPL", "zipl in sector 0"),
+        (300, b"Haiku Boot Manager\0", "Haiku Boot Manager in sector 0"),
+        (0, b"\xfa\x33", "extlinux"),
+    ],
 )
-def test_lilo_zipl_and_extlinux_keep_lists_of_sectors_and_that_is_said(
+def test_lilo_zipl_haiku_and_extlinux_keep_lists_of_sectors_and_that_is_said(
     sparse: Sparse, at: int, code: bytes, word: str
 ) -> None:
     image = partitioned(sparse(256 * MIB), "dos", "start=63, size=100000, bootable")
@@ -312,6 +318,21 @@ def test_what_an_encryption_of_the_whole_disk_may_hold_stays(sparse: Sparse, at:
     put(image, at, mark)
     assert "partition 1 may be encrypted" in refusal(image)
     assert starts(planned(image, RealignGoal(partitions=(2,)))) == [63, 204800]
+
+
+@pytest.mark.needs_tools("sfdisk", "blkid")
+@pytest.mark.parametrize(("recorded", "change"), [(63, [(506, 63, 2048)]), (0, []), (1000, [])])
+def test_the_boot_block_of_haiku_names_the_new_start(sparse: Sparse, recorded: int, change: list[object]) -> None:
+    """Haiku's makebootable writes the start of the partition to byte 506; without it stage 1 finds nothing."""
+    image = partitioned(sparse(256 * MIB), "dos", "start=63, size=100000, type=eb, bootable")
+    for at, piece in befs(512, 0):
+        put(image, 63 * 512 + at, piece)
+    put(image, 63 * 512, bytes(506) + struct.pack("<I", recorded) + b"\x55\xaa")
+    assert 'TYPE="befs"' in run("blkid", "-p", "-O", str(63 * 512), "-S", str(100000 * 512), image)
+    plan = planned(image)
+    patches = [patch for step in plan.steps if isinstance(step, ReleaseContent) for patch in step.patches]
+    assert [(patch.at, patch.before, patch.after) for patch in patches] == change
+    assert any("Haiku may fail to boot" in one for one in plan.attention) == (recorded == 1000)
 
 
 # Labels inside a partition that count from the start of the disk.
