@@ -9,8 +9,9 @@ from aligntool.audit.report import Judged
 from aligntool.audit.wording import as_root, hints_with_options, layer_name, next_command, shell_word, table_command
 from aligntool.change import Plan, Used
 from aligntool.errors import Refused
+from aligntool.file_systems import EXT
 from aligntool.formats.layers import read_layers
-from aligntool.formats.reader import MappedReader, Reader, is_blank
+from aligntool.formats.reader import MappedReader, Reader, has_data, is_blank
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Disk, DiskKind, Layer, Partition, TableLabel
 from aligntool.linux.block import open_read_only
@@ -26,6 +27,7 @@ from aligntool.system import TableLine, parse_crypttab, parse_fstab
 from aligntool.units import MIB, Extent, align_down, align_up
 
 _BLOCK = 4096
+_FREE_FIRST_SECTOR = (*EXT, "btrfs", "swap", "LVM2_member")
 _LVM = ("lvm/lvm.conf", "lvm/lvmlocal.conf", "lvm/devices/system.devices")
 
 
@@ -90,7 +92,7 @@ class WholeDisk:
         plan = partition_plan.plan_partition(judged, request.goal, self.label, used, others=_others(disk))
         with open_read_only(disk.path) as device:
             _refuse_more_behind(device, disk.content[0], disk)
-            lost = tuple(_behind_attention(device, disk, plan))
+            lost = (*_boot_attention(device, disk), *_behind_attention(device, disk, plan))
         return replace(plan, attention=(*lost, *plan.attention))
 
     def _with_length(self, judged: Judged, key: bytes) -> Disk:
@@ -146,6 +148,18 @@ def _refuse_before_partition(reader: Reader, disk: Disk) -> None:
         text = f"{layer_name(found[0])} is recognised on {disk.name} before the partition, and would be overwritten"
         look = as_root(disk, f"wipefs --no-act {shell_word(disk.path)}")
         raise Refused(text, hint=look, code="ambiguous", subject=disk.name)
+
+
+def _boot_attention(reader: Reader, disk: Disk) -> Iterator[str]:
+    """Yield that a boot program in the first sector is not the disk's any more. These kinds leave that sector free,
+    except FAT, in which syslinux writes its name (core/diskstart.inc, bsOemName).
+    """
+    sector, kind = reader.read(0, 440), disk.content[0].kind
+    if (kind in _FREE_FIRST_SECTOR and has_data(sector)) or (kind == "vfat" and sector.startswith(b"SYSLINUX", 3)):
+        yield (
+            f"the boot program in the first sector of {disk.name} moves with the content: no BIOS starts from this disk"
+            " until one is installed again, such as with grub-install"
+        )
 
 
 def _gap_end(reader: Reader, disk: Disk) -> int | None:

@@ -404,6 +404,16 @@ def test_a_boot_program_that_goes_with_the_table_needs_attention(grub: bool, tmp
     assert ("grub-install" in said) is grub
 
 
+@pytest.mark.parametrize("boot", [True, False])
+def test_a_boot_program_that_moves_with_the_content_needs_attention(boot: bool, tmp_path: Path) -> None:
+    """Images of virtual machines start from extlinux in the first sector of an ext4 without a table."""
+    image = ext4(tmp_path / "disk.img", 32 * MIB, disk=128 * MIB)
+    with image.open("r+b") as file:
+        file.write(b"\xeb\x58\x90EXTLINUX" * boot)
+    said = " ".join(aligntool("plan", "partition", image).split())
+    assert (f"the boot program in the first sector of {image} moves with the content: no BIOS" in said) is boot
+
+
 def with_one_partition(folder: Path, label: str, start: int) -> Path:
     """Return an image of 64 MiB with a table and an ext4 of 16 MiB at this byte."""
     part, image = ext4(folder / "part", 16 * MIB), folder / "disk.img"
