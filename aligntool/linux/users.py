@@ -211,8 +211,7 @@ def _loop_occupants(targets: Mapping[tuple[int, int], str]) -> Iterator[Occupant
                 what = f"a program started by aligntool is using {name} through {loop} and will end by itself"
                 yield Occupant(what, f"sudo fuser -v {loop}", passing=True)
             elif not is_own:
-                passing = _is_being_detached(file.parent)
-                yield Occupant(f"{name} is attached to {loop}", f"sudo losetup -d {loop}", passing=passing)
+                yield Occupant(f"{name} is attached to {loop}", *_detaching(loop, file.parent))
 
 
 def killed_processes(processes: Iterable[int | str]) -> Iterator[Occupant]:
@@ -261,16 +260,19 @@ def _loop_backing(loop: str, file: Path) -> tuple[bool, tuple[int, int]]:
         return False, (0, 0)
 
 
-def _is_being_detached(folder: Path) -> bool:
-    """Return whether a loop device is about to be detached. The kernel sets LO_FLAGS_AUTOCLEAR if `losetup -d` finds
-    that a program has the device open, as udev may for a moment. A device of `mount -o loop` has the flag, too, while
-    it is mounted.
+def _detaching(loop: str, folder: Path) -> tuple[str, bool]:
+    """Return the command that detaches a loop device, and whether that is about to happen. LO_FLAGS_AUTOCLEAR is set by
+    `losetup -d` on a device that is open, by udev for a moment or as long as it is mounted, and by `mount -o loop`.
     """
+    end = f"sudo losetup -d {loop}"
     try:
         flag, number = (folder / "autoclear").read_text(), _parse_number((folder.parent / "dev").read_text())
     except OSError:  # detached meanwhile
-        return True
-    return flag.strip() == "1" and all(_parse_number(mount.number) != number for mount in mounts_now())
+        return end, True
+    clears, unmount = flag.strip() == "1", f"sudo umount {loop}"
+    if any(_parse_number(mount.number) == number for mount in mounts_now()):
+        return unmount if clears else f"{unmount} && {end}", False
+    return end, clears
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

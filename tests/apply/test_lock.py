@@ -173,6 +173,29 @@ def test_an_image_file_under_a_loop_device_is_refused(sparse: Make, loop: Attach
 
 
 @root
+@pytest.mark.needs_tools("mkfs.ext4")
+@pytest.mark.parametrize("autoclear", [True, False])
+def test_a_mounted_loop_device_is_unmounted_before_it_is_detached(
+    sparse: Make, tmp_path: Path, *, autoclear: bool
+) -> None:
+    """As long as it is mounted, `losetup -d` reports success and leaves it attached."""
+    image, place = sparse(8 * MIB), tmp_path / "place"
+    run("mkfs.ext4", "-q", "-F", image)
+    place.mkdir()
+    node, is_kept = run("losetup", "-f", "--show", image).strip(), True
+    try:
+        run("mount", "-o", "ro", node, place)
+        if autoclear:
+            run("losetup", "-d", node)
+            is_kept = False  # beyond the unmount
+        assert refusal(image).hint == f"sudo umount {node}" + f" && sudo losetup -d {node}" * is_kept
+    finally:
+        unmount(place)
+        if is_kept:
+            detach(node)
+
+
+@root
 def test_a_second_loop_device_over_the_same_bytes_is_named(sparse: Make, loop: Attach, tmp_path: Path) -> None:
     """None of them is opened exclusively by the kernel, so one may be mounted while the other is changed."""
     image = sparse(MIB)
