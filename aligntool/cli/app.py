@@ -35,27 +35,27 @@ from aligntool.render.translate import language, translated, use_language
 # Command: module in aligntool.cli, function, first line of its docstring.
 COMMANDS = {
     "audit": ("audit", "audit", "Check the alignment of every partition: on the grid, off the grid, or unknown."),
-    "explain": ("explain", "explain", "Explain a finding: what it means, what it costs, and what to do."),
-    "drives": ("explain", "drives", "Show what is known about a drive, with the source of every fact."),
+    "explain": ("reference", "explain", "Explain a finding: what it means, what it costs, and what to do."),
+    "drives": ("reference", "drives", "Show what is known about a drive, with the source of every fact."),
     "realign": ("partitions", "realign", "Move misaligned partitions to aligned starts."),
     "layout": ("partitions", "layout", "Write a new partition table to an empty disk, with every partition aligned."),
-    "partition": ("partition", "partition", "Put a whole-disk file system or LVM volume into a partition."),
-    "convert": ("convert", "convert", "Convert the partition table of a disk or image to another sector size."),
+    "partition": ("tables", "partition", "Put a whole-disk file system or LVM volume into a partition."),
+    "convert": ("tables", "convert", "Convert the partition table of a disk or image to another sector size."),
     "apply": ("recover", "apply", "Apply a plan that was saved in a file."),
     "status": ("recover", "status", "Show the progress of an interrupted move or array, and the next command."),
     "resume": ("recover", "resume", "Finish an interrupted move or array."),
     "rollback": ("recover", "rollback", "Undo an interrupted move or array."),
     "probe": ("probe", "probe", "Find the internal unit of a drive by timing requests."),
     "tui": ("tui", "tui", "Browse disks, verdicts, plans and moves in a full-screen interface."),
-    "schema": ("explain", "schema", "Print the JSON Schema of a document that aligntool writes."),
+    "schema": ("reference", "schema", "Print the JSON Schema of a document that aligntool writes."),
     "report": ("report", "report", "Write one HTML page of disks, findings, arrays and benchmarks."),
     "snapshot": ("report", "snapshot", "Capture what an audit reads from this machine."),
     "fleet": ("fleet", "fleet", "Audit many captured machines in one report."),
     "demo": ("partitions", "demo", "Create a misaligned disk image, audit it, realign it, and audit it again."),
     "plan realign": ("partitions", "plan_realign", "Plan the moves to aligned starts, and show every step."),
     "plan layout": ("partitions", "plan_layout_command", "Plan a new partition table for an empty disk, and show it."),
-    "plan partition": ("partition", "plan_partition", "Plan a partition for the content of a whole disk."),
-    "plan convert": ("convert", "plan_convert", "Plan a partition table for another sector size."),
+    "plan partition": ("tables", "plan_partition", "Plan a partition for the content of a whole disk."),
+    "plan convert": ("tables", "plan_convert", "Plan a partition table for another sector size."),
     "raid plan": ("raid", "plan_command", "Plan an array, and show how it would be created."),
     "raid show": ("raid", "show_command", "Show arrays: members, links, state and data offset."),
     "raid create": ("raid", "create_command", "Create an array, and configure the system to start it at every boot."),
@@ -71,9 +71,9 @@ COMMANDS = {
     "trace read": ("trace", "trace", "Analyse a log of commands to a drive."),
     "trace record": ("trace", "record_command", "Analyse the requests to a disk while a command runs."),
     "estimate boot": ("trace", "boot", "Estimate how long a drive needs for the commands of a boot."),
-    "recipes list": ("recipes", "list_recipes", "List the recipes, and the command for each."),
-    "recipes show": ("recipes", "show_recipe", "Show the goal of a recipe, and the sources of its numbers."),
-    "recipes check": ("recipes", "check_recipe", "Check a recipe of your own, and show it."),
+    "recipes list": ("reference", "list_recipes", "List the recipes, and the command for each."),
+    "recipes show": ("reference", "show_recipe", "Show the goal of a recipe, and the sources of its numbers."),
+    "recipes check": ("reference", "check_recipe", "Check a recipe of your own, and show it."),
 }
 
 # Groups: help text, and an example.
@@ -98,7 +98,7 @@ DEFAULT_COMMANDS = {"bench": "run", "trace": "read"}
 # Modules that commands import but seldom need: each is executed when a name in it is first used.
 LATE_MODULES = {
     "aligntool.cli.layers", "aligntool.linux.virtual", "aligntool.realign.planning", "aligntool.render.disk_map",
-    "aligntool.render.prometheus", "aligntool.render.report.fleet",
+    "aligntool.render.prometheus", "aligntool.render.report.page",
     "fractions", "gzip", "hashlib", "lzma", "tarfile", "tempfile",
 }  # fmt: skip
 

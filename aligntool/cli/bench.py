@@ -16,7 +16,7 @@ from aligntool.audit.report import AuditOptions, Severity
 from aligntool.cli import options, probe
 from aligntool.cli.options import Grid, Size, print_lines, remark, seconds, terminal_width, whole
 from aligntool.cli.pager import page_lines
-from aligntool.cli.recipes import find_recipe
+from aligntool.cli.reference import find_recipe
 from aligntool.errors import ExitCode, Refused, Stopped
 from aligntool.inventory import Disk, Inventory
 from aligntool.linux.lock import lock_for_others

@@ -24,8 +24,7 @@ from aligntool.linux.process import SILENCE_S, Pulse, results_in_children
 from aligntool.linux.sysfs import read_written
 from aligntool.linux.targets import open_sysroot
 from aligntool.recipes.drives import known_geometries, load_drives
-from aligntool.render.fleet import fleet_json, fleet_lines, machine_json
-from aligntool.render.report import fleet as page
+from aligntool.render.fleet import fleet_json, fleet_lines, machine_json, page_html
 from aligntool.values import dataclass
 
 _REMOVAL_S = 2.0
@@ -74,10 +73,10 @@ def fleet(
                 spool.write(machine_json(machine).encode() + b"\n")
         tempfile.tempdir = None
         if kept.file is not None:
-            kept.write(page.page_html(found, options.now()))
+            kept.write(page_html(found, options.now()))
             options.say(f"{kept.file} written")
         if kept.piped:
-            sys.stdout.buffer.write(page.page_html(found, options.now()).encode())
+            sys.stdout.buffer.write(page_html(found, options.now()).encode())
         elif json_:
             sys.stdout.writelines(fleet_json(found, _spooled_lines(spool, places), options.now()))
         else:

@@ -2,7 +2,7 @@
 
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated
@@ -15,8 +15,8 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import LayoutGoal, PartitionRequest, Plan, RealignGoal
 from aligntool.cli import layers, options, run_change
 from aligntool.cli.options import HIDDEN, File, Size, command, print_lines, remark, terminal_width, typed_words
-from aligntool.cli.plan import RealignOptions, disk_plan_lines, realign_of
-from aligntool.cli.recipes import find_recipe
+from aligntool.cli.plan import DiskOperation, RealignOptions, realign_of
+from aligntool.cli.reference import find_recipe
 from aligntool.demo_disk import make_demo_image
 from aligntool.errors import Refused, Stopped, refuse, refuse_folder_name
 from aligntool.inventory import Disk
@@ -168,7 +168,7 @@ def layout(
 
 
 @dataclass(frozen=True, slots=True)
-class Layout(run_change.Operation):
+class Layout(DiskOperation):
     """Write a new partition table to an empty disk. `make_layout` compares the disk with the plan before it writes."""
 
     disk: str
@@ -181,9 +181,6 @@ class Layout(run_change.Operation):
         refuse_in_flight(judged.disk.path)
         refuse_changed_table(judged.disk)
         return plan_layout(replace(judged, disk=with_samples(judged.disk, wipe=self.goal.wipe)), self.goal)
-
-    def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
-        return disk_plan_lines(plan, type_next)
 
     def next_command(self) -> str:
         return command("layout", self.disk, *self.given.typed)

@@ -10,7 +10,7 @@ from typer import BadParameter
 from aligntool.audit.wording import shell_word
 from aligntool.change import Plan, RealignGoal, plan_with_request
 from aligntool.cli import options
-from aligntool.cli.recipes import find_recipe
+from aligntool.cli.reference import find_recipe
 from aligntool.cli.run_change import ChangeInProgress, Operation, end_change, pipes_may_break
 from aligntool.errors import Refused
 from aligntool.file_systems import EXT, file_system, name_for_e2fsck
@@ -112,8 +112,15 @@ class ChangeRequest(Protocol):
         """Look at the disk and plan. Raises Refused with every reason."""
 
 
+class DiskOperation(Operation, Protocol):
+    """A change of one disk, shown with the command lines that it runs."""
+
+    def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
+        return plan_lines(plan, width=options.terminal_width(), commands=commands_of(plan), type_next=type_next)
+
+
 @dataclass(frozen=True, slots=True)
-class DiskChange(Operation):
+class DiskChange(DiskOperation):
     """Change a disk under its journal: `word` is the command, and `find` plans what it does."""
 
     word: str
@@ -131,9 +138,6 @@ class DiskChange(Operation):
 
     def document(self, plan: Plan) -> str:
         return plan_with_request(plan, *self.kept) + "\n"
-
-    def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
-        return disk_plan_lines(plan, type_next)
 
     def next_command(self) -> str:
         return options.command(self.word, self.disk, *self.asked.typed)
@@ -159,11 +163,6 @@ def realign_of(disk: str, asked: Request, rate: int | None = None) -> DiskChange
 def table_change(word: str, disk: str, asked: ChangeRequest, rate: int | None = None) -> DiskChange:
     """Return the operation of `partition` or `convert`, which give a disk another table."""
     return DiskChange(word, disk, asked.request, (word, asked), asked.find_plan, rate)
-
-
-def disk_plan_lines(plan: Plan, type_next: str) -> Iterable[Line]:
-    """Return a plan of a disk as text, with the command lines that it runs."""
-    return plan_lines(plan, width=options.terminal_width(), commands=commands_of(plan), type_next=type_next)
 
 
 def report_result(

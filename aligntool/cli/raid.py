@@ -19,7 +19,7 @@ from aligntool.cli import options
 from aligntool.cli.options import File, Name, Size, mount_point, one_of, print_lines, resolve_device, terminal_width
 from aligntool.cli.pager import page_lines
 from aligntool.cli.probe import bench_progress, ended_by_signals
-from aligntool.cli.recipes import find_recipe
+from aligntool.cli.reference import find_recipe
 from aligntool.cli.run_change import ChangeInProgress, ends_stream, pipes_may_break, run_change, show_only
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.files import read_text

@@ -12,14 +12,13 @@ from aligntool.audit.wording import layer_name, on_loop, shell_word, sudo_prefix
 from aligntool.change import ArrayRequest, ChangeState, LayoutGoal, Plan, from_json, request_in_document
 from aligntool.cli import options, run_change
 from aligntool.cli.arrays import array_status, continue_array, find_record, recover_array, require_unfinished
-from aligntool.cli.convert import ConvertCopy
 from aligntool.cli.layers import Layers, read_key, report_layers
 from aligntool.cli.options import File, command, hints_for_disk, print_lines, remark, terminal_width
-from aligntool.cli.partition import partition_change
 from aligntool.cli.partitions import Layout
 from aligntool.cli.plan import realign_of, report_result, table_change
 from aligntool.cli.raid import CreateArray, Persist, clear_hint_of
 from aligntool.cli.reformat import Reformat
+from aligntool.cli.tables import ConvertCopy, partition_change
 from aligntool.device import Device
 from aligntool.errors import Refusal, Refused, failing_as, refuse
 from aligntool.formats.reader import TableReading

@@ -1,4 +1,4 @@
-"""Show the report of many machines as text and JSON."""
+"""Show the report of many machines as text, JSON and an HTML page."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -9,6 +9,7 @@ from aligntool.documents import as_object
 from aligntool.render.audit import misaligned_words
 from aligntool.render.json import Value, as_value, dumps
 from aligntool.render.lines import EMPTY, Line, Style, columns, fit, paragraph, plain
+from aligntool.render.report import page
 from aligntool.units import counted, format_about
 
 ROWS_SHOWN = 20  # most rows of a list on a terminal
@@ -18,6 +19,7 @@ COLUMN_MEANINGS = (
     "off: misaligned partitions; cost: predicted factor by which a random 4 KiB write takes longer; written: per day, "
     "to these partitions, on average since the machine booted; extra: written × (cost − 1)"
 )
+_TONES = {Style.BAD: "error", Style.DOUBT: "warning", Style.GOOD: "good"}
 
 
 def verdict_of(fleet: Fleet) -> tuple[str, Style]:
@@ -119,6 +121,25 @@ def _table(
 def _more(number: int) -> Iterator[Line]:
     if number > ROWS_SHOWN:
         yield ((f"  … and {number - ROWS_SHOWN} more; --json lists every machine", Style.DIM),)
+
+
+def page_html(fleet: Fleet, date: str) -> str:
+    """Return the report as a page in the style of the report for one machine."""
+    verdict, style = verdict_of(fleet)
+    tiles = (
+        (fleet.snapshots - fleet.not_audited, "machines", "", ""),
+        (fleet.misaligned, "misaligned", "ranking", "error"), (fleet.disks, "disks", "", ""),
+        (fleet.on_grid, "on the grid", "", "good"), (fleet.off_grid, "off the grid", "ranking", "error"),
+        (fleet.unknown, "unknown", "", "warning"), (len(fleet.needing_attention), "need attention", "look", "warning"),
+        (fleet.not_audited, "not audited", "refused", "warning"),
+    )  # fmt: skip
+    return page.render_page(
+        "fleet.html", fleet=fleet, made=date, tiles=tiles, verdict=verdict, tone=_TONES.get(style, "info"),
+        facts=list(facts_of(fleet)), ranking=[disk_cells(row) for row in fleet.ranking], disk_heads=DISKS,
+        meaning=COLUMN_MEANINGS, groups=[group_cells(each) for each in fleet.groups], group_heads=GROUPS,
+        looks=[look_words(row) for row in fleet.needing_attention],
+        refused=[refused_words(each) for each in fleet.refused],
+    )  # fmt: skip
 
 
 # The document in pieces: each machine was written as soon as it was audited.

@@ -394,7 +394,7 @@ def _environment() -> Environment:
     )  # fmt: skip
     environment.filters |= {
         "svg": _svg, "chart": lambda chart: _svg(svg.picture_of(chart)), "rows": svg.table_of,
-        "size": format_size, "about": format_about, "rate": format_rate,
+        "size": format_size, "about": format_about, "rate": format_rate, "when": disks.when_words,
     }  # fmt: skip
     return environment
 

@@ -1,4 +1,4 @@
-"""`aligntool explain`, `drives` and `schema`: what aligntool knows without looking at a disk."""
+"""`aligntool explain`, `drives`, `recipes` and `schema`: what aligntool knows without looking at a disk."""
 
 import json
 import sys
@@ -8,11 +8,13 @@ from typing import Annotated
 import typer
 
 from aligntool.audit.report import Code, findings_markdown
-from aligntool.cli.options import HIDDEN, terminal_width
+from aligntool.cli.options import HIDDEN, JsonOption, terminal_width
 from aligntool.cli.pager import page_lines
 from aligntool.documents import schema_texts
 from aligntool.errors import Refused
+from aligntool.linux.files import read_text
 from aligntool.recipes.drives import load_drives
+from aligntool.recipes.goals import Recipe, load_recipes, parse_recipe, recipe
 from aligntool.render import recipes as shown
 
 # `aligntool drives`: what the drive database knows about a model.
@@ -71,6 +73,63 @@ def explain(
         hint = f"the closest is {near[0]}" if near else "aligntool explain lists them"
         raise typer.BadParameter(f"there is no finding {code!r}; {hint}")
     page_lines(shown.explain_lines(known[code.upper()], width=width))
+
+
+# `aligntool recipes`: the recipes that come with aligntool, and those of the user.
+
+_LIST_RECIPES = "aligntool recipes list"
+
+
+def list_recipes(*, json_: JsonOption = False) -> None:
+    """List the recipes, and the command for each.
+
+    Example: aligntool recipes list
+    """
+    found = load_recipes()
+    page_lines(shown.recipes_json(found) if json_ else shown.recipe_rows(found, width=terminal_width()))
+
+
+def show_recipe(
+    name: Annotated[str, "NAME", "A name from `aligntool recipes list`."], *, json_: JsonOption = False
+) -> None:
+    """Show the goal of a recipe, and the sources of its numbers.
+
+    Example: aligntool recipes show desktop-uefi
+    """
+    _show_recipes(tuple(each for each in load_recipes() if each.name == name) or (recipe(name),), json_=json_)
+
+
+def check_recipe(file: Annotated[str, "FILE", "A recipe of your own, in TOML."], *, json_: JsonOption = False) -> None:
+    """Check a recipe of your own, and show it.
+
+    Unknown keys and values are errors.
+
+    Example: aligntool recipes check my-layout.toml
+
+    Exit code: 0 valid, 3 invalid.
+    """
+    found = (parse_recipe(file, read_text(file, hint=_LIST_RECIPES)),)
+    _show_recipes(found, json_=json_, typed=file if _is_recipe_file(file) else f"./{file}")
+
+
+def _show_recipes(found: tuple[Recipe, ...], *, json_: bool, typed: str = "") -> None:
+    lines = shown.recipe_lines(found, width=terminal_width(), typed=typed)
+    page_lines(shown.recipes_json(found) if json_ else lines)
+
+
+def find_recipe(name: str, kind: str) -> Recipe:
+    """Return the recipe of a kind by its name, or by its file if it is the user's own. Raises Refused."""
+    if not _is_recipe_file(name):
+        return recipe(name, kind)
+    found = parse_recipe(name, read_text(name, hint=_LIST_RECIPES))
+    if found.kind != kind:
+        raise Refused(f"{name} is a recipe for a {found.kind}", hint=_LIST_RECIPES)
+    return found
+
+
+def _is_recipe_file(name: str) -> bool:
+    """Return whether an option that takes a recipe names a file."""
+    return "/" in name or name.endswith(".toml")
 
 
 # `aligntool schema`: the schemas of the JSON documents.
