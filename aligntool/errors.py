@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import IntEnum
 
 from aligntool.values import dataclass
@@ -29,10 +30,6 @@ class Refusal:
     hint: str = ""  # the next commands, one per line; "" if none helps
     lasting: bool = True  # False: the hint removes the reason
 
-    def with_hint(self, hint: str) -> "Refusal":
-        """Return the same reason with another hint."""
-        return Refusal(self.code, self.subject, self.text, hint, self.lasting)
-
 
 class Refused(Exception):
     """Nothing was written. The message states the reason; the hint is the next command."""
@@ -54,7 +51,7 @@ class Refused(Exception):
     def change_hints(self, change: Callable[[str], str]) -> None:
         """Replace each hint by what `change` returns for it."""
         self.hint = change(self.hint)
-        self._refusals = tuple(each.with_hint(change(each.hint)) for each in self._refusals)
+        self._refusals = tuple(replace(each, hint=change(each.hint)) for each in self._refusals)
 
 
 class Killed(Refused):
@@ -75,12 +72,19 @@ class Stopped(Exception):
 
 
 @contextmanager
-def failing_as(kind: type[Refused | Stopped], reason: str, after: str = "") -> Iterator[None]:
-    """Raise Refused or Stopped in place of an OSError, with the reason, the system's error text, and `after`."""
+def failing_as(
+    kind: type[Refused | Stopped], reason: str, after: str = "", *, hint: str = "", denied: str = ""
+) -> Iterator[None]:
+    """Raise Refused or Stopped in place of an OSError, with the reason, the system's error text, and `after`.
+
+    `denied`: the hint if it is the permission that is missing.
+    """
     try:
         yield
     except OSError as error:
-        raise kind(f"{reason}: {error.strerror}{after}") from error
+        hint = denied or hint if isinstance(error, PermissionError) else hint
+        text = f"{reason}: {error.strerror}{after}"
+        raise (kind(text, hint=hint) if hint else kind(text)) from error
 
 
 def refuse(refusals: Iterable[Refusal]) -> None:

@@ -18,8 +18,8 @@ from aligntool.audit.judge import audit as judge
 from aligntool.cli import options
 from aligntool.cli.audit import FailOn
 from aligntool.cli.pager import page_lines
-from aligntool.errors import ExitCode, Refused
-from aligntool.linux.look import look
+from aligntool.errors import ExitCode, Refused, failing_as
+from aligntool.linux.look import look, now
 from aligntool.linux.process import SILENCE_S, Pulse, results_in_children
 from aligntool.linux.sysfs import read_written
 from aligntool.linux.targets import open_sysroot
@@ -73,12 +73,12 @@ def fleet(
                 spool.write(machine_json(machine).encode() + b"\n")
         tempfile.tempdir = None
         if kept.file is not None:
-            kept.write(page_html(found, options.now()))
+            kept.write(page_html(found, now()))
             options.say(f"{kept.file} written")
         if kept.piped:
-            sys.stdout.buffer.write(page_html(found, options.now()).encode())
+            sys.stdout.buffer.write(page_html(found, now()).encode())
         elif json_:
-            sys.stdout.writelines(fleet_json(found, _spooled_lines(spool, places), options.now()))
+            sys.stdout.writelines(fleet_json(found, _spooled_lines(spool, places), now()))
         else:
             page_lines(fleet_lines(found, width=options.terminal_width()))
     sys.stdout.flush()
@@ -93,10 +93,8 @@ def _snapshots_in(given: str) -> Iterator[str]:
     if not _is_folder(given) or _is_folder(folder / "sys"):
         yield given
         return
-    try:
+    with failing_as(Refused, f"{given} cannot be read"):
         inside = sorted(folder.iterdir())
-    except OSError as error:
-        raise Refused(f"{given} cannot be read: {error.strerror}") from error
     snapshots = [entry for entry in inside if entry.name.endswith(_ARCHIVES) or _is_folder(entry / "sys")]
     if not snapshots:
         hint = "capture a machine with: aligntool snapshot -o FILE.tar.xz"

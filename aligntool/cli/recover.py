@@ -241,10 +241,8 @@ def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key
                 refuse_other_table(context.device, plan, shown)
             run = move.rollback if back else move.resume
             events = run(context, restore_table=restore)
-            moment, ways = (
-                ChangeState.UNDOING if back else ChangeState.RESUMED,
-                run_change.recovery_commands(disk, *journal_options(journal)),
-            )
+            moment = ChangeState.UNDOING if back else ChangeState.RESUMED
+            ways = run_change.recovery_commands(disk, *journal_options(journal))
             yield run_change.ChangeInProgress(
                 events, ways, unthrottle_function(context), moment, disk, context.unanswered
             )

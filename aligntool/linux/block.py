@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 
 from aligntool.device import Device, Job, Jobs
-from aligntool.errors import Refused
+from aligntool.errors import Refused, failing_as
 from aligntool.linux.sysfs import IO_NONE
 from aligntool.units import KIB, MIB, align_down, align_up
 
@@ -401,14 +401,11 @@ def open_read_only(path: str, *, image_sector_size: int | None = None) -> Iterat
 
     Raises Refused if it is neither, or cannot be opened.
     """
-    try:
+    with failing_as(Refused, path, hint="lsblk -d", denied="run the same command with sudo"):
         mode = os.stat(path).st_mode  # noqa: PTH116 - before the open, which a FIFO blocks, and which rewinds a tape
         if not (stat.S_ISBLK(mode) or stat.S_ISREG(mode)):
             raise Refused(f"{path} is neither a block device nor an image file", hint="lsblk -d")
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
-    except OSError as error:
-        hint = "run the same command with sudo" if error.errno in (errno.EACCES, errno.EPERM) else "lsblk -d"
-        raise Refused(f"{path}: {error.strerror}", hint=hint) from error
     try:
         own = image_sector_size is not None and stat.S_ISBLK(mode)
         yield ReadOnlyDevice(descriptor, _sector_size(descriptor) if own else image_sector_size or 512)

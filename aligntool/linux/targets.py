@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Self, cast
 
 from aligntool.audit.wording import shell_word
-from aligntool.errors import Refused
+from aligntool.errors import Refused, failing_as
 from aligntool.formats.layers import Contents, read_contents
 from aligntool.formats.reader import HeartbeatReader, Reader
 from aligntool.inventory import Disk, DiskKind, IoLimits
@@ -116,11 +116,9 @@ def read_image(path: str, given: UserLimits, pulse: Pulse = SILENT, *, known: bo
 
 
 def _open_image(path: str) -> int:
-    try:
+    as_root = f"sudo aligntool audit {shell_word(path)}" if os.geteuid() else ""
+    with failing_as(Refused, f"{path} cannot be opened", denied=as_root):
         descriptor = os.open(path, READ_ONLY)
-    except OSError as error:
-        hint = f"sudo aligntool audit {shell_word(path)}" if isinstance(error, PermissionError) and os.geteuid() else ""
-        raise Refused(f"{path} cannot be opened: {error.strerror}", hint=hint) from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # it was replaced meanwhile
         os.close(descriptor)
         raise Refused(f"{path} is no longer a regular file")
@@ -375,11 +373,8 @@ def refuse_silent(path: str, silence_s: float = SILENCE_S) -> None:
 
 
 def _find_live(tree: Tree, target: str) -> Block | None:
-    try:
+    with failing_as(Refused, target, hint="aligntool audit, without a target, lists the disks of this machine"):
         status = os.stat(target)  # noqa: PTH116  (one call, not three)
-    except OSError as error:
-        hint = "aligntool audit, without a target, lists the disks of this machine"
-        raise Refused(f"{target}: {error.strerror}", hint=hint) from error
     mode = status.st_mode
     if stat.S_ISREG(mode):
         return None

@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from aligntool.documents import WIRE, decode, load_object
-from aligntool.errors import Refused, Stopped
+from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.linux.process import find_program, kill_or_abandon
 from aligntool.units import format_size
 
@@ -278,13 +278,10 @@ def _refuse_unfit(job: Job) -> None:
     """Raise Refused unless the file or device has the whole range of the job: fio deletes and recreates a file that is
     shorter (filesetup.c, extend_file).
     """
-    try:
-        with open(job.path, "rb") as file:  # noqa: PTH123 - the user's own spelling
-            mode = os.fstat(file.fileno()).st_mode
-            size = file.seek(0, os.SEEK_END) if stat.S_ISREG(mode) or stat.S_ISBLK(mode) else None
-    except OSError as error:
-        hint = "run the same command with sudo" if isinstance(error, PermissionError) else ""
-        raise Refused(f"{job.path} cannot be opened: {error.strerror}", hint=hint) from error
+    opening = failing_as(Refused, f"{job.path} cannot be opened", denied="run the same command with sudo")
+    with opening, open(job.path, "rb") as file:  # noqa: PTH123 - the user's own spelling
+        mode = os.fstat(file.fileno()).st_mode
+        size = file.seek(0, os.SEEK_END) if stat.S_ISREG(mode) or stat.S_ISBLK(mode) else None
     if size is None:
         raise Refused(f"{job.path} is neither a file nor a block device")
     if job.offset < 0 or job.span < job.block or job.offset + job.span > size:
@@ -330,13 +327,11 @@ def _started(words: tuple[str, ...], errors: int) -> "Iterator[subprocess.Popen[
     fio gets its own session, so that Ctrl-C reaches only aligntool, which then signals fio. If aligntool itself is
     killed, fio's progress line has no reader any more, and SIGPIPE ends fio within a second.
     """
-    try:
+    with failing_as(Refused, "fio cannot be started", hint=INSTALL):
         child = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
             env=os.environ | {"LC_ALL": "C"}, start_new_session=True,
         )  # fmt: skip
-    except OSError as error:
-        raise Refused(f"fio cannot be started: {error.strerror}", hint=INSTALL) from error
     try:
         yield child
     finally:

@@ -14,7 +14,7 @@ from pathlib import Path
 from shlex import quote
 from typing import BinaryIO
 
-from aligntool.errors import Refused
+from aligntool.errors import Refused, failing_as
 from aligntool.linux.process import find_program
 from aligntool.measure.trace import UNTIMED, Event, Kind, Moment
 
@@ -382,14 +382,12 @@ def open_log(path: str, form: LogFormat | None = None) -> Iterator[Log]:
     """Open a log; `form` None: detect the format from the beginning of the file. Raises Refused, also while events are
     read, for any fault of the file.
     """
-    try:
-        with open(0 if path == STDIN else path, "rb") as stream:  # noqa: PTH123 - sys.stdin is None if it is closed
-            head = stream.read(BLOCK)
-            form = LogFormat.BLKTRACE if byte_order(head) else form or _detect_format(head)
-            lines = _lines(path, form, stream, head)
-            yield Log(path, form, _READERS[form](lines))
-    except OSError as error:
-        raise Refused(f"{path}: {error.strerror}", hint="" if path == STDIN else f"ls -l {quote(path)}") from error
+    reading = failing_as(Refused, path, hint="" if path == STDIN else f"ls -l {quote(path)}")
+    with reading, open(0 if path == STDIN else path, "rb") as stream:  # noqa: PTH123 - sys.stdin is None if it is closed
+        head = stream.read(BLOCK)
+        form = LogFormat.BLKTRACE if byte_order(head) else form or _detect_format(head)
+        lines = _lines(path, form, stream, head)
+        yield Log(path, form, _READERS[form](lines))
 
 
 def _lines(path: str, form: LogFormat, stream: BinaryIO, head: bytes) -> Iterator[bytes]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from aligntool.audit.wording import shell_word
-from aligntool.errors import Refusal, Refused, refuse
+from aligntool.errors import Refusal, Refused, failing_as, refuse
 from aligntool.linux.process import end_program, find_program, how_ended, kill_or_abandon, pdeathsig_prefix, run_program
 from aligntool.linux.sysfs import LIVE, mounts_now
 from aligntool.linux.users import block_number, disk_folder, sysfs_folder
@@ -48,11 +48,8 @@ def log_folder(output: str | None) -> Iterator[Path]:
 
 
 def _create_folder(parent: Path) -> Path:
-    try:
+    with failing_as(Refused, f"cannot write in {parent}", hint="-o FILE elsewhere"):
         return Path(tempfile.mkdtemp(prefix=".aligntool-trace-", dir=parent))
-    except OSError as error:
-        hint = "-o FILE elsewhere"
-        raise Refused(f"cannot write in {parent}: {error.strerror}", hint=hint) from error
 
 
 def _supports_mapping(folder: Path) -> bool:
@@ -74,7 +71,7 @@ def save_log(folder: Path, output: str | None, *, overwrite: bool = False) -> No
     text = folder / LOG
     if output is None or not text.exists():
         return
-    try:
+    with failing_as(Refused, f"{output} cannot be saved"):
         try:
             (os.replace if overwrite else os.link)(text, output)  # atomic
         except OSError as error:
@@ -82,8 +79,6 @@ def save_log(folder: Path, output: str | None, *, overwrite: bool = False) -> No
                 raise
             with text.open("rb") as recorded, Path(output).open("wb" if overwrite else "xb") as file:
                 shutil.copyfileobj(recorded, file)
-    except OSError as error:
-        raise Refused(f"{output} cannot be saved: {error.strerror}") from error
 
 
 # Run a command while blktrace records the requests to a disk. However it ends (Ctrl-C, a signal, an error), no program

@@ -1,6 +1,5 @@
 """Run benchmark jobs in rounds, report their progress and save the results."""
 
-import errno
 import os
 import re
 import secrets
@@ -13,7 +12,7 @@ from math import log2
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from aligntool.errors import Refused, Stopped
+from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.linux.files import write_file
 from aligntool.measure.fio import Job, Measured, Side, run_job
 from aligntool.measure.results import Sample, Series, steadiness
@@ -34,16 +33,12 @@ def made_file(folder: str, size: int, *, name: str | None = None) -> Iterator[st
     noticed at once. Raises Refused.
     """
     path = str(Path(folder, name or f"{PREFIX}{secrets.token_hex(4)}"))
-    try:
+    with failing_as(Refused, f"{path} cannot be created", denied="name a folder that you may write to"):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        hint = "name a folder that you may write to" if error.errno in (errno.EACCES, errno.EPERM) else ""
-        raise Refused(f"{path} cannot be created: {error.strerror}", hint=hint) from error
     try:
         try:
-            os.posix_fallocate(descriptor, 0, size)
-        except OSError as error:
-            raise Refused(f"{format_about(size)} cannot be allocated in {folder}: {error.strerror}") from error
+            with failing_as(Refused, f"{format_about(size)} cannot be allocated in {folder}"):
+                os.posix_fallocate(descriptor, 0, size)
         finally:
             os.close(descriptor)
         yield path
@@ -70,10 +65,8 @@ def save_to_history(folder: Path, when: str, profile: str, text: str) -> str:
     Raises Refused.
     """
     stem = re.sub(r"[^A-Za-z0-9-]", "", when.replace(":", "")) + "-" + re.sub(r"[^A-Za-z0-9_-]", "_", profile)
-    try:
+    with failing_as(Refused, f"{folder} cannot be created"):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Refused(f"{folder} cannot be created: {error.strerror}") from error
     for number in range(1, 1000):
         path = folder / (f"{stem}.json" if number == 1 else f"{stem}-{number}.json")
         if not path.exists():

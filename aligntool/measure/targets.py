@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
-from aligntool.errors import Refused
+from aligntool.errors import Refused, failing_as
 from aligntool.inventory import Disk, DiskKind, Sampled, link_maximum, port_above, runs_below
 from aligntool.linux.content import hole_share, sample
 from aligntool.linux.files import read_text
@@ -203,12 +203,9 @@ def _device(named: str, path: str) -> Target:
 
 
 def _opens_directly(named: str, path: str) -> bool:
-    try:
-        with opened(path, os.O_RDONLY | os.O_NOCTTY), suppress(OSError), opened(path, READ_ONLY | os.O_DIRECT):
-            return True
-    except OSError as error:
-        hint = "run the same command with sudo" if isinstance(error, PermissionError) else ""
-        raise Refused(f"{named} cannot be opened: {error.strerror}", hint=hint) from error
+    opening = failing_as(Refused, f"{named} cannot be opened", denied="run the same command with sudo")
+    with opening, opened(path, os.O_RDONLY | os.O_NOCTTY), suppress(OSError), opened(path, READ_ONLY | os.O_DIRECT):
+        return True
     return False
 
 

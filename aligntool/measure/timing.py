@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from math import ceil
 
-from aligntool.errors import Refused, Stopped
+from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.formats.reader import has_data
 from aligntool.linux.block import Buffers
 from aligntool.linux.sysfs import opened
@@ -290,13 +290,11 @@ def made_file(folder: str, size: int, tell: Tell) -> Iterator[OpenProbeFile]:
 
 def _fill(descriptor: int, path: str, size: int, tell: Tell) -> None:
     done = 0
-    try:
+    with failing_as(Refused, f"{path} cannot be filled"):
         while done < size:
             tell(done / size)
             done += os.pwrite(descriptor, os.urandom(min(_FILL_BLOCK, size - done)), done)
         os.fsync(descriptor)
-    except OSError as error:
-        raise Refused(f"{path} cannot be filled: {error.strerror}") from error
 
 
 def _disk_to_file(runs: Sequence[Run]) -> Callable[[int], int]:

@@ -148,14 +148,11 @@ def lock_state(state: Path = STATE) -> Iterator[None]:
     """Keep other aligntool processes from creating or undoing an array while this one, or a program that it started,
     runs. Create the state directory. Raises Refused.
     """
-    try:
+    with failing_as(Refused, str(state), denied="run the same command with sudo"):
         (state / "arrays").mkdir(mode=0o700, parents=True, exist_ok=True)
         sync_folder(state)
         sync_folder(state.parent)
         descriptor = os.open(state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        root = isinstance(error, PermissionError)
-        raise Refused(f"{state}: {error.strerror}", hint="run the same command with sudo" if root else "") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with inherited(descriptor):
@@ -194,7 +191,7 @@ def preflight(needs: Needs, planned: Sequence[Step], paths: Paths, disks: Sequen
     reasons += [*_refuse_other_names(planned, disks), *_refuse_files(needs.steps, planned, paths)]
     if find_program("blkid"):
         area = data_area(planned)  # content that no table shows, but blkid finds as soon as a partition exists
-        reasons += chain(*(steps_drives.old_signatures(step, area) for step in _members(planned) if not step.wipe))
+        reasons += chain(*(steps_drives.old_signatures(step, area) for step in members_in(planned) if not step.wipe))
     for step in needs.steps:
         if isinstance(step, steps.RebuildInitramfs):
             reasons += steps_system.refuse_hooks(step, paths)
@@ -222,13 +219,13 @@ def _refuse_other_names(planned: Sequence[Step], disks: Sequence[Disk]) -> Itera
         places = mount_points_of(other)
         above = [*other.holders, *(holder for part in other.partitions for holder in part.holders)]
         used = f"mounted at {places[0]}" if places else f"a part of {above[0]}" if above else ""
-        for path in [step.disk.path for step in _members(planned) if used and _is_same(other, step.disk)]:
+        for path in [step.disk.path for step in members_in(planned) if used and _is_same(other, step.disk)]:
             if other.path != path:
                 text = f"{path} and {other.path} are the same drive, which is {used}"
                 yield Refusal("same-drive", path, text, f"lsblk -o NAME,WWN,SERIAL,MOUNTPOINTS {path} {other.path}")
 
 
-def _members(planned: Sequence[Step]) -> list[MakeMember]:
+def members_in(planned: Sequence[Step]) -> list[MakeMember]:
     return [step for step in planned if isinstance(step, MakeMember)]
 
 
@@ -247,7 +244,7 @@ def _refuse_files(files: Sequence[Step], planned: Sequence[Step], paths: Paths) 
         if isinstance(step, steps.EditFile) and not unwritable:
             text = texts.get(step.path) or text_of(step.path, paths)
             yield from _refuse_taken_places(step, text, paths)
-            yield from _refuse_esp_copies(step, [member.disk.path for member in _members(planned)], paths)
+            yield from _refuse_esp_copies(step, [member.disk.path for member in members_in(planned)], paths)
             if any(line.startswith("ARRAY ") for line in step.lines):
                 yield from _refuse_array_lines(step, text, planned, paths)
             texts[step.path] = os.fsdecode(edited(os.fsencode(text), step))
@@ -258,7 +255,7 @@ def _refuse_array_lines(step: steps.EditFile, text: str, planned: Sequence[Step]
     texts = {step.path: text, **{file: text_of(file, paths) for file in more}}
     conf = merge_confs([parse_mdadm_conf(text, file) for file, text in texts.items()])
     yield from refuse_array_lines(conf, step, array_of(planned))
-    yield from refuse_device_lines(conf, step.path, [member.device for member in _members(planned)])
+    yield from refuse_device_lines(conf, step.path, [member.device for member in members_in(planned)])
     for other in {system.mdadm_conf for system in SYSTEMS.values()} - {step.path}:
         if paths.of(other).exists() and not paths.of(step.path).exists():
             why = f"{other} is read by mdadm now, but not once {step.path} exists"
@@ -442,7 +439,7 @@ _OtherStep = MakeArray | FileStep | steps.SystemStep
 def _apply(step: _OtherStep, plan: Plan, paths: Paths, trace: Trace, *, again: bool) -> Iterator[Said]:
     if isinstance(step, MakeArray):
         blank = not steps_md.has_superblocks(step)
-        for member in _members(plan.steps):
+        for member in members_in(plan.steps):
             steps_drives.stop_unless_in_place(member, data_area(plan.steps), blank=blank)
         yield from steps_md.make_array(step, plan.disk.size)
     elif isinstance(step, FileStep):
@@ -466,7 +463,7 @@ def _stop_unless_ours(step: MakeFileSystem, plan: Plan) -> None:
     """
     if (made := array_of(plan.steps)) and made.device == step.device:
         return steps_md.stop_unless_made(made)
-    for member in _members(plan.steps):
+    for member in members_in(plan.steps):
         for entry in member.entries:
             if step.device == partition_node(member.disk.path, entry.number):
                 if why := partition_problem(member.disk.path, step.device, entry.extent):

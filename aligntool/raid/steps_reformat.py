@@ -514,15 +514,12 @@ def _drives_of(devices: Iterable[str]) -> list[str]:
 @contextmanager
 def _unused(name: str) -> Iterator[None]:
     """Open the array exclusively, so that nothing mounts it meanwhile. Raises Stopped if it is in use."""
-    try:
+    in_use = f"/dev/{name} is in use, so its logical blocks must not change"
+    with failing_as(Stopped, in_use, hint=f"lsblk /dev/{name}; unmount it"):
         descriptor = os.open(f"/dev/{name}", os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC)
-    except OSError as error:
-        text = f"/dev/{name} is in use, so its logical blocks must not change: {error.strerror}"
-        raise Stopped(text, hint=f"lsblk /dev/{name}; unmount it") from error
     try:
         if users := unlisted_users(f"/dev/{name}"):
-            text = f"/dev/{name} is in use, so its logical blocks must not change: {users[0].what}"
-            raise Stopped(text, hint=users[0].end)
+            raise Stopped(f"{in_use}: {users[0].what}", hint=users[0].end)
         yield
     finally:
         os.close(descriptor)

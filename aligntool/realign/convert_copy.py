@@ -10,7 +10,7 @@ from aligntool import steps
 from aligntool.audit.wording import command, hints_for_disk, shell_word, sudo_prefix
 from aligntool.change import Event, Plan, Progress, StepBegun, StepDone
 from aligntool.device import Device
-from aligntool.errors import Refusal, Refused, Stopped, refuse, refuse_folder_name
+from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse, refuse_folder_name
 from aligntool.formats.gpt import read_bytes
 from aligntool.formats.reader import has_data
 from aligntool.inventory import Disk, Partition, TableLabel
@@ -222,10 +222,8 @@ def _applying(
 @contextmanager
 def _created_image(output: str, target: steps.Subject) -> Iterator[Device]:
     path = Path(output)
-    try:
+    with failing_as(Refused, output, hint="use another name for -o"):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise Refused(f"{output}: {error.strerror}", hint="use another name for -o") from error
     try:
         os.truncate(descriptor, target.size)
         with DiskDevice(descriptor, image_sector_size=target.sector_size) as device:
@@ -284,10 +282,8 @@ def _copy_batch(batch: list[Extent], source: Device, target: Device) -> None:
         if target.is_hole(piece.start, piece.length) and source.is_hole(piece.start, piece.length):
             continue
         length = min(piece.length, source.size - piece.start)
-        try:
+        with failing_as(Stopped, f"the source cannot be read at byte {piece.start}"):
             content = bytes(source.read(piece.start, length)).ljust(piece.length, b"\0")
-        except OSError as error:
-            raise Stopped(f"the source cannot be read at byte {piece.start}: {error.strerror}") from error
         if has_data(content) or not target.is_hole(piece.start, piece.length):
             target.write(piece.start, content)
             written.append((piece, content))

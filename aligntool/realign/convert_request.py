@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from aligntool.audit.report import Judged
 from aligntool.audit.wording import hints_for_disk
-from aligntool.errors import Refused
+from aligntool.errors import Refused, failing_as
 from aligntool.formats.reader import Reader, is_blank, read_or_none
 from aligntool.formats.smallest_units import Unit, smallest_unit
 from aligntool.inventory import Disk
@@ -54,16 +54,13 @@ def judged_units(target: str, request: requests.Request) -> tuple[Judged, dict[i
     judged = requests.look_before_change(target, request, "only the table of a whole disk can be converted")
     disk = judged.disk
     refuse_second_table(disk)
-    try:
-        with fresh_reader(disk.path) as reader:
-            found = {part.number: part.content[0] for part in disk.partitions if len(part.content) == 1}
-            units = {number: smallest_unit(reader, layer) for number, layer in found.items()}
-            ends = {part.number: (convert_plan.new_extent(part).end, part.extent.end) for part in disk.partitions}
-            cut = frozenset(
-                number for number, (new, old) in ends.items() if any(read_or_none(reader, new, old - new) or b"")
-            )
-    except OSError as error:
-        raise Refused(f"{disk.path} cannot be read: {error.strerror}") from error
+    with failing_as(Refused, f"{disk.path} cannot be read"), fresh_reader(disk.path) as reader:
+        found = {part.number: part.content[0] for part in disk.partitions if len(part.content) == 1}
+        units = {number: smallest_unit(reader, layer) for number, layer in found.items()}
+        ends = {part.number: (convert_plan.new_extent(part).end, part.extent.end) for part in disk.partitions}
+        cut = frozenset(
+            number for number, (new, old) in ends.items() if any(read_or_none(reader, new, old - new) or b"")
+        )
     return judged, units, cut
 
 

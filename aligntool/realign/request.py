@@ -173,11 +173,8 @@ def wait_for_leftovers(path: str) -> bool:
 
 def _status_of(path: str) -> os.stat_result:
     """Return the status of a disk or image. Raises Refused if the kernel lists a disk whose node in /dev is missing."""
-    try:
+    with failing_as(Refused, path, hint=f"create the device node {path}, such as with: udevadm trigger"):
         return Path(path).stat()
-    except OSError as error:
-        hint = f"create the device node {path}, such as with: udevadm trigger"
-        raise Refused(f"{path}: {error.strerror}", hint=hint) from error
 
 
 @contextmanager
@@ -204,11 +201,8 @@ def naming_loops(path: str) -> Iterator[None]:
 
 def refuse_in_flight(path: str) -> None:
     """Raise Refused if the disk is in flight: its content must not be treated as complete, or as empty."""
-    try:
-        with open_read_only(path) as device:
-            parked = find_parked(device)
-    except OSError as error:
-        raise Refused(f"{path} cannot be read: {error.strerror}", hint=command("audit", path)) from error
+    with failing_as(Refused, f"{path} cannot be read", hint=command("audit", path)), open_read_only(path) as device:
+        parked = find_parked(device)
     if parked is not None:
         text = f"{path}: partitions of this disk are in flight"
         raise Refused(text, hint=command("status", path), code="in-flight", subject=path)
@@ -221,21 +215,18 @@ def _refuse_marked(disk: Disk) -> None:
     An extended partition has no content that is marked: what is in its last sector may be a marker that the last move
     of a logical partition left behind.
     """
-    found = []
-    try:
-        with open_read_only(disk.path) as device:
-            for part in disk.partitions:
-                if part.role is Role.EXTENDED:
-                    continue
-                ends = (part.extent.start, part.extent.end - disk.sector_size) if not part.content else ()
-                sectors = (read_or_empty(device, at, disk.sector_size) for at in ends)
-                marker = next(filter(None, map(disk_state.MARKER.match, sectors)), None)
-                if marker and (marker[2] is None or _has_journal(device, int(marker[2]))):
-                    text = f"partition {part.number} is in flight: another program has changed the partition table"
-                    file = () if marker[2] else ("--journal FILE",)
-                    found.append(Refusal("in-flight", disk.name, text, command("status", disk.path, *file)))
-    except OSError as error:
-        raise Refused(f"{disk.path} cannot be read: {error.strerror}", hint=command("audit", disk.path)) from error
+    found, path = [], disk.path
+    with failing_as(Refused, f"{path} cannot be read", hint=command("audit", path)), open_read_only(path) as device:
+        for part in disk.partitions:
+            if part.role is Role.EXTENDED:
+                continue
+            ends = (part.extent.start, part.extent.end - disk.sector_size) if not part.content else ()
+            sectors = (read_or_empty(device, at, disk.sector_size) for at in ends)
+            marker = next(filter(None, map(disk_state.MARKER.match, sectors)), None)
+            if marker and (marker[2] is None or _has_journal(device, int(marker[2]))):
+                text = f"partition {part.number} is in flight: another program has changed the partition table"
+                file = () if marker[2] else ("--journal FILE",)
+                found.append(Refusal("in-flight", disk.name, text, command("status", path, *file)))
     refuse(found)
 
 

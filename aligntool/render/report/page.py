@@ -220,11 +220,8 @@ def _result_shown(result: Result, number: int) -> disks.Measured:
         *condition_rows(result.conditions), ("run", f"engine {settings.engine}, {settings.runtime_s:g} s each"),
         ("aligntool", result.aligntool),
     )  # fmt: skip
-    charts, text, name = (
-        tuple(_charts(result, f"bench-{number}")),
-        ", ".join(filter(None, summary)),
-        _subject_of(result),
-    )
+    charts, name = tuple(_charts(result, f"bench-{number}")), _subject_of(result)
+    text = ", ".join(filter(None, summary))
     return disks.Measured(f"{number}. {name}", text, charts, _figures(result), notes, conditions, about=(name, text))
 
 
