@@ -3,26 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from aligntool import inventory as facts
 from aligntool.audit.grids import Grade, grade_optimal_io, minimum_io_doubt
 from aligntool.audit.report import REQUEST, Answer, Code, Finding, Grid, GridKind, Report, Severity, Verdict, predict
 from aligntool.audit.wording import on_raw
-from aligntool.inventory import (
-    Disk,
-    DiskKind,
-    Gap,
-    Inventory,
-    KnownGeometry,
-    LinkHop,
-    LinkMaximum,
-    NvmeFacts,
-    Port,
-    Source,
-    Unseen,
-    Uplink,
-    link_maximum,
-    port_above,
-    runs_below,
-)
+from aligntool.inventory import Disk, DiskKind, Gap, Inventory, KnownGeometry, Source, Unseen
 from aligntool.units import format_about, format_rate, format_size
 
 # The sizes that a device reports: hidden, assumed, disputed or implausible.
@@ -127,7 +112,7 @@ def _large_unit_findings(disk: Disk, grids: Sequence[Grid]) -> Iterator[Finding]
     yield replace(found, grid=unit, cost=predict(unit.size))
 
 
-def _lba_format_findings(disk: Disk, nvme: NvmeFacts) -> Iterator[Finding]:
+def _lba_format_findings(disk: Disk, nvme: facts.NvmeFacts) -> Iterator[Finding]:
     current = next((form for form in nvme.formats if form.index == nvme.format_in_use), None)
     plain = [form for form in nvme.formats if form.metadata_size == 0 and form.data_size >= 512]
     best = min(plain, key=lambda form: (form.relative_performance, -form.data_size), default=None)
@@ -239,24 +224,24 @@ def _machine_finding(code: Code, severity: Severity, text: str) -> Finding:
     return Finding(code, severity, text, next=f"aligntool explain {code}")
 
 
-def _link_findings(disk: Disk, path: Sequence[LinkHop]) -> Iterator[Finding]:
+def _link_findings(disk: Disk, path: Sequence[facts.LinkHop]) -> Iterator[Finding]:
     if not path:
         return
     drive = path[0]
-    most = link_maximum(drive, port_above(path))
+    most = facts.link_maximum(drive, facts.port_above(path))
     can = f"{most.speed_gts or 0:g} GT/s x{most.width or 0}"
-    if runs_below(drive, most):
+    if facts.runs_below(drive, most):
         yield _slow_link_finding(disk, drive, most, can)
     elif most.both_ends and (
         (drive.max_speed_gts or 0) > (most.speed_gts or 0) or (drive.max_width or 0) > (most.width or 0)
     ):  # the drive supports more than its link can ever run at
         capable = f"{drive.max_speed_gts or 0:g} GT/s x{drive.max_width or 0}"
         yield disk_note(disk, Code.SLOW_SLOT, f"it supports {capable}, but its slot only {can}")
-    if disk.kind is DiskKind.NVME and any(hop.port is Port.CHIPSET_ROOT for hop in path):
+    if disk.kind is DiskKind.NVME and any(hop.port is facts.Port.CHIPSET_ROOT for hop in path):
         yield disk_note(disk, Code.BEHIND_CHIPSET, "is attached to the chipset and shares its link to the processor")
 
 
-def _slow_link_finding(disk: Disk, drive: LinkHop, most: LinkMaximum, can: str) -> Finding:
+def _slow_link_finding(disk: Disk, drive: facts.LinkHop, most: facts.LinkMaximum, can: str) -> Finding:
     """Return a warning on a slow link, or a note if the port reports nothing: the port may be the limit."""
     rate, most_rate = (
         f", {format_rate(bandwidth)}" if bandwidth else "" for bandwidth in (drive.bandwidth, most.bandwidth)
@@ -269,7 +254,7 @@ def _slow_link_finding(disk: Disk, drive: LinkHop, most: LinkMaximum, can: str) 
     return disk_note(disk, Code.LINK_DEGRADED, text)
 
 
-def _uplink_findings(uplink: Uplink, by_name: dict[str, Disk]) -> Iterator[Finding]:
+def _uplink_findings(uplink: facts.Uplink, by_name: dict[str, Disk]) -> Iterator[Finding]:
     """Yield a warning if the members of a shared uplink can carry more than it. Only NVMe drives count: each
     has its own link of known bandwidth.
     """
@@ -287,7 +272,7 @@ def _uplink_findings(uplink: Uplink, by_name: dict[str, Disk]) -> Iterator[Findi
     yield _machine_finding(Code.SHARED_UPLINK, Severity.WARNING, text)
 
 
-def _memory_buffer_findings(disk: Disk, nvme: NvmeFacts) -> Iterator[Finding]:
+def _memory_buffer_findings(disk: Disk, nvme: facts.NvmeFacts) -> Iterator[Finding]:
     """Yield findings on the HMB. A drive that requests one has no DRAM of its own, or too little."""
     if not nvme.hmb_preferred:
         return

@@ -4,26 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from aligntool.audit import drives, wording
+from aligntool.audit import drives, report, wording
 from aligntool.audit.array_boot import array_number_findings, late_start_findings, system_findings
 from aligntool.audit.arrays import array_findings, members_of, whole_member_findings, with_members
 from aligntool.audit.grids import Sized, grids_of, physical_sector, shifted_arrays
 from aligntool.audit.layers import CONTAINERS, data_starts, layer_findings
-from aligntool.audit.report import (
-    REQUEST,
-    Answer,
-    AuditOptions,
-    Check,
-    Code,
-    Finding,
-    Grid,
-    GridKind,
-    Judged,
-    Report,
-    Severity,
-    Verdict,
-    predict,
-)
+from aligntool.audit.report import Answer, Code, Finding, Grid, GridKind, Judged, Severity, Verdict
 from aligntool.audit.tables import array_above, gpt_is_lost, table_findings
 from aligntool.formats.parked import parked_numbers
 from aligntool.formats.part_types import EFI_SYSTEM
@@ -38,9 +24,9 @@ PARKED = "parked by a move in flight"
 LOST = "both copies of the GPT are damaged, and Linux reads none of its entries"
 
 
-def audit(inventory: Inventory, known: Known, options: AuditOptions | None = None) -> Report:
+def audit(inventory: Inventory, known: Known, options: report.AuditOptions | None = None) -> report.Report:
     """Return the report on every disk. `known`: the rows of the drive database; a disk may have none."""
-    options = options or AuditOptions()
+    options = options or report.AuditOptions()
     inventory = with_members(inventory)
     sectors = _settle_sectors(inventory, known)
     shifts = shifted_arrays(inventory, sectors)
@@ -63,7 +49,7 @@ def audit(inventory: Inventory, known: Known, options: AuditOptions | None = Non
         findings += find(inventory)
     # Stable: within a severity, in the order of the disks.
     findings.sort(key=lambda finding: finding.severity.rank)
-    return Report(inventory, tuple(judged), tuple(findings))
+    return report.Report(inventory, tuple(judged), tuple(findings))
 
 
 def _settle_sectors(inventory: Inventory, known: Known) -> dict[str, Sized]:
@@ -212,7 +198,7 @@ def start_exemption(partition: Partition, image: Extent | None) -> str:
         return "a part of the ISO image on this medium: nothing writes to it"
     if partition.type_code == _LDM and partition.extent.length < _SMALLEST_VOLUME:
         return "an entry that fills the gap before a Windows dynamic disk's first volume"
-    if partition.extent.length < REQUEST:
+    if partition.extent.length < report.REQUEST:
         return "a placeholder: too small for one block of 4 KiB"
     if holds_data(partition):
         return ""  # the type alone is not evidence: vendors ship NTFS and FAT in partitions of these types
@@ -295,7 +281,7 @@ def judge_start(
     """Return the verdict on a start: it is off if it is off a grid whose severity is error or warning. `exemption`: why
     that does not matter; `doubt`: why the start may be wrong.
     """
-    checks = tuple(Check(grid, grid.off_by(start)) for grid in grids)
+    checks = tuple(report.Check(grid, grid.off_by(start)) for grid in grids)
     if (disk.limits.alignment_offset or 0) < 0 and not grids[0].phase:  # unknown from the members, too
         why = "the kernel reports alignment_offset −1: the members of this stacked device contradict each other"
         return Verdict(disk.name, number, start, Answer.UNKNOWN, checks, why=why)
@@ -343,7 +329,7 @@ def start_findings(disk: Disk, partition: Partition | None, verdict: Verdict, se
     yield finding(
         code, severity, text,
         cause=likely_cause(partition, sector_size, disk.partitions, grid) if partition else None,
-        cost=predict(grid.size) if severity is not Severity.INFO and not compensating else None,
+        cost=report.predict(grid.size) if severity is not Severity.INFO and not compensating else None,
         evidence=tuple(_evidence(partition, verdict, worst)),
         next=wording.next_realign(disk) if severity is not Severity.INFO else f"aligntool explain {code}",
     )  # fmt: skip
@@ -356,10 +342,8 @@ def end_finding(disk: Disk, partition: Partition | None, physical: Grid, sector_
     size = disk.size or 0
     extent = partition.extent if partition else Extent(0, size - size % sector_size)
     past, subject = physical.off_by(extent.end), wording.subject_words(disk, partition)
-    text, severity = (
-        f"{subject} ends {format_size(past)} past a boundary of {format_size(physical.size)}",
-        Severity.INFO,
-    )
+    text = f"{subject} ends {format_size(past)} past a boundary of {format_size(physical.size)}"
+    severity = Severity.INFO
     if odd := _odd_luks(partition.content if partition else disk.content, extent.end):
         text, severity = f"{subject}: {odd}", Severity.ERROR
     elif partition is None or not past or (disk.size is not None and extent.end >= disk.size - physical.size):
@@ -386,7 +370,7 @@ def _odd_luks(content: Sequence[Layer], end: int) -> str:
     return ""
 
 
-def _evidence(partition: Partition | None, verdict: Verdict, worst: Check) -> Iterator[str]:
+def _evidence(partition: Partition | None, verdict: Verdict, worst: report.Check) -> Iterator[str]:
     for check in verdict.checks:
         if not check.on and check is not worst:
             grid = check.grid

@@ -15,17 +15,9 @@ from aligntool.cli.run_change import ChangeInProgress, Operation, end_change, pi
 from aligntool.errors import Refused
 from aligntool.file_systems import EXT, file_system, name_for_e2fsck
 from aligntool.linux.targets import raw_copy
+from aligntool.realign import request as requests
 from aligntool.realign.journal import refuse_existing
-from aligntool.realign.request import (
-    Finder,
-    FoundPlan,
-    Request,
-    checked_disk,
-    find_plan,
-    locked_realign,
-    look_at,
-    verify_plan,
-)
+from aligntool.realign.request import FoundPlan, Request, find_plan, look_at
 from aligntool.realign.shrink import shrink_words
 from aligntool.render.lines import Line
 from aligntool.render.plan import plan_lines
@@ -78,7 +70,7 @@ def commands_of(plan: Plan) -> dict[int, tuple[str, ...]]:
     DISK: the disk in a virtual disk, which these commands would not find in the file.
     """
     lines: dict[int, tuple[str, ...]] = {}
-    checked = checked_disk(plan)
+    checked = requests.checked_disk(plan)
     path, checked = ("DISK", "DISK") if raw_copy(checked) else (shell_word(plan.disk.path), checked)
     for index, step in enumerate(plan.steps):
         match step:
@@ -127,7 +119,7 @@ class DiskChange(DiskOperation):
     disk: str
     asked: Request
     kept: tuple[str, object]  # saved with the plan: the key in its document, and the request
-    find: Finder = find_plan
+    find: requests.Finder = find_plan
     rate: int | None = None  # bytes a second at most
 
     def make_plan(self) -> Plan:
@@ -143,11 +135,11 @@ class DiskChange(DiskOperation):
         return options.command(self.word, self.disk, *self.asked.typed)
 
     def refuse_changed(self, plan: Plan) -> None:
-        verify_plan(plan, self.asked, self.find)
+        requests.verify_plan(plan, self.asked, self.find)
 
     @contextmanager
     def locked(self, plan: Plan) -> Iterator[ChangeInProgress]:
-        lock = locked_realign(plan, self.asked, rate=self.rate, on_note=options.say, find=self.find)
+        lock = requests.locked_realign(plan, self.asked, rate=self.rate, on_note=options.say, find=self.find)
         with pipes_may_break(), lock as applying:
             yield applying
 

@@ -4,20 +4,12 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from aligntool.formats import reader as readers
 from aligntool.formats.mbr import Chains, MbrSector, dos_partition, parse_sector
 from aligntool.formats.numbers import be16, be32, le16, le32, text_at
 from aligntool.formats.parked import parked_in_mbr
 from aligntool.formats.part_types import GPT_PROTECTIVE, LDM, mbr_type_name
-from aligntool.formats.reader import (
-    Reader,
-    TableReading,
-    beyond_end,
-    limit_faults,
-    overlaps,
-    plain_table,
-    read_or_none,
-    unreadable_fault,
-)
+from aligntool.formats.reader import Reader, TableReading, read_or_none
 from aligntool.formats.unix_tables import read_slices
 from aligntool.inventory import Fault, Partition, Role, Table, TableCopy, TableFault, TableLabel
 from aligntool.units import Extent, is_power_of_two
@@ -62,7 +54,7 @@ def _read_map(reader: Reader, block: int) -> TableReading:
     for number in range(1, min(count, _MOST_ENTRIES) + 1):
         entry = read_or_none(reader, number * block, _ENTRY)
         if entry is None:
-            faults.append(unreadable_fault(f"entry {number} of the Apple partition map", number * block))
+            faults.append(readers.unreadable_fault(f"entry {number} of the Apple partition map", number * block))
             break
         if len(entry) < _ENTRY or not entry.startswith(b"PM"):
             detail = f"the Apple partition map should have {count} entries, but ends before entry {number}"
@@ -70,7 +62,7 @@ def _read_map(reader: Reader, block: int) -> TableReading:
             break
         if any(entry[12:16]):  # an entry without blocks is unused
             partitions.append(_apm_partition(entry, number, block))
-    return plain_table(reader, TableLabel.APM, partitions, faults, sector_size=block)
+    return readers.plain_table(reader, TableLabel.APM, partitions, faults, sector_size=block)
 
 
 def _apm_partition(entry: bytes, number: int, block: int) -> Partition:
@@ -304,7 +296,7 @@ def read_mbr(
     usable, parked = Extent(used_size, max(0, end - used_size)), parked_in_mbr(table, reader.size)
     found = Table(
         TableLabel.DOS, used_size, f"0x{table.disk_signature:08x}", usable=usable, copies=copies,
-        faults=limit_faults(faults), in_flight=parked, sector_size_assumed=assumed,
+        faults=readers.limit_faults(faults), in_flight=parked, sector_size_assumed=assumed,
     )  # fmt: skip
     return TableReading(found, partitions)
 
@@ -384,15 +376,15 @@ def _place_faults(table: MbrSector, primaries: list[Partition], chains: Chains) 
     primaries = [item for item in primaries if item.type_code != protective]
     data_partitions = [item for item in primaries if item.role is Role.PRIMARY] + chains.logicals
     containers = {item.number for item in primaries if item.role is Role.EXTENDED}
-    faults, whole = overlaps(data_partitions), {entry.slot for entry in table.used if not entry.start}
+    faults, whole = readers.overlaps(data_partitions), {entry.slot for entry in table.used if not entry.start}
     if faults and _is_hybrid_iso(chains.reader, table):
         why = "; hybrid ISO images do so on purpose: the first entry covers the whole image"
         faults = [
             fault if whole.isdisjoint(fault.partitions) else replace(fault, detail=fault.detail + why)
             for fault in faults
         ]
-    faults += [fault for fault in overlaps(primaries) if containers.intersection(fault.partitions)]
-    faults += beyond_end([*primaries, *chains.logicals], chains.reader.size)
+    faults += [fault for fault in readers.overlaps(primaries) if containers.intersection(fault.partitions)]
+    faults += readers.beyond_end([*primaries, *chains.logicals], chains.reader.size)
     for sector, slot in chains.places.items():
         at = sector * chains.sector_size
         for item in data_partitions:

@@ -1,7 +1,7 @@
 """Read the partition table of a disk: find its kind, choose the valid copy of a GPT, list the faults."""
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from aligntool.formats import gpt as gpts
@@ -11,17 +11,7 @@ from aligntool.formats.other_tables import boot_sector_kind, is_partition_table,
 from aligntool.formats.parked import parked_in_gpt
 from aligntool.formats.reader import Reader, TableReading, has_data, limit_faults, read_or_none, unreadable_fault
 from aligntool.formats.unix_tables import read_atari, read_bsd, read_dasd, read_sgi, read_sun
-from aligntool.inventory import (
-    BootCode,
-    Fault,
-    Partition,
-    Role,
-    Table,
-    TableCopy,
-    TableCopyState,
-    TableFault,
-    TableLabel,
-)
+from aligntool.inventory import BootCode, Fault, Role, Table, TableCopy, TableCopyState, TableFault, TableLabel
 from aligntool.units import KIB, MIB, align_down
 from aligntool.values import dataclass
 
@@ -331,8 +321,8 @@ def with_boot_code(reader: Reader, reading: TableReading) -> TableReading:
         return reading
     head = read_or_none(reader, 0, _HEAD) or b""
     by_magic = (BootCode(kind, at) for at, offset, magic, kind in _MAGICS if head.startswith(magic, at + offset))
-    found = (*_in_sector_0(head[:_SECTOR]), *by_magic, *_in_partitions(reader, reading.partitions))
-    used_to = _gap_used_to(reader, reading.partitions)
+    found = (*_in_sector_0(head[:_SECTOR]), *by_magic, *_in_partitions(reader, reading))
+    used_to = _gap_used_to(reader, reading)
     return replace(reading, table=replace(reading.table, boot_code=found, gap_used_to=used_to))
 
 
@@ -349,11 +339,11 @@ def _in_sector_0(sector: bytes) -> Iterator[BootCode]:
         yield BootCode("Haiku Boot Manager", 0)
 
 
-def _in_partitions(reader: Reader, partitions: Sequence[Partition]) -> Iterator[BootCode]:
+def _in_partitions(reader: Reader, reading: TableReading) -> Iterator[BootCode]:
     """Yield the boot programs with lists of sectors that start from a partition or from the first EBR of a container,
     where another boot program loads them.
     """
-    for part in partitions:
+    for part in reading.partitions:
         if part.role is not Role.NESTED:
             yield from _lists_of_sectors(read_or_none(reader, part.extent.start, _SECTOR) or b"", part.number)
 
@@ -368,12 +358,12 @@ def _lists_of_sectors(sector: bytes, partition: int | None) -> Iterator[BootCode
         yield BootCode(kind, at * _SECTOR, partition=partition)
 
 
-def _gap_used_to(reader: Reader, partitions: Sequence[Partition]) -> int | None:
+def _gap_used_to(reader: Reader, reading: TableReading) -> int | None:
     """Return the end of the last nonzero byte in the gap, searched from its end; unreadable bytes count as used.
 
     An extended partition is part of the gap: its logical partitions may begin far after its first sector.
     """
-    data_partitions = (part for part in partitions if part.role not in (Role.NESTED, Role.EXTENDED))
+    data_partitions = (part for part in reading.partitions if part.role not in (Role.NESTED, Role.EXTENDED))
     first = min((part.extent.start for part in data_partitions), default=0)
     end = min(first, GAP_READ, reader.size)
     while end > MIB:

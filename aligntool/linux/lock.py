@@ -18,20 +18,11 @@ from typing import IO, cast
 
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse
+from aligntool.linux import users
 from aligntool.linux.block import DiskDevice
 from aligntool.linux.process import end_program, find_program, run_program
 from aligntool.linux.sysfs import IO_NONE, on_battery, opened
-from aligntool.linux.users import (
-    block_number,
-    files_below,
-    kernel_name,
-    lock_of_file,
-    locks_on,
-    loops_over,
-    nodes_of,
-    remaining_occupants,
-    sysfs_folder,
-)
+from aligntool.linux.users import kernel_name, locks_on, sysfs_folder
 from aligntool.units import Extent
 
 # Verify the device nodes of partitions: that they exist, are block devices, and show the planned bytes. A tool that
@@ -60,7 +51,7 @@ def wait_for_partition(disk: str, device: str, extent: Extent) -> None:
 
 def partition_problem(disk: str, device: str, extent: Extent) -> str:
     """Return why `device` is not the partition of `disk` at `extent`, or "" if it is."""
-    device_number, disk_number = block_number(device), block_number(disk)
+    device_number, disk_number = users.block_number(device), users.block_number(disk)
     if not (device_number and disk_number):
         return f"{disk if device_number else device} is not a block device"
     folder = sysfs_folder(device_number)
@@ -77,7 +68,7 @@ def partition_problem(disk: str, device: str, extent: Extent) -> str:
 
 def kernel_folder(device: str) -> Path | None:
     """Return the folder of a block device in sysfs, or None if the path is not a block device."""
-    number = block_number(device)
+    number = users.block_number(device)
     return sysfs_folder(number) if number else None
 
 
@@ -286,7 +277,7 @@ def lock_partition(path: str) -> Iterator[DiskDevice]:
     """
     with _open_and_lock(path, whole=False) as descriptor:
         status = os.fstat(descriptor)
-        node_names = nodes_of(status).values()
+        node_names = users.nodes_of(status).values()
         refuse(
             Refusal("in-use", path, occupant.what, occupant.end)
             for name in node_names
@@ -345,7 +336,7 @@ def _open_and_lock(
     descriptor = _open_exclusively(path, whole)
     try:
         _flock(descriptor, path, posix=fcntl.F_WRLCK if and_posix else None, keep_posix=keep_posix)
-        below = files_below(os.fstat(descriptor))  # the file of a loop device, which another program may change
+        below = users.files_below(os.fstat(descriptor))  # the file of a loop device, which another program may change
         refuse(Refusal("in-use", path, found.what, found.end) for name in below for found in locks_on(name))
         with open_exclusively(below), lock_against_udev(below, keep_posix=keep_posix):
             yield descriptor
@@ -394,7 +385,7 @@ def refuse_partition(path: str, status: os.stat_result) -> None:
 
 
 def _refuse_occupied(path: str, status: os.stat_result) -> None:
-    remaining = remaining_occupants(status)
+    remaining = users.remaining_occupants(status)
     if remaining:
         reasons = "; ".join(occupant.what for occupant in remaining)
         commands = " && ".join(occupant.end for occupant in remaining)
@@ -418,7 +409,7 @@ def refuse_disturbed(path: str, since: int | None) -> None:
     to. `since`: what `written_at` returned then.
     """
     with failing_as(Refused, path):
-        attached = [occupant for occupant in loops_over(os.stat(path)) if not occupant.passing]  # noqa: PTH116
+        attached = [occupant for occupant in users.loops_over(os.stat(path)) if not occupant.passing]  # noqa: PTH116
         changed = written_at(path) != since
     refuse(Refusal("in-use", path, f"{path} is in use: {occupant.what}", occupant.end) for occupant in attached)
     if changed:
@@ -454,9 +445,9 @@ def _flock(
         try:
             fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             if posix is not None:
-                lock_of_file(descriptor, posix)
+                users.lock_of_file(descriptor, posix)
                 if not keep_posix:
-                    lock_of_file(descriptor, fcntl.F_UNLCK)
+                    users.lock_of_file(descriptor, fcntl.F_UNLCK)
             return
         except OSError as error:
             if error.errno not in (errno.EAGAIN, errno.EACCES):

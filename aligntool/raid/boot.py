@@ -7,16 +7,8 @@ from pathlib import PurePath
 from pkgutil import get_data
 
 from aligntool import steps
-from aligntool.audit.array_boot import (
-    CARRIAGE_RETURN,
-    LEAVES_INACTIVE,
-    RunningArray,
-    kernel_node,
-    known_arrays,
-    node_of,
-    running_arrays,
-    short_name,
-)
+from aligntool.audit import array_boot
+from aligntool.audit.array_boot import RunningArray, kernel_node, short_name
 from aligntool.audit.arrays import partition_node
 from aligntool.change import RaidGoal
 from aligntool.errors import Refusal
@@ -248,7 +240,7 @@ def refuse_array_lines(conf: MdadmConf, step: EditFile, made: MakeArray | None) 
     others = [line for line in conf.arrays if line.file != step.path or step.instead_of not in line.text]
     for ours in parse_mdadm_conf("\n".join(step.lines), step.path).arrays:
         for other in (line for line in others if line.uuid != ours.uuid):
-            if ours.device and kernel_node(node_of(other.device)) == kernel_node(ours.device):
+            if ours.device and kernel_node(array_boot.node_of(other.device)) == kernel_node(ours.device):
                 text = f"{other.file} gives the name {ours.device} to another array: {other.text}"
                 yield Refusal("name-taken", ours.device, text, "--name another")
             elif made and other.uuid is None and _would_match(other, made):
@@ -266,7 +258,7 @@ def lines_for_running_arrays(inventory: Inventory, system: System, new: str) -> 
     """Yield lines for every running array if Debian's file is about to get its first line: from then on the hook does
     not search for other arrays. `new`: the device of the array to be created, a name that no other array gets.
     """
-    running = [array for array in running_arrays(inventory) if array.facts.uuid]
+    running = [array for array in array_boot.running_arrays(inventory) if array.facts.uuid]
     if running and _initramfs_searches(running[0].system, system):
         yield edit(_conf_file(running[0].system, system), f"UUID={running[0].facts.uuid}", *_conf_lines(running, new))
 
@@ -297,11 +289,11 @@ def conf_words(array: RunningArray, system: System) -> Iterator[str]:
         return
     yield f"its UUID gets the name {device_of(array)}"
     for line in array.wrong_lines():
-        gone = line.uuid is not None and line.uuid not in known_arrays(array.inventory)
+        gone = line.uuid is not None and line.uuid not in array_boot.known_arrays(array.inventory)
         why = "names an array without members on this machine" if gone else "does not identify it by its UUID"
         if line.uuid == array.facts.uuid:
             why = "forbids its assembly" if line.device == "<ignore>" else array.mismatch_words(line)
-        why = CARRIAGE_RETURN if line.text.endswith("\r") else why
+        why = array_boot.CARRIAGE_RETURN if line.text.endswith("\r") else why
         yield f"a line in {line.file} is replaced, because it {why}: {line.text}"
     others = [other.disk.path for other in _unlisted_arrays(array, system)[1:]]
     if others:
@@ -313,7 +305,7 @@ def _unlisted_arrays(array: RunningArray, system: System) -> list[RunningArray]:
     """Return the arrays that get a line, the array itself first; none if it has a line already."""
     if array.lines_in(array.system.mdadm.arrays):
         return []
-    others = running_arrays(array.inventory) if _initramfs_searches(array.system, system) else ()
+    others = array_boot.running_arrays(array.inventory) if _initramfs_searches(array.system, system) else ()
     return [array, *(other for other in others if other.facts.uuid and other.disk.name != array.disk.name)]
 
 
@@ -325,7 +317,7 @@ def _conf_file(files: Files, system: System) -> str:
 
 def device_of(array: RunningArray) -> str:
     """Return the name that the array keeps: from its wrong line, from its superblock, else its current node."""
-    names = [node for line in array.wrong_lines() if _NODE.fullmatch(node := node_of(line.device))]
+    names = [node for line in array.wrong_lines() if _NODE.fullmatch(node := array_boot.node_of(line.device))]
     name = short_name(array.disk)
     if name.isdecimal():
         names.append(f"/dev/md{int(name)}")
@@ -417,7 +409,7 @@ def esp_notes(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[str]:
 
 def late_start_steps(goal: RaidGoal, system: System) -> Iterator[WriteFile | EnableUnit]:
     """Yield the steps of the late start if the array can run without a drive but nothing else would start it then."""
-    if system.word == LEAVES_INACTIVE and LEVELS[goal.level].redundant:
+    if system.word == array_boot.LEAVES_INACTIVE and LEVELS[goal.level].redundant:
         yield from install_late_start()
 
 

@@ -11,16 +11,10 @@ from aligntool.change import Said
 from aligntool.device import Device
 from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse
 from aligntool.inventory import Disk, TableCopyState, TableLabel
+from aligntool.linux import lock as locks
 from aligntool.linux.block import DiskDevice
 from aligntool.linux.content import sample
-from aligntool.linux.lock import (
-    LockedDisk,
-    lock_disk,
-    lock_partition,
-    partition_problem,
-    wait_for_partition,
-    wait_for_udev,
-)
+from aligntool.linux.lock import LockedDisk, lock_disk
 from aligntool.linux.look import look
 from aligntool.linux.process import run_program
 from aligntool.raid.members import ranges_to_zero
@@ -128,13 +122,13 @@ class LockedMembers:
         if step.entries or step.device == path:
             self._disks[path] = self._stack.enter_context(lock_disk(path))
         else:
-            self._partitions[step.device] = self._stack.enter_context(lock_partition(step.device))
+            self._partitions[step.device] = self._stack.enter_context(locks.lock_partition(step.device))
 
     def disk(self, path: str) -> AbstractContextManager[LockedDisk]:
         return nullcontext(self._disks[path]) if path in self._disks else lock_disk(path)
 
     def partition(self, path: str) -> AbstractContextManager[DiskDevice]:
-        return nullcontext(self._partitions[path]) if path in self._partitions else lock_partition(path)
+        return nullcontext(self._partitions[path]) if path in self._partitions else locks.lock_partition(path)
 
     def unlock(self) -> bool:
         """Unlock all of them; return whether any was locked."""
@@ -205,11 +199,11 @@ def _is_to_be_wiped(disk: Disk, step: plan_steps.MakeMember, area: plan_steps.Da
 
 def wait_for_members(steps: Sequence[plan_steps.Step]) -> None:
     """Return once udev has processed all members and each new partition exists. Raises Stopped."""
-    wait_for_udev()
+    locks.wait_for_udev()
     for step in steps:
         if isinstance(step, plan_steps.MakeMember):
             for entry in step.entries:
-                wait_for_partition(step.disk.path, partition_node(step.disk.path, entry.number), entry.extent)
+                locks.wait_for_partition(step.disk.path, partition_node(step.disk.path, entry.number), entry.extent)
 
 
 def stop_unless_in_place(step: plan_steps.MakeMember, area: plan_steps.DataArea, *, blank: bool) -> None:
@@ -232,7 +226,7 @@ def stop_unless_in_place(step: plan_steps.MakeMember, area: plan_steps.DataArea,
 
 
 def _problem(disk: Disk, entry: plan_steps.NewEntry) -> str:
-    return partition_problem(disk.path, partition_node(disk.path, entry.number), entry.extent)
+    return locks.partition_problem(disk.path, partition_node(disk.path, entry.number), entry.extent)
 
 
 def has_new_table(disk: Disk, step: plan_steps.MakeMember) -> bool:
@@ -330,7 +324,7 @@ def _wipe_taken(
             zero(locked.device, ranges_to_zero(disk, (), None, area))
         return
     extent = next(part.extent for part in disk.partitions if part.number == number)
-    if why := partition_problem(disk.path, step.device, extent):
+    if why := locks.partition_problem(disk.path, step.device, extent):
         raise Stopped(f"{step.device}: {why}")
     with members.partition(step.device) as device:
         disk = _planned_disk(step, again=again)
@@ -379,7 +373,7 @@ def remove_member(
         locked.kernel.forget(locked.kernel.numbers())
         with failing_as(Stopped, disk.path, "; its table may be partly removed"):
             zero(locked.device, ranges_to_zero(disk, step.entries, None, area))
-    wait_for_udev()
+    locks.wait_for_udev()
 
 
 def refuse_unread(disk: Disk) -> None:

@@ -5,19 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from aligntool.audit.drives import targets_not_judged
 from aligntool.audit.report import Answer, Check, Code, Finding, Judged, Repair, Report, Severity, Verdict, explanations
 from aligntool.inventory import Disk, DiskKind, Layer, LinkHop, NvmeFacts, Partition, Role, Source, TableLabel
-from aligntool.render.lines import (
-    EMPTY,
-    Line,
-    Piece,
-    Style,
-    cell_width,
-    columns,
-    fit,
-    harmless,
-    paragraph,
-    plain,
-    wrapped,
-)
+from aligntool.render.lines import EMPTY, Line, Style, cell_width, columns, fit, harmless, paragraph, plain, wrapped
 from aligntool.units import counted, format_about, format_size, format_start
 
 # The facts that a drive reports, for `-v`: firmware, queues, NVMe formats and buffers, links up to the processor.
@@ -313,7 +301,7 @@ def _brief_lines(report: Report, disks: Sequence[Judged], width: int) -> Iterato
     yield EMPTY
 
 
-def _disk_verdict(judged: Judged, *, moving: bool) -> Piece:
+def _disk_verdict(judged: Judged, *, moving: bool) -> tuple[str, Style]:
     answers = [verdict.answer for verdict in judged.verdicts if verdict.matters]
     if moving:
         return "move in flight", Style.BAD

@@ -6,18 +6,9 @@ from math import ceil, log10
 from shlex import quote
 
 from aligntool.measure import compare
+from aligntool.measure import results as saved
 from aligntool.measure.fio import fio_options, is_plain
-from aligntool.measure.results import (
-    Conditions,
-    Data,
-    DriveState,
-    HistoryEntry,
-    Result,
-    Series,
-    Settings,
-    Spread,
-    warnings_of,
-)
+from aligntool.measure.results import Conditions, Data, DriveState, HistoryEntry, Result, Series
 from aligntool.measure.schedule import BenchPlan, filling, job_of, warm_up
 from aligntool.measure.unit_design import LEAST_RUNS
 from aligntool.render.json import Value, document_text, dumps
@@ -62,7 +53,7 @@ def bench_plan_lines(plan: BenchPlan, seen: Conditions, *, width: int) -> Iterat
         notes += [compare.steady_file(settings.span)] if settings.until_steady else []
         yield from note_lines(notes, width, "  ")
     yield from note_lines(plan.skipped, width, "  left out: ")
-    yield from note_lines(warnings_of(seen, direct=settings.direct), width, "  warning: ")
+    yield from note_lines(saved.warnings_of(seen, direct=settings.direct), width, "  warning: ")
 
 
 def command_lines(plan: BenchPlan) -> Iterator[Line]:
@@ -92,7 +83,7 @@ def result_lines(result: Result, *, width: int) -> Iterator[Line]:
     yield EMPTY
     yield from note_lines(compare.result_notes(result), width, "  ")
     yield from note_lines(result.skipped, width, "  left out: ")
-    yield from note_lines(warnings_of(result.conditions, direct=settings.direct), width, "  warning: ")
+    yield from note_lines(saved.warnings_of(result.conditions, direct=settings.direct), width, "  warning: ")
 
 
 def figure_lines(series: Sequence[Series], *, width: int) -> Iterator[Line]:
@@ -178,7 +169,7 @@ def _temperature(drive: DriveState) -> str:
     return f"{drive.temperature_c:g} °C" if after is None else f"{drive.temperature_c:g} → {after:g} °C"
 
 
-def machine_lines(seen: Conditions, *, width: int, settings: Settings | None = None) -> Iterator[Line]:
+def machine_lines(seen: Conditions, *, width: int, settings: saved.Settings | None = None) -> Iterator[Line]:
     """Yield the conditions of a measurement. `settings`: of a benchmark; an experiment shows its own."""
     yield from drive_lines(seen.drives, width=width)
     facts = [f"kernel {seen.kernel}" if seen.kernel else "", seen.fio]
@@ -295,7 +286,7 @@ def _ratio_values(ratio: compare.Ratio) -> Value:
     }  # fmt: skip
 
 
-def _spread_values(spread: Spread) -> Value:
+def _spread_values(spread: saved.Spread) -> Value:
     return {"median": spread.median, "low": spread.low, "high": spread.high, "runs": spread.count}
 
 

@@ -6,17 +6,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import chain
 
-from aligntool.audit.report import (
-    QUESTIONS,
-    Answer,
-    Code,
-    Finding,
-    Judged,
-    MeasuredDisk,
-    Report,
-    Severity,
-    explanations,
-)
+from aligntool.audit import report as reports
+from aligntool.audit.report import Answer, Code, Finding, Judged, Report, Severity
 from aligntool.inventory import Disk, DiskKind, LinkHop, Port, link_maximum, runs_below
 from aligntool.raid.ceilings import Rates, hop_words, narrowest_link
 from aligntool.raid.running import ArrayView
@@ -37,7 +28,7 @@ class Loss:
     unit: int
     request: int
     residue: int
-    disk: MeasuredDisk | None
+    disk: reports.MeasuredDisk | None
     target: str
     text: str
 
@@ -126,7 +117,7 @@ def groups_of(report: Report, losses: Sequence[Loss] = ()) -> list[dict[str, obj
     disks = {judged.disk.name: judged.disk for judged in report.judged}
     groups: list[dict[str, object]] = []
     for findings in audit.by_code(report):
-        text = explanations()[findings[0].code]
+        text = reports.explanations()[findings[0].code]
         merged = audit.merged_findings(findings, alone=audit.only_disk(report))
         groups.append({
             "id": group_id(findings[0]), "code": findings[0].code.value, "severity": findings[0].severity.value,
@@ -134,7 +125,7 @@ def groups_of(report: Report, losses: Sequence[Loss] = ()) -> list[dict[str, obj
             "seen": [(summary, finding) for finding, summary in merged[:MOST_OF_A_KIND]],
             "more": max(len(merged) - MOST_OF_A_KIND, 0), "costs": audit.cost_rows(findings),
             "measured": list(dict.fromkeys(_measured_losses(findings, disks, losses))),
-            "explained": zip(QUESTIONS, text.answers, strict=True),
+            "explained": zip(reports.QUESTIONS, text.answers, strict=True),
         })  # fmt: skip
     return groups
 
@@ -163,7 +154,7 @@ def commands_of(report: Report, repairs: audit.Repairs) -> list[tuple[str, str, 
     for findings in audit.by_code(report):
         found = dict.fromkeys(each.next.removeprefix(_ON_CAPTURED) for each in findings if _has_command(each))
         if commands := [command for command in found if command not in seen]:
-            title = explanations()[findings[0].code].title
+            title = reports.explanations()[findings[0].code].title
             sections.append((group_id(findings[0]), findings[0].code.value, title, commands[:MOST_NEXT]))
             seen.update(commands)
     shrinks = (
