@@ -43,7 +43,7 @@ from aligntool.recipes.drives import known_geometries
 from aligntool.render.lines import Line, can_redraw, plain
 from aligntool.render.plan import array_lines, raid_plan_lines
 from aligntool.render.progress import bench_progress_bar, bench_progress_lines, resync_progress
-from aligntool.steps import DriveStep, FileStep, MakeArray, MakeMember, ReencryptSectors, Step, is_same_disk
+from aligntool.steps import DriveStep, FileStep, MakeArray, ReencryptSectors, Step, is_same_disk
 
 # Make an array from a plan, resume it, roll it back.
 #
@@ -56,10 +56,6 @@ _WITHOUT_RECORD = {
     "layers": "to continue, cryptsetup repair and then the same command would be needed",
     "reformat": "to continue, mdadm --add of the removed member and then the same command would be needed",
 }
-
-
-def members_of(plan: Plan) -> list[MakeMember]:
-    return [step for step in plan.steps if isinstance(step, MakeMember)]
 
 
 def drives_of(plan: Plan) -> list[DriveStep]:
@@ -179,11 +175,11 @@ def refuse_renamed(plan: Plan, disks: Sequence[Disk]) -> None:
 
 def refuse_changed(plan: Plan, current: Plan) -> None:
     """Raise Refused if a plan made now has other steps, or would overwrite other content."""
-    content = {step.device: step.holds for step in members_of(current)}
+    content = {step.device: step.holds for step in make.members_in(current.steps)}
     changed = [
         f"the content of {step.device} has changed since the plan was made: it was {_content_words(step.holds)}, and "
         f"is now {_content_words(content[step.device])}"
-        for step in members_of(plan)
+        for step in make.members_in(plan.steps)
         if content.get(step.device, step.holds) != step.holds
     ]
     if changed:

@@ -20,7 +20,7 @@ from aligntool.cli.reference import find_recipe
 from aligntool.errors import ExitCode, Refused, Stopped
 from aligntool.inventory import Disk, Inventory
 from aligntool.linux.lock import lock_for_others
-from aligntool.linux.look import look
+from aligntool.linux.look import look, now
 from aligntool.linux.users import disk_of, file_extents
 from aligntool.measure import alignment, targets
 from aligntool.measure import run as fio_runs
@@ -198,7 +198,7 @@ def _refuse_target(plan: BenchPlan, *, destructive: bool) -> str:
 def _measure(
     plan: BenchPlan, seen: Conditions, keep: Callable[[str, int, str], None]
 ) -> tuple[Result, fio_runs.RunResults[fio_runs.Bench]]:
-    started = options.now()
+    started = now()
     with probe.ended_by_signals(), _measured_path(plan) as path, probe.bench_progress() as progress:
         ran = fio_runs.run_bench(plan, path, tell=progress, keep=keep)
     series = fio_runs.series_of(ran)
@@ -331,9 +331,7 @@ def _with_conditions(
     kind, direct, piece = working.target.kind.value, working.target.direct, working.room.length
     return replace(
         result,
-        conditions=replace(
-            targets.with_final_temperatures(working.seen), fio=swept.fio_version
-        ),  # temperature afterwards, fio version
+        conditions=replace(targets.with_final_temperatures(working.seen), fio=swept.fio_version),
         setting=Setting(kind, working.size, piece, working.seconds, working.repeats, direct, ENGINE),
         disk=probe.identity(disk) if disk else None,  # shows a reader whether it is the same disk
         complete=swept.complete,
@@ -397,11 +395,10 @@ def bench_alignment(
     with _prepared(found, span, runtime, chosen) as working:
         disk = _look_at_disk(working.disk)
         unit_size, source = (unit, "--unit") if unit is not None else _unit_of(disk)
-        swept = _sweep(
-            working, alignment.places_of(working.room, unit_size, found.logical_block, start, every=every), depth
-        )
+        places = alignment.places_of(working.room, unit_size, found.logical_block, start, every=every)
+        swept = _sweep(working, places, depth)
         rates = tuple(alignment.Rate(*run.key, run.iops, run.measured.thread_cpu) for run in swept.runs)
-        measured = Starts(options.now(), found.place, unit_size, source, rates)
+        measured = Starts(now(), found.place, unit_size, source, rates)
         measured = _with_conditions(measured, working, swept, disk)
     if not measured.rates:
         _raise_incomplete(swept, device=chosen.destructive)
@@ -473,7 +470,7 @@ def bench_span(
             by_span = _by_span((run.key, run.measured.thread_cpu) for run in swept.runs)
             cpu = {span: shares for span, shares in by_span.items() if span in curve}
             knee = alignment.knee_of(curve, cpu, working.seen, Random(1))
-            measured = Spans(options.now(), found.place, write, knee, curve, disk.nvme if disk else None, cpu)
+            measured = Spans(now(), found.place, write, knee, curve, disk.nvme if disk else None, cpu)
             measured = _with_conditions(measured, working, swept, disk)
             lines = span_lines(measured, width=terminal_width())
             _report(span_json(measured, disk), lines, chosen, measured.when, "span")

@@ -6,7 +6,6 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, TextIO
 
@@ -236,11 +235,6 @@ def suggest(hint: str) -> None:
 def discard_stderr() -> None:
     """Discard what standard error could not take, which Python would write again at exit, and all that follows."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-
-
-def now() -> str:
-    """Return the current time in UTC, in ISO 8601."""
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def terminal_width() -> int:

@@ -2,7 +2,6 @@
 
 import sys
 from dataclasses import replace
-from datetime import UTC, datetime
 from difflib import get_close_matches
 from os import uname
 from pathlib import Path
@@ -18,7 +17,7 @@ from aligntool.cli import options
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import Inventory
 from aligntool.linux.files import archive_of, png_of, write_pages, write_snapshot
-from aligntool.linux.look import look
+from aligntool.linux.look import look, now
 from aligntool.linux.process import SILENCE_S
 from aligntool.linux.snapshot import collect
 from aligntool.linux.sysfs import Tree
@@ -30,7 +29,7 @@ from aligntool.realign.repairs import with_repairs
 from aligntool.recipes.drives import known_geometries
 from aligntool.render.lines import plain
 from aligntool.render.recipes import TOPIC
-from aligntool.render.report.disks import Content, Measured, pictures_of
+from aligntool.render.report.disks import Content, Measured, pictures_of, when_words
 from aligntool.render.report.page import page_html, show_measurements
 from aligntool.render.svg import Picture, queue_picture, svg_text
 from aligntool.units import MIB
@@ -103,8 +102,7 @@ def _content(inventory: Inventory, audit_options: AuditOptions, measured: tuple[
     known = known_geometries(inventory)
     rates = known_rates(known)
     found, repairs = with_repairs(audit(inventory, known, audit_options))
-    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return Content(found, arrays_of(found, (), rates), repairs, measured, made, rates)
+    return Content(found, arrays_of(found, (), rates), repairs, measured, when_words(now()), rates)
 
 
 def _with_name(content: Content, targets: list[str] | None, sysroot: str | None) -> Content:

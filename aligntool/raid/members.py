@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from aligntool.audit.arrays import Member, partition_node
 from aligntool.audit.report import Grid
 from aligntool.change import RaidGoal
+from aligntool.formats.gpt import table_sizes
 from aligntool.formats.part_types import ROLES
 from aligntool.inventory import Disk, DiskKind, Health, KnownGeometry, LinkHop, TableLabel, Uplink
 from aligntool.raid.levels import Level
 from aligntool.steps import DataArea, MakeArray, NewEntry, SetPartitionType, Step, wiped_ends
-from aligntool.units import KIB, MIB, Extent, align_down, align_up, format_about, format_size
+from aligntool.units import MIB, Extent, align_down, align_up, format_about, format_size
 
 # Wear and temperature of the members, in words, with warnings.
 #
@@ -198,7 +199,6 @@ DATA_GRAIN = 4 * MIB
 SPARE_ROOM = 100 * MIB
 HEADROOM = 128 * MIB  # that mdadm reserves for later reshaping, less on small members (super1.c)
 METADATA = MIB  # more than superblock, bad block log and bitmap need
-GPT_ENTRIES = 16 * KIB  # UEFI 5.3.1
 TRIES = 64
 
 
@@ -259,7 +259,7 @@ def _new(member: Member, goal: RaidGoal, level: Level) -> Placed:
     """Place a member in a new GPT, behind an EFI system partition if the goal has one."""
     disk = member.disk
     sector = disk.limits.logical_block_size or disk.sector_size
-    end = align_down(disk.size or 0, sector) - sector - align_up(GPT_ENTRIES, sector) - spare_room(goal, level)
+    end = align_down(disk.size or 0, sector) - table_sizes(sector)[1] - spare_room(goal, level)
     entries: list[NewEntry] = []
     start = first_on_grids(member.grids, MIB)
     if goal.esp_size:

@@ -338,13 +338,9 @@ def remove_file_system(step: MakeFileSystem) -> Iterator[Said]:
 
 def _size_unless_used(device: str) -> int:
     """Open the device exclusively, and return its size in bytes. Raises Stopped if it is mounted or has holders."""
-    size = 0
-    with (
-        failing_as(Stopped, f"{device} is in use or cannot be opened"),
-        opened(device, os.O_RDONLY | os.O_EXCL) as descriptor,
-    ):
-        size = os.lseek(descriptor, 0, os.SEEK_END)
-    return size
+    opening = failing_as(Stopped, f"{device} is in use or cannot be opened")
+    with opening, opened(device, os.O_RDONLY | os.O_EXCL) as descriptor:
+        return os.lseek(descriptor, 0, os.SEEK_END)
 
 
 # Remains of earlier arrays on members that a plan wipes, at a resume after a power cut.

@@ -22,7 +22,7 @@ from aligntool.linux.lock import lock_disk
 from aligntool.realign.placing import StartGrid, on_grain, required_grid
 from aligntool.realign.refusals import TABLE_NAMES, goal_refusals, refuse_impossible, refuse_unfit
 from aligntool.steps import MakeMember, MakeTable, NewEntry, Subject, is_same_disk, subject, wiped_ends
-from aligntool.units import KIB, MIB, Extent, align_down, align_up, counted, format_about, format_size, off_by
+from aligntool.units import MIB, Extent, align_down, align_up, counted, format_about, format_size, off_by
 
 if TYPE_CHECKING:
     import parted
@@ -126,7 +126,6 @@ def _grid_name(grid: Grid) -> str:
 
 # GRUB's manual recommends to leave this space before the first partition (BIOS installation).
 LEAST_START = MIB
-GPT_ENTRIES = 16 * KIB  # 128 entries of 128 bytes, the minimum of UEFI (5.3.1)
 
 
 def plan_layout(judged: Judged, goal: LayoutGoal) -> Plan:
@@ -201,7 +200,7 @@ def _room(size: int, goal: LayoutGoal, sector_size: int) -> Extent:
     """Return where partitions may lie: after the first MiB, before backup GPT and reserved space at the end."""
     end = align_down(size, sector_size)
     if goal.label == "gpt":
-        end -= sector_size + align_up(GPT_ENTRIES, sector_size)
+        end -= table_sizes(sector_size)[1]
     return Extent(LEAST_START, max(end - goal.spare_end - LEAST_START, 0))
 
 

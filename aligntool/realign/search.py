@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aligntool.change import RealignGoal
+from aligntool.formats.gpt import table_sizes
 from aligntool.formats.windows_names import LENGTH_OF_START, StartNames
 from aligntool.inventory import Disk, Layer, Partition, Role, TableLabel
 from aligntool.realign import placing
@@ -321,8 +322,6 @@ def _exfat_patches(layer: Layer, before: int, after: int) -> tuple[Patch, ...]:
 # The search for places: partitions stay in their order if possible, otherwise one jumps over its neighbours. Room for
 # the partitions is balanced against room for the journal.
 
-_GPT_ENTRIES = 16 * KIB  # 128 entries of 128 bytes, UEFI 5.3.1
-
 
 @dataclass(frozen=True, slots=True)
 class FoundPlaces:
@@ -480,7 +479,7 @@ def _needs(
         held += placing.held_ranges(parts[number], before[number].length, sector).length
         spots += placing.held_ranges(parts[number], before[number].length, sector, signatures_only=True).length
     if disk.table and disk.table.label is TableLabel.GPT:
-        table = 2 * (_GPT_ENTRIES + sector) + sector
+        table = sum(table_sizes(sector))
     else:
         table = sector * (1 + 2 * sum(part.role is Role.LOGICAL for part in disk.partitions))
     distances = tuple(abs(new.start - old.start) for old, new in moves.values())

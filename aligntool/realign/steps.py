@@ -39,7 +39,7 @@ def patched(held: steps.SavedRanges, found: Sequence[bytes], patches: Sequence[s
     """
     parts = [bytearray(part) for part in found]
     for patch in patches:
-        part, at = _find_patch(held, parts, patch)
+        part, at = _find_extent(held, parts, Extent(patch.at, patch.length), patch.what)
         if patch.before is None or patch.after is None:
             _write_checksum(held, parts, patch)
             continue
@@ -59,10 +59,6 @@ def _write_checksum(held: steps.SavedRanges, parts: Sequence[bytearray], patch: 
     total = rotating_sum(bytes(part[at : at + CHECKED_SECTORS * sector]), CHANGING)
     end = at + region.length
     part[end - sector : end] = total.to_bytes(4, "little") * (sector // 4)
-
-
-def _find_patch(held: steps.SavedRanges, parts: Sequence[bytearray], patch: steps.Patch) -> tuple[bytearray, int]:
-    return _find_extent(held, parts, Extent(patch.at, patch.length), patch.what)
 
 
 def _find_extent(

@@ -2,7 +2,7 @@
 
 import secrets
 from dataclasses import replace
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from aligntool import steps
 from aligntool.change import Plan
@@ -114,12 +114,8 @@ def whole_images(device: Device, plan: Plan, *, journal_at: int | None, journal_
 
 
 def _gpt(size: int, sector_size: int, extent: Extent, role: PartRole) -> tuple[GptCopy, GptCopy]:
-    disk, part = (_random_guid() for _ in range(2))
+    disk, part = uuid4().bytes_le, uuid4().bytes_le
     return new_pair(size // sector_size, sector_size, disk, (UUID(role.gpt).bytes_le, part, extent, ""))
-
-
-def _random_guid() -> bytes:
-    return UUID(bytes=secrets.token_bytes(16), version=4).bytes_le
 
 
 def _backup_bytes(copy: GptCopy) -> bytes:
