@@ -108,6 +108,7 @@ class ArrayFacts:
     stripe_cache: int | None = None  # RAID4, 5, 6: pages for each member
     worker_threads: int | None = None  # RAID4, 5, 6: group_thread_cnt
     spares: tuple[str, ...] = ()  # members without data: spares, journals, faulty ones
+    stored_block_size: int | None = None  # in its superblocks; 0: not stored; None: a kernel before Linux 6.19
     member_states: tuple[tuple[str, str], ...] = ()  # member name -> "in_sync", "faulty", "in_sync,write_mostly" ...
 
 
@@ -168,8 +169,7 @@ class IoLimits:
 class KnownGeometry:
     """The facts of a row of the drive database. Sizes in bytes; None: not in the database.
 
-    `source` is KNOWN for a row of the model itself and ASSUMED for a class default; `citation` is the source of the
-    row.
+    `source` is KNOWN for a row of the model itself and ASSUMED for a class default; `citation` is the row's source.
     """
 
     source: Source

@@ -261,6 +261,7 @@ def system_findings(inventory: Inventory) -> Iterator[Finding]:
             text = f"two lines match it, so mdadm --incremental does not start it; the second is in {extra.file}"
             yield _persist_finding(array, Code.WRONG_ARRAY_LINE, Severity.WARNING, text, extra.text)
         yield from _initramfs_findings(array)
+        yield from _older_kernel_findings(array)
         for line in array.fstab_lines():
             if SYSTEM_PLACES.fullmatch(line.place) or {"nofail", "noauto"} & set(line.options):
                 continue
@@ -308,6 +309,32 @@ def _forbidden_findings(array: RunningArray) -> Iterator[Finding]:
         by_hand = 'remove that line, or add "partitions" to it, and rebuild the initramfs'
         edit = f"sudoedit {shell_word(conf.files[0])}"
         yield disk_finding(array.disk, Code.MEMBERS_FORBIDDEN, Severity.WARNING, text, line, by_hand, next_=edit)
+
+
+# Kernels that assemble the array. Linux 6.19 and later store the logical block size of a new array in its superblocks,
+# where older kernels expect zeros (md.c, super_1_load and mddev_stack_rdev_limits).
+
+STORES_BLOCK_SIZE = (6, 19)
+_RELEASE = re.compile(r"(\d+)\.(\d+)")
+
+
+def kernel_version(text: str) -> tuple[int, int]:
+    """Return the first two numbers of a kernel's release, or of the name of its image; (0, 0) if there are none."""
+    found = _RELEASE.search(text)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def images_of_older_kernels(system: System) -> tuple[str, ...]:
+    """Return the images of kernels that do not assemble arrays of Linux 6.19; one without a version is left out."""
+    paths = [image.path for image in system.initramfs]
+    return tuple(path for path in paths if (0, 0) < kernel_version(path.rpartition("/")[2]) < STORES_BLOCK_SIZE)
+
+
+def _older_kernel_findings(array: RunningArray) -> Iterator[Finding]:
+    for path in images_of_older_kernels(array.system) if array.facts.stored_block_size else ():
+        text = f"its superblocks store the block size, so the kernel of {path}, before Linux 6.19, does not assemble it"
+        severity = Severity.ERROR if array.holds_system() else Severity.WARNING
+        yield disk_finding(array.disk, Code.NOT_IN_INITRAMFS, severity, text, next_="aligntool explain AT613")
 
 
 def _initramfs_findings(array: RunningArray) -> Iterator[Finding]:

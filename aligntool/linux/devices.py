@@ -354,9 +354,7 @@ def read_mapping(tree: Tree, path: str) -> str | None:
 
 
 def volume_name(name: str) -> str:
-    """Return the group and volume of a mapping's name: "vg-one/lv" for "vg--one-lv", because LVM doubles the hyphens of
-    names.
-    """
+    """Return the group and volume of a mapping's name: "vg-one/lv" for "vg--one-lv", as LVM doubles their hyphens."""
     parts = name.replace("--", "\0").split("-")
     return "/".join(part.replace("\0", "-") for part in parts[:2]) + "".join(f" ({part})" for part in parts[2:])
 
@@ -550,6 +548,7 @@ def read_array(tree: Tree, path: str, record: Record = NOTHING) -> ArrayFacts | 
         bitmap_chunk=tree.number(f"{md}/bitmap/chunksize"),
         stripe_cache=tree.number(f"{md}/stripe_cache_size"),
         worker_threads=tree.number(f"{md}/group_thread_cnt"),
+        stored_block_size=tree.number(f"{md}/logical_block_size"),
         spares=tuple(name for name, folder in folders.items() if tree.text(f"{folder}/slot") in ("none", "journal")),
         member_states=tuple((name, text) for name, folder in folders.items() if (text := tree.text(f"{folder}/state"))),
     )

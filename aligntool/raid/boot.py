@@ -57,29 +57,16 @@ def edit(path: str, instead_of: str, *lines: str) -> EditFile:
     return EditFile(path, lines, instead_of, path + BACKUP)
 
 
-# Kernels that assemble the array. Linux 6.19 and later store the logical block size of a new array in its superblocks,
-# where older kernels expect zeros (md.c, super_1_load and mddev_stack_rdev_limits).
-
 OLDER_KERNELS = "Linux before 6.19 cannot assemble the array"
-_STORES_BLOCK_SIZE = (6, 19)
-_RELEASE = re.compile(r"(\d+)\.(\d+)")
 
 
 def kernel_attention(system: Files) -> Iterator[str]:
-    """Yield a sentence if this kernel creates arrays that older ones cannot assemble, with the images of such kernels.
-    An image without a version in its name is left out.
-    """
-    if _version(system.kernel or "") < _STORES_BLOCK_SIZE:
+    """Yield a sentence if this kernel creates arrays that older ones cannot assemble, with the images of those."""
+    if array_boot.kernel_version(system.kernel or "") < array_boot.STORES_BLOCK_SIZE:
         return
-    names = [PurePath(image.path).name for image in system.initramfs]
-    older = [name for name in names if (0, 0) < _version(name) < _STORES_BLOCK_SIZE]
+    older = array_boot.images_of_older_kernels(system)
     such = f"those of {', '.join(older)}" if older else "that of an older rescue system"
     yield f"Linux {system.kernel} stores the block size in the superblocks: {OLDER_KERNELS}, such as {such}"
-
-
-def _version(text: str) -> tuple[int, int]:
-    found = _RELEASE.search(text)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 # The programs that build initramfs images, and how to list the arrays in an image of each.

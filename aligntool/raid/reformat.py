@@ -45,7 +45,6 @@ class ArrayDetails:
     # `format_scope` of each drive by its name; "namespace" if the drive has a single one.
     scopes: Mapping[str, str | None] = field(default_factory=dict)
     namespaces: Mapping[str, int | None] = field(default_factory=dict)  # the namespace number of each drive
-    stored_size: int | None = None  # the array's blocks, in its superblocks; 0: not yet; None: before Linux 6.19
     clustered: bool = False  # other machines may be using it as well
 
 
@@ -73,7 +72,7 @@ class _Array:
     def shrinks(self) -> bool:
         """Return whether the blocks of the array become smaller, from its next assembly on."""
         return (
-            bool(self.to_format) and not self.details.stored_size
+            bool(self.to_format) and not self.facts.stored_block_size
             and self.size < (self.disk.limits.logical_block_size or 512)
         )  # fmt: skip
 
@@ -420,9 +419,9 @@ def _risks(array: _Array) -> Iterator[str]:
 def _attention(array: _Array) -> Iterator[str]:
     if array.grows:
         yield "programs that bypass the page cache (O_DIRECT) in units of 512 bytes must use larger units"
-        if array.details.stored_size is not None:
+        if array.facts.stored_block_size is not None:
             yield f"its superblocks will store {array.size}-byte blocks, which a rollback does not change back"
-        if array.details.stored_size == 0:
+        if array.facts.stored_block_size == 0:
             yield boot.OLDER_KERNELS
-    elif array.to_format and array.details.stored_size:
-        yield f"the array itself keeps logical blocks of {array.details.stored_size} bytes, as its superblocks state"
+    elif array.to_format and array.facts.stored_block_size:
+        yield f"its superblocks store {array.facts.stored_block_size}-byte blocks, which the array keeps"

@@ -45,12 +45,9 @@ def read_array_details(disk: Disk, members: Sequence[Member]) -> ArrayDetails:
     found = {member.disk.name: _namespace(member.disk) for member in members}
     scopes = {name: scope for name, (scope, _) in found.items()}
     numbers = {name: number for name, (_, number) in found.items()}
-    stored = attribute(disk.name, _STORED_SIZE)
     clustered = attribute(disk.name, "bitmap/metadata") == "clustered"
-    return ArrayDetails(
-        states, _members_with_bad_blocks(disk.name), bitmap, _unit(disk), scopes, numbers,
-        int(stored) if stored.isdecimal() else None, clustered,
-    )  # fmt: skip
+    bad_blocks = _members_with_bad_blocks(disk.name)
+    return ArrayDetails(states, bad_blocks, bitmap, _unit(disk), scopes, numbers, clustered)
 
 
 def _namespace(disk: Disk) -> tuple[str | None, int | None]:

@@ -298,3 +298,23 @@ def test_what_is_stacked_on_an_array_belongs_to_it() -> None:
     inventory = machine("raid1", system(images=(image(mdadm=False),)))
     volume = replace(made_disk(name="dm-0", size=GIB), slaves=("md127",), mounted_at=("/",))
     assert finding_codes(audit(replace(inventory, disks=(*inventory.disks, volume)), {})) == [("AT613", "error")]
+
+
+@pytest.mark.parametrize(
+    ("stored", "name", "place", "expected"),
+    [
+        (4096, "initrd.img-6.12.57+deb13-amd64", "/srv", [("AT613", "warning")]),
+        (512, "initramfs-6.18.7-200.fc43.x86_64.img", "/", [("AT613", "error")]),
+        (512, "initrd.img-7.2.13+deb14-amd64", "/", []),
+        (512, "initramfs-linux.img", "/", []),
+        (0, "initrd.img-6.12.57+deb13-amd64", "/", []),
+        (None, "initrd.img-6.12.57+deb13-amd64", "/", []),
+    ],
+)
+def test_kernels_before_6_19_do_not_assemble_arrays_that_store_their_block_size(
+    stored: int | None, name: str, place: str, expected: list[tuple[str, str]]
+) -> None:
+    """Linux 6.18, drivers/md/md.c, super_1_load: "Some padding is non-zero ..., might be a new feature"."""
+    files = system(images=(replace(image(RIGHT), path=f"/boot/{name}"),))
+    array = mounted(machine("raid1", files, stored_block_size=stored), place)
+    assert finding_codes(audit(array, {})) == expected

@@ -248,8 +248,12 @@ def test_discards_on_parity_are_told_as_the_kernel_is_set(safely: bool | None, w
         (None, (), ""),
         ("6.19.0-rc1", (), "that of an older rescue system"),
         ("7.2.13+deb14-amd64", ("initrd.img-7.2.13+deb14-amd64", "initramfs-linux.img"), "an older rescue system"),
-        ("7.2.13+deb14-amd64", ("initrd.img-6.12.5", "initrd.img-7.2.13"), "such as those of initrd.img-6.12.5"),
-        ("7.3.4-300.fc44", ("initramfs-6.18.7-200.fc43.x86_64.img",), "those of initramfs-6.18.7-200.fc43.x86_64.img"),
+        ("7.2.13+deb14-amd64", ("initrd.img-6.12.5", "initrd.img-7.2.13"), "such as those of /boot/initrd.img-6.12.5"),
+        (
+            "7.3.4-300.fc44",
+            ("initramfs-6.18.7-200.fc43.x86_64.img",),
+            "those of /boot/initramfs-6.18.7-200.fc43.x86_64.img",
+        ),
     ],
 )
 def test_kernels_that_cannot_assemble_the_array_are_named(

@@ -292,8 +292,7 @@ def test_an_array_that_could_lose_data_is_refused(
 @pytest.mark.parametrize(("stored", "lines"), [(None, ()), (0, ("rollback", "before 6.19")), (512, ("rollback",))])
 def test_a_kernel_that_stores_the_block_size_gets_a_warning(stored: int | None, lines: tuple[str, ...]) -> None:
     """Linux 6.19, md.c, lbs_store: it never becomes smaller, and older kernels expect zeros there."""
-    inventory, details = machine()
-    _, *warned = planned(inventory, replace(details, stored_size=stored)).attention
+    _, *warned = planned(*machine(stored_block_size=stored)).attention
     assert len(warned) == len(lines) and all(words in line for words, line in zip(lines, warned, strict=True))
 
 
@@ -301,11 +300,11 @@ def test_a_kernel_that_stores_the_block_size_gets_a_warning(stored: int | None, 
 def test_a_stored_block_size_stays_when_the_members_get_smaller_blocks(stored: int | None) -> None:
     """A table on the array, which counts in its blocks, is then found again."""
     disks = [member(number, logical=4096) for number in range(2)]
-    made = replace(array(disks, "raid1", each=SIZE - 256 * MIB), table=Table(TableLabel.GPT, 4096))
-    made = replace(made, limits=replace(made.limits, logical_block_size=4096))
-    inventory, details = Inventory((*disks, made)), replace(machine()[1], stored_size=stored)
+    made = array(disks, "raid1", each=SIZE - 256 * MIB, stored_block_size=stored)
+    made = replace(made, table=Table(TableLabel.GPT, 4096), limits=replace(made.limits, logical_block_size=4096))
+    inventory, details = Inventory((*disks, made)), machine()[1]
     if stored:
-        assert "keeps logical blocks of 4096 bytes" in planned(inventory, details, 512).attention[0]
+        assert "store 4096-byte blocks, which the array keeps" in planned(inventory, details, 512).attention[0]
     else:
         with pytest.raises(Refused, match="gpt table"):
             planned(inventory, details, 512)
