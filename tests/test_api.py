@@ -73,20 +73,20 @@ def test_the_public_names_and_signatures_are_frozen() -> None:
     assert "\n".join(described()) + "\n" == FROZEN.read_text()
 
 
-def test_the_page_names_every_function() -> None:
+def test_the_documentation_page_names_every_function() -> None:
     page = (ROOT / "docs" / "api.md").read_text()
     for name in api.__all__:
         if inspect.isfunction(getattr(api, name)):
             assert f"`{name}(" in page, name
 
 
-def test_importing_it_imports_no_command_line() -> None:
+def test_importing_the_api_does_not_import_the_command_line() -> None:
     code = "import sys, aligntool.api; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"typer", "click", "rich", "jinja2", "parted", "aligntool.cli"} & set(loaded)
 
 
-def test_it_audits_as_the_command_does(disk: Path) -> None:
+def test_the_api_audits_as_the_command_does(disk: Path) -> None:
     document = json.loads(run_aligntool("audit", "--json", disk, code=1).stdout)
     for report in (api.audit(disk), api.audit(api.look([str(disk)]))):
         assert json.loads(api.to_json(report)) | {"date": document["date"]} == document
@@ -96,7 +96,7 @@ def test_it_audits_as_the_command_does(disk: Path) -> None:
     assert report.findings[0].next == document["findings"][0]["next"]
 
 
-def test_it_plans_and_realigns_without_a_word(disk: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_api_plans_and_realigns_without_output(disk: Path, capfd: pytest.CaptureFixture[str]) -> None:
     plan = api.plan_realign(disk)
     check(json.loads(api.to_json(plan)))
     assert api.to_json(plan) == run_aligntool("plan", "realign", "--json", disk, code=0).stdout
@@ -174,7 +174,7 @@ def test_a_signal_that_wakes_an_event_loop_writes_nothing_to_the_disk(disk: Path
     assert_whole(disk)
 
 
-def test_a_caller_that_ignores_its_children_learns_how_programs_ended(disk: Path) -> None:
+def test_a_caller_that_ignores_sigchld_still_gets_exit_codes_of_programs(disk: Path) -> None:
     damaged = disk.with_name("damaged.img")
     damaged.write_bytes(disk.read_bytes())
     subprocess.run(["debugfs", "-w", "-R", "clri /", f"{damaged}?offset={63 * 512}"], check=True, capture_output=True)
@@ -189,7 +189,7 @@ def test_a_caller_that_ignores_its_children_learns_how_programs_ended(disk: Path
     assert_whole(disk)
 
 
-def test_an_error_of_the_caller_says_how_far_it_came(disk: Path) -> None:
+def test_an_exception_in_the_callback_gets_a_note_about_the_state_of_the_disk(disk: Path) -> None:
     def fail(event: api.Event) -> None:
         if isinstance(event, api.Progress):
             raise ZeroDivisionError
@@ -201,7 +201,7 @@ def test_an_error_of_the_caller_says_how_far_it_came(disk: Path) -> None:
     assert first_start(disk) == 63
 
 
-def test_the_example_uses_nothing_else_and_realigns_an_image(disk: Path) -> None:
+def test_the_example_uses_only_the_api_and_realigns_an_image(disk: Path) -> None:
     tree = [*ast.walk(ast.parse(EXAMPLE.read_text()))]
     imported = {ast.unparse(node) for node in tree if isinstance(node, ast.Import | ast.ImportFrom)}
     assert imported == {"import json", "import sys", "from aligntool import api"}

@@ -58,7 +58,7 @@ def _calls(path: Path) -> Iterator[tuple[str, int]]:
             yield node.func.id, node.lineno
 
 
-# The tools that judge the code
+# Linters
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def _calls(path: Path) -> Iterator[tuple[str, int]]:
         pytest.param(["lint-imports"], id="imports-go-down-never-up-never-sideways"),
     ],
 )
-def test_the_linters_are_content(command: list[str]) -> None:
+def test_the_linters_report_nothing(command: list[str]) -> None:
     program = Path(sys.executable).parent / command[0]
     done = subprocess.run([program, *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
@@ -79,14 +79,14 @@ def test_the_linters_are_content(command: list[str]) -> None:
 # Budgets
 
 
-def test_no_file_is_longer_than_a_person_reads_at_once() -> None:
+def test_no_file_is_too_long() -> None:
     lengths = {_name(path): len(path.read_text().splitlines()) for path in SOURCES}
     assert len(lengths) > 20
     too_long = {name: lines for name, lines in lengths.items() if lines > LONGEST_FILE}
     assert not too_long
 
 
-def test_no_function_is_longer_than_a_screen() -> None:
+def test_no_function_is_too_long() -> None:
     too_long = [
         f"{_name(path)}:{node.lineno} {node.name} has {_length(path, node)} lines"
         for path in SOURCES
@@ -104,12 +104,12 @@ def _length(path: Path, node: ast.FunctionDef) -> int:
     return (node.end_lineno or first) - first + 1
 
 
-def test_no_file_has_a_name_that_says_nothing() -> None:
+def test_no_file_has_a_banned_name() -> None:
     words = {_name(path): set(re.split(r"[_.]", path.stem)) | {path.parent.name} for path in SOURCES + TESTS}
     assert not {name: said & BANNED_NAMES for name, said in words.items() if said & BANNED_NAMES}
 
 
-def test_any_is_said_only_where_untyped_things_come_in() -> None:
+def test_any_is_used_only_where_untyped_data_enter() -> None:
     places = [
         f"{_name(path)}:{node.lineno}"
         for path in SOURCES
@@ -119,7 +119,7 @@ def test_any_is_said_only_where_untyped_things_come_in() -> None:
     assert not places
 
 
-def test_what_people_read_leaves_through_one_door() -> None:
+def test_only_the_app_and_options_modules_of_cli_call_print() -> None:
     """Names of disks and files may contain control characters; `print` would pass these on to the terminal."""
     doors = ("aligntool/cli/app.py", "aligntool/cli/options.py")
     places = [
@@ -131,7 +131,7 @@ def test_what_people_read_leaves_through_one_door() -> None:
     assert not places
 
 
-def test_nothing_hangs_on_an_assert_that_python_may_leave_out() -> None:
+def test_no_module_relies_on_assert() -> None:
     asserts = [
         f"{_name(path)}:{node.lineno}"
         for path in SOURCES
@@ -141,7 +141,7 @@ def test_nothing_hangs_on_an_assert_that_python_may_leave_out() -> None:
     assert not asserts
 
 
-def test_no_source_file_is_left_half_done_or_speaks_of_a_place_on_one_machine() -> None:
+def test_no_file_has_todo_marks_or_paths_of_one_machine() -> None:
     # The words are assembled here so that this file does not match itself.
     marks = re.compile("|".join(("TO" + "DO", "FIX" + "ME", "X" + "XX", "/wo" + "rk/")))
     text_files = [*SOURCES, *TESTS, *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "Makefile"]
@@ -154,10 +154,10 @@ def test_no_source_file_is_left_half_done_or_speaks_of_a_place_on_one_machine() 
     assert not found
 
 
-# Rule: pure modules touch nothing
+# Rule: pure modules do no input or output
 
 
-def test_only_cli_and_render_talk_to_the_terminal() -> None:
+def test_only_cli_and_render_call_print_or_input() -> None:
     talking = [
         f"{_name(path)}:{line}: {call}()"
         for path in _outside(*TERMINAL_FOLDERS)
@@ -167,14 +167,14 @@ def test_only_cli_and_render_talk_to_the_terminal() -> None:
     assert not talking
 
 
-def test_thinking_opens_no_file() -> None:
+def test_pure_modules_open_no_files() -> None:
     thinking = _pure("render")
     opening = [f"{_name(path)}:{line}" for path in thinking for call, line in _calls(path) if call in {"open", "exec"}]
     assert len(thinking) > 5
     assert not opening
 
 
-def test_dry_run_is_a_word_of_the_command_line_only() -> None:
+def test_dry_run_is_used_only_in_the_command_line() -> None:
     # A plan is data: no code that applies one needs a dry-run mode.
     names = [_name(path) for path in _outside("cli") if re.search(r"\bdry_?run\b", path.read_text(), re.IGNORECASE)]
     assert not names
@@ -216,12 +216,12 @@ def test_only_these_modules_open_anything_for_writing() -> None:
     assert found == set(WRITERS)
 
 
-# Where to put what
+# Instructions for contributors
 
 KINDS = {"ext4", "xfs", "btrfs", "vfat", "ntfs", "exfat", "f2fs", "swap"}
 
 
-def test_who_adds_a_file_system_is_told_of_every_place_that_names_several() -> None:
+def test_the_steps_to_add_a_file_system_list_every_module_that_names_several() -> None:
     listing = {
         path.relative_to(PACKAGE).as_posix()
         for path in SOURCES
@@ -238,7 +238,7 @@ def test_who_adds_a_file_system_is_told_of_every_place_that_names_several() -> N
 # Rule: a bare size or offset is bytes
 
 
-def test_planning_and_judging_know_no_sectors() -> None:
+def test_planning_and_judging_use_no_sector_arithmetic() -> None:
     turning = [
         f"{_name(path)}:{node.lineno}: {ast.unparse(node)}"
         for path in _pure("formats")
@@ -283,7 +283,7 @@ def _modules() -> list[str]:
     return [name.removesuffix(".__init__") for name in names]
 
 
-def test_importing_every_module_does_nothing_and_says_nothing() -> None:
+def test_importing_every_module_has_no_effect_and_no_output() -> None:
     done = subprocess.run(
         [sys.executable, "-B", "-c", IMPORT_EVERYTHING, *_modules()],
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
@@ -309,7 +309,7 @@ def loaded_by_typer() -> set[str]:
     return set(_python("-c", "import sys, typer; print(*sys.modules, sep='\\n')").split())
 
 
-def test_the_collector_leaves_out_what_was_loaded() -> None:
+def test_the_garbage_collector_ignores_loaded_modules() -> None:
     """Otherwise it scans all of it several times, again in each child, and again at exit."""
     end = "print(gc.isenabled(), gc.get_freeze_count() > 10_000)"
     code = f"import gc\nfrom aligntool.__main__ import main\ntry: main()\nfinally: {end}"
@@ -340,7 +340,7 @@ def loaded_by_an_audit(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_an_audit_without_a_finding_loads_nothing_that_it_does_not_need(loaded_by_an_audit: set[str]) -> None:
+def test_an_audit_without_a_finding_loads_only_necessary_modules(loaded_by_an_audit: set[str]) -> None:
     needless = {*HEAVY, "jinja2", "aligntool.steps", "aligntool.change"}
     late = {
         "aligntool.realign.planning",
@@ -355,7 +355,7 @@ def test_an_audit_without_a_finding_loads_nothing_that_it_does_not_need(loaded_b
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_a_class_that_an_audit_loads_costs_little(loaded_by_an_audit: set[str]) -> None:
+def test_classes_that_an_audit_loads_are_cheap_to_create(loaded_by_an_audit: set[str]) -> None:
     """A class of the standard library's `dataclass` costs as much at start-up as ten of `aligntool.values`.
 
     A plan makes a hundred thousand of Extent (aligntool.units), and the standard library's class is faster at that.
@@ -381,7 +381,7 @@ def _python(*arguments: str) -> str:
 # The drawing itself
 
 
-def test_every_module_has_a_floor_in_the_contract() -> None:
+def test_every_module_has_a_layer_in_the_contract() -> None:
     contract = (ROOT / "pyproject.toml").read_text()
     layers = re.search(r"^layers = \[(.*?)^\]", contract, re.MULTILINE | re.DOTALL)
     assert layers
@@ -390,18 +390,18 @@ def test_every_module_has_a_floor_in_the_contract() -> None:
     assert modules - {"__init__", "__pycache__", "py", "schemas", "locale"} <= placed
 
 
-def test_every_module_says_what_it_is() -> None:
+def test_every_module_has_a_docstring() -> None:
     silent = [_name(path) for path in SOURCES if not ast.get_docstring(_tree(path))]
     assert not silent
 
 
-def test_the_package_is_not_the_program() -> None:
+def test_the_init_of_the_package_contains_no_code() -> None:
     """A program in the package's own __init__ is a common start of import cycles."""
     kinds = [type(node) for node in _tree(PACKAGE / "__init__.py").body]
     assert kinds == [ast.Expr, ast.Assign]
 
 
-def test_the_tests_patch_nothing() -> None:
+def test_the_tests_do_not_use_mock() -> None:
     patching = [
         _name(path)
         for path in TESTS
@@ -434,7 +434,7 @@ def _orphaned_strings(tree: ast.Module) -> Iterator[int]:
                     yield each.lineno
 
 
-def test_every_string_that_stands_alone_documents_something() -> None:
+def test_every_string_statement_is_a_docstring() -> None:
     """A docstring whose constant was moved elsewhere would document the wrong name."""
     assert list(_orphaned_strings(ast.parse('"""Doc."""\nA = 1\n"""Of A."""\nfrom b import c\n"""Of nothing."""'))) == [
         5

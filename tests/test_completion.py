@@ -187,7 +187,7 @@ def test_a_tab_offers_the_partitions_of_a_device(shell: Shell, loop: Callable[..
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("unshare", "mount")
-def test_names_of_arrays_are_those_below_dev_md() -> None:
+def test_offered_array_names_are_those_below_dev_md() -> None:
     script = f"""
         mount -t tmpfs none /dev && mkdir /dev/md && touch /dev/md/data /dev/null
         . {FILES}/aligntool.bash; aligntool_arrays 2>/dev/md/errors

@@ -63,7 +63,7 @@ def test_the_options_of_every_command_are_documented_once() -> None:
             assert {"color", "no_pager"} <= {parameter.name for parameter in command.params}, name
 
 
-def test_rich_takes_no_words_of_a_help_text_for_a_style() -> None:
+def test_rich_reads_no_words_of_a_help_text_as_a_style() -> None:
     for name, command in COMMANDS.items():
         for parameter in command.params:
             words = getattr(parameter, "help", None) or ""
@@ -71,7 +71,7 @@ def test_rich_takes_no_words_of_a_help_text_for_a_style() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_no_documented_option_is_made_up(name: str) -> None:
+def test_every_documented_option_exists(name: str) -> None:
     text = section((DOCS / "cli.md").read_text(), f"aligntool {name}")
     below = [command for other, command in COMMANDS.items() if f"{other} ".startswith(f"{name} ")]
     real = {word for command in below for parameter in command.params for word in parameter.opts}
@@ -108,7 +108,7 @@ def test_the_page_of_findings_is_current() -> None:
     assert written == findings_markdown(), "run: aligntool explain --markdown > docs/findings.md"
 
 
-def test_every_finding_code_is_given_by_some_rule() -> None:
+def test_every_finding_code_is_used_by_a_rule() -> None:
     rules = "\n".join(path.read_text() for path in (ROOT / "aligntool" / "audit").glob("*.py"))
     for code in Code:
         assert f"Code.{code.name}" in rules, f"{code} is documented, and no rule gives it"
@@ -150,7 +150,7 @@ def test_every_schema_of_a_document_is_named_on_the_json_page() -> None:
     assert sorted(name for name in names if f"`{name}`" not in page and f'`"{name}"`' not in page) == []
 
 
-def test_links_between_pages_lead_somewhere() -> None:
+def test_links_between_pages_have_existing_targets() -> None:
     pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS.rglob("*.md"), ROOT / "recipes" / "README.md"]
     for page in pages:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
@@ -167,7 +167,7 @@ def test_the_manual_pages_are_those_of_docs(tmp_path: Path) -> None:
     assert made == kept, "type: make man"
 
 
-def test_the_completion_files_have_the_options_of_today(tmp_path: Path) -> None:
+def test_the_completion_files_are_current(tmp_path: Path) -> None:
     subprocess.run([sys.executable, ROOT / ".ci" / "completion.py", tmp_path], check=True, cwd=ROOT)
     kept = ROOT / "aligntool" / "cli" / "completions"
     made = {path.name: path.read_text() for path in tmp_path.iterdir()}

@@ -60,7 +60,7 @@ def _python(*words: str | Path, cwd: Path = ROOT) -> str:
     return done.stdout
 
 
-def test_the_wheel_holds_the_program_the_recipes_and_the_licence_and_no_tests(wheel: Path) -> None:
+def test_the_wheel_contains_the_program_recipes_and_licence_but_no_tests(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     recipes = {f"aligntool/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "recipes").rglob("*.toml")}
     assert len(recipes) >= 4
@@ -84,7 +84,7 @@ def test_the_wheel_holds_the_program_the_recipes_and_the_licence_and_no_tests(wh
     assert modules | schemas <= names and len(schemas) > 10
 
 
-def test_the_installed_program_is_not_the_checkout_and_says_its_version(installed: Path, tmp_path: Path) -> None:
+def test_the_installed_program_is_not_the_checkout_and_prints_its_version(installed: Path, tmp_path: Path) -> None:
     place = _python(installed / "python", "-c", "import aligntool; print(aligntool.__file__)", cwd=tmp_path)
     assert place.strip().startswith(str(installed.parent))
     told = _python(installed / "aligntool", "--version", cwd=tmp_path)
@@ -131,7 +131,7 @@ def _alone_words(pyz: Path, python: Sequence[str], **environment: str) -> list[s
 
 
 @when_thorough("a demo on every Python")
-def test_one_file_realigns_the_disk_of_its_demo_with_nothing_installed(pyz: Path) -> None:
+def test_one_file_realigns_its_demo_disk_without_installed_libraries(pyz: Path) -> None:
     image = pyz.parent / "demo.img"
     assert _alone(pyz, "demo", image).returncode == 0
     assert _alone(pyz, "audit", image).returncode == 1
@@ -167,7 +167,7 @@ def test_one_file_has_the_pages_that_messages_name(pyz: Path) -> None:
         assert "docs/layers.md" in named <= set(archive.namelist())
 
 
-def test_one_file_refuses_a_new_table_by_the_name_of_the_package_that_is_missing(pyz: Path) -> None:
+def test_one_file_refuses_a_new_table_and_names_the_missing_package(pyz: Path) -> None:
     image = pyz.parent / "new.img"
     with image.open("wb") as file:
         file.truncate(64 << 20)
@@ -226,14 +226,14 @@ def test_every_supported_python_is_named_by_the_package() -> None:
     assert tuple(named) == SUPPORTED and project["requires-python"] == f">={SUPPORTED[0]}"
 
 
-def test_one_file_starts_and_every_module_of_it_loads_without_a_warning(pyz: Path, python: str) -> None:
+def test_one_file_starts_and_all_its_modules_load_without_a_warning(pyz: Path, python: str) -> None:
     assert _alone(pyz, "--version", python=(python, *STRICT)).stdout == f"aligntool {__version__}\n"
     loaded = _python(python, "-I", "-S", *STRICT, "-c", IMPORT_ALL, pyz).split()
     assert {"aligntool.cli.app", "aligntool.realign.move", "aligntool.raid.planning"} < set(loaded)
 
 
 @when_thorough("moves the disk of the demo by each Python")
-def test_one_file_does_its_work_on_every_python(pyz: Path, python: str, tmp_path: Path) -> None:
+def test_one_file_works_with_every_supported_python(pyz: Path, python: str, tmp_path: Path) -> None:
     strict, image, page = (python, *STRICT), tmp_path / "old.img", tmp_path / "page.html"
 
     def works(*words: str | Path, code: int = 0) -> str:
@@ -261,7 +261,7 @@ def test_one_file_does_its_work_on_every_python(pyz: Path, python: str, tmp_path
 
 @when_thorough("starts at a terminal by each Python")
 @pytest.mark.needs_tools("script")
-def test_one_file_names_the_library_that_its_screens_need(pyz: Path, python: str) -> None:
+def test_one_file_names_the_missing_library_for_the_tui(pyz: Path, python: str) -> None:
     command = shlex.join((*_alone_words(pyz, (python, *STRICT)), "tui"))
     done = subprocess.run(
         ["script", "-qec", command, "/dev/null"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
@@ -269,7 +269,7 @@ def test_one_file_names_the_library_that_its_screens_need(pyz: Path, python: str
     assert done.returncode == 3 and "python3-textual" in done.stdout and "Traceback" not in done.stdout
 
 
-def test_two_checkouts_make_the_same_file(pyz: Path, tmp_path: Path) -> None:
+def test_two_checkouts_build_the_same_file(pyz: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     for name in ("aligntool", "recipes", "docs", ".ci"):
         shutil.copytree(

@@ -36,7 +36,7 @@ TARGETS = (
     "uninstall",
     "clean",
 )
-# What the scripts themselves use, all of it in the smallest Debian.
+# The tools that the scripts themselves use, all of them in the smallest Debian.
 PLAIN_TOOLS = (
     "sh",
     "cat",
@@ -98,7 +98,7 @@ USER_ID = "echo 1000"
 
 
 @pytest.mark.needs_tools("make")
-def test_make_alone_lists_every_word_with_what_it_does() -> None:
+def test_make_without_a_target_lists_every_target_with_its_purpose() -> None:
     listed = run("make", "-C", ROOT, "--no-print-directory")
     assert re.findall(r"^  make ([a-z-]+) +\S", listed, re.MULTILINE) == list(TARGETS)
     phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
@@ -108,9 +108,7 @@ def test_make_alone_lists_every_word_with_what_it_does() -> None:
 
 @pytest.mark.needs_tools("make")
 @pytest.mark.parametrize("target", ["demo", "test"])
-def test_a_second_time_nothing_is_set_up_again_until_pyproject_or_the_environment_changes(
-    target: str, tmp_path: Path
-) -> None:
+def test_setup_is_repeated_only_if_pyproject_or_the_environment_changes(target: str, tmp_path: Path) -> None:
     shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
     for name in ("Makefile", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
@@ -128,7 +126,7 @@ def test_a_second_time_nothing_is_set_up_again_until_pyproject_or_the_environmen
     program.write_text("#!/bin/sh\n# /original/.venv/bin/python\n")  # was copied, and starts the original
     assert setup in run("make", "-n", "-C", tmp_path, target)
     shared = (tmp_path / ".venv").rename(tmp_path / "shared")
-    (tmp_path / ".venv").symlink_to(shared)  # somebody's choice
+    (tmp_path / ".venv").symlink_to(shared)  # made by the user
     assert setup not in run("make", "-n", "-C", tmp_path, target)
     program.write_text(in_order)
     later = (tmp_path / "pyproject.toml").stat().st_mtime + 60
@@ -136,7 +134,7 @@ def test_a_second_time_nothing_is_set_up_again_until_pyproject_or_the_environmen
     assert setup in run("make", "-n", "-C", tmp_path, target)
 
 
-def test_without_apt_the_packages_are_named_as_four_distributions_call_them(machine: Machine) -> None:
+def test_without_apt_the_packages_are_listed_by_their_names_in_four_distributions(machine: Machine) -> None:
     done = _setup("build", machine(id=ROOT_ID))
     assert done.returncode == 1
     commands = dict(re.findall(r"^  (\w+)[^:]*: +(.*)$", done.stderr, re.MULTILINE))
@@ -150,7 +148,7 @@ def test_without_apt_the_packages_are_named_as_four_distributions_call_them(mach
     assert "cannot go on without: " in done.stderr.splitlines()[-1]
 
 
-def test_without_apt_it_goes_on_when_everything_is_there_already(machine: Machine, tmp_path: Path) -> None:
+def test_without_apt_setup_continues_if_everything_is_already_installed(machine: Machine, tmp_path: Path) -> None:
     environment = machine(id=USER_ID, pkg_config="exit 0", cc="exit 0")
     headers = tmp_path / "include"
     headers.mkdir()
@@ -162,7 +160,7 @@ def test_without_apt_it_goes_on_when_everything_is_there_already(machine: Machin
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_without_root_and_sudo_it_says_what_to_type(machine: Machine, tmp_path: Path) -> None:
+def test_without_root_and_sudo_the_command_to_type_is_printed(machine: Machine, tmp_path: Path) -> None:
     done = _setup("build", machine(id=USER_ID, apt_get="exit 1"))
     assert done.returncode == 1
     assert "only root can install them" in done.stderr
@@ -172,7 +170,7 @@ def test_without_root_and_sudo_it_says_what_to_type(machine: Machine, tmp_path: 
     assert [call for call in _calls(tmp_path) if call.startswith("apt-get")] == []
 
 
-def test_a_user_with_sudo_installs_what_is_missing_and_nothing_else(machine: Machine, tmp_path: Path) -> None:
+def test_with_sudo_only_missing_packages_are_installed(machine: Machine, tmp_path: Path) -> None:
     environment = machine(id=USER_ID, apt_get="exit 0", sudo='exec "$@"', cc="exit 0")
     done = _setup("build", environment)
     installs = [call.split() for call in _calls(tmp_path) if call.startswith("sudo")]
@@ -185,7 +183,7 @@ def test_a_user_with_sudo_installs_what_is_missing_and_nothing_else(machine: Mac
     assert "cannot go on without: " in done.stderr
 
 
-def test_the_package_lists_are_fetched_once_when_apt_knows_no_such_package(machine: Machine, tmp_path: Path) -> None:
+def test_the_package_lists_are_fetched_once_if_a_package_is_unknown_to_apt(machine: Machine, tmp_path: Path) -> None:
     known = f"{tmp_path}/known"
     apt = f'case "$*" in *update*) : > "{known}" ;; *) [ -e "{known}" ] ;; esac'
     _setup("build", machine(id=ROOT_ID, apt_get=apt))
@@ -193,7 +191,7 @@ def test_the_package_lists_are_fetched_once_when_apt_knows_no_such_package(machi
     assert [each[0] for each in words if each] == ["simulate", "update", "install"]
 
 
-def test_a_package_that_does_not_exist_for_this_processor_is_left_out(machine: Machine, tmp_path: Path) -> None:
+def test_a_package_that_does_not_exist_for_this_processor_is_skipped(machine: Machine, tmp_path: Path) -> None:
     """Such as the boot loaders of a PC on ARM."""
     apt, lists = (
         'case "$*" in *simulate* | *mtools*) exit 100 ;; esac',
@@ -205,19 +203,19 @@ def test_a_package_that_does_not_exist_for_this_processor_is_left_out(machine: M
     assert "cannot go on without: " in done.stderr
 
 
-def test_apt_that_fails_is_an_end_that_says_what_to_type(machine: Machine) -> None:
+def test_if_apt_fails_setup_ends_with_the_command_to_type(machine: Machine) -> None:
     done = _setup("build", machine(id=ROOT_ID, apt_get='echo "E: no network" >&2; exit 100'))
     assert done.returncode == 1
     assert "apt-get could not install them: E: no network" in done.stderr
     assert re.search(r"Once that is fixed:  apt-get install .*libparted-dev", done.stderr.splitlines()[-1])
 
 
-def test_a_python_that_is_too_old_is_no_python(machine: Machine) -> None:
+def test_a_python_that_is_too_old_is_not_used(machine: Machine) -> None:
     done = _setup("python", machine(python3="exit 1"))
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_every_program_that_a_test_needs_is_brought_by_make_test() -> None:
+def test_every_program_that_a_test_requires_is_installed_by_make_test() -> None:
     brought = {name for row in _rows() for name in row[1].split(",")}
     assert len(brought) > 30
     needed: dict[str, str] = {}
@@ -230,7 +228,7 @@ def test_every_program_that_a_test_needs_is_brought_by_make_test() -> None:
     assert {name: where for name, where in needed.items() if name not in brought | there_anyway} == {}
 
 
-def test_every_row_names_a_package_for_each_of_the_four() -> None:
+def test_every_row_names_a_package_for_each_of_the_four_distributions() -> None:
     assert {len(row) for row in _rows()} == {6}
     assert {row[0] for row in _rows()} == {"build", "demo", "test"}
 
@@ -250,10 +248,10 @@ def _rows() -> list[list[str]]:
     ],
     ids=["in order", "moved", "copied", "too old"],
 )
-def test_an_environment_is_made_again_if_it_was_moved_or_has_another_python(
+def test_an_environment_is_recreated_if_it_was_moved_or_has_another_python(
     start: str, version_ok: bool, made: bool, tmp_path: Path
 ) -> None:
-    """Everything is of this test: the checkout, the environment, and the Python that would make another one."""
+    """The test makes everything: the checkout, the environment, and the Python that would create another one."""
     folder = tmp_path / "checkout"
     (folder / ".venv" / "bin").mkdir(parents=True)
     made_anew = f'#!/bin/sh\ncase "$*" in *venv*) echo made >"{tmp_path}/made" ;; esac\n'
@@ -352,7 +350,7 @@ Install = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.mark.needs_tools("make")
 @pytest.mark.parametrize("word", ["PREFIX", "prefix"])
-def test_install_goes_below_the_prefix_and_uninstall_leaves_what_was_there(
+def test_install_writes_below_the_prefix_and_uninstall_keeps_other_files(
     install: Install, word: str, tmp_path: Path
 ) -> None:
     prefix = tmp_path / "local"
@@ -396,9 +394,7 @@ def test_the_timer_is_installed_and_not_enabled(install: Install, tmp_path: Path
 
 
 @pytest.mark.needs_tools("make")
-def test_where_sudo_does_not_look_into_the_prefix_a_link_is_made_where_it_does(
-    install: Install, tmp_path: Path
-) -> None:
+def test_a_link_is_made_in_the_secure_path_of_sudo_if_it_lacks_the_prefix(install: Install, tmp_path: Path) -> None:
     prefix, system = tmp_path / "local", tmp_path / "sbin"
     system.mkdir()
     done = install("install", f"PREFIX={prefix}", secure_path=f"{system}:/nowhere")
@@ -411,7 +407,7 @@ def test_where_sudo_does_not_look_into_the_prefix_a_link_is_made_where_it_does(
 
 
 @pytest.mark.needs_tools("make")
-def test_a_program_of_that_name_in_a_folder_of_sudo_stays_and_is_named(install: Install, tmp_path: Path) -> None:
+def test_an_existing_program_in_the_secure_path_of_sudo_is_kept_and_reported(install: Install, tmp_path: Path) -> None:
     prefix, system = tmp_path / "local", tmp_path / "sbin"
     system.mkdir()
     (system / "aligntool").write_text("another one")
@@ -423,7 +419,7 @@ def test_a_program_of_that_name_in_a_folder_of_sudo_stays_and_is_named(install: 
 
 
 @pytest.mark.needs_tools("make")
-def test_an_install_that_pip_cannot_finish_leaves_nothing(install: Install, tmp_path: Path) -> None:
+def test_an_install_that_pip_cannot_finish_leaves_no_files(install: Install, tmp_path: Path) -> None:
     done = install("install", f"PREFIX={tmp_path}/local", PIP_FAILS="1")
     assert done.returncode != 0
     assert "pip could not install it" in done.stderr
@@ -443,7 +439,7 @@ def test_a_folder_of_another_program_is_neither_replaced_nor_deleted(install: In
 
 
 @pytest.mark.needs_tools("make")
-def test_a_command_of_that_name_from_elsewhere_stays(install: Install, tmp_path: Path) -> None:
+def test_an_existing_command_of_that_name_is_kept(install: Install, tmp_path: Path) -> None:
     install("install", f"PREFIX={tmp_path}")
     (tmp_path / "bin" / "aligntool").unlink()
     (tmp_path / "bin" / "aligntool").write_text("another one")
@@ -459,7 +455,7 @@ def test_a_prefix_that_depends_on_the_folder_is_refused(install: Install) -> Non
 
 
 @pytest.mark.needs_tools("shellcheck")
-def test_the_shell_scripts_please_shellcheck() -> None:
+def test_the_shell_scripts_pass_shellcheck() -> None:
     scripts = sorted(path for path in (ROOT / ".ci").iterdir() if not path.suffix)
     assert [path.name for path in scripts] == ["dist", "install", "package", "run", "setup", "test-packages"]
     run("shellcheck", *scripts, ROOT / ".ci" / "test-package.sh")

@@ -58,7 +58,7 @@ def test_every_message_of_the_program_is_in_the_catalogue_and_has_a_translation(
     assert not sorted(english for english, own in read.items() if not own)
 
 
-def test_the_page_of_the_findings_is_made_of_the_catalogue() -> None:
+def test_the_japanese_page_of_findings_is_generated_from_the_catalogue() -> None:
     code = f"import messages, pathlib; print(messages.findings_page(pathlib.Path({str(MO)!r}).read_bytes()), end='')"
     made = run(sys.executable, "-B", "-c", f"import sys; sys.path.insert(0, {str(ROOT / '.ci')!r}); {code}")
     assert made == (ROOT / "docs" / "ja" / "findings.md").read_text()
@@ -69,7 +69,7 @@ PAGES = [page for page in sorted((ROOT / "docs" / "ja").glob("*.md")) if page.na
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_page_in_japanese_follows_the_english_page_of_today(page: Path) -> None:
+def test_a_japanese_page_corresponds_to_the_current_english_page(page: Path) -> None:
     """Its first lines name the page, or some sections of it, with the SHA-256 of their words."""
     own, english = page.read_text(), ""
     followed = r"^<!-- follows docs/(\S+)(?: \((.*)\))? sha256:(\S+) -->$"
@@ -101,7 +101,7 @@ def _joined(lines: str) -> str:
     return "".join(json.loads(line) for line in lines.splitlines())
 
 
-def test_gettext_finds_the_catalogue_in_order_and_the_program_has_the_same(tmp_path: Path) -> None:
+def test_the_catalogue_passes_msgfmt_and_is_the_compiled_one_of_the_program(tmp_path: Path) -> None:
     made = tmp_path / "aligntool.mo"
     done = subprocess.run(
         ["msgfmt", "--check", "--endianness=little", "-o", made, PO], capture_output=True, text=True, check=False
@@ -148,7 +148,7 @@ CATALOGUE = Catalogue(
         ("assumed" * 1000, "assumed" * 1000),
     ],
 )  # fmt: skip
-def test_a_text_is_taken_apart_and_put_together_in_another_language(english: str, own: str) -> None:
+def test_a_text_is_translated_part_by_part(english: str, own: str) -> None:
     assert CATALOGUE.translate(english) == own
 
 
@@ -169,7 +169,7 @@ def test_the_language_is_chosen_as_gettext_does(environment: dict[str, str], wan
     assert language(environment) == wanted
 
 
-def test_wide_characters_fill_lines_and_columns_by_their_cells() -> None:
+def test_wide_characters_are_counted_by_their_cells_in_lines_and_columns() -> None:
     text = "  - パーティション1はセクタ63から始まる(物理セクタ)。GRUBはそのまま残る、これは長い文である。"
     lines = list(wrapped(text, 30, "    "))
     assert len(lines) > 2 and "".join(line.strip() for line in lines).replace(" ", "") == text.replace(" ", "")
@@ -181,7 +181,7 @@ def test_wide_characters_fill_lines_and_columns_by_their_cells() -> None:
 # The program in Japanese
 
 
-def test_an_audit_and_a_plan_leave_no_english_and_fit_80_cells(old_disk: Path) -> None:
+def test_an_audit_and_a_plan_are_completely_translated_and_fit_into_80_cells(old_disk: Path) -> None:
     for words in (("audit", "-v", "--map", old_disk.name), ("realign", "--dry-run", old_disk.name)):
         done = run_aligntool(*words, env=JA, cwd=old_disk.parent)
         assert not list(_english(done.stdout))
@@ -189,7 +189,7 @@ def test_an_audit_and_a_plan_leave_no_english_and_fit_80_cells(old_disk: Path) -
 
 
 @when_thorough("every output of a captured machine")
-def test_a_captured_machine_with_every_kind_of_layer_leaves_no_english() -> None:
+def test_a_captured_machine_with_every_kind_of_layer_is_completely_translated() -> None:
     capture = ROOT / "tests" / "machines" / "md-on-misaligned-partitions.tar.xz"
     said = run_aligntool("audit", "-v", "--sysroot", capture, env=JA | {"COLUMNS": "80"}).stdout
     assert "has no bitmap" in run_aligntool("audit", "-v", "--sysroot", capture, env={"COLUMNS": "200"}).stdout
@@ -215,7 +215,7 @@ def _english(text: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", [*COMMANDS])
-def test_the_help_of_every_command_is_translated_and_whole(name: str) -> None:
+def test_the_help_of_every_command_is_translated_completely(name: str) -> None:
     done = run_aligntool(*name.split(), "--help", env=JA | {"COLUMNS": "80"}, code=0)
     assert COMMANDS[name][2] not in done.stdout  # its first line
     assert "…" not in done.stdout
@@ -249,7 +249,7 @@ def test_the_help_of_the_program_and_of_groups_is_translated() -> None:
         ("plan realign --layers --shrink x", "値が正しくない: --layersは何も移動しない"),
     ],
 )
-def test_a_usage_error_is_translated_and_ends_as_in_english(words: str, own: str) -> None:
+def test_a_usage_error_is_translated_and_has_the_same_exit_code(words: str, own: str) -> None:
     done = run_aligntool(*words.split(), env=JA | {"COLUMNS": "80"}, code=2)
     english = run_aligntool(*words.split(), env={"LC_ALL": "C.UTF-8", "COLUMNS": "80"}, code=2)
     assert own in done.stderr and "─ エラー ─" in done.stderr and "─ Error ─" in english.stderr
@@ -320,7 +320,7 @@ def test_every_text_of_typer_and_click_that_a_user_can_see_is_translated(package
     assert not {text: own for text, own in said.items() if re.search(r"[A-Za-z]{3}", re.sub(r"\[.*\]|\{.*\}", "", own))}
 
 
-def test_what_programs_read_is_the_same_in_every_language(old_disk: Path) -> None:
+def test_machine_readable_output_is_the_same_in_every_language(old_disk: Path) -> None:
     cases: list[tuple[str | Path, ...]] = [
         ("audit", "--json", old_disk), ("audit", "--format", "prometheus", old_disk), ("audit", "-q", "/nonexistent"),
         ("plan", "realign", "--json", old_disk), ("realign", "--json", "--dry-run", old_disk),
@@ -376,7 +376,7 @@ MADE_UP = re.compile(r"bench [a-z]+|(QEMU|Virtio|PCI|XIO3130|MegaRAID|ICH9R).*|a
 
 
 @when_thorough("every picture")
-def test_a_picture_is_translated_and_words_of_a_long_title_stay_in_it(old_disk: Path) -> None:
+def test_a_picture_is_translated_and_a_long_title_fits_into_it(old_disk: Path) -> None:
     done = run_aligntool(
         "report", old_disk.name, "--chart", "start-old-img-1", "--svg", "-", env=JA, cwd=old_disk.parent, code=0
     )
@@ -385,7 +385,7 @@ def test_a_picture_is_translated_and_words_of_a_long_title_stay_in_it(old_disk: 
     assert max(map(cell_width, lines)) * 0.58 * 11.5 <= 460
 
 
-def test_errors_and_hints_are_translated_and_commands_stay(old_disk: Path) -> None:
+def test_errors_and_hints_are_translated_and_commands_are_not(old_disk: Path) -> None:
     done = run_aligntool("resume", old_disk, "--yes", env=JA, code=3)
     assert "途中の移動はない" in done.stderr and "aligntool" in done.stderr
     asked = run_aligntool("realign", old_disk, env=JA, code=3)
@@ -406,7 +406,7 @@ def test_the_catalogue_has_no_word_that_could_be_the_name_of_a_disk() -> None:
     assert not [word for word in words if re.fullmatch(r"(sd|vd|nvme|md|mmcblk|loop)[a-z0-9]+|data|disk\.img", word)]
 
 
-def test_a_made_up_name_never_stops_the_translation() -> None:
+def test_no_name_stops_the_translation() -> None:
     catalogue = read_catalogue(MO.read_bytes())
     for name in ("{0}", "{9:d}", "%s", "a; b, c: d. e and f", "\x1b[31m", "\udcff", "(" * 500, "x of " * 300):
         text = f"partition 1 of {name} starts at sector 63 ({name}), {name} past a boundary of {name}"

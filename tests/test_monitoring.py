@@ -25,13 +25,13 @@ def metrics_in(text: str) -> set[str]:
 
 
 @pytest.mark.needs_tools("promtool")
-def test_the_alert_rules_fire_where_they_should_and_nowhere_else() -> None:
+def test_the_alert_rules_fire_exactly_where_they_should() -> None:
     assert "8 rules found" in run("promtool", "check", "rules", RULES)
     said = run("promtool", "test", "rules", RULES.with_name("alerts_test.yml"))
     assert "SUCCESS" in said
 
 
-def test_every_alert_has_a_test_and_asks_for_metrics_that_there_are() -> None:
+def test_every_alert_has_a_test_and_uses_existing_metrics() -> None:
     rules, tests = RULES.read_text(), RULES.with_name("alerts_test.yml").read_text()
     alerts = re.findall(r"- alert: (\w+)", rules)
     assert len(alerts) == 8
@@ -59,7 +59,7 @@ def test_prometheus_reads_every_query_of_the_dashboard(tmp_path: Path) -> None:
     assert f"{len(rules)} rules found" in run("promtool", "check", "rules", file)
 
 
-def test_panels_of_the_dashboard_lie_beside_each_other() -> None:
+def test_panels_of_the_dashboard_do_not_overlap() -> None:
     panels = json.loads(DASHBOARD.read_text())["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     places = [
@@ -85,8 +85,8 @@ def test_systemd_rates_the_exposure_of_the_service_at_most_3() -> None:
 
 
 @pytest.mark.needs_tools("systemd-analyze")
-def test_systemd_has_no_remark_on_the_units(tmp_path: Path) -> None:
-    """With an installed program at the expected path; verify writes its remarks to standard error."""
+def test_systemd_verifies_the_units_without_warnings(tmp_path: Path) -> None:
+    """With an installed program at the expected path; verify writes its warnings to standard error."""
     for unit in UNITS.glob("aligntool-audit.*"):
         text = unit.read_text().replace("/usr/bin/aligntool", str(Path(sys.executable).with_name("aligntool")))
         (tmp_path / unit.name).write_text(text)
@@ -97,7 +97,7 @@ def test_systemd_has_no_remark_on_the_units(tmp_path: Path) -> None:
         assert (done.returncode, own) == (0, [])
 
 
-def test_the_service_runs_a_command_line_that_there_is(tmp_path: Path) -> None:
+def test_the_service_runs_a_valid_command(tmp_path: Path) -> None:
     (line,) = re.findall(r"^ExecStart=(.+)$", (UNITS / "aligntool-audit.service").read_text(), re.MULTILINE)
     path, *words = shlex.split(line)
     assert path == "/usr/bin/aligntool"

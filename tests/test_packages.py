@@ -53,7 +53,7 @@ ADDRESSES = {"aligntool@example.org", "https://www.debian.org/doc/packaging-manu
 LICENCE = re.compile(r"https://www\.gnu\.org/licenses/\S+")
 
 
-def test_no_package_invents_an_address_of_the_project() -> None:
+def test_no_package_contains_an_invented_address_of_the_project() -> None:
     assert "urls" not in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     metadata = ("pyproject.toml", "debian/*", "packaging/PKGBUILD", "packaging/*.spec", "packaging/ansible/**/*.*")
     found = {
@@ -66,7 +66,7 @@ def test_no_package_invents_an_address_of_the_project() -> None:
     assert {address for address in found if not LICENCE.fullmatch(address)} == ADDRESSES
 
 
-def test_every_package_needs_the_libraries_of_pyproject_or_brings_them() -> None:
+def test_every_package_requires_or_contains_the_libraries_of_pyproject() -> None:
     brought = set(re.findall(r"^([\w-]+)==", (ROOT / ".ci" / "vendored.txt").read_text(), re.MULTILINE))
     assert len(NEEDED) >= 5
     debian = {"pyparted": "python3-parted"}
@@ -77,11 +77,11 @@ def test_every_package_needs_the_libraries_of_pyproject_or_brings_them() -> None
         assert arch.get(name, f"python-{name}") in _text("PKGBUILD")
 
 
-def test_the_pkgbuild_is_a_script_of_bash() -> None:
+def test_the_pkgbuild_is_a_valid_bash_script() -> None:
     run("bash", "-n", PACKAGING / "PKGBUILD")
 
 
-def test_every_package_has_the_pages_that_messages_name() -> None:
+def test_every_package_contains_the_pages_named_in_messages() -> None:
     sources = (ROOT / "aligntool").rglob("*.py")
     named = {name for path in sources for name in re.findall(r'"[^"\n]*\bdocs/([\w-]+\.md)', path.read_text())}
     assert len(named) >= 3 and named <= {path.name for path in (ROOT / "docs").glob("*.md")}

@@ -29,7 +29,7 @@ NO_INTERFACE = {"record"}  # docs/json.md, "Other documents"
 
 @sample(5)
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_a_schema_is_valid_and_allows_what_may_be_added_later(name: str) -> None:
+def test_a_schema_is_valid_and_allows_later_additions(name: str) -> None:
     schema = SCHEMAS[name]
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.Draft202012Validator.check_schema(strict(schema))
@@ -42,7 +42,7 @@ def test_a_schema_is_valid_and_allows_what_may_be_added_later(name: str) -> None
         assert part["required"] if "properties" in part else part["additionalProperties"] is not True, part
 
 
-def test_every_document_that_the_code_names_has_a_schema_and_no_other_has() -> None:
+def test_the_schemas_are_exactly_those_of_the_documents_named_in_the_code() -> None:
     sources = "\n".join(path.read_text() for path in PACKAGE.rglob("*.py"))
     named = set(re.findall(r'"aligntool\.([a-z][\w.-]*)"', sources))
     modules = {".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in PACKAGE.rglob("*.py")}
@@ -57,7 +57,7 @@ def test_documents_of_version_1_are_valid(file: Path) -> None:
         check(json.loads(kept(file.stem)), "recipes" if file.stem == "recipes" else "")
 
 
-def test_a_field_that_is_not_described_is_allowed_but_not_by_the_strict_schema() -> None:
+def test_an_undescribed_field_is_rejected_only_by_the_strict_schema() -> None:
     document = json.loads(kept("raid-show"))
     document["arrays"][0]["more"] = 1
     jsonschema.validate(document, SCHEMAS["raid.show"])
@@ -72,7 +72,7 @@ def written(*words: str | Path, name: str = "", code: int = 0, stdin: str = "", 
 
 
 @pytest.mark.needs_tools("sfdisk", "mke2fs", "debugfs", "e2fsck", "blkid")
-def test_what_is_written_of_a_disk_and_while_it_changes(tmp_path: Path) -> None:
+def test_documents_of_a_disk_and_of_a_realign_conform_to_their_schemas(tmp_path: Path) -> None:
     image, plan = make_old_disk(tmp_path / "old.img"), tmp_path / "plan.json"
     written("audit", image, code=1)
     written("status", image)
@@ -85,7 +85,7 @@ def test_what_is_written_of_a_disk_and_while_it_changes(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs_tools("sfdisk", "blkid")
-def test_what_is_written_of_a_new_table(tmp_path: Path) -> None:
+def test_documents_of_a_new_table_conform_to_their_schemas(tmp_path: Path) -> None:
     image = tmp_path / "new.img"
     with image.open("wb") as file:
         file.truncate(64 * MIB)
@@ -93,7 +93,7 @@ def test_what_is_written_of_a_new_table(tmp_path: Path) -> None:
     check_lines(run_aligntool("layout", "--part", "8MiB:linux", "--yes", "--json", image, code=0).stdout)
 
 
-def test_what_is_written_of_logs_and_recipes(tmp_path: Path) -> None:
+def test_documents_of_logs_and_recipes_conform_to_their_schemas(tmp_path: Path) -> None:
     log = write_trace(tmp_path / "t.blktrace.0", drawn_records(1))
     written("trace", log, "--grid", "4KiB")
     written("trace", "-", stdin="time_s,op,lba,sectors\n0.1,R,8,8\n0.2,F,0,0\n")
@@ -103,7 +103,7 @@ def test_what_is_written_of_logs_and_recipes(tmp_path: Path) -> None:
     written("recipes", "show", "sd-card", name="recipes")
 
 
-def test_what_is_written_of_results(tmp_path: Path) -> None:
+def test_documents_of_results_conform_to_their_schemas(tmp_path: Path) -> None:
 
     folder = tmp_path / "aligntool" / "bench"
     folder.mkdir(parents=True)
@@ -119,7 +119,7 @@ def test_what_is_written_of_results(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
-def test_the_verdict_of_a_tuning_is_described(rounds: int) -> None:
+def test_the_verdict_of_a_tuning_is_described_in_its_schema(rounds: int) -> None:
     samples = [Sample(each, chunk, "read", chunk, 0) for each in range(rounds) for chunk in (65536, 131072)]
     document = json.loads(tuning_text(TUNING, _verdict(choose(samples, 65536), 65536)))
     check(document)
@@ -127,7 +127,7 @@ def test_the_verdict_of_a_tuning_is_described(rounds: int) -> None:
     assert set(document["verdict"]) == set(described)
 
 
-def test_the_command_prints_a_schema_lists_them_and_names_the_nearest() -> None:
+def test_the_command_prints_a_schema_lists_all_and_suggests_the_nearest() -> None:
     for name, text in schema_texts().items():
         assert run_aligntool("schema", name, code=0).stdout == text
     assert run_aligntool("schema", "aligntool.audit", code=0).stdout == schema_texts()["audit"]

@@ -15,7 +15,7 @@ FETCHED = re.compile(
 
 
 @when_thorough("Sphinx reads every page")
-def test_the_site_is_built_without_a_warning_has_every_page_and_fetches_nothing(tmp_path: Path) -> None:
+def test_the_site_builds_without_a_warning_has_every_page_and_fetches_nothing(tmp_path: Path) -> None:
     site = tmp_path / "site"
     # A link to a missing page or heading is a warning, and so is a page that is in no list of docs/README.md.
     words = ("-qW", "--keep-going", "-c", ROOT / ".ci", "-d", tmp_path / "doctrees", ROOT, site)

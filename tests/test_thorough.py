@@ -1,4 +1,4 @@
-"""What `make test` leaves to `make test-all`: the same cases every time, and all of them there."""
+"""The cases that `make test` skips: always the same ones, and `make test-all` runs all of them."""
 
 import os
 import re
@@ -45,7 +45,7 @@ def _ran(folder: Path, *words: str, thorough: str = "") -> list[str]:
     return re.findall(r"::(\S+) PASSED", done.stdout)
 
 
-def test_a_sample_is_the_same_every_time_and_make_test_all_runs_every_case(tmp_path: Path) -> None:
+def test_a_sample_is_reproducible_and_make_test_all_runs_every_case(tmp_path: Path) -> None:
     some = _ran(tmp_path)
     assert some == _ran(tmp_path) and len(set(some)) == 3 + 2 + 1
     assert len(set(_ran(tmp_path, thorough="1"))) == 20 + 2 + 10 + 1

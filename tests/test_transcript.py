@@ -29,7 +29,7 @@ def _played(cast: Path) -> tuple[dict[str, object], str]:
 
 @pytest.mark.needs_root  # an ordinary user has no map of an NTFS
 @pytest.mark.needs_tools(*PROGRAMS)
-def test_the_recording_in_the_readme_is_what_the_demo_prints_today(tmp_path: Path) -> None:
+def test_the_recording_in_the_readme_is_the_current_output_of_the_demo(tmp_path: Path) -> None:
     run(sys.executable, ROOT / ".ci" / "transcript.py", tmp_path)
     head, today = _played(tmp_path / "demo.cast")
     kept_head, kept = _played(PICTURES / "demo.cast")
@@ -41,7 +41,7 @@ def test_the_recording_in_the_readme_is_what_the_demo_prints_today(tmp_path: Pat
     assert "OK: every partition of 1 disk starts on its boundaries" in kept
 
 
-def test_the_picture_shows_the_recording_and_stands_still_for_those_who_want_that() -> None:
+def test_the_picture_shows_the_recording_and_respects_reduced_motion() -> None:
     text = (PICTURES / "demo.svg").read_text()
     shown = ["".join(each.itertext()) for each in ElementTree.fromstring(text).iter("{http://www.w3.org/2000/svg}text")]
     _, printed = _played(PICTURES / "demo.cast")

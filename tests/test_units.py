@@ -1,4 +1,4 @@
-"""Bytes, extents and the arithmetic of grids, compared with counting one by one."""
+"""Bytes, extents and the arithmetic of grids, compared with an exhaustive search."""
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ GRIDS = st.integers(1, 300)
 
 
 @given(offset=OFFSETS, grid=GRIDS, phase=st.integers(0, 600))
-def test_aligning_finds_the_nearest_points_that_counting_finds(offset: int, grid: int, phase: int) -> None:
+def test_aligning_gives_the_nearest_points_of_an_exhaustive_search(offset: int, grid: int, phase: int) -> None:
     points = [point for point in range(-1000, 11_000) if (point - phase) % grid == 0]
     assert align_down(offset, grid, phase) == max(point for point in points if point <= offset)
     assert align_up(offset, grid, phase) == min(point for point in points if point >= offset)
@@ -27,18 +27,18 @@ def test_sizes_are_read_in_binary_units(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["1M", "1MB", "1.5MiB", "-1", "", "KiB", "٤KiB", "4 096"])
-def test_what_could_mean_two_sizes_or_none_is_refused(text: str) -> None:
+def test_an_ambiguous_or_invalid_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="binary units"):
         parse_size(text)
 
 
 @given(st.integers(0, 1 << 60))
-def test_a_size_as_shown_can_be_typed_back(size: int) -> None:
+def test_a_formatted_size_can_be_parsed_back(size: int) -> None:
     assert parse_size(format_size(size)) == size
 
 
 @given(OFFSETS, GRIDS, OFFSETS, GRIDS)
-def test_extents_overlap_and_contain_as_sets_of_bytes_do(start: int, length: int, other: int, more: int) -> None:
+def test_extents_overlap_and_contain_like_sets_of_bytes(start: int, length: int, other: int, more: int) -> None:
     one, two = Extent(start, length), Extent(other, more)
     ours, theirs = set(range(one.start, one.end)), set(range(two.start, two.end))
     assert one.overlaps(two) == bool(ours & theirs)
@@ -51,11 +51,11 @@ def test_extents_overlap_and_contain_as_sets_of_bytes_do(start: int, length: int
     [(0.312, "0.312"), (0.0312, "0.0312"), (3.12, "3.12"), (31.24, "31.2"), (312.4, "312"), (1520, "1,520"),
      (15200.4, "15,200"), (0, "0"), (-0.5, "-0.500"), (1e6, "1,000,000")],
 )  # fmt: skip
-def test_a_figure_has_three_digits_and_no_exponent(value: float, text: str) -> None:
+def test_a_figure_has_three_significant_digits_and_no_exponent(value: float, text: str) -> None:
     assert significant(value) == text
 
 
-def test_a_rate_has_a_decimal_from_ten_on_and_three_digits_below() -> None:
+def test_a_rate_has_one_decimal_from_ten_up_and_three_digits_below() -> None:
     assert [mb_s(rate * 1e6) for rate in (0.3, 5, 61.04, 3400.16, 12000.4)] == [
         "0.300", "5.00", "61.0", "3400.2", "12000",
     ]  # fmt: skip

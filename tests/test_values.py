@@ -119,9 +119,9 @@ def matched(of: Any, value: object) -> object:
         lambda of: of.Pair.__doc__,
     ],
 )  # fmt: skip
-def test_a_class_answers_as_one_of_the_standard_library(asked: Callable[[Any], object]) -> None:
+def test_a_class_behaves_like_one_of_the_standard_library(asked: Callable[[Any], object]) -> None:
     assert outcome(asked, OURS) == outcome(asked, THEIRS)
 
 
-def test_an_instance_comes_back_from_another_process() -> None:
+def test_an_instance_can_be_pickled_and_unpickled() -> None:
     assert pickle.loads(pickle.dumps(Refusal("a", "b", "c"))) == Refusal("a", "b", "c")

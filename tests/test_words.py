@@ -33,6 +33,13 @@ BANNED = {
     r"says? how large": "size unknown",
     rf"(?<!there )(is|was) no ({'|'.join(THINGS)})": "is not a ...",
 }
+# In names of tests, with the words above.
+BANNED_IN_TESTS = (
+    r"telling", r"saying", r"said", r"wish(es)?", r"alike", r"but for", r"left alone", r"all the same", r"as it stands",
+    r"comes? out", r"has a say", r"knows? of", r"leave to", r"ma[dk]es? whole", r"g(o|oes|one|oing) on",
+    r"tak(e|es|en|ing) (away|back)", r"(?<!there )(is|are|was|were) no(?! longer)", r"(is|are) asked", r"way back",
+)  # fmt: skip
+LONGEST_TEST = 80  # characters of the name of a test
 # Riddling file names, banned by the style guide.
 BANNED_FILES = {
     "coming_back", "numbered", "incomplete", "excuses", "wishes", "telling", "beginnings", "unmakeable", "meaning",
@@ -81,6 +88,15 @@ def test_no_message_has_a_banned_word(banned: str) -> None:
     assert not found, f"write: {BANNED[banned]}"
 
 
-def test_no_module_has_a_riddle_for_a_name() -> None:
+def test_no_module_has_a_banned_name() -> None:
     assert len(SOURCES) > 50
     assert not [str(path.relative_to(ROOT)) for path in SOURCES if path.stem in BANNED_FILES]
+
+
+def test_names_of_tests_are_short_and_have_no_banned_word() -> None:
+    banned = re.compile(rf"\b(?:{'|'.join((*BANNED, *BANNED_IN_TESTS))})\b")
+    trees = [ast.parse(path.read_text()) for path in sorted((ROOT / "tests").rglob("test_*.py"))]
+    functions = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    names = [node.name for node in functions if node.name.startswith("test_")]
+    assert len(names) > 2500
+    assert not [name for name in names if len(name) > LONGEST_TEST or banned.search(name.replace("_", " "))]

@@ -46,7 +46,7 @@ LONGEST = (
 )
 ORDER = {"lab": 0, "mounts": 1, **dict.fromkeys(LONGEST, 2), "timed": 4, "alone": 5}
 OTHERS = 3
-LONGEST_TIMED = ("test_a_drive_that_maps_32_mib", "test_a_drive_that_reads_more_pages", "test_a_drive_that_serves_many")
+LONGEST_TIMED = ("test_a_drive_that_maps_32_mib", "test_a_drive_that_reads_more_pages", "test_a_parallel_drive_gains")
 HURRY = 5  # how much nicer all others are to tests that go one after the other, or those would end long after them
 # How a test is assigned to a group: names and words that it uses, itself or through others of its file.
 WORDS = {
@@ -57,7 +57,7 @@ WORDS = {
 }
 # They use such words, and mount nothing.
 WITHOUT_MOUNTS = ("tests/test_install.py", "tests/moving/test_audit_in_flight.py", "tests/moving/test_stalled_disk.py")
-UNTIMED = "test_what_the_drive_is_asked_for"  # a simulated drive whose requests are counted
+UNTIMED = "test_the_requests_to_the_drive"  # a simulated drive whose requests are counted
 # Locked, never written: any three files that every process of this checkout has.
 GATE, ROOM, ROOM_OF_TIMED = (Path(__file__).with_name(name) for name in ("workers.py", "conftest.py", "thorough.py"))
 

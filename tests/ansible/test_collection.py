@@ -118,7 +118,7 @@ def test_check_mode_writes_nothing_and_a_second_run_changes_nothing(disks: Playb
 
 @pytest.mark.needs_root
 @needs_disks
-def test_the_disks_are_as_wanted_for_other_tools(disks: PlaybookRuns) -> None:
+def test_other_tools_see_the_requested_layout_on_the_disks(disks: PlaybookRuns) -> None:
     assert first_start(disks.images["old"]) == 2048
     assert_whole(disks.images["old"])
     layout = entries(disks.images["empty"])
@@ -135,7 +135,7 @@ def test_the_diff_shows_the_partitions_before_and_after(disks: PlaybookRuns) -> 
 
 @pytest.mark.needs_root
 @needs_disks
-def test_the_audit_is_a_fact_as_its_schema_describes_it(disks: PlaybookRuns) -> None:
+def test_the_audit_is_returned_as_a_fact_that_conforms_to_its_schema(disks: PlaybookRuns) -> None:
     report = disks.ran.results["audit"]["ansible_facts"]["aligntool"]
     check(report)
     assert [part["verdict"]["answer"] for part in report["disks"][0]["partitions"]] == ["on"]
@@ -154,7 +154,7 @@ def test_a_refusal_fails_the_task_with_its_codes_and_the_exit_code(disks: Playbo
 @pytest.mark.needs_root
 @needs_disks
 @when_thorough("plays three times more")
-def test_an_interrupted_move_is_finished_or_undone_and_other_content_wiped_once(interrupted: PlaybookRuns) -> None:
+def test_an_interrupted_move_is_resumed_or_rolled_back_and_other_content_wiped_once(interrupted: PlaybookRuns) -> None:
     check_three_runs(interrupted, {"finish", "undo", "wipe"})
     for name, start in (("cut", 2048), ("copy", 63)):
         assert first_start(interrupted.images[name]) == start
@@ -166,7 +166,7 @@ def test_an_interrupted_move_is_finished_or_undone_and_other_content_wiped_once(
     assert kept["rc"] == 3 and {one["code"] for one in kept["refusals"]} == {"not-empty"}
 
 
-def test_ansible_doc_has_a_page_of_every_module_whose_options_are_those_that_it_takes(tmp_path: Path) -> None:
+def test_ansible_doc_has_a_page_for_every_module_with_the_options_it_accepts(tmp_path: Path) -> None:
     names = [f"aligntool.aligntool.{name}" for name in MODULES]
     said = run("env", "-i", *(f"{k}={v}" for k, v in environment(tmp_path).items()), "ansible-doc", "--json", *names)
     pages = json.loads(said)

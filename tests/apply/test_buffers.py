@@ -18,7 +18,7 @@ def noise(length: int) -> bytes:
     return random.Random(1).randbytes(length)
 
 
-def test_what_was_read_stays_while_anybody_looks_at_a_part_of_it(sparse: Make) -> None:
+def test_data_that_were_read_stay_valid_while_a_slice_is_referenced(sparse: Make) -> None:
     image = sparse(64 * MIB)
     with image.open("r+b") as file:
         for piece in range(64):
@@ -31,7 +31,7 @@ def test_what_was_read_stays_while_anybody_looks_at_a_part_of_it(sparse: Make) -
         assert parts == [bytes((piece + 1,)) * 512 for piece in range(64)]
 
 
-def test_buffers_come_back_and_are_lent_again() -> None:
+def test_released_buffers_are_reused() -> None:
     buffers = Buffers()
     seen = set()
     for _ in range(50):
@@ -50,7 +50,7 @@ def test_buffers_come_back_and_are_lent_again() -> None:
         del again, other
 
 
-def test_memory_stays_small_however_much_is_read(sparse: Make) -> None:
+def test_memory_use_is_bounded_whatever_amount_is_read(sparse: Make) -> None:
     def resident() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
 
@@ -65,7 +65,7 @@ def test_memory_stays_small_however_much_is_read(sparse: Make) -> None:
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, lambda data: memoryview(bytearray(data))])
-def test_memory_is_the_same_when_every_byte_is(kind: Callable[[bytes], bytes]) -> None:
+def test_memory_is_equal_if_every_byte_is_equal(kind: Callable[[bytes], bytes]) -> None:
     view = Buffers().lend(MIB)
     view[:] = noise(MIB)
     assert equal_memory(view, kind(noise(MIB))) and equal_memory(kind(noise(MIB)), view)

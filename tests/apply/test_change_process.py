@@ -23,7 +23,7 @@ from aligntool.units import MIB, Extent
 PLAN = Plan("layout", Subject("disk", 1, 512, None, None, None, None, None, ""), "", (), (MakeTable("gpt", (), False),))
 
 
-def test_a_bug_after_the_first_write_says_once_what_to_type(tmp_path: Path) -> None:
+def test_a_bug_after_the_first_write_prints_the_resume_command_once(tmp_path: Path) -> None:
     @contextmanager
     def locked(_: Callable[[str], object]) -> Iterator[ChangeInProgress]:
         def events() -> Iterator[Event]:
@@ -38,7 +38,7 @@ def test_a_bug_after_the_first_write_says_once_what_to_type(tmp_path: Path) -> N
     assert said.count("→ aligntool resume disk") == 1 and "in events" in said
 
 
-def test_a_disk_that_is_silent_before_anything_is_written_is_named_and_ends_at_a_word(tmp_path: Path) -> None:
+def test_an_unresponsive_disk_is_named_and_ctrl_c_ends_the_wait_before_a_write(tmp_path: Path) -> None:
     fifo = tmp_path / "disk"
     os.mkfifo(fifo)
     notes: list[str] = []
@@ -61,7 +61,7 @@ def test_a_disk_that_is_silent_before_anything_is_written_is_named_and_ends_at_a
     )
 
 
-def test_ctrl_c_before_a_disk_is_known_to_be_silent_is_enough(tmp_path: Path) -> None:
+def test_ctrl_c_before_a_disk_is_reported_unresponsive_is_sufficient(tmp_path: Path) -> None:
     fifo = tmp_path / "disk"
     os.mkfifo(fifo)
     notes: list[str] = []
@@ -83,7 +83,7 @@ def test_ctrl_c_before_a_disk_is_known_to_be_silent_is_enough(tmp_path: Path) ->
     assert time.monotonic() - began < 10 and ["waits for it" in note for note in notes] == [True]
 
 
-def test_what_was_found_until_ctrl_c_is_returned() -> None:
+def test_the_results_until_ctrl_c_are_returned() -> None:
     def job(told: Callable[..., None]) -> list[int]:
         found: list[int] = []
         with suppress(KeyboardInterrupt):
@@ -99,7 +99,7 @@ def test_what_was_found_until_ctrl_c_is_returned() -> None:
     assert run_in_child(job, "disk", tell, print) == [0, 1, 2]
 
 
-def test_a_child_that_is_killed_is_no_interruption_and_one_that_is_told_to_end_is() -> None:
+def test_sigterm_to_the_child_counts_as_an_interruption_and_sigkill_does_not() -> None:
     def job(told: Callable[..., None]) -> None:
         told(os.getpid())
         time.sleep(60)
@@ -111,7 +111,7 @@ def test_a_child_that_is_killed_is_no_interruption_and_one_that_is_told_to_end_i
 
 
 @pytest.mark.parametrize(("in_flight", "end"), [(False, Killed), (True, Stopped)])
-def test_a_resume_that_is_killed_before_its_first_step_may_have_written(
+def test_a_resume_killed_before_its_first_step_may_have_written(
     tmp_path: Path, in_flight: bool, end: type[Refused | Stopped]
 ) -> None:
     @contextmanager
@@ -134,7 +134,7 @@ def test_a_resume_that_is_killed_before_its_first_step_may_have_written(
         (Killed("killed"), True, "killed", "aligntool status disk"),
     ],
 )
-def test_an_interrupted_shrink_has_written_something_once_its_result_is_written(
+def test_an_interrupted_shrink_is_reported_as_a_change_once_its_result_is_written(
     error: BaseException, writes: bool, why: str | None, hint: str
 ) -> None:
     """It is in flight if it was killed, and complete if it was interrupted, because it defers that."""
@@ -152,7 +152,7 @@ def test_an_interrupted_shrink_has_written_something_once_its_result_is_written(
     assert getattr(raised.value, "hint", "").replace("sudo ", "") == hint
 
 
-def test_of_a_long_silence_there_are_ever_fewer_notes(tmp_path: Path) -> None:
+def test_a_long_wait_for_a_disk_is_reported_at_increasing_intervals(tmp_path: Path) -> None:
     fifo = tmp_path / "disk"
     os.mkfifo(fifo)
     notes: list[str] = []
@@ -171,7 +171,7 @@ def test_of_a_long_silence_there_are_ever_fewer_notes(tmp_path: Path) -> None:
     assert seconds[-3:] == [1, 2, 4]
 
 
-def test_a_program_that_gets_nowhere_is_reported_and_killed_with_what_waits_for_it(tmp_path: Path) -> None:
+def test_a_stalled_program_is_reported_and_killed_with_the_process_waiting_for_it(tmp_path: Path) -> None:
     number = tmp_path / "number"
 
     @contextmanager

@@ -53,7 +53,7 @@ def _partition(disk: DemoDisk, kind: str) -> DemoPartition:
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_sfdisk_reads_exactly_the_layout_that_was_promised(demo: tuple[Path, DemoDisk]) -> None:
+def test_sfdisk_reads_exactly_the_documented_layout(demo: tuple[Path, DemoDisk]) -> None:
     image, disk = demo
     table = json.loads(run("sfdisk", "--json", image))["partitiontable"]
     assert (table["label"], table["id"], table["sectorsize"]) == ("dos", disk.disk_id, 512)
@@ -67,7 +67,7 @@ def test_sfdisk_reads_exactly_the_layout_that_was_promised(demo: tuple[Path, Dem
 
 
 @pytest.mark.needs_tools("parted")
-def test_parted_reads_the_same_bytes_and_the_geometry_of_the_day(demo: tuple[Path, DemoDisk]) -> None:
+def test_parted_reads_the_same_extents_and_the_geometry_of_255_heads(demo: tuple[Path, DemoDisk]) -> None:
     image, disk = demo
     lines = run("parted", "-s", "-m", image, "unit", "B", "print").splitlines()[2:]
     seen = [tuple(line.split(":")[:3]) for line in lines]
@@ -78,9 +78,7 @@ def test_parted_reads_the_same_bytes_and_the_geometry_of_the_day(demo: tuple[Pat
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_partitions_start_at_lba_63_and_end_on_cylinders_of_255_heads_and_63_sectors(
-    demo: tuple[Path, DemoDisk],
-) -> None:
+def test_partitions_start_at_lba_63_and_end_on_cylinder_boundaries(demo: tuple[Path, DemoDisk]) -> None:
     table = _sfdisk(demo[0])
     assert table[0][1] == 63 * 512
     assert {(start + length) % CYLINDER for _, start, length in table} == {0}
@@ -116,7 +114,7 @@ def test_blkid_names_every_file_system_with_its_label_and_uuid(
 
 
 @pytest.mark.needs_tools("e2fsck", "debugfs")
-def test_ext3_is_clean_and_gives_its_files_back(
+def test_ext3_is_clean_and_its_files_can_be_read_back(
     demo: tuple[Path, DemoDisk], volumes: dict[str, Path], tmp_path: Path
 ) -> None:
     run("e2fsck", "-fn", volumes["ext3"])
@@ -129,7 +127,7 @@ def test_ext3_is_clean_and_gives_its_files_back(
 
 
 @pytest.mark.needs_tools("ntfsfix", "ntfsinfo", "ntfscat")
-def test_ntfs_is_clean_knows_where_it_lies_and_gives_its_files_back(
+def test_ntfs_is_clean_has_its_hidden_sectors_and_its_files_can_be_read_back(
     demo: tuple[Path, DemoDisk], volumes: dict[str, Path]
 ) -> None:
     run("ntfsfix", "-n", volumes["ntfs"])
@@ -143,7 +141,7 @@ def test_ntfs_is_clean_knows_where_it_lies_and_gives_its_files_back(
 
 
 @pytest.mark.needs_tools("fsck.fat", "mtype")
-def test_fat32_is_clean_and_gives_its_files_back(demo: tuple[Path, DemoDisk], volumes: dict[str, Path]) -> None:
+def test_fat32_is_clean_and_its_files_can_be_read_back(demo: tuple[Path, DemoDisk], volumes: dict[str, Path]) -> None:
     run("fsck.fat", "-n", volumes["vfat"])
     files = _partition(demo[1], "vfat").files
     assert len(files) >= 2
@@ -152,7 +150,7 @@ def test_fat32_is_clean_and_gives_its_files_back(demo: tuple[Path, DemoDisk], vo
     assert _boot_sector(volumes["vfat"]) == (63, 63, 255)
 
 
-def test_the_image_takes_little_room_and_no_other_file_stays_behind(demo: tuple[Path, DemoDisk]) -> None:
+def test_the_image_is_sparse_and_no_other_file_remains(demo: tuple[Path, DemoDisk]) -> None:
     image, disk = demo
     assert image.stat().st_size == disk.size == DEFAULT_SIZE
     assert image.stat().st_blocks * 512 < 64 * MIB
@@ -176,7 +174,7 @@ def test_two_images_have_the_same_table_identifiers_and_swap_space(demo: tuple[P
 
 @pytest.mark.needs_tools("sfdisk")
 @pytest.mark.parametrize("size", [512 * MIB, 2 * GIB, 40 * GIB], ids=["512MiB", "2GiB", "40GiB"])
-def test_disks_of_other_sizes_have_a_sound_table_too(size: int, tmp_path: Path) -> None:
+def test_disks_of_other_sizes_have_a_valid_table_too(size: int, tmp_path: Path) -> None:
     image = tmp_path / "disk.img"
     disk = make_demo_image(image, size=size)
     assert "No errors detected" in run("sfdisk", "--verify", image)
@@ -186,21 +184,21 @@ def test_disks_of_other_sizes_have_a_sound_table_too(size: int, tmp_path: Path) 
 
 
 @pytest.mark.needs_tools("fsck.fat")
-def test_the_smallest_disk_still_has_a_fat32_that_nobody_takes_for_fat16(tmp_path: Path) -> None:
+def test_the_smallest_disk_still_has_enough_clusters_for_fat32(tmp_path: Path) -> None:
     image = tmp_path / "disk.img"
     data = _partition(make_demo_image(image, size=512 * MIB), "vfat")
     volume = _cut(image, data.extent, tmp_path / "data.img")
     assert int(re.findall(r"(\d+) clusters", run("fsck.fat", "-n", volume))[0]) >= 65_525
 
 
-def test_a_path_made_again_with_another_size_is_not_judged_by_the_old_one(tmp_path: Path) -> None:
+def test_an_image_recreated_with_another_size_is_not_checked_against_the_old_size(tmp_path: Path) -> None:
     image = tmp_path / "disk.img"
     for size in (512 * MIB, 1536 * MIB):
         make_demo_image(image, size=size)
         image.unlink()
 
 
-def test_a_file_that_is_there_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+def test_an_existing_file_is_refused_and_not_changed(tmp_path: Path) -> None:
     image = tmp_path / "precious.img"
     image.write_bytes(b"my only copy")
     with pytest.raises(Refused, match="already exists"):
@@ -208,7 +206,7 @@ def test_a_file_that_is_there_is_refused_and_left_as_it_was(tmp_path: Path) -> N
     assert image.read_bytes() == b"my only copy"
 
 
-def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="cannot be created: No such file or directory"):
         make_demo_image(tmp_path / "nowhere" / "disk.img")
 
@@ -234,7 +232,7 @@ def broken(tmp_path: Path) -> Callable[..., dict[str, str]]:
     return make
 
 
-def test_a_program_that_fails_is_named_with_its_words_and_no_image_stays(
+def test_a_failed_program_is_named_with_its_output_and_no_image_remains(
     broken: Callable[..., dict[str, str]], tmp_path: Path
 ) -> None:
     image = tmp_path / "disk.img"

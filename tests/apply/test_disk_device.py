@@ -62,7 +62,7 @@ def scribble(device: DiskDevice, model: bytearray, *, seed: int, rounds: int = 1
     device.flush()
 
 
-def test_an_image_file_holds_what_was_written_and_keeps_its_length(sparse: Make) -> None:
+def test_an_image_file_contains_the_written_data_and_keeps_its_length(sparse: Make) -> None:
     image, model = sparse(4 * MIB + 300), bytearray(4 * MIB)
     with opened(image) as device:
         assert (device.size, device.sector_size) == (4 * MIB, 512)
@@ -73,7 +73,7 @@ def test_an_image_file_holds_what_was_written_and_keeps_its_length(sparse: Make)
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("lsblk")
 @pytest.mark.parametrize("sector_size", [512, 4096])
-def test_a_block_device_holds_what_was_written(sparse: Make, loop: Attach, sector_size: int) -> None:
+def test_a_block_device_contains_the_written_data(sparse: Make, loop: Attach, sector_size: int) -> None:
     node, model = loop(sparse(4 * MIB), sector_size=sector_size), bytearray(4 * MIB)
     with opened(node) as device:
         assert device.size == int(run("lsblk", "-bdno", "SIZE", node))
@@ -83,7 +83,7 @@ def test_a_block_device_holds_what_was_written(sparse: Make, loop: Attach, secto
 
 
 @pytest.mark.needs_root
-def test_what_is_read_comes_from_the_medium_and_not_from_the_page_cache(sparse: Make, loop: Attach) -> None:
+def test_reads_come_from_the_medium_and_not_from_the_page_cache(sparse: Make, loop: Attach) -> None:
     image = sparse(4 * MIB)
     node = loop(image)
     with opened(node) as device:
@@ -108,9 +108,7 @@ def coarse_folder(sparse: Make, loop: Attach, tmp_path: Path) -> Iterator[tuple[
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("mkfs.ext4", "mount")
-def test_requests_finer_than_the_medium_allows_directly_are_served_all_the_same(
-    coarse_folder: tuple[Path, Path],
-) -> None:
+def test_requests_finer_than_direct_io_allows_are_executed(coarse_folder: tuple[Path, Path]) -> None:
     image, model = coarse_folder[0] / "disk.img", bytearray(noise(4 * MIB))
     image.write_bytes(model)
     with opened(image) as device:
@@ -144,7 +142,7 @@ def test_a_fine_request_is_read_back_from_the_medium_as_well(coarse_folder: tupl
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("mount")
-def test_a_file_system_in_memory_serves_an_image_too(tmp_path: Path) -> None:
+def test_an_image_on_a_tmpfs_can_be_read_and_written(tmp_path: Path) -> None:
     folder = tmp_path / "memory"
     folder.mkdir()
     run("mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", folder)
@@ -161,9 +159,7 @@ def test_a_file_system_in_memory_serves_an_image_too(tmp_path: Path) -> None:
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("mkfs.ext4", "mount")
 @pytest.mark.parametrize("at", [0, 512])
-def test_a_full_file_system_under_a_sparse_image_is_an_error_with_its_number(
-    coarse_folder: tuple[Path, Path], at: int
-) -> None:
+def test_a_full_file_system_under_a_sparse_image_raises_enospc(coarse_folder: tuple[Path, Path], at: int) -> None:
     image = coarse_folder[0] / "disk.img"
     with image.open("wb") as file:
         file.truncate(256 * MIB)
@@ -187,7 +183,7 @@ def test_a_flush_reaches_the_drive(sparse: Make, loop: Attach) -> None:
         assert int(counters.read_text().split()[15]) > before
 
 
-def test_an_image_is_never_made_longer_or_shorter(sparse: Make) -> None:
+def test_the_length_of_an_image_never_changes(sparse: Make) -> None:
     image = sparse(MIB)
     with opened(image) as device:
         with pytest.raises(OSError) as caught:
@@ -203,7 +199,7 @@ def test_an_image_is_never_made_longer_or_shorter(sparse: Make) -> None:
 
 
 @pytest.mark.parametrize(("offset", "length"), [(1, 512), (0, 511), (256, 512), (-512, 512)])
-def test_parts_of_sectors_are_a_mistake_of_the_caller(sparse: Make, offset: int, length: int) -> None:
+def test_a_request_for_part_of_a_sector_raises_value_error(sparse: Make, offset: int, length: int) -> None:
     with opened(sparse(MIB)) as device:
         with pytest.raises(ValueError):
             device.read(offset, length)
@@ -211,12 +207,12 @@ def test_parts_of_sectors_are_a_mistake_of_the_caller(sparse: Make, offset: int,
             device.write(offset, bytes(length))
 
 
-def test_nothing_read_and_nothing_written_is_no_error(sparse: Make) -> None:
+def test_a_read_or_write_of_zero_bytes_succeeds(sparse: Make) -> None:
     with opened(sparse(MIB)) as device:
         device.write(MIB, device.read(MIB, 0))
 
 
-def test_memory_that_lies_anywhere_is_written(sparse: Make) -> None:
+def test_unaligned_memory_can_be_written(sparse: Make) -> None:
     image, data = sparse(MIB), bytearray(noise(64 * KIB))
     with opened(image) as device:
         for skipped in (0, 1, 3, 511, 512):
@@ -225,7 +221,7 @@ def test_memory_that_lies_anywhere_is_written(sparse: Make) -> None:
             assert device.read(4096, 32 * KIB) == piece
 
 
-def test_jobs_run_at_once_and_all_have_stopped_when_the_first_error_is_raised(sparse: Make) -> None:
+def test_jobs_run_in_parallel_and_have_stopped_when_the_first_error_is_raised(sparse: Make) -> None:
     meet, left = threading.Barrier(4), []
 
     def fails() -> None:
@@ -245,7 +241,7 @@ def test_jobs_run_at_once_and_all_have_stopped_when_the_first_error_is_raised(sp
         assert left[3:] == ["more"]
 
 
-def test_jobs_have_stopped_when_the_user_interrupts_the_waiting(sparse: Make) -> None:
+def test_jobs_have_stopped_when_the_user_interrupts_the_wait(sparse: Make) -> None:
     stopped, began = [], threading.Event()
 
     def slow() -> None:
@@ -279,7 +275,7 @@ def test_no_further_job_begins_after_an_error(sparse: Make) -> None:
     assert len(done) < 20
 
 
-def test_the_caller_works_while_the_jobs_do(sparse: Make) -> None:
+def test_the_caller_runs_while_the_jobs_run(sparse: Make) -> None:
     meet, where = threading.Barrier(2), []
 
     def both() -> None:
@@ -291,7 +287,7 @@ def test_the_caller_works_while_the_jobs_do(sparse: Make) -> None:
     assert sorted(where) == [False, True]
 
 
-def test_an_error_of_the_caller_waits_for_the_jobs_that_run(sparse: Make) -> None:
+def test_an_error_of_the_caller_is_raised_after_the_running_jobs_have_ended(sparse: Make) -> None:
     began, done = threading.Event(), []
 
     def slow() -> None:
@@ -333,7 +329,7 @@ def test_the_kernel_sees_whole_direct_requests(sparse: Make, tmp_path: Path) -> 
     assert flushed.startswith("fdatasync") and flushed.endswith("= 0")
 
 
-def test_a_thread_that_cannot_be_started_is_an_error_of_the_system(tmp_path: Path) -> None:
+def test_a_thread_that_cannot_be_started_raises_oserror(tmp_path: Path) -> None:
     """As under `ulimit -v`, where a new thread finds no room for its stack."""
     image = tmp_path / "disk.img"
     image.write_bytes(bytes(MIB))

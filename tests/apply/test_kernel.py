@@ -54,7 +54,7 @@ def name(node: Path, number: int) -> str:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("sfdisk", "partx", "lsblk")
-def test_a_partition_goes_and_comes_back_elsewhere_while_the_others_stay(parted_disk: Path) -> None:
+def test_a_partition_is_removed_and_added_elsewhere_while_the_others_remain(parted_disk: Path) -> None:
     before = shown(parted_disk)
     with disk(parted_disk) as descriptor, (Path("/dev") / name(parted_disk, 1)).open("rb"):
         forget_partitions(descriptor, [5])
@@ -66,7 +66,7 @@ def test_a_partition_goes_and_comes_back_elsewhere_while_the_others_stay(parted_
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("sfdisk", "partx", "lsblk")
-def test_the_view_is_what_lsblk_shows(parted_disk: Path) -> None:
+def test_the_kernel_view_equals_the_output_of_lsblk(parted_disk: Path) -> None:
     with disk(parted_disk) as descriptor:
         view = KernelView(descriptor)
         assert view.numbers() == (1, 2, 5)
@@ -76,7 +76,7 @@ def test_the_view_is_what_lsblk_shows(parted_disk: Path) -> None:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("sfdisk", "partx", "lsblk")
-def test_what_was_forgotten_is_told_again_and_nothing_else(parted_disk: Path) -> None:
+def test_only_partitions_that_were_removed_are_added_again(parted_disk: Path) -> None:
     before = shown(parted_disk)
     with disk(parted_disk) as descriptor:
         view = KernelView(descriptor)
@@ -92,7 +92,7 @@ def test_what_was_forgotten_is_told_again_and_nothing_else(parted_disk: Path) ->
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("sfdisk", "partx", "lsblk")
-def test_a_partition_in_use_is_refused_and_nothing_is_taken_away(parted_disk: Path) -> None:
+def test_a_partition_in_use_is_refused_and_nothing_is_removed(parted_disk: Path) -> None:
     before = shown(parted_disk)
     with disk(parted_disk) as descriptor, (Path("/dev") / name(parted_disk, 5)).open("rb"):
         with pytest.raises(Refused, match="partition 5 is in use"):
@@ -102,7 +102,7 @@ def test_a_partition_in_use_is_refused_and_nothing_is_taken_away(parted_disk: Pa
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("sfdisk", "partx", "lsblk")
-def test_a_disk_of_which_the_kernel_shows_nothing_is_left_so(sparse: Make, loop: Attach) -> None:
+def test_a_disk_whose_partitions_the_kernel_does_not_show_stays_that_way(sparse: Make, loop: Attach) -> None:
     image = sparse(16 * MIB)
     run("sfdisk", "-q", image, stdin=TABLE)
     node = loop(image)
@@ -118,7 +118,7 @@ def test_a_disk_of_which_the_kernel_shows_nothing_is_left_so(sparse: Make, loop:
         remove_partitions(node)
 
 
-def test_of_an_image_file_the_kernel_knows_nothing(sparse: Make) -> None:
+def test_an_image_file_has_no_partitions_in_the_kernel(sparse: Make) -> None:
     with disk(sparse(MIB)) as descriptor:
         view = KernelView(descriptor)
         assert view.numbers() == ()
@@ -128,6 +128,6 @@ def test_of_an_image_file_the_kernel_knows_nothing(sparse: Make) -> None:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("sfdisk", "partx", "lsblk")
-def test_a_partition_over_another_is_an_error_of_the_kernel(parted_disk: Path) -> None:
+def test_an_overlapping_partition_is_an_error_of_the_kernel(parted_disk: Path) -> None:
     with disk(parted_disk) as descriptor, pytest.raises(OSError, match="busy"):
         add_partitions(descriptor, [(6, Extent(MIB, MIB))])

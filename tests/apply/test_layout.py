@@ -61,7 +61,7 @@ def wanted(plan: Plan, sector: int) -> list[tuple[int, int]]:
 
 
 @pytest.mark.needs_tools("sfdisk", "sgdisk", "parted")
-def test_sfdisk_sgdisk_and_parted_read_a_new_gpt_as_it_was_planned(sparse: MakeImage) -> None:
+def test_sfdisk_sgdisk_and_parted_read_a_new_gpt_as_planned(sparse: MakeImage) -> None:
     image = sparse(256 * MIB)
     plan, events = made(image, GOAL)
     assert events[:2] == [StepBegun(0), StepDone(0)]
@@ -81,7 +81,7 @@ def test_sfdisk_sgdisk_and_parted_read_a_new_gpt_as_it_was_planned(sparse: MakeI
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_the_backup_of_a_new_gpt_says_the_same_as_its_primary(sparse: MakeImage) -> None:
+def test_the_backup_of_a_new_gpt_matches_its_primary(sparse: MakeImage) -> None:
     image = sparse(256 * MIB)
     made(image, GOAL)
     before = by_sfdisk(image)
@@ -110,7 +110,7 @@ def test_sfdisk_reads_a_new_mbr_with_its_types_and_its_active_entry(sparse: Make
 
 @pytest.mark.needs_tools("fdisk")
 @pytest.mark.parametrize("label", ["gpt", "dos"])
-def test_the_image_of_a_disk_with_4096_byte_sectors_gets_a_table_in_those(sparse: MakeImage, label: str) -> None:
+def test_an_image_with_4096_byte_sectors_gets_a_table_in_4096_byte_sectors(sparse: MakeImage, label: str) -> None:
     image = sparse(256 * MIB)
     plan, _ = made(image, replace(GOAL, label=label), sector_size=4096)
     printed = run("fdisk", "-b", "4096", "-l", "-o", "Start,Sectors", image).splitlines()
@@ -134,7 +134,7 @@ def test_wiping_leaves_no_signature_where_the_old_or_the_new_partitions_are(spar
 
 
 @pytest.mark.needs_tools("mkfs.ext4")
-def test_without_wiping_nothing_is_written_but_the_table(sparse: MakeImage) -> None:
+def test_without_wiping_only_the_table_is_written(sparse: MakeImage) -> None:
     image = sparse(64 * MIB)
     run("mkfs.ext4", "-q", "-F", "-E", f"offset={MIB}", image, "32M")
     before = image.read_bytes()
@@ -159,7 +159,7 @@ def test_a_second_run_has_nothing_to_do_and_an_old_plan_is_refused(sparse: MakeI
 
 @pytest.mark.needs_tools("mkfs.ext4", "sfdisk")
 @pytest.mark.parametrize("wipe", [False, True])
-def test_a_plan_is_refused_once_a_file_system_was_made_where_it_saw_none(sparse: MakeImage, wipe: bool) -> None:
+def test_a_plan_is_refused_if_a_file_system_was_created_since(sparse: MakeImage, wipe: bool) -> None:
     image = sparse(64 * MIB)
     if wipe:
         run("sfdisk", "-q", image, stdin="label: gpt\nstart=2048, size=65536\n")
@@ -173,7 +173,7 @@ def test_a_plan_is_refused_once_a_file_system_was_made_where_it_saw_none(sparse:
     assert digest(image) == before
 
 
-def test_another_image_of_the_same_name_is_told_by_its_size(sparse: MakeImage) -> None:
+def test_another_image_of_the_same_name_is_detected_by_its_size(sparse: MakeImage) -> None:
     plan, _ = planned(sparse(64 * MIB), LayoutGoal((PartitionRequest(None, "linux"),)))
     image = sparse(65 * MIB)
     with pytest.raises(Refused, match="not the disk"):
@@ -181,7 +181,7 @@ def test_another_image_of_the_same_name_is_told_by_its_size(sparse: MakeImage) -
     assert is_blank(image)
 
 
-def test_the_audit_finds_nothing_off_on_what_was_made(sparse: MakeImage) -> None:
+def test_the_audit_reports_every_new_partition_on_the_grid(sparse: MakeImage) -> None:
     image = sparse(256 * MIB)
     made(image, GOAL)
     assert [verdict.answer.value for verdict in seen(image).verdicts] == ["on the grid"] * 3
@@ -216,7 +216,7 @@ class Written:
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_cut_between_any_two_writes_of_the_types_the_table_is_whole(sparse: MakeImage) -> None:
+def test_the_table_is_valid_after_a_cut_between_any_two_writes_of_the_types(sparse: MakeImage) -> None:
     image = sparse(64 * MIB)
     plan, _ = made(image, LayoutGoal((PartitionRequest(16 * MIB, "linux"), PartitionRequest(None, "linux"))))
     before = image.read_bytes()
@@ -238,7 +238,7 @@ def test_cut_between_any_two_writes_of_the_types_the_table_is_whole(sparse: Make
     assert seen_types[0] == {ROLES["linux"].gpt} and seen_types[-1] == {ROLES["lvm"].gpt}
 
 
-def test_a_table_that_is_not_there_stops_instead_of_being_patched() -> None:
+def test_setting_types_stops_if_the_table_is_missing() -> None:
     step = MakeTable("gpt", ())
     with pytest.raises(Stopped, match="missing from sector 1"):
         set_types(Written(bytes(MIB)), step)
@@ -271,7 +271,7 @@ def test_on_a_block_device_the_kernel_shows_the_new_partitions(sparse: MakeImage
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "mkfs.ext4", "partx")
-def test_a_disk_of_which_a_partition_is_mounted_is_refused_and_stays_as_it_is(
+def test_a_disk_with_a_mounted_partition_is_refused_and_not_changed(
     sparse: MakeImage, loop: Attach, tmp_path: Path
 ) -> None:
     image = sparse(64 * MIB)

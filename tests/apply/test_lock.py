@@ -77,7 +77,7 @@ def lockable(path: Path) -> bool:
 
 @root
 @pytest.mark.needs_tools("sfdisk", "partx", "mkfs.ext4", "mount", "flock")
-def test_a_held_disk_is_given_to_nobody_else_and_then_given_back(parted_disk: Path, tmp_path: Path) -> None:
+def test_a_locked_disk_cannot_be_opened_or_mounted_until_it_is_released(parted_disk: Path, tmp_path: Path) -> None:
     run("mkfs.ext4", "-q", first(parted_disk))
     mount = [find_tool("mount") or "mount", str(first(parted_disk)), str(tmp_path)]
     with lock_disk(str(parted_disk)) as locked:
@@ -95,7 +95,7 @@ def test_a_held_disk_is_given_to_nobody_else_and_then_given_back(parted_disk: Pa
 
 @root
 @pytest.mark.needs_tools("sfdisk", "partx", "mkfs.ext4", "mount")
-def test_a_mounted_partition_is_named_with_all_its_places(parted_disk: Path, tmp_path: Path) -> None:
+def test_a_mounted_partition_is_named_with_all_its_mount_points(parted_disk: Path, tmp_path: Path) -> None:
     run("mkfs.ext4", "-q", first(parted_disk))
     places = [tmp_path / "with a space", tmp_path / "other"]
     for place in places:
@@ -168,7 +168,7 @@ def test_an_image_file_under_a_loop_device_is_refused(sparse: Make, loop: Attach
     node = loop(image)
     (tmp_path / "other-name.img").hardlink_to(image)
     assert f"attached to {node}" in str(refusal(tmp_path / "other-name.img"))
-    image.unlink()  # a loop device in another mount namespace has a name that leads nowhere here, too
+    image.unlink()  # as for a loop device of another mount namespace
     assert f"attached to {node}" in str(refusal(tmp_path / "other-name.img"))
 
 
@@ -212,7 +212,9 @@ def test_a_second_loop_device_over_the_same_bytes_is_named(sparse: Make, loop: A
 
 
 @root
-def test_what_is_under_a_loop_device_is_locked_with_it(sparse: Make, loop: Attach, tmp_path: Path) -> None:
+def test_the_backing_file_or_device_of_a_loop_device_is_locked_with_it(
+    sparse: Make, loop: Attach, tmp_path: Path
+) -> None:
     image = sparse(MIB)
     node = loop(image)
     above = loop(node)
@@ -233,7 +235,7 @@ def test_what_is_under_a_loop_device_is_locked_with_it(sparse: Make, loop: Attac
 
 @root
 @pytest.mark.needs_tools("sfdisk", "partx")
-def test_a_partition_is_no_whole_disk(parted_disk: Path, tmp_path: Path) -> None:
+def test_a_partition_is_refused_and_its_disk_is_named(parted_disk: Path, tmp_path: Path) -> None:
     link = tmp_path / "by-id"
     link.symlink_to(first(parted_disk))
     refused = refusal(link)
@@ -254,7 +256,7 @@ def test_a_read_only_disk_is_refused_until_it_is_writable(sparse: Make, loop: At
 
 
 @root
-def test_a_program_that_has_the_disk_for_itself_is_a_reason(sparse: Make, loop: Attach) -> None:
+def test_a_program_that_opened_the_disk_exclusively_is_reported(sparse: Make, loop: Attach) -> None:
     node = loop(sparse(MIB))
     with another_program("f = os.open(sys.argv[1], os.O_RDONLY | os.O_EXCL)", node):
         refused = refusal(node)
@@ -271,7 +273,7 @@ def test_a_program_that_has_the_disk_for_itself_is_a_reason(sparse: Make, loop: 
     ],
     ids=["flock", "POSIX", "as QEMU does"],
 )
-def test_a_lock_of_another_program_is_a_reason(sparse: Make, lock: str) -> None:
+def test_a_lock_of_another_program_is_reported(sparse: Make, lock: str) -> None:
     image = sparse(MIB)
     with another_program(f"f = os.open(sys.argv[1], os.O_RDWR)\n{lock}", image):
         assert "locked by another program" in str(refusal(image))
@@ -308,7 +310,7 @@ def test_no_virtual_machine_is_started_on_the_source_of_a_copy(sparse: Make) -> 
     assert image.read_bytes() == bytes(MIB)
 
 
-def test_a_lock_that_goes_soon_is_waited_for(sparse: Make) -> None:
+def test_a_lock_that_is_released_soon_is_waited_for(sparse: Make) -> None:
     image = sparse(MIB)
     code = (
         "f = os.open(sys.argv[1], os.O_RDWR); fcntl.flock(f, fcntl.LOCK_SH)\n"
@@ -319,7 +321,7 @@ def test_a_lock_that_goes_soon_is_waited_for(sparse: Make) -> None:
 
 
 @pytest.mark.needs_tools("flock")
-def test_an_image_file_is_held_like_a_disk(sparse: Make) -> None:
+def test_an_image_file_is_locked_like_a_disk(sparse: Make) -> None:
     image = sparse(MIB)
     with lock_disk(str(image), image_sector_size=4096) as locked:
         assert not locked.is_block and locked.device.sector_size == 4096
@@ -332,7 +334,7 @@ def test_an_image_file_is_held_like_a_disk(sparse: Make) -> None:
 
 
 @root
-def test_who_may_not_write_is_told_so(sparse: Make, loop: Attach, tmp_path: Path) -> None:
+def test_a_missing_write_permission_is_reported_with_a_hint(sparse: Make, loop: Attach, tmp_path: Path) -> None:
     image, node = sparse(MIB), loop(sparse(MIB, "other.img"))
     tmp_path.chmod(0o755)
     with chdir(tmp_path):
@@ -350,11 +352,11 @@ def test_who_may_not_write_is_told_so(sparse: Make, loop: Attach, tmp_path: Path
     ("path", "reason"),
     [("/nowhere/disk", "No such file"), ("/dev", "neither a block"), ("/dev/null", "neither a block")],
 )
-def test_what_is_no_disk_is_refused(path: str, reason: str) -> None:
+def test_a_path_that_is_not_a_disk_is_refused(path: str, reason: str) -> None:
     assert reason in str(refusal(path))
 
 
-def test_nothing_stays_open_and_no_child_stays_behind(sparse: Make) -> None:
+def test_no_file_stays_open_and_no_child_process_remains(sparse: Make) -> None:
     image = sparse(MIB)
 
     def left() -> tuple[int, str]:
@@ -372,7 +374,7 @@ def test_nothing_stays_open_and_no_child_stays_behind(sparse: Make) -> None:
     assert left() == before
 
 
-EXPORTS = [  # the folder below /sys/kernel/config, and the file that names what is served
+EXPORTS = [  # the folder below /sys/kernel/config, and the file that names the exported disk
     ("nvmet/subsystems/nqn.2014-08.org.example:1/namespaces/1", "device_path"),
     ("target/core/fileio_0/data", "udev_path"),
 ]
@@ -380,7 +382,7 @@ EXPORTS = [  # the folder below /sys/kernel/config, and the file that names what
 
 @pytest.mark.parametrize(("place", "word"), EXPORTS)
 @pytest.mark.parametrize("kind", ["file", pytest.param("disk", marks=root)])
-def test_what_the_kernel_serves_to_other_machines_is_in_use(
+def test_a_disk_that_the_kernel_exports_to_other_machines_is_in_use(
     sparse: Make, loop: Attach, tmp_path: Path, place: str, word: str, kind: str
 ) -> None:
     """nvmet and LIO's fileio have it open, but not exclusively. A test cannot load them: the folder is made up."""
@@ -398,7 +400,7 @@ def test_what_the_kernel_serves_to_other_machines_is_in_use(
     assert not list(exports_of(disk.stat(), tmp_path))
 
 
-def test_the_cache_of_a_bcache_is_named_with_what_ends_it(tmp_path: Path) -> None:
+def test_the_cache_of_a_bcache_is_named_with_the_command_that_ends_it(tmp_path: Path) -> None:
     """As Linux 6.1 shows a cache and a backing device; an exclusive open of either fails, and only one has a holder."""
     (tmp_path / "set").mkdir()
     for name in ("nvme0n1", "cciss!c0d0"):

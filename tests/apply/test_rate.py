@@ -24,7 +24,7 @@ def device(sparse: Callable[..., Path]) -> Iterator[Device]:
         os.close(descriptor)
 
 
-def test_all_threads_together_keep_the_rate(device: Device) -> None:
+def test_all_threads_together_keep_to_the_rate(device: Device) -> None:
     slow = Limited(device, MIB)
     began = time.monotonic()
     slow.run_parallel([partial(slow.write, at, b"x" * 64 * KIB) for at in range(0, 320 * KIB, 64 * KIB)])
@@ -32,7 +32,7 @@ def test_all_threads_together_keep_the_rate(device: Device) -> None:
     assert bytes(slow.read(0, 320 * KIB)) == b"x" * 320 * KIB
 
 
-def test_idle_time_is_not_saved_up(device: Device) -> None:
+def test_idle_time_does_not_accumulate(device: Device) -> None:
     slow = Limited(device, MIB)
     slow.write(0, bytes(512))
     time.sleep(0.2)
@@ -42,18 +42,18 @@ def test_idle_time_is_not_saved_up(device: Device) -> None:
     assert time.monotonic() - began >= 2 * 64 / 1024
 
 
-def test_it_is_the_same_disk(device: Device) -> None:
+def test_a_rate_limited_device_has_the_size_and_sectors_of_its_disk(device: Device) -> None:
     slow = Limited(device, 1)
     assert (slow.size, slow.sector_size) == (device.size, device.sector_size)
     slow.flush()
 
 
-def test_no_rate_at_all_is_a_mistake_of_the_caller(device: Device) -> None:
+def test_a_rate_of_zero_raises_value_error(device: Device) -> None:
     with pytest.raises(ValueError):
         Limited(device, 0)
 
 
-def test_a_wait_for_the_rate_is_not_taken_for_a_disk_that_does_not_answer(sparse: Callable[..., Path]) -> None:
+def test_a_wait_for_the_rate_is_not_reported_as_an_unresponsive_disk(sparse: Callable[..., Path]) -> None:
     image, notes = sparse(MIB), list[str]()
 
     def job(_: Callable[..., None]) -> None:

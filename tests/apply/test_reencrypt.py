@@ -150,9 +150,7 @@ def encrypted(made: Encrypted, tmp_path: Path) -> Encrypted:
     return replace(made, image=image, state=tmp_path / "state")
 
 
-def test_a_kill_of_both_at_any_moment_is_gone_on_with_and_every_byte_is_read_back(
-    made: Encrypted, encrypted: Encrypted
-) -> None:
+def test_a_change_killed_at_any_moment_is_resumed_without_data_loss(made: Encrypted, encrypted: Encrypted) -> None:
     """Kills before the header records anything, in the middle, and in the middle of resuming."""
     for attempt, enough in enumerate((None, 20 * MIB, 60 * MIB) if THOROUGH else (None, 40 * MIB)):
         process = encrypted.process("resume" if attempt else "begin")
@@ -172,7 +170,7 @@ def test_a_kill_of_both_at_any_moment_is_gone_on_with_and_every_byte_is_read_bac
 
 @when_thorough("takes 10 s for each signal; the test above kills both")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_cryptsetup_stops_when_aligntool_does_and_the_same_is_gone_on_with(number: int, encrypted: Encrypted) -> None:
+def test_cryptsetup_stops_with_aligntool_and_the_change_can_be_resumed(number: int, encrypted: Encrypted) -> None:
     process = encrypted.process("begin")
     wait_for(process, encrypted, 1)
     children = _children(process.pid)
@@ -187,7 +185,7 @@ def test_cryptsetup_stops_when_aligntool_does_and_the_same_is_gone_on_with(numbe
     assert encrypted.decrypted() == encrypted.plain
 
 
-def test_a_rollback_is_refused_once_anything_is_encrypted_anew_and_before_ends_the_matter(encrypted: Encrypted) -> None:
+def test_a_rollback_restores_the_disk_only_until_the_first_data_are_reencrypted(encrypted: Encrypted) -> None:
     before = encrypted.image.read_bytes()
     for enough, code in ((None, 0), (1, 3)):
         process = encrypted.process("begin")
@@ -198,7 +196,7 @@ def test_a_rollback_is_refused_once_anything_is_encrypted_anew_and_before_ends_t
         assert (encrypted.image.read_bytes() == before) == (code == 0)
 
 
-def test_without_its_record_the_same_command_goes_on_once_both_headers_are_whole(encrypted: Encrypted) -> None:
+def test_without_its_record_the_same_command_continues_once_both_headers_are_valid(encrypted: Encrypted) -> None:
     process = encrypted.process("begin")
     wait_for(process, encrypted, 1)
     kill_all(process)
@@ -209,7 +207,7 @@ def test_without_its_record_the_same_command_goes_on_once_both_headers_are_whole
     assert encrypted.decrypted() == encrypted.plain
 
 
-def test_the_command_refuses_before_anything_is_written_where_it_cannot_look_inside(encrypted: Encrypted) -> None:
+def test_a_volume_that_cannot_be_opened_is_refused_before_anything_is_written(encrypted: Encrypted) -> None:
     """With the device mapper because of a wrong key, without it because it is missing; tests/lab has the rest."""
     wrong = encrypted.image.with_name("wrong")
     wrong.write_bytes(b"another")
@@ -219,13 +217,13 @@ def test_the_command_refuses_before_anything_is_written_where_it_cannot_look_ins
     assert digest(encrypted.image) == before
 
 
-def test_nothing_is_begun_without_a_key(encrypted: Encrypted) -> None:
+def test_a_change_without_a_key_is_refused(encrypted: Encrypted) -> None:
     ended = run_aligntool("realign", "--layers", "--yes", encrypted.image)
     assert ended.returncode == 3
     assert "--key-file FILE" in ended.stderr
 
 
-def test_initialised_by_cryptsetup_alone_it_is_the_same_change_and_is_continued(encrypted: Encrypted) -> None:
+def test_a_change_initialised_by_cryptsetup_alone_is_continued(encrypted: Encrypted) -> None:
     with encrypted.loop() as loop:
         words = ("--init-only", "--sector-size", "4096", "--keep-key", "--key-file", encrypted.key)
         run("cryptsetup", "reencrypt", "-q", "--force-offline-reencrypt", *words, loop)
@@ -235,7 +233,7 @@ def test_initialised_by_cryptsetup_alone_it_is_the_same_change_and_is_continued(
     assert encrypted.decrypted() == encrypted.plain
 
 
-def test_an_encryption_that_is_not_finished_is_not_taken_for_a_change_of_sectors(encrypted: Encrypted) -> None:
+def test_an_unfinished_encryption_is_not_mistaken_for_a_change_of_sectors(encrypted: Encrypted) -> None:
     content = encrypted.image.with_name("content")
     with content.open("wb") as file:
         file.truncate(LENGTH)
@@ -250,7 +248,7 @@ def test_an_encryption_that_is_not_finished_is_not_taken_for_a_change_of_sectors
     assert digest(encrypted.image) == before
 
 
-def test_what_cryptsetup_would_refuse_is_refused_before_it_is_begun(encrypted: Encrypted) -> None:
+def test_a_header_that_cryptsetup_would_refuse_is_refused_before_the_change(encrypted: Encrypted) -> None:
     with encrypted.loop() as loop:
         for number in range(31):
             new = encrypted.image.with_name("new")
@@ -263,7 +261,7 @@ def test_what_cryptsetup_would_refuse_is_refused_before_it_is_begun(encrypted: E
     assert (process.returncode, "all 32 key slots are used" in process.stderr) == (3, True), process.stderr
 
 
-def test_a_header_whose_data_are_on_another_device_is_left_alone(encrypted: Encrypted) -> None:
+def test_a_header_whose_data_are_on_another_device_is_not_changed(encrypted: Encrypted) -> None:
     data, header = encrypted.image.with_name("data"), encrypted.image.with_name("header")
     data.write_bytes(bytes(64 * MIB))
     made = ("--type", "luks2", "--header", header, "--sector-size", "512", "--key-file", encrypted.key)
@@ -280,9 +278,7 @@ def test_a_header_whose_data_are_on_another_device_is_left_alone(encrypted: Encr
     assert digest(encrypted.image) == before
 
 
-def test_a_record_names_its_image_wherever_it_is_continued(
-    encrypted: Encrypted, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_names_its_image_by_its_full_path(encrypted: Encrypted, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(encrypted.image.parent)
     plan = Layers(encrypted.image.name, Request()).make_plan()
     assert plan.disk.path == str(encrypted.image)
@@ -292,7 +288,7 @@ def test_a_record_names_its_image_wherever_it_is_continued(
         make.with_current_names(plan, ())
 
 
-def test_a_disk_is_found_again_under_another_name_and_with_another_table() -> None:
+def test_a_disk_is_identified_under_another_name_and_with_another_table() -> None:
     disk = replace(made_disk("2048+131072", physical=4096), size=GIB, serial="s1")
     plan = plan_layers(judge(with_content(disk, luks2())).judged[0], ())
     renamed = replace(disk, path="/dev/sdx", name="sdx")
@@ -304,7 +300,7 @@ def test_a_disk_is_found_again_under_another_name_and_with_another_table() -> No
         make.with_current_names(plan, (other,))
 
 
-def test_the_command_that_finishes_it_without_a_record_names_the_image_as_one_word() -> None:
+def test_the_finishing_command_without_a_record_quotes_the_image_path() -> None:
     plan = planned(luks2())
     (step,) = plan.steps
     assert isinstance(step, ReencryptSectors)
@@ -361,14 +357,14 @@ def luks2(data_start: int = 17 * MIB, unit: int = 512, version: str = "LUKS2") -
     return Layer("crypto_LUKS", extent, version, uuid="b", data_start=data_start, data_unit=unit)
 
 
-def test_a_plan_survives_its_document() -> None:
+def test_a_plan_is_unchanged_after_writing_and_reading_its_document() -> None:
     plan = planned(luks2())
     assert from_json(to_json(plan)) == plan
     assert plan.steps == (ReencryptSectors(1, Extent(MIB, 64 * MIB), "b", 512, 4096),)
     assert planned(luks2(unit=4096)).steps == ()
 
 
-def test_the_layers_of_an_array_leave_its_chunk_and_its_data_where_they_are_and_say_why() -> None:
+def test_the_chunk_and_data_of_an_array_are_not_changed_and_the_reason_is_given() -> None:
     report = audit(machine("raid5", None, chunk=4 * KIB), {})
     plan = plan_layers(report.judged[-1], ())
     assert plan.steps == ()
@@ -383,7 +379,7 @@ def test_the_layers_of_an_array_leave_its_chunk_and_its_data_where_they_are_and_
         (luks2(), 64 * MIB + 1024, "end 1024 bytes past a whole sector of 4KiB"),
     ],
 )
-def test_what_cannot_have_larger_sectors_is_refused(layer: Layer, length: int, why: str) -> None:
+def test_a_volume_that_cannot_have_larger_sectors_is_refused(layer: Layer, length: int, why: str) -> None:
     with pytest.raises(Refused, match=why):
         planned(layer, length=length)
 
@@ -415,7 +411,9 @@ def test_a_luks_without_a_partition_is_not_reported_as_having_nothing_to_do() ->
         (("sh", "-c", f'mke2fs -q -F -t ext4 -b 4096 "$0" && {TABLE.format("dos")}'), "ext4 and a dos table"),
     ],
 )
-def test_only_what_works_on_larger_sectors_is_let_through(words: tuple[str, ...], why: str, tmp_path: Path) -> None:
+def test_only_content_that_works_on_larger_sectors_is_accepted(
+    words: tuple[str, ...], why: str, tmp_path: Path
+) -> None:
     content = tmp_path / "content"
     with content.open("wb") as file:
         file.truncate(320 * MIB)

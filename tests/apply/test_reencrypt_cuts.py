@@ -29,14 +29,14 @@ DATA = START + 16 * MIB
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Encrypted, Epochs]:
-    """Return an image before the change, with the record of it as just begun, and the writes of the whole change."""
+    """Return an image before the change, with its record as just begun, and all writes of the change."""
     folder = tmp_path_factory.mktemp("cuts")
     before = make_encrypted(folder, LENGTH)
     with medium(Path(shutil.copy(before.image, folder / "served.img"))) as recorder:
         whole = replace(before, image=recorder.disk, state=folder / "state")
         assert whole.process("begin").wait(120) == 0
         epochs = recorder.epochs()
-    shutil.copy(before.image, whole.image)  # where the served file was, which the record names
+    shutil.copy(before.image, whole.image)  # at the path of the served file, which the record names
     begun = whole.process("begin")
     wait_for(begun, whole, None)
     kill_all(begun)
@@ -55,7 +55,7 @@ def crash(recorded: tuple[Encrypted, Epochs], number: int, kept: list[Write]) ->
 
 
 def decrypted(disk: Encrypted, known: dict[str, str]) -> str:
-    """Return the hash of what the key opens. The same bytes under the same volume key are decrypted once."""
+    """Return the hash of the decrypted content. The same bytes under the same volume key are decrypted only once."""
     header, copied = disk.header(), disk.image.with_name("head")
     run("cryptsetup", "open", "--test-passphrase", "--disable-locks", "--key-file", disk.key, copied)
     with disk.image.open("rb") as image:
@@ -76,7 +76,7 @@ def worst_cuts(epochs: Epochs) -> Iterator[tuple[int, list[Write]]]:
             yield number, header
 
 
-def test_a_power_cut_loses_nothing(recorded: tuple[Encrypted, Epochs]) -> None:
+def test_a_power_cut_loses_no_data(recorded: tuple[Encrypted, Epochs]) -> None:
     chance, epochs = random.Random(SEED), recorded[1]
     cuts = [*worst_cuts(epochs)]
     assert len(cuts) > 6
@@ -93,7 +93,7 @@ def test_a_power_cut_loses_nothing(recorded: tuple[Encrypted, Epochs]) -> None:
 
 
 @pytest.mark.parametrize("piece", [pytest.param(0, marks=when_thorough("the last piece has more such cuts")), -1])
-def test_a_second_cut_while_a_piece_is_recovered_loses_nothing(recorded: tuple[Encrypted, Epochs], piece: int) -> None:
+def test_a_second_cut_while_a_piece_is_recovered_loses_no_data(recorded: tuple[Encrypted, Epochs], piece: int) -> None:
     """cryptsetup flushes what it recovers only with the next header, and wipes the journal of the last piece before."""
     chance, epochs = random.Random(SEED), recorded[1]
     number = [number for number, epoch in enumerate(epochs) if any(write.at >= DATA for write in epoch)][piece]
@@ -136,7 +136,7 @@ def test_cryptsetup_alone_is_not_suggested_where_it_loses_data(recorded: tuple[E
 
 
 @when_thorough("two more cuts")
-def test_without_its_record_it_is_continued_in_every_such_state(recorded: tuple[Encrypted, Epochs]) -> None:
+def test_without_its_record_the_change_is_continued_in_every_such_state(recorded: tuple[Encrypted, Epochs]) -> None:
     cuts = list(worst_cuts(recorded[1]))[:-2]  # at the last two, it is complete
     cuts = cuts if THOROUGH else [next(cut for cut in cuts if cut[1]), next(cut for cut in cuts if not cut[1])]
     for number, kept in cuts:
@@ -146,7 +146,7 @@ def test_without_its_record_it_is_continued_in_every_such_state(recorded: tuple[
         assert disk.sectors() == {4096} and disk.decrypted() == disk.plain, number
 
 
-def test_the_commands_of_the_page_keep_the_data(recorded: tuple[Encrypted, Epochs]) -> None:
+def test_the_commands_in_the_documentation_keep_the_data(recorded: tuple[Encrypted, Epochs]) -> None:
     page = (Path(__file__).parents[2] / "docs/layers.md").read_text().replace("sudo ", "")
     cuts = list(worst_cuts(recorded[1]))
     for number, kept in (next(cut for cut in cuts if cut[1]), next(cut for cut in cuts if not cut[1])):

@@ -30,7 +30,7 @@ def process(inhibitor: Path) -> Path:
     return Path("/proc") / inhibitor.with_name("pid").read_text().strip()
 
 
-def test_sleep_is_inhibited_inside_and_no_longer_afterwards(inhibitor: Path) -> None:
+def test_sleep_is_inhibited_only_inside_the_context(inhibitor: Path) -> None:
     with inhibit_sleep("moving /dev/sda1", program=str(inhibitor)) as note:
         assert note == ""
         deadline = time.monotonic() + 10  # the shell has printed its line and becomes cat
@@ -59,13 +59,13 @@ def test_the_inhibition_ends_with_a_program_that_is_killed(inhibitor: Path) -> N
     assert not process(inhibitor).exists()
 
 
-def test_ctrl_c_on_the_terminal_does_not_reach_it(inhibitor: Path) -> None:
+def test_ctrl_c_on_the_terminal_does_not_reach_the_inhibitor(inhibitor: Path) -> None:
     with inhibit_sleep("why", program=str(inhibitor)):
         assert os.getsid(int(process(inhibitor).name)) != os.getsid(0)
 
 
 @pytest.mark.parametrize(("program", "reason"), [("/nowhere/inhibit", "not found"), ("false", "was refused")])
-def test_a_machine_that_cannot_inhibit_is_told_and_works_on(program: str, reason: str) -> None:
+def test_a_machine_that_cannot_inhibit_sleep_is_reported_and_the_work_continues(program: str, reason: str) -> None:
     with inhibit_sleep("why", program=program) as note:
         assert note.startswith("sleep and shutdown are not inhibited") and reason in note
 
@@ -89,7 +89,7 @@ MOUSE = {"type": "Battery", "status": "Discharging", "scope": "Device"}
         ([MOUSE, BATTERY], True),
     ],
 )
-def test_only_a_machine_that_lives_on_its_battery_is_warned(
+def test_battery_operation_is_detected_from_the_power_supplies(
     tmp_path: Path, supplies: list[dict[str, str]], warned: bool
 ) -> None:
     """Attributes as in Documentation/ABI/testing/sysfs-class-power."""

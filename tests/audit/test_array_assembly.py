@@ -52,13 +52,13 @@ def mounted(inventory: Inventory, place: str) -> Inventory:
         (lines("DEVICE partitions\r", RIGHT), [FORBIDDEN]),  # for mdadm a pattern
     ],
 )
-def test_the_line_of_the_array_is_there_and_names_it_by_its_uuid(
+def test_the_array_needs_a_line_in_mdadm_conf_that_names_it_by_its_uuid(
     conf: MdadmConf, expected: list[tuple[str, str]]
 ) -> None:
     assert findings(system(conf=conf)) == expected
 
 
-def test_a_line_of_an_array_whose_member_is_here_is_that_arrays() -> None:
+def test_a_line_with_the_uuid_of_another_present_array_belongs_to_that_array() -> None:
     inventory = machine("raid1", system(conf=lines(RIGHT.replace(UUID, OTHER))))
     assert finding_codes(audit(inventory, {})) == [WRONG]
     stopped = made_disk("2048+4096 linux_raid_member", name="sdz")
@@ -76,11 +76,11 @@ def test_a_line_of_an_array_whose_member_is_here_is_that_arrays() -> None:
         (image(), "/srv", [INSIDE]),
         (image(f"ARRAY /dev/md/data UUID={OTHER}"), "/srv", [INSIDE]),
         (image(RIGHT, RIGHT), "/srv", [INSIDE]),
-        (image(mdadm=False), "/srv", []),  # it starts later, by the file of the system
+        (image(mdadm=False), "/srv", []),  # it starts later, by the mdadm.conf of the system
         (image(mdadm=False), "/", [("AT613", "error")]),
         (image(mdadm=False), "/usr", [("AT613", "error")]),
         (image(mdadm=False), "/var", []),
-        (image(maker="dracut"), "/srv", []),  # dracut assembles what it is configured for
+        (image(maker="dracut"), "/srv", []),  # dracut assembles only the arrays it is configured for
         (image(maker="dracut", asked=(UUID,)), "/srv", [INSIDE]),
         (image(maker="dracut", asked=(OTHER,)), "/srv", []),
         (image(RIGHT, maker="dracut", asked=(UUID,)), "/", []),
@@ -88,7 +88,7 @@ def test_a_line_of_an_array_whose_member_is_here_is_that_arrays() -> None:
         (image(maker="mkinitcpio"), "/srv", [INSIDE]),
     ],
 )
-def test_an_initramfs_that_assembles_the_array_knows_its_line(
+def test_an_initramfs_that_assembles_the_array_contains_its_line(
     made: object, place: str, expected: list[tuple[str, str]]
 ) -> None:
     files = system(images=(made,))  # type: ignore[arg-type]
@@ -106,7 +106,7 @@ def test_an_initramfs_that_assembles_the_array_knows_its_line(
         ((f"rd.md.uuid={OTHER}",), []),
     ],
 )
-def test_dracut_is_told_by_the_kernels_command_line_too(
+def test_arrays_on_the_kernel_command_line_count_for_dracut_too(
     words: tuple[str, ...], expected: list[tuple[str, str]]
 ) -> None:
     assert findings(system(images=(image(maker="dracut"),), words=words)) == expected
@@ -123,7 +123,7 @@ def test_dracut_is_told_by_the_kernels_command_line_too(
         ("arch", "lsinitcpio"),
     ],
 )
-def test_an_image_that_was_not_seen_is_to_be_looked_into_by_the_systems_own_program(family: str, program: str) -> None:
+def test_an_unread_initramfs_is_to_be_inspected_with_the_program_of_the_system(family: str, program: str) -> None:
     for why, typed in (
         ("its files are in a squashfs image inside it", f"sudo {program} /boot/initrd.img-6.1"),
         ("needs root", "sudo aligntool audit"),
@@ -141,7 +141,7 @@ def test_a_file_that_cannot_be_read_is_named_and_its_arrays_are_not_reported_mis
     ]
 
 
-def test_an_image_that_nobody_could_read_is_told_and_not_guessed_at() -> None:
+def test_an_unreadable_initramfs_is_reported_as_unknown() -> None:
     unseen = replace(image(), unseen="needs root", has_mdadm=False)
     report = audit(machine("raid1", system(images=(unseen,))), {})
     assert finding_codes(report) == []
@@ -163,7 +163,7 @@ def test_an_image_that_nobody_could_read_is_told_and_not_guessed_at() -> None:
         ("here:data", "there", [LINE, FOREIGN]),
     ],
 )
-def test_a_foreign_array_is_one_whose_host_is_another_and_that_no_line_names(
+def test_an_array_of_another_host_without_a_line_is_foreign(
     name: str | None, homehost: str | None, expected: list[tuple[str, str]]
 ) -> None:
     conf = MdadmConf(("/etc/mdadm/mdadm.conf",), (), homehost)
@@ -191,11 +191,11 @@ def test_a_foreign_array_is_one_whose_host_is_another_and_that_no_line_names(
         (f"UUID={FS} /srv ext4 noatime,nofail\r", [("AT616", "info")]),  # systemd: an unknown option "nofail\r"
     ],
 )
-def test_fstab_names_the_array_so_that_it_lasts_and_may_be_missing(line: str, expected: list[tuple[str, str]]) -> None:
+def test_fstab_should_use_a_stable_name_and_allow_a_missing_array(line: str, expected: list[tuple[str, str]]) -> None:
     assert findings(system(fstab=fstab(line))) == expected
 
 
-def test_a_number_that_an_array_line_keeps_is_only_a_note() -> None:
+def test_a_number_that_an_array_line_preserves_is_only_a_note() -> None:
     conf = lines(f"ARRAY /dev/md0 UUID={UUID}")
     files = system(
         conf=conf, fstab=fstab("/dev/md0 /srv ext4 nofail 0 2"), images=(image(f"ARRAY /dev/md0 UUID={UUID}"),)
@@ -203,7 +203,7 @@ def test_a_number_that_an_array_line_keeps_is_only_a_note() -> None:
     assert findings(files) == [("AT615", "info")]
 
 
-def test_crypttab_and_the_kernels_command_line_are_read_for_numbers() -> None:
+def test_crypttab_and_the_kernel_command_line_are_checked_for_array_numbers() -> None:
     files = system(crypttab=parse_crypttab("data /dev/md127 none luks"), words=("root=/dev/md127", "resume=UUID=1-2"))
     assert findings(files) == [("AT615", "warning")] * 2
 
@@ -221,7 +221,7 @@ def numbered(inventory: Inventory) -> Finding:
         ("any:data", lines(f"ARRAY /dev/md0 UUID={UUID}")),  # the initramfs does not have the line yet
     ],
 )
-def test_what_mends_a_number_names_the_array_that_runs_and_raid_show_tells_it(name: str, conf: MdadmConf) -> None:
+def test_the_fix_for_an_array_number_names_the_running_array_as_raid_show_does(name: str, conf: MdadmConf) -> None:
     """The array of /dev/md0 is /dev/md127 after a boot without its line."""
     files = system(conf=conf, fstab=fstab("/dev/md0 /srv ext4 nofail 0 2"))
     inventory = machine("raid1", files, name=name)
@@ -246,7 +246,7 @@ def test_what_mends_a_number_names_the_array_that_runs_and_raid_show_tells_it(na
         ("/dev/md0 /srv ext4 nofail 0 2", lines(RIGHT), "/mnt", "md127 is the only array with ext4: "),
     ],
 )
-def test_where_it_is_likely_which_array_a_number_means_the_line_to_write_is_told(
+def test_if_the_array_of_a_number_is_likely_the_replacement_line_is_stated(
     line: str, conf: MdadmConf, place: str, why: str
 ) -> None:
     """`raid persist` does not touch a line that names another node than the array has or had."""
@@ -256,7 +256,7 @@ def test_where_it_is_likely_which_array_a_number_means_the_line_to_write_is_told
 
 
 @pytest.mark.parametrize("line", ["/dev/md0 /srv xfs nofail 0 2", "/dev/md0 /srv auto nofail 0 2"])
-def test_a_number_that_may_be_of_any_array_names_none_and_sends_to_the_file(line: str) -> None:
+def test_a_number_of_an_unknown_array_names_no_array_and_refers_to_the_file(line: str) -> None:
     found = numbered(machine("raid1", system(fstab=fstab(line))))
     assert (found.disk, found.next) == (None, "sudoedit /etc/fstab")
     assert "the intended array is unknown" in found.evidence[-1]
@@ -264,7 +264,7 @@ def test_a_number_that_may_be_of_any_array_names_none_and_sends_to_the_file(line
     assert (crypt.disk, crypt.next) == (None, "sudoedit /etc/crypttab")
 
 
-def test_of_two_arrays_that_fit_none_is_named() -> None:
+def test_no_array_is_named_if_two_of_them_match() -> None:
     inventory = machine("raid1", system(fstab=fstab("/dev/md0 /srv ext4 nofail 0 2")))
     one = inventory.disks[-1]
     assert one.array is not None
@@ -274,26 +274,26 @@ def test_of_two_arrays_that_fit_none_is_named() -> None:
     assert numbered(replace(inventory, disks=(*inventory.disks, other))).disk is None
 
 
-def test_a_number_on_the_kernels_command_line_is_looked_for_where_boot_loaders_keep_it() -> None:
+def test_an_array_number_in_a_kernel_option_is_searched_for_in_boot_loader_files() -> None:
     found = numbered(mounted(machine("raid1", system(words=("root=/dev/md127",))), "/"))
     assert found.disk == "md127" and f"replace it with UUID={FS}, and regenerate" in found.evidence[-1]
     assert found.next.startswith("sudo grep -rsw /dev/md127 /etc/default/grub ")
 
 
-def test_an_array_whose_making_has_not_ended_is_an_error_without_any_array_that_runs() -> None:
+def test_an_unfinished_creation_is_an_error_even_without_a_running_array() -> None:
     files = replace(system(), unfinished=("/dev/md/data: its creation is not finished",))
     assert finding_codes(audit(Inventory((), system=files), {})) == [("AT617", "error")]
 
 
-def test_without_the_systems_files_nothing_is_said_about_them() -> None:
+def test_without_the_system_files_there_are_no_findings_about_them() -> None:
     assert findings(None, name="there:data") == []
 
 
-def test_firmwares_arrays_are_not_looked_for_in_mdadm_conf() -> None:
+def test_firmware_arrays_are_not_expected_in_mdadm_conf() -> None:
     assert findings(system(conf=NOTHING), metadata="external:/md126/0") == []
 
 
-def test_what_is_stacked_on_an_array_belongs_to_it() -> None:
+def test_a_device_stacked_on_an_array_counts_as_use_of_the_array() -> None:
     """A volume on the array, mounted as the root: the initramfs needs the array."""
     inventory = machine("raid1", system(images=(image(mdadm=False),)))
     volume = replace(made_disk(name="dm-0", size=GIB), slaves=("md127",), mounted_at=("/",))

@@ -20,7 +20,7 @@ def report(inventory: Inventory, known: tuple[KnownGeometry, ...] = ()) -> Repor
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_an_array_that_is_in_order_gives_no_finding_but_the_note_that_parity_passes_no_discards(level: str) -> None:
+def test_a_healthy_array_has_only_the_note_that_parity_passes_no_discards(level: str) -> None:
     found = report(machine(level, system()))
     assert finding_codes(found) == ([("AT607", "info")] if level in ("raid5", "raid6") else [])
     assert not [one for one in found.findings if one.severity.value != "info"], found.findings
@@ -34,7 +34,7 @@ RULES: list[tuple[str, dict[str, object], list[tuple[str, str]]]] = [
     ("raid1", {"degraded": 1, "state": "broken"}, [("AT601", "error")]),
     ("raid5", {"member_states": (("nvme0n1p1", "faulty,journal"),)}, [("AT601", "error"), ("AT607", "info")]),
     ("raid5", {"member_states": (("nvme0n1p1", "journal"),)}, [("AT607", "info")]),
-    ("raid1", {"member_states": (("nvme0n1p1", "faulty"),)}, [("AT619", "warning")]),  # a spare took its place
+    ("raid1", {"member_states": (("nvme0n1p1", "faulty"),)}, [("AT619", "warning")]),  # a spare replaced it
     ("raid1", {"member_states": (("nvme0n1p1", "faulty"),), "degraded": 1}, [("AT601", "error")]),
     ("raid1", {"member_states": (("nvme0n1p1", "spare"),), "spares": ("nvme0n1p1",)}, []),
     ("raid1", {"sync_action": "resync"}, [("AT602", "info")]),
@@ -76,14 +76,14 @@ RULES: list[tuple[str, dict[str, object], list[tuple[str, str]]]] = [
         ({"devices": None}, "members missing: 1"),
     ],
 )
-def test_a_member_that_is_rebuilt_is_not_called_missing(facts: dict[str, object], said: str) -> None:
+def test_a_member_being_rebuilt_is_not_reported_as_missing(facts: dict[str, object], said: str) -> None:
     """md counts a member in `degraded` until it is in sync: Documentation/admin-guide/md.rst."""
     found = report(machine("raid5", None, degraded=1, **facts))
     (finding,) = [one for one in found.findings if one.code.value == "AT601"]
     assert finding.summary == f"md127: raid5 is degraded: {said}"
 
 
-def test_of_a_degraded_array_the_failed_member_is_named() -> None:
+def test_the_failed_member_of_a_degraded_array_is_named() -> None:
     """md keeps a failed member until it is removed, and reports one that is rebuilt as a spare with a slot."""
     states = (("nvme0n1p1", "in_sync"), ("nvme1n1p1", "faulty"))
     for third, spares, last in (
@@ -108,7 +108,7 @@ def test_a_failed_member_is_reported_with_the_spares_that_are_left() -> None:
 
 
 @pytest.mark.parametrize(("level", "facts", "expected"), RULES)
-def test_each_rule_on_both_sides_of_its_border(
+def test_each_rule_on_both_sides_of_its_limit(
     level: str, facts: dict[str, object], expected: list[tuple[str, str]]
 ) -> None:
     inventory = machine("raid1" if level == "container" else level, None, **facts)
@@ -120,7 +120,7 @@ def test_each_rule_on_both_sides_of_its_border(
     assert finding_codes(report(inventory)) == expected
 
 
-def test_a_chunk_that_cuts_the_page_of_its_members_is_told_with_who_says_so() -> None:
+def test_a_chunk_that_splits_the_page_of_its_members_is_reported_with_the_source() -> None:
     found = report(machine("raid0", None, chunk=64 * KIB), (PAGE,))
     (finding,) = [one for one in found.findings if one.code.value == "AT603"]
     assert "smaller than the NAND page of nvme" in finding.summary and "a drive of large pages" in finding.summary
@@ -133,20 +133,18 @@ def test_a_chunk_that_cuts_the_page_of_its_members_is_told_with_who_says_so() ->
     [
         ("raid5", 120 * MIB, "sudo mdadm --grow /dev/md127 --chunk=16 --backup-file=FILE"),
         ("raid5", 120 * MIB + 4 * KIB, ""),  # mdadm: "does not evenly divide device size"
-        ("raid10", 120 * MIB, ""),  # mdadm takes no backup file for it
+        ("raid10", 120 * MIB, ""),  # mdadm accepts no backup file for it
         ("raid0", 120 * MIB, ""),
     ],
 )
-def test_a_chunk_that_can_be_changed_in_its_place_is_told_with_the_command_and_its_backup_file(
-    level: str, each: int, typed: str
-) -> None:
+def test_the_command_to_change_a_chunk_in_place_names_its_backup_file(level: str, each: int, typed: str) -> None:
     found = report(machine(level, None, chunk=4 * KIB, each=each))
     (finding,) = [one for one in found.findings if one.code.value == "AT603"]
     commands = [one.partition(": ")[2] for one in finding.evidence if "mdadm" in one]
     assert commands == ([typed] if typed else [])
 
 
-def test_how_far_a_resync_is_is_told_with_its_rate_and_what_is_left() -> None:
+def test_the_progress_of_a_resync_is_reported_with_its_rate_and_remaining_time() -> None:
     facts = {"sync_action": "resync", "sync_done": 25 * GIB, "sync_total": 100 * GIB, "sync_rate": GIB // 4}
     (finding,) = [one for one in report(machine("raid1", None, **facts)).findings if one.code.value == "AT602"]
     assert "25.0 %" in finding.summary and "256MiB/s" in finding.summary and "6 min left" in finding.summary
@@ -158,11 +156,11 @@ def test_how_far_a_resync_is_is_told_with_its_rate_and_what_is_left() -> None:
         (False, 2 << 40, 0, ["AT607"]),
         (False, 2 << 40, 1 << 30, []),  # switched on
         (False, 2 << 40, None, []),  # unknown
-        (False, 0, 0, []),  # the drives take none either
+        (False, 0, 0, []),  # the drives support none either
         (True, 2 << 40, 0, []),  # rotating disks
     ],
 )
-def test_discards_that_are_off_are_told_only_where_the_members_would_take_them(
+def test_disabled_discards_are_reported_only_if_the_members_support_them(
     rotational: bool, discard_max: int, array_max: int | None, expected: list[str]
 ) -> None:
     drives = [drive(number, rotational=rotational) for number in range(3)]
@@ -174,13 +172,13 @@ def test_discards_that_are_off_are_told_only_where_the_members_would_take_them(
 
 
 @pytest.mark.parametrize(("safely", "word"), [(True, "is on"), (False, "is off"), (None, "by default")])
-def test_why_no_discards_are_passed_on_is_told_as_the_module_says(safely: bool | None, word: str) -> None:
+def test_the_reason_for_missing_discards_follows_the_module_parameter(safely: bool | None, word: str) -> None:
     inventory = machine("raid5", replace(system(), discards_on_parity=safely))
     (finding,) = [one for one in report(inventory).findings if one.code.value == "AT607"]
     assert word in finding.evidence[0]
 
 
-def test_a_fine_bitmap_is_only_told_of_flash() -> None:
+def test_a_fine_bitmap_is_reported_only_for_flash() -> None:
     drives = [drive(number, rotational=True) for number in range(3)]
     made = array(drives, "raid5", bitmap_chunk=64 * MIB)
     assert finding_codes(report(Inventory((*drives, made)))) == []
@@ -193,7 +191,7 @@ def test_a_fine_bitmap_is_only_told_of_flash() -> None:
     ("level", "facts", "code"),
     [("raid1", {"policy": "resync", "bitmap": "none"}, "AT605"), ("raid5", {"bitmap_chunk": 64 * MIB}, "AT606")],
 )
-def test_a_bitmap_is_to_be_changed_only_once_nothing_else_is_done_to_the_array(
+def test_a_bitmap_change_is_suggested_only_while_the_array_is_idle(
     level: str, facts: dict[str, object], code: str, action: str
 ) -> None:
     def of(action: str | None) -> Finding:
@@ -206,7 +204,7 @@ def test_a_bitmap_is_to_be_changed_only_once_nothing_else_is_done_to_the_array(
     assert of(action).evidence[-1].endswith(of("idle").next) and action in of(action).evidence[-1]
 
 
-def test_members_with_sectors_of_two_sizes_are_told_with_each() -> None:
+def test_members_with_two_sector_sizes_are_reported_with_each_size() -> None:
     drives = [drive(0), drive(1, logical=4096)]
     (finding,) = [one for one in report(Inventory((*drives, array(drives)))).findings if one.code.value == "AT610"]
     assert finding.severity.value == "warning" and finding.evidence == ("nvme0n1p1: 512B, nvme1n1p1: 4096B",)
@@ -232,12 +230,12 @@ def whole(*copies: TableCopy, data: int = MIB, kind: DiskKind = DiskKind.NVME, t
         (whole(PRIMARY), [("AT608", "error")]),
         (whole(PRIMARY, BACKUP), [("AT608", "error")]),
         (whole(PRIMARY, data=0, table=True), [("AT609", "info")]),  # with the data at byte 0 it belongs to the array
-        (whole(BACKUP, data=0), [("AT608", "error")]),  # behind the data of the array, and there is no other
+        (whole(BACKUP, data=0), [("AT608", "error")]),  # after the data of the array, and the only copy
         (whole(BACKUP, kind=DiskKind.LOOP), []),  # invisible to firmware
         (made_disk("2048+4096 linux_raid_member", name="nvme0n1", kind=DiskKind.NVME), []),
     ],
 )
-def test_a_drive_that_is_a_member_as_a_whole_is_told_and_a_stale_table_on_it_is_an_error(
+def test_a_whole_drive_member_is_reported_and_a_stale_table_on_it_is_an_error(
     disk: Disk, expected: list[tuple[str, str]]
 ) -> None:
     assert finding_codes(report(Inventory((disk,)))) == expected
@@ -246,9 +244,7 @@ def test_a_drive_that_is_a_member_as_a_whole_is_told_and_a_stale_table_on_it_is_
 @pytest.mark.parametrize(
     ("level", "stays"), [("raid0", True), ("linear", True), ("raid1", False), ("raid5", False), (None, False)]
 )
-def test_nobody_is_sent_to_take_members_out_of_an_array_that_keeps_nothing_twice(
-    level: str | None, stays: bool
-) -> None:
+def test_removing_a_member_is_not_suggested_for_an_array_without_redundancy(level: str | None, stays: bool) -> None:
     """mdadm(8), "Monitor": RAID0 or Linear never have missing, spare, or failed drives."""
     disk = whole(BACKUP)
     disk = replace(disk, content=(replace(disk.content[0], raid_level=level),))

@@ -1,4 +1,4 @@
-"""Several things recognised at one place, one fact reported once; images are made by the tools of each format."""
+"""Several contents recognised at one position, one fact reported once; images are made by the tools of each format."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +24,9 @@ def codes(report: Report) -> list[str]:
 
 @pytest.mark.needs_tools("genisoimage", "blkid")
 @pytest.mark.parametrize(("options", "kinds"), [(("-udf",), {"iso9660", "udf"}), (("-hfs",), {"iso9660", "hfs"})])
-def test_a_bridge_disc_is_one_thing(tmp_path: Path, options: tuple[str, ...], kinds: set[str]) -> None:
+def test_the_formats_of_a_bridge_disc_do_not_conflict(
+    tmp_path: Path, options: tuple[str, ...], kinds: set[str]
+) -> None:
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "song.ogg").write_bytes(bytes(MIB))
     image = tmp_path / "disc.iso"
@@ -44,7 +46,7 @@ def test_a_file_system_larger_than_its_partition_is_one_finding(sparse: Sparse) 
 
 
 @pytest.mark.needs_tools("mke2fs", "mkfs.btrfs", "blkid")
-def test_two_file_systems_are_one_finding_that_claims_nothing_of_other_programs(sparse: Sparse) -> None:
+def test_two_file_systems_are_one_finding_without_claims_about_other_programs(sparse: Sparse) -> None:
     image, stale = sparse(128 * MIB), sparse(128 * MIB, "stale.img")
     run("mkfs.btrfs", "-q", stale)
     run("mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", image)
@@ -59,7 +61,7 @@ def test_two_file_systems_are_one_finding_that_claims_nothing_of_other_programs(
 
 @pytest.mark.needs_tools("cryptsetup", "mkswap", "blkid")
 @pytest.mark.parametrize("signature", ["over the whole page", "in the two places of a swap header"])
-def test_a_swap_signature_over_a_luks2_volume_is_not_called_swap(sparse: Sparse, signature: str) -> None:
+def test_a_swap_signature_over_a_luks2_volume_is_not_reported_as_swap_alone(sparse: Sparse, signature: str) -> None:
     """`cryptsetup repair` restores such a volume from its second header, which blkid recognises too."""
     image, swap = sparse(32 * MIB), sparse(32 * MIB, "swap.img")
     words = ("--type", "luks2", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000", "--batch-mode")

@@ -13,9 +13,7 @@ from aligntool.units import KIB
 @pytest.mark.parametrize(
     ("unit", "rate"), [(4 * KIB, (1, 2)), (16 * KIB, (4, 5)), (32 * KIB, (8, 9)), (64 * KIB, (16, 17))]
 )
-def test_a_misaligned_4_kib_write_keeps_the_share_of_the_rate_that_the_article_gives(
-    unit: int, rate: tuple[int, int]
-) -> None:
+def test_a_misaligned_4_kib_write_has_the_share_of_the_rate_in_the_article(unit: int, rate: tuple[int, int]) -> None:
     assert predict(unit).write_rate == Fraction(*rate)
 
 
@@ -28,14 +26,14 @@ def test_a_4_kib_write_into_a_16_kib_unit_is_amplified_4_times_even_when_aligned
     assert predict(16 * KIB).write_amplification == 4
 
 
-def test_a_misaligned_read_takes_one_sector_more() -> None:
+def test_a_misaligned_read_touches_one_sector_more() -> None:
     aligned, shifted = (units_touched(16 * KIB, 4 * KIB, 2048 * 512), units_touched(16 * KIB, 4 * KIB, 63 * 512))
     assert shifted - aligned == 1
     assert predict(4 * KIB).extra_read == 4 * KIB
 
 
 @given(request=st.integers(1, 1 << 16), factor=st.integers(1, 64))
-def test_the_straddle_probability_is_what_counting_every_start_gives(request: int, factor: int) -> None:
+def test_the_straddle_probability_equals_a_count_over_every_start(request: int, factor: int) -> None:
     unit = request * factor
     cost = predict(unit, request=request)
     assert cost.straddle_probability == Fraction(1, factor)

@@ -37,7 +37,7 @@ def hop(port: Port, width: int, max_width: int, speed: float = 8.0, max_speed: f
                    width * lane[speed], max_width * lane[max_speed])  # fmt: skip
 
 
-def test_a_drive_of_x4_at_x2_in_a_slot_of_x4_is_degraded() -> None:
+def test_an_x4_drive_that_runs_at_x2_in_an_x4_slot_is_degraded() -> None:
     path = (hop(Port.ENDPOINT, 2, 4), hop(Port.CPU_ROOT, 2, 4))
     report = judge(drive(links=(path,)))
     assert (codes(report), report.findings[0].severity) == (["AT501"], Severity.WARNING)
@@ -48,16 +48,16 @@ def test_a_drive_in_a_slower_slot_is_only_noted() -> None:
     assert codes(judge(drive(links=(path,)))) == ["AT509"]
 
 
-def test_a_drive_at_its_best_is_not_mentioned() -> None:
+def test_a_drive_at_its_full_link_speed_has_no_finding() -> None:
     assert codes(judge(drive(links=((hop(Port.ENDPOINT, 4, 4), hop(Port.CPU_ROOT, 4, 16)),)))) == []
 
 
-def test_behind_the_chipset_is_noted() -> None:
+def test_a_drive_behind_the_chipset_is_noted() -> None:
     path = (hop(Port.ENDPOINT, 4, 4), hop(Port.CHIPSET_ROOT, 4, 4))
     assert codes(judge(drive(links=(path,)))) == ["AT503"]
 
 
-def test_two_drives_on_dmi_3_are_warned_of_and_one_is_not() -> None:
+def test_two_drives_on_dmi_3_are_a_warning_and_one_is_not() -> None:
     from aligntool.audit.judge import audit
 
     path = (hop(Port.ENDPOINT, 4, 4), hop(Port.CHIPSET_ROOT, 4, 4))
@@ -79,11 +79,11 @@ def test_hidden_drives_and_vmd_are_named() -> None:
     assert codes(audit(Inventory((), adapters=adapters), {})) == ["AT504", "AT505"]
 
 
-def test_the_mapping_table_is_about_a_thousandth_and_64_mb_cover_64_gib() -> None:
+def test_the_mapping_table_is_a_1024th_of_the_capacity_so_64_mib_cover_64_gib() -> None:
     assert MAP_SHARE == 1024 and 64 * MIB * MAP_SHARE == 64 * GIB
 
 
-def test_a_short_memory_buffer_is_told_with_what_it_covers() -> None:
+def test_a_small_host_memory_buffer_is_reported_with_the_capacity_it_covers() -> None:
     facts = NvmeFacts(hmb_preferred=64 * MIB, hmb_minimum=10 * MIB, hmb_granted=32 * MIB)
     report = judge(drive(nvme=facts, size=512 * GIB))
     assert codes(report) == ["AT506", "AT507"]
@@ -94,14 +94,14 @@ def test_a_short_memory_buffer_is_told_with_what_it_covers() -> None:
     assert codes(off) == ["AT506", "AT507"] and "nothing" in off.findings[0].summary
 
 
-def test_a_faster_lba_format_on_offer_is_named() -> None:
+def test_a_faster_lba_format_that_the_drive_supports_is_named() -> None:
     formats = (LbaFormat(0, 512, 0, 2), LbaFormat(1, 4096, 0, 0), LbaFormat(2, 4096, 8, 0))
     report = judge(drive(nvme=NvmeFacts(formats, 0)))
     assert codes(report) == ["AT206"] and "format 1 (4096 bytes)" in report.findings[0].summary
     assert codes(judge(drive(nvme=NvmeFacts(formats, 1)))) == []
 
 
-def test_nvme_units_become_grids_only_when_a_partition_could_meet_them() -> None:
+def test_nvme_units_become_grids_only_if_a_partition_can_be_aligned_to_them() -> None:
     units = {grid.size for grid in judge(drive(nvme=NvmeFacts(preferred_write_granularity=64 * KIB))).judged[0].grids}
     assert 64 * KIB in units
     bogus = {grid.size for grid in judge(drive(nvme=NvmeFacts(preferred_write_granularity=24 * KIB))).judged[0].grids}
@@ -113,12 +113,12 @@ def test_a_queue_of_one_on_sata_is_noted() -> None:
     assert codes(judge(replace(made_disk(), queue_depth=32))) == []
 
 
-def test_what_was_not_seen_is_told_for_each_disk() -> None:
+def test_unread_information_is_reported_for_each_disk() -> None:
     report = judge(replace(made_disk(), unseen=(Unseen("partition table", "needs root", "sudo aligntool audit"),)))
     assert codes(report) == ["AT901"] and report.findings[0].next == "sudo aligntool audit"
 
 
-def test_a_buffer_that_nobody_could_ask_about_is_neither_short_nor_granted() -> None:
+def test_a_buffer_of_unknown_size_is_reported_neither_as_small_nor_as_granted() -> None:
     unknown = judge(drive(nvme=NvmeFacts(hmb_preferred=64 * MIB), size=512 * GIB))
     assert codes(unknown) == ["AT507"] and "would map" in unknown.findings[0].summary
     on = judge(drive(nvme=NvmeFacts(hmb_preferred=64 * MIB, hmb_enabled=True), size=512 * GIB))
@@ -127,7 +127,7 @@ def test_a_buffer_that_nobody_could_ask_about_is_neither_short_nor_granted() -> 
     assert " maps at most 64GiB of its 512GiB" in known.findings[0].summary
 
 
-def test_a_link_whose_port_says_nothing_is_compared_with_itself() -> None:
+def test_a_link_whose_port_reports_nothing_is_compared_with_the_drive_alone() -> None:
     silent = LinkHop("0000:00:01.0", Port.ROOT)
     assert codes(judge(drive(links=((hop(Port.ENDPOINT, 2, 4), silent),)))) == ["AT501"]
     assert codes(judge(drive(links=((hop(Port.ENDPOINT, 4, 4), silent),)))) == []
@@ -149,7 +149,7 @@ def end(port: Port, now: tuple[float, int], most: tuple[float, int]) -> LinkHop:
     ("of_drive", "of_slot"),
     [((16.0, 4), (8.0, 8)), ((32.0, 4), (16.0, 8)), ((8.0, 4), (5.0, 8)), ((16.0, 4), (32.0, 2))],
 )
-def test_a_link_at_the_lower_speed_and_the_fewer_lanes_of_its_ends_is_as_good_as_it_gets(
+def test_a_link_at_the_common_maximum_of_both_ends_is_not_degraded(
     of_drive: tuple[float, int], of_slot: tuple[float, int]
 ) -> None:
     trained = (min(of_drive[0], of_slot[0]), min(of_drive[1], of_slot[1]))
@@ -160,7 +160,7 @@ def test_a_link_at_the_lower_speed_and_the_fewer_lanes_of_its_ends_is_as_good_as
     assert drive_state(drive(name="no-such", links=(narrow,))).link_slowed
 
 
-def test_every_pair_of_ends_at_every_speed_and_width_is_judged_by_speed_and_by_lanes() -> None:
+def test_every_pair_of_link_ends_is_judged_at_every_speed_and_width() -> None:
     # PCI Express: both ends train the fastest speed and the most lanes that they have in common.
     kinds = tuple(product(GENERATIONS, (1, 2, 4, 8, 16)))
     for most, slot in product(kinds, kinds):

@@ -23,9 +23,7 @@ def test_a_floppy_disk_has_no_cost(tmp_path: Path) -> None:
 
 @pytest.mark.needs_tools("sfdisk")
 @pytest.mark.parametrize("sectors", [None, 512, 4096])
-def test_an_mbr_that_may_count_in_either_sector_size_is_not_judged_until_one_is_given(
-    tmp_path: Path, sectors: int | None
-) -> None:
+def test_an_mbr_of_ambiguous_sector_size_is_not_judged_until_one_is_given(tmp_path: Path, sectors: int | None) -> None:
     """A table for sectors of 4096 bytes, for which sfdisk writes the same bytes, with empty partitions."""
     image = tmp_path / "disk.img"
     image.write_bytes(bytes(64 * MIB))

@@ -1,4 +1,4 @@
-"""Sizes that devices report, and which of them are believed (cases from bug reports; see the sources in
+"""Sizes that devices report, and which of them are trusted (cases from bug reports; see the sources in
 audit/grids.py).
 """
 
@@ -45,7 +45,7 @@ def test_a_bogus_optimal_io_size_never_becomes_a_grid(optimal: int) -> None:
     assert "AT105" not in codes(report)
 
 
-def test_a_partition_where_parted_puts_it_by_the_bogus_size_is_named_with_its_cause() -> None:
+def test_a_partition_that_parted_placed_by_a_bogus_size_is_reported_with_its_cause() -> None:
     report = judge(made_disk("65535+1000", kind=DiskKind.USB, optimal=33553920))
     assert report.findings[0].code.value == "AT101"
     assert "33553920" in (report.findings[0].cause or "")
@@ -71,13 +71,13 @@ def test_a_plausible_optimal_io_size_is_at_most_a_note() -> None:
         (DiskKind.ATA, 4096, 64 * MIB, True),
     ],
 )
-def test_minimum_io_sizes_are_believed_or_not(kind: DiskKind, physical: int, minimum: int, doubted: bool) -> None:
+def test_implausible_minimum_io_sizes_are_not_used(kind: DiskKind, physical: int, minimum: int, doubted: bool) -> None:
     disk = made_disk("2048+1000", kind=kind, physical=physical, minimum=minimum)
     assert bool(minimum_io_doubt(disk)) == doubted
     assert ("AT205" in codes(judge(disk))) == doubted
 
 
-def test_a_disputed_sector_size_is_settled_for_the_larger() -> None:
+def test_the_larger_of_two_contradictory_sector_sizes_is_used() -> None:
     from aligntool.inventory import AtaFacts
 
     disk = replace(made_disk("63+1000"), ata=AtaFacts(512, 4096))
@@ -86,13 +86,13 @@ def test_a_disputed_sector_size_is_settled_for_the_larger() -> None:
     assert "AT209" in codes(report)
 
 
-def test_a_large_unit_is_told_with_its_amplification() -> None:
+def test_a_large_unit_is_reported_with_its_amplification() -> None:
     report = judge(made_disk("2048+1000", kind=DiskKind.NVME, rotational=False, physical=4096, minimum=16 * KIB))
     finding = next(finding for finding in report.findings if finding.code.value == "AT207")
     assert "4 times" in finding.summary
 
 
-def test_a_limit_that_the_database_distrusts_is_no_grid() -> None:
+def test_a_limit_that_the_database_distrusts_is_not_a_grid() -> None:
     row = KnownGeometry(Source.KNOWN, "Micron 7450", "…", "high", distrust=("minimum_io_size",))
     disk = made_disk("128+1000", kind=DiskKind.NVME, rotational=False, physical=4096, minimum=262144)
     assert "AT101" in codes(judge(disk))
@@ -100,13 +100,13 @@ def test_a_limit_that_the_database_distrusts_is_no_grid() -> None:
     assert "AT101" not in codes(report) and "AT205" in codes(report)
 
 
-def test_a_bogus_size_that_the_database_distrusts_as_well_is_told_once() -> None:
+def test_a_bogus_size_that_the_database_distrusts_too_is_reported_once() -> None:
     row = KnownGeometry(Source.KNOWN, "Azure NVMe", "…", "medium", distrust=("optimal_io_size",))
     disk = made_disk("2048+1000", kind=DiskKind.NVME, rotational=False, physical=4096, optimal=33554432)
     assert codes(judge(disk, known=(row,))).count("AT202") == 1
 
 
-def test_a_drive_known_to_have_512_byte_sectors_is_believed_whatever_its_size() -> None:
+def test_a_drive_known_to_have_512_byte_sectors_is_trusted_whatever_its_size() -> None:
     row = KnownGeometry(Source.KNOWN, "Exos 7E8 512n", "data sheet", "high", physical_block_size=512)
     report = judge(made_disk("63+1000", size=8 * TIB), known=(row,))
     assert codes(report) == ["AT106"]
@@ -114,20 +114,20 @@ def test_a_drive_known_to_have_512_byte_sectors_is_believed_whatever_its_size() 
 
 
 @pytest.mark.parametrize("physical", [0, 3, 4096000, 32 * MIB, 2 * GIB])
-def test_a_physical_sector_that_no_drive_has_is_no_grid_and_the_reason_is_not_the_drive_size(physical: int) -> None:
+def test_an_implausible_physical_sector_size_is_not_a_grid_and_is_the_reason_given(physical: int) -> None:
     report = judge(made_disk("63+1000; 2048+1000", physical=physical))  # READ CAPACITY (16) has an exponent of 4 bits
     assert report.judged[0].grids[0].size == 4096
     (assumed,) = (finding.summary for finding in report.findings if finding.code.value == "AT204")
     assert "no plausible sector size is reported" in assumed
 
 
-def test_the_reason_of_a_bogus_size_says_what_it_is() -> None:
+def test_the_reason_for_a_bogus_size_states_it_in_sectors() -> None:
     usb = made_disk("2048+1000", kind=DiskKind.USB, optimal=33553920)
     assert "65535 sectors of 512 bytes" in grade_optimal_io(usb)[1]
     usb_4k = made_disk("2048+1000", kind=DiskKind.USB, logical=4096, physical=4096, optimal=0xFFFF * 4096)
     assert "65535 sectors of 4096 bytes" in grade_optimal_io(usb_4k)[1]
 
 
-def test_a_unit_of_4_kib_is_no_large_unit() -> None:
+def test_a_unit_of_4_kib_is_not_reported_as_large() -> None:
     disk = made_disk("2048+1000", kind=DiskKind.NVME, rotational=False, physical=512, minimum=4096)
     assert "AT207" not in codes(judge(disk))

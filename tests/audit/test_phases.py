@@ -35,7 +35,7 @@ def answers(*disks: Disk) -> list[tuple[Answer, int]]:
     return [(verdict.answer, verdict.checks[0].off_by) for verdict in verdicts]
 
 
-def test_raid10_on_partitions_at_63_is_judged_though_the_kernel_says_minus_one() -> None:
+def test_raid10_on_partitions_at_63_is_judged_though_the_kernel_reports_minus_1() -> None:
     """alignment_offset was −1, and 4294967295 for md3p1 and md3p2."""
     members = [member(name, 63) for name in ("vdc", "vdd", "vde", "vdf")]
     raid = array("raid10", 128 * KIB, -1, *members)
@@ -47,14 +47,14 @@ def test_raid10_on_partitions_at_63_is_judged_though_the_kernel_says_minus_one()
     assert "the data of every member begin" in told[0].summary
 
 
-def test_a_start_that_makes_up_for_the_shift_of_the_members_is_on_their_sectors() -> None:
+def test_a_start_that_compensates_for_the_shift_of_the_members_is_aligned() -> None:
     members = [member("vdc", 63), member("vdd", 63)]
     on = array("raid1", 0, -1, *members, starts="2049+1000")
     assert (2049 + 63) % 8 == 0
     assert answers(*members, on) == [(Answer.ON, 0)]
 
 
-def test_an_aligned_start_inside_a_chunk_is_still_off_the_chunk_when_members_are_shifted() -> None:
+def test_with_shifted_members_a_start_on_a_sector_may_be_off_the_chunk() -> None:
     members = [member("vdc", 63), member("vdd", 63)]
     raid = array("raid0", 64 * KIB, -1, *members, starts="2049+1000")
     (verdict,) = judge(*members, raid).judged[-1].verdicts
@@ -63,13 +63,13 @@ def test_an_aligned_start_inside_a_chunk_is_still_off_the_chunk_when_members_are
     ]  # fmt: skip
 
 
-def test_the_data_offset_of_the_members_counts_too() -> None:
+def test_the_data_offset_of_the_members_is_included() -> None:
     members = [member("vda", 2048), member("vdb", 2048)]
     raid = array("raid0", 64 * KIB, -1, *members, data=MIB + 512, starts="2048+1000")
     assert answers(*members, raid) == [(Answer.OFF, 512)]
 
 
-def test_members_that_really_contradict_leave_it_unknown() -> None:
+def test_members_with_contradictory_offsets_make_the_verdict_unknown() -> None:
     """One disk with lowest_aligned=7 (alignment_offset 3584) and one without, in a RAID1: the kernel reported −1."""
     members = [member("sda", 2048, offset=3584), member("vde", 2048)]
     raid = array("raid1", 0, -1, *members, starts="2048+1000")
@@ -78,7 +78,7 @@ def test_members_that_really_contradict_leave_it_unknown() -> None:
 
 
 @pytest.mark.parametrize("change", ["a member is not seen", "a data offset is not known", "linear"])
-def test_what_cannot_be_added_up_stays_unknown(change: str) -> None:
+def test_a_verdict_stays_unknown_if_an_offset_is_missing(change: str) -> None:
     members = [member("vdc", 63), member("vdd", 63)]
     raid = array("linear" if change == "linear" else "raid0", 64 * KIB, -1, *members, starts="2048+1000")
     assert raid.array
@@ -88,7 +88,7 @@ def test_what_cannot_be_added_up_stays_unknown(change: str) -> None:
     assert [answer for answer, _ in answers(*seen, raid)] == [Answer.UNKNOWN]
 
 
-def test_sectors_that_the_members_hide_are_added_up_on_the_array() -> None:
+def test_hidden_physical_sectors_of_the_members_are_respected_on_the_array() -> None:
     """SSDs that report 512: the array reports alignment_offset 0, wherever its members start."""
     members = [member("sda", 63, physical=512), member("sdb", 63, physical=512)]
     raid = array("raid1", 0, 0, *members, starts="2048+1000")
@@ -97,14 +97,14 @@ def test_sectors_that_the_members_hide_are_added_up_on_the_array() -> None:
     assert answers(*good, array("raid1", 0, 0, *good, starts="2048+1000")) == [(Answer.ON, 0)]
 
 
-def test_a_shift_that_the_kernel_tells_is_believed() -> None:
+def test_a_shift_that_the_kernel_reports_is_used() -> None:
     """RAID1 has no chunk: Linux 6.1 gave alignment_offset 512 for members at sector 63."""
     members = [member("vdc", 63), member("vdd", 63)]
     raid = array("raid1", 0, 512, *members, starts="2049+1000; 4096+1000")
     assert answers(*members, raid) == [(Answer.ON, 0), (Answer.OFF, 3584)]
 
 
-def test_a_whole_disk_member_off_its_sectors_is_an_error_like_a_member_partition() -> None:
+def test_a_misaligned_whole_disk_member_is_an_error_like_a_member_partition() -> None:
     disk = made_disk(name="sda", physical=4096, offset=3584, rotational=False)
     raid = Layer("linux_raid_member", Extent(0, GIB), "1.0", data_start=0, raid_level="raid1", raid_chunk=0)
     report = judge(replace(disk, content=(raid,), holders=("md5",)))
@@ -114,7 +114,7 @@ def test_a_whole_disk_member_off_its_sectors_is_an_error_like_a_member_partition
 
 
 @pytest.mark.parametrize(("stride", "told"), [(4096, []), (64 * KIB, ["AT405"])])
-def test_a_stride_of_one_sector_on_a_mirror_is_no_stripe_setting(stride: int, told: list[str]) -> None:
+def test_a_stride_of_one_sector_on_a_mirror_is_not_a_stripe_setting(stride: int, told: list[str]) -> None:
     """mkfs.ext4 with 1 KiB blocks on a 512e disk writes "RAID stride: 4" (dumpe2fs -h) by default."""
     disk = made_disk("2048+1000000", name="md5", kind=DiskKind.MD, physical=4096)
     disk = replace(disk, array=ArrayFacts("raid1", None, ("sda", "vde2")))
@@ -125,7 +125,7 @@ def test_a_stride_of_one_sector_on_a_mirror_is_no_stripe_setting(stride: int, to
 @pytest.mark.parametrize(
     ("minimum", "words"), [(4096, "physical sectors of 4KiB"), (16384, "minimum I/O units of 16KiB")]
 )
-def test_a_shift_is_told_of_what_is_shifted(minimum: int, words: str) -> None:
+def test_a_shift_is_reported_with_the_unit_that_is_shifted(minimum: int, words: str) -> None:
     """As scsi_debug reports it with physblk_exp=3 lowest_aligned=1, and with opt_xferlen_exp=5 in addition."""
     (finding,) = judge(made_disk(physical=4096, minimum=minimum, offset=512)).findings
     assert finding.code.value == "AT208"

@@ -34,7 +34,7 @@ STARTS = [1, 7, 8, 15, 34, 40, 56, 63, 64, 128, 256, 1953, 2047, 2048, 2049, 205
 
 @pytest.mark.parametrize(("limits", "start"), list(itertools.product(LIMITS, STARTS)))
 @pytest.mark.parametrize("optimal", [0, 33553920, 1 * MIB])
-def test_a_drive_that_is_believed_is_judged_by_the_kernels_rule(
+def test_a_trusted_drive_is_judged_by_the_rule_of_the_kernel(
     limits: tuple[int, int, int, int], start: int, optimal: int
 ) -> None:
     logical, physical, minimum, offset = limits
@@ -48,7 +48,7 @@ def test_a_drive_that_is_believed_is_judged_by_the_kernels_rule(
     assert ("AT101" in codes(report)) == (kernel != 0)
 
 
-def test_the_xp_jumper_makes_63_right_and_2048_wrong() -> None:
+def test_with_the_xp_jumper_sector_63_is_aligned_and_2048_is_not() -> None:
     disk = made_disk("63+1000; 2048+1000", physical=4096, offset=3584)
     answers = [verdict.answer for verdict in judge(disk).judged[0].verdicts]
     assert answers == [Answer.ON, Answer.OFF]
@@ -68,7 +68,7 @@ def test_the_xp_jumper_makes_63_right_and_2048_wrong() -> None:
         (DiskKind.LOOP, None, 10 * GIB, Source.ASSUMED),
     ],
 )
-def test_512_reported_bytes_are_believed_only_of_rotating_drives_up_to_2_tib(
+def test_reported_512_byte_sectors_are_trusted_only_on_hard_disks_up_to_2_tib(
     kind: DiskKind, rotational: bool | None, size: int, source: Source
 ) -> None:
     report = judge(made_disk("63+1000", kind=kind, rotational=rotational, size=size))
@@ -88,7 +88,7 @@ NAMES = [  # vendor and model as in their SCSI INQUIRY data
 
 @pytest.mark.parametrize(("vendor", "model"), NAMES)
 @pytest.mark.parametrize("port", ["ata", "sas"])
-def test_512_is_not_believed_of_what_a_controller_or_a_hypervisor_makes(vendor: str, model: str, port: str) -> None:
+def test_512_byte_sectors_of_a_controller_or_hypervisor_are_not_trusted(vendor: str, model: str, port: str) -> None:
     kind = DiskKind.ATA if port == "ata" else DiskKind.SCSI
     disk = replace(made_disk("63+1000", kind=kind), vendor=vendor, model=model, drive_port=port)
     assert judge(disk).judged[0].grids[0].source is Source.ASSUMED
@@ -104,19 +104,19 @@ def test_512_is_not_believed_of_what_a_controller_or_a_hypervisor_makes(vendor: 
         (None, None, Source.ASSUMED),
     ],
 )
-def test_512_is_believed_of_a_scsi_disk_only_on_the_port_of_one_drive(
+def test_512_byte_sectors_of_a_scsi_disk_are_trusted_only_on_a_single_drive_port(
     port: str | None, rpm: int | None, source: Source
 ) -> None:
     disk = replace(made_disk("63+1000", kind=DiskKind.SCSI), drive_port=port, rotation_rpm=rpm)
     assert judge(disk).judged[0].grids[0].source is source
 
 
-def test_an_array_whose_members_were_not_looked_at_is_not_believed() -> None:
+def test_the_sector_size_of_an_array_with_unread_members_is_not_trusted() -> None:
     array = made_disk("63+1000", name="md0", kind=DiskKind.MD)
     assert judge(array).judged[0].grids[0].source is Source.ASSUMED
 
 
-def test_an_image_is_assumed_to_have_4096_byte_sectors_and_the_user_may_say_otherwise() -> None:
+def test_4096_byte_sectors_are_assumed_for_an_image_unless_another_size_is_given() -> None:
     image = made_disk("63+1000", kind=DiskKind.IMAGE, logical=None, physical=None, offset=None, rotational=None)
     assert codes(judge(image))[0] == "AT101"
     assert "AT204" in codes(judge(image))
@@ -125,7 +125,7 @@ def test_an_image_is_assumed_to_have_4096_byte_sectors_and_the_user_may_say_othe
     assert judge(said).judged[0].grids[0].source is Source.GIVEN
 
 
-def test_a_drive_that_lies_is_judged_by_what_the_database_knows() -> None:
+def test_a_drive_with_a_false_sector_size_is_judged_by_the_database() -> None:
     known = KnownGeometry(Source.KNOWN, "WD20EARS", "data sheet", "high", physical_block_size=4096)
     report = judge(made_disk("63+1000", size=2000 * 1000**3), known=(known,))
     finding = next(finding for finding in report.findings if finding.code.value == "AT101")
@@ -135,7 +135,7 @@ def test_a_drive_that_lies_is_judged_by_what_the_database_knows() -> None:
     assert "AT203" in codes(report)
 
 
-def test_the_kernels_offset_minus_one_is_unknown_and_never_aligned() -> None:
+def test_an_alignment_offset_of_minus_one_is_unknown_and_never_aligned() -> None:
     report = judge(made_disk("2048+1000", kind=DiskKind.MD, name="md0", offset=-1))
     assert report.judged[0].verdicts[0].answer is Answer.UNKNOWN
     assert {"AT201", "AT109"} <= set(codes(report))
@@ -152,13 +152,13 @@ def test_a_start_off_the_page_alone_is_a_warning_and_off_the_mib_alone_a_note() 
     assert [finding for finding in report.findings if finding.partition == 3] == []
 
 
-def test_the_users_page_size_comes_before_the_databases() -> None:
+def test_the_page_size_of_the_user_overrides_the_database() -> None:
     known = KnownGeometry(Source.KNOWN, "row", "…", "high", page_size=16 * KIB)
     report = judge(made_disk("64+1000", physical=4096), known=(known,), wishes=AuditOptions(page_size=64 * KIB))
     assert report.findings[0].grid and report.findings[0].grid.source is Source.GIVEN
 
 
-def test_a_partition_off_the_chunk_of_an_array_is_a_warning_and_off_its_sectors_an_error() -> None:
+def test_a_start_off_the_chunk_of_an_array_is_a_warning_and_off_its_sectors_an_error() -> None:
     disk = made_disk("2056+1000; 63+1000", kind=DiskKind.MD, name="md0", physical=4096, minimum=512 * KIB)
     first, second = judge(disk).judged[0].verdicts
     report = judge(disk)
@@ -170,14 +170,14 @@ def test_a_partition_off_the_chunk_of_an_array_is_a_warning_and_off_its_sectors_
     assert by_partition[2].code.value == "AT101" and by_partition[2].severity is Severity.ERROR
 
 
-def test_a_stack_takes_the_largest_sector_of_its_members() -> None:
+def test_a_stacked_device_uses_the_largest_sector_of_its_members() -> None:
     members = [made_disk(name="sda", physical=512), made_disk(name="sdb", physical=4096)]
     array = replace(made_disk("63+1000", name="md0", kind=DiskKind.MD, physical=512), slaves=("sda", "sdb"))
     report = judge(*members, array)
     assert report.judged[2].grids[0].size == 4096
 
 
-def test_slaves_that_name_each_other_are_no_endless_loop() -> None:
+def test_slaves_that_refer_to_each_other_do_not_cause_an_endless_loop() -> None:
     one = replace(made_disk(name="dm-0", kind=DiskKind.DM), slaves=("dm-1",))
     two = replace(made_disk(name="dm-1", kind=DiskKind.DM), slaves=("dm-0",))
     assert len(judge(one, two).judged) == 2
@@ -202,9 +202,7 @@ def test_a_partition_that_nothing_writes_to_is_never_an_error(type_code: str) ->
 @pytest.mark.parametrize(
     "type_code", ["21686148-6449-6E6F-744E-656564454649", "E3C9E316-0B5C-4DB8-817D-F92DF00215AE", "0x41"]
 )
-def test_recognised_content_weighs_more_than_a_type_that_nothing_writes_to(
-    type_code: str, kind: str, seen: str
-) -> None:
+def test_recognised_content_overrides_a_type_that_nothing_writes_to(type_code: str, kind: str, seen: str) -> None:
     """Two models of laptops ship with file systems in partitions of type Microsoft reserved and BIOS boot."""
     disk = made_disk(f"63+20000 {kind if seen == 'content' else ''}", physical=4096)
     part = replace(disk.partitions[0], type_code=type_code)
@@ -214,20 +212,20 @@ def test_recognised_content_weighs_more_than_a_type_that_nothing_writes_to(
     assert report.findings[0].code.value == "AT101" and report.findings[0].severity is Severity.ERROR
 
 
-def test_the_database_of_a_dynamic_disk_is_what_its_partition_is_for() -> None:
+def test_the_partition_of_the_ldm_database_does_not_matter() -> None:
     disk = made_disk("34+2014 ldm", physical=4096)
     part = replace(disk.partitions[0], type_code="5808C8AA-7E8F-42E0-85D2-E1E90434CFB3")
     assert judge(replace(disk, partitions=(part,))).judged[0].verdicts[0].matters is False
 
 
 @pytest.mark.parametrize(("sectors", "matters"), [(1, False), (7, False), (8, True)])
-def test_what_is_smaller_than_a_block_is_a_placeholder(sectors: int, matters: bool) -> None:
+def test_a_partition_smaller_than_a_block_is_a_placeholder(sectors: int, matters: bool) -> None:
     verdict = judge(made_disk(f"16449+{sectors}", physical=4096)).judged[0].verdicts[0]
     assert (verdict.answer, verdict.matters) == (Answer.OFF, matters)
 
 
 @pytest.mark.parametrize(("type_code", "content"), [("", ""), ("0x83", ""), ("0x00", "ext4")])
-def test_a_slice_from_sector_0_is_no_iso_image_that_would_excuse_the_others(type_code: str, content: str) -> None:
+def test_a_slice_from_sector_0_is_not_an_iso_image_and_the_others_still_matter(type_code: str, content: str) -> None:
     disk = made_disk(f"0+9000000; 63+1000000 {content}", physical=4096)
     disk = replace(disk, partitions=tuple(replace(part, type_code=type_code) for part in disk.partitions))
     assert judge(disk).judged[0].verdicts[1].matters
@@ -248,7 +246,7 @@ def test_an_odd_end_is_a_note_but_not_at_the_end_of_the_disk() -> None:
 @pytest.mark.parametrize(
     ("sectors", "unit", "opens"), [(100003, 4096, False), (100000, 4096, True), (100003, 512, True)]
 )
-def test_an_end_that_keeps_a_luks_closed_is_an_error(sectors: int, unit: int, *, opens: bool) -> None:
+def test_a_partition_end_that_prevents_opening_a_luks_is_an_error(sectors: int, unit: int, *, opens: bool) -> None:
     disk = made_disk(f"2048+{sectors} crypto_LUKS", physical=4096, size=(2048 + sectors) * 512)
     layer = replace(disk.partitions[0].content[0], version="LUKS2", data_unit=unit, data_start=17 * MIB)
     found = [one for one in judge(with_content(disk, layer)).findings if one.code == "AT107"]
@@ -278,7 +276,7 @@ def test_an_sd_card_is_judged_by_its_allocation_unit() -> None:
         (16065, "cylinder"),
     ],
 )  # fmt: skip
-def test_a_start_with_a_known_mark_names_its_cause(start: int, words: str) -> None:
+def test_a_start_with_a_known_pattern_is_reported_with_its_cause(start: int, words: str) -> None:
     report = judge(made_disk(f"{start}+1000", physical=65536, minimum=65536))
     assert words in (report.findings[0].cause or "")
 
@@ -289,14 +287,14 @@ def test_a_start_after_an_odd_neighbour_names_the_neighbour() -> None:
     assert "partition 1 ends" in (finding.cause or "")
 
 
-def test_every_check_of_a_verdict_says_which_grid_and_who_asked_for_it() -> None:
+def test_every_check_of_a_verdict_states_its_grid_and_source() -> None:
     verdict = judge(made_disk("63+1000", physical=4096, optimal=1 * MIB)).judged[0].verdicts[0]
     assert {check.grid.kind for check in verdict.checks} == {GridKind.PHYSICAL, GridKind.OPTIMAL_IO, GridKind.GRAIN}
     assert all(check.grid.by and check.grid.source for check in verdict.checks)
     assert {check.off_by for check in verdict.checks} == {3584, 32256}
 
 
-def test_a_map_entry_is_listed_and_does_not_matter() -> None:
+def test_a_partition_map_entry_is_judged_but_does_not_matter() -> None:
     disk = made_disk("1+63")
     disk = replace(disk, partitions=(Partition(1, Extent(512, 63 * 512), Role.MAP),), rotational=False)
     assert judge(disk).judged[0].verdicts[0].matters is False
@@ -336,7 +334,7 @@ def test_the_minimum_io_of_a_raid_controller_is_judged_like_the_chunk_of_md() ->
     assert found[0] == found[1] == [("AT104", Severity.WARNING, 2)]
 
 
-def test_the_other_grids_that_are_missed_stand_as_evidence_and_the_worst_is_not_repeated() -> None:
+def test_other_missed_grids_are_listed_as_evidence_without_repeating_the_worst() -> None:
     finding = judge(made_disk("63+1000", physical=4096, optimal=1 * MIB)).findings[0]
     assert finding.evidence == (
         "also 32256B off the optimal I/O size of 1MiB (reported)",
@@ -344,25 +342,25 @@ def test_the_other_grids_that_are_missed_stand_as_evidence_and_the_worst_is_not_
     )
 
 
-def test_the_kernels_own_verdict_stands_as_evidence() -> None:
+def test_the_verdict_of_the_kernel_is_listed_as_evidence() -> None:
     disk = made_disk("63+1000", physical=4096)
     disk = replace(disk, partitions=(replace(disk.partitions[0], kernel_alignment_offset=512),))
     assert judge(disk).findings[0].evidence[-1] == "the kernel agrees: the partition's alignment_offset is 512"
 
 
-def test_the_next_thing_to_type_needs_root_for_a_device_and_not_for_an_image() -> None:
+def test_the_suggested_command_uses_sudo_for_a_device_and_not_for_an_image() -> None:
     disk = made_disk("63+1000", physical=4096)
     assert judge(disk).findings[0].next == "sudo aligntool plan realign /dev/sda"
     image = replace(made_disk("63+1000", kind=DiskKind.IMAGE, physical=4096), path="old.img")
     assert judge(image).findings[0].next == "aligntool plan realign old.img"
 
 
-def test_a_table_whose_partitions_cannot_be_moved_is_looked_at_again() -> None:
+def test_the_audit_map_is_suggested_if_partitions_cannot_be_moved() -> None:
     disk = made_disk("63+1000", physical=4096, label=TableLabel.SUN)
     assert judge(disk).findings[0].next == "sudo aligntool audit --map /dev/sda"
 
 
-def test_a_start_that_does_not_matter_and_is_off_the_mib_alone_is_not_mentioned() -> None:
+def test_an_irrelevant_start_that_is_off_the_mib_alone_has_no_finding() -> None:
     disk = made_disk("64+1000", physical=4096)
     bios = replace(disk.partitions[0], type_code="21686148-6449-6E6F-744E-656564454649")
     assert codes(judge(replace(disk, partitions=(bios,)))) == []
@@ -379,14 +377,14 @@ def test_multiples_of_a_bogus_size_are_counted(start: int, words: str) -> None:
     assert words in (judge(made_disk(f"{start}+1000", physical=65536)).findings[0].cause or "")
 
 
-def test_what_a_database_says_of_flash_is_not_asked_of_a_device_stacked_on_it() -> None:
+def test_flash_geometry_in_the_database_does_not_apply_to_stacked_devices() -> None:
     row = KnownGeometry(Source.KNOWN, "row", "…", "high", page_size=16 * KIB, indirection_unit=64 * KIB)
     for kind, kinds in ((DiskKind.DM, set()), (DiskKind.NVME, {GridKind.PAGE, GridKind.UNIT})):
         report = judge(made_disk("2048+1000", kind=kind, physical=4096), known=(row,))
         assert {grid.kind for grid in report.judged[0].grids} & {GridKind.PAGE, GridKind.UNIT} == kinds
 
 
-def test_an_erase_block_of_an_ssd_is_for_information_and_a_cards_is_its_allocation_unit() -> None:
+def test_the_erase_block_is_informative_for_an_ssd_and_a_grid_for_an_sd_card() -> None:
     row = KnownGeometry(Source.KNOWN, "row", "…", "high", erase_block=2 * MIB)
     ssd = judge(made_disk("2048+1000", kind=DiskKind.ATA, rotational=False, physical=4096), known=(row,))
     assert (codes(ssd), ssd.findings[0].severity) == (["AT108"], Severity.INFO)
@@ -395,7 +393,7 @@ def test_an_erase_block_of_an_ssd_is_for_information_and_a_cards_is_its_allocati
 
 
 @pytest.mark.parametrize("reported", [0, 520, 4104, 6144])
-def test_a_physical_sector_that_is_none_is_not_believed(reported: int) -> None:
+def test_an_impossible_physical_sector_size_is_not_trusted(reported: int) -> None:
     physical = judge(made_disk("2048+1000", physical=reported, minimum=0)).judged[0].grids[0]
     assert (physical.size, physical.source) == (4096, Source.ASSUMED)
 
@@ -409,11 +407,11 @@ def test_a_physical_sector_that_is_none_is_not_believed(reported: int) -> None:
         (DiskKind.USB, False, GIB, "USB bridges"),
     ],
 )
-def test_the_reason_of_an_assumption_is_told(kind: DiskKind, rotational: bool | None, size: int, words: str) -> None:
+def test_the_reason_for_an_assumption_is_stated(kind: DiskKind, rotational: bool | None, size: int, words: str) -> None:
     assert words in judge(made_disk("2048+1000", kind=kind, rotational=rotational, size=size)).judged[0].grids[0].by
 
 
-def test_a_logical_partition_63_sectors_after_its_record_is_named_and_a_primary_is_not() -> None:
+def test_a_start_63_sectors_after_an_ebr_is_explained_for_a_logical_partition_only() -> None:
     logical = made_disk("5l 16128+1000", physical=65536, minimum=65536)
     assert "extended boot record" in (judge(logical).findings[0].cause or "")
     primary = made_disk("16128+1000", physical=65536, minimum=65536)
@@ -423,7 +421,7 @@ def test_a_logical_partition_63_sectors_after_its_record_is_named_and_a_primary_
 
 
 @pytest.mark.parametrize(("unit", "asked"), [(4 * MIB, True), (64 * MIB, True), (128 * MIB, False), (6144, False)])
-def test_an_allocation_unit_is_believed_up_to_64_mib(unit: int, asked: bool) -> None:
+def test_an_allocation_unit_is_trusted_up_to_64_mib(unit: int, asked: bool) -> None:
     card = replace(made_disk("2048+1000", kind=DiskKind.SD, physical=512), preferred_erase_size=unit)
     assert (unit in {grid.size for grid in judge(card).judged[0].grids}) is asked
 

@@ -48,18 +48,18 @@ def test_every_fault_of_a_table_becomes_its_finding(fault: Fault) -> None:
     assert finding.evidence == ("primary GPT at byte 512: header-crc-bad",)
 
 
-def test_a_fault_of_two_partitions_names_none_as_the_one() -> None:
+def test_a_fault_of_two_partitions_is_not_attributed_to_one() -> None:
     assert judge(faulty(TableFault(Fault.OVERLAP, "…", 512, (1, 2)))).findings[0].partition is None
 
 
-def test_a_damaged_gpt_is_saved_first_and_a_broken_chain_dumped() -> None:
+def test_the_suggested_command_backs_up_a_damaged_gpt_and_dumps_a_broken_chain() -> None:
     damaged = judge(faulty(TableFault(Fault.GPT_PRIMARY_DAMAGED, "…"))).findings[0]
     assert damaged.next == "sudo sgdisk --backup=gpt-sda.bin /dev/sda"
     broken = judge(faulty(TableFault(Fault.EBR_LOOP, "…"))).findings[0]
     assert broken.next == "sudo sfdisk --dump /dev/sda"
 
 
-def test_a_path_is_given_back_so_that_a_shell_takes_it() -> None:
+def test_a_path_in_a_suggested_command_is_quoted_for_the_shell() -> None:
     disk = replace(faulty(TableFault(Fault.BAD_ENTRY, "…")), path="/tmp/my disk's\x1b.img", kind=DiskKind.IMAGE)
     assert judge(disk).findings[0].next == "sfdisk --dump $'/tmp/my disk\\047s\\033.img'"
     spaced = replace(disk, path="/tmp/my disk's.img")
@@ -70,7 +70,7 @@ def test_a_path_is_given_back_so_that_a_shell_takes_it() -> None:
     ("type_code", "kind", "severity"),
     [("0x00", None, Severity.INFO), ("0x17", "iso9660", Severity.INFO), ("0x83", None, Severity.ERROR)],
 )
-def test_the_covering_entry_of_a_hybrid_iso_overlaps_on_purpose(
+def test_the_overlap_of_a_hybrid_iso_s_covering_entry_is_only_a_note(
     type_code: str, kind: str | None, severity: Severity
 ) -> None:
     iso = replace(made_disk("0+4000000; 21056+8000", physical=4096), content_hint=kind)
@@ -96,7 +96,7 @@ def test_the_tables_of_an_iso_image_need_no_repair(fault: Fault, spec: str, *, i
     ("kind", "ours"),
     [("isw_raid_member", False), ("ddf_raid_member", False), ("linux_raid_member", False), ("ext4", True)],
 )
-def test_a_table_on_a_member_of_a_whole_disk_array_is_the_arrays(kind: str, ours: bool) -> None:
+def test_a_table_on_a_member_of_a_whole_disk_array_belongs_to_the_array(kind: str, ours: bool) -> None:
     disk = faulty(TableFault(Fault.BEYOND_END, "…", 512, (2,)))
     disk = replace(disk, content=(Layer(kind, Extent(0, 500 * MIB)),), content_read=True)
     report = judge(disk)
@@ -136,7 +136,7 @@ def kernel_has(*partitions: tuple[int, int, int]) -> Disk:
         ((), None),
     ],
 )
-def test_the_kernels_partitions_are_compared_with_the_tables(
+def test_the_partitions_of_the_kernel_are_compared_with_the_table(
     partitions: tuple[tuple[int, int, int], ...], words: str | None
 ) -> None:
     report = judge(kernel_has(*partitions))
@@ -146,14 +146,14 @@ def test_the_kernels_partitions_are_compared_with_the_tables(
         assert report.findings[0].next == "sudo partprobe /dev/sda"
 
 
-def test_what_was_not_read_from_the_disk_is_not_compared() -> None:
+def test_a_table_that_was_not_read_from_the_disk_is_not_compared() -> None:
     disk = kernel_has((1, 0, 8))
     assert codes(judge(replace(disk, table_read=False))) == []
     unknown = replace(disk, table=Table(TableLabel.UNKNOWN, 512))
     assert codes(judge(unknown)) == []
 
 
-def test_an_image_whose_table_has_its_own_sector_size_says_which() -> None:
+def test_the_sector_size_of_an_image_s_table_is_reported_if_it_is_not_given() -> None:
     image = made_disk("256+1000", kind=DiskKind.IMAGE, logical=4096, physical=4096)
     image = replace(image, limits=replace(image.limits, logical_block_size=None))
     finding = next(finding for finding in judge(image).findings if finding.code.value == "AT210")
@@ -164,13 +164,13 @@ def test_an_image_whose_table_has_its_own_sector_size_says_which() -> None:
     assert "AT210" not in codes(judge(device))
 
 
-def test_an_mbr_entry_that_makes_no_sense_is_only_left_out() -> None:
+def test_an_invalid_mbr_entry_is_only_a_warning() -> None:
     disk = faulty(TableFault(Fault.BAD_ENTRY, "entry 3 has a type and no sectors"))
     disk = replace(disk, table=replace(disk.table, label=TableLabel.DOS) if disk.table else None)
     assert [finding.severity for finding in judge(disk).findings] == [Severity.WARNING]
 
 
-def test_the_extended_container_is_two_sectors_to_the_kernel_and_that_is_no_difference() -> None:
+def test_a_container_of_two_sectors_in_the_kernel_is_not_a_difference() -> None:
     disk = made_disk("2048+1000000; 2e 1048576+1000000; 5l 1050624+10000", physical=4096)
     seen = tuple(
         (number, Extent(start * 512, length * 512))

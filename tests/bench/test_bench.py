@@ -31,7 +31,7 @@ def test_the_benchmark_runs_and_fills_its_page(tmp_path: Path) -> None:
     assert "| 0.125 GiB |" in written and "| 64 GiB |" in written
 
 
-def test_what_is_not_read_back_is_what_was_written(sparse: Callable[[int], Path]) -> None:
+def test_the_unverified_mover_writes_the_same_bytes(sparse: Callable[[int], Path]) -> None:
     """The mover is timed without verification, and must still write the same."""
     image = sparse(4 * MIB)
     with image.open("r+b") as file, DiskDevice(file.fileno()) as device:
@@ -46,7 +46,7 @@ def test_what_is_not_read_back_is_what_was_written(sparse: Callable[[int], Path]
         assert trusting.read(0, 512) == b"a" * 512, "tables and records are read back all the same"
 
 
-def test_a_ratio_is_taken_pair_by_pair() -> None:
+def test_ratios_are_computed_pair_by_pair() -> None:
     pair = Pair((Run(2.0, 0), Run(9.0, 0), Run(4.0, 0)), (Run(1.0, 0), Run(3.0, 0), Run(4.0, 0)))
     assert pair.ratios == [2.0, 3.0, 1.0]
     assert pair.words() == "2.00 (1.00–3.00)"

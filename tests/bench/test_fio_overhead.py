@@ -23,7 +23,7 @@ def test_rounds_are_compared_pair_by_pair() -> None:
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("fio", "losetup")
 @when_thorough("is a benchmark")
-def test_both_ways_run_the_same_jobs() -> None:
+def test_both_methods_run_the_same_jobs() -> None:
     if not MEMORY.is_dir():
         pytest.skip("there is no /dev/shm here")
     ((ours, theirs),) = measured(1, 0.1, 16 * MIB)

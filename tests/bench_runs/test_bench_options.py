@@ -26,15 +26,15 @@ def test_passes_contradict_repeats_and_seconds(tmp_path: Path, other: tuple[str,
 
 
 @pytest.mark.parametrize("words", [("--passes", "1,500"), ("--repeats", "1000"), ("--runtime", "3000")])
-def test_a_measurement_of_hours_is_asked_about(tmp_path: Path, words: tuple[str, str]) -> None:
-    """Standard input is not a terminal here: nobody can agree."""
+def test_a_measurement_of_hours_requires_confirmation(tmp_path: Path, words: tuple[str, str]) -> None:
+    """Standard input is not a terminal here, so there can be no confirmation."""
     done = CliRunner().invoke(app, ["bench", "run", str(tmp_path), "--span", "1MiB", *words])
     assert done.exit_code != 0 and not isinstance(done.exception, AssertionError)
     assert "this takes about" in str(done.exception)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_time_that_passes_take_is_shown_and_grows_with_them() -> None:
+def test_the_estimated_time_is_shown_and_grows_with_the_number_of_passes() -> None:
     """The hard disk of an article takes two minutes for 64 MiB at random, one request at a time."""
     plan = plan_of("boot", wish=BenchOptions(passes=(1, 5)))
     assert 9 * 120 <= plan.seconds(rotational=True) <= 11 * 140
@@ -46,7 +46,7 @@ def test_the_time_that_passes_take_is_shown_and_grows_with_them() -> None:
         assert word in "".join(text_of(bench_plan_lines(many, seen, width=200)))
 
 
-def test_a_result_keeps_the_whole_path_of_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_stores_the_full_path_of_the_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_bytes(bytes(MIB))
     monkeypatch.chdir(tmp_path)
@@ -57,7 +57,7 @@ def test_a_result_keeps_the_whole_path_of_what_was_measured(tmp_path: Path, monk
         assert find_target(named).place == str(place)
 
 
-def test_progress_never_ends_on_a_second_that_is_left() -> None:
+def test_progress_omits_the_remaining_time_below_one_second() -> None:
     stream = io.StringIO()
     with bench_progress_lines(stream) as tell:
         for text, left_s in (("a", 90.0), ("b", 1.2), ("c", 0.3), ("d", 0.0)):

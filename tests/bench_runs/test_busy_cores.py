@@ -45,13 +45,13 @@ def looks(*busy: float, every_s: float = 0.1, cores: int = 2) -> list[CpuTicks]:
         ((), 1.0, None),
     ],
 )
-def test_only_what_is_certainly_inside_the_run_counts(
+def test_only_samples_certainly_inside_the_run_are_counted(
     busy: tuple[float, ...], runtime_s: float, cores: float | None
 ) -> None:
     assert busy_cores(looks(*busy), runtime_s) == cores
 
 
-def test_a_machine_that_counts_nothing_is_not_called_full() -> None:
+def test_a_machine_without_processor_counters_is_not_reported_as_full() -> None:
     """As some containers show it."""
     assert busy_cores([CpuTicks(at / 10, 0, 0, 2) for at in range(20)], 1.5) is None
 
@@ -104,7 +104,7 @@ def full_machine(made: Series) -> Answer:
 
 @when_thorough("nothing else may run meanwhile")
 @pytest.mark.needs_tools("fio")
-def test_a_second_of_work_on_every_core_is_a_full_machine(file: Path) -> None:
+def test_a_full_load_of_fio_on_every_core_is_recognised_as_a_full_machine(file: Path) -> None:
     """fio's own threads, which work while it measures and neither before nor after."""
 
     def by_itself(made: Series) -> Answer:
@@ -117,14 +117,14 @@ def test_a_second_of_work_on_every_core_is_a_full_machine(file: Path) -> None:
 
 @when_thorough("nothing else may run meanwhile")
 @pytest.mark.needs_tools("fio")
-def test_other_programs_on_every_core_are_a_full_machine(file: Path) -> None:
+def test_other_programs_on_every_core_are_recognised_as_a_full_machine(file: Path) -> None:
     with spinning(2 * CORES):
         right_or_unknown(lambda: measured(file, 1), full_machine)
 
 
 @pytest.mark.needs_tools("fio")
 @pytest.mark.skipif(CORES < 2, reason="one thread fills the one core that this machine has")
-def test_one_thread_is_no_full_machine(file: Path) -> None:
+def test_one_thread_is_not_recognised_as_a_full_machine(file: Path) -> None:
     before = kernel_s()
     made = measured(file, 1)
     after = kernel_s()

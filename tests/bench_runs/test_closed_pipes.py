@@ -23,7 +23,7 @@ from tests.thorough import sample
     ],
     ids=" ".join,
 )
-def test_no_file_stays_behind_when_nobody_reads_any_more(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_no_file_remains_when_the_reader_closes_the_pipe(tmp_path: Path, words: tuple[str, ...]) -> None:
     """As with `2>&1 | head`. It ends as `cat` does."""
     folder = tmp_path / "drive"
     folder.mkdir()
@@ -36,6 +36,6 @@ def test_no_file_stays_behind_when_nobody_reads_any_more(tmp_path: Path, words: 
                 break
         made = list(folder.iterdir())
         child.stderr.close()
-    named = words[0] != "probe"  # its file never has a name: a disk that hangs leaves none behind
+    named = words[0] != "probe"  # its file has no name, so none remains if the disk hangs
     assert len(made) == named and list(folder.iterdir()) == []
     assert child.returncode == -signal.SIGPIPE

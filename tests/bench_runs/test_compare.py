@@ -54,7 +54,7 @@ def test_ranges_that_overlap_are_noise(before: tuple[float, ...], after: tuple[f
     assert only(before, after).verdict is verdict
 
 
-def test_passes_over_the_same_data_are_no_repeats() -> None:
+def test_passes_over_the_same_data_do_not_count_as_repeats() -> None:
     (found,) = compare(result(series(*around(100e6)), passes=(1, 5)), result(series(*around(900e6)), passes=(1, 5)))
     assert found.verdict is Verdict.SINGLE
 
@@ -96,7 +96,7 @@ def disturbed(dice: random.Random) -> float:
 @sample(2)
 @pytest.mark.parametrize("noise", [gauss, skewed, disturbed])
 @pytest.mark.parametrize("profile", ["atto", "iometer", "threads", "crystaldiskmark"])
-def test_a_drive_beside_itself_has_a_false_line_in_at_most_the_promised_share(
+def test_a_drive_compared_with_itself_keeps_to_the_false_line_rate(
     profile: str, noise: Callable[[random.Random], float]
 ) -> None:
     """With three repeats and ranges alone, 98 of 100 comparisons of Atto's 42 lines had a false line."""
@@ -110,7 +110,7 @@ def test_a_drive_beside_itself_has_a_false_line_in_at_most_the_promised_share(
 
 @sample(1)
 @pytest.mark.parametrize("noise", [gauss, skewed])
-def test_a_drive_beside_itself_many_times_has_a_false_line_in_at_most_the_promised_share_of_the_commands(
+def test_a_drive_compared_with_itself_many_times_keeps_to_the_false_line_rate(
     noise: Callable[[random.Random], float],
 ) -> None:
     """Eleven files of one drive. Corrected for each pair separately, one command in seven had a false line."""
@@ -133,7 +133,7 @@ def test_a_difference_is_still_found_among_the_42_lines_of_a_sweep() -> None:
     assert found > 95
 
 
-def test_the_more_lines_the_less_a_line_says() -> None:
+def test_the_significance_of_a_line_decreases_with_the_number_of_lines() -> None:
     """With a chance of 0.004 the same line is a difference alone, and not among 20."""
     quiet = [series(*around(1e8), depth=depth) for depth in range(2, 21)]
     one, other = (
@@ -153,7 +153,7 @@ def test_the_more_lines_the_less_a_line_says() -> None:
     )
 
 
-def test_every_pair_of_a_command_and_of_a_page_is_reckoned_with() -> None:
+def test_the_correction_covers_every_pair_of_a_command_and_of_a_page() -> None:
     """By hand: forty times the chance of one pair, which turns a difference into noise."""
     one = result(series(*(1e8 * x for x in (1, 1.02, 1.04, 1.06, 1.08))))
     other = result(series(*(1.09e8 * x for x in (1, 1.02, 1.04, 1.06, 1.08))))
@@ -178,7 +178,7 @@ def bars_of(shown: Measured) -> tuple[Bar, ...]:
     return chart.bars
 
 
-def test_who_was_held_back_by_the_processor_is_not_called_slower() -> None:
+def test_a_cpu_bound_result_is_not_reported_as_slower() -> None:
     fast, slow = around(900e6), around(100e6)
     assert only(fast, slow, cpu=(10, 99)).verdict is Verdict.CPU
     assert only(slow, fast, cpu=(99, 10)).verdict is Verdict.CPU
@@ -193,7 +193,7 @@ def test_bars_begin_in_the_middle_and_have_the_length_of_the_ratio() -> None:
         assert len(bar(log, 2)) == 33
 
 
-def test_the_picture_has_a_line_for_each_test_that_both_have() -> None:
+def test_the_chart_has_a_line_for_each_test_in_both_results() -> None:
     before = result(series(*around(100e6)), series(*around(50e6), write=True), series(1e6, depth=32))
     after = result(series(*around(10e6)), series(*around(50e6), write=True))
     lines = list(text_of(picture(compare(before, after))))
@@ -204,18 +204,18 @@ def test_the_picture_has_a_line_for_each_test_that_both_have() -> None:
     assert "in one result only: RND4K Q32T1 read" in told and "b.json compared with a.json" in told
 
 
-def test_nothing_in_common_is_said_and_a_rate_of_nothing_is_left_out() -> None:
+def test_missing_common_tests_are_reported_and_zero_rates_omitted() -> None:
     assert "no test in common" in "".join(text_of(picture(compare(result(series(1e6)), result(series(1e6, depth=2))))))
     assert compare(result(series(0, 0, 0)), result(series(1e6, 1e6, 1e6))) == ()
 
 
-def test_settings_that_differ_are_said() -> None:
+def test_different_settings_are_reported() -> None:
     said = unmatched([result(series(1e6)), result(series(1e6), span=1 << 30, passes=(1, 5))])
     assert any("differ in size" in each for each in said) and any("passes" in each for each in said)
     assert unmatched([result(series(1e6)), result(series(2e6))]) == ()
 
 
-def test_names_of_files_do_no_harm() -> None:
+def test_control_characters_in_file_names_are_escaped() -> None:
     text = "".join(
         text_of(compare_lines([result(series(1e6)), result(series(1e6))], ["\x1b[2Ja", "b\u202e"], width=80))
     )

@@ -50,7 +50,7 @@ QUIET = of(Conditions())
         (replace(QUIET, settings=replace(QUIET.settings, direct=False)), "direct I/O is not possible here"),
     ],
 )
-def test_what_spoils_one_side_is_said_of_that_side(doubtful: Result, words: str) -> None:
+def test_a_doubt_about_one_result_is_reported_for_that_result_only(doubtful: Result, words: str) -> None:
     assert list(doubts(QUIET)) == []
     for before, after, side, others in ((QUIET, doubtful, "2", "1"), (doubtful, QUIET, "1", "2")):
         told, document, page = everywhere(before, after)
@@ -80,7 +80,7 @@ def test_what_spoils_one_side_is_said_of_that_side(doubtful: Result, words: str)
         (of(Conditions(), queue_depth=1), "queue depth of sda", "32", "1"),
     ],
 )
-def test_conditions_that_were_not_the_same_are_said(changed: Result, what: str, before: str, after: str) -> None:
+def test_different_conditions_are_reported(changed: Result, what: str, before: str, after: str) -> None:
     first = of(Conditions(), link="8 GT/s x4", firmware="1.0", scheduler="mq-deadline", write_cache="write back")
     told, document, page = everywhere(first, changed)
     assert f"differences: {what}: {before} and {after}" in told
@@ -90,14 +90,14 @@ def test_conditions_that_were_not_the_same_are_said(changed: Result, what: str, 
     assert "differences: " not in told and "difference: " not in page and document["others"][0]["differences"] == []
 
 
-def test_what_another_model_brings_along_is_no_condition() -> None:
+def test_firmware_of_another_model_is_not_reported_as_a_different_condition() -> None:
     first, other = of(Conditions(), firmware="1.0"), of(Conditions(), firmware="9", model="Made Up 2")
     assert differences(first, other) == ()
     two = replace(first, conditions=replace(first.conditions, drives=first.conditions.drives * 2))
     assert [each.words for each in differences(first, two)] == ["number of drives: 1 and 2"]
 
 
-def test_a_drive_that_was_to_be_steady_and_is_not_has_no_verdict() -> None:
+def test_a_drive_that_did_not_reach_steady_state_has_no_verdict() -> None:
     """100, 80, 60, 40, 20: the fitted line falls by 133 % of their average."""
     steady = result(series(*around(100e6)), steady=True)
     falling = result(series(100e6, 80e6, 60e6, 40e6, 20e6), steady=True)

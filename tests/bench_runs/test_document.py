@@ -17,13 +17,13 @@ from tests.schemas import check
 GOOD = result(series(1e6, 2e6), series(3e6, depth=32, write=True), passes=(1, 5), score="as-ssd")
 
 
-def test_a_result_comes_back_as_it_was_and_keeps_to_the_schema() -> None:
+def test_a_result_is_read_back_unchanged_and_conforms_to_the_schema() -> None:
     for made in (GOOD, result(series(1e6)), result(), replace(GOOD, complete=False, skipped=("a: b",))):
         check(json.loads(to_json(made)))
         assert from_json(to_json(made), "x.json") == made
 
 
-def test_a_name_that_was_no_utf8_makes_no_bad_file() -> None:
+def test_a_name_that_is_not_utf8_is_written_as_valid_json() -> None:
     text = to_json(replace(GOOD, target="/srv/\udcff"))
     assert from_json(text, "x").target == "/srv/\ufffd"
 
@@ -64,13 +64,13 @@ def document(change: Callable[[dict[str, object]], object]) -> str:
         (document(lambda d: d["series"].append(d["series"][0])), "same test twice"),  # type: ignore[attr-defined,index]
     ],
 )
-def test_what_is_no_result_is_refused_with_the_reason(text: str, why: str) -> None:
+def test_a_document_that_is_not_a_result_is_refused_with_the_reason(text: str, why: str) -> None:
     with pytest.raises(Refused, match=r"x\.json is not a result") as refused:
         from_json(text, "x.json")
     assert why in str(refused.value) and "\n" not in str(refused.value) and len(str(refused.value)) < 400
 
 
-def test_damaged_results_are_refused_or_read_and_nothing_else() -> None:
+def test_damaged_results_are_read_or_refused_without_another_exception() -> None:
     """Any byte may be changed."""
     dice, text = random.Random(5), to_json(GOOD)
     ended = {"read": 0, "refused": 0}
@@ -86,7 +86,7 @@ def test_damaged_results_are_refused_or_read_and_nothing_else() -> None:
     assert ended["read"] > 20 and ended["refused"] > 20
 
 
-def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
+def test_unreadable_files_are_refused_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "large").write_bytes(b" " * (LARGEST + 1))
     for name, why in (
@@ -99,7 +99,7 @@ def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
             read_result(str(tmp_path / name))
 
 
-def test_a_history_lists_what_is_in_it_and_says_what_is_no_result(tmp_path: Path) -> None:
+def test_the_history_lists_its_results_and_marks_files_that_are_not_results(tmp_path: Path) -> None:
     (tmp_path / "2.json").write_text(to_json(GOOD))
     (tmp_path / "1.json").write_text("{}")
     (tmp_path / "note.txt").write_text("x")
@@ -110,7 +110,7 @@ def test_a_history_lists_what_is_in_it_and_says_what_is_no_result(tmp_path: Path
     assert list_results(tmp_path / "gone") == []
 
 
-def test_the_history_stands_where_the_xdg_specification_says() -> None:
+def test_the_history_is_stored_where_the_xdg_specification_requires() -> None:
     home = {"HOME": "/home/me"}
     assert history_folder(home, root=False) == Path("/home/me/.local/state/aligntool/bench")
     assert history_folder(home, root=True) == Path("/var/lib/aligntool/bench")

@@ -71,7 +71,7 @@ def says(right: str, wrong: str) -> Callable[[str], Answer]:
         ),
     ],
 )
-def test_passes_over_the_same_data_show_a_cache_and_nothing_else(
+def test_passes_over_the_same_data_reveal_only_a_cache(
     tmp_path: Path, drive: tuple[str, ...], right: str, wrong: str
 ) -> None:
     out, fio = tmp_path / "out.json", tmp_path / "fio"
@@ -104,7 +104,7 @@ def test_passes_over_the_same_data_show_a_cache_and_nothing_else(
 
 
 @when_thorough("times a drive for a minute, with nothing beside it")
-def test_what_one_test_read_is_new_to_the_next_one(tmp_path: Path) -> None:
+def test_data_read_by_one_test_are_not_reused_by_the_next(tmp_path: Path) -> None:
     """Two tests that read, on a hybrid drive: each has a first pass that the cache does not answer."""
     (tmp_path / "two.toml").write_text(PROFILE)
     words = ("--profile", tmp_path / "two.toml", "--passes", "1,5", "--span", "512KiB")
@@ -125,13 +125,13 @@ GAIN, NONE = "the drive works on several requests at once", "no gain from a deep
 
 
 @when_thorough("times a drive for a minute, with nothing beside it")
-def test_a_drive_that_serves_many_requests_at_once_gains_from_a_deep_queue(tmp_path: Path) -> None:
+def test_a_parallel_drive_gains_from_a_deep_queue(tmp_path: Path) -> None:
     with nbdkit_file(tmp_path, "--filter=delay", *DELAYED) as file, device_over(file) as device:
         _gains(tmp_path, device, GAIN, NONE)
 
 
 @when_thorough("times a drive for a minute, with nothing beside it")
-def test_a_drive_that_serves_one_request_at_a_time_gains_nothing(tmp_path: Path) -> None:
+def test_a_serial_drive_gains_nothing_from_a_deep_queue(tmp_path: Path) -> None:
     with slow_drive(tmp_path, "base_us=10000", "rate=1") as file, device_over(file) as device:
         _gains(tmp_path, device, NONE, GAIN)
 
@@ -170,7 +170,7 @@ def without_other_load(file: Path) -> Path:
     return idle
 
 
-def test_a_device_that_is_not_there_is_not_taken_for_a_file_in_memory() -> None:
+def test_a_missing_device_is_not_mistaken_for_a_file_in_memory() -> None:
     _, said = aligntool("bench", "/dev/nothing-like-it", code=3)
     assert "/dev/nothing-like-it not found" in said and "memory" not in said
 
@@ -178,7 +178,7 @@ def test_a_device_that_is_not_there_is_not_taken_for_a_file_in_memory() -> None:
 @sample(1)
 @pytest.mark.parametrize("command", ["alignment", "span"])
 @pytest.mark.needs_tools("mkswap", "blkdiscard")
-def test_an_experiment_writes_on_a_device_only_after_its_name_was_typed(
+def test_an_experiment_writes_to_a_device_only_after_its_name_was_typed(
     tmp_path: Path, sparse: Callable[..., Path], loop: Callable[..., Path], command: str
 ) -> None:
     image = sparse(32 * MIB)

@@ -46,7 +46,7 @@ def valid(text: str) -> dict[str, Any]:
 @sample(1)
 @pytest.mark.needs_tools("fio", "findmnt")
 @one
-def test_what_was_so_meanwhile_is_kept_with_the_result(place: Path, words: tuple[str, ...]) -> None:
+def test_the_conditions_of_a_run_are_stored_with_its_result(place: Path, words: tuple[str, ...]) -> None:
     """Compared with what the system's own tools report."""
     found = valid(bench(place, *words, place / "drive", "--json", "-o", place / "kept.json").stdout)
     assert found == json.loads((place / "kept.json").read_text())
@@ -69,7 +69,9 @@ def test_what_was_so_meanwhile_is_kept_with_the_result(place: Path, words: tuple
 @fio
 @pytest.mark.needs_root
 @one
-def test_the_disk_is_named_as_the_system_names_it(place: Path, words: tuple[str, ...], loop: Any, sparse: Any) -> None:
+def test_the_disk_is_identified_as_the_system_identifies_it(
+    place: Path, words: tuple[str, ...], loop: Any, sparse: Any
+) -> None:
     device = loop(sparse(32 * MIB))
     found = valid(bench(place, *words[:-2], device, "--json").stdout)
     size = int(run("blockdev", "--getsize64", device))
@@ -87,7 +89,7 @@ def test_the_disk_is_named_as_the_system_names_it(place: Path, words: tuple[str,
 @sample(1)
 @fio
 @both
-def test_an_experiment_that_was_interrupted_says_so_wherever_it_is_told(
+def test_an_interrupted_experiment_is_marked_incomplete_in_every_output(
     place: Path, words: tuple[str | Path, ...]
 ) -> None:
     words = (*words, "--repeats", "500", place / "drive", "-o", place / "kept.json")
@@ -102,14 +104,14 @@ def test_an_experiment_that_was_interrupted_says_so_wherever_it_is_told(
 
 
 @fio
-def test_an_experiment_without_one_whole_run_is_not_kept(place: Path) -> None:
+def test_an_experiment_without_a_complete_run_is_not_stored(place: Path) -> None:
     words = ("alignment", "--unit", "4KiB", "--runtime", "60", "--size", "32MiB", place / "drive")
     assert interrupted(place, *words, at="1 of 5")[0] == ""
     assert not (place / "state").exists() and list((place / "drive").iterdir()) == []
 
 
 @fio
-def test_the_bar_moves_while_fio_runs_and_says_what_is_left_from_the_first_run_on(place: Path) -> None:
+def test_progress_moves_while_fio_runs_and_shows_the_remaining_time(place: Path) -> None:
     file = place / "file"
     file.write_bytes(os.urandom(MIB))
     job = Job(name="x", path=str(file), pattern=Pattern.RANDOM_READ, block=4 * KIB, span=MIB, runtime_s=1.0)
@@ -124,7 +126,7 @@ def test_the_bar_moves_while_fio_runs_and_says_what_is_left_from_the_first_run_o
 
 
 @pytest.mark.parametrize("complete", [True, False])
-def test_the_report_says_what_was_so_and_whether_it_is_whole(complete: bool) -> None:
+def test_the_report_shows_the_conditions_and_whether_it_is_complete(complete: bool) -> None:
     seen = Conditions(kernel="6.1.0-made-up", fio="fio-3.33", governor="powersave")
     setting = Setting("folder", 256 * MIB, 120 * MIB, 1.5, 5, True, "libaio")
     load = Load(Pattern.RANDOM_READ, 4 * KIB, 1)
@@ -142,7 +144,7 @@ def test_the_report_says_what_was_so_and_whether_it_is_whole(complete: bool) -> 
         assert told["runs"] == "256MiB, 5 repeats of 1.5 s, direct I/O, engine libaio"
 
 
-def test_a_file_in_pieces_says_how_much_of_it_is_worked_on(tmp_path: Path) -> None:
+def test_the_measured_part_of_a_fragmented_file_is_reported(tmp_path: Path) -> None:
     setting = Setting("folder", 256 * MIB, 120 * MIB, 1.0, 5, True, "libaio")
     words = "120MiB of 256MiB lie in one piece on the disk, and only those are worked on"
     assert piece_words(setting) == (words,)
@@ -152,7 +154,7 @@ def test_a_file_in_pieces_says_how_much_of_it_is_worked_on(tmp_path: Path) -> No
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("fio", "mkfs.ext4", "mount", "filefrag")
-def test_the_piece_that_is_worked_on_is_the_longest_that_filefrag_shows(place: Path, loop: Any, sparse: Any) -> None:
+def test_the_measured_fragment_is_the_longest_that_filefrag_shows(place: Path, loop: Any, sparse: Any) -> None:
     """A file system that was full, from which every second file and some consecutive ones were then removed."""
     device, folder = loop(sparse(96 * MIB)), place / "drive"
     run("mkfs.ext4", "-q", "-m", "0", device)
@@ -210,12 +212,14 @@ def longest_piece(shown: str) -> int:
         (("span", "--from", "64MiB", "--size", "64MiB"), "two spans need 128MiB in one piece"),
     ],
 )
-def test_what_cannot_be_tried_is_refused_before_a_file_is_filled(place: Path, words: tuple[str, ...], why: str) -> None:
+def test_an_impossible_measurement_is_refused_before_a_file_is_filled(
+    place: Path, words: tuple[str, ...], why: str
+) -> None:
     said = bench(place, *words, place / "drive", code=3).stderr
     assert why in said and "filling" not in said
 
 
-def test_the_size_that_is_asked_for_is_enough() -> None:
+def test_the_size_that_the_refusal_suggests_is_sufficient() -> None:
     with pytest.raises(Refused) as refused:
         places_of(Extent(7 * MIB + 512, 64 * MIB), GIB, 512)
     size = refused.value.hint.split("--size ")[1].split(" ")[0]
@@ -225,12 +229,12 @@ def test_the_size_that_is_asked_for_is_enough() -> None:
 
 
 @pytest.mark.parametrize("command", ["alignment", "span"])
-def test_fewer_repeats_than_a_verdict_needs_are_refused(place: Path, command: str) -> None:
+def test_fewer_repeats_than_a_verdict_requires_are_refused(place: Path, command: str) -> None:
     said = bench(place, command, "--repeats", "4", place / "drive", code=2).stderr
     assert "Invalid value for '--repeats'" in said and "5" in said
 
 
-def test_every_sector_of_a_unit_can_be_tried() -> None:
+def test_every_sector_of_a_unit_can_be_measured() -> None:
     room = Extent(0, GIB)
     every = {place.residue for place in places_of(room, 16 * KIB, 512, every=True)}
     assert every == set(range(0, 16 * KIB, 512))

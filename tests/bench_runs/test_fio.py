@@ -30,7 +30,7 @@ def job(path: Path, **words: object) -> Job:
 
 @fio
 @pytest.mark.parametrize("name", ["disk.img", "a:b #c;d $x ${HOME} é 'q' \\.img", "new\nline.img"])
-def test_what_fio_wrote_is_what_is_told(sparse: Callable[..., Path], name: str) -> None:
+def test_the_reported_figures_are_those_of_fio(sparse: Callable[..., Path], name: str) -> None:
     path = sparse(SIZE, name)
     kept: list[str] = []
     measured = run_job(job(path, pattern=Pattern.RANDOM_MIXED, read_share=70, depth=4, threads=2), keep=kept.append)
@@ -51,7 +51,7 @@ def test_what_fio_wrote_is_what_is_told(sparse: Callable[..., Path], name: str) 
 
 
 @fio
-def test_a_file_is_filled_with_what_no_packer_makes_smaller(sparse: Callable[..., Path]) -> None:
+def test_a_file_is_filled_with_incompressible_data(sparse: Callable[..., Path]) -> None:
     path = sparse(SIZE)
     told: list[float] = []
     measured = run_job(fill_job(str(path), SIZE, direct=False), tell=told.append)
@@ -62,7 +62,7 @@ def test_a_file_is_filled_with_what_no_packer_makes_smaller(sparse: Callable[...
 
 
 @fio
-def test_data_of_zeros_is_zeros_in_a_file_that_had_other_data(sparse: Callable[..., Path]) -> None:
+def test_zeros_overwrite_other_data_in_a_file(sparse: Callable[..., Path]) -> None:
     path = sparse(SIZE)
     path.write_bytes(b"x" * SIZE)
     run_job(fill_job(str(path), SIZE, direct=False, zeros=True))
@@ -72,7 +72,7 @@ def test_data_of_zeros_is_zeros_in_a_file_that_had_other_data(sparse: Callable[.
 
 
 @fio
-def test_reads_and_writes_of_a_mixed_job_together_are_those_that_fio_counts_apart(sparse: Callable[..., Path]) -> None:
+def test_the_total_of_a_mixed_job_is_the_sum_of_its_reads_and_writes(sparse: Callable[..., Path]) -> None:
     """One pass over the file in one order: as many requests, of which about 70 % are reads."""
     kept: list[str] = []
     mixed = job(sparse(SIZE), pattern=Pattern.RANDOM_MIXED, read_share=70, runtime_s=None, seed=1)
@@ -86,7 +86,7 @@ def test_reads_and_writes_of_a_mixed_job_together_are_those_that_fio_counts_apar
 
 
 @fio
-def test_threads_that_go_on_each_have_a_part_of_the_span(tmp_path: Path, sparse: Callable[..., Path]) -> None:
+def test_sequential_threads_each_have_a_part_of_the_span(tmp_path: Path, sparse: Callable[..., Path]) -> None:
     """fio's own iolog shows where each of them was."""
     path, log = sparse(SIZE), tmp_path / "log"
     words = fio_options(job(path, pattern=Pattern.READ, threads=2, block=64 * KIB, offset=4 * KIB, span=SIZE - MIB))
@@ -102,7 +102,7 @@ def test_threads_that_go_on_each_have_a_part_of_the_span(tmp_path: Path, sparse:
 
 
 @fio
-def test_fio_is_never_let_loose_on_what_is_too_short(sparse: Callable[..., Path]) -> None:
+def test_fio_is_never_started_on_a_file_that_is_too_short(sparse: Callable[..., Path]) -> None:
     """fio would delete the file and create another one."""
     path = sparse(SIZE)
     before = path.stat()
@@ -118,7 +118,7 @@ def test_fio_is_never_let_loose_on_what_is_too_short(sparse: Callable[..., Path]
 
 
 @fio
-def test_a_failure_of_fio_is_one_sentence_and_says_whether_something_was_written(sparse: Callable[..., Path]) -> None:
+def test_a_failure_of_fio_is_one_sentence_and_is_a_refusal_only_before_a_write(sparse: Callable[..., Path]) -> None:
     path = sparse(SIZE)
     with pytest.raises(Refused, match="engine no_such_engine not loadable") as refused:
         run_job(job(path, engine="no_such_engine"))
@@ -128,7 +128,7 @@ def test_a_failure_of_fio_is_one_sentence_and_says_whether_something_was_written
 
 
 @fio
-def test_a_job_that_reads_lets_fio_write_nothing(sparse: Callable[..., Path]) -> None:
+def test_a_read_job_does_not_allow_fio_to_write(sparse: Callable[..., Path]) -> None:
     path = sparse(SIZE)
     words = [word for word in fio_options(job(path)) if not word.startswith("--rw=")]
     done = subprocess.run(["fio", *words, "--rw=randwrite"], capture_output=True, text=True, check=False)
@@ -153,7 +153,7 @@ except FioInterrupted as error:
 
 
 @fio
-def test_ctrl_c_ends_fio_and_keeps_what_was_measured(sparse: Callable[..., Path]) -> None:
+def test_ctrl_c_ends_fio_and_keeps_the_measured_figures(sparse: Callable[..., Path]) -> None:
     path = sparse(SIZE)
     with subprocess.Popen(
         [sys.executable, "-c", INTERRUPTED, str(path), str(SIZE)], stdout=subprocess.PIPE, text=True
@@ -172,7 +172,7 @@ def test_ctrl_c_ends_fio_and_keeps_what_was_measured(sparse: Callable[..., Path]
 
 
 @fio
-def test_fio_does_not_outlive_who_started_it(sparse: Callable[..., Path]) -> None:
+def test_fio_does_not_outlive_the_process_that_started_it(sparse: Callable[..., Path]) -> None:
     path = sparse(SIZE)
     with subprocess.Popen(
         [sys.executable, "-c", INTERRUPTED, str(path), str(SIZE)], stdout=subprocess.PIPE, text=True
@@ -232,7 +232,7 @@ def test_without_fio_the_package_is_named(sparse: Callable[..., Path]) -> None:
         ('{"jobs": [{"read": {"total_ios": 1, "io_bytes": 1, "bw_bytes": 1e999}}]}', "bw_bytes: inf is out of range"),
     ],
 )
-def test_what_is_no_answer_of_fio_is_said(text: str, why: str) -> None:
+def test_invalid_output_of_fio_is_reported(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         read_fio(text)
 

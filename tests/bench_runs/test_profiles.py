@@ -1,4 +1,4 @@
-"""Profiles: what they make fio do, compared with runs of fio that were written by hand."""
+"""Profiles: the fio jobs that result, compared with runs of fio that were written by hand."""
 
 import re
 from collections.abc import Sequence
@@ -96,7 +96,7 @@ def test_fio_reads_the_profiles_as_it_reads_options_written_by_hand() -> None:
     for one, other in zip(ours_found, found, strict=True):
         one["size"], other["size"] = (
             str(int(each["size"]) // int(each["bs"]) * int(each["bs"])) for each in (one, other)
-        )  # there are no requests that do not fit
+        )  # fio omits a request that does not fit
     assert ours_found == found
 
 
@@ -115,7 +115,7 @@ def test_fio_reads_the_profiles_as_it_reads_options_written_by_hand() -> None:
         ("steady", "RND4K Q32T1 write", "--rw=randwrite --bs=4k --iodepth=32"),
     ],
 )
-def test_a_run_asks_the_drive_for_the_same_as_one_that_was_written_by_hand(
+def test_a_run_sends_the_same_requests_as_one_that_was_written_by_hand(
     tmp_path: Path, profile: str, title: str, hand: str
 ) -> None:
     """fio's own log of the requests of both: reads or writes, sizes, places, and the span that they cover.
@@ -168,7 +168,7 @@ def understood(words: list[str]) -> list[dict[str, str]]:
     return jobs
 
 
-def test_atto_s_sweep_has_all_of_its_sizes_at_depth_4() -> None:
+def test_the_atto_sweep_has_all_of_its_sizes_at_depth_4() -> None:
     """0.5 KiB to 64 MiB, as its window lists them."""
     kib = (0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
     mib = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
@@ -179,17 +179,17 @@ def test_atto_s_sweep_has_all_of_its_sizes_at_depth_4() -> None:
     assert {(test.depth, test.threads, test.random) for test in goal_of("atto").tests} == {(4, 1, False)}
 
 
-def test_the_sweep_of_threads_only_reads() -> None:
+def test_the_thread_sweep_only_reads() -> None:
     goal = goal_of("threads")
     assert [test.threads for test in goal.tests] == [1, 2, 4, 8, 16, 32] and not goal.writes
 
 
-def test_steady_state_is_snia_s_profile() -> None:
+def test_the_steady_state_profile_follows_the_snia_specification() -> None:
     goal = goal_of("steady")
     assert (goal.prepare, goal.until_steady, goal.repeats, goal.runtime_s) == ("twice", True, 25, 60)
 
 
-def test_every_profile_says_where_it_comes_from_and_can_be_planned() -> None:
+def test_every_profile_names_its_source_and_can_be_planned() -> None:
     profiles = [each for each in load_recipes() if each.kind == "bench"]
     assert len(profiles) == 11
     for each in profiles:
@@ -199,7 +199,7 @@ def test_every_profile_says_where_it_comes_from_and_can_be_planned() -> None:
 # Where the tests run
 
 
-def test_a_device_is_only_read_unless_it_was_given_up() -> None:
+def test_a_device_is_only_read_unless_destructive_is_given() -> None:
     plan = plan_of("crystaldiskmark", DISK)
     assert not plan.writes and plan.fills == 0 and len(plan.tests) == 4 and len(plan.skipped) == 4
     assert all("--readonly" in fio_options(job_of(plan, test, "/dev/sdx")) for test in plan.tests)
@@ -207,7 +207,7 @@ def test_a_device_is_only_read_unless_it_was_given_up() -> None:
     assert given.writes and len(given.tests) == 8 and not given.skipped
 
 
-def test_mixed_tests_stand_beside_the_others_and_write() -> None:
+def test_mixed_tests_are_added_to_the_others_and_write() -> None:
     """CrystalDiskMark's mix is 70 % reads and 30 % writes."""
     plan = plan_of("crystaldiskmark", wish=BenchOptions(mix=70))
     mixed = [test for test in plan.tests if test.reads is not None]
@@ -224,7 +224,7 @@ def test_mixed_tests_stand_beside_the_others_and_write() -> None:
     assert not any(test.reads for test in read_only.tests) and any("mix70" in each for each in read_only.skipped)
 
 
-def test_zeros_are_written_where_they_were_asked_for_and_nowhere_else() -> None:
+def test_zeros_are_written_only_if_they_were_requested() -> None:
     for data in Data:
         plan = plan_of("crystaldiskmark", wish=BenchOptions(data=data))
         jobs = [filling(plan, "/srv/x"), *(job_of(plan, test, "/srv/x") for test in plan.tests)]
@@ -233,17 +233,17 @@ def test_zeros_are_written_where_they_were_asked_for_and_nowhere_else() -> None:
             assert ("--readonly" in fio_options(job)) is not job.writes
 
 
-def test_pauses_are_in_the_time_that_is_announced() -> None:
+def test_the_announced_time_includes_the_pauses() -> None:
     plain, paused = (plan_of("real-world", wish=BenchOptions(pause_s=pause)) for pause in (0, 5))
     runs = plain.rounds * len(plain.measured)
     assert paused.seconds(rotational=False) - plain.seconds(rotational=False) == pytest.approx(5 * runs)
 
 
-def test_a_file_that_is_there_is_only_read() -> None:
+def test_an_existing_file_is_only_read() -> None:
     assert not plan_of("iometer", Target("x", TargetKind.FILE, "x", size=GIB)).writes
 
 
-def test_steady_state_takes_the_whole_device_and_overwrites_it_twice() -> None:
+def test_steady_state_uses_the_whole_device_and_overwrites_it_twice() -> None:
     plan = plan_of("steady", DISK, BenchOptions(destructive=True))
     assert plan.settings.span == 64 * GIB and plan.fills == 2 and plan.settings.prepare == "twice"
     assert plan_of("steady").settings.span == 16 * GIB
@@ -267,12 +267,12 @@ def test_a_device_with_blocks_of_4_kib_gets_no_smaller_requests() -> None:
         ("peak", Target("x", TargetKind.FILE, "x", size=100), BenchOptions(), "do not fit"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(name: str, target: Target, wish: BenchOptions, why: str) -> None:
+def test_an_impossible_benchmark_is_refused(name: str, target: Target, wish: BenchOptions, why: str) -> None:
     with pytest.raises(Refused, match=why):
         plan_of(name, target, wish)
 
 
-def test_tests_take_turns_and_every_other_round_goes_backwards() -> None:
+def test_tests_are_interleaved_and_every_other_round_is_reversed() -> None:
     plan = plan_of("real-world", wish=BenchOptions(repeats=3))
     rounds = list(rounds_of(plan))
     assert [number for number, _ in rounds] == [1, 2, 3]
@@ -290,7 +290,7 @@ def test_passes_follow_one_another_in_the_same_order_over_the_same_data() -> Non
 
 
 @pytest.mark.parametrize("target", [FOLDER, replace(DISK, size=GIB)])
-def test_no_other_test_has_read_what_a_first_pass_reads(target: Target) -> None:
+def test_a_first_pass_reads_data_that_no_other_test_has_read(target: Target) -> None:
     """Each has 64 MiB of its own, one after the other, and the area that wakes the drive is behind all of them."""
     plan = plan_of("real-world", target, BenchOptions(passes=(1, 5), destructive=target is not FOLDER))
     jobs = [job_of(plan, test, "/srv/x") for test in plan.tests]
@@ -301,7 +301,7 @@ def test_no_other_test_has_read_what_a_first_pass_reads(target: Target) -> None:
     assert all(job_of(plan_of("real-world"), test, "/srv/x").offset == 0 for test in plan.tests)
 
 
-def test_passes_share_what_a_device_or_a_file_has() -> None:
+def test_tests_in_passes_share_the_space_of_a_device() -> None:
     """A disk of 9 MiB: 1 MiB to wake it, 4 MiB for each of two tests, and all 8 MiB where one is left."""
     disk = replace(DISK, size=9 * MIB)
     both = plan_of("boot", disk, BenchOptions(passes=(5,), destructive=True))
@@ -315,7 +315,7 @@ def test_passes_share_what_a_device_or_a_file_has() -> None:
 
 
 @pytest.mark.needs_tools("fio")
-def test_a_pass_touches_every_block_once_and_always_in_one_order(tmp_path: Path) -> None:
+def test_a_pass_touches_every_block_once_and_always_in_the_same_order(tmp_path: Path) -> None:
     """Checked by fio's own iolog."""
     path, orders = tmp_path / "file", []
     path.write_bytes(b"x" * MIB)
@@ -346,7 +346,7 @@ do = "read"
 """
 
 
-def test_a_list_in_a_row_is_a_test_with_each() -> None:
+def test_a_list_of_values_is_expanded_to_one_test_for_each() -> None:
     goal = parse_recipe("mine.toml", GOOD).goal
     assert isinstance(goal, BenchGoal) and (goal.size, goal.runtime_s, goal.repeats) == (64 * MIB, 0.5, 2)
     assert [(test.block, test.depth) for test in goal.tests] == [(4096, 1), (4096, 4), (8192, 1), (8192, 4)]
@@ -372,7 +372,7 @@ def test_a_list_in_a_row_is_a_test_with_each() -> None:
         ('summary = "mine"', 'summary = "mine"\ndevice = "/dev/sda"', "unknown key 'device'"),
     ],
 )
-def test_a_slip_of_the_pen_is_refused(before: str, after: str, why: str) -> None:
+def test_a_mistake_in_a_recipe_is_refused(before: str, after: str, why: str) -> None:
     assert before in GOOD
     with pytest.raises(Refused, match=re.escape(why)):
         parse_recipe("mine.toml", GOOD.replace(before, after))

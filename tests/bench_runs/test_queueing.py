@@ -50,9 +50,7 @@ HOSTS = (0, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 6)  # times the drive's ow
 
 @pytest.mark.parametrize("service_us", [100, 300, 1000, 10_000])
 @pytest.mark.parametrize("noise", [0.0, 0.02, 0.1])
-def test_a_drive_that_serves_one_request_at_a_time_is_never_told_to_work_on_several(
-    service_us: float, noise: float
-) -> None:
+def test_a_serial_drive_is_never_reported_as_parallel(service_us: float, noise: float) -> None:
     dice = random.Random(round(service_us + 1000 * noise))
     for host in HOSTS:
         for thread in (0.1, 0.5, 1.0):
@@ -64,7 +62,7 @@ def test_a_drive_that_serves_one_request_at_a_time_is_never_told_to_work_on_seve
 
 
 @pytest.mark.parametrize("host", [0.3, 0.5, 1.0])
-def test_a_serial_drive_whose_host_waits_without_a_busy_core_is_not_told_either(host: float) -> None:
+def test_a_serial_drive_is_not_reported_as_parallel_if_its_host_idles(host: float) -> None:
     """Leaving an idle state, a network: time of the host during which no core is busy."""
     dice = random.Random(7)
     for _ in range(20):
@@ -73,9 +71,7 @@ def test_a_serial_drive_whose_host_waits_without_a_busy_core_is_not_told_either(
 
 @pytest.mark.parametrize("kind", ["network", "virtio", "scsi", "other"])
 @pytest.mark.parametrize("service_us", [30, 100, 1000, 10_000])
-def test_a_serial_drive_behind_a_network_or_a_hypervisor_is_not_told_however_long_that_takes(
-    kind: str, service_us: float
-) -> None:
+def test_a_serial_drive_behind_a_network_is_never_reported_as_parallel(kind: str, service_us: float) -> None:
     dice = random.Random(round(service_us))
     for host in (0.5, 1, 1.5, 2, 3, 6, 20, 40):
         for noise in (0.0, 0.02, 0.1):
@@ -83,7 +79,7 @@ def test_a_serial_drive_behind_a_network_or_a_hypervisor_is_not_told_however_lon
             assert verdict(drawn, kind) is not Gain.SOME, (host, noise)
 
 
-def test_of_a_drive_that_is_not_known_a_wait_is_not_excluded() -> None:
+def test_a_gain_of_an_unknown_drive_may_be_caused_by_a_wait() -> None:
     """A folder on a network file system, or a result that does not name its drives."""
     drawn = simulated(1000, 4, 16, 0.0, random.Random(9))
     made = result(*drawn)
@@ -91,14 +87,14 @@ def test_of_a_drive_that_is_not_known_a_wait_is_not_excluded() -> None:
     assert gain.gain is Gain.UNKNOWN and verdict(drawn) is Gain.SOME
 
 
-def test_what_answers_at_once_behind_a_network_is_a_memory_and_not_several_ways() -> None:
+def test_fast_answers_behind_a_network_may_be_from_memory() -> None:
     drawn = simulated(3, 100, 1, 0.02, random.Random(5), hidden=1.0)
     assert verdict(drawn, "network") is Gain.UNKNOWN
 
 
 @pytest.mark.parametrize("host_us", [50, 100, 150, 190])
 @pytest.mark.parametrize("share", [0.7, 1.0, 2.0, 4.0])
-def test_leaving_an_idle_state_explains_the_gain_of_a_serial_drive(host_us: float, share: float) -> None:
+def test_the_gain_of_a_serial_drive_may_be_caused_by_leaving_an_idle_state(host_us: float, share: float) -> None:
     """The gain is no larger than what a flash drive can reach one request at a time."""
     dice = random.Random(round(host_us * share))
     drawn = simulated(max(host_us / share, 30), host_us, 1, 0.01, dice, hidden=1.0)
@@ -106,13 +102,13 @@ def test_leaving_an_idle_state_explains_the_gain_of_a_serial_drive(host_us: floa
 
 
 @pytest.mark.parametrize("kind", ["scsi", "virtio", "md"])
-def test_more_requests_than_flash_serves_one_at_a_time_are_several_ways_wherever_it_is(kind: str) -> None:
+def test_more_iops_than_serial_flash_can_reach_show_parallelism_on_any_connection(kind: str) -> None:
     for ways, service_us in ((16, 100), (32, 300), (8, 80)):
         drawn = simulated(service_us, 4, ways, 0.05, random.Random(ways))
         assert verdict(drawn, kind) is Gain.SOME
 
 
-def test_a_rotating_disk_with_command_queueing_is_told() -> None:
+def test_a_hard_disk_with_command_queueing_is_recognised() -> None:
     """12 ms with one in flight, 5 with 32: an idle processor does not take 7 ms to wake up."""
     depths = ((1, 83.0), (2, 101.0), (4, 130.0), (32, 200.0))
     drawn = [series(*[iops * 4096 * s for s in (0.99, 1, 1.01, 1, 1)], depth=depth) for depth, iops in depths]
@@ -123,26 +119,26 @@ def test_a_rotating_disk_with_command_queueing_is_told() -> None:
 @pytest.mark.parametrize("ways", [4, 8, 32])
 @pytest.mark.parametrize("service_us", [80, 300, 1000, 10_000])
 @pytest.mark.parametrize("noise", [0.0, 0.02, 0.05])
-def test_a_drive_with_several_ways_is_told_so(ways: int, service_us: float, noise: float) -> None:
+def test_a_parallel_drive_is_recognised(ways: int, service_us: float, noise: float) -> None:
     dice = random.Random(ways)
     for host_us in (2, 5):
         assert verdict(simulated(service_us, host_us, ways, noise, dice)) is Gain.SOME
 
 
-def test_a_drive_with_two_ways_is_not_told_from_a_serial_one_with_a_slow_host() -> None:
+def test_a_parallelism_of_two_is_not_distinguished_from_a_slow_host() -> None:
     assert verdict(simulated(300, 5, 2, 0.02, random.Random(1))) is Gain.UNKNOWN
 
 
-def test_a_fast_drive_is_known_beside_other_programs() -> None:
+def test_a_parallel_drive_is_recognised_while_other_programs_run() -> None:
     dice = random.Random(3)
     assert verdict(simulated(80, 5, 32, 0.02, dice, cores=8, background=2.0)) is Gain.SOME
 
 
-def test_without_a_gain_a_serial_drive_is_known() -> None:
+def test_a_serial_drive_is_recognised_by_a_missing_gain() -> None:
     assert verdict(simulated(10_000, 100, 1, 0.02, random.Random(2))) is Gain.NONE
 
 
-def test_a_full_core_with_one_request_in_flight_tells_nothing() -> None:
+def test_a_full_core_with_one_request_in_flight_makes_the_gain_unknown() -> None:
     full = series(*[1e6] * 5, cpu=97)
     rest = [series(*[rate * 1e6] * 5, depth=depth) for depth, rate in ((2, 2), (4, 4), (32, 30))]
     assert verdict([full, *rest]) is Gain.UNKNOWN
@@ -150,12 +146,12 @@ def test_a_full_core_with_one_request_in_flight_tells_nothing() -> None:
     assert verdict([series(*[1e6] * 5), *rest]) is Gain.SOME
 
 
-def test_without_depths_two_and_four_a_gain_is_not_explained() -> None:
+def test_without_depths_two_and_four_a_gain_is_unknown() -> None:
     assert verdict(simulated(80, 5, 32, 0.0, random.Random(4), depths=(1, 32))) is Gain.UNKNOWN
     assert verdict(simulated(80, 5, 32, 0.0, random.Random(4), depths=(1, 2, 32))) is Gain.UNKNOWN
 
 
-def test_depths_two_and_four_are_measured_where_one_and_many_are() -> None:
+def test_depths_two_and_four_are_measured_in_addition_to_one_and_many() -> None:
     between = tuple(BenchTest(True, 4 * KIB, depth, 1, False) for depth in (2, 4))
     assert plan_of("crystaldiskmark").added == between == plan_of("amorphousdiskmark").added
     for name in ("crystaldiskmark-nvme", "boot", "as-ssd", "threads", "steady", "iometer"):

@@ -1,4 +1,4 @@
-"""A device is overwritten only if nothing forbids it; all reasons are reported at once."""
+"""A device is overwritten only if nothing forbids it; all reasons are reported together."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ PARTED = replace(EMPTY, table=Table(TableLabel.GPT, 512), partitions=(PART, OTHE
 EXT4 = (Layer("ext4", Extent(0, MIB), label="precious"),)
 
 
-def test_an_empty_disk_and_an_empty_partition_beside_a_mounted_one_may_be_given_up() -> None:
+def test_an_empty_disk_and_an_empty_partition_may_be_overwritten() -> None:
     refuse_destruction(EMPTY, None)
     refuse_destruction(PARTED, PART)
 
@@ -46,7 +46,7 @@ def test_an_empty_disk_and_an_empty_partition_beside_a_mounted_one_may_be_given_
         (replace(PARTED, mounted_at=("/whole",)), PART, ["sdx is mounted at /whole"]),
     ],
 )  # fmt: skip
-def test_every_reason_is_told(disk: Disk, partition: Partition | None, reasons: list[str]) -> None:
+def test_every_reason_is_reported(disk: Disk, partition: Partition | None, reasons: list[str]) -> None:
     with pytest.raises(Refused) as refused:
         refuse_destruction(disk, partition)
     said = str(refused.value).split("\n")
@@ -58,7 +58,7 @@ def test_every_reason_is_told(disk: Disk, partition: Partition | None, reasons: 
     ("written", "unreadable", "reason"),
     [(1, 0, "not empty: unrecognised data at 1 of 102 places"), (0, 1, "cannot be read at 1 of 102 places")],
 )
-def test_data_without_a_signature_are_given_up_only_by_name(written: int, unreadable: int, reason: str) -> None:
+def test_data_without_a_signature_are_overwritten_only_if_named(written: int, unreadable: int, reason: str) -> None:
     sampled = Sampled(102, written, unreadable, "")
     for disk, partition, path in (
         (replace(EMPTY, sampled=sampled), None, "/dev/sdx"),
@@ -68,5 +68,5 @@ def test_data_without_a_signature_are_given_up_only_by_name(written: int, unread
             refuse_destruction(disk, partition)
         assert f"--wipe {path}" in refused.value.hint
         refuse_destruction(disk, partition, wipe=True)
-    with pytest.raises(Refused, match="ext4"):  # what is recognised is kept whatever is named
+    with pytest.raises(Refused, match="ext4"):  # recognised content is kept even if the disk is named
         refuse_destruction(replace(EMPTY, content=EXT4, sampled=sampled), None, wipe=True)

@@ -35,19 +35,19 @@ def row_of(made: Result, title: str) -> list[str]:
     return row.removeprefix(f"  {title} ").split()
 
 
-def test_the_median_is_told_with_the_lowest_and_the_highest() -> None:
+def test_the_median_is_reported_with_the_lowest_and_the_highest() -> None:
     made = series(300e6, 100e6, 500e6, 200e6, 400e6)
     assert (made.rate.median, made.rate.low, made.rate.high, made.rate.count) == (300e6, 100e6, 500e6, 5)
     assert made.iops.median == 300e6 / 4096
     assert (made.middle("p50_us"), made.middle("p99_us"), made.middle("p999_us")) == (40.0, 90.0, 200.0)
 
 
-def test_cores_are_those_of_all_threads() -> None:
+def test_used_cores_are_those_of_all_threads() -> None:
     assert series(1e6, threads=16, cpu=25).cores == 4.0
 
 
 @pytest.mark.parametrize(("cpu", "bound"), [(94.9, False), (95.0, True), (100.0, True)])
-def test_a_thread_without_time_left_is_said_to_be_cpu_bound(cpu: float, bound: bool) -> None:
+def test_a_thread_that_uses_a_full_core_is_reported_as_cpu_bound(cpu: float, bound: bool) -> None:
     made = series(1e6, cpu=cpu)
     assert made.cpu_bound is bound
     assert ("CPU-bound: RND4K Q1T1 read" in said(result(made))) is bound
@@ -67,7 +67,7 @@ def test_a_full_machine_is_cpu_bound_though_no_thread_is_full(busy: float, bound
     assert compare(made, made)[0].verdict is (Verdict.CPU if bound else Verdict.NOISE)
 
 
-def test_the_score_of_as_ssd_is_the_published_one() -> None:
+def test_the_as_ssd_score_follows_the_published_formula() -> None:
     """Round numbers instead of the rates of a review of 2011, so that the sum can be checked by hand."""
     made = [
         series(500e6, random=False, block=16 * MIB), series(400e6, random=False, block=16 * MIB, write=True),
@@ -92,16 +92,16 @@ SOME, NONE, UNKNOWN = ("works on several requests at once (NCQ or", "no gain fro
     [
         ((1.0, 1.05, 1.1, 1.0, 1.1), (4.0, 4.2, 4.4, 4.1, 4.3), SOME),
         ((1.0, 1.05, 1.1, 1.0, 1.1), (1.0, 1.1, 1.2, 1.1, 1.0), NONE),
-        ((1.0,) * 5, (1.15,) * 5, NONE),  # apart, and too little
+        ((1.0,) * 5, (1.15,) * 5, NONE),  # different, but by too little
         ((1.0,) * 5, (0.5,) * 5, NONE),
-        ((0.1, 1.0, 1.0, 1.0, 3.0), (1.0,) * 5, NONE),  # whatever one request in flight did
+        ((0.1, 1.0, 1.0, 1.0, 3.0), (1.0,) * 5, NONE),  # whatever the noise with one request in flight
         ((1.0, 3.0, 9.0, 3.0, 3.0), (5.0, 6.0, 7.0, 6.0, 6.0), UNKNOWN),  # twice, within the noise
         ((1.0,) * 5, (30.0, 30.0, 30.0, 30.0, 0.9), UNKNOWN),  # thirty times, and one run that was disturbed
         ((1.0,) * 5, (1.0, 1.0, 1.0, 30.0, 30.0), UNKNOWN),
         ((1.0,) * 5, (1.15, 1.15, 1.15, 1.15, 2.0), UNKNOWN),
     ],
 )
-def test_a_deep_queue_helps_or_not_or_nobody_can_tell(
+def test_the_effect_of_a_deep_queue_is_a_gain_none_or_unknown(
     one: tuple[float, ...], deep: tuple[float, ...], answer: str
 ) -> None:
     between = (series(*[2e6] * 5, depth=2), series(*[3.8e6] * 5, depth=4))
@@ -111,7 +111,7 @@ def test_a_deep_queue_helps_or_not_or_nobody_can_tell(
     assert [words for words in (SOME, NONE, UNKNOWN) if words in found] == [answer]
 
 
-def test_a_deep_queue_is_not_judged_by_what_cannot_tell() -> None:
+def test_a_deep_queue_is_not_judged_by_unsuitable_measurements() -> None:
     """Through the page cache, by passes over the same data, or by fewer than five runs."""
     one, deep = series(*[1e6] * 5), series(*[8e6] * 5, depth=32)
     made = result(one, deep)
@@ -154,7 +154,7 @@ def test_an_array_offers_the_depth_of_its_members(depths: tuple[int | None, ...]
     assert line.endswith("(NCQ or its like)" + words)
 
 
-def test_a_machine_that_other_programs_fill_is_busy_and_still_compared() -> None:
+def test_a_machine_busy_with_other_programs_is_reported_and_still_compared() -> None:
     """Rows with 8 % of a core, on 8 cores that are all busy: none of that is caused by this load."""
     made = result(*(series(*[1e6] * 5, cpu=cpu, busy=8, depth=depth) for cpu, depth in ((0, 1), (8, 4))))
     assert [(each.cpu_bound, each.busy_machine, each.held_back) for each in made.series] == [
@@ -169,7 +169,7 @@ def test_a_machine_that_other_programs_fill_is_busy_and_still_compared() -> None
     assert any("busy machine" in doubt for doubt in doubts(made)) and not list(doubts(faster))
 
 
-def test_a_busy_machine_has_no_say_on_command_queueing() -> None:
+def test_on_a_busy_machine_the_effect_of_command_queueing_is_unknown() -> None:
     quiet = [series(*[rate * 1e6] * 5, depth=depth) for rate, depth in ((1, 1), (2, 2), (4, 4), (30, 32))]
     assert "works on several" in said(result(*quiet))
     for place in range(3):
@@ -187,7 +187,7 @@ def noisy(rates: Sequence[float], noise: float, dice: random.Random) -> list[flo
 
 
 @pytest.mark.parametrize("count", range(2, 12))
-def test_what_is_said_of_passes_is_true_or_cannot_be_told(count: int) -> None:
+def test_the_verdict_on_passes_is_right_or_unknown(count: int) -> None:
     """Drives with a cache of 3 to 40 times the rate, and without; one pass in ten is disturbed."""
     dice = random.Random(count)
     right = {True: 0, False: 0}
@@ -205,7 +205,7 @@ def test_what_is_said_of_passes_is_true_or_cannot_be_told(count: int) -> None:
     assert (min(right.values()) > 40) is (count > 2), right
 
 
-def test_a_hybrid_drive_shows_by_its_later_passes() -> None:
+def test_a_hybrid_drive_is_recognised_by_its_later_passes() -> None:
     """Read once at 1 MB/s, then from the cache at 30; written at the same rate each time."""
     made = result(series(1e6, 30e6, 30e6, 30e6, 30e6), series(2e6, 2e6, 2.1e6, 1.9e6, 2e6, write=True), passes=(1, 5))
     lines = list(result_notes(made))
@@ -219,7 +219,7 @@ def test_a_hybrid_drive_shows_by_its_later_passes() -> None:
     assert "no cache shows" in lines[2]
 
 
-def test_passes_are_no_repeats() -> None:
+def test_passes_do_not_count_as_repeats() -> None:
     """The table shows the first pass. The boot, the AS SSD score and the gain of threads ignore passes."""
     as_ssd = [
         series(*rates, random=random, block=block, threads=threads, write=write)
@@ -241,13 +241,13 @@ def test_passes_are_no_repeats() -> None:
     assert "for a system" in said(result(*only_read)) and "for a system" not in said(result(*only_read, passes=(1, 3)))
 
 
-def test_a_slow_pass_among_fast_ones_tells_nothing() -> None:
+def test_a_slow_pass_among_fast_ones_makes_the_cache_unknown() -> None:
     for rates in ((57, 200, 200, 155, 49), (57, 200, 200, 155, 80), (57, 20, 58, 57, 57), (57, 60, 200, 57, 57)):
         found = said(result(series(*(rate * 1e6 for rate in rates)), passes=(1, 5)))
         assert "can't tell whether there is a cache" in found and "no cache shows" not in found
 
 
-def test_where_a_cache_may_have_been_full_before_none_is_denied() -> None:
+def test_a_cache_that_may_have_been_full_before_is_not_excluded() -> None:
     """A file in a folder was just written. Blocks that were never written are slow to write once."""
     read, written = series(*[1e6] * 3), series(1e6, 30e6, 30e6, write=True)
     for kind, caveat in (("folder", True), ("device", False)):
@@ -260,19 +260,19 @@ def test_where_a_cache_may_have_been_full_before_none_is_denied() -> None:
     assert said(fresh).endswith("a cache takes the writes, or unwritten blocks are slower to write")
 
 
-def test_passes_are_weighed_by_their_time() -> None:
+def test_passes_are_weighted_by_their_time() -> None:
     made = series(1e6, 3e6)
     assert made.of_passes(1) == 1e6 and made.of_passes(2) == 2e6 and made.of_passes(3) is None
 
 
-def test_the_article_s_drives_take_the_article_s_time() -> None:
+def test_the_drives_of_the_article_have_the_latencies_of_the_article() -> None:
     """E3: 100 MB/s is 40.96 µs a read; 300 MB/s 13.65 µs."""
     slow = boot_drive(result(series(100e6), series(20e6, write=True)))
     assert slow and float(slow.read_s) == pytest.approx(40.96e-6) and float(slow.write_s) == pytest.approx(204.8e-6)
     assert boot_drive(result(series(100e6), series(20e6, write=True, depth=32))) is None
 
 
-def test_the_threads_that_are_enough_are_the_fewest_within_the_noise() -> None:
+def test_the_sufficient_number_of_threads_is_the_lowest_within_the_noise() -> None:
     made = result(
         *(
             series(*[low * 1e9] * 4, high * 1e9, threads=threads)
@@ -283,18 +283,18 @@ def test_the_threads_that_are_enough_are_the_fewest_within_the_noise() -> None:
 
 
 @pytest.mark.parametrize("runs", range(1, 5))
-def test_a_few_runs_of_each_have_no_noise_to_hold_a_gain_of_threads_against(runs: int) -> None:
+def test_with_few_runs_the_sufficient_number_of_threads_is_unknown(runs: int) -> None:
     """IOMeter's 1, 2 and 4 workers with --repeats 1."""
     made = result(*(series(*[rate * 1e9] * runs, threads=n) for rate, n in ((1, 1), (2, 2), (1.9, 4))))
     assert "within the noise" not in said(made) and "can't tell how many threads are enough" in said(made)
 
 
-def test_of_threads_that_still_gain_it_is_said_that_more_were_not_tried() -> None:
+def test_a_gain_up_to_the_most_threads_is_reported_as_not_exhausted() -> None:
     made = result(*(series(rate * 1e9, threads=threads) for rate, threads in ((1, 1), (1.9, 2), (3.5, 4))))
     assert "more than 4 threads were not tried" in said(made)
 
 
-def test_runs_far_apart_are_said_to_be_noisy() -> None:
+def test_runs_that_differ_widely_are_reported_as_noisy() -> None:
     assert "differ by more than 25%: RND4K Q1T1 read" in said(result(series(100e6, 90e6, 120e6)))
     assert "apart" not in said(result(series(100e6, 95e6, 110e6)))
     assert "apart" not in said(result(series(100e6)))
@@ -316,7 +316,9 @@ def test_runs_far_apart_are_said_to_be_noisy() -> None:
         ([0, 0, 0, 0, 0], False, 0, 0),
     ],
 )
-def test_steady_state_is_snia_s(rounds: list[float], steady: bool, excursion: float, slope: float | None) -> None:
+def test_steady_state_is_defined_as_by_snia(
+    rounds: list[float], steady: bool, excursion: float, slope: float | None
+) -> None:
     found = steadiness(rounds)
     assert found and found.steady is steady and found.rounds == len(rounds)
     assert found.excursion == pytest.approx(excursion)
@@ -325,7 +327,7 @@ def test_steady_state_is_snia_s(rounds: list[float], steady: bool, excursion: fl
     assert found.slope * found.average == pytest.approx(abs(fitted) * 4, abs=1e-9)
 
 
-def test_fewer_than_five_rounds_say_nothing() -> None:
+def test_with_fewer_than_five_rounds_the_steady_state_is_unknown() -> None:
     assert steadiness([100, 100, 100, 100]) is None
     assert "is unknown" in said(result(series(1e6, 1e6), steady=True))
     assert "RND4K Q1T1 read: steady after 6 rounds" in said(result(series(*[1e6] * 6), steady=True))
@@ -346,7 +348,7 @@ def test_the_figures_of_a_steady_drive_are_those_of_its_last_five_rounds() -> No
     assert busy.cpu == 10
 
 
-def test_rounds_that_did_not_become_steady_are_said_to_be_so_beside_the_figure() -> None:
+def test_rounds_that_did_not_become_steady_are_marked_next_to_the_figure() -> None:
     for rounds, steady in (((1e6,) * 4, False), ((1e6, 2e6, 3e6, 4e6, 5e6), False), ((1e6,) * 5, True)):
         made = result(series(*rounds), steady=True)
         assert made.series[0].steady is steady
@@ -355,7 +357,7 @@ def test_rounds_that_did_not_become_steady_are_said_to_be_so_beside_the_figure()
 
 
 @pytest.mark.parametrize(("kind", "told"), [("folder", True), ("device", False)])
-def test_a_steady_file_is_no_steady_drive(kind: str, told: bool) -> None:
+def test_a_steady_file_is_not_reported_as_a_steady_drive(kind: str, told: bool) -> None:
     made = result(series(*[1e6] * 5), steady=True, kind=kind, span=16 * GIB)
     assert ("measured on a file of 16GiB, which does not represent the whole drive" in said(made)) is told
     assert "of the whole drive" not in said(result(series(*[1e6] * 5)))
@@ -387,12 +389,12 @@ def test_a_steady_file_is_no_steady_drive(kind: str, told: bool) -> None:
         (Conditions(drives=(DriveState("loop0", kind="loop"),)), "loop device"),
     ],
 )
-def test_what_spoils_a_measurement_is_said(seen: Conditions, words: str) -> None:
+def test_conditions_that_invalidate_a_measurement_are_reported(seen: Conditions, words: str) -> None:
     found = "\n".join(warnings_of(seen, direct=True))
     assert words in found if words else found == ""
 
 
-def test_a_run_through_the_cache_is_said_first() -> None:
+def test_a_run_through_the_page_cache_is_the_first_warning() -> None:
     assert "page cache" in next(warnings_of(Conditions(on_battery=True), direct=False))
 
 
@@ -400,11 +402,11 @@ def test_a_run_through_the_cache_is_said_first() -> None:
     ("needed", "free", "fits"),
     [(GIB, 3 * GIB, True), (GIB, GIB, False), (95 * MIB, 100 * MIB, True), (96 * MIB, 100 * MIB, False), (0, 0, True)],
 )
-def test_a_file_system_is_not_filled_to_its_brim(needed: int, free: int, fits: bool) -> None:
+def test_a_file_system_is_not_filled_completely(needed: int, free: int, fits: bool) -> None:
     assert (room_words(needed, free) is None) is fits
 
 
-def test_a_block_of_the_name_is_written_as_the_field_does() -> None:
+def test_block_sizes_in_test_names_follow_the_usual_notation() -> None:
     assert series(1e6, block=512).test.name == "RND512 Q1T1"
     assert series(1e6, random=False, block=128 * KIB, depth=32).test.title == "SEQ128K Q32T1 read"
     assert series(1e6, random=False, block=MIB, depth=8, threads=2, write=True).test.title == "SEQ1M Q8T2 write"

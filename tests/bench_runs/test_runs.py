@@ -89,7 +89,7 @@ def environment(place: Path) -> dict[str, str]:
 
 
 @fio
-def test_every_figure_is_fio_s_own(place: Path) -> None:
+def test_every_figure_is_the_one_that_fio_printed(place: Path) -> None:
     """The table, the JSON and the history, compared with the JSON that fio wrote in each run."""
     words = ("--profile", place / "short.toml", "--fio-output", place / "fio", "-o", place / "out.json")
     told = bench(place, place / "drive", *words)
@@ -151,7 +151,9 @@ def test_results_are_listed_shown_and_compared(place: Path) -> None:
 
 @fio
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=when_thorough("takes 10 s"))])
-def test_an_interruption_leaves_nothing_behind_and_keeps_what_was_measured(place: Path, number: signal.Signals) -> None:
+def test_an_interruption_removes_the_test_file_and_keeps_the_measured_figures(
+    place: Path, number: signal.Signals
+) -> None:
     words = (
         place / "drive",
         "--profile",
@@ -174,7 +176,7 @@ def test_an_interruption_leaves_nothing_behind_and_keeps_what_was_measured(place
     assert document["complete"] is False and all(row["samples"] for row in document["series"])
 
 
-def test_a_dry_run_shows_what_fio_would_be_told_and_makes_nothing(place: Path) -> None:
+def test_a_dry_run_prints_the_fio_commands_and_creates_nothing(place: Path) -> None:
     told = bench(place, place / "drive", "--profile", "boot", "--dry-run")
     lines = told.stdout.splitlines()
     assert len(lines) == 3 and all(line.startswith("fio --name=") for line in lines)
@@ -197,7 +199,7 @@ def test_printed_commands_measure_a_path_that_fio_would_misread(place: Path) -> 
 
 
 @fio
-def test_before_the_first_pass_of_a_test_the_drive_is_woken_elsewhere(place: Path) -> None:
+def test_the_warm_up_before_a_first_pass_uses_another_area(place: Path) -> None:
     """From the arguments of fio in each run, in the order in which it ended."""
     words = ("--profile", "boot", "--passes", "1,2", "--span", "256KiB", "--fio-output", place / "fio")
     told = bench(place, place / "drive", *words)
@@ -217,7 +219,7 @@ def test_before_the_first_pass_of_a_test_the_drive_is_woken_elsewhere(place: Pat
     ]  # fmt: skip
 
 
-def test_what_is_there_is_never_written_over(place: Path) -> None:
+def test_existing_files_are_never_overwritten(place: Path) -> None:
     precious = place / "drive" / "precious"
     precious.write_bytes(b"mine" * 4096)
     said = bench(place, precious, "--destructive", "--yes", "--profile", "boot", code=3).stderr
@@ -230,7 +232,7 @@ def test_what_is_there_is_never_written_over(place: Path) -> None:
 
 
 @fio
-def test_a_file_that_is_there_is_measured_and_stays_as_it_is(place: Path) -> None:
+def test_an_existing_file_is_measured_and_not_changed(place: Path) -> None:
     precious = place / "drive" / "precious"
     precious.write_bytes(os.urandom(MIB))
     before = precious.read_bytes()
@@ -242,9 +244,7 @@ def test_a_file_that_is_there_is_measured_and_stays_as_it_is(place: Path) -> Non
 
 @fio
 @pytest.mark.parametrize(("written", "words"), [(0, "all of what"), (256, "75 % of what"), (1024, "")])
-def test_a_sparse_file_is_said_to_be_one_by_what_the_file_system_keeps_of_it(
-    place: Path, written: int, words: str
-) -> None:
+def test_a_sparse_file_is_reported_by_its_share_of_allocated_blocks(place: Path, written: int, words: str) -> None:
     """Compared with the blocks that stat(1) counts."""
     sparse = place / "drive" / "sparse"
     with sparse.open("wb") as file:
@@ -260,7 +260,7 @@ def test_a_sparse_file_is_said_to_be_one_by_what_the_file_system_keeps_of_it(
         assert ("warning: " + words in said) if words else "holes" not in said
 
 
-def test_a_hole_between_data_counts_as_far_as_it_is_read(tmp_path: Path) -> None:
+def test_a_hole_between_data_counts_only_within_the_measured_span(tmp_path: Path) -> None:
     file = tmp_path / "file"
     with file.open("wb") as data:
         data.write(os.urandom(65536))
@@ -273,7 +273,7 @@ def test_a_hole_between_data_counts_as_far_as_it_is_read(tmp_path: Path) -> None
 
 
 @fio
-def test_a_size_of_no_whole_blocks_is_rounded_down(place: Path) -> None:
+def test_a_size_that_is_not_in_whole_blocks_is_rounded_down(place: Path) -> None:
     told = bench(
         place, place / "drive", "--profile", "boot", "--runtime", "0.1", "--repeats", "1", "--span", "9000", "--json"
     )
@@ -283,12 +283,12 @@ def test_a_size_of_no_whole_blocks_is_rounded_down(place: Path) -> None:
 
 
 @fio
-def test_a_name_that_is_not_there_yet_is_made_and_goes_again(place: Path) -> None:
+def test_a_missing_file_is_created_and_removed_again(place: Path) -> None:
     bench(place, place / "drive" / "new file", *QUICK)
     assert list((place / "drive").iterdir()) == []
 
 
-def test_memory_is_no_drive_and_too_little_room_is_said(place: Path) -> None:
+def test_a_folder_in_memory_and_insufficient_free_space_are_refused(place: Path) -> None:
     if "tmpfs" in run("stat", "-f", "-c", "%T", "/dev/shm"):
         assert "/dev/shm is in memory (" in bench(place, "/dev/shm", code=3).stderr
     said = bench(place, place / "drive", "--span", "900PiB", code=3).stderr
@@ -296,7 +296,7 @@ def test_memory_is_no_drive_and_too_little_room_is_said(place: Path) -> None:
     assert list((place / "drive").iterdir()) == []
 
 
-def test_a_result_that_is_there_is_kept(place: Path) -> None:
+def test_an_existing_result_file_is_not_overwritten(place: Path) -> None:
     """`-o` with an existing result: refused before anything is measured."""
     (place / "old.json").write_text("old")
     said = bench(place, place / "drive", *QUICK, "-o", place / "old.json", code=3).stderr
@@ -304,7 +304,7 @@ def test_a_result_that_is_there_is_kept(place: Path) -> None:
     assert (place / "old.json").read_text() == "old" and list((place / "drive").iterdir()) == []
 
 
-def test_slips_of_the_keyboard_are_said(place: Path) -> None:
+def test_mistyped_arguments_are_reported(place: Path) -> None:
     assert "lst not found" in bench(place, "lst", code=3).stderr
     assert "there is no recipe 'cristal'" in bench(place, place / "drive", "--profile", "cristal", code=3).stderr
     assert "is for a layout" in bench(place, place / "drive", "--profile", "desktop-uefi", code=3).stderr
@@ -313,7 +313,7 @@ def test_slips_of_the_keyboard_are_said(place: Path) -> None:
 
 
 @fio
-def test_an_error_of_fio_is_one_sentence_and_what_was_measured_is_kept(place: Path) -> None:
+def test_a_file_that_cannot_be_allocated_is_one_error_and_no_file_remains(place: Path) -> None:
     """A limit on the size of files simulates a failing drive: the file cannot be filled."""
     code = (
         "import resource, signal, sys\n"
@@ -349,7 +349,7 @@ def test_a_device_is_only_read(place: Path, sparse: Callable[..., Path], loop: C
 @fio
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("mkfs.ext4", "wipefs", "blkdiscard", "sfdisk")
-def test_a_device_is_given_up_by_its_name_and_never_with_data_on_it(
+def test_a_device_is_overwritten_only_if_empty_and_its_name_is_typed(
     place: Path, sparse: Callable[..., Path], loop: Callable[..., Path]
 ) -> None:
     image = sparse(32 * MIB)
@@ -372,7 +372,7 @@ def test_a_device_is_given_up_by_its_name_and_never_with_data_on_it(
 
 @fio
 @pytest.mark.needs_root
-def test_data_that_no_signature_identifies_are_overwritten_only_if_named_and_test_data_freely(
+def test_only_unrecognised_data_must_be_named_before_they_are_overwritten(
     place: Path, sparse: Callable[..., Path], loop: Callable[..., Path]
 ) -> None:
     image = sparse(32 * MIB)
@@ -397,7 +397,7 @@ def test_data_that_no_signature_identifies_are_overwritten_only_if_named_and_tes
 @fio
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("mkfs.ext4", "sfdisk", "partx")
-def test_an_empty_partition_is_given_up_and_its_neighbours_are_not(
+def test_an_empty_partition_is_overwritten_and_its_neighbours_are_not(
     place: Path, sparse: Callable[..., Path], loop: Callable[..., Path]
 ) -> None:
     image = sparse(32 * MIB)
@@ -424,7 +424,7 @@ def test_an_empty_partition_is_given_up_and_its_neighbours_are_not(
 
 @fio
 @pytest.mark.needs_root
-def test_steady_state_goes_over_the_whole_device_in_rounds(
+def test_steady_state_writes_the_whole_device_in_rounds(
     place: Path, sparse: Callable[..., Path], loop: Callable[..., Path]
 ) -> None:
     steady = 'prepare = "twice"\nuntil_steady = true\nsize = "8MiB"\nruntime = 0.1\nrepeats = 6\n'
@@ -447,7 +447,7 @@ def test_steady_state_goes_over_the_whole_device_in_rounds(
 @fio
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("mkfs.ext4")
-def test_what_is_put_on_a_device_while_the_question_waits_is_not_overwritten(
+def test_content_created_while_the_confirmation_waits_is_not_overwritten(
     place: Path, sparse: Callable[..., Path], loop: Callable[..., Path]
 ) -> None:
     image = sparse(32 * MIB)
@@ -490,13 +490,13 @@ def answered(
 
 
 @pytest.mark.parametrize(("seconds", "shown"), [(9.9, None), (10, 10), (19.9, 10), (20, 20), (79, 40), (3600, 2560)])
-def test_progress_that_stands_still_is_reported_ever_less_often(seconds: float, shown: int | None) -> None:
+def test_stalled_progress_is_reported_at_increasing_intervals(seconds: float, shown: int | None) -> None:
     words = silence_words("/dev/sdx", seconds, 10)
     assert words == "" if shown is None else f"for {shown} s: /dev/sdx may" in words
 
 
 @fio
-def test_a_load_that_is_refused_has_written_nothing_and_those_before_it_have(tmp_path: Path) -> None:
+def test_a_refused_load_reports_whether_earlier_loads_have_written(tmp_path: Path) -> None:
     there, missing = tmp_path / "there", tmp_path / "missing"
     there.write_bytes(bytes(MIB))
     reads, writes = (

@@ -60,7 +60,7 @@ def test_no_line_of_a_result_is_wider_than_the_terminal(scale: float, width: int
     assert table.count("CPU-bound") == 2
 
 
-def test_bars_behind_rates_are_as_long_as_their_logarithm() -> None:
+def test_the_length_of_a_rate_bar_is_proportional_to_the_logarithm() -> None:
     """From 0.1 MB/s to 20 GB/s: half of the bar is the geometric mean. The colour distinguishes reads and writes."""
     half = (LEAST_BAR * MOST_BAR) ** 0.5
     found = [series(rate, rate, depth=depth) for depth, rate in ((1, LEAST_BAR / 2), (2, half), (4, MOST_BAR * 2))]
@@ -93,7 +93,7 @@ def test_no_line_of_a_plan_is_wider_than_the_terminal(profile: str) -> None:
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])
-def test_the_picture_of_two_results_fits_the_terminal(width: int) -> None:
+def test_the_chart_of_two_results_fits_the_terminal(width: int) -> None:
     for before, after in ((made(1e5), made(250e9)), (made(1e9), made(1e9))):
         lines = text_of(picture(compare(before, after), width=width))
         assert [line for line in lines if len(line.rstrip("\n")) > width] == []
@@ -113,7 +113,7 @@ def test_the_curve_of_a_span_fits_the_terminal() -> None:
 
 
 @pytest.mark.parametrize("cpu", [10.0, 99.0])
-def test_the_rows_of_an_alignment_and_the_list_fit_the_terminal(cpu: float) -> None:
+def test_the_alignment_rows_and_the_list_fit_the_terminal(cpu: float) -> None:
     rates = tuple(
         Rate(Load(Pattern.RANDOM_WRITE, 4096, 1024), place, repeat, 1234567.0 / (1 + place.residue % 2), cpu)
         for place in places_of(Extent(0, 1 << 30), 16384, 512)

@@ -65,7 +65,7 @@ def copy(disk: Path, folder: Path) -> Path:
     return folder / disk.name
 
 
-def test_a_system_behind_grub_in_the_gap_boots_from_its_new_place(bios: Path, tmp_path: Path) -> None:
+def test_a_system_with_grub_in_the_mbr_gap_boots_after_the_move(bios: Path, tmp_path: Path) -> None:
     start, told = booted_from(bios)
     assert start == 63
     assert f"swap {SWAP_UUID} failed 0" in told
@@ -76,7 +76,7 @@ def test_a_system_behind_grub_in_the_gap_boots_from_its_new_place(bios: Path, tm
     assert booted_from(disk) == (entries(disk)[1]["start"], told)
 
 
-def test_a_system_that_uefi_starts_boots_from_its_new_place(uefi: Path, tmp_path: Path) -> None:
+def test_a_uefi_system_boots_after_the_move(uefi: Path, tmp_path: Path) -> None:
     start, told = booted_from(uefi, uefi=True)
     assert start == entries(uefi)[3]["start"]
     assert f"swap {SWAP_UUID} failed 0" in told
@@ -87,7 +87,7 @@ def test_a_system_that_uefi_starts_boots_from_its_new_place(uefi: Path, tmp_path
     assert booted_from(disk, uefi=True) == (entries(disk)[3]["start"], told)
 
 
-def test_a_system_that_was_cut_and_resumed_boots(bios: Path, tmp_path: Path, loop: Loop) -> None:
+def test_a_system_boots_after_a_power_cut_and_a_resume(bios: Path, tmp_path: Path, loop: Loop) -> None:
     disk = copy(bios, tmp_path)
     device = loop(disk)
     assert killed(device, 200_000, "realign", str(device), "--yes")  # sectors: in the middle of the copy

@@ -35,7 +35,7 @@ def old_disk(tmp_path: Path) -> Path:
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_an_old_disk_is_an_error_with_exit_code_1_and_talk_stays_off_stdout(old_disk: Path) -> None:
+def test_an_audit_of_an_old_disk_exits_with_1_and_prints_nothing_on_stderr(old_disk: Path) -> None:
     done = run_aligntool("audit", old_disk)
     assert done.returncode == 1
     assert "AT101" in done.stdout and "32256B" in done.stdout
@@ -62,7 +62,7 @@ def test_the_exit_code_follows_fail_on_and_the_geometry_given(
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_an_audit_begins_with_the_verdict_in_words(old_disk: Path, tmp_path: Path) -> None:
+def test_an_audit_begins_with_the_verdict_in_a_sentence(old_disk: Path, tmp_path: Path) -> None:
     good, torn, empty = (tmp_path / f"{name}.img" for name in ("good", "torn", "empty"))
     for image in (good, torn, empty):
         run("truncate", "-s", "64M", image)
@@ -86,7 +86,7 @@ def test_an_audit_begins_with_the_verdict_in_words(old_disk: Path, tmp_path: Pat
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_json_is_valid_by_the_schema_and_agrees_with_sfdisk(old_disk: Path) -> None:
+def test_json_conforms_to_the_schema_and_agrees_with_sfdisk(old_disk: Path) -> None:
     done = run_aligntool("audit", "--json", old_disk)
     document = json.loads(done.stdout)
     check(document)
@@ -98,7 +98,7 @@ def test_json_is_valid_by_the_schema_and_agrees_with_sfdisk(old_disk: Path) -> N
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_one_missing_target_is_refused_and_the_other_audited_all_the_same(old_disk: Path) -> None:
+def test_a_missing_target_is_refused_and_the_other_one_is_still_audited(old_disk: Path) -> None:
     done = run_aligntool("audit", old_disk, "/no/such/disk")
     assert done.returncode == 3
     assert "AT101" in done.stdout
@@ -106,7 +106,7 @@ def test_one_missing_target_is_refused_and_the_other_audited_all_the_same(old_di
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_a_file_that_is_named_in_several_ways_is_one_disk(old_disk: Path) -> None:
+def test_a_file_given_under_several_names_is_one_disk(old_disk: Path) -> None:
     (old_disk.parent / "link.img").symlink_to(old_disk)
     names = (old_disk.name, f"./{old_disk.name}", old_disk, "link.img")
     done = run_aligntool("audit", "--json", *names, cwd=old_disk.parent, code=1)
@@ -114,7 +114,7 @@ def test_a_file_that_is_named_in_several_ways_is_one_disk(old_disk: Path) -> Non
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_a_command_that_is_printed_for_a_name_with_a_leading_dash_can_be_typed(old_disk: Path) -> None:
+def test_a_suggested_command_for_a_name_with_a_leading_dash_can_be_typed(old_disk: Path) -> None:
     old_disk.rename(old_disk.parent / "-v")
     done = run_aligntool("audit", "--", "-v", cwd=old_disk.parent, code=1)
     (printed,) = re.findall(r"→ aligntool (.*)", done.stdout)
@@ -139,26 +139,26 @@ def test_a_command_that_is_printed_for_a_name_with_a_leading_dash_can_be_typed(o
         (("nonsense",), 2),
     ],
 )
-def test_bad_input_gives_one_clear_error_the_right_code_and_no_trace(words: tuple[str, ...], code: int) -> None:
+def test_invalid_input_gives_an_error_the_right_exit_code_and_no_traceback(words: tuple[str, ...], code: int) -> None:
     done = run_aligntool(*words)
     assert done.returncode == code, done.stderr
     assert done.stderr.strip() and "Traceback" not in done.stderr
     assert done.stdout == ""
 
 
-def test_explain_tells_a_code_and_lists_all() -> None:
+def test_explain_describes_a_code_and_lists_all() -> None:
     one = run_aligntool("explain", "at101")
     assert one.returncode == 0 and "physical sector" in one.stdout
     assert len(run_aligntool("explain").stdout.splitlines()) > 40
 
 
-def test_drives_shows_a_row_with_its_source() -> None:
+def test_drives_shows_an_entry_with_its_source() -> None:
     done = run_aligntool("drives", "WD20EARS")
     assert done.returncode == 0
     assert "physical sector: 4KiB" in done.stdout and "source:" in done.stdout
 
 
-def test_a_closed_pipe_is_no_error() -> None:
+def test_a_closed_pipe_is_not_an_error() -> None:
     line = f"{sys.executable} -m aligntool explain | head -n 1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode in (0, 128 + signal.SIGPIPE), "as of any Unix tool: never 1, which means findings"
@@ -174,7 +174,7 @@ def test_a_closed_pipe_is_no_error() -> None:
         ("report", "--chart", "queue-depth", "--svg", "-"), ("fleet", "-o", "-", CAPTURED),
     ],
 )  # fmt: skip
-def test_an_answer_that_cannot_be_written_is_an_error_of_one_line_and_no_bug(words: tuple[str, ...]) -> None:
+def test_output_that_cannot_be_written_is_an_error_of_one_line_and_not_a_bug(words: tuple[str, ...]) -> None:
     command = program(*words)
     with open("/dev/full", "w") as full:  # noqa: PTH123
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
@@ -182,28 +182,28 @@ def test_an_answer_that_cannot_be_written_is_an_error_of_one_line_and_no_bug(wor
     assert done.stderr == "aligntool: standard output cannot be written: No space left on device\n"
 
 
-def test_an_answer_waits_for_a_full_pipe_that_does_not_block() -> None:
+def test_output_waits_for_a_full_nonblocking_pipe() -> None:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
     with open(reading, "rb") as answer:  # noqa: PTH123
         running = subprocess.Popen(program("explain", "--markdown"), stdout=writing, stderr=subprocess.PIPE, cwd=ROOT)
         os.close(writing)
-        assert running.stderr and select.select([running.stderr], [], [], 2)[0] == []  # it waits, and says nothing
+        assert running.stderr and select.select([running.stderr], [], [], 2)[0] == []  # it waits, and prints nothing
         text = answer.read().decode()
         assert running.wait() == 0 and running.stderr.read() == b""
     assert text == (ROOT / "docs" / "findings.md").read_text()
 
 
 @pytest.mark.parametrize(("closed", "code", "said"), [(">&-", 3, "closed"), ("2>&-", 0, ""), (">&- 2>&-", 3, "")])
-def test_closed_streams_are_no_bug(closed: str, code: int, said: str) -> None:
+def test_closed_streams_are_not_reported_as_a_bug(closed: str, code: int, said: str) -> None:
     shell = ["sh", "-c", f'"$@" {closed}', "sh", *program("explain", "AT101")]
     done = subprocess.run(shell, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == code
     assert said in done.stderr and "Traceback" not in done.stderr
 
 
-def test_remarks_that_cannot_be_written_do_not_change_the_exit_code(old_disk: Path, tmp_path: Path) -> None:
+def test_notes_that_cannot_be_written_do_not_change_the_exit_code(old_disk: Path, tmp_path: Path) -> None:
     page, there = tmp_path / "page.html", tmp_path / "not-there.img"
     for words, code in ((("report", old_disk, "-o", page), 0), (("audit", old_disk, there), 3)):
         with open("/dev/full", "w") as full:  # noqa: PTH123
@@ -213,7 +213,7 @@ def test_remarks_that_cannot_be_written_do_not_change_the_exit_code(old_disk: Pa
 
 
 @pytest.mark.parametrize("words", [("audit", "--sysroot", CAPTURED), ("fleet", CAPTURED), ("demo",)])
-def test_without_a_folder_for_temporary_files_nothing_is_reported_as_a_bug(words: tuple[str, ...]) -> None:
+def test_a_missing_folder_for_temporary_files_is_not_reported_as_a_bug(words: tuple[str, ...]) -> None:
     """As on a machine whose only file system is full."""
     code = "import tempfile; tempfile._candidate_tempdir_list = lambda: []; from aligntool.__main__ import main; main()"
     ended = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False, cwd=ROOT)
@@ -223,13 +223,15 @@ def test_without_a_folder_for_temporary_files_nothing_is_reported_as_a_bug(words
     assert ended.stdout == ""
 
 
-def test_the_output_of_a_program_needs_no_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_capturing_the_output_of_a_program_requires_no_temporary_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "not-there"))
     ended = run_program("sh", "-c", "echo printed; echo error >&2")
     assert (ended.stdout, ended.stderr) == (b"printed\n", b"error\n")
 
 
-def test_closed_standard_input_is_no_pipe_to_a_child(old_disk: Path) -> None:
+def test_closed_standard_input_does_not_become_a_pipe_to_a_child(old_disk: Path) -> None:
     shell = ["sh", "-c", '"$@" <&-', "sh", *program("audit", old_disk)]
     done = subprocess.run(shell, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 1 and "AT101" in done.stdout, done.stderr
@@ -248,25 +250,25 @@ def test_colour_is_used_on_a_terminal_and_not_with_no_color(old_disk: Path) -> N
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_show_completion_prints_the_file_of_a_shell(shell: str) -> None:
+def test_show_completion_prints_the_completion_file_of_a_shell(shell: str) -> None:
     done = run_aligntool("--show-completion", shell)
     assert done.returncode == 0
     assert done.stdout == (ROOT / "aligntool" / "cli" / "completions" / f"aligntool.{shell}").read_text()
 
 
-def test_show_completion_names_the_shells_that_it_knows() -> None:
+def test_show_completion_names_the_supported_shells() -> None:
     done = run_aligntool("--show-completion", "tcsh")
     assert (done.returncode, done.stdout) == (2, "")
     assert "is not bash, zsh or fish" in done.stderr
 
 
-def test_version_is_the_packages() -> None:
+def test_version_prints_the_version_of_the_package() -> None:
     from aligntool import __version__
 
     assert run_aligntool("--version").stdout == f"aligntool {__version__}\n"
 
 
-def test_alone_it_lists_every_command_on_a_screen_of_24_lines() -> None:
+def test_without_arguments_every_command_is_listed_on_a_screen_of_24_lines() -> None:
     done = run_aligntool()
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
@@ -276,7 +278,7 @@ def test_alone_it_lists_every_command_on_a_screen_of_24_lines() -> None:
     assert {word for name in COMMANDS for word in name.split(" ")[:1]} <= listed
 
 
-def test_plan_raid_is_raid_plan() -> None:
+def test_plan_raid_is_the_same_as_raid_plan() -> None:
     words = ("--level", "1", "/dev/not-there-1", "/dev/not-there-2")
     done, other = run_aligntool("plan", "raid", *words), run_aligntool("raid", "plan", *words)
     assert (done.returncode, done.stdout, done.stderr) == (other.returncode, other.stdout, other.stderr)
@@ -300,8 +302,8 @@ def test_plan_raid_is_raid_plan() -> None:
     ],
     ids=" ".join,
 )
-def test_a_folder_of_another_user_is_a_refusal_and_no_bug(old_disk: Path, words: tuple[str, ...]) -> None:
-    """Before Python 3.14, Path.is_dir and Path.is_file raise an error for what is in it."""
+def test_an_inaccessible_folder_is_a_refusal_and_not_a_bug(old_disk: Path, words: tuple[str, ...]) -> None:
+    """Before Python 3.14, Path.is_dir and Path.is_file raise an error for files in such a folder."""
     old_disk.rename(old_disk.with_name("disk.img"))
     theirs = old_disk.with_name("theirs")
     theirs.mkdir(mode=0o700)

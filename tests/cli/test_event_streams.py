@@ -41,7 +41,7 @@ def good(tmp_path: Path) -> Path:
     return image
 
 
-def test_a_realign_with_nothing_to_do_begins_and_ends(good: Path) -> None:
+def test_a_realign_with_nothing_to_do_has_a_plan_and_an_end_event(good: Path) -> None:
     before = good.read_bytes()
     done = run_aligntool("realign", "--yes", "--json", good)
     assert done.returncode == 0, done.stderr
@@ -52,14 +52,14 @@ def test_a_realign_with_nothing_to_do_begins_and_ends(good: Path) -> None:
     assert good.read_bytes() == before
 
 
-def test_a_kept_plan_with_nothing_to_do_begins_and_ends(good: Path, tmp_path: Path) -> None:
+def test_a_saved_plan_with_nothing_to_do_has_an_end_event(good: Path, tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     assert run_aligntool("plan", "realign", good, "-o", file).returncode == 0
     done = run_aligntool("apply", "--yes", "--json", file)
     assert done.returncode == 0 and end_of(done)["changed"] is False
 
 
-def test_what_was_written_is_told_as_a_change(tmp_path: Path) -> None:
+def test_a_write_is_reported_as_a_change(tmp_path: Path) -> None:
     old = make_old_disk(tmp_path / "old.img")
     end = end_of(run_aligntool("realign", "--yes", "--json", old))
     assert (end["state"], end["changed"]) == ("new", True)
@@ -70,7 +70,7 @@ def test_what_was_written_is_told_as_a_change(tmp_path: Path) -> None:
     assert (end["state"], end["changed"]) == ("new", True)
 
 
-def test_a_kept_layout_ends_with_what_was_changed(tmp_path: Path) -> None:
+def test_a_saved_layout_plan_reports_its_change_at_the_end(tmp_path: Path) -> None:
     empty, file = tmp_path / "empty.img", tmp_path / "plan.json"
     with empty.open("wb") as image:
         image.truncate(64 * MIB)
@@ -92,7 +92,9 @@ def test_a_kept_layout_ends_with_what_was_changed(tmp_path: Path) -> None:
     ],
     ids=" ".join,
 )
-def test_a_refusal_ends_its_stream_with_all_that_standard_error_has(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_a_refusal_ends_its_stream_with_everything_printed_on_standard_error(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
     done = run_aligntool(*words, tmp_path / "missing")
     assert done.returncode == 3
     end = end_of(done)
@@ -107,13 +109,13 @@ def test_a_refusal_ends_its_stream_with_all_that_standard_error_has(tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["resume", "rollback"])
-def test_nothing_in_flight_is_a_refusal_that_changed_nothing(good: Path, name: str) -> None:
+def test_a_disk_that_is_not_in_flight_is_a_refusal_without_changes(good: Path, name: str) -> None:
     end = end_of(run_aligntool(name, "--json", good))
     assert (end["state"], end["changed"]) == ("refused", False)
     assert codes_of(end) == ["not-in-flight"]
 
 
-def test_a_move_that_nobody_confirmed_ends_as_refused(tmp_path: Path) -> None:
+def test_an_unconfirmed_move_ends_as_refused(tmp_path: Path) -> None:
     old = make_old_disk(tmp_path / "old.img")
     before = old.read_bytes()
     end = end_of(run_aligntool("realign", "--json", old))
@@ -122,7 +124,7 @@ def test_a_move_that_nobody_confirmed_ends_as_refused(tmp_path: Path) -> None:
     assert old.read_bytes() == before
 
 
-def test_a_dry_run_that_is_refused_prints_the_reasons_in_place_of_a_plan(good: Path) -> None:
+def test_a_refused_dry_run_prints_the_reasons_instead_of_a_plan(good: Path) -> None:
     end = end_of(run_aligntool("realign", "--dry-run", "--json", "-p", "9", good))
     assert (end["state"], end["changed"]) == ("refused", False)
     assert codes_of(end) == codes_of(end_of(run_aligntool("realign", "--json", "-p", "9", good)))

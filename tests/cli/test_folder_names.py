@@ -45,7 +45,7 @@ def test_a_missing_folder_is_a_refusal(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["disk.img", "disk2.img"]
 
 
-def test_an_archive_and_a_file_of_a_plan_are_not_named_like_folders(
+def test_an_archive_page_or_plan_cannot_have_the_name_of_a_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from aligntool.cli.options import ResultFile

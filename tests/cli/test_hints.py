@@ -43,7 +43,7 @@ def dirty_disk(tmp_path: Path) -> Path:
     return image
 
 
-def test_a_dirty_file_system_in_an_image_is_cleaned_by_what_the_refusal_says(dirty_disk: Path) -> None:
+def test_the_command_in_the_refusal_repairs_a_dirty_file_system_in_an_image(dirty_disk: Path) -> None:
     hint = hint_of(run_aligntool("plan", "realign", dirty_disk))
     assert hint.startswith("e2fsck -f ")
     subprocess.run(hint.replace("-f", "-fy", 1), shell=True, check=False, timeout=60, capture_output=True)
@@ -52,7 +52,7 @@ def test_a_dirty_file_system_in_an_image_is_cleaned_by_what_the_refusal_says(dir
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup")
-def test_a_journal_in_an_image_is_replayed_by_what_the_refusal_says(tmp_path: Path) -> None:
+def test_the_command_in_the_refusal_replays_a_journal_in_an_image(tmp_path: Path) -> None:
     """With an offset, e2fsck replays the journal, but then fails to open the file system again, each time."""
     image = make_old_disk(tmp_path / "old disk.img")
     run("debugfs", "-w", "-R", "feature needs_recovery", f"{image}?offset={START}")
@@ -63,7 +63,7 @@ def test_a_journal_in_an_image_is_replayed_by_what_the_refusal_says(tmp_path: Pa
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup")
-def test_the_check_of_a_file_system_that_is_too_long_sees_the_end_of_the_partition(tmp_path: Path) -> None:
+def test_the_check_of_an_overlong_file_system_respects_the_end_of_the_partition(tmp_path: Path) -> None:
     image = make_old_disk(tmp_path / "a.img")
     run("sfdisk", "-q", "-N", "1", image, stdin=f",{LENGTH // 512 - 8000}\n")
     hint = hint_of(run_aligntool("plan", "realign", image))
@@ -73,7 +73,7 @@ def test_the_check_of_a_file_system_that_is_too_long_sees_the_end_of_the_partiti
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup")
-def test_e2fsck_takes_no_question_mark_in_a_name_for_its_own(dirty_disk: Path, tmp_path: Path) -> None:
+def test_a_question_mark_in_a_name_does_not_mislead_e2fsck(dirty_disk: Path, tmp_path: Path) -> None:
     """Behind the first one it expects options: it would open another file."""
     folder = tmp_path / "old?disks"
     image = (tmp_path / "old disks").rename(folder) / dirty_disk.name
@@ -85,9 +85,7 @@ def test_e2fsck_takes_no_question_mark_in_a_name_for_its_own(dirty_disk: Path, t
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("mkfs.fat", "fsck.fat", "losetup")
-def test_a_file_system_whose_checker_knows_no_offsets_is_checked_through_a_loop_device(
-    dirty_disk: Path, tmp_path: Path
-) -> None:
+def test_a_checker_without_offsets_is_run_on_a_loop_device(dirty_disk: Path, tmp_path: Path) -> None:
     fat = tmp_path / "fat"
     with fat.open("wb") as file:
         file.truncate(48 * MIB)
@@ -108,7 +106,7 @@ def test_a_file_system_whose_checker_knows_no_offsets_is_checked_through_a_loop_
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup")
 @pytest.mark.parametrize("words", [("realign",), ("partition", "--undo"), ("convert", "--sector-size", "4096")])
-def test_a_dirty_image_that_a_loop_device_shows_is_not_to_be_checked_as_a_file(
+def test_a_dirty_image_attached_to_a_loop_device_is_to_be_detached_first(
     words: tuple[str, ...], dirty_disk: Path
 ) -> None:
     """It may be mounted there."""
@@ -121,7 +119,7 @@ def test_a_dirty_image_that_a_loop_device_shows_is_not_to_be_checked_as_a_file(
 
 
 @pytest.mark.parametrize("words", [("plan", "realign"), ("audit",)])
-def test_a_result_never_replaces_the_disk_that_was_read(words: tuple[str, ...], dirty_disk: Path) -> None:
+def test_a_result_file_never_replaces_the_disk_that_is_read(words: tuple[str, ...], dirty_disk: Path) -> None:
     before = dirty_disk.read_bytes()
     link = dirty_disk.with_name("a link")
     link.symlink_to(dirty_disk)
@@ -141,7 +139,7 @@ find_records(pathlib.Path(sys.argv[1]))
 
 
 @pytest.mark.needs_root
-def test_records_that_may_not_be_read_are_not_reported_as_none(tmp_path: Path) -> None:
+def test_unreadable_records_are_not_reported_as_missing(tmp_path: Path) -> None:
     (tmp_path / "arrays").mkdir(mode=0o700)
     words = (sys.executable, "-c", READ_AS_NOBODY, tmp_path)
     ended = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -151,7 +149,7 @@ def test_records_that_may_not_be_read_are_not_reported_as_none(tmp_path: Path) -
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "partx")
 @pytest.mark.parametrize("word", ["status", "resume", "rollback"])
-def test_of_a_partition_nobody_says_that_its_disk_is_not_in_flight(
+def test_a_partition_is_refused_with_the_name_of_its_disk(
     dirty_disk: Path, word: str, loop: Callable[[Path], Path]
 ) -> None:
     node = loop(dirty_disk)
@@ -163,21 +161,21 @@ def test_of_a_partition_nobody_says_that_its_disk_is_not_in_flight(
 
 
 @pytest.mark.parametrize("words", [("status",), ("resume",), ("rollback",), ("audit",), ("plan", "realign")])
-def test_a_name_that_no_file_can_have_is_refused(words: tuple[str, ...]) -> None:
+def test_a_name_that_is_too_long_for_a_file_is_refused(words: tuple[str, ...]) -> None:
     if words[0] in {"status", "resume", "rollback"} and Path(RECORDS).exists() and not os.access(RECORDS, os.R_OK):
         pytest.skip(f"only root may read the records of arrays in {RECORDS}, and an array may have any name")
     done = run_aligntool(*words, "x" * 256, code=3)
     assert "File name too long" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_a_result_may_replace_a_file_if_the_target_cannot_be_found(tmp_path: Path) -> None:
+def test_a_result_file_may_replace_a_file_if_the_target_is_missing(tmp_path: Path) -> None:
     (tmp_path / "old.txt").write_text("old")
     for words in (("audit", "x" * 256), ("audit", "--sysroot", "x" * 256), ("report", "x" * 256)):
         done = run_aligntool(*words, "-o", tmp_path / "old.txt", "--overwrite", code=3)
         assert "x" * 256 in done.stderr and "Traceback" not in done.stderr  # Python 3.14 has another reason
 
 
-def test_a_target_that_may_not_be_seen_is_refused_with_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_inaccessible_target_is_refused_if_the_records_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     def unreadable() -> NoReturn:
         raise Refused("the records cannot be read")
 
@@ -201,7 +199,7 @@ def test_a_file_too_small_for_partitions_is_refused_in_one_sentence(
     assert file.read_bytes() == b"x" * size
 
 
-def test_a_move_without_a_device_says_nothing_about_sleep_and_tells_every_step(tmp_path: Path) -> None:
+def test_a_move_in_an_image_lists_every_step_and_does_not_mention_sleep(tmp_path: Path) -> None:
     image = make_old_disk(tmp_path / "old.img")
     done = run_aligntool("realign", "--yes", image)
     assert done.returncode == 0 and "inhibited" not in done.stderr, done.stderr
@@ -212,7 +210,7 @@ def test_a_move_without_a_device_says_nothing_about_sleep_and_tells_every_step(t
 
 
 @pytest.mark.on_disk
-def test_a_demo_tells_its_talk_and_its_data_in_one_order(tmp_path: Path) -> None:
+def test_a_demo_prints_its_commands_and_their_output_in_sequence(tmp_path: Path) -> None:
     image = tmp_path / "old.img"
     done = subprocess.run(
         ["sh", "-c", '"$0" -m aligntool demo "$1" 2>&1', sys.executable, image],
@@ -225,9 +223,7 @@ def test_a_demo_tells_its_talk_and_its_data_in_one_order(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("text", [None, "", "notes", "{}", '{"schema": "aligntool.plan", "version": 99}'])
-def test_a_file_that_is_no_plan_is_answered_with_what_can_be_typed_as_it_stands(
-    tmp_path: Path, text: str | None
-) -> None:
+def test_the_command_suggested_for_an_invalid_plan_file_can_be_typed_verbatim(tmp_path: Path, text: str | None) -> None:
     file = tmp_path / "plan.json"
     if text is not None:
         file.write_text(text)
@@ -247,9 +243,7 @@ CHANGES: list[tuple[str, object]] = [
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_plan_that_was_changed_is_answered_with_how_to_plan_for_its_disk_again(
-    tmp_path: Path, change: tuple[str, object]
-) -> None:
+def test_a_modified_plan_is_refused_with_the_command_to_plan_again(tmp_path: Path, change: tuple[str, object]) -> None:
     (tmp_path / "old disks").mkdir()
     image, file = make_old_disk(tmp_path / "old disks" / "a.img"), tmp_path / "plan.json"
     assert run_aligntool("plan", "realign", image, "-o", file).returncode == 0
@@ -259,7 +253,7 @@ def test_a_plan_that_was_changed_is_answered_with_how_to_plan_for_its_disk_again
     assert run_aligntool(*shlex.split(hint)[1:]).returncode == 0
 
 
-def test_a_plan_of_a_layout_whose_disk_has_changed_since_is_answered_with_that_disk(tmp_path: Path) -> None:
+def test_an_outdated_layout_plan_is_refused_with_a_command_for_its_disk(tmp_path: Path) -> None:
     image, file = tmp_path / "empty.img", tmp_path / "plan.json"
     with image.open("wb") as empty:
         empty.truncate(64 * MIB)
@@ -330,7 +324,7 @@ RECOGNISED = [
     ],
     ids=" ".join,
 )
-def test_nothing_printed_leads_to_a_new_table_where_content_was_recognised(
+def test_a_new_table_is_not_suggested_if_content_is_recognised(
     tmp_path: Path, make: Callable[[Path], None], words: tuple[str, ...]
 ) -> None:
     image = tmp_path / "disk.img"
@@ -344,7 +338,7 @@ def test_nothing_printed_leads_to_a_new_table_where_content_was_recognised(
         assert done.returncode == 3
 
 
-def test_a_blank_disk_is_led_to_a_new_table(tmp_path: Path) -> None:
+def test_a_new_table_is_suggested_for_a_blank_disk(tmp_path: Path) -> None:
     image = tmp_path / "disk.img"
     with image.open("wb") as file:
         file.truncate(64 * MIB)
@@ -371,7 +365,7 @@ def test_a_disk_without_a_node_in_dev_is_refused(dirty_disk: Path) -> None:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "sfdisk")
-def test_a_file_below_dev_shm_is_a_file_and_no_device() -> None:
+def test_a_file_in_dev_shm_is_not_treated_as_a_device() -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         image = Path(folder, "disk.img")
         run("truncate", "-s", "64M", image)
@@ -388,7 +382,7 @@ def test_a_file_below_dev_shm_is_a_file_and_no_device() -> None:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("sfdisk", "mount")
-def test_an_image_on_a_file_system_that_became_read_only_needs_that_to_be_mounted_for_writing() -> None:
+def test_an_image_on_a_read_only_file_system_needs_a_writable_mount() -> None:
     with mounted(Path("none"), "mount", "-t", "tmpfs") as folder:
         image = make_old_disk(folder / "old.img")
         run("mount", "-o", "remount,ro", folder)

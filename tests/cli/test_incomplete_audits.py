@@ -54,7 +54,7 @@ def made(folder: Path, what: str) -> Path:
         ("ja_JP.UTF-8", "  → このマシンのディスクの一覧: aligntool audit (対象を指定しない)"),
     ],
 )
-def test_the_next_command_for_a_target_among_others_is_a_line_of_its_own(
+def test_the_suggested_command_for_one_of_several_targets_has_its_own_line(
     tmp_path: Path, language: str, line: str
 ) -> None:
     blank = tmp_path / "blank.img"
@@ -69,7 +69,7 @@ NOT_DISKS = ["text", "text of whole sectors", "random", "random behind zeros", "
 
 
 @pytest.mark.parametrize("what", [*NOT_DISKS, "missing"])
-def test_a_target_that_cannot_be_judged_is_3_and_listed_in_every_form(tmp_path: Path, what: str) -> None:
+def test_a_target_that_cannot_be_judged_gives_exit_code_3_in_every_format(tmp_path: Path, what: str) -> None:
     path = made(tmp_path, what)
     document = run_aligntool("audit", "--json", path)
     assert document.returncode == 3
@@ -91,7 +91,7 @@ def test_a_blank_image_is_an_empty_disk(tmp_path: Path, fill: bytes) -> None:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("setpriv", "losetup")
-def test_without_root_a_named_device_is_3_and_the_machine_with_fail_on(
+def test_without_root_a_named_device_or_fail_on_gives_exit_code_3(
     sparse: Callable[..., Path], loop: Callable[..., Path]
 ) -> None:
     device = loop(sparse(64 * MIB))
@@ -119,7 +119,7 @@ class TestCapturedTree:
         disks = [MadeDisk("sda", GIB, [MadePartition(1, 63 * 512, MIB), MadePartition(2, 2 * MIB, MIB)])]
         return make_tree(tmp_path / "tree", disks)
 
-    def test_padding_of_tar_changes_nothing(self, root: Path, tmp_path: Path) -> None:
+    def test_padding_added_by_tar_does_not_change_the_audit(self, root: Path, tmp_path: Path) -> None:
         """tar trusts st_size, which is 4096 in sysfs, and pads what it could not read."""
         (tmp_path / "padded.tar").touch()
         with tarfile.open(tmp_path / "padded.tar", "w") as tar:
@@ -140,7 +140,7 @@ class TestCapturedTree:
     @sample(6)
     @pytest.mark.parametrize("attribute", ["size", "sda1/start", "sda1/size", "sda2/start"])
     @pytest.mark.parametrize("content", [None, b"", b"\0" * 4096, b"-8\n", b"garbage\n", b"12 34\n"])
-    def test_without_size_or_partitions_a_disk_is_unknown(
+    def test_a_disk_without_a_readable_size_or_partition_is_unknown(
         self, root: Path, attribute: str, content: bytes | None
     ) -> None:
         place = (root / "sys/class/block/sda").resolve() / attribute
@@ -174,7 +174,7 @@ def _unpacked(archive: Path, folder: Path) -> Path:
      ("resume",), ("rollback",), ("bench", "run"), ("bench", "alignment"), ("bench", "span"), ("probe",),
      ("raid", "plan", "--level", "1", "other"), ("report", "-o", "-")],
 )  # fmt: skip
-def test_a_name_that_is_a_file_here_and_a_disk_is_refused_by_every_command(
+def test_a_name_of_both_a_file_and_a_disk_is_refused_by_every_command(
     sparse: Callable[..., Path],
     loop: Callable[..., Path],
     tmp_path: Path,
@@ -192,7 +192,7 @@ def test_a_name_that_is_a_file_here_and_a_disk_is_refused_by_every_command(
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("unshare")
 @pytest.mark.parametrize("words", [("audit", "--fail-on", "never"), ("report", "-o", "-"), ("snapshot", "-o", "-")])
-def test_a_machine_without_sys_is_not_one_without_disks(words: tuple[str, ...]) -> None:
+def test_a_machine_without_sysfs_is_not_reported_as_having_no_disks(words: tuple[str, ...]) -> None:
     shell = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /sys; exec "$@"', "sh", *program(*words)]
     done = subprocess.run(shell, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (3, ""), done.stderr

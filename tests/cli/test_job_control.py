@@ -74,7 +74,7 @@ class AtTerminal:
         return bool(termios.tcgetattr(self._terminal)[3] & termios.ECHO)
 
 
-def test_every_key_that_stops_a_move_leaves_it_in_flight(disk: Path) -> None:
+def test_every_key_that_stops_a_move_leaves_the_disk_in_flight(disk: Path) -> None:
     slow = (disk, "--yes", "--rate", "2MiB")
     shell = AtTerminal("sh", "-i")
     shell.types(f"{shlex.join(program('realign', *slow))}\n".encode())

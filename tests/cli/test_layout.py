@@ -19,7 +19,7 @@ RECIPES = Path(__file__).parents[2] / "recipes"
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_a_layout_is_shown_and_made(sparse: MakeImage) -> None:
+def test_a_layout_is_shown_and_created(sparse: MakeImage) -> None:
     image = sparse(256 * MIB)
     done = run_aligntool("layout", image, "--part", "64MiB:esp:EFI", "--part", "rest:linux", "--yes")
     assert done.returncode == 0, done.stderr
@@ -30,7 +30,7 @@ def test_a_layout_is_shown_and_made(sparse: MakeImage) -> None:
 
 
 @pytest.mark.parametrize("label", ["gpt", "dos"])
-def test_a_second_run_has_nothing_to_do_unless_it_is_to_wipe(sparse: MakeImage, label: str) -> None:
+def test_a_second_run_has_nothing_to_do_without_wipe(sparse: MakeImage, label: str) -> None:
     image = sparse(64 * MIB)
     wish = ("layout", image, "--table", label, "--part", "16MiB:swap", "--part", "rest:linux", "--json")
     assert run_aligntool(*wish, "--yes").returncode == 0
@@ -48,7 +48,7 @@ def test_a_second_run_has_nothing_to_do_unless_it_is_to_wipe(sparse: MakeImage, 
 @pytest.mark.parametrize(
     "change", [("--part-type", "1", "L"), ("--part-label", "2", "other"), ("--delete", "2"), ("-N", "2")]
 )
-def test_a_table_that_differs_in_anything_is_refused_as_before(sparse: MakeImage, change: tuple[str, ...]) -> None:
+def test_a_table_that_differs_from_the_request_is_refused(sparse: MakeImage, change: tuple[str, ...]) -> None:
     image = sparse(64 * MIB)
     wish = ("layout", image, "--part", "16MiB:swap", "--part", "32MiB:linux")
     assert run_aligntool(*wish, "--yes").returncode == 0
@@ -62,7 +62,7 @@ def test_a_table_that_differs_in_anything_is_refused_as_before(sparse: MakeImage
 
 @pytest.mark.needs_root
 @pytest.mark.parametrize("at", [4096, 64 * MIB - 8192])
-def test_data_that_no_signature_identifies_are_overwritten_by_a_table_only_if_named(
+def test_a_table_overwrites_unrecognised_data_only_if_the_disk_is_named(
     sparse: MakeImage, loop: Callable[..., Path], at: int
 ) -> None:
     image = sparse(64 * MIB)
@@ -110,7 +110,7 @@ def test_deleted_partitions_are_reported_before_their_content_is_lost(sparse: Ma
 
 @pytest.mark.needs_tools("sfdisk")
 @pytest.mark.parametrize("size", [1024, 3584])
-def test_an_image_that_is_shorter_than_a_large_sector_is_too_small(sparse: MakeImage, size: int) -> None:
+def test_an_image_shorter_than_a_4096_byte_sector_is_too_small(sparse: MakeImage, size: int) -> None:
     """The last sector of 4096 bytes would be before its start."""
     image = sparse(size)
     run("sfdisk", "-q", image, stdin="label: dos\n")
@@ -132,7 +132,7 @@ def test_planning_and_a_dry_run_write_nothing(sparse: MakeImage, tmp_path: Path)
     assert planned.stdout.endswith(f"\n→ aligntool apply {kept}\n")
 
 
-def test_what_a_plan_says_to_type_next_is_the_same_wish(sparse: MakeImage) -> None:
+def test_the_command_that_a_plan_suggests_repeats_the_request(sparse: MakeImage) -> None:
     image = sparse(256 * MIB)
     wish = ["--part", "64MiB:linux:my root", "--table", "gpt", "--grain", "2MiB", "--spare-end", "8MiB"]
     wish += ["--sector-size", "4KiB", "--wipe", str(image)]
@@ -143,7 +143,7 @@ def test_what_a_plan_says_to_type_next_is_the_same_wish(sparse: MakeImage) -> No
     )
 
 
-def test_without_a_terminal_and_without_yes_nobody_is_asked_and_nothing_written(sparse: MakeImage) -> None:
+def test_without_a_terminal_and_without_yes_nothing_is_written(sparse: MakeImage) -> None:
     image = sparse(64 * MIB)
     done = run_aligntool("layout", image, "--part", "rest:linux")
     assert done.returncode == 3 and "--yes" in done.stderr
@@ -176,14 +176,14 @@ def test_yes_overrides_no_refusal(sparse: MakeImage) -> None:
         (("--part", "rest:linux", "--table", "mbr"), 2, "gpt, dos"),
     ],
 )
-def test_a_wish_that_cannot_be_is_refused_in_words(
+def test_an_impossible_request_is_refused_with_the_reason(
     sparse: MakeImage, words: tuple[str, ...], code: int, said: str
 ) -> None:
     done = run_aligntool("layout", sparse(64 * MIB), *words, "--yes", env={"COLUMNS": "200"})
     assert done.returncode == code and said in done.stderr, done.stderr
 
 
-def test_a_recipe_and_what_is_typed_beside_it(sparse: MakeImage) -> None:
+def test_options_override_the_values_of_a_recipe(sparse: MakeImage) -> None:
     image = sparse(4 * GIB)
     done = run_aligntool(
         "plan", "layout", image, "--recipe", "data-disk", "--table", "dos", "--grain", "8MiB", "--json"
@@ -288,7 +288,7 @@ def test_a_name_that_libparted_cannot_open_is_refused(sparse: MakeImage, tmp_pat
     assert "not valid UTF-8" in done.stderr and digest(image) == before
 
 
-def test_a_plan_that_was_kept_is_applied_once(sparse: MakeImage, tmp_path: Path) -> None:
+def test_a_saved_plan_is_applied_once(sparse: MakeImage, tmp_path: Path) -> None:
     image = sparse(64 * MIB)
     kept = tmp_path / "plan.json"
     assert run_aligntool("plan", "layout", image, "--part", "rest:linux", "-o", kept).returncode == 0
@@ -301,7 +301,7 @@ def test_a_plan_that_was_kept_is_applied_once(sparse: MakeImage, tmp_path: Path)
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "partx")
-def test_a_partition_is_no_disk_to_make_a_table_for(sparse: MakeImage, loop: Callable[..., Path]) -> None:
+def test_a_partition_is_refused_as_the_target_of_a_new_table(sparse: MakeImage, loop: Callable[..., Path]) -> None:
     image = sparse(64 * MIB)
     device = loop(image)
     assert run_aligntool("layout", device, "--part", "rest:linux", "--yes").returncode == 0

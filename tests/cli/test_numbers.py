@@ -41,7 +41,7 @@ STRANGE = ("1_000", "nan", "inf", "-inf", "infinity", "-5", "+5", " 5", "5 ", "0
     ],
     ids=" ".join,
 )
-def test_an_option_takes_no_number_in_another_writing(words: tuple[str, ...], word: str) -> None:
+def test_an_option_accepts_numbers_in_decimal_digits_only(words: tuple[str, ...], word: str) -> None:
     if "-p" in words and word in (" 5", "5 "):
         pytest.skip("blanks around the commas of a list are harmless")
     from typer.testing import CliRunner
@@ -60,7 +60,7 @@ def _options(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, An
             yield " ".join((*path, each.opts[0])), each
 
 
-def test_no_option_of_any_command_takes_a_number_in_another_writing() -> None:
+def test_no_option_of_any_command_accepts_numbers_in_other_notations() -> None:
     """All options, also future ones. Blanks around a size are harmless."""
     import typer
 
@@ -79,7 +79,7 @@ def test_no_option_of_any_command_takes_a_number_in_another_writing() -> None:
     assert not taken and plain > 15
 
 
-def test_plain_numbers_are_taken_up_to_their_bounds() -> None:
+def test_plain_numbers_are_accepted_up_to_their_bounds() -> None:
     assert [whole(1, 1000)(text) for text in ("1", "1000", "007")] == [1, 1000, 7]
     assert [seconds(0.1, 60)(text) for text in ("0.1", "60", ".5", "5.")] == [0.1, 60, 0.5, 5]
     assert partition_numbers(["1,2", "5", "2"]) == [1, 2, 5]
@@ -87,7 +87,7 @@ def test_plain_numbers_are_taken_up_to_their_bounds() -> None:
 
 
 @pytest.mark.parametrize("word", [word for word in STRANGE if word.strip() != "5"])
-def test_a_size_and_a_rate_are_plain_digits(word: str) -> None:
+def test_sizes_and_rates_accept_plain_digits_only(word: str) -> None:
     for text in (word, f"{word}KiB"):
         with pytest.raises(ValueError):
             parse_size(text)
@@ -95,7 +95,7 @@ def test_a_size_and_a_rate_are_plain_digits(word: str) -> None:
         parse_drive(word)
 
 
-def test_a_unit_in_look_alike_letters_is_none() -> None:
+def test_a_unit_with_a_confusable_letter_is_refused() -> None:
     with pytest.raises(ValueError):
         parse_size("4\u212aiB")  # the Kelvin sign, whose lower-case letter is k
 
@@ -108,7 +108,7 @@ IOLOG = b"fio version 3 iolog"
 
 @pytest.mark.parametrize("word", NUMBERS)
 @pytest.mark.parametrize("place", range(3))
-def test_a_csv_has_no_number_in_another_writing(word: bytes, place: int) -> None:
+def test_a_csv_accepts_numbers_in_decimal_digits_only(word: bytes, place: int) -> None:
     row = [b"1.5", b"8", b"8"]
     row[place] = word
     line = b",".join((row[0], b"R", row[1], row[2]))
@@ -116,13 +116,13 @@ def test_a_csv_has_no_number_in_another_writing(word: bytes, place: int) -> None
         read_pattern(logs.csv_events([CSV, line]))
 
 
-def test_a_csv_may_have_times_as_other_programs_print_small_ones() -> None:
+def test_a_csv_may_have_times_in_scientific_notation() -> None:
     assert read_pattern(logs.csv_events([CSV, b"1.5e-05,R,8,8", b"2,W,16,8"])).commands == 2
 
 
 @pytest.mark.parametrize("word", [word for word in NUMBERS if word.strip() == word and word])
 @pytest.mark.parametrize("place", range(2))
-def test_text_of_blkparse_has_no_number_in_another_writing(word: bytes, place: int) -> None:
+def test_blkparse_text_accepts_numbers_in_decimal_digits_only(word: bytes, place: int) -> None:
     numbers = [b"8", b"8"]
     numbers[place] = word
     with pytest.raises(Refused, match="line 1 "):
@@ -131,7 +131,7 @@ def test_text_of_blkparse_has_no_number_in_another_writing(word: bytes, place: i
 
 @pytest.mark.parametrize("word", [word for word in NUMBERS if word.strip() == word and word])
 @pytest.mark.parametrize("place", range(3))
-def test_an_iolog_has_no_number_in_another_writing(word: bytes, place: int) -> None:
+def test_an_iolog_accepts_numbers_in_decimal_digits_only(word: bytes, place: int) -> None:
     numbers = [b"163", b"8192", b"4096"]
     numbers[place] = word
     line = b"%s /dev/sda read %s %s" % tuple(numbers)
@@ -141,12 +141,12 @@ def test_an_iolog_has_no_number_in_another_writing(word: bytes, place: int) -> N
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "9" * 400, "1e999"])
 @pytest.mark.parametrize("key", ["runtime", "repeats"])
-def test_a_recipe_with_a_number_that_is_none_is_refused(key: str, value: str) -> None:
+def test_a_recipe_with_an_invalid_number_is_refused(key: str, value: str) -> None:
     text = f'format = 1\nkind = "bench"\nsummary = "x"\nsource = "x"\n{key} = {value}\n'
     with pytest.raises(Refused):
         parse_recipe("x.toml", text + '[[test]]\naccess = "random"\nblock = "4KiB"\n')
 
 
-def test_partitions_may_be_named_in_a_list(tmp_path: Path) -> None:
+def test_an_invalid_partition_number_in_a_list_is_a_usage_error(tmp_path: Path) -> None:
     done = run_aligntool("plan", "realign", tmp_path / "none", "-p", "1,x")
     assert done.returncode == 2 and "whole number" in done.stderr and "integer" not in done.stderr

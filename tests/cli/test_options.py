@@ -32,11 +32,11 @@ OPTIONS = [
 COLOURED = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def test_the_walk_finds_every_command() -> None:
+def test_the_list_of_tested_commands_is_complete() -> None:
     assert {" ".join(words) for words in ALL} == set(COMMANDS)
 
 
-def test_an_option_has_one_kind_of_value_and_one_other_name() -> None:
+def test_an_option_has_one_kind_of_value_and_the_same_aliases_everywhere() -> None:
     """A flag of one command takes no value in another, a size is not a file, and -p is --partition everywhere."""
     kinds: dict[str, set[tuple[object, ...]]] = defaultdict(set)
     names: dict[str, set[tuple[str, ...]]] = defaultdict(set)
@@ -49,7 +49,7 @@ def test_an_option_has_one_kind_of_value_and_one_other_name() -> None:
     assert several == {"--level": several["--level"], "-l": several["-l"]}  # an array of one chunk has no level 1
 
 
-def test_every_file_of_a_result_can_be_standard_output_and_can_be_replaced() -> None:
+def test_every_result_file_can_be_standard_output_and_can_be_overwritten() -> None:
     for words, command in ALL.items():
         names = {name: option for option in command.params for name in option.opts}
         if words == ("convert",):
@@ -60,7 +60,7 @@ def test_every_file_of_a_result_can_be_standard_output_and_can_be_replaced() -> 
 
 
 @pytest.mark.parametrize("words", [(), *ALL], ids=" ".join)
-def test_a_help_names_values_and_not_types(words: tuple[str, ...]) -> None:
+def test_help_texts_name_values_and_not_types(words: tuple[str, ...]) -> None:
     text = run_aligntool(*words, "--help", code=0, env={"COLUMNS": "100"}).stdout
     assert not re.search(r"<str>|list\[|\bTEXT\b|<[a-z|]+>|\bINTEGER\b|\bFLOAT\b", text), text
     options = [option for of, option in OPTIONS if of == words and not option.is_flag and not option.hidden]
@@ -116,13 +116,13 @@ def test_an_unknown_option_a_missing_argument_and_a_bad_choice_are_usage_errors(
     ],
     ids=" ".join,
 )  # fmt: skip
-def test_words_that_contradict_each_other_are_usage_errors(words: tuple[str, ...]) -> None:
+def test_contradictory_arguments_are_usage_errors(words: tuple[str, ...]) -> None:
     done = run_aligntool(*words)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
 
 
 @pytest.mark.parametrize("words", [("explain",), ("drives",), ("recipes", "show"), ("schema",)], ids=" ".join)
-def test_a_name_that_begins_with_a_hyphen_is_named_as_it_was_typed(words: tuple[str, ...]) -> None:
+def test_a_name_that_begins_with_a_hyphen_is_printed_as_it_was_typed(words: tuple[str, ...]) -> None:
     said = run_aligntool(*words, "--", "-x").stderr
     assert "'-x'" in said and "./-x" not in said
 
@@ -146,7 +146,7 @@ PLAIN = {name: "" for name in ("NO_COLOR", "CLICOLOR_FORCE", "FORCE_COLOR")}
     ],
 )
 @pytest.mark.parametrize("command", [("explain",), ("explain", "AT101"), ("drives", "WD20EARS"), ("recipes", "list")])
-def test_an_option_counts_more_than_the_environment(
+def test_an_option_overrides_the_environment(
     command: tuple[str, ...], words: tuple[str, ...], environment: dict[str, str], *, coloured: bool
 ) -> None:
     """In a pipe, where there is no colour by default. The option may be before the command or after it."""
@@ -179,7 +179,7 @@ def test_a_quiet_audit_of_several_machines_without_findings_prints_nothing(tmp_p
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_a_hyphen_is_standard_output_for_a_plan_and_nothing_else_is_there(tmp_path: Path) -> None:
+def test_a_hyphen_writes_only_the_plan_to_standard_output(tmp_path: Path) -> None:
     image = tmp_path / "d.img"
     image.write_bytes(bytes(16 << 20))
     words = ("plan", "layout", image, "--part", "rest:linux")
@@ -218,7 +218,9 @@ READ_FILES = {
 
 @pytest.mark.needs_tools("mkfs.ext4", "sfdisk", "fio")
 @pytest.mark.parametrize("story", READ_FILES)
-def test_no_result_replaces_a_file_that_is_read(story: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_result_file_replaces_a_file_that_is_read(
+    story: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("disk.img").write_bytes(bytes(16 << 20))
     if story == "a key":
@@ -237,7 +239,7 @@ def test_no_result_replaces_a_file_that_is_read(story: str, tmp_path: Path, monk
 
 
 @pytest.mark.needs_root
-def test_no_result_replaces_the_file_of_a_loop_device(tmp_path: Path) -> None:
+def test_no_result_file_replaces_the_backing_file_of_a_loop_device(tmp_path: Path) -> None:
     image = tmp_path / "disk.img"
     image.write_bytes(bytes(16 << 20))
     with looped(image) as device:
@@ -247,7 +249,7 @@ def test_no_result_replaces_the_file_of_a_loop_device(tmp_path: Path) -> None:
     assert image.read_bytes() == bytes(16 << 20)
 
 
-def test_a_disk_is_wiped_only_where_it_is_named_again(tmp_path: Path) -> None:
+def test_a_disk_is_wiped_only_if_wipe_names_it(tmp_path: Path) -> None:
     image, link = tmp_path / "d.img", tmp_path / "link"
     image.write_bytes(bytes(16 << 20))
     link.symlink_to(image)

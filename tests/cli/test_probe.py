@@ -60,7 +60,7 @@ def counted(*words: str | Path) -> tuple[int, dict[str, int]]:
 
 @sample(1)
 @pytest.mark.parametrize("most", [512, 700, 1500])
-def test_no_more_is_read_than_may_be(most: int, image: Path) -> None:
+def test_the_limit_on_bytes_read_is_respected(most: int, image: Path) -> None:
     # Eight sizes from 512 B to 64 KiB, 32 pairs of each, two requests of 1 KiB per pair: a round has 512 KiB.
     words = (image, "--largest", "64KiB", "--sector-size", "512", "--json")
     read, experiment = counted(*words, "--most", f"{most}KiB")
@@ -69,7 +69,7 @@ def test_no_more_is_read_than_may_be(most: int, image: Path) -> None:
     assert read - little <= (most - 512) * KIB + 64 * KIB  # what Python itself reads is the same in both
 
 
-def test_a_round_that_does_not_fit_is_refused_with_what_it_takes(image: Path) -> None:
+def test_a_round_that_exceeds_the_limit_is_refused_with_the_required_limit(image: Path) -> None:
     words = (image, "--largest", "64KiB", "--sector-size", "512")
     refused = probe(*words, "--most", "511KiB")
     assert refused.returncode == 3 and "one round of requests reads and writes 1MiB" in refused.stderr
@@ -77,13 +77,13 @@ def test_a_round_that_does_not_fit_is_refused_with_what_it_takes(image: Path) ->
     assert probe(*words, *most.split()).returncode == 0
 
 
-def test_a_largest_unit_that_is_too_small_is_not_taken_for_a_lack_of_space(image: Path) -> None:
+def test_a_largest_unit_that_is_too_small_is_not_reported_as_a_lack_of_space(image: Path) -> None:
     refused = probe(image, "--largest", "8KiB")
     assert refused.returncode == ExitCode.REFUSED and "→ --largest 16KiB" in refused.stderr
     assert probe(image, "--largest", "16KiB", "--limit", "30").returncode == 0
 
 
-def test_a_round_that_takes_too_long_is_refused_and_nothing_is_told_of_a_part_of_it(image: Path) -> None:
+def test_a_round_that_takes_too_long_is_refused_without_a_partial_result(image: Path) -> None:
     rounds = design(regions(Extent(0, 64 * MIB)), 512, (Kind.READ,), Random(1), most=64 * KIB)
     with opened_disk(str(image), write=False) as target, pytest.raises(Refused, match="only 0 of 256 pairs") as refused:
         time_rounds(rounds, target, limit_s=1e-9, most_bytes=MIB)
@@ -116,7 +116,7 @@ def blank(tmp_path: Path) -> Path:
     return made
 
 
-def test_a_disk_that_was_written_to_is_told_also_where_nothing_was_measured(blank: Path) -> None:
+def test_an_overwritten_disk_is_reported_even_if_nothing_was_measured(blank: Path) -> None:
     with begun(blank) as child:
         (worker,) = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
         os.kill(int(worker), signal.SIGKILL)
@@ -128,7 +128,7 @@ def test_a_disk_that_was_written_to_is_told_also_where_nothing_was_measured(blan
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup")
-def test_what_keeps_the_machine_awake_is_no_part_of_what_is_timed(
+def test_the_sleep_inhibitor_is_not_part_of_the_timed_process(
     blank: Path, loop: Callable[..., Path], tmp_path: Path
 ) -> None:
     """A process whose program does nothing would be taken for one that waits for a disk."""
@@ -142,7 +142,7 @@ def test_what_keeps_the_machine_awake_is_no_part_of_what_is_timed(
     assert child.returncode == ExitCode.STOPPED, said
 
 
-def test_what_the_caller_ignores_stays_ignored(image: Path) -> None:
+def test_a_signal_that_the_caller_ignores_stays_ignored(image: Path) -> None:
     """As with nohup."""
     with subprocess.Popen(
         ["nohup", *program("probe", image, "--largest", "64KiB", "--limit", "2")],
@@ -155,7 +155,7 @@ def test_what_the_caller_ignores_stays_ignored(image: Path) -> None:
     assert child.returncode == 0, said
 
 
-def test_it_tells_that_it_times_and_for_how_long(image: Path) -> None:
+def test_the_probe_prints_that_it_is_timing_and_its_time_limit(image: Path) -> None:
     words = (image, "--largest", "64KiB", "--limit", "60", "--most", "1MiB")
     assert "timing for at most 60s\n" in probe(*words).stderr
     reading, writing = pty.openpty()

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs", "e2fsck", "debugfs", "b
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "partx")
-def test_a_partition_is_no_disk_and_its_number_is_told(disk: Path, loop: Callable[..., Path]) -> None:
+def test_a_partition_is_refused_with_its_disk_and_number(disk: Path, loop: Callable[..., Path]) -> None:
     before, device = digest(disk), loop(disk)
     run("partx", "-a", device)
     try:
@@ -41,7 +41,7 @@ def test_a_partition_is_no_disk_and_its_number_is_told(disk: Path, loop: Callabl
     assert digest(disk) == before
 
 
-def test_a_plan_is_shown_with_the_command_that_applies_it_and_the_disk_stays_as_it_is(disk: Path) -> None:
+def test_a_plan_is_shown_with_the_command_that_applies_it_and_writes_nothing(disk: Path) -> None:
     before = digest(disk)
     done = run_aligntool("plan", "realign", disk)
     assert done.returncode == 0 and done.stderr == ""
@@ -50,7 +50,7 @@ def test_a_plan_is_shown_with_the_command_that_applies_it_and_the_disk_stays_as_
     assert digest(disk) == before
 
 
-def test_the_command_lines_of_the_checks_are_shown_and_do_what_they_say(disk: Path) -> None:
+def test_the_command_lines_of_the_checks_are_shown_and_can_be_run(disk: Path) -> None:
     said = run_aligntool("plan", "realign", disk).stdout
     line = next(line.strip().removeprefix("$ ") for line in said.splitlines() if line.strip().startswith("$ "))
     assert "e2fsck" in line
@@ -59,7 +59,7 @@ def test_the_command_lines_of_the_checks_are_shown_and_do_what_they_say(disk: Pa
     assert done.returncode == 0, done.stderr
 
 
-def test_the_plan_as_json_is_valid_by_its_schema_and_agrees_with_sfdisk(disk: Path) -> None:
+def test_the_plan_as_json_conforms_to_its_schema_and_agrees_with_sfdisk(disk: Path) -> None:
     document = json.loads(run_aligntool("plan", "realign", "--json", disk).stdout)
     check(document)
     place = document["plan"]["places"][0]
@@ -67,14 +67,14 @@ def test_the_plan_as_json_is_valid_by_its_schema_and_agrees_with_sfdisk(disk: Pa
     assert place["after"] == {"start": MIB, "length": place["before"]["length"]}
 
 
-def test_options_typed_come_back_in_the_command_that_applies_the_plan(disk: Path) -> None:
+def test_the_command_that_applies_the_plan_repeats_the_options(disk: Path) -> None:
     said = run_aligntool("plan", "realign", disk, "-p", "1", "--grain", "4MiB", "--physical-sector-size", "4096").stdout
     assert "-p 1 --grain 4MiB --physical-sector-size 4KiB" in said
     assert "8192" in said, "4 MiB are 8192 sectors"
 
 
 @pytest.mark.parametrize("words", [("realign", "--dry-run"), ("realign",), ("realign", "--dry-run", "--json")])
-def test_a_dry_run_and_nobody_to_ask_write_nothing(disk: Path, words: tuple[str, ...]) -> None:
+def test_a_dry_run_and_a_missing_confirmation_write_nothing(disk: Path, words: tuple[str, ...]) -> None:
     before = digest(disk)
     done = run_aligntool(*words, disk)
     assert done.returncode == (0 if "--dry-run" in words else 3)
@@ -86,7 +86,7 @@ def test_a_dry_run_and_nobody_to_ask_write_nothing(disk: Path, words: tuple[str,
 # The move
 
 
-def test_a_realigned_disk_is_on_the_grid_and_whole_and_a_second_time_there_is_nothing_to_do(disk: Path) -> None:
+def test_a_realigned_disk_is_aligned_intact_and_needs_no_second_realign(disk: Path) -> None:
     done = run_aligntool("realign", "--yes", disk)
     assert done.returncode == 0, done.stderr
     assert "partition 1: sector 2048 (1MiB), on the grid" in done.stdout
@@ -123,7 +123,7 @@ def answered(disk: Path, answer: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.needs_tools("script")
 @pytest.mark.parametrize("answer", ["yes\n", "\n"])
-def test_another_answer_than_the_disks_id_writes_nothing(disk: Path, answer: str) -> None:
+def test_an_answer_other_than_the_required_name_writes_nothing(disk: Path, answer: str) -> None:
     before = digest(disk)
     done = answered(disk, answer)
     assert done.returncode == 3 and "0x2005c0de" in done.stdout
@@ -148,7 +148,7 @@ def kept(disk: Path, tmp_path: Path) -> Path:
     return plan
 
 
-def test_a_kept_plan_is_applied_once(disk: Path, kept: Path) -> None:
+def test_a_saved_plan_is_applied_once(disk: Path, kept: Path) -> None:
     check(json.loads(kept.read_text()))
     assert run_aligntool("apply", "--yes", kept).returncode == 0
     assert_whole(disk)
@@ -156,7 +156,7 @@ def test_a_kept_plan_is_applied_once(disk: Path, kept: Path) -> None:
     assert again.returncode == 3 and "partition table" in again.stderr
 
 
-def test_a_plan_is_never_written_over_another_file(disk: Path, kept: Path) -> None:
+def test_a_plan_never_overwrites_another_file(disk: Path, kept: Path) -> None:
     assert run_aligntool("plan", "realign", disk, "-o", kept).returncode == 3
 
 
@@ -208,7 +208,7 @@ def lose_disk(disk: Path, plan: Path) -> None:
         (lose_disk, "No such file"),
     ],
 )
-def test_a_plan_that_is_no_longer_true_is_refused_and_says_what_changed(
+def test_an_outdated_plan_is_refused_with_the_change(
     disk: Path, kept: Path, change: Callable[[Path, Path], None], said: str
 ) -> None:
     change(disk, kept)
@@ -253,7 +253,7 @@ def in_flight(disk: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_within_a_second_with_exit_code_4_and_prints_what_to_type(
+def test_a_signal_stops_within_a_second_with_exit_code_4_and_the_next_commands(
     disk: Path, number: signal.Signals
 ) -> None:
     code, said, seconds = interrupted(disk, with_signal=number)
@@ -262,13 +262,13 @@ def test_a_signal_stops_within_a_second_with_exit_code_4_and_prints_what_to_type
     assert seconds < 1.5, "a second, and a half for a busy machine"
 
 
-def test_under_nohup_a_closed_terminal_stops_no_move(disk: Path) -> None:
+def test_under_nohup_a_closed_terminal_does_not_stop_a_move(disk: Path) -> None:
     code, said, _ = interrupted(disk, with_signal=signal.SIGHUP, under=("nohup",), rate="16MiB")
     assert code == 0, said
     assert_whole(disk)
 
 
-def test_where_the_process_that_moves_is_killed_alone_the_move_is_stopped_and_can_be_finished(disk: Path) -> None:
+def test_a_move_whose_child_process_is_killed_is_stopped_and_can_be_resumed(disk: Path) -> None:
     code, said, _ = interrupted(disk, with_signal=signal.SIGKILL, mover=True)
     assert code == 4 and f"the process working on {disk} was killed by SIGKILL" in said and "Traceback" not in said
     assert f"aligntool resume '{disk}'" in said and f"aligntool rollback '{disk}'" in said
@@ -276,9 +276,7 @@ def test_where_the_process_that_moves_is_killed_alone_the_move_is_stopped_and_ca
     assert_whole(disk)
 
 
-def test_a_disk_in_flight_shows_nothing_to_mount_and_is_neither_planned_nor_realigned_nor_wiped(
-    in_flight: Path,
-) -> None:
+def test_a_disk_in_flight_cannot_be_mounted_planned_realigned_or_wiped(in_flight: Path) -> None:
     assert found_at(in_flight, START) == "" and found_at(in_flight, MIB) == ""
     status = run_aligntool("status", in_flight)
     assert status.returncode == 0 and "in flight" in status.stdout and "aligntool resume" in status.stdout
@@ -292,7 +290,7 @@ def test_a_disk_in_flight_shows_nothing_to_mount_and_is_neither_planned_nor_real
     assert "aligntool resume" in run_aligntool("audit", in_flight).stdout
 
 
-def test_resume_finishes_what_was_interrupted(in_flight: Path) -> None:
+def test_resume_completes_an_interrupted_move(in_flight: Path) -> None:
     done = run_aligntool("resume", "--yes", in_flight)
     assert done.returncode == 0, done.stderr
     assert "sector 2048 (1MiB), on the grid" in done.stdout
@@ -301,7 +299,7 @@ def test_resume_finishes_what_was_interrupted(in_flight: Path) -> None:
 
 
 @pytest.mark.parametrize(("stream", "code"), [("stdout", 4), ("stderr", 0)])
-def test_output_on_a_full_disk_neither_stops_a_resume_nor_makes_it_a_refusal(
+def test_unwritable_output_neither_stops_a_resume_nor_makes_it_a_refusal(
     in_flight: Path, stream: str, code: int
 ) -> None:
     with open("/dev/full", "w") as full:  # noqa: PTH123
@@ -323,7 +321,9 @@ def _beside_a_damaged_record(*words: str | Path) -> subprocess.CompletedProcess[
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "unshare")
-def test_a_damaged_record_of_an_array_keeps_no_other_disk_in_flight(in_flight: Path, loop: Callable[..., Path]) -> None:
+def test_a_damaged_array_record_does_not_prevent_the_resume_of_another_disk(
+    in_flight: Path, loop: Callable[..., Path]
+) -> None:
     done = _beside_a_damaged_record("status", in_flight)
     assert done.returncode == 0 and "in flight" in done.stdout, done.stderr
     device = loop(in_flight)
@@ -349,7 +349,7 @@ def test_a_damaged_record_of_an_array_keeps_no_virtual_disk_in_flight(in_flight:
     assert_whole(back)
 
 
-def test_rollback_puts_everything_back_where_it_was(in_flight: Path, model: Path) -> None:
+def test_rollback_restores_the_table_and_the_content(in_flight: Path, model: Path) -> None:
     done = run_aligntool("rollback", "--yes", "--json", in_flight)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["state"] == "old"
@@ -359,7 +359,7 @@ def test_rollback_puts_everything_back_where_it_was(in_flight: Path, model: Path
 
 
 @pytest.mark.parametrize("way", ["resume", "rollback"])
-def test_nothing_goes_on_without_being_confirmed(in_flight: Path, way: str) -> None:
+def test_neither_resume_nor_rollback_begins_without_confirmation(in_flight: Path, way: str) -> None:
     before = digest(in_flight)
     done = run_aligntool(way, in_flight)
     assert done.returncode == 3 and "no terminal for the confirmation" in done.stderr and "--yes" in done.stderr
@@ -368,7 +368,7 @@ def test_nothing_goes_on_without_being_confirmed(in_flight: Path, way: str) -> N
 
 
 @pytest.mark.parametrize("way", ["resume", "rollback"])
-def test_a_dry_run_shows_the_steps_that_are_then_taken(in_flight: Path, way: str) -> None:
+def test_a_dry_run_shows_the_steps_that_are_then_executed(in_flight: Path, way: str) -> None:
     before = digest(in_flight)
     shown = run_aligntool(way, "--dry-run", in_flight)
     assert shown.returncode == 0, shown.stderr
@@ -381,7 +381,7 @@ def test_a_dry_run_shows_the_steps_that_are_then_taken(in_flight: Path, way: str
     assert numbers == done
 
 
-def test_the_image_may_be_carried_elsewhere_before_it_is_resumed(in_flight: Path, tmp_path: Path) -> None:
+def test_the_image_may_be_moved_elsewhere_before_it_is_resumed(in_flight: Path, tmp_path: Path) -> None:
     other = tmp_path / "other machine"
     other.mkdir()
     moved = shutil.move(in_flight, other / "copy.img")
@@ -408,7 +408,7 @@ def full_disk(tmp_path: Path) -> Path:
 
 
 @pytest.mark.on_disk
-def test_a_full_disk_is_refused_with_the_option_that_helps_and_moves_with_it(full_disk: Path, tmp_path: Path) -> None:
+def test_a_full_disk_is_refused_with_the_option_that_makes_the_move_possible(full_disk: Path, tmp_path: Path) -> None:
     """On a finer grain than 1 MiB there would be room for a small journal."""
     words = ("realign", "--yes", "--grain", "1MiB")
     refused = run_aligntool(*words, full_disk)
@@ -421,9 +421,7 @@ def test_a_full_disk_is_refused_with_the_option_that_helps_and_moves_with_it(ful
     assert not journal.exists(), "nothing needs it any more"
 
 
-def test_a_file_system_that_is_not_whole_is_refused_and_no_journal_stays_behind(
-    full_disk: Path, tmp_path: Path
-) -> None:
+def test_a_damaged_file_system_is_refused_and_no_journal_file_remains(full_disk: Path, tmp_path: Path) -> None:
     with full_disk.open("r+b") as file:
         file.seek(START + 4096 * 2)  # behind superblock and group descriptors: bitmaps and inodes
         file.write(b"\xa5" * 4096 * 64)
@@ -435,9 +433,7 @@ def test_a_file_system_that_is_not_whole_is_refused_and_no_journal_stays_behind(
 
 
 @pytest.mark.on_disk
-def test_with_its_journal_elsewhere_a_disk_in_flight_asks_for_the_file_and_goes_on_with_it(
-    full_disk: Path, tmp_path: Path
-) -> None:
+def test_a_move_with_a_journal_file_requires_the_file_to_resume(full_disk: Path, tmp_path: Path) -> None:
     journal = tmp_path / "the journal"
     code, said, _ = interrupted(full_disk, "--journal", journal)
     assert code == 4 and f"--journal '{journal}'" in said
@@ -449,7 +445,7 @@ def test_with_its_journal_elsewhere_a_disk_in_flight_asks_for_the_file_and_goes_
 
 
 @pytest.mark.needs_tools("mkswap")
-def test_the_whole_header_of_a_swap_area_moves_with_a_small_journal(tmp_path: Path) -> None:
+def test_a_small_journal_does_not_truncate_the_header_of_a_swap_area(tmp_path: Path) -> None:
     """Such a journal saves only the sectors that can contain a signature."""
     image, area = tmp_path / "disk.img", tmp_path / "area"
     run("truncate", "-s", "4M", area)
@@ -473,7 +469,7 @@ def test_the_whole_header_of_a_swap_area_moves_with_a_small_journal(tmp_path: Pa
 
 
 @pytest.mark.on_disk
-def test_a_journal_is_never_written_over_another_file(full_disk: Path, tmp_path: Path) -> None:
+def test_a_journal_never_overwrites_another_file(full_disk: Path, tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("thesis")
     for words in (("realign", "--yes"), ("realign", "--dry-run"), ("plan", "realign")):
@@ -489,7 +485,7 @@ def test_a_journal_is_never_written_over_another_file(full_disk: Path, tmp_path:
 @pytest.mark.on_disk
 @pytest.mark.parametrize("way", ["realign", "resume"])
 @pytest.mark.parametrize("replaced", [False, True])
-def test_a_file_that_takes_the_name_of_the_journal_stays(
+def test_a_file_that_replaced_the_journal_file_is_kept(
     full_disk: Path, tmp_path: Path, way: str, replaced: bool
 ) -> None:
     journal = tmp_path / "journal"
@@ -511,7 +507,7 @@ def test_a_file_that_takes_the_name_of_the_journal_stays(
 
 
 @pytest.mark.on_disk
-def test_a_logical_partition_that_moved_down_from_the_end_leaves_no_disk_in_flight(tmp_path: Path) -> None:
+def test_a_logical_partition_moved_down_from_the_end_leaves_no_disk_in_flight(tmp_path: Path) -> None:
     """Its old last sector, which holds a marker of the move, is still the last sector of the extended partition."""
     image = tmp_path / "logical.img"
     with image.open("wb") as file:
@@ -540,7 +536,7 @@ def test_a_journal_in_memory_is_refused(full_disk: Path) -> None:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("resize2fs", "losetup")
-def test_a_file_system_that_fills_the_disk_is_shrunk_only_when_asked_for(tmp_path: Path) -> None:
+def test_a_file_system_that_fills_the_disk_is_shrunk_only_if_requested(tmp_path: Path) -> None:
     disk = make_old_disk(tmp_path / "full.img", size=START + LENGTH)
     refused = run_aligntool("realign", "--yes", "-p", "1", "--page-size", "16KiB", disk)
     assert refused.returncode == 3 and f" {disk} -p 1 --page-size 16KiB --shrink" in refused.stderr
@@ -557,7 +553,9 @@ def test_a_file_system_that_fills_the_disk_is_shrunk_only_when_asked_for(tmp_pat
 
 
 @pytest.mark.parametrize("words", [("plan", "realign"), ("realign", "--yes"), ("status",), ("resume",), ("rollback",)])
-def test_what_is_no_disk_is_one_clear_error_with_exit_code_3(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_target_that_is_not_a_disk_is_one_clear_error_with_exit_code_3(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     for target in ("/no/such/disk", "/dev/null", str(fifo)):
@@ -578,14 +576,14 @@ def test_what_is_no_disk_is_one_clear_error_with_exit_code_3(words: tuple[str, .
         (("--rate", "0"), 2),
     ],
 )
-def test_wishes_that_make_no_sense_are_refused(disk: Path, words: tuple[str, ...], code: int) -> None:
+def test_impossible_options_are_refused(disk: Path, words: tuple[str, ...], code: int) -> None:
     done = run_aligntool("realign", "--yes", *words, disk)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr and first_start(disk) == 63
 
 
 @pytest.mark.needs_tools("mkntfs", "ntfscp", "mkfs.fat", "mcopy", "mkswap")
-def test_the_demo_ends_on_the_grid() -> None:
+def test_the_demo_ends_with_every_partition_on_the_grid() -> None:
     done = run_aligntool("demo")
     assert done.returncode == 0, done.stderr
     assert "3 off" in done.stdout and done.stdout.rstrip().endswith(
@@ -595,7 +593,7 @@ def test_the_demo_ends_on_the_grid() -> None:
 
 @pytest.mark.needs_tools("mkfs.f2fs")
 @pytest.mark.parametrize("several", [False, True])
-def test_an_f2fs_on_several_devices_is_refused_and_not_called_damaged(several: bool, tmp_path: Path) -> None:
+def test_an_f2fs_on_several_devices_is_refused_and_not_reported_as_damaged(several: bool, tmp_path: Path) -> None:
     one, other, image = (tmp_path / name for name in ("one", "other", "disk.img"))
     one.write_bytes(bytes(100 * MIB))
     other.write_bytes(bytes(100 * MIB))

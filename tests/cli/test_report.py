@@ -28,7 +28,7 @@ def image(tmp_path: Path) -> Path:
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_the_page_tells_where_partitions_start_as_sfdisk_does(image: Path, tmp_path: Path) -> None:
+def test_the_page_shows_the_same_partition_starts_as_sfdisk(image: Path, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     done = report(image, "-o", page)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
@@ -40,9 +40,7 @@ def test_the_page_tells_where_partitions_start_as_sfdisk_does(image: Path, tmp_p
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_nothing_is_replaced_unasked_and_nothing_is_written_when_one_of_two_is_there(
-    image: Path, tmp_path: Path
-) -> None:
+def test_no_output_is_written_if_one_of_two_exists_unless_overwrite_is_given(image: Path, tmp_path: Path) -> None:
     page, picture = tmp_path / "report.html", tmp_path / "map.svg"
     picture.write_text("mine")
     words = (image, "-o", page, "--chart", "map-old-img", "--svg", picture)
@@ -82,7 +80,7 @@ def test_a_file_that_is_read_is_never_replaced(words: str, tmp_path: Path) -> No
         (("--chart", "queue-depth", "--svg", "x", "--png", "x"), "same file name"),
     ],
 )
-def test_files_and_pictures_that_do_not_fit_each_other_are_usage_errors(words: tuple[str, ...], said: str) -> None:
+def test_output_files_without_a_matching_chart_are_usage_errors(words: tuple[str, ...], said: str) -> None:
     before = set(Path.cwd().iterdir())
     done = report(*words)
     assert done.returncode == 2 and said in " ".join(done.stderr.replace("│", " ").split()), done.stderr
@@ -98,14 +96,14 @@ def test_files_and_pictures_that_do_not_fit_each_other_are_usage_errors(words: t
         (("--chart", "queue-depth", "--svg", "n" * 300), "cannot be written: File name too long"),
     ],
 )
-def test_what_cannot_be_written_is_refused(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_an_unwritable_output_is_refused(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
     before = set(Path.cwd().iterdir())
     done = report(*words)
     assert done.returncode == 3 and said in done.stderr and "Traceback" not in done.stderr, done.stderr
     assert set(Path.cwd().iterdir()) == before
 
 
-def test_a_picture_that_there_is_not_lists_those_that_there_are(tmp_path: Path) -> None:
+def test_an_unknown_chart_is_refused_with_the_available_charts(tmp_path: Path) -> None:
     machine = MACHINES / "nvme-behind-switch.tar.xz"
     done = report("--sysroot", machine, "--chart", "map-nvme0", "--svg", tmp_path / "x.svg")
     assert done.returncode == 3
@@ -113,7 +111,9 @@ def test_a_picture_that_there_is_not_lists_those_that_there_are(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("words", [("report", "-o", "page.html"), ("raid", "show"), ("raid", "persist", "md2")])
-def test_of_two_captured_machines_none_is_dropped_unsaid(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_two_captured_machines_are_a_usage_error_where_only_one_is_possible(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
     first, second = MACHINES / "nvme-behind-switch.tar.xz", MACHINES / "there-is-none.tar.xz"
     done = run_aligntool(*words, "--sysroot", first, "--sysroot", second, cwd=tmp_path, env={"COLUMNS": "400"})
     assert (done.returncode, done.stdout) == (2, "")
@@ -128,7 +128,7 @@ def test_without_rsvg_convert_a_png_is_refused_with_the_name_of_its_package(tmp_
 
 
 @pytest.mark.needs_tools("rsvg-convert")
-def test_a_picture_of_its_own_needs_no_disk(tmp_path: Path) -> None:
+def test_a_chart_without_disk_data_requires_no_disk(tmp_path: Path) -> None:
     svg, png = tmp_path / "q.svg", tmp_path / "q.png"
     done = report("--chart", "queue-depth", "--svg", svg, "--png", png)
     assert done.returncode == 0, done.stderr
@@ -137,14 +137,14 @@ def test_a_picture_of_its_own_needs_no_disk(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("word", ["queue-depth", "Queue-Depth"])
-def test_explain_draws_queue_depth_and_its_list_names_it(word: str) -> None:
+def test_explain_draws_queue_depth_and_lists_it(word: str) -> None:
     told = run_aligntool("explain", word, code=0).stdout
     assert "QD1" in told and "QD4" in told and max(map(len, told.splitlines())) <= 80
     listed = run_aligntool("explain", code=0).stdout
     assert "\nqueue-depth " in listed
 
 
-def test_a_file_that_is_no_result_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_result_is_refused(tmp_path: Path) -> None:
     broken = tmp_path / "broken.json"
     for text in ("", "{}", '{"schema": "aligntool.bench.span", "version": 1}'):
         broken.write_text(text)

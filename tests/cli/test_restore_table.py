@@ -72,7 +72,7 @@ def journal_places(image: Path) -> tuple[int, int]:
 
 @sample(1)
 @pytest.mark.parametrize("way", ["resume", "rollback"])
-def test_a_record_lost_in_both_copies_is_refused_with_nothing_written(
+def test_a_journal_record_damaged_in_both_copies_is_refused_without_a_write(
     in_flight: Callable[[str], Path], way: str
 ) -> None:
     image = in_flight("gpt")
@@ -94,7 +94,7 @@ def test_a_record_lost_in_both_copies_is_refused_with_nothing_written(
 @sample(2)
 @pytest.mark.parametrize("way", ["resume", "rollback"])
 @pytest.mark.parametrize("label", ["gpt", "dos"])
-def test_a_disk_without_a_readable_table_is_in_flight_and_goes_on(
+def test_a_disk_in_flight_with_an_unreadable_table_can_be_finished(
     in_flight: Callable[[str], Path], label: str, way: str
 ) -> None:
     image = in_flight(label)
@@ -113,7 +113,7 @@ def test_a_disk_without_a_readable_table_is_in_flight_and_goes_on(
 
 @sample(1)
 @pytest.mark.parametrize("way", ["resume", "rollback"])
-def test_a_larger_clone_whose_backup_was_moved_goes_on_when_the_table_is_restored(
+def test_a_larger_clone_with_a_moved_backup_can_be_finished_with_restore_table(
     in_flight: Callable[[str], Path], way: str
 ) -> None:
     image = in_flight("gpt")
@@ -123,7 +123,7 @@ def test_a_larger_clone_whose_backup_was_moved_goes_on_when_the_table_is_restore
     before = digest(image)
     status = json.loads(run_aligntool("status", "--json", image).stdout)
     assert status["state"] == "in-flight" and all("--restore-table" in it for it in status["next"])
-    for words in ((way, image), (way, image, "--restore-table")):  # refused, and nobody is there to answer
+    for words in ((way, image), (way, image, "--restore-table")):  # refused, and no terminal for the confirmation
         done = run_aligntool(*words)
         assert done.returncode == 3 and "--restore-table" in done.stderr + " ".join(map(str, words))
         assert digest(image) == before
@@ -137,7 +137,7 @@ def test_a_larger_clone_whose_backup_was_moved_goes_on_when_the_table_is_restore
 
 
 @pytest.mark.parametrize("label", ["gpt", "dos"])
-def test_a_disk_whose_entry_got_its_type_back_is_not_moved_a_second_time(
+def test_a_disk_in_flight_whose_type_was_reset_is_not_moved_a_second_time(
     in_flight: Callable[[str], Path], label: str
 ) -> None:
     """The second move would overwrite the journal of the first."""
@@ -159,7 +159,7 @@ def test_a_disk_whose_entry_got_its_type_back_is_not_moved_a_second_time(
 
 
 @pytest.mark.parametrize("start", [2 * MIB, 3 * MIB], ids=["where a marker is", "where none is"])
-def test_a_new_table_on_a_disk_that_gets_its_first_is_not_taken_for_an_unused_disk(start: int, tmp_path: Path) -> None:
+def test_a_new_table_does_not_hide_an_unfinished_move_into_a_first_partition(start: int, tmp_path: Path) -> None:
     """The content was half moved, and nothing is recognised in the new partition over it."""
     image = tmp_path / "disk.img"
     with image.open("wb") as file:
@@ -183,7 +183,7 @@ def test_a_new_table_on_a_disk_that_gets_its_first_is_not_taken_for_an_unused_di
 
 
 @pytest.mark.parametrize("label", ["gpt", "dos"])
-def test_a_partition_made_meanwhile_where_the_move_writes_is_not_overwritten(
+def test_a_partition_created_meanwhile_in_the_area_of_the_move_is_not_overwritten(
     in_flight: Callable[[str], Path], label: str
 ) -> None:
     image = in_flight(label)
@@ -203,7 +203,7 @@ def test_a_partition_made_meanwhile_where_the_move_writes_is_not_overwritten(
 @pytest.mark.parametrize("way", ["resume", "rollback"])
 @pytest.mark.parametrize("start", [63, 2048])
 @pytest.mark.parametrize("label", ["gpt", "dos"])
-def test_a_file_system_made_meanwhile_in_a_partition_of_the_same_extent_is_not_overwritten(
+def test_a_file_system_created_meanwhile_in_the_same_extent_is_not_overwritten(
     in_flight: Callable[[str], Path], label: str, start: int, way: str
 ) -> None:
     image = in_flight(label)
@@ -223,13 +223,13 @@ def test_a_file_system_made_meanwhile_in_a_partition_of_the_same_extent_is_not_o
 
 
 @pytest.mark.parametrize("label", ["gpt", "dos"])
-def test_a_file_system_made_meanwhile_on_the_whole_disk_is_not_overwritten(
+def test_a_file_system_created_meanwhile_on_the_whole_disk_is_not_overwritten(
     in_flight: Callable[[str], Path], label: str
 ) -> None:
     image = in_flight(label)
     made = image.with_suffix(".ext4")
     run("mke2fs", "-q", "-F", "-t", "ext4", made, "16m")
-    start = made.read_bytes()[: 4 * KIB]  # of the old table, mkfs overwrites the start and leaves the rest
+    start = made.read_bytes()[: 4 * KIB]  # mkfs overwrites only the start of the old table
     image.write_bytes(start + image.read_bytes()[len(start) :])
     before = digest(image)
     for words in ((), ("--restore-table",)):

@@ -96,7 +96,7 @@ def _in_less(rows: list[str]) -> bool:
 
 
 @pytest.mark.needs_tools("less", "sfdisk")
-def test_a_long_audit_begins_with_its_verdict_in_a_pager_and_keeps_its_exit_code(
+def test_a_long_audit_is_paged_from_its_verdict_on_and_keeps_its_exit_code(
     images: Callable[[int, int], list[Path]],
 ) -> None:
     with Terminal("audit", *images(6, 63)) as terminal:
@@ -111,7 +111,7 @@ def test_a_long_audit_begins_with_its_verdict_in_a_pager_and_keeps_its_exit_code
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_the_audit_of_six_good_disks_is_on_one_screen_without_a_pager(
+def test_the_audit_of_six_aligned_disks_fits_one_screen_without_a_pager(
     images: Callable[[int, int], list[Path]], tmp_path: Path
 ) -> None:
     with Terminal("audit", *images(6, 2048), PAGER=f"cat > {tmp_path}/paged") as terminal:
@@ -131,7 +131,7 @@ def _paged(tmp_path: Path, **environment: str) -> Iterator[Path]:
     yield file
 
 
-def test_a_pager_is_chosen_as_by_git_and_a_pager_that_is_not_there_loses_nothing(tmp_path: Path) -> None:
+def test_the_pager_is_chosen_as_by_git_and_a_missing_one_loses_no_output(tmp_path: Path) -> None:
     whole = run_aligntool("explain").stdout
     with _paged(tmp_path, PAGER="file", NO_COLOR="1") as file:
         assert file.read_text() == whole
@@ -152,7 +152,7 @@ def test_nothing_is_paged_in_a_pipe_or_as_json(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs_tools("less")
-def test_who_is_root_for_aligntool_only_gets_a_pager_that_starts_nothing() -> None:
+def test_under_sudo_the_pager_cannot_start_other_programs() -> None:
     """less(1), SECURITY: LESSSECURE=1 disables the shell, editors, pipes and log files."""
     plain, lent = (pager_of({"PAGER": "most", **more}) for more in ({}, {"SUDO_UID": "1000"}))
     assert plain and plain[0] == "most" and "LESSSECURE" not in plain[1]
@@ -171,7 +171,7 @@ def test_who_is_root_for_aligntool_only_gets_a_pager_that_starts_nothing() -> No
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_the_summary_stands_last_on_the_screen_and_an_image_is_confirmed_by_its_name(
+def test_the_summary_precedes_the_prompt_and_an_image_is_confirmed_by_its_name(
     images: Callable[[int, int], list[Path]],
 ) -> None:
     (image,) = images(1, 63)

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.needs_root, pytest.mark.needs_tools("losetup", "sfdisk
 
 @sample(1)
 @pytest.mark.parametrize("way", ["text", "json"])
-def test_a_disk_that_is_done_names_no_resume_when_the_kernel_cannot_show_it(
+def test_resume_is_not_suggested_for_a_complete_disk_that_the_kernel_cannot_show(
     tmp_path: Path, loop: Callable[..., Path], way: str
 ) -> None:
     image = make_old_disk(tmp_path / "old.img", size=40 * MIB, length=24 * MIB)
@@ -48,7 +48,7 @@ def test_a_disk_that_is_done_names_no_resume_when_the_kernel_cannot_show_it(
     assert_whole(image)
 
 
-def test_a_disk_that_now_has_longer_sectors_than_the_move_is_not_led_to_a_resume(tmp_path: Path) -> None:
+def test_resume_is_not_suggested_for_a_disk_with_longer_sectors_than_the_move(tmp_path: Path) -> None:
     image = make_old_disk(tmp_path / "old.img", size=40 * MIB, length=24 * MIB)
     kill_while_copying(image)
     with looped(image, sector_size=4096) as device:

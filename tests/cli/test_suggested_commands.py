@@ -60,7 +60,7 @@ def resolve(line: str) -> tuple[Any, list[str]]:
     return here, [option for word in words for option in OPTION.findall(word)]
 
 
-def test_every_option_in_a_named_command_exists() -> None:
+def test_every_option_in_a_suggested_command_exists() -> None:
     wrong, checked = [], 0
     for name, line in named_commands():
         command, options = resolve(line)
@@ -82,7 +82,7 @@ def test_the_refusal_of_a_folder_names_a_command_that_exists(tmp_path: Path) -> 
 
 
 @pytest.mark.needs_tools("qemu-img")
-def test_a_container_is_no_empty_disk_and_not_one_without_a_move_in_flight(tmp_path: Path) -> None:
+def test_a_container_is_not_treated_as_an_empty_disk_or_one_without_a_move(tmp_path: Path) -> None:
     run("qemu-img", "create", "-q", "-f", "vmdk", tmp_path / "a.vmdk", "64M")
     layout = run_aligntool("layout", "--yes", tmp_path / "a.vmdk", "--part", "rest:linux", code=3)
     assert f"qemu-img convert -f vmdk -O qcow2 {tmp_path}/a.vmdk new.qcow2" in layout.stderr
@@ -104,7 +104,7 @@ def test_a_hyphen_is_standard_output(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not (tmp_path / "-").exists()
 
 
-def test_what_an_audit_of_a_captured_machine_says_to_type_names_no_disk_of_this_one(tmp_path: Path) -> None:
+def test_commands_for_a_captured_machine_are_marked_as_commands_for_that_machine(tmp_path: Path) -> None:
     disks = [MadeDisk("vda", 1 << 30, [MadePartition(1, 63 * 512, 1 << 28), MadePartition(2, 1 << 29, 1 << 20)])]
     root = make_tree(tmp_path / "tree", disks)
     import json

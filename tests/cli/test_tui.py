@@ -77,7 +77,7 @@ def stepped(disk: Path, steps: Callable[[User], Coroutine[None, None, None]], *,
     return app
 
 
-def test_a_disk_is_audited_planned_asked_about_and_moved(disk: Path) -> None:
+def test_a_disk_is_audited_planned_confirmed_and_moved(disk: Path) -> None:
     before = digest(disk)
 
     async def steps(user: User) -> None:
@@ -100,7 +100,7 @@ def test_a_disk_is_audited_planned_asked_about_and_moved(disk: Path) -> None:
 
 
 @when_thorough("a slow move")
-def test_a_move_that_is_stopped_is_in_flight_and_is_rolled_back(disk: Path) -> None:
+def test_a_stopped_move_is_in_flight_and_can_be_rolled_back(disk: Path) -> None:
     async def steps(user: User) -> None:
         await user.press("enter", until="Realign")
         await user.press("r", until="Type the file's name")
@@ -195,7 +195,9 @@ def test_sigterm_stops_a_move_first(disk: Path) -> None:
     assert_whole(disk)
 
 
-def test_with_no_color_the_text_has_the_terminals_own_colours(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_no_color_the_text_has_the_default_colours_of_the_terminal(
+    disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     terminal = Terminal(*program("tui", disk))
     terminal.type("", until="1 of 1 partition misaligned")
@@ -205,13 +207,13 @@ def test_with_no_color_the_text_has_the_terminals_own_colours(disk: Path, monkey
     assert terminal.ends("q")[0] == 0
 
 
-def test_without_textual_it_refuses_and_names_the_package() -> None:
+def test_without_textual_the_tui_is_refused_and_the_package_named() -> None:
     hidden = "import sys; sys.modules['textual'] = None; from aligntool.__main__ import main; main()"
     code, printed = Terminal(sys.executable, "-c", hidden, "tui").ends("")
     assert code == 3 and "python3-textual" in printed and "→ sudo aligntool audit" in printed
 
 
-def test_without_a_terminal_it_refuses() -> None:
+def test_without_a_terminal_the_tui_is_refused() -> None:
     done = run_aligntool("tui", code=3)
     assert (
         done.stdout == ""
@@ -220,7 +222,7 @@ def test_without_a_terminal_it_refuses() -> None:
     )
 
 
-def test_it_does_not_draw_into_a_file(disk: Path) -> None:
+def test_the_tui_does_not_draw_into_a_file(disk: Path) -> None:
     """Textual draws on standard error, so with 2>FILE the screen would be blank, and the keys work."""
     terminal, inside = os.openpty()
     words = program("tui", disk)

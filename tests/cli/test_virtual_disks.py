@@ -81,14 +81,14 @@ def in_use(image: Path) -> Iterator[None]:
         daemon.wait()
 
 
-def test_each_format_is_judged_as_its_bytes_are(raw: Path) -> None:
+def test_each_format_has_the_same_audit_as_the_raw_image(raw: Path) -> None:
     expected = audited(raw)
     assert expected["disks"][0]["partitions"]
     for kind in CREATED:
         assert audited(made(raw, kind)) == expected, kind
 
 
-def test_the_footer_of_a_fixed_vhd_is_none_of_the_disks_bytes(raw: Path) -> None:
+def test_the_footer_of_a_fixed_vhd_is_not_part_of_the_disk(raw: Path) -> None:
     expected = audited(raw)
     with_bytes(raw, 60, b"\0\0\0\4")  # where a VHD with its footer in front has its type
     image = made(raw, "vhd", "-o", "subformat=fixed")
@@ -116,7 +116,7 @@ def test_an_empty_qcow2_gets_a_table_that_sfdisk_reads(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs_tools("xz", "gzip", "zstd")
-def test_a_packed_image_is_judged_as_its_bytes_are(raw: Path) -> None:
+def test_a_compressed_image_has_the_same_audit_as_the_raw_image(raw: Path) -> None:
     expected = audited(raw)
     for tool in ("xz", "gzip", "zstd"):
         packed = raw.with_suffix(f".img.{tool}")
@@ -124,7 +124,7 @@ def test_a_packed_image_is_judged_as_its_bytes_are(raw: Path) -> None:
         assert audited(packed) == expected, tool
 
 
-def test_nothing_is_left_of_an_audit_and_the_image_is_as_it_was(raw: Path) -> None:
+def test_an_audit_leaves_no_mount_and_does_not_change_the_image(raw: Path) -> None:
     image = made(raw, "qcow2")
     before = digest(image)
     run_aligntool("plan", "realign", image, code=0)
@@ -135,13 +135,13 @@ def test_nothing_is_left_of_an_audit_and_the_image_is_as_it_was(raw: Path) -> No
         pass
 
 
-def test_a_name_that_says_another_format_is_answered_with_the_one_that_is_read(raw: Path) -> None:
+def test_a_name_with_a_misleading_suffix_is_reported_with_the_actual_format(raw: Path) -> None:
     image = made(raw, "qcow2").rename(raw.with_name("other.img"))
     done = run_aligntool("audit", image, code=1)
     assert done.stderr.startswith(f"aligntool: {image} has the signature of qcow2")
 
 
-def test_an_image_in_use_is_read_with_a_remark_and_not_written_to(raw: Path) -> None:
+def test_an_image_in_use_is_read_with_a_note_and_not_written_to(raw: Path) -> None:
     image = made(raw, "qcow2")
     with in_use(image):
         assert "in use by another program" in run_aligntool("audit", image, code=1).stderr
@@ -182,7 +182,7 @@ def test_a_copy_is_not_made_while_a_machine_writes_to_the_source(raw: Path, tmp_
     assert '"sectorsize": 512' in run("sfdisk", "--json", raw) and new.stat().st_size == 64 * MIB
 
 
-def test_one_that_cannot_be_opened_does_not_stop_the_audit_of_the_others(raw: Path) -> None:
+def test_an_image_that_cannot_be_opened_does_not_stop_the_audit_of_the_others(raw: Path) -> None:
     image, broken = made(raw, "qcow2"), raw.with_name("broken.qcow2")
     broken.write_bytes(b"QFI\xfb\0\0\0\3".ljust(4096, b"\0"))
     done = run_aligntool("audit", "--json", broken, image, code=3)
@@ -248,7 +248,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_header_that_leads_elsewhere_or_nowhere_is_one_clear_refusal(raw: Path, name: str) -> None:
+def test_a_hostile_header_is_one_clear_refusal(raw: Path, name: str) -> None:
     image = hostile(raw, name)
     for words in (("audit",), ("realign", "--yes")):
         done = run_aligntool(*words, image, code=3)
@@ -258,7 +258,7 @@ def test_a_header_that_leads_elsewhere_or_nowhere_is_one_clear_refusal(raw: Path
 
 
 @pytest.mark.parametrize("name", ["nbd:localhost:1", "-disk"])
-def test_no_command_that_is_named_takes_a_file_for_a_server_or_an_option(
+def test_in_suggested_commands_a_file_name_is_not_read_as_a_server_or_an_option(
     raw: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(raw.parent)
@@ -267,7 +267,7 @@ def test_no_command_that_is_named_takes_a_file_for_a_server_or_an_option(
     assert f" ./{name} new.qcow2" in done.stderr
 
 
-def test_the_command_that_decrypts_an_image_reads_that_image(raw: Path) -> None:
+def test_the_suggested_command_decrypts_the_image(raw: Path) -> None:
     (raw.parent / "KEYFILE").write_text("key")
     image = raw.with_name("old, new.qcow2")
     # Not "luks": qemu-img times its key derivation by the processor time of the thread, and ends with "Unable to get
@@ -294,7 +294,7 @@ def told_of(image: Path, *words: str) -> str:
 @pytest.mark.parametrize(
     "story", ["mbr for both", "swap", "unclean ext4", "unclean fat", "odd size", "backup not at the end", "damaged"]
 )
-def test_no_command_that_is_named_takes_a_container_for_a_disk(raw: Path, story: str) -> None:
+def test_no_suggested_command_treats_a_container_as_a_disk(raw: Path, story: str) -> None:
     """Of a raw image, each of these refusals or findings names another program."""
     words = spoilt(raw, story)
     assert re.search(rf"\b({FOREIGN})\b[^;&|\n]*{raw}", told_of(raw, *words)), "the story has no such command"
@@ -305,7 +305,7 @@ def test_no_command_that_is_named_takes_a_container_for_a_disk(raw: Path, story:
 
 
 def spoilt(raw: Path, story: str) -> tuple[str, ...]:
-    """Change the disk so that a command of another program would help. Return what is asked of aligntool."""
+    """Change the disk so that a command of another program would help. Return the arguments for aligntool."""
     match story:
         case "mbr for both":
             run("sfdisk", "-q", raw, stdin=f"label: dos\n{TABLE}")
@@ -334,7 +334,7 @@ def spoilt(raw: Path, story: str) -> tuple[str, ...]:
 
 
 @pytest.mark.needs_tools("xz")
-def test_an_image_in_an_image_is_first_unpacked(raw: Path) -> None:
+def test_the_suggested_command_unpacks_a_nested_image(raw: Path) -> None:
     image, packed = made(raw, "qcow2"), raw.with_name("disk.qcow2.xz")
     run("xz", "-k", image)
     assert told_of(packed, "audit", "").endswith(f"(qcow2), not a raw disk image\n  → xz -dc {packed} > disk-2.img\n")
@@ -343,7 +343,9 @@ def test_an_image_in_an_image_is_first_unpacked(raw: Path) -> None:
     assert told_of(nested, "audit", "").endswith(f"  → qemu-img convert -f qcow2 -O raw {nested} disk-2.img\n")
 
 
-def test_an_image_that_is_not_opened_names_its_converter(raw: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_of_an_unsupported_format_is_refused_with_its_converter(
+    raw: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(raw.parent)
     for kind in ("parallels", "qed"):
         told = told_of(made(raw, kind), "audit", "")
@@ -353,7 +355,7 @@ def test_an_image_that_is_not_opened_names_its_converter(raw: Path, monkeypatch:
         new.unlink()
 
 
-def test_no_command_that_is_named_writes_into_a_file_that_exists(raw: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_suggested_command_overwrites_an_existing_file(raw: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(raw.parent)
     image, packed = made(raw, "vdi"), raw.with_name("packed")
     run("sh", "-c", f"gzip -c {raw} > {packed}")
@@ -367,7 +369,7 @@ def test_no_command_that_is_named_writes_into_a_file_that_exists(raw: Path, monk
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup")
-def test_a_volume_that_holds_a_container_is_not_empty(raw: Path) -> None:
+def test_a_volume_that_contains_a_container_is_not_empty(raw: Path) -> None:
     """oVirt and Cinder keep the disks of machines on volumes in these formats."""
     for kind in CREATED:
         image = made(raw, kind)
@@ -379,7 +381,7 @@ def test_a_volume_that_holds_a_container_is_not_empty(raw: Path) -> None:
         assert image.read_bytes() == before
 
 
-def test_what_is_looked_at_is_not_always_written_to(raw: Path) -> None:
+def test_unclosed_images_snapshots_and_other_formats_are_read_but_not_changed(raw: Path) -> None:
     snapshot, dirty = made(raw, "qcow2"), raw.with_name("dirty.qcow2")
     dirty.write_bytes(snapshot.read_bytes())
     with_bytes(dirty, 79, b"\1")  # incompatible features, bit 0
@@ -395,7 +397,7 @@ def test_what_is_looked_at_is_not_always_written_to(raw: Path) -> None:
         assert image.read_bytes() == before
 
 
-def test_the_plan_of_an_image_that_is_only_read_ends_with_the_command_that_converts_it(raw: Path) -> None:
+def test_the_plan_of_a_read_only_format_ends_with_the_command_that_converts_it(raw: Path) -> None:
     image = made(raw, "vdi")
     (command,) = run_aligntool("plan", "realign", image, code=0).stdout.splitlines()[-1:]
     assert command == f"→ qemu-img convert -f vdi -O qcow2 {image} new.qcow2"
@@ -405,7 +407,7 @@ def test_the_plan_of_an_image_that_is_only_read_ends_with_the_command_that_conve
 
 
 @pytest.mark.parametrize("kind", ["vmdk", "img.xz"])
-def test_a_move_in_a_disk_that_is_only_read_is_finished_in_the_raw_image_that_status_names(
+def test_a_move_in_a_read_only_format_is_resumed_in_the_raw_image_that_status_names(
     raw: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(event: Event) -> None:
@@ -426,14 +428,14 @@ def test_a_move_in_a_disk_that_is_only_read_is_finished_in_the_raw_image_that_st
     run_aligntool("audit", raw, code=0)
 
 
-def test_without_the_programs_the_package_is_named(raw: Path, tmp_path: Path) -> None:
+def test_a_missing_qemu_img_is_reported_with_its_package(raw: Path, tmp_path: Path) -> None:
     image = made(raw, "qcow2")
     done = run_aligntool("audit", image, code=3, env={"PATH": str(tmp_path)})
     assert "qemu-img is not installed" in done.stderr and "qemu-utils" in done.stderr
 
 
 @pytest.mark.needs_root
-def test_without_fuse_the_command_that_helps_is_named(raw: Path) -> None:
+def test_a_missing_fuse_is_reported_with_the_command_to_convert_the_image(raw: Path) -> None:
     image = made(raw, "qcow2")
     without = 'mount --bind /dev/null /dev/fuse && exec "$@"'
     done = subprocess.run(
@@ -445,7 +447,7 @@ def test_without_fuse_the_command_that_helps_is_named(raw: Path) -> None:
 
 
 @pytest.mark.needs_root
-def test_without_root_a_virtual_disk_is_judged_and_realigned_alike(raw: Path) -> None:
+def test_without_root_a_virtual_disk_is_judged_and_realigned_the_same_way(raw: Path) -> None:
     image, vdi = made(raw, "qcow2"), made(raw, "vdi")
     for path in (raw, image, vdi):
         os.chown(path, 65534, 65534)
@@ -453,11 +455,11 @@ def test_without_root_a_virtual_disk_is_judged_and_realigned_alike(raw: Path) ->
     def looked(path: Path, *, writes: bool = False) -> Inventory:
         assert show_disks(find_virtual([str(path)], 10), str, writes=writes) == ()
         if writes:
-            os.close(os.open(path, os.O_RDWR))  # at once: the kernel does not know the owner yet
+            os.close(os.open(path, os.O_RDWR))  # before any other access: the kernel does not know the owner yet
             apply(plan_realign(path))
         return look([str(path)])
 
-    read_image(str(raw), UserLimits())  # which loads modules that the child may not read
+    read_image(str(raw), UserLimits())  # this loads modules that the child may not read
     plan_realign(raw)
     (expected,) = as_nobody(lambda: looked(raw)).disks
     for path in (image, vdi):

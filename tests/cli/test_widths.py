@@ -29,7 +29,7 @@ def test_a_map_fits_the_terminal(named: Path, columns: int) -> None:
 
 
 @pytest.mark.needs_tools("sfdisk", "mke2fs")
-def test_labels_and_names_are_in_the_text_and_in_the_page(named: Path) -> None:
+def test_the_text_and_the_page_contain_labels_and_names(named: Path) -> None:
     text = " ".join(run_aligntool("audit", named).stdout.split())
     run_aligntool("report", "-o", "page.html", named)
     for words in (text, Path("page.html").read_text()):

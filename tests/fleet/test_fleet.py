@@ -48,7 +48,7 @@ def machines(folder: Path) -> Path:
     return folder
 
 
-def test_misaligned_disks_are_ranked_by_predicted_cost_and_what_is_written(tmp_path: Path) -> None:
+def test_misaligned_disks_are_ranked_by_predicted_cost_and_amount_written(tmp_path: Path) -> None:
     """A partition at sector 63 of a 512e disk: each 4 KiB write touches two sectors of 4 KiB, so it costs twice as
     much, and the amount written is the extra work.
     """
@@ -64,7 +64,7 @@ def test_misaligned_disks_are_ranked_by_predicted_cost_and_what_is_written(tmp_p
     assert found["summary"]["misaligned"] == 4 and found["summary"]["snapshots"] == 5
 
 
-def test_a_snapshot_that_is_named_twice_is_counted_once(tmp_path: Path) -> None:
+def test_a_snapshot_that_is_given_twice_is_counted_once(tmp_path: Path) -> None:
     found = document(machines(tmp_path), tmp_path / "c-busy", code=1)
     assert found["summary"]["snapshots"] == 5 and found["summary"]["misaligned"] == 4
 
@@ -104,7 +104,7 @@ def test_exit_codes_are_those_of_an_audit(tmp_path: Path) -> None:
     assert "contains no snapshot" in run_aligntool("fleet", tmp_path / "empty", code=3).stderr
 
 
-def test_a_lone_firmware_of_a_model_needs_a_look(tmp_path: Path) -> None:
+def test_a_single_different_firmware_of_a_model_is_listed_for_attention(tmp_path: Path) -> None:
     for number in range(6):
         pc(tmp_path / f"m{number}", start=MIB, model="SSD X", firmware="2B6Q" if number == 4 else "3B6Q")
     pc(tmp_path / "other", start=MIB, model="SSD Y", firmware="1.0")
@@ -119,7 +119,7 @@ def test_a_lone_firmware_of_a_model_needs_a_look(tmp_path: Path) -> None:
     assert "1 drive needs new firmware or attention" in text and "m4, sda (SSD X): firmware 2B6Q" in text
 
 
-def test_a_firmware_with_a_known_defect_is_a_finding_and_needs_a_look(tmp_path: Path) -> None:
+def test_a_firmware_with_a_known_defect_is_a_finding_and_listed_for_attention(tmp_path: Path) -> None:
     """Crucial m4: firmware 0002 stops responding after 5184 hours, 0309 does not (Crucial's release notes of January
     2012).
     """
@@ -134,13 +134,13 @@ def test_a_firmware_with_a_known_defect_is_a_finding_and_needs_a_look(tmp_path: 
     assert "defect: it stops responding" in run_aligntool("drives", "M4-CT128M4SSD2", code=0).stdout
 
 
-def test_two_halves_of_a_model_have_no_lone_firmware(tmp_path: Path) -> None:
+def test_a_model_evenly_split_between_two_firmwares_is_not_listed(tmp_path: Path) -> None:
     for number in range(6):
         pc(tmp_path / f"m{number}", start=MIB, model="SSD X", firmware="2B6Q" if number % 2 else "3B6Q")
     assert document(tmp_path, code=0)["look"] == []
 
 
-def test_captured_machines_are_counted_as_the_audit_counts_them(tmp_path: Path) -> None:
+def test_captured_machines_have_the_same_counts_as_in_the_audit(tmp_path: Path) -> None:
     names = [MACHINES / f"{name}.tar.xz" for name in ("lowest-aligned-7", "nvme-behind-switch")]
     found = document(*names, code=1)
     for name, machine in zip(names, found["machines"], strict=True):
@@ -150,7 +150,7 @@ def test_captured_machines_are_counted_as_the_audit_counts_them(tmp_path: Path) 
         }
 
 
-def test_many_are_reported_in_the_order_given_with_host_and_date(tmp_path: Path) -> None:
+def test_many_snapshots_are_reported_in_their_given_order_with_host_and_date(tmp_path: Path) -> None:
     list(multiplied(tmp_path, 9))
     found = document(tmp_path, code=1)
     assert [each["host"] for each in found["machines"]] == [f"host{at}" for at in range(9)]
@@ -207,7 +207,7 @@ def test_a_name_in_an_archive_does_not_fill_the_report(tmp_path: Path) -> None:
     assert "the archive contains" in machine["why"] and len(machine["why"]) <= 1000
 
 
-def test_what_children_unpacked_is_removed(tmp_path: Path, room: Path) -> None:
+def test_folders_unpacked_by_children_are_removed(tmp_path: Path, room: Path) -> None:
     list(multiplied(tmp_path / "in", 2))
     run_aligntool("fleet", tmp_path / "in", code=1)
     assert list(room.iterdir()) == []
@@ -279,7 +279,7 @@ def test_the_page_never_replaces_a_snapshot_of_the_folder(tmp_path: Path) -> Non
 
 
 @when_thorough("many machines")
-def test_what_is_kept_does_not_grow_with_the_machines() -> None:
+def test_stored_data_do_not_grow_with_the_number_of_machines() -> None:
     fleet, sizes = Fleet(), []
     tracemalloc.start()
     try:
@@ -316,7 +316,7 @@ def _peak(folder: Path) -> int:
 
 
 @when_thorough("many machines")
-def test_the_memory_of_the_parent_does_not_grow_with_the_snapshots(tmp_path: Path) -> None:
+def test_the_memory_of_the_parent_does_not_grow_with_the_number_of_snapshots(tmp_path: Path) -> None:
     few, many = (100, 1000) if THOROUGH else (8, 40)
     names = list(multiplied(tmp_path / "many", many))
     (tmp_path / "few").mkdir()
@@ -326,7 +326,7 @@ def test_the_memory_of_the_parent_does_not_grow_with_the_snapshots(tmp_path: Pat
     assert peaks[1] < peaks[0] + 2048 and peaks[1] < 96 * 1024, peaks
 
 
-def test_ctrl_c_ends_it_and_its_children(tmp_path: Path, room: Path) -> None:
+def test_ctrl_c_ends_the_command_and_its_children(tmp_path: Path, room: Path) -> None:
     list(multiplied(tmp_path / "in", 24))
     child = subprocess.Popen(program("fleet", tmp_path / "in"), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                              start_new_session=True)  # fmt: skip

@@ -31,7 +31,7 @@ GUIDED = ("contents", "lvm")
 
 @sample(8)
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
-def test_no_damaged_input_breaks_a_parser_or_what_is_told_of_it(target: Target, tmp_path: Path, count: Count) -> None:
+def test_no_damaged_input_breaks_a_parser_or_its_output(target: Target, tmp_path: Path, count: Count) -> None:
     record = Record(tmp_path / "found")
     runs = INPUTS_OF_SLOW_TARGETS if target.name == "machine" else INPUTS
     fuzz_blindly(target, record, runs=runs, seconds=60, seed=SEED)
@@ -43,7 +43,7 @@ def test_no_damaged_input_breaks_a_parser_or_what_is_told_of_it(target: Target, 
 
 @sample(3)
 @pytest.mark.parametrize("family", FAMILIES_ON_DISK)
-def test_an_image_that_is_cut_off_anywhere_in_a_structure_breaks_nothing(family: str, count: Count) -> None:
+def test_an_image_truncated_anywhere_in_a_structure_breaks_nothing(family: str, count: Count) -> None:
     tried = 0
     for disk in handmade_seeds.FAMILIES[family]():
         for piece in disk.pieces:
@@ -67,14 +67,14 @@ BROKE_SOMETHING_ONCE = {
 
 
 @pytest.mark.parametrize("name", BROKE_SOMETHING_ONCE)
-def test_what_broke_something_once_breaks_nothing(name: str) -> None:
+def test_inputs_that_once_caused_a_failure_cause_none(name: str) -> None:
     disk = BROKE_SOMETHING_ONCE[name]
     assert target_named("other-layers").run(disk.encoded()) == "none"
 
 
 @when_thorough("takes 5 s for each")
 @pytest.mark.parametrize("name", GUIDED)
-def test_inputs_guided_by_coverage_break_nothing_either(name: str, count: Count) -> None:
+def test_coverage_guided_inputs_break_nothing(name: str, count: Count) -> None:
     pytest.importorskip("atheris", reason="atheris has no build for this machine or Python")
     outcome = run.fuzz(name, engine="guided", seconds=20, runs=400, seed=SEED)
     count(name, outcome.tried, outcome.failed)
@@ -83,7 +83,7 @@ def test_inputs_guided_by_coverage_break_nothing_either(name: str, count: Count)
     assert not outcome.failed, outcome.told
 
 
-def test_the_seeds_of_gpt_are_read_as_whole_tables() -> None:
+def test_the_gpt_seeds_are_read_as_valid_tables() -> None:
     """Otherwise no mutation of them would pass the checksum."""
     for disk in handmade_seeds.gpt_disks():
         reading = read_table(disk.reader(), sector_size=disk.sector_size)
@@ -91,7 +91,7 @@ def test_the_seeds_of_gpt_are_read_as_whole_tables() -> None:
         assert [copy.state.value for copy in reading.table.copies] == ["good", "good"]
 
 
-def test_a_change_behind_a_checksum_gets_past_it_when_mended() -> None:
+def test_a_mutation_with_a_corrected_checksum_passes_the_check() -> None:
     disk = handmade_seeds.gpt_disks()[0]
     broken = disk.with_bytes(2 * 512 + 56, b"\xff")
     assert "entries-crc-bad" in target_named("gpt").run(broken.encoded())
@@ -111,7 +111,7 @@ def _planted(data: bytes) -> str:
 PLANTED = Target("planted", _planted, Mutator.disk, lambda _folder: [handmade_seeds.mbr_disks()[0].encoded()])
 
 
-def test_a_parser_that_trusts_a_byte_is_found_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_parser_that_trusts_an_index_is_detected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record = Record(tmp_path)
     fuzz_blindly(PLANTED, record, runs=5000, seconds=30, seed=SEED)
     (failure,) = record.failures.values()
@@ -123,7 +123,7 @@ def test_a_parser_that_trusts_a_byte_is_found_out(tmp_path: Path, capsys: pytest
         _planted(kept.read_bytes())
 
 
-def test_the_same_fault_is_told_once(tmp_path: Path) -> None:
+def test_the_same_failure_is_reported_once(tmp_path: Path) -> None:
     record = Record(tmp_path)
     for size in range(512, 520):
         bad = of_pieces(size, [(446, b"\xff")]).encoded()
@@ -131,7 +131,7 @@ def test_the_same_fault_is_told_once(tmp_path: Path) -> None:
     assert (record.tried, len(record.failures)) == (8, 1)
 
 
-def test_a_parser_that_does_not_end_is_found_out() -> None:
+def test_a_parser_that_does_not_end_is_detected() -> None:
     def hang(_data: bytes) -> str:
         while True:
             pass
@@ -141,7 +141,7 @@ def test_a_parser_that_does_not_end_is_found_out() -> None:
     assert "TooSlow" in outcome.told
 
 
-def test_a_parser_that_reads_too_much_is_found_out() -> None:
+def test_a_parser_that_reads_too_much_is_detected() -> None:
     reader = SparseDisk(64 * MIB, ()).reader()
     reader.most_bytes = MIB
     with pytest.raises(TooMuchRead):
@@ -149,7 +149,7 @@ def test_a_parser_that_reads_too_much_is_found_out() -> None:
             reader.read(at, 65536)
 
 
-def test_a_negative_place_or_a_number_for_a_name_is_found_out() -> None:
+def test_a_negative_offset_or_a_value_of_the_wrong_type_is_detected() -> None:
     with pytest.raises(Broken, match="negative"):
         check(Extent(-1, 512))
     from aligntool.inventory import Fault, TableFault
@@ -158,7 +158,7 @@ def test_a_negative_place_or_a_number_for_a_name_is_found_out() -> None:
         check(TableFault(Fault.OVERLAP, 7))  # type: ignore[arg-type]
 
 
-def test_any_bytes_are_a_disk_and_a_disk_keeps_its_bytes() -> None:
+def test_any_bytes_decode_to_a_disk_and_a_disk_is_encoded_without_loss() -> None:
     disk = SparseDisk(64 * MIB, (Piece(512, b"abc"), Piece(64 * MIB - 1, b"z")), start=512, choices=2)
     assert decode(disk.encoded()) == disk
     whole = bytearray(64 * MIB)
@@ -171,7 +171,7 @@ def test_any_bytes_are_a_disk_and_a_disk_keeps_its_bytes() -> None:
 
 
 @when_thorough("inputs for every parser")
-def test_the_front_says_how_many_inputs_were_tried(count: Count) -> None:
+def test_the_command_prints_the_number_of_inputs_tried(count: Count) -> None:
     words = [sys.executable, str(Path(run.__file__)), "--seconds", "1", "lvm-text"]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -22,7 +22,7 @@ from tests.fuzz.properties import check, render_all
 from tests.fuzz.sparse import SparseDisk, SparseReader
 from tests.thorough import when_thorough
 
-SECONDS = 15.0  # an order of magnitude above what they take on a slow machine, and far below what they once took
+SECONDS = 15.0  # ten times the duration on a slow machine, and far below the durations before the limits
 
 
 @dataclass(slots=True)
@@ -47,19 +47,19 @@ def audited(disk: SparseDisk, *, seconds: float = SECONDS) -> Cost:
 
 
 @when_thorough("takes 10 s")
-def test_a_gpt_full_of_partitions_on_one_place_is_audited_in_seconds() -> None:
+def test_a_gpt_full_of_overlapping_partitions_is_audited_in_seconds() -> None:
     cost = audited(worst_cases.gpt_of([(100, 200)] * 8192), seconds=40)
     assert len(cost.disk.partitions) == 8192
     assert cost.disk.table is not None
     assert len(cost.disk.table.faults) < 200
 
 
-def test_a_volume_of_thousands_of_pieces_is_audited_in_seconds() -> None:
+def test_a_volume_of_thousands_of_segments_is_audited_in_seconds() -> None:
     (layer,) = audited(worst_cases.lvm_of_many_pieces(8000)).disk.content
     assert layer.kind == "LVM2_member"
 
 
-def test_a_long_name_is_not_said_once_for_each_of_thousands_of_pieces() -> None:
+def test_a_long_name_is_not_stored_once_for_each_of_many_segments() -> None:
     """Otherwise a text of 1 MiB could fill gigabytes: half of it the name of the group, half of it segments."""
     disk = worst_cases.lvm_of_many_pieces(400, group=b"v" * 200_000)
     layers = read_layers(disk.reader(), disk.container)
@@ -73,12 +73,12 @@ def _texts(layer: Layer) -> Iterator[str]:
         yield from _texts(inner)
 
 
-def test_headers_inside_mirrors_inside_mirrors_end_somewhere() -> None:
+def test_reading_deeply_nested_headers_is_bounded() -> None:
     cost = audited(worst_cases.mirrors_of_luks())
     assert cost.reader.bytes_read < 256 * MIB
 
 
-def test_partitions_that_share_a_place_do_not_have_it_read_without_end() -> None:
+def test_reading_of_partitions_at_the_same_position_is_bounded() -> None:
     """8192 of them would be 60 GiB and minutes. What was not read is reported, once."""
     cost = audited(worst_cases.partitions_on_one_place(128))
     assert cost.reader.bytes_read < 640 * MIB
@@ -95,16 +95,16 @@ def deep(tmp_path: Path) -> Iterator[Path]:
     worst_cases.make_deep(tmp_path / "sys/devices", words)
     (tmp_path / "sys/block/sdz").symlink_to("/".join(("/sys/devices", *words)))
     yield tmp_path
-    run("rm", "-r", tmp_path / "sys/devices" / words[0])  # shutil recurses, and opens every folder at once
+    run("rm", "-r", tmp_path / "sys/devices" / words[0])  # shutil recurses, and keeps every folder open
 
 
-def test_a_disk_at_the_end_of_a_very_long_path_is_looked_at_in_seconds(deep: Path) -> None:
+def test_a_disk_at_the_end_of_a_very_long_path_is_read_in_seconds(deep: Path) -> None:
     with limited(SECONDS):
         inventory = look((), sysroot=str(deep))
     assert {disk.name for disk in inventory.disks} >= {"sda", "nvme0n1"}
 
 
-def test_a_small_archive_does_not_unpack_to_a_full_disk(tmp_path: Path) -> None:
+def test_a_small_archive_of_sparse_files_does_not_fill_the_disk(tmp_path: Path) -> None:
     """Members with holes: 20 KiB of archive that claims to be 640 MiB."""
     archive = tmp_path / "holes.tar"
     worst_cases.archive_of_holes(archive, 40)
@@ -116,14 +116,14 @@ def test_a_small_archive_does_not_unpack_to_a_full_disk(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("char", ["\u6f22", "\x1b", "a", "\u0301", "\U0001f600", "a ", "\u6f22 "])
 @pytest.mark.parametrize("cut", [lambda text: fit(text, 20), lambda text: list(wrapped(text, 80, "  "))])
-def test_a_very_long_name_is_cut_and_wrapped_at_once(char: str, cut: Callable[[str], object]) -> None:
+def test_a_very_long_name_is_truncated_and_wrapped_quickly(char: str, cut: Callable[[str], object]) -> None:
     """A name in a udev record may have 256 KiB, and a disk has hundreds of them."""
     began = time.process_time()
     assert cut(char * 100_000)
     assert time.process_time() - began < SECONDS, "it took minutes when every character was measured anew"
 
 
-def test_an_empty_disk_of_any_size_costs_next_to_nothing() -> None:
+def test_the_audit_of_an_empty_disk_of_any_size_reads_little() -> None:
     for size in (0, 1, 511, 512, MIB, 20 * GIB, (1 << 63) - 1):
         cost = audited(SparseDisk(size, ()))
         assert cost.disk.table is None

@@ -48,7 +48,7 @@ def without_version(text: str) -> object:
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_a_plan_is_read_and_written_again_the_same(name: str) -> None:
+def test_a_plan_is_read_and_written_back_identically(name: str) -> None:
     plan, written = PLANS[name]
     text = kept(name)
     assert from_json(text) == plan
@@ -59,13 +59,13 @@ def test_a_plan_is_read_and_written_again_the_same(name: str) -> None:
     check(document)
 
 
-def test_what_was_asked_for_is_read_from_a_plan() -> None:
+def test_the_request_is_read_from_a_plan() -> None:
     assert request_in_document(kept("plan-realign-shrink"), "asked", Request) == ASKED
     assert request_in_document(kept("plan-raid"), "wanted", ArrayRequest) == ArrayRequest(DRIVES, RAID_GOAL)
     assert request_in_document(kept("plan-persist"), "persist", PersistGoal) == PERSIST_GOAL
 
 
-def test_every_kind_of_step_is_kept_and_events_call_it_by_the_name_in_plans() -> None:
+def test_every_kind_of_step_is_stored_and_has_the_same_name_in_plans_and_events() -> None:
     assert set(STEPS.values()) == set(get_args(Step))
     names = set()
     for name, (plan, _) in PLANS.items():
@@ -76,7 +76,7 @@ def test_every_kind_of_step_is_kept_and_events_call_it_by_the_name_in_plans() ->
 
 
 @pytest.mark.parametrize("name", RECORDS)
-def test_a_record_is_read_and_written_again_the_same(name: str, tmp_path: Path) -> None:
+def test_a_record_is_read_and_written_back_identically(name: str, tmp_path: Path) -> None:
     file = tmp_path / "read.json"
     file.write_text(kept(name))
     assert replace(read_record(file), file=FILE) == RECORDS[name]
@@ -87,13 +87,13 @@ def test_a_record_is_read_and_written_again_the_same(name: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", RESULTS)
-def test_a_result_is_written_the_same(name: str) -> None:
+def test_a_result_is_written_as_by_version_1(name: str) -> None:
     written, before = without_version(RESULTS[name]()), without_version(kept(name))
     assert written == before
     assert isinstance(written, dict | list) and isinstance(before, dict | list) and [*written] == [*before]
 
 
-def test_results_are_read() -> None:
+def test_results_of_version_1_are_read() -> None:
     assert results.from_json(kept("bench"), "") == BENCH
     assert parse_tuning(kept("raid-tune")) == TUNING
     starts, spans = (experiment_from_json(kept(name), "") for name in ("bench-alignment", "bench-span"))

@@ -71,7 +71,7 @@ def ended(case: Case, disk: bytes, file: bytes | None, how: Callable[[MoveContex
     return made.after_the_cut(random.Random(0), torn=False)
 
 
-def test_every_kind_of_stage_is_kept() -> None:
+def test_every_kind_of_stage_is_stored() -> None:
     for name, case in CASES.items():
         last = len(make.plan_of(case).steps) - 1
         positions = {stage.position for stage in kept(name)}
@@ -82,7 +82,7 @@ def test_every_kind_of_stage_is_kept() -> None:
 
 @sample(60)
 @each_stage
-def test_a_stage_of_version_1_is_ended_with_every_byte_where_it_belongs(of: str, name: str) -> None:
+def test_a_stage_of_version_1_is_resumed_or_rolled_back_with_every_byte_in_place(of: str, name: str) -> None:
     case, stage = CASES[of], stage_of(of, name)
     step, _, _ = stage.position
     last = len(make.plan_of(case).steps) - 1
@@ -113,7 +113,7 @@ def test_either_copy_of_version_1_may_be_torn(name: str, copy: int, piece: str) 
 
 @sample(60)
 @each_stage
-def test_a_journal_of_version_1_is_read_and_written_again_the_same(of: str, name: str) -> None:
+def test_a_journal_of_version_1_is_read_and_written_back_identically(of: str, name: str) -> None:
     case, stage = CASES[of], stage_of(of, name)
     raw, at = stage.journal_in, journal_at(case)
     device = SimulatedDisk(raw)
@@ -135,7 +135,7 @@ def test_a_journal_of_version_1_is_read_and_written_again_the_same(of: str, name
 
 
 @each_case
-def test_a_journal_is_begun_as_version_1_began_it(name: str) -> None:
+def test_a_new_journal_is_identical_to_one_of_version_1(name: str) -> None:
     case, stage = CASES[name], kept(name)[0]
     at, raw = journal_at(case), stage.journal_in
     was = Journal.open(SimulatedDisk(raw), at)
@@ -157,7 +157,7 @@ def zlib_is_the_same(raw: bytes, at: int, made: bytes) -> bool:
     return body == read_parts(SimulatedDisk(raw), at).body
 
 
-def test_the_body_of_a_journal_has_the_names_of_version_1() -> None:
+def test_the_body_of_a_journal_has_the_key_names_of_version_1() -> None:
     raw = zlib.decompress(read_parts(SimulatedDisk(kept("gpt-up")[0].disk), 192 * 1024).body)
     index = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
     assert list(index) == ["plan", "images", "runs", "held"]

@@ -43,12 +43,12 @@ ARTICLE = {4 * KIB: 1 / 2, 16 * KIB: 4 / 5, 32 * KIB: 8 / 9, 64 * KIB: 16 / 17}
 
 
 @pytest.mark.parametrize(("unit", "share"), ARTICLE.items())
-def test_a_start_at_sector_63_is_predicted_as_the_article_has_it(unit: int, share: float) -> None:
+def test_the_prediction_for_a_start_at_sector_63_matches_the_article(unit: int, share: float) -> None:
     assert predicted(WRITES, OLD_START % unit, unit) == pytest.approx(share)
     assert float(predict(unit).write_rate) == pytest.approx(share)
 
 
-def test_a_start_off_the_unit_by_whole_requests_costs_small_requests_nothing() -> None:
+def test_a_start_off_the_unit_by_whole_requests_does_not_slow_small_requests() -> None:
     assert predicted(WRITES, 4 * KIB, 16 * KIB) == 1
     long = Load(Pattern.WRITE, 128 * KIB, 1)
     assert predicted(long, 4 * KIB, 16 * KIB) == pytest.approx(8 / 9)  # nine units of 16 KiB in place of eight
@@ -71,7 +71,7 @@ def _of_63(rows: Sequence[Row]) -> Row:
 
 
 @pytest.mark.parametrize("unit", [4 * KIB, 16 * KIB, 32 * KIB])
-def test_a_drive_that_does_as_predicted_shows_that_alignment_matters(unit: int) -> None:
+def test_a_drive_that_behaves_as_predicted_shows_that_alignment_matters(unit: int) -> None:
     rates = _rates(lambda place: predicted(WRITES, place.residue, unit), unit=unit, noise=0.005)
     row = _of_63(judge_rates(rates, unit))
     assert row.word is AlignmentVerdict.MATTERS
@@ -79,20 +79,20 @@ def test_a_drive_that_does_as_predicted_shows_that_alignment_matters(unit: int) 
     assert row.low <= row.ratio <= row.high
 
 
-def test_a_drive_that_loses_nothing_shows_that_it_does_not() -> None:
+def test_a_drive_that_loses_nothing_shows_that_alignment_does_not_matter() -> None:
     rows = judge_rates(_rates(lambda place: 1.0, unit=4096, noise=0.005), 4096)
     assert {row.word for row in rows} == {AlignmentVerdict.DOES_NOT}
     assert overall_verdict(rows) is AlignmentVerdict.DOES_NOT
 
 
-def test_a_drive_that_is_noisier_than_the_loss_cannot_be_told() -> None:
+def test_the_verdict_on_a_drive_with_more_noise_than_loss_is_unknown() -> None:
     rows = judge_rates(_rates(lambda place: 0.9 if place.residue else 1.0, unit=4096, noise=0.3), 4096)
     assert overall_verdict(rows) is AlignmentVerdict.CANNOT_TELL
     assert all(row.why for row in rows)
 
 
 @pytest.mark.parametrize(("cpu", "word"), [(94.9, AlignmentVerdict.DOES_NOT), (95.0, AlignmentVerdict.CANNOT_TELL)])
-def test_two_rates_of_one_processor_say_nothing_of_the_drive(cpu: float, word: AlignmentVerdict) -> None:
+def test_cpu_bound_rates_without_a_difference_are_not_evidence(cpu: float, word: AlignmentVerdict) -> None:
     """Above the share of a core at which `bench` reports CPU-bound."""
     rates = [replace(rate, cpu=cpu) for rate in _rates(lambda place: 1.0, unit=4096, noise=0.005)]
     rows = judge_rates(rates, 4096)
@@ -112,7 +112,7 @@ def test_two_rates_of_one_processor_say_nothing_of_the_drive(cpu: float, word: A
         (18.0, AlignmentVerdict.CANNOT_TELL),
     ],
 )
-def test_as_fast_from_every_start_is_what_a_busy_machine_shows_too(load: float | None, word: AlignmentVerdict) -> None:
+def test_equal_rates_on_a_busy_machine_are_not_evidence(load: float | None, word: AlignmentVerdict) -> None:
     def found(share: float) -> Starts:
         rates = _rates(lambda place: share if place.residue else 1.0, unit=4096, noise=0.005)
         return Starts("", "/srv", 4096, "--unit", tuple(rates), conditions=Conditions(cores=4, load=load))
@@ -162,7 +162,7 @@ def whole(
         for repeats in (5, 6, 8)
     ],
 )
-def test_noise_alone_makes_alignment_matter_in_at_most_the_promised_share(noise: str, repeats: int) -> None:
+def test_false_verdicts_caused_by_noise_keep_to_the_false_line_rate(noise: str, repeats: int) -> None:
     """Four loads and eight starts are 32 rows, each of which could lose by chance."""
     false = 0
     for seed in (drawn := seeds(300)):
@@ -173,7 +173,7 @@ def test_noise_alone_makes_alignment_matter_in_at_most_the_promised_share(noise:
 
 
 @pytest.mark.parametrize("repeats", [1, 2, 3, 4])
-def test_fewer_than_five_repeats_tell_nothing(repeats: int) -> None:
+def test_with_fewer_than_five_repeats_the_verdict_is_unknown(repeats: int) -> None:
     rows = whole(gauss(0.001), repeats=repeats, seed=1, costs=True)
     assert {row.word for row in rows} == {AlignmentVerdict.CANNOT_TELL} and overall_verdict(
         rows
@@ -182,7 +182,7 @@ def test_fewer_than_five_repeats_tell_nothing(repeats: int) -> None:
 
 
 @pytest.mark.parametrize("unit", [4 * KIB, 16 * KIB, 32 * KIB])
-def test_the_article_s_losses_are_found_among_all_rows(unit: int) -> None:
+def test_the_losses_of_the_article_are_detected_among_all_rows(unit: int) -> None:
     """1/2, 4/5 and 8/9 of random writes, with runs that scatter by two percent."""
     found = 0
     for seed in range(50):
@@ -195,7 +195,7 @@ def test_the_article_s_losses_are_found_among_all_rows(unit: int) -> None:
     assert found >= {4 * KIB: 50, 16 * KIB: 50, 32 * KIB: 40}[unit]
 
 
-def test_the_same_loss_is_one_alone_and_chance_among_many() -> None:
+def test_a_loss_significant_by_itself_may_be_chance_among_many_rows() -> None:
     """Small and not quite even: one such row in some hundred occurs by chance."""
     ratios = (0.891, 0.94, 0.94, 0.94, 0.949)
 
@@ -227,7 +227,7 @@ def test_the_headline_names_the_loads_that_it_matters_for() -> None:
     assert overall_text(only) == "matters here: random read, 4KiB QD1; random write, 4KiB QD1"
 
 
-def test_of_a_drive_that_was_only_read_nothing_is_said_of_writes() -> None:
+def test_the_verdict_on_a_drive_that_was_only_read_excludes_writes() -> None:
     rows = whole(gauss(0.002), repeats=5, seed=1, writes=False)
     assert {row.word for row in rows} == {AlignmentVerdict.DOES_NOT}
     assert overall_text(rows) == "does not matter for reads; writes were not measured"
@@ -235,7 +235,7 @@ def test_of_a_drive_that_was_only_read_nothing_is_said_of_writes() -> None:
     assert overall_text(written) == "does not matter here"
 
 
-def test_one_start_that_loses_where_those_further_off_do_not_is_no_boundary() -> None:
+def test_a_loss_at_one_start_only_is_not_a_boundary() -> None:
     """8 KiB past a boundary loses, and 2 KiB past, which is off every boundary that 8 KiB is off, does not."""
 
     def share(place: Place) -> float:
@@ -247,7 +247,7 @@ def test_one_start_that_loses_where_those_further_off_do_not_is_no_boundary() ->
     assert "loses nothing" in lost.why and overall_verdict(rows) is AlignmentVerdict.CANNOT_TELL
 
 
-def test_the_starts_are_those_of_the_article_and_every_residue() -> None:
+def test_the_tested_starts_are_those_of_the_article_and_every_residue() -> None:
     places = places_of(ROOM, 4096, 512)
     assert [place.start for place in places[:3]] == [2048 * 512, 4096 * 512, (2048 + 63) * 512]
     assert {place.residue for place in places} == set(range(0, 4096, 512))
@@ -261,13 +261,13 @@ def test_a_unit_of_one_sector_has_no_start_off_its_boundary(sector: int) -> None
 
 
 @pytest.mark.parametrize("unit", [12 * KIB, 24 * KIB, 1536 * KIB])
-def test_the_aligned_starts_are_aligned_to_units_that_are_no_power_of_two(unit: int) -> None:
+def test_aligned_starts_are_aligned_to_units_that_are_not_a_power_of_two(unit: int) -> None:
     for place in places_of(ROOM, unit, 512):
         assert place.start % unit == place.residue
         assert place.residue or place.start % MIB == 0 or place.control
 
 
-def test_one_start_can_be_tried_alone() -> None:
+def test_a_single_start_can_be_tested() -> None:
     assert places_of(ROOM, 16 * KIB, 512, OLD_START)[2] == next(
         place for place in places_of(ROOM, 16 * KIB, 512) if place.title == "as sector 63"
     )
@@ -287,7 +287,7 @@ def test_starts_count_from_the_disk_and_not_from_the_partition_or_file() -> None
         assert run_.job.offset + run_.job.span <= room.length
 
 
-def test_every_repeat_begins_with_another_start_and_has_all_of_them() -> None:
+def test_every_repeat_begins_with_a_different_start_and_has_all_of_them() -> None:
     places, loads = places_of(ROOM, 4096, 512), loads_of(writes=False, depth=1)
     firsts = []
     for repeat in range(3):
@@ -298,7 +298,7 @@ def test_every_repeat_begins_with_another_start_and_has_all_of_them() -> None:
     assert len(set(firsts)) == 3
 
 
-def test_too_little_room_is_refused() -> None:
+def test_insufficient_space_is_refused() -> None:
     with pytest.raises(Refused, match="too small"):
         places_of(Extent(0, 2 * MIB), 4096, 512)
 
@@ -306,7 +306,7 @@ def test_too_little_room_is_refused() -> None:
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("fio")
 @needs_nbdkit
-def test_what_the_drive_is_asked_for_touches_as_many_units_as_predicted(tmp_path: Path) -> None:
+def test_the_requests_to_the_drive_touch_as_many_units_as_predicted(tmp_path: Path) -> None:
     """Counted in the drive's own log of requests, so that no clock is involved: half, 4/5 and 8/9 of the rate."""
     log = tmp_path / "log"
     with slow_drive(tmp_path, f"log={log}", "base_us=0") as file, device_over(file) as device:

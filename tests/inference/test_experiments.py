@@ -107,12 +107,12 @@ def test_one_start_and_every_start_exclude_each_other(image: Path) -> None:
     assert "are mutually exclusive" in " ".join(said.replace("│", " ").split())
 
 
-def test_a_span_smaller_than_a_request_is_a_slip_of_the_keyboard(image: Path) -> None:
+def test_a_span_smaller_than_a_request_is_a_usage_error(image: Path) -> None:
     _, said = aligntool("bench", "span", image, "--from", "1KiB", code=2)
     assert "at least one request of 4KiB" in said
 
 
-def test_nothing_is_measured_when_the_result_could_not_be_kept(image: Path) -> None:
+def test_nothing_is_measured_if_the_result_cannot_be_saved(image: Path) -> None:
     kept = image.with_name("kept.json")
     kept.touch()
     for output, why in ((kept, "already exists"), (image, "is what is read")):
@@ -121,7 +121,7 @@ def test_nothing_is_measured_when_the_result_could_not_be_kept(image: Path) -> N
 
 
 @needs_fio
-def test_no_file_is_filled_when_the_output_of_fio_could_not_be_kept(tmp_path: Path) -> None:
+def test_no_file_is_filled_if_the_output_of_fio_cannot_be_saved(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for command in ("alignment", "span"):
         _, said = aligntool("bench", command, tmp_path, "--fio-output", tmp_path / "file", code=3)
@@ -190,7 +190,7 @@ def test_experiments_are_listed_and_shown_among_the_results(history: Path) -> No
     assert "drops to 33% of the rate before" in shown and "64MiB requested, 32MiB granted" in shown
 
 
-def test_an_experiment_is_not_compared_with_anything(tmp_path: Path) -> None:
+def test_a_comparison_of_experiments_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "starts.json"
     file.write_text(json.dumps(starts()))
     _, said = aligntool("bench", "compare", file, file, code=3)
@@ -213,9 +213,7 @@ def test_an_experiment_is_not_compared_with_anything(tmp_path: Path) -> None:
         (spans(write=1), "write"),
     ],
 )
-def test_a_hostile_experiment_is_refused_with_what_is_wrong(
-    tmp_path: Path, document: dict[str, Any], words: str
-) -> None:
+def test_a_hostile_experiment_is_refused_with_the_reason(tmp_path: Path, document: dict[str, Any], words: str) -> None:
     file = tmp_path / "file.json"
     file.write_text(json.dumps(document))
     _, said = aligntool("bench", "show", file, code=3)
@@ -260,7 +258,7 @@ def as_the_model_has_it(shares: dict[str, float]) -> Callable[[dict[str, Any]], 
         pytest.param(16 * KIB, {"randread": 4 / 5, "read": 8 / 9}, id="4 and 128 KiB on 16 KiB: 4/5 and 8/9"),
     ],
 )
-def test_a_drive_that_reads_more_pages_at_sector_63_keeps_the_article_s_share(
+def test_a_drive_that_reads_more_pages_at_sector_63_has_the_share_of_the_article(
     tmp_path: Path, history: Path, page: int, shares: dict[str, float]
 ) -> None:
     words = ("--unit", str(page), "--start", "32256", "--runtime", "0.5", "--repeats", "5")
@@ -281,7 +279,7 @@ def test_a_drive_that_reads_more_pages_at_sector_63_keeps_the_article_s_share(
 @needs_nbdkit
 @pytest.mark.needs_root
 @when_thorough("times a drive for a minute, with nothing beside it")
-def test_a_drive_that_maps_32_mib_has_its_knee_there(tmp_path: Path, history: Path) -> None:
+def test_a_drive_that_maps_32_mib_has_its_knee_at_32_mib(tmp_path: Path, history: Path) -> None:
     def judge(found: dict[str, Any]) -> Answer:
         knee = found["knee"]
         if knee["below"] is None or knee["confidence"] < 0.95:

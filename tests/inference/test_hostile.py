@@ -39,7 +39,7 @@ SEEDS = range(4)
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_drive_that_is_slower_for_writes_below_a_size_has_no_unit_and_the_reason_is_given(seed: int) -> None:
+def test_a_drive_with_slow_small_writes_has_no_unit_and_the_reason_is_given(seed: int) -> None:
     found = probe_simulated(SmallWritesSlow(seed), 3, 20)
     assert found.unit is None and not found.doubtful
     (why,) = [one for one in found.why_unknown if one.startswith(Kind.PART)]
@@ -47,7 +47,7 @@ def test_a_drive_that_is_slower_for_writes_below_a_size_has_no_unit_and_the_reas
 
 
 @pytest.mark.parametrize("kind", blind.KINDS.values())
-def test_a_drive_that_its_author_made_without_the_rules_has_no_unit(kind: type[Hostile]) -> None:
+def test_a_hostile_drive_designed_without_knowledge_of_the_rules_has_no_unit(kind: type[Hostile]) -> None:
     assert judge(kind(1), probe_simulated(kind(1), 3, 20)) is Outcome.RIGHTLY_UNKNOWN
 
 
@@ -60,7 +60,7 @@ def test_a_drive_that_its_author_made_without_the_rules_has_no_unit(kind: type[H
         SomeBoundariesCost, OddStartsSlow,
     ],
 )  # fmt: skip
-def test_what_a_drive_does_by_size_or_place_is_no_unit(kind: type[Hostile], seed: int) -> None:
+def test_effects_of_request_size_or_position_are_not_a_unit(kind: type[Hostile], seed: int) -> None:
     assert judge(kind(seed), probe_simulated(kind(seed), 3, 20)) in (Outcome.RIGHTLY_UNKNOWN, Outcome.MISS)
 
 
@@ -69,13 +69,11 @@ def test_what_a_drive_does_by_size_or_place_is_no_unit(kind: type[Hostile], seed
 @pytest.mark.parametrize(
     "kind", [Paged, SmallWritesSlowOverAPage, SmallWritesSlowOverAUnit, UnitAmongDecoys, SecondIsFaster]
 )
-def test_the_unit_is_found_beside_a_threshold_and_where_the_first_request_of_a_pair_is_slower(
-    kind: type[Hostile], seed: int
-) -> None:
+def test_the_unit_is_found_despite_a_threshold_or_a_slower_first_request(kind: type[Hostile], seed: int) -> None:
     assert judge(kind(seed), probe_simulated(kind(seed), 4, 20)) is Outcome.HIT
 
 
-def test_writes_of_parts_are_no_evidence_without_their_control() -> None:
+def test_partial_writes_are_not_evidence_without_their_control() -> None:
     drive = Hostile(1)
     dice = random.Random(1)
     pairs = [pair for one in design(regions(Extent(0, drive.size)), 512, (Kind.PART,), dice, rounds=4) for pair in one]
@@ -87,7 +85,7 @@ def test_writes_of_parts_are_no_evidence_without_their_control() -> None:
     assert infer([one for one in samples if one.kind is Kind.PART], dice, resamples=20).unit is None
 
 
-def test_a_shifted_write_covers_no_whole_unit_of_its_own_size_and_whole_ones_of_every_smaller() -> None:
+def test_a_shifted_write_covers_whole_units_of_smaller_sizes_only() -> None:
     rounds = design(regions(Extent(0, GIB)), 512, (Kind.PART,), random.Random(2), rounds=1)
     pairs = [pair for one in rounds for pair in one if pair.kind is Kind.SHIFT]
     assert pairs
@@ -99,7 +97,7 @@ def test_a_shifted_write_covers_no_whole_unit_of_its_own_size_and_whole_ones_of_
         assert pair.dear.start // (2 * pair.level) == (pair.dear.end - 1) // (2 * pair.level)
 
 
-def test_no_more_is_stated_than_the_simulated_drives_can_vouch_for() -> None:
+def test_the_stated_confidence_does_not_exceed_that_of_the_simulation_study() -> None:
     found = probe_simulated(Paged(1), 4, 40)
     assert found.boundaries
     assert all(CONFIDENT <= one.confidence <= MOST_CONFIDENT < 1 for one in found.boundaries)
@@ -126,7 +124,7 @@ def test_one_drive_of_every_hostile_kind_gives_no_false_answer() -> None:
 
 
 @when_thorough("takes minutes")
-def test_five_hundred_drives_that_the_rules_do_not_know_give_no_false_answer() -> None:
+def test_five_hundred_held_out_drives_give_no_false_answer() -> None:
     found = _probed(12, 8, 100, "held-out")
     outcomes = Counter(one.outcome for one in found)
     assert len(found) >= 500 and len({one.family for one in found}) >= 25

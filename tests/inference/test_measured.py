@@ -1,4 +1,4 @@
-"""What an audit takes from a measurement, for which drives, and what it refuses to take."""
+"""Measurements in an audit: which units are used, for which drives, and which documents are refused."""
 
 import json
 import random
@@ -35,7 +35,7 @@ def disk(kind: DiskKind = DiskKind.NVME, serial: str | None = "S1") -> Disk:
     return replace(made_disk("2056+1000", kind=kind, rotational=False, physical=4096), serial=serial)
 
 
-def test_a_partition_off_a_measured_unit_is_a_warning_that_says_measured() -> None:
+def test_a_partition_off_a_measured_unit_is_a_warning_with_source_measured() -> None:
     report = judge(disk(), wishes=AuditOptions(measured=(measured(16 * KIB),)))
     (grid,) = [grid for grid in report.judged[0].grids if grid.source is Source.MEASURED]
     assert (grid.kind, grid.size, grid.severity) == (GridKind.UNIT, 16 * KIB, Severity.WARNING)
@@ -67,7 +67,7 @@ def test_a_measured_boundary_of_megabytes_matters_on_cards(kind: DiskKind, sever
         (measured(4096, wwn="eui.1"), replace(disk(), wwn="eui.2"), False),
     ],
 )
-def test_a_measurement_counts_for_the_disk_that_it_was_made_on(of: MeasuredDisk, mine: Disk, is_it: bool) -> None:
+def test_a_measurement_applies_only_to_the_disk_that_was_measured(of: MeasuredDisk, mine: Disk, is_it: bool) -> None:
     assert of.is_of(mine) is is_it
     report = judge(mine, wishes=AuditOptions(measured=(of,)))
     assert any(grid.source is Source.MEASURED for grid in report.judged[0].grids) is False  # 4096 is the sector itself
@@ -92,7 +92,7 @@ def _kept(drive: Simulated | None = None) -> dict[str, Any]:
     return found
 
 
-def test_every_size_of_every_kind_of_requests_is_shown() -> None:
+def test_every_size_of_every_kind_of_request_is_shown() -> None:
     result = _probed(SmallWritesSlow(1))
     assert {looked.kind for looked in result.inference.looked} == set(Kind)
     lines = ["".join(text for text, _ in line) for line in probe_lines(result, width=80, verbose=True)]
@@ -100,7 +100,7 @@ def test_every_size_of_every_kind_of_requests_is_shown() -> None:
     assert sum("µs" in line and "±" in line for line in lines) == sizes
 
 
-def test_what_is_kept_is_what_is_read() -> None:
+def test_a_saved_result_is_read_back_unchanged() -> None:
     kept = _kept()
     assert kept["unit"] == 16 * KIB
     read = read_measured(json.dumps(kept), "file")
@@ -110,9 +110,7 @@ def test_what_is_kept_is_what_is_read() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("kind", [SmallWritesSlow, SlowDie, MixedPages])
-def test_an_audit_takes_nothing_from_a_drive_that_only_looks_as_if_it_had_a_unit(
-    kind: type[Hostile], seed: int
-) -> None:
+def test_an_audit_uses_no_unit_from_the_result_of_a_misleading_drive(kind: type[Hostile], seed: int) -> None:
     kept = read_measured(json.dumps(_kept(kind(seed))), "file")
     assert kept.is_of(disk())
     report = judge(disk(), wishes=AuditOptions(measured=(kept,)))
@@ -120,7 +118,7 @@ def test_an_audit_takes_nothing_from_a_drive_that_only_looks_as_if_it_had_a_unit
     assert not any(grid.source is Source.MEASURED for grid in report.judged[0].grids)
 
 
-def test_what_is_less_sure_than_the_stated_confidence_is_not_taken() -> None:
+def test_a_boundary_below_the_required_confidence_is_not_used() -> None:
     kept = _kept()
     kept["boundaries"][0]["confidence"] = 0.94
     assert read_measured(json.dumps(kept), "file").units == ()
@@ -143,7 +141,7 @@ def test_what_is_less_sure_than_the_stated_confidence_is_not_taken() -> None:
         {"boundaries": [16384]},
     ],
 )
-def test_a_document_that_is_none_is_refused_in_one_sentence(change: dict[str, Any]) -> None:
+def test_an_invalid_document_is_refused_in_one_sentence(change: dict[str, Any]) -> None:
     with pytest.raises(Refused) as refused:
         read_measured(json.dumps(_KEPT | change), "file.json")
     assert "file.json is not a probe result" in str(refused.value)
@@ -156,7 +154,7 @@ def test_a_document_that_is_none_is_refused_in_one_sentence(change: dict[str, An
         st.sampled_from(["schema", "version", "disk", "boundaries", "size", "confidence", "name", "x"]), inner
     ),
 ).map(json.dumps))  # fmt: skip
-def test_no_text_makes_it_raise_anything_else(text: str) -> None:
+def test_any_invalid_text_is_refused_without_another_exception(text: str) -> None:
     with pytest.raises(Refused):
         read_measured(text, "file")
 
@@ -169,7 +167,7 @@ def test_deep_nesting_is_refused() -> None:
 _KEPT = _kept()
 
 
-def test_a_measurement_is_not_of_another_disk_where_one_could_not_be_judged(tmp_path: Path) -> None:
+def test_a_measurement_is_not_refused_if_a_disk_could_not_be_judged(tmp_path: Path) -> None:
     file = tmp_path / "measured.json"
     file.write_text(json.dumps(_KEPT))
     with pytest.raises(Refused, match="another disk"):

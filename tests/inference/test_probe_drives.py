@@ -53,7 +53,7 @@ def by_writes_across(size: int) -> Callable[[dict[str, Any]], Answer]:
 
 @pytest.mark.needs_root
 @needs_nbdkit
-def test_a_loop_device_over_a_slow_drive_shows_its_page_and_the_audit_takes_it(tmp_path: Path) -> None:
+def test_a_loop_device_over_a_slow_drive_shows_its_page_and_the_audit_uses_it(tmp_path: Path) -> None:
     kept = tmp_path / "measured.json"
     with slow_drive(tmp_path, "page=16384", "base_us=500", "page_us=20000") as file, device_over(file) as device:
 
@@ -73,7 +73,7 @@ def test_a_loop_device_over_a_slow_drive_shows_its_page_and_the_audit_takes_it(t
 
 
 @needs_nbdkit
-def test_a_drive_without_pages_comes_out_unknown(tmp_path: Path) -> None:
+def test_the_unit_of_a_drive_without_pages_is_unknown(tmp_path: Path) -> None:
     with slow_drive(tmp_path, "base_us=1000") as file:
         found = probed(file, "--most", "1MiB")
         assert found["unit"] is None
@@ -81,7 +81,7 @@ def test_a_drive_without_pages_comes_out_unknown(tmp_path: Path) -> None:
 
 
 @needs_nbdkit
-def test_a_disk_that_is_given_up_shows_the_unit_of_its_writes_too(tmp_path: Path) -> None:
+def test_a_disk_that_may_be_overwritten_shows_the_unit_of_its_writes_too(tmp_path: Path) -> None:
     with slow_drive(tmp_path, "unit=8192", "base_us=200", "part_us=3000") as file:
         words = ("--destructive", "--wipe", file, "--yes", "--most", "30MiB", "--sector-size", "1024")
         found = right_or_unknown(lambda: probed(file, *words), by_writes_across(8 * KIB))
@@ -89,7 +89,7 @@ def test_a_disk_that_is_given_up_shows_the_unit_of_its_writes_too(tmp_path: Path
 
 
 @needs_nbdkit
-def test_a_drive_that_is_slower_for_writes_below_a_size_has_no_unit_and_the_audit_takes_none(tmp_path: Path) -> None:
+def test_a_drive_with_slow_small_writes_has_no_unit_and_the_audit_uses_none(tmp_path: Path) -> None:
     kept = tmp_path / "measured.json"
     with slow_drive(tmp_path, "small=16384", "base_us=200", "small_us=3000") as file:
         words = ("--destructive", "--wipe", file, "--yes", "--most", "30MiB", "--sector-size", "1024", "-o", kept)
@@ -112,7 +112,7 @@ def test_a_drive_that_is_slower_for_writes_below_a_size_has_no_unit_and_the_audi
 
 
 @pytest.mark.needs_tools("mkfs.ext4")
-def test_a_disk_that_holds_something_is_not_written_to(tmp_path: Path) -> None:
+def test_a_disk_with_content_is_not_written_to(tmp_path: Path) -> None:
     image = tmp_path / "disk.img"
     image.write_bytes(bytes(64 * MIB))
     run("mkfs.ext4", "-q", "-F", image)
@@ -122,7 +122,7 @@ def test_a_disk_that_holds_something_is_not_written_to(tmp_path: Path) -> None:
     assert image.read_bytes() == before
 
 
-def test_a_disk_with_unrecognised_data_is_written_to_only_if_named_and_test_data_freely(tmp_path: Path) -> None:
+def test_a_disk_with_unrecognised_data_is_written_to_only_if_it_is_named(tmp_path: Path) -> None:
     image = tmp_path / "disk.img"
     image.write_bytes(bytes(32 * MIB) + os.urandom(1 * MIB) + bytes(31 * MIB))
     before = image.read_bytes()
@@ -135,7 +135,7 @@ def test_a_disk_with_unrecognised_data_is_written_to_only_if_named_and_test_data
     run_aligntool(*words, code=0)
 
 
-def test_reading_changes_nothing_and_nobody_is_asked(tmp_path: Path) -> None:
+def test_reading_changes_nothing_and_requires_no_confirmation(tmp_path: Path) -> None:
     image = tmp_path / "disk.img"
     image.write_bytes(bytes(range(256)) * (64 * MIB // 256))
     before = image.read_bytes()
@@ -145,7 +145,7 @@ def test_reading_changes_nothing_and_nobody_is_asked(tmp_path: Path) -> None:
     assert found["experiment"]["zeros"] == 0.0
 
 
-def test_an_empty_disk_needs_its_name_typed(tmp_path: Path) -> None:
+def test_an_empty_disk_requires_its_name_as_confirmation(tmp_path: Path) -> None:
     image = tmp_path / "disk.img"
     image.write_bytes(bytes(64 * MIB))
     _, said = aligntool("probe", image, "--destructive", code=3)
@@ -153,7 +153,7 @@ def test_an_empty_disk_needs_its_name_typed(tmp_path: Path) -> None:
     assert is_blank(image)
 
 
-def test_the_file_in_a_folder_is_removed_again(tmp_path: Path) -> None:
+def test_the_test_file_in_a_folder_is_removed_again(tmp_path: Path) -> None:
     _skip_without_file_extents(tmp_path)
     out, _ = aligntool("probe", tmp_path, "--size", "64MiB", "--most", "32MiB", "--json")
     found = json.loads(out)
@@ -162,7 +162,7 @@ def test_the_file_in_a_folder_is_removed_again(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_measurement_counts_for_its_own_disk_only(tmp_path: Path) -> None:
+def test_a_measurement_is_refused_for_another_disk(tmp_path: Path) -> None:
     image, other, kept = tmp_path / "disk.img", tmp_path / "other.img", tmp_path / "measured.json"
     for one in (image, other):
         with one.open("wb") as file:
@@ -173,7 +173,7 @@ def test_a_measurement_counts_for_its_own_disk_only(tmp_path: Path) -> None:
     assert "was measured on another disk" in said
 
 
-def test_what_is_no_result_is_answered_with_the_command_that_makes_one(tmp_path: Path) -> None:
+def test_an_invalid_result_is_refused_with_the_command_that_creates_one(tmp_path: Path) -> None:
     """It can be typed as printed."""
     image, kept = tmp_path / "my disk.img", tmp_path / "measured.json"
     image.write_bytes(bytes(MIB) + bytes(range(256)) * (62 * MIB // 256) + bytes(MIB))
@@ -186,7 +186,7 @@ def test_what_is_no_result_is_answered_with_the_command_that_makes_one(tmp_path:
     aligntool("audit", image, "--measured", tmp_path / words[-1])
 
 
-def test_a_result_that_could_not_be_kept_is_said_before_anything_is_measured(tmp_path: Path) -> None:
+def test_an_unwritable_result_file_is_reported_before_anything_is_measured(tmp_path: Path) -> None:
     image = tmp_path / "disk.img"
     image.write_bytes(bytes(64 * MIB))
     for output, words in ((tmp_path, "is a folder"), (tmp_path / "gone" / "x", "gone is not a folder")):
@@ -195,7 +195,7 @@ def test_a_result_that_could_not_be_kept_is_said_before_anything_is_measured(tmp
             assert words in said and "nothing was measured" in said
 
 
-def test_a_result_is_never_written_over_another_file(tmp_path: Path) -> None:
+def test_a_result_never_overwrites_another_file(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     kept.write_text("mine")
     aligntool("probe", tmp_path, "-o", kept, code=3)
@@ -203,7 +203,7 @@ def test_a_result_is_never_written_over_another_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs_tools("filefrag")
-def test_where_a_file_lies_is_what_filefrag_says(tmp_path: Path) -> None:
+def test_the_extents_of_a_file_are_those_that_filefrag_prints(tmp_path: Path) -> None:
     from aligntool.linux.users import file_extents
 
     _skip_without_file_extents(tmp_path)

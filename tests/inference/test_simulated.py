@@ -28,7 +28,7 @@ def test_the_page_of_a_drive_that_is_only_read_is_found(size: int, noise: object
 
 @sample(2)
 @pytest.mark.parametrize("size", SIZES)
-def test_the_unit_that_only_writes_show_is_found_by_both_kinds_of_writes(size: int) -> None:
+def test_a_unit_that_only_writes_reveal_is_found_by_both_kinds_of_writes(size: int) -> None:
     found = probe_simulated(Drive(seed=size, unit=size, writes=True, noise=USUAL), 4, 20)
     assert [boundary.size for boundary in found.boundaries] == [size]
     assert {one.kind for one in found.boundaries[0].evidence} == {Kind.WRITE, Kind.PART}
@@ -39,7 +39,7 @@ def test_an_sd_card_shows_its_page_and_its_allocation_unit() -> None:
     assert [boundary.size for boundary in probe_simulated(card).boundaries] == [16 * KIB, 4 * MIB]
 
 
-def test_the_penalty_that_is_told_is_that_of_the_drive() -> None:
+def test_the_reported_penalty_is_that_of_the_drive() -> None:
     steady = replace(QUIET, drift=0.0)
     found = probe_simulated(Drive(page=16 * KIB, page_us=40, noise=steady))
     (evidence,) = found.boundaries[0].evidence
@@ -62,13 +62,13 @@ def test_the_penalty_that_is_told_is_that_of_the_drive() -> None:
         pytest.param(Drive(page=16 * KIB, second_region=Drive(page=32 * KIB)), id="another page in each half"),
     ],
 )
-def test_a_drive_without_one_pattern_comes_out_unknown_and_says_why(drive: Drive, noise: object) -> None:
+def test_a_drive_without_a_single_pattern_is_reported_as_unknown_with_a_reason(drive: Drive, noise: object) -> None:
     found = probe_simulated(replace(drive, seed=7, noise=noise), 4, 20)  # type: ignore[arg-type]
     assert found.unit is None
     assert found.why_unknown
 
 
-def test_an_effect_that_is_smaller_than_the_noise_is_not_told() -> None:
+def test_an_effect_that_is_smaller_than_the_noise_is_not_reported() -> None:
     assert probe_simulated(Drive(page=16 * KIB, page_us=1, noise=LOUD), resamples=20).unit is None
 
 
@@ -94,13 +94,13 @@ def test_the_same_seed_makes_the_same_experiment_and_the_same_answer() -> None:
     assert first == second
 
 
-def test_too_few_rounds_are_unknown_and_not_a_guess() -> None:
+def test_with_too_few_rounds_the_unit_is_unknown() -> None:
     found = probe_simulated(Drive(page=16 * KIB), rounds=1)
     assert found.unit is None
     assert "too few samples" in found.why_unknown[0]
 
 
-def test_nothing_measured_is_unknown() -> None:
+def test_without_samples_the_unit_is_unknown() -> None:
     assert infer((), random.Random(1)).unit is None
 
 
@@ -112,7 +112,7 @@ def _pairs(kinds: tuple[Kind, ...], size: int = GIB, sector: int = 512) -> list[
 
 
 @pytest.mark.parametrize("sector", [512, 4096])
-def test_a_pair_differs_in_nothing_but_the_boundary(sector: int) -> None:
+def test_a_pair_differs_only_in_the_boundary(sector: int) -> None:
     pairs = _pairs((Kind.READ, Kind.WRITE), sector=sector)
     assert pairs
     for pair in pairs:
@@ -122,7 +122,7 @@ def test_a_pair_differs_in_nothing_but_the_boundary(sector: int) -> None:
             assert crossed == [pair.level > sector and size <= pair.level, False]
 
 
-def test_a_part_lies_inside_one_unit_of_every_size_from_its_level_on() -> None:
+def test_a_partial_write_is_inside_one_unit_of_every_size_from_its_level_up() -> None:
     for pair in (one for one in _pairs((Kind.PART,)) if one.kind is Kind.PART):
         assert pair.dear.length * 2 == pair.cheap.length == pair.level
         for extent in (pair.dear, pair.cheap):
@@ -130,7 +130,7 @@ def test_a_part_lies_inside_one_unit_of_every_size_from_its_level_on() -> None:
 
 
 @pytest.mark.parametrize("size", [40 * MIB, GIB, 10_000_000_000])
-def test_no_request_leaves_the_regions_and_every_one_is_whole_sectors(size: int) -> None:
+def test_every_request_is_inside_its_region_and_in_whole_sectors(size: int) -> None:
     parts = regions(Extent(0, size))
     assert not parts[0].overlaps(parts[1])
     for pair in _pairs(tuple(Kind), size=size):
@@ -139,7 +139,7 @@ def test_no_request_leaves_the_regions_and_every_one_is_whole_sectors(size: int)
             assert extent.start % 512 == extent.length % 512 == 0
 
 
-def test_the_second_half_of_a_round_is_the_first_one_reversed() -> None:
+def test_the_second_half_of_a_round_is_the_first_half_reversed() -> None:
     (one,) = design(regions(Extent(0, GIB)), 512, (Kind.READ,), random.Random(5), rounds=1)
     half = len(one) // 2
     forward, back = one[:half], one[half:][::-1]
@@ -150,7 +150,7 @@ def test_the_second_half_of_a_round_is_the_first_one_reversed() -> None:
         assert there.dear != again.dear or there.level >= MIB
 
 
-def test_every_cell_has_as_many_pairs_in_every_stratum() -> None:
+def test_every_cell_has_the_same_number_of_pairs_in_every_stratum() -> None:
     """Region, order and side; a write shifted by half has no side."""
     counts = Counter((pair.kind, pair.level, pair.quarter) for pair in _pairs(tuple(Kind)))
     assert len(set(counts.values())) == 1
@@ -159,7 +159,7 @@ def test_every_cell_has_as_many_pairs_in_every_stratum() -> None:
         assert strata == set(range(4 if kind is Kind.SHIFT else 8))
 
 
-def test_the_stratum_is_the_region_the_order_and_the_side() -> None:
+def test_the_stratum_encodes_the_order_and_the_side() -> None:
     for pair in _pairs((Kind.READ,)):
         assert bool(pair.quarter & 2) is pair.dear_first
         if pair.level > 1024:  # of which a request next to it has another boundary at its other end
@@ -167,10 +167,10 @@ def test_the_stratum_is_the_region_the_order_and_the_side() -> None:
             assert (pair.cheap.start % pair.level == 0) is not bool(pair.quarter & 4)
 
 
-def test_small_disks_are_asked_for_small_boundaries_only() -> None:
+def test_small_disks_are_tested_for_small_boundaries_only() -> None:
     assert max(levels(512, regions(Extent(0, 16 * MIB)))) < max(levels(512, regions(Extent(0, GIB)))) == 8 * MIB
 
 
-def test_dice_of_python_are_dice() -> None:
+def test_the_random_generator_of_python_is_a_random_source() -> None:
     dice: RandomSource = random.Random(ROUNDS)
     assert dice.choices([1.0], k=2) == [1.0, 1.0]

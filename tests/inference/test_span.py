@@ -47,7 +47,7 @@ def spans(last: int) -> tuple[int, ...]:
         pytest.param(48 * GIB, (32 * GIB, 64 * GIB), id="with 64 MB: 48 GiB"),
     ],
 )
-def test_the_knee_of_the_bg4_lies_where_it_was_published(cached: int, bracket: tuple[int, int]) -> None:
+def test_the_knee_of_the_bg4_is_the_published_one(cached: int, bracket: tuple[int, int]) -> None:
     # With a span only slightly longer than the map, few requests wait: 30 of 32 GiB needs a more expensive miss to
     # show.
     made = curve(spans(64), cached, miss_us=180)
@@ -75,19 +75,19 @@ def test_a_flat_curve_has_no_knee(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_noise_alone_makes_no_knee(seed: int) -> None:
+def test_noise_alone_causes_no_confident_knee(seed: int) -> None:
     for noise in (0.05, 0.3):
         knee = find_knee(curve(spans(64), 1 << 50, noise=noise, seed=seed), random.Random(seed))
         assert not knee.found or knee.confidence < 0.95
 
 
-def test_a_knee_before_the_smallest_span_cannot_be_told() -> None:
+def test_a_knee_before_the_smallest_span_is_reported_as_unknown() -> None:
     knee = find_knee(curve(spans(64), 32 * MIB), random.Random(1))
     assert not knee.found
     assert knee.why.startswith("can't tell")
 
 
-def test_a_dent_is_no_knee() -> None:
+def test_a_dip_is_not_a_knee() -> None:
     made = curve(spans(64), 1 << 50)
     made[4 * GIB] = [rate / 2 for rate in made[4 * GIB]]
     knee = find_knee(made, random.Random(1))
@@ -95,7 +95,7 @@ def test_a_dent_is_no_knee() -> None:
     assert "falls and rises again" in knee.why
 
 
-def test_fewer_than_five_repeats_tell_nothing() -> None:
+def test_with_fewer_than_five_repeats_the_knee_is_unknown() -> None:
     """The default, and the minimum that can be requested."""
     made = curve(spans(64), GIB)
     assert find_knee(made, random.Random(1)).found
@@ -115,7 +115,7 @@ def stepped(at: int, share: float, noise: float, dice: random.Random, *, first: 
 @sample(3)
 @pytest.mark.parametrize("noise", [0.01, 0.05, 0.1])
 @pytest.mark.parametrize("share", [0.66, 0.53, 0.3])
-def test_a_fall_by_a_third_at_one_place_with_flat_sides_is_a_knee_there(share: float, noise: float) -> None:
+def test_a_drop_at_one_span_with_flat_sides_is_a_knee_there(share: float, noise: float) -> None:
     """At each power of two from 1 MiB to 64 GiB. Before the second span there is nothing to compare."""
     dice = random.Random(round(1000 * share * noise))
     right = 0
@@ -129,7 +129,7 @@ def test_a_fall_by_a_third_at_one_place_with_flat_sides_is_a_knee_there(share: f
     assert right >= (16 if noise < 0.1 and share < 0.6 else 10)
 
 
-def test_the_curve_that_was_called_perhaps_has_a_knee() -> None:
+def test_the_curve_once_reported_as_perhaps_a_knee_has_a_certain_one() -> None:
     """2,327 IOPS up to 512 MiB, 1,235 beyond; both sides scatter by a few percent from span to span, as
     real drives do.
     """
@@ -146,8 +146,8 @@ def test_the_curve_that_was_called_perhaps_has_a_knee() -> None:
     assert sure >= 98
 
 
-def test_flat_drives_have_hardly_ever_a_knee() -> None:
-    """400 of them, with the noise of quiet and of restless ones: fewer false knees than the confidence allows."""
+def test_false_knees_on_flat_drives_are_rare() -> None:
+    """400 of them, with little and much noise: fewer false knees than the confidence allows."""
     dice = random.Random(11)
     false = 0
     for number in range(400):
@@ -157,13 +157,13 @@ def test_flat_drives_have_hardly_ever_a_knee() -> None:
     assert false <= 4
 
 
-def test_spans_double_until_the_end_and_the_end_is_one_of_them() -> None:
+def test_spans_double_up_to_the_end_of_the_drive_and_include_it() -> None:
     assert spans_of(1 * GIB) == tuple(64 * MIB << power for power in range(5))
     assert spans_of(3 * GIB + 100)[-2:] == (2 * GIB, 3 * GIB)
     assert spans_of(GIB + 4 * KIB)[-1] == GIB
 
 
-def test_every_second_repeat_goes_down() -> None:
+def test_every_second_repeat_measures_the_spans_in_descending_order() -> None:
     up = [span for span, _ in jobs_of(spans(2), "/dev/sdb", 0, write=False, runtime_s=1, repeat=0)]
     down = [span for span, _ in jobs_of(spans(2), "/dev/sdb", 0, write=False, runtime_s=1, repeat=1)]
     assert up == sorted(up) == down[::-1]
@@ -173,7 +173,7 @@ def test_a_mebibyte_of_host_memory_maps_a_gibibyte() -> None:
     assert mapped_bytes(64 * MIB) == 64 * GIB
 
 
-def test_as_fast_everywhere_is_what_a_processor_shows_too() -> None:
+def test_equal_rates_that_are_cpu_bound_are_reported_as_unknown() -> None:
     """95 % of a core, as in `bench`; a drop remains one, whatever limited the small spans."""
     flat = find_knee(curve(spans(64), 1 << 50), random.Random(1))
     busy: dict[int, list[float]] = {span: [99.0, 96.0, 95.0] for span in spans(64)}
@@ -195,7 +195,7 @@ def test_as_fast_everywhere_is_what_a_processor_shows_too() -> None:
         ([], ""),
     ],
 )
-def test_on_a_rotating_disk_slower_is_no_knee(drives: list[tuple[str, str, bool | None]], turning: str) -> None:
+def test_a_drop_on_a_rotating_disk_is_not_a_knee(drives: list[tuple[str, str, bool | None]], turning: str) -> None:
     """If nothing gets slower there is no knee, rotating disk or not."""
     seen = Conditions(drives=tuple(DriveState(name, kind=kind, rotational=turns) for name, kind, turns in drives))
     bent = knee_of(curve(spans(64), GIB, miss_us=180), {}, seen, random.Random(1))
@@ -208,7 +208,7 @@ def test_on_a_rotating_disk_slower_is_no_knee(drives: list[tuple[str, str, bool 
 
 
 @pytest.mark.parametrize(("load", "flat"), [(None, True), (0.5, True), (3.9, True), (4.0, False), (18.0, False)])
-def test_as_fast_everywhere_is_what_a_busy_machine_shows_too(load: float | None, flat: bool) -> None:
+def test_equal_rates_on_a_busy_machine_are_reported_as_unknown(load: float | None, flat: bool) -> None:
     seen = Conditions(cores=4, load=load)
     knee = knee_of(curve(spans(64), 1 << 50), {}, seen, random.Random(1))
     assert knee.flat is flat and not knee.found
@@ -217,7 +217,7 @@ def test_as_fast_everywhere_is_what_a_busy_machine_shows_too(load: float | None,
 
 
 @pytest.mark.parametrize(("confidence", "before"), [(0.95, ""), (0.94, "perhaps ")])
-def test_what_is_less_sure_than_a_unit_must_be_is_told_as_perhaps_so(confidence: float, before: str) -> None:
+def test_a_result_below_the_required_confidence_is_reported_as_perhaps(confidence: float, before: str) -> None:
     knee = Knee(GIB, 2 * GIB, 0.5, confidence, "")
     flat = Knee(None, None, 1.0, confidence, "no knee up to 2GiB")
     assert knee.words == f"{before and 'perhaps a '}knee between 1GiB and 2GiB"
@@ -250,7 +250,7 @@ def flat_over(last: int, drive: int | None, setting: Setting | None = None) -> S
         ("file", 4 * GIB, 4 * GIB, "name the drive for more"),
     ],
 )
-def test_no_knee_over_a_part_of_a_drive_names_that_part_and_says_how_to_look_at_more(
+def test_no_knee_over_a_part_of_a_drive_names_that_part_and_how_to_measure_more(
     kind: str, last: int, piece: int, way: str
 ) -> None:
     found = flat_over(last, TB, Setting(kind, piece, piece, 1.0, 5, True, "libaio"))
@@ -264,7 +264,7 @@ def test_no_knee_over_a_part_of_a_drive_names_that_part_and_says_how_to_look_at_
     assert (document["spanned"], document["drive_size"]) == (last, TB)
 
 
-def test_no_knee_over_the_whole_drive_is_good_and_of_a_drive_of_unknown_size_it_is_not() -> None:
+def test_no_knee_is_marked_good_only_over_the_whole_of_a_drive_of_known_size() -> None:
     whole, unknown = flat_over(TB, TB), flat_over(TB, None)
     assert whole.whole is True and whole.summary == "no knee up to 931.3GiB" == unknown.summary
     assert ("no knee up to 931.3GiB", Style.GOOD) in [each for line in span_lines(whole, width=90) for each in line]
@@ -273,14 +273,14 @@ def test_no_knee_over_the_whole_drive_is_good_and_of_a_drive_of_unknown_size_it_
     assert json.loads(span_json(unknown, None))["drive_size"] is None
 
 
-def test_spans_that_end_less_than_one_step_before_the_drive_are_the_whole_of_it() -> None:
+def test_spans_that_end_less_than_one_step_before_the_end_cover_the_whole_drive() -> None:
     """Of 70 GiB, 64 are spanned; of 128, half is not."""
     assert spans_of(70 * GIB)[-1] == 64 * GIB
     assert flat_over(64 * GIB, 70 * GIB).whole is True
     assert flat_over(64 * GIB, 128 * GIB).whole is False
 
 
-def test_a_knee_is_one_however_large_the_drive_is() -> None:
+def test_a_knee_is_reported_whatever_the_size_of_the_drive() -> None:
     bent = curve(spans(4), GIB, miss_us=180)
     knee = find_knee(bent, random.Random(1))
     seen = Conditions(drives=(DriveState("sda", size=TB),))

@@ -1,4 +1,4 @@
-"""The Ansible module `raid` on NVMe drives and real md: an array is announced, made, and left alone afterwards.
+"""The Ansible module `raid` on NVMe drives and real md: an array is announced, created, and not changed afterwards.
 
 `ansible_arrays` runs in the guest. The expected values come from mdadm, sfdisk, dumpe2fs and the playbooks.
 """
@@ -73,9 +73,7 @@ def test_check_mode_announces_the_array_and_writes_nothing(thrice: tuple[Observe
     assert checked.seen["files"] == ["HOMEHOST <system>\n", ""] and checked.seen["records"] == []
 
 
-def test_the_array_that_is_made_is_the_one_that_was_asked_for(
-    thrice: tuple[Observed, Observed, Observed], said: Path
-) -> None:
+def test_the_created_array_is_the_requested_one(thrice: tuple[Observed, Observed, Observed], said: Path) -> None:
     _, ran, _ = thrice
     assert ran.play.words["make"] == "changed" and ran.play.changed == 1 and ran.play.results["make"]["sentences"]
     assert (ran.export["MD_LEVEL"], ran.export["MD_DEVICES"]) == ("raid5", "3")
@@ -90,7 +88,7 @@ def test_the_array_that_is_made_is_the_one_that_was_asked_for(
     assert tables == ["2048"] * 3
 
 
-def test_its_file_system_fits_the_stripe_and_is_mounted_now_and_at_every_start(
+def test_its_file_system_fits_the_stripe_and_is_mounted_now_and_at_every_boot(
     thrice: tuple[Observed, Observed, Observed],
 ) -> None:
     seen = thrice[1].seen
@@ -127,7 +125,7 @@ def test_another_level_chunk_or_other_members_fail_the_task(
     assert again.export["MD_LEVEL"] == "raid5"
 
 
-def test_an_array_that_was_cut_is_undone_by_its_own_name_only(found: dict[str, Any]) -> None:
+def test_an_interrupted_array_is_rolled_back_by_its_own_name_only(found: dict[str, Any]) -> None:
     before, printed, after = found["undo"]
     assert before["records"] and "MD_LEVEL=raid1" in before["export"], "or nothing was to be undone"
     play = read(printed)
@@ -139,7 +137,7 @@ def test_an_array_that_was_cut_is_undone_by_its_own_name_only(found: dict[str, A
     assert not any(after["examine"]) and not any(after["tables"])
 
 
-def test_an_array_that_was_cut_is_finished(found: dict[str, Any]) -> None:
+def test_an_interrupted_array_is_completed(found: dict[str, Any]) -> None:
     before, printed, after = found["finish"]
     export = Observed(read(printed), after).export
     uuid = f"UUID={export['MD_UUID']}"

@@ -1,6 +1,6 @@
 """Arrays of every level and layout in a guest: aligntool's facts and findings against mdadm's output.
 
-One guest makes them all, on partitions of the same drives, and asks mdadm, the kernel and aligntool.
+One guest makes them all, on partitions of the same drives, and queries mdadm, the kernel and aligntool.
 """
 
 import json
@@ -113,7 +113,7 @@ NAMES = ("mirror", "near", "far", "offset", "five", "six", "none", "busy", "whol
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_level_uuid_name_and_size_are_mdadms(said: Path, report: Report, name: str) -> None:
+def test_level_uuid_name_and_members_are_those_that_mdadm_prints(said: Path, report: Report, name: str) -> None:
     found, told = facts(said, report, name), exported(said / "mdadm" / f"{name}.export")
     assert found.level == told["MD_LEVEL"]
     assert found.uuid == told["MD_UUID"]
@@ -125,7 +125,7 @@ def test_level_uuid_name_and_size_are_mdadms(said: Path, report: Report, name: s
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_chunk_layout_and_what_each_member_gives_are_mdadms(said: Path, report: Report, name: str) -> None:
+def test_chunk_layout_and_used_member_size_are_those_that_mdadm_prints(said: Path, report: Report, name: str) -> None:
     found, told = facts(said, report, name), detail(said / "mdadm" / f"{name}.detail")
     assert found.chunk == (int(told["Chunk Size"].removesuffix("K")) * KIB if "Chunk Size" in told else None)
     if found.level != "raid0":
@@ -137,13 +137,13 @@ def test_chunk_layout_and_what_each_member_gives_are_mdadms(said: Path, report: 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_policy_and_the_bitmap_are_mdadms(said: Path, report: Report, name: str) -> None:
+def test_the_policy_and_the_bitmap_are_those_that_mdadm_prints(said: Path, report: Report, name: str) -> None:
     found, told = facts(said, report, name), detail(said / "mdadm" / f"{name}.detail")
     assert found.policy == told.get("Consistency Policy", "none")
     assert (found.bitmap or "none") == told.get("Intent Bitmap", "none").lower()
 
 
-def test_the_bitmaps_chunk_is_the_one_that_mdadm_was_given(said: Path, report: Report) -> None:
+def test_the_bitmap_chunk_is_the_one_that_was_passed_to_mdadm(said: Path, report: Report) -> None:
     assert facts(said, report, "mirror").bitmap_chunk == 8 * MIB
     assert facts(said, report, "five").bitmap_chunk == 4 * MIB
 
@@ -151,7 +151,9 @@ def test_the_bitmaps_chunk_is_the_one_that_mdadm_was_given(said: Path, report: R
 @pytest.mark.parametrize(
     ("number", "name"), tuple(enumerate(("mirror", "near", "far", "offset", "five", "six", "none"), 1))
 )
-def test_the_data_begin_where_the_members_superblock_says(said: Path, report: Report, number: int, name: str) -> None:
+def test_the_data_begin_where_the_superblock_of_the_member_states(
+    said: Path, report: Report, number: int, name: str
+) -> None:
     text = (said / "mdadm" / f"member{number}").read_text()
     match = re.search(r"Data Offset : (\d+) sectors", text)
     assert match is not None
@@ -175,14 +177,14 @@ def codes(report: Report, disk: str) -> set[str]:
         ("busy", {"AT602"}, {"AT601", "AT605"}),
     ],
 )
-def test_what_is_found_is_what_was_made_wrong(
+def test_the_findings_on_each_array_are_those_of_its_known_faults(
     said: Path, report: Report, name: str, expected: set[str], never: set[str]
 ) -> None:
     found = codes(report, array(said, report, name).name)
     assert expected <= found and not never & found, (name, found)
 
 
-def test_parity_passes_no_discards_on_by_default_and_that_is_told(said: Path, report: Report) -> None:
+def test_parity_passes_no_discards_by_default_and_this_is_reported(said: Path, report: Report) -> None:
     """lsblk's DISC-MAX, from the same attribute, is 0 for raid456 and not for the others (drivers/md/raid5.c)."""
     for name, off in (("five", True), ("near", False)):
         disk = array(said, report, name)
@@ -194,7 +196,7 @@ def live(said: Path) -> Any:
     return json.loads((said / "audit.json").read_text())
 
 
-def test_a_backup_gpt_that_sgdisk_left_is_seen_on_the_live_drives(said: Path) -> None:
+def test_a_backup_gpt_that_sgdisk_left_is_detected_on_the_live_drives(said: Path) -> None:
     found = {one["disk"] for one in live(said)["findings"] if one["code"] == "AT608"}
     assert found == {"nvme4n1", "nvme5n1"}
 
@@ -209,6 +211,6 @@ def test_root_and_the_snapshot_see_the_same_arrays(said: Path, report: Report) -
             assert told[field] == getattr(disk.array, field), (name, field)
 
 
-def test_the_plan_of_persist_names_the_array_by_mdadms_uuid(said: Path) -> None:
+def test_the_plan_of_persist_names_the_array_by_its_uuid(said: Path) -> None:
     uuid = exported(said / "mdadm" / "near.export")["MD_UUID"]
     assert f"UUID={uuid}" in (said / "persist").read_text()

@@ -109,14 +109,14 @@ def observed(machine: Machine, case: Case) -> Observed:
     return machine.observed[case]
 
 
-def test_it_comes_back_with_its_name_and_uuids(observed: Observed, case: Case) -> None:
+def test_the_array_is_assembled_after_a_reboot_with_its_name_and_uuids(observed: Observed, case: Case) -> None:
     assert observed.after.lasting == observed.before.lasting
     assert observed.after.blkid == observed.before.blkid
     assert observed.after.detail["MD_NAME"] == f"any:{case.name}"
     assert observed.after.detail["MD_DEVNAME"] == case.name
 
 
-def test_it_is_mounted_as_planned(observed: Observed, case: Case) -> None:
+def test_the_file_system_is_mounted_as_planned(observed: Observed, case: Case) -> None:
     assert observed.after.mount and observed.after.mount["target"] == case.place
     line = observed.planned.files["/etc/fstab"][0].split()
     wanted = set(line[3].split(",")) - {"nofail", "defaults", "x-systemd.device-timeout=2min"}
@@ -124,7 +124,7 @@ def test_it_is_mounted_as_planned(observed: Observed, case: Case) -> None:
     assert observed.after.mount["fstype"] == case.kind
 
 
-def test_mdadm_sees_the_array_that_was_planned(observed: Observed, case: Case) -> None:
+def test_mdadm_prints_the_properties_of_the_planned_array(observed: Observed, case: Case) -> None:
     words, detail = observed.planned.words, observed.after.detail
     assert detail["MD_LEVEL"] == f"raid{words['level']}"
     assert detail["MD_DEVICES"] == words["raid-devices"] == str(case.members)
@@ -133,7 +133,7 @@ def test_mdadm_sees_the_array_that_was_planned(observed: Observed, case: Case) -
         assert detail["MD_UUID"] == observed.planned.array["uuid"]
 
 
-def test_every_superblock_has_the_geometry_that_was_planned(observed: Observed, case: Case) -> None:
+def test_every_superblock_has_the_planned_geometry(observed: Observed, case: Case) -> None:
     words = observed.planned.words
     assert len(observed.after.examine) == case.members
     for member in observed.after.examine:
@@ -144,7 +144,7 @@ def test_every_superblock_has_the_geometry_that_was_planned(observed: Observed, 
     assert len({member["Device UUID"] for member in observed.after.examine}) == case.members
 
 
-def test_the_kernels_limits_follow_from_the_chunk(observed: Observed, case: Case) -> None:
+def test_the_kernel_limits_follow_from_the_chunk(observed: Observed, case: Case) -> None:
     """drivers/md: io_min is the chunk, io_opt the stripe; a RAID1 has neither."""
     limits = observed.after.limits
     assert limits["logical_block_size"] == case.block
@@ -167,13 +167,13 @@ def test_the_file_system_fits_the_stripe(observed: Observed, case: Case) -> None
         assert int(lines.get("RAID stripe width", "0")) == observed.planned.mkfs("stripe_width")
 
 
-def test_nothing_else_came_back(machine: Machine, case: Case) -> None:
+def test_no_other_array_is_assembled_after_the_reboot(machine: Machine, case: Case) -> None:
     assert machine.arrays == {observed.after.node for observed in machine.observed.values()}
     assert machine.state == "running"
     assert machine.status == "", "a record of something unfinished"
 
 
-def test_every_file_is_what_it_was(machine: Machine, case: Case) -> None:
+def test_every_file_is_unchanged(machine: Machine, case: Case) -> None:
     lines = [line for line in machine.sums.splitlines() if line.startswith(f"{case.place}/")]
     assert lines == [line.rpartition(":")[0] + ": OK" for line in lines] and len(lines) == 2
 

@@ -1,4 +1,4 @@
-"""The power is cut while an array is made: `resume` finishes it or `rollback` undoes it, and until then nothing looks
+"""The power is cut while an array is made: `resume` completes it or `rollback` undoes it; until then it does not look
 finished.
 
 QEMU is killed a number of seconds after a given step began; the step's number seeds it. One array is cut off again in
@@ -24,8 +24,8 @@ from tests.lab.system import arrays, facts
 from tests.thorough import when_thorough
 
 pytestmark = [*DEBIAN_PC, when_thorough("starts a PC a dozen times")]
-# Steps of a RAID1's plan: 0 and 1 members, 2 array, 3 file system, 4 mdadm.conf, 5 initramfs, 6 a look into it,
-# 7 to 9 files of its late start, 10 that enabled, 11 fstab, 12 systemd, 13 folder, 14 mount. Before its line is in
+# Steps of a RAID1's plan: 0 and 1 members, 2 array, 3 file system, 4 mdadm.conf, 5 initramfs, 6 a check of it,
+# 7 to 9 files of its late start, 10 enabling it, 11 fstab, 12 systemd, 13 folder, 14 mount. Before its line is in
 # fstab nothing may mount it.
 FSTAB = 10
 UNFINISHED = "AT617"
@@ -119,16 +119,18 @@ def _check_reported(seen: Seen, name: str, step: int) -> None:
 
 
 @pytest.mark.parametrize("step", ONWARD)
-def test_what_is_half_made_is_reported_and_not_mounted(onward: Seen, step: int) -> None:
+def test_an_unfinished_array_is_reported_and_not_mounted(onward: Seen, step: int) -> None:
     _check_reported(onward, MADE, step)
 
 
 @pytest.mark.parametrize("step", BACK)
-def test_what_is_to_be_rolled_back_is_reported_and_not_mounted(back: Seen, step: int) -> None:
+def test_an_array_being_rolled_back_is_reported_and_not_mounted(back: Seen, step: int) -> None:
     _check_reported(back, TAKEN_BACK, step)
 
 
-def test_the_last_resume_makes_it_whole_and_it_comes_back(pc: DebianPC, onward: Seen, back: Seen) -> None:
+def test_the_last_resume_completes_the_array_and_it_is_present_after_a_reboot(
+    pc: DebianPC, onward: Seen, back: Seen
+) -> None:
     before = facts(pc, f"/dev/md/{MADE}")
     pc.reboot()
     after = facts(pc, f"/dev/md/{MADE}")
@@ -139,14 +141,14 @@ def test_the_last_resume_makes_it_whole_and_it_comes_back(pc: DebianPC, onward: 
     pc.run(f"umount /srv/{MADE} && xfs_repair -n /dev/md/{MADE} && mount /srv/{MADE}")
 
 
-def test_its_lines_stand_in_the_files_once(pc: DebianPC, onward: Seen) -> None:
+def test_the_lines_of_the_array_are_in_the_files_once(pc: DebianPC, onward: Seen) -> None:
     found = facts(pc, f"/dev/md/{MADE}")
     conf = pc.run("cat /etc/mdadm/mdadm.conf").out
     assert conf.count("ARRAY ") == 1 and found.detail["MD_UUID"] in conf
     assert pc.run("cat /etc/fstab").out.count(found.blkid["UUID"]) == 1
 
 
-def test_what_was_taken_back_leaves_drives_without_a_trace(pc: DebianPC, back: Seen) -> None:
+def test_a_rolled_back_array_leaves_no_traces_on_its_drives(pc: DebianPC, back: Seen) -> None:
     for drive in _members(TAKEN_BACK):
         path = f"{BY_ID}{drive.serial}"
         assert pc.run(f"wipefs --noheadings {path}").out == ""
@@ -154,6 +156,6 @@ def test_what_was_taken_back_leaves_drives_without_a_trace(pc: DebianPC, back: S
         assert pc.run(f"mdadm --examine {path}", code=1).out == ""
 
 
-def test_what_was_taken_back_is_not_in_the_initramfs(pc: DebianPC, back: Seen) -> None:
+def test_a_rolled_back_array_is_not_in_the_initramfs(pc: DebianPC, back: Seen) -> None:
     said = pc.run("unmkinitramfs /initrd.img /tmp/in && cat $(find /tmp/in -path '*etc/mdadm/mdadm.conf')").out
     assert "HOMEHOST" in said and f"/dev/md/{TAKEN_BACK}" not in said

@@ -25,7 +25,7 @@ SCRIPT = f"""
 set +e
 cd /lab
 export XDG_STATE_HOME=/tmp/state
-bench() {{ # name, words: its answer, its complaints, its exit code
+bench() {{ # name, arguments: its output, its errors, its exit code
     name=$1; shift
     {ROOT}/.venv/bin/aligntool bench "$@" --runtime 0.5 --repeats 1 --span 8MiB > $name.out 2> $name.err
     echo $? > $name.code
@@ -64,7 +64,7 @@ def read(said: Path, name: str) -> str:
     return (said / name).read_text()
 
 
-def test_a_folder_on_an_array_is_measured_and_a_check_of_the_array_is_said(said: Path) -> None:
+def test_a_folder_on_an_array_is_measured_and_a_running_check_is_reported(said: Path) -> None:
     assert read(said, "folder.code") == "0\n", read(said, "folder.err")
     seen = json.loads(read(said, "folder.out"))["conditions"]
     array, *members = seen["drives"]
@@ -84,7 +84,7 @@ def test_an_array_in_use_is_only_read(said: Path) -> None:
     assert "mounted at /tmp/mounted" in read(said, "mounted.err") and "not empty: ext4" in read(said, "mounted.err")
 
 
-def test_an_empty_drive_is_given_up_and_seen_as_the_kernel_sees_it(said: Path) -> None:
+def test_an_empty_drive_is_overwritten_and_described_as_by_the_kernel(said: Path) -> None:
     for name in ("free", "again"):
         assert read(said, f"{name}.code") == "0\n", read(said, f"{name}.err")
     document = json.loads(read(said, "free.out"))

@@ -76,7 +76,7 @@ def observed(debian: Debian) -> Iterator[Observed]:
 
 
 @pytest.mark.parametrize("name", ARRAYS)
-def test_the_array_runs_without_the_drive_and_is_mounted_where_it_was(observed: Observed, name: str) -> None:
+def test_the_array_runs_without_the_drive_and_is_mounted_as_before(observed: Observed, name: str) -> None:
     assert observed.degraded[name] == "1", observed.circumstances
     before, after = observed.before[name], observed.after[name]
     assert before.mount and after.mount, observed.circumstances
@@ -85,12 +85,12 @@ def test_the_array_runs_without_the_drive_and_is_mounted_where_it_was(observed: 
     assert after.detail["MD_UUID"] == before.detail["MD_UUID"]
 
 
-def test_the_files_are_what_they_were_and_no_unit_failed(observed: Observed) -> None:
+def test_the_files_are_unchanged_and_no_unit_failed(observed: Observed) -> None:
     assert observed.sums.count(": OK") == len(ARRAYS), observed.circumstances
     assert observed.state == "running", observed.circumstances
 
 
-def test_the_audit_says_that_a_member_is_missing(observed: Observed) -> None:
+def test_the_audit_reports_the_missing_member(observed: Observed) -> None:
     code, said = observed.audit
     assert code == 1
     found = {(each["disk"], each["severity"]) for each in json.loads(said)["findings"] if each["code"] == "AT601"}

@@ -93,7 +93,7 @@ def observed(debian: Debian) -> Iterator[Observed]:
         yield Observed(made, plan, plain, _look(pc, MIRROR, SCRATCH))
 
 
-def test_the_plan_is_of_dracut_and_of_debians_file(observed: Observed) -> None:
+def test_the_plan_uses_dracut_and_the_mdadm_conf_of_debian(observed: Observed) -> None:
     assert "dracut -f --regenerate-all" in observed.plan and "update-initramfs" not in observed.plan
     assert "edit /etc/mdadm/mdadm.conf" in observed.plan
 
@@ -112,7 +112,7 @@ def _is_whole(started: Started, places: int) -> None:
     assert started.audit[0] == 0, started.audit[1]
 
 
-def test_with_debians_own_image_the_running_system_brings_it_back(observed: Observed) -> None:
+def test_with_the_image_of_debian_the_running_system_assembles_the_array(observed: Observed) -> None:
     """The image has mdraid, for any machine, and so no mdadm.conf; no option requests an array."""
     assert "mdraid" in observed.plain.modules and observed.plain.conf == ""
     assert [message[:4] for message in observed.plain.messages] == ["EXT4", "md/r"]
@@ -120,17 +120,17 @@ def test_with_debians_own_image_the_running_system_brings_it_back(observed: Obse
     _is_whole(observed.plain, 1)
 
 
-def test_as_on_fedora_the_array_is_up_before_the_root_is_mounted(observed: Observed) -> None:
+def test_as_on_fedora_the_array_is_started_before_the_root_is_mounted(observed: Observed) -> None:
     assert "mdraid" in observed.early.modules
     assert [message[:4] for message in observed.early.messages] == ["md/r", "EXT4"]
     _comes_back(observed.made["mirror"], observed.early.facts["mirror"], MIRROR)
     _is_whole(observed.early, 2)
 
 
-def test_its_line_was_found_inside_where_dracut_puts_the_file_in(observed: Observed) -> None:
+def test_the_array_line_is_in_the_mdadm_conf_that_dracut_includes(observed: Observed) -> None:
     uuids = re.findall(r"^ARRAY .*UUID=(\S+)", observed.early.conf, re.MULTILINE)
     assert uuids == [observed.made[name].detail["MD_UUID"] for name in ("mirror", "scratch")]
 
 
-def test_an_array_that_dracut_was_not_asked_for_comes_back_after_it(observed: Observed) -> None:
+def test_an_array_that_dracut_was_not_configured_for_is_assembled_later(observed: Observed) -> None:
     _comes_back(observed.made["scratch"], observed.early.facts["scratch"], SCRATCH)

@@ -60,14 +60,14 @@ def told(failed: tuple[Path, str]) -> Path:
 
 
 @fails_on_purpose
-def test_the_drives_that_were_asked_for_are_there(told: Path) -> None:
+def test_the_requested_drives_are_present(told: Path) -> None:
     disks = json.loads((told / "lsblk.json").read_text())["blockdevices"]
     found = {disk["serial"]: (disk["size"], disk["log-sec"], disk["phy-sec"]) for disk in disks if disk["serial"]}
     assert found == {drive.serial: (drive.size, drive.block, SEEN[drive.serial]) for drive in DRIVES}
 
 
 @fails_on_purpose
-def test_what_a_guest_writes_outside_of_its_folder_never_reaches_this_machine(told: Path) -> None:
+def test_files_that_a_guest_writes_outside_its_folder_do_not_reach_this_machine(told: Path) -> None:
     assert (told / "written").read_text() == "/etc/written-in-a-guest\n"
     assert not Path("/etc/written-in-a-guest").exists()
 
@@ -81,13 +81,13 @@ def test_two_drives_are_behind_one_switch_and_one_behind_a_port(told: Path) -> N
 
 
 @fails_on_purpose
-def test_a_script_that_fails_shows_what_it_and_the_kernel_said(failed: tuple[Path, str]) -> None:
+def test_a_failed_script_shows_its_output_and_that_of_the_kernel(failed: tuple[Path, str]) -> None:
     assert "exit 3" in failed[1]
     assert "the last words of the script" in failed[1]
     assert "Linux version" in failed[1]
 
 
-def test_a_pc_that_hangs_shows_its_console_and_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+def test_a_pc_that_hangs_shows_its_console_and_is_ended_with_its_child_processes(tmp_path: Path) -> None:
     """Whatever hangs: here it is a shell that waits for a program."""
     console, words = (tmp_path / "console", f"echo the kernel came this far; sh -c 'sleep 1000; true' {tmp_path}; true")
     with started(("sh", "-c", words), console) as pc:
@@ -117,5 +117,5 @@ def test_a_guest_can_be_started_again_on_the_same_drives(lab: Lab) -> None:
 
 
 @pytest.mark.needs_tools("shellcheck")
-def test_the_first_program_of_a_guest_pleases_shellcheck() -> None:
+def test_the_init_script_of_a_guest_passes_shellcheck() -> None:
     run("shellcheck", INIT)

@@ -72,21 +72,21 @@ def state(said: Path, name: str, when: str) -> str:
 
 
 @pytest.mark.parametrize("name", LINES)
-def test_every_array_waits_before(said: Path, name: str) -> None:
+def test_every_array_is_inactive_before_the_script(said: Path, name: str) -> None:
     assert state(said, name, "before") == "inactive"
 
 
 @pytest.mark.parametrize("name", ["plain", "odd"])
-def test_an_array_that_mdadm_conf_names_is_started_however_its_line_is_written(said: Path, name: str) -> None:
+def test_an_array_in_mdadm_conf_is_started_whatever_the_form_of_its_line(said: Path, name: str) -> None:
     assert state(said, name, "after") in ("clean", "active", "active-idle", "read-auto")
 
 
 @pytest.mark.parametrize("name", ["ignored", "hidden", "stranger"])
-def test_an_array_that_is_nobodys_is_left_alone(said: Path, name: str) -> None:
+def test_an_array_without_a_line_is_not_started(said: Path, name: str) -> None:
     assert state(said, name, "after") == "inactive"
 
 
-def test_an_array_that_cannot_do_without_its_drive_stays_and_is_told(said: Path) -> None:
+def test_an_array_with_too_many_missing_drives_is_not_started_and_reported(said: Path) -> None:
     assert state(said, "striped", "after") == "inactive"
     node = (said / "striped.node").read_text().strip()
     assert f"/dev/{node} has too many missing drives" in (said / "said").read_text()

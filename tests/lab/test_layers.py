@@ -171,19 +171,19 @@ def said(lab: Lab) -> Path:
     return guest.run(RESUME, limit_s=LIMIT_S)
 
 
-def test_it_was_cut_in_the_middle(said: Path) -> None:
+def test_the_reencryption_was_cut_in_the_middle(said: Path) -> None:
     midway = (said / "midway").read_text()
     assert "online-reencrypt" in midway
     assert "512 [bytes]" in midway
     assert "4096 [bytes]" in midway
 
 
-def test_status_names_what_is_unfinished(said: Path) -> None:
+def test_status_names_the_unfinished_reencryption(said: Path) -> None:
     assert "re-encrypt the LUKS2 volume on partition 1" in (said / "status").read_text()
     assert "There is no unfinished array" in (said / "status.after").read_text()
 
 
-def test_every_file_is_read_back_after_it_was_gone_on_with(said: Path) -> None:
+def test_every_file_is_read_back_after_the_resume(said: Path) -> None:
     after = (said / "after").read_text()
     assert ("online-reencrypt" in after, "sector: 4096 [bytes]" in after) == (False, True), after
     assert (said / "sector").read_text().strip() == "4096"
@@ -198,7 +198,7 @@ def test_content_that_needs_small_sectors_is_refused_and_closed_again(said: Path
     assert "aligntool" not in (said / "left").read_text()
 
 
-def test_what_the_plan_types_for_segments_that_are_off_puts_them_on_the_sectors(lab: Lab) -> None:
+def test_the_commands_in_the_plan_align_misaligned_segments(lab: Lab) -> None:
     drives = (Scsi(serial, size=256 * MIB, physical=4096) for serial in ("disk", "other"))
     said = lab.run(*drives, script=MOVE, limit_s=LIMIT_S)
     assert (said / "commands").read_text().count("pvmove") == 1
@@ -210,7 +210,7 @@ def test_what_the_plan_types_for_segments_that_are_off_puts_them_on_the_sectors(
     assert not any("pvmove" in note for note in notes)
 
 
-def test_a_luks_on_a_whole_disk_becomes_a_partition_as_long_as_its_key_shows(lab: Lab) -> None:
+def test_a_luks_on_a_whole_disk_is_moved_into_a_partition_and_back(lab: Lab) -> None:
     """Killed in the middle, and finished without the key."""
     said = lab.run(Scsi("disk", size=256 * MIB, physical=4096), script=ENCLOSE, limit_s=LIMIT_S)
     assert (said / "codes").read_text().split() == ["333", "3"]

@@ -59,7 +59,7 @@ def link(seen: dict[str, str], address: str, register: str) -> tuple[float, int]
 
 
 @pytest.mark.parametrize("serial", [drive.serial for drive in DRIVES])
-def test_the_way_to_a_drive_and_every_link_on_it_are_those_of_lspci(
+def test_the_path_to_a_drive_and_each_of_its_links_are_those_that_lspci_prints(
     said: Path, audit: dict[str, Any], seen: dict[str, str], serial: str
 ) -> None:
     (path,) = disk(audit, serial)["links"]
@@ -73,7 +73,7 @@ def test_the_way_to_a_drive_and_every_link_on_it_are_those_of_lspci(
 
 
 @pytest.mark.parametrize("serial", LINKS)
-def test_lspci_decodes_the_links_as_they_were_meant(said: Path, seen: dict[str, str], serial: str) -> None:
+def test_lspci_decodes_the_links_as_intended(said: Path, seen: dict[str, str], serial: str) -> None:
     for address, meant in zip(addresses(said, serial), LINKS[serial], strict=True):
         assert link(seen, address, "LnkSta") == (meant.speed, meant.width)
         assert link(seen, address, "LnkCap") == (meant.max_speed, meant.max_width)
@@ -98,7 +98,7 @@ def test_the_two_drives_behind_the_switch_share_its_uplink(
     assert all(name in finding["summary"] for name in names)
 
 
-def test_a_slow_link_is_a_fault_where_both_ends_can_do_more_and_a_slow_slot_where_one_cannot(
+def test_a_slow_link_is_a_fault_only_if_both_ends_are_capable_of_more(
     said: Path, audit: dict[str, Any], seen: dict[str, str]
 ) -> None:
     found = {
@@ -137,7 +137,7 @@ def carried(seen: dict[str, str], address: str) -> float:
 
 
 def ceiling(notes: str) -> tuple[float, float, str]:
-    """Return (reading, writing, what binds), bytes per second."""
+    """Return (reading, writing, limiting factor); the rates are in bytes per second."""
     found = re.search(r"at most ([\d.]+) ([GM])B/s for reads.*?([\d.]+) ([GM])B/s for writes", notes)
     binds = re.search(r"at most .*?, limited by (.*)", notes)
     assert found, notes
@@ -146,7 +146,7 @@ def ceiling(notes: str) -> tuple[float, float, str]:
     return float(found[1]) * scale[found[2]], float(found[3]) * scale[found[4]], binds[0]
 
 
-def test_a_stripe_is_as_fast_as_its_narrowest_link_times_its_members(said: Path, seen: dict[str, str]) -> None:
+def test_the_rate_of_a_stripe_is_its_narrowest_link_times_its_members(said: Path, seen: dict[str, str]) -> None:
     narrow = addresses(said, X2.serial)[0]
     reading, writing, binds = ceiling(plan(said, "x4-and-x2"))
     slowest = min(carried(seen, addresses(said, serial)[0]) for serial in PLANS["x4-and-x2"][1])
@@ -155,7 +155,7 @@ def test_a_stripe_is_as_fast_as_its_narrowest_link_times_its_members(said: Path,
     assert "8 GT/s x2" in binds
 
 
-def test_a_stripe_behind_one_uplink_is_as_fast_as_that(said: Path, seen: dict[str, str]) -> None:
+def test_the_rate_of_a_stripe_behind_one_uplink_is_that_of_the_uplink(said: Path, seen: dict[str, str]) -> None:
     upstream = addresses(said, BEHIND_SWITCH[0].serial)[2]
     reading, writing, binds = ceiling(plan(said, "behind-switch"))
     assert reading == writing == pytest.approx(carried(seen, upstream), rel=0.005)
@@ -163,7 +163,7 @@ def test_a_stripe_behind_one_uplink_is_as_fast_as_that(said: Path, seen: dict[st
     assert "shared by" in binds
 
 
-def test_a_mirror_reads_from_both_links_and_writes_at_the_pace_of_the_slower(said: Path, seen: dict[str, str]) -> None:
+def test_a_mirror_reads_from_both_links_and_writes_at_the_rate_of_the_slower(said: Path, seen: dict[str, str]) -> None:
     rates = [carried(seen, addresses(said, serial)[0]) for serial in PLANS["slowed-mirror"][1]]
     reading, writing, _ = ceiling(plan(said, "slowed-mirror"))
     assert reading == pytest.approx(sum(rates), rel=0.005)

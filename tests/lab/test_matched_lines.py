@@ -1,6 +1,6 @@
 """Which ARRAY lines mdadm matches with an array: it starts the array under its name only if exactly one matches.
 
-`mdadm --incremental` adds the members, as udev does at boot; the audit's judgement of each mdadm.conf is compared with
+`mdadm --incremental` adds the members, as udev does at boot; the audit's verdict on each mdadm.conf is compared with
 what happened.
 """
 

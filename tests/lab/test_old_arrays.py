@@ -55,7 +55,7 @@ def arrays(mdstat: str) -> list[str]:
 
 
 @pytest.mark.parametrize("case", EVERY, ids=lambda case: case.name)
-def test_the_new_array_is_made_and_nothing_of_the_old_one_comes_back(said: Path, case: Case) -> None:
+def test_the_new_array_is_created_and_the_old_one_does_not_reappear(said: Path, case: Case) -> None:
     told = read(said, case)
     assert told["code"] == 0 and told["records"] == [], told["err"]
     (array,) = arrays(told["mdstat"])
@@ -65,12 +65,12 @@ def test_the_new_array_is_made_and_nothing_of_the_old_one_comes_back(said: Path,
 
 
 @pytest.mark.parametrize("case", [case for case in EVERY if case.how == "cut"], ids=lambda case: case.name)
-def test_a_cut_left_what_a_resume_must_stop(said: Path, case: Case) -> None:
+def test_the_cut_left_an_array_that_the_resume_must_stop(said: Path, case: Case) -> None:
     """Otherwise the test above would prove nothing."""
     assert len(arrays(read(said, case)["left"])) == 1
 
 
-def test_an_array_that_the_plan_did_not_give_up_is_never_stopped(said: Path) -> None:
+def test_an_array_that_the_plan_does_not_overwrite_is_never_stopped(said: Path) -> None:
     told = read(said, ANOTHER)
     (array,) = arrays(told["mdstat"])
     assert told["code"] != 0 and " active " in array and "2/3" not in array

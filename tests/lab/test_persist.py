@@ -1,4 +1,4 @@
-"""`raid persist` on a Debian that boots: arrays made by hand come back wrong, and after it they come back right.
+"""`raid persist` on a Debian that boots: arrays made by hand reappear wrongly, and correctly once they are persisted.
 
 The PC's array is made like that of the article of 2015: `mdadm --create`, a file system, a line in fstab, no more.
 """
@@ -77,7 +77,7 @@ def _observe(pc: DebianPC, left: tuple[Nvme, ...]) -> Observed:
     persisted, again = (
         [pc.run(f"aligntool raid persist /dev/{each.node} --yes").out for each in before.values()] for _ in range(2)
     )
-    # Short so far, because the start before this one waits in vain; an emulated PC beside other load takes longer.
+    # Short so far, because the previous boot waits until it expires; an emulated PC takes longer under other load.
     pc.run("sed -i s/device-timeout=45s/device-timeout=10min/ /etc/fstab")
     pc.off()
     pc.drives = left
@@ -98,13 +98,13 @@ def _observe(pc: DebianPC, left: tuple[Nvme, ...]) -> Observed:
     )
 
 
-def test_arrays_made_by_hand_come_back_by_other_numbers_and_are_not_mounted(observed: Observed) -> None:
+def test_arrays_made_by_hand_reappear_under_other_numbers_and_are_not_mounted(observed: Observed) -> None:
     """The control: without this, the other tests here would prove nothing."""
     assert observed.lost == {"md126", "md127"}
     assert observed.lost_mounts == ""
 
 
-def test_afterwards_they_come_back_with_their_uuids_and_are_mounted_with_their_files(observed: Observed) -> None:
+def test_persisted_arrays_reappear_with_their_uuids_and_files_and_are_mounted(observed: Observed) -> None:
     for name, before in observed.before.items():
         after = observed.after[name]
         assert after.detail["MD_UUID"] == before.detail["MD_UUID"], observed.circumstances
@@ -124,11 +124,11 @@ def test_the_mirror_that_lost_a_drive_was_started_without_it(observed: Observed)
     assert "systemctl enable mdadm-late-start.timer" in "".join(observed.persisted)
 
 
-def test_they_come_back_under_the_names_that_their_lines_in_mdadm_conf_give(observed: Observed) -> None:
+def test_persisted_arrays_reappear_under_their_names_in_mdadm_conf(observed: Observed) -> None:
     for number, name in enumerate(observed.before):
         assert observed.names & {f"{number}", f"md{number}"} or observed.after[name].node == f"md{number}"
 
 
-def test_a_second_persist_finds_nothing_to_do(observed: Observed) -> None:
+def test_a_second_persist_has_nothing_to_do(observed: Observed) -> None:
     assert all("Nothing to do." not in each for each in observed.persisted)
     assert all("Nothing to do." in each for each in observed.again)

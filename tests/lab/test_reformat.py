@@ -126,7 +126,7 @@ def _is_whole(said: dict[str, Any], case: Case, blocks: Sequence[int]) -> None:
 
 
 @pytest.mark.parametrize("case", FORWARD, ids=lambda case: case.name)
-def test_every_member_has_the_new_blocks_and_every_file_is_what_it_was(observed: Observed, case: Case) -> None:
+def test_every_member_has_the_new_sector_size_and_every_file_is_unchanged(observed: Observed, case: Case) -> None:
     said = observed.of[case.name]
     _is_whole(said, case, [4096] * case.members)
     assert said["array_block"] == 4096
@@ -134,27 +134,27 @@ def test_every_member_has_the_new_blocks_and_every_file_is_what_it_was(observed:
 
 
 @pytest.mark.parametrize("case", FORWARD, ids=lambda case: case.name)
-def test_while_it_is_mounted_nothing_is_begun(observed: Observed, case: Case) -> None:
+def test_a_mounted_array_is_refused(observed: Observed, case: Case) -> None:
     code, out, _ = observed.of[case.name]["refused"]["mounted"]
     assert code == 3 and '"in-use"' in out
 
 
 @pytest.mark.parametrize("name", BACK)
-def test_what_is_taken_back_has_the_old_blocks_and_the_old_files(observed: Observed, name: str) -> None:
+def test_a_rolled_back_array_has_the_old_sector_size_and_the_old_files(observed: Observed, name: str) -> None:
     said, case = observed.of[name], _case(name.partition("-")[0])
     assert any(mark in said["before"] for mark in ("[2/1]", "(R)", "(F)"))  # or nothing was rolled back
     _is_whole(said, case, [512] * case.members)
 
 
 @pytest.mark.parametrize("name", RETURNED)
-def test_a_removed_member_that_mdadm_added_again_is_removed_before_its_format(observed: Observed, name: str) -> None:
+def test_a_removed_member_that_mdadm_re_added_is_removed_before_its_format(observed: Observed, name: str) -> None:
     said, case = observed.of[name], _case(name.partition("-")[0])
     member = re.escape(said["member"])
     assert re.search(rf"\b{member}\[", said["before"]), said["before"]
     _is_whole(said, case, [4096] * case.members)
 
 
-def test_a_removed_member_that_is_in_the_array_again_stays_in_it_in_a_rollback(observed: Observed) -> None:
+def test_a_removed_member_that_was_re_added_stays_in_the_array_in_a_rollback(observed: Observed) -> None:
     said, case = observed.of[RETURNED_BACK], _case(RETURNED_BACK.partition("-")[0])
     assert re.search(rf"\b{re.escape(said['member'])}\[", said["before"]), said["before"]
     _is_whole(said, case, [512] * case.members)
@@ -162,7 +162,7 @@ def test_a_removed_member_that_is_in_the_array_again_stays_in_it_in_a_rollback(o
 
 
 @pytest.mark.parametrize("name", HALF)
-def test_a_member_that_was_removed_in_the_middle_of_its_recovery_is_rebuilt(observed: Observed, name: str) -> None:
+def test_a_member_that_was_removed_during_its_recovery_is_rebuilt(observed: Observed, name: str) -> None:
     said, case = observed.of[name], _case(name.partition("-")[0])
     assert "recovery =" in said["before"] and "Recovery Offset" in said["superblock"], said["before"]
     _is_whole(said, case, [4096] * case.members)
@@ -174,7 +174,7 @@ def test_members_that_differ_before_an_interrupted_comparison_are_not_formatted(
 
 
 @pytest.mark.parametrize("name", CUT)
-def test_after_power_cuts_a_resume_makes_it_whole(observed: Observed, name: str) -> None:
+def test_a_resume_after_power_cuts_completes_the_reformat(observed: Observed, name: str) -> None:
     said, case = observed.cut[name], _case(name)
     missing = f"[{case.members}/{case.members - 1}]"
     assert missing in said["before"] or "inactive" in said["before"], said["before"]

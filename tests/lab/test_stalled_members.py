@@ -35,7 +35,7 @@ def observed(lab: Lab) -> Path:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_member_that_does_not_answer_holds_nothing_but_itself(observed: Path, case: Case) -> None:
+def test_a_command_on_an_unresponsive_member_can_be_interrupted_and_finished(observed: Path, case: Case) -> None:
     said: dict[str, Any] = json.loads((observed / f"{case.name}.json").read_text())
     waiting = said["waiting"]
     assert waiting["event"] == "waiting" and waiting["seconds"] >= 5

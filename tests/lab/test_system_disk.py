@@ -170,7 +170,7 @@ def synced(pc: DebianPC) -> Started:
     return look(pc)
 
 
-def test_enabling_the_unit_can_be_taken_back(observed: Observed) -> None:
+def test_enabling_the_unit_can_be_undone(observed: Observed) -> None:
     there, gone, again = observed.undone
     assert there == "[] {'before': 'there'}"
     assert gone.endswith(" {}") and "esp-copies.service is disabled" in gone
@@ -186,27 +186,27 @@ def _is_up(started: Started, observed: Observed, *, drives: int, files: int) -> 
     assert all("BOOTX64.EFI" in what for _, what in started.loaders.values())
 
 
-def test_it_starts_from_the_array_without_the_old_disk(observed: Observed) -> None:
+def test_the_system_boots_from_the_array_without_the_old_disk(observed: Observed) -> None:
     _is_up(observed.both, observed, drives=2, files=1)
     assert observed.both.audit[0] == 0, observed.both.audit[1]
     assert "is the same as" in observed.both.copies
 
 
-def test_the_boot_loaders_are_alike_on_file_systems_of_their_own(observed: Observed) -> None:
+def test_the_boot_loaders_on_both_efi_system_partitions_are_identical(observed: Observed) -> None:
     assert len(observed.both.loaders) == 2
     assert len({digest for digest, _ in observed.both.loaders.values()}) == 1
 
 
-def test_it_starts_with_the_left_drive_pulled_and_says_so(observed: Observed) -> None:
+def test_the_system_boots_without_the_left_drive_and_reports_it(observed: Observed) -> None:
     _is_up(observed.left_pulled, observed, drives=1, files=1)
     assert observed.left_pulled.audit[0] != 0 and DEGRADED in observed.left_pulled.audit[1]
 
 
-def test_what_was_put_beside_the_boot_loader_was_copied_when_it_stopped(observed: Observed) -> None:
+def test_a_file_added_next_to_the_boot_loader_was_copied_at_shutdown(observed: Observed) -> None:
     assert [what.split()[0] for _, what in observed.left_pulled.loaders.values()] == ["upgraded"]
 
 
-def test_a_drive_that_comes_back_is_taken_in_again_and_synchronised(observed: Observed) -> None:
+def test_a_drive_that_is_plugged_in_again_is_re_added_and_synchronised(observed: Observed) -> None:
     members = len(observed.back.array.examine)
     _is_up(observed.back, observed, drives=members, files=2)
     assert members == 2 or DEGRADED in observed.back.audit[1]
@@ -214,7 +214,7 @@ def test_a_drive_that_comes_back_is_taken_in_again_and_synchronised(observed: Ob
     assert observed.resynced.audit[0] == 0, observed.resynced.audit[1]
 
 
-def test_it_starts_with_the_right_drive_pulled_with_what_the_left_one_missed(observed: Observed) -> None:
+def test_the_system_boots_without_the_right_drive_with_all_later_changes(observed: Observed) -> None:
     _is_up_but_for_a_blank_drive(observed)
     assert DEGRADED in observed.right_pulled.audit[1]
 
@@ -226,7 +226,7 @@ def _is_up_but_for_a_blank_drive(observed: Observed) -> None:
     assert observed.right_pulled.state == "running"
 
 
-def test_a_new_drive_takes_the_place_of_the_one_that_is_gone(observed: Observed) -> None:
+def test_a_new_drive_replaces_the_missing_one(observed: Observed) -> None:
     _is_up(observed.replaced, observed, drives=2, files=2)
     assert observed.replaced.audit[0] == 0, observed.replaced.audit[1]
     assert observed.replaced.loaders == observed.resynced.loaders

@@ -33,7 +33,7 @@ def test_debugfs_must_be_mounted(said: Path) -> None:
     assert "sudo mount -t debugfs debugfs /sys/kernel/debug" in read(said, "unmounted.err")
 
 
-def test_every_read_of_dd_is_counted_and_the_log_reads_the_same_again(said: Path) -> None:
+def test_every_read_of_dd_is_counted_and_the_log_gives_the_same_counts(said: Path) -> None:
     assert read(said, "reads.code") == "0\n", read(said, "reads.err")
     found = json.loads(read(said, "reads"))
     (row,) = found["commands"]
@@ -57,19 +57,19 @@ def test_every_write_of_fio_is_counted_and_all_of_them_straddle(said: Path) -> N
 
 
 @further
-def test_the_exit_code_is_the_command_s(said: Path) -> None:
+def test_the_exit_code_is_that_of_the_command(said: Path) -> None:
     assert read(said, "failed.code") == "7\n"
     assert "sh exited with 7" in read(said, "failed.err") and (said / "failed.txt").stat().st_size
     assert read(said, "failed.left") == QUIET
 
 
 @further
-def test_a_disk_that_was_asked_nothing_is_no_error(said: Path) -> None:
+def test_a_disk_without_requests_is_not_an_error(said: Path) -> None:
     assert read(said, "idle.code") == "0\n", read(said, "idle.err")
     assert "received no requests" in read(said, "idle")
 
 
-def test_an_interruption_ends_both_and_keeps_the_log(said: Path) -> None:
+def test_an_interruption_ends_the_recording_and_the_command_and_keeps_the_log(said: Path) -> None:
     assert read(said, "stopped.code") == "130\n", read(said, "stopped.err")
     told = run(ROOT / ".venv/bin/aligntool", "trace", said / "stopped.txt", "--json")
     assert json.loads(told)["commands"][0]["count"] == 9
@@ -77,18 +77,18 @@ def test_an_interruption_ends_both_and_keeps_the_log(said: Path) -> None:
     assert read(said, "pid").strip() not in read(said, "stopped.alive")
 
 
-def test_a_killed_recording_leaves_no_trace_in_the_kernel(said: Path) -> None:
+def test_a_killed_recording_leaves_no_active_trace_in_the_kernel(said: Path) -> None:
     assert read(said, "killed.left").splitlines()[0] == "0"
     assert not any(line.isdecimal() for line in read(said, "killed.left").splitlines()[1:])
 
 
 @further
-def test_a_trace_of_somebody_else_is_left_alone(said: Path) -> None:
+def test_a_trace_of_another_program_is_not_disturbed(said: Path) -> None:
     assert read(said, "busy.code") == "3\n" and "is already being traced" in read(said, "busy.err")
     assert read(said, "busy.left") == "1\n" and not (said / "ran").exists()
 
 
 @further
-def test_a_log_on_the_traced_disk_is_said(said: Path) -> None:
+def test_a_log_on_the_traced_disk_is_reported(said: Path) -> None:
     assert read(said, "itself.code") == "0\n"
     assert "is written to the traced disk" in read(said, "itself.err")

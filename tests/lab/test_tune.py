@@ -19,15 +19,15 @@ pytestmark = [
 ]
 
 SERIALS = ("tune-a", "tune-b", "tune-c")
-# Asked while the second load of the first array runs: what md itself reports.
+# While the second load of the first array runs, md itself is queried.
 SCRIPT = f"""
 set +e
-set -m # or what runs in the background hears no Ctrl-C
+set -m # otherwise a background process does not receive Ctrl-C
 cd /lab
 tool={ROOT}/.venv/bin/aligntool
 drives="/dev/nvme0n1 /dev/nvme1n1 /dev/nvme2n1" two="/dev/nvme0n1 /dev/nvme1n1"
 left() {{ for each in $drives; do wipefs -n $each; mdadm --examine $each; done; cat /proc/mdstat; }}
-sweep() {{ # name, level, seconds of a load, members: begun, and its second load of the first array runs
+sweep() {{ # name, level, seconds of a load, members: start, until the second load of the first array runs
     name=$1 level=$2 seconds=$3
     shift 3
     $tool raid tune --level $level --chunks 64KiB --span 16MiB --runtime $seconds --repeats 1 \\
@@ -61,7 +61,7 @@ $tool raid tune --level 0 -o never.json --yes $two > again.txt 2>&1; echo "exit 
 $tool raid tune --clear --yes $two > clear.txt 2>&1; echo "exit $?" >> clear.txt
 left > clear.left 2>&1
 
-for each in $drives; do blkdiscard --zeroout $each; done # what the killed sweep's loads wrote
+for each in $drives; do blkdiscard --zeroout $each; done # the data that the loads of the killed sweep wrote
 umount /etc/fstab || true # one of the guest's own is mounted over it
 $tool raid plan --level 5 --fs ext4 --tuned whole.json $drives > plan.txt 2>&1; echo "exit $?" >> plan.txt
 exit 0
@@ -78,14 +78,14 @@ def read(said: Path, name: str) -> str:
     return (said / name).read_text()
 
 
-def test_a_test_array_is_what_was_asked_for_and_is_not_resynchronised(said: Path) -> None:
+def test_a_test_array_is_created_as_requested_and_not_resynchronised(said: Path) -> None:
     told = dict(line.split("=", 1) for line in read(said, "array.txt").splitlines())
     assert (told["MD_LEVEL"], told["MD_DEVICES"]) == ("raid5", "3")
     assert told["MD_UUID"].startswith("616c6967:6e74756e:") and told["MD_NAME"].endswith("aligntool-tune")
     assert read(said, "sync.txt") == "idle\n"
 
 
-def test_every_load_of_every_chunk_is_in_the_result_with_the_drives_that_it_is_of(said: Path) -> None:
+def test_the_result_contains_every_load_of_every_chunk_and_the_drives(said: Path) -> None:
     found = parse_tuning(read(said, "whole.json"))
     assert found.complete and read(said, "whole.txt").rstrip().endswith("exit 0")
     assert {member.serial for member in found.members} == set(SERIALS)
@@ -95,7 +95,7 @@ def test_every_load_of_every_chunk_is_in_the_result_with_the_drives_that_it_is_o
 
 
 @pytest.mark.parametrize("how", ["whole", "stopped", "clear"])
-def test_the_drives_are_as_empty_as_they_were(said: Path, how: str) -> None:
+def test_the_drives_are_as_empty_as_before(said: Path, how: str) -> None:
     """wipefs names nothing, mdadm finds no superblock, the kernel has no array."""
     left = read(said, f"{how}.left")
     assert left.count(EMPTY) == 3
@@ -103,13 +103,13 @@ def test_the_drives_are_as_empty_as_they_were(said: Path, how: str) -> None:
     assert "linux_raid_member" not in left
 
 
-def test_ctrl_c_keeps_what_was_measured_and_says_that_it_ended_early(said: Path) -> None:
+def test_ctrl_c_keeps_the_measured_loads_and_marks_the_result_incomplete(said: Path) -> None:
     assert read(said, "stopped.txt").rstrip().endswith("exit 4")
     found = parse_tuning(read(said, "stopped.json"))
     assert not found.complete and len(found.samples) == 1
 
 
-def test_what_a_killed_sweep_leaves_is_known_again_refused_and_taken_away_when_told_so(said: Path) -> None:
+def test_an_array_left_by_a_killed_sweep_is_refused_and_removed_on_request(said: Path) -> None:
     assert "linux_raid_member" in read(said, "killed.left"), "or there is nothing to be known again"
     again = read(said, "again.txt")
     assert again.rstrip().endswith("exit 3") and "aligntool raid tune --clear" in again
@@ -117,13 +117,13 @@ def test_what_a_killed_sweep_leaves_is_known_again_refused_and_taken_away_when_t
     assert read(said, "clear.txt").rstrip().endswith("exit 0")
 
 
-def test_the_plan_takes_the_drives_own_rates_from_the_result_and_says_why_there_is_no_verdict(said: Path) -> None:
+def test_the_plan_uses_the_measured_rates_and_states_why_there_is_no_verdict(said: Path) -> None:
     plan = " ".join(read(said, "plan.txt").split())
     assert plan.endswith("exit 0")
     assert "at least 3 complete rounds" in plan and "measured here" in plan
 
 
-def test_health_is_what_nvme_cli_says(said: Path) -> None:
+def test_the_health_is_the_same_as_nvme_cli_prints(said: Path) -> None:
     """nvme-cli reports the temperature in kelvin."""
     from aligntool.linux.commands import decode_smartctl_report
 

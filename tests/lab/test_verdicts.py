@@ -56,7 +56,7 @@ def disks(said: Path) -> dict[str, DiskReport]:
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_every_partition_that_was_made_was_judged_by_all_three(disks: dict[str, DiskReport], name: str) -> None:
+def test_every_partition_was_judged_by_all_three_programs(disks: dict[str, DiskReport], name: str) -> None:
     disk, starts = disks[name], {start for start, _ in TABLES[ODD[name]]}
     assert set(disk.kernel("alignment_offset")) == starts
     assert set(disk.parted("minimal")) == set(disk.parted("optimal")) == starts
@@ -81,7 +81,7 @@ def test_on_the_physical_sector_the_kernel_and_parted_agree(disks: dict[str, Dis
     assert _kernel(disks[name]) == disks[name].parted("minimal")
 
 
-def test_the_audit_differs_from_the_kernel_only_where_a_report_is_not_believed(disks: dict[str, DiskReport]) -> None:
+def test_the_audit_differs_from_the_kernel_only_where_a_report_is_not_trusted(disks: dict[str, DiskReport]) -> None:
     differing = {
         (name, start)
         for name, disk in disks.items()
@@ -97,7 +97,7 @@ def test_the_audit_differs_from_the_kernel_only_where_a_report_is_not_believed(d
     assert reported == {*SCSI, "nvme-4Kn"} - {"bogus-optimal"}
 
 
-def test_off_the_grid_and_still_aligned_for_the_kernel_is_a_warning_of_the_page(disks: dict[str, DiskReport]) -> None:
+def test_a_start_that_only_the_kernel_considers_aligned_is_a_page_warning(disks: dict[str, DiskReport]) -> None:
     warned = {
         (name, start)
         for name, disk in disks.items()
@@ -110,7 +110,7 @@ def test_off_the_grid_and_still_aligned_for_the_kernel_is_a_warning_of_the_page(
         assert "AT101" not in disks[name].codes(start)
 
 
-def test_what_the_kernel_calls_misaligned_is_an_error(disks: dict[str, DiskReport]) -> None:
+def test_a_start_that_the_kernel_reports_as_misaligned_is_an_error(disks: dict[str, DiskReport]) -> None:
     misaligned = {(name, start) for name, disk in disks.items() for start, on in _kernel(disk).items() if not on}
     assert misaligned == {each for each in MISALIGNED if each[0] in ODD}
     for name, start in misaligned:
@@ -118,7 +118,7 @@ def test_what_the_kernel_calls_misaligned_is_an_error(disks: dict[str, DiskRepor
         assert disks[name].codes(start)["AT101"] == "error"
 
 
-def test_sectors_that_begin_off_zero_are_counted_from_where_they_begin(disks: dict[str, DiskReport]) -> None:
+def test_starts_are_judged_relative_to_the_phase_of_the_physical_sectors(disks: dict[str, DiskReport]) -> None:
     """lowest_aligned=7: the kernel reports it in alignment_offset, and sector 63 is on the grid while
     2048 x 4 is not.
     """
@@ -128,7 +128,7 @@ def test_sectors_that_begin_off_zero_are_counted_from_where_they_begin(disks: di
     assert _kernel(disk) == {63: True, 1088: False, 2055: True, 5000: False, 8192: False}
 
 
-def test_what_parted_calls_not_optimal_is_noted_at_least_but_for_bogus_sizes(disks: dict[str, DiskReport]) -> None:
+def test_a_start_that_parted_finds_not_optimal_is_noted_except_for_bogus_sizes(disks: dict[str, DiskReport]) -> None:
     unnoticed = {
         (name, start)
         for name, disk in disks.items()
@@ -141,7 +141,7 @@ def test_what_parted_calls_not_optimal_is_noted_at_least_but_for_bogus_sizes(dis
         assert "optimal I/O size" not in disks[name].sources
 
 
-def test_bogus_optimal_sizes_came_through_the_kernel(disks: dict[str, DiskReport]) -> None:
+def test_bogus_optimal_sizes_are_passed_on_by_the_kernel(disks: dict[str, DiskReport]) -> None:
     """65535 blocks where no physical block contradicts it, 65528 where one does: both reach sysfs, and parted uses
     them.
     """
@@ -167,7 +167,7 @@ def _nvme(said: Path, serial: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("serial", [drive.nvme.serial for drive in NVME])
-def test_identify_namespace_is_what_nvme_cli_prints(said: Path, serial: str) -> None:
+def test_namespace_properties_are_those_that_nvme_cli_prints(said: Path, serial: str) -> None:
     """Units of blocks, 0-based except noiob, and only with bit 4 of nsfeat (NVM Express Base, Identify Namespace)."""
     theirs, disk = _identify(said, "id-ns", serial), _nvme(said, serial)
     nvme, in_use = disk["nvme"], theirs["flbas"] & 15
@@ -189,7 +189,7 @@ def test_identify_namespace_is_what_nvme_cli_prints(said: Path, serial: str) -> 
 
 
 @pytest.mark.parametrize("serial", [drive.nvme.serial for drive in NVME])
-def test_identify_controller_is_what_nvme_cli_prints(said: Path, serial: str) -> None:
+def test_controller_properties_are_those_that_nvme_cli_prints(said: Path, serial: str) -> None:
     """mdts is in pages of the controller, 4 KiB here; awun and awupf are blocks, 0-based; hmpre and hmmin are 4 KiB."""
     theirs, disk = _identify(said, "id-ctrl", serial), _nvme(said, serial)
     block = disk["limits"]["logical_block_size"]

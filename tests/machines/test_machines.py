@@ -15,7 +15,7 @@ SHIFTED, BUSES = "lowest-aligned-7", "sata-usb-and-sd-card"
 
 @sample(1)
 @pytest.mark.parametrize("machine", sorted(path.name.removesuffix(".tar.xz") for path in HERE.glob("*.tar.xz")))
-def test_what_a_snapshot_cannot_hold_is_said_for_every_disk(machine: str) -> None:
+def test_information_that_a_snapshot_lacks_is_reported_for_every_disk(machine: str) -> None:
     for one in report(machine).judged:
         assert any("captured tree" in unseen.why for unseen in one.disk.unseen)
 
@@ -37,7 +37,7 @@ def test_on_a_shifted_disk_the_kernel_parted_and_aligntool_agree() -> None:
         physical = verdict.checks[0]
         assert (physical.grid.size, physical.grid.phase) == (4096, 3584)
         assert (offset == 0) == (exit_code == 0) == physical.on
-        assert physical.off_by == -offset % 4096  # the kernel counts on to the next boundary
+        assert physical.off_by == -offset % 4096  # the kernel counts up to the next boundary
 
 
 def test_the_extended_partition_of_a_shifted_disk_is_not_judged() -> None:
@@ -87,13 +87,13 @@ DISBELIEVED = {
 }
 
 
-def test_optical_and_floppy_drives_are_left_out() -> None:
-    """lsblk lists fd0, sr0 and sr1 besides."""
+def test_optical_and_floppy_drives_are_omitted() -> None:
+    """lsblk lists fd0, sr0 and sr1 in addition."""
     assert names(BUSES) == set(LSBLK)
 
 
 @pytest.mark.parametrize("name", LSBLK)
-def test_disks_are_what_lsblk_printed(name: str) -> None:
+def test_disks_have_the_properties_that_lsblk_printed(name: str) -> None:
     kind, size, logical, physical, rotating, removable, read_only = LSBLK[name]
     one = disk(BUSES, name)
     assert (one.kind, one.size, one.rotational) == (kind, size, rotating)
@@ -102,7 +102,7 @@ def test_disks_are_what_lsblk_printed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HDPARM)
-def test_ata_disks_say_what_hdparm_printed(name: str) -> None:
+def test_ata_disks_have_the_properties_that_hdparm_printed(name: str) -> None:
     model, logical, physical, rotation, depth = HDPARM[name]
     ata = disk(BUSES, name).ata
     assert ata is not None and disk(BUSES, name).model == model
@@ -111,7 +111,7 @@ def test_ata_disks_say_what_hdparm_printed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PARTED)
-def test_verdicts_are_parteds_but_where_the_sector_size_is_not_believed(name: str) -> None:
+def test_verdicts_match_parted_except_where_the_sector_size_is_not_trusted(name: str) -> None:
     first, second = PARTED[name]
     found = answers(BUSES, name)
     assert (found[2] is Answer.ON) == (second == 0)
@@ -119,7 +119,7 @@ def test_verdicts_are_parteds_but_where_the_sector_size_is_not_believed(name: st
     assert found[1] is (Answer.OFF if name in DISBELIEVED or first else Answer.ON)
 
 
-def test_an_sd_card_asks_for_its_allocation_unit() -> None:
+def test_the_allocation_unit_of_an_sd_card_is_a_grid() -> None:
     """mmcblk0/device: type SD, erase_size 512, preferred_erase_size 1048576."""
     one = judged(BUSES, "mmcblk0")
     assert (one.disk.erase_size, one.disk.preferred_erase_size) == (512, 1048576)

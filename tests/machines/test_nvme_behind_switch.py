@@ -21,7 +21,7 @@ ID_NS = {
     "nvme8n1": (614400, 0, 512, 0, 7, 0, 0),
     "nvme9n1": (614400, 0, 512, 0, 7, 0, 0),
 }
-# the same, lbafs: metadata size, 2 to the power of this many bytes, relative performance; alike for all
+# the same, lbafs: metadata size, 2 to the power of this many bytes, relative performance; identical for all
 FORMATS = [(0, 9, 0), (8, 9, 0), (16, 9, 0), (64, 9, 0), (0, 12, 0), (8, 12, 0), (16, 12, 0), (64, 12, 0)]
 
 
@@ -31,13 +31,13 @@ def facts(name: str) -> NvmeFacts:
     return nvme
 
 
-def test_namespaces_are_listed_once_however_many_paths_lead_to_them() -> None:
+def test_namespaces_with_several_paths_are_listed_once() -> None:
     """`nvme list` printed these; nvme2c2n1 and nvme2c3n1 are the paths to nvme2n1, sr0 is the CD-ROM drive."""
     assert names(SWITCH) == set(ID_NS)
 
 
 @pytest.mark.parametrize("name", ID_NS)
-def test_identify_namespace_says_what_nvme_cli_printed(name: str) -> None:
+def test_namespace_properties_are_those_that_nvme_cli_printed(name: str) -> None:
     blocks, in_use, block, npwg, npdg, nows, noiob = ID_NS[name]
     nvme = facts(name)
     assert disk(SWITCH, name).size == blocks * block
@@ -52,7 +52,7 @@ def test_identify_namespace_says_what_nvme_cli_printed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ID_NS)
-def test_identify_controller_says_what_nvme_cli_printed(name: str) -> None:
+def test_controller_properties_are_those_that_nvme_cli_printed(name: str) -> None:
     """nvme id-ctrl -o json: mdts 7, for nvme7 3; awun, awupf, hmpre and hmmin 0; fr 7.2.22; mn QEMU NVMe Ctrl."""
     nvme, block = facts(name), ID_NS[name][2]
     assert nvme.max_transfer == 4096 << (3 if name == "nvme7n1" else 7)
@@ -61,7 +61,7 @@ def test_identify_controller_says_what_nvme_cli_printed(name: str) -> None:
     assert (disk(SWITCH, name).model, disk(SWITCH, name).firmware) == ("QEMU NVMe Ctrl", "7.2.22")
 
 
-def test_two_controllers_lead_to_the_multipath_namespace() -> None:
+def test_the_multipath_namespace_has_two_controllers() -> None:
     """nvme list-subsys: nvme-subsys2 has nvme2 (0000:00:0f.0) and nvme3 (0000:00:10.0)."""
     assert facts("nvme2n1").multipath
     assert facts("nvme2n1").controllers == ("nvme2", "nvme3")
@@ -83,7 +83,7 @@ PATHS: dict[str, list[tuple[str, _Lanes, _Lanes | None]]] = {
 
 
 @pytest.mark.parametrize("name", PATHS)
-def test_links_up_to_the_root_are_those_of_lspci(name: str) -> None:
+def test_links_up_to_the_root_are_those_that_lspci_printed(name: str) -> None:
     (path,) = disk(SWITCH, name).links
     assert len(path) == len(PATHS[name])
     for hop, (address, now, most) in zip(path, PATHS[name], strict=True):
@@ -104,7 +104,7 @@ def test_on_blocks_of_4096_bytes_every_start_is_on_the_grid(name: str) -> None:
     assert answers(SWITCH, name) == {1: Answer.ON, 2: Answer.ON, 3: Answer.ON}
 
 
-def test_on_flash_that_reports_512_bytes_the_verdict_is_not_parteds_and_says_why() -> None:
+def test_on_flash_that_reports_512_bytes_the_verdict_assumes_4096_byte_sectors() -> None:
     """parted called 63 and 20001 aligned; 4096-byte sectors are assumed here (docs/cli.md, AT204)."""
     assert answers(SWITCH, "nvme0n1") == {1: Answer.OFF, 2: Answer.ON, 3: Answer.OFF}
     assert judged(SWITCH, "nvme0n1").grids[0].source.value == "assumed"

@@ -48,13 +48,13 @@ MUTATIONS = (
         "a record that both copies have lost is ignored", "aligntool/realign/move.py",
         "    if journal.lost_slots:\n", "    if False:\n",
         "the work goes on from an older record, and does a batch again whose source is overwritten",
-        "test_damaged_records.py::test_with_a_slot_damaged_in_both_copies_nothing_goes_on_from_an_older_record[gpt-0]",
+        "test_damaged_records.py::test_with_a_slot_damaged_in_both_copies_nothing_continues_from_an_older_record[gpt-0]",
     ),
     Mutation(
         "a record that a cut left in one copy is not written to the other", "aligntool/realign/journal.py",
         "        self.record(self.position)\n", "        pass\n",
         "that copy is damaged, and the older record of the other one is taken for the newest",
-        "test_damaged_records.py::test_a_record_that_a_cut_left_in_one_copy_is_made_whole_before_the_work_goes_on[0]",
+        "test_damaged_records.py::test_a_record_that_a_cut_left_in_one_copy_is_completed_before_the_move_continues[0]",
     ),
     Mutation(
         "a complete move is parked again", "aligntool/realign/disk_state.py",
@@ -109,7 +109,7 @@ MUTATIONS = (
         "holes are skipped without a record", "aligntool/realign/steps.py",
         "after = empty[-1].after if empty else load.after", "after = load.after",
         "a hole is copied again after its source has been written over",
-        "test_simulated_copies.py::test_whatever_is_recorded_can_be_gone_on_from[8]",
+        "test_simulated_copies.py::test_a_copy_can_be_continued_or_undone_from_every_record[8]",
     ),
     Mutation(
         "a hole is skipped although its target is not a hole", "aligntool/realign/steps.py",
@@ -136,7 +136,7 @@ MUTATIONS = (
         "hiding is not verified", "aligntool/realign/hidden_signatures.py",
         "    if _is_still_readable(device, start, view, vital):\n", "    if False:\n",
         "a write that the drive lost leaves something to recognise",
-        "test_lost_writes.py::test_a_lost_write_is_noticed_before_anything_is_recognised[gpt-0]",
+        "test_lost_writes.py::test_a_lost_write_is_detected_before_incomplete_content_can_be_recognised[gpt-0]",
     ),
     Mutation(
         "redundant signatures are not hidden before the deciding one", "aligntool/realign/hidden_signatures.py",
@@ -175,7 +175,7 @@ MUTATIONS = (
         "restored content is not read back before it can be recognised", "aligntool/realign/hidden_signatures.py",
         "    if read_saved(device, start, held) != tuple(content):\n", "    if False:\n",
         "blkid recognises a file system of which the drive lost a write",
-        "test_lost_writes.py::test_a_lost_write_is_noticed_before_anything_is_recognised[gpt-0]",
+        "test_lost_writes.py::test_a_lost_write_is_detected_before_incomplete_content_can_be_recognised[gpt-0]",
     ),
     Mutation(
         "nothing is parked", "aligntool/realign/steps.py",
@@ -230,6 +230,6 @@ MUTATIONS = (
         "data that a system wrote after a cut are mistaken for the journal's", "aligntool/realign/whole_disk.py",
         "released and visible", "False",
         "the superblock of the journal is written over a newer one",
-        "test_whole_disk_cuts.py::test_what_a_system_writes_after_a_cut_stays[True-gpt]",
+        "test_whole_disk_cuts.py::test_writes_of_a_system_after_a_cut_are_kept[True-gpt]",
     ),
 )  # fmt: skip

@@ -96,7 +96,7 @@ def body(said: str) -> str:
 @pytest.mark.needs_tools("sfdisk")
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 @pytest.mark.parametrize("seed", range(2 if THOROUGH else 1))
-def test_at_every_cut_the_audit_reports_what_is_parked_and_judges_nothing_of_it(
+def test_at_every_cut_the_audit_reports_the_parked_partitions_without_judging_them(
     label: str, seed: int, tmp_path: Path
 ) -> None:
     crowd = make_crowd(5000 + seed, label)
@@ -123,7 +123,7 @@ def test_at_every_cut_the_audit_reports_what_is_parked_and_judges_nothing_of_it(
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_type_7f_of_another_program_is_a_partition_like_any_other(tmp_path: Path) -> None:
+def test_a_partition_of_type_7f_of_another_program_is_audited_as_any_other(tmp_path: Path) -> None:
     """sfdisk writes the usual CHS addresses, which no journal can have."""
     image = tmp_path / "disk.img"
     image.write_bytes(bytes(8 << 20))

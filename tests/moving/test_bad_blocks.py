@@ -51,7 +51,7 @@ def refused(image: Path, words: str, command: str = "realign") -> str:
 
 
 def of_this_version(options: tuple[str, ...]) -> list[str]:
-    """Return the options as this mke2fs takes them: 1.47.1 removed -r."""
+    """Return the options that this mke2fs supports: 1.47.1 removed -r."""
     usage = subprocess.run([find_tool("mke2fs") or ""], capture_output=True, text=True, check=False).stderr
     revision = "-r0" if "-r fs-revision" in usage else "-Erevision=0"
     return [revision if option == "-r0" else option for option in options]
@@ -67,7 +67,7 @@ def of_this_version(options: tuple[str, ...]) -> list[str]:
     ids=" ".join,
 )  # fmt: skip
 @pytest.mark.parametrize("listed", [1, 700])
-def test_the_list_of_ext_is_counted_as_dumpe2fs_prints_it(
+def test_as_many_bad_blocks_of_ext_are_counted_as_dumpe2fs_prints(
     sparse: Sparse, tmp_path: Path, options: tuple[str, ...], listed: int
 ) -> None:
     content, bad, words = sparse(64 * MIB), tmp_path / "bad", of_this_version(options)
@@ -79,7 +79,7 @@ def test_the_list_of_ext_is_counted_as_dumpe2fs_prints_it(
 
 
 @pytest.mark.needs_tools("mke2fs", "e2fsck")
-def test_an_ext_with_bad_blocks_moves_only_after_its_list_was_cleared(sparse: Sparse, tmp_path: Path) -> None:
+def test_an_ext_with_bad_blocks_is_moved_only_after_its_list_was_cleared(sparse: Sparse, tmp_path: Path) -> None:
     content, bad = sparse(32 * MIB), tmp_path / "bad"
     bad.write_text("20000\n20001\n")
     run("mke2fs", "-q", "-F", "-text4", "-b1024", "-l", bad, content)
@@ -142,7 +142,7 @@ def test_a_swap_with_bad_pages_is_not_moved(sparse: Sparse, order: str) -> None:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("mkntfs", "ntfsresize", "ntfsfix", "partclone.ntfs")
-def test_an_ntfs_with_bad_clusters_moves_only_after_its_list_was_cleared(sparse: Sparse) -> None:
+def test_an_ntfs_with_bad_clusters_is_moved_only_after_its_list_was_cleared(sparse: Sparse) -> None:
     content = sparse(64 * MIB)
     run("mkntfs", "-q", "-Q", "-F", "-s", "512", "-p", "63", "-H", "255", "-S", "63", "-c", "4096", content)
     assert count_of(content, "ntfs") == 0

@@ -92,7 +92,7 @@ def test_a_journal_that_cannot_be_written_is_a_refusal(trip: Trip, tmp_path: Pat
 
 @pytest.mark.parametrize("what", ["write", "flush", "read"])
 def test_an_error_of_the_journal_file_names_that_file(what: str, tmp_path: Path) -> None:
-    """It is on another disk, which may be the one that fails."""
+    """The journal file is on another disk, which may be the one that fails."""
     with (tmp_path / "journal").open("xb") as file:
         file.truncate(MIB)
     with medium(tmp_path / "journal") as other, open_journal(str(other.disk)) as device:
@@ -105,7 +105,7 @@ def test_an_error_of_the_journal_file_names_that_file(what: str, tmp_path: Path)
 
 
 @pytest.mark.needs_root
-def test_a_journal_file_on_a_file_system_that_became_read_only_is_refused_with_what_helps() -> None:
+def test_a_journal_file_on_a_read_only_file_system_is_refused_with_a_hint() -> None:
     with mounted(Path("none"), "mount", "-t", "tmpfs") as folder:
         (folder / "journal").write_bytes(bytes(MIB))
         run("mount", "-o", "remount,ro", folder)
@@ -115,7 +115,9 @@ def test_a_journal_file_on_a_file_system_that_became_read_only_is_refused_with_w
 
 
 @pytest.mark.parametrize("what", ["write", "flush"])
-def test_a_table_that_cannot_be_written_leaves_the_old_state_or_a_way_on(what: str, trip: Trip, tmp_path: Path) -> None:
+def test_a_table_that_cannot_be_written_leaves_the_old_state_or_a_recoverable_one(
+    what: str, trip: Trip, tmp_path: Path
+) -> None:
     journey, _ = trip
     with medium(copy(journey.disk.image, tmp_path / "failing.img")) as disk:
         disk.fail((what, 0, SECTOR))
@@ -128,7 +130,7 @@ def test_a_table_that_cannot_be_written_leaves_the_old_state_or_a_way_on(what: s
         recover_and_check(journey, disk.image, disk.disk, back=False)
 
 
-def test_one_story_after_another_of_faults_at_random_ends_well(trip: Trip, tmp_path: Path) -> None:
+def test_a_move_with_random_faults_can_always_be_recovered(trip: Trip, tmp_path: Path) -> None:
     journey, epochs = trip
     chance = random.Random(SEED)
     places = [write.at for epoch in epochs for write in epoch]
@@ -203,7 +205,7 @@ def test_one_copy_of_the_journal_is_enough(which: int, back: bool, cut: Cut) -> 
     assert recover_and_check(journey, image, image, back=back) == ("old" if back else "new")
 
 
-def test_a_wrong_bit_anywhere_in_either_copy_is_no_obstacle(cut: Cut, tmp_path: Path) -> None:
+def test_a_wrong_bit_anywhere_in_either_copy_prevents_nothing(cut: Cut, tmp_path: Path) -> None:
     journey, image = cut
     first, second = journal_copies(image)
     chance = random.Random(SEED)
@@ -242,7 +244,7 @@ def test_a_disk_with_nothing_in_flight_is_a_refusal(trip: Trip) -> None:
     check_refused_unchanged(journey.disk.image, "nothing is in flight")
 
 
-def test_a_table_that_was_changed_meanwhile_is_a_refusal_until_it_is_put_back(cut: Cut) -> None:
+def test_a_table_that_was_changed_meanwhile_is_a_refusal_until_it_is_restored(cut: Cut) -> None:
     journey, image = cut
     kept = image.read_bytes()[:SECTOR]
     run("sfdisk", "-q", "--no-reread", "--append", image, stdin=f"start={image.stat().st_size // SECTOR - 20}\n")
@@ -251,7 +253,7 @@ def test_a_table_that_was_changed_meanwhile_is_a_refusal_until_it_is_put_back(cu
     assert recover_and_check(journey, image, image, back=False) == "new"
 
 
-def test_a_whole_copy_of_a_disk_in_flight_is_finished_like_the_disk(cut: Cut, tmp_path: Path) -> None:
+def test_a_complete_copy_of_a_disk_in_flight_can_be_finished_as_the_disk_can(cut: Cut, tmp_path: Path) -> None:
     journey, image = cut
     other = copy(image, tmp_path / "elsewhere.img")
     assert recover_and_check(journey, other, other, back=False) == "new"
@@ -266,7 +268,7 @@ def test_a_whole_copy_of_a_disk_in_flight_is_finished_like_the_disk(cut: Cut, tm
         ("", 20 * MIB, ("plan", "partition")),
     ],
 )
-def test_a_bad_sector_that_only_a_plan_reads_is_a_refusal(
+def test_a_bad_sector_that_only_the_planner_reads_is_a_refusal(
     label: str, at: int, words: tuple[str, ...], tmp_path: Path
 ) -> None:
     image, part = tmp_path / "disk.img", tmp_path / "part"

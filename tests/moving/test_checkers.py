@@ -39,7 +39,7 @@ def find(image: Path, extent: Extent, what: bytes) -> int:
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_what_was_written_is_what_is_read(kind: Kind, contents: Contents) -> None:
+def test_the_files_that_were_written_are_read_back(kind: Kind, contents: Contents) -> None:
     content = contents(kind)
     assert kind.read(content) == read_folder(fileset.fill)
     kind.check(content)
@@ -58,7 +58,7 @@ def test_reading_and_checking_change_nothing(kind: Kind, contents: Contents, tmp
 @sample(8)
 @pytest.mark.parametrize("kind", FILES)
 @pytest.mark.parametrize("name", ["photograph", "fragmented"])
-def test_one_wrong_bit_in_a_file_is_another_hash(kind: Kind, name: str, make: MakeDisk) -> None:
+def test_one_wrong_bit_in_a_file_changes_the_hash(kind: Kind, name: str, make: MakeDisk) -> None:
     disk = make("dos", Row(kind, 63), free=0)
     before = disk.seen()
     flip(disk.image, find(disk.image, disk.extents()[1], fileset.noise(name, 2000)) + 700)
@@ -69,7 +69,7 @@ def test_one_wrong_bit_in_a_file_is_another_hash(kind: Kind, name: str, make: Ma
 
 
 @pytest.mark.parametrize("kind", [kind.parameter() for kind in CONTAINERS if kind.name != "swap"])
-def test_a_wrong_bit_in_the_last_sector_is_another_hash(kind: Kind, make: MakeDisk) -> None:
+def test_a_wrong_bit_in_the_last_sector_changes_the_hash(kind: Kind, make: MakeDisk) -> None:
     disk = make("dos", Row(kind, 63), free=0)
     before, extent = disk.seen(), disk.extents()[1]
     flip(disk.image, extent.start + extent.length - 1)
@@ -78,7 +78,7 @@ def test_a_wrong_bit_in_the_last_sector_is_another_hash(kind: Kind, make: MakeDi
 
 @sample(8)
 @pytest.mark.parametrize("kind", [kind.parameter() for kind in (*FILESYSTEMS, *CONTAINERS) if kind.name != "unknown"])
-def test_lost_ends_are_found_by_the_checker_and_by_blkid(kind: Kind, make: MakeDisk) -> None:
+def test_truncated_ends_are_found_by_the_checker_and_by_blkid(kind: Kind, make: MakeDisk) -> None:
     disk = make("dos", Row(kind, 63), free=0)
     before, extent = disk.seen()[1].blkid, disk.extents()[1]
     assert before["ID_FS_TYPE"]
@@ -100,7 +100,7 @@ def test_another_mover_that_copies_everything_loses_nothing(kind: Kind, make: Ma
     assert disk.extents()[1].start == 2048 * SECTOR
     assert disk.seen() == before
     disk.check()
-    # sfdisk does not know boot sectors: this is what aligntool has to do better.
+    # sfdisk does not update boot sectors; aligntool has to.
     assert {*hidden_sectors(disk.image, 2048 * SECTOR, kind)} <= {63}
 
 
@@ -110,7 +110,7 @@ def _move_by_sfdisk(disk: Disk, start: str, loop: Loop) -> None:
 
 
 @pytest.mark.parametrize("label", ["dos", "gpt"])
-def test_the_table_is_as_it_was_asked_for(label: str, make: MakeDisk) -> None:
+def test_the_table_has_the_requested_partitions(label: str, make: MakeDisk) -> None:
     one, two = FILESYSTEMS[0], FILESYSTEMS[6]
     disk = make(label, Row(one, 63), Row(two, 40001))
     table = entries(disk.image)
@@ -123,7 +123,7 @@ def test_the_table_is_as_it_was_asked_for(label: str, make: MakeDisk) -> None:
             disk.check()
 
 
-def test_logical_partitions_lie_a_track_behind_their_records(make: MakeDisk) -> None:
+def test_logical_partitions_begin_one_track_behind_their_ebrs(make: MakeDisk) -> None:
     one, two = FILESYSTEMS[0], FILESYSTEMS[6]
     disk = make("dos", Row(one, 63), Row(two, 40001, logical=True), Row(one, 70001, logical=True))
     assert {number: extent.start // SECTOR for number, extent in disk.extents().items()} == {1: 63, 5: 40001, 6: 70001}

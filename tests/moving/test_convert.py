@@ -94,7 +94,7 @@ def check(image: Path, sector: int, before: list[dict[str, object]], *, fat: int
 @pytest.mark.needs_root
 @pytest.mark.on_disk
 @pytest.mark.needs_tools("losetup", "partx", "fsck.fat")
-def test_a_copy_on_a_4kn_disk_gets_its_table_and_another_gets_it_back(tmp_path: Path) -> None:
+def test_a_copy_on_a_4kn_disk_is_converted_and_converted_back_for_512_byte_sectors(tmp_path: Path) -> None:
     """The device has sectors of 4096 bytes, and the table on it is still for 512."""
     image = make(tmp_path)
     with looped(image) as device:
@@ -113,7 +113,7 @@ def test_a_copy_on_a_4kn_disk_gets_its_table_and_another_gets_it_back(tmp_path: 
     assert not (tmp_path / "journal").exists()
 
 
-def test_the_boot_flag_of_a_protective_mbr_stays(tmp_path: Path) -> None:
+def test_the_boot_flag_of_a_protective_mbr_is_kept(tmp_path: Path) -> None:
     image, new = make(tmp_path, free=8 * MIB), tmp_path / "new.img"
     with image.open("r+b") as file:
         file.seek(446)
@@ -127,7 +127,7 @@ def test_the_boot_flag_of_a_protective_mbr_stays(tmp_path: Path) -> None:
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "partx", "fsck.fat")
 @pytest.mark.parametrize(("words", "sectors"), [(["--sector-size", "4096"], (4096,)), (["--both"], (512, 4096))])
-def test_a_copy_in_a_new_image_has_the_table_and_the_source_stays(
+def test_a_copy_in_a_new_image_gets_the_table_and_the_source_is_unchanged(
     tmp_path: Path, words: list[str], sectors: tuple[int, ...]
 ) -> None:
     image, new = make(tmp_path), tmp_path / "new.img"
@@ -145,7 +145,9 @@ def test_a_copy_in_a_new_image_has_the_table_and_the_source_stays(
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "partx", "fsck.fat")
-def test_a_copy_goes_to_an_empty_disk_with_such_sectors_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_is_written_only_to_an_empty_disk_with_sectors_of_that_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     image, target = make(tmp_path), tmp_path / "target.img"
     with looped(image) as device:
         before = entries(device)
@@ -223,7 +225,7 @@ def places_of(device: Path) -> list[tuple[object, ...]]:
 @pytest.mark.needs_root
 @pytest.mark.on_disk
 @pytest.mark.needs_tools("losetup", "partx", "fsck.fat", "fdisk")
-def test_an_mbr_and_its_logical_partitions_go_to_4kn_and_back(tmp_path: Path) -> None:
+def test_an_mbr_and_its_logical_partitions_are_converted_to_4kn_and_back(tmp_path: Path) -> None:
     image, new = make_mbr(tmp_path), tmp_path / "new.img"
     with looped(image) as device:
         before = places_of(device)
@@ -256,7 +258,7 @@ def test_an_mbr_and_its_logical_partitions_go_to_4kn_and_back(tmp_path: Path) ->
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "partx", "fdisk")
-def test_partitions_that_the_kernel_shows_in_wrong_places_are_shown_anew(tmp_path: Path) -> None:
+def test_partitions_that_the_kernel_shows_at_wrong_places_are_updated(tmp_path: Path) -> None:
     """A kernel that counts an MBR for 512 in sectors of 4096 bytes shows them eight times as long, if they fit."""
     image, content = tmp_path / "disk.img", tmp_path / "content"
     for path, size in ((image, 64 * MIB), (content, 4 * MIB)):
@@ -282,8 +284,8 @@ KILLS = 40 if THOROUGH else 2
 @pytest.mark.needs_root
 @pytest.mark.on_disk
 @pytest.mark.needs_tools("losetup", "partx", "fsck.fat")
-def test_killed_at_any_moment_it_is_resumed_or_rolled_back(tmp_path: Path, loop: Loop) -> None:
-    """On free space of its own disk; the disk is either byte for byte the old one, or the new one."""
+def test_a_conversion_killed_at_any_moment_is_resumed_or_rolled_back(tmp_path: Path, loop: Loop) -> None:
+    """The journal is in free space of the disk itself, which is byte for byte either the old one or the new one."""
     image = make(tmp_path, free=40 * MIB)
     run("sgdisk", "-e", image)
     whole, copy = image.read_bytes(), tmp_path / "copy.img"
@@ -320,7 +322,7 @@ def total_seed() -> int:
     return seed
 
 
-# What is kept, and what is refused, according to the tool that made it.
+# Content that is kept, and content that is refused, by the tool that made it.
 
 LUKS = "cryptsetup luksFormat -q --pbkdf pbkdf2 --pbkdf-force-iterations 1000 --key-file /etc/hostname"
 KEPT = {
@@ -368,8 +370,8 @@ def needed(command: str) -> list[pytest.MarkDecorator]:
 
 @sample(2)
 @pytest.mark.parametrize("command", [pytest.param(each, id=name, marks=needed(each)) for name, each in KEPT.items()])
-def test_what_counts_in_4096_bytes_stays(tmp_path: Path, command: str) -> None:
-    """And the journal of such a small change fits into the free space before the first partition."""
+def test_content_with_blocks_of_4096_bytes_is_kept(tmp_path: Path, command: str) -> None:
+    """The journal of such a small change fits into the free space before the first partition."""
     disk = with_content(tmp_path, command)
     before = disk.read_bytes()[MIB:-MIB]
     aligntool("convert", disk, "--yes")
@@ -383,7 +385,7 @@ def test_what_counts_in_4096_bytes_stays(tmp_path: Path, command: str) -> None:
 @pytest.mark.parametrize(
     ("command", "words"), [pytest.param(*each, id=name, marks=needed(each[0])) for name, each in REFUSALS.items()]
 )
-def test_what_counts_in_less_is_refused_with_what_to_do(tmp_path: Path, command: str, words: str) -> None:
+def test_content_with_smaller_blocks_is_refused_with_what_to_do(tmp_path: Path, command: str, words: str) -> None:
     disk = with_content(tmp_path, command)
     before = disk.read_bytes()
     assert words in re.sub(r"\s+", " ", aligntool("convert", disk, "--yes", code=REFUSED))
@@ -417,7 +419,7 @@ EXT4_4096 = "mke2fs -q -t ext4 -b 4096 {0}"
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("lvm", "partx", "mke2fs", "mkswap", "e2fsck")
-def test_volumes_whose_content_counts_in_4096_bytes_stay_and_lvm_reads_and_writes_them_there(tmp_path: Path) -> None:
+def test_volumes_with_blocks_of_4096_bytes_are_kept_and_lvm_reads_and_writes_them(tmp_path: Path) -> None:
     disk = with_volumes(tmp_path, root=EXT4_4096, swap="mkswap {0}")
     before = disk.read_bytes()[MIB:-MIB]
     aligntool("convert", disk, "--yes")
@@ -450,7 +452,7 @@ def test_volumes_whose_content_counts_in_4096_bytes_stay_and_lvm_reads_and_write
         ("true", "has the volume group/other, whose content is not recognised"),
     ],
 )
-def test_a_volume_that_counts_in_less_is_named(tmp_path: Path, command: str, words: str) -> None:
+def test_a_volume_with_smaller_blocks_is_named(tmp_path: Path, command: str, words: str) -> None:
     disk = with_volumes(tmp_path, root=EXT4_4096, other=command)
     before = disk.read_bytes()
     assert words in re.sub(r"\s+", " ", aligntool("convert", disk, "--yes", code=REFUSED))
@@ -484,7 +486,7 @@ def chained(folder: Path, *logicals: tuple[int, int]) -> Path:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "sfdisk")
-def test_an_ebr_that_would_be_in_the_block_of_another_goes_before_its_partition(tmp_path: Path) -> None:
+def test_an_ebr_that_would_share_a_block_with_another_is_placed_before_its_partition(tmp_path: Path) -> None:
     disk, new = chained(tmp_path, (4096, 8192), (16384, 8192)), tmp_path / "new.img"
     kept = [disk.read_bytes()[at * 512 :][: 4 * MIB] for at in (4096, 16384)]
     with looped(disk) as device:
@@ -514,7 +516,7 @@ def with_ext4(folder: Path, parts: str, *sectors: int) -> tuple[Path, Path]:
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "sfdisk")
 @pytest.mark.parametrize(("start", "after"), [(2049, 2056), (4095, 4088)])
-def test_an_extended_partition_that_begins_off_a_block_begins_on_one(tmp_path: Path, start: int, after: int) -> None:
+def test_an_extended_partition_that_begins_off_a_block_is_placed_on_one(tmp_path: Path, start: int, after: int) -> None:
     """A realign does not move it; its old EBR is in the block before its first logical partition, or further away."""
     parts = f"start={start},size={24576 - start},type=5\nstart=4096,size=8192\nstart=16384,size=8192\n"
     disk, content = with_ext4(tmp_path, parts, 4096, 16384)
@@ -529,7 +531,7 @@ def test_an_extended_partition_that_begins_off_a_block_begins_on_one(tmp_path: P
         assert [one.read_bytes()[at * 512 :][: 4 * MIB] == content.read_bytes() for at in (4096, 16384)] == [True] * 2
 
 
-def test_an_extended_partition_without_partitions_that_begins_off_a_block_has_to_be_deleted(tmp_path: Path) -> None:
+def test_an_empty_extended_partition_that_begins_off_a_block_has_to_be_deleted(tmp_path: Path) -> None:
     """It has no EBR that could be written at another place, where old bytes would count as one."""
     disk, _ = with_ext4(tmp_path, "start=32768,size=8192,type=83\nstart=2049,size=22527,type=5\n", 32768)
     refused = " ".join(aligntool("convert", disk, "--yes", code=REFUSED).split())
@@ -537,7 +539,7 @@ def test_an_extended_partition_without_partitions_that_begins_off_a_block_has_to
     assert f"sfdisk --delete {disk} 2" in refused
 
 
-def test_a_logical_partition_past_the_end_of_its_extended_one_is_a_fault_of_the_table(tmp_path: Path) -> None:
+def test_a_logical_partition_past_the_end_of_its_extended_one_is_an_error(tmp_path: Path) -> None:
     disk = chained(tmp_path, (4096, 8192), (16384, 8192))
     with disk.open("r+b") as file:
         file.seek(446 + 12)
@@ -549,7 +551,7 @@ def test_a_logical_partition_past_the_end_of_its_extended_one_is_a_fault_of_the_
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "sgdisk")
 @pytest.mark.parametrize("sizes", ["--sector-size=512", "--both"])
-def test_a_copy_to_a_disk_of_an_odd_length_has_its_backup_in_the_last_sector(tmp_path: Path, sizes: str) -> None:
+def test_a_copy_to_a_disk_of_an_odd_length_has_its_backup_table_in_the_last_sector(tmp_path: Path, sizes: str) -> None:
     source, target = with_content(tmp_path, "mke2fs -q -t ext4 -b 4096 {0}"), tmp_path / "odd.img"
     if sizes != "--both":
         aligntool("convert", source, "--yes")
@@ -561,7 +563,7 @@ def test_a_copy_to_a_disk_of_an_odd_length_has_its_backup_in_the_last_sector(tmp
     assert target.read_bytes()[-512:].startswith(b"EFI PART")
 
 
-def test_what_follows_an_mbr_is_in_the_copy_too(tmp_path: Path) -> None:
+def test_the_sectors_after_an_mbr_are_copied_as_well(tmp_path: Path) -> None:
     """GRUB's program begins in sector 1; the table for 4096 bytes has it in its first sector."""
     disk = chained(tmp_path, (4096, 8192), (16384, 8192))
     program = bytes(range(1, 256)) * 60
@@ -574,7 +576,7 @@ def test_what_follows_an_mbr_is_in_the_copy_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["n" * 300, f"./{'n' * 300}", "new/"])
-def test_a_name_that_the_copy_cannot_have_is_refused_before_anything_is_written(tmp_path: Path, name: str) -> None:
+def test_an_invalid_name_for_the_copy_is_refused_before_anything_is_written(tmp_path: Path, name: str) -> None:
     source = with_content(tmp_path, "mke2fs -q -t ext4 -b 4096 {0}")
     before = sorted(tmp_path.iterdir())
     done = run_aligntool("convert", source, "--yes", "-o", name, cwd=tmp_path)
@@ -625,7 +627,7 @@ def other_tables() -> Iterator[object]:
 
 
 @pytest.mark.parametrize(("spoil", "words"), list(other_tables()))
-def test_a_disk_without_room_or_order_is_refused(tmp_path: Path, spoil: Callable[[Path], Path], words: str) -> None:
+def test_an_unsuitable_table_is_refused(tmp_path: Path, spoil: Callable[[Path], Path], words: str) -> None:
     disk = spoil(tmp_path)
     before = disk.read_bytes()
     assert words in re.sub(r"\s+", " ", aligntool("convert", disk, "--yes", code=REFUSED))
@@ -637,7 +639,7 @@ def test_a_disk_without_room_or_order_is_refused(tmp_path: Path, spoil: Callable
 
 
 @pytest.mark.needs_tools("fdisk")
-def test_an_mbr_that_reaches_further_than_512_byte_sectors_count_is_refused(tmp_path: Path) -> None:
+def test_an_mbr_that_extends_past_the_limit_for_512_byte_sectors_is_refused(tmp_path: Path) -> None:
     """As behind a USB adapter that shows sectors of 4096 bytes; without the adapter the drive shows 512."""
     disk, swap = tmp_path / "disk.img", tmp_path / "swap"
     for path, size in ((disk, 3 << 40), (swap, 24 * MIB)):
@@ -652,7 +654,7 @@ def test_an_mbr_that_reaches_further_than_512_byte_sectors_count_is_refused(tmp_
 
 
 @pytest.mark.needs_tools("fdisk", "fsck.fat")
-def test_a_fat_behind_2tib_is_made_anew(tmp_path: Path) -> None:
+def test_a_fat_beyond_2tib_is_recreated(tmp_path: Path) -> None:
     """Its boot sector counts the sectors before it in 32 bits."""
     disk, fat, start = tmp_path / "disk.img", tmp_path / "fat", (2 << 40) + MIB
     for path, size in ((disk, 3 << 40), (fat, 64 * MIB)):
@@ -668,20 +670,18 @@ def test_a_fat_behind_2tib_is_made_anew(tmp_path: Path) -> None:
     assert "FAR" in run("mdir", "-i", fat, "::")
 
 
-def test_two_mbrs_have_no_room_in_one_sector(tmp_path: Path) -> None:
+def test_two_mbrs_do_not_fit_in_one_sector(tmp_path: Path) -> None:
     disk = with_content(tmp_path, "mke2fs -q -t ext4 -b 4096 {0}")
     run("sfdisk", "-q", disk, stdin="label: dos\nstart=2048,size=49152,type=83\n")
     assert "do not fit in one sector" in aligntool("convert", disk, "--both", "--yes", code=REFUSED)
 
 
-def test_the_size_that_the_table_has_is_refused(tmp_path: Path) -> None:
+def test_the_sector_size_that_the_table_already_has_is_refused(tmp_path: Path) -> None:
     disk = with_content(tmp_path, "mke2fs -q -t ext4 -b 4096 {0}")
     assert "is already for sectors of 512 bytes" in aligntool("convert", disk, "--sector-size", "512", code=REFUSED)
 
 
-def test_an_eighth_of_a_start_that_is_another_partition_does_not_hide_that_the_table_is_for_4096(
-    tmp_path: Path,
-) -> None:
+def test_a_table_for_4096_is_recognised_although_a_start_is_an_eighth_of_another(tmp_path: Path) -> None:
     """8 MiB are sector 2048 of 4096 bytes, and sector 2048 of 512 bytes is where the first one begins."""
     disk = with_content(tmp_path, "mkswap {0}")
     with disk.open("r+b") as file:
@@ -694,7 +694,7 @@ def test_an_eighth_of_a_start_that_is_another_partition_does_not_hide_that_the_t
     assert "is already for sectors of 4096 bytes" in aligntool("convert", disk, code=REFUSED)
 
 
-def test_a_copy_is_refused_where_it_cannot_go(tmp_path: Path) -> None:
+def test_a_copy_to_an_unsuitable_output_is_refused(tmp_path: Path) -> None:
     disk = with_content(tmp_path, "mke2fs -q -t ext4 -b 4096 {0}")
 
     def refused(output: str | Path, *words: str, code: int = REFUSED) -> str:
@@ -708,7 +708,7 @@ def test_a_copy_is_refused_where_it_cannot_go(tmp_path: Path) -> None:
     assert {one.name for one in tmp_path.iterdir()} == {"disk.img", "content"}
 
 
-def test_a_plan_that_was_edited_is_refused(tmp_path: Path) -> None:
+def test_an_edited_plan_is_refused(tmp_path: Path) -> None:
     """Neither its sizes nor its target can differ from what was shown."""
     disk, kept, new = (tmp_path / name for name in ("disk.img", "plan.json", "new.img"))
     with_content(tmp_path, "mke2fs -q -t ext4 -b 4096 {0}")
@@ -740,7 +740,7 @@ def test_an_mbr_is_not_copied_to_a_disk_that_ends_before_its_partitions(tmp_path
     assert is_blank(target)
 
 
-def test_meanwhile_the_source_of_a_copy_stays_as_it_is_and_a_signal_removes_the_copy(tmp_path: Path) -> None:
+def test_the_source_is_locked_during_a_copy_and_a_signal_removes_the_copy(tmp_path: Path) -> None:
     disk = with_content(tmp_path, "mke2fs -q -t ext4 -b 4096 {0}")
     with (tmp_path / "more").open("wb") as file:
         file.write(b"x" * (8 * MIB))
@@ -772,7 +772,7 @@ def test_a_source_that_another_program_changes_meanwhile_gets_no_copy(tmp_path: 
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("fsck.fat")
-def test_a_folder_for_temporary_files_that_is_full_is_named(tmp_path: Path) -> None:
+def test_a_full_folder_for_temporary_files_is_named(tmp_path: Path) -> None:
     """At any moment: a write to memory on a full file system would kill the process."""
     disk = make(tmp_path)
     for size in ("1800k", "2200k"):
@@ -786,7 +786,7 @@ def test_a_folder_for_temporary_files_that_is_full_is_named(tmp_path: Path) -> N
 
 
 @pytest.mark.needs_tools("qemu-img", "qemu-storage-daemon", "unshare", "setpriv")
-def test_a_virtual_disk_is_copied_and_stays(tmp_path: Path) -> None:
+def test_a_virtual_disk_is_copied_and_remains_unchanged(tmp_path: Path) -> None:
     image = make(tmp_path)
     qcow2, new, other = (tmp_path / name for name in ("disk.qcow2", "new.img", "other.img"))
     run("qemu-img", "convert", "-O", "qcow2", image, qcow2)
@@ -840,7 +840,7 @@ def shown_as(disk: Path, source: str) -> Iterator[Path]:
         pytest.param("qcow2", marks=pytest.mark.needs_tools("qemu-img", "qemu-storage-daemon", "unshare", "setpriv")),
     ],
 )
-def test_a_map_that_the_checker_finds_wrong_is_not_copied_by(tmp_path: Path, source: str) -> None:
+def test_a_copy_does_not_rely_on_a_map_that_the_checker_finds_wrong(tmp_path: Path, source: str) -> None:
     with shown_as(with_freed_blocks(tmp_path), source) as shown:
         said = re.sub(r"\s+", " ", aligntool("convert", shown, "--yes", "-o", tmp_path / "new.img", code=REFUSED))
         assert "1. check partition 1 (ext4), read-only" in said
@@ -890,7 +890,7 @@ def test_a_broken_fat_is_not_recreated_in_a_copy(tmp_path: Path) -> None:
     assert not (tmp_path / "new.img").exists()
 
 
-def test_a_plan_of_a_copy_from_before_the_checks_is_refused(tmp_path: Path) -> None:
+def test_a_copy_plan_made_before_checks_were_added_is_refused(tmp_path: Path) -> None:
     """It can be read, but its steps are no longer those of the same request."""
     disk, kept, new = with_content(tmp_path, KEPT["ext4 4096"]), tmp_path / "plan.json", tmp_path / "new.img"
     said = aligntool("convert", disk, "--dry-run", "--json", "-o", new)

@@ -195,7 +195,7 @@ def test_many_cuts_in_a_row_lose_nothing(tmp_path: Path, seed: int) -> None:
 
 @sample(1)
 @pytest.mark.parametrize(("old", "new", "label"), [(512, 4096, "gpt"), (4096, 512, "gpt"), (512, 4096, "dos")])
-def test_what_a_system_writes_after_a_cut_stays(tmp_path: Path, old: int, new: int, label: str) -> None:
+def test_writes_of_a_system_after_a_cut_are_kept(tmp_path: Path, old: int, new: int, label: str) -> None:
     """A system that starts after a cut writes to the ESP that it sees; no recovery restores the
     journal's copy of it.
     """

@@ -1,4 +1,4 @@
-"""A FAT that does not take its whole partition is recreated beside what follows it."""
+"""A FAT that does not fill its partition is recreated; what follows it is kept."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from tests.thorough import sample
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "mkfs.fat", "mcopy", "fsck.fat")
 SECTOR, PART = 512, Extent(MIB, 40 * MIB)
-BEHIND = 30 * MIB  # bytes of the partition that the FAT takes
+BEHIND = 30 * MIB  # bytes of the partition that the FAT uses
 LABEL = 43  # BS_VolLab of a FAT16
 REST = b"something else" * 1000
 
@@ -51,7 +51,7 @@ def fat_of(folder: Path, disk: Path) -> bytes:
 @pytest.mark.needs_root
 @pytest.mark.parametrize("copied", [False, True])
 @pytest.mark.parametrize("at", [BEHIND, PART.length - len(REST)], ids=["directly behind it", "at the end"])
-def test_what_follows_a_fat_in_its_partition_is_neither_covered_nor_left_out(
+def test_bytes_behind_a_fat_in_its_partition_are_neither_overwritten_nor_omitted(
     tmp_path: Path, at: int, *, copied: bool
 ) -> None:
     disk = made = make(tmp_path, REST, at)
@@ -64,13 +64,13 @@ def test_what_follows_a_fat_in_its_partition_is_neither_covered_nor_left_out(
 
 
 @pytest.mark.needs_root
-def test_a_fat_that_nothing_follows_takes_its_partition(tmp_path: Path) -> None:
+def test_a_fat_that_nothing_follows_fills_its_partition(tmp_path: Path) -> None:
     disk = make(tmp_path, b"", BEHIND)
     aligntool("convert", disk, "--sector-size", "4096", "--yes")
     assert len(fat_of(tmp_path, disk)) == PART.length
 
 
-def test_folders_nested_too_deep_are_refused_and_nothing_of_them_is_left(
+def test_folders_nested_too_deep_are_refused_and_no_temporary_file_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk, tree, scratch = make(tmp_path, b"", BEHIND), tmp_path / "tree", tmp_path / "scratch"
@@ -87,7 +87,7 @@ def test_folders_nested_too_deep_are_refused_and_nothing_of_them_is_left(
 @sample(3)
 @pytest.mark.parametrize("label", [b"A.B        ", b" EFI       ", b"B\x8eSE       ", b"lower      "])
 @pytest.mark.parametrize("places", ["both", "boot sector"])
-def test_a_label_stays_as_it_is_byte_by_byte(tmp_path: Path, label: bytes, places: str) -> None:
+def test_a_label_is_kept_byte_for_byte(tmp_path: Path, label: bytes, places: str) -> None:
     disk = make(tmp_path, b"", BEHIND)
     boot = boot_of(disk)
     root = PART.start + (boot.reserved + boot.fats) * boot.sector
@@ -112,7 +112,7 @@ def boot_of(disk: Path) -> FatBootSector:
     return boot
 
 
-def test_a_fat32_with_more_files_in_its_root_than_a_fat16_usually_has_becomes_a_fat16(tmp_path: Path) -> None:
+def test_a_fat32_with_more_root_entries_than_usual_for_fat16_becomes_a_fat16(tmp_path: Path) -> None:
     disk, fat, files = make(tmp_path, b"", BEHIND), tmp_path / "fat32", tmp_path / "files"
     with fat.open("wb") as file:
         file.truncate(PART.length)
@@ -139,7 +139,7 @@ def test_clusters_too_large_for_shorter_sectors_become_smaller(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("at", [62, SECTOR], ids=["boot sector", "reserved sector"])
-def test_the_plan_says_that_a_boot_program_in_the_fat_is_lost(tmp_path: Path, at: int) -> None:
+def test_the_plan_reports_that_a_boot_program_in_the_fat_is_lost(tmp_path: Path, at: int) -> None:
     disk = make(tmp_path, b"", BEHIND)
     assert boot_of(disk).reserved > 1
     plan = ("plan", "convert", disk, "--sector-size", "4096")

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.needs_tools("sfdisk")
 
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 def test_a_disk_in_flight_may_be_copied_to_a_larger_one(label: str) -> None:
-    """The backup GPT is in the middle of it then."""
+    """The backup GPT is then in the middle of the copy."""
     crowd = make_crowd(8000, label)
     whole = act(crowd, crowd.platter, "realign")
     for number, platter in enumerate(crashes(crowd.platter, whole.log, random.Random(8))):
@@ -49,8 +49,8 @@ def test_an_image_that_ends_within_a_sector_can_be_recovered(way: type) -> None:
     check_end(crowd, final(disk), new=way is resume)
 
 
-def test_an_old_table_put_back_by_hand_does_not_make_the_disk_whole() -> None:
-    """The status reported it; resume continues and finishes."""
+def test_an_old_table_restored_by_hand_does_not_hide_that_the_disk_is_in_flight() -> None:
+    """The status reports the move; resume continues and finishes it."""
     crowd = make_crowd(8004, "gpt")
     cut = _half_way(crowd)
     by_hand = crowd.platter[: 34 * 512] + cut[34 * 512 : -33 * 512] + crowd.platter[-33 * 512 :]
@@ -71,7 +71,7 @@ def _half_way(crowd: Crowd) -> bytes:
 
 
 @pytest.mark.parametrize("label", ["gpt", "dos"])
-def test_the_audit_of_a_disk_in_flight_plans_no_second_move(label: str, tmp_path: Path) -> None:
+def test_the_audit_of_a_disk_in_flight_suggests_no_second_move(label: str, tmp_path: Path) -> None:
     """The suggested command is `status`, which names the two ways to continue."""
     image = tmp_path / "disk.img"
     image.write_bytes(_half_way(make_crowd(8000, label)))

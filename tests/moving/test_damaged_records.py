@@ -73,7 +73,7 @@ def moments(crowd: Crowd, seed: int, *, torn: bool = True) -> Iterator[bytes]:
 @sample(2)
 @pytest.mark.parametrize("seed", CROWDS)
 @pytest.mark.parametrize("label", ["gpt", "dos"])
-def test_with_a_slot_damaged_in_both_copies_nothing_goes_on_from_an_older_record(label: str, seed: int) -> None:
+def test_with_a_slot_damaged_in_both_copies_nothing_continues_from_an_older_record(label: str, seed: int) -> None:
     crowd = make_crowd(9200 + seed, label)
     ends = set()
     ways = itertools.cycle(WAYS)
@@ -89,7 +89,7 @@ def test_with_a_slot_damaged_in_both_copies_nothing_goes_on_from_an_older_record
 @pytest.mark.parametrize("seed", CROWDS)
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 @pytest.mark.parametrize("copy", [0, 1])
-def test_the_records_of_one_copy_are_enough_at_every_moment(label: str, seed: int, copy: int) -> None:
+def test_the_records_of_one_copy_suffice_at_every_moment(label: str, seed: int, copy: int) -> None:
     crowd = make_crowd(9250 + seed, label)
     ways = itertools.cycle(WAYS)
     for number, platter in enumerate(moments(crowd, seed, torn=False)):
@@ -103,7 +103,7 @@ def test_the_records_of_one_copy_are_enough_at_every_moment(label: str, seed: in
 
 
 @pytest.mark.parametrize("seed", range(20 if THOROUGH else 2))
-def test_a_record_that_a_cut_left_in_one_copy_is_made_whole_before_the_work_goes_on(seed: int) -> None:
+def test_a_record_that_a_cut_left_in_one_copy_is_completed_before_the_move_continues(seed: int) -> None:
     """Cut between the two copies of a record, resumed, cut again; then the copy that had the record loses it."""
     crowd, luck = make_crowd(9310 + seed, ("gpt", "dos")[seed % 2]), random.Random(seed)
     whole = act(crowd, crowd.platter, "realign")
@@ -137,7 +137,7 @@ def id_of(crowd: Crowd, platter: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("label", ["gpt", "dos"])
-def test_sectors_of_the_newest_record_that_cannot_be_read_stop_the_work(label: str) -> None:
+def test_unreadable_sectors_of_the_newest_record_stop_the_move(label: str) -> None:
     crowd = make_crowd(9206, label)
     operations = act(crowd, crowd.platter, "realign").operations
     middle = final(act(crowd, crowd.platter, "realign", operations // 2))

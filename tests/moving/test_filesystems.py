@@ -87,7 +87,7 @@ def test_a_move_on_a_loop_device_keeps_everything(kind: Kind, shift: Shift, make
 
 @pytest.mark.parametrize("label", ["dos", "gpt"])
 @pytest.mark.parametrize("kind", [NAMED[name].parameter() for name in (NAMED if THOROUGH else ("ext4", "fat16"))])
-def test_ten_gib_to_the_left_are_like_one_sector(kind: Kind, label: str, make: MakeDisk) -> None:
+def test_a_move_by_ten_gib_to_the_left_works_as_one_by_a_sector(kind: Kind, label: str, make: MakeDisk) -> None:
     rows = far_left(kind)
     disk = make(label, *rows, free=33 if label == "gpt" else 0)
     places = moved(disk, disk.image)
@@ -96,7 +96,7 @@ def test_ten_gib_to_the_left_are_like_one_sector(kind: Kind, label: str, make: M
     assert places[1].end <= places[3].start < places[3].end <= places[2].start
 
 
-def test_neighbours_without_a_gap_all_move_and_stay_apart(make: MakeDisk) -> None:
+def test_adjacent_partitions_all_move_and_do_not_overlap(make: MakeDisk) -> None:
     kinds = [NAMED[name] for name in ("fat16", "ext4", "md 1.0", "swap", "ext2", "luks2", "unknown")]
     rows, at = [], 63
     for kind in kinds:
@@ -109,7 +109,7 @@ def test_neighbours_without_a_gap_all_move_and_stay_apart(make: MakeDisk) -> Non
     assert all(left.end <= right.start for left, right in pairwise(in_order))
 
 
-def test_logical_partitions_move_with_their_records(make: MakeDisk) -> None:
+def test_logical_partitions_move_with_their_ebrs(make: MakeDisk) -> None:
     kinds = [NAMED[name] for name in ("fat12", "ext2", "swap")]
     rows = [Row(NAMED["fat16"], 63)]
     for kind in kinds:
@@ -123,7 +123,7 @@ def test_logical_partitions_move_with_their_records(make: MakeDisk) -> None:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("partx")
-def test_the_kernel_sees_the_partitions_where_they_are_now(make: MakeDisk) -> None:
+def test_the_kernel_shows_the_partitions_at_their_new_places(make: MakeDisk) -> None:
     disk = make("dos", Row(NAMED["ext4"], 63))
     with partitioned(disk.image) as device:
         node = Path("/sys/class/block") / f"{device.name}p1" / "start"
@@ -133,7 +133,7 @@ def test_the_kernel_sees_the_partitions_where_they_are_now(make: MakeDisk) -> No
         assert run("blkid", "-p", "-s", "TYPE", "-o", "value", f"{device}p1") == "ext4\n"
 
 
-def test_a_second_time_there_is_nothing_to_do(make: MakeDisk) -> None:
+def test_a_second_realign_has_nothing_to_do(make: MakeDisk) -> None:
     disk = make("gpt", Row(NAMED["ext4"], 34))
     moved(disk, disk.image)
     before, table = disk.image.read_bytes(), entries(disk.image)
@@ -145,7 +145,7 @@ def test_a_second_time_there_is_nothing_to_do(make: MakeDisk) -> None:
 
 @pytest.mark.needs_root
 @pytest.mark.parametrize("label", ["dos", "gpt"])
-def test_a_disk_with_sectors_of_4_kib_is_moved_alike(
+def test_a_disk_with_sectors_of_4_kib_is_moved_as_well(
     label: str, contents: Contents, loop: Loop, sparse: Sparse
 ) -> None:
     kind = NAMED["ext4"]
@@ -186,9 +186,7 @@ def test_a_fat_that_the_checker_cannot_check_is_moved(sparse: Sparse, tmp_path: 
 
 
 @pytest.mark.needs_tools("mkfs.fat", "fsck.fat", "mcopy", "mdel")
-def test_a_fat32_with_a_root_directory_of_fixed_size_keeps_the_end_of_every_file(
-    sparse: Sparse, tmp_path: Path
-) -> None:
+def test_a_fat32_with_a_fixed_root_directory_keeps_the_end_of_every_file(sparse: Sparse, tmp_path: Path) -> None:
     content, file, image = sparse(64 * MIB, "content"), tmp_path / "file", tmp_path / "disk.img"
     file.write_bytes(noise("file", 40_000))
     (tmp_path / "between").write_bytes(bytes(MIB))
@@ -220,7 +218,7 @@ COPIES = [NAMED[name].parameter() for name in ("fat32", "ntfs", "exfat")]
 @sample(2)
 @pytest.mark.parametrize("kind", COPIES)
 @pytest.mark.parametrize("found", ["another value", "another sector"])
-def test_a_copy_of_the_boot_sector_that_differs_stays_as_it_is(kind: Kind, found: str, make: MakeDisk) -> None:
+def test_a_copy_of_the_boot_sector_that_differs_is_not_changed(kind: Kind, found: str, make: MakeDisk) -> None:
     """GParted and Windows patch only the boot sector itself; ntfsfix may put the copy elsewhere."""
     disk = make("dos", Row(kind, 63))
     (_, (at, form)) = hidden_sector_fields(kind)

@@ -1,4 +1,4 @@
-"""What another program made on a disk in flight, and what only looks as if it had been made since."""
+"""Content made on a disk in flight by another program, and content that only seems to have been made since."""
 
 import tempfile
 from pathlib import Path
@@ -40,8 +40,8 @@ def moved_beside_md(label: str) -> tuple[bytes, Journal, Extent]:
     return left, journal, Extent(8 * MIB, 4 * MIB)
 
 
-def test_the_end_of_the_last_partition_is_not_that_of_the_disk() -> None:
-    """Its metadata are not those of an array that was made of the whole disk meanwhile."""
+def test_metadata_at_the_end_of_the_last_partition_are_not_those_of_the_disk() -> None:
+    """Otherwise they would be those of an array that was made of the whole disk meanwhile."""
     left, journal, last = moved_beside_md("dos")
     assert last.end == len(left)
     damaged = SimulatedDisk(bytes(512) + left[512:])
@@ -50,7 +50,7 @@ def test_the_end_of_the_last_partition_is_not_that_of_the_disk() -> None:
     assert final(damaged)[last.start :] == left[last.start :]
 
 
-def test_an_unreadable_sector_does_not_hide_a_new_file_system_and_stops_nothing() -> None:
+def test_an_unreadable_sector_neither_hides_a_new_file_system_nor_stops_the_search() -> None:
     left, journal, _ = moved_beside_md("dos")
     step = next(step for step in journal.contents.plan.steps if isinstance(step, HoldContent))
     bad = [step.source.start + 4096, 4096]
@@ -63,7 +63,7 @@ def test_an_unreadable_sector_does_not_hide_a_new_file_system_and_stops_nothing(
 
 
 @pytest.mark.needs_tools("sfdisk", "mke2fs", "blkid")
-def test_remains_of_an_old_file_system_in_a_container_are_hidden_like_those_outside_of_it(tmp_path: Path) -> None:
+def test_remains_of_an_old_file_system_in_a_container_are_hidden_as_those_outside(tmp_path: Path) -> None:
     image, start, target = tmp_path / "disk.img", 126, 2048
     with image.open("xb") as file:
         file.truncate(16 * MIB)

@@ -98,7 +98,7 @@ NAMES = [f"{name}-{label}" for name in ("realign", "partition", "undo", "convert
 
 @sample(4)
 @pytest.mark.parametrize(("make", "label"), CASES, ids=NAMES)
-def test_only_the_disk_on_which_a_move_was_begun_is_continued(
+def test_a_move_is_continued_only_on_the_disk_where_it_was_begun(
     tmp_path: Path, make: Callable[[str, Path], Case], label: str
 ) -> None:
     """A backup looks like the disk before the move: to continue there would skip what was never copied there."""
@@ -151,7 +151,7 @@ def test_a_rollback_that_is_cut_is_continued_by_either_command(
 
 @sample(4)
 @pytest.mark.parametrize(("make", "label"), CASES, ids=NAMES)
-def test_an_older_copy_of_the_journal_is_refused_once_the_change_was_finished_or_undone(
+def test_an_older_copy_of_the_journal_is_refused_once_the_change_has_ended(
     tmp_path: Path, make: Callable[[str, Path], Case], label: str
 ) -> None:
     """To continue with it would repeat batches whose source is overwritten, also after a system used the content."""
@@ -218,7 +218,7 @@ def test_a_truncated_journal_file_is_refused_before_anything_is_written(tmp_path
     assert isinstance(whole.device, SimulatedDisk) and case.has_moved_whole(final(whole.device))
 
 
-def test_a_conversion_that_writes_only_the_table_is_refused_if_the_table_is_gone(tmp_path: Path) -> None:
+def test_a_conversion_of_only_the_table_is_refused_if_the_table_is_gone(tmp_path: Path) -> None:
     """Nothing else on the disk shows the conversion; the content has not changed, so a new table loses nothing."""
     disk, content = tmp_path / "disk.img", tmp_path / "content"
     run("mke2fs", "-q", "-t", "ext2", "-b", "4096", content, "1m")
@@ -273,7 +273,7 @@ def test_a_half_rebuilt_fat_is_finished_under_a_table_that_was_changed(
     assert halves
 
 
-def test_a_conversion_under_another_disk_signature_is_continued_once_its_table_is_restored(tmp_path: Path) -> None:
+def test_a_conversion_under_another_disk_signature_continues_with_a_restored_table(tmp_path: Path) -> None:
     case, hidden = converted("dos", tmp_path), 0
     new = final(case.begun()[0])
     for cut in range(1, case.begun()[0].operations):
@@ -287,7 +287,7 @@ def test_a_conversion_under_another_disk_signature_is_continued_once_its_table_i
     assert hidden
 
 
-def test_a_sector_0_that_a_power_cut_tore_is_that_of_the_conversion(tmp_path: Path) -> None:
+def test_a_sector_0_torn_by_a_power_cut_is_recognised_as_that_of_the_conversion(tmp_path: Path) -> None:
     """Old and new entries differ by more bytes than a sector may that is damaged and recognised nevertheless."""
     disk, content = tmp_path / "disk.img", tmp_path / "content"
     run("mke2fs", "-q", "-t", "ext2", "-b", "4096", content, "1m")
@@ -311,8 +311,8 @@ def test_a_sector_0_that_a_power_cut_tore_is_that_of_the_conversion(tmp_path: Pa
     assert torn
 
 
-def test_the_id_in_a_torn_entry_names_no_journal(tmp_path: Path) -> None:
-    """Half of it is of the old entry: it is found by its file, and not taken for the journal of another move."""
+def test_the_id_in_a_torn_entry_is_not_taken_for_that_of_another_journal(tmp_path: Path) -> None:
+    """Half of it belongs to the old entry: the journal is found by its file, and not taken for that of another move."""
     case, torn = converted("gpt", tmp_path), 0
     for cut in (3, 13):
         for seed in range(12) if cut == 13 else (54,):
@@ -341,7 +341,7 @@ def test_a_backup_with_a_blank_partition_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_only_the_journal_file_of_a_finished_move_is_called_unneeded(tmp_path: Path, begun: bool) -> None:
+def test_only_the_journal_file_of_a_finished_move_is_reported_as_no_longer_needed(tmp_path: Path, begun: bool) -> None:
     """Before anything is parked, the disk may be a backup of the one in flight, which needs the file."""
     case = realigned("dos", tmp_path)
     disk, journal = case.begun(case.begun()[0].operations // 2 if begun else 0)

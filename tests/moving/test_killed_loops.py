@@ -58,9 +58,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.needs_tools("mkfs.fat", "fsck.fat", "mcopy", "mdel")
-def test_killed_while_a_checker_works_no_loop_device_is_left_and_the_next_run_is_done(
-    make: MakeDisk, programs: Path
-) -> None:
+def test_a_kill_during_a_check_leaves_no_loop_device_and_the_next_run_succeeds(make: MakeDisk, programs: Path) -> None:
     """The checker has the device open and never ends by itself."""
     disk = make("dos", Row(NAMED["fat16"], 63), free=12 * 2048)
     before, began = disk.seen(), programs / "began"
@@ -80,8 +78,8 @@ def test_killed_while_a_checker_works_no_loop_device_is_left_and_the_next_run_is
 
 
 @pytest.mark.parametrize("how", ["read-only", "writable"])
-def test_a_loop_device_is_gone_with_the_process_that_attached_it(sparse: Sparse, how: str) -> None:
-    """From the first moment on, without any help of the killed process."""
+def test_a_loop_device_is_detached_when_the_process_that_attached_it_ends(sparse: Sparse, how: str) -> None:
+    """From the first moment, without any action of the killed process."""
     image = sparse(4 * MIB)
     reader, writer = os.pipe()
     child = os.fork()
@@ -101,7 +99,7 @@ def test_a_loop_device_is_gone_with_the_process_that_attached_it(sparse: Sparse,
     wait_until(lambda: attached_to(image) == "")
 
 
-def test_what_others_attached_is_refused_at_once_and_stays(sparse: Sparse) -> None:
+def test_a_loop_device_of_another_program_is_refused_immediately_and_stays_attached(sparse: Sparse) -> None:
     image = sparse(4 * MIB)
     device = run(
         "losetup", "-f", "--show", "-r", "-o", str(PLACE.start), "--sizelimit", str(PLACE.length), image
@@ -115,7 +113,7 @@ def test_what_others_attached_is_refused_at_once_and_stays(sparse: Sparse) -> No
         detach(device)
 
 
-def test_a_program_that_ends_by_itself_is_waited_for(sparse: Sparse) -> None:
+def test_a_program_that_will_end_by_itself_is_waited_for(sparse: Sparse) -> None:
     """It was left by an aligntool that was killed, and has the device open for a moment longer."""
     image = sparse(4 * MIB)
     with read_only_loop(str(image), PLACE) as device:
@@ -127,7 +125,7 @@ def test_a_program_that_ends_by_itself_is_waited_for(sparse: Sparse) -> None:
     os.waitpid(left, 0)
 
 
-def test_what_is_detached_while_a_program_has_it_open_is_waited_for(sparse: Sparse) -> None:
+def test_a_loop_device_detached_while_a_program_has_it_open_is_waited_for(sparse: Sparse) -> None:
     """As udev has it open directly after it was attached or written to."""
     image = sparse(4 * MIB)
     device = run("losetup", "-f", "--show", image).strip()
@@ -142,7 +140,7 @@ def test_what_is_detached_while_a_program_has_it_open_is_waited_for(sparse: Spar
 
 
 @pytest.mark.needs_tools("mkfs.ext4")
-def test_what_is_mounted_through_a_loop_device_is_refused_at_once(sparse: Sparse) -> None:
+def test_an_image_mounted_through_a_loop_device_is_refused_immediately(sparse: Sparse) -> None:
     image = sparse(4 * MIB)
     run("mkfs.ext4", "-q", image)
     with mounted(image, "mount", "-o", "loop"):
@@ -174,7 +172,7 @@ def test_an_image_that_is_attached_or_changed_while_it_is_checked_is_not_moved(
     realign(disk.image)
 
 
-def test_a_program_that_only_reads_ends_with_the_process_that_asked(tmp_path: Path) -> None:
+def test_a_program_that_only_reads_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     number = tmp_path / "pid"
     child = os.fork()
     if not child:

@@ -110,7 +110,7 @@ def nothing_in_flight(device: Path, *options: str) -> bool:
     return '"in-flight"' not in aligntool("status", device, *options, "--json", code=None)
 
 
-def test_killed_at_any_moment_nothing_is_lost(disks: list[Disk], tmp_path: Path, loop: Loop) -> None:
+def test_a_kill_at_any_moment_loses_nothing(disks: list[Disk], tmp_path: Path, loop: Loop) -> None:
     chance, told = random.Random(SEED), []
     whole_runs = [whole_run(disk, loop) for disk in disks]
     for number in range(KILLS):
@@ -127,7 +127,7 @@ def test_killed_at_any_moment_nothing_is_lost(disks: list[Disk], tmp_path: Path,
 
 
 @pytest.mark.on_disk
-def test_killed_with_the_journal_on_another_disk_nothing_is_lost(make: MakeDisk, tmp_path: Path, loop: Loop) -> None:
+def test_a_kill_with_the_journal_on_another_disk_loses_nothing(make: MakeDisk, tmp_path: Path, loop: Loop) -> None:
     """There is room for the move and none for a journal."""
     folder = tmp_path / "another disk"
     folder.mkdir()

@@ -55,7 +55,7 @@ def ended(platter: bytes, way: Callable[..., Iterator[object]], *, restore_table
 
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 @pytest.mark.parametrize("seed", range(20 if THOROUGH else 2))
-def test_without_a_readable_table_the_journal_is_found_and_the_table_written_anew(label: str, seed: int) -> None:
+def test_without_a_readable_table_the_journal_is_found_and_the_table_is_restored(label: str, seed: int) -> None:
     crowd = make_crowd(9400 + seed, label)
     for kind in (HoldContent, CopyContent):
         platter = without_table(crowd, until(crowd, crowd.platter, kind)[0])
@@ -66,7 +66,7 @@ def test_without_a_readable_table_the_journal_is_found_and_the_table_written_ane
 
 
 @pytest.mark.parametrize("label", ["gpt", "dos"])
-def test_at_every_moment_a_table_that_is_lost_leads_to_no_wrong_end(label: str) -> None:
+def test_a_table_lost_at_any_moment_does_not_lead_to_a_wrong_result(label: str) -> None:
     crowd = make_crowd(9450, label)
     ways = itertools.cycle((resume, rollback))
     whole = act(crowd, crowd.platter, "realign")
@@ -104,7 +104,7 @@ def pieces(crowd: Crowd) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("label", ["gpt", "dos"])
-def test_a_piece_that_one_copy_has_is_enough_and_a_piece_that_none_has_stops_the_work(label: str) -> None:
+def test_a_piece_intact_in_one_copy_suffices_and_one_damaged_in_both_stops_the_move(label: str) -> None:
     """Every single damage and every pair of them."""
     crowd = make_crowd(9402, label)
     platter = copying(crowd)
@@ -125,7 +125,7 @@ def test_a_piece_that_one_copy_has_is_enough_and_a_piece_that_none_has_stops_the
         check_end(crowd, ended(damage, way), new=way is resume)
 
 
-def test_a_damaged_piece_is_written_again_before_the_work_goes_on() -> None:
+def test_a_damaged_piece_is_written_again_before_the_move_continues() -> None:
     crowd = make_crowd(9402, "gpt")
     start = place_of(crowd).extent.start
     damage = flipped(copying(crowd), start + 20, start + COPY + 12288 + 20)
@@ -160,10 +160,10 @@ def test_a_larger_clone_whose_backup_gpt_was_moved_gets_the_table_of_the_journal
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 @pytest.mark.parametrize("other", ["gpt", "dos"])
 @pytest.mark.parametrize("way", [resume, rollback])
-def test_a_table_made_anew_by_another_program_gives_way_to_the_journals(
+def test_a_table_created_by_another_program_is_replaced_by_that_of_the_journal(
     label: str, other: str, way: Callable[..., Iterator[object]], tmp_path: Path
 ) -> None:
-    """Of the same kind or the other one."""
+    """The new table is of the same kind or of the other one."""
     crowd = make_crowd(9404, label)
     image = tmp_path / "disk.img"
     image.write_bytes(copying(crowd))
@@ -178,7 +178,7 @@ def test_a_table_made_anew_by_another_program_gives_way_to_the_journals(
 
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 def test_a_rollback_that_finds_the_move_complete_repairs_the_table_that_it_found(label: str) -> None:
-    """The last record says that the table is written, and a copy of it is torn."""
+    """The last record states that the table is written, and a copy of it is torn."""
     crowd = make_crowd(9406, label)
     done = final(act(crowd, crowd.platter, "realign"))
     closing = _closing(crowd)

@@ -51,7 +51,7 @@ def at_every_flush(crowd: Crowd, disk: SimulatedDisk, lost: int) -> Iterator[byt
 @sample(2)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("label", ["gpt", "dos"])
-def test_a_lost_write_is_noticed_before_anything_is_recognised(seed: int, label: str) -> None:
+def test_a_lost_write_is_detected_before_incomplete_content_can_be_recognised(seed: int, label: str) -> None:
     crowd = make_crowd(8000 + seed, label)
     operations = act(crowd, crowd.platter, "realign").operations
     for lost in range(operations):

@@ -25,7 +25,7 @@ def peak(*words: str) -> int:
     return int(run(sys.executable, "-S", "-c", PEAK, *aligntool(*words)).splitlines()[-1]) * KIB
 
 
-def test_an_xfs_of_16_tebibytes_is_planned_and_moved_in_little_memory(tmp_path: Path) -> None:
+def test_an_xfs_of_16_tib_is_planned_and_moved_in_little_memory(tmp_path: Path) -> None:
     disk = make_sparse_disk(tmp_path, 16 * TIB - MIB, "xfs")
     image = str(disk.image)
     assert peak("plan", "realign", image) < 80 * MIB

@@ -1,4 +1,4 @@
-"""Stale journals of other moves, and a journal in one copy of which nothing can be written any more."""
+"""Stale journals of other moves, and a journal of which one copy cannot be written any more."""
 
 import json
 import random
@@ -30,7 +30,7 @@ from tests.moving.test_simulated_cuts import NoKernel, check_end, final, is_new,
 
 pytestmark = pytest.mark.needs_tools("sfdisk")
 
-TYPE = 0x7F  # of a parked entry in an MBR
+TYPE = 0x7F  # the type of a parked entry in an MBR
 
 
 def with_place(crowd: Crowd, **changes: object) -> Crowd:
@@ -57,7 +57,7 @@ def until(crowd: Crowd, platter: bytes, kind: type, file: bytes | None = None) -
 
 @pytest.mark.parametrize("way", [resume, rollback])
 @pytest.mark.parametrize("kind", [CopyContent, ReleaseContent])
-def test_the_file_of_a_move_that_never_began_is_not_taken_for_that_of_another(way: type, kind: type) -> None:
+def test_the_journal_file_of_a_move_that_never_began_is_refused_for_another_move(way: type, kind: type) -> None:
     """In an MBR nothing shows which of the two is meant, but the markers do."""
     crowd = with_place(make_crowd(9001, "dos"), extent=Extent(0, JOURNAL), file="journal")
     _, stale = until(crowd, crowd.platter, ParkEntries, bytes(JOURNAL))
@@ -71,7 +71,7 @@ def test_the_file_of_a_move_that_never_began_is_not_taken_for_that_of_another(wa
 
 
 @pytest.mark.parametrize("label", ["gpt", "dos"])
-def test_half_of_an_older_and_smaller_journal_does_not_stand_for_half_of_the_new_one(label: str) -> None:
+def test_one_copy_of_an_older_smaller_journal_is_not_taken_for_a_copy_of_the_new_one(label: str) -> None:
     crowd = make_crowd(9003, label)
     platter, _ = until(with_place(crowd, copy_length=1 << 16), crowd.platter, ParkEntries)
     cut, _ = until(crowd, platter, HoldContent)
@@ -86,7 +86,7 @@ def test_half_of_an_older_and_smaller_journal_does_not_stand_for_half_of_the_new
 @pytest.mark.parametrize("copy", [0, 1])
 @pytest.mark.parametrize("slot", [1, 2])
 @pytest.mark.parametrize("way", [resume, rollback])
-def test_a_bad_sector_in_one_copy_does_not_keep_a_disk_in_flight(way: type, slot: int, copy: int) -> None:
+def test_a_bad_sector_in_one_copy_does_not_prevent_the_end_of_the_move(way: type, slot: int, copy: int) -> None:
     crowd = make_crowd(9005, random.Random(slot).choice(("gpt", "dos")))
     cut, _ = until(crowd, crowd.platter, HoldContent)
     place = next(step.journal for step in crowd.plan.steps if isinstance(step, WriteJournal))
@@ -97,7 +97,7 @@ def test_a_bad_sector_in_one_copy_does_not_keep_a_disk_in_flight(way: type, slot
 
 
 @pytest.mark.parametrize("seed", range(9100, 9103))
-def test_a_parked_entry_that_is_torn_still_leads_to_the_journal(seed: int) -> None:
+def test_the_journal_of_a_torn_parked_entry_is_still_found(seed: int) -> None:
     """An MBR has no checksum: its type may be "parked", and the rest of the entry not yet the place of the journal."""
     crowd = make_crowd(seed, "dos")
     park = next(index for index, step in enumerate(crowd.plan.steps) if isinstance(step, ParkEntries))
@@ -126,7 +126,7 @@ CHANGES: dict[str, Callable[[Any], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_body_of_another_version_is_refused(change: Callable[[Any], object]) -> None:
+def test_a_journal_body_of_another_version_is_refused(change: Callable[[Any], object]) -> None:
     """Its digest is right, so no damage explains what it contains."""
     crowd = make_crowd(9001, "dos")
     file = with_place(crowd, extent=Extent(0, JOURNAL), file="journal")

@@ -29,7 +29,7 @@ CUTS = 30 if THOROUGH else 8
 @pytest.mark.parametrize("sector", [512, 4096])
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_is_planned_survives_every_cut(seed: int, label: str, sector: int) -> None:
+def test_a_planned_move_survives_every_cut(seed: int, label: str, sector: int) -> None:
     planned = next(each for each in drawn(seed, label, sector) if journal_fits(each))
     if seed % 3 == 2:
         planned = planned.in_file

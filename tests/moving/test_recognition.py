@@ -1,7 +1,7 @@
 """In every state that a power cut can leave, libblkid finds nothing at the old and the new place, or everything.
 
 For every kind that libblkid knows: `specimens`. By default one of each kind, the small ones, with some states of each
-flush epoch; ALIGNTOOL_THOROUGH=1 takes all, up, down and by a few sectors, and the rollback of each.
+flush epoch; ALIGNTOOL_THOROUGH=1 tests all, up, down and by a few sectors, and the rollback of each.
 """
 
 import random
@@ -44,7 +44,7 @@ def parameters(specimens: list[Specimen]) -> list[object]:
 @sample(28)
 @pytest.mark.parametrize("shift", SHIFTS, ids=lambda shift: f"{shift.old}-{shift.new}")
 @pytest.mark.parametrize("specimen", parameters(CHOSEN))
-def test_nothing_is_recognised_or_everything(specimen: Specimen, shift: Shift) -> None:
+def test_either_nothing_or_everything_is_recognised(specimen: Specimen, shift: Shift) -> None:
     if specimen.seen not in known_kinds():
         pytest.skip(f"this libblkid does not know {specimen.seen}")
     if shift is NEAR and specimen.seen == "xfs_external_log":
@@ -64,13 +64,13 @@ KNOWN_AND_NOT_MADE = {
 }
 
 
-def test_every_kind_that_libblkid_knows_has_a_specimen() -> None:
+def test_every_kind_that_libblkid_recognises_has_a_specimen() -> None:
     assert known_kinds() - {specimen.seen for specimen in SPECIMENS} <= set(KNOWN_AND_NOT_MADE)
 
 
 @pytest.mark.parametrize("shift", [UP, DOWN], ids=lambda shift: f"{shift.old}-{shift.new}")
 @pytest.mark.parametrize("name", ["ext4", "luks2 16K"])
-def test_what_was_left_over_at_the_new_place_is_not_recognised_once_the_move_has_begun(name: str, shift: Shift) -> None:
+def test_old_remains_at_the_new_place_are_not_recognised_once_the_move_has_begun(name: str, shift: Shift) -> None:
     specimen, old = (next(one for one in SPECIMENS if one.name == it) for it in (name, "ext3"))
     stale = bytearray(specimen.length)
     for at, raw in pieces_of(old):

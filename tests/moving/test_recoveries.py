@@ -47,7 +47,7 @@ def with_an_image_inside(outer: bytes, inner: Crowd) -> bytes:
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 @pytest.mark.parametrize("way", [resume, rollback])
 @pytest.mark.parametrize("restore_table", [False, True])
-def test_the_journal_of_an_image_inside_the_disk_is_not_taken_for_that_of_the_disk(
+def test_the_journal_of_an_image_inside_the_disk_is_not_used_for_the_disk(
     label: str, way: Way, *, restore_table: bool
 ) -> None:
     crowd, inner = make_crowd(9601, label), make_crowd(9602, label)
@@ -66,7 +66,7 @@ def test_an_image_in_flight_inside_a_disk_without_a_table_is_not_the_disk_in_fli
 @pytest.mark.parametrize("seed", DOWNWARDS)
 @pytest.mark.parametrize("kind", [HoldContent, CopyContent, ReleaseContent, RewriteTable])
 @pytest.mark.parametrize("way", [resume, rollback])
-def test_the_journal_of_a_move_that_never_began_is_not_taken_for_that_of_the_one_in_flight(
+def test_the_journal_of_a_move_that_never_began_is_not_used_for_the_one_in_flight(
     seed: int, kind: type, way: Way
 ) -> None:
     """A search finds it first, and no table leads to the other one."""
@@ -80,7 +80,7 @@ def test_the_journal_of_a_move_that_never_began_is_not_taken_for_that_of_the_one
 
 @pytest.mark.parametrize("copy", [0, 1])
 @pytest.mark.parametrize("way", ["resume", "rollback"])
-def test_a_record_that_one_copy_has_lost_is_written_again_before_the_work_goes_on(copy: int, way: str) -> None:
+def test_a_record_that_one_copy_has_lost_is_written_again_before_the_move_continues(copy: int, way: str) -> None:
     """Both slots, not only the one for the next record; then the other copy loses its records."""
     crowd = make_crowd(9603, "gpt")
     lost = (slot_at(crowd, copy, slot) for slot in SLOTS)
@@ -93,7 +93,7 @@ def test_a_record_that_one_copy_has_lost_is_written_again_before_the_work_goes_o
 @sample(1)
 @pytest.mark.needs_tools("mke2fs", "mkfs.fat")
 @pytest.mark.parametrize("way", [resume, rollback])
-def test_a_move_begun_with_large_sectors_goes_on_where_the_disk_has_small_ones(way: Way) -> None:
+def test_a_move_begun_with_large_sectors_is_continued_where_the_disk_has_small_ones(way: Way) -> None:
     """As behind another USB adapter. Cut while markers are written, and when the first batches are copied."""
     planned = make_planned(9604, "dos", 4096)
     first, last = (operations_before(planned, kind) for kind in (HoldContent, CopyContent))
@@ -124,7 +124,7 @@ def cut_at(planned: Planned, cut: int) -> bytes:
 @pytest.mark.skipif(find_library() is None, reason="libblkid.so.1 is not here")
 @pytest.mark.parametrize("name", ["ext4", "luks2 16K"])
 @pytest.mark.parametrize("way", ["resume", "rollback"])
-def test_content_that_is_put_back_a_second_time_is_hidden_byte_by_byte_first(name: str, way: str) -> None:
+def test_content_that_is_restored_a_second_time_is_hidden_first(name: str, way: str) -> None:
     """Cut when all of it was restored and no record showed it: torn sectors show nothing that is not complete."""
     trip = make_trip(next(one for one in SPECIMENS if one.name == name), Shift(63, 2048))
     start, log = trip.platter, move_log(trip)

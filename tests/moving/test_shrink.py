@@ -93,12 +93,12 @@ def test_a_file_system_on_a_full_disk_is_shrunk_and_moved_with_every_file(
 
 @when_thorough("takes longer")
 @pytest.mark.parametrize("kind", KINDS)
-def test_so_it_is_in_an_image_with_an_old_table(kind: Kind, make: MakeDisk) -> None:
+def test_a_file_system_in_an_image_with_an_mbr_is_shrunk_and_moved(kind: Kind, make: MakeDisk) -> None:
     disk = full(make, "dos", Row(kind, 63))
     shrunk(disk, disk.image)
 
 
-def test_a_logical_partition_gives_room_to_all_others(make: MakeDisk) -> None:
+def test_the_last_logical_partition_is_shrunk_to_make_room_for_all_others(make: MakeDisk) -> None:
     """The primary one needs none of it: the extended partition begins where it did."""
     primary = Row(NAMED["fat12"], 63)
     first = Row(NAMED["ext2"], primary.end + 2048 + 63, logical=True)
@@ -106,7 +106,7 @@ def test_a_logical_partition_gives_room_to_all_others(make: MakeDisk) -> None:
     assert shrunk(disk, disk.image, needed=False)[6].length < EXT4.length
 
 
-def test_an_ntfs_has_the_copy_of_its_boot_sector_in_its_last_sector_afterwards(make: MakeDisk) -> None:
+def test_a_shrunk_ntfs_has_the_copy_of_its_boot_sector_in_its_last_sector(make: MakeDisk) -> None:
     disk = full(make, "dos", Row(NAMED["ntfs"], 63))
     place = shrunk(disk, disk.image)[1]
     with disk.image.open("rb") as file:
@@ -120,10 +120,10 @@ def test_an_ntfs_has_the_copy_of_its_boot_sector_in_its_last_sector_afterwards(m
 
 
 @pytest.mark.parametrize("command", ["realign", "partition"])
-def test_of_a_shrunk_ntfs_no_more_than_its_used_clusters_is_copied(
+def test_only_the_used_clusters_of_a_shrunk_ntfs_are_copied(
     command: str, make: MakeDisk, contents: Contents, tmp_path: Path
 ) -> None:
-    """partclone refuses the mark for Windows that ntfsresize sets, unless it is told to ignore it."""
+    """partclone refuses the mark for Windows that ntfsresize sets, unless it is set to ignore it."""
     ntfs, image = NAMED["ntfs"], tmp_path / "whole.img"
     if command == "realign":
         image = full(make, "dos", Row(ntfs, 63)).image
@@ -154,7 +154,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_a_tool_that_refuses_is_asked_before_anything_is_written(make: MakeDisk, programs: Path) -> None:
+def test_a_refusal_by_the_shrinking_tool_comes_before_anything_is_written(make: MakeDisk, programs: Path) -> None:
     disk = full(make, "dos", Row(NAMED["ext4"], 63))
     stand_in(programs, "resize2fs", "echo 'resize2fs: Device or resource busy' >&2", "exit 1")
     before = disk.image.read_bytes()
@@ -200,7 +200,7 @@ def test_a_btrfs_seed_is_refused(sparse: Sparse) -> None:
 
 
 @pytest.mark.needs_tools("mkfs.btrfs")
-def test_a_paused_balance_stays_paused_and_is_named(sparse: Sparse, loop: Loop) -> None:
+def test_a_paused_balance_stays_paused_and_is_reported(sparse: Sparse, loop: Loop) -> None:
     image = sparse(400 * MIB)
     run("mkfs.btrfs", "-q", "-m", "single", image)
     disk = loop(image)
@@ -219,7 +219,7 @@ def test_a_paused_balance_stays_paused_and_is_named(sparse: Sparse, loop: Loop) 
     assert image.read_bytes() == before
 
 
-def test_an_ext4_with_a_feature_that_resize2fs_does_not_shrink_is_not_to_be_checked(make: MakeDisk) -> None:
+def test_no_check_is_suggested_for_an_ext4_feature_that_resize2fs_does_not_shrink(make: MakeDisk) -> None:
     disk = full(make, "dos", Row(NAMED["ext4"], 63))
     run("debugfs", "-w", "-R", "feature encrypt stable_inodes", f"{disk.image}?offset={disk.extents()[1].start}")
     said = realign(disk.image, "--shrink", code=REFUSED)
@@ -236,7 +236,7 @@ def test_an_ext4_with_bigalloc_is_not_to_be_checked_either(make: MakeDisk) -> No
 
 
 @pytest.mark.parametrize("feature", ["FEATURE_C20", "FEATURE_R20"])
-def test_an_ext4_with_a_feature_of_a_newer_e2fsprogs_needs_that(feature: str, make: MakeDisk) -> None:
+def test_an_ext4_with_a_feature_of_a_newer_e2fsprogs_needs_that_version(feature: str, make: MakeDisk) -> None:
     """resize2fs -P refuses the one; e2fsck refuses both, and only its repair is no check of the plan."""
     disk = full(make, "dos", Row(NAMED["ext4"], 63))
     run("debugfs", "-w", "-R", f"feature {feature}", f"{disk.image}?offset={disk.extents()[1].start}")
@@ -285,7 +285,7 @@ def test_a_tool_that_damages_the_file_system_has_written_nothing(kind: str, make
     assert disk.image.read_bytes() == before
 
 
-def test_a_folder_for_temporary_files_that_is_full_is_named(make: MakeDisk) -> None:
+def test_a_full_folder_for_temporary_files_is_named(make: MakeDisk) -> None:
     disk = full(make, "dos", Row(NAMED["ext4"], 63))
     before = disk.image.read_bytes()
     with mounted(Path("none"), "mount", "-t", "tmpfs", "-o", "size=16k") as folder:
@@ -318,7 +318,7 @@ def test_a_tool_that_left_the_file_system_too_long_has_written_nothing(make: Mak
 @pytest.mark.parametrize(
     ("kind", "name", "asks"), [("ext4", "resize2fs", "*-P*"), ("ntfs", "ntfsresize", "*--info*|*--no-action*")]
 )
-def test_a_killed_aligntool_leaves_nothing_but_the_old_file_system(
+def test_a_killed_aligntool_leaves_only_the_old_file_system(
     kind: str, name: str, asks: str, make: MakeDisk, programs: Path
 ) -> None:
     """Its tool and the view end with it."""
@@ -340,9 +340,7 @@ def test_a_killed_aligntool_leaves_nothing_but_the_old_file_system(
     disk.check()
 
 
-def test_a_shrink_that_was_killed_before_the_move_is_continued_by_typing_the_same_again(
-    make: MakeDisk, programs: Path
-) -> None:
+def test_a_shrink_killed_before_the_move_is_continued_by_the_same_command(make: MakeDisk, programs: Path) -> None:
     """What the old file system left behind the new one is not in use."""
     disk = full(make, "gpt", Row(NAMED["ext4"], 34))
     before, pid, name = seen(disk), programs / "aligntool", "dumpe2fs"
@@ -365,7 +363,7 @@ def test_a_shrink_that_was_killed_before_the_move_is_continued_by_typing_the_sam
 
 
 @pytest.mark.needs_tools("mkfs.btrfs")
-def test_data_behind_a_btrfs_that_is_short_enough_are_not_overwritten(make: MakeDisk) -> None:
+def test_data_behind_a_btrfs_that_is_already_short_enough_are_not_overwritten(make: MakeDisk) -> None:
     disk = full(make, "gpt", Row(BTRFS, 34))
     place = disk.extents()[1]
     with partition_loop(str(disk.image), place) as device, mounted(Path(device.device), "mount") as folder:
@@ -380,8 +378,8 @@ def test_data_behind_a_btrfs_that_is_short_enough_are_not_overwritten(make: Make
 
 
 @pytest.mark.parametrize("blank", [0, 3 * MIB // 2])
-def test_data_behind_a_file_system_that_is_short_enough_are_not_overwritten(blank: int, make: MakeDisk) -> None:
-    """A part of them is where only a look at all of them finds them."""
+def test_data_behind_a_file_system_that_is_already_short_enough_are_not_overwritten(blank: int, make: MakeDisk) -> None:
+    """A part of them is found only if all bytes are read."""
     disk = full(make, "dos", Row(EXT4, 63))
     with content_of(disk.image, place := disk.extents()[1]) as content:
         run("e2fsck", "-fp", content)
@@ -399,9 +397,7 @@ def test_data_behind_a_file_system_that_is_short_enough_are_not_overwritten(blan
     assert digest(disk.image) == bytes_before
 
 
-def test_a_btrfs_that_was_shrunk_when_aligntool_was_killed_is_moved_by_typing_the_same_again(
-    make: MakeDisk, programs: Path
-) -> None:
+def test_a_btrfs_already_shrunk_by_a_killed_run_is_moved_by_the_same_command(make: MakeDisk, programs: Path) -> None:
     if subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
         pytest.skip("the root of this chroot is not a mount point: unshare --mount takes two tries")
     disk = full(make, "gpt", Row(BTRFS, 34))
@@ -430,7 +426,7 @@ def wait_for(file: Path) -> None:
 
 
 def wait_until_detached(image: Path) -> None:
-    """Wait until the tool is detached from its loop devices; it has ended, and the shell around it will at once."""
+    """Wait until the tool is detached from its loop devices; it has ended; the shell around it follows."""
     limit = time.monotonic() + 30
     while attached := run("losetup", "-j", image):
         assert time.monotonic() < limit, attached
@@ -440,7 +436,7 @@ def wait_until_detached(image: Path) -> None:
 # Caches
 
 
-def test_nobody_reads_what_a_cache_had_before_the_tool_or_misses_what_it_wrote(sparse: Sparse, loop: Loop) -> None:
+def test_no_program_reads_stale_caches_after_the_tool_has_written(sparse: Sparse, loop: Loop) -> None:
     """The disk's cache is kept stale by a process that has it open; the loop device's own is not written back by itself
     as long as a process has it open.
     """
@@ -504,7 +500,7 @@ def assert_shrunk_ntfs(image: Path, place: Extent) -> None:
 
 @sample(1)
 @pytest.mark.parametrize("kind", ["ext4", "ntfs"])
-def test_killed_at_any_moment_a_shrink_and_move_lose_nothing(kind: str, make: MakeDisk, loop: Loop) -> None:
+def test_a_shrink_and_move_killed_at_any_moment_lose_nothing(kind: str, make: MakeDisk, loop: Loop) -> None:
     disk = full(make, "gpt", Row(NAMED[kind], 34))
     before = seen(disk)
 
@@ -522,7 +518,7 @@ def test_killed_at_any_moment_a_shrink_and_move_lose_nothing(kind: str, make: Ma
 
 @sample(1)
 @pytest.mark.parametrize("kind", ["ext4", "ntfs"])
-def test_killed_at_any_moment_a_whole_disk_is_shrunk_and_becomes_a_partition(
+def test_the_shrink_of_a_whole_disk_to_a_partition_survives_a_kill_at_any_moment(
     kind: str, contents: Contents, loop: Loop, tmp_path: Path
 ) -> None:
     start = tmp_path / "disk.img"

@@ -109,7 +109,7 @@ def end(case: Case, platter: bytes, whole: bytes) -> str:
 
 @sample(3)
 @pytest.mark.parametrize(("kind", "table"), CASES)
-def test_a_cut_before_every_operation_leaves_the_old_one_or_the_new_one(
+def test_a_cut_before_every_operation_leaves_the_old_file_system_or_the_new_one(
     tmp_path: Path, contents: Contents, kind: str, table: str
 ) -> None:
     case = make_case(tmp_path, contents, kind, table)
@@ -131,7 +131,7 @@ def test_a_cut_before_every_operation_leaves_the_old_one_or_the_new_one(
 
 
 def is_whole_but_for_the_table(case: Case, platter: bytes, whole: bytes) -> bool:
-    """Return whether all but sectors of the table, or of the head of the whole disk, is old or new."""
+    """Return whether everything except sectors of the table, or of the head of the whole disk, is old or new."""
     for content in (case.platter, whole):
         found = bytearray(platter)
         for sectors in case.prepared.contents.images.sectors:
@@ -142,7 +142,7 @@ def is_whole_but_for_the_table(case: Case, platter: bytes, whole: bytes) -> bool
 
 
 def check_shrunk(case: Case, platter: bytes, folder: Path) -> None:
-    """Check with its own tools that the file system is whole, and ends where it was to end."""
+    """Check with its own tools that the file system is intact, and ends where intended."""
     image = folder / "shrunk.img"
     image.write_bytes(platter)
     with content_of(image, case.place) as content:
@@ -171,7 +171,7 @@ def test_many_cuts_in_a_row_lose_nothing(tmp_path: Path, contents: Contents, see
 
 @sample(2)
 @pytest.mark.parametrize(("kind", "table"), CASES)
-def test_what_a_system_writes_after_a_cut_stays(tmp_path: Path, contents: Contents, kind: str, table: str) -> None:
+def test_writes_of_a_system_after_a_cut_are_kept(tmp_path: Path, contents: Contents, kind: str, table: str) -> None:
     """A system that starts after a cut and sees the file system changes its superblock; no recovery writes it back."""
     case = make_case(tmp_path, contents, kind, table)
     complete = case.act(case.platter, "shrink")
@@ -198,7 +198,7 @@ def test_what_a_system_writes_after_a_cut_stays(tmp_path: Path, contents: Conten
 @sample(2)
 @pytest.mark.parametrize("how", [resume, rollback])
 @pytest.mark.parametrize("head", ["new", "old"])
-def test_a_used_file_system_beside_the_mark_is_not_written_over_by_a_restored_table(
+def test_a_used_file_system_next_to_the_mark_is_not_overwritten_by_a_restored_table(
     tmp_path: Path, contents: Contents, how: Recovery, head: str
 ) -> None:
     """The superblock of an ext4 is not in the sector of the mark, so a cut can leave both."""

@@ -41,7 +41,7 @@ def extent(image: Path, number: int) -> Extent:
 
 @pytest.mark.needs_tools("resize2fs", "e2fsck", "mke2fs", "partx")
 @pytest.mark.parametrize("label", ["gpt", "dos"])
-def test_a_file_system_that_stays_gives_room_to_its_neighbour(label: str, tmp_path: Path) -> None:
+def test_a_file_system_that_does_not_move_is_shrunk_to_make_room_for_its_neighbour(label: str, tmp_path: Path) -> None:
     """The kernel updates the shorter partition as well, otherwise it would have no place for the neighbour."""
     first, second = tmp_path / "first", tmp_path / "second"
     run("mke2fs", "-q", "-t", "ext4", first, "40000k")

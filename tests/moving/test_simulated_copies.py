@@ -72,7 +72,7 @@ class Case:
 
 @sample(20)
 @pytest.mark.parametrize("seed", range(40))
-def test_whatever_is_recorded_can_be_gone_on_from(seed: int) -> None:
+def test_a_copy_can_be_continued_or_undone_from_every_record(seed: int) -> None:
     luck = random.Random(seed)
     case = Case(seed)
     before = case.content(case.platter, case.old)
@@ -86,8 +86,8 @@ def test_whatever_is_recorded_can_be_gone_on_from(seed: int) -> None:
         assert case.content(back, case.old) == before, f"cut {cut}, back"
 
 
-def test_holes_stay_holes() -> None:
-    """Nothing is written where nothing is stored."""
+def test_holes_of_the_source_are_not_written() -> None:
+    """Holes of the source are not written."""
     schedule = Schedule((Extent(0, 40 * SECTOR),), 10 * SECTOR, CopyStrips(10 * SECTOR, 1 << 20, 1 << 20, 0))
     disk = SimulatedDisk(bytes(100 * SECTOR))
     work = ((Position(0, number), batch) for number, batch in enumerate(schedule.batches(), 1))

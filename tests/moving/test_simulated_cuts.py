@@ -84,7 +84,7 @@ def recover(crowd: Crowd, platter: bytes, how: str, cut: int | None = None) -> S
         return disk
     try:
         return act(crowd, platter, how, cut)
-    except Stopped as stop:  # the table says that it is complete already: then it goes forward
+    except Stopped as stop:  # the table shows it as complete already: then it is resumed
         assert "complete" in str(stop)
         assert how == "rollback"
         return act(crowd, platter, "resume", cut)
@@ -195,8 +195,8 @@ def test_many_cuts_in_a_row_lose_nothing(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_rollback_takes_everything_back_and_a_resume_finishes(seed: int) -> None:
-    """Not just either of the two: from the middle, each goes in its own direction."""
+def test_a_rollback_undoes_everything_and_a_resume_finishes(seed: int) -> None:
+    """From the middle of a move, each goes in its own direction."""
     crowd = make_crowd(3000 + seed, "gpt" if seed % 2 else "dos")
     operations = act(crowd, crowd.platter, "realign").operations
     middle = act(crowd, crowd.platter, "realign", operations // 2).after_the_cut(random.Random(seed))
@@ -204,7 +204,7 @@ def test_a_rollback_takes_everything_back_and_a_resume_finishes(seed: int) -> No
     check_end(crowd, final(recover(crowd, middle, "rollback")), new=False)
 
 
-def test_what_nobody_moves_stays_to_the_byte(tmp_path: Path) -> None:
+def test_bytes_that_are_not_moved_do_not_change(tmp_path: Path) -> None:
     """Outside targets, sources, tables and the journal no byte changes."""
     for crowd in crowds(range(2000, 2008)):
         done = final(act(crowd, crowd.platter, "realign"))

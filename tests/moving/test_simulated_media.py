@@ -46,7 +46,7 @@ def run_until_stopped(crowd: Crowd, platter: bytes, how: str, bad: set[int]) -> 
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_bad_sector_stops_the_work_and_mended_it_goes_on(seed: int) -> None:
+def test_a_bad_sector_stops_the_move_and_after_a_repair_it_is_continued(seed: int) -> None:
     luck = random.Random(seed)
     crowd = make_crowd(4000 + seed, luck.choice(("gpt", "dos")))
     moving = [part for part in crowd.parts if part.moves]
@@ -81,7 +81,7 @@ def test_a_full_file_system_below_an_image_is_not_reported_as_an_error_of_the_di
 
 
 def only_targets(crowd: Crowd) -> list[int]:
-    """Return sectors that are copied to and hold nothing before: no source, no EBR."""
+    """Return sectors that are copied to and contain nothing before: neither a source nor an EBR."""
     part = next(part for part in crowd.parts if part.moves)
     taken = [other.old for other in crowd.parts]
     taken += [Extent(other.record_old, SECTOR) for other in crowd.parts if other.record_old is not None]
@@ -91,7 +91,7 @@ def only_targets(crowd: Crowd) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_target_that_cannot_be_written_does_not_stand_in_the_way_back(seed: int) -> None:
+def test_a_target_that_cannot_be_written_does_not_prevent_a_rollback(seed: int) -> None:
     label = "gpt" if seed % 2 else "dos"
     crowd = next(it for number in range(1000) if only_targets(it := make_crowd(5000 + 40 * seed + number, label)))
     bad = {random.Random(seed).choice(only_targets(crowd))}
@@ -117,7 +117,7 @@ def test_one_damaged_copy_of_the_journal_is_enough(copy: int, where: str) -> Non
     check_end(crowd, final(recover(crowd, bytes(platter), "rollback")), new=False)
 
 
-def test_with_both_copies_damaged_nothing_is_touched() -> None:
+def test_with_both_copies_damaged_nothing_is_written() -> None:
     crowd = make_crowd(6001, "gpt")
     platter = bytearray(half_way(crowd))
     start = place_of(crowd).extent.start
@@ -130,7 +130,7 @@ def test_with_both_copies_damaged_nothing_is_touched() -> None:
 
 
 @pytest.mark.parametrize("label", ["gpt", "dos"])
-def test_a_table_that_somebody_changed_meanwhile_is_refused(label: str) -> None:
+def test_a_table_changed_meanwhile_by_another_program_is_refused(label: str) -> None:
     crowd = make_crowd(6002, label)
     platter = bytearray(half_way(crowd))
     if label == "gpt":  # as if another program had made a table of its own around the parked entries
@@ -164,7 +164,7 @@ def elsewhere(crowd: Crowd) -> Crowd:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_journal_in_a_file_does_as_well(seed: int) -> None:
+def test_a_move_with_its_journal_in_a_file_is_recovered(seed: int) -> None:
     crowd = elsewhere(make_crowd(7000 + seed, "gpt" if seed % 2 else "dos"))
     luck = random.Random(seed)
     disk, file = SimulatedDisk(crowd.platter), SimulatedDisk(bytes(JOURNAL))
@@ -181,7 +181,7 @@ def test_a_journal_in_a_file_does_as_well(seed: int) -> None:
     check_end(crowd, cut, new=is_new(crowd, cut))
 
 
-def test_without_the_file_the_user_is_told_to_name_it() -> None:
+def test_without_the_journal_file_the_refusal_requests_it() -> None:
     crowd = elsewhere(make_crowd(7001, "gpt"))
     disk, file = SimulatedDisk(crowd.platter, cut=8), SimulatedDisk(bytes(JOURNAL))
     with pytest.raises(PowerCut):
@@ -191,7 +191,7 @@ def test_without_the_file_the_user_is_told_to_name_it() -> None:
     assert "--journal FILE" in told.value.hint
 
 
-def test_a_kernel_that_does_not_listen_is_told_apart_from_a_disk_that_is_not_done() -> None:
+def test_a_kernel_that_is_not_updated_is_reported_separately_from_an_unfinished_disk() -> None:
     class Deaf(NoKernel):
         def add_absent(self, partitions: tuple[tuple[int, Extent], ...]) -> None:
             raise OSError(16, "Device or resource busy")

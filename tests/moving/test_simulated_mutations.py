@@ -1,4 +1,4 @@
-"""The tests of the power cuts, tested: with a deliberate bug they must fail."""
+"""Tests of the tests of power cuts: with a deliberate bug they must fail."""
 
 import json
 import os
@@ -84,7 +84,7 @@ def copy_to(folder: Path) -> None:
 
 @sample(4)
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name.replace(" ", "-"))
-def test_the_cuts_catch_it(mutation: Mutation, tmp_path: Path, run_cuts: RunCuts) -> None:
+def test_each_mutation_makes_a_test_of_cuts_fail(mutation: Mutation, tmp_path: Path, run_cuts: RunCuts) -> None:
     """By the test named next to the bug, or by any of them."""
     copy_to(tmp_path)
     source = tmp_path / mutation.file
@@ -97,7 +97,7 @@ def test_the_cuts_catch_it(mutation: Mutation, tmp_path: Path, run_cuts: RunCuts
     assert "= FAILURES =" in output
 
 
-def test_without_a_bug_they_pass(tmp_path: Path, run_cuts: RunCuts) -> None:
+def test_the_tests_of_cuts_pass_without_a_bug(tmp_path: Path, run_cuts: RunCuts) -> None:
     """Some of them; `make test` runs all of them on the program itself."""
     copy_to(tmp_path)
     code, output = run_cuts(tmp_path, CUTS if THOROUGH else CHOSEN[::4])

@@ -19,7 +19,7 @@ NAMED = {kind.name: kind for kind in FILESYSTEMS}
 @sample(3)
 @pytest.mark.parametrize("slack", [256, 640, 1126, 2000])
 @pytest.mark.parametrize("label", ["dos", "gpt"])
-def test_a_full_disk_with_so_many_kib_of_slack_is_realigned_whole(
+def test_a_full_disk_with_this_much_slack_is_realigned_completely(
     make: MakeDisk, tmp_path: Path, label: str, slack: int
 ) -> None:
     disk = make(label, Row(NAMED["ext4"], 63 if label == "dos" else 34), free=2 * slack)
@@ -46,7 +46,7 @@ def test_an_exfat_whose_checksums_change_is_realigned_with_a_small_journal(make:
     disk.check()
 
 
-def test_without_room_for_the_smallest_journal_the_refusal_has_the_missing_bytes(make: MakeDisk) -> None:
+def test_without_room_for_the_smallest_journal_the_refusal_states_the_missing_bytes(make: MakeDisk) -> None:
     disk = make("dos", Row(NAMED["ext4"], 63), free=100)
     before = disk.image.read_bytes()
     assert "bytes short" in realign(disk.image, code=3)

@@ -1,4 +1,4 @@
-"""A disk that stops answering in the middle of a move: the move waits and reports it, can be interrupted at once, and
+"""A disk that stops answering in the middle of a move: the move waits and reports it, can be interrupted, and
 is finished later; until the disk has answered the open request, no other move begins.
 
 The disk is a loop device over a file served by the test, which leaves requests unanswered on demand; verification reads
@@ -207,7 +207,7 @@ bench_interrupted = partial(
 )
 
 
-def test_a_disk_that_stalls_in_the_middle_of_a_move_holds_nothing_but_itself(make: MakeDisk, tmp_path: Path) -> None:
+def test_a_disk_that_stalls_in_the_middle_of_a_move_blocks_only_itself(make: MakeDisk, tmp_path: Path) -> None:
     trip = journey(make("dos", Row(EXT2, 63), free=6 * 2048))
     with ThreadPoolExecutor() as pool:
         stories = {where: pool.submit(run_case, where, trip, tmp_path) for where in WHERE}
@@ -217,8 +217,8 @@ def test_a_disk_that_stalls_in_the_middle_of_a_move_holds_nothing_but_itself(mak
         assert story.exception() is None, (name, story.result())
 
 
-def test_a_loop_device_on_a_server_that_does_not_answer_holds_no_other_disk(make: MakeDisk, tmp_path: Path) -> None:
-    """The kernel asks the server of a loop device's file when it is asked which file that is."""
+def test_a_loop_device_on_a_server_that_does_not_answer_blocks_no_other_disk(make: MakeDisk, tmp_path: Path) -> None:
+    """The kernel queries the server of a loop device's file when a program reads which file that is."""
     trip = journey(make("dos", Row(EXT2, 63)))
     image = copy(trip.disk.image, tmp_path / "other.img")
     shown, below = tmp_path / "shown", tmp_path / "below"
@@ -232,7 +232,7 @@ def test_a_loop_device_on_a_server_that_does_not_answer_holds_no_other_disk(make
                 time.sleep(0.05)
             with looped(shown), looped(image) as device:
                 server.send_signal(signal.SIGSTOP)
-                time.sleep(2)  # the kernel keeps what it knows of the file for a second
+                time.sleep(2)  # the kernel caches the attributes of the file for a second
                 try:
                     aligntool("realign", device, "--yes")
                 finally:

@@ -78,7 +78,7 @@ def apply(image: Path, to: Path) -> None:
         apply_events(plan, applying, nullcontext(lambda _: None), partial(record, to=str(to)))
 
 
-def test_a_move_sends_where_it_began_and_that_it_is_complete(image: Path, tmp_path: Path) -> None:
+def test_a_move_sends_an_entry_when_it_begins_and_when_it_is_complete(image: Path, tmp_path: Path) -> None:
     with listening(tmp_path / "socket") as server:
         apply(image, tmp_path / "socket")
         found = entries(server)
@@ -101,7 +101,7 @@ def test_a_change_neither_fails_nor_waits_where_no_journal_listens(image: Path, 
     assert json.loads(run("sfdisk", "--json", image))["partitiontable"]["partitions"][0]["start"] == 2048
 
 
-def test_a_journal_that_does_not_read_holds_nothing_up(tmp_path: Path) -> None:
+def test_a_journal_that_does_not_read_delays_nothing(tmp_path: Path) -> None:
     """The kernel keeps a few datagrams for it (net.unix.max_dgram_qlen); a blocking send would hang this test."""
     with listening(tmp_path / "socket") as server:
         for _ in range(5000):
@@ -109,7 +109,7 @@ def test_a_journal_that_does_not_read_holds_nothing_up(tmp_path: Path) -> None:
         assert 0 < len(entries(server)) < 5000
 
 
-def test_a_field_may_hold_anything(tmp_path: Path) -> None:
+def test_a_field_may_contain_anything(tmp_path: Path) -> None:
     with listening(tmp_path / "socket") as server:
         disks = ["a\nMESSAGE_ID=forged\n", "\udcff=", ""]
         record("realign", disks, ChangeState.STOPPED, "why\n\nnot", to=str(tmp_path / "socket"))

@@ -74,7 +74,7 @@ def test_no_command_of_another_program_is_suggested_for_the_file_of_a_virtual_di
 
 
 @pytest.mark.parametrize("kind", [NAMED[name].parameter() for name in (NAMED if THOROUGH else ("ext4", "ntfs"))])
-def test_a_qcow2_is_realigned_as_its_bytes_are(kind: Kind, make: MakeDisk, tmp_path: Path) -> None:
+def test_a_qcow2_is_realigned_as_its_raw_content_is(kind: Kind, make: MakeDisk, tmp_path: Path) -> None:
     disk = make("dos", Row(kind, 63), free=12 * 2048)
     qcow2 = packed(disk.image, tmp_path / "disk.qcow2")
     realign(copy(disk.image, trial(disk)))
@@ -96,7 +96,7 @@ def sectors(content: Path) -> list[bytes]:
 
 
 @pytest.mark.needs_tools("mkfs.fat", "fsck.fat", "mcopy", "mkswap", "mke2fs")
-def test_requests_longer_than_a_mebibyte_reach_a_qcow2_unharmed(tmp_path: Path) -> None:
+def test_requests_longer_than_a_mib_are_written_intact_to_a_qcow2(tmp_path: Path) -> None:
     """The FAT that is recreated is written to the journal as a whole: QEMU garbles such a request of direct I/O."""
     disk, large = make_esp(tmp_path, free=64 * MIB), tmp_path / "large"
     large.write_bytes(random.Random(SEED).randbytes(4_000_000))
@@ -108,7 +108,7 @@ def test_requests_longer_than_a_mebibyte_reach_a_qcow2_unharmed(tmp_path: Path) 
 
 
 @pytest.mark.needs_tools("mkfs.ext4", "debugfs", "e2fsck")
-def test_killed_at_any_moment_a_qcow2_loses_nothing(make: MakeDisk, tmp_path: Path) -> None:
+def test_a_kill_at_any_moment_loses_nothing_of_a_qcow2(make: MakeDisk, tmp_path: Path) -> None:
     disk = make("gpt", Row(NAMED["ext4"], 35), free=12 * 2048)
     qcow2 = packed(disk.image, tmp_path / "disk.qcow2")
     whole_run = tmp_path / "whole.qcow2"

@@ -206,7 +206,7 @@ def test_a_resume_before_anything_is_hidden_reports_the_old_state(tmp_path: Path
     assert image.read_bytes()[: 600 * KIB] == case.platter[: 600 * KIB]
 
 
-def test_a_cut_loses_nothing_of_a_luks_as_long_as_its_key_shows(tmp_path: Path) -> None:
+def test_a_cut_loses_nothing_of_a_luks_of_the_length_that_its_key_shows(tmp_path: Path) -> None:
     case = make_luks(tmp_path)
     whole = case.act(case.platter, "realign")
     assert end(case, tmp_path, final(whole)) == "new"
@@ -287,7 +287,7 @@ USED = 1024 + 44  # s_mtime of an ext2 superblock: linux/fs/ext4/ext4.h
 @sample(2)
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 @pytest.mark.parametrize("undo", [False, True])
-def test_what_a_system_writes_after_a_cut_stays(tmp_path: Path, label: str, undo: bool) -> None:
+def test_writes_of_a_system_after_a_cut_are_kept(tmp_path: Path, label: str, undo: bool) -> None:
     """A system that starts after a cut mounts what it sees; no recovery overwrites that with the
     journal's superblock.
     """

@@ -107,7 +107,7 @@ def test_a_file_system_keeps_its_files_and_its_uuid(kind: Kind, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("label", ["gpt", "dos"])
-def test_the_bytes_behind_the_last_whole_sector_of_an_image_prevent_nothing(label: str, tmp_path: Path) -> None:
+def test_bytes_behind_the_last_whole_sector_of_an_image_prevent_nothing(label: str, tmp_path: Path) -> None:
     ext4(image := tmp_path / "disk.img", 32 * MIB)
     with image.open("r+b") as file:
         file.truncate(48 * MIB)
@@ -124,7 +124,7 @@ def test_the_bytes_behind_the_last_whole_sector_of_an_image_prevent_nothing(labe
 
 @pytest.mark.parametrize("name", ["LUKS1", "LUKS2"])
 @pytest.mark.needs_tools("cryptsetup")
-def test_luks_is_refused_on_a_full_disk_and_taken_out_of_a_partition(name: str, tmp_path: Path) -> None:
+def test_luks_is_refused_on_a_full_disk_and_can_be_moved_out_of_a_partition(name: str, tmp_path: Path) -> None:
     """Its header does not give its length, so nothing behind it is free; in the other direction nothing prevents it."""
     luks, image = tmp_path / "luks", tmp_path / "disk.img"
     luks.write_bytes(bytes(20 * MIB))
@@ -180,7 +180,7 @@ EXT4 = Layer("ext4", Extent(0, 30 * MIB), claims_size=30 * MIB + 512)
         ((EXT4,), 47 * MIB, "do not extend from byte"),  # as with dm-integrity
     ],
 )
-def test_the_length_of_a_luks_is_taken_from_its_content_only_where_that_is_certain(
+def test_the_length_of_a_luks_is_derived_from_its_content_only_where_that_is_certain(
     inside: tuple[Layer, ...], decrypted: int, why: str
 ) -> None:
     disk = Disk("sdz", "/dev/sdz", DiskKind.SCSI, 64 * MIB, IoLimits(), content=(LUKS2,))
@@ -202,7 +202,7 @@ def test_a_key_file_that_cannot_hold_a_key_is_refused(tmp_path: Path, length: in
 
 @pytest.mark.needs_tools("sfdisk", "mke2fs")
 def test_a_partition_table_inside_a_luks_is_ambiguous(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file system under it may be an old one: its length says nothing about the partitions."""
+    """The file system under it may be an old one: its length does not show which partitions are in use."""
     inside = tmp_path / "inside"
     with inside.open("wb") as file:
         file.truncate(48 * MIB)
@@ -228,7 +228,7 @@ def test_a_partition_table_inside_a_luks_is_ambiguous(tmp_path: Path, monkeypatc
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("cryptsetup")
-def test_a_luks_that_is_being_encrypted_is_left_to_cryptsetup(tmp_path: Path) -> None:
+def test_a_luks_that_is_being_encrypted_is_refused_with_the_command_that_finishes_it(tmp_path: Path) -> None:
     """Its segments in use end long before its data do: cryptsetup moved the first 16 MiB of them to the end."""
     image, key, size = tmp_path / "disk.img", tmp_path / "key", 96 * MIB
     key.write_text("secret")
@@ -267,7 +267,7 @@ def test_the_length_of_a_volume_without_metadata_of_its_own_is_unknown(tmp_path:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("lvm", "mkfs.ext4", "debugfs", "e2fsck")
-def test_a_volume_gets_a_table_once_pvresize_made_it_as_short_as_the_refusal_says(tmp_path: Path) -> None:
+def test_a_volume_gets_a_table_after_pvresize_to_the_length_that_the_refusal_states(tmp_path: Path) -> None:
     kind, image = NAMED["lvm"], tmp_path / "disk.img"
     with image.open("wb") as file:
         file.truncate(64 * MIB)
@@ -370,7 +370,7 @@ CASES: tuple[tuple[Callable[[Path], Path], tuple[str, ...], str], ...] = (
 
 
 @pytest.mark.parametrize("case", range(len(CASES)))
-def test_what_cannot_be_moved_is_refused_with_the_reason(case: int, tmp_path: Path) -> None:
+def test_content_that_cannot_be_moved_is_refused_with_the_reason(case: int, tmp_path: Path) -> None:
     make, options, said = CASES[case]
     image = make(tmp_path / "disk.img")
     before = every_byte(image)
@@ -378,7 +378,7 @@ def test_what_cannot_be_moved_is_refused_with_the_reason(case: int, tmp_path: Pa
     assert every_byte(image) == before
 
 
-def test_what_only_udev_recognises_is_named_and_no_new_table_is_proposed() -> None:
+def test_content_that_only_udev_recognises_is_reported_and_no_new_table_is_proposed() -> None:
     """A btrfs on a zoned drive: its superblocks are in a log, at no fixed place."""
     disk = Disk("nvme0n1", "/dev/nvme0n1", DiskKind.NVME, 64 * MIB, IoLimits(512, 512), content_hint="btrfs")
     judged = audit(Inventory((replace(disk, table_read=True, content_read=True),)), {}).judged[0]
@@ -388,7 +388,7 @@ def test_what_only_udev_recognises_is_named_and_no_new_table_is_proposed() -> No
 
 
 @pytest.mark.parametrize("grub", [True, False])
-def test_a_boot_program_that_goes_with_the_table_needs_attention(grub: bool, tmp_path: Path) -> None:
+def test_a_boot_program_that_is_lost_with_the_table_needs_attention(grub: bool, tmp_path: Path) -> None:
     """GRUB's boot sector, by its boot.S: the first sector of the core image at 0x5c, messages behind the code."""
     part, image = ext4(tmp_path / "part", 16 * MIB), tmp_path / "disk.img"
     image.write_bytes(bytes(32 * MIB))
@@ -426,7 +426,7 @@ def with_one_partition(folder: Path, label: str, start: int) -> Path:
 
 
 @pytest.mark.parametrize(("label", "at"), [("dos", 32 * KIB), ("gpt", 128 * KIB), ("gpt", 8 * MIB)])
-def test_bytes_before_the_partition_that_nothing_recognises_need_attention(label: str, at: int, tmp_path: Path) -> None:
+def test_unrecognised_bytes_before_the_partition_need_attention(label: str, at: int, tmp_path: Path) -> None:
     image = with_one_partition(tmp_path, label, 16 * MIB if at > MIB else MIB)
     words = "the bytes between the table and the partition, up to byte"
     assert words not in " ".join(aligntool("plan", "partition", "--undo", image).split())
@@ -471,7 +471,7 @@ def test_bytes_at_the_end_of_an_mbr_disk_need_attention(tmp_path: Path) -> None:
 @sample(1)
 @pytest.mark.needs_tools("sgdisk")
 @pytest.mark.parametrize("words", [("-S", "256"), ("-j", "40"), ()], ids=["entries", "place", "grown"])
-def test_the_plan_refuses_a_gpt_of_another_form_with_what_helps(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_the_plan_refuses_a_gpt_of_another_form_with_a_hint(words: tuple[str, ...], tmp_path: Path) -> None:
     part, image = ext4(tmp_path / "part", 16 * MIB), tmp_path / "disk.img"
     image.write_bytes(bytes(64 * MIB))
     run("sgdisk", *words, "-n", "1:2048:+16M", image)
@@ -490,7 +490,7 @@ def test_the_plan_refuses_a_gpt_of_another_form_with_what_helps(words: tuple[str
 @pytest.mark.parametrize(
     "at", [32 * MIB, 33 * MIB - SECTOR, 100 * MIB, 128 * MIB - SECTOR], ids=["directly", "to move", "journal", "table"]
 )
-def test_bytes_behind_the_content_that_nothing_recognises_need_attention(at: int, tmp_path: Path) -> None:
+def test_unrecognised_bytes_behind_the_content_need_attention(at: int, tmp_path: Path) -> None:
     image, words = ext4(tmp_path / "disk.img", 32 * MIB, disk=128 * MIB), "bytes after the ext4"
     assert words not in " ".join(aligntool("plan", "partition", image).split())
     with image.open("r+b") as file:
@@ -521,7 +521,7 @@ def test_two_signatures_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.on_disk
-def test_a_journal_in_a_file_leaves_only_the_table_to_make_room_for(tmp_path: Path) -> None:
+def test_with_the_journal_in_a_file_only_the_table_needs_room(tmp_path: Path) -> None:
     """The last 33 sectors are 16.5 KiB; the blocks of this file system have 1 KiB."""
     longest = 31 * MIB - 17 * KIB
     image, journal = ext4(tmp_path / "disk.img", longest + KIB, disk=32 * MIB), tmp_path / "journal"
@@ -558,7 +558,7 @@ def test_shrinking_makes_room_on_a_full_disk(tmp_path: Path) -> None:
     ids=["ext4", "btrfs"],
 )
 @pytest.mark.needs_tools("mkfs.btrfs")
-def test_if_shrinking_makes_too_little_room_the_same_command_is_not_the_next(
+def test_if_shrinking_makes_too_little_room_the_same_command_is_not_suggested_again(
     words: tuple[str, ...], size: int, helps: str, tmp_path: Path
 ) -> None:
     image = tmp_path / "disk.img"
@@ -573,7 +573,7 @@ def test_if_shrinking_makes_too_little_room_the_same_command_is_not_the_next(
 @pytest.mark.needs_root
 @pytest.mark.parametrize("sector", [512, 4096])
 @pytest.mark.parametrize("undo", [False, True])
-def test_a_kill_at_any_moment_leaves_nothing_half(
+def test_a_kill_at_any_moment_leaves_nothing_half_done(
     tmp_path: Path, loop: Callable[..., Path], sector: int, undo: bool
 ) -> None:
     """SIGKILL on a real block device; the kernel shows the partition afterwards, or none."""
@@ -609,7 +609,7 @@ def test_a_kill_at_any_moment_leaves_nothing_half(
         assert made.read(part) == files
 
 
-def test_lines_that_name_the_disk_are_shown_with_what_replaces_them(tmp_path: Path) -> None:
+def test_lines_that_name_the_disk_are_shown_with_their_replacements(tmp_path: Path) -> None:
     (tmp_path / "fstab").write_text(
         "# /dev/sdz /old ext4 defaults 0 0\n/dev/sdz /srv ext4 defaults 0 2\nUUID=11-22 /mnt ext4 defaults 0 2\n"
     )

@@ -95,7 +95,7 @@ def new_start(image: Path, number: int) -> int:
     return entries(image.read_bytes(), SECTOR)[number].extent.start // SECTOR
 
 
-def test_only_what_names_a_start_that_changes_differs_afterwards(tmp_path: Path) -> None:
+def test_only_values_that_contain_a_changed_start_differ_afterwards(tmp_path: Path) -> None:
     image = two_partitions(tmp_path)
     before = values_on(image, BOOT, STORE), values_on(image, WINDOWS, SYSTEM)
     old = file_on(image, BOOT, STORE)
@@ -108,7 +108,7 @@ def test_only_what_names_a_start_that_changes_differs_afterwards(tmp_path: Path)
     assert values_on(image, BOOT, STORE) == {**before[0], **expected}
     expected = windows.mounted_devices(new * SECTOR, BOOT * SECTOR)
     assert values_on(image, new, SYSTEM) == {**before[1], **expected}
-    # Four elements: a header, a checksum or a sequence number that differed would be more.
+    # Four elements: a changed header, checksum or sequence number would make more.
     differing = sum(one != other for one, other in zip(old, file_on(image, BOOT, STORE), strict=True))
     each = sum(
         one != two for one, two in zip(*(at.to_bytes(8, "little") for at in (WINDOWS * 512, new * 512)), strict=True)
@@ -117,7 +117,7 @@ def test_only_what_names_a_start_that_changes_differs_afterwards(tmp_path: Path)
     assert "Nothing to do" in command_line.aligntool("plan", "realign", image)
 
 
-def test_a_windows_in_one_partition_takes_its_names_along(tmp_path: Path) -> None:
+def test_the_values_of_a_windows_in_a_single_partition_are_updated(tmp_path: Path) -> None:
     store, system = hives(tmp_path, 63, 63)
     content = windows.make_ntfs(tmp_path / "one.ntfs", SIZE, put(store, system), start=63)
     windows.make_disk(tmp_path / "disk.img", {63: content}, 22000)
@@ -134,7 +134,7 @@ def test_a_windows_in_one_partition_takes_its_names_along(tmp_path: Path) -> Non
     assert values_on(image, new, SYSTEM) == {**before[1], **names}
 
 
-def test_a_table_by_which_a_windows_finds_its_partition_is_not_taken_away(tmp_path: Path) -> None:
+def test_a_table_by_which_a_windows_finds_its_partition_is_not_removed(tmp_path: Path) -> None:
     """The disk's signature is removed with it, so no value in its files could identify the disk any more."""
     store, system = hives(tmp_path, 63, 63)
     image = tmp_path / "disk.img"
@@ -162,8 +162,8 @@ def test_a_table_by_which_a_windows_finds_its_partition_is_not_taken_away(tmp_pa
     )
 
 
-def test_a_hive_in_many_pieces_is_changed_across_them(tmp_path: Path) -> None:
-    """Clusters of a sector, each piece of the hive between those of another file: with a list of attributes."""
+def test_a_hive_in_many_extents_is_updated_across_them(tmp_path: Path) -> None:
+    """Clusters of one sector, each extent of the hive between those of another file, so it has a list of attributes."""
     loaders = [f"{{{number:08x}-1d81-11e3-806a-cb00aeb9e05c}}" for number in range(160)]
     old, new = 63 * SECTOR, 2048 * SECTOR
     values: Values = {("Objects", one, "Elements", "11000001", "Element"): windows.device(old) for one in loaders}
@@ -187,7 +187,7 @@ def test_a_hive_in_many_pieces_is_changed_across_them(tmp_path: Path) -> None:
     assert len(values_on(tmp_path / "disk.img", 2048, STORE)) == len(loaders)
 
 
-def test_the_plan_shows_every_value_and_its_document_has_them(tmp_path: Path) -> None:
+def test_the_plan_shows_every_value_and_its_document_contains_them(tmp_path: Path) -> None:
     image = two_partitions(tmp_path)
     said = command_line.aligntool("plan", "realign", image)
     for words in ("boot entries (BCD) contain starts", "drive letters (MountedDevices) contain starts",
@@ -198,14 +198,14 @@ def test_the_plan_shows_every_value_and_its_document_has_them(tmp_path: Path) ->
     assert sorted(one.split()[0] for one in named) == ["BCD"] * 4 + ["MountedDevices"] * 2
 
 
-def test_a_gpt_needs_nothing_and_the_plan_says_so(tmp_path: Path) -> None:
+def test_a_gpt_needs_no_update_and_the_reason_is_shown(tmp_path: Path) -> None:
     image = two_partitions(tmp_path, label="gpt")
     before = file_on(image, BOOT, STORE), file_on(image, WINDOWS, SYSTEM)
     assert "by their GUIDs" in command_line.realign(image)
     assert (file_on(image, BOOT, STORE), file_on(image, new_start(image, 2), SYSTEM)) == before
 
 
-def test_names_of_another_disk_stay(tmp_path: Path) -> None:
+def test_values_that_name_another_disk_are_kept(tmp_path: Path) -> None:
     image = two_partitions(tmp_path)
     run("sfdisk", "-q", "--disk-id", image, f"0x{windows.SIGNATURE + 1:08x}")
     before = file_on(image, BOOT, STORE), file_on(image, WINDOWS, SYSTEM)
@@ -229,15 +229,15 @@ def torn(hive: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"), [(dirty, "changes that are only in its log"), (torn, "is not an intact registry hive")]
 )
-def test_a_hive_that_is_not_whole_is_refused(tmp_path: Path, change: Callable[[Path], None], words: str) -> None:
+def test_an_incomplete_hive_is_refused(tmp_path: Path, change: Callable[[Path], None], words: str) -> None:
     image = two_partitions(tmp_path, change=change)
     before = image.read_bytes()
     assert words in command_line.realign(image, code=command_line.REFUSED)
     assert image.read_bytes() == before
 
 
-def test_a_hibernated_partition_that_stays_is_not_written_to(tmp_path: Path) -> None:
-    """Today's rule for a partition that moves also applies to one whose files have to change."""
+def test_a_hibernated_partition_that_does_not_move_is_not_written(tmp_path: Path) -> None:
+    """The rule for a partition that moves also applies to one whose files have to change."""
     store, system = hives(tmp_path, WINDOWS, BOOT)
 
     def fill(folder: Path) -> None:
@@ -334,7 +334,7 @@ class Seen(NoKernel):
         self.shown = dict(partitions)
 
 
-def test_the_kernel_shows_the_partition_that_stayed_again(planned: Planned) -> None:
+def test_the_kernel_also_shows_the_partition_that_did_not_move_again(planned: Planned) -> None:
     kernel = Seen()
     for _ in realign(
         planned.plan, MoveContext(SimulatedDisk(planned.platter, sector=SECTOR), kernel, None), planned.runs
@@ -344,7 +344,7 @@ def test_the_kernel_shows_the_partition_that_stayed_again(planned: Planned) -> N
     assert [kernel.shown[number].start for number in (1, 2)] == [BOOT * SECTOR, windows.FORMER]
 
 
-def test_a_cut_anywhere_leaves_the_old_names_or_the_new(planned: Planned) -> None:
+def test_a_cut_anywhere_leaves_the_old_values_or_the_new_ones(planned: Planned) -> None:
     luck = random.Random(39)
     done, operations = act(planned, "realign", planned.platter, None, luck)
     parts_after(planned, done, new=True)

@@ -1,8 +1,8 @@
 """Power cuts with a cache in the disk: every write and flush of a real move is recorded, and replayed as crashes.
 
 What was written before a flush is there after it. What was written since the last flush may be there or not, sector by
-sector. The promise has to hold for every resulting disk. By default one crash in each of some epochs, drawn with a
-seed; ALIGNTOOL_THOROUGH=1 takes every epoch, several times.
+sector. The guarantee applies to every resulting disk. By default one crash in each of some epochs, drawn with a
+seed; ALIGNTOOL_THOROUGH=1 tests every epoch, several times.
 """
 
 import os
@@ -74,7 +74,7 @@ def test_a_power_cut_anywhere_in_a_move_loses_nothing(kind: object, make: MakeDi
 
 @sample(1)
 @pytest.mark.parametrize("finish", [resume, rollback], ids=["resume", "rollback"])
-def test_a_power_cut_while_it_is_finished_loses_nothing(finish: object, make: MakeDisk, tmp_path: Path) -> None:
+def test_a_power_cut_during_the_recovery_loses_nothing(finish: object, make: MakeDisk, tmp_path: Path) -> None:
     assert callable(finish)
     disk = mbr_disk(make)
     with medium(copy(disk.image, trial(disk))) as recorder:
@@ -128,7 +128,7 @@ def survivors(epoch: list[Write], chance: random.Random) -> list[Write]:
     return [piece for piece in pieces if chance.random() < share]
 
 
-def test_what_survives_is_some_of_what_was_written() -> None:
+def test_the_surviving_sectors_are_a_part_of_those_written() -> None:
     epoch = [Write(0, bytes(10 * SECTOR)), Write(1 << 20, b"x" * 5 * SECTOR)]
     chance = random.Random(1)
     kept = [survivors(epoch, chance) for _ in range(50)]
@@ -136,7 +136,7 @@ def test_what_survives_is_some_of_what_was_written() -> None:
     assert all(piece.at // SECTOR < 10 or piece.content == b"x" * SECTOR for pieces in kept for piece in pieces)
 
 
-def test_the_recorder_tells_every_write_and_flush(tmp_path: Path) -> None:
+def test_the_recorder_records_every_write_and_flush(tmp_path: Path) -> None:
     image = tmp_path / "disk.img"
     image.write_bytes(bytes(1 << 20))
     with medium(image) as recorder:

@@ -36,12 +36,12 @@ def test_a_plan_survives_being_written_and_read() -> None:
         '{"schema": "aligntool.plan", "version": 1, "plan": null}',
     ],
 )
-def test_what_is_no_plan_is_refused(text: str) -> None:
+def test_text_that_is_not_a_plan_is_refused(text: str) -> None:
     with pytest.raises(Refused):
         from_json(text)
 
 
-def test_a_plan_that_somebody_edited_is_refused() -> None:
+def test_an_edited_plan_is_refused() -> None:
     document = json.loads(to_json(PLAN))
     document["plan"]["places"][0]["after"]["start"] += 512
     with pytest.raises(Refused, match="changed"):

@@ -60,7 +60,7 @@ class Disk:
 
 @settings(max_examples=examples(400))
 @given(schedules(), st.integers(0, 2**32))
-def test_every_batch_may_be_torn_and_done_again(made: tuple[Schedule, int], seed: int) -> None:
+def test_every_batch_may_be_torn_and_repeated(made: tuple[Schedule, int], seed: int) -> None:
     schedule, length = made
     luck = random.Random(seed)
     disk = Disk(schedule, length)
@@ -73,7 +73,7 @@ def test_every_batch_may_be_torn_and_done_again(made: tuple[Schedule, int], seed
 
 @settings(max_examples=examples(400))
 @given(schedules(), st.integers(0, 2**32))
-def test_whatever_was_done_can_be_undone(made: tuple[Schedule, int], seed: int) -> None:
+def test_every_prefix_of_the_batches_can_be_undone(made: tuple[Schedule, int], seed: int) -> None:
     schedule, length = made
     luck = random.Random(seed)
     disk = Disk(schedule, length)
@@ -94,7 +94,7 @@ def test_whatever_was_done_can_be_undone(made: tuple[Schedule, int], seed: int) 
 
 
 @given(schedules())
-def test_bounds_are_kept(made: tuple[Schedule, int]) -> None:
+def test_batches_stay_within_the_limits(made: tuple[Schedule, int]) -> None:
     schedule, _ = made
     lanes = schedule.lanes
     arrived = 0

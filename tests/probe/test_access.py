@@ -29,12 +29,12 @@ def why(path: Path) -> str:
     return opened.why
 
 
-def test_a_missing_node_is_said(tmp_path: Path) -> None:
+def test_a_missing_node_is_reported(tmp_path: Path) -> None:
     assert why(tmp_path / "sdz") == f"{tmp_path}/sdz: its node in /dev is missing"
 
 
 @pytest.mark.needs_root
-def test_a_node_without_a_device_is_said(tmp_path: Path) -> None:
+def test_a_node_without_a_device_is_reported(tmp_path: Path) -> None:
     os.mknod(tmp_path / "node", 0o600 | 0o060000, os.makedev(240, 77))
     assert "the device is gone" in why(tmp_path / "node")
 
@@ -64,14 +64,14 @@ class TestSleepers:
         return Tree(str(root)), None
 
     @pytest.mark.parametrize(("status", "asleep"), [("suspended", True), ("active", False), ("unsupported", False)])
-    def test_a_suspended_disk_is_known_without_opening_it(self, tmp_path: Path, status: str, asleep: bool) -> None:
+    def test_a_suspended_disk_is_recognised_without_opening_it(self, tmp_path: Path, status: str, asleep: bool) -> None:
         tree, _ = self.block(tmp_path, power__runtime_status=status)
         block = find_block(tree, "sda")
         assert block is not None and devices.suspended(tree, block) is asleep
 
     @pytest.mark.parametrize("name", ["mmcblk0", "sda"])
     def test_flash_that_the_kernel_suspends_whenever_it_is_idle_is_read(self, tmp_path: Path, name: str) -> None:
-        """As on an emulated SD card: runtime_status suspended, whatever is done, until it is opened."""
+        """As on an emulated SD card: runtime_status is always "suspended" until the device is opened."""
         asleep = {"power/runtime_status": "suspended"}
         root = make_tree(tmp_path, [MadeDisk(name, GIB, rotational=False, device=asleep)])
         block = find_block(Tree(str(root)), name)
@@ -79,12 +79,14 @@ class TestSleepers:
         assert not devices.suspended(Tree(str(root)), block)
 
     @pytest.mark.parametrize(("state", "stuck"), [("offline", True), ("blocked", True), ("running", False)])
-    def test_a_disk_that_the_kernel_gave_up_is_not_opened(self, tmp_path: Path, state: str, stuck: bool) -> None:
+    def test_a_disk_that_the_kernel_has_set_offline_is_not_opened(
+        self, tmp_path: Path, state: str, stuck: bool
+    ) -> None:
         tree, _ = self.block(tmp_path, state=state)
         block = find_block(tree, "sda")
         assert block is not None and (devices.why_read_blocks(tree, block) is not None) is stuck
 
-    def test_a_suspended_mapping_would_let_a_reader_wait_for_ever(self, tmp_path: Path) -> None:
+    def test_a_suspended_mapping_which_would_block_a_reader_is_not_opened(self, tmp_path: Path) -> None:
         disk = MadeDisk("dm-0", GIB, attributes={"dm/suspended": "1", "dm/name": "x"})
         tree = Tree(str(make_tree(tmp_path, [disk])))
         block = find_block(tree, "dm-0")
@@ -122,7 +124,7 @@ class TestBadSectors:
             run("mkfs.ext4", "-q", "-E", f"offset={start * MIB}", path, "16M")
         return BytesReader(path.read_bytes())
 
-    def test_a_partition_that_cannot_be_read_leaves_the_other_readable(self, good: BytesReader) -> None:
+    def test_a_partition_that_cannot_be_read_does_not_affect_the_other(self, good: BytesReader) -> None:
         seen = read_contents(Failing(good, 17 * MIB, 18 * MIB), sector_size=512)
         first, second = seen.partitions
         assert [layer.kind for layer in first.content] == ["ext4"]
@@ -131,11 +133,11 @@ class TestBadSectors:
         assert second.content_read is False
         assert any("partition 2" in unseen.what and "Input/output error" in unseen.why for unseen in seen.unseen)
 
-    def test_a_disk_whose_first_sector_cannot_be_read_still_has_its_second_table(self, good: BytesReader) -> None:
+    def test_the_second_table_is_read_if_the_first_sector_cannot_be_read(self, good: BytesReader) -> None:
         seen = read_contents(Failing(good, 0, 512), sector_size=512)
         assert seen.table_read and len(seen.partitions) == 2
 
-    def test_partitions_of_an_unreadable_mbr_are_what_udev_read_when_it_was_good(self, tmp_path: Path) -> None:
+    def test_partitions_of_an_unreadable_mbr_come_from_the_udev_database(self, tmp_path: Path) -> None:
         """As scsi_debug shows with a medium error in sector 0: the container is not judged."""
         path = tmp_path / "disk.img"
         path.write_bytes(bytes(16 * MIB))
@@ -155,7 +157,7 @@ class TestBadSectors:
         bare = merge_with_kernel(seen, (), Record({}), 512)
         assert bare == (seen.table, ())
 
-    def test_a_disk_that_cannot_be_read_at_all_is_no_crash(self, good: BytesReader) -> None:
+    def test_a_disk_that_cannot_be_read_at_all_does_not_cause_a_crash(self, good: BytesReader) -> None:
         seen = read_contents(Failing(good, 0, good.size), sector_size=512)
         assert seen.partitions == () and (seen.unseen or (seen.table and seen.table.faults))
 
@@ -180,7 +182,7 @@ odd = st.one_of(
     st.integers(1, 20),
 )
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_a_captured_tree_says_there_is_an_answer(
+def test_any_values_in_a_captured_tree_give_an_inventory(
     tmp_path_factory: pytest.TempPathFactory,
     name: str,
     attributes: dict[str, bytes],

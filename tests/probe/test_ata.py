@@ -1,4 +1,4 @@
-"""IDENTIFY DEVICE, compared with what hdparm makes of the same words."""
+"""IDENTIFY DEVICE, compared with the output of hdparm for the same words."""
 
 import re
 import struct
@@ -59,7 +59,7 @@ def first(pattern: str, text: str, default: str) -> str:
 
 @pytest.mark.needs_tools("hdparm")
 @pytest.mark.parametrize("words", DRIVES.values(), ids=DRIVES.keys())
-def test_sectors_rotation_and_queue_are_those_hdparm_reads(words: dict[str, int]) -> None:
+def test_sectors_rotation_and_queue_are_read_as_by_hdparm(words: dict[str, int]) -> None:
     data = identify(**words)
     told, facts = hdparm(data), decode_identify(data)
     assert facts is not None
@@ -73,7 +73,7 @@ def test_sectors_rotation_and_queue_are_those_hdparm_reads(words: dict[str, int]
 
 
 @pytest.mark.needs_tools("hdparm")
-def test_the_names_are_those_hdparm_reads() -> None:
+def test_the_names_are_read_as_by_hdparm() -> None:
     told = hdparm(identify())
     assert decode_names(identify()) == tuple(
         first(rf"{title}:\s+(.*\S)", told, "") for title in ("Model Number", "Serial Number", "Firmware Revision")
@@ -81,32 +81,32 @@ def test_the_names_are_those_hdparm_reads() -> None:
 
 
 @pytest.mark.parametrize(("offset", "bytes_"), [(0, 0), (1, 3584), (7, 512), (4, 2048)])
-def test_the_alignment_offset_is_counted_as_the_kernel_counts_it(offset: int, bytes_: int) -> None:
+def test_the_alignment_offset_is_computed_as_by_the_kernel(offset: int, bytes_: int) -> None:
     """include/linux/ata.h, ata_id_logical_sector_offset: (1 << 3) - first, and sd.c multiplies by the sector size."""
     facts = decode_identify(identify(w106=0x6003, w209=0x4000 | offset))
     assert facts is not None and facts.alignment_offset == bytes_
 
 
-def test_without_ncq_one_command_is_open_at_a_time() -> None:
+def test_without_ncq_the_queue_depth_is_1() -> None:
     for serial_ata in (0x0006, 0x0000, 0xFFFF):
         facts = decode_identify(identify(w76=serial_ata))
         assert facts is not None and facts.queue_depth == 1
 
 
 @pytest.mark.parametrize(("word", "hybrid"), [(0x0240, True), (0x0040, False), (0, None), (0xFFFF, None)])
-def test_a_hybrid_drive_is_known_by_word_78(word: int, hybrid: bool | None) -> None:
+def test_a_hybrid_drive_is_recognised_by_word_78(word: int, hybrid: bool | None) -> None:
     facts = decode_identify(identify(w78=word))
     assert facts is not None and facts.hybrid is hybrid
 
 
-def test_a_packet_device_and_an_empty_answer_are_no_disk() -> None:
+def test_a_packet_device_and_an_empty_answer_are_not_a_disk() -> None:
     assert decode_identify(identify(w0=0x8580)) is None
     assert decode_identify(bytes(512)) is None
     assert decode_identify(identify()[:500]) is None
 
 
 @given(st.binary(max_size=600))
-def test_any_bytes_decode_to_something_sane(data: bytes) -> None:
+def test_any_bytes_decode_to_plausible_values(data: bytes) -> None:
     facts = decode_identify(data)
     if facts is not None:
         assert 512 <= (facts.logical_sector_size or 0) <= 2 << 20
@@ -132,7 +132,7 @@ def test_the_vpd_page_in_sysfs_gives_the_facts_and_the_whole_model_without_root(
     assert (disk.model, disk.serial, disk.firmware) == ("WDC WD20EARS-00MVWB0", "WD-WMAZA1234567", "51.0AB51")
 
 
-def test_the_page_of_an_optical_drive_or_another_page_holds_no_disk() -> None:
+def test_the_page_of_an_optical_drive_or_another_page_gives_no_facts() -> None:
     assert identify_in_vpd(vpd_page(identify(), command=0xA1)) is None
     assert identify_in_vpd(b"\0\x88" + vpd_page(identify())[2:]) is None
     assert identify_in_vpd(vpd_page(identify())[:500]) is None
@@ -140,7 +140,7 @@ def test_the_page_of_an_optical_drive_or_another_page_holds_no_disk() -> None:
 
 
 @pytest.mark.parametrize(("count", "standby"), [(0x00, True), (0x80, False), (0xFF, False)])
-def test_the_power_mode_is_in_the_registers_that_come_back(count: int, standby: bool) -> None:
+def test_the_power_mode_is_read_from_the_returned_registers(count: int, standby: bool) -> None:
     """SAT-3, 12.2.7: descriptor 09h, its count at byte 5 of the descriptor."""
     sense = bytes([0x72, 1, 0, 0x1D, 0, 0, 0, 14, 0x09, 0x0C, 0, 0, 0, count, 0, 0, 0, 0, 0, 0, 0x40, 0x50])
     assert standby_in_sense(sense) is standby
@@ -148,7 +148,7 @@ def test_the_power_mode_is_in_the_registers_that_come_back(count: int, standby: 
     assert standby_in_sense(fixed) is standby
 
 
-def test_a_drive_that_did_not_say_is_not_taken_for_asleep() -> None:
+def test_a_drive_without_a_reported_power_mode_does_not_count_as_asleep() -> None:
     assert standby_in_sense(bytes(32)) is None
     older_linux = bytes([0x70, 0, 1, 0, 0, 0, 0, 10, 0, 0x50, 0x40, 0xFF, 0x00, 0x1D, 0, 0, 0, 0])
     assert standby_in_sense(older_linux) is None

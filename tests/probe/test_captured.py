@@ -45,7 +45,7 @@ def size_of(text: str) -> int:
     return parse_size(text if text[-1] == "B" else f"{text}iB")
 
 
-def test_every_disk_that_lsblk_lists_is_found_and_no_other(machine: Path) -> None:
+def test_exactly_the_disks_that_lsblk_lists_are_found(machine: Path) -> None:
     listed = {row["KNAME"] for row in rows(machine, "basic").values() if row["TYPE"] != "part"}
     assert {disk.name for disk in look([], sysroot=str(machine)).disks} == listed
 
@@ -115,7 +115,7 @@ def test_rotation_is_what_lsblk_printed(machine: Path) -> None:
             assert disks[name].rotational == (line[at] == "1")
 
 
-def test_a_tree_of_nvme_controllers_alone_gives_its_namespaces(shared_data: Path, tmp_path: Path) -> None:
+def test_a_tree_with_only_nvme_controllers_gives_their_namespaces(shared_data: Path, tmp_path: Path) -> None:
     run("tar", "-xf", shared_data / "sysroots/tree-pcie.tar.xz", "-C", tmp_path)
     inventory = look([], sysroot=str(tmp_path))
     assert [disk.name for disk in inventory.disks] == ["nvme0n1", "nvme1n1"]
@@ -131,12 +131,12 @@ def test_a_tree_of_nvme_controllers_alone_gives_its_namespaces(shared_data: Path
 
 
 @pytest.mark.needs_tools("lsblk")
-def test_this_machine_is_what_lsblk_says_it_is() -> None:
+def test_this_machine_has_the_disks_that_lsblk_prints() -> None:
     told = {row["name"]: row for row in json.loads(run("lsblk", "-J", "-O", "-b"))["blockdevices"]}
     compared = 0
     for disk in look([]).disks:
         if disk.kind is DiskKind.LOOP or disk.name not in told:
-            continue  # loop devices of other tests come and go
+            continue  # loop devices of other tests appear and disappear
         compared += 1
         check(disk, told[disk.name])
     assert compared >= 1
@@ -178,7 +178,7 @@ LIMITS = [
 
 
 @pytest.mark.parametrize("made", LIMITS)
-def test_limits_are_kept_as_the_kernel_gives_them_however_bogus(tmp_path: Path, made: MadeDisk) -> None:
+def test_limits_are_kept_as_the_kernel_reports_them_even_if_implausible(tmp_path: Path, made: MadeDisk) -> None:
     (disk,) = look([], sysroot=str(make_tree(tmp_path, [made]))).disks
     assert disk.limits == IoLimits(
         logical_block_size=made.logical,
@@ -194,7 +194,7 @@ def test_limits_are_kept_as_the_kernel_gives_them_however_bogus(tmp_path: Path, 
 
 
 @pytest.mark.needs_tools("lsblk")
-def test_lsblk_reads_a_made_up_tree_as_we_do(tmp_path: Path) -> None:
+def test_lsblk_reads_a_made_up_tree_in_the_same_way(tmp_path: Path) -> None:
     """An independent check of the builder of trees: another program reads the same numbers in what it made."""
     made = MadeDisk("sda", 8 * GIB, physical=4096, optimal_io=33553920, alignment_offset=3584, rotational=True)
     root = make_tree(tmp_path, [made])
@@ -205,7 +205,7 @@ def test_lsblk_reads_a_made_up_tree_as_we_do(tmp_path: Path) -> None:
     assert (limits.optimal_io_size, limits.alignment_offset) == (row["opt-io"], row["alignment"])
 
 
-def test_missing_and_garbage_attributes_are_unknown_and_nothing_else_suffers(tmp_path: Path) -> None:
+def test_missing_and_invalid_attributes_are_unknown_and_do_not_affect_others(tmp_path: Path) -> None:
     garbage = {
         "queue/logical_block_size": "lots",
         "queue/physical_block_size": None,

@@ -55,7 +55,7 @@ def make(sparse: Sparse, kind: str, *, hurt: bool) -> tuple[Path, Extent]:
     "fsck.f2fs",
 )
 @pytest.mark.parametrize("kind", MADE)
-def test_what_mkfs_made_is_whole_until_it_is_hurt(sparse: Sparse, kind: str) -> None:
+def test_a_new_file_system_passes_the_check_until_it_is_damaged(sparse: Sparse, kind: str) -> None:
     disk, extent = make(sparse, kind, hurt=False)
     whole = check_content(str(disk), extent, kind)
     assert (whole.checked, whole.problem) == (True, None)
@@ -78,7 +78,7 @@ def test_an_ext4_in_an_image_is_checked_without_a_loop_device(sparse: Sparse) ->
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("mkfs.fat", "fsck.fat")
-def test_a_stale_count_of_free_clusters_is_no_damage(sparse: Sparse) -> None:
+def test_a_stale_count_of_free_clusters_is_not_reported_as_damage(sparse: Sparse) -> None:
     disk, extent = make(sparse, "vfat", hurt=False)
     with disk.open("r+b") as file:
         file.seek(START + 512 + 488)
@@ -95,7 +95,9 @@ def test_a_stale_count_of_free_clusters_is_no_damage(sparse: Sparse) -> None:
     assert check_content(str(disk), extent, "vfat") == CheckResult(True, None, "fsck.fat")
 
 
-def test_what_has_no_checker_or_cannot_be_opened_is_not_called_whole(sparse: Sparse, tmp_path: Path) -> None:
+def test_content_without_a_checker_or_on_a_missing_disk_does_not_count_as_checked(
+    sparse: Sparse, tmp_path: Path
+) -> None:
     disk = sparse(8 * MIB)
     for kind in ("swap", "crypto_LUKS", "zfs_member"):
         assert check_content(str(disk), Extent(0, 8 * MIB), kind) == CheckResult(False, None, f"no checker for {kind}")
@@ -205,7 +207,7 @@ def xfs_with_one_group(sparse: Sparse) -> Path:
         *("FAT, four tables", "XFS, external log", "XFS, realtime device", "XFS, one group"),
     ],
 )
-def test_what_the_checker_cannot_check_is_not_called_damaged(
+def test_content_that_its_checker_cannot_check_is_not_reported_as_damaged(
     sparse: Sparse, make_content: Callable[[Sparse], Path], kind: str, words: str
 ) -> None:
     content = make_content(sparse)

@@ -22,7 +22,7 @@ tmpfs /tmp tmpfs
 
 
 @pytest.mark.needs_tools("findmnt")
-def test_fstab_is_read_as_findmnt_reads_it(tmp_path: Path) -> None:
+def test_fstab_is_read_as_by_findmnt(tmp_path: Path) -> None:
     file = tmp_path / "fstab"
     file.write_text(FSTAB)
     said = run("findmnt", "--tab-file", file, "--noheadings", "--raw", "--output", "SOURCE,TARGET,FSTYPE,OPTIONS")
@@ -54,7 +54,7 @@ MAILADDR root
 """
 
 
-def test_mdadm_conf_is_read_by_its_manual() -> None:
+def test_mdadm_conf_is_read_as_its_manual_specifies() -> None:
     conf = parse_mdadm_conf(CONF, "/etc/mdadm.conf")
     assert conf.homehost == "<system>"
     found = [(line.device, line.uuid, line.name, line.pinned, line.joined) for line in conf.arrays]
@@ -103,14 +103,14 @@ def test_comments_and_empty_lines_do_not_end_a_line(between: str) -> None:
     assert [(line.device, line.uuid, line.joined) for line in conf.arrays] == [("/dev/md/data", UUID, True)]
 
 
-def test_several_files_are_read_as_one() -> None:
+def test_several_files_are_read_as_one_file() -> None:
     first = parse_mdadm_conf("HOMEHOST one\nARRAY /dev/md0\n", "/a")
     both = merge_confs([first, parse_mdadm_conf("HOMEHOST two\nARRAY /dev/md1\n", "/b")])
     assert both.files == ("/a", "/b") and both.homehost == "one"
     assert [line.file for line in both.arrays] == ["/a", "/b"]
 
 
-def test_crypttab_names_what_lies_below() -> None:
+def test_the_device_below_a_mapping_is_read_from_crypttab() -> None:
     (line,) = parse_crypttab("# x /dev/md0\ndata /dev/md127 /etc/keys/secret luks\n")
     assert (line.spec, line.place) == ("/dev/md127", "data")
 
@@ -119,19 +119,19 @@ def test_crypttab_names_what_lies_below() -> None:
     ("word", "kept"),
     [("root=/dev/md0", True), ("rd.md.uuid=1", True), ("resume=x", True), ("password=secret", False), ("quiet", False)],
 )
-def test_of_the_command_line_only_what_is_about_arrays_is_kept(word: str, kept: bool) -> None:
+def test_only_the_kernel_parameters_that_concern_arrays_are_kept(word: str, kept: bool) -> None:
     assert concerns_arrays(word) == kept
 
 
 @pytest.mark.parametrize("text", [UUID, UUID.replace(":", ""), "01234567-89ab-cdef-0123-456789abcdef", UUID.upper(),
                                   UUID.replace(":", ".")])  # fmt: skip
-def test_an_arrays_uuid_is_one_however_it_is_written(text: str) -> None:
+def test_every_notation_of_an_arrays_uuid_is_recognised(text: str) -> None:
     assert array_uuid(text) == UUID
     assert array_uuid(text[:-1]) is None and array_uuid(None) is None
 
 
 @given(text=st.text(max_size=400))
-def test_any_text_is_read_without_stopping_and_every_line_is_one_of_it(text: str) -> None:
+def test_any_text_is_read_to_its_end_and_every_line_comes_from_it(text: str) -> None:
     for line in (*parse_fstab(text), *parse_crypttab(text)):
         assert line.text in text.split("\n")
     for each in parse_mdadm_conf(f"ARRAY {text}", "x").arrays:

@@ -19,7 +19,7 @@ def written_at(image: Path, at: int, content: bytes) -> None:
         file.write(content)
 
 
-def test_a_blank_drive_and_one_that_answers_with_ones_hold_nothing(sparse: Sparse) -> None:
+def test_a_drive_of_zeros_or_ones_counts_as_blank(sparse: Sparse) -> None:
     image = sparse(GIB)
     assert sample(str(image), WHOLE).written == 0
     small = sparse(4 * MIB, "ones.img")
@@ -29,7 +29,7 @@ def test_a_blank_drive_and_one_that_answers_with_ones_hold_nothing(sparse: Spars
 
 
 @pytest.mark.parametrize("at", [0, 64 << 10, GIB - SAMPLED_EDGE, GIB - 1, 132 * MIB])
-def test_one_byte_at_an_end_or_where_the_data_will_begin_is_seen(sparse: Sparse, at: int) -> None:
+def test_one_byte_at_an_end_or_where_the_data_will_begin_is_detected(sparse: Sparse, at: int) -> None:
     image = sparse(GIB)
     before = sample(str(image), WHOLE, (132 * MIB,))
     written_at(image, at, b"\x01")
@@ -38,7 +38,7 @@ def test_one_byte_at_an_end_or_where_the_data_will_begin_is_seen(sparse: Sparse,
     assert found.digest != before.digest and found.places == before.places
 
 
-def test_random_data_over_a_part_is_seen_at_about_that_share_of_the_places(sparse: Sparse) -> None:
+def test_random_data_over_a_part_are_detected_at_about_that_share_of_the_places(sparse: Sparse) -> None:
     """Places are spread evenly: 256 of 1024 MiB are a quarter of them, plus or minus the one at its border."""
     image = sparse(GIB)
     for at in range(300 * MIB, 556 * MIB, 4 * MIB):
@@ -46,7 +46,7 @@ def test_random_data_over_a_part_is_seen_at_about_that_share_of_the_places(spars
     assert abs(sample(str(image), WHOLE).written - SPREAD // 4) <= 1
 
 
-def test_of_a_partition_only_its_own_bytes_are_read(sparse: Sparse) -> None:
+def test_only_the_bytes_of_the_partition_itself_are_read(sparse: Sparse) -> None:
     image = sparse(GIB)
     part = Extent(100 * MIB, 200 * MIB)
     written_at(image, part.start - PLACE, os.urandom(PLACE))
@@ -56,7 +56,7 @@ def test_of_a_partition_only_its_own_bytes_are_read(sparse: Sparse) -> None:
     assert sample(str(image), part).written == 1
 
 
-def test_what_cannot_be_read_is_counted_and_not_taken_for_blank(sparse: Sparse) -> None:
+def test_unreadable_places_are_counted_and_not_taken_for_blank(sparse: Sparse) -> None:
     """Behind the end of a file that is shorter than expected there is nothing to read."""
     found = sample(str(sparse(MIB)), Extent(0, 2 * MIB))
     assert found.unreadable > SPREAD // 3

@@ -1,4 +1,4 @@
-"""What does not return is abandoned, and what returns is not delayed by it."""
+"""Jobs that do not return are abandoned, and do not delay those that do."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def _children() -> set[str]:
     return {pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
 
 
-def test_what_a_program_wrote_is_kept_to_the_last_byte_however_slowly_it_came() -> None:
+def test_slow_output_of_a_program_is_kept_to_the_last_byte() -> None:
     words = ("sh", "-c", "printf 'a1\nb2\na3'; sleep 0.3; printf '4\na5'; exit 7")
     answer = run_program(*words, only_reads=True, limit_s=30.0)
     assert (answer.code, answer.output) == (7, "a1\nb2\na34\na5")
@@ -75,14 +75,14 @@ def dies(_: Pulse) -> int:
     os._exit(9)
 
 
-def test_every_job_is_answered_and_those_that_never_return_are_not() -> None:
+def test_every_job_that_returns_gives_its_result_and_one_that_does_not_gives_none() -> None:
     jobs: list[Callable[[Pulse], int]] = [partial(number, value) for value in range(300)]
     jobs[7], jobs[100], jobs[200] = never, dies, never
     answers = dict(results_in_children(jobs, 1.0))
     assert answers == {value: None if value in (7, 100, 200) else value for value in range(300)}
 
 
-def test_a_job_that_reports_answers_is_given_more_time_but_not_for_ever() -> None:
+def test_a_job_that_reports_progress_gets_more_time_but_not_without_limit() -> None:
     def works(beats: int, pulse: Pulse) -> int:
         for _ in range(beats):
             time.sleep(0.3)
@@ -100,12 +100,12 @@ def computes(seconds: float, _: Pulse) -> int:
     return 1
 
 
-def test_time_in_which_a_job_computes_is_not_the_disks_but_no_job_computes_for_ever() -> None:
+def test_computing_time_does_not_count_as_waiting_for_the_disk_but_is_limited() -> None:
     assert result_in_child(partial(computes, 0.6), 0.5) == 1
     assert result_in_child(partial(computes, 600.0), 0.1) is None
 
 
-def test_what_a_job_raises_is_raised_here_and_the_child_holds_nothing_open(tmp_path: Path) -> None:
+def test_an_exception_of_a_job_is_passed_on_and_the_child_has_no_files_open(tmp_path: Path) -> None:
     def fails(_: Pulse) -> int:
         raise Refused("no", hint="yes")
 
@@ -117,7 +117,7 @@ def test_what_a_job_raises_is_raised_here_and_the_child_holds_nothing_open(tmp_p
     assert there is not None and not [name for name in there if name.startswith(str(tmp_path))]
 
 
-def test_who_waits_longer_than_a_disk_may_take_is_left_and_the_disk_named(tmp_path: Path) -> None:
+def test_a_job_that_waits_too_long_for_a_disk_is_abandoned_and_the_disk_is_named(tmp_path: Path) -> None:
     fifo = tmp_path / "disk"
     os.mkfifo(fifo)
 
@@ -136,7 +136,7 @@ def test_who_waits_longer_than_a_disk_may_take_is_left_and_the_disk_named(tmp_pa
         assert time.monotonic() - began < 5 and refusal.value.refusals[0].code == "no-answer"
 
 
-def test_who_gets_on_is_waited_for_and_so_are_programs_that_do(tmp_path: Path) -> None:
+def test_jobs_and_programs_that_make_progress_are_waited_for(tmp_path: Path) -> None:
     words = ("sh", "-c", "for i in 1 2 3 4 5; do sleep 0.2; done; echo done")
 
     def naps() -> int:
@@ -155,7 +155,7 @@ def test_who_gets_on_is_waited_for_and_so_are_programs_that_do(tmp_path: Path) -
         run_while_progressing(lambda: os._exit(9))
 
 
-def test_no_child_is_left_where_all_have_answered() -> None:
+def test_no_child_process_remains_after_all_have_answered() -> None:
     pid = result_in_child(lambda _: os.getpid())
     assert pid is not None
     with pytest.raises(ChildProcessError):
@@ -165,7 +165,7 @@ def test_no_child_is_left_where_all_have_answered() -> None:
 @pytest.mark.needs_root
 @needs_stalled
 class TestStalledDisk:
-    def test_it_is_an_error_in_every_form_and_the_other_disk_is_judged(self, tmp_path: Path) -> None:
+    def test_a_stalled_disk_is_an_error_in_every_output_and_the_other_disk_is_judged(self, tmp_path: Path) -> None:
         image = tmp_path / "good.img"
         image.touch()
         os.truncate(image, 64 * MIB)
@@ -187,7 +187,7 @@ class TestStalledDisk:
         assert "AT903" in quiet.stdout and f'device="{device.name}",code="AT903"' in metrics.stdout
         assert device.name in {one["what"] for one in json.loads(listed.stdout)["unseen"]}
 
-    def test_a_command_on_it_is_refused(self, tmp_path: Path) -> None:
+    def test_commands_on_a_stalled_disk_are_refused(self, tmp_path: Path) -> None:
         commands = [
             ("plan", "realign"),
             ("status",),
@@ -202,13 +202,13 @@ class TestStalledDisk:
         assert [each.returncode for each in done] == [3] * len(commands)
         assert all("did not answer" in each.stderr for each in done)
 
-    def test_a_pipe_that_reads_the_audit_ends_with_it(self, tmp_path: Path) -> None:
+    def test_a_pipe_from_the_audit_ends_when_the_audit_ends(self, tmp_path: Path) -> None:
         with stalled_disk(tmp_path) as device:
             line = f"{sys.executable} -m aligntool audit --timeout 1 {device} | cat"
             done = subprocess.run(line, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
         assert "AT903" in done.stdout
 
-    def test_an_image_on_a_file_system_that_hangs_is_refused_and_the_other_judged(self, tmp_path: Path) -> None:
+    def test_an_image_on_a_hung_file_system_is_refused_and_the_other_one_is_judged(self, tmp_path: Path) -> None:
         good = tmp_path / "good.img"
         good.write_bytes(bytes(MIB))
         with stalled_file(tmp_path) as file:
@@ -216,7 +216,7 @@ class TestStalledDisk:
         assert [disk.path for disk in seen.disks] == [str(good)]
         assert [(one.what, one.gap) for one in seen.unseen] == [(str(file), Gap.DISK)]
 
-    def test_a_journal_or_target_on_a_file_system_that_hangs_is_refused(self, tmp_path: Path) -> None:
+    def test_a_journal_or_target_on_a_hung_file_system_is_refused(self, tmp_path: Path) -> None:
         good = tmp_path / "good.img"
         good.write_bytes(bytes(MIB))
         with stalled_file(tmp_path) as file, ThreadPoolExecutor() as pool:
@@ -228,7 +228,7 @@ class TestStalledDisk:
         assert [each.returncode for each in done] == [3] * len(commands)
         assert not [each.stderr for each in done if f"{file} did not answer" not in each.stderr]
 
-    def test_a_look_before_an_array_opens_no_other_disk(
+    def test_the_preflight_check_of_an_array_opens_no_other_disk(
         self, tmp_path: Path, sparse: Callable[..., Path], loop: Callable[..., Path]
     ) -> None:
         """A child of this process that opens a disk that does not answer would remain."""
@@ -239,7 +239,7 @@ class TestStalledDisk:
                 refuse_unready(Needs(), steps)
             assert _children() == before
 
-    def test_a_program_that_cannot_be_killed_is_left_behind(self, tmp_path: Path) -> None:
+    def test_a_program_that_cannot_be_killed_is_abandoned(self, tmp_path: Path) -> None:
         with stalled_disk(tmp_path) as device:
             words = ("dd", f"if={device}", "of=/dev/null", "bs=4096", "count=1")
             answer = run_program(*words, only_reads=True, limit_s=0.5)

@@ -21,7 +21,7 @@ def only(root: Path) -> Disk:
     return disk
 
 
-def test_disks_are_listed_and_the_rest_of_the_block_devices_is_not(tmp_path: Path) -> None:
+def test_disks_are_listed_and_other_block_devices_are_not(tmp_path: Path) -> None:
     disks = ["sda", "nvme0n1", "mmcblk0", "vda", "loop0", "md127", "dm-0", "bcache0", "dasda", "pmem0", "xvda"]
     others = ["sr0", "fd0", "zram0", "mmcblk0boot0", "mmcblk0boot1", "mmcblk0rpmb", "nvme0c0n1", "mtdblock0"]
     root = make_tree(tmp_path, [MadeDisk(name, GIB) for name in disks + others])
@@ -33,12 +33,12 @@ def test_devices_that_are_not_in_use_are_not_listed(tmp_path: Path) -> None:
     assert names(root) == []
 
 
-def test_ram_disks_are_listed_once_something_is_on_them(tmp_path: Path) -> None:
+def test_ram_disks_are_listed_only_if_they_have_content(tmp_path: Path) -> None:
     used = MadeDisk("ram1", 64 * MIB, [MadePartition(1, MIB, MIB)])
     assert names(make_tree(tmp_path, [MadeDisk("ram0", 64 * MIB), used])) == ["ram1"]
 
 
-def test_a_card_reader_without_a_card_is_a_disk_of_no_bytes(tmp_path: Path) -> None:
+def test_a_card_reader_without_a_card_is_a_disk_of_zero_bytes(tmp_path: Path) -> None:
     disk = only(make_tree(tmp_path, [MadeDisk("sdb", 0, removable=True, usb=True)]))
     assert (disk.size, disk.removable, disk.kind) == (0, True, DiskKind.USB)
 
@@ -48,7 +48,7 @@ def test_hidden_devices_are_not_listed(tmp_path: Path) -> None:
     assert names(root) == ["sdb"]
 
 
-def test_the_order_is_that_of_a_person_counting(tmp_path: Path) -> None:
+def test_names_are_sorted_by_kind_and_number(tmp_path: Path) -> None:
     told = ["dm-10", "dm-2", "sdaa", "sdb", "nvme10n1", "nvme2n1", "loop0", "md0", "sdz", "nvme2n2"]
     root = make_tree(tmp_path, [MadeDisk(name, GIB) for name in told])
     expected = ["nvme2n1", "nvme2n2", "nvme10n1", "sdb", "sdz", "sdaa", "dm-2", "dm-10", "md0", "loop0"]
@@ -74,7 +74,7 @@ def test_a_tree_without_sys_block_is_searched_in_the_other_places(tmp_path: Path
     assert block is not None and block.name == "sda"
 
 
-def test_a_tree_of_devices_alone_is_searched(tmp_path: Path) -> None:
+def test_a_tree_with_only_devices_is_searched(tmp_path: Path) -> None:
     import shutil
 
     root = make_tree(tmp_path, [MadeDisk("sda", GIB, [MadePartition(1, MIB, MIB)]), MadeDisk("nvme0n1", GIB)])
@@ -115,11 +115,11 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("disk", "kind"), KINDS)
-def test_the_kind_of_a_disk(tmp_path: Path, disk: MadeDisk, kind: DiskKind) -> None:
+def test_the_kind_of_a_disk_is_recognised(tmp_path: Path, disk: MadeDisk, kind: DiskKind) -> None:
     assert only(make_tree(tmp_path, [disk])).kind is kind
 
 
-def test_a_ufs_disk_is_known_by_the_driver_of_its_host(tmp_path: Path) -> None:
+def test_a_ufs_disk_is_recognised_by_the_driver_of_its_host(tmp_path: Path) -> None:
     root = make_tree(tmp_path, [MadeDisk("sda", GIB, vendor="KIOXIA")])
     (host,) = root.glob("sys/devices/**/host0")
     (host / "scsi_host/host0").mkdir(parents=True)
@@ -128,7 +128,7 @@ def test_a_ufs_disk_is_known_by_the_driver_of_its_host(tmp_path: Path) -> None:
 
 
 class TestWhatADiskIsCalled:
-    def test_udev_has_the_whole_model_where_scsi_shows_sixteen_characters(self, tmp_path: Path) -> None:
+    def test_the_complete_model_comes_from_udev_where_scsi_shows_16_characters(self, tmp_path: Path) -> None:
         udev = {"ID_BUS": "ata", "ID_MODEL_ENC": "WDC\\x20WD20EARS-00MVWB0\\x20\\x20", "ID_SERIAL_SHORT": "WD-1"}
         disk = only(make_tree(tmp_path, [MadeDisk("sda", GIB, vendor="ATA", model="WDC WD20EARS-00M", udev=udev)]))
         assert (disk.model, disk.serial) == ("WDC WD20EARS-00MVWB0", "WD-1")
@@ -144,17 +144,17 @@ class TestWhatADiskIsCalled:
         assert disk.serial == "ABC123"
 
     @pytest.mark.parametrize("page", [b"", b"\0\x80", b"\0\x80\xff\xff", b"\0\x83\0\x04abcd", bytes(40)])
-    def test_a_vpd_page_that_makes_no_sense_is_no_serial_number(self, tmp_path: Path, page: bytes) -> None:
+    def test_an_invalid_vpd_page_gives_no_serial_number(self, tmp_path: Path, page: bytes) -> None:
         disk = only(make_tree(tmp_path, [MadeDisk("sda", GIB, vendor="SEAGATE", device={"vpd_pg80": page})]))
         assert disk.serial is None
 
-    def test_a_world_wide_name_is_written_alike_from_sysfs_and_from_udev(self, tmp_path: Path) -> None:
+    def test_a_world_wide_name_has_the_same_notation_from_sysfs_and_from_udev(self, tmp_path: Path) -> None:
         told = MadeDisk("sda", GIB, udev={"ID_WWN": "0x50014ee2b0a1b2c3"})
         read = MadeDisk("sdb", GIB, device={"wwid": "naa.50014ee2b0a1b2c3"})
         disks = look([], sysroot=str(make_tree(tmp_path, [told, read]))).disks
         assert [disk.wwn for disk in disks] == ["0x50014ee2b0a1b2c3"] * 2
 
-    def test_a_card_tells_its_name_and_its_erase_sizes(self, tmp_path: Path) -> None:
+    def test_the_name_and_the_erase_sizes_of_a_card_are_read(self, tmp_path: Path) -> None:
         device = {"type": "SD", "erase_size": "512", "preferred_erase_size": "4194304"}
         disk = only(make_tree(tmp_path, [MadeDisk("mmcblk0", GIB, model="SD16G", serial="0x1", device=device)]))
         assert (disk.model, disk.serial) == ("SD16G", "0x1")
@@ -162,7 +162,7 @@ class TestWhatADiskIsCalled:
 
 
 class TestStacks:
-    def test_an_array_tells_level_chunk_members_and_where_their_data_start(self, tmp_path: Path) -> None:
+    def test_level_chunk_members_and_data_starts_of_an_array_are_read(self, tmp_path: Path) -> None:
         md = MadeDisk("md127", GIB, slaves=["sda1", "sdb1"], attributes={
             "md/level": "raid5", "md/chunk_size": "524288", "md/metadata_version": "1.2", "md/degraded": "1",
             "md/dev-sda1/offset": "264192", "md/dev-sdb1/offset": "2048",
@@ -189,11 +189,13 @@ class TestStacks:
             ("anything", "", "dm anything"),
         ],
     )
-    def test_a_mapping_says_who_made_it(self, tmp_path: Path, name: str, uuid: str, mapping: str) -> None:
+    def test_the_program_that_made_a_mapping_is_recognised(
+        self, tmp_path: Path, name: str, uuid: str, mapping: str
+    ) -> None:
         disk = MadeDisk("dm-0", GIB, attributes={"dm/name": name, "dm/uuid": uuid})
         assert only(make_tree(tmp_path, [disk])).mapping == mapping
 
-    def test_a_mapping_is_mounted_under_its_other_name(self, tmp_path: Path) -> None:
+    def test_a_mapping_mounted_under_its_mapper_name_is_recognised(self, tmp_path: Path) -> None:
         disk = MadeDisk("dm-0", GIB, attributes={"dm/name": "vg-root"}, udev={"DM_NAME": "vg-root"})
         root = make_tree(tmp_path, [disk])
         (root / "proc/self/mountinfo").write_text("1 1 0:50 / / rw - btrfs /dev/mapper/vg-root rw\n")

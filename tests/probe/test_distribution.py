@@ -23,7 +23,7 @@ from aligntool.raid.boot import SYSTEMS
         ("nonsense\n=\n", None),
     ],
 )
-def test_a_system_is_told_by_its_id_or_by_what_it_is_like(text: str, family: str | None) -> None:
+def test_a_system_is_recognised_by_its_id_or_its_id_like(text: str, family: str | None) -> None:
     assert family_of(text) == family
 
 
@@ -43,11 +43,11 @@ STAND_IN = b'#!/bin/sh\nexec dracut --force --regenerate-all "$@"\n'
         (None, {DRACUT: b"#"}, None),
     ],
 )
-def test_debians_initramfs_is_of_dracut_where_nothing_of_initramfs_tools_makes_one(
+def test_debians_initramfs_is_made_by_dracut_where_initramfs_tools_makes_none(
     family: str | None, files: dict[str, bytes], found: str | None
 ) -> None:
     assert with_dracut(family, lambda path, most: files[path][:most] if path in files else None) == found
 
 
-def test_every_family_has_its_files_and_commands() -> None:
+def test_every_family_has_files_and_commands() -> None:
     assert {*FAMILIES, "debian-dracut"} == set(SYSTEMS)

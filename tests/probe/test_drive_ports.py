@@ -52,7 +52,7 @@ def machine(root: Path, place: str, *, rpm: int | None, spi: bool = False) -> Pa
         ("ir", 0, Source.ASSUMED), ("fc", 15000, Source.ASSUMED),
     ],
 )  # fmt: skip
-def test_512_bytes_are_believed_on_the_port_of_one_drive(
+def test_sectors_of_512_bytes_are_trusted_on_the_port_of_a_single_drive(
     tmp_path: Path, place: str, rpm: int | None, source: Source
 ) -> None:
     root = machine(tmp_path, PLACES[place], rpm=rpm, spi=place == "spi")

@@ -64,7 +64,7 @@ REFUSED = """{"json_format_version": [1, 0], "smartctl": {"version": [7, 3], "me
         (nvme(0x0C, passed=False), ["SMART status", "reliability", "read-only"]),
     ],
 )
-def test_a_drive_that_fails_is_told_with_its_evidence(report: str, said: list[str]) -> None:
+def test_a_failing_drive_is_reported_with_its_evidence(report: str, said: list[str]) -> None:
     told = failing_of(report)
     assert told is not None
     assert all(words in told for words in said)
@@ -72,12 +72,12 @@ def test_a_drive_that_fails_is_told_with_its_evidence(report: str, said: list[st
 
 
 @pytest.mark.parametrize("report", [ata(), nvme(0), nvme(0x02), REFUSED, "{}", "", "no json", "[" * 100_000])
-def test_a_drive_that_is_well_or_hot_or_silent_does_not_fail(report: str) -> None:
+def test_a_healthy_hot_or_unreadable_drive_is_not_reported_as_failing(report: str) -> None:
     assert failing_of(report) is None
 
 
 @given(document=JSON)
-def test_no_json_makes_it_raise(document: object) -> None:
+def test_no_input_raises_an_error(document: object) -> None:
     told = failing_of(json.dumps(document))
     assert told is None or told
     health = health_of(json.dumps(document))
@@ -85,7 +85,7 @@ def test_no_json_makes_it_raise(document: object) -> None:
 
 
 @pytest.mark.parametrize("kind", [DiskKind.IMAGE, DiskKind.LOOP, DiskKind.VIRTIO, DiskKind.MD])
-def test_what_is_no_drive_is_not_asked(tmp_path: Path, kind: DiskKind) -> None:
+def test_only_drives_are_queried(tmp_path: Path, kind: DiskKind) -> None:
     image = str(tmp_path / "disk.img")
     disk = Disk(image, image, kind, 512, IoLimits())
     assert with_health(disk) == disk
@@ -113,7 +113,7 @@ def attribute(name: str, value: int, *, known: bool = True) -> dict[str, object]
     return {"in_smartctl_database": known, "ata_smart_attributes": {"table": [row]}}
 
 
-def test_an_nvme_drive_is_read_field_by_field() -> None:
+def test_the_health_of_an_nvme_drive_is_read_field_by_field() -> None:
     assert health_of(nvme_log()) == Health(3, 100, 10, 0, 41)
     told = health_of(nvme_log(percentage_used=130, media_errors=2, critical_warning=0x02))
     assert told == Health(130, 100, 10, 2, 41, too_hot=True)
@@ -133,14 +133,14 @@ def test_an_nvme_drive_is_read_field_by_field() -> None:
         ({"endurance_used": {"current_percent": True}}, None),
     ],
 )
-def test_the_wear_of_an_ata_drive_is_told_where_its_meaning_is_certain(
+def test_the_wear_of_an_ata_drive_is_reported_where_its_meaning_is_certain(
     document: dict[str, object], used: int | None
 ) -> None:
     told = health_of(json.dumps(document | {"temperature": {"current": 30}}))
     assert told == Health(used_percent=used, temperature_c=30)
 
 
-def test_a_verdict_alone_is_an_answer() -> None:
+def test_a_smart_status_alone_is_a_health_result() -> None:
     assert (health_of(ata()), health_of(ata(passed=False))) == (Health(passed=True), Health(passed=False))
 
 
@@ -155,7 +155,7 @@ def log(warning: int = 0, used: int = 3, errors: int = 0) -> bytes:
     return bytes(page)
 
 
-def test_the_log_itself_says_what_smartctls_json_of_it_says() -> None:
+def test_the_raw_log_gives_the_same_health_as_smartctls_json() -> None:
     for warning, used, errors in ((0, 3, 0), (0x02, 130, 2), (0x0C, 255, 1 << 70)):
         report = nvme_log(critical_warning=warning, percentage_used=used, media_errors=errors)
         failing, health = decode_health_log(log(warning, used, errors))
@@ -165,5 +165,5 @@ def test_the_log_itself_says_what_smartctls_json_of_it_says() -> None:
 
 
 @pytest.mark.parametrize("report", [REFUSED, "", "no json", "[" * 100_000, "[]"])
-def test_a_drive_that_tells_nothing_of_its_health_has_none(report: str) -> None:
+def test_a_drive_without_readable_health_has_none(report: str) -> None:
     assert health_of(report) is None

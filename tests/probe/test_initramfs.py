@@ -40,7 +40,7 @@ def unpacked_conf(image: Path, into: Path) -> str:
 @pytest.mark.needs_tools("mkinitramfs", "unmkinitramfs", "lsinitramfs", "unshare", "depmod", "mdadm", "zstd")
 @LONG
 @pytest.mark.parametrize("compress", ["gzip", "zstd"])
-def test_debians_own_image_is_read_as_unmkinitramfs_unpacks_it(tmp_path: Path, compress: str) -> None:
+def test_an_image_of_debian_is_read_as_by_unmkinitramfs(tmp_path: Path, compress: str) -> None:
     image = by_mkinitramfs(tmp_path, CONF, compress=compress)
     found = inside(image)
     assert found.maker == "initramfs-tools" and not found.unseen
@@ -52,7 +52,7 @@ def test_debians_own_image_is_read_as_unmkinitramfs_unpacks_it(tmp_path: Path, c
 @LONG
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("dracut", "lsinitrd", "mdadm")
-def test_dracuts_image_is_read_as_lsinitrd_prints_it(tmp_path: Path) -> None:
+def test_an_image_of_dracut_is_read_as_by_lsinitrd(tmp_path: Path) -> None:
     image = by_dracut(tmp_path, CONF, command_line=f"rd.md.uuid={UUID}")
     found = inside(image)
     assert (found.maker, found.has_mdadm, found.unseen) == ("dracut", True, "")
@@ -66,7 +66,7 @@ def test_dracuts_image_is_read_as_lsinitrd_prints_it(tmp_path: Path) -> None:
 @pytest.mark.needs_tools("cpio", "unmkinitramfs")
 @pytest.mark.parametrize("early", [False, True])
 @pytest.mark.parametrize("compress", ["", "gzip", "zstd", "xz", "bzip2", "lz4"])
-def test_an_image_is_read_however_it_is_packed_and_whatever_is_before_it(
+def test_an_image_is_read_with_any_compression_and_any_preceding_archive(
     tmp_path: Path, compress: str, early: bool
 ) -> None:
     if compress and not shutil.which(compress):
@@ -80,22 +80,22 @@ def test_an_image_is_read_however_it_is_packed_and_whatever_is_before_it(
 
 
 @pytest.mark.needs_tools("cpio", "gzip")
-def test_of_two_main_files_in_an_image_one_counts(tmp_path: Path) -> None:
+def test_only_one_of_two_main_files_in_an_image_is_used(tmp_path: Path) -> None:
     """mdadm reads one, so a line that both have does not match an array twice."""
     files = {"usr/lib/dracut/modules.txt": b"", "etc/mdadm.conf": LINE.encode(), "etc/mdadm/mdadm.conf": LINE.encode()}
     assert uuids(inside(by_cpio(tmp_path, files))) == [UUID]
 
 
 @pytest.mark.needs_tools("cpio", "gzip")
-def test_an_image_without_mdadm_says_so(tmp_path: Path) -> None:
+def test_an_image_without_mdadm_is_reported(tmp_path: Path) -> None:
     found = inside(by_cpio(tmp_path, {"conf/initramfs.conf": b"x", "etc/fstab": b""}, compress="gzip"))
     assert (found.has_mdadm, found.conf, found.unseen) == (False, None, "")
 
 
 @pytest.mark.needs_tools("cpio", "gzip")
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
-def test_an_image_that_was_cut_is_never_taken_for_one_without_mdadm(tmp_path: Path, share: float) -> None:
-    """Random bytes, which no packer makes smaller, precede everything that is searched for."""
+def test_a_truncated_image_is_never_taken_for_one_without_mdadm(tmp_path: Path, share: float) -> None:
+    """Random bytes, which cannot be compressed, precede everything that is searched for."""
     image = by_cpio(tmp_path, {"bin/x": os.urandom(200_000), **FILES}, compress="gzip", early=True)
     content = image.read_bytes()
     image.write_bytes(content[: int(len(content) * share)])
@@ -114,19 +114,19 @@ def test_an_image_that_was_cut_is_never_taken_for_one_without_mdadm(tmp_path: Pa
         (b"\x1f\x8b\x08" + bytes(60), "not a cpio archive"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_its_reason(tmp_path: Path, content: bytes, why: str) -> None:
+def test_an_image_that_cannot_be_read_is_reported_with_the_reason(tmp_path: Path, content: bytes, why: str) -> None:
     image = tmp_path / "x.img"
     image.write_bytes(content)
     assert why in inside(image).unseen
 
 
 @pytest.mark.needs_tools("cpio")
-def test_a_squashed_image_is_not_guessed_at(tmp_path: Path) -> None:
+def test_an_image_with_a_squashfs_is_reported_as_unread(tmp_path: Path) -> None:
     found = inside(by_cpio(tmp_path, {"usr/lib/dracut/x": b"", "squash-root.img": b"hsqs"}))
     assert "squashfs" in found.unseen
 
 
-def test_an_image_that_holds_more_than_any_machine_has_is_left(tmp_path: Path) -> None:
+def test_an_implausibly_large_image_is_not_read(tmp_path: Path) -> None:
     """It contains a file of 4 GiB, which is a hole in the image."""
     image = tmp_path / "large.img"
     with image.open("wb") as file:

@@ -49,28 +49,28 @@ class TestTargets:
     @pytest.mark.parametrize(
         "target", ["sda", "/dev/sda", "sda1", "/dev/sda1", "/dev/disk/by-id/ata-x", "disk/by-id/ata-x"]
     )
-    def test_a_disk_is_named_in_many_ways(self, root: Path, target: str) -> None:
+    def test_a_disk_can_be_named_in_many_ways(self, root: Path, target: str) -> None:
         assert [disk.name for disk in look([target], sysroot=str(root)).disks] == ["sda"]
 
-    def test_a_disk_named_twice_is_looked_at_once(self, root: Path) -> None:
+    def test_a_disk_named_twice_is_listed_once(self, root: Path) -> None:
         disks = look(["sda1", "/dev/sda", "nvme0n1p2"], sysroot=str(root)).disks
         assert [disk.name for disk in disks] == ["sda", "nvme0n1"]
 
     @pytest.mark.parametrize("target", ["sdz", "/dev/sda9x", "", "..", "/", "sda\0", "/etc/passwd", "*"])
-    def test_what_a_captured_tree_does_not_have_is_refused(self, root: Path, target: str) -> None:
+    def test_a_disk_that_a_captured_tree_does_not_contain_is_refused(self, root: Path, target: str) -> None:
         with pytest.raises(Refused):
             look([target], sysroot=str(root))
 
-    def test_the_refusal_says_what_there_is(self, root: Path) -> None:
+    def test_the_refusal_lists_the_disks_of_the_tree(self, root: Path) -> None:
         with pytest.raises(Refused, match="sdz is not in the captured tree") as refusal:
             look(["sdz"], sysroot=str(root))
         assert refusal.value.hint == "it has: nvme0n1, sda"
 
-    def test_an_image_file_is_no_part_of_a_captured_tree(self, root: Path, image: Path) -> None:
+    def test_an_image_file_is_not_a_part_of_a_captured_tree(self, root: Path, image: Path) -> None:
         with pytest.raises(Refused):
             look([str(image)], sysroot=str(root))
 
-    def test_all_reasons_are_told_at_once(self, tmp_path: Path) -> None:
+    def test_all_reasons_are_reported_together(self, tmp_path: Path) -> None:
         (tmp_path / "empty.img").touch()
         os.mkfifo(tmp_path / "pipe")
         bad = [
@@ -89,13 +89,13 @@ class TestTargets:
             assert word in str(refusal.value)
 
     @pytest.mark.needs_tools("sfdisk")
-    def test_what_is_fine_is_looked_at_and_the_rest_is_said(self, image: Path) -> None:
+    def test_valid_arguments_are_read_and_the_others_are_reported(self, image: Path) -> None:
         inventory = look([str(image), "/dev/null"])
         assert [disk.path for disk in inventory.disks] == [str(image)]
         (unseen,) = inventory.unseen
         assert unseen.what == "/dev/null" and "character device" in unseen.why
 
-    def test_the_controller_of_an_nvme_drive_is_answered_with_its_namespace(self, tmp_path: Path) -> None:
+    def test_a_folder_with_the_name_of_an_nvme_controller_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "nvme0").mkdir()
         with pytest.raises(Refused) as refusal:
             look([str(tmp_path / "nvme0")])
@@ -129,7 +129,7 @@ def md_superblock_090(device_kib: int) -> bytes:
 
 class TestImages:
     @pytest.mark.needs_tools("sfdisk")
-    def test_an_image_gives_its_table_and_reports_no_limits(self, image: Path) -> None:
+    def test_an_image_has_its_table_and_no_reported_limits(self, image: Path) -> None:
         (disk,) = look([str(image)]).disks
         assert (disk.kind, disk.size, disk.limits, disk.limits_given) == (DiskKind.IMAGE, 64 * MIB, IoLimits(), ())
         assert (disk.name, disk.path, disk.table_read) == (str(image), str(image), True)
@@ -139,18 +139,18 @@ class TestImages:
         ]  # fmt: skip
 
     @pytest.mark.needs_tools("sfdisk")
-    def test_what_the_user_says_of_an_image_is_taken_and_named(self, image: Path) -> None:
+    def test_given_limits_of_an_image_are_used_and_marked_as_given(self, image: Path) -> None:
         (disk,) = look([str(image)], given=UserLimits(sector_size=512, physical_sector_size=4096)).disks
         assert (disk.limits.logical_block_size, disk.limits.physical_block_size) == (512, 4096)
         assert disk.limits_given == ("logical_block_size", "physical_block_size")
 
-    def test_what_the_user_says_of_a_disk_goes_before_what_it_reports(self, root: Path) -> None:
+    def test_given_limits_of_a_disk_have_precedence_over_reported_ones(self, root: Path) -> None:
         (disk,) = look(["sda"], sysroot=str(root), given=UserLimits(physical_sector_size=4096)).disks
         assert (disk.limits.logical_block_size, disk.limits.physical_block_size) == (512, 4096)
         assert disk.limits_given == ("physical_block_size",)
 
     @pytest.mark.needs_tools("sfdisk")
-    def test_a_sparse_image_of_sixteen_tebibytes_is_read_at_once(self, sparse: Sparse) -> None:
+    def test_a_sparse_image_of_15_tib_is_read(self, sparse: Sparse) -> None:
         path = sparse(15 * TIB)  # ext4 holds no file of 16 TiB with 4 KiB blocks
         run("sfdisk", "--quiet", path, stdin="label: gpt\nfirst-lba: 34\nstart=34, size=2014\nstart=2048\n")
         (disk,) = look([str(path)]).disks
@@ -159,7 +159,7 @@ class TestImages:
         assert path.stat().st_blocks * 512 < 4 * MIB
 
     @pytest.mark.needs_tools("mkfs.ext4")
-    def test_a_file_system_without_a_table_is_content_of_the_whole(self, sparse: Sparse) -> None:
+    def test_a_file_system_without_a_table_is_content_of_the_whole_disk(self, sparse: Sparse) -> None:
         path = sparse(64 * MIB)
         run("mkfs.ext4", "-q", path)
         (disk,) = look([str(path)]).disks
@@ -187,7 +187,7 @@ class TestImages:
         assert [layer.kind for layer in disk.partitions[0].content] == ["linux_raid_member"]
         assert disk.content == ()
 
-    def test_a_member_of_an_array_below_a_table_is_content_of_the_whole(self, sparse: Sparse) -> None:
+    def test_an_array_member_with_a_table_is_content_of_the_whole_disk(self, sparse: Sparse) -> None:
         path = sparse(64 * MIB + 512)  # so that the end of the last partition is not that of the disk
         run("sfdisk", "--quiet", path, stdin="label: dos\nstart=2048, size=2048, type=83\n")
         with path.open("r+b") as file:
@@ -206,10 +206,10 @@ class TestImages:
             pytest.param("promise_fasttrack_raid_member", 399 * 512, b"Promise Technology, Inc.", id="Promise"),
         ],
     )
-    def test_a_mark_at_the_end_of_the_disk_is_its_own_where_no_partition_ends(
+    def test_a_superblock_at_the_end_of_the_disk_is_its_own_where_no_partition_ends(
         self, sparse: Sparse, kind: str, back: int, mark: bytes
     ) -> None:
-        """The table belongs to the array then, and what a realign writes to the free space is not free."""
+        """The table then belongs to the array, and space that appears free to a realign is not."""
         path = sparse(64 * MIB)
         run("sfdisk", "--quiet", path, stdin="label: dos\nstart=63, size=65536, type=83\n")
         with path.open("r+b") as file:
@@ -240,8 +240,8 @@ class TestImages:
         assert [(layer.kind, layer.version) for layer in disk.content] == [(kind, "mirror") for kind in kinds]
 
     @pytest.mark.needs_tools("sfdisk", "mkfs.ext4")
-    def test_a_file_system_on_the_whole_disk_is_seen_beside_a_table_with_nothing_in_it(self, sparse: Sparse) -> None:
-        """A table written by mistake leaves the superblock at byte 1024 alone, and the file system can be mounted."""
+    def test_a_file_system_on_the_whole_disk_is_found_despite_a_table_without_content(self, sparse: Sparse) -> None:
+        """A table written by mistake keeps the superblock at byte 1024, and the file system can be mounted."""
         path = sparse(64 * MIB)
         run("mkfs.ext4", "-q", "-F", path)
         run("sfdisk", "-q", "--wipe", "never", path, stdin="label: dos\nstart=63, size=65536, type=83\n")
@@ -256,7 +256,7 @@ class TestImages:
         assert (disk.content, disk.partitions[0].content[0].kind) == ((), "swap")
 
     @pytest.mark.parametrize("name", MAGICS)
-    def test_what_only_looks_like_an_image_is_refused_with_a_way_to_get_at_the_disk(
+    def test_a_compressed_or_virtual_disk_is_refused_with_the_command_that_unpacks_it(
         self, tmp_path: Path, name: str
     ) -> None:
         path = tmp_path / "disk.img"
@@ -269,7 +269,7 @@ class TestImages:
 
     @pytest.mark.needs_tools("xz", "gzip", "zstd", "bzip2")
     @pytest.mark.parametrize("tool", ["xz", "gzip", "zstd", "bzip2"])
-    def test_a_really_compressed_file_is_recognised(self, tmp_path: Path, tool: str) -> None:
+    def test_a_file_compressed_by_the_real_tool_is_recognised(self, tmp_path: Path, tool: str) -> None:
         (tmp_path / "disk.img").write_bytes(bytes(100_000))
         packed = run("sh", "-c", f"{tool} -c {tmp_path}/disk.img > {tmp_path}/packed; echo done")
         assert packed == "done\n"
@@ -321,7 +321,7 @@ def without_contents(disk: Disk) -> Disk:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("sfdisk", "partx", "losetup")
-def test_without_root_the_same_disks_are_seen_and_what_was_not_is_said(image: Path, loop: Loop) -> None:
+def test_without_root_the_same_disks_are_found_and_unread_parts_are_reported(image: Path, loop: Loop) -> None:
     device = loop(image)
     run("partx", "-a", device)
     try:
@@ -340,14 +340,14 @@ def test_without_root_the_same_disks_are_seen_and_what_was_not_is_said(image: Pa
 
 
 @pytest.mark.needs_root
-def test_without_root_the_whole_machine_is_seen(tmp_path: Path) -> None:
+def test_without_root_all_disks_of_the_machine_are_found(tmp_path: Path) -> None:
     look([])
     names = {disk.name for disk in as_nobody(lambda: look([])).disks if disk.kind is not DiskKind.LOOP}
     assert names == {disk.name for disk in look([]).disks if disk.kind is not DiskKind.LOOP}
 
 
 @pytest.mark.needs_root
-def test_an_image_that_may_not_be_read_is_refused_with_a_hint(tmp_path: Path) -> None:
+def test_an_image_without_read_permission_is_refused_with_a_hint(tmp_path: Path) -> None:
     path = Path("/tmp") / f"aligntool-test-{os.getpid()}.img"
     path.write_bytes(bytes(4096))
     path.chmod(0o600)
@@ -404,7 +404,7 @@ def test_nothing_is_opened_for_writing_and_no_ioctl_changes_anything(image: Path
 @pytest.mark.needs_tools("sfdisk", "partx", "losetup", "mkfs.ext4", "mkswap")
 class TestLoopDevices:
     @pytest.mark.parametrize("sector_size", [512, 4096])
-    def test_table_kernel_and_contents_come_together(self, sparse: Sparse, loop: Loop, sector_size: int) -> None:
+    def test_table_kernel_and_content_are_combined(self, sparse: Sparse, loop: Loop, sector_size: int) -> None:
         path = sparse(64 * MIB)
         device = loop(path, sector_size=sector_size)
         run("sfdisk", "--quiet", "--no-reread", device, stdin="label: gpt\nsize=16MiB\nsize=16MiB\n")
@@ -425,7 +425,7 @@ class TestLoopDevices:
         assert [layer.kind for part in disk.partitions for layer in part.content] == ["ext4", "swap"]
         assert first.kernel_alignment_offset == 0
 
-    def test_a_look_is_not_fooled_by_what_an_earlier_one_left_in_the_cache(self, sparse: Sparse, loop: Loop) -> None:
+    def test_stale_data_of_an_earlier_read_in_the_cache_are_not_used(self, sparse: Sparse, loop: Loop) -> None:
         """The page cache of the disk does not see writes through the partition's while something holds
         the disk open.
         """
@@ -460,7 +460,7 @@ class TestLoopDevices:
         nodes = {part.number: part.node for part in disk.partitions}
         assert nodes == {number: f"{device.name}p{number}" for number in (1, 2, 5)}
 
-    def test_partitions_that_only_the_kernel_has_are_listed(self, sparse: Sparse, loop: Loop) -> None:
+    def test_partitions_known_only_to_the_kernel_are_listed(self, sparse: Sparse, loop: Loop) -> None:
         device = loop(sparse(64 * MIB))
         add_partition(device, 3, Extent(MIB, 2 * MIB))
         try:
@@ -470,7 +470,7 @@ class TestLoopDevices:
         assert disk.table is None and disk.table_read
         assert [(part.number, part.extent) for part in disk.partitions] == [(3, Extent(MIB, 2 * MIB))]
 
-    def test_a_partition_s_node_leads_to_its_disk(self, image: Path, loop: Loop, tmp_path: Path) -> None:
+    def test_the_node_of_a_partition_leads_to_its_disk(self, image: Path, loop: Loop, tmp_path: Path) -> None:
         device = loop(image)
         run("partx", "-a", device)
         (tmp_path / "link").symlink_to(f"{device}p2")

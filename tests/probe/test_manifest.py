@@ -42,7 +42,7 @@ def snapshot_of(root: Path, archive: Path, *, host: bool) -> Path:
     return archive
 
 
-def test_a_snapshot_has_its_date_and_version_and_no_host_name_unless_asked(tmp_path: Path) -> None:
+def test_a_snapshot_has_its_date_and_version_and_a_host_name_only_on_request(tmp_path: Path) -> None:
     root = machine(tmp_path / "tree")
     began = datetime.now(UTC).replace(microsecond=0)
     archive = snapshot_of(root, tmp_path / "a.tar.xz", host=False)
@@ -53,13 +53,13 @@ def test_a_snapshot_has_its_date_and_version_and_no_host_name_unless_asked(tmp_p
     assert not any(b"db7" in entry.content for entry in entries)
 
 
-def test_the_host_name_is_in_the_report_where_it_was_asked_for(tmp_path: Path) -> None:
+def test_the_host_name_is_in_the_report_if_it_was_requested(tmp_path: Path) -> None:
     named = snapshot_of(machine(tmp_path / "tree"), tmp_path / "a.tar.xz", host=True)
     document = json.loads(run_aligntool("audit", "--json", "--sysroot", named).stdout)
     assert document["host"] == "db7.example.org" and re.fullmatch(r"[\d-]{10}T[\d:]{8}Z", document["date"])
 
 
-def test_an_audit_of_this_machine_has_its_time_and_its_name_only_when_asked(tmp_path: Path) -> None:
+def test_an_audit_of_this_machine_has_its_time_and_its_name_only_on_request(tmp_path: Path) -> None:
     image = tmp_path / "disk.img"
     image.write_bytes(bytes(1 << 20))
     before = time.time()
@@ -73,7 +73,7 @@ def test_an_audit_of_this_machine_has_its_time_and_its_name_only_when_asked(tmp_
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b'{"host": 7}', b'{"date": ' + b"[" * 4000, b"\xff\xfe", b"null"]
 )
-def test_a_manifest_that_is_none_says_nothing(tmp_path: Path, content: bytes) -> None:
+def test_an_invalid_manifest_gives_no_facts(tmp_path: Path, content: bytes) -> None:
     root = machine(tmp_path)
     (root / "aligntool").mkdir()
     (root / "aligntool/manifest.json").write_bytes(content)
@@ -85,7 +85,7 @@ def test_the_rate_of_writes_is_that_of_the_kernel_s_counters(tmp_path: Path) -> 
     assert read_written(Tree(str(machine(tmp_path)))) == {"sda": 20480.0, "sda1": 10240.0}
 
 
-def test_the_counters_come_along_in_a_snapshot(tmp_path: Path) -> None:
+def test_the_counters_are_included_in_a_snapshot(tmp_path: Path) -> None:
     archive, out = snapshot_of(machine(tmp_path / "tree"), tmp_path / "a.tar", host=False), tmp_path / "out"
     out.mkdir()
     subprocess.run(["tar", "-xf", archive, "-C", out], check=True)
@@ -93,7 +93,7 @@ def test_the_counters_come_along_in_a_snapshot(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("uptime", ["", "0.00 1.0\n", "-5.0 1\n", "nan 1\n", "1e9999 1\n", "9" * 500])
-def test_an_uptime_that_is_none_gives_no_rate(tmp_path: Path, uptime: str) -> None:
+def test_an_invalid_uptime_gives_no_rate(tmp_path: Path, uptime: str) -> None:
     root = machine(tmp_path)
     (root / "proc/uptime").write_text(uptime)
     assert read_written(Tree(str(root))) == {}
@@ -108,7 +108,7 @@ def test_the_rates_of_this_machine_are_those_of_sysfs() -> None:
     assert before and all(rates[name] * seconds + 1 >= sectors * 512 for name, sectors in before.items())
 
 
-def test_a_captured_health_page_is_read_and_masked_to_what_it_says_of_the_drive(tmp_path: Path) -> None:
+def test_a_captured_health_page_is_read_and_everything_except_health_is_masked(tmp_path: Path) -> None:
     """NVMe base specification 2.0, figure 207: byte 0 critical warning, bit 2: degraded reliability; byte 5 used."""
     log = bytearray(range(1, 256)) + bytearray(257)
     log[0], log[5] = 0x04, 93

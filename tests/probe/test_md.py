@@ -52,7 +52,7 @@ def facts(tmp_path: Path, attributes: dict[str, str | None], udev: dict[str, str
     return found.array
 
 
-def test_every_number_becomes_bytes(tmp_path: Path) -> None:
+def test_every_number_is_converted_to_bytes(tmp_path: Path) -> None:
     found = facts(
         tmp_path, dict(ATTRIBUTES), {"MD_NAME": "host:data", "MD_UUID": "01234567:89abcdef:01234567:89abcdef"}
     )
@@ -93,7 +93,7 @@ def test_every_number_becomes_bytes(tmp_path: Path) -> None:
         ({"md/dev-sda1/offset": "none"}, "member_data_offsets", (("sdb1", 2 * MIB),)),
     ],
 )
-def test_what_is_missing_or_odd_is_not_known(
+def test_missing_and_unusual_attributes_are_handled(
     tmp_path: Path, changed: dict[str, str | None], field: str, value: object
 ) -> None:
     found = facts(tmp_path, {**ATTRIBUTES, **changed})
@@ -116,11 +116,11 @@ def test_an_audit_does_not_omit_an_array_that_is_not_started(
     assert [each.what for each in targets_not_judged(found) if each.what == "md127"] == ["md127"] * seen
 
 
-def test_an_array_that_is_not_started_is_none(tmp_path: Path) -> None:
+def test_an_array_that_is_not_started_has_no_facts(tmp_path: Path) -> None:
     assert facts(tmp_path, {"md/array_state": "inactive", "md/level": ""}) is None
 
 
-def test_an_array_that_the_kernel_refused_to_start_is_none_although_it_has_a_level(tmp_path: Path) -> None:
+def test_an_array_with_a_level_that_the_kernel_refused_to_start_has_no_facts(tmp_path: Path) -> None:
     """md_run() sets the level before the personality refuses a dirty and degraded array: "all members present"."""
     assert facts(tmp_path, {**ATTRIBUTES, "md/array_state": "inactive", "md/degraded": "0"}) is None
 
@@ -141,11 +141,11 @@ def test_an_array_that_the_kernel_refused_to_start_is_none_although_it_has_a_lev
         ("raid5", None, None),
     ],
 )
-def test_a_layout_is_mdadms_word(level: str, number: int | None, word: str | None) -> None:
+def test_a_layout_is_named_as_by_mdadm(level: str, number: int | None, word: str | None) -> None:
     assert layout_word(level, number) == word
 
 
-def test_a_captured_array_has_the_layout_that_its_proc_mdstat_told() -> None:
+def test_a_captured_array_has_the_layout_that_its_proc_mdstat_shows() -> None:
     """md3: 128K chunks 2 near-copies; md2: level 5, algorithm 2."""
     near, five = (disk("md-on-misaligned-partitions", name).array for name in ("md3", "md2"))
     assert near is not None and near.layout == "n2"

@@ -55,7 +55,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes, bytes
 
 
 @pytest.mark.needs_tools("cc")
-def test_every_field_lies_where_libnvme_has_it(pages: tuple[bytes, bytes, bytes]) -> None:
+def test_every_field_is_read_where_libnvme_defines_it(pages: tuple[bytes, bytes, bytes]) -> None:
     facts = decode_nvme(pages[0], pages[1], hmb_granted=decode_hmb(1, pages[2]))
     formats = [(lba.data_size, lba.metadata_size, lba.relative_performance) for lba in facts.formats]
     assert formats == [(512, 0, 2), (4096, 0, 0), (4096, 8, 3)]
@@ -86,20 +86,20 @@ def lbads(shift: int) -> int:
     return shift << 16
 
 
-def test_preferred_sizes_do_not_exist_without_the_bit_that_says_so() -> None:
+def test_preferred_sizes_are_ignored_without_the_bit_that_declares_them() -> None:
     facts = decode_nvme(b"", namespace_page(lbaf0=lbads(9), npwg=7, nows=7))
     assert facts.preferred_write_granularity is None
     assert facts.optimal_write_size is None
     assert facts.preferred_deallocate_granularity is None
 
 
-def test_since_nvme_2_1_two_bits_say_which_preferred_sizes_there_are() -> None:
+def test_since_nvme_2_1_two_bits_declare_the_preferred_sizes() -> None:
     facts = decode_nvme(b"", namespace_page(lbaf0=lbads(12), nsfeat=0b10_0000, npwg=3, npdg=3))
     assert facts.preferred_write_granularity == 16 * KIB
     assert facts.preferred_deallocate_granularity is None  # it is in another page then
 
 
-def test_the_namespace_s_atomic_size_counts_only_where_it_is_valid_and_not_zero() -> None:
+def test_the_atomic_size_of_the_namespace_is_used_only_if_valid_and_not_zero() -> None:
     controller = bytearray(4096)
     controller[24:30] = b"a disk"
     struct.pack_into("<HH", controller, 526, 7, 0)
@@ -118,13 +118,13 @@ def test_the_format_in_use_may_have_a_number_above_fifteen() -> None:
 
 
 @pytest.mark.parametrize("shift", [0, 1, 8, 33, 64, 255])
-def test_a_format_with_an_impossible_block_size_is_none(shift: int) -> None:
+def test_a_format_with_an_impossible_block_size_is_ignored(shift: int) -> None:
     facts = decode_nvme(b"", namespace_page(nsfeat=0x10, lbaf0=lbads(shift), npwg=7))
     assert (facts.formats, facts.format_in_use) == ((), 0)
     assert facts.preferred_write_granularity is None
 
 
-def test_no_limit_and_a_senseless_limit_of_a_transfer_are_told_apart() -> None:
+def test_no_transfer_limit_and_an_implausible_one_are_distinguished() -> None:
     page = bytearray(4096)
     page[24] = ord("x")
     for mdts, expected in ((0, 0), (5, 128 * KIB), (255, None)):
@@ -133,19 +133,19 @@ def test_no_limit_and_a_senseless_limit_of_a_transfer_are_told_apart() -> None:
         assert (facts.max_transfer, facts.hmb_preferred) == (expected, 0)
 
 
-def test_a_buffer_that_is_off_is_nothing_granted() -> None:
+def test_a_host_memory_buffer_that_is_off_counts_as_0_bytes() -> None:
     assert decode_hmb(0, struct.pack("<I", 8192)) == 0
     assert decode_hmb(1, struct.pack("<I", 8192)) == 32 * MIB
     assert decode_hmb(1, b"") == 0
 
 
 @pytest.mark.parametrize("page", [b"", bytes(4095), bytes(4096)])
-def test_an_empty_page_is_no_answer(page: bytes) -> None:
+def test_an_empty_page_gives_no_facts(page: bytes) -> None:
     assert decode_nvme(page, page) == NvmeFacts()
 
 
 @given(st.binary(min_size=384, max_size=384), st.binary(min_size=540, max_size=540))
-def test_any_page_decodes_to_something_sane(namespace_start: bytes, controller_start: bytes) -> None:
+def test_any_page_decodes_to_plausible_values(namespace_start: bytes, controller_start: bytes) -> None:
     facts = decode_nvme(controller_start.ljust(4096, b"\xff"), namespace_start.ljust(4096, b"\xff"))
     assert len(facts.formats) <= 64
     assert all(512 <= lba.data_size <= 2**32 for lba in facts.formats)
@@ -166,6 +166,6 @@ def test_the_pages_of_a_captured_tree_are_used(tmp_path: Path) -> None:
     assert not any(unseen.what == "NVMe Identify" for unseen in disk.unseen)
 
 
-def test_a_captured_tree_without_the_pages_says_so(tmp_path: Path) -> None:
+def test_missing_pages_in_a_captured_tree_are_reported(tmp_path: Path) -> None:
     (disk,) = look([], sysroot=str(make_tree(tmp_path, [MadeDisk("nvme0n1", GIB)]))).disks
     assert Unseen("NVMe Identify", "the captured tree does not contain it") in disk.unseen

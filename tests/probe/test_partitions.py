@@ -26,7 +26,7 @@ def entry(code: str, **more: str) -> dict[str, str]:
     return {"ID_PART_ENTRY_TYPE": code, **{f"ID_{key}": value for key, value in more.items()}}
 
 
-def test_sysfs_counts_in_512_bytes_whatever_the_disk_s_sectors_are(tmp_path: Path) -> None:
+def test_sysfs_uses_units_of_512_bytes_for_any_sector_size(tmp_path: Path) -> None:
     parts = [MadePartition(1, 1 * MIB, 10 * MIB)]
     disk = only(make_tree(tmp_path, [MadeDisk("sda", GIB, parts, logical=4096, physical=4096)]))
     start = next(tmp_path.glob("sys/devices/**/sda1/start")).read_text()
@@ -47,7 +47,7 @@ def test_an_offset_of_minus_one_is_read_as_the_kernel_prints_it_on_partitions(
     assert disk.partitions[0].kernel_alignment_offset == offset
 
 
-def test_a_gpt_is_told_by_udev_where_nobody_could_read_it(tmp_path: Path) -> None:
+def test_an_unreadable_gpt_is_taken_from_the_udev_database(tmp_path: Path) -> None:
     udev = entry(
         EFI, PART_ENTRY_NAME="EFI\\x20System", PART_ENTRY_UUID="aa-bb", PART_ENTRY_FLAGS="0x8000000000000001",
         FS_TYPE="vfat", FS_VERSION="FAT32",
@@ -65,7 +65,7 @@ def test_a_gpt_is_told_by_udev_where_nobody_could_read_it(tmp_path: Path) -> Non
     assert (second.number, second.role) == (12, Role.PRIMARY)
 
 
-def test_an_mbr_is_told_by_udev_with_its_boot_flag_and_signature(tmp_path: Path) -> None:
+def test_an_unreadable_mbr_is_taken_from_udev_with_its_boot_flag_and_signature(tmp_path: Path) -> None:
     parts = [MadePartition(1, 32256, GIB, udev=entry("0x7", PART_ENTRY_FLAGS="0x80"))]
     disk = only(make_tree(tmp_path, [MadeDisk("sda", 8 * GIB, parts, udev=DOS)]))
     assert disk.table is not None
@@ -88,7 +88,7 @@ def extended(code: str | None, sectors: int, first_logical: int, logical: int = 
 
 @pytest.mark.parametrize("code", ["0x5", "0xf", "0x85", None])
 @pytest.mark.parametrize(("sectors", "logical"), [(2, 512), (1, 512), (8, 4096)])
-def test_an_extended_partition_is_known_by_its_type_or_by_its_stump(
+def test_an_extended_partition_is_recognised_by_its_type_or_its_tiny_size(
     tmp_path: Path, code: str | None, sectors: int, logical: int
 ) -> None:
     disk = only(make_tree(tmp_path, [extended(code, sectors, 2 * GIB + 32256, logical)]))
@@ -99,21 +99,21 @@ def test_an_extended_partition_is_known_by_its_type_or_by_its_stump(
     assert dict(disk.kernel_partitions)[2] == Extent(2 * GIB, sectors * 512)
 
 
-def test_a_tiny_partition_before_others_is_no_extended_one_when_udev_says_its_type(tmp_path: Path) -> None:
+def test_a_tiny_partition_before_others_is_not_extended_if_udev_has_its_type(tmp_path: Path) -> None:
     parts = [MadePartition(1, 17408, 1024, udev=entry(LINUX)), MadePartition(5, MIB, GIB, udev=entry(LINUX))]
     gpt = {"ID_PART_TABLE_TYPE": "gpt"}
     disk = only(make_tree(tmp_path, [MadeDisk("sda", 8 * GIB, parts, udev=gpt)]))
     assert [part.role for part in disk.partitions] == [Role.PRIMARY, Role.PRIMARY]
 
 
-def test_the_kernel_s_verdict_on_each_partition_is_kept(tmp_path: Path) -> None:
+def test_the_kernels_alignment_offset_of_each_partition_is_kept(tmp_path: Path) -> None:
     parts = [MadePartition(1, 63 * 512, GIB), MadePartition(2, 2 * GIB, GIB, discard_alignment=3145728)]
     disk = only(make_tree(tmp_path, [MadeDisk("sda", 8 * GIB, parts, physical=4096)]))
     assert [part.kernel_alignment_offset for part in disk.partitions] == [512, 0]
     assert disk.partitions[1].kernel_discard_alignment == 3145728
 
 
-def test_partitions_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+def test_partitions_are_sorted_by_number(tmp_path: Path) -> None:
     parts = [MadePartition(number, number * GIB, MIB) for number in (10, 2, 1)]
     disk = only(make_tree(tmp_path, [MadeDisk("nvme0n1", 16 * GIB, parts)]))
     assert [(part.number, part.node) for part in disk.partitions] == [
@@ -121,7 +121,7 @@ def test_partitions_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_folders_that_only_look_like_partitions_are_none(tmp_path: Path) -> None:
+def test_folders_that_only_look_like_partitions_are_not_listed(tmp_path: Path) -> None:
     root = make_tree(tmp_path, [MadeDisk("sda", GIB, [MadePartition(1, MIB, MIB)])])
     above = next(root.glob("sys/devices/**/sda1")).parent
     for name, start in (("sda2", "-5"), ("sda3", "x"), ("sdax", "2048"), ("sda01", "4096")):
@@ -143,16 +143,16 @@ class TestTableAndKernel:
     def nodes(self, table: list[Partition], kernel: list[KernelPartition]) -> list[tuple[int, str | None]]:
         return [(part.number, part.node) for part in merge(TableLabel.DOS, table, kernel)]
 
-    def test_entries_find_their_nodes(self) -> None:
+    def test_entries_are_matched_to_their_nodes(self) -> None:
         table = [self.table(1, MIB, MIB), self.table(2, 4 * MIB, MIB)]
         kernel = [self.kernel(2, 4 * MIB, MIB), self.kernel(1, MIB, MIB)]
         assert self.nodes(table, kernel) == [(1, "sda1"), (2, "sda2")]
 
-    def test_the_stump_of_an_extended_partition_is_that_partition(self) -> None:
+    def test_the_kernels_tiny_extended_partition_is_matched_to_its_entry(self) -> None:
         (part,) = merge(TableLabel.DOS, [self.table(2, MIB, GIB, Role.EXTENDED)], [self.kernel(2, MIB, KIB)])
         assert (part.node, part.extent) == ("sda2", Extent(MIB, GIB))
 
-    def test_the_place_decides_where_the_kernel_counts_otherwise(self) -> None:
+    def test_entries_are_matched_by_place_where_the_kernel_has_another_number(self) -> None:
         table = [self.table(1, MIB, MIB), self.table(3, 4 * MIB, MIB)]
         kernel = [self.kernel(1, MIB, MIB), self.kernel(5, 4 * MIB, MIB)]
         assert self.nodes(table, kernel) == [(1, "sda1"), (3, "sda5")]
@@ -161,19 +161,19 @@ class TestTableAndKernel:
         (part,) = merge(TableLabel.GPT, [self.table(1, MIB, MIB)], [self.kernel(1, 63 * 512, MIB)])
         assert (part.node, part.extent.start) == ("sda1", MIB)
 
-    def test_what_only_the_kernel_has_is_listed_too(self) -> None:
+    def test_a_partition_known_only_to_the_kernel_is_listed_as_well(self) -> None:
         table = [self.table(1, MIB, GIB)]
         kernel = [self.kernel(1, MIB, GIB), self.kernel(5, 2 * MIB, MIB), self.kernel(7, 3 * GIB, MIB)]
         roles = [(part.number, part.role) for part in merge(TableLabel.DOS, table, kernel)]
         assert roles == [(1, Role.PRIMARY), (5, Role.NESTED), (7, Role.PRIMARY)]
 
-    def test_what_only_the_table_has_is_listed_without_a_node(self) -> None:
+    def test_a_partition_that_is_only_in_the_table_is_listed_without_a_node(self) -> None:
         assert self.nodes([self.table(1, MIB, MIB)], []) == [(1, None)]
 
     extents = st.tuples(st.integers(1, 6), st.integers(0, 4), st.integers(1, 4))
 
     @given(st.lists(extents, max_size=6), st.lists(extents, max_size=6, unique_by=lambda one: one[0]))
-    def test_no_node_is_lost_and_none_is_given_twice(
+    def test_no_node_is_lost_and_none_is_assigned_twice(
         self, table: list[tuple[int, int, int]], kernel: list[tuple[int, int, int]]
     ) -> None:
         entries = [self.table(*one) for one in table]

@@ -113,7 +113,7 @@ def test_no_identity_is_left_in_a_snapshot(tmp_path: Path, secret: str) -> None:
         assert swapped not in entry.content, entry.path
 
 
-def test_what_decides_a_verdict_is_left_in_a_snapshot(tmp_path: Path) -> None:
+def test_the_facts_that_a_verdict_requires_are_kept_in_a_snapshot(tmp_path: Path) -> None:
     archive = tmp_path / "masked.tar.xz"
     write_snapshot(str(archive), captured(machine(tmp_path / "tree"), serials=False))
     inventory = look([], sysroot=str(archive))
@@ -130,7 +130,7 @@ def test_what_decides_a_verdict_is_left_in_a_snapshot(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs_root
-def test_this_machine_s_snapshot_is_this_machine_seen_without_root(tmp_path: Path) -> None:
+def test_the_snapshot_of_this_machine_equals_a_read_without_root(tmp_path: Path) -> None:
     archive = tmp_path / "here.tar.xz"
     write_snapshot(str(archive), collect(Tree(""), serials=True))
     here, there = told(as_nobody(lambda: look([]))), told(look([], sysroot=str(archive)))
@@ -139,7 +139,7 @@ def test_this_machine_s_snapshot_is_this_machine_seen_without_root(tmp_path: Pat
 
 def told(inventory: Inventory) -> dict[str, Disk]:
     """Drop the reasons why something was not read, and Identify and health, which root's snapshot has."""
-    disks = [disk for disk in inventory.disks if disk.kind is not DiskKind.LOOP]  # those of other tests come and go
+    disks = [disk for disk in inventory.disks if disk.kind is not DiskKind.LOOP]  # others belong to other tests
     return {disk.name: replace(disk, unseen=(), nvme=None, failing=None, health=None) for disk in disks}
 
 
@@ -150,7 +150,7 @@ class TestMasks:
         assert masks.value(" WD-1234 \n").strip() == masks.value("WD-1234")
 
     @pytest.mark.parametrize("value", [UUID, "0x50014ee2b0a1b2c3", "naa.50014ee2b0a1b2c3", "1a2b3c4d-01", "ABCD-0123"])
-    def test_a_number_stays_a_number_in_the_same_notation(self, value: str) -> None:
+    def test_the_placeholder_of_a_number_has_the_same_notation(self, value: str) -> None:
         masked = Masks().value(value)
         assert masked != value
         assert re.sub("[0-9a-f]", "0", masked) == re.sub("[0-9a-fA-F]", "0", value)
@@ -161,7 +161,7 @@ class TestMasks:
         masked = {masks.value(each).replace("-", "").replace(":", "") for each in (UUID, digits, colons, UUID.upper())}
         assert len(masked) == 1 and masked != {digits}
 
-    def test_placeholders_differ_however_many_there_are(self) -> None:
+    def test_placeholders_are_unique_among_many_values(self) -> None:
         masks = Masks()
         secrets = [
             *(f"disk {number}" for number in range(300)),
@@ -170,14 +170,14 @@ class TestMasks:
         ]
         assert len({masks.value(each) for each in secrets}) == len(secrets)
 
-    def test_zeros_are_no_identity(self) -> None:
+    def test_zeros_are_not_masked(self) -> None:
         assert Masks().value("0000000000000000") == "0000000000000000"
 
-    def test_a_name_of_lvm_stays_a_name_of_lvm(self) -> None:
+    def test_a_masked_lvm_name_is_still_a_valid_lvm_name(self) -> None:
         masked = Masks().name("vg--one-root")
         assert masked.replace("--", "").count("-") == 1
 
-    def test_identify_pages_lose_serial_nguid_and_vendor_s_bytes_only(self) -> None:
+    def test_only_serial_nguid_and_vendor_bytes_of_identify_pages_are_masked(self) -> None:
         page = bytes(range(1, 256)) * 16 + bytes(16)
         masks = Masks()
         controller = mask_file(masks, "/aligntool/identify/nvme0n1.ctrl", page) or b""
@@ -188,7 +188,7 @@ class TestMasks:
         assert namespace[:104] == page[:104] and not any(namespace[104:128])
         assert namespace[128:384] == page[128:384]
 
-    def test_the_identify_page_of_an_ata_drive_loses_its_world_wide_name_and_keeps_its_geometry(self) -> None:
+    def test_the_ata_identify_page_loses_its_world_wide_name_and_keeps_its_geometry(self) -> None:
         page = vpd_page(identify(w106=0x6003, w108=0x5001, w109=0x4EE2, w110=0xB0A1, w111=0xB2C3, w209=0x4001))
         masked = mask_file(Masks(), "/sys/devices/x/vpd_pg89", page) or b""
         words = struct.unpack("<256H", masked[60:572])
@@ -202,7 +202,7 @@ class TestMasks:
 
 
 class TestArchive:
-    def test_a_file_that_is_there_is_not_replaced_unasked(self, tmp_path: Path) -> None:
+    def test_an_existing_file_is_replaced_only_on_request(self, tmp_path: Path) -> None:
         path = tmp_path / "a.tar.xz"
         path.write_text("mine")
         with pytest.raises(Refused, match="already exists"):
@@ -212,16 +212,16 @@ class TestArchive:
         with tarfile.open(path) as tar:
             assert tar.getnames() == ["sys/block"]
 
-    def test_a_name_that_says_no_format_is_refused(self, tmp_path: Path) -> None:
+    def test_a_file_name_without_a_known_format_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(Refused) as refusal:
             write_snapshot(str(tmp_path / "snapshot.zip"), [])
         assert refusal.value.hint.endswith("snapshot.zip.tar.xz")
 
-    def test_a_place_that_cannot_be_written_is_refused(self, tmp_path: Path) -> None:
+    def test_a_path_that_cannot_be_written_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(Refused, match="cannot be written"):
             write_snapshot(str(tmp_path / "missing/a.tar"), [])
 
-    def test_a_collection_that_breaks_off_leaves_nothing_behind(self, tmp_path: Path) -> None:
+    def test_an_interrupted_collection_leaves_no_file(self, tmp_path: Path) -> None:
         def entries() -> Callable[[], None]:
             raise KeyboardInterrupt
 
@@ -231,7 +231,7 @@ class TestArchive:
 
     @pytest.mark.needs_tools("tar")
     @pytest.mark.parametrize("suffix", ["tar", "tar.gz", "tar.xz"])
-    def test_tar_reads_what_was_written(self, tmp_path: Path, suffix: str) -> None:
+    def test_tar_reads_a_written_snapshot(self, tmp_path: Path, suffix: str) -> None:
         path = tmp_path / f"a.{suffix}"
         entries = [
             Entry("sys/devices/a", "directory"), Entry("sys/devices/a/size", "file", b"8\n"),
@@ -263,7 +263,7 @@ class TestHostileArchives:
     GOOD = member("sys/block/keep")
 
     @pytest.mark.parametrize("name", ["../out", "sys/../../out", "/etc/out", "sys/block/../../../out"])
-    def test_a_name_that_leads_out_refuses_the_archive(self, tmp_path: Path, name: str) -> None:
+    def test_an_archive_with_a_name_that_leads_outside_is_refused(self, tmp_path: Path, name: str) -> None:
         path = archive_of(tmp_path / "a.tar.xz", self.GOOD, member(name))
         with pytest.raises(Refused, match="leads out"):
             look([], sysroot=str(path))
@@ -276,19 +276,19 @@ class TestHostileArchives:
             look([], sysroot=str(path))
         assert not (tmp_path / "out").exists()
 
-    def test_a_link_itself_written_over_is_refused(self, tmp_path: Path) -> None:
+    def test_an_archive_that_overwrites_a_link_is_refused(self, tmp_path: Path) -> None:
         link = member("sys/x", tarfile.SYMTYPE, str(tmp_path / "out"))
         with pytest.raises(Refused):
             look([], sysroot=str(archive_of(tmp_path / "a.tar.xz", link, member("sys/x"))))
         assert not (tmp_path / "out").exists()
 
     @pytest.mark.parametrize("kind", [tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE, tarfile.LNKTYPE])
-    def test_devices_pipes_and_hard_links_are_left_out(self, tmp_path: Path, kind: bytes) -> None:
+    def test_devices_pipes_and_hard_links_are_skipped(self, tmp_path: Path, kind: bytes) -> None:
         odd = member("sys/devices/odd", kind, "/etc/passwd")
         path = archive_of(tmp_path / "a.tar.xz", self.GOOD, odd)
         assert isinstance(look([], sysroot=str(path)), Inventory)
 
-    def test_a_bomb_is_refused_before_it_goes_off(self, tmp_path: Path) -> None:
+    def test_a_decompression_bomb_is_refused_before_it_is_unpacked(self, tmp_path: Path) -> None:
         path = tmp_path / "bomb.tar.xz"
         info = tarfile.TarInfo("sys/block/huge")
         info.size = 1 << 40
@@ -299,20 +299,20 @@ class TestHostileArchives:
         with pytest.raises(Refused, match="than any captured machine"):
             look([], sysroot=str(path))
 
-    def test_many_small_files_are_a_bomb_too(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_too_many_small_files_are_refused_as_well(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(targets, "MOST_BYTES", 100_000)
         members = [member(f"sys/block/{number}", content=bytes(1000)) for number in range(100)]
         with pytest.raises(Refused, match="than any captured machine"):
             look([], sysroot=str(archive_of(tmp_path / "a.tar.xz", *members)))
 
     @pytest.mark.parametrize("content", [b"", b"no archive", b"\xfd7zXZ\0broken", b"\x1f\x8bbroken", bytes(10240)])
-    def test_what_is_no_archive_is_refused(self, tmp_path: Path, content: bytes) -> None:
+    def test_a_file_that_is_not_an_archive_is_refused(self, tmp_path: Path, content: bytes) -> None:
         path = tmp_path / "a.tar.xz"
         path.write_bytes(content)
         with pytest.raises(Refused):
             look([], sysroot=str(path))
 
-    def test_a_torn_archive_is_refused(self, tmp_path: Path) -> None:
+    def test_a_truncated_archive_is_refused(self, tmp_path: Path) -> None:
         path = archive_of(
             tmp_path / "a.tar.xz", *(member(f"sys/block/{n}", content=os.urandom(500)) for n in range(50))
         )
@@ -336,7 +336,7 @@ class TestHostileArchives:
             look([], sysroot=str(path))
 
     @pytest.mark.parametrize("damage", ["checksum of a header", "cut before a header"])
-    def test_members_that_cannot_be_found_are_not_left_out(self, tmp_path: Path, damage: str) -> None:
+    def test_an_archive_whose_members_cannot_be_found_is_refused(self, tmp_path: Path, damage: str) -> None:
         path = tmp_path / "a.tar"
         blocks = lzma.decompress(archive_of(tmp_path / "a.tar.xz", self.GOOD, member("sys/block/last")).read_bytes())
         header = blocks.index(b"sys/block/last")
@@ -347,7 +347,7 @@ class TestHostileArchives:
     @pytest.mark.parametrize(
         ("names", "why"), [(["a", "b"], "several captured machines: a, b"), ([], "no captured sys/")]
     )
-    def test_a_refusal_names_the_archive_and_not_the_folder_where_it_was(
+    def test_a_refusal_names_the_archive_and_not_the_folder_where_it_was_unpacked(
         self, tmp_path: Path, names: list[str], why: str
     ) -> None:
         path = archive_of(tmp_path / "a.tar.xz", member("readme"), *(member(f"{name}/sys/block/x") for name in names))

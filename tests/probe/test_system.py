@@ -78,14 +78,14 @@ def test_every_file_is_read_below_the_root(tmp_path: Path) -> None:
     assert found.initramfs == () and found.unfinished == ()
 
 
-def test_without_an_array_nobody_reads_them(tmp_path: Path) -> None:
+def test_the_files_are_not_read_without_an_array(tmp_path: Path) -> None:
     root = machine(tmp_path)
     (root / "sys/devices/virtual/block/md127/md/level").write_text("")
     assert look([], sysroot=str(root)).system is None
     assert look(["sda"], sysroot=str(machine(tmp_path / "two"))).system is None
 
 
-def test_without_files_of_a_system_nothing_is_known(tmp_path: Path) -> None:
+def test_without_system_files_no_system_facts_are_known(tmp_path: Path) -> None:
     root = machine(tmp_path)
     (root / "etc/os-release").unlink()
     (root / "etc/fstab").unlink()
@@ -106,7 +106,7 @@ def test_without_files_of_a_system_nothing_is_known(tmp_path: Path) -> None:
         ("debian", [], []),
     ],
 )  # fmt: skip
-def test_of_the_places_of_mdadm_conf_those_are_read_that_mdadm_reads(
+def test_mdadm_conf_is_read_from_the_paths_that_mdadm_reads(
     tmp_path: Path, family: str, there: list[str], files: list[str]
 ) -> None:
     root = machine(tmp_path, etc__mdadm__mdadm="")
@@ -152,7 +152,7 @@ def test_images_are_found_where_boot_loaders_find_them(tmp_path: Path) -> None:
     assert all(each.has_mdadm and each.conf and each.conf.arrays[0].uuid == UUID for each in found)
 
 
-def test_a_hostile_tree_leads_nowhere_else(tmp_path: Path) -> None:
+def test_links_in_a_hostile_tree_are_not_followed_outside(tmp_path: Path) -> None:
     root = machine(tmp_path)
     (root / "etc/fstab").unlink()
     (root / "etc/fstab").symlink_to("/" + "../" * 20 + "etc/hostname")
@@ -169,7 +169,7 @@ def record(root: Path, text: str) -> Path:
     return root
 
 
-def test_a_record_that_cannot_be_read_is_told_all_the_same(tmp_path: Path) -> None:
+def test_a_record_that_cannot_be_read_is_still_reported(tmp_path: Path) -> None:
     (sentence,) = seen(record(machine(tmp_path), "{torn")).unfinished
     assert "cannot be read" in sentence and "/var/lib/aligntool/arrays/x.json" in sentence
 
@@ -180,7 +180,7 @@ def kept(root: Path, file: Path, *, serials: bool) -> Inventory:
 
 
 @pytest.mark.needs_tools("cpio", "gzip", "tar")
-def test_a_snapshot_keeps_what_the_findings_need_and_no_names(tmp_path: Path) -> None:
+def test_a_snapshot_keeps_the_facts_for_the_findings_and_no_names(tmp_path: Path) -> None:
     inside = {"conf/initramfs.conf": b"", "sbin/mdadm": b"x", "etc/mdadm/mdadm.conf": f"# Alices\n{LINE}".encode()}
     root, file = with_image(machine(tmp_path / "tree"), inside), tmp_path / "masked.tar.gz"
     masked = kept(root, file, serials=False)
@@ -201,7 +201,7 @@ def test_a_snapshot_keeps_what_the_findings_need_and_no_names(tmp_path: Path) ->
     assert [secret for secret in SECRETS if secret in said.replace("-", "").replace(":", "") or secret in said] == []
 
 
-def test_files_that_are_links_are_kept_where_they_were_asked_for(tmp_path: Path) -> None:
+def test_files_that_are_links_are_kept_under_the_path_of_the_link(tmp_path: Path) -> None:
     """Debian's /etc/os-release is a link to ../usr/lib/os-release, and some systems keep fstab elsewhere."""
     root = machine(tmp_path / "tree")
     for name, place in (("etc/os-release", "usr/lib/os-release"), ("etc/fstab", "keep/fstab")):
@@ -213,7 +213,7 @@ def test_files_that_are_links_are_kept_where_they_were_asked_for(tmp_path: Path)
         assert found is not None and found.family == "debian" and found.fstab
 
 
-def test_a_foreign_array_is_foreign_in_a_snapshot_too(tmp_path: Path) -> None:
+def test_a_foreign_array_is_also_foreign_in_a_snapshot(tmp_path: Path) -> None:
     for name, codes in (("alice-pc:data", {"AT611"}), ("other-pc:data", {"AT611", "AT614"}), ("any:data", {"AT611"})):
         root = machine(tmp_path / name.partition("-")[0], name=name, etc__mdadm__mdadm=None)
         (root / "etc/mdadm/mdadm.conf").write_text("MAILADDR root\n")
@@ -222,7 +222,7 @@ def test_a_foreign_array_is_foreign_in_a_snapshot_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs_tools("systemctl")
-def test_a_late_start_that_systemctl_enabled_is_seen_here_and_in_a_snapshot(tmp_path: Path) -> None:
+def test_a_late_start_enabled_by_systemctl_is_found_here_and_in_a_snapshot(tmp_path: Path) -> None:
     root = machine(tmp_path / "tree")
     assert not seen(root).late_start and not kept_system(root, tmp_path / "without.tar.gz").late_start
     units = root / "etc/systemd/system"
@@ -239,5 +239,5 @@ def kept_system(root: Path, file: Path) -> System:
     return found
 
 
-def test_this_machine_is_of_a_family_that_is_known_or_of_none() -> None:
+def test_this_machine_is_of_a_known_family_or_of_none() -> None:
     assert find_distribution() in ("debian", "debian-dracut", "fedora", "opensuse", "arch", None)

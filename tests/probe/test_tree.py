@@ -38,7 +38,7 @@ def test_relative_and_absolute_links_lead_to_the_same_place_inside_the_tree(root
 @pytest.mark.parametrize(
     "target", ["../../../secret", "/../secret", "../../../../../../../../../../etc/passwd", "/etc/passwd"]
 )
-def test_a_link_that_leads_out_of_the_tree_leads_to_nothing(root: Path, target: str) -> None:
+def test_a_link_that_leads_out_of_the_tree_is_not_followed(root: Path, target: str) -> None:
     link(root, "sys/block/out", target)
     tree = Tree(str(root))
     assert tree.text("/sys/block/out") is None
@@ -46,21 +46,21 @@ def test_a_link_that_leads_out_of_the_tree_leads_to_nothing(root: Path, target: 
     assert not tree.exists("/sys/block/out")
 
 
-def test_a_folder_that_is_a_link_out_of_the_tree_shows_nothing(root: Path) -> None:
+def test_a_folder_that_is_a_link_out_of_the_tree_is_empty(root: Path) -> None:
     link(root, "sys/devices/out", str(root.parent))
     tree = Tree(str(root))
     assert tree.names("/sys/devices/out") == []
     assert tree.text("/sys/devices/out/secret") is None
 
 
-def test_dots_in_a_path_that_is_asked_for_stop_at_the_root(root: Path) -> None:
+def test_dots_in_a_requested_path_stop_at_the_root(root: Path) -> None:
     tree = Tree(str(root))
     assert tree.text("/sys/../../secret") is None
     assert tree.real("/sys/block/../devices/a") == "/sys/devices/a"
     assert tree.real("/../../sys") == "/sys"
 
 
-def test_links_that_chase_each_other_end(root: Path) -> None:
+def test_circular_links_end(root: Path) -> None:
     link(root, "sys/block/one", "two")
     link(root, "sys/block/two", "one")
     link(root, "sys/block/self", "self/self")
@@ -79,13 +79,13 @@ def test_a_pipe_in_place_of_an_attribute_neither_hangs_nor_is_opened(root: Path)
     assert tree.content("/sys/devices/a/ro") is None
 
 
-def test_a_folder_in_place_of_an_attribute_is_no_text(root: Path) -> None:
+def test_a_folder_in_place_of_an_attribute_has_no_text(root: Path) -> None:
     tree = Tree(str(root))
     assert tree.text("/sys/devices/a/queue") is None
     assert tree.names("/sys/devices/a/size") == []
 
 
-def test_an_endless_file_is_read_to_its_bound_only(root: Path) -> None:
+def test_a_huge_file_is_read_only_up_to_the_limit(root: Path) -> None:
     with (root / "sys/devices/a/huge").open("wb") as file:
         file.truncate(1 << 40)
     tree = Tree(str(root))
@@ -100,18 +100,18 @@ def test_a_device_node_in_a_captured_tree_is_not_opened(root: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", " ", "abc", "1e9", "0x10", "--1", "1_000", "٣", "9" * 21, "-", "1 2", "\0"])
-def test_what_is_no_number_is_none(text: str) -> None:
+def test_text_that_is_not_a_number_is_read_as_none(text: str) -> None:
     assert as_number(text) is None
 
 
 @pytest.mark.parametrize(("text", "number"), [("0", 0), ("-1", -1), ("18446744073709551615", 2**64 - 1)])
-def test_numbers_as_the_kernel_prints_them(text: str, number: int) -> None:
+def test_numbers_are_read_as_the_kernel_prints_them(text: str, number: int) -> None:
     assert as_number(text) == number
 
 
 @given(st.text(alphabet="/.ab\0é", max_size=30))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(200))
-def test_no_path_however_written_reads_outside(root: Path, path: str) -> None:
+def test_no_path_reads_outside_the_tree(root: Path, path: str) -> None:
     tree = Tree(str(root))
     assert tree.text(f"/{path}/../../secret") in (None, "42")
     real = tree.real(f"/{path}")
@@ -119,16 +119,16 @@ def test_no_path_however_written_reads_outside(root: Path, path: str) -> None:
 
 
 class TestWhereTheTreeIs:
-    def test_the_folder_above_sys_is_taken(self, root: Path) -> None:
+    def test_the_folder_above_sys_is_accepted(self, root: Path) -> None:
         assert captured_tree(str(root)).number("/sys/devices/a/size") == 42
 
-    def test_the_sys_folder_itself_is_forgiven(self, root: Path) -> None:
+    def test_the_sys_folder_itself_is_accepted(self, root: Path) -> None:
         assert captured_tree(str(root / "sys")).number("/sys/devices/a/size") == 42
 
-    def test_one_level_too_high_is_forgiven_when_there_is_one_machine(self, root: Path) -> None:
+    def test_a_folder_one_level_higher_is_accepted_if_it_has_one_machine(self, root: Path) -> None:
         assert captured_tree(str(root.parent)).number("/sys/devices/a/size") == 42
 
-    def test_two_machines_side_by_side_are_a_question(self, root: Path) -> None:
+    def test_two_machines_in_one_folder_are_refused(self, root: Path) -> None:
         (root.parent / "other/sys/block").mkdir(parents=True)
         with pytest.raises(Refused, match="several captured machines: other, tree") as refusal:
             captured_tree(str(root.parent))
@@ -139,9 +139,9 @@ class TestWhereTheTreeIs:
             captured_tree(str(tmp_path))
         assert "snapshot" in refusal.value.hint
 
-    def test_a_path_that_is_not_there_is_refused(self, tmp_path: Path) -> None:
+    def test_a_missing_path_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(Refused, match="not a folder"):
             captured_tree(str(tmp_path / "nothing"))
 
-    def test_the_root_of_this_machine_is_read_as_a_captured_tree_and_not_as_the_live_one(self) -> None:
+    def test_the_root_of_this_machine_is_read_as_a_captured_tree_not_as_the_live_one(self) -> None:
         assert not captured_tree("/").live

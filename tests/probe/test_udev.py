@@ -24,7 +24,7 @@ G:systemd
 """
 
 
-def test_a_record_gives_properties_and_links() -> None:
+def test_a_record_has_properties_and_links() -> None:
     record = parse_record(RECORD)
     assert record.get("ID_MODEL") == "WDC_WD20EARS"
     assert record.decoded("ID_MODEL_ENC") == "WDC WD20EARS-00MVWB0"
@@ -35,7 +35,7 @@ def test_a_record_gives_properties_and_links() -> None:
     assert record.links == ("disk/by-id/ata-WDC_WD20EARS_1", "disk/by-path/pci-0000:00:1f.2-ata-1")
 
 
-def test_what_lsblk_sysroot_reads_is_read_alike() -> None:
+def test_the_format_that_lsblk_sysroot_reads_is_read() -> None:
     record = parse_dump(b"DEVLINKS=/dev/disk/by-id/x /dev/y\nID_FS_TYPE=ext4\nOWNER=root\n")
     assert record.get("ID_FS_TYPE") == "ext4"
     assert record.links == ("disk/by-id/x", "y")
@@ -45,7 +45,7 @@ def test_what_lsblk_sysroot_reads_is_read_alike() -> None:
     ("escaped", "plain"),
     [("", ""), ("a\\x20b", "a b"), ("\\x2", "\\x2"), ("\\xzz", "\\xzz"), ("\\x5cx20", "\\x20"), ("é\\x20", "é ")],
 )
-def test_escapes(escaped: str, plain: str) -> None:
+def test_escapes_are_decoded(escaped: str, plain: str) -> None:
     assert unescape_udev(escaped) == plain
 
 
@@ -55,7 +55,7 @@ def test_any_text_can_be_unescaped(text: str) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_some_record(content: bytes) -> None:
+def test_any_bytes_are_read_as_a_record(content: bytes) -> None:
     for record in (parse_record(content), parse_dump(content)):
         assert all("\n" not in key for key in record.properties)
 
@@ -71,7 +71,7 @@ def test_the_database_of_a_tree_is_found_by_number_and_by_name(tmp_path: Path) -
     assert database.record(None, "sdc").properties == {}
 
 
-def test_the_files_in_dev_of_this_machine_are_never_read() -> None:
+def test_the_udev_files_of_this_machine_are_not_read_below_dev() -> None:
     assert not UdevDatabase(Tree("")).has_files
 
 
@@ -112,7 +112,7 @@ def test_every_device_of_a_mounted_btrfs_is_in_use(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs_tools("findmnt")
-def test_this_machine_s_mounts_are_those_findmnt_shows() -> None:
+def test_the_mounts_of_this_machine_are_those_that_findmnt_shows() -> None:
     rows = [line.split(None, 1) for line in run("findmnt", "-rno", "MAJ:MIN,TARGET").splitlines()]
     mounts = read_mounts(Tree(""))
     for number, target in rows:
@@ -120,7 +120,7 @@ def test_this_machine_s_mounts_are_those_findmnt_shows() -> None:
 
 
 @pytest.mark.needs_tools("systemd-escape")
-def test_a_tool_that_escapes_is_undone() -> None:
+def test_the_escapes_of_systemd_escape_are_decoded() -> None:
     """systemd-escape writes the same \\x.. as udev for anything but letters, digits, ":", "_" and "."."""
     text = "Büro 3! {x}"
     escaped = subprocess.run(

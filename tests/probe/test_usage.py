@@ -154,7 +154,7 @@ def is_sound(used: UsedMap, length: int) -> bool:
     "mount.exfat-fuse",
 )
 @pytest.mark.parametrize("name", MOUNTED)
-def test_a_copy_of_the_used_bytes_alone_is_a_whole_file_system(sparse: Sparse, tmp_path: Path, name: str) -> None:
+def test_a_copy_of_only_the_used_bytes_is_an_intact_file_system(sparse: Sparse, tmp_path: Path, name: str) -> None:
     kind, folder = MOUNTED[name], tmp_path / "mounted"
     disk = sparse(START + kind.size + 2 * MIB)
     extent = Extent(START, kind.size + 512)  # one sector is behind the file system, for tools that read there
@@ -205,7 +205,7 @@ def test_older_tree_roots_of_a_btrfs_are_used_as_well(sparse: Sparse, tmp_path: 
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("partclone.btrfs", "mkfs.btrfs")
-def test_everything_of_a_btrfs_is_used_when_its_data_lies_there_twice(sparse: Sparse) -> None:
+def test_everything_of_a_btrfs_is_used_if_its_data_are_stored_twice(sparse: Sparse) -> None:
     image = sparse(256 * MIB)
     run("mkfs.btrfs", "-q", "-m", "dup", "-d", "dup", image)
     used = read_used(str(image), Extent(0, 256 * MIB), the_layer(image, Extent(0, 256 * MIB)), sector_size=512)
@@ -215,7 +215,7 @@ def test_everything_of_a_btrfs_is_used_when_its_data_lies_there_twice(sparse: Sp
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("mkfs.xfs")
-def test_everything_of_an_xfs_is_used_when_its_log_is_elsewhere(sparse: Sparse, tmp_path: Path) -> None:
+def test_everything_of_an_xfs_is_used_if_its_log_is_external(sparse: Sparse, tmp_path: Path) -> None:
     """What was written last is only in that log, whatever the superblock and the trees of free blocks state."""
     image, log, folder = sparse(320 * MIB), sparse(66 * MIB, "log.img"), tmp_path / "mounted"
     extent = Extent(0, 320 * MIB)
@@ -243,7 +243,7 @@ def test_everything_of_an_xfs_is_used_when_its_log_is_elsewhere(sparse: Sparse, 
     ],
     ids=["FAT12", "FAT12, one table", "FAT16", "FAT32", "FAT32, 4 KiB sectors"],
 )
-def test_a_copy_of_the_used_clusters_alone_is_a_whole_fat(
+def test_a_copy_of_only_the_used_clusters_is_an_intact_fat(
     sparse: Sparse, tmp_path: Path, words: tuple[str, ...], size: int
 ) -> None:
     image, names = sparse(size), [f"f{at:02}" for at in range(40)]
@@ -280,7 +280,7 @@ def _content(image: Path, name: str, folder: Path) -> bytes:
 
 @pytest.mark.needs_tools("mkfs.fat", "fsck.fat", "mcopy", "mdel", "mshowfat")
 @pytest.mark.parametrize(("bits", "size"), [(12, 2 * MIB), (16, 6 * MIB), (32, 40 * MIB)])
-def test_the_clusters_of_a_fat_are_those_that_mshowfat_lists(
+def test_the_used_clusters_of_a_fat_are_those_that_mshowfat_lists(
     sparse: Sparse, tmp_path: Path, bits: int, size: int
 ) -> None:
     """Every second cluster is free, and the last one is used."""
@@ -323,7 +323,7 @@ def test_everything_of_a_fat_is_used_when_the_copies_of_its_table_differ(sparse:
 
 
 @pytest.mark.needs_tools("mkswap")
-def test_of_swap_the_header_is_used_and_of_a_suspended_system_everything(sparse: Sparse) -> None:
+def test_only_the_header_of_swap_is_used_but_all_of_a_hibernation_image(sparse: Sparse) -> None:
     image = sparse(8 * MIB)
     run("mkswap", image)
     extent = Extent(0, 8 * MIB)
@@ -336,7 +336,7 @@ def test_of_swap_the_header_is_used_and_of_a_suspended_system_everything(sparse:
 
 
 @pytest.mark.needs_tools("mkswap")
-def test_what_follows_the_pages_of_a_shorter_swap_area_is_used(sparse: Sparse) -> None:
+def test_bytes_behind_the_pages_of_a_shorter_swap_area_are_used(sparse: Sparse) -> None:
     image = sparse(8 * MIB)
     run("mkswap", image, "4096")  # KiB
     extent = Extent(0, 8 * MIB)
@@ -346,7 +346,7 @@ def test_what_follows_the_pages_of_a_shorter_swap_area_is_used(sparse: Sparse) -
 
 @pytest.mark.needs_tools("mkfs.ext4", "dumpe2fs")
 def test_everything_is_used_where_a_hash_tree_may_follow_the_file_system(sparse: Sparse) -> None:
-    """That of dm-verity covers free blocks as well, and those of ChromeOS and Android have no superblock before it."""
+    """That of dm-verity also covers free blocks, and those of ChromeOS and Android have no superblock before it."""
     image, extent = sparse(16 * MIB), Extent(MIB, 14 * MIB)
     run("mkfs.ext4", "-q", "-F", "-b", "4096", "-E", f"offset={MIB}", image, "10M")
     layer = the_layer(image, extent)
@@ -382,7 +382,7 @@ def test_everything_is_used_where_the_map_cannot_be_checked(sparse: Sparse, monk
     assert read_map(disk, 1, extent) == UsedMap((Extent(0, extent.length),), "everything: e2fsck is not installed")
 
 
-def test_everything_is_used_where_nobody_knows_what_lies_there(sparse: Sparse) -> None:
+def test_everything_is_used_where_the_content_is_unknown(sparse: Sparse) -> None:
     image, extent = sparse(8 * MIB), Extent(MIB, 4 * MIB)
     for layer in (None, Layer("crypto_LUKS", extent), Layer("ext4", extent)):
         used = read_used(str(image), extent, layer, sector_size=512)
@@ -391,7 +391,7 @@ def test_everything_is_used_where_nobody_knows_what_lies_there(sparse: Sparse) -
 
 
 @pytest.mark.needs_tools("mkfs.ext4", "dumpe2fs")
-def test_everything_of_an_ext4_is_used_that_is_unclean_or_does_not_add_up(sparse: Sparse) -> None:
+def test_everything_of_an_unclean_or_inconsistent_ext4_is_used(sparse: Sparse) -> None:
     image, extent = sparse(32 * MIB), Extent(0, 32 * MIB)
     run("mkfs.ext4", "-q", "-F", "-O", "^metadata_csum,^uninit_bg", image)
     layer = the_layer(image, extent)
@@ -408,14 +408,14 @@ def test_everything_of_an_ext4_is_used_that_is_unclean_or_does_not_add_up(sparse
 
 @pytest.mark.needs_tools("mkfs.ext4", "dumpe2fs")
 @pytest.mark.parametrize("name", ["disk.img", "old?offset=512&disk", "LABEL=root", 'UUID="', "it's =.img"])
-def test_an_ext4_is_mapped_whatever_the_image_is_called(sparse: Sparse, name: str) -> None:
+def test_an_ext4_is_mapped_in_an_image_of_any_name(sparse: Sparse, name: str) -> None:
     image, extent = sparse(20 * MIB, name), Extent(START, 16 * MIB)
     run("mkfs.ext4", "-q", "-F", "-E", f"offset={START}", image, "16m")
     assert read_used(str(image), extent, the_layer(image, extent), sector_size=512).by == "dumpe2fs"
 
 
 @pytest.mark.needs_tools("mkfs.ext4", "dumpe2fs")
-def test_the_map_of_two_tebibytes_is_small_and_covers_them(sparse: Sparse) -> None:
+def test_the_map_of_two_tib_is_small_and_covers_them(sparse: Sparse) -> None:
     image = sparse(2 * TIB)
     run("mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=1", "-G", "8192", "-i", str(64 * MIB), image)
     extent = Extent(0, 2 * TIB)
@@ -433,7 +433,7 @@ MAP = """# Mapfile
 
 
 @pytest.mark.parametrize("status", ["+", "-", "*", "/"])
-def test_what_a_mapfile_does_not_call_untried_is_used(status: str) -> None:
+def test_only_blocks_that_a_mapfile_marks_as_untried_are_unused(status: str) -> None:
     found = content.used_in_mapfile(MAP.format(status).splitlines())
     assert (next(found), next(found)) == (Extent(0, 0x1000), Extent(0x2000, 0x1000))
     with pytest.raises(StopIteration) as end:
@@ -446,7 +446,7 @@ def test_what_a_mapfile_does_not_call_untried_is_used(status: str) -> None:
     [("0x01000  0x1000  ?\n", ""), ("0x01000  0x1000", "0x01000  0x0800"), ("0x01000  0x1000", "0x00800  0x1800"),
      ("0x1000  ?", "many ?"), ("0x1000  ?", "0x1000"), ("0x02000  0x1000", "0x02000  -0x1000")],
 )  # fmt: skip
-def test_a_mapfile_with_a_hole_or_a_strange_line_is_not_believed(line: str, instead: str) -> None:
+def test_a_mapfile_with_a_gap_or_an_invalid_line_is_rejected(line: str, instead: str) -> None:
     broken = MAP.format("+").replace(line, instead)
     assert broken != MAP.format("+")
     with pytest.raises(NoMap):
@@ -473,7 +473,7 @@ def test_blocks_that_dumpe2fs_does_not_list_as_free_are_used() -> None:
     [("30\n", "31\n"), ("60-68", "15-23"), ("60-68", "68-60"), ("60-68", "x"), ("count:              100", "count: 99"),
      ("Block size:               4096\n", "")],
 )  # fmt: skip
-def test_a_report_that_does_not_add_up_is_not_believed(words: str, instead: str) -> None:
+def test_an_inconsistent_report_is_rejected(words: str, instead: str) -> None:
     with pytest.raises(NoMap):
         list(content.used_in_dumpe2fs(REPORT.replace(words, instead).splitlines(keepends=True), 409600))
 
@@ -505,7 +505,7 @@ FREESP = "agno agbno len\n 1 6 1\n 1 4 1\n 1 100 600\n 2 0 1024\n from to extent
 
 
 @pytest.mark.needs_root
-def test_of_an_xfs_everything_is_used_but_the_longer_runs_that_xfs_db_lists(freesp: Callable[[str], UsedMap]) -> None:
+def test_only_the_longer_free_runs_that_xfs_db_lists_are_unused(freesp: Callable[[str], UsedMap]) -> None:
     first, second = Extent(0, 1124 * 4096), Extent(1724 * 4096, 324 * 4096)
     assert freesp(FREESP).runs == (first, second, Extent(3072 * 4096, 4 * MIB))
 
@@ -516,7 +516,7 @@ def test_of_an_xfs_everything_is_used_but_the_longer_runs_that_xfs_db_lists(free
     [("100 600", "100 1000"), ("2 0", "1 0"), ("2 0", "9 0"), ("2 0 1024", "bad btree"), ("agno", "no"),
      ("100 600", "0 1024\n 3 0 1024")],
 )  # fmt: skip
-def test_a_list_of_free_blocks_that_does_not_add_up_is_not_believed(
+def test_an_inconsistent_list_of_free_blocks_is_rejected(
     freesp: Callable[[str], UsedMap], words: str, instead: str
 ) -> None:
     used = freesp(FREESP.replace(words, instead))
@@ -529,7 +529,7 @@ def test_a_list_of_free_blocks_that_does_not_add_up_is_not_believed(
     sector_size=st.sampled_from((512, 4096)),
     most_runs=st.integers(1, 20),
 )
-def test_the_final_map_covers_all_that_was_used_and_both_ends_in_few_runs(
+def test_the_final_map_covers_all_used_bytes_and_both_ends_in_few_runs(
     pieces: list[tuple[int, int]], sectors: int, sector_size: int, most_runs: int
 ) -> None:
     length = sectors * 4096
@@ -550,7 +550,7 @@ def gaps(used: UsedMap) -> list[int]:
 
 
 @when_thorough("a quarter of a million runs")
-def test_a_map_of_a_quarter_of_a_million_runs_takes_no_memory() -> None:
+def test_a_map_of_a_quarter_of_a_million_runs_needs_little_memory() -> None:
     """A disk of 2 TiB of which every second 4 MiB is used, and a map that is never in memory as a whole: 30 MiB."""
     length, count = 2 * TIB, 2 * TIB // (8 * MIB)
     tracemalloc.start()
@@ -561,12 +561,12 @@ def test_a_map_of_a_quarter_of_a_million_runs_takes_no_memory() -> None:
     assert peak < 24 * MIB
 
 
-def test_a_partition_shorter_than_its_edges_is_copied_whole() -> None:
+def test_a_partition_shorter_than_its_edges_is_copied_completely() -> None:
     assert with_edges((), 300 * KIB, sector_size=512, by="x").runs == (Extent(0, 300 * KIB),)
     assert MOST_RUNS == 65536
 
 
 @pytest.mark.parametrize("runs", [[(9, 2)], [(4, 1), (3, 1)]], ids=["outside", "out of order"])
-def test_a_run_outside_the_partition_or_out_of_order_is_not_believed(runs: list[tuple[int, int]]) -> None:
+def test_a_run_outside_the_partition_or_out_of_order_is_rejected(runs: list[tuple[int, int]]) -> None:
     with pytest.raises(NoMap):
         with_edges((Extent(at * MIB, size * MIB) for at, size in runs), 10 * MIB, sector_size=512, by="x")

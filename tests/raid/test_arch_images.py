@@ -56,7 +56,7 @@ def looked(folder: Path, **images: Path) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def test_the_line_is_found_in_every_image_and_nothing_is_left_behind(tmp_path: Path) -> None:
+def test_the_line_is_found_in_every_image_and_no_temporary_file_remains(tmp_path: Path) -> None:
     first, second = image(tmp_path / "a.img", LINE), image(tmp_path / "b.efi", "# lts\n" + LINE)
     own = image(
         tmp_path / "c.img", LINE.replace(UUID, str(uuid.UUID(UUID.replace(":", ""))).upper())
@@ -67,7 +67,7 @@ def test_the_line_is_found_in_every_image_and_nothing_is_left_behind(tmp_path: P
 
 
 @pytest.mark.parametrize("bare", [0, 1])
-def test_one_image_without_it_is_enough_to_stop(tmp_path: Path, bare: int) -> None:
+def test_a_single_image_without_the_line_stops_the_run(tmp_path: Path, bare: int) -> None:
     images = [image(tmp_path / f"{number}.img", None if number == bare else LINE) for number in range(2)]
     done = looked(tmp_path, default=images[0], fallback=images[1])
     assert done.returncode == 1 and f"{bare}.img has no mdadm.conf: is mdadm_udev in HOOKS?" in done.stdout
@@ -80,7 +80,7 @@ def test_an_image_whose_file_lacks_the_line_is_named(tmp_path: Path, conf: str) 
     assert done.returncode == 1 and f"b.img has no line for {UUID}" in done.stdout
 
 
-def test_an_image_that_is_missing_or_no_preset_at_all_stops(tmp_path: Path) -> None:
+def test_a_missing_image_or_the_lack_of_presets_stops_the_run(tmp_path: Path) -> None:
     assert looked(tmp_path, default=tmp_path / "nothing.img").returncode != 0
     (other := tmp_path / "other").mkdir()
     done = looked(other)

@@ -46,7 +46,7 @@ class Pair:
             )  # fmt: skip
 
     def write(self, at: int, name: str, text: str | None, *, time: int = 1_700_000_000) -> None:
-        """Write a file; None: remove it."""
+        """Write a file; with None, remove it."""
         with mounted(self.devices[at], "mount") as place:
             file = place / name
             if text is None:
@@ -74,7 +74,7 @@ def pair(tmp_path: Path, sparse: Callable[..., Path], loop: Callable[..., Path])
     assert not [name for name in run("findmnt", "-n", "-o", "TARGET").split() if str(tmp_path) in name]
 
 
-def test_the_mounted_one_is_copied_with_its_times_and_what_it_lacks_goes(pair: Pair) -> None:
+def test_the_mounted_one_is_mirrored_with_its_times_and_its_deletions(pair: Pair) -> None:
     pair.write(0, "EFI/debian/grub cfg", "search")
     pair.write(1, "EFI/old/old.efi", "old")
     done = pair.copy()
@@ -83,21 +83,21 @@ def test_the_mounted_one_is_copied_with_its_times_and_what_it_lacks_goes(pair: P
     assert pair.files(1) == pair.files(0) and set(pair.files(0)) == {LOADER, "EFI/debian/grub cfg"}
 
 
-def test_what_is_the_same_is_not_written(pair: Pair) -> None:
+def test_identical_files_are_not_written(pair: Pair) -> None:
     assert pair.copy().returncode == 0
     done = pair.copy()
     assert (done.returncode, done.stdout) == (0, f"{pair.uuids[1]} is the same as {pair.uuids[0]}\n")
 
 
-def test_a_newer_loader_on_the_mounted_one_is_copied_whichever_that_is(pair: Pair) -> None:
+def test_a_newer_loader_on_the_mounted_one_is_copied_in_either_direction(pair: Pair) -> None:
     pair.copy()
     pair.write(1, LOADER, "loader 2", time=1_700_000_100)
     assert pair.copy(on=1).returncode == 0
     assert pair.files(0)[LOADER] == ("loader 2", 1_700_000_100)
 
 
-def test_something_newer_is_never_written_over_by_itself(pair: Pair) -> None:
-    """The first drive was removed for a while, and comes back unchanged."""
+def test_newer_files_are_never_overwritten_automatically(pair: Pair) -> None:
+    """The first drive was removed for a while, and returns unchanged."""
     pair.copy()
     pair.write(1, LOADER, "loader 2", time=1_700_000_100)
     before = pair.files(1)
@@ -108,7 +108,7 @@ def test_something_newer_is_never_written_over_by_itself(pair: Pair) -> None:
     assert pair.files(0) == before
 
 
-def test_an_empty_one_is_never_copied_over_a_boot_loader(pair: Pair) -> None:
+def test_an_empty_partition_is_never_copied_over_a_boot_loader(pair: Pair) -> None:
     """A new drive in place of the first."""
     pair.copy()
     run("mkfs.ext4", "-q", "-F", "-U", pair.uuids[0], pair.devices[0])
@@ -120,7 +120,7 @@ def test_an_empty_one_is_never_copied_over_a_boot_loader(pair: Pair) -> None:
     assert pair.files(0) == before
 
 
-def test_a_copy_that_was_cut_is_made_again_and_never_copied(pair: Pair) -> None:
+def test_an_interrupted_copy_is_repeated_and_never_copied(pair: Pair) -> None:
     pair.write(1, "unfinished-copy", "")
     pair.write(1, LOADER, "half", time=1_700_000_100)
     done = pair.copy(on=1)
@@ -129,20 +129,20 @@ def test_a_copy_that_was_cut_is_made_again_and_never_copied(pair: Pair) -> None:
     assert pair.files(1) == pair.files(0)
 
 
-def test_where_none_is_mounted_nothing_is_copied(pair: Pair) -> None:
+def test_nothing_is_copied_if_none_is_mounted(pair: Pair) -> None:
     done = pair.copy(on=None)
     assert (done.returncode, pair.files(1)) == (0, {})
     assert "nothing is copied" in done.stdout
 
 
-def test_where_both_are_mounted_nobody_can_tell_which_is_right(pair: Pair) -> None:
+def test_nothing_is_copied_if_both_are_mounted(pair: Pair) -> None:
     with mounted(pair.devices[1], "mount"):
         done = pair.copy()
     assert done.returncode == 1 and "both mounted" in done.stderr
     assert pair.files(1) == {}
 
 
-def test_a_drive_that_is_away_keeps_nobody_from_starting(pair: Pair) -> None:
+def test_a_missing_drive_does_not_prevent_the_start(pair: Pair) -> None:
     run("wipefs", "--all", pair.devices[1])
     done = pair.copy()
     assert (done.returncode, done.stdout) == (0, f"{pair.uuids[1]} not found\n")

@@ -35,12 +35,12 @@ def test_a_plan_lists_the_boot_partitions_that_it_makes_and_enables_the_unit_las
     assert plan.steps[-1] == EnableUnit(Path(unit).name)
 
 
-def test_without_boot_partitions_there_is_nothing_to_copy() -> None:
+def test_without_boot_partitions_a_plan_has_nothing_to_copy() -> None:
     plan = planned(goal("raid1"), *drives(2))
     assert "esp-copies" not in to_json(plan)
 
 
-def test_a_unit_is_not_enabled_again_when_its_file_is_put_back() -> None:
+def test_a_unit_is_not_enabled_again_when_its_file_is_restored() -> None:
     """The command for an edited file is repeated after the file was restored; this one would find no unit."""
     file = WriteFile("/etc/own.service", ("[Unit]",), "/etc/own.service.before")
     for step, again in ((EnableUnit("esp-copies.service"), False), (ReloadUnits(), True)):
@@ -61,7 +61,7 @@ def texts(root: Path) -> dict[str, str]:
     return {str(path.relative_to(root)): path.read_text() for path in root.rglob("*") if path.is_file()}
 
 
-def test_of_a_later_array_only_the_list_is_another(root: Path, tmp_path: Path) -> None:
+def test_a_later_array_changes_only_the_list(root: Path, tmp_path: Path) -> None:
     paths = paths_in(tmp_path)
     for step in edits(system_plan()):
         list(edit_file(step, paths, find_file_trace(step, paths)))
@@ -75,7 +75,7 @@ def test_of_a_later_array_only_the_list_is_another(root: Path, tmp_path: Path) -
     assert texts(root)["etc/default/esp-copies"] == 'ESP_COPIES="AAAA-AAAA AAAA-AAAB"\n'
 
 
-def test_what_was_written_is_gone_when_it_is_taken_back(root: Path, tmp_path: Path) -> None:
+def test_written_files_are_removed_by_a_rollback(root: Path, tmp_path: Path) -> None:
     paths = paths_in(tmp_path)
     steps = edits(system_plan())
     traces = []

@@ -27,20 +27,20 @@ DMI = Uplink("DMI 3.0 x4", X4, Source.KNOWN, ("nvme0n1", "nvme1n1"))
         ("raid6", 4 * X4, 2 * X4),
     ],
 )
-def test_drives_on_links_of_their_own_add_up(level: str, read: int, write: int) -> None:
+def test_the_rates_of_drives_on_separate_links_add_up(level: str, read: int, write: int) -> None:
     disks = [linked(disk, X4) for disk in drives(4)]
     found = ceiling(disks, (), LEVELS[level], "n2" if level == "raid10" else "")
     assert (found.read, found.write) == (read, write)
 
 
-def test_a_stripe_is_as_fast_as_its_slowest_link() -> None:
+def test_a_stripe_is_limited_by_its_slowest_link() -> None:
     one, two = drives(2)
     found = ceiling([linked(one, X4), linked(two, X2, width=2)], (), LEVELS["raid0"], "")
     assert (found.read, found.write) == (2 * X2, 2 * X2)
     assert "nvme1n1" in found.binds and "8 GT/s x2" in found.binds
 
 
-def test_behind_a_chipset_two_drives_are_as_fast_as_one() -> None:
+def test_two_drives_behind_a_chipset_are_as_fast_as_one() -> None:
     """The article: each drive PCIe 3.0 x4, all of them together DMI 3.0, which is PCIe 3.0 x4."""
     disks = [linked(disk, X4, hidden=X4) for disk in drives(2)]
     found = ceiling(disks, (DMI,), LEVELS["raid0"], "")
@@ -68,7 +68,7 @@ def test_two_members_on_one_drive_share_its_link() -> None:
     assert below.read == 3 * (X4 // 3) and below.binds.endswith("shared by nvme0n1, nvme1n1")
 
 
-def test_a_link_that_nobody_can_see_is_said_to_be_unknown() -> None:
+def test_a_link_that_cannot_be_read_is_reported_as_unknown() -> None:
     one, two = drives(2)
     found = ceiling([linked(one, X4), two], (), LEVELS["raid0"], "")
     assert found.unknown == ("nvme1n1",)
@@ -76,7 +76,7 @@ def test_a_link_that_nobody_can_see_is_said_to_be_unknown() -> None:
     assert ceiling([one, two], (), LEVELS["raid0"], "").read is None
 
 
-def test_of_two_paths_to_a_drive_the_wider_one_counts() -> None:
+def test_the_wider_one_of_two_paths_to_a_drive_is_used() -> None:
     one, two = drives(2)
     slow = linked(one, X2)
     both = replace(slow, links=(*slow.links, *linked(one, X4).links))
@@ -100,7 +100,7 @@ def test_two_drives_behind_a_switch_of_a_captured_machine_share_its_uplink() -> 
     level=st.sampled_from(["raid0", "raid1", "raid10", "raid5", "raid6"]),
     share=st.integers(1, 4 * X4),
 )
-def test_no_ceiling_is_higher_than_all_links_together_and_none_writes_faster_than_it_reads(
+def test_no_ceiling_exceeds_the_sum_of_links_and_none_writes_faster_than_it_reads(
     widths: list[int], level: str, share: int
 ) -> None:
     disks = [linked(disk, width) for disk, width in zip(drives(len(widths)), widths, strict=True)]
@@ -111,7 +111,7 @@ def test_no_ceiling_is_higher_than_all_links_together_and_none_writes_faster_tha
     assert found.read <= sum(widths[3:]) + min(share, sum(widths[:3]))
 
 
-def test_a_drive_that_is_slower_than_its_link_binds_in_its_own_direction() -> None:
+def test_a_drive_slower_than_its_link_limits_only_the_direction_concerned() -> None:
     """The article's two SSD 750 400 GB: 2200/900 MB/s each (data sheet); the author measured 4461-4717
     and 1847-2144.
     """
@@ -128,20 +128,20 @@ def test_a_drive_that_is_slower_than_its_link_binds_in_its_own_direction() -> No
     assert "DMI 3.0 x4" in said.partition(", and ")[0] and "nvme0n1 itself" in said.partition(", and ")[2]
 
 
-def test_a_link_that_is_slower_than_its_drive_still_binds() -> None:
+def test_a_link_slower_than_its_drive_is_the_limit() -> None:
     rates = {disk.name: DriveRate(7_000_000_000, None, "measured here") for disk in drives(2)}
     found = ceiling([linked(disk, X4) for disk in drives(2)], (), LEVELS["raid0"], "", rates)
     assert (found.read, found.write) == (2 * X4, 2 * X4) and "link" in found.binds
 
 
-def test_drives_whose_links_cannot_be_seen_have_the_ceiling_of_their_own_rates() -> None:
+def test_drives_with_unknown_links_have_the_ceiling_of_their_own_rates() -> None:
     rates = {disk.name: DriveRate(3_000_000_000, 1_000_000_000, "measured here") for disk in drives(2)}
     found = ceiling(drives(2), (), LEVELS["raid1"], "", rates)
     assert (found.read, found.write, found.alone) == (6_000_000_000, 1_000_000_000, 3_000_000_000)
     assert found.unknown == ("nvme0n1", "nvme1n1")
 
 
-def test_the_drive_database_knows_what_the_articles_drive_does() -> None:
+def test_the_drive_database_has_the_rates_of_the_articles_drive() -> None:
     one, two = (replace(disk, model="INTEL SSDPEDMW400G4") for disk in drives(2, size=400_088_457_216))
     rows = {disk.name: load_drives().known(disk) for disk in (one, two)}
     rates = known_rates(rows)

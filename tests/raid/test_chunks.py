@@ -46,11 +46,11 @@ CASES = [
 
 
 @pytest.mark.parametrize(("level", "members", "workload", "kib"), CASES)
-def test_the_chunk_is_that_of_the_table(level: str, members: int, workload: str, kib: int) -> None:
+def test_the_recommended_chunk_is_that_of_the_table(level: str, members: int, workload: str, kib: int) -> None:
     assert recommend_chunk(stripes(level, members, workload)).size == kib * KIB
 
 
-def test_a_database_with_large_pages_gets_four_of_them_where_nothing_else_is_in_the_way() -> None:
+def test_for_a_database_with_large_pages_the_chunk_is_four_pages_unless_limited() -> None:
     assert recommend_chunk(stripes("raid10", 4, "database", page=256 * KIB)).size == MIB
     assert recommend_chunk(stripes("raid5", 4, "database", page=512 * KIB)).size == MIB  # two: never fewer
 
@@ -66,7 +66,7 @@ def test_a_raid1_has_no_chunk() -> None:
     page=st.sampled_from([4 * KIB, 8 * KIB, 16 * KIB, 64 * KIB]),
     unit=st.sampled_from([512, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB]),
 )
-def test_the_recommended_chunk_keeps_every_rule_that_can_be_kept(
+def test_the_recommended_chunk_satisfies_every_rule_that_can_be_satisfied(
     level: str, members: int, workload: str, page: int, unit: int
 ) -> None:
     asked = stripes(level, members, workload, page=page, unit=unit)
@@ -92,13 +92,13 @@ def test_the_recommended_chunk_keeps_every_rule_that_can_be_kept(
         (32 * KIB, "raid0", "indirection unit of 64KiB"),
     ],
 )
-def test_a_chunk_that_was_asked_for_is_judged_by_the_same_rules(chunk: int, level: str, broken: str) -> None:
+def test_a_requested_chunk_is_judged_by_the_same_rules(chunk: int, level: str, broken: str) -> None:
     rules = judge_chunk(chunk, stripes(level, 4, unit=64 * KIB if chunk == 32 * KIB else 4 * KIB))
     assert [rule for rule in rules if not rule.kept and broken in rule.sentence]
     assert all(rule.kept for rule in judge_chunk(256 * KIB, stripes(level, 4)))
 
 
-def test_what_nobody_published_is_called_a_rule_of_thumb() -> None:
+def test_an_unpublished_rule_is_reported_as_a_rule_of_thumb() -> None:
     """The 4 KiB figure, md's largest request and ScyllaDB's setup are published; the rules derived from
     them are not.
     """
@@ -110,7 +110,7 @@ def test_what_nobody_published_is_called_a_rule_of_thumb() -> None:
     assert recommend_chunk(stripes("raid5", 9, unit=256 * KIB)).evidence is Evidence.REPORTED  # the drives' own
 
 
-def test_two_rules_that_conflict_are_said_to() -> None:
+def test_conflicting_rules_are_reported() -> None:
     """RAID5 of nine drives with a unit of 256 KiB: a stripe of 2 MiB, and no smaller chunk."""
     asked_of = stripes("raid5", 9, unit=256 * KIB)
     size = recommend_chunk(asked_of).size or 0
@@ -120,7 +120,7 @@ def test_two_rules_that_conflict_are_said_to() -> None:
     assert [rule.conflict for rule in asked if not rule.kept] == [""]
 
 
-def test_evidence_is_as_strong_as_who_says_the_unit() -> None:
+def test_the_evidence_follows_from_the_source_of_the_unit() -> None:
     def strength(source: Source) -> Evidence:
         asked = Stripes(LEVELS["raid0"], 2, "general", 16 * KIB, (grid(16 * KIB, source),))
         return next(rule.evidence for rule in judge_chunk(64 * KIB, asked) if "indirection" in rule.sentence)
@@ -134,9 +134,7 @@ def test_evidence_is_as_strong_as_who_says_the_unit() -> None:
 @pytest.mark.parametrize("level", ["raid0", "raid10", "raid5", "raid6"])
 @pytest.mark.parametrize("workload", ["database", "sequential"])
 @pytest.mark.parametrize("members", [4, 6, 12])
-def test_where_mdadms_own_chunk_was_faster_when_measured_it_is_the_default(
-    level: str, workload: str, members: int
-) -> None:
+def test_mdadms_default_chunk_is_used_where_it_was_measured_as_faster(level: str, workload: str, members: int) -> None:
     """docs/benchmarks.md, Chunks: 0.77 and 0.80 of its rate for `sequential`, 0.92 and 0.97 for `database`.
 
     RAID5 and RAID6 use a smaller one only where md's largest request requires it, and the reason names the measurement.

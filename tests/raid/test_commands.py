@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 MACHINE = ROOT / "tests" / "machines" / "md-on-misaligned-partitions.tar.xz"
 
 
-def test_a_plan_that_does_not_say_what_was_asked_for_is_not_applied(tmp_path: Path) -> None:
+def test_a_plan_without_its_request_is_not_applied(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     file.write_text(to_json(golden_plan(RECIPES[0])))
     done = run_aligntool("apply", "--yes", file)
@@ -30,7 +30,7 @@ def test_a_plan_that_does_not_say_what_was_asked_for_is_not_applied(tmp_path: Pa
     assert "does not contain the request" in done.stderr and done.stdout == ""
 
 
-def test_a_kept_plan_whose_drives_are_not_here_is_not_applied(tmp_path: Path) -> None:
+def test_a_saved_plan_for_missing_drives_is_not_applied(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     plan = golden_plan(RECIPES[0])
     file.write_text(plan_with_request(plan, "wanted", ArrayRequest(("/nowhere/a", "/nowhere/b"), RaidGoal("raid1"))))
@@ -41,12 +41,12 @@ def test_a_kept_plan_whose_drives_are_not_here_is_not_applied(tmp_path: Path) ->
     check(json.loads(file.read_text()))
 
 
-def test_every_golden_plan_is_valid_by_the_published_schema() -> None:
+def test_every_golden_plan_conforms_to_the_published_schema() -> None:
     for each in RECIPES:
         check(json.loads(to_json(golden_plan(each))))
 
 
-def test_image_files_are_refused_with_the_way_to_make_them_devices(sparse: Callable[..., Path]) -> None:
+def test_image_files_are_refused_with_the_command_that_makes_them_devices(sparse: Callable[..., Path]) -> None:
     done = run_aligntool("raid", "plan", "--level", "1", sparse(GIB, "a.img"), sparse(GIB, "b.img"))
     assert done.returncode == 3
     assert done.stderr.count("sudo losetup -f --show") == 2
@@ -61,7 +61,7 @@ def test_image_files_are_refused_with_the_way_to_make_them_devices(sparse: Calla
         (["--level", "1", "/nowhere/a", "/nowhere/b"], 3, "/nowhere/b: No such file"),
     ],
 )
-def test_what_cannot_be_understood_says_what_to_type(words: list[str], code: int, said: str) -> None:
+def test_an_invalid_command_is_refused_with_what_to_type(words: list[str], code: int, said: str) -> None:
     done = run_aligntool("raid", "plan", *words)
     assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr
@@ -76,13 +76,13 @@ def test_arrays_of_a_captured_machine_are_shown_as_json() -> None:
     assert [member["data_at"] for member in listed[0]["members"]] == [631242752] * 3
 
 
-def test_what_carries_out_a_plan_has_every_word_of_it_but_the_one_that_held_it_back() -> None:
+def test_the_command_that_applies_a_plan_has_all_its_words_except_dry_run() -> None:
     words = ["/dev/md127", "--mount", "/srv/my data", "--dry-run", "--system", "debian"]
     said = "sudo aligntool raid persist /dev/md127 --mount '/srv/my data' --system debian"
     assert apply_command("raid persist", words) == said
 
 
-def test_what_arrays_of_a_captured_machine_say_to_type_is_for_that_machine(tmp_path: Path) -> None:
+def test_hints_about_arrays_of_a_captured_machine_are_for_that_machine(tmp_path: Path) -> None:
     run("tar", "-xf", MACHINE, "-C", tmp_path)
     for size in (tmp_path / "sys/devices").rglob("nvme*n1/*p*/start"):  # off every boundary
         size.write_text(f"{int(size.read_text()) + 1}\n")
@@ -93,7 +93,7 @@ def test_what_arrays_of_a_captured_machine_say_to_type_is_for_that_machine(tmp_p
 
 
 @pytest.mark.parametrize("word", ["show", "persist"])
-def test_the_arrays_of_a_captured_machine_are_named_for_that_machine(word: str) -> None:
+def test_hints_name_the_arrays_of_a_captured_machine_with_its_sysroot(word: str) -> None:
     refused = run_aligntool("raid", word, "nope", "--sysroot", MACHINE, code=3)
     hints = [line.strip(" →") for line in refused.stderr.splitlines()[1:]]
     assert len(hints) == 7 and all(f"aligntool raid {word} --sysroot {MACHINE} md" in hint for hint in hints)
@@ -101,7 +101,7 @@ def test_the_arrays_of_a_captured_machine_are_named_for_that_machine(word: str) 
         assert "md0" in run_aligntool(*shlex.split(hints[0])[1:], code=0).stdout
 
 
-def test_nothing_is_to_be_typed_about_an_array_of_another_machine(tmp_path: Path) -> None:
+def test_no_command_is_suggested_for_an_array_of_another_machine(tmp_path: Path) -> None:
     """The capture contains no system files; those of a Debian without any ARRAY line are added."""
     run("tar", "-xf", MACHINE, "-C", tmp_path)
     (tmp_path / "etc").mkdir()
@@ -115,7 +115,7 @@ def test_nothing_is_to_be_typed_about_an_array_of_another_machine(tmp_path: Path
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("unshare", "mount")
-def test_a_plan_that_is_only_shown_ends_with_what_carries_it_out(tmp_path: Path) -> None:
+def test_a_plan_that_is_only_shown_ends_with_the_command_that_applies_it(tmp_path: Path) -> None:
     """Here, with the capture's sysfs in a mount namespace of its own, the array belongs to this machine."""
     run("tar", "-xf", MACHINE, "-C", tmp_path)
     script = 'mount --bind "$1" /sys && shift && exec "$@"'
@@ -139,7 +139,7 @@ def test_recipes_for_arrays_are_listed_shown_and_checked() -> None:
     assert run_aligntool("recipes", "check", ROOT / "recipes" / "raid" / "raid1-system.toml").returncode == 0
 
 
-def test_another_file_system_than_the_recipe_s_gets_none_of_its_values() -> None:
+def test_a_file_system_other_than_the_recipes_gets_none_of_its_values() -> None:
     goals = [
         ArrayOptions(recipe="nvme-raid0-scratch", filesystem=kind, system="debian").goal()
         for kind in RAID_WORDS["filesystem"]
@@ -150,7 +150,7 @@ def test_another_file_system_than_the_recipe_s_gets_none_of_its_values() -> None
 
 
 @pytest.mark.parametrize("level", list(LEVELS))
-def test_another_level_than_the_recipe_s_gets_none_of_its_values(level: str) -> None:
+def test_a_level_other_than_the_recipes_gets_none_of_its_values(level: str) -> None:
     scratch = ArrayOptions(level=level, recipe="nvme-raid0-scratch", system="debian").goal()
     assert scratch.chunk == (256 * KIB if level == "raid0" else None)
     database = ArrayOptions(level=level, recipe="raid10-database", system="debian").goal()
@@ -159,7 +159,7 @@ def test_another_level_than_the_recipe_s_gets_none_of_its_values(level: str) -> 
     planned(database, *drives(4))
 
 
-def test_a_page_without_a_database_is_refused() -> None:
+def test_a_database_page_without_a_database_workload_is_refused() -> None:
     words = ("raid", "plan", "--level", "1", "--system", "debian", "--database-page", "8KiB")
     done = run_aligntool(*words, "/nowhere/a", "/nowhere/b")
     assert (done.returncode, done.stdout) == (2, "") and "--workload database" in done.stderr
@@ -169,7 +169,7 @@ def test_a_page_without_a_database_is_refused() -> None:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("unshare", "mount")
-def test_a_distribution_that_nobody_knows_is_not_taken_for_another(tmp_path: Path) -> None:
+def test_an_unknown_distribution_is_refused_without_a_given_system(tmp_path: Path) -> None:
     """With another os-release(5) in a mount namespace of its own, which ends with the command."""
     release = tmp_path / "os-release"
     release.write_text("ID=templeos\n")
@@ -187,7 +187,7 @@ def test_a_distribution_that_nobody_knows_is_not_taken_for_another(tmp_path: Pat
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "sfdisk", "mkfs.ext4", "mkfs.xfs", "mdadm")
-def test_drives_that_are_there_are_looked_at_refused_when_full_and_left_as_they_are(
+def test_a_plan_changes_no_drives_and_refuses_those_that_are_not_empty(
     sparse: Callable[..., Path], loop: Callable[..., Path], tmp_path: Path
 ) -> None:
     one, two = loop(sparse(GIB, "a.img")), loop(sparse(GIB, "b.img"))
@@ -208,7 +208,7 @@ def test_drives_that_are_there_are_looked_at_refused_when_full_and_left_as_they_
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "sfdisk", "partx")
-def test_a_partition_in_flight_looks_empty_and_is_taken_by_nobody(
+def test_a_partition_in_flight_is_refused_although_it_looks_empty(
     sparse: Callable[..., Path], loop: Callable[..., Path]
 ) -> None:
     """Its signatures are in the journal meanwhile: docs/crash-safety.md."""

@@ -35,7 +35,7 @@ XFS = [
 
 @pytest.mark.needs_tools("mkfs.xfs")
 @pytest.mark.parametrize(("level", "count", "chunk", "stripe", "log"), XFS, ids=[row[0] for row in XFS])
-def test_mkfs_xfs_understands_the_stripe_as_it_was_meant(
+def test_mkfs_xfs_reports_the_intended_stripe(
     sparse: Callable[..., Path], level: str, count: int, chunk: int | None, stripe: tuple[int, int], log: int
 ) -> None:
     """Its output is in blocks of 4096 bytes; it must print no warning, as it does if the log is limited."""
@@ -50,7 +50,7 @@ def test_mkfs_xfs_understands_the_stripe_as_it_was_meant(
 
 
 @pytest.mark.parametrize(("level", "count"), [("raid0", 2), ("raid1", 2), ("raid10", 4), ("raid5", 3)])
-def test_mkfs_is_left_nothing_to_take_from_what_the_drives_report(level: str, count: int) -> None:
+def test_mkfs_gets_explicit_stripe_settings_instead_of_those_of_the_drives(level: str, count: int) -> None:
     """md passes on io_min and io_opt of its members (facts of a P5316: 64 KiB), and blkid passes them to mkfs:
     xfs_mkfs.c, calc_stripe_factors; mke2fs.c, set_stride and set_stripe, which an extended option overwrites.
     """
@@ -63,7 +63,7 @@ def test_mkfs_is_left_nothing_to_take_from_what_the_drives_report(level: str, co
 
 
 @pytest.mark.needs_tools("mkfs.xfs")
-def test_the_articles_file_system_is_made_to_the_letter(sparse: Callable[..., Path]) -> None:
+def test_the_file_system_has_exactly_the_options_of_the_article(sparse: Callable[..., Path]) -> None:
     """Blocks of 4096 bytes, inodes of 512, a log of 64 MiB: 16384 blocks."""
     found = next(each.goal for each in load_recipes() if each.name == "nvme-raid0-scratch")
     assert isinstance(found, RaidGoal)
@@ -79,7 +79,7 @@ def test_the_articles_file_system_is_made_to_the_letter(sparse: Callable[..., Pa
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "mkfs.xfs", "mkfs.ext4", "mkfs.btrfs", "mkswap", "blkid")
 @pytest.mark.parametrize("kind", ["xfs", "ext4", "btrfs", "swap"])
-def test_what_shows_through_of_an_earlier_array_stops_no_file_system(
+def test_content_of_an_earlier_array_does_not_prevent_a_file_system(
     sparse: Callable[..., Path], loop: Callable[..., Path], kind: str
 ) -> None:
     """Seen on an emulated PC: a RAID1 made on the drives of a stopped RAID0 contained the XFS of that one.
@@ -111,7 +111,7 @@ def test_ext4_has_the_stride_of_the_chunk_and_a_width_with_parity_only(
 
 @pytest.mark.needs_tools("mkfs.btrfs", "mkswap", "blkid")
 @pytest.mark.parametrize("kind", ["btrfs", "swap"])
-def test_other_kinds_are_made_with_the_uuid_that_fstab_will_name(sparse: Callable[..., Path], kind: str) -> None:
+def test_other_kinds_are_made_with_the_uuid_in_the_fstab_line(sparse: Callable[..., Path], kind: str) -> None:
     image = sparse(GIB)
     run(*made(planned(goal(filesystem=kind), *drives(2)), kind), image)
     said = run("blkid", "-p", "-o", "export", image)
@@ -119,7 +119,7 @@ def test_other_kinds_are_made_with_the_uuid_that_fstab_will_name(sparse: Callabl
 
 
 @pytest.mark.needs_tools("mkfs.fat", "blkid")
-def test_the_boot_partitions_of_a_system_are_fat32_with_ids_that_differ(sparse: Callable[..., Path]) -> None:
+def test_the_boot_partitions_of_a_system_are_fat32_with_different_ids(sparse: Callable[..., Path]) -> None:
     plan = planned(goal(esp_size=512 * MIB, filesystem="none"), *drives(2))
     steps = [step for step in plan.steps if isinstance(step, MakeFileSystem)]
     assert [step.device for step in steps] == ["/dev/nvme0n1p1", "/dev/nvme1n1p1"]
@@ -137,7 +137,7 @@ def test_the_boot_partitions_of_a_system_are_fat32_with_ids_that_differ(sparse: 
     ("level", "count", "bitmap"),
     [("raid0", 2, None), ("raid1", 2, "none"), ("raid10", 4, None), ("raid5", 3, None), ("raid6", 4, "none")],
 )
-def test_mdadm_understands_every_word_and_stops_at_members_that_are_not_there(
+def test_mdadm_accepts_every_option_and_stops_at_missing_members(
     tmp_path: Path, level: str, count: int, bitmap: str | None
 ) -> None:
     """It reads all options before it opens a member, and the members do not exist: nothing can be made."""

@@ -82,7 +82,9 @@ OTHER_FORMS = (str(uuid.UUID(UUID.replace(":", ""))).upper(), UUID.replace(":", 
 @pytest.mark.needs_tools("unmkinitramfs", "lsinitrd")
 @pytest.mark.parametrize("form", OTHER_FORMS)
 @pytest.mark.parametrize(("word", "maker"), [("debian", "debian"), ("fedora", "dracut")])
-def test_a_line_of_the_users_own_is_found_as_mdadm_reads_it(machine: Machine, word: str, maker: str, form: str) -> None:
+def test_a_line_written_by_the_user_is_found_as_mdadm_reads_it(
+    machine: Machine, word: str, maker: str, form: str
+) -> None:
     """persist rebuilds an old image for a correct line, too, which may have the UUID as blkid prints it."""
     machine.with_image("6.1.0-1-amd64", LINE.replace(UUID, form), maker=maker)
     done = machine.looked(word)
@@ -92,7 +94,7 @@ def test_a_line_of_the_users_own_is_found_as_mdadm_reads_it(machine: Machine, wo
 @pytest.mark.needs_tools("unmkinitramfs")
 @pytest.mark.parametrize("conf", [None, "HOMEHOST <system>\n", f"# {LINE}\n"])
 @pytest.mark.parametrize("bare", ["6.1.0-1-amd64", "6.1.0-2-amd64"])
-def test_the_image_that_lacks_the_line_is_named(machine: Machine, bare: str, conf: str | None) -> None:
+def test_an_image_that_lacks_the_line_is_named(machine: Machine, bare: str, conf: str | None) -> None:
     """Whichever kernel is booted next."""
     for kernel in ("6.1.0-1-amd64", "6.1.0-2-amd64"):
         machine.with_image(kernel, conf if kernel == bare else LINE, maker="debian")
@@ -102,7 +104,7 @@ def test_the_image_that_lacks_the_line_is_named(machine: Machine, bare: str, con
 
 
 @pytest.mark.needs_tools("unmkinitramfs")
-def test_an_image_whose_kernel_is_gone_is_left_out_and_none_at_all_is_no_success(machine: Machine) -> None:
+def test_an_image_of_a_removed_kernel_is_ignored_and_no_image_at_all_is_an_error(machine: Machine) -> None:
     """update-initramfs leaves such an image as it is."""
     machine.with_image("5.10.0-9-amd64", None, maker="debian", installed=False)
     done = machine.looked("debian")
@@ -119,7 +121,7 @@ DRACUTS = pytest.mark.parametrize("word", ["debian-dracut", "fedora", "opensuse"
 
 @DRACUTS
 @pytest.mark.needs_tools("lsinitrd")
-def test_dracuts_images_with_the_file_must_have_the_line(machine: Machine, word: str) -> None:
+def test_images_of_dracut_with_the_file_must_have_the_line(machine: Machine, word: str) -> None:
     machine.with_image("6.1.0-1", LINE, maker="dracut")
     machine.with_image("6.1.0-2", "HOMEHOST <system>\n", maker="dracut")
     done = machine.looked(word)
@@ -132,7 +134,7 @@ def test_dracuts_images_with_the_file_must_have_the_line(machine: Machine, word:
 
 @pytest.mark.needs_tools("lsinitrd")
 @pytest.mark.parametrize(("conf", "found"), [(f"MAILADDR root\n{LINE}\n", True), (f"# {LINE}\n", False)])
-def test_the_line_may_be_in_the_folder_beside_the_file(machine: Machine, conf: str, found: bool) -> None:
+def test_the_line_may_be_in_the_folder_next_to_the_file(machine: Machine, conf: str, found: bool) -> None:
     """persist replaces a wrong line where it is."""
     more = {"etc/mdadm.conf.d/10-raid.conf": "HOMEHOST <system>\n", "etc/mdadm.conf.d/20-raid.conf": conf}
     machine.with_image("6.1.0-1", "MAILADDR root\n", maker="dracut", more=more)
@@ -142,7 +144,7 @@ def test_the_line_may_be_in_the_folder_beside_the_file(machine: Machine, conf: s
 
 
 @pytest.mark.needs_tools("lsinitrd")
-def test_dracuts_images_without_the_file_are_told_as_such(machine: Machine) -> None:
+def test_images_of_dracut_without_the_file_are_reported_as_such(machine: Machine) -> None:
     """dracut leaves the file out of images that are not for one machine: 90mdraid/module-setup.sh."""
     machine.with_image("6.1.0-1", None, maker="dracut")
     done = machine.looked("debian-dracut")
@@ -151,7 +153,7 @@ def test_dracuts_images_without_the_file_are_told_as_such(machine: Machine) -> N
 
 
 @pytest.mark.needs_tools("lsinitrd")
-def test_an_image_of_dracut_that_cannot_be_read_is_no_success(machine: Machine) -> None:
+def test_an_unreadable_image_of_dracut_is_an_error(machine: Machine) -> None:
     machine.with_image("6.1.0-1", LINE, maker="dracut")
     (machine.folder / "files/modules/6.1.0-1/initrd").write_bytes(b"no archive")
     done = machine.looked("debian-dracut")
@@ -160,7 +162,7 @@ def test_an_image_of_dracut_that_cannot_be_read_is_no_success(machine: Machine) 
 
 @pytest.mark.needs_tools("shellcheck")
 @pytest.mark.parametrize("maker", MAKERS.values(), ids=list(MAKERS))
-def test_what_looks_into_images_is_sound_shell(maker: Maker, tmp_path: Path) -> None:
+def test_the_check_scripts_pass_shellcheck(maker: Maker, tmp_path: Path) -> None:
     shell, _, script, _ = maker.check
     (tmp_path / "check").write_text(f"{script}\n")
     # The presets are found at run time (SC1090), and the folder is known when the trap is set (SC2064).

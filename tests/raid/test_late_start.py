@@ -29,7 +29,7 @@ def late(plan: Plan) -> dict[str, str]:
     [("raid1", "debian", True), ("raid5", "debian", True), ("raid10", "debian", True), ("raid0", "debian", False),
      ("raid1", "fedora", False), ("raid1", "arch", False), ("raid1", "debian-dracut", False)],
 )  # fmt: skip
-def test_only_an_array_that_can_do_without_a_drive_on_a_system_that_would_not_start_it_gets_it(
+def test_only_redundant_arrays_on_systems_that_would_not_start_them_get_a_late_start(
     level: str, system: str, wanted: bool
 ) -> None:
     plan = planned(goal(level, system=system), *drives(4))
@@ -41,7 +41,7 @@ def test_only_an_array_that_can_do_without_a_drive_on_a_system_that_would_not_st
         assert plan.steps.index(enabled) < fstab
 
 
-def test_the_timer_starts_the_service_and_that_the_script() -> None:
+def test_the_timer_starts_the_service_which_starts_the_script() -> None:
     files = late(planned(goal("raid1"), *drives(2)))
     units = {}
     for name in ("mdadm-late-start.timer", "mdadm-late-start.service"):
@@ -53,14 +53,14 @@ def test_the_timer_starts_the_service_and_that_the_script() -> None:
 
 
 @pytest.mark.needs_tools("shellcheck")
-def test_the_script_is_sound_and_does_nothing_where_no_array_waits(tmp_path: Path) -> None:
+def test_the_script_passes_shellcheck_and_does_nothing_if_no_array_waits(tmp_path: Path) -> None:
     script = tmp_path / "late.sh"
     script.write_text(late(planned(goal("raid1"), *drives(2)))["mdadm-late-start.sh"])
     run("shellcheck", "--shell=sh", script)
     assert run(shutil.which("dash") or "sh", script) == ""
 
 
-def test_the_script_finds_the_line_of_an_array_whose_uuid_is_written_as_blkid_prints_it(tmp_path: Path) -> None:
+def test_the_script_finds_a_line_with_the_uuid_in_the_notation_of_blkid(tmp_path: Path) -> None:
     number = "01234567:89abcdef:01234567:89abcdef"
     state, member = tmp_path / "sys/block/md0/md/array_state", tmp_path / "sys/block/md0/slaves/sda"
     for folder in (state.parent, member, tmp_path / "bin"):

@@ -1,4 +1,4 @@
-"""Data members and capacity, compared with what the kernel made of such arrays."""
+"""Data members and capacity, compared with the kernel's values for such arrays."""
 
 import pytest
 
@@ -22,7 +22,7 @@ MEASURED = [
 
 
 @pytest.mark.parametrize(("level", "layout", "members", "chunk", "optimal"), MEASURED)
-def test_a_full_stripe_is_the_optimal_io_size_of_the_kernel(
+def test_a_full_stripe_equals_the_optimal_io_size_of_the_kernel(
     level: str, layout: str, members: int, chunk: int, optimal: int
 ) -> None:
     assert data_members(LEVELS[level], members, layout) * chunk * KIB == optimal
@@ -41,6 +41,6 @@ def test_a_full_stripe_is_the_optimal_io_size_of_the_kernel(
         ("raid6", "left-symmetric", 6, 4.0),
     ],
 )
-def test_an_array_holds_what_its_copies_and_parity_leave(level: str, layout: str, members: int, times: float) -> None:
+def test_the_capacity_is_net_of_copies_and_parity(level: str, layout: str, members: int, times: float) -> None:
     """md(4)."""
     assert capacity(LEVELS[level], members, layout, GIB) == times * GIB

@@ -30,7 +30,7 @@ LARGE = [
 
 
 @pytest.mark.parametrize(("wanted", "count", "size", "mib"), LARGE)
-def test_the_bits_of_a_large_array_fit_the_room_that_mdadm_leaves(
+def test_the_bitmap_of_a_large_array_fits_the_space_that_mdadm_reserves(
     wanted: RaidGoal, count: int, size: int, mib: int
 ) -> None:
     plan = planned(wanted, *drives(count, size=size))
@@ -38,14 +38,14 @@ def test_the_bits_of_a_large_array_fit_the_room_that_mdadm_leaves(
     assert any(f"one bit per {mib}MiB" in note for note in plan.notes)
 
 
-def test_a_name_is_short_enough_for_the_host_before_it() -> None:
+def test_an_array_name_leaves_space_for_the_host_name() -> None:
     """init_super1 of super1.c: strlen("any") + 1 + strlen(name) < 32, or the name is used without the host."""
     assert words(planned(goal(name="x" * 27), *drives(2)))["--homehost"] == "any"
     with pytest.raises(Refused, match="not a valid array name"):
         planned(goal(name="x" * 28), *drives(2))
 
 
-def test_a_bit_stands_for_what_was_wanted_where_there_is_room() -> None:
+def test_the_intended_bitmap_chunk_is_used_where_it_fits() -> None:
     """The same function accepts 128 MiB for these RAID5, and 8 MiB for this RAID10 of 40 small members."""
     plan = planned(goal("raid5"), *drives(4, size=122_880_000_000_000))
     assert words(plan)["--bitmap-chunk"] == "1024M"

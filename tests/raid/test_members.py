@@ -21,7 +21,7 @@ def notes(plan: Plan) -> str:
     return "\n".join(plan.notes)
 
 
-def test_wear_spare_blocks_and_temperature_are_told_of_each_member() -> None:
+def test_wear_spare_blocks_and_temperature_are_reported_for_each_member() -> None:
     said = notes(planned(goal(), with_health(), drives(2)[1]))
     assert (
         "nvme0n1: 3 % of its rated endurance used, 100 % of its spare blocks left (warns below 10 %), no media "
@@ -30,7 +30,7 @@ def test_wear_spare_blocks_and_temperature_are_told_of_each_member() -> None:
     assert "nvme1n1: 3 %" not in said
 
 
-def test_a_drive_that_nobody_asked_is_told_and_one_that_answered_is_not() -> None:
+def test_only_a_drive_whose_health_was_not_read_is_reported() -> None:
     one, two = drives(2)
     said = planned(goal(), replace(one, health=None), two).attention
     assert [line for line in said if line.startswith("health not read: nvme0n1; ")]
@@ -46,14 +46,14 @@ def test_a_drive_that_nobody_asked_is_told_and_one_that_answered_is_not() -> Non
         ({"used_percent": 23}, "unevenly worn: nvme0n1 23 %, nvme1n1 3 %"),
     ],
 )
-def test_what_is_wrong_with_a_member_needs_the_user(words: dict[str, object], said: str) -> None:
+def test_a_problem_of_a_member_needs_attention(words: dict[str, object], said: str) -> None:
     other = replace(drives(2)[1], health=WELL)
     assert any(said in line for line in planned(goal(), with_health(**words), other).attention)
     well = planned(goal(), with_health(used_percent=22), other).attention
     assert not any(word in line for line in well for word in ("endurance", "worn", "hot", "media errors"))
 
 
-def test_members_on_different_numa_nodes_are_told_with_what_that_costs() -> None:
+def test_members_on_different_numa_nodes_are_reported_with_the_consequence() -> None:
     one, two = drives(2)
     said = planned(goal(), replace(one, numa_node=0), replace(two, numa_node=1)).attention
     assert any("NUMA nodes: nvme0n1 0, nvme1n1 1" in line and "between the processors" in line for line in said)
@@ -62,7 +62,7 @@ def test_members_on_different_numa_nodes_are_told_with_what_that_costs() -> None
         assert not any("NUMA" in line for line in said)
 
 
-def test_a_shared_uplink_is_told_of_each_member_below_it() -> None:
+def test_a_shared_uplink_is_reported_for_each_member_below_it() -> None:
     disks = [linked(disk, X4, hidden=X4) for disk in drives(3)]
     uplink = Uplink("DMI 3.0 x4", X4, Source.KNOWN, ("nvme0n1", "nvme1n1"))
     said = notes(planned(goal(), *disks, uplinks=(uplink,)))
@@ -70,7 +70,7 @@ def test_a_shared_uplink_is_told_of_each_member_below_it() -> None:
     assert "nvme2n1 shares" not in said
 
 
-def test_a_link_is_told_as_it_is_and_at_most() -> None:
+def test_a_link_is_reported_with_its_current_and_maximum_values() -> None:
     disk = linked(drives(1)[0], X4)
     most = replace(disk.links[0][0], max_speed_gts=8.0, max_width=4)
     plan = planned(goal(), replace(disk, links=((most,),)), linked(drives(2)[1], X4))
@@ -84,7 +84,7 @@ def test_a_link_is_told_as_it_is_and_at_most() -> None:
     ("granted", "said"),
     [(64 * MIB, "requests 64MiB of host memory and got 64MiB"), (0, "and got nothing"), (None, "of host memory:")],
 )
-def test_a_host_memory_buffer_is_told_as_asked_for_and_as_given(granted: int | None, said: str) -> None:
+def test_a_host_memory_buffer_is_reported_as_requested_and_as_granted(granted: int | None, said: str) -> None:
     one, two = drives(2)
     facts = NvmeFacts(hmb_preferred=64 * MIB, hmb_granted=granted)
     assert said in notes(planned(goal(), replace(one, nvme=facts), two))

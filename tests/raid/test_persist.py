@@ -1,4 +1,4 @@
-"""The plans of `aligntool raid persist`: nothing for arrays that are in order, and for others what is missing."""
+"""The plans of `aligntool raid persist`: nothing for correctly configured arrays, and for others what is missing."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -96,7 +96,7 @@ CASES: list[tuple[str, str, str, str, Sequence[str]]] = [
 
 
 @pytest.mark.parametrize(("conf", "table", "crypt", "words"), [row[1:] for row in CASES], ids=[row[0] for row in CASES])
-def test_what_was_missing_is_there_afterwards_and_nothing_is_left_to_do(
+def test_missing_settings_are_added_and_a_second_run_has_nothing_to_do(
     conf: str, table: str, crypt: str, words: Sequence[str]
 ) -> None:
     inside = image(*conf.splitlines()) if conf else image("HOMEHOST <system>")
@@ -116,7 +116,7 @@ def test_what_was_missing_is_there_afterwards_and_nothing_is_left_to_do(
     assert all(line in "\n".join(texts.values()).split("\n") for line in kept)
 
 
-def test_a_carriage_return_makes_a_line_wrong_and_a_device_line_gets_the_command_that_removes_it() -> None:
+def test_a_carriage_return_is_reported_and_in_a_device_line_the_removing_command() -> None:
     files = system(conf=parse_mdadm_conf(f"{RIGHT}\r\n", CONF.files[0]))
     (finding,) = [one for one in audit(machine("raid1", files), {}).findings if one.code.value == "AT612"]
     assert "ends with a carriage return" in finding.summary
@@ -126,7 +126,7 @@ def test_a_carriage_return_makes_a_line_wrong_and_a_device_line_gets_the_command
     assert refused.value.hint == f"sudo sed -i 's/\\r$//' {CONF.files[0]}"
 
 
-def test_an_array_that_is_in_order_is_left_alone() -> None:
+def test_a_correctly_configured_array_is_not_changed() -> None:
     plan = persist(machine("raid1", system(fstab=fstab(f"UUID={FS} /srv ext4 noatime,nofail 0 2"))))
     assert plan.steps == () and not plan.attention
     assert any("is correct" in note for note in plan.notes)
@@ -147,7 +147,7 @@ def test_a_line_that_lists_the_members_stays() -> None:
     assert persist(old).steps == ()
 
 
-def test_only_the_surplus_lines_become_comments() -> None:
+def test_only_the_superfluous_lines_become_comments() -> None:
     conf = lines(RIGHT, f"ARRAY /dev/md7 UUID={UUID}", f"ARRAY /dev/md8 UUID={OTHER}", RIGHT)
     assert finding_codes(audit(machine("raid1", system(conf=conf)), {})) == [("AT612", "warning")] * 2
     assert [(old, new) for _, old, new in edits(persist(machine("raid1", system(conf=conf))))] == [
@@ -157,7 +157,7 @@ def test_only_the_surplus_lines_become_comments() -> None:
 
 
 @pytest.mark.parametrize("level", ["raid1", "raid10", "raid5", "raid6"])
-def test_an_array_that_debian_starts_only_whole_gets_the_late_start_and_then_nothing_is_left(level: str) -> None:
+def test_an_array_that_debian_starts_only_if_complete_gets_the_late_start_once(level: str) -> None:
     inventory = machine(level, replace(system(), late_start=False))
     assert finding_codes(audit(inventory, {})) == [*NO_DISCARDS.get(level, ()), ("AT618", "info")]
     plan = persist(inventory)
@@ -194,7 +194,7 @@ def test_no_other_array_gets_the_late_start(
     assert (ENABLED in commands(persist(inventory))) is brought
 
 
-def test_a_plan_is_kept_and_read_back_as_it_was() -> None:
+def test_a_plan_is_saved_and_read_back_unchanged() -> None:
     plan = persist(machine("raid1", system(conf=CONF)), mount="/srv/data")
     assert from_json(to_json(plan)) == plan and plan.disk.disk_id == UUID
 
@@ -211,7 +211,7 @@ def test_a_plan_is_kept_and_read_back_as_it_was() -> None:
         ("here:bad name", "/dev/md127", "/dev/md/bad name-01234567"),
     ],
 )
-def test_the_array_keeps_its_name_and_127_is_none(name: str | None, path: str, device: str) -> None:
+def test_the_array_keeps_its_name_and_127_does_not_count_as_a_name(name: str | None, path: str, device: str) -> None:
     inventory = machine("raid1", system(conf=CONF), name=name, links=())
     disk = replace(inventory.disks[-1], path=path, name=path.removeprefix("/dev/"))
     plan = persist(replace(inventory, disks=(*inventory.disks[:-1], disk)))
@@ -219,7 +219,7 @@ def test_the_array_keeps_its_name_and_127_is_none(name: str | None, path: str, d
     assert line.startswith(f"ARRAY {device} metadata=1.2 UUID={UUID}".replace("bad name", "array"))
 
 
-def test_a_name_that_another_array_has_is_not_given_twice() -> None:
+def test_a_name_of_another_array_is_not_assigned_twice() -> None:
     inventory = machine("raid1", system(conf=lines(f"ARRAY /dev/md/data UUID={OTHER}")))
     first = inventory.disks[-1]
     assert first.array is not None
@@ -242,7 +242,7 @@ def arrays_of_one_name(files: System) -> Inventory:
     return replace(inventory, disks=(*inventory.disks[:-1], own, first))
 
 
-def test_lines_of_another_array_of_the_same_name_are_left_alone() -> None:
+def test_lines_of_another_array_of_the_same_name_are_not_changed() -> None:
     table = fstab("/dev/md/data /srv ext4 defaults 0 2", "LABEL=x /srv/x ext4 defaults 0 2")
     crypt = parse_crypttab("data /dev/md/data none luks")
     conf = lines("ARRAY /dev/md/data devices=/dev/a")
@@ -252,7 +252,7 @@ def test_lines_of_another_array_of_the_same_name_are_left_alone() -> None:
     ]
 
 
-def test_another_line_at_the_place_where_the_array_is_mounted_by_hand_is_left_alone() -> None:
+def test_another_line_for_the_mount_point_of_a_manual_mount_is_not_changed() -> None:
     lines_of_others = (
         "UUID=other /srv ext4 defaults 0 2",
         "/dev/sdz1 /srv ext4 defaults 0 2",
@@ -272,7 +272,7 @@ def test_arrays_that_get_their_first_lines_together_get_different_names() -> Non
     assert new == (RIGHT, f"ARRAY /dev/md/data-89abcdef metadata=1.2 UUID={OTHER}")
 
 
-def test_the_number_that_an_array_had_before_it_became_127_is_known_by_its_name() -> None:
+def test_the_earlier_number_of_an_array_is_derived_from_its_name() -> None:
     """`mdadm --create /dev/md0` names it "host:0"; without a line it is /dev/md127 at the next start."""
     table = fstab("/dev/md0 /srv xfs noatime,nofail 0 0")
     plan = persist(machine("raid1", system(conf=CONF, fstab=table), name="here:0", links=("md/0",)))
@@ -282,7 +282,7 @@ def test_the_number_that_an_array_had_before_it_became_127_is_known_by_its_name(
     ]
 
 
-def test_debians_first_line_ends_the_hooks_own_search_so_every_other_array_gets_one() -> None:
+def test_on_debian_every_array_gets_a_line_as_the_first_one_ends_the_hooks_search() -> None:
     inventory = machine("raid1", system(conf=CONF))
     first = inventory.disks[-1]
     assert first.array is not None
@@ -305,12 +305,12 @@ def test_debians_first_line_ends_the_hooks_own_search_so_every_other_array_gets_
         ("arch", "/etc/mdadm.conf", ("mkinitcpio", "-P")),
     ],
 )
-def test_every_family_has_its_file_and_its_command(word: str, file: str, rebuild: tuple[str, ...]) -> None:
+def test_every_family_has_its_own_file_and_command(word: str, file: str, rebuild: tuple[str, ...]) -> None:
     plan = persist(machine("raid1", system(conf=MdadmConf(), images=(image("HOMEHOST x"),))), word=word)
     assert edits(plan)[0][0] == file and rebuild in commands(plan)
 
 
-def test_a_new_array_whose_line_is_debians_first_brings_the_others_theirs() -> None:
+def test_the_first_line_for_a_new_array_on_debian_adds_those_of_the_other_arrays() -> None:
     """Otherwise the array that the system boots from would be missing from the initramfs."""
     running = machine("raid1", system(conf=CONF))
     new = [drive(number) for number in (4, 5)]
@@ -325,13 +325,13 @@ def test_a_new_array_whose_line_is_debians_first_brings_the_others_theirs() -> N
     )
 
 
-def test_without_a_main_file_the_line_is_not_written_beside_it_where_no_initramfs_has_it() -> None:
+def test_no_line_is_written_to_mdadm_conf_d_if_no_initramfs_copies_it() -> None:
     inventory = machine("raid1", system(conf=conf_beside("MAILADDR root"), images=(image("HOMEHOST x"),)))
     assert [path for path, _, _ in edits(persist(inventory))] == [CONF.files[0]]
 
 
 @pytest.mark.parametrize("word", ["debian", "fedora"])
-def test_where_no_initramfs_assembles_the_array_a_wrong_line_is_replaced_in_its_own_file(word: str) -> None:
+def test_without_an_initramfs_a_wrong_line_is_replaced_in_its_own_file(word: str) -> None:
     conf = conf_beside("ARRAY /dev/md/data name=any:data")
     plan = persist(machine("raid1", system(conf=conf, images=(), family=word)))
     assert [path for path, _, _ in edits(plan)] == [f"{CONF.files[0]}.d/own.conf"]
@@ -344,7 +344,7 @@ def test_a_wrong_line_that_is_there_twice_is_replaced_once() -> None:
     assert [new for _, _, new in edits(persist(inventory))] == [(RIGHT,)]
 
 
-def test_the_file_that_is_there_is_taken_in_place_of_the_usual_one() -> None:
+def test_an_existing_file_is_used_instead_of_the_usual_one() -> None:
     conf = MdadmConf(("/etc/mdadm.conf",))
     assert edits(persist(machine("raid1", system(conf=conf))))[0][0] == "/etc/mdadm.conf"
 
@@ -361,7 +361,7 @@ def test_the_file_that_is_there_is_taken_in_place_of_the_usual_one() -> None:
         ((), False, False),
     ],
 )
-def test_an_initramfs_is_built_anew_where_it_assembles_the_array(
+def test_an_initramfs_is_rebuilt_if_it_assembles_the_array(
     made: tuple[object, ...], rebuilt: bool, shown: bool
 ) -> None:
     plan = persist(machine("raid1", system(conf=CONF, images=made)))  # type: ignore[arg-type]
@@ -370,12 +370,12 @@ def test_an_initramfs_is_built_anew_where_it_assembles_the_array(
     assert edits(plan)
 
 
-def test_an_old_initramfs_is_built_anew_though_every_file_is_right() -> None:
+def test_an_old_initramfs_is_rebuilt_although_every_file_is_correct() -> None:
     plan = persist(machine("raid1", system(images=(image(RIGHT), image("HOMEHOST x")))))
     assert not edits(plan) and commands(plan)[0] == REBUILD
 
 
-def test_a_mount_is_added_with_its_line_and_made_now() -> None:
+def test_a_mount_is_added_to_fstab_and_mounted() -> None:
     plan = persist(machine("raid1", system()), mount="/srv/data")
     assert edits(plan) == [
         ("/etc/fstab", f"UUID={FS}", (f"UUID={FS} /srv/data ext4 noatime,nofail,x-systemd.device-timeout=2min 0 2",))
@@ -383,7 +383,7 @@ def test_a_mount_is_added_with_its_line_and_made_now() -> None:
     assert commands(plan) == [("systemctl", "daemon-reload"), ("mkdir", "-p", "/srv/data"), ("mount", "/srv/data")]
 
 
-def test_a_mount_that_is_there_already_is_not_made_again() -> None:
+def test_an_existing_mount_is_not_mounted_again() -> None:
     inventory = machine("raid1", system())
     disk = replace(inventory.disks[-1], mounted_at=("/srv/data",))
     plan = persist(replace(inventory, disks=(*inventory.disks[:-1], disk)), mount="/srv/data")
@@ -404,14 +404,14 @@ def test_swap_is_named_by_its_uuid_and_may_be_missing() -> None:
     assert edits(persist(inventory))[0][2] == (f"UUID={FS} none swap sw,nofail 0 0",)
 
 
-def test_what_cannot_be_mended_by_files_is_told() -> None:
+def test_problems_that_files_cannot_repair_are_reported() -> None:
     files = system(conf=CONF, words=("root=/dev/md127", "resume=/dev/md127", "rd.auto"))
     said = " ".join(persist(machine("raid1", files, name="there:data", degraded=1)).attention)
     for words in ("root=/dev/md127", "do not hibernate", "names the host 'there'", "--update=homehost", "degraded"):
         assert words in said, words
 
 
-def test_a_snapshot_without_the_files_of_its_system_is_refused_with_the_command_for_that_machine() -> None:
+def test_a_snapshot_without_system_files_is_refused_with_a_command_for_that_machine() -> None:
     with pytest.raises(Refused, match="snapshot does not contain the files") as refusal:
         persist(replace(machine("raid1", None), captured=True))
     assert refusal.value.hint == "on that machine: sudo aligntool snapshot -o FILE"
@@ -468,7 +468,7 @@ def unreadable(disk: Disk) -> Disk:
         (system(fstab=fstab(f"UUID={FS} /home ext4")), {}, "/srv", "already mounts it at /home"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_reason(
+def test_an_impossible_request_is_refused_with_its_reason(
     files: System | None, facts: dict[str, object], mount: str | None, why: str
 ) -> None:
     with pytest.raises(Refused, match=why) as refused:
@@ -476,22 +476,22 @@ def test_what_cannot_be_is_refused_with_its_reason(
     assert refused.value.hint
 
 
-def test_a_line_by_number_is_refused_where_nobody_knows_what_lies_there() -> None:
+def test_a_line_by_number_is_refused_where_the_content_of_the_array_is_unknown() -> None:
     inventory = machine("raid1", system(conf=CONF, fstab=fstab("/dev/md127 /srv ext4 nofail 0 2")))
     inventory = replace(inventory, disks=(*inventory.disks[:-1], unreadable(inventory.disks[-1])))
     with pytest.raises(Refused, match="the UUID of /dev/md127") as refused:
         persist(inventory, mount="/x")
-    assert "the content of /dev/md127 could not be read" in str(refused.value)  # all reasons at once
+    assert "the content of /dev/md127 could not be read" in str(refused.value)  # all reasons together
 
 
-def test_a_drive_is_no_array() -> None:
+def test_a_drive_is_not_an_array() -> None:
     inventory = machine("raid1", system())
     with pytest.raises(Refused, match="not a running md array"):
         plan_persist(inventory.disks[0], inventory, PersistGoal())
 
 
 @pytest.mark.needs_tools("findmnt")
-def test_the_lines_that_are_written_are_fstabs_own_language(tmp_path: Path) -> None:
+def test_the_written_lines_are_valid_fstab_lines(tmp_path: Path) -> None:
     """findmnt(8) reads the resulting file, and finds the same source, mount point and options."""
     table = "# by hand\n/dev/md127\t/srv  ext4\tdefaults 0 2\nUUID=aa-bb /other vfat ro 0 0\n"
     inventory = machine("raid1", system(fstab=fstab(table)))

@@ -36,7 +36,7 @@ def kib(text: str | None) -> int:
     return int(text[:-1]) * KIB
 
 
-def test_data_begin_on_4_mib_where_mdadm_would_begin_at_130() -> None:
+def test_data_begin_on_a_multiple_of_4_mib_where_mdadm_would_use_130_mib() -> None:
     """mdadm's default offset for large members is 129 MiB; measured on five drives (facts of the research)."""
     plan = planned(goal(), *drives(2))
     (first, _) = members_of(plan)
@@ -45,7 +45,7 @@ def test_data_begin_on_4_mib_where_mdadm_would_begin_at_130() -> None:
     assert kib(option(plan, "data-offset")) >= 128 * MIB
 
 
-def test_members_are_as_long_as_the_smallest_allows_with_room_for_a_smaller_spare() -> None:
+def test_members_are_as_long_as_the_smallest_drive_allows_minus_room_for_a_spare() -> None:
     plan = planned(goal(), drive(0, size=100 * GIB), drive(1, size=101 * GIB))
     extents = {step.entries[0].extent for step in members_of(plan)}
     (extent,) = extents
@@ -58,7 +58,7 @@ def test_a_raid0_leaves_no_room_for_a_spare_that_it_cannot_use() -> None:
     assert 100 * GIB - first.entries[0].extent.end < 2 * MIB
 
 
-def test_partitions_that_are_there_keep_their_table_and_get_one_offset_that_suits_both() -> None:
+def test_existing_partitions_keep_their_table_and_get_one_offset_that_suits_both() -> None:
     disks = (drive(0, parts="2048+40000000"), drive(1, parts="34+2014; 6144+40000000"))
     plan = planned(goal(partitions=(1, 2)), *disks)
     assert [(step.device, step.entries) for step in members_of(plan)] == [
@@ -70,37 +70,37 @@ def test_partitions_that_are_there_keep_their_table_and_get_one_offset_that_suit
     assert all((start + offset) % MIB == 0 for start in starts)
 
 
-def test_a_partition_that_no_offset_can_put_on_the_grid_is_told() -> None:
+def test_a_partition_that_no_offset_can_align_is_reported() -> None:
     plan = planned(goal(partitions=(1, 1)), drive(0, parts="63+40000000"), drive(1, parts="2048+40000000"))
     assert any("/dev/nvme0n1p1" in sentence and "realign" in sentence for sentence in plan.attention)
 
 
-def test_whole_drives_get_no_table_and_are_warned_about() -> None:
+def test_whole_drives_get_no_table_and_a_warning_is_shown() -> None:
     plan = planned(goal(members="whole-drives"), *drives(2))
     assert all(not step.entries and step.label == "" for step in members_of(plan))
     assert [step.device for step in members_of(plan)] == ["/dev/nvme0n1", "/dev/nvme1n1"]
     assert any("firmware" in sentence for sentence in plan.attention)
 
 
-def test_whole_drives_leave_the_same_room_by_a_size_that_is_told() -> None:
+def test_whole_drives_leave_the_same_room_by_an_explicit_size() -> None:
     plan = planned(goal(members="whole-drives"), *drives(2, size=100 * GIB))
     used = kib(option(plan, "data-offset")) + kib(option(plan, "size"))
     assert 100 * MIB <= 100 * GIB - used <= 104 * MIB
 
 
-def test_members_give_whole_chunks_however_large_those_are() -> None:
+def test_members_contain_whole_chunks_of_any_size() -> None:
     plan = planned(goal("raid5", chunk=48 * MIB // 3), *drives(3, size=10 * GIB))
     assert kib(option(plan, "size")) % (16 * MIB) == 0
 
 
 @pytest.mark.parametrize(("size", "headroom"), [(20 * GIB, 16 * MIB), (100 * GIB, 64 * MIB), (300 * GIB, 128 * MIB)])
-def test_small_members_lose_no_more_to_the_offset_than_mdadm_takes(size: int, headroom: int) -> None:
+def test_the_offset_of_small_members_does_not_exceed_that_of_mdadm(size: int, headroom: int) -> None:
     """super1.c, validate_geometry1: 128 MiB, halved while a 1024th of the member is less; and the metadata."""
     offset = kib(option(planned(goal(), *drives(2, size=size)), "data-offset"))
     assert headroom < offset <= headroom + 8 * MIB
 
 
-def test_a_bit_of_the_bitmap_stands_for_no_more_than_there_is() -> None:
+def test_the_bitmap_chunk_is_limited_by_the_size_of_the_array() -> None:
     assert option(planned(goal("raid5"), *drives(3, size=GIB)), "bitmap-chunk") == "512M"
     assert option(planned(goal("raid5"), *drives(3)), "bitmap-chunk") == "1024M"
     assert option(planned(goal("raid1"), *drives(2)), "bitmap-chunk") == "64M"
@@ -116,7 +116,7 @@ def test_a_bit_of_the_bitmap_stands_for_no_more_than_there_is() -> None:
     chunk=st.sampled_from([None, 16 * KIB, 64 * KIB, 512 * KIB, MIB]),
     esp=st.sampled_from([0, 512 * MIB]),
 )
-def test_whatever_the_drives_are_the_members_fit_and_their_data_lie_on_the_grids(
+def test_on_any_drives_the_members_fit_and_their_data_are_on_the_grids(
     level: str, sizes: list[int], logical: int, phase: int, unit: int, chunk: int | None, esp: int
 ) -> None:
     phase = phase if logical == 512 else 0
@@ -141,7 +141,7 @@ def test_whatever_the_drives_are_the_members_fit_and_their_data_lie_on_the_grids
 
 
 @pytest.mark.needs_tools("sgdisk", "parted")
-def test_the_tables_of_a_system_are_such_as_sgdisk_and_parted_find_no_fault_with(sparse: Callable[..., Path]) -> None:
+def test_sgdisk_and_parted_find_no_fault_in_the_tables_of_a_system(sparse: Callable[..., Path]) -> None:
     plan = planned(goal(esp_size=512 * MIB), *drives(2, size=20 * GIB))
     image = sparse(20 * GIB)
     words: list[str] = []

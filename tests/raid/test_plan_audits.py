@@ -109,7 +109,7 @@ def name(recipe: Recipe) -> str:
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=name)
-def test_an_array_as_planned_gives_no_error_and_no_warning(recipe: Recipe) -> None:
+def test_a_planned_array_gives_no_error_and_no_warning(recipe: Recipe) -> None:
     inventory = made(recipe)
     assert inventory.disks[-1].array and inventory.disks[-1].array.uuid == ARRAY_UUID
     found = audit(inventory, {}).findings
@@ -119,12 +119,12 @@ def test_an_array_as_planned_gives_no_error_and_no_warning(recipe: Recipe) -> No
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=name)
-def test_raid_persist_has_nothing_to_do_on_an_array_as_planned(recipe: Recipe) -> None:
+def test_raid_persist_has_nothing_to_do_for_a_planned_array(recipe: Recipe) -> None:
     inventory = made(recipe)
     assert plan_persist(inventory.disks[-1], inventory, PersistGoal()).steps == ()
 
 
-def test_the_audit_would_see_a_difference() -> None:
+def test_the_audit_detects_a_difference() -> None:
     """The same machine with mdadm's default offset and the article's missing line: not clean."""
     inventory = made(next(one for one in RECIPES if one.name == "raid5-archive"))
     array = inventory.disks[-1]

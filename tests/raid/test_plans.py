@@ -1,4 +1,4 @@
-"""Plans of arrays: the recipes' golden plans, and what every plan must state and hold."""
+"""Plans of arrays: the recipes' golden plans, and what every plan must state and contain."""
 
 import re
 from collections.abc import Sequence
@@ -33,17 +33,17 @@ def name(recipe: Recipe) -> str:
 
 
 @pytest.mark.parametrize("each", RECIPES, ids=name)
-def test_a_recipe_makes_the_plan_that_it_is_known_for(each: Recipe) -> None:
+def test_every_recipe_gives_its_golden_plan(each: Recipe) -> None:
     assert golden_file(each).read_text() == golden_text(each), RENEW
 
 
-def test_every_recipe_has_drives_and_a_golden_plan_and_every_plan_a_recipe() -> None:
+def test_recipes_sample_drives_and_golden_plans_correspond() -> None:
     names = {each.name for each in RECIPES}
     assert names == set(DISKS) == {path.stem for path in GOLDEN.iterdir()}
 
 
 @pytest.mark.parametrize("each", RECIPES, ids=name)
-def test_a_plan_that_is_kept_is_read_back_as_it_was(each: Recipe) -> None:
+def test_a_saved_plan_is_read_back_unchanged(each: Recipe) -> None:
     plan = golden_plan(each)
     assert from_json(to_json(plan)) == plan
 
@@ -53,7 +53,7 @@ def edits(plan: Plan) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_the_array_is_made_to_come_back_on_every_system(system: str) -> None:
+def test_the_array_is_configured_to_start_on_every_system(system: str) -> None:
     plan = planned(goal(system=system), *drives(2))
     files = edits(plan)
     conf = "/etc/mdadm/mdadm.conf" if system.startswith("debian") else "/etc/mdadm.conf"
@@ -66,7 +66,7 @@ def test_the_array_is_made_to_come_back_on_every_system(system: str) -> None:
     assert plan.steps[-1] == Mount("/srv/data")
 
 
-def test_files_that_are_edited_keep_what_they_were_beside_them() -> None:
+def test_edited_files_have_a_backup_in_the_same_folder() -> None:
     steps = [step for step in planned(goal(level="raid0"), *drives(2)).steps if isinstance(step, EditFile)]
     assert len(steps) == 2
     for step in steps:
@@ -81,14 +81,14 @@ def test_no_line_and_no_command_names_an_array_by_its_number() -> None:
         assert not re.search(r"/dev/md\d", said)
 
 
-def test_steps_come_in_an_order_in_which_each_finds_what_it_needs() -> None:
+def test_every_step_follows_those_that_it_requires() -> None:
     kinds = [type(step).__name__ for step in planned(goal(), *drives(2)).steps]
     array, system = kinds.index("MakeArray"), kinds.index("MakeFileSystem")
     assert kinds[:2] == ["MakeMember", "MakeMember"] and array == 2
     assert array < system < kinds.index("EditFile") < kinds.index("RebuildInitramfs")
 
 
-def test_mdadm_is_left_nothing_to_decide_and_nothing_to_ask() -> None:
+def test_mdadm_gets_every_option_explicitly() -> None:
     for level, count in (("raid1", 2), ("raid10", 4), ("raid5", 3), ("raid6", 4)):
         plan = planned(goal(level), *drives(count))
         (array,) = [step for step in plan.steps if isinstance(step, MakeArray)]
@@ -114,7 +114,7 @@ MADE = [
 
 
 @pytest.mark.parametrize(("wanted", "count", "size", "sectors"), MADE)
-def test_an_array_is_as_large_as_mdadm_made_it(wanted: RaidGoal, count: int, size: int, sectors: int) -> None:
+def test_the_planned_size_is_the_size_that_mdadm_made(wanted: RaidGoal, count: int, size: int, sectors: int) -> None:
     plan = planned(wanted, *drives(count, size=20 * GIB))
     assert plan.disk.size == size
     (array,) = [step for step in plan.steps if isinstance(step, MakeArray)]
@@ -126,13 +126,13 @@ def notes(plan: Plan) -> str:
     return "\n".join(plan.notes)
 
 
-def test_a_value_that_was_asked_for_is_taken_and_told_beside_the_one_recommended() -> None:
+def test_a_requested_value_is_used_and_reported_with_the_recommended_one() -> None:
     plan = planned(goal("raid0", chunk=256 * KIB), *drives(2))
     assert "chunk 256KiB as requested; aligntool recommends 512KiB" in notes(plan)
     assert "as requested" not in notes(planned(goal("raid0", chunk=512 * KIB), *drives(2)))
 
 
-def test_the_articles_array_is_told_value_by_value() -> None:
+def test_every_value_of_the_articles_array_is_reported() -> None:
     plan = golden_plan(next(each for each in RECIPES if each.name == "nvme-raid0-scratch"))
     for words in ("chunk 256KiB as requested", "a log of 64MiB as requested", "inodes of 512B as requested",
                   "logbufs=8 as requested", "DMI 3.0 x4"):  # fmt: skip
@@ -152,7 +152,7 @@ def test_the_articles_array_is_told_value_by_value() -> None:
         (goal("raid10", layout="f2"), "copies are in different halves"),
     ],
 )
-def test_choices_are_told_with_their_reason(wanted: RaidGoal, words: str) -> None:
+def test_choices_are_reported_with_their_reasons(wanted: RaidGoal, words: str) -> None:
     assert words in notes(planned(wanted, *drives(4)))
 
 
@@ -160,7 +160,7 @@ def with_formats(disk: Disk, *formats: LbaFormat, hmb: int = 0) -> Disk:
     return replace(disk, nvme=NvmeFacts(formats=formats, format_in_use=0, hmb_preferred=hmb))
 
 
-def test_a_better_lba_format_is_offered_with_the_command_that_takes_it() -> None:
+def test_a_better_lba_format_is_suggested_with_its_command() -> None:
     better = LbaFormat(1, 4096, 0, 0)
     with_metadata = LbaFormat(2, 4096, 8, 0)
     one, two = drives(2)
@@ -171,7 +171,7 @@ def test_a_better_lba_format_is_offered_with_the_command_that_takes_it() -> None
     assert "nvme format" not in notes(plan)
 
 
-def test_a_format_that_the_drive_rates_alike_is_told_and_not_suggested() -> None:
+def test_a_format_of_equal_rating_is_reported_and_not_suggested() -> None:
     one, two = drives(2)
     plan = planned(goal(), with_formats(one, LbaFormat(0, 512, 0, 0), LbaFormat(1, 4096, 0, 0)), two)
     assert f"{one.name} is formatted with 512-byte blocks and offers 4096 (format 1)" in notes(plan)
@@ -179,7 +179,7 @@ def test_a_format_that_the_drive_rates_alike_is_told_and_not_suggested() -> None
     assert "nvme format" not in notes(plan)
 
 
-def test_drives_without_dram_are_pointed_out_by_what_they_ask_or_the_database_says() -> None:
+def test_drives_without_dram_are_recognised_by_their_request_or_the_database() -> None:
     one, two = drives(2)
     plan = planned(goal(), with_formats(one, hmb=64 * MIB), two)
     assert any("without DRAM: nvme0n1;" in sentence for sentence in plan.attention)
@@ -189,7 +189,7 @@ def test_drives_without_dram_are_pointed_out_by_what_they_ask_or_the_database_sa
     assert not any("without DRAM" in sentence for sentence in planned(goal(), one, two).attention)
 
 
-def test_members_that_differ_are_told_by_what_they_differ_in() -> None:
+def test_differences_between_members_are_reported() -> None:
     one, two = linked(drive(0), 3_938_000_000), linked(drive(1), 1_969_000_000, width=2)
     other = replace(two, model="ACME NV2", numa_node=1, size=(two.size or 0) + 4096)
     said = "\n".join(planned(goal(), replace(one, numa_node=0), other).attention)
@@ -198,7 +198,7 @@ def test_members_that_differ_are_told_by_what_they_differ_in() -> None:
     assert "different" not in "\n".join(planned(goal(), *drives(2)).attention)
 
 
-def test_a_link_that_holds_a_drive_back_and_drives_that_firmware_hides_are_told() -> None:
+def test_a_limiting_link_and_drives_hidden_by_firmware_are_reported() -> None:
     one, two = (linked(disk, 1_969_000_000, width=2) for disk in drives(2))
     able = replace(one.links[0][0], max_speed_gts=16.0, max_width=4, max_bandwidth=7_876_000_000)
     slow = replace(one, links=((able, one.links[0][1]),))
@@ -221,7 +221,7 @@ def test_a_link_that_holds_a_drive_back_and_drives_that_firmware_hides_are_told(
         (goal("raid1", mount_at=""), "this ARRAY line in its mdadm.conf"),
     ],
 )
-def test_what_needs_the_user_is_said(wanted: RaidGoal, words: str) -> None:
+def test_consequences_that_need_attention_are_reported(wanted: RaidGoal, words: str) -> None:
     assert any(words in sentence for sentence in planned(wanted, *drives(4)).attention)
 
 
@@ -233,7 +233,7 @@ def test_what_needs_the_user_is_said(wanted: RaidGoal, words: str) -> None:
         (None, "does not forward discards while raid456's devices_handle_discard_safely is off, the default"),
     ],
 )
-def test_discards_on_parity_are_told_as_the_kernel_is_set(safely: bool | None, words: str) -> None:
+def test_discards_on_parity_are_reported_as_the_kernel_is_configured(safely: bool | None, words: str) -> None:
     disks = drives(3)
     inventory = Inventory(disks, system=System("debian", discards_on_parity=safely))
     said = plan_raid(judged(*disks), inventory, goal("raid5")).attention
@@ -266,7 +266,7 @@ def test_kernels_that_cannot_assemble_the_array_are_named(
     assert [words in line for line in lines] == ([True] if words else [])
 
 
-def test_a_partition_with_another_type_gets_that_of_a_member_behind_the_array() -> None:
+def test_a_partition_of_another_type_gets_that_of_a_member_after_the_array_is_made() -> None:
     """sfdisk --list-types names A19D880F... Linux RAID, and fd Linux raid autodetect."""
     disks = (drive(0, parts="2048+40000000"), drive(1, parts="2048+40000000"))
     steps = planned(goal(partitions=(1, 1)), *disks).steps
@@ -279,7 +279,7 @@ def test_a_partition_with_another_type_gets_that_of_a_member_behind_the_array() 
     assert "SetPartitionType" not in to_json(planned(goal(), *drives(2)))
 
 
-def test_an_array_that_is_not_mounted_has_no_line_in_fstab() -> None:
+def test_an_array_without_a_mount_point_has_no_line_in_fstab() -> None:
     for wanted in (goal("raid0", mount_at=""), goal("raid0", filesystem="none")):
         plan = planned(wanted, *drives(2))
         assert list(edits(plan)) == ["/etc/mdadm/mdadm.conf"]
@@ -288,7 +288,7 @@ def test_an_array_that_is_not_mounted_has_no_line_in_fstab() -> None:
     assert edits(swap)["/etc/fstab"] == f"UUID={FS_UUID} none swap sw,nofail 0 0"
 
 
-def test_the_mount_outlasts_mdadms_wait_for_members_that_are_missing() -> None:
+def test_the_mount_waits_longer_than_mdadm_waits_for_missing_members() -> None:
     """mdadm-last-resort@.timer of mdadm 4.2: OnActiveSec=30, from the first member on; the mount waits earlier."""
     options = edits(planned(goal(), *drives(2)))["/etc/fstab"].split()[3].split(",")
     (wait,) = [each for each in options if each.startswith("x-systemd.device-timeout=")]

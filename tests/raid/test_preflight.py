@@ -1,4 +1,4 @@
-"""Problems are reported before a plan is shown: by `raid plan`, `raid create --dry-run` and `apply` alike."""
+"""Problems are reported before a plan is shown: by `raid plan`, `raid create --dry-run` and `apply`."""
 
 import re
 from collections.abc import Callable
@@ -43,7 +43,7 @@ def drives(sparse: Callable[..., Path], loop: Callable[..., Path]) -> tuple[Path
     ],
 )
 @pytest.mark.parametrize("command", [("raid", "plan"), ("raid", "create", "--dry-run"), ("raid", "create", "--yes")])
-def test_no_plan_is_shown_for_a_place_that_is_taken(
+def test_no_plan_is_shown_for_an_unusable_mount_point(
     drives: tuple[Path, Path], command: tuple[str, ...], place: str, why: str
 ) -> None:
     done = run_aligntool(*command, *WORDS, "--mount", place, *drives)
@@ -55,7 +55,7 @@ def test_no_plan_is_shown_for_a_place_that_is_taken(
     assert run_aligntool("raid", "plan", *WORDS, "--mount", other, *drives).returncode == 0
 
 
-def test_reasons_of_members_and_of_the_machine_come_together(drives: tuple[Path, Path]) -> None:
+def test_reasons_of_members_and_of_the_machine_are_reported_together(drives: tuple[Path, Path]) -> None:
     run("mkfs.ext4", "-q", drives[1])
     done = run_aligntool("raid", "plan", *WORDS, "--mount", "/etc", *drives)
     assert (done.returncode, done.stdout) == (3, "")
@@ -65,7 +65,7 @@ def test_reasons_of_members_and_of_the_machine_come_together(drives: tuple[Path,
 
 
 @needs_rebuild
-def test_a_place_that_was_filled_since_is_told_before_a_kept_plan_is_shown(
+def test_a_mount_point_filled_since_is_reported_before_a_saved_plan_is_shown(
     drives: tuple[Path, Path], tmp_path: Path
 ) -> None:
     kept, place = tmp_path / "plan.json", tmp_path / "place"
@@ -79,7 +79,7 @@ def test_a_place_that_was_filled_since_is_told_before_a_kept_plan_is_shown(
 
 
 @needs_rebuild
-def test_what_no_table_shows_is_told_before_a_plan_is_shown(drives: tuple[Path, Path]) -> None:
+def test_content_in_no_table_is_reported_before_a_plan_is_shown(drives: tuple[Path, Path]) -> None:
     """A lost partition where the new one would begin; none of it is overwritten."""
     run("mkfs.ext4", "-q", "-E", f"offset={1 << 20}", drives[0], "900M")
     done = run_aligntool("raid", "plan", *WORDS, *drives)
@@ -88,7 +88,7 @@ def test_what_no_table_shows_is_told_before_a_plan_is_shown(drives: tuple[Path, 
     assert run_aligntool("raid", "plan", *WORDS, "--wipe", drives[0], *drives).returncode == 0
 
 
-def test_a_plan_for_another_family_is_not_asked_about_this_machines_files(drives: tuple[Path, Path]) -> None:
+def test_a_plan_for_another_family_is_not_checked_against_this_machines_files(drives: tuple[Path, Path]) -> None:
     other = "arch" if find_distribution() != "arch" else "fedora"
     done = run_aligntool("raid", "plan", *WORDS, "--system", other, "--mount", "/etc", *drives)
     assert done.returncode == 0, done.stderr

@@ -71,7 +71,7 @@ def on_array(*layers: Layer, **more: Any) -> Callable[[Disk], Disk]:
     return lambda disk: replace(disk, content=layers, **more)
 
 
-def test_one_member_after_the_other_between_two_comparisons() -> None:
+def test_members_are_formatted_one_after_the_other_between_two_comparisons() -> None:
     plan = planned(*machine())
     kinds = [type(step) for step in plan.steps]
     each = [TakeOutMember, FormatMember, PutBackMember]
@@ -89,7 +89,7 @@ def test_one_member_after_the_other_between_two_comparisons() -> None:
     assert from_json(to_json(plan)) == plan
 
 
-def test_the_table_has_the_same_bytes_and_guids_in_the_new_sectors() -> None:
+def test_the_table_has_the_same_byte_ranges_and_guids_in_the_new_sectors() -> None:
     step = planned(*machine()).steps[2]
     assert isinstance(step, FormatMember)
     # UEFI 2.10, 5.3: a MBR, a header, and 16 KiB of entries are before the first usable block: 6 of 4096 bytes.
@@ -102,15 +102,15 @@ def test_the_table_has_the_same_bytes_and_guids_in_the_new_sectors() -> None:
     assert f"start=2048, size={(SIZE - 2 * MIB) // 512}," in again and "first-lba: 34" in again
 
 
-def test_a_spare_goes_first_and_stands_in_for_each_member() -> None:
+def test_a_spare_is_formatted_first_and_replaces_each_member_in_turn() -> None:
     plan = planned(*machine("raid5", 4, spare=True))
     outs = [(step.device, step.spare) for step in plan.steps if isinstance(step, TakeOutMember)]
     node = "/dev/nvme{}n1p1".format
     assert outs == [(node(3), ""), (node(0), node(3)), (node(1), node(0)), (node(2), node(1))]
 
 
-def test_a_spare_with_larger_blocks_does_not_bring_them_into_an_array_that_may_be_in_use() -> None:
-    """md takes them over when the spare becomes active, and until a member is added nothing holds the array."""
+def test_a_spare_with_larger_blocks_is_refused_for_an_array_that_may_be_in_use() -> None:
+    """md adopts them when the spare becomes active, and until a member is added nothing holds the array."""
     inventory, details = machine("raid5", 4, spare=True)
     inventory = changed(inventory, 3, lambda _: member(3, logical=4096))
     with pytest.raises(Refused, match="the spare nvme3n1p1 has blocks of 4096") as refused:
@@ -120,7 +120,7 @@ def test_a_spare_with_larger_blocks_does_not_bring_them_into_an_array_that_may_b
     assert planned(changed(inventory, 4, lambda disk: replace(disk, limits=limits)), details).steps
 
 
-def test_members_that_have_the_size_already_are_left_alone() -> None:
+def test_members_that_already_have_the_size_are_not_formatted() -> None:
     inventory, details = machine()
     inventory = changed(inventory, 0, lambda _: member(0, logical=4096))
     assert [step.device for step in planned(inventory, details).steps if isinstance(step, FormatMember)] == [
@@ -129,7 +129,7 @@ def test_members_that_have_the_size_already_are_left_alone() -> None:
     assert planned(changed(inventory, 1, lambda _: member(1, logical=4096)), details).steps == ()
 
 
-def test_smaller_blocks_ask_nothing_of_what_lies_on_the_array() -> None:
+def test_smaller_blocks_require_nothing_of_the_content_of_the_array() -> None:
     inventory, details = machine()
     for number in range(2):
         inventory = changed(inventory, number, lambda disk: member(int(disk.name[4]), logical=4096))
@@ -147,9 +147,7 @@ def test_smaller_blocks_ask_nothing_of_what_lies_on_the_array() -> None:
         ({"table": Table(TableLabel.GPT, 512)}, ""),
     ],
 )
-def test_a_partition_table_on_the_array_does_not_survive_smaller_blocks_either(
-    change: dict[str, Any], evidence: str
-) -> None:
+def test_a_partition_table_on_the_array_is_refused_for_smaller_blocks(change: dict[str, Any], evidence: str) -> None:
     """From the next assembly on the kernel looks for it in blocks of 512 bytes, or counts its partitions in them."""
     inventory, details = machine()
     for number in range(2):
@@ -181,7 +179,7 @@ CONTENT = [
 
 
 @pytest.mark.parametrize(("change", "details", "said"), [row[1:] for row in CONTENT], ids=[row[0] for row in CONTENT])
-def test_content_that_cannot_take_the_blocks_is_refused(
+def test_content_that_does_not_support_the_blocks_is_refused(
     change: Callable[[Disk], Disk], details: dict[str, Any], said: str
 ) -> None:
     inventory, seen = machine()
@@ -191,7 +189,7 @@ def test_content_that_cannot_take_the_blocks_is_refused(
     assert one.code in ("layer-blocks", "not-read") and said in f"{one.text} {one.hint}"
 
 
-def test_content_that_can_is_named_with_its_unit() -> None:
+def test_content_that_supports_the_blocks_is_reported_with_its_unit() -> None:
     assert "ext4 uses blocks of 4096 bytes, so it works" in " ".join(planned(*machine()).notes)
 
 
@@ -239,7 +237,7 @@ def test_a_member_that_cannot_be_formatted_is_refused(change: Callable[[Disk], D
     assert one.code == code and said in one.text
 
 
-def test_only_the_partition_beside_a_member_is_to_be_deleted() -> None:
+def test_only_the_partition_next_to_a_member_is_to_be_deleted() -> None:
     """Without a number sfdisk deletes the member, too, although its array runs."""
     inventory, details = machine()
     with pytest.raises(Refused) as refused:
@@ -247,7 +245,7 @@ def test_only_the_partition_beside_a_member_is_to_be_deleted() -> None:
     assert refused.value.hint.endswith("sudo sfdisk --delete /dev/nvme0n1 2")
 
 
-def test_a_format_that_reaches_other_namespaces_is_refused() -> None:
+def test_a_format_that_affects_other_namespaces_is_refused() -> None:
     inventory, details = machine()
     beside = replace(member(0), name="nvme0n2", path="/dev/nvme0n2", wwn="eui.02", partitions=(), table=None)
     inventory = Inventory((*inventory.disks[:-1], beside, inventory.disks[-1]))
@@ -310,8 +308,8 @@ def test_a_stored_block_size_stays_when_the_members_get_smaller_blocks(stored: i
             planned(inventory, details, 512)
 
 
-def test_a_mark_of_a_member_that_a_removal_would_clear_is_named_with_its_command() -> None:
-    """md shows write_mostly, and takes writemostly: Documentation/admin-guide/md.rst, state."""
+def test_a_member_flag_that_a_removal_would_clear_is_reported_with_its_command() -> None:
+    """md shows write_mostly, and accepts writemostly: Documentation/admin-guide/md.rst, state."""
     inventory, details = machine()
     states = {**details.states, "nvme0n1p1": "in_sync,write_mostly"}
     with pytest.raises(Refused) as refused:
@@ -331,14 +329,16 @@ def test_a_mark_of_a_member_that_a_removal_would_clear_is_named_with_its_command
         ("raid4", {}, "is a raid4; only raid1, raid10, raid5, raid6 are supported"),
     ],
 )
-def test_an_array_of_another_level_is_refused_for_that_alone(level: str, facts: dict[str, Any], said: str) -> None:
+def test_an_array_of_an_unsupported_level_is_refused_for_only_that_reason(
+    level: str, facts: dict[str, Any], said: str
+) -> None:
     """md reports no sync action and no consistency policy for a level without redundancy: md.rst."""
     with pytest.raises(Refused, match=said) as refused:
         planned(*machine(level, 3, **facts))
     assert [reason.code for reason in refused.value.refusals] == ["not-redundant"]
 
 
-def test_an_array_in_use_is_refused_until_its_own_blocks_have_the_size() -> None:
+def test_an_array_in_use_is_refused_unless_its_own_blocks_have_the_size() -> None:
     inventory, details = machine()
     used = changed(inventory, 2, on_array(EXT4, mounted_at=("/srv",), holders=("dm-0",)))
     with pytest.raises(Refused) as refused:
@@ -351,7 +351,7 @@ def test_an_array_in_use_is_refused_until_its_own_blocks_have_the_size() -> None
     assert planned(changed(used, 2, grown), details).steps
 
 
-def test_active_volumes_are_refused_with_what_deactivates_them() -> None:
+def test_active_volumes_are_refused_with_the_command_that_deactivates_them() -> None:
     inventory, details = machine()
     runs = (Segment("group/root", 0, Extent(MIB, 16 * MIB)), Segment("group/swap", 0, Extent(32 * MIB, 16 * MIB)))
     used = changed(inventory, 2, on_array(Layer("LVM2_member", Extent(0, SIZE), segments=runs), holders=("dm-0",)))
@@ -360,14 +360,14 @@ def test_active_volumes_are_refused_with_what_deactivates_them() -> None:
     assert refused.value.refusals[0].hint.startswith("sudo vgchange -an group; ")
 
 
-def test_a_drive_that_cannot_be_told_from_another_is_refused() -> None:
+def test_a_drive_that_cannot_be_distinguished_from_another_is_refused() -> None:
     inventory, details = machine()
     path = replace(member(0), name="nvme7n1", path="/dev/nvme7n1", partitions=(), table=None)  # multipath without a map
     with pytest.raises(Refused, match="nvme0n1 cannot be distinguished from nvme7n1"):
         planned(Inventory((*inventory.disks[:-1], path, inventory.disks[-1])), details)
 
 
-def test_a_failing_member_is_refused_though_it_has_the_size_already() -> None:
+def test_a_failing_member_is_refused_although_it_already_has_the_size() -> None:
     inventory, details = machine()
     inventory = changed(inventory, 0, lambda _: replace(member(0, logical=4096), failing="it dies"))
     with pytest.raises(Refused, match="it dies"):  # the other one is rebuilt from it
@@ -380,7 +380,7 @@ def test_blocks_larger_than_a_page_are_refused() -> None:
         planned(inventory, details, 8192)
 
 
-def test_every_reason_is_told_at_once() -> None:
+def test_all_reasons_are_reported_together() -> None:
     inventory, details = machine(degraded=1)
     inventory = changed(inventory, 0, nvme_change(formats=FORMATS[:2]))
     with pytest.raises(Refused) as refused:
@@ -388,7 +388,7 @@ def test_every_reason_is_told_at_once() -> None:
     assert {one.code for one in refused.value.refusals} == {"not-clean", "layer-blocks", "lba-format", "failing"}
 
 
-def test_after_a_reboot_the_drives_are_found_by_identity_though_a_format_changed_their_size() -> None:
+def test_after_a_reboot_drives_are_found_by_identity_although_their_size_changed() -> None:
     plan = planned(*machine())
     now = [replace(member(1 - number), name=f"nvme{number}n1", path=f"/dev/nvme{number}n1") for number in range(2)]
     now[0] = replace(now[0], size=SIZE - 4096, limits=replace(now[0].limits, logical_block_size=4096))
@@ -411,6 +411,6 @@ def test_a_broken_array_is_stopped_before_it_is_assembled_again() -> None:
     assert f": {forced}" in start_hint(step, "no member of it was found")
 
 
-def test_an_array_that_was_stopped_meanwhile_no_longer_runs() -> None:
+def test_an_array_that_was_stopped_meanwhile_is_reported_as_no_longer_running() -> None:
     """udev stops an array whose last member in sync was unplugged during a rebuild."""
     assert problems_of("md-stopped") == "it no longer runs"

@@ -1,4 +1,4 @@
-"""Drives and arrays that are refused: all reasons at once, each with the next command."""
+"""Drives and arrays that are refused: all reasons together, each with the next command."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -48,7 +48,9 @@ MEMBERS: list[tuple[str, Change, str, str, str]] = [  # code, evidence in the te
 
 
 @pytest.mark.parametrize(("parts", "change", "code", "evidence", "hint"), MEMBERS)
-def test_such_a_drive_is_no_member(parts: str, change: Change, code: str, evidence: str, hint: str) -> None:
+def test_an_unsuitable_drive_is_refused_as_a_member(
+    parts: str, change: Change, code: str, evidence: str, hint: str
+) -> None:
     with pytest.raises(Refused) as refused:
         planned(goal(), replace(drive(0), stands_on=("sda",), zoned="none"), change(drive(1, parts=parts)))
     refusal = next(one for one in refused.value.refusals if one.code == code)
@@ -67,7 +69,7 @@ PLACES: list[tuple[str, Change, str, str]] = [  # code, evidence in the text
 
 @pytest.mark.parametrize(("parts", "change", "code", "evidence"), PLACES)
 @pytest.mark.parametrize("wipe", [(), ("nvme1n1p1",)])
-def test_an_empty_partition_may_hold_what_is_needed_all_the_same(
+def test_a_partition_that_looks_empty_is_refused_if_its_bytes_are_needed(
     parts: str, change: Change, code: str, evidence: str, wipe: tuple[str, ...]
 ) -> None:
     """Nothing is recognised in it, and its bytes are those of an array, of its old place, of another partition."""
@@ -106,20 +108,20 @@ CODES = {"--level": {"invalid-option", "too-few-members"}, "nvme0n1, nvme1n1": {
 
 
 @pytest.mark.parametrize(("wanted", "count", "subject"), GOALS)
-def test_such_an_array_cannot_be(wanted: RaidGoal, count: int, subject: str) -> None:
+def test_an_impossible_array_is_refused(wanted: RaidGoal, count: int, subject: str) -> None:
     with pytest.raises(Refused) as refused:
         planned(wanted, *drives(count))
     (refusal,) = (one for one in refused.value.refusals if one.subject == subject)
     assert refusal.code in CODES.get(subject, {"invalid-option"})
 
 
-def test_a_raid0_may_have_a_chunk_that_is_no_power_of_two_and_is_told_what_that_breaks() -> None:
+def test_a_raid0_chunk_may_be_other_than_a_power_of_two_with_a_warning() -> None:
     """raid0.c, create_strip_zones: a multiple of the logical block is enough."""
     plan = planned(goal("raid0", chunk=96 * KIB), *drives(2))
     assert any("power of two" in sentence for sentence in plan.attention)
 
 
-def test_all_reasons_are_told_at_once() -> None:
+def test_all_reasons_are_reported_together() -> None:
     bad = replace(drive(1, parts="2048+1000 ext4"), read_only=True, failing="it dies", limits=IoLimits(4096, 4096))
     with pytest.raises(Refused) as refused:
         planned(goal("raid5", chunk=96 * KIB), drive(0), bad)
@@ -129,7 +131,7 @@ def test_all_reasons_are_told_at_once() -> None:
     assert len(set(refused.value.hint.split("\n"))) == len(refused.value.hint.split("\n"))
 
 
-def test_what_wipe_names_may_be_lost_and_nothing_else() -> None:
+def test_only_the_content_of_drives_named_by_wipe_may_be_lost() -> None:
     full = [drive(number, parts="2048+1000 ext4") for number in range(2)]
     with pytest.raises(Refused) as refused:
         planned(goal(wipe=("nvme0n1",)), *full)
@@ -140,7 +142,7 @@ def test_what_wipe_names_may_be_lost_and_nothing_else() -> None:
         assert any(line.startswith("lost: partition 1, ext4") and f"nvme{number}n1" in line for line in plan.attention)
 
 
-def test_wiping_a_partition_is_no_leave_to_wipe_its_drive_and_a_name_that_is_no_member_is_refused() -> None:
+def test_wipe_of_a_partition_does_not_cover_its_drive_and_must_name_a_member() -> None:
     full = [drive(number, parts="2048+1000 ext4") for number in range(2)]
     with pytest.raises(Refused) as refused:
         planned(goal(wipe=("nvme0n1p1", "nvme1n1", "sda")), *full)
@@ -155,13 +157,13 @@ def test_drives_and_partitions_are_not_mixed() -> None:
     assert "wrong-members" in [one.code for one in refused.value.refusals]
 
 
-def test_two_partitions_of_one_drive_are_no_two_members() -> None:
+def test_two_partitions_of_one_drive_do_not_count_as_two_members() -> None:
     (one,) = judged(drive(0, parts="2048+4000000; 4100000+4000000"))
     with pytest.raises(Refused, match="both on one drive"):
         plan_raid((one, one), Inventory((one.disk,)), goal(partitions=(1, 2)))
 
 
-def test_two_namespaces_of_one_controller_are_one_drive() -> None:
+def test_two_namespaces_of_one_controller_count_as_one_drive() -> None:
     """nvme list of that machine: nvme4n1 and nvme4n2 have one serial number."""
     members = [captured("nvme-behind-switch", name) for name in ("nvme4n1", "nvme4n2")]
     with pytest.raises(Refused, match="nvme4n1 and nvme4n2 are two names of one drive"):
@@ -177,12 +179,12 @@ def test_members_of_running_arrays_of_a_captured_machine_are_refused() -> None:
     assert "vdb1 is in use by md0" in str(refused.value)
 
 
-def test_a_small_drive_is_not_taken_for_a_member_of_a_large_one() -> None:
+def test_a_drive_that_is_too_small_for_a_member_is_refused() -> None:
     with pytest.raises(Refused, match="need at least"):
         planned(goal(spare_room=2 * GIB), drive(0), drive(1, size=GIB))
 
 
-def test_a_mapping_may_be_a_member_as_it_is() -> None:
+def test_a_mapping_may_be_a_member() -> None:
     mapped = [replace(disk, kind=DiskKind.DM, stands_on=(disk.name,)) for disk in drives(2)]
     assert planned(goal(members="whole-drives"), *mapped).steps
 
@@ -191,7 +193,7 @@ def test_a_mapping_may_be_a_member_as_it_is() -> None:
     ("kind", "word"),
     [(DiskKind.USB, "is on USB"), (DiskKind.NETWORK, "over a network"), (DiskKind.MEMORY, "is memory")],
 )
-def test_a_member_that_may_go_away_by_itself_is_told(kind: DiskKind, word: str) -> None:
+def test_a_member_that_may_disappear_is_reported(kind: DiskKind, word: str) -> None:
     plan = planned(goal(), drive(0), replace(drive(1), kind=kind))
     assert [sentence.split()[0] for sentence in plan.attention if word in sentence] == ["nvme1n1"]
 
@@ -199,7 +201,7 @@ def test_a_member_that_may_go_away_by_itself_is_told(kind: DiskKind, word: str) 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup")
 @pytest.mark.on_disk
-def test_two_loop_devices_over_one_file_are_no_two_members(
+def test_two_loop_devices_over_one_file_do_not_count_as_two_members(
     sparse: Callable[..., Path], loop: Callable[..., Path]
 ) -> None:
     """Even if one is on top of the other: both end on the file."""
@@ -214,7 +216,7 @@ def test_two_loop_devices_over_one_file_are_no_two_members(
     assert "made of" not in done.stderr
 
 
-def test_two_volumes_of_a_captured_machine_on_one_drive_are_no_two_members() -> None:
+def test_two_volumes_on_one_drive_of_a_captured_machine_are_not_two_members() -> None:
     """lsblk of it: the parts dm-5 and dm-6 of a volume are on vde3, dm-7 on vdf3."""
     inventory = report("md-on-misaligned-partitions").inventory
     named = {name: captured("md-on-misaligned-partitions", name) for name in ("dm-5", "dm-6", "dm-7")}
@@ -224,7 +226,7 @@ def test_two_volumes_of_a_captured_machine_on_one_drive_are_no_two_members() -> 
         assert (f"{one} and {two} are both on vde" in str(refused.value)) == same
 
 
-def test_a_drive_is_too_small_for_a_member_beside_what_stays_free_and_both_are_stated() -> None:
+def test_the_refusal_of_a_small_drive_states_its_room_and_what_remains_free() -> None:
     """100 MiB at the end remain free for a replacement drive that is smaller: docs/cli.md, --spare-end."""
     small = [replace(drive(number), size=64 * MIB) for number in (0, 1)]
     with pytest.raises(Refused) as refused:
@@ -238,7 +240,7 @@ def test_a_drive_is_too_small_for_a_member_beside_what_stays_free_and_both_are_s
     assert "at the end" not in str(refused.value) and "--spare-end" not in refused.value.hint
 
 
-def test_a_partition_that_is_not_there_hides_no_other_reason() -> None:
+def test_a_missing_partition_does_not_hide_other_reasons() -> None:
     small, full = drive(0, size=8 * MIB), drive(1, parts="2048+1000 ext4")
     wanted = goal("raid5", system="plan9", partitions=(None, None, 7))
     members = judged(replace(small, size=8 * MIB), full, drive(2))

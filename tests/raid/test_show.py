@@ -40,7 +40,7 @@ ARRAYS = {
 
 
 @pytest.mark.parametrize("name", ARRAYS)
-def test_an_array_is_shown_as_mdadm_tells_it_with_the_byte_where_its_data_begin(name: str) -> None:
+def test_an_array_is_shown_as_by_mdadm_with_the_byte_where_its_data_begin(name: str) -> None:
     level, chunk, metadata, sector = ARRAYS[name]
     found = view(name)
     assert (found.level, found.chunk, found.metadata) == (level, chunk, metadata)
@@ -48,13 +48,13 @@ def test_an_array_is_shown_as_mdadm_tells_it_with_the_byte_where_its_data_begin(
     assert {member.aligned for member in found.members} == {sector % 8 == 0}
 
 
-def test_the_stack_is_judged_to_its_top() -> None:
+def test_all_layers_of_the_stack_are_judged() -> None:
     assert any("AT101 partition 1 of md3" in finding for finding in view("md3").findings)
     assert not view("md4").findings
     assert view("md1").contents == ("on it: crypto_LUKS", "carries dm-0")
 
 
-def test_an_array_without_redundancy_is_not_called_whole() -> None:
+def test_an_array_without_redundancy_is_shown_as_such() -> None:
     assert view("md0").state == "no redundancy"
     assert view("md2").state == "all members present"
 
@@ -70,7 +70,7 @@ def test_an_array_with_parity_on_one_member_is_redundant() -> None:
     assert (found.level, found.state) == ("raid4", "all members present")
 
 
-def test_every_array_is_told_with_its_members_and_what_is_wrong() -> None:
+def test_every_array_is_shown_with_its_members_and_findings() -> None:
     said = "".join(text_of(array_lines(arrays_of(report(RAID)), width=120)))
     for words in (
         "md3: raid10 · 399.8MiB",
@@ -106,7 +106,7 @@ def test_a_member_is_shown_with_its_state_unless_it_is_in_sync() -> None:
     assert {member.md_state for member in unknown.members} == {None}
 
 
-def test_an_array_that_does_not_run_is_refused_with_those_that_do() -> None:
+def test_an_array_that_does_not_run_is_refused_with_a_list_of_those_that_do() -> None:
     with pytest.raises(Refused, match="md99: no running md array") as refused:
         arrays_of(report(RAID), ["md0", "md99"])
     assert refused.value.hint.startswith("aligntool raid show md0\naligntool raid show md1\n")
@@ -120,7 +120,7 @@ def named_twice() -> Report:
     return audit(Inventory((*map(drive, range(4)), one, two)), {})
 
 
-def test_an_array_is_known_by_the_name_that_mdadm_gave_it() -> None:
+def test_an_array_is_found_by_the_name_that_mdadm_assigned() -> None:
     """mdadm --create /dev/md/bare: md/bare below /dev, "HOST:bare" in the superblock."""
     single = audit(machine(name="here:bare", links=("md/bare",)), {})
     for name in ("bare", "here:bare", "md127", "/dev/md127", "/dev/md/bare"):
@@ -130,7 +130,7 @@ def test_an_array_is_known_by_the_name_that_mdadm_gave_it() -> None:
             arrays_of(single, [name])
 
 
-def test_a_name_that_two_arrays_share_is_refused_with_both() -> None:
+def test_a_name_of_two_arrays_is_refused_with_both_of_them() -> None:
     with pytest.raises(Refused, match="/dev/md127, /dev/md126") as refused:
         arrays_of(named_twice(), ["bare"])
     assert refused.value.hint == "aligntool raid show md127\naligntool raid show md126"
@@ -138,7 +138,7 @@ def test_a_name_that_two_arrays_share_is_refused_with_both() -> None:
         assert [found.name for found in arrays_of(named_twice(), [name])] == [kernels]
 
 
-def test_persist_knows_an_array_by_the_same_names(tmp_path: Path) -> None:
+def test_persist_finds_an_array_by_the_same_names(tmp_path: Path) -> None:
     """The capture contains no mdadm.conf, which persist requires next. mdadm names its md2 "xxxx93-10:0"."""
     capture = str(tmp_path)
     unpack(str(HERE / f"{RAID}.tar.xz"), capture)  # once for all names
@@ -150,7 +150,7 @@ def test_persist_knows_an_array_by_the_same_names(tmp_path: Path) -> None:
     assert refused.value.hint.startswith(f"aligntool raid persist --sysroot {capture} md0\n")
 
 
-def test_what_mends_a_finding_stands_below_it_once() -> None:
+def test_the_command_that_repairs_findings_is_shown_a_single_time_below_them() -> None:
     """No ARRAY line (AT611), and an initramfs that would assemble it by another name (AT613): one command for both."""
     files = system(conf=lines("MAILADDR root"), images=(image("MAILADDR root"),))
     (found,) = arrays_of(audit(machine(system=files), {}))
@@ -184,7 +184,7 @@ def behind_the_chipset() -> Report:
     return audit(Inventory((*members, drive(7), array(members)), uplinks=(DMI,)), {})
 
 
-def test_a_member_is_told_with_its_link_at_most_whom_it_shares_an_uplink_with_and_what_it_lacks() -> None:
+def test_a_member_is_shown_with_its_link_shared_uplink_and_missing_dram() -> None:
     (found,) = arrays_of(behind_the_chipset())
     said = [line.strip() for line in text_of(array_lines([found], width=120))]
     first = said.index("nvme0n1p1: ACME, link 8 GT/s x4, its maximum, data at byte 138412032, on the grid")
@@ -200,7 +200,7 @@ def test_a_member_is_told_with_its_link_at_most_whom_it_shares_an_uplink_with_an
     ]
 
 
-def test_the_same_of_a_member_is_in_the_json() -> None:
+def test_the_json_has_the_same_facts_of_a_member() -> None:
     one, two = json.loads(arrays_json(arrays_of(behind_the_chipset())))["arrays"][0]["members"]
     assert [each["own_link"] for each in (one, two)] == ["link 8 GT/s x4, its maximum", "link 8 GT/s x2 of 8 GT/s x4"]
     assert [each["bandwidth"] for each in (one, two)] == [X4, X4 // 2]
@@ -211,7 +211,7 @@ def test_the_same_of_a_member_is_in_the_json() -> None:
     assert all(f"`{key}`" in documented.split("\n## ")[0] for key in one)
 
 
-def test_a_drive_that_the_database_knows_to_have_no_dram_is_told_so() -> None:
+def test_a_drive_without_dram_according_to_the_database_is_reported() -> None:
     row = KnownGeometry(Source.KNOWN, "row", "made up", "high", dram=False)
     (found,) = arrays_of(behind_the_chipset(), known={"nvme0n1": (row,)})
     assert (found.members[0].dramless, found.members[0].memory) == (True, "no DRAM of its own")
@@ -225,7 +225,7 @@ def test_notes_of_the_audit_are_not_shown() -> None:
     assert shown.findings == ()
 
 
-def test_a_machine_without_arrays_has_none_to_show() -> None:
+def test_a_machine_without_arrays_shows_none() -> None:
     assert arrays_of(report("nvme-behind-switch")) == ()
     captured = "aligntool raid show --sysroot 'raid show.tar.xz'"
     with pytest.raises(Refused, match="md0: no running md array") as refused:

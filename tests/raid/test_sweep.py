@@ -37,9 +37,7 @@ def sweep(wanted: RaidGoal, count: int = 4, **words: object) -> Sweep:
 
 
 @pytest.mark.parametrize(("level", "count"), [("raid0", 2), ("raid10", 4), ("raid5", 3), ("raid6", 5)])
-def test_a_test_array_is_made_as_the_real_one_but_for_its_name_its_chunk_and_its_resynchronisation(
-    level: str, count: int
-) -> None:
+def test_a_test_array_differs_from_the_real_one_only_in_name_chunk_and_resync(level: str, count: int) -> None:
     """Compared with `raid plan --whole-drives --chunk` on the same drives."""
     made = sweep(goal(level), count)
     for chunk, array in made.arrays.items():
@@ -54,7 +52,7 @@ def test_a_test_array_is_made_as_the_real_one_but_for_its_name_its_chunk_and_its
         assert f"--chunk={chunk // KIB}K" in tuning_command(array)
 
 
-def test_the_data_begin_at_the_same_byte_of_a_drive_as_those_of_an_array_on_partitions() -> None:
+def test_the_data_begin_at_the_same_byte_as_in_an_array_on_partitions() -> None:
     """So the same flash pages are measured. Both on 4 MiB; with large members the same byte."""
     size = 960_197_124_096
     tried = plan_sweep(judged(*drives(2, size=size)), goal("raid0", array_uuid=UUID), repeats=1, runtime_s=1.0)
@@ -64,7 +62,7 @@ def test_the_data_begin_at_the_same_byte_of_a_drive_as_those_of_an_array_on_part
     assert tried.data_offset == MIB + int(offset.removeprefix("--data-offset=").removesuffix("K")) * KIB
 
 
-def test_everything_that_is_written_lies_in_what_is_shown_as_written() -> None:
+def test_everything_written_is_within_the_ranges_shown_as_written() -> None:
     for level, layout in (("raid0", None), ("raid10", "n2"), ("raid10", "f2"), ("raid5", None)):
         made = sweep(goal(level, layout=layout), span=GIB)
         (first, *others) = made.written
@@ -78,7 +76,7 @@ def test_everything_that_is_written_lies_in_what_is_shown_as_written() -> None:
 
 @pytest.mark.parametrize("size", [20 * GIB, 20 * GIB + 256 * KIB, 20 * GIB + 512 * KIB, 20 * GIB + MIB])
 @pytest.mark.parametrize("copies", [2, 3])
-def test_the_far_copies_of_every_array_lie_in_what_is_shown_as_written(size: int, copies: int) -> None:
+def test_the_far_copies_of_every_array_are_within_the_ranges_shown_as_written(size: int, copies: int) -> None:
     """Where they begin: raid10.c, calc_sectors divides whole chunks by the copies, and drops what remains."""
     wanted = goal("raid10", layout=f"f{copies}", array_uuid=UUID)
     made = plan_sweep(judged(*drives(4, size=size)), wanted, repeats=1, runtime_s=1.0, span=GIB)
@@ -93,7 +91,7 @@ def test_the_far_copies_of_every_array_lie_in_what_is_shown_as_written(size: int
 
 @pytest.mark.parametrize("layout", ["n2", "o2", "f2", "n3", "o3", "f3"])
 @pytest.mark.parametrize("count", [3, 4, 5])
-def test_every_copy_of_every_chunk_that_a_raid10_gets_lies_in_what_is_shown_as_written(layout: str, count: int) -> None:
+def test_every_copy_of_every_chunk_of_a_raid10_is_within_the_shown_ranges(layout: str, count: int) -> None:
     """Where md puts them: raid10.c, __raid10_find_phys."""
     made = sweep(goal("raid10", layout=layout), count, span=100 * MIB + 512 * KIB)
     kind, copies = layout[0], int(layout[1])
@@ -108,7 +106,7 @@ def test_every_copy_of_every_chunk_that_a_raid10_gets_lies_in_what_is_shown_as_w
                     assert any(extent.contains(Extent(start, chunk)) for extent in made.written), (chunk, index, number)
 
 
-def test_rounds_chunks_and_time_are_told() -> None:
+def test_rounds_chunks_and_time_are_planned() -> None:
     made = sweep(goal("raid0"), chunks=(64 * KIB,), repeats=3, runtime_s=10.0)
     assert made.chunks == (64 * KIB, 512 * KIB) and made.recommended == 512 * KIB
     assert [number for number, _ in made.order] == [0, 0, 1, 1, 2, 2]
@@ -116,14 +114,14 @@ def test_rounds_chunks_and_time_are_told() -> None:
     assert loads * 10 < made.seconds < 2 * loads * 10 + 120
 
 
-def test_a_sweep_offers_no_way_to_give_data_up() -> None:
+def test_a_sweep_offers_no_option_to_overwrite_data() -> None:
     full = (drive(0, parts="2048+1000 ext4"), drive(1))
     with pytest.raises(Refused, match="nvme0n1 is not empty") as refused:
         plan_sweep(judged(*full), goal("raid0", wipe=("nvme0n1",)), repeats=5, runtime_s=5.0)
     assert "--wipe" not in refused.value.hint and "only empty drives" in refused.value.hint
 
 
-def test_a_mirror_has_nothing_to_tune() -> None:
+def test_a_mirror_is_refused_because_it_has_no_chunk() -> None:
     with pytest.raises(Refused, match="RAID1 has no chunk"):
         sweep(goal("raid1"))
 
@@ -137,9 +135,7 @@ def test_a_mirror_has_nothing_to_tune() -> None:
         ("any:aligntool-tune", "00000000-6e74-756e-0123-456789abcdef", False),
     ],
 )
-def test_a_test_array_that_was_left_behind_is_known_by_its_name_and_its_uuid_both(
-    label: str, uuid: str, ours: bool
-) -> None:
+def test_a_leftover_test_array_is_recognised_by_both_its_name_and_its_uuid(label: str, uuid: str, ours: bool) -> None:
     layer = Layer("linux_raid_member", Extent(0, 4096), label=label, uuid=uuid)
     assert has_test_array(replace(drive(0), content=(layer,))) is ours
 
@@ -155,7 +151,7 @@ def test_a_plan_of_an_array_offers_to_clear_a_test_array_instead_of_wiping_it() 
 @sample(2)
 @pytest.mark.needs_tools("fio")
 @pytest.mark.parametrize("workload", WORKLOADS)
-def test_fio_understands_every_load_as_it_is_meant(workload: str, sparse: Callable[..., Path], tmp_path: Path) -> None:
+def test_fio_reports_every_load_as_intended(workload: str, sparse: Callable[..., Path], tmp_path: Path) -> None:
     """fio's own "job options", and what it did."""
     image = sparse(16 * MIB)
     for number, shape in enumerate(loads_of(workload, 16 * KIB)):
@@ -175,7 +171,7 @@ def test_fio_understands_every_load_as_it_is_meant(workload: str, sparse: Callab
         assert (told["sync"]["total_ios"] > 0) is bool(shape.sync_every)
 
 
-def test_what_plans_by_the_result_asks_for_what_was_measured() -> None:
+def test_the_command_that_uses_the_result_requests_the_measured_array() -> None:
     """A missing option would give another array, and the plan would report that the measurement does not apply."""
     asked = goal("raid10", layout="f2", bitmap="none", workload="database", database_page=8 * KIB)
     assert plan_command(sweep(asked), asked, "my chunks.json") == (
@@ -189,12 +185,12 @@ def test_what_plans_by_the_result_asks_for_what_was_measured() -> None:
     )
 
 
-def test_the_help_says_what_the_file_of_a_result_is_for() -> None:
+def test_the_help_states_the_purpose_of_the_result_file() -> None:
     said = " ".join(run_aligntool("raid", "tune", "--help").stdout.replace("│", " ").split())
     assert "Save the result, for `raid plan --tuned FILE`; - is standard output." in said
 
 
-def test_a_load_says_what_it_is() -> None:
+def test_the_name_of_a_load_describes_it() -> None:
     assert Load("randrw", 16 * KIB, 16, read_share=70).name == "randrw 16KiB QD16, 70 % reads"
     assert Load("randwrite", 8 * KIB, 1, threads=4, sync_every=1).name == "randwrite 8KiB QD1 x4, synced"
 
@@ -213,14 +209,14 @@ def test_a_load_says_what_it_is() -> None:
         (["--clear", "/nowhere/a"], 3, "/nowhere/a: No such file"),
     ],
 )
-def test_what_cannot_be_done_says_why(words: list[str], code: int, said: str) -> None:
+def test_an_impossible_sweep_is_refused_with_the_reason(words: list[str], code: int, said: str) -> None:
     done = run_aligntool("raid", "tune", *words)
     assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr
 
 
 @pytest.mark.parametrize(("text", "said"), [(None, "cannot be read"), ("{}", "cannot be used")])
-def test_a_measurement_that_is_none_is_refused_before_anything_is_looked_at(
+def test_an_invalid_measurement_is_refused_before_any_drive_is_read(
     text: str | None, said: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "chunks.json"
@@ -232,7 +228,7 @@ def test_a_measurement_that_is_none_is_refused_before_anything_is_looked_at(
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "mkfs.ext4", "blkid", "wipefs", "mdadm")
-def test_drives_are_shown_what_would_be_done_and_left_alone(
+def test_a_dry_or_refused_run_does_not_change_the_drives(
     sparse: Callable[..., Path], loop: Callable[..., Path], tmp_path: Path
 ) -> None:
     one, two = loop(sparse(GIB, "a.img")), loop(sparse(GIB, "b.img"))
@@ -258,7 +254,7 @@ def test_drives_are_shown_what_would_be_done_and_left_alone(
 
 
 @pytest.mark.needs_tools("mdadm", "blkid")
-def test_who_wants_to_take_back_what_a_sweep_left_is_told_what_does(sparse: Callable[..., Path]) -> None:
+def test_rollback_of_a_leftover_test_array_is_refused_with_the_clear_command(sparse: Callable[..., Path]) -> None:
     image = member(sparse(SIZE), _named("any:aligntool-tune", UUID))
     told = run("mdadm", "--examine", image)
     assert "any:aligntool-tune" in told and UUID in told and "- correct" in told
@@ -281,7 +277,7 @@ def _named(name: str, uuid: str) -> tuple[int, bytes]:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "mdadm", "cmp", "fio")
-def test_a_member_that_somebody_has_taken_meanwhile_is_not_written_to(
+def test_a_member_that_another_program_has_opened_meanwhile_is_not_written(
     sparse: Callable[..., Path], loop: Callable[..., Path]
 ) -> None:
     """Opened exclusively, as by a mount or a volume group: open(2), O_EXCL."""
@@ -301,7 +297,7 @@ def test_a_member_that_somebody_has_taken_meanwhile_is_not_written_to(
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "mdadm", "cmp", "fio", "blkdiscard")
-def test_members_are_blank_again_also_where_md_kept_its_bitmap(
+def test_members_are_blank_again_including_the_bitmap_of_md(
     sparse: Callable[..., Path], loop: Callable[..., Path]
 ) -> None:
     """`mdadm --zero-superblock` leaves a bitmap where it is, and `raid create` would take it for data of the user."""
@@ -318,7 +314,7 @@ def test_members_are_blank_again_also_where_md_kept_its_bitmap(
         assert run("cmp", "-n", str(GIB), name, "/dev/zero", fails=True) == ""
 
 
-def test_drives_of_unequal_length_are_measured_though_no_raid0_of_them_as_a_whole_would_be_made() -> None:
+def test_drives_of_unequal_length_are_measured_although_whole_ones_make_no_raid0() -> None:
     """The plan after it gives them partitions of the same length."""
     unequal = judged(*drives(1, size=20 * GIB), *drives(2, size=30 * GIB)[1:])
     made = plan_sweep(unequal, goal("raid0", array_uuid=UUID), chunks=(256 * KIB,), repeats=1, runtime_s=5.0)

@@ -77,10 +77,10 @@ def sweep_of_links(two: list[str], tmp_path: Path) -> Sweep:
 @on_loops
 @tools
 @pytest.mark.parametrize("at", ["filled", "read"])
-def test_a_member_that_vanishes_keeps_no_other_from_being_emptied_and_is_named(
+def test_a_member_that_disappears_is_named_and_the_others_are_still_emptied(
     sweep_of_links: Sweep, two: list[str], at: str
 ) -> None:
-    """While the other one is written, so what it holds itself stays; or while it is to be read itself, which is a load
+    """It disappears while the other one is written, so its own data stay; or while it is to be read, which is a load
     that fails before it has written anything.
     """
     gone, other = sweep_of_links.members
@@ -104,7 +104,7 @@ def test_a_member_that_vanishes_keeps_no_other_from_being_emptied_and_is_named(
 
 @on_loops
 @tools
-def test_members_are_looked_at_again_when_nobody_else_can_take_them(two: list[str]) -> None:
+def test_members_are_read_again_after_they_are_opened_exclusively(two: list[str]) -> None:
     found: list[bool] = []
 
     def changed() -> None:
@@ -119,7 +119,9 @@ def test_members_are_looked_at_again_when_nobody_else_can_take_them(two: list[st
 
 @on_loops
 @tools
-def test_what_somebody_wrote_while_the_question_stood_is_not_overwritten(two: list[str], tmp_path: Path) -> None:
+def test_data_written_by_another_program_during_the_confirmation_are_not_overwritten(
+    two: list[str], tmp_path: Path
+) -> None:
     leader, terminal = pty.openpty()
     with subprocess.Popen(
         program("raid", "tune", *QUICK, "-o", tmp_path / "out.json", *two),
@@ -145,7 +147,7 @@ def test_what_somebody_wrote_while_the_question_stood_is_not_overwritten(two: li
 
 @on_loops
 @tools
-def test_a_load_that_only_reads_and_fails_ends_a_sweep_that_has_written(two: list[str], tmp_path: Path) -> None:
+def test_a_failing_read_load_ends_a_sweep_that_has_written(two: list[str], tmp_path: Path) -> None:
     """fio itself fails: it is given an engine that it does not have, for loads that read."""
     (tmp_path / "bin").mkdir()
     wrapper = tmp_path / "bin" / "fio"
@@ -164,7 +166,7 @@ def test_a_load_that_only_reads_and_fails_ends_a_sweep_that_has_written(two: lis
 
 @on_loops
 @tools
-def test_whoever_stops_reading_ends_the_sweep_and_finds_the_members_empty(two: list[str], tmp_path: Path) -> None:
+def test_a_closed_output_pipe_ends_the_sweep_and_the_members_are_empty(two: list[str], tmp_path: Path) -> None:
     """As with `raid tune ... 2>&1 | head`."""
     with subprocess.Popen(
         program("raid", "tune", *QUICK, "--yes", "-o", tmp_path / "out.json", *two),
@@ -179,7 +181,7 @@ def test_whoever_stops_reading_ends_the_sweep_and_finds_the_members_empty(two: l
     assert is_empty(two[0]) and is_empty(two[1])
 
 
-def test_a_result_is_kept_before_it_is_shown_to_somebody_who_is_gone(
+def test_a_result_is_saved_before_it_is_printed_to_a_closed_pipe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading, writing = os.pipe()
@@ -197,7 +199,7 @@ def test_a_result_is_kept_before_it_is_shown_to_somebody_who_is_gone(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_waits_until_it_is_cleaned_up_whichever_thread_it_reaches(number: signal.Signals) -> None:
+def test_a_signal_to_any_thread_waits_for_the_cleanup(number: signal.Signals) -> None:
     """A thread draws the progress bar on a terminal, and the kernel delivers a signal to any thread that accepts it:
     signal(7).
     """

@@ -56,7 +56,7 @@ ENOUGH = [
 
 @pytest.mark.needs_tools("mkfs.xfs", "mkfs.btrfs")
 @pytest.mark.parametrize(("wanted", "count", "size"), SMALL)
-def test_an_array_too_small_for_its_file_system_is_refused_as_mkfs_would(
+def test_an_array_too_small_for_its_file_system_is_refused_as_by_mkfs(
     sparse: Callable[..., Path], wanted: RaidGoal, count: int, size: int
 ) -> None:
     said = refused(wanted, *drives(count, size=size))
@@ -70,7 +70,7 @@ def test_an_array_too_small_for_its_file_system_is_refused_as_mkfs_would(
 
 @pytest.mark.needs_tools("mkfs.xfs", "mkfs.btrfs")
 @pytest.mark.parametrize(("wanted", "count", "size"), ENOUGH)
-def test_an_array_that_is_planned_is_large_enough_for_mkfs(
+def test_a_planned_array_is_large_enough_for_mkfs(
     sparse: Callable[..., Path], wanted: RaidGoal, count: int, size: int
 ) -> None:
     plan = planned(wanted, *drives(count, size=size))
@@ -79,7 +79,7 @@ def test_an_array_that_is_planned_is_large_enough_for_mkfs(
 
 
 @pytest.mark.needs_tools("mkfs.xfs")
-def test_a_stripe_too_wide_for_xfs_is_refused_as_mkfs_would(sparse: Callable[..., Path]) -> None:
+def test_a_stripe_too_wide_for_xfs_is_refused_as_by_mkfs(sparse: Callable[..., Path]) -> None:
     wide, narrow = (goal("raid0", chunk=size) for size in (512 * MIB, 256 * MIB))
     assert "too wide for xfs" in refused(wide, *drives(4))
     command = mkfs(planned(narrow, *drives(4)))
@@ -93,7 +93,7 @@ def test_a_stripe_too_wide_for_xfs_is_refused_as_mkfs_would(sparse: Callable[...
 @pytest.mark.needs_tools("mkfs.xfs")
 @pytest.mark.parametrize("size", [64 * KIB, 512 * KIB, 2 * MIB, 8 * MIB, 32 * MIB])
 @pytest.mark.parametrize("count", [2, 3, 5, 8])
-def test_the_least_striped_xfs_that_is_planned_has_room_for_its_log(
+def test_the_smallest_planned_striped_xfs_has_room_for_its_log(
     sparse: Callable[..., Path], count: int, size: int
 ) -> None:
     """Its log has to lie in one of eight groups, of which each may be shortened to whole stripe units."""
@@ -108,7 +108,7 @@ def test_the_least_striped_xfs_that_is_planned_has_room_for_its_log(
 
 @pytest.mark.needs_tools("mkfs.xfs", "mkfs.ext4")
 @pytest.mark.parametrize("kind", ["xfs", "ext4"])
-def test_a_chunk_and_blocks_that_do_not_fit_are_refused_as_mkfs_would(sparse: Callable[..., Path], kind: str) -> None:
+def test_a_chunk_and_blocks_that_do_not_fit_are_refused_as_by_mkfs(sparse: Callable[..., Path], kind: str) -> None:
     wanted = goal("raid0", chunk=16 * KIB, block_size=64 * KIB, filesystem=kind)
     assert f"is not a multiple of the blocks of {kind}, 64KiB" in refused(wanted, *drives(2))
     words = ("mkfs.xfs", "-N", "-b", "size=65536", "-d", "su=16384,sw=2", str(sparse(8 * GIB)))
@@ -123,7 +123,7 @@ def test_blocks_below_the_logical_blocks_of_the_members_are_refused() -> None:
         assert planned(goal("raid1", filesystem=kind, block_size=KIB), *drives(2)).steps
 
 
-def test_a_recommended_chunk_is_one_that_md_takes() -> None:
+def test_a_recommended_chunk_is_one_that_md_accepts() -> None:
     for level in ("raid0", "raid10"):
         for page in (192 * KIB, 200000, 16 * MIB):
             plan = planned(goal(level, workload="database", database_page=page), *drives(4))
@@ -131,7 +131,7 @@ def test_a_recommended_chunk_is_one_that_md_takes() -> None:
             assert made.chunk == MIB
 
 
-def test_a_name_that_mdadm_takes_for_a_number_is_in_its_range() -> None:
+def test_an_array_name_that_mdadm_reads_as_a_number_must_be_in_its_range() -> None:
     for name in ("1048576", "md99999999"):
         assert "for the number of the array" in refused(goal(name=name), *drives(2))
     for name in ("1048575", "20240101a"):
@@ -158,7 +158,7 @@ def test_a_chunk_too_large_for_the_stride_of_ext4_is_refused(sparse: Callable[..
     assert "RAID stride" not in run("dumpe2fs", "-h", image)
 
 
-def test_members_of_a_raid0_that_are_used_whole_are_of_one_length() -> None:
+def test_members_of_a_raid0_that_are_used_completely_must_have_equal_lengths() -> None:
     """md uses all of each, and makes a second zone of the excess: raid0.c, create_strip_zones."""
     unequal = (drive(0), drive(1, size=2 * 960_197_124_096))
     said = refused(goal("raid0", members="whole-drives"), *unequal)
@@ -174,7 +174,7 @@ def test_members_of_a_raid0_that_are_used_whole_are_of_one_length() -> None:
             assert any("the rest stays free" in note for note in plan.notes)
 
 
-def test_what_a_raid0_uses_whole_is_told_as_large_as_md_makes_it() -> None:
+def test_the_size_of_a_raid0_on_complete_members_is_that_of_md() -> None:
     """Whole chunks behind the data offset, and no size in the command: raid0.c rounds down to the chunk alone."""
     parts = [drive(number, parts="2048+40001000") for number in range(2)]
     plan = planned(goal("raid0", chunk=64 * KIB, partitions=(1, 1)), *parts)
@@ -184,14 +184,14 @@ def test_what_a_raid0_uses_whole_is_told_as_large_as_md_makes_it() -> None:
     assert plan.disk.size == 2 * ((40001000 * 512 - offset) // (64 * KIB)) * 64 * KIB
 
 
-def test_room_that_cannot_be_left_free_is_refused() -> None:
+def test_spare_room_is_refused_where_it_cannot_be_left_free() -> None:
     assert "no room can be left" in refused(goal("raid0", members="whole-drives", spare_room=GIB), *drives(2))
     parts = [drive(number, parts="2048+40000000") for number in range(2)]
     assert "no room can be left" in refused(goal("raid1", partitions=(1, 1), spare_room=GIB), *parts)
     planned(goal("raid1", members="whole-drives", spare_room=GIB), *drives(2))
 
 
-def test_superblocks_at_the_end_are_for_members_that_are_read_alone() -> None:
+def test_superblocks_at_the_end_are_accepted_only_for_mirrors() -> None:
     assert "metadata 1.0" in refused(goal("raid10", metadata="1.0"), *drives(4))
     planned(goal("raid1", metadata="1.0"), *drives(2))
 
@@ -219,7 +219,7 @@ def next_of(wanted: RaidGoal, *disks: Disk) -> list[str]:
         ((1, 2), ["--lbaf=2 /dev/nvme0n1"]),  # without metadata, and of those the one that the drive rates best
     ],
 )
-def test_drives_of_two_block_sizes_are_told_how_the_fewest_of_them_are_formatted_anew(
+def test_for_drives_of_two_block_sizes_the_fewest_formats_are_suggested(
     large: tuple[int, ...], words: list[str]
 ) -> None:
     disks = [with_formats(disk) for disk in drives(3)]
@@ -239,19 +239,19 @@ def test_drives_of_two_block_sizes_are_told_how_the_fewest_of_them_are_formatted
         lambda disk: replace(disk, partitions=drive(0, parts="2048+1000 ext4").partitions),
     ],
 )
-def test_no_command_that_erases_is_told_for_a_drive_that_may_hold_something(change: Callable[[Disk], Disk]) -> None:
+def test_no_erasing_command_is_suggested_for_a_drive_that_may_have_content(change: Callable[[Disk], Disk]) -> None:
     small, large = with_formats(drive(0)), replace(drive(1), limits=LARGE)
     assert any("--lbaf=2 /dev/nvme0n1" in line for line in next_of(goal(), small, large))
     said = next_of(goal(), change(small), large)
     assert not any("--lbaf" in line for line in said) and any("with the same block size" in line for line in said)
 
 
-def test_a_drive_whose_content_may_be_lost_is_told_how_it_is_formatted() -> None:
+def test_the_format_command_is_suggested_for_a_drive_named_by_wipe() -> None:
     small, large = with_formats(drive(0, parts="2048+1000 ext4")), replace(drive(1), limits=LARGE)
     assert any("--lbaf=2 /dev/nvme0n1" in line for line in next_of(goal(wipe=("nvme0n1",)), small, large))
 
 
-def test_partitions_of_two_block_sizes_are_no_reason_to_erase_their_drives() -> None:
+def test_for_partitions_of_two_block_sizes_no_format_of_the_drives_is_suggested() -> None:
     small = with_formats(drive(0, parts="2048+40000000"))
     large = replace(drive(1, parts="2048+40000000"), limits=LARGE)
     assert not any("--lbaf" in line for line in next_of(goal(partitions=(1, 1)), small, large))
@@ -266,7 +266,7 @@ def test_partitions_of_two_block_sizes_are_no_reason_to_erase_their_drives() -> 
         ("UUID=1 /home xfs defaults 0 0\nUUID=2 /srv/home xfs defaults 0 0", "/home", "/srv/home-2"),
     ],
 )
-def test_for_a_place_that_fstab_has_given_away_a_free_one_is_told(table: str, asked: str, free: str) -> None:
+def test_for_a_mount_point_used_in_fstab_a_free_one_is_suggested(table: str, asked: str, free: str) -> None:
     inventory = machine("raid1", system(fstab=fstab(*table.splitlines())))
     with pytest.raises(Refused) as caught:
         plan_persist(inventory.disks[-1], inventory, PersistGoal(mount_at=asked))
@@ -275,7 +275,7 @@ def test_for_a_place_that_fstab_has_given_away_a_free_one_is_told(table: str, as
     assert Mount(free) in plan.steps
 
 
-def test_a_drive_that_only_root_may_look_at_sends_to_sudo_and_another_to_the_audit() -> None:
+def test_for_a_drive_that_needs_root_sudo_is_suggested_for_an_unreadable_one_audit() -> None:
     """After an audit as root, the same plan without sudo would be refused again."""
     one, other = drives(2)
     closed = replace(one, content_read=False, unseen=(Unseen("partition table", "needs root to open /dev/nvme0n1"),))
@@ -284,7 +284,7 @@ def test_a_drive_that_only_root_may_look_at_sends_to_sudo_and_another_to_the_aud
     assert next_of(goal(), broken, other) == ["sudo aligntool audit /dev/nvme0n1"]
 
 
-def test_the_command_that_a_recipe_tells_is_understood_as_it_stands() -> None:
+def test_the_command_shown_by_a_recipe_is_valid_verbatim() -> None:
     """Its partitions belong to another user; only those have another name here, which no machine has."""
     shown = " ".join(run_aligntool("recipes", "show", "partition-level").stdout.split())
     assert "→ sudo aligntool raid plan DEVICE... --recipe partition-level" in shown
@@ -295,7 +295,7 @@ def test_the_command_that_a_recipe_tells_is_understood_as_it_stands() -> None:
     assert "which RAID" not in done.stderr
 
 
-# Sizes in a recipe, and what mkfs prints that refuses them or makes another; "" if it takes them.
+# Sizes in a recipe, and what mkfs prints that refuses them or makes another; "" if it accepts them.
 MKFS_SIZES = [
     ("xfs", {"block_size": 512}, "-b size=512", "Minimum block size"),
     ("xfs", {"block_size": KIB}, "", ""),

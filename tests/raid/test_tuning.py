@@ -67,7 +67,7 @@ def true(**better: float) -> dict[int, float]:
     ],
 )
 @pytest.mark.parametrize("seed", range(5))
-def test_the_chunk_that_is_clearly_faster_is_chosen_and_else_the_recommended_one(
+def test_a_clearly_faster_chunk_is_chosen_otherwise_the_recommended_one(
     truth: dict[int, float], verdict: Verdict, chunk: int, seed: int
 ) -> None:
     found = choose(samples(truth, seed=seed), 512 * KIB)
@@ -75,7 +75,7 @@ def test_the_chunk_that_is_clearly_faster_is_chosen_and_else_the_recommended_one
     assert found.chunk == chunk or (truth[512 * KIB] == 0.7 and found.chunk in (256 * KIB, MIB))
 
 
-def test_what_drifts_over_the_rounds_is_not_taken_for_a_difference() -> None:
+def test_a_drift_over_the_rounds_is_not_taken_for_a_difference() -> None:
     """A drive that warms up and slows down by 30 %: the order A B C, C B A spreads the slowdown evenly
     over the chunks.
     """
@@ -83,19 +83,19 @@ def test_what_drifts_over_the_rounds_is_not_taken_for_a_difference() -> None:
         assert choose(samples(true(), drift=0.3, seed=seed), 512 * KIB).verdict is Verdict.KEPT
 
 
-def test_without_any_difference_noise_alone_is_hardly_ever_taken_for_one() -> None:
+def test_noise_is_rarely_taken_for_a_difference() -> None:
     """Two chunks, five rounds: 2 in C(10, 5) = 252 sweeps have separate ranges; five chunks have four pairs."""
     changed = sum(choose(samples(true(), noise=0.3, seed=seed), 512 * KIB).chunk != 512 * KIB for seed in range(500))
     assert changed <= 500 * 4 / 252 * 2
 
 
-def test_a_difference_too_small_to_be_worth_it_is_left_alone() -> None:
+def test_an_insignificant_difference_is_ignored() -> None:
     found = choose(samples(true(k64=1.02), noise=0.001), 512 * KIB)
     assert found.verdict is Verdict.KEPT and not found.apart
     assert choose(samples(true(k64=1.05), noise=0.001), 512 * KIB).chunk == 64 * KIB
 
 
-def test_every_load_counts_alike_whatever_its_rate() -> None:
+def test_every_load_has_equal_weight_at_any_rate() -> None:
     """Twice as fast in the slow load and half as fast in the fast one is neither better nor worse."""
     one = (Sample(0, 1, "read", 100, 0), Sample(0, 1, "write", 0, 20_000))
     two = (Sample(0, 2, "read", 200, 0), Sample(0, 2, "write", 0, 10_000))
@@ -104,25 +104,25 @@ def test_every_load_counts_alike_whatever_its_rate() -> None:
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 2])
-def test_two_rounds_say_nothing(rounds: int) -> None:
+def test_up_to_two_rounds_give_no_verdict(rounds: int) -> None:
     found = choose(samples(true(k64=9.0), rounds=rounds), 512 * KIB)
     assert (found.verdict, found.chunk) == (Verdict.UNKNOWN, None)
 
 
-def test_a_round_that_was_cut_short_does_not_count() -> None:
+def test_an_incomplete_round_does_not_count() -> None:
     whole = samples(true(k64=1.3))
     cut = (*whole, Sample(5, 64 * KIB, "read", 1, 0))
     assert choose(cut, 512 * KIB) == choose(whole, 512 * KIB)
     assert choose(whole[:-1], 512 * KIB).rounds == 4
 
 
-def test_a_chunk_that_was_not_measured_cannot_be_kept_or_left() -> None:
+def test_without_a_measurement_of_the_recommended_chunk_none_is_chosen() -> None:
     found = choose(samples({64 * KIB: 1.0, 128 * KIB: 2.0}), 512 * KIB)
     assert found.chunk is None and "512KiB" in found.reason
 
 
 @given(seed=st.integers(0, 10_000), factor=st.floats(0.01, 100))
-def test_faster_drives_make_no_other_choice(seed: int, factor: float) -> None:
+def test_the_choice_does_not_depend_on_the_speed_of_the_drives(seed: int, factor: float) -> None:
     dice = random.Random(seed)
     truth = {chunk: dice.choice((0.5, 1.0, 1.5)) for chunk in CHUNKS}
     figures = samples(truth, seed=seed)
@@ -130,13 +130,13 @@ def test_faster_drives_make_no_other_choice(seed: int, factor: float) -> None:
     assert choose(scaled, 512 * KIB).chunk == choose(figures, 512 * KIB).chunk
 
 
-def test_chunks_are_tried_there_and_back() -> None:
+def test_chunks_are_tried_in_alternating_order() -> None:
     assert sweep_order((1, 2, 3), 3) == ((0, 1), (0, 2), (0, 3), (1, 3), (1, 2), (1, 1), (2, 1), (2, 2), (2, 3))
 
 
 @pytest.mark.parametrize("level", ["raid0", "raid10", "raid5", "raid6"])
 @pytest.mark.parametrize("workload", WORKLOADS)
-def test_what_is_recommended_and_what_mdadm_takes_are_always_tried(level: str, workload: str) -> None:
+def test_the_recommended_chunk_and_mdadms_default_are_always_tried(level: str, workload: str) -> None:
     stripes = Stripes(LEVELS[level], 3, workload, 16 * KIB, (grid(4 * KIB),))
     tried = sweep_chunks(stripes)
     assert 512 * KIB in tried and list(tried) == sorted(set(tried)) and len(tried) <= 6
@@ -144,19 +144,19 @@ def test_what_is_recommended_and_what_mdadm_takes_are_always_tried(level: str, w
     assert recommend_chunk(stripes).size in sweep_chunks(stripes, (64 * KIB,))
 
 
-def test_nothing_below_the_unit_of_the_drives_is_tried_unless_asked_for() -> None:
+def test_no_chunk_below_the_unit_of_the_drives_is_tried_unless_requested() -> None:
     coarse = Stripes(LEVELS["raid0"], 3, "general", 16 * KIB, (grid(256 * KIB),))
     assert min(sweep_chunks(coarse)) == 256 * KIB
     assert 64 * KIB in sweep_chunks(coarse, (64 * KIB,))
 
 
-def test_the_span_is_what_was_asked_for_and_never_more_than_there_is() -> None:
+def test_the_span_is_the_requested_one_limited_by_the_available_size() -> None:
     assert span_of(100 * GIB, 3, None) == 12 * GIB
     assert span_of(GIB + 5, 3, None) == GIB
     assert span_of(100 * GIB, 3, 64 * MIB) == 64 * MIB
 
 
-def test_the_loads_of_each_workload_have_names_of_their_own() -> None:
+def test_the_loads_of_each_workload_have_unique_names() -> None:
     for workload in WORKLOADS:
         names = [shape.name for shape in loads_of(workload, 16 * KIB)]
         assert len(set(names)) == len(names)
@@ -178,12 +178,12 @@ def with_measured(wanted: RaidGoal, measured: Tuning) -> Plan:
     return planned(replace(wanted, measured=tuning_text(measured)), *disks)
 
 
-def test_a_result_is_read_back_as_it_was_written() -> None:
+def test_a_result_is_read_back_unchanged() -> None:
     made = tuning(true(k64=1.3), goal("raid0"))
     assert parse_tuning(tuning_text(made)) == made
 
 
-def test_a_measured_chunk_is_taken_with_its_figures_and_its_evidence() -> None:
+def test_a_measured_chunk_is_used_and_reported_with_its_figures() -> None:
     plan = with_measured(goal("raid0"), tuning(true(k64=1.3), goal("raid0")))
     said = "\n".join(plan.notes)
     assert "chunk 64KiB for general use: 64KiB had 1.3" in said and "(measured here)" in said
@@ -194,7 +194,7 @@ def test_a_measured_chunk_is_taken_with_its_figures_and_its_evidence() -> None:
     assert "--chunk=512K" in _create(kept)
 
 
-def test_a_chunk_that_is_asked_for_wins_over_a_measured_one_and_is_told_beside_it() -> None:
+def test_a_requested_chunk_has_precedence_over_a_measured_one_which_is_reported() -> None:
     wanted = goal("raid0", chunk=256 * KIB)
     plan = with_measured(wanted, tuning(true(k64=1.3), goal("raid0")))
     assert "--chunk=256K" in _create(plan)
@@ -217,13 +217,15 @@ OTHER = Identity("nvme0n1", "ACME NV1", "another", "eui.ffff", None)
         ({"samples": ()}, "and there are 0"),
     ],
 )
-def test_figures_of_another_array_are_not_used_and_it_is_said_why(change: dict[str, object], why: str) -> None:
+def test_measurements_of_another_array_are_not_used_and_the_reason_is_reported(
+    change: dict[str, object], why: str
+) -> None:
     plan = with_measured(goal("raid0"), tuning(true(k64=1.3), goal("raid0"), **change))  # type: ignore[arg-type]
     assert "--chunk=512K" in _create(plan)
     assert any("the measurement is not used for the chunk" in line and why in line for line in plan.notes)
 
 
-def test_other_pages_of_a_database_and_another_bitmap_are_another_measurement() -> None:
+def test_a_measurement_with_other_database_pages_or_another_bitmap_is_not_used() -> None:
     wanted = goal("raid10", workload="database")
     other = tuning(true(k64=1.3), wanted, database_page=8192)
     assert any("its database pages had 8192 bytes" in line for line in with_measured(wanted, other).notes)
@@ -231,14 +233,14 @@ def test_other_pages_of_a_database_and_another_bitmap_are_another_measurement() 
     assert any("its bitmap was none" in line for line in with_measured(wanted, bare).notes)
 
 
-def test_drives_without_any_identity_are_never_taken_for_those_that_were_measured() -> None:
+def test_drives_without_an_identity_never_match_the_measured_ones() -> None:
     nameless = tuple(replace(disk, model=None, serial=None, wwn=None) for disk in drives(2))
     made = tuning(true(k64=1.3), goal("raid0"), members=tuple(map(identity_of, nameless)))
     plan = planned(goal("raid0", measured=tuning_text(made)), *nameless)
     assert any("not measured: " in line for line in plan.notes)
 
 
-def test_what_the_drives_did_alone_stands_in_the_ceiling_whatever_the_level() -> None:
+def test_measured_rates_of_single_drives_are_used_in_the_ceiling_of_any_level() -> None:
     plan = with_measured(goal("raid5"), tuning(true(), goal("raid0")))
     said = next(line for line in plan.notes if "at most" in line and "limited by" in line)
     assert "12.00 GB/s for reads" in said and "3.00 GB/s for writes" in said and "measured here" in said
@@ -267,7 +269,7 @@ DOCUMENT = json.loads(tuning_text(tuning(true(), goal("raid0"))))
         (json.dumps(DOCUMENT | {"conditions": None}), "conditions"),
     ],
 )
-def test_a_file_that_is_no_result_is_refused_in_one_sentence(text: str, said: str) -> None:
+def test_a_file_that_is_not_a_result_is_refused_in_one_sentence(text: str, said: str) -> None:
     with pytest.raises(Refused, match=said) as refused:
         parse_tuning(text)
     assert "\n" not in str(refused.value)
@@ -280,7 +282,7 @@ JSON = st.recursive(
 
 
 @given(name=st.sampled_from([*DOCUMENT]), value=JSON)
-def test_no_damage_to_a_result_does_more_than_being_refused(name: str, value: object) -> None:
+def test_a_damaged_result_is_refused_or_still_valid(name: str, value: object) -> None:
     text = json.dumps(DOCUMENT | {name: value})
     try:
         planned(goal("raid0", measured=text), *drives(4))

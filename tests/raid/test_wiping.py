@@ -23,7 +23,7 @@ def spans(step: MakeMember) -> list[tuple[int, int]]:
     return [(each.start, each.end) for each in step.zeroed]
 
 
-def test_both_ends_of_the_drive_of_old_and_new_partitions_and_of_the_data_are_zeroed() -> None:
+def test_both_ends_of_drive_partitions_and_data_are_zeroed() -> None:
     """Two old partitions of 512-byte sectors; the new one of 20378 MiB begins at 1 MiB, its data 19 MiB into it."""
     full = drive(0, size=SIZE, parts="2048+409600 ext4; 500000+1000000")
     plan = planned(goal("raid1", wipe=("nvme0n1",)), full, drive(1, size=SIZE))
@@ -40,7 +40,7 @@ def test_both_ends_of_the_drive_of_old_and_new_partitions_and_of_the_data_are_ze
     ]
 
 
-def test_beside_a_partition_that_is_taken_nothing_is_zeroed() -> None:
+def test_nothing_outside_a_member_partition_is_zeroed() -> None:
     """10 GiB from byte 210763776, which is 201 MiB; the data 11 MiB into it."""
     full = drive(0, size=SIZE, parts="2048+409600 ext4; 411648+20971520 xfs")
     other = drive(1, size=SIZE, parts="2048+409600; 411648+20971520")
@@ -50,7 +50,7 @@ def test_beside_a_partition_that_is_taken_nothing_is_zeroed() -> None:
         assert spans(step) == [(210763776, 216006656), (222298112, 227540992), (10946084864, 10948182016)]
 
 
-def test_the_bytes_stand_below_the_step_and_below_no_other() -> None:
+def test_the_zeroed_bytes_are_listed_below_their_step_only() -> None:
     full = drive(0, size=SIZE, parts="2048+409600 ext4")
     plan = planned(goal("raid1", wipe=("nvme0n1",)), full, drive(1, size=SIZE))
     said = " ".join("".join(text_of(raid_plan_lines(plan, width=100))).split())
@@ -97,7 +97,7 @@ def test_a_signature_far_from_the_ends_is_wiped(tmp_path: Path, kind: str) -> No
 
 
 @pytest.mark.needs_tools("blkid", "cryptsetup")
-def test_the_second_header_of_luks2_is_wiped_wherever_it_lies(tmp_path: Path) -> None:
+def test_the_second_header_of_luks2_is_wiped_at_any_place(tmp_path: Path) -> None:
     """With the largest metadata that cryptsetup accepts it begins at 4 MiB."""
     image, key = tmp_path / "image", tmp_path / "key"
     key.write_text("key")

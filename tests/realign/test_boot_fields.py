@@ -28,20 +28,20 @@ def patched(part: Partition, record_after: int | None = None) -> tuple[Patch, ..
     return patching(part, NEW, record_after, 512).patches
 
 
-def test_ntfs_says_its_new_start_in_both_boot_sectors() -> None:
+def test_both_boot_sectors_of_ntfs_get_the_new_start() -> None:
     assert [(one.at, one.length, one.before, one.after) for one in patched(boot("ntfs", 63, NTFS_COPY))] == [
         (0x1C, 4, 63, 2048),
         (NTFS_COPY + 0x1C, 4, 63, 2048),
     ]
 
 
-def test_fat32_has_its_copy_in_sector_6_and_fat16_has_none() -> None:
+def test_the_copy_of_fat32_is_in_sector_6_and_fat16_has_none() -> None:
     assert [one.at for one in patched(boot("vfat", 63, 6 * 512))] == [0x1C, 6 * 512 + 0x1C]
     assert [one.at for one in patched(boot("vfat", 63, None))] == [0x1C]
 
 
 @pytest.mark.parametrize("sector", [512, 4096])
-def test_exfat_sums_each_boot_region_after_its_field_was_changed(sector: int) -> None:
+def test_the_checksum_of_each_boot_region_of_exfat_is_updated(sector: int) -> None:
     told = [(one.at, one.length, one.after) for one in patched(boot("exfat", 63, 12 * sector))]
     assert told == [
         (0x40, 8, 2048),
@@ -53,7 +53,7 @@ def test_exfat_sums_each_boot_region_after_its_field_was_changed(sector: int) ->
 
 @pytest.mark.parametrize(("kind", "copy"), [("ntfs", NTFS_COPY), ("vfat", 6 * 512), ("exfat", 12 * 512)])
 @pytest.mark.parametrize(("recorded", "words"), [(4096, "records 4096 hidden sectors instead of 63"), (None, "none")])
-def test_a_copy_that_does_not_agree_is_left_alone_and_that_is_a_note(
+def test_a_copy_that_differs_is_not_changed_and_a_note_reports_it(
     kind: str, copy: int, recorded: int | None, words: str
 ) -> None:
     part = boot(kind, 63, copy)
@@ -65,20 +65,20 @@ def test_a_copy_that_does_not_agree_is_left_alone_and_that_is_a_note(
 
 
 @pytest.mark.parametrize("kind", ["ntfs", "vfat", "exfat"])
-def test_a_field_of_0_stays_0_and_that_is_a_note(kind: str) -> None:
+def test_a_field_of_0_stays_0_and_a_note_reports_it(kind: str) -> None:
     told = patching(boot(kind, 0, None), NEW, None, 512)
     assert (told.patches, told.attention) == ((), "")
     assert "does not record the start" in told.note
 
 
 @pytest.mark.parametrize("kind", ["ntfs", "vfat", "exfat"])
-def test_a_field_that_says_something_else_is_left_alone_and_needs_attention(kind: str) -> None:
+def test_a_field_with_another_value_is_not_changed_and_needs_attention(kind: str) -> None:
     told = patching(boot(kind, 99, None), NEW, None, 512)
     assert told.patches == ()
     assert "99 hidden sectors" in told.attention
 
 
-def test_a_logical_partition_may_count_from_its_ebr() -> None:
+def test_the_field_of_a_logical_partition_may_be_relative_to_its_ebr() -> None:
     part = boot("vfat", 63, None, role=Role.LOGICAL, record_at=0)
     part = replace(part, extent=Extent(1063 * 512, OLD.length), record_at=1000 * 512)
     (one,) = patched(part, record_after=1048 * 512)
@@ -86,17 +86,17 @@ def test_a_logical_partition_may_count_from_its_ebr() -> None:
     assert patched(part, record_after=(2048 - 63) * 512) == ()  # the distance stays, and so does the field
 
 
-def test_a_start_beyond_the_fields_four_bytes_becomes_0() -> None:
+def test_a_start_too_large_for_the_four_bytes_of_the_field_becomes_0() -> None:
     told = patching(boot("ntfs", 63, None), Extent((1 << 32) * 512, OLD.length), None, 512)
     assert [one.after for one in told.patches] == [0]
     assert "does not fit" in told.note
 
 
-def test_other_kinds_have_no_such_field() -> None:
+def test_other_kinds_have_no_field_for_the_start() -> None:
     assert patching(boot("ext4", None, None), NEW, None, 512).patches == ()
 
 
-def test_what_is_patched_is_held_even_where_the_volume_is_shorter_than_its_partition() -> None:
+def test_patched_sectors_are_held_even_if_the_volume_is_shorter_than_its_partition() -> None:
     middle = 20 * MIB - 512
     part = boot("ntfs", 63, middle)
     held = held_ranges(part, OLD.length, 512, map(needed_for, patched(part)))
@@ -107,14 +107,14 @@ def test_what_is_patched_is_held_even_where_the_volume_is_shorter_than_its_parti
 
 @pytest.mark.parametrize("sector", [512, 4096])
 @pytest.mark.parametrize("signatures_only", [False, True])
-def test_of_exfat_everything_that_its_checksums_are_made_from_is_held(*, sector: int, signatures_only: bool) -> None:
+def test_the_boot_regions_of_exfat_that_its_checksums_cover_are_held(*, sector: int, signatures_only: bool) -> None:
     part = boot("exfat", 63, 12 * sector)
     held = held_ranges(part, OLD.length, 512, map(needed_for, patched(part)), signatures_only=signatures_only)
     assert any(run.contains(Extent(0, 12 * sector)) for run in held.ranges)
     assert any(run.contains(Extent(12 * sector, 12 * sector)) for run in held.ranges)
 
 
-def test_the_plan_carries_the_patches_to_where_they_are_released() -> None:
+def test_the_step_that_releases_the_content_has_the_patches() -> None:
     disk = movable_disk("63+100000 ntfs", label=TableLabel.DOS)
     part = replace(disk.partitions[0], content=boot("ntfs", 63, 20 * MIB - 512).content)
     plan = plan_for(replace(disk, partitions=(part,)))
@@ -147,18 +147,18 @@ SENTENCES: list[tuple[str, TableLabel, Callable[[Disk], Disk], str]] = [
 
 
 @pytest.mark.parametrize(("text", "label", "change", "words"), SENTENCES)
-def test_what_may_need_the_user_is_said(
+def test_changes_that_may_need_action_by_the_user_are_reported(
     text: str, label: TableLabel, change: Callable[[Disk], Disk], words: str
 ) -> None:
     assert words in said(plan_for(change(movable_disk(text, label=label))))
 
 
-def test_what_is_said_to_stay_untouched_ends_where_the_first_partition_will_begin() -> None:
+def test_the_range_reported_as_unchanged_ends_at_the_new_start_of_partition_1() -> None:
     notes = plan_for(movable_disk("20601+100000 ext4; 204800+1000", label=TableLabel.DOS)).notes
     assert any("the 10MiB before the first partition" in note for note in notes)
 
 
-def test_a_windows_on_gpt_goes_by_guids_and_needs_nothing() -> None:
+def test_a_windows_on_gpt_uses_guids_and_needs_no_attention() -> None:
     disk = first(movable_disk("63+100000 ntfs"), flags=("active",))
     assert plan_for(disk).attention == ()
 
@@ -178,18 +178,20 @@ WINDOWS: list[tuple[str, StartNames, str, bool]] = [
 
 
 @pytest.mark.parametrize(("text", "names", "words", "is_said"), WINDOWS)
-def test_what_a_move_changes_itself_needs_nobody(text: str, names: StartNames, words: str, is_said: bool) -> None:
+def test_values_that_the_move_itself_updates_need_no_attention(
+    text: str, names: StartNames, words: str, is_said: bool
+) -> None:
     disk = first(movable_disk(text, label=TableLabel.DOS), flags=("active",))
     assert (words in said(plan_for(disk, names={1: names}))) == is_said
 
 
-def test_a_boot_store_on_fat_is_left_to_windows() -> None:
+def test_for_a_boot_store_on_fat_the_repair_by_windows_is_suggested() -> None:
     disk = first(movable_disk("63+100000 vfat; 204800+100000 ntfs", label=TableLabel.DOS), flags=("active",))
     assert "bootrec" in said(plan_for(disk, names={2: StartNames(files=(SYSTEM_HIVE,))}))
     assert "bootrec" not in said(plan_for(disk, names={2: StartNames()}))
 
 
-def test_a_file_that_cannot_be_followed_stands_against_moves_that_matter_to_windows() -> None:
+def test_an_unreadable_windows_file_prevents_moves_that_affect_windows() -> None:
     names = {1: StartNames(unclear="\\Boot\\BCD is damaged")}
     plan_for(movable_disk("2048+100000 ntfs; 204801+100000 ext4", label=TableLabel.DOS), names=names)
     with pytest.raises(Refused, match="BCD is damaged; it may name"):

@@ -86,7 +86,7 @@ def ventoy(image: Path, label: str, *, named: str = "VTOYEFI", code: bytes = VEN
 
 @pytest.mark.parametrize("label", ["dos", "gpt"])
 @pytest.mark.parametrize("marks", [{}, {"named": "OTHER"}, {"code": b""}])
-def test_a_ventoy_stick_keeps_its_second_partition_behind_the_first(
+def test_the_second_partition_of_a_ventoy_stick_stays_directly_behind_the_first(
     sparse: Sparse, label: str, marks: dict[str, object]
 ) -> None:
     image = ventoy(sparse(256 * MIB), label, **marks)  # type: ignore[arg-type]
@@ -96,13 +96,13 @@ def test_a_ventoy_stick_keeps_its_second_partition_behind_the_first(
     assert (mend.partition, mend.answer) == (2, "not") and "Ventoy" in mend.why
 
 
-def test_ventoys_boot_code_under_another_table_is_no_ventoy_stick(sparse: Sparse) -> None:
+def test_ventoys_boot_code_with_another_table_is_not_a_ventoy_stick(sparse: Sparse) -> None:
     image = partitioned(sparse(256 * MIB), "dos", "start=63, size=100000", "start=204800, size=65536")
     put(image, 0x190, VENTOY_CODE)
     assert starts(planned(image)) == [2048, 204800]
 
 
-def test_rufus_uefi_ntfs_is_found_by_its_partition_and_moves(sparse: Sparse) -> None:
+def test_uefi_ntfs_of_rufus_is_found_by_its_partition_and_moved(sparse: Sparse) -> None:
     """UEFI:NTFS searches all partitions of its disk: it need not follow the first one."""
     image = partitioned(sparse(256 * MIB), "dos", "start=2048, size=100001, type=7", "start=102049, size=2048, type=ef")
     fat(image, 102049, 2048, "UEFI_NTFS")
@@ -126,7 +126,7 @@ def iso(image: Path, size: int) -> int:
 
 @pytest.mark.needs_tools("genisoimage")
 @pytest.mark.parametrize("covered_from", [0, 64, None])
-def test_the_partitions_of_an_isohybrid_image_stay_in_it(tmp_path: Path, covered_from: int | None) -> None:
+def test_the_partitions_of_an_isohybrid_image_are_not_moved(tmp_path: Path, covered_from: int | None) -> None:
     """`isohybrid` covers the image from its first sector, xorriso from sector 64; grub-mkrescue lists pieces."""
     image = tmp_path / "live.img"
     sectors = iso(image, 64 * MIB)
@@ -162,7 +162,7 @@ BOOT_ROMS = [
 
 @sample(3)
 @pytest.mark.parametrize(("at", "magic"), BOOT_ROMS)
-def test_of_a_board_nothing_is_put_below_16_mib_before_the_first_partition(
+def test_with_a_boards_boot_program_the_first_16_mib_before_a_partition_are_not_used(
     sparse: Sparse, at: int, magic: bytes
 ) -> None:
     """Its U-Boot stores the environment in sectors that are empty until it is saved for the first time."""
@@ -173,7 +173,7 @@ def test_of_a_board_nothing_is_put_below_16_mib_before_the_first_partition(
     assert "16MiB" in refusal(image, ANY_JOURNAL)
 
 
-def test_a_move_up_leaves_the_boards_boot_program_alone(sparse: Sparse) -> None:
+def test_a_move_up_does_not_overwrite_the_boot_program_of_a_board(sparse: Sparse) -> None:
     image = partitioned(sparse(256 * MIB), "dos", "start=8193, size=100000")
     fat(image, 8193, 100000)
     put(image, 8 * KIB + 4, b"eGON.BT0")
@@ -183,7 +183,7 @@ def test_a_move_up_leaves_the_boards_boot_program_alone(sparse: Sparse) -> None:
     assert journal.extent.start >= 16 * MIB
 
 
-def test_what_is_not_zero_before_the_first_partition_stays(sparse: Sparse) -> None:
+def test_unknown_data_before_the_first_partition_are_not_overwritten(sparse: Sparse) -> None:
     """No known signature of a board, but data: for example U-Boot of an unknown one."""
     image = partitioned(sparse(40 * MIB), "dos", f"start=16389, size={40 * 2048 - 16389}")
     ext4(image, 16389, 40 * 2048 - 16389)
@@ -195,7 +195,7 @@ def test_what_is_not_zero_before_the_first_partition_stays(sparse: Sparse) -> No
     assert starts(planned(image, ANY_JOURNAL)) == [16384], "as far as the bytes that are zero"
 
 
-def test_the_gap_inside_an_extended_partition_is_looked_at_as_well(sparse: Sparse) -> None:
+def test_the_gap_inside_an_extended_partition_is_checked_as_well(sparse: Sparse) -> None:
     """The logical partition may go left or right of 16 MiB; the other one leaves no room for a journal behind it."""
     end = 100 * 2048
     image = partitioned(sparse(100 * MIB), "dos", f"start=2048, size={end - 2048}, type=5",
@@ -209,7 +209,7 @@ def test_the_gap_inside_an_extended_partition_is_looked_at_as_well(sparse: Spars
     assert journal.extent.start > 8 * MIB and starts(plan)[1] == 32768
 
 
-def test_no_journal_lies_before_the_first_partition_where_bytes_are(sparse: Sparse) -> None:
+def test_the_journal_does_not_overwrite_data_before_the_first_partition(sparse: Sparse) -> None:
     first = 80 * 2048 + 1
     image = partitioned(sparse(101 * MIB), "gpt", f"start={first}, size={20 * 2048 + 1900}")
     ext4(image, first, 20 * 2048 + 1900)
@@ -233,7 +233,7 @@ def test_a_partition_with_a_boards_loader_is_not_moved(sparse: Sparse) -> None:
 
 
 @pytest.mark.parametrize(("names", "there"), [(1, False), (5000, True)])
-def test_grub_that_reads_its_next_stage_inside_a_partition_is_said(sparse: Sparse, names: int, there: bool) -> None:
+def test_grub_that_reads_its_next_stage_inside_a_partition_is_reported(sparse: Sparse, names: int, there: bool) -> None:
     image = partitioned(sparse(256 * MIB), "dos", "start=63, size=100000, bootable")
     ext4(image, 63, 100000)
     put(image, 0x5C, struct.pack("<Q", names))
@@ -253,9 +253,7 @@ def test_grub_that_reads_its_next_stage_inside_a_partition_is_said(sparse: Spars
         (0, b"\xfa\x33", "extlinux"),
     ],
 )
-def test_lilo_zipl_haiku_and_extlinux_keep_lists_of_sectors_and_that_is_said(
-    sparse: Sparse, at: int, code: bytes, word: str
-) -> None:
+def test_boot_programs_that_keep_lists_of_sectors_are_noted(sparse: Sparse, at: int, code: bytes, word: str) -> None:
     image = partitioned(sparse(256 * MIB), "dos", "start=63, size=100000, bootable")
     ext4(image, 63, 100000)
     put(image, at, code)
@@ -311,7 +309,7 @@ def test_a_shrink_of_a_partition_that_stays_changes_lists_of_sectors_too(sparse:
         (126, b"SGM400"),
     ],
 )
-def test_what_an_encryption_of_the_whole_disk_may_hold_stays(sparse: Sparse, at: int, mark: bytes) -> None:
+def test_partitions_that_a_whole_disk_encryption_may_cover_are_refused(sparse: Sparse, at: int, mark: bytes) -> None:
     """It decrypts by the sector number on the disk: elsewhere the same bytes are noise."""
     image = partitioned(sparse(256 * MIB), "dos", "start=63, size=100000, type=7", "start=204801, size=100000")
     ext4(image, 204801, 100000)
@@ -339,7 +337,7 @@ def test_the_boot_block_of_haiku_names_the_new_start(sparse: Sparse, recorded: i
 
 
 @pytest.mark.parametrize("kind", [0xA5, 0xA6, 0xA9])
-def test_a_bsd_label_whose_only_slice_is_the_partition_is_refused(sparse: Sparse, kind: int) -> None:
+def test_a_bsd_label_whose_only_slice_is_its_partition_is_refused(sparse: Sparse, kind: int) -> None:
     """The kernel shows no slice there: the slice is the parent itself, and contains its absolute sector."""
     image = sparse(256 * MIB)
     put(image, 0, mbr((kind, 63, 100000, 0x80), signature=7))
@@ -362,7 +360,7 @@ def test_a_bsd_label_inside_a_gpt_partition_is_refused(sparse: Sparse, kind: str
     ],
     ids=["Solaris", "Minix", "UnixWare"],
 )
-def test_slices_and_subpartitions_inside_a_partition_keep_it_where_it_is(
+def test_a_partition_that_contains_slices_or_subpartitions_is_refused(
     sparse: Sparse, kind: int, at: int, inside: bytes
 ) -> None:
     image = sparse(256 * MIB)
@@ -372,7 +370,7 @@ def test_slices_and_subpartitions_inside_a_partition_keep_it_where_it_is(
 
 
 @pytest.mark.parametrize("label", ["dos", "gpt"])
-def test_a_windows_dynamic_disk_stays(sparse: Sparse, label: str) -> None:
+def test_a_windows_dynamic_disk_is_refused(sparse: Sparse, label: str) -> None:
     """Its database contains absolute sectors."""
     kind = "42" if label == "dos" else "AF9B60A0-1431-4F62-BC68-3311714A69AD"
     image = partitioned(sparse(256 * MIB), label, f"start=63, size=100000, type={kind}")
@@ -392,7 +390,7 @@ def test_a_windows_dynamic_disk_stays(sparse: Sparse, label: str) -> None:
         ("dos", "c"),  # Raspberry Pi: the first FAT partition
     ],
 )
-def test_what_is_found_by_its_entry_moves(sparse: Sparse, label: str, kind: str) -> None:
+def test_partitions_found_by_their_entry_are_moved(sparse: Sparse, label: str, kind: str) -> None:
     image = partitioned(sparse(256 * MIB), label, f"start=63, size=100000, type={kind}")
     fat(image, 63, 100000)
     plan = planned(image)

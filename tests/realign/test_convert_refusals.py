@@ -45,7 +45,9 @@ def with_swap(disk: Path, lines: str) -> None:
     ids=["bios-boot", "msr", "freebsd-boot", "prep"],
 )
 @pytest.mark.parametrize("start", [34, 40])
-def test_a_partition_that_a_realign_leaves_where_it_is_may_be_deleted(tmp_path: Path, kind: str, start: int) -> None:
+def test_a_partition_that_a_realign_does_not_move_can_be_deleted_as_suggested(
+    tmp_path: Path, kind: str, start: int
+) -> None:
     """gdisk creates them directly behind the table, in sector 34 or 40."""
     disk = tmp_path / "disk.img"
     line = f"first-lba: 34\nstart={start},size={2048 - start},type={kind}\n"
@@ -58,7 +60,7 @@ def test_a_partition_that_a_realign_leaves_where_it_is_may_be_deleted(tmp_path: 
 
 @pytest.mark.parametrize("at", [20_000, 4 * MIB - 20 * KIB + 100], ids=["start", "end"])
 @pytest.mark.needs_tools("sfdisk", "mkswap")
-def test_what_a_table_for_other_sectors_left_can_be_cleared(tmp_path: Path, at: int) -> None:
+def test_remains_of_a_table_for_other_sectors_can_be_cleared_as_suggested(tmp_path: Path, at: int) -> None:
     """The backup entries for 4096 begin 20 KiB before the end, those for 512 bytes 16.5 KiB: the former remain."""
     disk, size = tmp_path / "disk.img", 4 * MIB
     disk.write_bytes(bytes(size))
@@ -80,7 +82,7 @@ def test_what_a_table_for_other_sectors_left_can_be_cleared(tmp_path: Path, at: 
 
 @pytest.mark.needs_tools("mkswap")
 def test_data_where_an_ebr_would_begin_are_not_overwritten(tmp_path: Path) -> None:
-    """The second EBR, at sector 4199, goes to sector 4192; an entry has its start and length in its last 8 bytes."""
+    """The second EBR, at sector 4199, moves to sector 4192; an entry has its start and length in its last 8 bytes."""
     disk, swap = tmp_path / "disk.img", tmp_path / "swap"
     swap.write_bytes(bytes(MIB))
     run("mkswap", swap)
@@ -102,7 +104,7 @@ def test_data_where_an_ebr_would_begin_are_not_overwritten(tmp_path: Path) -> No
 
 @pytest.mark.needs_tools("sfdisk", "cryptsetup")
 @pytest.mark.parametrize("version", ["luks1", "luks2"])
-def test_a_luks_gets_longer_sectors_while_it_is_open(tmp_path: Path, version: str) -> None:
+def test_the_sectors_of_a_luks_are_enlarged_while_it_is_open(tmp_path: Path, version: str) -> None:
     """cryptsetup 2.6 refuses otherwise: size increase on offline device is not supported, activate the device first."""
     disk, content = tmp_path / "disk.img", tmp_path / "luks"
     disk.write_bytes(bytes(20 * MIB))
@@ -190,8 +192,8 @@ class TestTableOf4096ByteSectors:
 
 
 @pytest.mark.needs_tools("sfdisk", "mkswap")
-def test_logical_partitions_that_are_not_needed_are_deleted_by_one_command(tmp_path: Path) -> None:
-    """sfdisk numbers the others anew after each deletion: the second of two commands would delete another partition."""
+def test_unneeded_logical_partitions_are_deleted_by_one_command(tmp_path: Path) -> None:
+    """sfdisk renumbers the others after each deletion: the second of two commands would delete another partition."""
     disk, swap = tmp_path / "disk.img", tmp_path / "swap"
     for path, size in ((disk, 32 * MIB), (swap, 2 * MIB)):
         path.write_bytes(bytes(size))
@@ -208,7 +210,7 @@ def test_logical_partitions_that_are_not_needed_are_deleted_by_one_command(tmp_p
 
 @pytest.mark.needs_tools("sfdisk", "mkfs.fat")
 @pytest.mark.parametrize("blank", [False, True])
-def test_bytes_of_a_partition_after_its_last_block_are_not_dropped(tmp_path: Path, blank: bool) -> None:
+def test_bytes_of_a_partition_after_its_last_block_are_kept(tmp_path: Path, blank: bool) -> None:
     disk, fat = tmp_path / "disk.img", tmp_path / "fat"
     for path, size in ((disk, 32 * MIB), (fat, 10_000 * KIB)):
         path.write_bytes(bytes(size))

@@ -16,7 +16,7 @@ from aligntool.units import Extent
         ({1: (0, 1000), 2: (1000, 0)}, None),
     ],
 )
-def test_a_target_waits_until_its_place_is_free(
+def test_a_copy_waits_until_its_target_is_free(
     moves: dict[int, tuple[int, int]], order: tuple[int, ...] | None
 ) -> None:
     assert copy_order({one: (Extent(old, 1000), Extent(new, 1000)) for one, (old, new) in moves.items()}) == order

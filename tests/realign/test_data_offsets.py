@@ -54,7 +54,7 @@ def lvm(*extents: int, distance: int = MIB) -> Layer:
         ),
     ],
 )  # fmt: skip
-def test_the_partition_is_put_where_its_data_are_on_the_boundary(layer: Layer) -> None:
+def test_a_partition_is_placed_so_that_its_data_are_on_the_boundary(layer: Layer) -> None:
     top = layer.inner[0] if layer.inner else layer
     first = top.segments[0].extent.start if top.segments else top.data_start or 0
     assert first % PAGE, "the case is none"
@@ -63,12 +63,12 @@ def test_the_partition_is_put_where_its_data_are_on_the_boundary(layer: Layer) -
     assert "data of " in plan.places[0].why
 
 
-def test_data_on_the_boundary_stay_although_the_partition_begins_off_it() -> None:
+def test_data_on_the_boundary_are_not_moved_although_the_partition_begins_off_it() -> None:
     plan = planned(luks(MIB + 4 * KIB, start=MIB - 4 * KIB), start=MIB - 4 * KIB)
     assert (plan.steps, plan.places[0].after.start) == ((), MIB - 4 * KIB)
 
 
-def test_a_header_of_whole_boundaries_changes_nothing() -> None:
+def test_a_header_that_is_a_multiple_of_the_boundary_changes_nothing() -> None:
     assert planned(luks(16 * MIB, start=63 * 512), start=63 * 512).places[0].after.start % MIB == 0
 
 
@@ -81,7 +81,7 @@ def test_a_header_of_whole_boundaries_changes_nothing() -> None:
         ("LUKS1", 512, (), ""),
     ],
 )
-def test_small_sectors_of_a_luks2_are_named_in_one_line_with_the_command_that_enlarges_them(
+def test_small_sectors_of_a_luks2_are_reported_with_the_command_that_enlarges_them(
     version: str, unit: int, named: tuple[int, ...], typed: str
 ) -> None:
     plan = planned(replace(luks(MIB), version=version, data_unit=unit), goal=RealignGoal(named))
@@ -92,7 +92,7 @@ def test_small_sectors_of_a_luks2_are_named_in_one_line_with_the_command_that_en
     )
 
 
-def test_segments_that_are_off_by_different_distances_are_named_and_the_start_stays() -> None:
+def test_segments_that_are_off_by_different_distances_are_reported_and_not_moved() -> None:
     plan = planned(lvm(0, 4 * KIB))
     assert plan.steps == ()
     assert any(
@@ -101,22 +101,22 @@ def test_segments_that_are_off_by_different_distances_are_named_and_the_start_st
     assert any(note.endswith("sudo vgcfgbackup vg; sudo pvmove -n 4096 PV") for note in plan.notes), plan.notes
 
 
-def test_a_damaged_header_is_not_believed() -> None:
+def test_a_damaged_header_is_not_used() -> None:
     assert planned(replace(luks(4040 * 512), problems=("its checksum does not fit",))).steps == ()
 
 
-def test_a_member_is_not_put_off_the_sectors_for_its_data() -> None:
+def test_a_member_is_not_placed_off_the_sectors_for_its_data() -> None:
     plan = planned(Layer("linux_raid_member", HOME, "1.2", data_start=START + 2 * MIB + 512))
     assert plan.steps == ()
     assert any("is not a multiple of 4KiB" in note for note in plan.notes)
 
 
-def test_a_grain_that_is_asked_for_counts_for_the_data() -> None:
+def test_a_given_grain_applies_to_the_data() -> None:
     plan = planned(luks(4040 * 512), goal=RealignGoal(grain=4 * MIB, grain_given=True))
     assert (plan.places[0].after.start + 4040 * 512) % (4 * MIB) == 0
 
 
-def test_the_audit_says_that_a_move_mends_it() -> None:
+def test_the_audit_reports_that_a_move_repairs_it() -> None:
     found = find_repairs(judged(luks(4040 * 512)))
     assert [(one.partition, one.answer) for one in found] == [(1, "in-place")]
     assert find_repairs(judged(luks(16 * MIB))) == ()

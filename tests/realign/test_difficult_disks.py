@@ -33,18 +33,20 @@ ANY_JOURNAL = RealignGoal(journal_file="journal.bin")
         ("63+8193; 8264+40000", 49000, [64, 8264]),
     ],
 )
-def test_a_crowded_disk_gets_the_coarsest_boundary_there_is_room_for(text: str, sectors: int, after: list[int]) -> None:
+def test_a_crowded_disk_gets_the_coarsest_boundary_for_which_it_has_room(
+    text: str, sectors: int, after: list[int]
+) -> None:
     assert starts(plan_for(movable_disk(text, size=sectors * 512), ANY_JOURNAL)) == after
 
 
-def test_what_is_on_the_grid_makes_room_only_when_there_is_no_other_way() -> None:
+def test_an_aligned_partition_makes_room_only_if_nothing_cheaper_is_possible() -> None:
     disk = movable_disk("63+2001 ext4; 2064+2000 swap; 20480+40000 xfs", size=61440 * 512)
     plan = plan_for(disk, ANY_JOURNAL, {2: Used(2, 128 * KIB, "the header")})
     assert starts(plan) == [4096, 2064, 20480]  # it moves past its neighbour, which costs less than moving both
     assert any("the order of the partitions on the disk changes" in note for note in plan.notes)
 
 
-def test_a_neighbour_on_the_grid_moves_when_nothing_else_helps() -> None:
+def test_an_aligned_neighbour_is_moved_if_nothing_else_is_possible() -> None:
     """The 32 sectors behind the second one are the only free ones; the first needs one of them."""
     disk = movable_disk("63+2001 ext4; 2064+2000 swap; 4096+57344 xfs", size=61440 * 512, label=TableLabel.DOS)
     plan = plan_for(disk, ANY_JOURNAL)
@@ -53,13 +55,13 @@ def test_a_neighbour_on_the_grid_moves_when_nothing_else_helps() -> None:
     assert [step.partition for step in plan.steps if isinstance(step, CopyContent)] == [2, 1]
 
 
-def test_a_neighbour_that_must_not_be_touched_makes_no_room() -> None:
+def test_a_neighbour_that_must_not_be_moved_makes_no_room() -> None:
     disk = movable_disk("63+2001 ext4; 2064+2000 BitLocker; 4096+57344 xfs", size=61440 * 512, label=TableLabel.DOS)
     with pytest.raises(Refused, match="no room to put partition 1"):
         plan_for(disk, ANY_JOURNAL)
 
 
-def test_on_a_disk_of_many_partitions_one_that_is_wedged_in_goes_to_the_free_end() -> None:
+def test_on_a_disk_of_many_partitions_an_enclosed_one_is_moved_to_the_free_end() -> None:
     """As with an MBR of 15 logical partitions whose first partition ends at the extended one."""
     wedge = "63+20001 ext4; 20064+8192 BitLocker"
     others = "; ".join(f"{28672 + 8192 * number}+8192 swap" for number in range(16))
@@ -68,7 +70,7 @@ def test_on_a_disk_of_many_partitions_one_that_is_wedged_in_goes_to_the_free_end
     assert [step.partition for step in plan.steps if isinstance(step, CopyContent)] == [1]
 
 
-def test_of_a_partition_that_is_not_there_nothing_else_is_said() -> None:
+def test_a_missing_partition_is_the_only_reported_reason() -> None:
     with pytest.raises(Refused) as refused:
         plan_for(movable_disk("2048+20000 ext4"), RealignGoal(partitions=(9,)))
     assert len(str(refused.value).splitlines()) == 1 and "no partition 9" in str(refused.value)
@@ -79,17 +81,17 @@ def test_an_xp_jumper_puts_1mib_at_sector_2055() -> None:
     assert starts(plan_for(disk)) == [2055]
 
 
-def test_sectors_of_4096_bytes_are_counted_as_such() -> None:
+def test_starts_are_in_sectors_of_4096_bytes_on_such_a_disk() -> None:
     disk = movable_disk("7+20000 ext4", logical=4096, physical=16384, size=GIB)
     assert starts(plan_for(disk)) == [256]
 
 
-def test_an_allocation_unit_of_4mib_is_a_grid_and_not_a_wish() -> None:
+def test_an_allocation_unit_of_4mib_is_a_grid_and_not_a_preference() -> None:
     disk = replace(movable_disk("2048+100000 vfat", kind=DiskKind.SD), preferred_erase_size=4 * MIB)
     assert starts(plan_for(disk)) == [8192]
 
 
-def test_a_grain_that_is_given_is_kept_or_refused() -> None:
+def test_a_given_grain_is_used_or_refused() -> None:
     roomy = movable_disk("64+100000 ext4")
     assert plan_for(roomy).steps == ()
     insisted = RealignGoal(grain=MIB, grain_given=True)
@@ -106,19 +108,19 @@ def test_nothing_begins_before_the_least_start() -> None:
     assert starts(plan_realign(report.judged[0], goal, {})) == [8192]
 
 
-def test_what_begins_before_the_least_start_moves_even_when_it_is_on_the_grid() -> None:
+def test_a_partition_before_the_least_start_is_moved_even_if_it_is_on_the_grid() -> None:
     goal = RealignGoal(least_start=4 * MIB)
     assert starts(plan_for(movable_disk("2048+100000 vfat"), goal)) == [8192]
     assert starts(plan_for(movable_disk("63+100000 vfat; 204800+1000"), goal)) == [8192, 204800]
 
 
-def test_only_who_is_named_moves() -> None:
+def test_only_the_named_partition_is_moved() -> None:
     plan = plan_for(movable_disk("63+1000; 10001+1000; 20001+1000"), RealignGoal(partitions=(2,)))
     assert starts(plan) == [63, 10240, 20001]
     assert any("partition 3" in note and "not named" in note for note in plan.notes)
 
 
-def test_a_bios_boot_partition_stays_where_boot_img_looks_for_it() -> None:
+def test_a_bios_boot_partition_is_not_moved_from_where_boot_img_reads_it() -> None:
     disk = movable_disk("34+2014; 2049+100000 ext4")
     boot = replace(disk.partitions[0], type_code="21686148-6449-6E6F-744E-656564454649")
     disk = replace(disk, partitions=(boot, disk.partitions[1]))
@@ -127,13 +129,13 @@ def test_a_bios_boot_partition_stays_where_boot_img_looks_for_it() -> None:
         plan_for(disk, RealignGoal(partitions=(1, 2)))
 
 
-def test_a_file_system_in_a_partition_of_a_reserved_type_is_moved_like_any_other() -> None:
+def test_a_file_system_in_a_partition_of_a_reserved_type_is_moved() -> None:
     disk = movable_disk("63+100000 ntfs")
     part = replace(disk.partitions[0], type_code="E3C9E316-0B5C-4DB8-817D-F92DF00215AE")
     assert starts(plan_for(replace(disk, partitions=(part,)))) == [2048]
 
 
-def test_the_cheaper_of_two_ways_is_taken() -> None:
+def test_the_cheaper_of_two_solutions_is_chosen() -> None:
     """Both neighbours could make room; the one with less data does."""
     text = "2048+2048 ext4; 4097+8191 ntfs; 12288+2048 xfs"
     disk = movable_disk(text, size=(14336 + 8 + 33) * 512)
@@ -142,7 +144,7 @@ def test_the_cheaper_of_two_ways_is_taken() -> None:
     assert plan.places[0].before == plan.places[0].after
 
 
-def test_a_named_partition_on_the_grid_stays_where_there_is_no_room_for_a_whole_mib() -> None:
+def test_a_named_partition_on_the_grid_is_not_moved_without_room_for_a_whole_mib() -> None:
     disk = movable_disk("63+60001 ext4; 60064+71008 ext4", size=131072 * 512, label=TableLabel.DOS)
     for shrink in (False, True):
         plan = plan_for(disk, RealignGoal(partitions=(2,), shrink=shrink))
@@ -152,7 +154,7 @@ def test_a_named_partition_on_the_grid_stays_where_there_is_no_room_for_a_whole_
 # Shrinking
 
 
-def test_a_full_disk_is_refused_with_what_would_help() -> None:
+def test_a_full_disk_is_refused_with_the_shrink_that_would_suffice() -> None:
     disk = movable_disk("34+102400 ext4; 102434+400000 ext4", size=(502434 + 33) * 512)
     with pytest.raises(Refused, match=r"ext4 on partition 2 were shrunk by \d+MiB") as refusal:
         plan_for(disk)
@@ -160,7 +162,7 @@ def test_a_full_disk_is_refused_with_what_would_help() -> None:
     assert {mend.answer for mend in find_repairs(judged(disk))} == {"with-shrink"}
 
 
-def test_the_last_file_system_is_shrunk_by_as_little_as_it_takes() -> None:
+def test_the_last_file_system_is_shrunk_by_as_little_as_necessary() -> None:
     disk = movable_disk("34+102400 ext4; 102434+400000 ext4", size=(502434 + 33) * 512)
     plan = plan_for(disk, RealignGoal(shrink=True))
     (shrink,) = (step for step in plan.steps if isinstance(step, ShrinkContent))
@@ -184,7 +186,7 @@ def with_free_space(free: int) -> Disk:
     return movable_disk(f"34+102400 ext4; 102434+{400000 - free // 512} xfs", size=(502434 + 33) * 512)
 
 
-def test_xfs_cannot_be_shrunk_and_that_is_said() -> None:
+def test_that_xfs_cannot_be_shrunk_is_reported() -> None:
     disk = movable_disk("34+102400 xfs; 102434+400000 xfs", size=(502434 + 33) * 512)
     with pytest.raises(Refused, match="XFS cannot be shrunk"):
         plan_for(disk, RealignGoal(shrink=True))
@@ -205,14 +207,14 @@ def test_a_file_system_that_is_shorter_than_its_partition_is_not_shrunk() -> Non
     assert plan_for(disk, RealignGoal(shrink=True)).steps
 
 
-def test_a_file_system_that_is_full_is_not_shrunk() -> None:
+def test_a_full_file_system_is_not_shrunk() -> None:
     disk = movable_disk("34+102400 ext4; 102434+400000 xfs", size=(502434 + 33) * 512)
     full = {1: Used(1, 102400 * 512, "a map")}
     with pytest.raises(Refused, match="no file system here can be shrunk"):
         plan_for(disk, RealignGoal(shrink=True), full)
 
 
-def test_data_behind_a_file_system_are_not_taken_for_the_rest_of_an_interrupted_shrink() -> None:
+def test_data_behind_a_file_system_are_not_taken_for_those_of_an_interrupted_shrink() -> None:
     """Nothing shows what they are: hashes of dm-verity, or what the user hid there. They count as used."""
     disk = movable_disk("34+102400 ext4", size=(102434 + 33) * 512)
     part, used = disk.partitions[0], Used(1, 41 * MIB, "a map")
@@ -237,7 +239,7 @@ def test_a_large_file_system_is_shrunk_where_its_tool_allows_it() -> None:
 # Steps
 
 
-def test_a_short_way_is_staged_and_a_long_one_has_windows_no_longer_than_itself() -> None:
+def test_a_short_move_uses_the_stash_and_a_long_one_windows_up_to_its_distance() -> None:
     short = plan_for(movable_disk("2047+100000"))
     (copy,) = (step for step in short.steps if isinstance(step, CopyContent))
     assert copy.lanes.staged
@@ -249,7 +251,7 @@ def test_a_short_way_is_staged_and_a_long_one_has_windows_no_longer_than_itself(
     assert isinstance(long.steps[-3], ReleaseContent)
 
 
-def test_the_estimate_counts_what_is_used_and_says_no_time_for_an_image() -> None:
+def test_the_estimate_counts_used_bytes_and_gives_no_time_for_an_image() -> None:
     used = {1: Used(1, 3 * MIB, "a map")}
     image = plan_for(movable_disk("63+100000 ext4", kind=DiskKind.IMAGE), used=used).estimate
     assert image and (image.bytes_to_copy, image.seconds) == (3 * MIB, None)
@@ -257,7 +259,7 @@ def test_the_estimate_counts_what_is_used_and_says_no_time_for_an_image() -> Non
     assert drive and drive.seconds == 1
 
 
-def test_the_estimate_of_a_full_disk_has_the_flushes_of_a_small_journal() -> None:
+def test_the_estimate_of_a_full_disk_includes_the_flushes_of_a_small_journal() -> None:
     """192 KiB: 64 KiB for the stash, twice for each of them three flushes of 10 ms; and 60 MB per second."""
     disk = movable_disk("63+200000 ext4", label=TableLabel.DOS, size=(200063 + 2 * 300) * 512)
     plan = plan_for(disk)

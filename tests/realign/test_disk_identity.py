@@ -43,9 +43,9 @@ CHANGED: list[Callable[[Disk], Disk]] = [
 
 
 @pytest.mark.parametrize("change", CHANGED)
-def test_another_disk_is_another_disk(change: Callable[[Disk], Disk]) -> None:
+def test_a_different_disk_is_not_taken_for_the_same(change: Callable[[Disk], Disk]) -> None:
     assert not is_same_disk(subject(change(DISK)), subject(DISK))
 
 
-def test_the_same_disk_under_another_name_is_the_same_disk() -> None:
+def test_a_disk_is_recognised_under_another_name() -> None:
     assert is_same_disk(subject(replace(DISK, path="/dev/sdz", name="sdz")), subject(DISK))

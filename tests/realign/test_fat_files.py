@@ -70,7 +70,7 @@ def recreated(path: Path, sector_size: int = 4096) -> bytes:
 
 
 @pytest.mark.parametrize(("bits", "size", "most"), [(12, 500 * KIB, 512), (16, 5 * MIB, 1024)])
-def test_entries_stay_byte_for_byte(tmp_path: Path, bits: int, size: int, most: int) -> None:
+def test_entries_are_kept_byte_for_byte(tmp_path: Path, bits: int, size: int, most: int) -> None:
     path, file, made = tmp_path / "old", tmp_path / "file", tmp_path / "new"
     path.write_bytes(bytes(size))
     run("mkfs.fat", "-F", str(bits), "-s", "1", "-r", str(most), "-n", "ELEVENCHARS", "-i", "feed0123", path)

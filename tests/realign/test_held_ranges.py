@@ -1,4 +1,4 @@
-"""The held ranges are sufficient: without them blkid recognises nothing, and with their signatures hidden neither."""
+"""The held ranges are sufficient: without them blkid recognises nothing, nor with only their signatures hidden."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -82,7 +82,7 @@ def check_held_ranges(image: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_blkid_sees_no_file_system_without_what_is_held(name: str, sparse: Sparse) -> None:
+def test_without_the_held_ranges_blkid_recognises_no_file_system(name: str, sparse: Sparse) -> None:
     size, words = FORMATTERS[name]
     image = sparse(size)
     run(*words, image)
@@ -93,7 +93,7 @@ def test_blkid_sees_no_file_system_without_what_is_held(name: str, sparse: Spars
     "kind", [pytest.param(kind, marks=(*kind.marks, pytest.mark.needs_tools("blkid")), id=kind.name)
              for kind in CONTAINERS if kind.name != "unknown"]
 )  # fmt: skip
-def test_blkid_sees_no_container_without_what_is_held(kind: Kind, sparse: Sparse) -> None:
+def test_without_the_held_ranges_blkid_recognises_no_container(kind: Kind, sparse: Sparse) -> None:
     image = sparse(kind.length)
     kind.make(image)
     check_held_ranges(image)
@@ -101,7 +101,7 @@ def test_blkid_sees_no_container_without_what_is_held(kind: Kind, sparse: Sparse
 
 @pytest.mark.needs_tools("cryptsetup", "blkid")
 @pytest.mark.parametrize("metadata", ["16k", "128k", "1024k", "4096k"])
-def test_the_second_luks2_header_is_held_wherever_it_lies(metadata: str, sparse: Sparse) -> None:
+def test_the_second_luks2_header_is_held_at_any_place(metadata: str, sparse: Sparse) -> None:
     image = sparse(40 * MIB)
     run("cryptsetup", "luksFormat", "-q", "--type", "luks2", "--pbkdf", "pbkdf2",
         "--pbkdf-force-iterations", "1000", "--luks2-metadata-size", metadata, image, "-", stdin="secret")  # fmt: skip
@@ -109,7 +109,7 @@ def test_the_second_luks2_header_is_held_wherever_it_lies(metadata: str, sparse:
 
 
 @pytest.mark.needs_tools("mkfs.ext4", "blkid")
-def test_a_mirror_hides_no_file_system_that_comes_to_light_when_its_superblock_goes(sparse: Sparse) -> None:
+def test_no_file_system_inside_a_mirror_is_recognised_when_its_superblock_is_hidden(sparse: Sparse) -> None:
     md_1_0 = next(kind for kind in CONTAINERS if kind.name == "md 1.0")
     image = sparse(md_1_0.length)
     md_1_0.make(image)
@@ -122,14 +122,14 @@ def test_a_mirror_hides_no_file_system_that_comes_to_light_when_its_superblock_g
     check_held_ranges(image)
 
 
-def test_a_tiny_partition_is_held_whole() -> None:
+def test_a_tiny_partition_is_held_completely() -> None:
     part = Partition(1, Extent(63 * 512, 100 * KIB), content=(Layer("vfat", Extent(63 * 512, 100 * KIB)),))
     assert held_ranges(part, part.extent.length, 512).ranges == (Extent(0, 100 * KIB),)
 
 
 @pytest.mark.parametrize("sector", [512, 4096])
 @pytest.mark.parametrize("kind", ["ext4", "crypto_LUKS", "zfs_member", "something new"])
-def test_ranges_are_whole_sectors_in_order_and_apart(kind: str, sector: int) -> None:
+def test_ranges_are_whole_sectors_sorted_and_separate(kind: str, sector: int) -> None:
     length = 40 * MIB + 3 * sector
     held = held_ranges(Partition(1, Extent(0, length), content=(Layer(kind, Extent(0, length)),)), length, sector)
     ends = [0]

@@ -53,7 +53,7 @@ def refusal(disk: Judged, goal: LayoutGoal) -> Refused:
 # Places of partitions
 
 
-def test_the_rest_in_the_middle_takes_all_that_the_others_leave() -> None:
+def test_a_rest_in_the_middle_gets_all_space_that_the_others_leave() -> None:
     plan = plan_layout(empty(size=500 * GIB), LayoutGoal((ESP, REST, PartitionRequest(8 * GIB, "swap"))))
     esp, rest, swap = extents(plan)
     assert esp == Extent(MIB, 512 * MIB)
@@ -68,13 +68,13 @@ def test_the_last_partition_ends_before_the_backup_of_the_gpt(sector: int, size:
     assert rest.end == (size // sector * sector) - backup
 
 
-def test_an_mbr_may_be_filled_to_its_last_sector() -> None:
+def test_an_mbr_disk_may_be_filled_to_its_last_sector() -> None:
     goal = LayoutGoal((REST,), label="dos", grain=512)
     (rest,) = extents(plan_layout(empty(size=10**9 // 512 * 512), goal))
     assert rest.end == 10**9 // 512 * 512
 
 
-def test_with_an_alignment_offset_every_start_and_end_is_shifted_alike() -> None:
+def test_with_an_alignment_offset_every_start_and_end_is_shifted_by_it() -> None:
     disk = empty(physical=4096, offset=3584)
     plan = plan_layout(disk, LayoutGoal((ESP, REST)))
     assert [extent.start % (4 * KIB) for extent in extents(plan)] == [3584, 3584]
@@ -89,7 +89,7 @@ def test_an_sd_card_is_laid_out_in_its_allocation_units() -> None:
     assert "allocation unit" in " ".join(plan.notes)
 
 
-def test_a_stripe_of_three_disks_is_respected_although_it_is_no_power_of_two() -> None:
+def test_a_stripe_of_three_disks_is_respected_although_not_a_power_of_two() -> None:
     disk = empty(kind=DiskKind.MD, minimum=512 * KIB, optimal=3 * 512 * KIB)
     first, second = extents(plan_layout(disk, LayoutGoal((ESP, REST))))
     assert first.start == 3 * MIB  # the first multiple of 1.5 MiB and of 1 MiB
@@ -97,7 +97,7 @@ def test_a_stripe_of_three_disks_is_respected_although_it_is_no_power_of_two() -
     assert first.length == 512 * MIB
 
 
-def test_an_erase_block_is_respected_where_it_costs_little_and_left_aside_where_it_costs_much() -> None:
+def test_an_erase_block_is_used_where_it_costs_little_space_and_ignored_otherwise() -> None:
     flash = known(erase_block=24 * MIB)
     wide = plan_layout(empty(flash, rotational=False, size=500 * GIB), LayoutGoal((ESP, REST)))
     assert all(extent.start % (24 * MIB) == 0 for extent in extents(wide))
@@ -106,24 +106,24 @@ def test_an_erase_block_is_respected_where_it_costs_little_and_left_aside_where_
     assert "24MiB" in " ".join(small.notes) and "is not used" in " ".join(small.notes)
 
 
-def test_an_optimal_size_that_no_device_has_is_not_obeyed() -> None:
+def test_an_impossible_optimal_io_size_is_ignored() -> None:
     assert extents(plan_layout(empty(optimal=33553920), LayoutGoal((REST,))))[0].start == MIB
 
 
-def test_a_unit_that_deserves_a_warning_counts_however_small_the_grain() -> None:
+def test_a_unit_with_warning_severity_is_respected_with_any_grain() -> None:
     disk = empty(known(indirection_unit=64 * KIB), rotational=False)
     goal = LayoutGoal((PartitionRequest(100 * KIB, "linux"), REST), grain=4096)
     first, second = extents(plan_layout(disk, goal))
     assert first.length == 100 * KIB and second.start == MIB + 128 * KIB
 
 
-def test_a_size_off_the_grain_is_rounded_up_and_that_is_said() -> None:
+def test_a_size_off_the_grain_is_rounded_up_and_reported() -> None:
     plan = plan_layout(empty(), LayoutGoal((PartitionRequest(1000 * KIB, "linux"), REST)))
     assert extents(plan)[0].length == MIB
     assert any("partition 1 is 1MiB, not 1000KiB" in note for note in plan.notes)
 
 
-def test_what_is_to_stay_free_stays_free() -> None:
+def test_space_that_was_reserved_stays_free() -> None:
     (rest,) = extents(plan_layout(empty(size=10 * GIB), LayoutGoal((REST,), spare_end=GIB)))
     assert rest.end == 9 * GIB - MIB
 
@@ -178,7 +178,7 @@ def test_every_start_is_on_every_grid_and_nothing_overlaps(
 
 @pytest.mark.needs_tools("sfdisk")
 @pytest.mark.parametrize("label", ["gpt", "dos"])
-def test_every_type_code_is_one_that_sfdisk_knows(label: str) -> None:
+def test_every_type_code_is_recognised_by_sfdisk(label: str) -> None:
     listed = {line.split()[0].upper() for line in run("sfdisk", "-T", "-X", label).splitlines() if line.strip()}
     for role in ROLES.values():
         code = role.gpt if label == "gpt" else role.mbr and role.mbr.removeprefix("0x").upper()
@@ -195,7 +195,7 @@ def test_only_the_boot_partition_of_an_mbr_is_active() -> None:
 # Refusals
 
 
-def test_all_reasons_are_given_at_once_with_a_hint_for_each() -> None:
+def test_all_reasons_are_reported_together_with_a_hint_for_each() -> None:
     disk = judged(replace(made_disk("2048+4096 ext4"), read_only=True, mounted_at=("/srv",)))
     goal = LayoutGoal((REST, PartitionRequest(None, "efi")), label="gpt")
     said = refusal(disk, goal)
@@ -217,7 +217,7 @@ def test_all_reasons_are_given_at_once_with_a_hint_for_each() -> None:
         {"zoned": "host-managed"},
     ],
 )
-def test_wiping_overrides_nothing_but_that_the_disk_is_not_empty(change: dict[str, object]) -> None:
+def test_wipe_overrides_only_the_reason_that_the_disk_is_not_empty(change: dict[str, object]) -> None:
     goal = LayoutGoal((REST,), wipe=True)
     full = replace(made_disk("2048+4096 ext4"), content_read=True)
     plan_layout(judged(full), goal)
@@ -233,7 +233,7 @@ def test_a_partition_in_use_is_a_refusal_even_with_wipe() -> None:
     assert (one.code, one.subject, one.hint) == ("mounted", "partition 1 of sda", "sudo swapoff /dev/sda1")
 
 
-def test_a_table_that_is_there_already_needs_nothing_although_a_partition_is_in_use() -> None:
+def test_an_existing_identical_table_needs_no_step_even_with_a_partition_in_use() -> None:
     goal = LayoutGoal((ESP, REST))
     wanted = table(plan_layout(empty(size=100 * GIB), goal)).entries
     parts = tuple(
@@ -249,14 +249,14 @@ def test_a_table_that_is_there_already_needs_nothing_although_a_partition_is_in_
         assert "mounted" in str(refusal(judged(replace(there, **dict([change]))), goal))  # type: ignore[arg-type]
 
 
-def test_a_file_system_on_the_whole_disk_is_not_overlooked() -> None:
+def test_a_file_system_on_the_whole_disk_is_reported() -> None:
     disk = replace(made_disk(), content=(Layer("xfs", Extent(0, 500 * GIB), label="data"),))
     assert 'xfs "data" on the whole disk' in str(refusal(judged(disk), LayoutGoal((REST,))))
     plan = plan_layout(judged(disk), LayoutGoal((REST,), wipe=True))
     assert 'lost: xfs "data" on the whole disk' in plan.attention
 
 
-def test_a_disk_that_is_too_small_says_by_how_much() -> None:
+def test_the_refusal_of_a_disk_that_is_too_small_states_the_missing_bytes() -> None:
     goal = LayoutGoal((PartitionRequest(GIB, "linux"),))
     said = refusal(empty(size=GIB), goal)
     short = MIB + 33 * 512  # 1 MiB before it, and the backup GPT after it
@@ -268,7 +268,7 @@ def test_a_disk_that_is_too_small_says_by_how_much() -> None:
 
 
 @pytest.mark.parametrize(("sector", "reach"), [(512, 2 * TIB), (4096, 16 * TIB)])
-def test_an_mbr_that_would_have_to_reach_too_far_is_refused_for_a_gpt(sector: int, reach: int) -> None:
+def test_an_mbr_for_a_disk_that_is_too_large_is_refused_and_a_gpt_suggested(sector: int, reach: int) -> None:
     goal = LayoutGoal((REST,), label="dos")
     said = refusal(empty(sector=sector, size=reach + GIB), goal)
     assert [one.code for one in said.refusals] == ["table-limit"] and said.hint == "--table gpt"
@@ -294,7 +294,7 @@ def test_an_mbr_that_would_have_to_reach_too_far_is_refused_for_a_gpt(sector: in
         (LayoutGoal((PartitionRequest(MIB, "linux", "a\nb"),)), "partition 1", "non-printable", ""),
     ],
 )
-def test_a_goal_that_no_disk_could_satisfy_is_refused(goal: LayoutGoal, subject: str, evidence: str, hint: str) -> None:
+def test_an_impossible_goal_is_refused(goal: LayoutGoal, subject: str, evidence: str, hint: str) -> None:
     (one,) = refusal(empty(), goal).refusals
     assert one.code == ("table-limit" if "5 partitions" in evidence else "invalid-option")
     assert one.subject == subject and evidence in one.text and hint in one.hint
@@ -303,7 +303,7 @@ def test_a_goal_that_no_disk_could_satisfy_is_refused(goal: LayoutGoal, subject:
 # Wiping
 
 
-def test_what_is_wiped_covers_both_ends_of_everything_old_and_new_and_nothing_between() -> None:
+def test_wiped_ranges_cover_both_ends_of_everything_old_and_new_and_nothing_between() -> None:
     disk = judged(made_disk("63+409600 ext4; 500000+1000000", size=GIB)).disk
     plan = plan_layout(judged(disk), LayoutGoal((PartitionRequest(100 * MIB, "linux"), REST), wipe=True))
     ranges = wiped_ranges(disk, table(plan))

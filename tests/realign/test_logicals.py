@@ -30,7 +30,7 @@ def changes(plan: Plan) -> dict[int, EntryChange]:
     return {change.number: change for change in step.changes}
 
 
-def test_the_whole_chain_is_written_anew_and_the_first_ebr_stays() -> None:
+def test_the_whole_chain_is_rewritten_and_the_first_ebr_stays_in_place() -> None:
     plan = plan_for(old_disk())
     assert starts(plan) == [2048, 112455, 112640, 215040, 317440]
     told = changes(plan)
@@ -42,24 +42,24 @@ def test_the_whole_chain_is_written_anew_and_the_first_ebr_stays() -> None:
         assert told[number].after.start - record == 63 * SECTOR  # as far before it as before
 
 
-def test_the_container_is_parked_in_place_of_its_logicals() -> None:
+def test_the_container_is_parked_instead_of_its_logicals() -> None:
     (park,) = (step for step in plan_for(old_disk()).steps if isinstance(step, ParkEntries))
     assert (park.partitions, park.parked) == ((1, 5, 6, 7), (1, 2))
 
 
-def test_the_container_grows_into_free_space_when_it_must() -> None:
+def test_the_container_grows_into_free_space_if_necessary() -> None:
     told = changes(plan_for(old_disk()))
     assert told[2].after.start == told[2].before.start
     assert told[2].after.end == told[7].after.end > told[2].before.end
     assert told[2].record_before is told[2].record_after is None
 
 
-def test_a_container_whose_logicals_are_fine_is_not_touched() -> None:
+def test_a_container_whose_logicals_are_aligned_is_not_changed() -> None:
     plan = plan_for(old_disk("63+100000; 2e 102400+300000; 5l 104448+100000; 6l 206848+100000"))
     assert set(changes(plan)) == {1}
 
 
-def test_with_a_single_sector_free_the_ebr_is_right_before_its_partition() -> None:
+def test_with_a_single_free_sector_the_ebr_is_directly_before_its_partition() -> None:
     text = "2048+2048; 2e 4096+8207; 5l 4104+4095; 6l 8201+4102"
     plan = plan_for(old_disk(text, 12312), RealignGoal(journal_file="journal.bin"))
     told = changes(plan)
@@ -68,7 +68,7 @@ def test_with_a_single_sector_free_the_ebr_is_right_before_its_partition() -> No
     assert told[5].after.end <= told[6].record_after < told[6].after.start
 
 
-def test_an_ebr_comes_nearer_where_its_distance_does_not_fit() -> None:
+def test_an_ebr_is_placed_nearer_where_its_distance_does_not_fit() -> None:
     """Partition 6 can only go left, and 63 sectors are not available between the two."""
     text = "2048+2048; 2e 4096+8269; 5l 4104+4095; 6l 8263+4102"
     told = changes(plan_for(old_disk(text, 12365), RealignGoal(journal_file="journal.bin")))
@@ -76,7 +76,7 @@ def test_an_ebr_comes_nearer_where_its_distance_does_not_fit() -> None:
     assert told[6].record_after == told[5].after.end == 8199 * SECTOR
 
 
-def test_an_ebr_keeps_its_distance_where_there_is_room_for_it() -> None:
+def test_an_ebr_keeps_its_distance_where_it_fits() -> None:
     """Directly behind partition 5 there is a boundary too, but only one sector before it."""
     plan = plan_for(old_disk("2048+2048; 2e 4096+40000; 5l 4159+4095; 6l 10319+4102"))
     told = changes(plan)
@@ -108,7 +108,7 @@ def test_a_chain_in_another_order_than_the_disk_is_refused() -> None:
         plan_realign(judged(replace(disk, partitions=swapped)), RealignGoal(), {})
 
 
-def test_copies_of_logicals_do_not_run_over_each_other() -> None:
+def test_copies_of_logicals_do_not_overwrite_each_other() -> None:
     copies = [step for step in plan_for(old_disk()).steps if isinstance(step, CopyContent)]
     assert [step.partition for step in copies if step.partition >= 5] == [7, 6, 5]
 
@@ -151,7 +151,7 @@ def test_sfdisk_accepts_the_places_of_a_plan(text: str, tmp_path: Path) -> None:
     }
 
 
-def test_an_ebr_with_its_link_first_is_refused_by_the_plan(tmp_path: Path) -> None:
+def test_an_ebr_with_its_link_first_is_refused_by_the_planner(tmp_path: Path) -> None:
     """Not only by the mover, after the confirmation: Linux reads it, but the new chain would be in the usual order."""
     disk = tmp_path / "disk.img"
     chain = {0: ((5, 2048, 60000),), 2048: ((5, 30000, 20063), (0x83, 63, 20000)), 32048: ((0x83, 63, 20000),)}

@@ -28,7 +28,7 @@ def rows(draw: st.DrawFn) -> tuple[RowItem, ...]:
 
 
 @given(rows(), st.sampled_from(PlacePreference))
-def test_places_keep_their_leads_and_stay_in_the_room_whichever_way_they_lean(
+def test_places_keep_their_leads_and_stay_in_the_room_with_either_preference(
     row: tuple[RowItem, ...], lean: PlacePreference
 ) -> None:
     choice = choose_moves(row, ROOM)
@@ -44,8 +44,8 @@ def test_places_keep_their_leads_and_stay_in_the_room_whichever_way_they_lean(
 
 
 @given(rows())
-def test_there_is_no_way_that_costs_less(row: tuple[RowItem, ...]) -> None:
-    """Compared with trying every place for everything that could move."""
+def test_no_cheaper_solution_exists(row: tuple[RowItem, ...]) -> None:
+    """Compared with an exhaustive search of all places."""
     choice = choose_moves(row, ROOM)
     tried = [
         sum(
@@ -75,7 +75,7 @@ def _is_possible(row: tuple[RowItem, ...], starts: tuple[int, ...]) -> bool:
 
 
 @pytest.mark.parametrize("count", [20, 200])
-def test_a_long_row_finds_a_way_where_there_is_one(count: int) -> None:
+def test_a_solution_for_a_long_row_is_found_if_one_exists(count: int) -> None:
     """Every item has to move right by one step of the grid, and there is just enough room."""
     row = tuple(RowItem(Extent(1 + 16 * index, 16), index + 1, (StartGrid(16),), False, 16) for index in range(count))
     exact = Room(Extent(0, 16 * (count + 1)))

@@ -10,7 +10,7 @@ def test_every_file_system_that_a_plan_checks_has_a_checker() -> None:
     assert not [kind for kind, each in FILE_SYSTEMS.items() if not each.checker]
 
 
-def test_what_nobody_can_check_is_not_promised_to_be_checked() -> None:
+def test_content_without_a_checker_gets_no_check_in_the_plan() -> None:
     plan = plan_for(movable_disk("63+40000 ext4; 50001+40000 crypto_LUKS", size=400 * MIB))
     checked = [step.partition for step in plan.steps if isinstance(step, CheckContent)]
     assert checked == [1]

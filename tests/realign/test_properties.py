@@ -64,7 +64,7 @@ def planned(disk: Disk, goal: RealignGoal) -> Plan | None:
 
 @settings(max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow])
 @given(disks(), GOALS)
-def test_a_plan_keeps_every_promise(disk: Disk, goal: RealignGoal) -> None:
+def test_a_plan_has_every_guaranteed_property(disk: Disk, goal: RealignGoal) -> None:
     plan = planned(disk, goal)
     if plan is None:
         return
@@ -181,7 +181,7 @@ def _shortened(disk: Disk, lengths: dict[int, int]) -> Disk:
 
 @settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
 @given(disks())
-def test_who_is_said_to_be_mended_in_place_is_mended_together_or_alone(disk: Disk) -> None:
+def test_partitions_reported_as_repairable_can_be_repaired_together_or_alone(disk: Disk) -> None:
     told = find_repairs(judged(disk))
     off = [verdict.partition for verdict in judged(disk).verdicts if verdict.answer is Answer.OFF]
     assert [mend.partition for mend in told] == off
@@ -192,7 +192,7 @@ def test_who_is_said_to_be_mended_in_place_is_mended_together_or_alone(disk: Dis
         assert mended == (mend.answer == "in-place")
 
 
-def test_a_grid_counts_when_off_it_is_more_than_information() -> None:
+def test_a_grid_of_more_than_info_severity_is_required() -> None:
     """The properties above rely on the audit's verdict; it must not have lost its grids."""
     disk = movable_disk("63+10000", physical=16384)
     severities = {grid.severity for grid in judged(disk).grids}

@@ -1,4 +1,4 @@
-"""All reasons against a move are reported at once, with evidence and the next command."""
+"""All reasons against a move are reported together, with evidence and the next command."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -139,7 +139,7 @@ def refusal_of(seen: Disk, goal: RealignGoal | None = None) -> Refused:
 @pytest.mark.parametrize(
     "find", [find_plan, WholeDisk(Request(), undo=True).find_plan, Conversion(Request(), (4096,)).find_plan]
 )
-def test_every_change_of_a_disk_names_the_program_that_lets_go_of_it(
+def test_the_refusal_of_every_change_names_the_command_that_releases_the_disk(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, find: Callable[[str, Request], FoundPlan]
 ) -> None:
     image = tmp_path / "disk.img"
@@ -158,7 +158,9 @@ def codes_of(seen: Disk, goal: RealignGoal | None = None) -> list[str]:
 
 
 @pytest.mark.parametrize(("change", "code", "evidence", "hint"), REFUSED)
-def test_it_is_refused_with_the_reason_and_what_to_do(change: Change, code: str, evidence: str, hint: str) -> None:
+def test_an_unsuitable_disk_is_refused_with_the_reason_and_what_to_do(
+    change: Change, code: str, evidence: str, hint: str
+) -> None:
     refused = refusal_of(change(movable_disk(OFF)))
     refusal = next(one for one in refused.refusals if one.code == code)
     assert evidence in refusal.text
@@ -168,17 +170,17 @@ def test_it_is_refused_with_the_reason_and_what_to_do(change: Change, code: str,
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_a_table_that_is_not_in_order_is_refused(kind: Fault) -> None:
+def test_a_damaged_table_is_refused(kind: Fault) -> None:
     (refusal,) = refusal_of(fault(kind)(movable_disk(OFF))).refusals
     assert refusal.code == "table-damaged" and refusal.text.endswith(": the numbers")
 
 
 @pytest.mark.parametrize("kind", [Fault.GPT_BACKUP_MISPLACED, Fault.PROTECTIVE_MBR])
-def test_a_backup_elsewhere_and_a_guard_of_another_size_are_no_reason(kind: Fault) -> None:
+def test_a_misplaced_backup_and_a_protective_mbr_of_another_size_are_accepted(kind: Fault) -> None:
     assert plan_for(fault(kind)(movable_disk(OFF))).steps
 
 
-def test_a_gpt_without_its_guard_is_refused_in_the_plan() -> None:
+def test_a_gpt_without_its_protective_mbr_is_refused_by_the_planner() -> None:
     """Not only by the mover: Linux does not see the partitions of such a disk."""
     unguarded = table(faults=(TableFault(Fault.PROTECTIVE_MBR, "the numbers", 0),))
     (refusal,) = refusal_of(unguarded(movable_disk(OFF))).refusals
@@ -188,7 +190,9 @@ def test_a_gpt_without_its_guard_is_refused_in_the_plan() -> None:
 @pytest.mark.parametrize(
     ("version", "after", "refused"), [("0.90.0", 60, True), ("1.0", 60, False), ("0.90.0", 180, False)]
 )
-def test_no_superblock_gets_to_where_that_of_the_whole_disk_would_be(version: str, after: int, refused: bool) -> None:
+def test_no_superblock_is_moved_to_where_that_of_the_whole_disk_would_be(
+    version: str, after: int, refused: bool
+) -> None:
     """Sectors after the new end: within 64 KiB of the disk's end, `mdadm --examine DISK` finds the superblock, too."""
     count = 65539
     seen = movable_disk(f"63+{count} linux_raid_member", label=TableLabel.DOS, size=(2048 + count + after) * 512)
@@ -203,12 +207,12 @@ def test_no_superblock_gets_to_where_that_of_the_whole_disk_would_be(version: st
     assert plan_for(seen, replace(goal, grain=4096)).steps
 
 
-def test_a_fat32_of_few_clusters_is_no_reason() -> None:
+def test_a_fat32_of_few_clusters_is_accepted() -> None:
     sentence = "a FAT32 of 5000 clusters: some systems treat fewer than 65525 as FAT16"
     assert plan_for(layer("vfat", problems=(sentence,))(movable_disk(OFF))).steps
 
 
-def test_all_reasons_come_at_once_and_none_twice() -> None:
+def test_all_reasons_are_reported_together_and_none_twice() -> None:
     seen = movable_disk("63+100000 BitLocker; 200001+100000 ext4; 300002+100000 xfs")
     seen = second_of_three(seen, mounted_at=("/home",))
     seen = replace(seen, failing="it says so", read_only=True)
@@ -221,17 +225,17 @@ def second_of_three(seen: Disk, **changes: object) -> Disk:
     return replace(seen, partitions=(one, replace(two, **changes), three))  # type: ignore[arg-type]
 
 
-def test_the_hint_names_those_that_can_be_moved() -> None:
+def test_the_hint_names_the_partitions_that_can_be_moved() -> None:
     refusal = refusal_of(movable_disk("63+100000 BitLocker; 200001+100000 ext4; 300002+100000 xfs"))
     assert refusal.hint == "sudo aligntool plan realign /dev/sda -p 2 -p 3"
 
 
-def test_a_disk_that_is_in_order_is_not_asked_whether_it_is_mounted() -> None:
+def test_an_aligned_disk_is_not_refused_for_being_mounted() -> None:
     seen = partition(mounted_at=("/",))(movable_disk("2048+100000 ext4; 104448+100000 xfs"))
     assert plan_for(seen).steps == ()
 
 
-def test_partitions_that_are_not_there_are_refused_by_their_number() -> None:
+def test_missing_partitions_are_refused_by_their_numbers() -> None:
     (refusal,) = refusal_of(movable_disk(OFF), RealignGoal(partitions=(7,))).refusals
     assert (refusal.code, refusal.subject) == ("no-partition", "partition 7") and "there are 1, 2" in refusal.text
 
@@ -240,19 +244,19 @@ def test_a_disk_without_partitions_is_refused() -> None:
     assert codes_of(replace(movable_disk(OFF), partitions=())) == ["no-partition"]
 
 
-def test_a_disk_whose_members_contradict_each_other_is_refused() -> None:
+def test_a_disk_whose_members_have_contradictory_values_is_refused() -> None:
     seen = movable_disk(OFF, offset=-1, kind=DiskKind.MD)
     assert set(codes_of(seen)) == {"not-judged"}
 
 
-def test_what_lies_on_md_can_be_moved() -> None:
+def test_partitions_on_an_md_array_can_be_moved() -> None:
     assert plan_for(movable_disk(OFF, kind=DiskKind.MD)).steps
 
 
 # The verdict of the audit
 
 
-def test_the_audit_says_where_a_journal_needs_a_file() -> None:
+def test_the_audit_reports_where_a_journal_needs_a_file() -> None:
     (mend,) = find_repairs(judged(movable_disk("2049+100000 ext4; 102400+300000 xfs", size=(402400 + 33) * 512)))
     assert (mend.answer, mend.next) == ("in-place", "sudo aligntool plan realign /dev/sda --journal FILE")
 
@@ -267,7 +271,7 @@ def test_the_audit_says_where_a_journal_needs_a_file() -> None:
         (layer(unclean="it was not unmounted"), "in-place", "not unmounted"),
     ],
 )
-def test_the_audit_says_whether_it_can_be_mended(change: Change, answer: str, words: str) -> None:
+def test_the_audit_reports_whether_a_partition_can_be_repaired(change: Change, answer: str, words: str) -> None:
     (mend,) = find_repairs(judged(change(movable_disk(OFF))))
     assert (mend.partition, mend.answer) == (1, answer)
     assert words in mend.why

@@ -1,4 +1,4 @@
-"""An MBR beside another table, whose partitions look like free space to it."""
+"""An MBR and another table, whose partitions appear as free space in the MBR."""
 
 import struct
 from pathlib import Path
@@ -45,7 +45,7 @@ def test_a_partition_of_another_table_is_not_free_space(
     assert disk.read_bytes() == before
 
 
-def test_a_remnant_of_a_table_without_content_is_no_obstacle(tmp_path: Path) -> None:
+def test_remains_of_a_table_without_content_prevent_nothing(tmp_path: Path) -> None:
     disk = make(tmp_path / "disk.img", "gpt", content=False)
     assert "also has" not in aligntool("plan", "realign", disk)
 
@@ -54,7 +54,7 @@ def test_a_remnant_of_a_table_without_content_is_no_obstacle(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "command", [("realign", "--page-size", "16KiB"), ("partition", "--undo"), ("convert", "--sector-size", "512")]
 )
-def test_of_tables_for_both_sector_sizes_none_is_changed(tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_a_disk_with_tables_for_both_sector_sizes_is_refused(tmp_path: Path, command: tuple[str, ...]) -> None:
     """The other one would keep the old places, in which a system with its sector size would find nothing."""
     plain, both = tmp_path / "disk.img", tmp_path / "both.img"
     with plain.open("wb") as file:

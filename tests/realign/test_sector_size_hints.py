@@ -10,7 +10,7 @@ NVME = Disk("nvme0n1", "/dev/nvme0n1", DiskKind.NVME, GIB, IoLimits(logical_bloc
 FORMATS = (LbaFormat(0, 512, 0, 2), LbaFormat(1, 4096, 8, 1), LbaFormat(2, 4096, 0, 0))
 
 
-def test_the_format_without_metadata_is_named() -> None:
+def test_the_format_without_metadata_is_suggested() -> None:
     """nvme-format(1): --lbaf is the index in the list of the drive."""
     (said,) = reformatting(replace(NVME, nvme=NvmeFacts(FORMATS)), 4096)
     assert said.endswith(": sudo nvme format /dev/nvme0n1 --lbaf=2")
@@ -19,12 +19,12 @@ def test_the_format_without_metadata_is_named() -> None:
     assert said.endswith(": sudo nvme format /dev/nvme0n1 --lbaf=0")
 
 
-def test_a_drive_that_has_no_such_format_is_left_out() -> None:
+def test_no_command_is_suggested_for_a_drive_without_such_a_format() -> None:
     assert not [*reformatting(replace(NVME, nvme=NvmeFacts(FORMATS[:2])), 4096)]
     assert not [*reformatting(replace(NVME, kind=DiskKind.USB), 4096)]
 
 
-def test_of_an_ata_drive_hdparm_is_named() -> None:
+def test_for_an_ata_drive_hdparm_is_suggested() -> None:
     """hdparm(8), --set-sector-size."""
     (said,) = reformatting(replace(NVME, path="/dev/sdb", kind=DiskKind.ATA), 4096)
     assert said.endswith("sudo hdparm --set-sector-size 4096 --please-destroy-my-drive /dev/sdb")

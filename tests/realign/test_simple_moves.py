@@ -23,9 +23,7 @@ from tests.realign.movable_disks import judged, movable_disk, plan_for, starts
     ],
 )
 @pytest.mark.parametrize("label", [TableLabel.GPT, TableLabel.DOS])
-def test_a_start_off_the_grid_goes_to_the_nearest_whole_mebibyte(
-    text: str, after: list[int], label: TableLabel
-) -> None:
+def test_a_start_off_the_grid_is_moved_to_the_nearest_whole_mib(text: str, after: list[int], label: TableLabel) -> None:
     plan = plan_for(movable_disk(text, label=label))
     assert starts(plan) == after
     assert from_json(to_json(plan)) == plan

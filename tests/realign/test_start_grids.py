@@ -16,14 +16,14 @@ def grid(size: int, phase: int = 0, severity: Severity = Severity.ERROR) -> Grid
 
 
 @given(st.lists(st.tuples(SIZES, st.integers(0, 200)), min_size=1, max_size=3))
-def test_the_meeting_points_are_those_that_trying_finds(asked: list[tuple[int, int]]) -> None:
+def test_common_boundaries_equal_those_of_an_exhaustive_search(asked: list[tuple[int, int]]) -> None:
     grids = [grid(size, phase * 512 % size) for size, phase in asked]
     tried = [at for at in range(0, 2 * MIB, 512) if all(one.off_by(at) == 0 for one in grids)]
     lattice = required_grid(grids, 512)
     assert tried == ([at for at in range(0, 2 * MIB, 512) if lattice.has(at)] if lattice else [])
 
 
-def test_what_is_only_for_information_is_not_needed() -> None:
+def test_a_grid_of_info_severity_is_not_required() -> None:
     assert required_grid([grid(4096), grid(3 * MIB, severity=Severity.INFO)], 512) == StartGrid(4096)
 
 
@@ -42,11 +42,11 @@ def test_the_grain_is_halved_down_to_the_grid_and_no_further() -> None:
     assert [one.size for one in choices(StartGrid(4096), MIB, only_grain=True)] == [MIB]
 
 
-def test_a_grid_that_is_coarser_than_the_grain_wins() -> None:
+def test_a_grid_coarser_than_the_grain_has_precedence() -> None:
     assert choices(StartGrid(4 * MIB), MIB, only_grain=False) == (StartGrid(4 * MIB),)
 
 
-def test_three_disks_in_a_stripe_want_multiples_of_both() -> None:
+def test_a_stripe_of_three_disks_requires_multiples_of_grain_and_stripe() -> None:
     sizes = [one.size for one in choices(StartGrid(192 * KIB), MIB, only_grain=False)]
     assert sizes[0] == 3 * MIB
     assert sizes[-1] == 192 * KIB

@@ -72,7 +72,7 @@ def test_every_row_of_the_table_has_a_source() -> None:
         ('vmd_source = "x"', "", "vmd_source is missing"),
     ],
 )
-def test_a_mistake_in_the_table_is_refused_by_name(before: str, after: str, complaint: str) -> None:
+def test_an_error_in_the_table_is_refused_by_name(before: str, after: str, complaint: str) -> None:
     table = """
 vmd = ["8086:201d"]
 vmd_source = "x"

@@ -1,4 +1,4 @@
-"""Recipes that are goals: all of them load and make their golden plans, and a typing mistake is refused."""
+"""Recipes that are goals: all of them load and make their golden plans, and a typing error is refused."""
 
 from pathlib import Path
 
@@ -16,13 +16,13 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("each", RECIPES, ids=key)
-def test_a_recipe_makes_the_plan_that_it_is_known_for(each: Recipe) -> None:
+def test_every_recipe_gives_its_golden_plan(each: Recipe) -> None:
     plan, _ = golden_plan(each)
     assert golden_file(each).read_text() == to_json(plan) + "\n", RENEW
 
 
 @pytest.mark.parametrize("each", RECIPES, ids=key)
-def test_every_start_is_on_the_grain_and_on_the_grids_whatever_is_written_in_the_golden_plan(each: Recipe) -> None:
+def test_every_start_in_a_golden_plan_is_on_the_grain_and_on_the_grids(each: Recipe) -> None:
     plan, judged = golden_plan(each)
     goal = goal_of(each)
     assert plan.places and plan.steps
@@ -37,7 +37,7 @@ def test_every_start_is_on_the_grain_and_on_the_grids_whatever_is_written_in_the
         assert isinstance(step, MakeTable) and len(step.entries) == len(goal.parts)
 
 
-def test_every_recipe_has_a_disk_and_a_golden_plan_and_every_plan_a_recipe() -> None:
+def test_recipes_sample_disks_and_golden_plans_correspond() -> None:
     keys = {key(each) for each in RECIPES}
     assert keys == set(DISKS)
     assert keys == {str(path.relative_to(GOLDEN).with_suffix("")) for path in GOLDEN.rglob("*.json")}
@@ -45,12 +45,12 @@ def test_every_recipe_has_a_disk_and_a_golden_plan_and_every_plan_a_recipe() -> 
     assert keys == {str(path.relative_to(ROOT / "recipes").with_suffix("")) for path in on_disk}
 
 
-def test_every_recipe_is_told_about_in_the_documentation() -> None:
+def test_every_recipe_is_in_the_documentation() -> None:
     page = (ROOT / "docs" / "recipes.md").read_text()
     assert not [each.name for each in load_recipes() if f"`{each.name}`" not in page]
 
 
-def test_a_recipe_is_found_by_its_name_and_by_kind_where_two_have_one_name() -> None:
+def test_a_recipe_is_found_by_its_name_and_if_ambiguous_by_its_kind() -> None:
     assert recipe("desktop-uefi").kind == "layout"
     assert recipe("sd-card").kind == recipe("sd-card", "realign").kind == "realign"
     assert recipe("sd-card", "layout").kind == "layout"
@@ -90,7 +90,7 @@ source = "made up"
 """
 
 
-def test_the_recipes_that_the_mistakes_are_made_in_are_good_themselves() -> None:
+def test_the_recipes_used_for_the_errors_are_valid_themselves() -> None:
     assert parse_recipe("dir/one.toml", LAYOUT) == Recipe(
         "one", "dir/one.toml", "one of each", None, "made up",
         LayoutGoal((PartitionRequest(512 * MIB, "esp", "EFI"), PartitionRequest(None, "linux")), "dos", 4 * MIB, GIB),
@@ -128,7 +128,7 @@ def test_the_recipes_that_the_mistakes_are_made_in_are_good_themselves() -> None
         (REALIGN, '"8MiB"', '"9MiB"', "multiple of the grain", ""),
     ],
 )
-def test_a_mistake_in_a_recipe_is_refused_by_file_and_key(
+def test_an_error_in_a_recipe_is_refused_by_file_and_key(
     content: str, before: str, after: str, complaint: str, hint: str
 ) -> None:
     assert before in content
@@ -149,7 +149,7 @@ def test_a_value_that_python_does_not_parse_is_refused(value: str, complaint: st
         parse_recipe("my.toml", LAYOUT.replace("format = 1", f"format = {value}"))
 
 
-def test_combinations_of_long_lists_are_refused_before_they_are_made() -> None:
+def test_combinations_of_long_lists_are_refused_before_they_are_generated() -> None:
     words = "format = 1\nkind = 'bench'\nsummary = 's'\nsource = 's'\n[[test]]\naccess = 'random'\n"
     lists = "block = [" + '"4KiB", ' * 20_000 + "]\ndepth = [" + "1, " * 20_000 + "]\n"
     with pytest.raises(Refused, match="there are 400000000 tests, but at most 200 are allowed"):
@@ -170,12 +170,12 @@ def test_a_layout_without_partitions_is_refused() -> None:
         ("4096:swap:a:b", PartitionRequest(4096, "swap", "a:b")),
     ],
 )
-def test_a_wish_is_size_role_and_name(text: str, wish: PartitionRequest) -> None:
+def test_a_partition_request_is_size_role_and_name(text: str, wish: PartitionRequest) -> None:
     assert parse_part(text) == wish
 
 
 @pytest.mark.parametrize("text", ["", "512MiB", "esp", "esp:512MiB", "1G:linux", "0:linux", ":linux", "1GiB:efi"])
-def test_what_is_no_wish_says_how_to_write_one(text: str) -> None:
+def test_an_invalid_partition_request_is_refused_with_the_format(text: str) -> None:
     with pytest.raises(ValueError, match=r"SIZE:ROLE|not a size|needs a size"):
         parse_part(text)
 
@@ -187,7 +187,7 @@ def test_every_role_is_documented_with_its_types() -> None:
         assert f"| `{role.word}` | {role.title} | `{role.gpt}` | {mbr}" in page
 
 
-def test_every_mistake_in_a_recipe_is_named_at_once() -> None:
+def test_all_errors_in_a_recipe_are_reported_together() -> None:
     text = """
         format = 1
         kind = "layout"
@@ -214,7 +214,7 @@ def test_every_mistake_in_a_recipe_is_named_at_once() -> None:
     ]  # fmt: skip
 
 
-def test_every_mistake_of_an_array_and_of_a_benchmark_is_named_at_once() -> None:
+def test_all_errors_of_an_array_and_of_a_benchmark_are_reported_together() -> None:
     head = 'format = 1\nsummary = "s"\nsource = "s"\n'
     for text, keys in (
         ('kind = "raid"\nlevl = 5\nchunk = "1M"\nfs = "fat"\n', ("levl", "level", "chunk", "fs")),

@@ -22,7 +22,7 @@ from tests.recipe.disks import disk, of_class, of_model
         "WDC WD10EARS-22Y5B1",
     ],
 )
-def test_a_wd20ears_is_known_in_every_spelling(database: DriveDatabase, model: str) -> None:
+def test_a_wd20ears_is_recognised_in_every_spelling(database: DriveDatabase, model: str) -> None:
     found = database.known(disk(model))
     assert of_model(found) == ["WD Caviar Green EARS"]
     assert found[0].physical_block_size == 4096
@@ -47,7 +47,7 @@ def test_the_wd20earx_has_a_row_of_its_own(database: DriveDatabase) -> None:
         ("TOSHIBA MQ02ABD1", "Toshiba MQ02ABD100H, MQ02ABF050H"),
     ],
 )
-def test_a_model_cut_to_sixteen_characters_is_known(database: DriveDatabase, model: str, row: str) -> None:
+def test_a_model_cut_to_sixteen_characters_is_recognised(database: DriveDatabase, model: str, row: str) -> None:
     assert of_model(database.known(disk(model))) == [row]
 
 
@@ -57,7 +57,7 @@ def test_a_cut_model_that_could_be_several_drives_is_not_guessed(database: Drive
     assert of_model(database.known(disk(model))) == []
 
 
-def test_the_ocz_vertex_is_not_the_vertex_2(database: DriveDatabase) -> None:
+def test_the_ocz_vertex_is_not_taken_for_the_vertex_2(database: DriveDatabase) -> None:
     assert of_model(database.known(disk("OCZ-VERTEX"))) == ["OCZ Vertex (Indilinx Barefoot)"]
     assert of_model(database.known(disk("OCZ-VERTEX2 3.5"))) == ["OCZ Vertex 2, Agility 2 (SandForce)"]
 
@@ -92,7 +92,7 @@ def test_a_row_for_one_bus_is_not_used_on_another(database: DriveDatabase) -> No
         ("WDC WDS100T2B0C-00PXH0", DiskKind.NVME, {"dram": False, "hmb": None}),
     ],
 )
-def test_what_is_known_of_a_drive(
+def test_drives_have_the_facts_of_their_rows(
     database: DriveDatabase, model: str, kind: DiskKind, facts: dict[str, object]
 ) -> None:
     known = database.known(disk(model, kind=kind))[0]
@@ -100,7 +100,7 @@ def test_what_is_known_of_a_drive(
     assert {name: getattr(known, name) for name in facts} == facts
 
 
-def test_a_row_for_the_firmware_comes_before_the_row_for_all(database: DriveDatabase) -> None:
+def test_a_row_for_the_firmware_has_precedence_over_the_row_for_all(database: DriveDatabase) -> None:
     nv2 = disk("KINGSTON SNV2S1000G", kind=DiskKind.NVME, firmware="SBM02103")
     assert of_model(database.known(nv2)) == ["Kingston NV2 with Intel 144-layer QLC", "Kingston NV2"]
 
@@ -127,7 +127,7 @@ def test_a_row_for_one_firmware_is_not_used_for_another(database: DriveDatabase,
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
-def test_a_drive_that_no_row_knows_gets_the_default_of_its_class(
+def test_a_drive_without_a_row_gets_the_default_of_its_class(
     database: DriveDatabase, what: Disk, name: str, facts: dict[str, object]
 ) -> None:
     found = database.known(what)
@@ -139,7 +139,7 @@ def test_a_drive_that_no_row_knows_gets_the_default_of_its_class(
 @pytest.mark.parametrize(
     "what",
     [
-        disk("ST31000528AS", size=10**12, rotational=True),  # reports 512, and is believed
+        disk("ST31000528AS", size=10**12, rotational=True),  # reports 512, which is trusted
         disk("ST31000528AS", size=None, rotational=True),
         disk("LSI MR9260-8i", kind=DiskKind.SCSI, size=8 * TIB, rotational=True),
         disk(kind=DiskKind.MD),
@@ -151,13 +151,13 @@ def test_nothing_is_assumed_of_other_drives(database: DriveDatabase, what: Disk)
     assert database.known(what) == ()
 
 
-def test_the_class_comes_after_the_rows_of_the_model(database: DriveDatabase) -> None:
+def test_the_class_is_listed_after_the_rows_of_the_model(database: DriveDatabase) -> None:
     found = database.known(disk("INTEL SSDPFWNV153TZ", kind=DiskKind.NVME))
     assert [known.source for known in found] == [Source.KNOWN, Source.ASSUMED]
     assert of_class(found) == ["class: NVMe SSD"]
 
 
-def test_a_search_takes_a_model_a_part_of_one_or_a_name(database: DriveDatabase) -> None:
+def test_a_search_accepts_a_model_a_part_of_one_or_a_name(database: DriveDatabase) -> None:
     assert of_model(database.search("WD20EARS")) == ["WD Caviar Green EARS"]
     assert of_model(database.search("x25-m")) == ["Intel X25-M"]
     assert "Samsung 950 PRO" in of_model(database.search("950 pro"))

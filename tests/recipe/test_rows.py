@@ -45,7 +45,7 @@ def test_every_row_is_found_by_its_examples_and_by_its_name(database: DriveDatab
         assert row.name in of_model(database.search(row.name)), row.name
 
 
-def test_no_model_fits_two_rows_of_the_same_rank(database: DriveDatabase) -> None:
+def test_no_model_matches_two_rows_of_the_same_rank(database: DriveDatabase) -> None:
     for place, row in enumerate(database.rows):
         for other in database.rows[place + 1 :]:
             if bool(row.firmware) != bool(other.firmware) or not _overlap(row.buses, other.buses):
@@ -108,7 +108,7 @@ def test_the_menu_in_the_repository_is_current() -> None:
     assert written == current, "run: python -m tests.recipe.menu > recipes/README.md"
 
 
-def test_a_thousand_models_are_each_matched_by_their_own_name(database: DriveDatabase) -> None:
+def test_each_of_a_thousand_models_is_matched_by_its_own_name(database: DriveDatabase) -> None:
     """The pre-check common to all patterns accepts no wrong model and rejects no right one."""
     for number in range(1000):
         lying = disk(f"WDC WD{number % 100:02}EARS-{number:05}", size=500 * 1000**3, rotational=True)

@@ -1,4 +1,4 @@
-"""A mistake in a row is refused with file, row and key; patterns behave like fnmatch."""
+"""An error in a row is refused with file, row and key; patterns behave like fnmatch."""
 
 import time
 from fnmatch import fnmatchcase
@@ -57,7 +57,7 @@ confidence = "high"
         ("[[drive]]", "[[drive]", "not valid TOML", ""),
     ],
 )
-def test_a_mistake_in_a_row_is_refused_by_name(before: str, after: str, complaint: str, hint: str) -> None:
+def test_an_error_in_a_row_is_refused_by_name(before: str, after: str, complaint: str, hint: str) -> None:
     assert before in ROW
     with pytest.raises(Refused) as refused:
         parse_drives([("recipes/drives/acme.toml", ROW.replace(before, after))])
@@ -66,14 +66,14 @@ def test_a_mistake_in_a_row_is_refused_by_name(before: str, after: str, complain
     assert hint in refused.value.hint
 
 
-def test_the_row_that_the_mistakes_are_made_in_is_good_itself() -> None:
+def test_the_row_used_for_the_errors_is_valid_itself() -> None:
     acme = parse_drives([("acme.toml", ROW)])
     assert of_model(acme.known(disk("ACME RR-9"))) == ["Roadrunner"]
     assert of_model(acme.known(disk("RR-9"))) == ["Roadrunner"]
     assert of_model(acme.known(disk("XRR-9"))) == []
 
 
-def test_a_complaint_names_the_row() -> None:
+def test_a_refusal_names_the_row() -> None:
     with pytest.raises(Refused, match=r'acme\.toml, drive "Roadrunner": unknown key'):
         parse_drives([("acme.toml", ROW.replace("page", "pages"))])
 
@@ -86,12 +86,12 @@ PIECES = st.sampled_from(["a", "b", "-", "1", "*", "?", "[ab]", "[!a]", "[a-b]",
 @example("?", "a")
 @example("a[ab]", "ab")
 @given(pattern=st.lists(PIECES, max_size=9).map("".join), text=TEXTS)
-def test_a_pattern_fits_what_fnmatch_says_it_fits(pattern: str, text: str) -> None:
+def test_a_pattern_matches_what_fnmatch_matches(pattern: str, text: str) -> None:
     assert parse_pattern(pattern).fits(text) == fnmatchcase(text, pattern)
 
 
 @given(model=st.text(max_size=64), firmware=st.text(max_size=16), kind=st.sampled_from(DiskKind))
-def test_no_model_name_is_too_strange(model: str, firmware: str, kind: DiskKind) -> None:
+def test_any_model_name_is_accepted(model: str, firmware: str, kind: DiskKind) -> None:
     for known in load_once().known(disk(model, kind=kind, firmware=firmware)):
         assert known.citation
 
@@ -101,13 +101,13 @@ def load_once() -> DriveDatabase:
     return load_drives()
 
 
-def test_a_long_hostile_model_name_takes_no_time() -> None:
+def test_a_long_hostile_model_name_is_matched_quickly() -> None:
     before = time.process_time()
     assert not parse_pattern("*a*a*a*a*a*a*a*b").fits("a" * 4000)
     assert time.process_time() - before < 1
 
 
 @given(st.text(max_size=40))
-def test_spelling_a_name_normally_twice_changes_nothing(model: str) -> None:
+def test_normalising_a_name_twice_changes_nothing(model: str) -> None:
     once = normal(model).removeprefix("ata ")
     assert " ".join(once.split()) == once

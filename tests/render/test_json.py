@@ -1,4 +1,4 @@
-"""The JSON of an audit: valid by its published schema, whatever a disk is named."""
+"""The JSON of an audit conforms to its published schema with any names."""
 
 import json
 from dataclasses import replace
@@ -61,27 +61,27 @@ def full_report() -> Report:
     return judge(disk, made_disk("2048+1000", name="sdb", offset=-1))
 
 
-def test_the_document_is_valid_by_the_published_schema() -> None:
+def test_the_document_conforms_to_the_published_schema() -> None:
     check(document(full_report()))
     check(document(judge()))
 
 
 @sample(1)
 @pytest.mark.parametrize("machine", sorted(path.name.partition(".")[0] for path in HERE.glob("*.tar.xz")))
-def test_what_is_told_of_a_captured_machine_is_valid_too(machine: str) -> None:
+def test_the_document_of_a_captured_machine_conforms_as_well(machine: str) -> None:
     told = document(captured_report(machine))
     check(told)
     assert told["summary"]["disks"] == len(told["disks"]) > 0
 
 
-def test_the_schema_refuses_what_is_not_in_it() -> None:
+def test_the_schema_rejects_an_invalid_value() -> None:
     wrong = document(full_report())
     wrong["disks"][0]["partitions"][0]["start"] = "63s"
     with pytest.raises(jsonschema.ValidationError):
         check(wrong)
 
 
-def test_a_start_is_told_in_bytes_and_in_the_users_sectors_with_every_grid() -> None:
+def test_a_start_is_given_in_bytes_and_in_sectors_with_every_grid() -> None:
     first = document(full_report())["disks"][0]["partitions"][0]
     assert (first["start"], first["start_sector"], first["sector_size"]) == (32256, 63, 512)
     assert first["verdict"]["answer"] == "off"
@@ -91,7 +91,7 @@ def test_a_start_is_told_in_bytes_and_in_the_users_sectors_with_every_grid() -> 
 
 @settings(max_examples=examples(50))
 @given(name=st.text(max_size=40))
-def test_any_label_leaves_the_document_valid(name: str) -> None:
+def test_the_document_is_valid_with_any_label(name: str) -> None:
     disk = replace(made_disk("63+4096"), model=name, name=name, serial=name)
     disk = replace(disk, partitions=(replace(disk.partitions[0], name=name),))
     text = "".join(audit_json(judge(disk)))
@@ -99,7 +99,7 @@ def test_any_label_leaves_the_document_valid(name: str) -> None:
     check(json.loads(text))
 
 
-def test_bytes_that_are_no_utf_8_do_not_break_the_document() -> None:
+def test_bytes_that_are_not_utf_8_do_not_invalidate_the_document() -> None:
     broken = b"a\xff\xfeb".decode("utf-8", "surrogateescape")
     text = "".join(audit_json(judge(replace(made_disk("63+4096"), model=broken))))
     assert json.loads(text)["disks"][0]["model"] == "a\ufffd\ufffdb"
@@ -107,7 +107,7 @@ def test_bytes_that_are_no_utf_8_do_not_break_the_document() -> None:
 
 
 @pytest.mark.parametrize("text", ["\ud800", "a\udfff", "\ud83db", "\udcff\udbff"])
-def test_lone_surrogates_of_a_captured_manifest_do_not_break_the_document(text: str) -> None:
+def test_lone_surrogates_of_a_captured_manifest_do_not_invalidate_the_document(text: str) -> None:
     report = judge(made_disk("63+4096"))
     captured = replace(report, inventory=replace(report.inventory, manifest=Manifest(host=text)))
     found = document(captured)["host"]

@@ -40,7 +40,7 @@ def text(plan: Plan, *, width: int = 80) -> str:
     return "".join(text_of(plan_lines(plan, width=width)))
 
 
-def test_a_plan_names_every_start_in_sectors_and_bytes_what_moves_how_far_and_every_field() -> None:
+def test_a_plan_shows_every_start_distance_and_changed_field() -> None:
     said = text(PLAN, width=100)
     for words in ("63", "31.50KiB", "2048", "1.00MiB", "up by 1016320B", "off 4KiB by 3584B", "stays",
                   "12345678B", "2min", "partclone.ntfs", "NTFS hidden sectors", "63 → 2048",
@@ -48,7 +48,7 @@ def test_a_plan_names_every_start_in_sectors_and_bytes_what_moves_how_far_and_ev
         assert words in said, words
 
 
-def test_every_byte_range_that_is_written_is_told_from_the_start_of_the_disk() -> None:
+def test_every_written_byte_range_is_shown_relative_to_the_start_of_the_disk() -> None:
     said = text(PLAN).replace("\n", " ")
     ranges = {(int(a), int(b)) for a, b in re.findall(r"(\d+)\.\.(\d+)", said)}
     head, tail = (0, 131072), (400 * MIB - 131072, 400 * MIB)
@@ -61,19 +61,19 @@ def test_every_byte_range_that_is_written_is_told_from_the_start_of_the_disk() -
     assert (NEW.start + 28, NEW.start + 32) in ranges, "the NTFS field, where it will lie"
 
 
-def test_commands_stand_under_the_step_that_runs_them() -> None:
+def test_commands_are_shown_below_the_step_that_runs_them() -> None:
     said = "".join(text_of(plan_lines(PLAN, width=80, commands={0: ("ntfsfix -n /dev/loop9",)})))
     check, shrink = said.index("check partition 1"), said.index("shrink ext3")
     assert check < said.index("$ ntfsfix -n /dev/loop9") < shrink
 
 
-def test_a_new_layout_is_told_with_its_types_and_what_is_wiped() -> None:
+def test_a_new_layout_is_shown_with_its_types_and_the_wiped_ranges() -> None:
     said = text(LAYOUT)
     assert "C12A7328-F81F-11D2-BA4B-00A0C93EC93B" in said
     assert "signatures" in said and "2048" in said and "S3R1AL" in said
 
 
-def test_a_plan_without_steps_says_that_there_is_nothing_to_do() -> None:
+def test_a_plan_without_steps_reports_nothing_to_do() -> None:
     done = replace(PLAN, steps=(), places=PLAN.places[1:3])
     said = "".join(text_of(plan_lines(done, width=80, type_next="aligntool realign x")))
     assert "Nothing to do." in said
@@ -88,7 +88,7 @@ def test_no_line_is_wider_than_the_terminal(plan: Plan, width: int) -> None:
 
 @settings(max_examples=examples(50))
 @given(st.text(max_size=40))
-def test_nothing_that_a_disk_says_of_itself_acts_on_the_terminal(name: str) -> None:
+def test_no_text_from_a_disk_controls_the_terminal(name: str) -> None:
     disk = replace(PLAN.disk, model=name + HOSTILE, serial=name, path=name or "x")
     places = (replace(PLAN.places[0], what=name + HOSTILE, why=name), *PLAN.places[1:])
     said = text(replace(PLAN, disk=disk, places=places))
@@ -103,7 +103,7 @@ def drawn(places: tuple[Place, ...], width: int = 80) -> list[str]:
     return [line[10:] for line in "".join(text_of(plan_map_lines(plan, width=width))).splitlines()]
 
 
-def test_both_bars_have_the_same_columns_and_a_shift_to_the_right_is_one() -> None:
+def test_both_bars_use_the_same_scale_and_a_move_to_the_right_is_visible() -> None:
     _, before, after = drawn(PLAN.places)
     assert before.index("[1") < after.index("[1")
     assert before.index("[2") == after.index("[2")
@@ -114,7 +114,7 @@ def test_a_disk_on_which_nothing_moves_is_drawn_once() -> None:
     assert len(drawn(PLAN.places[1:2])) == 2
 
 
-def test_half_a_disk_is_half_a_bar() -> None:
+def test_bars_are_to_scale() -> None:
     half = Extent(SIZE // 2, SIZE // 2)
     bar = drawn((Place(1, half, half, "x"),))[1]
     assert 60 <= len(bar) <= 70, "a line of 80, less the words before it"
@@ -133,13 +133,13 @@ def crowded(draw: st.DrawFn) -> tuple[Place, ...]:
 
 @settings(max_examples=examples(200))
 @given(crowded(), st.sampled_from([80, 120, 200]))
-def test_every_part_however_small_can_be_seen_in_its_order(places: tuple[Place, ...], width: int) -> None:
+def test_every_partition_of_any_size_is_visible_in_order(places: tuple[Place, ...], width: int) -> None:
     bar = drawn(places, width)[1]
     assert len(bar) <= width - 10
     assert re.findall(r"\d", bar) == [str(place.number) for place in places]
 
 
-def test_more_parts_than_columns_are_no_bar_and_no_error() -> None:
+def test_for_more_partitions_than_columns_no_bar_is_drawn() -> None:
     places = tuple(Place(number, *(Extent(number * 2 * MIB, MIB),) * 2, "x") for number in range(1, 200))
     assert drawn(places) == []
 
@@ -173,7 +173,7 @@ def test_every_field_of_an_event_and_of_a_status_is_documented() -> None:
     assert not [name for name in names if f"`{name}`" not in page]
 
 
-def test_plans_with_every_kind_of_step_are_valid_by_the_published_schema() -> None:
+def test_plans_with_every_kind_of_step_conform_to_the_published_schema() -> None:
     for plan in (PLAN, LAYOUT, CONVERT, ARRAY, REFORMAT):
         document = json.loads(to_json(plan))
         check(document)
@@ -184,11 +184,11 @@ def test_plans_with_every_kind_of_step_are_valid_by_the_published_schema() -> No
     assert kinds == set(STEPS)
 
 
-def test_a_step_that_the_plan_does_not_have_breaks_nothing() -> None:
+def test_an_event_of_an_unknown_step_is_accepted() -> None:
     assert json.loads(event_json(PLAN, StepBegun(99)))["step"] is None
 
 
-def test_json_progress_is_one_object_a_line_and_is_written_at_once() -> None:
+def test_json_progress_is_one_object_per_line_and_is_written_immediately() -> None:
     stream = io.StringIO()
     with progress_json(PLAN, stream) as tell:
         tell(StepBegun(0))
@@ -202,13 +202,13 @@ def test_rate_and_time_left_follow_from_the_clock() -> None:
     assert pace.words(Progress(0, 40 * MIB, 100 * MIB)) == "40MiB of 100MiB, 10MiB/s, 6s left"
 
 
-def test_a_clock_that_stands_still_gives_no_rate() -> None:
+def test_a_clock_that_does_not_advance_gives_no_rate() -> None:
     pace = Pace(lambda: 1.0)
     pace.words(Progress(0, 0, MIB))
     assert pace.words(Progress(0, MIB, MIB)) == "1MiB of 1MiB"
 
 
-def test_lines_of_progress_are_few_however_many_events_there_are() -> None:
+def test_progress_lines_are_few_for_any_number_of_events() -> None:
     stream = io.StringIO()
     with progress_lines(PLAN, stream, lambda: 1.0) as tell:
         tell(StepBegun(5))
@@ -222,7 +222,7 @@ def test_lines_of_progress_are_few_however_many_events_there_are() -> None:
     assert lines[-2].startswith("  2KiB of 2KiB") and "\x1b" not in stream.getvalue()
 
 
-def test_of_a_long_stall_there_are_ever_fewer_lines_and_of_the_next_one_the_first_again() -> None:
+def test_a_long_stall_is_reported_less_and_less_often_until_the_next_stall() -> None:
     stream = io.StringIO()
     with progress_lines(PLAN, stream, lambda: 1.0) as tell:
         for seconds in (*range(5, 3600, 5), 5):
@@ -235,7 +235,7 @@ def test_of_a_long_stall_there_are_ever_fewer_lines_and_of_the_next_one_the_firs
     assert "Ctrl-C is safe" in lines[1] and "aligntool resume" in lines[1] and "\x1b" not in stream.getvalue()
 
 
-def test_a_bar_is_drawn_and_words_of_a_disk_are_shown_as_they_are() -> None:
+def test_a_progress_bar_is_drawn_and_text_from_a_disk_is_shown_verbatim() -> None:
     stream = io.StringIO()
     with progress_bar(PLAN, stream, lambda: 1.0) as tell:
         tell(StepBegun(5))
@@ -251,11 +251,11 @@ def test_a_bar_is_drawn_and_words_of_a_disk_are_shown_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("seconds", "words"), [(0, "1s"), (89, "89s"), (90, "2min"), (600, "10min"), (12_000, "3h 20min")]
 )
-def test_times_are_told_as_exactly_as_one_wants_them(seconds: int, words: str) -> None:
+def test_durations_are_rounded_to_a_suitable_unit(seconds: int, words: str) -> None:
     assert time_words(seconds) == words
 
 
-def test_a_start_between_two_sectors_has_no_sector_and_down_is_towards_the_beginning() -> None:
+def test_a_start_between_two_sectors_has_no_sector_number_and_down_is_towards_byte_0() -> None:
     assert sector_words(32256, 512) == "63" and sector_words(32256, 4096) == "–"
     assert distance_words(-512) == "down by 512B"
 
@@ -266,7 +266,7 @@ def test_a_start_between_two_sectors_has_no_sector_and_down_is_towards_the_begin
 Standing = partial(Status, sentences=("Partition 1 is half copied.",), plan=PLAN, step=5, done=10 * MIB, total=40 * MIB)
 
 
-def test_a_disk_in_flight_says_how_far_it_is_and_what_may_be_typed() -> None:
+def test_the_status_of_a_disk_in_flight_shows_its_progress_and_the_next_commands() -> None:
     lines = status_lines("x.img", Standing("in-flight"), width=80, type_next=("aligntool resume x.img",))
     said = "".join(text_of(lines))
     for words in (
@@ -282,14 +282,14 @@ def test_a_disk_in_flight_says_how_far_it_is_and_what_may_be_typed() -> None:
 
 
 @pytest.mark.parametrize("state", ["old", "in-flight"])
-def test_every_state_is_told_in_words_and_as_json_also_without_a_plan(state: str) -> None:
+def test_every_state_is_shown_as_text_and_as_json_also_without_a_plan(state: str) -> None:
     standing = Standing(state, plan=None, step=0)
     assert "x.img: " in "".join(text_of(status_lines("x.img", standing, width=80)))
     document = json.loads(status_json("x.img", standing))
     assert (document["state"], document["goal"], document["index"]) == (state, None, None)
 
 
-def test_the_json_of_a_disk_in_flight_names_step_partition_and_direction() -> None:
+def test_the_json_of_a_disk_in_flight_has_step_partition_and_direction() -> None:
     document = json.loads(status_json("x.img", Standing("in-flight"), type_next=("a", "b")))
     assert (document["step"], document["partition"], document["index"]) == ("CopyContent", 1, 5)
     assert (document["direction"], document["next"]) == ("forward", ["a", "b"])

@@ -43,25 +43,25 @@ def everything() -> Report:
     return judge(replace(drives[0], links=((hop, above),), wwn="eui.0025385b71b0c1d2", serial="S1"), drives[1], busy)
 
 
-# Prometheus's own program checks the format and its conventions. It exits with 3 for a remark.
+# Prometheus's own program checks the format and its conventions. It exits with 3 for a warning.
 
 
 @sample(1)
 @pytest.mark.needs_tools("promtool")
 @pytest.mark.parametrize("machine", NAMES)
-def test_promtool_has_no_remark_on_a_captured_machine(machine: str) -> None:
+def test_promtool_accepts_the_metrics_of_a_captured_machine(machine: str) -> None:
     assert run("promtool", "check", "metrics", stdin=metrics(captured(machine), serials=True)) == ""
 
 
 @pytest.mark.needs_tools("promtool")
-def test_promtool_has_no_remark_where_every_metric_is() -> None:
+def test_promtool_accepts_every_metric() -> None:
     text = metrics(everything(), serials=True)
     assert set(re.findall(r"^# HELP (\w+)", text, re.MULTILINE)) == set(METRICS)
     assert run("promtool", "check", "metrics", stdin=text) == ""
 
 
 @pytest.mark.needs_tools("promtool", "sfdisk")
-def test_promtool_has_no_remark_on_the_file_of_an_image(tmp_path: Path) -> None:
+def test_promtool_accepts_the_file_of_an_image(tmp_path: Path) -> None:
     image, file = tmp_path / 'odd "name"\\.img', tmp_path / "aligntool.prom"
     image.touch()
     os.truncate(image, 64 << 20)
@@ -78,7 +78,7 @@ def test_promtool_has_no_remark_on_the_file_of_an_image(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs_tools("strace")
-def test_a_collector_of_prom_files_never_sees_half_of_one(tmp_path: Path) -> None:
+def test_a_collector_never_reads_an_incomplete_prom_file(tmp_path: Path) -> None:
     """node_exporter reads every file whose name ends in .prom: the file may get this name only by a rename."""
     file, log = tmp_path / "aligntool.prom", tmp_path / "log"
     file.write_text("old")
@@ -102,13 +102,13 @@ METRIC = re.compile(r'^[a-z_]+(\{([a-z]+="(\\.|[^"\\\n])*",?)*\})? [0-9.]+$')
 
 @settings(max_examples=examples(50))
 @given(st.text(max_size=30))
-def test_every_metric_is_a_line_the_exposition_format_allows(name: str) -> None:
+def test_every_line_conforms_to_the_exposition_format(name: str) -> None:
     disk = replace(made_disk("63+4096; 2048+4096"), name=name + '"\\\n', model=name)
     lines = metrics(judge(disk)).splitlines()
     assert [line for line in lines if not line.startswith("# ") and not METRIC.match(line)] == []
 
 
-def test_unknown_is_no_sample_and_never_a_number() -> None:
+def test_an_unknown_value_has_no_sample() -> None:
     report = judge(made_disk("63+4096; 2048+4096", physical=4096), made_disk("2048+10", name="md0", offset=-1))
     assert samples(report, "aligntool_partition_aligned") == [
         '{device="sda",partition="1"} 0', '{device="sda",partition="2"} 1',
@@ -123,7 +123,7 @@ def test_unknown_is_no_sample_and_never_a_number() -> None:
         assert samples(unknown, name) == []
 
 
-def test_an_identity_has_the_serial_number_only_where_asked_for() -> None:
+def test_an_identity_contains_the_serial_number_only_on_request() -> None:
     of_serial = (
         "nvme.1b36-5345435245540a-51454d55-00000001"  # as nvme_sysfs.c makes it: vendor, serial, model, namespace
     )
@@ -141,7 +141,7 @@ def test_two_entries_of_one_number_give_one_sample() -> None:
     assert len(samples(judge(twice), "aligntool_partition_start_bytes")) == 1
 
 
-def test_a_move_in_flight_is_1() -> None:
+def test_the_metric_of_a_move_in_flight_is_1() -> None:
     moving = Table(TableLabel.GPT, 512, in_flight=InFlight((1,), 0))
     report = judge(made_disk("63+10"), replace(made_disk("63+10", name="sdb"), table=moving))
     assert samples(report, "aligntool_move_in_flight") == ['{device="sda"} 0', '{device="sdb"} 1']
@@ -160,7 +160,7 @@ def test_a_move_in_flight_is_1() -> None:
         ({"state": "broken", "sync_action": None}, {"inactive"}),
     ],
 )
-def test_an_array_is_in_these_states(facts: dict[str, object], states: set[str]) -> None:
+def test_the_states_of_an_array_are_exported(facts: dict[str, object], states: set[str]) -> None:
     drives = [drive(0), drive(1)]
     report = judge(*drives, array(drives, "raid1", **facts))
     given_ = dict(re.findall(r'state="(\w+)"} (\d)', "\n".join(samples(report, "aligntool_array_state"))))
@@ -168,7 +168,7 @@ def test_an_array_is_in_these_states(facts: dict[str, object], states: set[str])
     assert set(given_) == set(ARRAY_STATES)
 
 
-def test_sizes_of_an_array_and_its_link() -> None:
+def test_sizes_of_an_array_and_values_of_a_link_are_exported() -> None:
     report = everything()
     assert samples(report, "aligntool_array_devices") == ['{device="md127"} 2']
     assert samples(report, "aligntool_array_missing_devices") == ['{device="md127"} 1']

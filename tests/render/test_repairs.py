@@ -25,14 +25,14 @@ def text(*found: Repair) -> str:
     return "".join(text_of(repair_lines(found, width=80)))
 
 
-def test_the_audit_says_of_each_misaligned_partition_whether_and_how_it_can_be_mended() -> None:
+def test_the_audit_shows_how_each_misaligned_partition_can_be_repaired() -> None:
     report = judge(made_disk("63+80000 ntfs; 2097152+90000 ext4", physical=4096))
     said = "".join(text_of(audit_lines(report, width=80, verbose=False, quiet=False, repairs=answers(report))))
     assert "partition 1 can be realigned in place" in said
     assert "partition 2" not in said.split("AT101")[0]
 
 
-def test_the_json_has_an_answer_for_what_is_off_and_null_for_the_rest() -> None:
+def test_the_json_has_an_answer_for_misaligned_partitions_and_null_for_others() -> None:
     report = judge(made_disk("63+80000 ntfs; 2097152+90000 ext4", physical=4096))
     document = json.loads("".join(audit_json(report, answers(report))))
     check(document)
@@ -49,7 +49,7 @@ CROWDED = "34+2097029 ext4; 2097063+4192903 ntfs"
     ("spec", "mounted", "hybrid", "planned"),
     [(FREE, "", False, True), (FREE, "/srv", False, False), (CROWDED, "", False, False), (FREE, "", True, False)],
 )
-def test_a_finding_points_to_a_plan_only_where_there_is_one(
+def test_a_finding_suggests_a_plan_only_if_it_is_possible(
     spec: str, mounted: str, *, hybrid: bool, planned: bool
 ) -> None:
     disk = made_disk(spec, physical=4096, size=6290000 * 512)
@@ -74,7 +74,7 @@ def test_a_finding_points_to_a_plan_only_where_there_is_one(
 BETWEEN = "2048+50001 BitLocker; 52049+400015 xfs; 452064+50000 BitLocker; 552065+50000 xfs; 652065+50000 xfs"
 
 
-def test_the_partitions_that_fit_are_named_where_another_has_no_room() -> None:
+def test_partitions_that_fit_are_named_where_another_one_has_no_room() -> None:
     report = judge(movable_disk(BETWEEN))
     told = with_repair_commands(report, answers(report))
     after = {one.partition: one.next for one in told.findings if one.code == "AT101"}
@@ -86,7 +86,7 @@ def test_the_partitions_that_fit_are_named_where_another_has_no_room() -> None:
     assert found.value.hint == named
 
 
-def test_the_others_are_named_where_one_can_never_be_moved() -> None:
+def test_the_other_partitions_are_named_where_one_can_never_be_moved() -> None:
     report = judge(movable_disk("2049+50000 BitLocker; 200001+50000 xfs"))
     told = with_repair_commands(report, answers(report))
     after = {one.partition: one.next for one in told.findings if one.code == "AT101"}
@@ -94,7 +94,7 @@ def test_the_others_are_named_where_one_can_never_be_moved() -> None:
     assert plan_realign(report.judged[0], RealignGoal(partitions=(2,)), {}).steps
 
 
-def test_of_the_others_only_those_are_named_that_fit_while_it_stays() -> None:
+def test_only_those_others_are_named_that_fit_if_it_is_not_moved() -> None:
     """Partition 1 would have room if partition 2 moved."""
     (judged,) = judge(movable_disk("63+800000 xfs; 800063+50000 BitLocker; 900001+50000 xfs")).judged
     with pytest.raises(Refused, match="BitLocker") as found:
@@ -103,34 +103,34 @@ def test_of_the_others_only_those_are_named_that_fit_while_it_stays() -> None:
     assert plan_realign(judged, RealignGoal(partitions=(3,)), {}).steps
 
 
-def test_a_plan_that_moves_nothing_does_not_claim_whole_mebibytes() -> None:
+def test_the_goal_of_a_plan_that_moves_nothing_does_not_state_1mib() -> None:
     (judged,) = judge(movable_disk("2048+50000 ext4; 200008+50000 ext4")).judged
     assert plan_realign(judged, RealignGoal(), {}).goal == "every start on its boundary"
     assert plan_realign(judged, RealignGoal(grain_given=True), {}).goal == "every start on 1MiB"
     assert plan_realign(judged, RealignGoal(partitions=(1, 2)), {}).goal == "partitions 1, 2 on 1MiB"
 
 
-def test_a_mounted_partition_is_told_with_its_reason() -> None:
+def test_a_mounted_partition_is_reported_with_its_mount_point() -> None:
     disk = made_disk("63+80000 ext4", physical=4096)
     disk = replace(disk, partitions=(replace(disk.partitions[0], mounted_at=("/srv",)),))
     report = judge(disk)
     assert "/srv" in "".join(text_of(repair_lines(find_repairs(report.judged[0]), width=200)))
 
 
-def test_partitions_with_the_same_answer_are_told_in_one_breath() -> None:
+def test_partitions_with_the_same_answer_are_reported_in_one_line() -> None:
     said = text(*(Repair(number, "not", "it is mounted", "umount /srv") for number in (1, 2, 5)))
     assert said.startswith("  partitions 1, 2, 5 cannot be realigned: it is mounted\n")
     assert said.count("umount /srv") == 1
 
 
-def test_a_table_with_a_thousand_troubles_stays_readable() -> None:
+def test_a_table_with_a_thousand_problems_stays_readable() -> None:
     said = text(*(Repair(number, "not", f"reason {number}", "") for number in range(1000)))
     assert len(said.splitlines()) <= 2 * MOST_ANSWERS + 1 and "988 more" in said
     alike = text(*(Repair(number, "not", "all alike", "") for number in range(1000)))
     assert len(alike.splitlines()) <= 4 and "988 more" in alike
 
 
-def test_what_a_disk_says_stays_harmless_and_in_80_columns() -> None:
+def test_text_from_a_disk_is_escaped_and_wrapped_at_80_columns() -> None:
     said = text(Repair(1, "with-shrink", "the label \x1b[31m is " + "long " * 40, "\x1b]0;"))
     assert "\x1b" not in said
     assert max(cell_width(line) for line in said.splitlines()) <= 80

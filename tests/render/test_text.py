@@ -31,7 +31,7 @@ def old_disk() -> Report:
                            physical=None, label=TableLabel.DOS))  # fmt: skip
 
 
-def test_a_table_names_sector_bytes_verdict_cause_cost_and_next_command() -> None:
+def test_a_table_shows_sector_bytes_verdict_cause_cost_and_next_command() -> None:
     said = " ".join(text(old_disk()).split())
     for words in ("63", "31.50KiB", "off 4KiB? by 3584B", "Windows XP", "1/2 of the aligned write rate",
                   "reads 8KiB and writes 8KiB", "aligntool plan realign", "on the grid", "2 off"):  # fmt: skip
@@ -58,7 +58,7 @@ def test_no_control_or_format_character_of_a_disk_reaches_the_terminal(name: str
     assert all(char.isprintable() or char == "\n" for char in everything)
 
 
-def test_markup_in_a_label_is_shown_and_not_obeyed_in_colour() -> None:
+def test_markup_in_a_label_is_shown_verbatim_in_coloured_output() -> None:
     stream = io.StringIO()
     report = judge(replace(made_disk("63+4096"), model=HOSTILE))
     show(audit_lines(report, width=200, verbose=True, quiet=False), stream, color=True)
@@ -68,7 +68,7 @@ def test_markup_in_a_label_is_shown_and_not_obeyed_in_colour() -> None:
     assert all(char.isprintable() or char == "\n" for char in allowed)
 
 
-def test_escapes_show_what_was_there() -> None:
+def test_control_characters_are_shown_as_escapes() -> None:
     assert harmless("a\x1bb\u202ec\udcffd") == "a\\x1bb\\u202ec\\xffd"
     assert harmless("Straße 日本") == "Straße 日本"
 
@@ -77,7 +77,9 @@ def test_escapes_show_what_was_there() -> None:
     ("environment", "terminal", "colour"),
     [({}, True, True), ({}, False, False), ({"NO_COLOR": "1"}, True, False), ({"TERM": "dumb"}, True, False)],
 )
-def test_colour_only_on_a_terminal_that_wants_it(environment: dict[str, str], terminal: bool, colour: bool) -> None:
+def test_colour_is_used_only_on_a_capable_terminal_unless_disabled(
+    environment: dict[str, str], terminal: bool, colour: bool
+) -> None:
     class Stream(io.StringIO):
         def isatty(self) -> bool:
             return terminal
@@ -85,13 +87,13 @@ def test_colour_only_on_a_terminal_that_wants_it(environment: dict[str, str], te
     assert wants_color(Stream(), environment) is colour
 
 
-def test_quiet_is_a_line_for_each_error_and_warning_and_nothing_when_all_is_well() -> None:
+def test_quiet_prints_a_line_for_each_error_and_warning_and_otherwise_nothing() -> None:
     lines = text(old_disk(), verbose=False, quiet=True).splitlines()
     assert len(lines) == 2 and all(line.startswith("error: ") and line.endswith("[AT101]") for line in lines)
     assert text(judge(made_disk("2048+4096", physical=4096)), quiet=True) == ""
 
 
-def test_more_than_four_disks_have_a_line_each_with_their_verdict() -> None:
+def test_more_than_four_disks_are_shown_in_one_line_each() -> None:
     fine = [made_disk("2048+4096; 8192+4096", name=f"sd{index}", physical=4096) for index in range(4)]
     bad = made_disk("63+4096; 8192+4096", name="sdbad", physical=4096)
     blank = made_disk("", name="nvme11n1", physical=4096)
@@ -107,7 +109,7 @@ def test_more_than_four_disks_have_a_line_each_with_their_verdict() -> None:
         assert sum(line.startswith("  # ") for line in shown.splitlines()) == tables
 
 
-def test_loop_devices_of_snaps_are_one_line() -> None:
+def test_loop_devices_of_snaps_are_shown_in_one_line() -> None:
     """Each snap is a squashfs on a loop device; a fresh Ubuntu desktop has more than four."""
     content = (Layer("squashfs", Extent(0, 1 << 20)),)
     snaps = [replace(made_disk(name=f"loop{number}", kind=DiskKind.LOOP), content=content) for number in range(6)]
@@ -119,7 +121,7 @@ def test_loop_devices_of_snaps_are_one_line() -> None:
     assert "loop0  " in text(judge(snaps[0]), verbose=False)
 
 
-def test_a_move_in_flight_is_the_first_thing_that_is_said() -> None:
+def test_a_move_in_flight_is_reported_in_the_first_line() -> None:
     flying = made_disk("2048+4096; 8192+4096", physical=4096)
     assert flying.table
     flying = replace(flying, table=replace(flying.table, in_flight=InFlight((1,), 0)))
@@ -132,11 +134,11 @@ def test_a_move_in_flight_is_the_first_thing_that_is_said() -> None:
     [(0, "0B"), (512, "0.50KiB"), (63 * 512, "31.50KiB"), (128 * 512, "64.00KiB"), (2048 * 512, "1.00MiB"),
      (2049 * 512, "1.00MiB"), (10**12 // 512 * 512, "953674.32MiB"), (63 * 512 + 1, "32257B")],
 )  # fmt: skip
-def test_a_start_is_read_in_two_digits_beside_its_exact_sector(start: int, said: str) -> None:
+def test_a_start_in_bytes_is_shown_with_two_decimals(start: int, said: str) -> None:
     assert format_start(start, 512) == said
 
 
-def test_the_map_draws_the_start_where_it_lies() -> None:
+def test_the_map_shows_the_start_at_its_place() -> None:
     report = judge(made_disk("63+80000", physical=4096))
     lines = "".join(text_of(map_lines(report, width=140))).splitlines()[STRIP:]
     assert "28672" in lines[1] and "32768" in lines[1]
@@ -148,14 +150,14 @@ def test_the_map_draws_the_start_where_it_lies() -> None:
     assert "every 4KiB request touches one more unit" in lines[4]
 
 
-def test_the_map_of_an_aligned_partition_draws_blocks_on_the_boundaries() -> None:
+def test_the_map_of_an_aligned_partition_shows_blocks_on_the_boundaries() -> None:
     lines = "".join(text_of(map_lines(judge(made_disk("2048+80000", physical=4096)), width=80))).splitlines()[STRIP:]
     assert [index for index, char in enumerate(lines[2]) if char == "|"] == [
         index for index, char in enumerate(lines[3]) if char == "["
     ]
 
 
-def test_the_map_of_a_start_that_was_checked_against_nothing_has_a_title_and_no_drawing() -> None:
+def test_no_map_is_drawn_for_a_start_without_checks() -> None:
     """As for a partition in a table of which both copies are damaged."""
     report = judge(made_disk("63+80000", physical=4096))
     (judged,) = report.judged
@@ -179,12 +181,12 @@ def test_the_map_begins_with_the_whole_disk_to_scale(width: int) -> None:
     assert "^" not in labels[second:third]
 
 
-def test_there_is_no_strip_of_more_partitions_than_columns() -> None:
+def test_no_strip_is_drawn_for_more_partitions_than_columns() -> None:
     (judged,) = judge(made_disk("; ".join(f"{2048 * at}+8" for at in range(1, 91)), physical=4096)).judged
     assert list(disk_bar_lines(judged, width=80)) == []
 
 
-def test_wide_characters_are_measured_as_terminals_do() -> None:
+def test_wide_characters_are_measured_as_in_terminals() -> None:
     assert cell_width("日本") == 4
     assert fit("日本語テキスト", 6) == "日本… " or cell_width(fit("日本語テキスト", 6)) == 6
     assert list(wrapped("aa bb cc", 5, "")) == ["aa bb", "cc"]
@@ -192,5 +194,5 @@ def test_wide_characters_are_measured_as_terminals_do() -> None:
 
 
 def test_a_part_of_a_disk_has_as_many_cells_as_columns() -> None:
-    """A volume at the very end of a disk has none; drawn with its whole name it exceeded the line."""
+    """A volume at the very end of a disk has none; with its complete name it exceeded the line."""
     assert [_part("12", width) for width in range(6)] == ["", "2", "12", "|12", "[12]", "[12=]"]

@@ -60,7 +60,7 @@ def test_text_and_binary_and_a_renamed_file_give_the_same_pattern(tmp_path: Path
     assert pattern_of(log).moment is Moment.ISSUED
 
 
-def test_the_queue_is_as_deep_as_blkparse_says(tmp_path: Path) -> None:
+def test_the_queue_depth_is_that_of_blkparse(tmp_path: Path) -> None:
     records, depth = [], 5
     for first in range(0, 100, depth):
         for action in (ISSUE, COMPLETE):
@@ -71,7 +71,7 @@ def test_the_queue_is_as_deep_as_blkparse_says(tmp_path: Path) -> None:
     assert pattern_of(log).depths == (20, 20, 40, 20)  # 1, 2, 3 and 4, 5
 
 
-def test_files_of_several_processors_are_one_trace_in_the_order_of_time(tmp_path: Path) -> None:
+def test_files_of_several_processors_are_merged_in_the_order_of_time(tmp_path: Path) -> None:
     records = [Record(1000 * at, ISSUE, READ, 8 * at, 4096, processor=at % 2) for at in range(100)]
     write_trace(tmp_path / "sda.blktrace.0", records[::2])
     log = write_trace(tmp_path / "sda.blktrace.1", records[1::2])
@@ -79,7 +79,7 @@ def test_files_of_several_processors_are_one_trace_in_the_order_of_time(tmp_path
     assert (row.count, row.sequential) == (100, 99)
 
 
-def test_no_file_of_a_processor_is_left_out_if_a_number_is_missing(tmp_path: Path) -> None:
+def test_no_file_of_a_processor_is_omitted_if_a_number_is_missing(tmp_path: Path) -> None:
     records = [Record(1000 * at, ISSUE, READ, 8 * at, 4096, processor=at % 2 * 2 + 1) for at in range(100)]
     write_trace(tmp_path / "sda.blktrace.1", records[::2])
     log = write_trace(tmp_path / "sda.blktrace.3", records[1::2])
@@ -89,7 +89,7 @@ def test_no_file_of_a_processor_is_left_out_if_a_number_is_missing(tmp_path: Pat
     assert pattern_of(log.rename(tmp_path / "renamed")).commands == 50
 
 
-def test_a_file_that_blkparse_would_read_in_part_is_refused_with_the_pipe_that_reads_it(tmp_path: Path) -> None:
+def test_a_file_that_blkparse_would_read_partially_is_refused_with_a_pipe_to_read_it(tmp_path: Path) -> None:
     records = [Record(1000 * at, ISSUE, READ, 8 * at, 4096, processor=at % 2) for at in range(100)]
     log = write_trace(tmp_path / "from a pipe", records)
     with pytest.raises(Refused, match="records of several processors") as refused:
@@ -110,7 +110,7 @@ def test_two_files_of_one_processor_are_refused(tmp_path: Path) -> None:
         pattern_of(log)
 
 
-def test_a_device_that_never_issues_is_counted_when_commands_are_queued(tmp_path: Path) -> None:
+def test_commands_of_a_device_that_never_issues_are_counted_when_queued(tmp_path: Path) -> None:
     records = [one for one in drawn_records(3) if one.action in (QUEUE, COMPLETE)]
     log = write_trace(tmp_path / "md0.blktrace.0", records)
     pattern = pattern_of(log)
@@ -127,7 +127,7 @@ def test_a_flush_is_counted_and_has_no_range(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("length", [3 * 48 - 1, 2 * 48 + 1, 47])
-def test_a_trace_that_was_cut_short_is_refused_though_blkparse_says_nothing(tmp_path: Path, length: int) -> None:
+def test_a_truncated_trace_is_refused_although_blkparse_reports_nothing(tmp_path: Path, length: int) -> None:
     log = write_trace(tmp_path / "sda.blktrace.0", drawn_records(0))
     log.write_bytes(log.read_bytes()[:length])
     run("blkparse", "-i", log)
@@ -135,7 +135,7 @@ def test_a_trace_that_was_cut_short_is_refused_though_blkparse_says_nothing(tmp_
         pattern_of(log)
 
 
-def test_a_trace_with_something_else_in_it_is_refused(tmp_path: Path) -> None:
+def test_a_trace_with_other_data_in_it_is_refused(tmp_path: Path) -> None:
     log = write_trace(tmp_path / "sda.blktrace.0", drawn_records(0))
     log.write_bytes(log.read_bytes() + bytes(range(96)))
     with pytest.raises(Refused, match="damaged"):
@@ -162,14 +162,14 @@ CPU0 (sda):
 """
 
 
-def test_what_is_not_sent_to_the_drive_is_no_command_and_a_summary_ends_the_log(tmp_path: Path) -> None:
+def test_only_commands_sent_to_the_drive_are_counted_and_a_summary_ends_the_log(tmp_path: Path) -> None:
     log = tmp_path / "text"
     log.write_text(EACH_ACTION)
     told = [(row.kind, row.count, row.bytes) for row in pattern_of(log).rows]
     assert told == [(Kind.WRITE, 1, 8192), (Kind.FLUSH, 1, 0), (Kind.OTHER, 1, 0)]
 
 
-def test_logs_one_after_the_other_are_not_read_up_to_the_first_summary(tmp_path: Path) -> None:
+def test_concatenated_logs_are_not_read_only_up_to_the_first_summary(tmp_path: Path) -> None:
     log = tmp_path / "text"
     log.write_text(2 * EACH_ACTION)
     with pytest.raises(Refused, match="line 16 of the log is an event, after the summary in line 14"):

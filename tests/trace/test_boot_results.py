@@ -12,7 +12,7 @@ from tests.run_aligntool import run_aligntool
 
 
 def test_passes_over_the_same_data_are_refused(tmp_path: Path) -> None:
-    """A hybrid drive: 0.4 MB/s, and 30 from its cache. The 2022 article's boot takes it minutes, not seconds."""
+    """A hybrid drive: 0.4 MB/s, and 30 from its cache. It needs minutes for the boot of the 2022 article."""
     sides = series(0.4e6, 30e6, 30e6, 30e6, 30e6), series(2e6, 2e6, 2e6, 2e6, 2e6, write=True)
     passes, repeats = tmp_path / "passes.json", tmp_path / "repeats.json"
     passes.write_text(to_json(result(*sides, passes=(1, 5))))
@@ -24,8 +24,8 @@ def test_passes_over_the_same_data_are_refused(tmp_path: Path) -> None:
     assert (told["read_mb_s"], told["write_mb_s"]) == (30, 2)
 
 
-def test_what_spoils_a_result_stands_beside_the_estimate(tmp_path: Path) -> None:
-    """One that was interrupted, buffered and CPU-bound has remarks; one that was not has none."""
+def test_problems_of_a_result_are_reported_with_the_estimate(tmp_path: Path) -> None:
+    """An interrupted, buffered and CPU-bound one has warnings; another one has none."""
     read, write, deep = (series(*[50e6] * 5, cpu=99), series(*[100e6] * 5, write=True), series(9e6, depth=32, cpu=99))
     made = result(read, write, deep)
     doubtful = replace(
@@ -46,7 +46,7 @@ def test_what_spoils_a_result_stands_beside_the_estimate(tmp_path: Path) -> None
     assert all(part in said for part, said in zip(parts, spoilt["warnings"], strict=True))
 
 
-def test_rounds_that_did_not_become_steady_are_said_beside_the_estimate(tmp_path: Path) -> None:
+def test_rounds_that_did_not_become_steady_are_reported_with_the_estimate(tmp_path: Path) -> None:
     file = tmp_path / "rounds.json"
     rounds = (10e6, 20e6, 30e6, 40e6, 50e6)
     file.write_text(to_json(result(series(*rounds), series(*[1e6] * 5, write=True), steady=True)))
@@ -65,7 +65,7 @@ def test_rounds_that_did_not_become_steady_are_said_beside_the_estimate(tmp_path
         (("--trace", "LOG", "--reads", "1", "--writes", "1"), "1 reads, 1 writes  (given)", ("given", "given")),
     ],
 )
-def test_the_label_says_where_the_counts_come_from(
+def test_the_label_states_the_source_of_the_counts(
     tmp_path: Path, words: tuple[str, ...], label: str, sources: tuple[str, str]
 ) -> None:
     log = tmp_path / "boot.csv"

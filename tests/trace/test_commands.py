@@ -35,7 +35,7 @@ def alignment(*words: str | Path) -> dict[int, tuple[int, int]]:
     return {one["size"]: (one["off_grid"], one["straddling"]) for one in found}
 
 
-def test_the_table_tells_count_bytes_and_what_is_random(log: Path) -> None:
+def test_the_table_shows_count_bytes_and_random_commands(log: Path) -> None:
     done = run_aligntool("trace", log)
     lines = [line.split() for line in done.stdout.splitlines()]
     assert ["read", "60", "240KiB", "0", "60", "100.0", "%"] in lines
@@ -44,16 +44,16 @@ def test_the_table_tells_count_bytes_and_what_is_random(log: Path) -> None:
     assert "Queue depth" not in done.stdout  # the log does not contain when commands ended
 
 
-def test_standard_input_is_read_as_a_file_is(log: Path) -> None:
+def test_standard_input_is_read_like_a_file(log: Path) -> None:
     assert rows("-", stdin=BOOT) == rows(log)
 
 
-def test_a_format_that_is_given_is_not_guessed(log: Path) -> None:
+def test_a_given_format_is_not_guessed(log: Path) -> None:
     assert rows(log, "--log-format", "csv") == rows(log)
     assert run_aligntool("trace", log, "--log-format", "iolog").returncode == 3
 
 
-def test_a_grid_that_is_given_is_what_requests_are_held_against(log: Path) -> None:
+def test_requests_are_compared_with_a_given_grid(log: Path) -> None:
     assert alignment(log, "--grid", "4KiB") == {4096: (0, 0)}
     assert alignment(log, "--grid", "4KiB", "--phase", "512") == {4096: (30, 30)}
     assert alignment(log, "--grid", "4KiB", "--phase", "0") == {4096: (0, 0)}
@@ -85,12 +85,12 @@ def test_a_log_of_a_partition_is_off_the_grid_as_the_partition_is(
         ("estimate", "boot", "--rate-a", "1", "--reads", "-1"),
     ],
 )
-def test_words_that_contradict_each_other_are_a_usage_error(words: tuple[str, ...]) -> None:
+def test_contradictory_or_invalid_arguments_are_a_usage_error(words: tuple[str, ...]) -> None:
     done = run_aligntool(*words)
     assert done.returncode == 2 and "Traceback" not in done.stderr
 
 
-def test_the_estimate_has_the_articles_counts_unless_others_are_given(log: Path) -> None:
+def test_the_estimate_uses_the_articles_counts_unless_others_are_given(log: Path) -> None:
     words = ("estimate", "boot", "--json", "--rate-a", "100,20", "--rate-b", "300")
     article = json.loads(run_aligntool(*words).stdout)
     assert (article["reads"], article["writes"]) == (40_553, 4_938)
@@ -102,7 +102,7 @@ def test_the_estimate_has_the_articles_counts_unless_others_are_given(log: Path)
     assert article["gap_s"] == pytest.approx(a["boot_s"] - b["boot_s"])
 
 
-def test_the_estimate_tells_the_articles_gap() -> None:
+def test_the_estimate_shows_the_difference_of_the_article() -> None:
     # 40 µs against 10 µs a read, 250 µs against 50 µs a write, as rates.
     done = run_aligntool("estimate", "boot", "--rate-a", "102.4,16.384", "--rate-b", "409.6,81.92",
                      "--reads", "40000", "--writes", "5000")  # fmt: skip

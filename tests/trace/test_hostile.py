@@ -61,7 +61,7 @@ def test_a_hostile_file_gives_one_clear_error(name: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["prose", "a long line", "escape codes"])
-def test_the_error_is_a_line_and_a_hint_and_nothing_else(name: str, tmp_path: Path) -> None:
+def test_the_error_consists_of_a_line_and_a_hint(name: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_bytes(HOSTILE[name][0])
     done = run_aligntool("trace", log)
@@ -72,7 +72,7 @@ def test_the_error_is_a_line_and_a_hint_and_nothing_else(name: str, tmp_path: Pa
 
 
 @given(st.binary(max_size=300), st.sampled_from((b"", HEADER, EVENT, IOLOG)))
-def test_no_bytes_make_a_reader_do_anything_but_read_or_refuse(content: bytes, beginning: bytes) -> None:
+def test_any_bytes_are_read_or_refused(content: bytes, beginning: bytes) -> None:
     lines = (beginning + content).split(b"\n")
     for read in (logs.blkparse_events, logs.csv_events, logs.iolog_events):
         with suppress(Refused):
@@ -98,7 +98,7 @@ def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
     assert abs(peak_kib(long) - peak_kib(short)) < 2048
 
 
-def test_a_line_without_end_fills_no_memory(tmp_path: Path) -> None:
+def test_an_endless_line_does_not_fill_the_memory(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with log.open("wb") as file:
         file.write(HEADER)
@@ -111,7 +111,7 @@ def test_a_line_without_end_fills_no_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["/no/such/log", "/", "/dev/null"])
-def test_what_cannot_be_read_is_refused(name: str) -> None:
+def test_an_unreadable_log_is_refused(name: str) -> None:
     done = run_aligntool("trace", name)
     assert done.returncode == 3 and done.stderr and "Traceback" not in done.stderr
 
@@ -125,7 +125,7 @@ def test_what_cannot_be_read_is_refused(name: str) -> None:
     ],
     ids=["csv", "blkparse", "iolog"],
 )
-def test_lines_may_end_as_on_windows(content: bytes, tmp_path: Path) -> None:
+def test_lines_may_end_with_crlf(content: bytes, tmp_path: Path) -> None:
     found = []
     for name, text in (("lf", content), ("crlf", content.replace(b"\n", b"\r\n"))):
         (tmp_path / name).write_bytes(text)

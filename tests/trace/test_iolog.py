@@ -41,13 +41,15 @@ def test_counts_and_bytes_are_those_of_fio(tmp_path: Path, shape: str, size: str
 
 @pytest.mark.needs_tools("fio")
 @pytest.mark.parametrize(("shape", "sequential"), [("--rw=read", 255), ("--rw=write", 255)])
-def test_a_sequential_load_is_sequential_but_for_its_first_command(tmp_path: Path, shape: str, sequential: int) -> None:
+def test_a_sequential_load_is_sequential_except_for_its_first_command(
+    tmp_path: Path, shape: str, sequential: int
+) -> None:
     log, _ = fio(tmp_path, shape, "--bs=4k", "--size=1M")
     assert [row.sequential for row in pattern_of(log).rows if row.bytes] == [sequential]
 
 
 @pytest.mark.needs_tools("fio")
-def test_a_random_load_is_sequential_as_often_as_chance_has_it(tmp_path: Path) -> None:
+def test_a_random_load_is_sequential_only_by_chance(tmp_path: Path) -> None:
     log, _ = fio(tmp_path, "--rw=randread", "--bs=4k", "--size=8M", "--norandommap")
     (row,) = pattern_of(log).rows
     assert row.count == 2048 and row.sequential < 10  # one is expected
@@ -78,7 +80,7 @@ VERSION_2 = """fio version 2 iolog
 """
 
 
-def test_version_2_is_read_as_the_manual_has_it(tmp_path: Path) -> None:
+def test_version_2_is_read_as_in_the_manual(tmp_path: Path) -> None:
     log = tmp_path / "iolog"
     log.write_text(VERSION_2)
     told = {row.kind: (row.count, row.bytes, row.sequential) for row in pattern_of(log).rows}
@@ -102,7 +104,7 @@ def test_only_a_sync_that_reaches_the_drive_is_a_flush(tmp_path: Path, way: str,
     "line",
     ["/dev/sda read 0", "/dev/sda eat 0 4096", "/dev/sda read -1 4096", "/dev/sda read 0 0", "nonsense", "a b c d e"],
 )
-def test_a_line_that_is_none_is_named(tmp_path: Path, line: str) -> None:
+def test_an_invalid_line_is_named(tmp_path: Path, line: str) -> None:
     log = tmp_path / "iolog"
     log.write_text(f"{VERSION_2}{line}\n/dev/sda add\n")
     with pytest.raises(Refused, match="line 11 "):

@@ -93,7 +93,7 @@ def test_latencies_of_each_kind_are_those_of_btt(tmp_path: Path, seed: int, does
         check(one, expected[since], *exact[since])
 
 
-def test_a_device_with_queued_commands_alone_has_their_latency_alone(tmp_path: Path) -> None:
+def test_a_device_with_only_queued_commands_has_only_their_latency(tmp_path: Path) -> None:
     records = [one for one in drawn_records(3) if one.action in (QUEUE, COMPLETE) and one.does == READ]
     log = write_trace(tmp_path / "md0.blktrace.0", slower(records, 3))
     (one,) = latencies(log)
@@ -130,7 +130,7 @@ def test_after_a_requeue_the_drive_s_time_counts_from_the_last_issue(tmp_path: P
     assert found == {Moment.ISSUED: 2000, Moment.QUEUED: 8000}
 
 
-def test_the_figures_are_printed_and_in_the_document(tmp_path: Path) -> None:
+def test_the_figures_are_printed_and_are_in_the_document(tmp_path: Path) -> None:
     log = write_trace(tmp_path / "sda.blktrace.0", slower(drawn_records(5), 5))
     rows = json.loads(run_aligntool("trace", log, "--json").stdout)["latency"]
     assert {(row["command"], row["since"]) for row in rows} == {

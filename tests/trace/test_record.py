@@ -35,7 +35,7 @@ def elsewhere(before: str, *words: str | Path) -> "subprocess.CompletedProcess[s
     )  # fmt: skip
 
 
-def test_a_file_is_told_how_to_become_a_device(tmp_path: Path) -> None:
+def test_for_a_file_the_command_that_makes_it_a_device_is_suggested(tmp_path: Path) -> None:
     image = tmp_path / "disk.img"
     image.write_bytes(bytes(MIB))
     _, said = aligntool("trace", "record", image, "--", "true", code=3)
@@ -44,7 +44,7 @@ def test_a_file_is_told_how_to_become_a_device(tmp_path: Path) -> None:
     assert "No such file" in said
 
 
-def test_a_command_that_is_not_there_is_said_first(tmp_path: Path) -> None:
+def test_a_missing_command_is_reported_first(tmp_path: Path) -> None:
     _, said = aligntool("trace", "record", tmp_path, "--", "no-such-command", code=3)
     assert said.startswith("aligntool: no-such-command: command not found")
     aligntool("trace", "record", tmp_path, code=2)
@@ -52,7 +52,7 @@ def test_a_command_that_is_not_there_is_said_first(tmp_path: Path) -> None:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "unshare")
-def test_everything_that_is_missing_is_said_at_once_with_what_to_type(device: Path) -> None:
+def test_all_missing_parts_are_reported_together_with_what_to_type(device: Path) -> None:
     hidden = "umount -l /sys/kernel/debug 2>/dev/null || true\n"
     places = "/usr/sbin/blktrace /usr/bin/blktrace /usr/sbin/blkparse /usr/bin/blkparse"
     hidden += f"for each in {places}; do [ ! -e $each ] || mount --bind /dev/null $each; done"
@@ -65,7 +65,7 @@ def test_everything_that_is_missing_is_said_at_once_with_what_to_type(device: Pa
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup")
-def test_only_root_may(device: Path) -> None:
+def test_only_root_may_record(device: Path) -> None:
     os.seteuid(65534)
     try:
         with pytest.raises(Refused, match="only root can trace"):
@@ -76,7 +76,7 @@ def test_only_root_may(device: Path) -> None:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup")
-def test_a_kernel_without_tracing_is_known_by_its_sysfs(device: Path) -> None:
+def test_a_kernel_without_tracing_is_recognised_by_its_sysfs(device: Path) -> None:
     has = Path(f"/sys/block/{device.name}/trace").is_dir()
     try:
         find_traceable(str(device))
@@ -88,7 +88,7 @@ def test_a_kernel_without_tracing_is_known_by_its_sysfs(device: Path) -> None:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "unshare", "blkparse")
-def test_a_log_that_is_there_is_never_written_over(device: Path, tmp_path: Path) -> None:
+def test_an_existing_log_is_never_overwritten(device: Path, tmp_path: Path) -> None:
     log, ran = tmp_path / "log", tmp_path / "ran"
     log.write_text("mine")
     done = elsewhere("mount -t debugfs debugfs /sys/kernel/debug", device, "-o", log, "--", "touch", ran)
@@ -98,7 +98,7 @@ def test_a_log_that_is_there_is_never_written_over(device: Path, tmp_path: Path)
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "unshare", "blkparse")
-def test_a_kernel_that_is_locked_down_says_so_and_the_command_does_not_run(device: Path, tmp_path: Path) -> None:
+def test_kernel_lockdown_is_reported_and_the_command_does_not_run(device: Path, tmp_path: Path) -> None:
     """blktrace itself reports whether it is."""
     log, ran = tmp_path / "log", tmp_path / "ran"
     mounted = "mount -t debugfs debugfs /sys/kernel/debug"
@@ -116,7 +116,7 @@ def test_a_kernel_that_is_locked_down_says_so_and_the_command_does_not_run(devic
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("mkfs.ext4", "mount", "losetup")
-def test_a_log_on_the_traced_disk_is_known_through_loop_devices(
+def test_a_log_on_the_traced_disk_is_recognised_through_loop_devices(
     sparse: Callable[..., Path], loop: Callable[..., Path], tmp_path: Path
 ) -> None:
     """A file system on a loop device over a file of another file system: it is stored on both disks."""

@@ -44,7 +44,7 @@ def sequential(pattern: Pattern) -> dict[str, int]:
         pytest.param("a:R0+8 b:R0+8 a:R8+8 b:R8+8", {"read": 2}, id="two drives, each a run"),
     ],
 )
-def test_a_command_is_sequential_when_it_is_of_the_same_kind_and_goes_on_upwards(
+def test_a_command_is_sequential_if_it_continues_one_of_the_same_kind_upwards(
     log: str, expected: dict[str, int]
 ) -> None:
     pattern = read_pattern(events(log))
@@ -53,7 +53,7 @@ def test_a_command_is_sequential_when_it_is_of_the_same_kind_and_goes_on_upwards
         assert row.sequential + row.random == (0 if row.kind is Kind.FLUSH else row.count)
 
 
-def test_the_boot_of_the_article_has_so_many_reads_and_six_of_them_sequential() -> None:
+def test_six_of_the_reads_in_the_articles_boot_are_sequential() -> None:
     run = [(Moment.ISSUED, Kind.READ, b"", 512 * at, 512, UNTIMED) for at in range(7)]
     rest = [(Moment.ISSUED, Kind.READ, b"", 4096 * (at * 7919 % 40_546 * 2 + 10), 512, UNTIMED) for at in range(40_546)]
     (row,) = read_pattern([*run, *rest]).rows
@@ -63,7 +63,9 @@ def test_the_boot_of_the_article_has_so_many_reads_and_six_of_them_sequential() 
 @given(
     st.integers(0, 1 << 20), st.integers(1, 1 << 20), st.sampled_from((512, 4096, 16384, 12288)), st.integers(0, 4095)
 )
-def test_what_straddles_touches_a_unit_more_than_its_size_needs(start: int, length: int, grid: int, phase: int) -> None:
+def test_a_straddling_command_touches_one_unit_more_than_its_size_requires(
+    start: int, length: int, grid: int, phase: int
+) -> None:
     pattern = read_pattern([(Moment.ISSUED, Kind.READ, b"", start, length, UNTIMED)], [Boundary("", grid, phase)])
     (crossing,) = pattern.rows[0].crossings
     touched = units_touched(length, grid, (start - phase) % grid)
@@ -71,7 +73,7 @@ def test_what_straddles_touches_a_unit_more_than_its_size_needs(start: int, leng
     assert crossing.straddling == (touched > -(-length // grid))
 
 
-def test_more_devices_than_memory_is_kept_for_are_refused() -> None:
+def test_a_log_of_too_many_devices_is_refused() -> None:
     log = ((Moment.ISSUED, Kind.READ, b"%d" % number, 0, 512, UNTIMED) for number in range(MOST_SOURCES + 1))
     with pytest.raises(Refused, match="more than"):
         read_pattern(log)
@@ -82,7 +84,7 @@ def test_a_log_without_commands_is_refused() -> None:
         read_pattern([(Moment.COMPLETED, Kind.READ, b"", 0, 512, UNTIMED)])
 
 
-def test_completions_that_were_lost_fill_no_memory_and_do_not_count_for_ever() -> None:
+def test_commands_without_completion_neither_fill_the_memory_nor_count_forever() -> None:
     lost = [(Moment.ISSUED, Kind.READ, b"", 512 * at, 512, UNTIMED) for at in range(70_000)]
     ended = [(Moment.COMPLETED, Kind.READ, b"", 512 * at, 512, UNTIMED) for at in range(70_000)]
     last = [(Moment.ISSUED, Kind.READ, b"", 0, 512, UNTIMED)]

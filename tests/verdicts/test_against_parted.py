@@ -1,6 +1,6 @@
 """Verdict for verdict against `parted align-check minimum`, on loop devices with sectors of 512 and 4096 bytes.
 
-parted believes what the device reports; a loop device reports its own sector size and hides the drive below. So with
+parted trusts what the device reports; a loop device reports its own sector size and hides the drive below. So with
 the reported size given by an option both must agree on every partition, and without it aligntool assumes 4096 bytes,
 the difference that docs/cli.md documents.
 """
@@ -51,7 +51,7 @@ def partitioned(
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("parted", "sfdisk", "losetup")
-def test_every_verdict_is_parteds_when_the_reported_sector_size_is_believed(
+def test_every_verdict_is_that_of_parted_if_the_reported_sector_size_is_trusted(
     partitioned: tuple[Path, int, tuple[int, ...]],
 ) -> None:
     device, sector_size, starts = partitioned
@@ -62,7 +62,7 @@ def test_every_verdict_is_parteds_when_the_reported_sector_size_is_believed(
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("parted", "sfdisk", "losetup")
-def test_unbelieved_sizes_differ_from_parted_exactly_where_4096_bytes_are_crossed(
+def test_with_assumed_sizes_verdicts_differ_from_parted_only_off_4096_bytes(
     partitioned: tuple[Path, int, tuple[int, ...]],
 ) -> None:
     device, sector_size, starts = partitioned

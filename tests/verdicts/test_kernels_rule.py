@@ -41,7 +41,7 @@ def made_report(folder: Path, disk: MadeDisk) -> Report:
 
 
 @pytest.mark.parametrize(("limits", "optimal"), COMBINATIONS)
-def test_every_answer_is_the_kernels(tmp_path: Path, limits: tuple[int, int, int, int], optimal: int) -> None:
+def test_every_answer_is_that_of_the_kernel(tmp_path: Path, limits: tuple[int, int, int, int], optimal: int) -> None:
     logical, physical, minimum, offset = limits
     starts = [start * 512 for start in STARTS_512 if start * 512 % logical == 0]
     partitions = [MadePartition(number, start, 1 << 20) for number, start in enumerate(starts, 1)]

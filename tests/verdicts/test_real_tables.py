@@ -135,7 +135,7 @@ def in_short(verdict: Verdict) -> str:
 
 @pytest.mark.needs_tools("sfdisk")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.story)
-def test_a_real_disk_gets_the_answer_it_deserves(case: Case, sparse: Sparse) -> None:
+def test_a_real_disk_gets_the_expected_answers(case: Case, sparse: Sparse) -> None:
     path = sparse(case.sectors * 512)
     write(case, path)
     report = judged(path)
@@ -147,13 +147,13 @@ def test_a_real_disk_gets_the_answer_it_deserves(case: Case, sparse: Sparse) -> 
 
 
 @pytest.mark.needs_tools("sfdisk", "blkid")
-def test_blkid_sees_the_image_on_the_stick_as_well(sparse: Sparse) -> None:
+def test_blkid_also_recognises_the_image_on_the_stick(sparse: Sparse) -> None:
     path = sparse(CASES[0].sectors * 512)
     write(CASES[0], path)
     assert "iso9660" in run("blkid", "-p", "-o", "value", "-s", "TYPE", path)
 
 
-def test_a_neighbour_is_blamed_for_its_size_or_for_its_start(sparse: Sparse) -> None:
+def test_the_size_or_the_start_of_a_neighbour_is_reported_as_the_cause(sparse: Sparse) -> None:
     """Synology: partition 1 starts on a MiB and is not a whole number of MiB long."""
     path = sparse(7814037168 * 512)
     patch(path, 0, mbr((0x83, 2048, 4980480, 0), (0x82, 4982528, 4194304, 0), (0x83, 9176832, 4194304, 0)))
@@ -165,7 +165,7 @@ def test_a_neighbour_is_blamed_for_its_size_or_for_its_start(sparse: Sparse) -> 
     }
 
 
-def test_the_kernels_volumes_of_a_dynamic_disk_are_judged_in_place_of_its_table(sparse: Sparse) -> None:
+def test_the_kernels_volumes_of_a_dynamic_disk_are_judged_instead_of_its_table(sparse: Sparse) -> None:
     """subiquity, examples/machines/ms-win-dyn-disk.json: the kernel's partitions for one entry of type 0x42."""
     path = sparse(41943040 * 512)
     patch(path, 0, mbr((0x42, 63, 41940929, 0)))
@@ -186,7 +186,7 @@ def test_the_kernels_volumes_of_a_dynamic_disk_are_judged_in_place_of_its_table(
 
 
 @pytest.mark.parametrize(("start", "answer"), [(2048, ON), (63, OFF)])
-def test_partitions_of_a_multipath_map_are_judged_once_where_udev_says_they_start(
+def test_partitions_of_a_multipath_map_are_judged_once_at_the_start_from_udev(
     tmp_path: Path, start: int, answer: str
 ) -> None:
     """subiquity, examples/machines/multipath.json: dm-1 is partition 1 of dm-0, and has no start in sysfs."""

@@ -51,7 +51,7 @@ def steps(disk: Disk) -> Sequence[SetPartitionType]:
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "sfdisk", "partx")
 @pytest.mark.parametrize(("label", "was", "will"), [("gpt", HOME, RAID), ("dos", "82", "FD")])
-def test_a_partition_that_is_taken_gets_the_type_of_a_member_and_its_own_back(
+def test_a_partition_gets_the_type_of_a_member_and_a_rollback_restores_its_own(
     sparse: Callable[..., Path], loop: Callable[..., Path], tmp_path: Path, label: str, was: str, will: str
 ) -> None:
     disk = loop(sparse(100 * MIB))
@@ -80,7 +80,7 @@ def test_a_partition_that_is_taken_gets_the_type_of_a_member_and_its_own_back(
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "sfdisk")
-def test_a_type_that_somebody_else_gave_stays(
+def test_a_type_set_by_another_program_is_kept_by_the_rollback(
     sparse: Callable[..., Path], loop: Callable[..., Path], tmp_path: Path
 ) -> None:
     disk = loop(sparse(100 * MIB))
@@ -101,7 +101,7 @@ def test_a_type_that_somebody_else_gave_stays(
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "mkfs.ext4", "mount", "findmnt")
-def test_another_file_system_at_the_array_s_place_is_neither_taken_for_it_nor_unmounted(
+def test_a_foreign_file_system_at_the_mount_point_is_detected_and_stays_mounted(
     sparse: Callable[..., Path], loop: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device, place = loop(sparse(16 * MIB)), tmp_path / "place"

@@ -1,4 +1,4 @@
-"""File systems of an interrupted creation: what a user may have stored in them since is never overwritten or wiped."""
+"""File systems of an interrupted creation: data that a user may have stored in them are never overwritten or wiped."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -66,7 +66,7 @@ def read_it_back(device: Path, folder: Path) -> str:
     return word
 
 
-def test_a_file_system_that_was_used_since_is_not_made_again_though_its_checker_complains(
+def test_a_used_file_system_is_not_recreated_though_its_checker_finds_errors(
     device: Path, paths: Paths, folder: Path
 ) -> None:
     step = step_of("ext4", device)
@@ -81,7 +81,7 @@ def test_a_file_system_that_was_used_since_is_not_made_again_though_its_checker_
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
-def test_one_that_was_cut_short_while_it_was_made_is_made_again(kind: str, device: Path, paths: Paths) -> None:
+def test_a_file_system_whose_creation_was_interrupted_is_recreated(kind: str, device: Path, paths: Paths) -> None:
     step = step_of(kind, device)
     make(step, new=True)
     if kind == "ext4":
@@ -94,7 +94,7 @@ def test_one_that_was_cut_short_while_it_was_made_is_made_again(kind: str, devic
     run("e2fsck", "-f", "-n", device) if kind == "ext4" else run("xfs_repair", "-n", device)
 
 
-def test_a_finished_xfs_that_its_checker_finds_broken_is_left_alone(device: Path, paths: Paths) -> None:
+def test_a_complete_xfs_that_fails_its_check_is_not_changed(device: Path, paths: Paths) -> None:
     step = step_of("xfs", device)
     make(step, new=True)
     run("xfs_db", "-x", "-c", "sb 0", "-c", "write icount 4096", device)
@@ -104,7 +104,7 @@ def test_a_finished_xfs_that_its_checker_finds_broken_is_left_alone(device: Path
     assert run("sha256sum", device) == before
 
 
-def test_whether_a_file_system_was_ever_mounted_is_in_its_superblock(device: Path, paths: Paths, folder: Path) -> None:
+def test_the_superblock_shows_whether_a_file_system_was_ever_mounted(device: Path, paths: Paths, folder: Path) -> None:
     make(step_of("ext4", device), new=True)
     assert was_never_mounted(str(device), "ext4")
     run("mount", device, folder)
@@ -113,7 +113,7 @@ def test_whether_a_file_system_was_ever_mounted_is_in_its_superblock(device: Pat
     assert not was_never_mounted(str(device), "ext4")
 
 
-def test_what_somebody_else_put_there_while_the_work_stood_still_is_not_overwritten(device: Path, paths: Paths) -> None:
+def test_content_created_by_others_during_an_interruption_is_not_overwritten(device: Path, paths: Paths) -> None:
     run("mkfs.ext4", "-q", "-F", "-L", "his", device)
     before = run("sha256sum", device)
     with pytest.raises(Stopped, match="holds ext4"):
@@ -123,7 +123,7 @@ def test_what_somebody_else_put_there_while_the_work_stood_still_is_not_overwrit
     assert make(step_of("xfs", device)) == []
 
 
-def test_a_partition_table_counts_as_somebody_elses(device: Path, paths: Paths) -> None:
+def test_a_partition_table_counts_as_foreign_content(device: Path, paths: Paths) -> None:
     run("sfdisk", "-q", device, stdin="label: gpt\nstart=2048\n")
     with pytest.raises(Stopped, match="holds gpt"):
         make(step_of("ext4", device))
@@ -131,7 +131,7 @@ def test_a_partition_table_counts_as_somebody_elses(device: Path, paths: Paths) 
         refuse_foreign(str(device), [])
 
 
-def test_files_are_not_taken_back_with_the_array_though_nothing_is_mounted(
+def test_a_rollback_is_refused_if_an_unmounted_file_system_contains_files(
     device: Path, paths: Paths, folder: Path
 ) -> None:
     step = step_of("ext4", device)
@@ -143,7 +143,9 @@ def test_files_are_not_taken_back_with_the_array_though_nothing_is_mounted(
     assert read_it_back(device, folder) == WORD
 
 
-def test_an_empty_file_system_is_taken_back_also_where_it_was_mounted(device: Path, paths: Paths, folder: Path) -> None:
+def test_an_empty_file_system_is_rolled_back_even_if_it_was_mounted_before(
+    device: Path, paths: Paths, folder: Path
+) -> None:
     step = step_of("ext4", device)
     make(step, new=True)
     run("mount", device, folder)
@@ -155,7 +157,7 @@ def test_an_empty_file_system_is_taken_back_also_where_it_was_mounted(device: Pa
     assert run("wipefs", "--no-act", "--parsable", device) == ""
 
 
-def test_one_that_is_mounted_elsewhere_is_looked_at_there(device: Path, paths: Paths, folder: Path) -> None:
+def test_a_file_system_mounted_elsewhere_is_checked_for_files_there(device: Path, paths: Paths, folder: Path) -> None:
     step = step_of("ext4", device)
     make(step, new=True)
     run("mount", device, folder)
@@ -166,7 +168,7 @@ def test_one_that_is_mounted_elsewhere_is_looked_at_there(device: Path, paths: P
 
 
 @pytest.mark.needs_tools("mdadm")
-def test_an_array_that_cannot_be_started_is_not_taken_apart_once_it_may_hold_files(
+def test_an_array_that_cannot_be_started_is_not_removed_if_it_may_hold_files(
     paths: Paths, sparse: Callable[..., Path], loop: Callable[..., Path]
 ) -> None:
     """Superblocks that no kernel could assemble, like those of members that no longer belong together."""

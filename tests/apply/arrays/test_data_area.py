@@ -1,4 +1,4 @@
-"""Old data that would show through a new array: it is reported before the array is created, or overwritten."""
+"""Old data that would be visible in a new array: reported before the array is created, or overwritten."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -49,7 +49,7 @@ def array(level: str) -> MakeArray:
 
 
 @pytest.mark.parametrize("level", ["raid0", "raid1", "raid10", "raid5", "raid6"])
-def test_it_is_where_mdadm_is_told_to_put_it(level: str) -> None:
+def test_the_data_area_matches_the_options_passed_to_mdadm(level: str) -> None:
     """A RAID0 has no --size: it uses all the space of its members."""
     step = array(level)
     words = dict(word.lstrip("-").split("=", 1) for word in command_of(step) if "=" in word)
@@ -60,7 +60,7 @@ def test_it_is_where_mdadm_is_told_to_put_it(level: str) -> None:
     assert found.of(member).end == (member.end if level == "raid0" else MIB + found.offset + (found.length or 0))
 
 
-def test_what_is_zeroed_is_where_the_step_has_its_data() -> None:
+def test_the_zeroed_area_is_the_data_area_of_the_step() -> None:
     step = array("raid1")
     assert data_area([step]) == step.data != DataArea(77 * KIB)
     assert data_area([replace(step, data=AREA)]) == AREA
@@ -69,7 +69,9 @@ def test_what_is_zeroed_is_where_the_step_has_its_data() -> None:
 @root
 @tools
 @pytest.mark.parametrize("where", ["partition", "drive"])
-def test_what_an_earlier_array_held_is_told_before_the_first_write(drive: Path, tmp_path: Path, where: str) -> None:
+def test_the_content_of_an_earlier_array_is_reported_before_the_first_write(
+    drive: Path, tmp_path: Path, where: str
+) -> None:
     at = PART.start + AREA.offset
     run("mkfs.ext4", "-q", "-E", f"offset={at}", drive, "64M")
     step = taken(tmp_path, drive, wipe=False)
@@ -82,7 +84,7 @@ def test_what_an_earlier_array_held_is_told_before_the_first_write(drive: Path, 
 
 @root
 @tools
-def test_the_walk_asks_for_it_before_it_begins(drive: Path, tmp_path: Path) -> None:
+def test_the_apply_run_checks_for_old_content_before_it_begins(drive: Path, tmp_path: Path) -> None:
     run("mkfs.ext4", "-q", "-E", f"offset={PART.start + AREA.offset}", drive, "64M")
     steps: list[Step] = [taken(tmp_path, drive, wipe=False), replace(array("raid1"), data=AREA)]
     with pytest.raises(Refused, match="where the array's data would begin"):
@@ -91,7 +93,7 @@ def test_the_walk_asks_for_it_before_it_begins(drive: Path, tmp_path: Path) -> N
 
 @root
 @tools
-def test_what_is_given_up_is_gone_at_both_ends_of_the_data(drive: Path, tmp_path: Path) -> None:
+def test_wiped_content_is_zeroed_at_both_ends_of_the_data_area(drive: Path, tmp_path: Path) -> None:
     run("dd", "if=/dev/urandom", f"of={drive}p1", "bs=1M", "count=120", "conv=fsync")
     made_member(taken(tmp_path, drive, wipe=True), area=AREA)
     end = AREA.offset + (AREA.length or 0)

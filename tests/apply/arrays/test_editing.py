@@ -38,17 +38,17 @@ def edit(folder: Path, step: FileStep) -> list[str]:
     ],
     ids=["empty", "at the end", "no final newline", "in place of", "a comment stays", "there already", "both"],
 )
-def test_a_line_gets_into_a_file_and_everything_else_stays(before: bytes, after: str) -> None:
+def test_a_line_is_added_to_a_file_and_everything_else_is_kept(before: bytes, after: str) -> None:
     assert edited(before, fstab_step()) == after.encode()
     assert edited(after.encode(), fstab_step()) == after.encode()
 
 
-def test_bytes_that_are_no_text_stay_as_they_are() -> None:
+def test_bytes_that_are_not_valid_text_are_kept() -> None:
     assert edited(b"\xff\xfe\r\n", fstab_step()) == b"\xff\xfe\r\n" + LINE.encode() + b"\n"
 
 
 @pytest.mark.needs_tools("findmnt")
-def test_findmnt_reads_the_line_as_it_was_meant(tmp_path: Path, fstab: Path) -> None:
+def test_findmnt_reads_the_line_as_intended(tmp_path: Path, fstab: Path) -> None:
     fstab.write_text("tmpfs /tmp tmpfs defaults 0 0")
     edit(tmp_path, fstab_step())
     words = ("findmnt", "--fstab", "--tab-file", fstab, "-n", "-r", "-o", "SOURCE,FSTYPE,OPTIONS")
@@ -80,7 +80,7 @@ def other_files(fstab: Path) -> list[str]:
 OTHER = replace(fstab_step(), lines=("UUID=2 /b ext4 x 0 0",), instead_of="UUID=2 ")
 
 
-def test_every_run_keeps_what_the_file_was_before_it(tmp_path: Path, fstab: Path) -> None:
+def test_every_run_keeps_a_copy_of_the_file_from_before_it(tmp_path: Path, fstab: Path) -> None:
     fstab.write_text("first\n")
     edit(tmp_path, fstab_step())
     second = fstab.read_text()
@@ -90,7 +90,7 @@ def test_every_run_keeps_what_the_file_was_before_it(tmp_path: Path, fstab: Path
     assert len(other_files(fstab)) == 3
 
 
-def test_a_step_that_is_cut_short_and_done_again_keeps_one_copy(tmp_path: Path, fstab: Path) -> None:
+def test_an_interrupted_step_that_is_repeated_keeps_one_copy(tmp_path: Path, fstab: Path) -> None:
     fstab.write_text("first\n")
     paths = paths_in(tmp_path)
     trace = find_file_trace(fstab_step(), paths)
@@ -104,7 +104,7 @@ def test_a_step_that_is_cut_short_and_done_again_keeps_one_copy(tmp_path: Path, 
     assert other_files(fstab) == ["fstab"] and fstab.read_text() == "first\n"
 
 
-def test_what_is_taken_back_takes_its_own_copy_along_and_no_other(tmp_path: Path, fstab: Path) -> None:
+def test_undoing_an_edit_removes_its_own_copy_and_no_other(tmp_path: Path, fstab: Path) -> None:
     fstab.write_text("first\n")
     edit(tmp_path, fstab_step())
     paths = paths_in(tmp_path)
@@ -118,7 +118,9 @@ UNIT = WriteFile("/etc/own.timer", ("[Unit]", "", "[Timer]", "OnActiveSec=30"), 
 
 
 @pytest.mark.parametrize("before", [None, "[Unit]\n\n[Timer]\nOnActiveSec=60\n", "[Timer]\nOnActiveSec=30\n[Unit]", ""])
-def test_a_file_of_our_own_is_written_whole_and_put_back_whole(tmp_path: Path, fstab: Path, before: str | None) -> None:
+def test_a_file_of_aligntool_is_written_completely_and_restored_completely(
+    tmp_path: Path, fstab: Path, before: str | None
+) -> None:
     file, paths = fstab.with_name("own.timer"), paths_in(tmp_path)
     if before is not None:
         file.write_text(before)
@@ -186,17 +188,17 @@ def put_back(folder: Path, change: str | None) -> tuple[bytes | None, list[Said]
 
 
 @pytest.mark.parametrize("before", [b"x", b"x\n", b"\xff\n\n", b""])
-def test_a_file_that_is_taken_back_is_what_it_was_byte_for_byte(tmp_path: Path, fstab: Path, before: bytes) -> None:
+def test_a_restored_file_is_identical_to_the_original(tmp_path: Path, fstab: Path, before: bytes) -> None:
     fstab.write_bytes(before)
     assert put_back(tmp_path, None)[0] == before
 
 
-def test_a_file_that_was_missing_is_missing_again(tmp_path: Path, fstab: Path) -> None:
+def test_a_file_that_did_not_exist_before_is_removed(tmp_path: Path, fstab: Path) -> None:
     assert put_back(tmp_path, None)[0] is None
     assert not fstab.with_name("fstab.before-aligntool").exists()
 
 
-def test_a_file_that_was_changed_since_is_left_alone_and_the_line_is_named(tmp_path: Path, fstab: Path) -> None:
+def test_a_file_that_was_changed_since_is_kept_and_the_line_is_named(tmp_path: Path, fstab: Path) -> None:
     fstab.write_text("x\n")
     now, said = put_back(tmp_path, "theirs\n")
     assert now == f"x\n{LINE}\ntheirs\n".encode()
@@ -205,7 +207,7 @@ def test_a_file_that_was_changed_since_is_left_alone_and_the_line_is_named(tmp_p
 
 @pytest.mark.parametrize("now", [None, "", "theirs\n", f"x\r\n{LINE}\r\n"])
 def test_the_copy_of_a_file_that_was_changed_since_is_kept(tmp_path: Path, fstab: Path, now: str | None) -> None:
-    """It may be the only one left of the former content: a user who lost fstab meanwhile needs it."""
+    """It may be the only one left of the former content: a user who has lost fstab since needs it."""
     fstab.write_text("x\n")
     paths, step = paths_in(tmp_path), fstab_step()
     trace = find_file_trace(step, paths)
@@ -217,12 +219,12 @@ def test_the_copy_of_a_file_that_was_changed_since_is_kept(tmp_path: Path, fstab
     assert "fstab was changed since" in said.text and ("by hand" in said.text) == (LINE in (now or ""))
 
 
-def test_a_line_that_was_there_before_is_not_taken_out(tmp_path: Path, fstab: Path) -> None:
+def test_a_line_that_was_there_before_is_not_removed(tmp_path: Path, fstab: Path) -> None:
     fstab.write_text(f"{LINE}\n")
     assert put_back(tmp_path, None) == (f"{LINE}\n".encode(), [])
 
 
-def test_a_link_that_leads_out_of_the_root_is_refused(tmp_path: Path, fstab: Path) -> None:
+def test_a_symlink_that_points_outside_the_root_is_refused(tmp_path: Path, fstab: Path) -> None:
     (tmp_path / "outside").write_text("theirs\n")
     fstab.symlink_to(tmp_path / "outside")
     with pytest.raises(Refused, match="points outside"):
@@ -233,7 +235,7 @@ def test_a_link_that_leads_out_of_the_root_is_refused(tmp_path: Path, fstab: Pat
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("mount")
-def test_a_file_that_is_a_mount_point_is_told_before_anything_is_written(tmp_path: Path, fstab: Path) -> None:
+def test_a_file_that_is_a_mount_point_is_reported_before_anything_is_written(tmp_path: Path, fstab: Path) -> None:
     fstab.write_text("x\n")
     (tmp_path / "other").write_text("y\n")
     assert list(refuse_unwritable(fstab_step(), paths_in(tmp_path))) == []
@@ -244,7 +246,7 @@ def test_a_file_that_is_a_mount_point_is_told_before_anything_is_written(tmp_pat
         run("umount", fstab)
 
 
-def test_a_unit_is_left_out_where_there_is_no_systemd(tmp_path: Path) -> None:
+def test_a_unit_file_is_not_written_where_systemd_is_missing(tmp_path: Path) -> None:
     paths = paths_in(tmp_path)
     step = EditFile("/etc/systemd/system/x.timer", ("[Timer]",), "[Timer]", "x")
     assert find_file_trace(step, paths) == {} and list(refuse_unwritable(step, paths)) == []

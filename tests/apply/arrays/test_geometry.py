@@ -10,7 +10,7 @@ from aligntool.steps import MakeArray
 from aligntool.units import MIB
 from tests.raid.builders import drives, goal, planned
 
-# A RAID0 that mdadm made of four emulated drives of 20 GiB, as in tests/raid/test_plans.py: 2 members, 42905632768
+# A RAID0 that mdadm created on four emulated drives of 20 GiB, as in tests/raid/test_plans.py: 2 members, 42905632768
 # bytes, data offset 38912 sectors.
 SIZE, OFFSET = 42905632768, 38912
 
@@ -30,7 +30,7 @@ def sysfs(folder: Path, *, size: int = SIZE, chunk: int = 262144, offset: int = 
     return folder
 
 
-def test_an_array_as_planned_differs_in_nothing(tmp_path: Path) -> None:
+def test_an_array_that_matches_the_plan_has_no_differences(tmp_path: Path) -> None:
     assert list(array_differences(made(), sysfs(tmp_path), SIZE)) == []
     assert list(array_differences(made(), sysfs(tmp_path / "rounded", size=SIZE - 262144), SIZE)) == []
     assert list(array_differences(made(), tmp_path / "nowhere", SIZE)) == []
@@ -45,15 +45,15 @@ def test_an_array_as_planned_differs_in_nothing(tmp_path: Path) -> None:
         ({"offset": 264192}, "its data begin 129MiB into nvme1n1p1, not 19MiB"),
     ],
 )
-def test_what_was_made_otherwise_is_told(tmp_path: Path, other: dict[str, int], said: str) -> None:
+def test_each_difference_from_the_plan_is_reported(tmp_path: Path, other: dict[str, int], said: str) -> None:
     (found,) = array_differences(made(), sysfs(tmp_path, **other), SIZE)
     assert said in found
 
 
-def test_another_chunk_than_the_step_s_is_told(tmp_path: Path) -> None:
+def test_a_chunk_that_differs_from_the_step_is_reported(tmp_path: Path) -> None:
     (found,) = array_differences(replace(made(), chunk=4096), sysfs(tmp_path), SIZE)
     assert "its chunk is 256KiB, not 4KiB" in found
 
 
-def test_the_size_counts_only_where_it_is_known(tmp_path: Path) -> None:
+def test_the_size_is_compared_only_if_it_is_known(tmp_path: Path) -> None:
     assert list(array_differences(made(), sysfs(tmp_path, size=SIZE * 2))) == []

@@ -119,7 +119,9 @@ def empty_again(plan: Plan, paths: Paths, drive: Path) -> None:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "sfdisk", "blkid", "wipefs", "mkfs.ext4", "e2fsck", "cmp", "blkdiscard")
-def test_cut_after_any_event_and_taken_back_everything_is_as_it_was(paths: Paths, drive: Path, tmp_path: Path) -> None:
+def test_a_creation_cut_after_any_event_and_rolled_back_leaves_no_changes(
+    paths: Paths, drive: Path, tmp_path: Path
+) -> None:
     plan = whole_plan(paths, drive, tmp_path)
     events = 0
     while cut_after(plan, paths, events):
@@ -133,7 +135,7 @@ def test_cut_after_any_event_and_taken_back_everything_is_as_it_was(paths: Paths
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "sfdisk", "blkid", "wipefs", "mkfs.ext4", "e2fsck", "cmp", "blkdiscard")
-def test_cut_after_any_event_and_gone_on_with_it_is_finished(paths: Paths, drive: Path, tmp_path: Path) -> None:
+def test_a_creation_cut_after_any_event_and_resumed_is_completed(paths: Paths, drive: Path, tmp_path: Path) -> None:
     plan = whole_plan(paths, drive, tmp_path)
     events = 0
     while cut_after(plan, paths, events):
@@ -150,7 +152,7 @@ def test_cut_after_any_event_and_gone_on_with_it_is_finished(paths: Paths, drive
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "sfdisk", "blkid", "wipefs", "mkfs.ext4", "e2fsck", "cmp", "blkdiscard")
-def test_a_way_back_that_is_cut_itself_ends_where_it_should(paths: Paths, drive: Path, tmp_path: Path) -> None:
+def test_an_interrupted_rollback_can_be_completed(paths: Paths, drive: Path, tmp_path: Path) -> None:
     plan = whole_plan(paths, drive, tmp_path)
     assert cut_after(plan, paths, 2 * len(plan.steps))
     while find_records(paths.state):
@@ -172,9 +174,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str]
     return make
 
 
-def test_a_command_that_fails_stops_with_its_words_and_may_be_done_again(
-    paths: Paths, tmp_path: Path, fake: Fake
-) -> None:
+def test_a_failed_command_stops_with_its_output_and_can_be_repeated(paths: Paths, tmp_path: Path, fake: Fake) -> None:
     allowed = tmp_path / "allowed"
     fake("dracut", f"echo not yet >&2; test -e {allowed}")
     plan = plan_of([fstab_step(), RebuildInitramfs("dracut")])
@@ -186,7 +186,7 @@ def test_a_command_that_fails_stops_with_its_words_and_may_be_done_again(
     assert find_records(paths.state) == ()
 
 
-def test_an_initramfs_that_was_looked_into_is_rebuilt_before_it_is_looked_into_again(
+def test_an_initramfs_that_failed_its_check_is_rebuilt_before_the_next_check(
     paths: Paths, tmp_path: Path, fake: Fake
 ) -> None:
     """The user repaired the files it is built from; an image built from the old files would still fail the check."""
@@ -197,13 +197,13 @@ def test_an_initramfs_that_was_looked_into_is_rebuilt_before_it_is_looked_into_a
     plan = plan_of([RebuildInitramfs("mkinitcpio"), CheckInitramfs("mkinitcpio", FS_UUID)])
     with pytest.raises(Stopped, match=f"{FS_UUID} was not found; printed: nothing"):
         list(apply_record(begin(plan, paths), plan, paths))
-    shown.write_text(f"UUID={FS_UUID.replace('-', '').upper()}\n")  # as it may be in a line of the user's own
+    shown.write_text(f"UUID={FS_UUID.replace('-', '').upper()}\n")  # as a line added by the user may have it
     list(apply_record(unfinished_record(paths), plan, paths))
     assert built.read_text() == "built\n" * 2
     assert find_records(paths.state) == ()
 
 
-def test_a_program_that_is_missing_names_its_package(paths: Paths) -> None:
+def test_a_missing_program_is_reported_as_not_installed(paths: Paths) -> None:
     missing = [maker for maker, each in MAKERS.items() if find_program(each.rebuild[0]) is None]
     if not missing:
         pytest.skip("every maker of an initramfs is installed here")
@@ -212,7 +212,7 @@ def test_a_program_that_is_missing_names_its_package(paths: Paths) -> None:
         list(apply_record(begin(plan, paths), plan, paths))
 
 
-def test_a_file_that_is_restored_is_read_again_by_systemd(paths: Paths) -> None:
+def test_systemd_is_reloaded_after_a_file_is_restored(paths: Paths) -> None:
     plan = plan_of([fstab_step(), ReloadUnits()])
     list(apply_record(begin(plan, paths), plan, paths))
     said = roll_back_finished(plan, paths, traces={0: {"after": "changed by somebody"}, 1: {}})
@@ -221,7 +221,7 @@ def test_a_file_that_is_restored_is_read_again_by_systemd(paths: Paths) -> None:
     assert not any("systemctl daemon-reload" in text for text in said)
 
 
-def test_of_two_files_that_are_restored_in_a_row_systemd_reads_both_at_once(paths: Paths) -> None:
+def test_systemd_is_reloaded_once_after_consecutive_files_are_restored(paths: Paths) -> None:
     """If systemd read them after the first file, it would keep the lines of the second."""
     plan = plan_of([fstab_step(), fstab_step("other"), ReloadUnits()])
     changed = {"after": "changed by somebody"}
@@ -230,7 +230,9 @@ def test_of_two_files_that_are_restored_in_a_row_systemd_reads_both_at_once(path
     assert reloaded > max(at for at, text in enumerate(events) if "fstab was changed since" in text)
 
 
-def test_an_image_that_cannot_be_rebuilt_stops_no_way_back(paths: Paths, tmp_path: Path, fake: Fake) -> None:
+def test_an_initramfs_that_cannot_be_rebuilt_does_not_stop_the_rollback(
+    paths: Paths, tmp_path: Path, fake: Fake
+) -> None:
     fstab = tmp_path / "root/etc/fstab"
     fake("dracut", "echo no room left >&2; exit 1")
     plan = plan_of([fstab_step(), RebuildInitramfs("dracut")])
@@ -250,7 +252,7 @@ def roll_back_finished(plan: Plan, paths: Paths, traces: dict[int, dict[str, str
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "sfdisk", "blkid", "wipefs", "mkfs.ext4", "e2fsck", "cmp", "blkdiscard")
-def test_a_drive_that_was_reused_meanwhile_is_neither_gone_on_with_nor_taken_back(
+def test_a_drive_reused_meanwhile_is_overwritten_by_neither_resume_nor_rollback(
     paths: Paths, drive: Path, tmp_path: Path
 ) -> None:
     """With unrecognised bytes, both before anything was written to it and once it had its table."""
@@ -275,7 +277,7 @@ def test_a_drive_that_was_reused_meanwhile_is_neither_gone_on_with_nor_taken_bac
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "sfdisk", "mkfs.ext4", "mount", "findmnt", "blkdiscard")
-def test_what_a_start_of_the_machine_mounted_meanwhile_is_unmounted_on_the_way_back(
+def test_a_file_system_that_a_reboot_mounted_is_unmounted_by_the_rollback(
     paths: Paths, drive: Path, tmp_path: Path
 ) -> None:
     """Its line is in fstab from the third step on, and the step that mounts it never began."""

@@ -56,7 +56,9 @@ def taken(folder: Path, drive: Path) -> MakeMember:
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["partition", "drive"])
-def test_what_is_mounted_through_a_loop_over_a_member_is_seen(drives: list[Path], tmp_path: Path, whole: bool) -> None:
+def test_a_mount_through_a_loop_device_over_a_member_is_detected(
+    drives: list[Path], tmp_path: Path, whole: bool
+) -> None:
     """open(2) with O_EXCL succeeds, and so does wipefs, though a file system on it is mounted."""
     run("mkfs.ext4", "-q", f"{drives[0]}p1")
     (tmp_path / "mnt").mkdir()
@@ -78,7 +80,7 @@ def test_what_is_mounted_through_a_loop_over_a_member_is_seen(drives: list[Path]
             unmount(tmp_path / "mnt")
 
 
-def test_a_loop_over_a_whole_drive_is_over_its_partitions(drives: list[Path], tmp_path: Path) -> None:
+def test_a_loop_device_over_a_whole_drive_counts_as_use_of_its_partitions(drives: list[Path], tmp_path: Path) -> None:
     names = [f"{drive}p1" for drive in drives]
     with looped(str(drives[1])) as over:
         done = run_aligntool(*PLAN, *names)
@@ -90,7 +92,7 @@ def test_a_loop_over_a_whole_drive_is_over_its_partitions(drives: list[Path], tm
 @sample(1)
 @pytest.mark.parametrize("code", [POSIX, FLOCK], ids=["posix", "flock"])
 @pytest.mark.parametrize("part", ["", "p1"], ids=["on the drive", "on the partition"])
-def test_a_lock_of_another_program_is_seen(drives: list[Path], tmp_path: Path, code: str, part: str) -> None:
+def test_a_lock_of_another_program_is_detected(drives: list[Path], tmp_path: Path, code: str, part: str) -> None:
     """QEMU locks each drive of its machines, and nothing else shows that it writes there."""
     names = [f"{drive}p1" for drive in drives]
     step = taken(tmp_path, drives[0])
@@ -103,7 +105,7 @@ def test_a_lock_of_another_program_is_seen(drives: list[Path], tmp_path: Path, c
         assert run_aligntool(*PLAN, *names).returncode == 3, "it is held now"
 
 
-def test_a_neighbour_that_is_mounted_is_in_nobodys_way(drives: list[Path], tmp_path: Path) -> None:
+def test_a_mounted_neighbour_partition_does_not_prevent_the_array(drives: list[Path], tmp_path: Path) -> None:
     """A drive may hold other partitions: that is why arrays of partitions exist."""
     for drive in drives:
         run("sfdisk", "-q", "--no-tell-kernel", "--no-reread", "--append", drive, stdin="size=1000000\n")

@@ -57,7 +57,9 @@ def wanted(step: MakeMember) -> list[tuple[int, int, str, str]]:
 
 
 @pytest.mark.parametrize("sector", [512, 4096])
-def test_a_drive_gets_its_table_once_and_gives_it_back(sparse: Sparse, loop: Attach, paths: Paths, sector: int) -> None:
+def test_a_drive_gets_its_table_once_and_a_rollback_removes_it(
+    sparse: Sparse, loop: Attach, paths: Paths, sector: int
+) -> None:
     drive = loop(sparse(SIZE), sector_size=sector)
     step = member_step(paths, drive, esp=True)
     made_member(step)
@@ -70,7 +72,7 @@ def test_a_drive_gets_its_table_once_and_gives_it_back(sparse: Sparse, loop: Att
     assert run("cmp", "-n", str(SIZE), drive, "/dev/zero", fails=True) == ""
 
 
-def test_a_drive_that_is_not_the_plans_is_not_written_to(drive: Path, paths: Paths) -> None:
+def test_a_drive_that_is_not_the_one_in_the_plan_is_not_written_to(drive: Path, paths: Paths) -> None:
     step = member_step(paths, drive)
     other = replace(step, disk=replace(step.disk, serial="another"))
     with pytest.raises(Stopped, match="not the drive in the plan"):
@@ -79,7 +81,7 @@ def test_a_drive_that_is_not_the_plans_is_not_written_to(drive: Path, paths: Pat
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_what_came_onto_a_drive_since_stays(drive: Path, paths: Paths, again: bool) -> None:
+def test_content_created_on_a_drive_since_the_plan_is_kept(drive: Path, paths: Paths, again: bool) -> None:
     step = member_step(paths, drive)
     run("mkfs.ext4", "-q", drive)
     before = run("blkid", "-p", drive)
@@ -88,7 +90,7 @@ def test_what_came_onto_a_drive_since_stays(drive: Path, paths: Paths, again: bo
     assert run("blkid", "-p", drive) == before
 
 
-def test_a_table_that_came_onto_a_drive_since_stays(drive: Path, paths: Paths) -> None:
+def test_a_table_created_on_a_drive_since_the_plan_is_kept(drive: Path, paths: Paths) -> None:
     step = member_step(paths, drive)
     run("sfdisk", "-q", drive, stdin="label: gpt\nstart=40960, size=40960\n")
     before = run("sfdisk", "--dump", drive)
@@ -102,7 +104,7 @@ def lost_partition(drive: Path) -> None:
     run("mkfs.ext4", "-q", "-E", f"offset={MIB}", drive, "32M")
 
 
-def test_a_lost_partition_is_seen_and_not_written_over(drive: Path, paths: Paths) -> None:
+def test_a_lost_partition_is_detected_and_not_overwritten(drive: Path, paths: Paths) -> None:
     lost_partition(drive)
     step = member_step(paths, drive)
     assert [f"ext4 at byte {MIB}" in one.text for one in old_signatures(step, DataArea())] == [True]
@@ -112,7 +114,7 @@ def test_a_lost_partition_is_seen_and_not_written_over(drive: Path, paths: Paths
     assert run("wipefs", "--no-act", "--parsable", drive) == ""
 
 
-def test_what_is_given_up_leaves_no_signature_before_the_new_partition_is_there(drive: Path, paths: Paths) -> None:
+def test_wiped_content_leaves_no_signature_in_the_new_partitions(drive: Path, paths: Paths) -> None:
     run("sfdisk", "-q", drive, stdin="label: dos\nstart=2048, size=60000\nstart=70000, size=40000\n")
     lost_partition(drive)
     step = member_step(paths, drive, wipe=True)
@@ -122,7 +124,7 @@ def test_what_is_given_up_leaves_no_signature_before_the_new_partition_is_there(
         assert run("blkid", "-p", "-O", str(start), drive, fails=True) == ""
 
 
-def test_the_same_table_as_before_is_emptied_all_the_same(drive: Path, paths: Paths) -> None:
+def test_the_partitions_are_wiped_even_if_the_table_is_the_same_as_before(drive: Path, paths: Paths) -> None:
     """An array is created again on the same drives, with --wipe."""
     first = member_step(paths, drive)
     made_member(first)
@@ -134,7 +136,7 @@ def test_the_same_table_as_before_is_emptied_all_the_same(drive: Path, paths: Pa
 
 
 def cut_tables(drive: Path, step: MakeMember) -> dict[str, bytes]:
-    """Return the drive as a power cut while the table was written may leave it, by what is missing."""
+    """Return images of the drive as a power cut during the write of the table may leave it, by the missing part."""
     made_member(step)
     whole = drive.read_bytes()
     end = len(whole) - 33 * 512
@@ -149,7 +151,7 @@ def cut_tables(drive: Path, step: MakeMember) -> dict[str, bytes]:
     }
 
 
-def test_a_table_that_was_cut_short_is_made_whole(drive: Path, paths: Paths) -> None:
+def test_an_incompletely_written_table_is_completed(drive: Path, paths: Paths) -> None:
     step = member_step(paths, drive)
     for what, image in cut_tables(drive, step).items():
         assert image != drive.read_bytes(), what
@@ -159,7 +161,7 @@ def test_a_table_that_was_cut_short_is_made_whole(drive: Path, paths: Paths) -> 
         assert "No problems" in run("sgdisk", "-v", drive), what
 
 
-def test_a_table_that_was_cut_short_is_taken_back(drive: Path, paths: Paths) -> None:
+def test_an_incompletely_written_table_is_rolled_back(drive: Path, paths: Paths) -> None:
     step = member_step(paths, drive)
     for what, image in cut_tables(drive, step).items():
         drive.write_bytes(image)
@@ -167,7 +169,7 @@ def test_a_table_that_was_cut_short_is_taken_back(drive: Path, paths: Paths) -> 
         assert run("cmp", "-n", str(SIZE), drive, "/dev/zero", fails=True) == "", what
 
 
-def test_a_member_with_something_on_it_keeps_its_table(drive: Path, paths: Paths) -> None:
+def test_a_member_with_content_keeps_its_table(drive: Path, paths: Paths) -> None:
     step = member_step(paths, drive)
     made_member(step)
     run("mkfs.ext4", "-q", "-F", "-E", f"offset={MIB}", drive, "32M")
@@ -175,7 +177,7 @@ def test_a_member_with_something_on_it_keeps_its_table(drive: Path, paths: Paths
     assert table(drive) == wanted(step)
 
 
-def test_a_table_stays_while_what_lies_below_it_cannot_be_read(drive: Path, paths: Paths) -> None:
+def test_a_drive_whose_content_cannot_be_read_keeps_its_table(drive: Path, paths: Paths) -> None:
     looked = read_disk(str(drive))
     refuse_unread(looked)
     with pytest.raises(Refused, match="could not be read"):
@@ -203,7 +205,7 @@ def test_a_drive_that_was_reused_since_its_plan_is_not_overwritten(drive: Path, 
     assert drive.read_bytes() == holds
 
 
-def test_a_member_that_was_reused_is_neither_made_part_of_the_array_nor_taken_back(drive: Path, paths: Paths) -> None:
+def test_a_reused_member_is_neither_added_to_the_array_nor_wiped_by_a_rollback(drive: Path, paths: Paths) -> None:
     step = member_step(paths, drive)
     data, area = step.entries[-1].extent, DataArea(offset=4 * MIB)
     try:
@@ -221,8 +223,8 @@ def test_a_member_that_was_reused_is_neither_made_part_of_the_array_nor_taken_ba
             forget_partitions(file.fileno(), range(1, 5))
 
 
-def test_a_partition_that_the_kernel_has_at_another_place_is_no_member(drive: Path, paths: Paths) -> None:
-    """mdadm writes where the kernel has it, and what was read is where the table has it."""
+def test_a_partition_that_the_kernel_has_elsewhere_does_not_become_a_member(drive: Path, paths: Paths) -> None:
+    """mdadm writes where the kernel has the partition, but its content was read where the table has it."""
     run("sfdisk", "--quiet", "--no-tell-kernel", drive, stdin="label: gpt\nstart=2048, size=40960\n")
     add_partition(drive, 1, Extent(32 * MIB, 20 * MIB))
     try:

@@ -39,7 +39,9 @@ def drives(sparse: Sparse, loop: Attach) -> Iterator[tuple[Path, Path]]:
 
 
 @pytest.mark.parametrize("part", ["", "p1"], ids=["a drive", "a partition"])
-def test_a_kept_plan_does_not_give_up_what_came_since(drives: tuple[Path, Path], tmp_path: Path, part: str) -> None:
+def test_a_saved_plan_does_not_overwrite_content_created_since(
+    drives: tuple[Path, Path], tmp_path: Path, part: str
+) -> None:
     kept, first = tmp_path / "plan.json", f"{drives[0]}p1"
     assert Path(first).is_block_device()
     run("mkfs.ext4", "-q", "-L", "old", first)
@@ -62,7 +64,9 @@ def test_a_kept_plan_does_not_give_up_what_came_since(drives: tuple[Path, Path],
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_the_walk_itself_gives_up_nothing_else(sparse: Sparse, loop: Attach, tmp_path: Path, again: bool) -> None:
+def test_the_apply_run_overwrites_only_the_content_in_the_plan(
+    sparse: Sparse, loop: Attach, tmp_path: Path, again: bool
+) -> None:
     drive, paths = loop(sparse(64 * MIB)), paths_in(tmp_path)
     run("mkfs.ext4", "-q", "-L", "old", drive)
     step = member_step(paths, drive, wipe=True)
@@ -72,7 +76,9 @@ def test_the_walk_itself_gives_up_nothing_else(sparse: Sparse, loop: Attach, tmp
     assert 'LABEL="precious"' in run("blkid", "-p", drive)
 
 
-def test_what_nobody_recognises_is_given_up_by_name_only(sparse: Sparse, loop: Attach, tmp_path: Path) -> None:
+def test_unrecognised_data_are_overwritten_only_if_the_drive_is_named(
+    sparse: Sparse, loop: Attach, tmp_path: Path
+) -> None:
     """Plain dm-crypt, a raw database and a hidden volume look random, and blkid does not identify them."""
     drives = [loop(sparse(GIB, name)) for name in ("a.img", "b.img")]
     run("dd", "if=/dev/urandom", f"of={drives[0]}", "bs=1M", "count=64", "conv=fsync")
@@ -98,7 +104,7 @@ def test_what_nobody_recognises_is_given_up_by_name_only(sparse: Sparse, loop: A
 
 
 @pytest.mark.parametrize("kind", ["--whole-drives", ""])
-def test_what_is_left_of_a_gpt_is_seen_and_given_up_by_name_only(
+def test_remains_of_a_gpt_are_overwritten_only_if_the_drive_is_named(
     sparse: Sparse, loop: Attach, tmp_path: Path, kind: str
 ) -> None:
     """Firmware that finds only one copy "repairs" the other, over the superblock of a whole drive: see AT608."""

@@ -1,4 +1,4 @@
-"""Everything that prevents the creation is reported before the first write, all at once."""
+"""Everything that prevents the creation is reported before the first write, all reasons together."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -39,7 +39,7 @@ def wrote(folder: Path) -> list[Path]:
     return [each for each in (folder / "root").rglob("*") if each.name.endswith((".before", "-aligntool"))]
 
 
-def test_a_name_and_a_place_that_others_have_are_told_together_with_what_is_missing(tmp_path: Path) -> None:
+def test_a_name_and_a_mount_point_in_use_are_reported_together(tmp_path: Path) -> None:
     etc = paths_in(tmp_path).of("/etc")
     (etc / "mdadm/mdadm.conf").write_text("# ARRAY /dev/md/data\nARRAY /dev/md/data UUID=f:f:f:f\n")
     (etc / "fstab").write_text("UUID=other /srv/data/ ext4 defaults 0 2\n")
@@ -68,7 +68,7 @@ def test_a_name_and_a_place_that_others_have_are_told_together_with_what_is_miss
         ("", "DEVICE /dev/sd*\n", "does not permit"),
     ],
 )
-def test_a_line_that_mdadm_would_take_for_the_new_array_s_is_refused(
+def test_a_line_that_mdadm_would_apply_to_the_new_array_is_refused(
     tmp_path: Path, conf: str, more: str, said: str
 ) -> None:
     paths = paths_in(tmp_path)
@@ -82,7 +82,7 @@ def test_a_line_that_mdadm_would_take_for_the_new_array_s_is_refused(
 
 
 @pytest.mark.parametrize(("name", "device"), [("0", "/dev/md0"), ("7", "md7"), ("md3", "/dev/md/3")])
-def test_a_name_that_mdadm_takes_for_the_number_of_another_array_is_refused(
+def test_a_name_that_mdadm_reads_as_the_number_of_another_array_is_refused(
     tmp_path: Path, name: str, device: str
 ) -> None:
     paths = paths_in(tmp_path)
@@ -121,8 +121,8 @@ def test_a_mount_unit_that_would_be_used_instead_of_the_line_in_fstab_is_refused
         assert len(found) == is_refused and all("is a mount unit" in text for text in found)
 
 
-def test_edits_are_judged_in_order_and_in_place_of_their_lines(tmp_path: Path) -> None:
-    """One line for two becomes a comment before the other is replaced, and swap spaces have no place of their own."""
+def test_edits_are_checked_in_sequence_and_in_place_of_the_lines_they_replace(tmp_path: Path) -> None:
+    """The first of two lines is commented out before the second is replaced; swap spaces have no mount point."""
     paths = paths_in(tmp_path)
     lines = ("ARRAY /dev/md/data devices=/dev/a", f"ARRAY /dev/md127 UUID={OTHER}")
     paths.of(CONF).write_text("\n".join(lines))
@@ -152,7 +152,7 @@ DEVICES = [
 
 @pytest.mark.parametrize(("text", "is_refused"), DEVICES)
 def test_an_mdadm_conf_that_does_not_permit_the_members_is_refused(tmp_path: Path, text: str, is_refused: bool) -> None:
-    """mdadm.conf(5), DEVICE: the array would have its line everywhere, and would not start."""
+    """mdadm.conf(5), DEVICE: the array would have its line in every file, and would still not start."""
     paths = paths_in(tmp_path)
     paths.of(CONF).write_text(text)
     drives = [Subject(f"/dev/nvme{number}n1", 0, 512, None, None, None, None, None, "") for number in range(2)]
@@ -164,7 +164,7 @@ def test_an_mdadm_conf_that_does_not_permit_the_members_is_refused(tmp_path: Pat
 
 
 @pytest.mark.needs_tools("losetup", "blkid")
-def test_a_drive_that_is_in_use_by_its_other_name_is_left_alone(
+def test_a_drive_in_use_under_another_name_is_refused(
     tmp_path: Path, sparse: Callable[..., Path], loop: Callable[..., Path]
 ) -> None:
     """Two paths to one drive without multipathd: the kernel locks each of the two separately."""
@@ -180,7 +180,7 @@ def test_a_drive_that_is_in_use_by_its_other_name_is_left_alone(
 
 
 @pytest.mark.needs_tools("losetup", "mkfs.ext4", "mount", "chattr")
-def test_a_file_that_nobody_may_replace_is_told_beforehand(
+def test_a_file_that_cannot_be_replaced_is_reported_before_the_first_write(
     tmp_path: Path, sparse: Callable[..., Path], loop: Callable[..., Path]
 ) -> None:
     device, root = loop(sparse(16 * MIB)), tmp_path / "root"
@@ -199,14 +199,14 @@ def test_a_file_that_nobody_may_replace_is_told_beforehand(
         unmount(root)
 
 
-def test_a_line_that_cannot_be_written_is_told_beforehand(tmp_path: Path) -> None:
+def test_a_line_that_cannot_be_encoded_is_reported_before_the_first_write(tmp_path: Path) -> None:
     """A word of the command line may hold any byte; Python represents it as a lone surrogate."""
     (paths_in(tmp_path).of("/etc/fstab")).write_text("")
     step = fstab_step(LINE.replace("/srv/data", "/srv/caf\udce9"))
     assert "not UTF-8" in reasons(plan_of([step]), tmp_path)
 
 
-def test_a_program_that_a_script_needs_is_missed_beforehand(tmp_path: Path) -> None:
+def test_a_missing_program_of_a_script_is_reported_before_the_first_write(tmp_path: Path) -> None:
     found = [Path(folder, "lsinitcpio").exists() for folder in ("/usr/bin", "/bin", "/usr/sbin", "/sbin")]
     if any(found):
         pytest.skip("mkinitcpio is installed here")
@@ -216,7 +216,7 @@ def test_a_program_that_a_script_needs_is_missed_beforehand(tmp_path: Path) -> N
     assert (reason.code, reason.subject) == ("not-installed", "no-such-program-here")
 
 
-def test_the_same_line_and_an_empty_folder_are_in_nobodys_way(tmp_path: Path) -> None:
+def test_an_identical_line_and_an_empty_folder_are_accepted(tmp_path: Path) -> None:
     etc = paths_in(tmp_path).of("/etc")
     (etc / "mdadm/mdadm.conf").write_text(f"ARRAY /dev/md/data UUID={UUID}\nARRAY /dev/md/b UUID=f:f:f:f\n")
     (tmp_path / "empty/lost+found").mkdir(parents=True)
@@ -237,10 +237,10 @@ def test_the_same_line_and_an_empty_folder_are_in_nobodys_way(tmp_path: Path) ->
         ("MODULES=()\n", "", False),
     ],
 )
-def test_an_initramfs_of_arch_that_would_leave_mdadm_out_is_told_beforehand(
+def test_an_arch_initramfs_without_mdadm_is_reported_before_the_first_write(
     tmp_path: Path, conf: str, dropped: str, told: bool
 ) -> None:
-    """The expected result is what bash makes of the same files."""
+    """The expected result is that of bash for the same files."""
     paths = paths_in(tmp_path)
     (folder := paths.of("/etc/mkinitcpio.conf.d")).mkdir()
     (folder / "10-more.conf").write_text(dropped)
@@ -252,7 +252,7 @@ def test_an_initramfs_of_arch_that_would_leave_mdadm_out_is_told_beforehand(
     assert list(refuse_hooks(RebuildInitramfs("dracut"), paths)) == []
 
 
-def test_a_second_system_array_does_not_take_over_the_list_of_the_first(tmp_path: Path) -> None:
+def test_a_second_system_array_does_not_replace_the_list_of_the_first(tmp_path: Path) -> None:
     paths = paths_in(tmp_path)
     file = paths.of("/etc/default/esp-copies")
     file.parent.mkdir(parents=True)

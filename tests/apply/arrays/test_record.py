@@ -28,7 +28,7 @@ def record(tmp_path: Path) -> Record:
     return made
 
 
-def test_what_was_written_is_read_again_and_root_alone_may_read_it(record: Record, tmp_path: Path) -> None:
+def test_a_record_is_read_back_as_written_and_only_root_may_read_it(record: Record, tmp_path: Path) -> None:
     assert find_records(tmp_path) == (record,)
     assert record.file.stat().st_mode & 0o777 == 0o600
     save(replace(record, position=1, begun=False))
@@ -38,7 +38,7 @@ def test_what_was_written_is_read_again_and_root_alone_may_read_it(record: Recor
     assert find_records(tmp_path) == ()
 
 
-def test_a_record_that_was_cut_short_anywhere_is_one_clear_error(record: Record) -> None:
+def test_a_record_truncated_anywhere_is_refused(record: Record) -> None:
     whole = record.file.read_bytes()
     for length in range(0, len(whole) - 1, 97):
         record.file.write_bytes(whole[:length])
@@ -46,7 +46,7 @@ def test_a_record_that_was_cut_short_anywhere_is_one_clear_error(record: Record)
             read_record(record.file)
 
 
-def test_a_byte_that_was_changed_is_noticed(record: Record) -> None:
+def test_a_changed_byte_is_detected_by_the_checksum(record: Record) -> None:
     whole = record.file.read_text()
     record.file.write_text(whole.replace('"begun": true', '"begun": false'))
     with pytest.raises(Refused, match="checksum"):
@@ -56,21 +56,21 @@ def test_a_byte_that_was_changed_is_noticed(record: Record) -> None:
 @pytest.mark.parametrize(
     "hostile", ["[]", "null", "1e999", "[" * 100_000, '{"schema": "aligntool.record"}', "\x00" * 100, '{"plan": {}}']
 )
-def test_anything_else_is_refused_and_the_file_is_named(record: Record, hostile: str) -> None:
+def test_a_file_that_is_not_a_record_is_refused_and_named(record: Record, hostile: str) -> None:
     record.file.write_text(hostile)
     with pytest.raises(Refused) as caught:
         read_record(record.file)
     assert str(record.file) in str(caught.value) and caught.value.hint
 
 
-def test_another_version_is_named(record: Record) -> None:
+def test_the_version_of_an_unsupported_record_is_named(record: Record) -> None:
     document = json.loads(record.file.read_text())
     record.file.write_text(json.dumps(document | {"version": 2}))
     with pytest.raises(Refused, match="version 2"):
         read_record(record.file)
 
 
-def test_two_at_once_are_refused(tmp_path: Path) -> None:
+def test_a_second_aligntool_is_refused_while_one_is_running(tmp_path: Path) -> None:
     state = tmp_path / "state"
     with lock_state(state), pytest.raises(Refused, match="another aligntool"), lock_state(state):
         pytest.fail("two at once")
@@ -78,7 +78,7 @@ def test_two_at_once_are_refused(tmp_path: Path) -> None:
         assert (state / "arrays").is_dir()
 
 
-def test_a_program_that_outlives_aligntool_keeps_others_away_until_it_ends(tmp_path: Path) -> None:
+def test_a_program_that_outlives_aligntool_holds_the_lock_until_it_ends(tmp_path: Path) -> None:
     child = os.fork()
     if child == 0:
         with lock_state(tmp_path):
@@ -108,16 +108,14 @@ def test_the_status_of_an_existing_array_does_not_forbid_its_use(record: Record)
     assert array_status(persist).sentences[0].endswith("the array itself is not affected")
 
 
-def test_an_array_whose_change_is_unfinished_is_known_by_its_uuid_after_it_got_another_name(
-    record: Record, tmp_path: Path
-) -> None:
+def test_an_array_with_an_unfinished_change_is_recognised_by_its_uuid(record: Record, tmp_path: Path) -> None:
     renamed = replace(PLAN, disk=replace(PLAN.disk, path="/dev/md126"))
     with pytest.raises(Refused, match=f"{PLAN.disk.path} is unfinished"):
         refuse_overlapping_change(renamed, Paths(state=tmp_path))
     refuse_overlapping_change(replace(renamed, disk=replace(renamed.disk, disk_id="1:1:1:1")), Paths(state=tmp_path))
 
 
-def test_an_unfinished_change_is_continued_and_not_begun_again(record: Record) -> None:
+def test_an_unfinished_change_must_be_resumed_and_is_not_restarted(record: Record) -> None:
     with pytest.raises(Refused) as refused:
         refuse_unfinished(record)
     path = PLAN.disk.path

@@ -33,7 +33,7 @@ def test_a_blank_drive_is_formatted(case: FormatMember) -> None:
     stop_if_not_its_own(read_disk(case.disk.path), case)
 
 
-def test_data_without_a_signature_are_not(case: FormatMember) -> None:
+def test_a_drive_with_data_but_no_signature_is_not_formatted(case: FormatMember) -> None:
     """Such as those of a plain dm-crypt, or of a database on the drive itself."""
     path = Path(case.disk.path)
     with path.open("r+b") as drive:
@@ -46,7 +46,7 @@ def test_data_without_a_signature_are_not(case: FormatMember) -> None:
         stop_if_reused(case.disk.path, MEMBER, "blkdiscard")
 
 
-def test_recognised_content_is_judged_by_its_superblock_before(case: FormatMember) -> None:
+def test_a_drive_with_recognised_content_passes_this_check(case: FormatMember) -> None:
     run("mkfs.ext4", "-q", "-F", "-E", f"offset={case.entries[0].extent.start if case.entries else 0}",
         case.disk.path, "16M")  # fmt: skip
     stop_if_not_its_own(read_disk(case.disk.path), case)

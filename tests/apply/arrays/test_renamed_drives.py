@@ -34,11 +34,11 @@ def devices(plan: Plan) -> list[str]:
     return found
 
 
-def test_drives_that_keep_their_names_keep_the_plan() -> None:
+def test_the_plan_is_unchanged_if_the_drives_keep_their_names() -> None:
     assert with_current_names(PLAN, DRIVES) == PLAN
 
 
-def test_drives_that_swapped_their_names_are_told_apart_by_serial_number() -> None:
+def test_drives_that_swapped_names_are_identified_by_serial_number() -> None:
     swapped = (named(DRIVES[0], "nvme1n1"), named(DRIVES[1], "nvme0n1"))
     exchanged = {"0": "1", "1": "0"}
     before, now = devices(PLAN), devices(with_current_names(PLAN, swapped))
@@ -46,7 +46,7 @@ def test_drives_that_swapped_their_names_are_told_apart_by_serial_number() -> No
     assert len(before) == 12 and {each[:9] for each in before} == {"/dev/nvme"}
 
 
-def test_types_are_given_to_the_drives_by_the_names_that_they_have_now() -> None:
+def test_partition_types_are_set_on_the_drives_by_their_current_names() -> None:
     disks = tuple(drive(number, parts="2048+40000000") for number in range(2))
     plan = planned(goal(partitions=(1, 1)), *disks)
     moved = with_current_names(plan, (named(disks[0], "nvme1n1"), named(disks[1], "nvme0n1")))
@@ -57,7 +57,7 @@ def test_types_are_given_to_the_drives_by_the_names_that_they_have_now() -> None
     assert (paths(plan), paths(moved)) == (["/dev/nvme0n1", "/dev/nvme1n1"], ["/dev/nvme1n1", "/dev/nvme0n1"])
 
 
-def test_another_drive_that_got_a_name_of_the_plan_is_left_alone() -> None:
+def test_another_drive_that_received_a_name_in_the_plan_is_not_touched() -> None:
     other = replace(named(drive(7), "nvme0n1"), serial="FOREIGN", wwn="eui.7")
     moved = with_current_names(PLAN, (other, named(DRIVES[0], "nvme5n1"), DRIVES[1]))
     assert not any(each.startswith("/dev/nvme0n1") for each in devices(moved))
@@ -72,13 +72,13 @@ def test_another_drive_that_got_a_name_of_the_plan_is_left_alone() -> None:
     ],
     ids=["missing", "twice", "of another size"],
 )
-def test_a_drive_that_is_missing_or_there_twice_is_named(disks: tuple[Disk, ...], why: str) -> None:
+def test_a_missing_or_duplicate_drive_is_named(disks: tuple[Disk, ...], why: str) -> None:
     with pytest.raises(Refused, match=why) as caught:
         with_current_names(PLAN, disks)
     assert "S0001" in str(caught.value)
 
 
-def test_a_saved_plan_is_refused_if_its_drives_have_swapped_their_names_since() -> None:
+def test_a_saved_plan_is_refused_if_its_drives_were_renamed_since() -> None:
     """The same command would now make an array of other drives, and --wipe would overwrite another one."""
     with pytest.raises(Refused) as refused:
         refuse_renamed(PLAN, (named(DRIVES[0], "nvme5n1"), named(drive(7), "nvme0n1"), DRIVES[1]))

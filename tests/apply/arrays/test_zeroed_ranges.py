@@ -57,7 +57,7 @@ def wipe_plan(names: list[Path], how: str) -> Plan:
 
 
 @pytest.mark.parametrize("how", ["new-partitions", "whole-drives", "partitions"])
-def test_every_byte_that_is_shown_is_zeroed_and_no_other(
+def test_exactly_the_bytes_that_the_plan_shows_are_zeroed(
     how: str, images: list[Path], drives: list[Path], tmp_path: Path
 ) -> None:
     names = with_partitions(drives) if how == "partitions" else drives

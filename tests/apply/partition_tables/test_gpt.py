@@ -42,7 +42,7 @@ def script(starts: tuple[int, int, int], *, length: int = 128) -> str:
 
 @pytest.mark.needs_tools("sfdisk", "sgdisk")
 @pytest.mark.parametrize("length", [8, 252])
-def test_what_comes_out_is_the_table_that_sfdisk_makes_with_these_starts(sparse: Sparse, length: int) -> None:
+def test_the_new_table_equals_the_one_that_sfdisk_makes_with_these_starts(sparse: Sparse, length: int) -> None:
     old = made_by_sfdisk(sparse, script((4096, 60000, 8193), length=length), "old.img")
     new = made_by_sfdisk(sparse, script((2048, 60000, 16384), length=length), "new.img")
     device = MemoryDevice.of(old)
@@ -60,7 +60,7 @@ def test_what_comes_out_is_the_table_that_sfdisk_makes_with_these_starts(sparse:
 
 
 @pytest.mark.needs_tools("sgdisk", "parted", "sfdisk")
-def test_sgdisk_and_parted_read_the_result_alike_but_for_the_starts(sparse: Sparse) -> None:
+def test_sgdisk_and_parted_read_the_same_table_except_for_the_starts(sparse: Sparse) -> None:
     options = ("-a1", "-n1:63:20000", "-c1:one & only", "-A1:set:2", "-t1:ef00", "-n3:40001:+8M", "-t3:8200")
     path = make_gpt(sparse, *options)
     before = {tool: told(path) for tool, told in READERS.items()}
@@ -92,7 +92,7 @@ READERS = {"sgdisk": _by_sgdisk, "parted": _by_parted}
 
 
 @pytest.mark.needs_tools("sfdisk", "partx")
-def test_in_flight_other_tools_see_our_type_and_name_and_nothing_of_the_old_ones(sparse: Sparse) -> None:
+def test_in_flight_other_tools_see_only_the_parked_type_and_name(sparse: Sparse) -> None:
     path = made_by_sfdisk(sparse, script((4096, 60000, 8193)))
     device = MemoryDevice.of(path)
     old = {part["node"]: part for part in sfdisk_table(path)["partitions"]}
@@ -127,7 +127,7 @@ def test_a_parked_entry_is_found_whatever_the_sector_size(size: int) -> None:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("sfdisk", "sgdisk", "losetup")
-def test_sectors_of_4096_bytes(sparse: Sparse, loop: object) -> None:
+def test_a_gpt_with_sectors_of_4096_bytes_is_parked_and_moved(sparse: Sparse, loop: object) -> None:
     assert callable(loop)
     attached = [loop(sparse(64 * MIB, name), sector_size=4096) for name in ("old.img", "new.img")]
     for path, starts in zip(attached, ((511, 7000, 2513), (512, 7000, 2560)), strict=True):
@@ -148,7 +148,7 @@ def test_sectors_of_4096_bytes(sparse: Sparse, loop: object) -> None:
 
 
 @pytest.mark.needs_tools("parted")
-def test_entries_of_256_bytes_keep_what_they_have_beyond_the_usual_128(sparse: Sparse) -> None:
+def test_entries_of_256_bytes_keep_their_data_beyond_the_usual_128_bytes(sparse: Sparse) -> None:
     entries = b"".join(
         entry(start, start + 99, name="é".encode("utf-16-le")).ljust(256, b"\xa5") for start in (100, 301)
     )
@@ -167,7 +167,7 @@ def test_entries_of_256_bytes_keep_what_they_have_beyond_the_usual_128(sparse: S
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_a_backup_that_is_not_at_the_end_stays_where_it_is(sparse: Sparse) -> None:
+def test_a_backup_that_is_not_at_the_end_is_not_moved(sparse: Sparse) -> None:
     path = made_by_sfdisk(sparse, script((4096, 60000, 8193)))
     grown = MemoryDevice(bytearray(path.read_bytes()) + bytes(4 * MIB))
     images = images_for(grown, "gpt", [moved(1, extents(path)[1], -512)], [1])
@@ -179,7 +179,7 @@ def test_a_backup_that_is_not_at_the_end_stays_where_it_is(sparse: Sparse) -> No
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_a_table_of_which_one_byte_is_wrong_is_refused(sparse: Sparse) -> None:
+def test_a_table_with_one_wrong_byte_is_refused(sparse: Sparse) -> None:
     path = made_by_sfdisk(sparse, script((4096, 60000, 8193)))
     device = MemoryDevice.of(path)
     change = moved(1, extents(path)[1], 512)
@@ -210,11 +210,11 @@ def test_copies_that_disagree_and_hybrid_mbrs_are_refused(sparse: Sparse) -> Non
     hybrid.content[446 + 16 : 446 + 32] = struct.pack("<B3xB3xII", 0x80, 0x83, 4096, 2001)
     with pytest.raises(Refused, match="hybrid"):
         images_for(hybrid, "gpt", [change], [1])
-    hybrid.content[446 + 16 + 4] = 0xEE  # of two guards, as gdisk puts them around a hybrid, neither lists a partition
+    hybrid.content[446 + 16 + 4] = 0xEE  # two 0xEE entries, as gdisk writes for a hybrid, list no partition
     images_for(hybrid, "gpt", [change], [1])
 
 
-def test_headers_with_right_checksums_in_wrong_places_are_refused() -> None:
+def test_headers_with_valid_checksums_but_wrong_positions_are_refused() -> None:
     entries = entry(101, 200).ljust(128 * 128, b"\0")
     content = gpt_disk(entries)
     change = moved(1, Extent(101 * 512, 100 * 512), -512)

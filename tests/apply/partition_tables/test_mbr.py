@@ -51,7 +51,7 @@ def sectors_of(device: MemoryDevice, *places: int | None) -> list[bytes]:
 
 @pytest.mark.needs_tools("sfdisk")
 @pytest.mark.parametrize(("old_starts", "new_starts"), [((63, 60000), (2048, 61440)), ((8191, 31000), (2048, 32768))])
-def test_what_comes_out_is_the_mbr_that_sfdisk_makes_with_these_starts(
+def test_the_new_mbr_equals_the_one_that_sfdisk_makes_with_these_starts(
     sparse: Sparse, old_starts: tuple[int, int], new_starts: tuple[int, int]
 ) -> None:
     old = made_by_sfdisk(sparse, script(PRIMARIES, *old_starts), "old.img")
@@ -86,7 +86,7 @@ def test_chs_addresses_follow_the_geometry_of_the_old_ones(sparse: Sparse, tmp_p
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_chs_addresses_beyond_1023_cylinders_are_the_ones_that_sfdisk_writes(sparse: Sparse) -> None:
+def test_chs_addresses_beyond_1023_cylinders_are_those_that_sfdisk_writes(sparse: Sparse) -> None:
     template = "1: start={}, size=30000000, type=83\n2: start={}, size=1000, type=83\n"
     heads: list[tuple[bytes, dict[int, Extent]]] = []
     for starts in ((63, 40000001), (2048, 40001536), (20000000, 16434000)):
@@ -113,7 +113,7 @@ class _Huge(MemoryDevice):
 
 @pytest.mark.needs_tools("sfdisk")
 @pytest.mark.parametrize("dummy", [b"\xfe\xff\xff", b"\xff\xff\xff", bytes(3)])
-def test_chs_addresses_that_say_nothing_go_on_saying_nothing(sparse: Sparse, dummy: bytes) -> None:
+def test_placeholder_chs_addresses_are_kept(sparse: Sparse, dummy: bytes) -> None:
     path = made_by_sfdisk(sparse, script(PRIMARIES, 63, 60000))
     device = MemoryDevice.of(path)
     device.content[447:450] = device.content[451:454] = dummy
@@ -122,7 +122,7 @@ def test_chs_addresses_that_say_nothing_go_on_saying_nothing(sparse: Sparse, dum
     assert struct.unpack_from("<B3sB3sII", made, 446) == (0x80, dummy, 7, dummy, 2048, 20001)
 
 
-def test_an_address_beyond_1023_cylinders_keeps_its_way_of_saying_so() -> None:
+def test_a_chs_address_beyond_1023_cylinders_keeps_its_marker_value() -> None:
     for chs in (b"\xfe\xff\xff", b"\xff\xff\xff", b"\x0f\xff\xff"):
         assert moved_address(chs, 40000001, 40001536, USUAL_GEOMETRY) == chs
     assert moved_address(USUAL_GEOMETRY.address(63), 63, 40001536, USUAL_GEOMETRY) == b"\xfe\xff\xff"
@@ -130,7 +130,7 @@ def test_an_address_beyond_1023_cylinders_keeps_its_way_of_saying_so() -> None:
 
 @pytest.mark.needs_tools("sfdisk", "partx")
 @pytest.mark.parametrize("journal_at", [JOURNAL_AT, None])
-def test_in_flight_other_tools_see_type_7f_in_the_old_place(sparse: Sparse, journal_at: int | None) -> None:
+def test_in_flight_other_tools_see_type_7f_at_the_old_position(sparse: Sparse, journal_at: int | None) -> None:
     path = made_by_sfdisk(sparse, script(PRIMARIES, 63, 60000))
     device = MemoryDevice.of(path)
     old = sfdisk_table(path)["partitions"]
@@ -150,7 +150,7 @@ def test_in_flight_other_tools_see_type_7f_in_the_old_place(sparse: Sparse, jour
     [("5", (8192, 32768, 57344)), ("f", (10000, 30721, 57344)), ("85", (8192, 30721, 57344))],
     ids=["all of them", "the last", "first and last"],
 )
-def test_what_comes_out_is_the_chain_that_sfdisk_makes_with_these_starts(
+def test_the_new_chain_equals_the_one_that_sfdisk_makes_with_these_starts(
     sparse: Sparse, container: str, starts: tuple[int, int, int]
 ) -> None:
     old = made_by_sfdisk(sparse, script(LOGICALS, 10000, 30721, 60001, container=container), "old.img")
@@ -179,7 +179,7 @@ def test_what_comes_out_is_the_chain_that_sfdisk_makes_with_these_starts(
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_an_ebr_keeps_what_else_stands_in_it(sparse: Sparse) -> None:
+def test_an_ebr_keeps_its_other_bytes(sparse: Sparse) -> None:
     path = made_by_sfdisk(sparse, script(LOGICALS, 10000, 30721, 60001))
     device = MemoryDevice.of(path)
     at = records(path)[6] or 0
@@ -201,7 +201,7 @@ def test_a_container_may_become_longer(sparse: Sparse) -> None:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("sfdisk", "losetup")
-def test_sectors_of_4096_bytes(sparse: Sparse, loop: object) -> None:
+def test_an_ebr_chain_with_sectors_of_4096_bytes_is_moved(sparse: Sparse, loop: object) -> None:
     assert callable(loop)
     attached = [loop(sparse(64 * MIB, name), sector_size=4096) for name in ("old.img", "new.img")]
     for path, starts in zip(attached, ((901, 2001, 3001), (1024, 2048, 3001)), strict=True):
@@ -249,7 +249,7 @@ def test_changes_that_do_not_fit_the_table_are_refused(sparse: Sparse) -> None:
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_chains_that_no_tool_makes_are_refused(sparse: Sparse) -> None:
+def test_malformed_ebr_chains_are_refused(sparse: Sparse) -> None:
     path = made_by_sfdisk(sparse, script(LOGICALS, 10000, 30721, 60001))
     device = MemoryDevice.of(path)
     change = moved(6, extents(path)[6], 512, records(path)[6])
@@ -276,7 +276,7 @@ def test_chains_that_no_tool_makes_are_refused(sparse: Sparse) -> None:
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_an_ebr_without_a_partition_is_left_out(sparse: Sparse) -> None:
+def test_an_ebr_without_a_partition_is_omitted_from_the_new_chain(sparse: Sparse) -> None:
     path = made_by_sfdisk(sparse, script(LOGICALS, 10000, 30721, 60001))
     device = MemoryDevice.of(path)
     for number in (5, 7):
@@ -294,7 +294,7 @@ def test_an_ebr_without_a_partition_is_left_out(sparse: Sparse) -> None:
     assert list(extents(path)) == [1, 2, 5]
 
 
-def test_of_two_containers_only_the_one_with_a_move_gets_a_new_chain() -> None:
+def test_only_the_container_with_a_move_gets_a_new_chain() -> None:
     content = disk(
         MIB,
         (0, mbr((0x05, 100, 400, 0), (0x0F, 600, 400, 0))),
@@ -310,7 +310,7 @@ def test_of_two_containers_only_the_one_with_a_move_gets_a_new_chain() -> None:
         images_for(device, "dos", [moved(7, seventh, 6 * 512, 600 * 512)], [1])
 
 
-def test_a_chain_beyond_number_255_is_refused() -> None:
+def test_a_chain_beyond_partition_number_255_is_refused() -> None:
     def device(logicals: int) -> MemoryDevice:
         records = range(100, 100 + 4 * logicals, 4)
         ebrs = [(at * 512, mbr((0x83, 2, 1, 0), (0x05, at - 96, 4, 0))) for at in records[:-1]]

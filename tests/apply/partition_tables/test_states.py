@@ -71,7 +71,7 @@ def cut(device: MemoryDevice, images: TableImages, goal: TableState, draw: st.Da
 
 
 @CASES
-def test_each_table_is_known_and_has_its_mark(case: Case) -> None:
+def test_each_table_state_is_recognised_and_only_the_parked_table_has_a_mark(case: Case) -> None:
     device = case.device()
     for state, images in ((BEFORE, case.images.before), (PARKED, case.images.parked), (AFTER, case.images.after)):
         device.put(images)
@@ -100,7 +100,7 @@ def test_a_cut_leaves_the_table_before_or_after_the_write(
 @CASES
 @settings(max_examples=examples(60))
 @given(data=st.data())
-def test_cuts_in_a_row_leave_a_table_that_can_be_brought_to_its_goal(case: Case, data: st.DataObject) -> None:
+def test_after_consecutive_cuts_the_table_can_be_brought_to_its_goal_state(case: Case, data: st.DataObject) -> None:
     device = case.device()
     for _ in range(data.draw(st.integers(1, 6), label="cuts")):
         now = table_state(device, case.images)
@@ -116,7 +116,7 @@ def test_cuts_in_a_row_leave_a_table_that_can_be_brought_to_its_goal(case: Case,
                    for group in case.images.of(goal) for part in group)  # fmt: skip
 
 
-def test_a_torn_primary_copy_would_be_lost_with_the_backup_if_that_were_written_first() -> None:
+def test_writing_the_backup_first_would_lose_a_torn_primary_copy() -> None:
     """This is why `groups_leading_to` begins with the group that decides."""
     device = GPT.device()
     device.put(GPT.images.before)
@@ -133,7 +133,7 @@ def test_a_torn_primary_copy_would_be_lost_with_the_backup_if_that_were_written_
 
 
 @CASES
-def test_a_table_that_somebody_else_wrote_is_another(case: Case) -> None:
+def test_a_table_that_another_program_wrote_is_recognised_as_foreign(case: Case) -> None:
     device = case.device()
     if case is GPT:
         device.put(((*case.images.parked[0],),))
@@ -146,7 +146,7 @@ def test_a_table_that_somebody_else_wrote_is_another(case: Case) -> None:
         groups_leading_to(device, case.images, PARKED)
 
 
-def test_a_chain_that_somebody_else_changed_is_another_table() -> None:
+def test_a_chain_that_another_program_changed_is_recognised_as_foreign() -> None:
     device = MBR.device()
     device.put(MBR.images.after)
     device.content[1000 * SECTOR + 450] ^= 1
@@ -154,19 +154,19 @@ def test_a_chain_that_somebody_else_changed_is_another_table() -> None:
 
 
 @CASES
-def test_there_is_no_way_past_the_parked_table(case: Case) -> None:
+def test_a_table_cannot_be_changed_without_the_parked_state(case: Case) -> None:
     device = case.device()
     with pytest.raises(Stopped, match="cannot be changed"):
         groups_leading_to(device, case.images, AFTER)
 
 
-def test_the_backup_is_whole_before_the_primary_is_touched() -> None:
+def test_the_backup_is_complete_before_the_primary_is_written() -> None:
     device = GPT.device()
     device.put(GPT.images.parked)
     assert device.written == [(SECTORS - 33) * SECTOR, (SECTORS - 1) * SECTOR, 2 * SECTOR, SECTOR]
 
 
-def test_a_mark_in_the_backup_alone_says_so() -> None:
+def test_a_mark_found_only_in_the_backup_is_reported_as_such() -> None:
     device = GPT.device()
     device.put(GPT.images.parked[:1])
     mark = find_parked(device)
@@ -188,7 +188,7 @@ def test_a_torn_primary_still_leads_to_the_journal() -> None:
     assert mark is not None and mark.journal_at == JOURNAL_AT
 
 
-def test_a_whole_copy_is_believed_before_a_torn_one() -> None:
+def test_an_intact_copy_is_preferred_to_a_torn_one() -> None:
     device = GPT.device()
     others = images_for(device, "gpt", [EntryChange(1, at(101, 99), at(100, 99))], [1], journal_at=4 * MIB)
     device.put(GPT.images.parked)
@@ -209,7 +209,7 @@ def test_a_whole_copy_is_believed_before_a_torn_one() -> None:
         (0, b"\x80\0\0", b"\0\1\0", 100),  # a journal beyond the end
     ],
 )
-def test_type_7f_without_the_address_of_a_journal_is_no_mark(fields: tuple[int, bytes, bytes, int]) -> None:
+def test_type_7f_without_the_address_of_a_journal_is_not_a_mark(fields: tuple[int, bytes, bytes, int]) -> None:
     status, start, end, sectors = fields
     sector = bytearray(mbr())
     struct.pack_into("<B3sB3sII", sector, 446, status, start, 0x7F, end, 64, sectors)
@@ -226,7 +226,7 @@ def test_type_7f_without_the_address_of_a_journal_is_no_mark(fields: tuple[int, 
     broken=st.lists(st.tuples(st.integers(0, 34 * SECTOR - 1), st.integers(0, 255)), max_size=8),
     parked=st.booleans(),
 )
-def test_no_bytes_make_the_search_for_a_mark_fail(
+def test_the_search_for_a_mark_raises_no_error_on_any_input(
     start: bytes, sector_size: int, broken: list[tuple[int, int]], parked: bool
 ) -> None:
     device = GPT.device()

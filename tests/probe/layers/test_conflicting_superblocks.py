@@ -1,4 +1,4 @@
-"""Several superblocks at once, empty places, and an unreadable medium."""
+"""Several superblocks in one place, empty places, and an unreadable medium."""
 
 import errno
 from collections.abc import Callable
@@ -16,7 +16,7 @@ Sparse = Callable[..., Path]
 
 
 @pytest.mark.needs_tools("mkfs.ext4", "mkfs.btrfs", "blkid")
-def test_ext4_and_btrfs_at_once_are_both_told_where_blkid_refuses(sparse: Sparse) -> None:
+def test_ext4_and_btrfs_in_one_place_are_both_reported_where_blkid_refuses(sparse: Sparse) -> None:
     content, stale = sparse(128 * MIB), sparse(128 * MIB, "stale.img")
     run("mkfs.btrfs", "-q", stale)
     run("mkfs.ext4", "-q", "-F", content)
@@ -43,7 +43,7 @@ QUICK = "--pbkdf pbkdf2 --pbkdf-force-iterations 1000 -q --key-file - --disable-
     ],
     ids=["ext4", "ext4 over its metadata", "LUKS2"],
 )
-def test_the_content_of_a_drbd_is_told_only_if_it_is_as_long_as_the_member(
+def test_the_content_of_a_drbd_is_reported_only_if_it_is_as_long_as_the_member(
     sparse: Sparse, command: str, kinds: list[str]
 ) -> None:
     """Its metadata are at the end; a file system over them shows that they are left over."""
@@ -58,7 +58,7 @@ def test_the_content_of_a_drbd_is_told_only_if_it_is_as_long_as_the_member(
 
 
 @pytest.mark.needs_tools("mkfs.ext4", "mkfs.btrfs")
-def test_a_broken_superblock_comes_after_a_sound_one(sparse: Sparse) -> None:
+def test_a_damaged_superblock_is_listed_after_an_intact_one(sparse: Sparse) -> None:
     content, other = sparse(128 * MIB), sparse(128 * MIB, "other.img")
     run("mkfs.btrfs", "-q", other)
     run("mkfs.ext4", "-q", "-F", content)
@@ -88,7 +88,7 @@ def test_a_broken_superblock_comes_after_a_sound_one(sparse: Sparse) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_one_wrong_byte_breaks_the_checksum_and_is_told(
+def test_one_wrong_byte_breaks_the_checksum_and_is_reported(
     sparse: Sparse, command: tuple[str, ...], size: int, at: int
 ) -> None:
     content = sparse(size)
@@ -102,7 +102,7 @@ def test_one_wrong_byte_breaks_the_checksum_and_is_told(
 
 
 @pytest.mark.needs_tools("genisoimage", "mkfs.fat", "blkid")
-def test_a_disc_image_with_a_boot_sector_of_fat_is_doubtful_to_blkid_too(tmp_path: Path, sparse: Sparse) -> None:
+def test_a_disc_image_with_a_fat_boot_sector_is_ambiguous_to_blkid_as_well(tmp_path: Path, sparse: Sparse) -> None:
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "word").write_text("word" * 1_000_000)
     run("genisoimage", "-quiet", "-o", tmp_path / "image", tmp_path / "files")
@@ -115,7 +115,7 @@ def test_a_disc_image_with_a_boot_sector_of_fat_is_doubtful_to_blkid_too(tmp_pat
 
 
 @pytest.mark.parametrize("size", [0, 1, 511, 512, 1024, 4096, 64 * KIB, 2 * MIB])
-def test_nothing_is_recognised_where_nothing_is(size: int) -> None:
+def test_nothing_is_recognised_in_empty_places(size: int) -> None:
     for filler in (b"\0", b"\xff", b"\x55"):
         assert read_layers(BytesReader(filler * size), Extent(0, size)) == ()
 
@@ -123,7 +123,7 @@ def test_nothing_is_recognised_where_nothing_is(size: int) -> None:
 @pytest.mark.parametrize(
     "extent", [Extent(8 * MIB, MIB), Extent(MIB - 512, 8 * MIB), Extent(0, 1 << 62), Extent(1 << 70, MIB), Extent(0, 0)]
 )
-def test_an_extent_beyond_the_disk_is_no_error(extent: Extent) -> None:
+def test_an_extent_beyond_the_disk_does_not_cause_an_error(extent: Extent) -> None:
     assert read_layers(BytesReader(bytes(MIB)), extent) == ()
 
 
@@ -153,7 +153,7 @@ def test_a_medium_that_cannot_be_read_raises_its_own_error(bad: range) -> None:
 
 @pytest.mark.needs_tools("mkfs.ext4", "mkfs.fat", "mkfs.ntfs", "cryptsetup")
 @pytest.mark.parametrize("kind", ["empty", "ext4", "vfat", "ntfs", "crypto_LUKS"])
-def test_a_partition_costs_few_bytes_and_few_requests(sparse: Sparse, kind: str) -> None:
+def test_a_partition_requires_few_bytes_and_few_requests(sparse: Sparse, kind: str) -> None:
     content = sparse(80 * MIB)
     commands = {
         "ext4": ("mkfs.ext4", "-q", "-F"),

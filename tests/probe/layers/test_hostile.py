@@ -134,14 +134,14 @@ def check(layer: Layer) -> None:
 
 @settings(deadline=20_000, max_examples=examples(150))
 @given(st.binary(max_size=8192), st.integers(0, 1 << 40), st.integers(0, 1 << 40))
-def test_any_bytes_in_any_extent(content: bytes, start: int, length: int) -> None:
+def test_any_bytes_in_any_extent_give_a_valid_answer(content: bytes, start: int, length: int) -> None:
     look(content, Extent(start % (len(content) + 2), length))
     look(content * 300, Extent(0, length))
 
 
 @settings(deadline=20_000, max_examples=examples(400), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_real_superblocks_with_bytes_changed(images: dict[str, Image], data: st.DataObject) -> None:
+def test_real_superblocks_with_changed_bytes_give_a_valid_answer(images: dict[str, Image], data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(images)))
     size, content = images[name].size, bytearray(images[name].content)
     for _ in range(data.draw(st.integers(1, 6))):
@@ -157,20 +157,20 @@ def test_real_superblocks_with_bytes_changed(images: dict[str, Image], data: st.
     look(bytes(content), Extent(data.draw(st.sampled_from([0, 0, 0, 512])), length))
 
 
-def test_every_image_is_recognised_before_it_is_broken(images: dict[str, Image]) -> None:
+def test_every_image_is_recognised_before_it_is_damaged(images: dict[str, Image]) -> None:
     unseen = [name for name, made in images.items() if not look(made.content, Extent(0, made.size))]
     assert unseen == []
 
 
 @settings(deadline=20_000, max_examples=examples(200))
 @given(st.text(alphabet='ab1 ={}[],"\\#\n-.', max_size=300))
-def test_the_lvm_text_parser_takes_any_text(text: str) -> None:
+def test_the_lvm_text_parser_accepts_any_text(text: str) -> None:
     assert isinstance(volumes.parse(text), dict)
 
 
 @settings(deadline=20_000, max_examples=examples(300))
 @given(st.lists(st.tuples(st.integers(0, len(GROUP)), st.text(alphabet='019{}[]",= pv-\x00é', max_size=4)), max_size=4))
-def test_an_lvm_group_with_words_changed_and_its_checksum_put_right(changes: list[tuple[int, str]]) -> None:
+def test_an_lvm_group_with_changed_words_and_a_corrected_checksum_is_read(changes: list[tuple[int, str]]) -> None:
     text = GROUP
     for at, new in changes:
         text = text[:at] + new + text[at + len(new) :]
@@ -186,7 +186,7 @@ def test_an_lvm_group_of_a_million_extents_and_nonsense_numbers_is_read() -> Non
     assert layer.kind == "LVM2_member"
 
 
-def test_a_json_area_full_of_brackets_is_no_trouble(images: dict[str, Image]) -> None:
+def test_a_json_area_full_of_brackets_is_handled(images: dict[str, Image]) -> None:
     if "luks2" not in images:
         pytest.skip("not installed: cryptsetup")
     content = bytearray(images["luks2"].content)
@@ -197,7 +197,7 @@ def test_a_json_area_full_of_brackets_is_no_trouble(images: dict[str, Image]) ->
     assert any("lists no encrypted segment" in problem for problem in layer.problems)
 
 
-def test_mirrors_inside_mirrors_come_to_an_end() -> None:
+def test_the_search_in_mirrors_inside_mirrors_ends() -> None:
     """Version 1.1 with its data at sector 0 contains itself."""
     _, block = superblock_1("1.1", "raid1", data=0)
     content = bytearray(32 * MIB)

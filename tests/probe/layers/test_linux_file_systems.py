@@ -30,7 +30,7 @@ Sparse = Callable[..., Path]
     ],
     ids=" ".join,
 )
-def test_ext_is_read_as_dumpe2fs_and_blkid_read_it(sparse: Sparse, start: int, options: tuple[str, ...]) -> None:
+def test_ext_is_read_as_by_dumpe2fs_and_blkid(sparse: Sparse, start: int, options: tuple[str, ...]) -> None:
     content = sparse(24 * MIB)
     run("mkfs.ext4", "-q", "-F", *options, content)
     placed = place(content, start)
@@ -58,7 +58,7 @@ def test_ext4_of_more_than_32_bits_of_blocks_keeps_its_size(sparse: Sparse) -> N
 
 
 @pytest.mark.needs_tools("mkfs.ext4")
-def test_a_file_system_larger_than_its_partition_is_told_with_the_missing_bytes(sparse: Sparse) -> None:
+def test_a_file_system_larger_than_its_partition_is_reported_with_the_missing_bytes(sparse: Sparse) -> None:
     content = sparse(24 * MIB)
     run("mkfs.ext4", "-q", "-F", content)
     (layer,) = layers_of(content, Extent(0, 20 * MIB))
@@ -78,7 +78,7 @@ def test_a_file_system_larger_than_its_partition_is_told_with_the_missing_bytes(
     ],
     ids=" ".join,
 )
-def test_xfs_is_read_as_xfs_db_and_blkid_read_it(sparse: Sparse, start: int, options: tuple[str, ...]) -> None:
+def test_xfs_is_read_as_by_xfs_db_and_blkid(sparse: Sparse, start: int, options: tuple[str, ...]) -> None:
     content = sparse(600 * MIB)
     run("mkfs.xfs", "-q", "-f", *options, content)
     placed = place(content, start)
@@ -94,7 +94,7 @@ def test_xfs_is_read_as_xfs_db_and_blkid_read_it(sparse: Sparse, start: int, opt
 
 
 @pytest.mark.needs_tools("mkfs.xfs")
-def test_the_length_of_an_xfs_with_zones_is_not_what_it_counts(sparse: Sparse) -> None:
+def test_the_length_of_an_xfs_with_zones_is_not_derived_from_its_block_count(sparse: Sparse) -> None:
     """mkfs.xfs -r zoned=1 (6.15) puts a section with the data of files behind those blocks (sb_rtstart)."""
     content = sparse(600 * MIB)
     run("mkfs.xfs", "-q", "-f", "-d", "size=400m", content)
@@ -118,7 +118,7 @@ def test_the_external_log_of_an_xfs_is_recognised(sparse: Sparse) -> None:
 
 
 @pytest.mark.needs_tools("mkfs.xfs", "blkid")
-def test_a_log_record_near_the_start_of_an_xfs_is_no_log_device(sparse: Sparse) -> None:
+def test_a_log_record_near_the_start_of_an_xfs_is_not_taken_for_a_log_device(sparse: Sparse) -> None:
     content, log = sparse(600 * MIB), sparse(128 * MIB, "log.img")
     run("mkfs.xfs", "-q", "-f", "-l", f"logdev={log},size=64m", content)
     with content.open("r+b") as file:
@@ -131,7 +131,7 @@ def test_a_log_record_near_the_start_of_an_xfs_is_no_log_device(sparse: Sparse) 
 @pytest.mark.needs_tools("mkfs.btrfs", "btrfs", "blkid")
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("checksum", ["crc32c", "xxhash", "sha256", "blake2"])
-def test_btrfs_is_read_as_its_own_dump_and_blkid_read_it(sparse: Sparse, start: int, checksum: str) -> None:
+def test_btrfs_is_read_as_by_its_own_dump_and_blkid(sparse: Sparse, start: int, checksum: str) -> None:
     content = sparse(128 * MIB)
     run("mkfs.btrfs", "-q", "-L", "data disk", "--csum", checksum, "-s", "4096", content)
     placed = place(content, start)
@@ -156,7 +156,7 @@ def test_each_device_of_a_btrfs_claims_its_own_size(sparse: Sparse) -> None:
 @pytest.mark.needs_tools("mkfs.f2fs", "dump.f2fs", "blkid")
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("features", ["", "extra_attr,sb_checksum"])
-def test_f2fs_is_read_as_its_own_dump_and_blkid_read_it(sparse: Sparse, start: int, features: str) -> None:
+def test_f2fs_is_read_as_by_its_own_dump_and_blkid(sparse: Sparse, start: int, features: str) -> None:
     content = sparse(64 * MIB)
     run("mkfs.f2fs", "-q", "-l", "Фото", *(("-O", features) if features else ()), content)
     placed = place(content, start)
@@ -173,7 +173,7 @@ def test_f2fs_is_read_as_its_own_dump_and_blkid_read_it(sparse: Sparse, start: i
 @pytest.mark.needs_tools("mkswap", "swaplabel", "blkid")
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("page", [4 * KIB, 8 * KIB, 16 * KIB, 64 * KIB])
-def test_swap_of_any_page_size_is_read_as_swaplabel_and_blkid_read_it(sparse: Sparse, start: int, page: int) -> None:
+def test_swap_of_any_page_size_is_read_as_by_swaplabel_and_blkid(sparse: Sparse, start: int, page: int) -> None:
     content = sparse(8 * MIB)
     run("mkswap", "-p", str(page), "-L", "swap one", content)
     placed = place(content, start)
@@ -187,7 +187,7 @@ def test_swap_of_any_page_size_is_read_as_swaplabel_and_blkid_read_it(sparse: Sp
 
 @pytest.mark.needs_tools("mkswap", "blkid")
 @pytest.mark.parametrize("mark", [b"S1SUSPEND\0", b"S2SUSPEND\0", b"ULSUSPEND\0", b"LINHIB0001"])
-def test_a_suspended_system_is_seen_instead_of_the_swap_it_lies_in(sparse: Sparse, mark: bytes) -> None:
+def test_a_hibernation_image_is_recognised_instead_of_the_swap_that_contains_it(sparse: Sparse, mark: bytes) -> None:
     content = sparse(8 * MIB)
     run("mkswap", "-p", "4096", "-L", "sleep", content)
     with content.open("r+b") as file:

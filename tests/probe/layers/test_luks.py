@@ -26,7 +26,7 @@ def luks(content: Path, version: str, *options: str) -> Path:
 
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("options", [(), ("--align-payload", "8192"), ("--align-payload", "63")], ids=" ".join)
-def test_luks1_payload_is_where_luks_dump_says(sparse: Sparse, start: int, options: tuple[str, ...]) -> None:
+def test_the_luks1_payload_is_where_luks_dump_reports_it(sparse: Sparse, start: int, options: tuple[str, ...]) -> None:
     content = luks(sparse(24 * MIB), "luks1", *options)
     placed = place(content, start)
     layer, report = placed.layer(), run("cryptsetup", "luksDump", content)
@@ -48,7 +48,9 @@ def test_luks1_payload_is_where_luks_dump_says(sparse: Sparse, start: int, optio
     ],
     ids=" ".join,
 )
-def test_luks2_payload_and_sector_are_what_the_json_says(sparse: Sparse, start: int, options: tuple[str, ...]) -> None:
+def test_the_luks2_payload_and_sector_size_are_those_of_the_json(
+    sparse: Sparse, start: int, options: tuple[str, ...]
+) -> None:
     content = luks(sparse(32 * MIB), "luks2", *options)
     placed = place(content, start)
     layer = placed.layer()
@@ -60,7 +62,7 @@ def test_luks2_payload_and_sector_are_what_the_json_says(sparse: Sparse, start: 
     assert layer.data_unit == segment["sector_size"]
 
 
-def test_a_damaged_first_header_is_told_and_the_second_one_used(sparse: Sparse) -> None:
+def test_a_damaged_first_header_is_reported_and_the_second_one_is_used(sparse: Sparse) -> None:
     content = luks(sparse(32 * MIB), "luks2", "--offset", "40000")
     with content.open("r+b") as file:
         first = file.read(16384)
@@ -72,7 +74,7 @@ def test_a_damaged_first_header_is_told_and_the_second_one_used(sparse: Sparse) 
     assert any("checksum of the LUKS2 header" in problem for problem in layer.problems)
 
 
-def test_a_damaged_second_header_is_told_and_the_first_one_used(sparse: Sparse) -> None:
+def test_a_damaged_second_header_is_reported_and_the_first_one_is_used(sparse: Sparse) -> None:
     content = luks(sparse(32 * MIB), "luks2")
     with content.open("r+b") as file:
         file.seek(16384 + 5000)
@@ -83,9 +85,7 @@ def test_a_damaged_second_header_is_told_and_the_first_one_used(sparse: Sparse) 
 
 
 @pytest.mark.parametrize("size", ["16k", "64k", "128k", "4m"])
-def test_with_the_first_header_overwritten_the_second_is_found_as_cryptsetup_finds_it(
-    sparse: Sparse, size: str
-) -> None:
+def test_with_the_first_header_overwritten_the_second_is_found_as_by_cryptsetup(sparse: Sparse, size: str) -> None:
     content = luks(sparse(32 * MIB), "luks2", "--label", "rescue", "--luks2-metadata-size", size)
     with content.open("r+b") as file:
         file.write(bytes(16384))
@@ -108,7 +108,7 @@ def test_with_the_first_header_overwritten_the_second_is_found_as_cryptsetup_fin
         ((8, "hot"), (7, "hot"), False),
     ],
 )
-def test_a_newer_first_header_is_not_believed_where_its_flush_may_be_missing(
+def test_a_newer_first_header_is_not_trusted_where_its_flush_may_be_missing(
     sparse: Sparse, first: tuple[int, str], second: tuple[int, str], is_unflushed: bool
 ) -> None:
     content = sparse(32 * MIB)
@@ -132,7 +132,7 @@ def header_copy(magic: bytes, at: int, update: int, state: str) -> bytes:
 
 
 @pytest.mark.needs_tools("mkfs.xfs")
-def test_a_second_header_left_under_a_new_file_system_is_not_mentioned(sparse: Sparse) -> None:
+def test_a_second_header_left_under_a_new_file_system_is_not_reported(sparse: Sparse) -> None:
     content = luks(sparse(600 * MIB), "luks2")
     with content.open("r+b") as file:
         file.write(bytes(4096))
@@ -141,7 +141,7 @@ def test_a_second_header_left_under_a_new_file_system_is_not_mentioned(sparse: S
     assert [layer.kind for layer in placed.layers()] == [placed.blkid()["TYPE"]] == ["xfs"]
 
 
-def test_a_payload_beyond_the_end_is_told(sparse: Sparse) -> None:
+def test_a_payload_beyond_the_end_is_reported(sparse: Sparse) -> None:
     content = luks(sparse(32 * MIB), "luks2")
     with content.open("r+b") as file:
         file.truncate(8 * MIB)
@@ -174,4 +174,4 @@ def test_a_segment_of_fixed_size_ends_the_volume_only_if_it_is_plain_dm_crypt(
     assert (unclean or "") in (layer.unclean or "") and bool(unclean) == bool(layer.unclean)
     assert layer.has_tags is ("integrity" in segment)
     if not segment:
-        assert str(8 * MIB) in run("cryptsetup", "luksDump", content)  # cryptsetup takes the rewritten header
+        assert str(8 * MIB) in run("cryptsetup", "luksDump", content)  # cryptsetup accepts the rewritten header

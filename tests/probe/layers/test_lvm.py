@@ -83,7 +83,7 @@ def the_layer(image: Path) -> Layer:
 @pytest.mark.parametrize(
     "options", [(), ("--dataalignment", "512k"), ("--dataalignmentoffset", "7s"), ("--metadatacopies", "2")]
 )
-def test_a_bare_physical_volume_says_where_its_data_start(made: Made, options: tuple[str, ...]) -> None:
+def test_the_data_start_of_a_physical_volume_without_a_group_is_read(made: Made, options: tuple[str, ...]) -> None:
     lvm, (image,), (device,) = made(1, *options)
     layer = the_layer(image)
     facts = lvm("pvs", "--noheadings", "--units", "b", "--nosuffix", "-o", "pe_start,pv_uuid,dev_size", device).split()
@@ -125,7 +125,7 @@ def test_metadata_that_wrapped_around_its_ring_is_read(made: Made) -> None:
 
 
 @pytest.mark.needs_tools("mkfs.ext4", "mkfs.xfs")
-def test_file_systems_inside_volumes_are_found_at_their_place_on_the_disk(made: Made, sparse: Sparse) -> None:
+def test_file_systems_inside_volumes_are_found_at_their_places_on_the_disk(made: Made, sparse: Sparse) -> None:
     lvm, images, devices = made(2)
     lvm("vgcreate", "-q", "-s", "4m", "vg", *devices)
     lvm.create("-L", "8m", "-n", "gap", "vg", str(devices[0]))
@@ -147,7 +147,7 @@ def test_file_systems_inside_volumes_are_found_at_their_place_on_the_disk(made: 
     assert inner.problems == ()
 
 
-def test_a_suspended_system_is_found_in_the_last_of_many_volumes(made: Made, sparse: Sparse) -> None:
+def test_a_hibernation_image_is_found_in_the_last_of_many_volumes(made: Made, sparse: Sparse) -> None:
     lvm, (image,), (device,) = made(1, size=128 * MIB)
     lvm("vgcreate", "-q", "-s", "1m", "vg", device)
     for number in range(60):
@@ -205,9 +205,7 @@ def raid_and_thin(group: str, first: str, second: str) -> str:
 
 
 @pytest.mark.needs_tools("mkfs.ext4")
-def test_the_parts_of_mirrors_and_thin_pools_are_listed_and_a_mirror_is_read_through(
-    made: Made, sparse: Sparse
-) -> None:
+def test_parts_of_mirrors_and_thin_pools_are_listed_and_a_mirrors_content_is_read(made: Made, sparse: Sparse) -> None:
     lvm, (image, _), devices = made(2)
     uuids = [lvm("pvs", "--noheadings", "-o", "pv_uuid", device).strip() for device in devices]
     lvm("vgcreate", "-q", "-s", "1m", "vg", *devices)
@@ -229,7 +227,7 @@ def test_the_parts_of_mirrors_and_thin_pools_are_listed_and_a_mirror_is_read_thr
     ]
 
 
-def test_a_metadata_checksum_that_fails_is_told(made: Made) -> None:
+def test_a_wrong_metadata_checksum_is_reported(made: Made) -> None:
     lvm, (image,), (device,) = made(1)
     lvm("vgcreate", "-q", "vg", device)
     content = bytes_of(image, 0, MIB)
@@ -251,7 +249,7 @@ def test_a_metadata_checksum_that_fails_is_told(made: Made) -> None:
         ('lock_type = "none"', None),
     ],
 )
-def test_a_group_that_is_shared_with_other_machines_is_told(made: Made, said: str, by: str | None) -> None:
+def test_a_group_that_is_shared_with_other_machines_is_reported(made: Made, said: str, by: str | None) -> None:
     lvm, (image,), (device,) = made(1)
     lvm("vgcreate", "-q", "vg", device)
     assert the_layer(image).unclean is None
@@ -265,7 +263,7 @@ def test_a_group_that_is_shared_with_other_machines_is_told(made: Made, said: st
     assert the_layer(image).unclean == (by and f"{MAY_BE_SHARED} (vg: {by})")
 
 
-def test_the_text_parser_gives_up_quietly() -> None:
+def test_the_text_parser_stops_at_invalid_text_without_an_error() -> None:
     assert volumes.parse('a = 1 b = [1, "x\\"y", -2.5] c { d = 4 } e = @') == {
         "a": 1,
         "b": [1, 'x"y', -2.5],
@@ -282,7 +280,7 @@ def test_the_text_parser_gives_up_quietly() -> None:
     assert volumes.parse("a = " + "9" * 5000) == {}
 
 
-def test_a_physical_volume_that_does_not_list_its_volumes_fits_no_sectors(made: Made) -> None:
+def test_a_physical_volume_that_does_not_list_its_volumes_fits_no_sector_size(made: Made) -> None:
     """Without metadata of its own, and in no group."""
     lvm, images, devices = made(2, "--pvmetadatacopies", "0")
     lvm("pvcreate", "-q", "--yes", "--force", "--pvmetadatacopies", "1", devices[0])
@@ -293,7 +291,7 @@ def test_a_physical_volume_that_does_not_list_its_volumes_fits_no_sectors(made: 
     assert units[1].words == "does not list the volumes on it"
 
 
-def test_volumes_at_places_of_1_kib_fit_no_sectors_of_4_kib(made: Made) -> None:
+def test_volumes_with_blocks_of_1_kib_do_not_fit_sectors_of_4_kib(made: Made) -> None:
     lvm, (image,), (device,) = made(1, "--dataalignment", "1k")
     lvm("vgcreate", "-q", "-s", "1k", "group", device)
     lvm.create("-q", "-n", "root", "-l", "4001", "group")
@@ -303,7 +301,7 @@ def test_volumes_at_places_of_1_kib_fit_no_sectors_of_4_kib(made: Made) -> None:
     assert (unit.size, unit.words) == (KIB, "uses blocks of 1024 bytes")
 
 
-def test_a_striped_volume_is_named_as_one_whose_unit_is_unknown(made: Made) -> None:
+def test_a_striped_volume_is_reported_as_one_with_unrecognised_content(made: Made) -> None:
     lvm, images, devices = made(2)
     lvm("vgcreate", "-q", "group", *devices)
     lvm.create("-q", "-i", "2", "-n", "root", "-L", "16M", "group")

@@ -91,7 +91,7 @@ def checked(content: Path) -> str:
 @pytest.mark.parametrize(
     ("level", "chunk", "disks"), [("raid0", 512 * KIB, 2), ("raid5", 64 * KIB, 4), ("raid10", 4 * KIB, 4)]
 )
-def test_a_striped_member_is_read_as_mdadm_and_blkid_read_it(
+def test_a_striped_member_is_read_as_by_mdadm_and_blkid(
     sparse: Sparse, start: int, version: str, level: str, chunk: int, disks: int
 ) -> None:
     content = member(sparse(SIZE), superblock_1(version, level, chunk=chunk, disks=disks, data=2 * MIB + 512))
@@ -111,7 +111,7 @@ def test_a_striped_member_is_read_as_mdadm_and_blkid_read_it(
 @pytest.mark.needs_tools("mkfs.ext4")
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
-def test_a_mirror_is_read_through_to_its_file_system(sparse: Sparse, start: int, version: str) -> None:
+def test_the_file_system_inside_a_mirror_is_read(sparse: Sparse, start: int, version: str) -> None:
     content, data = sparse(SIZE), 0 if version == "1.0" else 3 * MIB
     inner = sparse(24 * MIB, "fs.img")
     run("mkfs.ext4", "-q", "-F", "-L", "mirrored", inner)
@@ -129,7 +129,7 @@ def test_a_mirror_is_read_through_to_its_file_system(sparse: Sparse, start: int,
 
 @pytest.mark.parametrize(("major", "is_shared"), [(4, False), (5, True)])
 @pytest.mark.parametrize(("version", "back"), [("1.0", -16), ("1.2", 8)])
-def test_an_array_with_a_bitmap_of_a_cluster_may_be_shared(
+def test_an_array_with_a_cluster_bitmap_may_be_shared(
     sparse: Sparse, version: str, back: int, major: int, *, is_shared: bool
 ) -> None:
     """Its bitmap lies `back` sectors after the superblock."""
@@ -182,7 +182,7 @@ def partitioned(content: Path, start: int) -> Path:
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_a_0_90_superblock_at_the_disks_end_belongs_to_the_last_partition_when_its_size_says_so(sparse: Sparse) -> None:
+def test_a_0_90_superblock_at_the_disks_end_of_the_partitions_size_is_the_partitions(sparse: Sparse) -> None:
     disk = partitioned(member(sparse(SIZE), superblock_0_90("raid1")), MIB)
     assert blkid(disk, Extent(MIB, SIZE))["TYPE"] == "linux_raid_member"
     assert [layer.kind for layer in layers_of(disk, Extent(MIB, SIZE))] == ["linux_raid_member"]
@@ -190,7 +190,7 @@ def test_a_0_90_superblock_at_the_disks_end_belongs_to_the_last_partition_when_i
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_a_0_90_superblock_of_the_whole_disk_does_not_belong_to_its_last_partition(sparse: Sparse) -> None:
+def test_a_0_90_superblock_of_the_whole_disk_is_not_that_of_its_last_partition(sparse: Sparse) -> None:
     disk = member(sparse(SIZE), superblock_0_90("raid1"))
     run("sfdisk", "-q", disk, stdin="label: dos\n2048,,83\n")  # seen through the mirror
     assert [layer.kind for layer in layers_of(disk)] == ["linux_raid_member"]
@@ -201,7 +201,7 @@ def test_a_0_90_superblock_of_the_whole_disk_does_not_belong_to_its_last_partiti
 
 @pytest.mark.needs_tools("sfdisk")
 @pytest.mark.parametrize("level", ["raid0", "linear"])
-def test_a_table_that_reaches_beyond_a_0_90_member_is_that_of_the_array(sparse: Sparse, level: str) -> None:
+def test_a_table_that_extends_beyond_a_0_90_member_is_that_of_the_array(sparse: Sparse, level: str) -> None:
     """For these levels the superblock states no size: mdadm before 4.2 wrote 0."""
     disk = sparse(2 * SIZE)
     run("sfdisk", "-q", disk, stdin="label: dos\n63,20000\n20063,\n")
@@ -214,7 +214,7 @@ def test_a_table_that_reaches_beyond_a_0_90_member_is_that_of_the_array(sparse: 
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_a_1_0_superblock_at_the_disks_end_belongs_to_the_last_partition(sparse: Sparse) -> None:
+def test_a_1_0_superblock_at_the_disks_end_is_that_of_the_last_partition(sparse: Sparse) -> None:
     disk = partitioned(member(sparse(SIZE), superblock_1("1.0", "raid1")), MIB)
     assert [layer.kind for layer in layers_of(disk, Extent(MIB, SIZE))] == ["linux_raid_member"]
     assert layers_of(disk) == ()
@@ -224,7 +224,7 @@ def test_a_1_0_superblock_at_the_disks_end_belongs_to_the_last_partition(sparse:
     ("superblock", "at"),
     [(superblock_1("1.2", "raid0", chunk=64 * KIB), 4 * KIB + 100), (superblock_0_90("raid5"), SIZE - 64 * KIB + 600)],
 )
-def test_a_bad_checksum_is_told(sparse: Sparse, superblock: tuple[int, bytes], at: int) -> None:
+def test_a_wrong_checksum_is_reported(sparse: Sparse, superblock: tuple[int, bytes], at: int) -> None:
     content = member(member(sparse(SIZE), superblock), (at, b"\x5a"))
     assert "expected" in field(run("mdadm", "--examine", content, fails=True), "Checksum")
     (layer,) = layers_of(content)
@@ -232,7 +232,7 @@ def test_a_bad_checksum_is_told(sparse: Sparse, superblock: tuple[int, bytes], a
 
 
 @pytest.mark.needs_tools("mkfs.ext4")
-def test_a_file_system_left_under_a_1_2_superblock_is_told_after_it(sparse: Sparse) -> None:
+def test_a_file_system_left_under_a_1_2_superblock_is_reported_after_it(sparse: Sparse) -> None:
     content = sparse(SIZE)
     run("mkfs.ext4", "-q", "-F", "-L", "old", content)
     member(content, superblock_1("1.2", "raid0", chunk=64 * KIB))
@@ -242,9 +242,9 @@ def test_a_file_system_left_under_a_1_2_superblock_is_told_after_it(sparse: Spar
 
 
 @pytest.mark.needs_tools("mkfs.ext4")
-def test_a_file_system_that_runs_over_the_superblock_of_a_mirror_makes_both_doubtful(sparse: Sparse) -> None:
+def test_a_file_system_that_extends_over_a_mirrors_superblock_makes_both_uncertain(sparse: Sparse) -> None:
     content = sparse(SIZE)
-    run("mkfs.ext4", "-q", "-F", "-L", "new", content)  # as large as the member: it does not know about the superblock
+    run("mkfs.ext4", "-q", "-F", "-L", "new", content)  # as large as the member, without regard to the superblock
     member(content, superblock_1("1.0", "raid1"))
     layers = layers_of(content)
     assert [layer.kind for layer in layers] == ["linux_raid_member", "ext4"]
@@ -253,7 +253,9 @@ def test_a_file_system_that_runs_over_the_superblock_of_a_mirror_makes_both_doub
 
 @pytest.mark.needs_tools("cryptsetup")
 @pytest.mark.parametrize("superblock", ["1.0", "0.90"])
-def test_a_mirror_with_its_superblock_at_the_end_shows_what_it_holds_only_once(sparse: Sparse, superblock: str) -> None:
+def test_the_content_of_a_mirror_with_its_superblock_at_the_end_is_reported_once(
+    sparse: Sparse, superblock: str
+) -> None:
     """LUKS and LVM depend only on the start of their container; on a real RAID1, blkid -p reports only the
     array.
     """
@@ -269,7 +271,7 @@ def test_a_mirror_with_its_superblock_at_the_end_shows_what_it_holds_only_once(s
 
 
 @pytest.mark.needs_tools("mkfs.ext4")
-def test_the_first_chunk_of_a_striped_set_is_not_taken_for_a_second_answer(sparse: Sparse) -> None:
+def test_the_first_chunk_of_a_striped_array_is_not_taken_for_the_members_content(sparse: Sparse) -> None:
     content = sparse(2 * SIZE)
     run("mkfs.ext4", "-q", "-F", "-b", "4096", content)  # of the array, twice a member
     with content.open("r+b") as file:
@@ -278,7 +280,7 @@ def test_the_first_chunk_of_a_striped_set_is_not_taken_for_a_second_answer(spars
     assert [layer.kind for layer in layers_of(content)] == ["linux_raid_member"]
 
 
-def test_the_layer_of_a_member_ends_where_its_superblock_says(sparse: Sparse) -> None:
+def test_the_layer_of_a_member_ends_where_its_superblock_states(sparse: Sparse) -> None:
     content = member(sparse(SIZE), superblock_0_90("raid1", size=10 * MIB))
     (layer,) = layers_of(content)
     assert isinstance(layer, Layer)

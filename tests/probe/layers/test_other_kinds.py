@@ -24,7 +24,7 @@ Sparse = Callable[..., Path]
 @pytest.mark.needs_tools("make-bcache", "bcache-super-show", "mkfs.ext4", "blkid")
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("options", [(), ("-o", "2048"), ("-w", "4k")], ids=" ".join)
-def test_a_bcache_backing_device_is_read_through(sparse: Sparse, start: int, options: tuple[str, ...]) -> None:
+def test_the_content_of_a_bcache_backing_device_is_read(sparse: Sparse, start: int, options: tuple[str, ...]) -> None:
     content, inner = sparse(32 * MIB), sparse(16 * MIB, "fs.img")
     run("make-bcache", "-B", *options, content)
     report = run("bcache-super-show", content)
@@ -59,7 +59,7 @@ def test_a_bcache_cache_starts_at_its_first_bucket(sparse: Sparse) -> None:
 
 
 @pytest.mark.needs_tools("mksquashfs", "blkid")
-def test_squashfs_has_no_unit_to_align(sparse: Sparse, tmp_path: Path) -> None:
+def test_squashfs_has_no_data_unit(sparse: Sparse, tmp_path: Path) -> None:
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "word").write_text("word")
     run("mksquashfs", tmp_path / "files", tmp_path / "image", "-quiet", "-noappend")
@@ -69,7 +69,7 @@ def test_squashfs_has_no_unit_to_align(sparse: Sparse, tmp_path: Path) -> None:
 
 
 @pytest.mark.needs_tools("mkfs.erofs", "blkid")
-def test_erofs_is_read_as_blkid_reads_it(tmp_path: Path) -> None:
+def test_erofs_is_read_as_by_blkid(tmp_path: Path) -> None:
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "word").write_text("word")
     run("mkfs.erofs", tmp_path / "image", tmp_path / "files")
@@ -80,7 +80,7 @@ def test_erofs_is_read_as_blkid_reads_it(tmp_path: Path) -> None:
 
 @pytest.mark.needs_tools("genisoimage", "blkid")
 @pytest.mark.parametrize("options", [("-V", "PLAIN DISC"), ("-J", "-V", "A Longer Name Than Sixteen")], ids=" ".join)
-def test_iso_9660_is_read_as_blkid_reads_it(tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_iso_9660_is_read_as_by_blkid(tmp_path: Path, options: tuple[str, ...]) -> None:
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "word").write_text("word" * 1_000_000)
     run("genisoimage", "-quiet", *options, "-o", tmp_path / "image", tmp_path / "files")
@@ -94,7 +94,7 @@ def test_iso_9660_is_read_as_blkid_reads_it(tmp_path: Path, options: tuple[str, 
 @pytest.mark.needs_tools("makefs", "blkid")
 @pytest.mark.parametrize("version", ["1", "2"])
 @pytest.mark.parametrize("order", ["le", "be"])
-def test_ufs_is_read_as_blkid_reads_it(tmp_path: Path, version: str, order: str) -> None:
+def test_ufs_is_read_as_by_blkid(tmp_path: Path, version: str, order: str) -> None:
     (tmp_path / "files").mkdir()
     run("makefs", "-t", "ffs", "-B", order, "-o", f"version={version},bsize=16384,fsize=2048", "-s", "16m",
         tmp_path / "image", tmp_path / "files")  # fmt: skip
@@ -151,7 +151,7 @@ def zfs_label(*, ashift: int, order: str, state: int = 0, delays: tuple[int, ...
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("order", ["<", ">"])
 @pytest.mark.parametrize("ashift", [9, 12, 13])
-def test_a_zfs_member_tells_its_pool_and_its_unit(sparse: Sparse, start: int, order: str, ashift: int) -> None:
+def test_the_pool_and_the_unit_of_a_zfs_member_are_read(sparse: Sparse, start: int, order: str, ashift: int) -> None:
     content = sparse(96 * MIB)
     label = zfs_label(ashift=ashift, order=order)
     with content.open("r+b") as file:
@@ -232,7 +232,7 @@ def intel_block(*, level: int, strip: int, members: int, start: int) -> bytes:
 @pytest.mark.parametrize(
     ("level", "members", "name"), [(0, 2, "raid0"), (1, 2, "raid1"), (5, 3, "raid5"), (1, 4, "raid10")]
 )
-def test_an_intel_raid_member_tells_level_and_strip(
+def test_the_level_and_the_strip_of_an_intel_raid_member_are_read(
     sparse: Sparse, loop: Callable[..., Path], level: int, members: int, name: str
 ) -> None:
     disk = sparse(32 * MIB)
@@ -280,7 +280,7 @@ def test_a_ddf_member_is_recognised_with_its_checksum(sparse: Sparse) -> None:
     [(512, b"$XIDE$"), (63 * 512, b"Promise Technology, Inc."), (11 * 512, b"\xf3\x16\x78\x5a")],
     ids=["LSI", "Promise", "HighPoint"],
 )
-def test_other_firmware_raids_are_named_as_blkid_names_them(sparse: Sparse, at: int, mark: bytes) -> None:
+def test_other_firmware_raids_are_named_as_by_blkid(sparse: Sparse, at: int, mark: bytes) -> None:
     disk = sparse(32 * MIB)
     with disk.open("r+b") as file:
         file.seek(32 * MIB - at)

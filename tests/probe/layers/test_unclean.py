@@ -62,7 +62,7 @@ CLEAN = {
     "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "mkfs.f2fs", "mkfs.ntfs", "mkfs.exfat", "mkfs.fat", "mkswap"
 )
 @pytest.mark.parametrize("name", CLEAN)
-def test_what_mkfs_made_is_not_unclean(sparse: Sparse, name: str) -> None:
+def test_a_new_file_system_is_not_unclean(sparse: Sparse, name: str) -> None:
     size, command = CLEAN[name]
     image = sparse(size)
     run(*command, image)
@@ -79,7 +79,7 @@ def test_what_mkfs_made_is_not_unclean(sparse: Sparse, name: str) -> None:
     ],
     ids=["GFS2", "local GFS2", "OCFS2", "local OCFS2"],
 )
-def test_a_file_system_of_a_cluster_may_be_shared(sparse: Sparse, pieces: dict[int, bytes], by: str | None) -> None:
+def test_a_cluster_file_system_may_be_shared(sparse: Sparse, pieces: dict[int, bytes], by: str | None) -> None:
     """Fields of struct gfs2_sb (sb_lockproto) and struct ocfs2_super_block (s_feature_incompat)."""
     image = sparse(4 * MIB)
     for at, data in pieces.items():
@@ -93,9 +93,7 @@ def test_a_file_system_of_a_cluster_may_be_shared(sparse: Sparse, pieces: dict[i
     [(0xFF4D4D50, "shared"), (0xE24D4D50, "checked by"), (77, "mounted on"), (None, "damaged")],
     ids=["clean", "being checked", "mounted", "damaged"],
 )
-def test_protection_against_mounting_on_two_machines_is_told_by_its_state(
-    sparse: Sparse, sequence: int | None, why: str
-) -> None:
+def test_the_state_of_multiple_mount_protection_is_reported(sparse: Sparse, sequence: int | None, why: str) -> None:
     """States of linux/fs/ext4/ext4.h, EXT4_MMP_SEQ_*; the block is where dumpe2fs reports it."""
     image = sparse(40 * MIB)
     run("mkfs.ext4", "-q", "-b", "4096", "-O", "mmp", image)
@@ -143,7 +141,7 @@ def test_a_mounted_file_system_is_unclean_until_it_is_unmounted(
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("mkfs.xfs", "xfs_logprint")
-def test_an_xfs_is_clean_when_unmounted_wherever_in_its_log_that_stands(
+def test_an_unmounted_xfs_is_clean_wherever_its_log_has_the_unmount_record(
     sparse: Sparse, loop: Loop, tmp_path: Path
 ) -> None:
     image, folder, cut = sparse(320 * MIB), tmp_path / "mounted", tmp_path / "cut.img"
@@ -221,7 +219,7 @@ def test_a_btrfs_with_a_log_tree_is_unclean(sparse: Sparse, loop: Loop, tmp_path
         ("feature needs_recovery", "recovery flag"),
     ],
 )
-def test_an_ext4_says_why_it_is_unclean(sparse: Sparse, request_: str, said: str) -> None:
+def test_the_reason_why_an_ext4_is_unclean_is_reported(sparse: Sparse, request_: str, said: str) -> None:
     image = sparse(16 * MIB)
     run("mkfs.ext4", "-q", "-F", image)
     run("debugfs", "-w", "-R", request_, image)
@@ -229,10 +227,10 @@ def test_an_ext4_says_why_it_is_unclean(sparse: Sparse, request_: str, said: str
 
 
 @pytest.mark.needs_tools("mkfs.ntfs", "ntfsfix", "ntfsinfo", "ntfs-3g.probe")
-def test_an_ntfs_that_wants_a_check_is_unclean(sparse: Sparse) -> None:
+def test_an_ntfs_with_its_dirty_flag_is_unclean(sparse: Sparse) -> None:
     image = sparse(16 * MIB)
     run("mkfs.ntfs", "-q", "-F", "-f", image)
-    run("ntfsfix", image)  # leaves the flag, for Windows to check the volume
+    run("ntfsfix", image)  # leaves the flag set, so that Windows checks the volume
     assert "DIRTY" in run("ntfsinfo", "-f", "-m", image)
     assert unclean(image) == "was not unmounted cleanly (dirty flag set)"
     run("ntfsfix", "-d", image)
@@ -270,7 +268,7 @@ def test_a_hibernated_windows_is_found_among_any_number_of_files(
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("mkfs.ntfs", "ntfs-3g", "ntfs-3g.probe", "ntfsinfo")
-def test_a_hibernated_windows_is_found_behind_a_file_table_in_many_pieces(sparse: Sparse, tmp_path: Path) -> None:
+def test_a_hibernated_windows_is_found_behind_a_file_table_in_many_extents(sparse: Sparse, tmp_path: Path) -> None:
     image, folder = sparse(30 * MIB), tmp_path / "mounted"
     folder.mkdir()
     run("mkfs.ntfs", "-q", "-F", "-f", "-c", "512", image)
@@ -298,9 +296,7 @@ def test_a_hibernated_windows_is_found_behind_a_file_table_in_many_pieces(sparse
 
 @pytest.mark.needs_tools("mkfs.ntfs", "ntfscp", "ntfs-3g.probe")
 @pytest.mark.parametrize("size", [0, 300, 4095])
-def test_a_hibernated_windows_is_found_on_a_volume_that_does_not_hold_it(
-    sparse: Sparse, tmp_path: Path, size: int
-) -> None:
+def test_a_hibernated_windows_on_another_volume_is_found(sparse: Sparse, tmp_path: Path, size: int) -> None:
     image, content = sparse(16 * MIB), tmp_path / "content"
     content.write_bytes(bytes(size))
     run("mkfs.ntfs", "-q", "-F", "-f", image)
@@ -310,7 +306,7 @@ def test_a_hibernated_windows_is_found_on_a_volume_that_does_not_hold_it(
 
 
 @pytest.mark.needs_tools("mkfs.ntfs", "ntfscp")
-def test_a_hibernated_windows_is_found_in_the_first_piece_of_a_file_table_that_is_damaged(
+def test_a_hibernated_windows_is_found_in_the_first_extent_of_a_damaged_file_table(
     sparse: Sparse, tmp_path: Path
 ) -> None:
     image, content = sparse(16 * MIB), tmp_path / "content"
@@ -327,7 +323,7 @@ def test_a_hibernated_windows_is_found_in_the_first_piece_of_a_file_table_that_i
 
 
 @pytest.mark.needs_tools("mkfs.ntfs", "ntfscp")
-def test_a_hibernated_windows_is_found_wherever_in_the_index_its_name_stands(sparse: Sparse, tmp_path: Path) -> None:
+def test_a_hibernated_windows_is_found_wherever_its_name_is_in_the_index(sparse: Sparse, tmp_path: Path) -> None:
     """The position varies name by name, across the ends of sectors, where NTFS stores two bytes elsewhere."""
     image, content = sparse(16 * MIB), tmp_path / "content"
     content.write_bytes(b"found by this" + bytes(5000))

@@ -30,7 +30,7 @@ Sparse = Callable[..., Path]
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else f"{value // MIB}MiB",
 )
-def test_fat_is_read_as_fsck_and_blkid_read_it(sparse: Sparse, start: int, options: tuple[str, ...], size: int) -> None:
+def test_fat_is_read_as_by_fsck_and_blkid(sparse: Sparse, start: int, options: tuple[str, ...], size: int) -> None:
     content = sparse(size)
     run("mkfs.fat", *options, content)
     placed = place(content, start)
@@ -45,7 +45,7 @@ def test_fat_is_read_as_fsck_and_blkid_read_it(sparse: Sparse, start: int, optio
 
 
 @pytest.mark.needs_tools("mkfs.fat", "fsck.fat", "mlabel")
-def test_a_fat32_with_a_root_directory_of_fixed_size_begins_its_data_behind_it_as_in_fsck(sparse: Sparse) -> None:
+def test_the_data_of_a_fat32_with_a_fixed_root_directory_begin_behind_it_as_in_fsck(sparse: Sparse) -> None:
     content = sparse(64 * MIB)
     run("mkfs.fat", "-F32", "-n", "LABEL", content, str(60 * 1024))
     content.write_bytes(with_fixed_root(content.read_bytes()))
@@ -84,7 +84,7 @@ def test_fat32_on_64_mib_starts_its_data_two_sectors_off_the_4_kib_grid(sparse: 
 
 
 @pytest.mark.needs_tools("mkfs.fat", "mlabel", "blkid")
-def test_the_label_of_the_directory_counts_not_the_copy_in_the_boot_sector(sparse: Sparse) -> None:
+def test_the_label_of_the_root_directory_is_used_instead_of_the_boot_sectors_copy(sparse: Sparse) -> None:
     content = sparse(64 * MIB)
     run("mkfs.fat", "-F32", "-n", "OLD", content)
     at = 2050 * 512  # the root directory: mkfs.fat puts the label into its first entry
@@ -97,7 +97,7 @@ def test_the_label_of_the_directory_counts_not_the_copy_in_the_boot_sector(spars
 
 
 @pytest.mark.needs_tools("mkfs.fat")
-def test_fat32_with_too_few_clusters_is_named_and_pointed_at(sparse: Sparse) -> None:
+def test_a_fat32_with_too_few_clusters_is_recognised_and_reported(sparse: Sparse) -> None:
     content = sparse(33 * MIB)
     run("mkfs.fat", "-F32", "-s", "4", content)
     (layer,) = layers_of(content)
@@ -108,7 +108,7 @@ def test_fat32_with_too_few_clusters_is_named_and_pointed_at(sparse: Sparse) -> 
 
 @pytest.mark.needs_tools("sfdisk", "blkid")
 @pytest.mark.parametrize("code", [b"", b"\xeb\x63\x90", b"\xeb\x58\x90SYSLINUX", b"\xe9\x00\x00"])
-def test_a_master_boot_record_is_no_file_system(sparse: Sparse, code: bytes) -> None:
+def test_a_master_boot_record_is_not_a_file_system(sparse: Sparse, code: bytes) -> None:
     disk = sparse(8 * MIB)
     run("sfdisk", "-q", disk, stdin="label: dos\n63,4096,c\n,,83\n")
     with disk.open("r+b") as file:
@@ -131,7 +131,7 @@ def exfat_units(report: str) -> tuple[int, int]:
 @pytest.mark.parametrize(
     "options", [("-L", "Two Books"), ("-c", "128K", "-b", "1M"), ("-c", "4K", "-b", "4K")], ids=" ".join
 )
-def test_exfat_is_read_as_its_own_dump_and_blkid_read_it(sparse: Sparse, start: int, options: tuple[str, ...]) -> None:
+def test_exfat_is_read_as_by_its_own_dump_and_blkid(sparse: Sparse, start: int, options: tuple[str, ...]) -> None:
     content = sparse(64 * MIB)
     run("mkfs.exfat", *options, content)
     placed = place(content, start)
@@ -145,7 +145,7 @@ def test_exfat_is_read_as_its_own_dump_and_blkid_read_it(sparse: Sparse, start: 
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("mkfs.exfat", "dump.exfat")
-def test_exfat_on_a_disk_of_4_kib_sectors_is_read_as_its_own_dump_reads_it(
+def test_exfat_on_a_disk_with_4_kib_sectors_is_read_as_by_its_own_dump(
     sparse: Sparse, loop: Callable[..., Path]
 ) -> None:
     content = sparse(64 * MIB)
@@ -172,7 +172,7 @@ def test_exfat_on_a_disk_of_4_kib_sectors_is_read_as_its_own_dump_reads_it(
     ],
     ids=" ".join,
 )
-def test_ntfs_is_read_as_ntfsresize_and_blkid_read_it(sparse: Sparse, start: int, options: tuple[str, ...]) -> None:
+def test_ntfs_is_read_as_by_ntfsresize_and_blkid(sparse: Sparse, start: int, options: tuple[str, ...]) -> None:
     content = sparse(64 * MIB)
     run("mkfs.ntfs", "-q", "-F", "-f", *options, content)
     placed = place(content, start)
@@ -203,7 +203,7 @@ def bitlocker(*, start: bytes, metadata_field: int) -> bytes:
 @pytest.mark.parametrize(
     ("start", "field_at"), [(b"\xeb\x58\x90-FVE-FS-", 176), (b"\xeb\x58\x90MSWIN4.1", 440)], ids=["Windows 7", "To Go"]
 )
-def test_bitlocker_is_recognised_and_its_data_lie_where_they_lay_before(
+def test_bitlocker_is_recognised_and_its_data_begin_at_its_first_byte(
     sparse: Sparse, start: bytes, field_at: int
 ) -> None:
     content = sparse(4 * MIB)

@@ -43,7 +43,7 @@ def area_of(content: bytes) -> Area:
     return open_area(BytesReader(content), Extent(0, len(content)), 512, lambda *_: ())
 
 
-def test_every_name_lies_where_its_bytes_are(volume: bytes) -> None:
+def test_every_start_is_found_at_the_place_of_its_bytes(volume: bytes) -> None:
     found = read_names(area_of(volume), SIGNATURE)
     assert found.files == ("\\Boot\\BCD", "\\Windows\\System32\\config\\SYSTEM")
     assert (found.dirty, found.unclear) == ((), "")
@@ -52,14 +52,14 @@ def test_every_name_lies_where_its_bytes_are(volume: bytes) -> None:
         assert b"".join(volume[place.start : place.end] for place in one.places) == one.start.to_bytes(8, "little")
 
 
-def test_another_signature_has_no_names(volume: bytes) -> None:
+def test_for_another_signature_no_starts_are_found(volume: bytes) -> None:
     found = read_names(area_of(volume), b"none")
     assert (len(found.files), found.starts) == (2, ())
 
 
 @settings(max_examples=examples(1500), deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(min_value=0), many=st.sampled_from((1, 2, 8, 60)))
-def test_no_changed_bytes_make_it_raise_or_grow(volume: bytes, seed: int, many: int) -> None:
+def test_changed_bytes_neither_raise_an_error_nor_exceed_the_limits(volume: bytes, seed: int, many: int) -> None:
     """Bytes of records, indexes and hives; NTFS itself detects a change to the last two bytes of a sector."""
     luck = random.Random(seed)
     places = [at for at in range(0, len(volume), 512) if volume[at : at + 4] in (b"FILE", b"INDX", b"regf", b"hbin")]

@@ -33,7 +33,7 @@ def vmd_machine() -> dict[str, Attributes]:
     }
 
 
-def test_a_drive_behind_vmd_is_seen_up_to_the_vmd_controller(machine: Machine) -> None:
+def test_the_path_of_a_drive_behind_vmd_ends_at_the_vmd_controller(machine: Machine) -> None:
     hops = read_links(machine(vmd_machine()), VMD_DRIVE)
     assert ports(hops) == [
         ("10000:e1:00.0", Port.ENDPOINT),
@@ -44,7 +44,7 @@ def test_a_drive_behind_vmd_is_seen_up_to_the_vmd_controller(machine: Machine) -
     assert find_uplinks([disk("nvme0n1", hops)]) == ()
 
 
-def test_a_chipset_port_behind_vmd_still_hangs_on_the_dmi(machine: Machine) -> None:
+def test_a_chipset_port_behind_vmd_still_uses_the_dmi(machine: Machine) -> None:
     devices = vmd_machine()
     port = "pci0000:00/0000:00:0e.0/pci10000:e0/10000:e0:1d.0"
     devices |= {
@@ -57,7 +57,7 @@ def test_a_chipset_port_behind_vmd_still_hangs_on_the_dmi(machine: Machine) -> N
     assert (dmi.name, dmi.bandwidth) == ("DMI 4.0 x8", 15_753_846_153)
 
 
-def test_a_vmd_controller_is_an_adapter_with_a_driver_and_without(machine: Machine) -> None:
+def test_a_vmd_controller_is_an_adapter_with_or_without_a_driver(machine: Machine) -> None:
     devices = vmd_machine() | {"pci0000:80/0000:80:00.5": link("8086", "201d", RAID)}
     found = find_adapters(machine(devices))
     assert [(each.address, each.vmd, each.remapped_nvme) for each in found] == [
@@ -78,7 +78,7 @@ def test_a_vmd_controller_is_an_adapter_with_a_driver_and_without(machine: Machi
         (NVME, "1", []),
     ],
 )
-def test_nvme_drives_that_firmware_raid_hides_are_told(
+def test_nvme_drives_hidden_by_firmware_raid_are_counted(
     machine: Machine, kind: str, remapped: str, adapters: list[int]
 ) -> None:
     tree = machine({"pci0000:00/0000:00:17.0": link("8086", "2822", kind) | {"remapped_nvme": remapped}})

@@ -23,7 +23,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path, str], 
     return unpack
 
 
-def test_a_power_server_has_each_drive_on_a_bus_of_its_own(
+def test_each_drive_of_a_power_server_is_on_its_own_bus(
     unpacked: Callable[[Path, str], Tree], shared_data: Path
 ) -> None:
     tree = unpacked(shared_data, "tree-pcie")
@@ -40,7 +40,7 @@ def test_a_power_server_has_each_drive_on_a_bus_of_its_own(
 
 
 @pytest.mark.parametrize("name", ["simple-nvme", "simple-lvm"])
-def test_a_tree_without_pci_attributes_gives_addresses_and_claims_nothing_else(
+def test_a_tree_without_pci_attributes_gives_addresses_only(
     unpacked: Callable[[Path, str], Tree], shared_data: Path, name: str
 ) -> None:
     tree = unpacked(shared_data, name)

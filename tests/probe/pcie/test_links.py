@@ -27,7 +27,7 @@ from tests.probe.pcie.machines import (
 )
 
 
-def test_a_drive_on_the_processor_has_its_four_lanes(machine: Machine) -> None:
+def test_a_drive_on_the_processor_has_four_lanes(machine: Machine) -> None:
     root = link("8086", "1901", BRIDGE, (GEN3, "4"), (GEN3, "16"))
     tree = machine(
         {"pci0000:00/0000:00:01.0": root, "pci0000:00/0000:00:01.0/0000:01:00.0": link(*SAMSUNG, NVME, (GEN3, "4"))}
@@ -41,7 +41,7 @@ def test_a_drive_on_the_processor_has_its_four_lanes(machine: Machine) -> None:
     assert (port.hidden_uplink, port.pci_id) == (None, "8086:1901")
 
 
-def test_a_drive_with_half_its_lanes_shows_what_it_has_and_what_it_could_have(machine: Machine) -> None:
+def test_a_drive_with_half_its_lanes_shows_current_and_maximum_bandwidth(machine: Machine) -> None:
     tree = machine({"pci0000:00/0000:00:01.0/0000:01:00.0": link(*SAMSUNG, NVME, (GEN3, "2"), (GEN3, "4"))})
     drive = read_links(tree, f"{PCI}/0000:00:01.0/0000:01:00.0")[0]
     assert (drive.width, drive.max_width) == (2, 4)
@@ -64,7 +64,7 @@ def test_a_gen3_drive_in_a_gen2_slot_has_two_gigabytes_a_second(machine: Machine
     ("speed", "lanes", "megabytes"),
     [(2.5, 1, 250), (5.0, 4, 2000), (8.0, 1, 985), (8.0, 4, 3938), (16.0, 4, 7877), (32.0, 4, 15754), (64.0, 4, 32000)],
 )
-def test_bandwidth_is_what_is_left_after_encoding(speed: float, lanes: int, megabytes: int) -> None:
+def test_bandwidth_is_net_of_the_encoding(speed: float, lanes: int, megabytes: int) -> None:
     assert round(lane_bandwidth(speed, lanes) / 1_000_000) == megabytes
 
 
@@ -87,7 +87,7 @@ def test_bandwidth_is_what_is_left_after_encoding(speed: float, lanes: int, mega
         ("8.0.0 GT/s PCIe", None),
     ],
 )
-def test_a_link_speed_is_read_as_every_kernel_prints_it(machine: Machine, text: str, gts: float | None) -> None:
+def test_a_link_speed_is_read_in_the_format_of_every_kernel(machine: Machine, text: str, gts: float | None) -> None:
     tree = machine({"pci0000:00/0000:01:00.0": {"current_link_speed": text, "current_link_width": "4"}})
     hop = read_links(tree, f"{PCI}/0000:01:00.0")[0]
     assert hop.speed_gts == gts
@@ -98,7 +98,7 @@ def test_a_link_speed_is_read_as_every_kernel_prints_it(machine: Machine, text: 
     ("text", "lanes"),
     [("1", 1), ("4", 4), ("16", 16), ("0", None), ("255", None), ("-4", None), ("63", None), ("x", None)],
 )
-def test_a_link_width_that_is_none_is_unknown(machine: Machine, text: str, lanes: int | None) -> None:
+def test_an_invalid_link_width_is_unknown(machine: Machine, text: str, lanes: int | None) -> None:
     tree = machine({"pci0000:00/0000:01:00.0": {"current_link_speed": GEN3, "current_link_width": text}})
     hop = read_links(tree, f"{PCI}/0000:01:00.0")[0]
     assert hop.width == lanes
@@ -120,7 +120,7 @@ def test_a_device_without_pci_has_no_links() -> None:
 @given(
     st.lists(st.sampled_from(["sys", "devices", "pci0000:00", "pci10000:e0", "0000:00:01.0", "10000:e1:00.0", "x", ""]))
 )
-def test_no_path_is_too_strange(words: list[str]) -> None:
+def test_any_path_is_accepted(words: list[str]) -> None:
     hops = read_links(Tree("/nonexistent"), "/".join(words))
     assert all(hop.port is not Port.SWITCH for hop in hops)
 
@@ -133,7 +133,7 @@ def test_a_sata_controller_is_the_first_hop_of_its_disks(machine: Machine) -> No
     assert controller.hidden_uplink == "DMI 3.0 x4"  # it is a part of the chipset
 
 
-def test_a_conventional_bridge_is_no_switch(machine: Machine) -> None:
+def test_a_conventional_bridge_is_not_a_switch(machine: Machine) -> None:
     tree = machine(
         {
             "pci0000:00/0000:00:1c.0": link("8086", "1e10", BRIDGE, (GEN1, "1")),

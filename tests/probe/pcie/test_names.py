@@ -45,7 +45,9 @@ def names(tmp_path: Path) -> PciNames:
         ("dead", "beef", None),
     ],
 )
-def test_a_device_is_named_by_its_maker_and_number(names: PciNames, vendor: str, device: str, name: str | None) -> None:
+def test_a_device_is_named_by_its_vendor_and_device_id(
+    names: PciNames, vendor: str, device: str, name: str | None
+) -> None:
     assert names.device(vendor, device) == name
 
 
@@ -53,7 +55,7 @@ def test_without_a_pci_ids_file_nothing_has_a_name(tmp_path: Path) -> None:
     assert PciNames((str(tmp_path / "missing"),)).device("8086", "a110") is None
 
 
-def test_the_root_of_a_young_chipset_is_told_by_its_name(machine: Machine, tmp_path: Path) -> None:
+def test_the_root_port_of_a_new_chipset_is_recognised_by_its_name(machine: Machine, tmp_path: Path) -> None:
     file = tmp_path / "pci.ids"
     file.write_text(
         "8086  Intel\n\tfff0  Somelake PCH-S PCI Express Root Port #1\n\tfff1  30th Gen Core Processor PCIe Port\n"
@@ -71,7 +73,7 @@ def test_the_root_of_a_young_chipset_is_told_by_its_name(machine: Machine, tmp_p
     assert [hop.hidden_uplink for hop in found] == ["chipset link", None, None]
 
 
-def test_a_path_is_read_once_however_many_disks_hang_on_it(machine: Machine) -> None:
+def test_a_path_is_read_once_for_any_number_of_disks(machine: Machine) -> None:
     tree = machine(switch_with_four_drives())
     topology = Topology(tree)
     first = topology.links(f"{PCI}/0000:00:03.0/0000:03:00.0/0000:04:00.0/0000:05:00.0/nvme/nvme0")

@@ -23,7 +23,7 @@ from tests.probe.pcie.machines import (
 )
 
 
-def test_a_switch_shows_both_its_ports(machine: Machine) -> None:
+def test_both_ports_of_a_switch_are_listed(machine: Machine) -> None:
     first = switch_disks(machine(switch_with_four_drives()))[0]
     assert ports(first.links[0]) == [
         ("0000:05:00.0", Port.ENDPOINT),
@@ -36,7 +36,7 @@ def test_a_switch_shows_both_its_ports(machine: Machine) -> None:
 def test_four_drives_on_a_switch_share_its_upstream_port_and_nothing_else(machine: Machine) -> None:
     (uplink,) = find_uplinks(switch_disks(machine(switch_with_four_drives())))
     assert uplink.name == "0000:03:00.0"
-    assert uplink.bandwidth == 7_876_923_076  # x8 of Gen3: the bandwidth of two drives
+    assert uplink.bandwidth == 7_876_923_076  # Gen3 x8: the bandwidth of two drives
     assert uplink.source is Source.REPORTED
     assert uplink.members == ("nvme0n1", "nvme1n1", "nvme2n1", "nvme3n1")
 
@@ -84,7 +84,7 @@ def test_a_single_drive_on_the_chipset_shares_the_dmi_with_all_other_devices(mac
         (None, "DMI 3.0 x4", 3_938_461_538),
     ],
 )
-def test_a_small_model_of_a_chipset_is_told_by_its_lpc_bridge(
+def test_a_lower_model_of_a_chipset_is_recognised_by_its_lpc_bridge(
     machine: Machine, bridge: str | None, name: str, bandwidth: int
 ) -> None:
     devices = {"pci0000:00/0000:00:1d.0": link("8086", "a118", BRIDGE)}
@@ -94,13 +94,13 @@ def test_a_small_model_of_a_chipset_is_told_by_its_lpc_bridge(
     assert (hop.hidden_uplink, hop.hidden_bandwidth) == (name, bandwidth)
 
 
-def test_a_chipset_link_that_nobody_publishes_has_no_bandwidth(machine: Machine) -> None:
+def test_the_bandwidth_of_an_unpublished_chipset_link_is_unknown(machine: Machine) -> None:
     tree = machine({"pci0000:00/0000:00:1d.0": link("8086", "9d18", BRIDGE)})  # Sunrise Point-LP
     (opi,) = find_uplinks([disk("nvme0n1", read_links(tree, f"{PCI}/0000:00:1d.0/0000:03:00.0"))])
     assert (opi.name, opi.bandwidth) == ("OPI", None)
 
 
-def test_an_amd_chipset_is_a_switch_whose_uplink_is_told_even_for_one_drive(machine: Machine) -> None:
+def test_an_amd_chipset_is_a_switch_whose_uplink_is_reported_even_for_one_drive(machine: Machine) -> None:
     """B450: x4 of Gen3 up to the processor, Gen2 lanes below."""
     root = "pci0000:00/0000:00:01.3"
     tree = machine(

@@ -26,7 +26,7 @@ MAKERS = {
 }
 SIZES = {"FAT12": 2 * MIB, "XFS": 400 * MIB}
 NO_ENTRIES = bytes(64)
-# Windows' FAT32 boot sector has a message where an MBR has its entries, ending before 55 AA.
+# The FAT32 boot sector of Windows has a message in place of the entries of an MBR, ending before 55 AA.
 MESSAGE = b"\x00\x00\x00\x00\x0d\x0aDisk error\xff\x0d\x0aPress any key to restart\x0d\x0a".ljust(64, b"\0")
 
 
@@ -39,7 +39,7 @@ def make(sparse: Sparse, kind: str) -> Path:
 @pytest.mark.needs_tools("mkfs.fat", "mkfs.exfat", "mkntfs", "mke2fs", "mkfs.xfs", "mkfs.btrfs", "mkfs.f2fs", "mkswap")
 @pytest.mark.parametrize("kind", MAKERS)
 @pytest.mark.parametrize("sector_size", [None, 512, 4096])
-def test_a_file_system_on_the_whole_disk_is_no_table(kind: str, sector_size: int | None, sparse: Sparse) -> None:
+def test_a_file_system_on_the_whole_disk_is_not_a_table(kind: str, sector_size: int | None, sparse: Sparse) -> None:
     path = make(sparse, kind)
     assert read_image(path, sector_size).table is None
     # A boot loader in its boot area: 55 AA, code, and nothing in place of the entries. LILO and GRUB leave this.
@@ -59,7 +59,7 @@ def test_the_message_of_a_boot_sector_is_not_taken_for_entries(message: bytes, s
 
 
 @pytest.mark.needs_tools("mkfs.fat")
-def test_text_with_plausible_boot_flags_in_a_fat_boot_sector_is_no_table_either(sparse: Sparse) -> None:
+def test_text_with_plausible_boot_flags_in_a_fat_boot_sector_is_not_a_table(sparse: Sparse) -> None:
     path = make(sparse, "FAT32")
     for slot in range(4):
         patch(path, 446 + 16 * slot, struct.pack("<B15s", 0x80 if slot else 0, b"Disk error Press"))
@@ -67,7 +67,7 @@ def test_text_with_plausible_boot_flags_in_a_fat_boot_sector_is_no_table_either(
 
 
 @pytest.mark.needs_tools("mkfs.fat", "sfdisk")
-def test_a_stick_with_a_fat_boot_sector_and_a_sound_table_is_partitioned(sparse: Sparse) -> None:
+def test_a_stick_with_a_fat_boot_sector_and_a_valid_table_is_partitioned(sparse: Sparse) -> None:
     """Linux reads the entries; a boot manager keeps the parameter block of the stick for old BIOSes."""
     path = make(sparse, "FAT32")
     patch(path, 446, mbr((0x0C, 2048, 100000, 0x80))[446:])
@@ -75,19 +75,19 @@ def test_a_stick_with_a_fat_boot_sector_and_a_sound_table_is_partitioned(sparse:
 
 
 @pytest.mark.parametrize("name", [b"NTFS    ", b"EXFAT   ", b"-FVE-FS-"])
-def test_oem_names_of_boot_sectors_are_known(name: bytes) -> None:
+def test_oem_names_of_boot_sectors_are_recognised(name: bytes) -> None:
     sector = bytearray(mbr((0x6C, 0x20206F6E, 0x6F742073, 0x80)))
     sector[3:11] = name
     assert read_bytes(disk(MIB, (0, bytes(sector)))).table is None
 
 
 @pytest.mark.parametrize("flag", [0x01, 0x7F, 0x81, 0xFF])
-def test_a_boot_flag_that_is_neither_0_nor_0x80_makes_no_table(flag: int) -> None:
+def test_a_boot_flag_that_is_neither_0_nor_0x80_is_not_that_of_a_table(flag: int) -> None:
     assert table_of(read_bytes(disk(MIB, (0, mbr((0x83, 100, 10, 0)))))).label is TableLabel.DOS
     assert read_bytes(disk(MIB, (0, mbr((0x83, 100, 10, 0), (0x83, 200, 10, flag))))).table is None
 
 
-def test_an_aix_disk_is_no_mbr_unless_linux_has_partitions_there() -> None:
+def test_an_aix_disk_is_an_mbr_disk_only_with_linux_partitions() -> None:
     aix = bytearray(mbr((0x41, 100, 10, 0)))
     aix[:4] = b"\xc9\xc2\xd4\xc1"
     assert read_bytes(disk(MIB, (0, bytes(aix)))).table is None
@@ -95,7 +95,7 @@ def test_an_aix_disk_is_no_mbr_unless_linux_has_partitions_there() -> None:
     assert table_of(read_bytes(disk(MIB, (0, bytes(aix))))).label is TableLabel.DOS
 
 
-def test_an_mbr_without_55_aa_is_none() -> None:
+def test_a_sector_without_55_aa_is_not_an_mbr() -> None:
     assert read_bytes(disk(MIB, (0, mbr((0x83, 100, 10, 0))[:510]))).table is None
 
 
@@ -105,7 +105,7 @@ def test_a_fresh_label_without_partitions_is_a_table() -> None:
 
 
 @pytest.mark.needs_tools("parted")
-def test_the_table_of_a_pc98_is_no_empty_mbr(sparse: Sparse) -> None:
+def test_the_table_of_a_pc98_is_not_an_empty_mbr(sparse: Sparse) -> None:
     """It is in sector 1, and no kernel and no libblkid reads it."""
     path = sparse(64 * MIB)
     run("parted", "-s", path, "mklabel", "pc98", "mkpart", "primary", "ext2", "1MiB", "20MiB")
@@ -114,13 +114,13 @@ def test_the_table_of_a_pc98_is_no_empty_mbr(sparse: Sparse) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 511, 512, 513, 1024, 4096])
-def test_a_tiny_or_empty_disk_is_no_table(size: int) -> None:
+def test_a_tiny_or_empty_disk_has_no_table(size: int) -> None:
     for sector_size in (None, 512, 4096):
         assert read_bytes(bytes(size), sector_size).table is None
 
 
 @pytest.mark.needs_tools("sgdisk", "mkfs.fat")
-def test_a_fat_partition_looked_at_as_a_disk_has_no_table(sparse: Sparse) -> None:
+def test_a_fat_partition_read_as_a_disk_has_no_table(sparse: Sparse) -> None:
     path = make(sparse, "FAT16")
     flip(path, 500)
     assert read_image(path).table is None

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.needs_tools("sgdisk", "sfdisk")
 Sparse = Callable[..., Path]
 
 
-def test_every_field_is_what_sfdisk_says(sparse: Sparse) -> None:
+def test_every_field_is_as_sfdisk_prints_it(sparse: Sparse) -> None:
     path = make_gpt(
         sparse, "-a1", "-n1:34:2047", "-t1:ef02", "-n2:2048:+8M", "-c2:Grüße 💾", "-t2:8300", "-A2:set:60", "-n9:0:+3M"
     )
@@ -66,7 +66,7 @@ def test_ldm_partitions_make_a_dynamic_disk(kind: str, sparse: Sparse) -> None:
 
 
 @pytest.mark.parametrize("entry_size", [128, 256, 136, 4096])
-def test_larger_entries_are_read_and_said_to_be_unreadable_for_linux(entry_size: int) -> None:
+def test_larger_entries_are_read_and_reported_as_unreadable_for_linux(entry_size: int) -> None:
     first, second = entry(200, 299, name="a".encode("utf-16-le")), entry(300, 399)
     entries = first.ljust(entry_size, b"\0") + second.ljust(entry_size, b"\0")
     reading = read_bytes(gpt_disk(entries, count=16, entry_size=entry_size))
@@ -76,14 +76,14 @@ def test_larger_entries_are_read_and_said_to_be_unreadable_for_linux(entry_size:
 
 
 @pytest.mark.parametrize("entry_size", [0, 1, 64, 127, 130, 8192, 0xFFFFFFFF])
-def test_an_impossible_entry_size_makes_a_malformed_copy(entry_size: int) -> None:
+def test_a_copy_with_an_impossible_entry_size_is_malformed(entry_size: int) -> None:
     broken = header(own=1, other=2047, entries_lba=2, numbers={"entry_size": entry_size})
     reading = read_bytes(disk(MIB, (0, mbr((0xEE, 1, 2047, 0))), (512, broken)))
     assert table_of(reading).copies[0].state is TableCopyState.MALFORMED
 
 
 @pytest.mark.parametrize("count", [32769, 2**20, 2**32 - 1])
-def test_a_huge_count_is_bounded_and_said(count: int) -> None:
+def test_a_huge_count_is_limited_and_reported(count: int) -> None:
     broken = header(own=1, other=2047, entries_lba=2, numbers={"count": count})
     content = disk(8 * MIB, (0, mbr((0xEE, 1, 16383, 0))), (512, broken), (1024, entry(40, 99)))
     counting = CountingReader(BytesReader(content))
@@ -105,31 +105,33 @@ def test_a_huge_count_is_bounded_and_said(count: int) -> None:
         (entry(200, 2040), Fault.OUTSIDE_USABLE, (1,)),
     ],
 )
-def test_a_bad_entry_is_a_fault_with_its_number(entries: bytes, fault: Fault, numbers: tuple[int, ...]) -> None:
+def test_a_bad_entry_is_reported_as_a_fault_with_its_number(
+    entries: bytes, fault: Fault, numbers: tuple[int, ...]
+) -> None:
     reading = read_bytes(gpt_disk(entries))
     found = next(item for item in table_of(reading).faults if item.fault is fault)
     assert found.partitions == numbers
 
 
-def test_every_partition_inside_another_is_named_not_only_its_neighbour() -> None:
+def test_every_partition_inside_another_is_reported_not_only_its_neighbour() -> None:
     entries = entry(200, 900) + entry(210, 220) + entry(800, 850) + entry(901, 950)
     reading = read_bytes(gpt_disk(entries))
     assert [fault.partitions for fault in table_of(reading).faults] == [(1, 2), (1, 3)]
 
 
-def test_a_partition_on_the_tables_own_place_is_reported_even_if_the_header_calls_it_usable() -> None:
+def test_a_partition_over_the_table_is_reported_even_where_the_header_allows_it() -> None:
     array = entry(2, 100).ljust(128 * 128, b"\0")
     primary = header(own=1, other=2047, entries_lba=2, entries=array, numbers={"first": 1})
     content = disk(MIB, (0, mbr((0xEE, 1, 2047, 0))), (512, primary), (1024, array))
     assert Fault.COVERS_TABLE in faults_of(read_bytes(content))
 
 
-def test_half_a_surrogate_pair_in_a_name_is_readable() -> None:
+def test_half_a_surrogate_pair_in_a_name_is_replaced() -> None:
     reading = read_bytes(gpt_disk(entry(200, 299, name=b"\x00\xd8A\x00")))
     assert reading.partitions[0].name == "\ufffdA"
 
 
-def test_partitions_above_255_are_said_to_be_invisible() -> None:
+def test_partitions_above_255_are_reported_as_invisible() -> None:
     entries = b"".join(entry(600 + number, 600 + number) for number in range(300))
     reading = read_bytes(gpt_disk(entries, sectors=8192, count=300))
     found = next(item for item in table_of(reading).faults if item.fault is Fault.IMPLAUSIBLE_COUNT)
@@ -138,7 +140,7 @@ def test_partitions_above_255_are_said_to_be_invisible() -> None:
 
 @pytest.mark.parametrize("sector_size", [512, 1024, 2048, 4096])
 @pytest.mark.parametrize("reported", [None, 512, 4096])
-def test_the_header_tells_the_sector_size_it_was_written_for(sector_size: int, reported: int | None) -> None:
+def test_the_header_shows_the_sector_size_for_which_it_was_written(sector_size: int, reported: int | None) -> None:
     sectors = 1024
     array = entry(100, 199).ljust(128 * 128, b"\0")
     primary = header(own=1, other=sectors - 1, entries_lba=2, entries=array, numbers={"last": 900})
@@ -157,7 +159,7 @@ def test_the_header_tells_the_sector_size_it_was_written_for(sector_size: int, r
     assert faults_of(reading) == ([] if reported in (None, sector_size) else [Fault.OTHER_SECTOR_SIZE])
 
 
-def test_an_unreadable_primary_leaves_the_backup(sparse: Sparse) -> None:
+def test_with_an_unreadable_primary_the_backup_is_used(sparse: Sparse) -> None:
     path = make_gpt(sparse)
     content = path.read_bytes()
     whole = read_bytes(content)
@@ -170,7 +172,7 @@ def test_an_unreadable_primary_leaves_the_backup(sparse: Sparse) -> None:
     assert everything.partitions == ()
 
 
-def test_a_16_tib_disk_costs_a_few_hundred_kib_at_most() -> None:
+def test_a_16_tib_disk_requires_reading_a_few_hundred_kib_at_most() -> None:
     """A sparse disk: only what is read exists."""
 
     sectors = 2**35

@@ -53,7 +53,7 @@ DAMAGE = [
 
 
 @pytest.mark.parametrize(("offset", "name"), DAMAGE)
-def test_one_wrong_byte_is_found_where_sgdisk_finds_it(offset: int, name: str, sparse: Sparse) -> None:
+def test_one_wrong_byte_is_found_in_the_copy_where_sgdisk_finds_it(offset: int, name: str, sparse: Sparse) -> None:
     path = make_gpt(sparse)
     whole = read_image(path)
     flip(path, offset)
@@ -76,7 +76,7 @@ def test_one_wrong_byte_is_found_where_sgdisk_finds_it(offset: int, name: str, s
         (1024 + 60, TableCopyState.ENTRIES_CRC_BAD),
     ],
 )
-def test_the_state_says_which_checksum_is_wrong(offset: int, state: TableCopyState, sparse: Sparse) -> None:
+def test_the_state_shows_which_checksum_is_wrong(offset: int, state: TableCopyState, sparse: Sparse) -> None:
     path = make_gpt(sparse)
     flip(path, offset)
     table = table_of(read_image(path))
@@ -96,7 +96,7 @@ def test_with_both_copies_damaged_the_entries_are_still_listed(sparse: Sparse) -
     assert places(reading) == places(whole)
 
 
-def test_with_nothing_left_of_the_gpt_its_mbr_is_shown(sparse: Sparse) -> None:
+def test_with_both_gpt_headers_erased_its_mbr_is_shown(sparse: Sparse) -> None:
     path = make_gpt(sparse)
     patch(path, 512, bytes(512))
     patch(path, SIZE - 512, bytes(512))
@@ -107,7 +107,7 @@ def test_with_nothing_left_of_the_gpt_its_mbr_is_shown(sparse: Sparse) -> None:
     assert places(reading) == {number: (part.start, part.size) for number, part in sfdisk_partitions(path).items()}
 
 
-def test_a_grown_disk_has_its_backup_misplaced(sparse: Sparse) -> None:
+def test_the_backup_of_a_grown_disk_is_misplaced(sparse: Sparse) -> None:
     path = make_gpt(sparse)
     with path.open("r+b") as file:
         file.truncate(80 * MIB)
@@ -118,7 +118,7 @@ def test_a_grown_disk_has_its_backup_misplaced(sparse: Sparse) -> None:
     assert table_of(reading).copies[1].at == SIZE - 512
 
 
-def test_on_a_grown_disk_with_a_damaged_primary_the_backup_is_found_all_the_same(sparse: Sparse) -> None:
+def test_on_a_grown_disk_with_a_damaged_primary_the_backup_is_still_found(sparse: Sparse) -> None:
     path = make_gpt(sparse)
     whole = read_image(path)
     with path.open("r+b") as file:
@@ -131,7 +131,7 @@ def test_on_a_grown_disk_with_a_damaged_primary_the_backup_is_found_all_the_same
     assert {Fault.GPT_PRIMARY_DAMAGED, Fault.GPT_BACKUP_MISPLACED} <= set(faults_of(reading))
 
 
-def test_a_cut_off_disk_says_so_and_lists_what_reaches_beyond_its_end(sparse: Sparse) -> None:
+def test_a_truncated_disk_is_reported_and_partitions_beyond_its_end_are_listed(sparse: Sparse) -> None:
     path = make_gpt(sparse, "-n1:2048:+10M", "-n2:0:0")
     with path.open("r+b") as file:
         file.truncate(40 * MIB)
@@ -141,7 +141,7 @@ def test_a_cut_off_disk_says_so_and_lists_what_reaches_beyond_its_end(sparse: Sp
     assert sorted(places(read_image(path))) == [1, 2]
 
 
-def test_an_older_tables_leftover_in_the_last_sector_is_not_taken_for_the_backup(sparse: Sparse) -> None:
+def test_the_backup_of_an_older_table_in_the_last_sector_is_not_used(sparse: Sparse) -> None:
     """A small image written onto a disk that had its own GPT: the last sector still contains the backup of that one."""
     large, small = make_gpt(sparse, size=80 * MIB), make_gpt(sparse, name="small.img")
     patch(large, 0, small.read_bytes()[:-512])
@@ -151,7 +151,7 @@ def test_an_older_tables_leftover_in_the_last_sector_is_not_taken_for_the_backup
     assert Fault.GPT_COPIES_DIFFER not in faults_of(reading)
 
 
-def test_two_valid_copies_that_disagree_are_named_with_the_partitions(sparse: Sparse) -> None:
+def test_two_valid_copies_that_differ_are_reported_with_the_partitions(sparse: Sparse) -> None:
     one, two = (
         make_gpt(sparse),
         make_gpt(sparse, "-n1:2048:+10M", "-n2:0:+20M", "-t2:8200", "-c1:one", name="two.img"),
@@ -186,7 +186,7 @@ def _sfdisk_refusal(path: Path) -> str:
     ("sectors", "right"),
     [(SIZE // 512 - 1, True), (0xFFFFFFFF, True), (SIZE // 512, False), (1000, False), (SIZE // 512 - 2, False)],
 )
-def test_the_protective_mbr_has_two_right_sizes(sectors: int, right: bool, sparse: Sparse) -> None:
+def test_two_sizes_of_the_protective_entry_are_valid(sectors: int, right: bool, sparse: Sparse) -> None:
     path = make_gpt(sparse)
     patch(path, 0, mbr((0xEE, 1, sectors, 0)))
     assert (Fault.PROTECTIVE_MBR in faults_of(read_image(path))) is not right
@@ -198,13 +198,13 @@ def test_a_protective_entry_that_starts_elsewhere_is_a_fault(sparse: Sparse) -> 
     assert faults_of(read_image(path))[0] is Fault.PROTECTIVE_MBR
 
 
-def test_of_two_protective_entries_the_one_at_sector_1_counts(sparse: Sparse) -> None:
+def test_the_protective_entry_at_sector_1_is_the_one_that_is_checked(sparse: Sparse) -> None:
     path = make_gpt(sparse)
     patch(path, 0, mbr((0xEE, 34, 2000, 0), (0xEE, 1, SIZE // 512 - 1, 0)))
     assert faults_of(read_image(path)) == []
 
 
-def test_an_ordinary_mbr_over_a_leftover_gpt_wins_as_in_linux(sparse: Sparse) -> None:
+def test_an_ordinary_mbr_over_a_leftover_gpt_has_precedence_as_in_linux(sparse: Sparse) -> None:
     path = make_gpt(sparse)
     patch(path, 0, mbr((0x83, 2048, 4096, 0)))
     reading = read_image(path)
@@ -213,14 +213,14 @@ def test_an_ordinary_mbr_over_a_leftover_gpt_wins_as_in_linux(sparse: Sparse) ->
     assert places(reading) == {1: (2048, 4096)}
 
 
-def test_a_backup_alone_on_a_disk_that_begins_with_nothing_is_a_damaged_table(sparse: Sparse) -> None:
+def test_a_backup_alone_on_a_disk_with_an_empty_start_is_a_damaged_table(sparse: Sparse) -> None:
     path = make_gpt(sparse)
     patch(path, 0, bytes(512 * 34))
     assert "does not contain" in _sfdisk_refusal(path)
     assert set(faults_of(read_image(path))) == {Fault.GPT_PRIMARY_DAMAGED, Fault.PROTECTIVE_MBR}
 
 
-def test_a_hybrid_mbr_names_the_partitions_that_it_mirrors(sparse: Sparse) -> None:
+def test_the_partitions_listed_in_a_hybrid_mbr_are_reported(sparse: Sparse) -> None:
     path = make_gpt(sparse)
     run("sgdisk", "-h2", path)
     reading = read_image(path)

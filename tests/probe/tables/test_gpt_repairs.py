@@ -75,7 +75,7 @@ def test_a_backup_alone_is_an_error_and_gdisk_restores_the_table_as_explained(sp
 
 
 @pytest.mark.parametrize("make", [["mke2fs", "-q", "-F"], ["mkswap", "-q"], ["mke2fs", "-q", "-F", "-t", "ext4"]])
-def test_a_backup_that_an_older_table_left_below_a_file_system_is_no_table(sparse: Sparse, make: list[str]) -> None:
+def test_a_backup_left_by_an_older_table_under_a_file_system_is_not_a_table(sparse: Sparse, make: list[str]) -> None:
     path = make_gpt(sparse)
     patch(path, 0, bytes(MIB))
     run(*make, path)
@@ -83,7 +83,7 @@ def test_a_backup_that_an_older_table_left_below_a_file_system_is_no_table(spars
     assert report.judged[0].disk.table is None and not {"AT301", "AT319"} & codes(report)
 
 
-def test_a_damaged_primary_is_written_anew_by_the_command_that_is_explained(sparse: Sparse) -> None:
+def test_a_damaged_primary_is_rewritten_by_the_command_in_explain(sparse: Sparse) -> None:
     path = make_gpt(sparse)
     was = starts(path)
     flip(path, 512 + 60)
@@ -118,7 +118,7 @@ LOST = {  # bytes that are flipped in both copies
 
 
 @pytest.mark.parametrize("damage", LOST)
-def test_with_both_copies_damaged_no_start_is_judged_and_nothing_proposes_what_writes_an_empty_table(
+def test_with_both_copies_damaged_no_start_is_judged_and_no_unsafe_repair_proposed(
     sparse: Sparse, damage: str, tmp_path: Path
 ) -> None:
     path = make_gpt(sparse, "-n1:2049:+10M")
@@ -141,7 +141,7 @@ def test_with_both_copies_damaged_no_start_is_judged_and_nothing_proposes_what_w
 
 
 @pytest.mark.needs_tools("mkswap")
-def test_a_gpt_of_16384_entries_is_in_order_and_its_partition_is_moved_as_sgdisk_reports(sparse: Sparse) -> None:
+def test_a_gpt_of_16384_entries_has_no_faults_and_its_partition_is_moved(sparse: Sparse) -> None:
     path = sparse(SIZE)
     run("sfdisk", "-q", path, stdin="label: gpt\ntable-length: 16384\nstart=8193, size=8192\n")
     swap = sparse(4 * MIB, "swap.img")

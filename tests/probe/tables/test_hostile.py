@@ -95,7 +95,7 @@ ENTRY = st.tuples(TYPES, WORDS, WORDS, st.sampled_from([0, 0x80]))
 
 @given(sectors=st.lists(st.lists(ENTRY, max_size=4), min_size=1, max_size=12), sector_size=SECTOR_SIZES)
 @COMMON
-def test_webs_of_ebrs_are_read_within_bounds(
+def test_ebrs_with_arbitrary_links_are_read_within_bounds(
     sectors: list[list[tuple[int, int, int, int]]], sector_size: int | None
 ) -> None:
     """Every sector of the disk is a table that may point to any other."""
@@ -132,7 +132,7 @@ def test_headers_with_right_checksums_and_any_numbers_are_read_within_bounds(
     read_within_bounds(disk(600 * 512, (0, mbr((0xEE, 1, 599, 0))), (512, broken), (1024, array)), sector_size)
 
 
-def test_eight_thousand_overlapping_entries_give_a_list_that_a_person_can_read() -> None:
+def test_eight_thousand_overlapping_entries_give_a_readable_list() -> None:
     entries = b"".join(entry(3000 + number % 7, 90000) for number in range(8192))
     reading = read_within_bounds(gpt_disk(entries, sectors=100000, count=8192), 512)
     assert reading.table is not None and len(reading.partitions) == 8192
@@ -153,7 +153,7 @@ def test_a_medium_with_unreadable_sectors_never_raises(
     read_table(FailingReader(BytesReader(image), runs), sector_size=sector_size)
 
 
-def test_the_sound_images_are_sound() -> None:
+def test_the_unchanged_images_have_recognised_tables() -> None:
     """Otherwise the mutations above could all start from garbage."""
     labels = {str(reading.table.label) for reading in map(lambda image: read_within_bounds(image, None), IMAGES)
               if reading.table}  # fmt: skip
@@ -161,7 +161,7 @@ def test_the_sound_images_are_sound() -> None:
 
 
 @pytest.mark.parametrize("name", ["sgi", "sun", "dasd-cdl"])
-def test_every_sector_of_checksummed_labels_may_be_anything(name: str, shared_data: Path) -> None:
+def test_labels_with_checksums_are_read_within_bounds_with_any_bytes_changed(name: str, shared_data: Path) -> None:
     whole = lzma.decompress((shared_data / "images" / f"{name}.img.xz").read_bytes())[: 128 * 1024]
     for at in range(0, 512, 4):
         content = bytearray(whole)

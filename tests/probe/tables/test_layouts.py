@@ -47,7 +47,7 @@ def mbr_type(code: str) -> str:
 @sample(8)
 @pytest.mark.needs_tools("sfdisk", "python3")
 @pytest.mark.parametrize("layout", IN_512, ids=lambda path: path.stem)
-def test_a_real_machines_table_reads_as_sfdisk_reads_it(layout: Path, tmp_path: Path) -> None:
+def test_the_table_of_a_real_machine_is_read_as_by_sfdisk(layout: Path, tmp_path: Path) -> None:
     image = build(layout, tmp_path / "disk.img")
     told, table_told = sfdisk_partitions(image), sfdisk(image)
     reading = read_image(image)
@@ -68,7 +68,7 @@ def test_a_real_machines_table_reads_as_sfdisk_reads_it(layout: Path, tmp_path: 
 @pytest.mark.needs_tools("python3")
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda path: path.stem)
 @pytest.mark.parametrize("known", [True, False], ids=["sector size reported", "image file"])
-def test_a_real_machines_table_has_the_numbers_that_it_was_made_of(layout: Path, known: bool, tmp_path: Path) -> None:
+def test_the_table_of_a_real_machine_has_the_numbers_of_its_layout(layout: Path, known: bool, tmp_path: Path) -> None:
     facts = json.loads(layout.read_text())
     image = build(layout, tmp_path / "disk.img")
     reading = read_image(image, facts["sector_size"] if known else None)
@@ -86,7 +86,7 @@ def test_a_real_machines_table_has_the_numbers_that_it_was_made_of(layout: Path,
 @sample(7)
 @pytest.mark.needs_tools("python3")
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda path: path.stem)
-def test_real_machines_have_no_faults_but_the_two_that_are_known(layout: Path, tmp_path: Path) -> None:
+def test_tables_of_real_machines_have_only_the_two_known_faults(layout: Path, tmp_path: Path) -> None:
     expected = {
         "mach-curtin-probert_storage_bogus_wwn-sdc": [Fault.OVERLAP],  # a hybrid ISO: one entry covers all
         "text-disko166-hybrid": [Fault.HYBRID_MBR],
@@ -96,7 +96,7 @@ def test_real_machines_have_no_faults_but_the_two_that_are_known(layout: Path, t
 
 
 @pytest.mark.needs_tools("python3")
-def test_a_table_made_for_512_bytes_is_named_on_a_disk_of_4096(shared_data: Path, tmp_path: Path) -> None:
+def test_a_table_made_for_512_bytes_is_reported_on_a_disk_of_4096(shared_data: Path, tmp_path: Path) -> None:
     layout = shared_data / "layouts" / "text-understack2069-512-on-4kn.json"
     image = build(layout, tmp_path / "disk.img")
     reading = read_image(image, 4096)
@@ -106,7 +106,7 @@ def test_a_table_made_for_512_bytes_is_named_on_a_disk_of_4096(shared_data: Path
 
 
 @pytest.mark.needs_tools("python3")
-def test_a_table_made_for_4096_bytes_is_named_on_a_disk_of_512(shared_data: Path, tmp_path: Path) -> None:
+def test_a_table_made_for_4096_bytes_is_reported_on_a_disk_of_512(shared_data: Path, tmp_path: Path) -> None:
     image = build(shared_data / "layouts" / "text-imgbuilder2593-4k-as-512.json", tmp_path / "disk.img")
     reading = read_image(image, 512)
     assert table_of(reading).sector_size == 4096
@@ -163,19 +163,19 @@ def test_dasd_volumes_have_the_partitions_that_util_linux_expects(
     assert found == expected
 
 
-def test_dasd_partitions_carry_their_data_set_names(shared_data: Path, tmp_path: Path) -> None:
+def test_dasd_partitions_have_their_data_set_names(shared_data: Path, tmp_path: Path) -> None:
     image = unpack(shared_data / "images" / "dasd-cdl.img.xz", tmp_path / "disk.img")
     names = [(part.name, part.type_code) for part in read_image(image).partitions]
     assert names == [("LINUX.V0X3726.PART0001", "NATIVE"), ("LINUX.V0X3726.PART0002", "NATIVE")]
 
 
-def test_there_are_layouts_and_images_to_read(shared_data: Path) -> None:
+def test_the_layouts_and_images_are_present(shared_data: Path) -> None:
     assert len(LAYOUTS) >= 20 and len(IMAGES) >= 9
 
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("sfdisk", "losetup")
-def test_sfdisk_reads_the_4096_byte_layout_the_same_on_a_loop_device(
+def test_the_4096_byte_layout_is_read_as_by_sfdisk_on_a_loop_device(
     shared_data: Path, tmp_path: Path, loop: Callable[..., Path]
 ) -> None:
     image = build(shared_data / "layouts" / "text-imgbuilder2593-4k-as-512.json", tmp_path / "disk.img")

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.needs_tools("sgdisk", "wipefs", "blkid")
 
 
 def member(image: Path, *, version: str = "1.2", wiped: str = "") -> Path:
-    """Make a GPT with sgdisk, then md's superblock over it, as `mdadm --create` does after asking."""
+    """Make a GPT with sgdisk, then md's superblock over it, as `mdadm --create` does after a confirmation."""
     run("sgdisk", "--new=1:2048:+8M", image)
     if wiped == "gpt":
         run("sgdisk", "--zap-all", image)
@@ -38,7 +38,7 @@ def codes(image: Path) -> set[str]:
 @pytest.mark.parametrize(
     ("wiped", "names"), [("", {"primary", "backup"}), ("start", {"backup"}), ("end", {"primary"}), ("gpt", set())]
 )
-def test_a_header_that_sgdisk_left_is_seen_at_either_end(
+def test_a_header_left_by_sgdisk_is_found_at_either_end(
     sparse: Callable[..., Path], wiped: str, names: set[str]
 ) -> None:
     image = member(sparse(SIZE), wiped=wiped)
@@ -49,7 +49,7 @@ def test_a_header_that_sgdisk_left_is_seen_at_either_end(
     assert ("AT608" in codes(image)) == bool(names)
 
 
-def test_a_member_partition_leaves_its_disks_table_alone(sparse: Callable[..., Path]) -> None:
+def test_the_table_of_a_disk_with_a_member_partition_is_not_a_leftover(sparse: Callable[..., Path]) -> None:
     image = sparse(2 * SIZE)
     run("sgdisk", "--new=1:2048:+32M", image)
     with image.open("r+b") as file:
@@ -61,7 +61,7 @@ def test_a_member_partition_leaves_its_disks_table_alone(sparse: Callable[..., P
     assert disk.gpt_headers == () and not {"AT608", "AT609"} & codes(image)
 
 
-def test_the_table_of_what_is_inside_an_array_is_not_taken_for_the_drives(sparse: Callable[..., Path]) -> None:
+def test_the_table_inside_an_array_is_not_taken_for_that_of_the_drive(sparse: Callable[..., Path]) -> None:
     """Metadata 1.0 is at the end: the drive begins like the array, with the array's own GPT."""
     image = sparse(SIZE)
     inside = sparse(SIZE - (1 << 20), "array.img")

@@ -32,7 +32,7 @@ Sparse = Callable[..., Path]
 
 @pytest.mark.needs_tools("sfdisk")
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS.keys())
-def test_sfdisks_tables_read_as_sfdisk_reads_them(script: str, sparse: Sparse) -> None:
+def test_tables_made_by_sfdisk_are_read_as_by_sfdisk(script: str, sparse: Sparse) -> None:
     path = make_mbr(sparse, script)
     told, reading = sfdisk_partitions(path), read_image(path)
     table = table_of(reading)
@@ -46,7 +46,7 @@ def test_sfdisks_tables_read_as_sfdisk_reads_them(script: str, sparse: Sparse) -
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_roles_flags_and_type_names(sparse: Sparse) -> None:
+def test_roles_flags_and_type_names_are_read(sparse: Sparse) -> None:
     path = make_mbr(
         sparse, "start=2048, size=2048, type=7, bootable\nstart=8192, size=90000, type=5\nstart=10240, type=83"
     )
@@ -57,13 +57,13 @@ def test_roles_flags_and_type_names(sparse: Sparse) -> None:
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_a_disk_beyond_2_tib_is_usable_as_far_as_32_bits_count(sparse: Sparse) -> None:
+def test_a_disk_larger_than_2_tib_is_usable_up_to_the_limit_of_32_bits(sparse: Sparse) -> None:
     path = sparse(3 * 2**40)
     run("sfdisk", "-q", path, stdin="label: dos\nstart=2048, size=4294965000\n")
     assert table_of(read_image(path)).usable == Extent(512, 2**32 * 512 - 512)
 
 
-def test_a_partition_without_a_type_but_with_a_size_is_listed_as_linux_lists_it() -> None:
+def test_a_partition_without_a_type_but_with_a_size_is_listed_as_by_linux() -> None:
     reading = read_bytes(disk(MIB, (0, mbr((0, 0, 1000, 0x80), (0xEF, 100, 50, 0)))))
     assert places(reading) == {1: (0, 1000), 2: (100, 50)}
     assert faults_of(reading) == [Fault.OVERLAP]
@@ -83,7 +83,7 @@ def test_a_partition_without_a_type_but_with_a_size_is_listed_as_linux_lists_it(
         ([(0x05, 100, 500, 0)], Fault.EBR_BROKEN, (1,)),
     ],
 )
-def test_a_bad_entry_is_a_fault_with_its_number(
+def test_a_bad_entry_is_reported_as_a_fault_with_its_number(
     entries: list[tuple[int, int, int, int]], fault: Fault, numbers: tuple[int, ...]
 ) -> None:
     reading = read_bytes(disk(MIB, (0, mbr(*entries))))
@@ -91,12 +91,12 @@ def test_a_bad_entry_is_a_fault_with_its_number(
     assert found.partitions == numbers
 
 
-def test_partitions_that_touch_do_not_overlap() -> None:
+def test_adjacent_partitions_do_not_overlap() -> None:
     reading = read_bytes(disk(MIB, (0, mbr((0x83, 100, 100, 0), (0x83, 200, 100, 0), (0x83, 300, 1748, 0)))))
     assert faults_of(reading) == []
 
 
-def test_links_count_from_the_extended_partition_and_data_from_its_own_ebr() -> None:
+def test_links_are_relative_to_the_extended_partition_and_data_to_their_ebr() -> None:
     content = chain(
         MIB,
         (100, 1900),
@@ -125,7 +125,7 @@ def test_two_extended_partitions_are_numbered_one_after_the_other() -> None:
     assert places(read_bytes(content)) == {1: (100, 500), 2: (700, 10), 3: (1000, 500), 5: (110, 20), 6: (1010, 20)}
 
 
-def test_a_chain_that_turns_in_a_circle_ends_and_says_so() -> None:
+def test_a_circular_chain_ends_and_is_reported() -> None:
     content = chain(
         MIB,
         (100, 1900),
@@ -138,7 +138,7 @@ def test_a_chain_that_turns_in_a_circle_ends_and_says_so() -> None:
     assert sorted(places(reading)) == [1, 5, 6]
 
 
-def test_an_extended_partition_at_sector_0_leads_to_the_mbr_itself() -> None:
+def test_an_extended_partition_at_sector_0_is_a_loop_to_the_mbr() -> None:
     reading = read_bytes(disk(MIB, (0, mbr((0x05, 0, 2000, 0)))))
     assert Fault.EBR_LOOP in faults_of(reading)
 

@@ -45,7 +45,7 @@ def table_for(sector_size: int, size: int) -> bytes:
         (4096, 512, [Fault.OTHER_SECTOR_SIZE]),
     ],
 )
-def test_what_starts_at_a_partition_tells_its_sector_size(
+def test_the_content_of_a_partition_shows_the_sector_size_of_the_table(
     written: int, reported: int | None, faults: list[Fault]
 ) -> None:
     reading = read_bytes(table_for(written, 4 * MIB), reported)
@@ -54,14 +54,14 @@ def test_what_starts_at_a_partition_tells_its_sector_size(
     assert places(reading) == {1: (64, 200), 2: (300, 300), 5: (308, 20)}
 
 
-def test_a_table_that_only_fits_in_512_bytes_is_read_so_on_a_disk_of_4096() -> None:
+def test_a_table_that_fits_only_in_512_byte_sectors_is_read_so_on_a_disk_of_4096() -> None:
     reading = read_bytes(disk(MIB, (0, mbr((0x83, 64, 1984, 0)))), 4096)
     assert table_of(reading).sector_size == 512
     assert faults_of(reading) == [Fault.OTHER_SECTOR_SIZE]
 
 
 @pytest.mark.parametrize("reported", [512, 4096])
-def test_without_evidence_the_reported_sector_size_holds(reported: int) -> None:
+def test_without_evidence_the_reported_sector_size_is_used(reported: int) -> None:
     reading = read_bytes(disk(4 * MIB, (0, mbr((0x83, 64, 100, 0)))), reported)
     assert table_of(reading).sector_size == reported
     assert faults_of(reading) == []
@@ -69,7 +69,9 @@ def test_without_evidence_the_reported_sector_size_holds(reported: int) -> None:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("sfdisk", "losetup")
-def test_sfdisks_table_on_a_4096_byte_loop_device_reads_the_same(sparse: Sparse, loop: Callable[..., Path]) -> None:
+def test_a_table_of_sfdisk_on_a_4096_byte_loop_device_is_read_as_by_sfdisk(
+    sparse: Sparse, loop: Callable[..., Path]
+) -> None:
     path = sparse(512 * MIB)
     device = loop(path, sector_size=4096)
     script = "label: dos\n" + SCRIPTS["logicals"]
@@ -83,7 +85,7 @@ def test_sfdisks_table_on_a_4096_byte_loop_device_reads_the_same(sparse: Sparse,
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_a_protective_mbr_is_that_of_sfdisk(sparse: Sparse) -> None:
+def test_a_protective_mbr_is_the_same_as_that_of_sfdisk(sparse: Sparse) -> None:
     path = sparse(64 * MIB)
     run("sfdisk", path, stdin="label: gpt\n")
     assert protective_mbr(bytes(512), 64 * MIB // 512) == path.read_bytes()[:512]

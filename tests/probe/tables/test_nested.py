@@ -24,7 +24,7 @@ from tests.probe.tables.mbr_images import bsd_label, solaris_vtoc
     ],
     ids=["FreeBSD, relative", "FreeBSD, absolute", "OpenBSD", "NetBSD", "Solaris", "Minix", "Linux swap"],
 )
-def test_nested_tables_are_read_as_partx_reads_them(
+def test_nested_tables_are_read_as_by_partx(
     kind: int, inside: tuple[int, bytes], expected: dict[int, tuple[int, int]], tmp_path: Path
 ) -> None:
     path = tmp_path / "disk.img"
@@ -49,7 +49,7 @@ def test_unixware_slices_are_read() -> None:
     assert places(read_bytes(content)) == {1: (100, 1000), 5: (200, 40), 6: (300, 9)}
 
 
-def test_nested_numbers_go_on_after_the_logical_ones(tmp_path: Path) -> None:
+def test_nested_numbers_follow_the_logical_ones(tmp_path: Path) -> None:
     content = disk(
         MIB,
         (0, mbr((0xA5, 100, 500, 0), (0x05, 1000, 500, 0))),

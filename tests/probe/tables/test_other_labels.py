@@ -44,7 +44,7 @@ def make(sparse: Sparse, label: str) -> Path:
 
 @pytest.mark.needs_tools("parted")
 @pytest.mark.parametrize("label", LABELS)
-def test_partedes_tables_hold_the_partitions_that_parted_prints(label: str, sparse: Sparse) -> None:
+def test_tables_made_by_parted_have_the_partitions_that_parted_prints(label: str, sparse: Sparse) -> None:
     path = make(sparse, label)
     told, reading = parted_partitions(path), read_image(path)
     assert table_of(reading).label is LABELS[label]
@@ -90,7 +90,7 @@ ENTRIES = ((1, 63, "Apple_partition_map"), (64, 100, "Apple_Driver43"), (200, 30
 
 @pytest.mark.needs_tools("partx")
 @pytest.mark.parametrize("block", [512, 1024, 2048, 4096])
-def test_an_apple_map_counts_in_its_own_blocks(block: int, tmp_path: Path) -> None:
+def test_an_apple_map_is_read_in_its_own_blocks(block: int, tmp_path: Path) -> None:
     path = tmp_path / "disc.img"
     path.write_bytes(apple_map(block, *ENTRIES))
     reading = read_image(path)
@@ -101,13 +101,13 @@ def test_an_apple_map_counts_in_its_own_blocks(block: int, tmp_path: Path) -> No
     assert faults_of(reading) == []
 
 
-def test_a_disc_that_names_2048_and_keeps_its_map_in_512_is_read() -> None:
+def test_a_disc_that_states_2048_and_has_its_map_in_units_of_512_is_read() -> None:
     reading = read_bytes(apple_map(512, *ENTRIES, named=2048))
     assert table_of(reading).sector_size == 512
     assert places(reading)[3] == (200, 300)
 
 
-def test_an_mbr_with_partitions_comes_before_an_apple_map_as_in_linux() -> None:
+def test_an_mbr_with_partitions_has_precedence_over_an_apple_map_as_in_linux() -> None:
     content = bytearray(apple_map(512, *ENTRIES))
     content[446:512] = mbr((0x83, 200, 300, 0))[446:]
     assert table_of(read_bytes(bytes(content))).label is TableLabel.DOS
@@ -116,13 +116,13 @@ def test_an_mbr_with_partitions_comes_before_an_apple_map_as_in_linux() -> None:
 
 
 @pytest.mark.parametrize(("count", "fault"), [(5, Fault.BAD_ENTRY), (2**32 - 1, Fault.IMPLAUSIBLE_COUNT)])
-def test_a_map_that_claims_too_many_entries_is_bounded(count: int, fault: Fault) -> None:
+def test_a_map_that_claims_too_many_entries_is_limited(count: int, fault: Fault) -> None:
     reading = read_bytes(apple_map(512, *ENTRIES, count=count))
     assert fault in faults_of(reading)
     assert sorted(places(reading)) == [1, 2, 3]
 
 
-def test_a_wrong_checksum_makes_no_sun_and_no_sgi_label(sparse: Sparse) -> None:
+def test_sun_and_sgi_labels_with_a_wrong_checksum_are_not_recognised(sparse: Sparse) -> None:
     for label in ("sun", "dvh"):
         content = bytearray(make(sparse, label).read_bytes()[: 2 * MIB])
         assert table_of(read_bytes(bytes(content))).label is LABELS[label]
@@ -148,13 +148,13 @@ def xgm_disk(*links: tuple[int, int]) -> bytes:
 
 
 @pytest.mark.needs_tools("partx")
-def test_an_atari_chain_is_numbered_as_libblkid_does(tmp_path: Path) -> None:
+def test_an_atari_chain_is_numbered_as_by_libblkid(tmp_path: Path) -> None:
     path = tmp_path / "disk.img"
     path.write_bytes(xgm_disk((100, 200), (300, 400), (500, 0)))
     assert places(read_image(path)) == {1: (101, 10), 2: (301, 10), 3: (501, 10)} == partx_partitions(path)
 
 
-def test_an_atari_chain_that_turns_in_a_circle_ends() -> None:
+def test_a_circular_atari_chain_ends() -> None:
     reading = read_bytes(xgm_disk((100, 200), (300, 200)))
     assert faults_of(reading) == [Fault.EBR_LOOP]
     assert sorted(places(reading)) == [1, 2]
@@ -172,7 +172,7 @@ def test_an_ldl_volume_of_any_block_size_has_one_partition_after_the_label(block
     assert places(reading) == {1: (3, 97)}
 
 
-def test_a_cms_volume_starts_where_its_label_says() -> None:
+def test_a_cms_volume_starts_where_its_label_states() -> None:
     label = bytearray(ebcdic("CMS1", 4) + ebcdic("VOLSER", 6) + bytes(90))
     struct.pack_into(">I", label, 12, 4096)
     struct.pack_into(">I", label, 28, 100)
@@ -180,7 +180,7 @@ def test_a_cms_volume_starts_where_its_label_says() -> None:
     assert places(read_bytes(disk(200 * 4096, (2 * 4096, bytes(label))), 4096)) == {1: (20, 79)}
 
 
-def test_a_cdl_volume_without_its_vtoc_is_recognised_and_says_why_it_is_empty() -> None:
+def test_a_cdl_volume_without_its_vtoc_is_recognised_and_the_fault_is_reported() -> None:
     label = ebcdic("VOL1VOL1VOLSER", 14).ljust(84, b"\x40")
     reading = read_bytes(disk(200 * 4096, (2 * 4096, label)), 4096)
     assert (table_of(reading).label, reading.partitions) == (TableLabel.DASD, ())

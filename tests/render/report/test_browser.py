@@ -14,14 +14,14 @@ MACHINE = "nvme-behind-switch"
 PHONE = 500  # the narrowest window of Chromium; the body is then squeezed to 360 pixels
 
 
-def test_the_page_is_silent_and_asks_for_nothing() -> None:
+def test_the_page_has_no_console_output_and_sends_no_request() -> None:
     seen = browse(array_page())
     assert seen.console == ()
     assert seen.requests == ()
     assert "Storage report" in seen.tree
 
 
-def test_a_page_of_hostile_names_is_silent_and_asks_for_nothing_too() -> None:
+def test_a_page_of_hostile_names_has_no_console_output_and_sends_no_request() -> None:
     seen = browse(named_page("".join(HOSTILE)))
     assert seen.console == ()
     assert seen.requests == ()
@@ -34,8 +34,8 @@ def test_a_page_of_hostile_names_is_silent_and_asks_for_nothing_too() -> None:
 LEAK = "<img src='http://127.0.0.1:9/leak.png'><script>document.title = 'owned'</script><p style='color:red'>x</p>"
 
 
-def test_markup_that_slipped_through_could_do_nothing() -> None:
-    """Console and network are really watched: without the policy the same leak is seen."""
+def test_injected_markup_is_blocked_by_the_content_security_policy() -> None:
+    """Console and network are really monitored: without the policy the same leak is detected."""
     page = array_page().replace("<footer>", LEAK + "<footer>")
     shut = browse(page)
     assert shut.requests == ()
@@ -83,7 +83,7 @@ say({
     ],
     ids=["phone, dark", "desktop, light", "phone, light", "desktop, dark"],
 )
-def test_axe_finds_nothing_and_no_word_leaves_its_picture_or_the_window(width: int, dark: bool) -> None:
+def test_axe_finds_nothing_and_no_text_overflows_its_picture_or_the_window(width: int, dark: bool) -> None:
     axe = files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
     page = array_page() if width == PHONE else captured_page(MACHINE)
     opened = page.replace("</body>", f"<script>{axe}</script></body>").replace("<details", "<details open")

@@ -73,7 +73,7 @@ def drawn(document: Document) -> Measured:
     return show_experiment(read(document), 1)
 
 
-def test_the_prediction_stands_beside_the_measurement() -> None:
+def test_the_prediction_is_shown_next_to_the_measurement() -> None:
     found = drawn(alignment())
     (chart,) = found.charts
     assert isinstance(chart, BarChart)
@@ -98,7 +98,7 @@ def test_a_prediction_is_a_tick_on_a_scale_from_0_to_1() -> None:
     assert {"0", "0.25", "0.5", "0.75", "1"} <= {one.text for one in tree.iter()}
 
 
-def test_the_page_says_what_bench_show_says_and_not_what_the_rows_of_a_file_say() -> None:
+def test_the_page_has_the_verdict_of_bench_show_instead_of_the_stored_one() -> None:
     found = read(alignment())
     assert isinstance(found, Starts)
     page = words_of(parsed(page_html(content_of(array_machine(), (show_experiment(found, 1),)))))
@@ -122,7 +122,7 @@ def of_a_disk(misplaced: int, **other: object) -> str:
 MEASURED = "nvme1n1 partition 1: 0.52 (0.51–0.54), matters here (/srv), on /srv"
 
 
-def test_a_finding_tells_what_was_measured_on_that_disk_from_such_a_start() -> None:
+def test_a_finding_shows_the_measurement_on_that_disk_from_such_a_start() -> None:
     assert MEASURED in of_a_disk(32256)
     assert MEASURED in of_a_disk(32256 + (1 << 20))
     assert MEASURED not in of_a_disk(32256 + 512)  # off by an amount that was not measured
@@ -131,13 +131,13 @@ def test_a_finding_tells_what_was_measured_on_that_disk_from_such_a_start() -> N
 @pytest.mark.parametrize(
     "other", [{"wwn": "eui.1"}, {"wwn": None, "serial": "S1"}, {"wwn": None, "serial": None}, {"size": 1 << 30}]
 )
-def test_what_was_measured_on_another_disk_stands_under_benchmarks_only(other: dict[str, object]) -> None:
+def test_a_measurement_on_another_disk_is_shown_only_under_benchmarks(other: dict[str, object]) -> None:
     page = of_a_disk(32256, **other)
     assert "AT101" in page and "1. bench alignment on /srv" in page
     assert MEASURED not in page and "Measured, as a share" not in page
 
 
-def test_cpu_use_and_conditions_stand_beside_the_figures() -> None:
+def test_cpu_use_and_conditions_are_shown_next_to_the_figures() -> None:
     document = alignment()
     rates = document["rates"]
     assert isinstance(rates, list)
@@ -158,7 +158,7 @@ def test_cpu_use_and_conditions_stand_beside_the_figures() -> None:
     assert found.about[0] == "bench alignment on /srv, Made Up 1"
 
 
-def test_the_knee_is_marked_and_said_with_its_confidence() -> None:
+def test_the_knee_is_marked_and_reported_with_its_confidence() -> None:
     found = drawn(span())
     (chart,) = found.charts
     assert isinstance(chart, CurveChart) and chart.mark
@@ -170,7 +170,7 @@ def test_the_knee_is_marked_and_said_with_its_confidence() -> None:
 
 
 @pytest.mark.parametrize(("confidence", "before"), [(0.95, ""), (0.94, "perhaps ")])
-def test_what_is_less_sure_is_perhaps_so_on_the_page_too_and_has_no_mark(confidence: float, before: str) -> None:
+def test_a_knee_of_low_confidence_is_reported_as_possible_and_not_marked(confidence: float, before: str) -> None:
     knee = {"below": GIB, "above": 2 * GIB, "share": 0.4, "confidence": confidence, "why": ""}
     found = read(span() | {"knee": knee})
     assert isinstance(found, Spans)
@@ -185,7 +185,7 @@ def test_what_is_less_sure_is_perhaps_so_on_the_page_too_and_has_no_mark(confide
 
 
 @pytest.mark.parametrize(("confidence", "before"), [(0.95, ""), (0.9, "perhaps ")])
-def test_no_knee_is_an_answer_with_its_confidence_and_its_span(confidence: float, before: str) -> None:
+def test_the_absence_of_a_knee_is_reported_with_its_confidence_and_its_span(confidence: float, before: str) -> None:
     knee = {"below": None, "above": None, "share": 1.0, "confidence": confidence, "why": "no knee up to 4GiB"}
     size = {"drives": [{"name": "sda", "size": 48 * GIB}]}
     found = drawn(span() | {"knee": knee, "conditions": size})
@@ -195,7 +195,7 @@ def test_no_knee_is_an_answer_with_its_confidence_and_its_span(confidence: float
     assert "the drive has 48GiB: --size or --to for more" in found.notes
 
 
-def test_what_cannot_be_told_has_no_confidence() -> None:
+def test_an_undecided_result_is_shown_without_a_confidence() -> None:
     knee = {"below": None, "above": None, "share": 1.0, "confidence": 0.0, "why": "can't tell: it is hot"}
     assert drawn(span() | {"knee": knee}).summary == "can't tell: it is hot"
 
@@ -214,14 +214,14 @@ BROKEN: list[Document] = [
 
 
 @pytest.mark.parametrize("document", BROKEN, ids=range(len(BROKEN)))
-def test_a_broken_file_is_refused_by_name(document: Document) -> None:
+def test_a_damaged_file_is_refused_by_name(document: Document) -> None:
     with pytest.raises(Refused, match=r"^x\.json is not a result: "):
         read(document)
 
 
 @sample(3)
 @pytest.mark.parametrize("word", HOSTILE, ids=range(len(HOSTILE)))
-def test_a_hostile_experiment_is_text_and_nothing_else(word: str) -> None:
+def test_a_hostile_experiment_is_rendered_as_text_only(word: str) -> None:
     page = page_html(
         content_of(array_machine(), (drawn(alignment(word[:4096])), replace(drawn(span(word[:4096])), title="2")))
     )

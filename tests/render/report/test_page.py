@@ -56,7 +56,7 @@ def test_every_page_is_html_without_a_single_parse_error() -> None:
         assert parsed(page).tag == "html"
 
 
-def test_nothing_in_a_page_leads_outside() -> None:
+def test_a_page_has_no_external_references() -> None:
     for page in pages():
         for element in parsed(page).iter():
             for name, value in element.attrib.items():
@@ -67,7 +67,7 @@ def test_nothing_in_a_page_leads_outside() -> None:
         assert "@import" not in page and "url(" not in page
 
 
-def test_ids_are_given_once_and_every_reference_leads_to_one() -> None:
+def test_ids_are_unique_and_every_reference_leads_to_one() -> None:
     for page in pages():
         tree = parsed(page)
         ids = [element.attrib["id"] for element in tree.iter() if "id" in element.attrib]
@@ -78,14 +78,14 @@ def test_ids_are_given_once_and_every_reference_leads_to_one() -> None:
             assert set(named) <= set(ids), named
 
 
-def test_headings_go_down_one_step_at_a_time_and_there_is_one_first() -> None:
+def test_heading_levels_increase_by_one_and_a_single_h1_exists() -> None:
     for page in pages():
         levels = [int(element.tag[1]) for element in parsed(page).iter() if re.fullmatch(r"h\d", str(element.tag))]
         assert levels[0] == 1 and levels.count(1) == 1
         assert all(later <= before + 1 for before, later in pairwise(levels))
 
 
-def test_every_table_has_a_caption_and_heads_with_a_scope() -> None:
+def test_every_table_has_a_caption_and_header_cells_with_a_scope() -> None:
     for page in pages():
         tables = list(parsed(page).iter("table"))
         assert tables
@@ -94,7 +94,7 @@ def test_every_table_has_a_caption_and_heads_with_a_scope() -> None:
             assert all("scope" in head.attrib for head in table.iter("th"))
 
 
-def test_every_picture_says_in_words_what_it_shows() -> None:
+def test_every_picture_has_a_title_and_a_description() -> None:
     for page in pages():
         pictures = [one for one in parsed(page).iter(f"{SVG}svg") if one.attrib.get("role") == "img"]
         assert pictures
@@ -128,7 +128,7 @@ def test_disks_without_errors_and_warnings_are_folded_below_the_others(machine: 
     assert all((one[0].tag == "details") is ("info" in one.attrib["class"]) for one in articles(tree, "finding"))
 
 
-def test_loop_devices_without_a_table_share_one_line() -> None:
+def test_loop_devices_without_a_table_are_folded_into_one_line() -> None:
     loops = [replace(array_machine().disks[0], name=f"loop{at}", kind=DiskKind.LOOP, partitions=()) for at in range(3)]
     machine = replace(array_machine(), disks=(*array_machine().disks, *loops), uplinks=())
     tree = parsed(page_html(content_of(machine)))
@@ -159,7 +159,7 @@ def unknown_disk() -> Inventory:
     ],
     ids=["off", "on", "empty", "unknown", "several"],
 )
-def test_title_and_headline_say_the_machine_and_the_verdict(machine: Inventory, tone: str, said: str) -> None:
+def test_title_and_headline_state_the_machine_and_the_verdict(machine: Inventory, tone: str, said: str) -> None:
     tree = parsed(page_html(replace(content_of(machine), machine="server7")))
     (title,) = (one for one in tree.iter("title"))
     (headline,) = tree.iter("h1")
@@ -168,7 +168,7 @@ def test_title_and_headline_say_the_machine_and_the_verdict(machine: Inventory, 
     assert headline.attrib["class"] == f"headline {tone}"
 
 
-def test_a_warning_is_not_all_is_well() -> None:
+def test_a_warning_prevents_the_ok_headline() -> None:
     found = content_of(one_disk(1 << 20))
     warning = Finding(Code.LINK_DEGRADED, Severity.WARNING, "a slow link", "nvme1n1")
     found = replace(found, report=replace(found.report, findings=(warning,)))
@@ -176,7 +176,7 @@ def test_a_warning_is_not_all_is_well() -> None:
     assert (text, tone) == ("Every partition of 1 disk starts on its boundaries; 1 warning of another kind", "warning")
 
 
-def test_tiles_lead_to_what_they_count() -> None:
+def test_tiles_link_to_the_items_that_they_count() -> None:
     for machine in MACHINES:
         tree, found = parsed(captured_page(machine)), report(machine)
         ids = {one.attrib["id"]: one for one in tree.iter() if "id" in one.attrib}
@@ -193,7 +193,7 @@ def test_tiles_lead_to_what_they_count() -> None:
                 assert links[0].startswith("at1")
 
 
-def test_commands_stand_in_groups_one_a_line_without_where_they_are_typed() -> None:
+def test_commands_are_grouped_one_per_line_without_the_prefix_of_the_machine() -> None:
     tree = parsed(captured_page("md-on-misaligned-partitions"))
     blocks = [words_of(one).splitlines() for one in tree.iter("pre")]
     assert {"sudo aligntool plan realign /dev/vda", "sudo aligntool plan realign /dev/vdb"} <= set(blocks[0])
@@ -212,14 +212,14 @@ def test_firmware_temperature_labels_and_mount_points_are_on_the_page() -> None:
         assert word in said, word
 
 
-def test_charts_come_before_remarks() -> None:
+def test_charts_precede_notes() -> None:
     tree = parsed(array_page())
     (result,) = (one for one in tree.iter("article") if one.attrib["aria-labelledby"] == "measured-1")
     kinds = [one.tag if one.tag != "div" else one.attrib["class"] for one in result]
     assert kinds.index("charts") < kinds.index("scroll") < kinds.index("ul")
 
 
-def test_the_link_that_binds_is_named_and_marked() -> None:
+def test_the_limiting_link_is_named_and_marked() -> None:
     # By hand: two drives of 3.94 GB/s share 3.94 GB/s, the third has 1.97 GB/s; a stripe gives each the minimum, 1.97.
     tree = parsed(array_page())
     said = words_of(tree)
@@ -234,8 +234,8 @@ def test_the_link_that_binds_is_named_and_marked() -> None:
     assert "slower than possible: 8 GT/s x4, 3.94 GB/s" in said
 
 
-def test_a_drive_that_is_slower_than_its_link_is_drawn_and_binds() -> None:
-    # The data sheet of the 400 GB Intel SSD 750 says 2.2 GB/s reading and 0.9 GB/s writing; the links carry 1.97 each.
+def test_a_drive_slower_than_its_link_is_drawn_and_marked_as_the_limit() -> None:
+    # The data sheet of the 400 GB Intel SSD 750 has 2.2 GB/s reading and 0.9 GB/s writing; the links carry 1.97 each.
     machine = array_machine()
     first = replace(machine.disks[0], model="INTEL SSDPEDMW400G4")
     machine = replace(machine, disks=(first, *machine.disks[1:]))
@@ -257,7 +257,7 @@ def test_a_drive_that_is_slower_than_its_link_is_drawn_and_binds() -> None:
     assert len(bound) == 1 and "nvme0n1" in bound[0]
 
 
-def test_a_link_is_called_slow_where_the_audit_says_so_and_nowhere_else() -> None:
+def test_a_link_is_marked_as_slow_only_where_the_audit_reports_it() -> None:
     # Root ports of up to x4 with drives of x1 below: both ends together cannot do more.
     slow = {finding.disk for finding in report("nvme-behind-switch").findings if finding.code.value == "AT501"}
     assert words_of(parsed(captured_page("nvme-behind-switch"))).count("slower than possible") == len(slow)
@@ -266,7 +266,7 @@ def test_a_link_is_called_slow_where_the_audit_says_so_and_nowhere_else() -> Non
 
 @sample(3)
 @pytest.mark.parametrize("word", HOSTILE, ids=range(len(HOSTILE)))
-def test_a_hostile_name_is_text_and_nothing_else(word: str) -> None:
+def test_a_hostile_name_is_rendered_as_text_only(word: str) -> None:
     check_hostile(word)
 
 

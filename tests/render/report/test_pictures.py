@@ -66,7 +66,7 @@ def drawn_words(picture: Picture) -> str:
     return " ".join(text.text or "" for text in tree.iter(f"{SVG}text"))
 
 
-def test_a_picture_of_its_own_says_what_was_measured_on_what() -> None:
+def test_a_standalone_picture_states_what_was_measured_on_which_drive() -> None:
     slow = result(*(series(*(9e6 + step for step in range(5)), depth=depth) for depth in (1, 32)))
     fast = replace(
         result(series(*(9e7 + step for step in range(5))), drive=DriveState("nvme0n1", "Other 2")), target="/home"
@@ -90,7 +90,7 @@ def test_folded_lines_are_few_and_fit(text: str, width: int) -> None:
         assert " ".join(lines) == " ".join(harmless(text).split())
 
 
-def test_pictures_of_hostile_names_are_well_formed_and_have_names_of_letters_and_digits() -> None:
+def test_pictures_of_hostile_names_are_well_formed_and_have_alphanumeric_file_names() -> None:
     for word in HOSTILE:
         for picture in pictures_of(content_of(named_machine(word))):
             tree = ElementTree.fromstring(svg_text(picture, alone=True))
@@ -101,7 +101,7 @@ def test_pictures_of_hostile_names_are_well_formed_and_have_names_of_letters_and
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_a_map_is_to_scale_with_what_sfdisk_wrote(tmp_path: Path) -> None:
+def test_a_map_is_to_scale_with_the_table_of_sfdisk(tmp_path: Path) -> None:
     image = tmp_path / "disk.img"
     with image.open("wb") as file:
         file.truncate(1 << 30)
@@ -126,7 +126,7 @@ def test_a_map_is_to_scale_with_what_sfdisk_wrote(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs_tools("sfdisk")
-def test_a_small_partition_is_as_wide_as_it_is_or_named_as_wider(tmp_path: Path) -> None:
+def test_a_small_partition_is_drawn_to_scale_or_reported_as_wider(tmp_path: Path) -> None:
     """An ESP of 200 MiB next to 7.8 GiB on 20 GiB, a logical of 5 GiB, and one of 100 MiB, half a percent."""
     image = tmp_path / "disk.img"
     with image.open("wb") as file:
@@ -153,7 +153,7 @@ def test_a_small_partition_is_as_wide_as_it_is_or_named_as_wider(tmp_path: Path)
 
 
 @given(st.lists(st.integers(1, 1 << 50), min_size=1, max_size=10))
-def test_shares_fill_the_row_and_none_is_too_small(lengths: list[int]) -> None:
+def test_shares_fill_the_row_and_have_a_minimum_width(lengths: list[int]) -> None:
     found = row_shares(lengths, LEAST_SHARE)
     assert sum(found) == pytest.approx(1)
     assert min(found) >= LEAST_SHARE - 1e-9
@@ -162,14 +162,14 @@ def test_shares_fill_the_row_and_none_is_too_small(lengths: list[int]) -> None:
         assert share / large[0][1] == pytest.approx(length / large[0][0])
 
 
-def test_a_bar_is_as_long_as_its_value_and_a_ratio_of_one_decade_one_step() -> None:
+def test_bars_are_proportional_to_their_values_and_ratios_to_their_logarithms() -> None:
     bars = BarChart("b", "B", "MB/s", (Bar("a", 100, "100"), Bar("b", 25, "25")))
     first, second = (float(one.attrib["width"]) for one in boxes(chart_picture(bars), "plain"))
     assert first / second == pytest.approx(4)
     ratios = RatioChart("r", "R", "A", "B", (Bar("a", 1, "+1"), Bar("b", -0.5, "−0.5")))
     (up, down) = boxes(chart_picture(ratios), "plain")
     assert float(up.attrib["width"]) == pytest.approx(2 * float(down.attrib["width"]), abs=0.02)
-    zero = float(up.attrib["x"])  # faster goes to the right of it, slower ends at it
+    zero = float(up.attrib["x"])  # faster extends to the right of it, slower ends at it
     assert float(down.attrib["x"]) + float(down.attrib["width"]) == pytest.approx(zero, abs=0.02)
 
 
@@ -185,7 +185,7 @@ def test_a_chart_and_its_table_have_the_same_words() -> None:
 
 
 @given(st.integers(1, 8), st.integers(1, 60))
-def test_a_queue_keeps_littles_law_and_shares_its_way(depth: int, count: int) -> None:
+def test_a_simulated_queue_obeys_littles_law_and_serves_one_transfer_at_a_time(depth: int, count: int) -> None:
     done = simulate_commands(depth, count)
     end = max(run.answered for run in done)
     in_flight = Fraction(sum(run.answered - run.sent for run in done), end)
@@ -198,7 +198,7 @@ def test_a_queue_keeps_littles_law_and_shares_its_way(depth: int, count: int) ->
         assert end == count * LATENCY_US
 
 
-def test_the_text_and_the_picture_of_queue_depth_tell_the_same_and_the_one_in_the_docs_is_current() -> None:
+def test_text_and_picture_of_queue_depth_have_equal_figures_and_the_docs_are_current() -> None:
     # Eight reads of 100 µs: 800 µs one by one; four at a time 200 µs, and 25 µs more for each of three that wait.
     picture = svg_text(queue_picture(), alone=True)
     text = "".join(text_of(explain_topic(width=80)))

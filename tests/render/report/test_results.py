@@ -66,7 +66,7 @@ def test_the_figures_on_the_page_are_those_of_fio(tmp_path: Path) -> None:
         assert row["CPU of a core"] == f"{median(one['cpu'] for one in each_run):.0f}%"
 
 
-def test_three_sizes_are_a_sweep_and_three_numbers_of_threads_a_curve() -> None:
+def test_three_sizes_or_thread_counts_are_drawn_as_curves() -> None:
     sizes = [
         series(block * 1e3, block * 2e3, random=False, block=block, depth=4, write=write)
         for block in (KIB, 2 * KIB, 4 * KIB)
@@ -85,7 +85,7 @@ def test_three_sizes_are_a_sweep_and_three_numbers_of_threads_a_curve() -> None:
     assert bars.bars[0].text == "1,709 IOPS"  # 7,000,000 / 4096
 
 
-def test_a_cpu_bound_figure_is_marked_in_words() -> None:
+def test_a_cpu_bound_figure_is_marked() -> None:
     (chart,) = charts_of(result(series(5e6, 5e6, 5e6, cpu=99)))
     assert isinstance(chart, BarChart)
     assert chart.bars[0].note == "CPU-bound"
@@ -93,13 +93,13 @@ def test_a_cpu_bound_figure_is_marked_in_words() -> None:
     assert shown.figures[0][-1] == "note" and shown.figures[1][-1] == "CPU-bound"
 
 
-def test_passes_are_drawn_one_by_one() -> None:
+def test_passes_are_drawn_individually() -> None:
     (chart,) = charts_of(result(series(1e6, 30e6, 31e6), passes=(1, 3)))
     assert isinstance(chart, CurveChart) and not chart.doubling
     assert [point.value for point in chart.series[0].points] == [1, 30, 31]
 
 
-def test_two_results_of_a_profile_are_put_side_by_side_as_log10() -> None:
+def test_two_results_of_a_profile_are_compared_as_log10_ratios() -> None:
     slow = result(series(9e6, 9e6, 10e6, 11e6, 11e6), series(90e6, 90e6, 100e6, 110e6, 110e6, random=False))
     fast = result(
         series(90e6, 90e6, 100e6, 110e6, 110e6),
@@ -116,7 +116,7 @@ def test_two_results_of_a_profile_are_put_side_by_side_as_log10() -> None:
 
 @sample(3)
 @pytest.mark.parametrize("word", HOSTILE, ids=range(len(HOSTILE)))
-def test_a_hostile_result_is_text_and_nothing_else(word: str) -> None:
+def test_a_hostile_result_is_rendered_as_text_only(word: str) -> None:
     drive = DriveState(word, word, word, link=word, scheduler=word, kind=word)
     made = replace(result(series(1e6, 2e6, 3e6), drive=drive), target=word, when=word, skipped=(word,))
     page = page_html(content_of(array_machine(), show_measurements((made, made))))
