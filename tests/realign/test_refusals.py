@@ -207,6 +207,17 @@ def test_no_superblock_is_moved_to_where_that_of_the_whole_disk_would_be(
     assert plan_for(seen, replace(goal, grain=4096)).steps
 
 
+def test_the_import_that_ends_the_sharing_of_a_zfs_pool_mounts_nothing() -> None:
+    """Without -N, a root file system would be mounted over that of this machine, which may also have an exported pool
+    of the same name as that of an image.
+    """
+    shared = layer("zfs_member", unclean=f"{MAY_BE_SHARED} (multihost)", label="tank")(movable_disk(OFF))
+    (refusal,) = refusal_of(partition(node="sda1")(shared)).refusals
+    assert refusal.hint == "sudo zpool import -N tank && sudo zpool export tank"
+    (refusal,) = refusal_of(replace(shared, kind=DiskKind.IMAGE)).refusals
+    assert '&& sudo zpool import -N -d "$loop" tank && sudo zpool export tank; sudo losetup -d "$loop"' in refusal.hint
+
+
 def test_a_fat32_of_few_clusters_is_accepted() -> None:
     sentence = "a FAT32 of 5000 clusters: some systems treat fewer than 65525 as FAT16"
     assert plan_for(layer("vfat", problems=(sentence,))(movable_disk(OFF))).steps
