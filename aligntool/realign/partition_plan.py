@@ -379,6 +379,10 @@ def _plan(move: _Move, judged: Judged, label: str, used: Uses) -> Plan:
 
 def _boot_code_attention(disk: Disk) -> Iterator[str]:
     for code in disk.table.boot_code if disk.table else ():
+        if code.partition is not None:  # it moves with the content, and becomes that of the disk
+            where = f"the boot sector of partition {code.partition}"
+            yield f"{code.kind} in {where} keeps a list of absolute sectors: afterwards run it from another system"
+            continue
         before = "before that, make the PC start from another disk" + (
             ", such as with grub-install" if code.kind.startswith("GRUB") else ""
         )

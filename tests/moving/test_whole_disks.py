@@ -404,6 +404,21 @@ def test_a_boot_program_that_is_lost_with_the_table_needs_attention(grub: bool, 
     assert ("grub-install" in said) is grub
 
 
+def test_a_boot_program_of_the_only_partition_is_not_lost_with_the_table(tmp_path: Path) -> None:
+    """Its boot sector becomes that of the disk."""
+    part, image = ext4(tmp_path / "part", 16 * MIB), tmp_path / "disk.img"
+    image.write_bytes(bytes(32 * MIB))
+    run("sfdisk", "-q", image, stdin="label: dos\nstart=1MiB, size=16MiB\n")
+    with image.open("r+b") as file:
+        file.seek(MIB)
+        file.write(part.read_bytes())
+        file.seek(MIB + 6)
+        file.write(b"LILO")
+    said = " ".join(aligntool("plan", "partition", "--undo", image).split())
+    assert "LILO in the boot sector of partition 1 keeps a list of absolute sectors" in said
+    assert "is lost with the table" not in said
+
+
 @pytest.mark.parametrize("boot", [True, False])
 def test_a_boot_program_that_moves_with_the_content_needs_attention(boot: bool, tmp_path: Path) -> None:
     """Images of virtual machines start from extlinux in the first sector of an ext4 without a table."""
