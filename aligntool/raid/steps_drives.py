@@ -240,9 +240,11 @@ def has_new_table(disk: Disk, step: plan_steps.MakeMember) -> bool:
 
 
 def is_same_drive(disk: Disk, step: plan_steps.DriveStep) -> bool:
-    """Compare what does not depend on the table: model, serial number, WWN, and size, which a format may change."""
+    """Compare what does not depend on the table: model, serial number, WWN, and size, which a format may change. The
+    plan has the size before the first format, also in a rollback, whose steps format from the new one to the old one.
+    """
     planned = step.disk
-    if isinstance(step, plan_steps.FormatMember) and disk.limits.logical_block_size != step.block_before:
+    if isinstance(step, plan_steps.FormatMember) and disk.limits.logical_block_size != planned.sector_size:
         return (disk.model, disk.serial, disk.wwn) == (planned.model, planned.serial, planned.wwn)
     return (disk.model, disk.serial, disk.wwn, disk.size) == (planned.model, planned.serial, planned.wwn, planned.size)
 

@@ -15,6 +15,7 @@ from aligntool.inventory import Disk, Inventory, Layer, LbaFormat, NvmeFacts, Pa
 from aligntool.raid.commands import member_commands, table_script
 from aligntool.raid.make import with_current_names
 from aligntool.raid.reformat import ArrayDetails, ReformatGoal, plan_reformat
+from aligntool.raid.steps_drives import is_same_drive
 from aligntool.raid.steps_reformat import backwards, problems_of, start_hint
 from aligntool.steps import CheckArray, FormatMember, PutBackMember, TakeOutMember
 from aligntool.units import MIB, Extent
@@ -401,6 +402,15 @@ def test_after_a_reboot_drives_are_found_by_identity_although_their_size_changed
         with_current_names(plan, now[:1])
     twin = replace(now[1], size=SIZE * 2, path="/dev/nvme9n1")  # drives that all have one serial number exist
     assert with_current_names(plan, [*now, twin]) == there
+
+
+def test_a_rollback_compares_the_size_of_a_drive_only_in_its_old_format() -> None:
+    step = planned(*machine()).steps[2]
+    assert isinstance(step, FormatMember)
+    formatted = replace(member(0, logical=4096), size=SIZE - 4096)
+    assert is_same_drive(formatted, step) and is_same_drive(formatted, backwards(step))
+    twin = replace(member(0), size=SIZE * 2)
+    assert not is_same_drive(twin, step) and not is_same_drive(twin, backwards(step))
 
 
 def test_a_broken_array_is_stopped_before_it_is_assembled_again() -> None:
