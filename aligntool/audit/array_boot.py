@@ -325,9 +325,12 @@ def kernel_version(text: str) -> tuple[int, int]:
 
 
 def images_of_older_kernels(system: System) -> tuple[str, ...]:
-    """Return the images of kernels that do not assemble arrays of Linux 6.19; one without a version is left out."""
-    paths = [image.path for image in system.initramfs]
-    return tuple(path for path in paths if (0, 0) < kernel_version(path.rpartition("/")[2]) < STORES_BLOCK_SIZE)
+    """Return the images of kernels that do not assemble arrays of Linux 6.19; one without a version is left out, and
+    those from the running kernel on, which assembles such an array if there is one: distributions backport changes.
+    """
+    paths, running = [image.path for image in system.initramfs], kernel_version(system.kernel or "")
+    first = min(STORES_BLOCK_SIZE, running) if any(running) else STORES_BLOCK_SIZE
+    return tuple(path for path in paths if (0, 0) < kernel_version(path.rpartition("/")[2]) < first)
 
 
 def _older_kernel_findings(array: RunningArray) -> Iterator[Finding]:

@@ -318,3 +318,15 @@ def test_kernels_before_6_19_do_not_assemble_arrays_that_store_their_block_size(
     files = system(images=(replace(image(RIGHT), path=f"/boot/{name}"),))
     array = mounted(machine("raid1", files, stored_block_size=stored), place)
     assert finding_codes(audit(array, {})) == expected
+
+
+@pytest.mark.parametrize(
+    ("running", "expected"), [("6.12.0-200.el10", []), ("6.12.0-250.el10", []), ("6.13.1", [INSIDE]), ("", [INSIDE])]
+)
+def test_the_image_of_the_running_kernel_is_not_reported_as_one_of_an_older_kernel(
+    running: str, expected: list[tuple[str, str]]
+) -> None:
+    """Distributions backport changes of md without another version number."""
+    made = replace(image(RIGHT), path="/boot/initramfs-6.12.0-200.el10.x86_64.img")
+    files = replace(system(images=(made,)), kernel=running)
+    assert findings(files, stored_block_size=4096) == expected
