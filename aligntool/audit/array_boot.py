@@ -305,9 +305,10 @@ def _forbidden_findings(array: RunningArray) -> Iterator[Finding]:
     if forbidden := conf.forbidden([f"/dev/{name}" for name in array.facts.members]):
         files, named = ", ".join(conf.files), ", ".join(forbidden)
         text = f"the DEVICE line of {files} does not permit {named}: mdadm does not start the array from them"
-        line = f"DEVICE {' '.join(conf.devices)}"
-        by_hand = 'remove that line, or add "partitions" to it, and rebuild the initramfs'
-        edit = f"sudoedit {shell_word(conf.files[0])}"
+        by_hand, edit = 'remove that line, or add "partitions" to it, and rebuild the initramfs', "sudoedit"
+        if any(word.endswith("\r") for word in conf.devices):
+            by_hand, edit = CARRIAGE_RETURN, "sudo sed -i 's/\\r$//'"
+        line, edit = f"DEVICE {' '.join(conf.devices)}", " ".join((edit, *map(shell_word, conf.files)))
         yield disk_finding(array.disk, Code.MEMBERS_FORBIDDEN, Severity.WARNING, text, line, by_hand, next_=edit)
 
 

@@ -8,7 +8,7 @@ from aligntool.audit.judge import audit
 from aligntool.audit.report import Finding
 from aligntool.inventory import Inventory
 from aligntool.raid.running import arrays_of, find_array
-from aligntool.system import MdadmConf, System, parse_crypttab
+from aligntool.system import MdadmConf, System, merge_confs, parse_crypttab, parse_mdadm_conf
 from aligntool.units import GIB
 from tests.audit.array_builders import FS, OTHER, RIGHT, UUID, finding_codes, fstab, image, lines, machine, system
 from tests.audit.builders import made_disk
@@ -56,6 +56,17 @@ def test_the_array_needs_a_line_in_mdadm_conf_that_names_it_by_its_uuid(
     conf: MdadmConf, expected: list[tuple[str, str]]
 ) -> None:
     assert findings(system(conf=conf)) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "command"), [("DEVICE /dev/sd*", "sudoedit"), ("DEVICE partitions\r", "sudo sed -i 's/\\r$//'")]
+)
+def test_the_command_for_a_line_that_forbids_members_names_every_file(line: str, command: str) -> None:
+    """The line may be in any of them."""
+    conf = merge_confs([lines(RIGHT), parse_mdadm_conf(line, "/etc/mdadm/mdadm.conf.d/own.conf")])
+    (found,) = audit(machine("raid1", system(conf=conf)), {}).findings
+    assert found.next == f"{command} /etc/mdadm/mdadm.conf /etc/mdadm/mdadm.conf.d/own.conf"
+    assert ("carriage return" in found.evidence[1]) == line.endswith("\r")
 
 
 def test_a_line_with_the_uuid_of_another_present_array_belongs_to_that_array() -> None:
