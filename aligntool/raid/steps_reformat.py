@@ -529,8 +529,12 @@ def _enlarge_blocks(name: str, size: int) -> None:
     with _unused(name):
         pass  # md refuses to make it inactive if it is opened from here on
     with failing_as(Stopped, f"/dev/{name}: its logical blocks cannot be enlarged"):
-        for word, value in (("array_state", "inactive"), (_STORED_SIZE, str(size)), ("array_state", "active")):
-            Path("/sys/block", name, "md", word).write_text(value)
+        folder = Path("/sys/block", name, "md")
+        (folder / "array_state").write_text("inactive")
+        try:
+            (folder / _STORED_SIZE).write_text(str(size))
+        finally:
+            (folder / "array_state").write_text("active")
     wait_for_udev()
 
 

@@ -1,7 +1,10 @@
 """The plans of `aligntool raid reformat`, and everything that it refuses, on made-up arrays of NVMe drives."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
+from errno import EINVAL
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,9 +12,10 @@ import pytest
 from aligntool.audit.arrays import members_of
 from aligntool.audit.judge import audit
 from aligntool.change import Plan, from_json, to_json
-from aligntool.errors import Refused
+from aligntool.errors import Refused, Stopped
 from aligntool.formats.smallest_units import Unit
 from aligntool.inventory import Disk, Inventory, Layer, LbaFormat, NvmeFacts, Partition, Segment, Table, TableLabel
+from aligntool.raid import steps_reformat
 from aligntool.raid.commands import member_commands, table_script
 from aligntool.raid.make import with_current_names
 from aligntool.raid.reformat import ArrayDetails, ReformatGoal, plan_reformat
@@ -419,6 +423,21 @@ def test_a_broken_array_is_stopped_before_it_is_assembled_again() -> None:
     step = CheckArray(UUID, "/dev/md/data")
     assert f": sudo mdadm --stop /dev/md/data; {forced}" in start_hint(step, "broken")
     assert f": {forced}" in start_hint(step, "no member of it was found")
+
+
+def test_an_array_whose_blocks_cannot_be_enlarged_is_active_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[tuple[str, str]] = []
+
+    def write(path: Path, value: str) -> None:
+        written.append((path.name, value))
+        if path.name == "logical_block_size":
+            raise OSError(EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(Path, "write_text", write)
+    monkeypatch.setattr(steps_reformat, "_unused", nullcontext)
+    with pytest.raises(Stopped, match="cannot be enlarged: Invalid argument"):
+        steps_reformat._enlarge_blocks("md127", 4096)
+    assert written == [("array_state", "inactive"), ("logical_block_size", "4096"), ("array_state", "active")]
 
 
 def test_an_array_that_was_stopped_meanwhile_is_reported_as_no_longer_running() -> None:
