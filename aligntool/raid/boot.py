@@ -10,6 +10,7 @@ from aligntool import steps
 from aligntool.audit import array_boot
 from aligntool.audit.array_boot import RunningArray, kernel_node, short_name
 from aligntool.audit.arrays import partition_node
+from aligntool.audit.wording import shell_word
 from aligntool.change import RaidGoal
 from aligntool.errors import Refusal
 from aligntool.inventory import Inventory
@@ -209,10 +210,11 @@ def refuse_device_lines(conf: MdadmConf, path: str, members: Sequence[str]) -> I
     """
     forbidden = conf.forbidden(members)
     if forbidden:
-        text = f"the DEVICE line of {path} does not permit {', '.join(forbidden)}: the array would not start at boot"
-        hint = f'remove that line from {path}, or add "partitions" to it'
+        files = ", ".join(conf.files)
+        text = f"the DEVICE line of {files} does not permit {', '.join(forbidden)}: the array would not start at boot"
+        hint = f'remove that line from {files}, or add "partitions" to it'
         if any(word.endswith("\r") for word in conf.devices):  # mdadm reads "partitions\r" as a pattern
-            hint = f"sudo sed -i 's/\\r$//' {path}"
+            hint = f"sudo sed -i 's/\\r$//' {' '.join(map(shell_word, conf.files))}"
         yield Refusal("file-conflict", path, text, hint)
 
 

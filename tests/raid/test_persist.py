@@ -15,7 +15,7 @@ from aligntool.raid.planning import plan_raid
 from aligntool.raid.running import PersistGoal, plan_persist
 from aligntool.raid.steps_system import edited
 from aligntool.steps import CheckInitramfs, EditFile, SystemStep, WriteFile
-from aligntool.system import Initramfs, MdadmConf, System, parse_crypttab, parse_fstab, parse_mdadm_conf
+from aligntool.system import Initramfs, MdadmConf, System, merge_confs, parse_crypttab, parse_fstab, parse_mdadm_conf
 from aligntool.units import GIB, MIB, Extent
 from tests.audit.array_builders import FS, OTHER, RIGHT, UUID, finding_codes, fstab, image, lines, machine, system
 from tests.conftest import run
@@ -124,6 +124,13 @@ def test_a_carriage_return_is_reported_and_in_a_device_line_the_removing_command
     with pytest.raises(Refused) as refused:
         persist(machine("raid1", system(conf=parse_mdadm_conf("DEVICE partitions\r\n", CONF.files[0]))))
     assert refused.value.hint == f"sudo sed -i 's/\\r$//' {CONF.files[0]}"
+
+
+def test_a_refused_device_line_is_searched_for_in_every_file() -> None:
+    main, beside = CONF.files[0], f"{CONF.files[0]}.d/own.conf"
+    with pytest.raises(Refused, match=f"the DEVICE line of {main}, {beside} does not permit") as refused:
+        persist(machine("raid1", system(conf=merge_confs([lines(RIGHT), parse_mdadm_conf("DEVICE /dev/sd*", beside)]))))
+    assert refused.value.hint == f'remove that line from {main}, {beside}, or add "partitions" to it'
 
 
 def test_a_correctly_configured_array_is_not_changed() -> None:
