@@ -266,12 +266,12 @@ def _detaching(loop: str, folder: Path) -> tuple[str, bool]:
     """
     end = f"sudo losetup -d {loop}"
     try:
-        flag, number = (folder / "autoclear").read_text(), _parse_number((folder.parent / "dev").read_text())
+        clears, nodes = (folder / "autoclear").read_text().strip() == "1", nodes_of(Path(loop).stat())
     except OSError:  # detached meanwhile
         return end, True
-    clears, unmount = flag.strip() == "1", f"sudo umount {loop}"
-    if any(_parse_number(mount.number) == number for mount in mounts_now()):
-        return unmount if clears else f"{unmount} && {end}", False
+    ends = [used.end for used in (*_mount_occupants(nodes), *_swap_occupants(nodes), *_holder_occupants(nodes))]
+    if ends:  # of the device or a partition
+        return " && ".join(dict.fromkeys(ends if clears else (*ends, end))), False
     return end, clears
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused
-from aligntool.linux.lock import lock_disk
+from aligntool.linux.lock import lock_disk, refuse_disturbed, written_at
 from aligntool.linux.users import caches, exports_of
 from aligntool.realign.convert_copy import _locked_source
 from aligntool.realign.request import naming_loops
-from aligntool.units import MIB
-from tests.conftest import detach, find_tool, remove_partitions, run, unmount
+from aligntool.units import MIB, Extent
+from tests.conftest import add_partition, detach, find_tool, remove_partitions, run, unmount
 
 Attach = Callable[..., Path]
 Make = Callable[..., Path]
@@ -188,11 +188,36 @@ def test_a_mounted_loop_device_is_unmounted_before_it_is_detached(
         if autoclear:
             run("losetup", "-d", node)
             is_kept = False  # beyond the unmount
-        assert refusal(image).hint == f"sudo umount {node}" + f" && sudo losetup -d {node}" * is_kept
+        assert refusal(image).hint == f"sudo umount {place}" + f" && sudo losetup -d {node}" * is_kept
     finally:
         unmount(place)
         if is_kept:
             detach(node)
+
+
+@root
+@pytest.mark.needs_tools("mkfs.btrfs", "mkfs.ext4")
+@pytest.mark.parametrize("kind", ["btrfs", "ext4"])
+def test_a_loop_device_that_is_detached_after_an_unmount_is_in_use_until_then(
+    sparse: Make, tmp_path: Path, kind: str
+) -> None:
+    """The mount of a btrfs has another number than the device, and so has that of a partition."""
+    image, place = sparse(200 * MIB), tmp_path / "place"
+    place.mkdir()
+    node = run("losetup", "-f", "--show", image).strip()
+    try:
+        if kind == "ext4":
+            add_partition(node, 1, Extent(MIB, 100 * MIB))
+        part = f"{node}p1" if kind == "ext4" else node
+        run(f"mkfs.{kind}", "-q", part)
+        run("mount", part, place)
+        run("losetup", "-d", node)
+        with pytest.raises(Refused, match="attached to"):
+            refuse_disturbed(str(image), written_at(str(image)))
+        assert refusal(image).hint == f"sudo umount {place}"
+    finally:
+        unmount(place)
+        remove_partitions(node)
 
 
 @root
