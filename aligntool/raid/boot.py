@@ -66,8 +66,8 @@ def kernel_attention(system: Files) -> Iterator[str]:
     if array_boot.kernel_version(system.kernel or "") < array_boot.STORES_BLOCK_SIZE:
         return
     older = array_boot.images_of_older_kernels(system)
-    such = f"those of {', '.join(older)}" if older else "that of an older rescue system"
-    yield f"Linux {system.kernel} stores the block size in the superblocks: {OLDER_KERNELS}, such as {such}"
+    which = ", ".join(older) or "older rescue systems"
+    yield f"Linux {system.kernel} stores the block size in the superblocks: {OLDER_KERNELS}, which concerns {which}"
 
 
 # The programs that build initramfs images, and how to list the arrays in an image of each.

@@ -246,13 +246,17 @@ def test_discards_on_parity_are_reported_as_the_kernel_is_configured(safely: boo
         ("6.1.0-56-amd64", ("initrd.img-6.1.0-56-amd64",), ""),
         ("6.18.9", (), ""),
         (None, (), ""),
-        ("6.19.0-rc1", (), "that of an older rescue system"),
-        ("7.2.13+deb14-amd64", ("initrd.img-7.2.13+deb14-amd64", "initramfs-linux.img"), "an older rescue system"),
-        ("7.2.13+deb14-amd64", ("initrd.img-6.12.5", "initrd.img-7.2.13"), "such as those of /boot/initrd.img-6.12.5"),
+        ("6.19.0-rc1", (), "which concerns older rescue systems"),
+        (
+            "7.2.13+deb14-amd64",
+            ("initrd.img-7.2.13+deb14-amd64", "initramfs-linux.img"),
+            "which concerns older rescue systems",
+        ),
+        ("7.2.13+deb14-amd64", ("initrd.img-6.12.5", "initrd.img-7.2.13"), "which concerns /boot/initrd.img-6.12.5"),
         (
             "7.3.4-300.fc44",
             ("initramfs-6.18.7-200.fc43.x86_64.img",),
-            "those of /boot/initramfs-6.18.7-200.fc43.x86_64.img",
+            "which concerns /boot/initramfs-6.18.7-200.fc43.x86_64.img",
         ),
     ],
 )
