@@ -417,6 +417,10 @@ def refuse_disturbed(path: str, since: int | None) -> None:
         raise Refused(text, hint=f"sudo fuser -v {shell_word(path)}", code="in-use", subject=path)
 
 
+# For a file on an ext4 that became read-only after an error: mount(8), errors=remount-ro.
+MOUNT_FOR_WRITING = "mount its file system for writing again, after a check if there were errors"
+
+
 def _not_opened(path: str, error: OSError) -> Refused:
     quoted = shell_word(path)
     match error.errno:
@@ -428,9 +432,8 @@ def _not_opened(path: str, error: OSError) -> Refused:
             return Refused(f"{path} is not writable by this user", hint=f"chmod u+w {quoted}")
         case errno.EPERM:
             return Refused(f"{path} is immutable or append-only", hint=f"sudo chattr -i -a {quoted}")
-        case errno.EROFS:  # as ext4 becomes after an error: mount(8), errors=remount-ro
-            hint = "mount its file system for writing again, after a check if there were errors"
-            return Refused(f"{path} cannot be opened for writing: {error.strerror}", hint=hint)
+        case errno.EROFS:
+            return Refused(f"{path} cannot be opened for writing: {error.strerror}", hint=MOUNT_FOR_WRITING)
     return Refused(f"{path} cannot be opened for writing: {error.strerror}", hint=f"ls -l {quoted}")
 
 

@@ -20,6 +20,7 @@ from aligntool.device import Device, Sectors, Writing
 from aligntool.errors import Refused, refuse_folder_name
 from aligntool.linux.block import DiskDevice
 from aligntool.linux.files import sync_folder, volatile_kind
+from aligntool.linux.lock import MOUNT_FOR_WRITING
 from aligntool.realign import journal_format
 from aligntool.realign.journal_format import (
     BODY_AT,
@@ -346,9 +347,7 @@ def _open(path: Path, flags: int) -> int:
     except FileExistsError:
         raise _already_exists(path) from None
     except OSError as error:
-        hint = _JOURNAL_HINT
-        if error.errno == errno.EROFS:  # as ext4 becomes after an error: mount(8), errors=remount-ro
-            hint = "mount its file system for writing again, after a check if there were errors"
+        hint = MOUNT_FOR_WRITING if error.errno == errno.EROFS else _JOURNAL_HINT
         raise Refused(f"{path}: {error.strerror}", hint=hint) from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
