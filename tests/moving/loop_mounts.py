@@ -18,6 +18,7 @@ def looped(image: Path, *, sector_size: int = 512) -> Iterator[Path]:
         run("blockdev", "--setrw", device)  # the kernel remembers read-only from the previous use of the same node
         yield device
     finally:
+        remove_partitions(device)  # those that a move added; without --partscan the kernel keeps them after a detach
         detach(device)
 
 
@@ -26,10 +27,7 @@ def partitioned(image: Path) -> Iterator[Path]:
     """Yield the same with a node for every partition, added by partx: not every kernel reads tables."""
     with looped(image) as device:
         run("partx", "-u", device)
-        try:
-            yield device
-        finally:
-            remove_partitions(device)
+        yield device
 
 
 @contextmanager
