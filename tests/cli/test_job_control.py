@@ -75,7 +75,7 @@ class AtTerminal:
 
 
 def test_every_key_that_stops_a_move_leaves_the_disk_in_flight(disk: Path) -> None:
-    slow = (disk, "--yes", "--rate", "2MiB")
+    slow = (disk, "--yes", "--rate", "1MiB")
     shell = AtTerminal("sh", "-i")
     shell.types(f"{shlex.join(program('realign', *slow))}\n".encode())
     shell.until(b"MiB of")
