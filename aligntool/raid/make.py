@@ -266,10 +266,11 @@ def _refuse_esp_copies(step: steps.EditFile, drives: Sequence[str], paths: Paths
     """Refuse to replace the list of another array's EFI system partitions, which would no longer be kept in sync."""
     if step.path != LIST_FILE:
         return
+    ours = {partition_node(drive, number) for drive in drives for number in _NUMBERS}
     text = text_of(step.path, paths)
     for uuid in re.findall(r"[0-9A-F]{4}-[0-9A-F]{4}", " ".join(re.findall(r"(?m)^ESP_COPIES=(.*)", text))):
         device = os.path.realpath(paths.of(f"/dev/disk/by-uuid/{uuid}"))
-        if os.path.lexists(device) and not device.startswith(tuple(drives)):
+        if os.path.lexists(device) and device not in ours:
             text = f"{step.path} keeps {device}, an EFI system partition of another array, in sync; that would stop"
             hint = "create this array from a live system, so that each array has its own list"
             yield Refusal("file-conflict", step.path, text, hint)

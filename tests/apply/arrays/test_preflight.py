@@ -265,3 +265,24 @@ def test_a_second_system_array_does_not_replace_the_list_of_the_first(tmp_path: 
     (links / "AAAA-1112").symlink_to("/dev/null")
     (reason,) = preflight(needs, [step], paths)
     assert reason.code == "file-conflict" and "keeps /dev/null, an EFI system partition" in reason.text
+
+
+@pytest.mark.parametrize(("partition", "refused"), [("nvme1n1p1", False), ("nvme1n10p1", True)])
+def test_partitions_of_the_new_array_are_told_from_those_of_a_drive_with_a_longer_name(
+    tmp_path: Path, partition: str, refused: bool
+) -> None:
+    paths = paths_in(tmp_path)
+    for name, size in (("nvme1n1", 64 * MIB), (partition, 0)):
+        paths.of(f"/dev/{name}").parent.mkdir(parents=True, exist_ok=True)
+        with paths.of(f"/dev/{name}").open("wb") as file:
+            file.truncate(size)
+    link = paths.of("/dev/disk/by-uuid/AAAA-1111")
+    link.parent.mkdir(parents=True)
+    link.symlink_to(paths.of(f"/dev/{partition}"))
+    copies = paths.of("/etc/default/esp-copies")
+    copies.parent.mkdir(parents=True)
+    copies.write_text('ESP_COPIES="AAAA-1111"\n')
+    edit = EditFile("/etc/default/esp-copies", ('ESP_COPIES="BBBB-1"',), "ESP_COPIES=", "x")
+    steps = [member_step(paths, paths.of("/dev/nvme1n1"), esp=True), edit]
+    reasons = preflight(needs_of_plan(plan_of(steps), here=True), steps, paths)
+    assert any("an EFI system partition of another array" in reason.text for reason in reasons) == refused
