@@ -268,7 +268,7 @@ def test_a_second_system_array_does_not_replace_the_list_of_the_first(tmp_path: 
 
 
 @pytest.mark.parametrize(("partition", "refused"), [("nvme1n1p1", False), ("nvme1n10p1", True)])
-def test_partitions_of_the_new_array_are_told_from_those_of_a_drive_with_a_longer_name(
+def test_an_esp_of_a_drive_with_a_longer_name_belongs_to_another_array(
     tmp_path: Path, partition: str, refused: bool
 ) -> None:
     paths = paths_in(tmp_path)
@@ -283,6 +283,6 @@ def test_partitions_of_the_new_array_are_told_from_those_of_a_drive_with_a_longe
     copies.parent.mkdir(parents=True)
     copies.write_text('ESP_COPIES="AAAA-1111"\n')
     edit = EditFile("/etc/default/esp-copies", ('ESP_COPIES="BBBB-1"',), "ESP_COPIES=", "x")
-    steps = [member_step(paths, paths.of("/dev/nvme1n1"), esp=True), edit]
+    steps: list[Step] = [member_step(paths, paths.of("/dev/nvme1n1"), esp=True), edit]
     reasons = preflight(needs_of_plan(plan_of(steps), here=True), steps, paths)
     assert any("an EFI system partition of another array" in reason.text for reason in reasons) == refused
