@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.units import KIB, MIB
-from tests.conftest import is_blank, remove_partitions, run
+from tests.conftest import is_blank, run
 from tests.moving.command_line import REFUSED, STOPPED, aligntool, begin
 from tests.moving.containers import lvm_on
 from tests.moving.disks import place
@@ -81,14 +81,11 @@ def check(image: Path, sector: int, before: list[dict[str, object]], *, fat: int
         assert "No problems found" in run("sgdisk", "--verify", device)
         assert entries(device) == before
         run("partx", "-a", device)
-        try:
-            facts = run("blkid", "-p", "-o", "export", f"{device}p1")
-            assert {"UUID=FEED-0123", "LABEL=ESP", f"BLOCK_SIZE={fat}", "TYPE=vfat"} <= set(facts.split())
-            run("fsck.fat", "-n", f"{device}p1")
-            run("e2fsck", "-fn", f"{device}p3")
-            assert "TYPE=swap" in run("blkid", "-p", "-o", "export", f"{device}p2")
-        finally:
-            remove_partitions(device)
+        facts = run("blkid", "-p", "-o", "export", f"{device}p1")
+        assert {"UUID=FEED-0123", "LABEL=ESP", f"BLOCK_SIZE={fat}", "TYPE=vfat"} <= set(facts.split())
+        run("fsck.fat", "-n", f"{device}p1")
+        run("e2fsck", "-fn", f"{device}p3")
+        assert "TYPE=swap" in run("blkid", "-p", "-o", "export", f"{device}p2")
 
 
 @pytest.mark.needs_root
@@ -244,12 +241,9 @@ def test_an_mbr_and_its_logical_partitions_are_converted_to_4kn_and_back(tmp_pat
             assert "No errors detected" in run("sfdisk", "--verify", device)
             for numbers in ("1:2", "5:6"):  # partx adds an extended one over its logical ones
                 run("partx", "-a", "--nr", numbers, device)
-            try:
-                run("fsck.fat", "-n", f"{device}p1")
-                for number in (2, *LOGICALS):
-                    run("e2fsck", "-fn", f"{device}p{number}")
-            finally:
-                remove_partitions(device)
+            run("fsck.fat", "-n", f"{device}p1")
+            for number in (2, *LOGICALS):
+                run("e2fsck", "-fn", f"{device}p{number}")
         content = one.read_bytes()
         assert [content[at : at + size] for at, size in ((41 * MIB, 20 * MIB), *LOGICALS.values())] == kept
         assert content.startswith(b"a boot program.")
@@ -269,13 +263,10 @@ def test_partitions_that_the_kernel_shows_at_wrong_places_are_updated(tmp_path: 
     place(content, image, MIB)
     with looped(image, sector_size=4096) as device:
         run("partx", "-a", device)
-        try:
-            assert run("lsblk", "-nbo", "START,SIZE", f"{device}p1").split() == ["16384", str(32 * MIB)]
-            aligntool("convert", device, "--yes")
-            assert run("lsblk", "-nbo", "START,SIZE", f"{device}p1").split() == ["2048", str(4 * MIB)]
-            run("e2fsck", "-fn", f"{device}p1")
-        finally:
-            remove_partitions(device)
+        assert run("lsblk", "-nbo", "START,SIZE", f"{device}p1").split() == ["16384", str(32 * MIB)]
+        aligntool("convert", device, "--yes")
+        assert run("lsblk", "-nbo", "START,SIZE", f"{device}p1").split() == ["2048", str(4 * MIB)]
+        run("e2fsck", "-fn", f"{device}p1")
 
 
 KILLS = 40 if THOROUGH else 2
@@ -426,15 +417,12 @@ def test_volumes_with_blocks_of_4096_bytes_are_kept_and_lvm_reads_and_writes_the
     assert disk.read_bytes()[MIB:-MIB] == before
     with looped(disk, sector_size=4096) as device:
         run("partx", "-u", device)
-        try:
-            part = Path(f"{device}p1")
-            lvm = Lvm(tmp_path / "lvm", part)
-            lvm("vgck", "group")
-            lvm("vgrename", "group", "renamed")
-            lvm("pvck", "--dump", "headers", part)
-            places = {name: (at, length) for name, at, length in lvm.segments(part)}
-        finally:
-            remove_partitions(device)
+        part = Path(f"{device}p1")
+        lvm = Lvm(tmp_path / "lvm", part)
+        lvm("vgck", "group")
+        lvm("vgrename", "group", "renamed")
+        lvm("pvck", "--dump", "headers", part)
+        places = {name: (at, length) for name, at, length in lvm.segments(part)}
     assert set(places) == {"renamed/root", "renamed/swap"}
     start, length = places["renamed/root"]
     inner = tmp_path / "inner"
