@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -151,16 +152,45 @@ def add_partition(disk: str | Path, number: int, extent: Extent) -> None:
         add_partitions(file.fileno(), [(number, extent)])
 
 
+def attach(image: str | Path, *options: str) -> Path:
+    """Attach an image to a loop device. The device may have been read-only before, and have partitions of an image that
+    a killed program attached.
+    """
+    try:
+        device = Path(run("losetup", "-f", "--show", *options, image).strip())
+    except AssertionError as error:
+        pytest.skip(f"this machine gives no loop device: {error}")
+    assert stat.S_ISBLK(device.stat().st_mode), f"{device} is not a block device"
+    if "-r" not in options:
+        run("blockdev", "--setrw", device)
+    if "-P" not in options:  # otherwise the kernel has read the table again
+        remove_partitions(device)
+    return device
+
+
 def detach(device: str | Path, limit_s: float = 60) -> None:
     """Detach a loop device, and wait until it is detached: one that another program has open stays attached until that
-    program closes it, though `losetup -d` succeeds.
+    program closes it, though `losetup -d` succeeds. Its partitions would stay in the kernel and become those of the
+    next image.
     """
     attached, end = Path("/sys/block", Path(device).name, "loop/backing_file"), time.monotonic() + limit_s
-    file = _text(attached)
-    run("losetup", "-d", device, fails=not file)
-    while file and _text(attached) == file:
+    if not (file := _text(attached)):
+        return
+    remove_partitions(device, limit_s)
+    run("losetup", "-d", device)
+    while _text(attached) == file:
         assert time.monotonic() < end, f"{device} is still attached"
         time.sleep(0.02)
+
+
+@contextmanager
+def attached(image: str | Path, *options: str) -> Iterator[Path]:
+    """Yield an image as a loop device; only this one is detached afterwards."""
+    device = attach(image, *options)
+    try:
+        yield device
+    finally:
+        detach(device)
 
 
 def _text(path: Path) -> str:
@@ -201,21 +231,14 @@ def sparse(tmp_path: Path) -> Callable[..., Path]:
 @pytest.fixture
 def loop() -> Iterator[Callable[..., Path]]:
     """Attach an image to a loop device; only the devices attached here are detached afterwards."""
-    attached: list[Path] = []
+    devices: list[Path] = []
 
-    def attach(image: Path, *, sector_size: int = 512) -> Path:
-        try:
-            device = Path(run("losetup", "-f", "--show", "-b", str(sector_size), image).strip())
-        except AssertionError as error:
-            pytest.skip(f"this machine gives no loop device: {error}")
-        attached.append(device)
-        assert stat.S_ISBLK(device.stat().st_mode), f"{device} is not a block device"
-        run("blockdev", "--setrw", device)  # the number may have belonged to a read-only device
-        remove_partitions(device)  # and those may still exist
-        return device
+    def attach_for_test(image: Path, *, sector_size: int = 512) -> Path:
+        devices.append(attach(image, "-b", str(sector_size)))
+        return devices[-1]
 
-    yield attach
-    for device in reversed(attached):  # one may be on top of another
+    yield attach_for_test
+    for device in reversed(devices):  # one may be on top of another
         detach(device)
 
 

@@ -8,6 +8,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from aligntool import __version__
 from aligntool.units import MIB
 from tests.ansible.play import COLLECTION, Played, environment, play_thrice, read
 from tests.cli.old_disks import assert_whole, first_start, make_old_disk
-from tests.conftest import detach, remove_partitions, run
+from tests.conftest import attached, run
 from tests.moving.disks import entries
 from tests.moving.test_kills import killed
 from tests.schemas import check
@@ -59,17 +60,8 @@ Loop = Callable[[Path], Path]
 @pytest.fixture(scope="module")
 def attach() -> Iterator[Loop]:
     """Attach an image to a loop device; only the devices attached here are detached afterwards."""
-    attached: list[Path] = []
-
-    def attached_as(image: Path) -> Path:
-        attached.append(Path(run("losetup", "-f", "--show", image).strip()))
-        run("blockdev", "--setrw", attached[-1])
-        remove_partitions(attached[-1])  # of an earlier image
-        return attached[-1]
-
-    yield attached_as
-    for device in attached:
-        detach(device)
+    with ExitStack() as devices:
+        yield lambda image: devices.enter_context(attached(image))
 
 
 @pytest.fixture(scope="module")

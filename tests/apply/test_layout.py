@@ -20,7 +20,7 @@ from aligntool.linux.targets import UserLimits
 from aligntool.realign.layout import make_layout, plan_layout, set_types
 from aligntool.steps import MakeTable
 from aligntool.units import MIB
-from tests.conftest import digest, is_blank, remove_partitions, run, unmount
+from tests.conftest import digest, is_blank, run, unmount
 
 MakeImage = Callable[..., Path]
 Attach = Callable[..., Path]
@@ -253,20 +253,17 @@ def test_setting_types_stops_if_the_table_is_missing() -> None:
 def test_on_a_block_device_the_kernel_shows_the_new_partitions(sparse: MakeImage, loop: Attach, sector: int) -> None:
     device = loop(sparse(256 * MIB), sector_size=sector)
     plan, _ = made(device, GOAL)
-    try:
-        table = by_sfdisk(device)
-        entries: list[dict[str, object]] = table["partitions"]  # type: ignore[assignment]
-        assert table.get("sectorsize") == sector
-        assert [(one["start"], one["size"]) for one in entries] == wanted(plan, sector)
-        folder = Path("/sys/block", device.name)
-        shown = [
-            (int((folder / f"{device.name}p{number}/start").read_text()) * 512,
-             int((folder / f"{device.name}p{number}/size").read_text()) * 512)
-            for number in (1, 2, 3)
-        ]  # fmt: skip
-        assert shown == [(place.after.start, place.after.length) for place in plan.places]
-    finally:
-        remove_partitions(device)
+    table = by_sfdisk(device)
+    entries: list[dict[str, object]] = table["partitions"]  # type: ignore[assignment]
+    assert table.get("sectorsize") == sector
+    assert [(one["start"], one["size"]) for one in entries] == wanted(plan, sector)
+    folder = Path("/sys/block", device.name)
+    shown = [
+        (int((folder / f"{device.name}p{number}/start").read_text()) * 512,
+         int((folder / f"{device.name}p{number}/size").read_text()) * 512)
+        for number in (1, 2, 3)
+    ]  # fmt: skip
+    assert shown == [(place.after.start, place.after.length) for place in plan.places]
 
 
 @pytest.mark.needs_root
@@ -280,23 +277,20 @@ def test_a_disk_with_a_mounted_partition_is_refused_and_not_changed(
     goal = LayoutGoal((PartitionRequest(None, "swap"),), wipe=True)
     plan, disk = planned(device, goal)
     partition = Path(f"{device}p1")
+    run("mkfs.ext4", "-q", partition)
+    plan, disk = planned(device, goal)
+    place = tmp_path / "mounted"
+    place.mkdir()
+    run("mount", "-o", "ro", partition, place)
     try:
-        run("mkfs.ext4", "-q", partition)
-        plan, disk = planned(device, goal)
-        place = tmp_path / "mounted"
-        place.mkdir()
-        run("mount", "-o", "ro", partition, place)
-        try:
-            before = digest(image)
-            with pytest.raises(Refused, match="mounted at"):
-                planned(device, goal)
-            with pytest.raises(Refused, match="in use"):
-                list(make_layout(plan, disk))  # seen before it was mounted
-            assert digest(image) == before
-        finally:
-            unmount(place)
+        before = digest(image)
+        with pytest.raises(Refused, match="mounted at"):
+            planned(device, goal)
+        with pytest.raises(Refused, match="in use"):
+            list(make_layout(plan, disk))  # seen before it was mounted
+        assert digest(image) == before
     finally:
-        remove_partitions(device)
+        unmount(place)
 
 
 def test_an_image_that_another_program_has_locked_is_refused(sparse: MakeImage) -> None:

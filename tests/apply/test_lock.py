@@ -18,7 +18,7 @@ from aligntool.linux.users import caches, exports_of
 from aligntool.realign.convert_copy import _locked_source
 from aligntool.realign.request import naming_loops
 from aligntool.units import MIB, Extent
-from tests.conftest import add_partition, detach, find_tool, remove_partitions, run, unmount
+from tests.conftest import add_partition, attach, attached, detach, find_tool, remove_partitions, run, unmount
 
 Attach = Callable[..., Path]
 Make = Callable[..., Path]
@@ -36,7 +36,6 @@ def parted_disk(sparse: Make, loop: Attach) -> Iterator[Path]:
     if not first(node).is_block_device():
         pytest.skip("this kernel shows no partitions of loop devices")
     yield node
-    remove_partitions(node)
 
 
 def first(node: Path) -> Path:
@@ -153,11 +152,8 @@ def test_swap_is_named(parted_disk: Path) -> None:
 @root
 @pytest.mark.needs_tools("sfdisk", "partx", "losetup")
 def test_a_loop_device_over_a_partition_is_named(parted_disk: Path) -> None:
-    above = run("losetup", "-f", "--show", first(parted_disk)).strip()
-    try:
+    with attached(first(parted_disk)) as above:
         refused = refusal(parted_disk)
-    finally:
-        detach(above)
     assert f"{first(parted_disk).name} is attached to {above}" in str(refused)
     assert refused.hint == f"sudo losetup -d {above}"
 
@@ -182,7 +178,7 @@ def test_a_mounted_loop_device_is_unmounted_before_it_is_detached(
     image, place = sparse(8 * MIB), tmp_path / "place"
     run("mkfs.ext4", "-q", "-F", image)
     place.mkdir()
-    node, is_kept = run("losetup", "-f", "--show", image).strip(), True
+    node, is_kept = attach(image), True
     try:
         run("mount", "-o", "ro", node, place)
         if autoclear:
@@ -204,7 +200,7 @@ def test_a_loop_device_that_is_detached_after_an_unmount_is_in_use_until_then(
     """The mount of a btrfs has another number than the device, and so has that of a partition."""
     image, place = sparse(200 * MIB), tmp_path / "place"
     place.mkdir()
-    node = run("losetup", "-f", "--show", image).strip()
+    node = attach(image)
     try:
         if kind == "ext4":
             add_partition(node, 1, Extent(MIB, 100 * MIB))

@@ -30,7 +30,7 @@ from aligntool.steps import ReencryptSectors
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.audit.array_builders import machine
 from tests.audit.builders import judge, made_disk, with_content
-from tests.conftest import detach, digest, run
+from tests.conftest import attached, digest, run
 from tests.run_aligntool import run_aligntool
 from tests.thorough import THOROUGH, when_thorough
 
@@ -81,12 +81,9 @@ class Encrypted:
         return sum(int(one["size"]) for one in segments if one.get("sector_size") == 4096 and one["size"].isdigit())
 
     @contextmanager
-    def loop(self) -> Iterator[str]:
-        loop = run("losetup", "-f", "--show", "-o", str(START), "--sizelimit", str(self.length), self.image).strip()
-        try:
-            yield loop
-        finally:
-            detach(loop)
+    def loop(self) -> Iterator[Path]:
+        with attached(self.image, "-o", str(START), "--sizelimit", str(self.length)) as device:
+            yield device
 
     def around(self) -> bytes:
         """Return the bytes of the disk before and after the partition."""

@@ -154,7 +154,7 @@ def test_the_commands_in_the_documentation_keep_the_data(recorded: tuple[Encrypt
         first = page[page.index("dd if=/dev/zero") :].partition("`")[0] + "\ncryptsetup repair -q /dev/sdb1\n"
         whole = "head -c 16777216" + page.partition("head -c 16777216")[2].partition("```")[0]
         with disk.loop() as loop:
-            keyed = (first if kept else whole).replace("/dev/sdb1", loop)
+            keyed = (first if kept else whole).replace("/dev/sdb1", str(loop))
             for word in ("repair -q", "reencrypt --resume-only"):
                 keyed = keyed.replace(f"cryptsetup {word}", f"cryptsetup {word} --key-file {disk.key}")
             run("sh", "-c", f"set -e\ncd {disk.image.parent}\nrm -f empty header\n{keyed}")

@@ -22,7 +22,7 @@ from pathlib import Path
 from tests.bench.old_disks import ALIGNED, CONTENTS, MIB, START, OldDisk, make_disk, make_sparse_disk, reset, write_out
 from tests.bench.page import put
 from tests.bench.timing import Run, aligntool, once
-from tests.conftest import detach, find_tool, run
+from tests.conftest import attached, find_tool, run
 
 GIB = 1 << 30
 OURS, UNVERIFIED = "aligntool", "aligntool, not reading back"
@@ -69,7 +69,7 @@ def _rounds(disk: OldDisk, work: Path, medium: str, repeats: int, left_out: Sequ
         names = [name for name in _commands(disk, "") if name not in left_out]
         for name in names if number % 2 == 0 else reversed(names):
             reset(disk, work)
-            with attached(work, medium) as target:
+            with medium_of(work, medium) as target:
                 timed = copying if name == COPYING else once
                 runs.setdefault(name, []).append(timed(_commands(disk, target)[name]))
                 if name in (OURS, UNVERIFIED, COPYING):
@@ -116,16 +116,13 @@ def copying(command: Sequence[str]) -> Run:
 
 
 @contextmanager
-def attached(image: Path, medium: str, *, start: int = 0) -> Iterator[str]:
+def medium_of(image: Path, medium: str, *, start: int = 0) -> Iterator[str]:
     """Return the image itself, or a loop device over it that bypasses the page cache."""
     if medium == "file":
         yield str(image)
         return
-    device = run("losetup", "-f", "--show", "--direct-io=on", "-o", str(start), image).strip()
-    try:
-        yield device
-    finally:
-        detach(device)
+    with attached(image, "--direct-io=on", "-o", str(start)) as device:
+        yield str(device)
 
 
 def _see_that_it_moved(disk: OldDisk, target: str) -> None:
@@ -197,7 +194,7 @@ def nearly_empty(folder: Path, size: int) -> Iterator[str]:
     for kind in ("ext4", "xfs") if os.geteuid() == 0 else ("ext4",):
         disk = make_sparse_disk(folder, size, kind)
         is_root = os.geteuid() == 0
-        with attached(disk.image, "loop" if is_root else "file", start=34 * 512 if is_root else 0) as target:
+        with medium_of(disk.image, "loop" if is_root else "file", start=34 * 512 if is_root else 0) as target:
             # Without root only up to e2fsprogs 1.47.0, which takes an offset.
             ext = ["dumpe2fs", target if is_root else f"{target}?offset={34 * 512}"]
             words = ["xfs_db", "-r", "-c", "freesp -d", target] if kind == "xfs" else ext

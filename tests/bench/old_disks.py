@@ -10,7 +10,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.conftest import detach, run
+from tests.conftest import attached, run
 
 MIB = 1 << 20
 SECTOR = 512
@@ -69,11 +69,8 @@ def make_sparse_disk(folder: Path, size: int, kind: str = "ext4") -> OldDisk:
     script = f"label: gpt\nfirst-lba: 34\nstart=34, size={length // SECTOR}, type=linux\n"
     run("sfdisk", "-q", image, stdin=script)
     if kind == "xfs":
-        device = run("losetup", "-f", "--show", "-o", str(start), "--sizelimit", str(length), image).strip()
-        try:
+        with attached(image, "-o", str(start), "--sizelimit", str(length)) as device:
             run("mkfs.xfs", "-q", "-K", "-l", "size=64m", device)
-        finally:
-            detach(device)
         return OldDisk(image, "XFS, nearly empty", length, image.stat().st_blocks * 512)
     run("mkfs.ext4", "-q", "-F", "-m", "0", "-G", "8192", "-N", str(length >> 27), "-J", "size=64",
         "-E", f"offset={start},nodiscard", image, f"{length // 1024}k")  # fmt: skip

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from tests.bench.whole_disk import GIB, MIB, make_ext4  # noqa: E402
-from tests.conftest import detach, remove_partitions, run  # noqa: E402
+from tests.conftest import attached, run  # noqa: E402
 from tests.run_aligntool import program  # noqa: E402
 
 
@@ -59,12 +59,8 @@ def main(words: Sequence[str] | None = None) -> None:
             for found, way in ((ours, shrink_seconds), (hand, lambda device: by_hand_seconds(device, size))):
                 run("cp", "--sparse=never", kept, disk)
                 run("sync")
-                device = run("losetup", "-f", "--show", disk).strip()
-                try:
-                    found.append(way(device))
-                finally:
-                    remove_partitions(device)
-                    detach(device)
+                with attached(disk) as device:
+                    found.append(way(str(device)))
     for title, found in (("aligntool", ours), ("e2fsck, resize2fs", hand)):
         print(f"{title}: {statistics.median(found):.2f} s ({min(found):.2f}-{max(found):.2f})")
     ratios = [after / before for before, after in zip(ours, hand, strict=True)]

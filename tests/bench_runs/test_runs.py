@@ -22,7 +22,7 @@ from aligntool.measure.results import to_json
 from aligntool.measure.run import run_sweep, silence_words
 from aligntool.units import MIB, mb_s
 from tests.bench_runs.sample_results import result, series
-from tests.conftest import remove_partitions, run
+from tests.conftest import run
 from tests.run_aligntool import program, run_aligntool
 from tests.schemas import check
 from tests.thorough import when_thorough
@@ -408,18 +408,15 @@ def test_an_empty_partition_is_overwritten_and_its_neighbours_are_not(
     if not (empty.is_block_device() and full.is_block_device()):
         pytest.skip("this machine makes no nodes for the partitions of a loop device")
     words = (*QUICK, "--destructive", "--yes")
-    try:
-        run("mkfs.ext4", "-q", full)
-        before = image.read_bytes()
-        assert "not empty: partition 1" in bench(place, device, *words, code=3).stderr
-        assert "partition 2 of" in bench(place, full, *words, code=3).stderr
-        assert image.read_bytes() == before
-        bench(place, empty, *words)
-        after = image.read_bytes()
-        assert after[MIB : 2 * MIB] != before[MIB : 2 * MIB]
-        assert after[:MIB] == before[:MIB] and after[2 * MIB :] == before[2 * MIB :]
-    finally:
-        remove_partitions(device)
+    run("mkfs.ext4", "-q", full)
+    before = image.read_bytes()
+    assert "not empty: partition 1" in bench(place, device, *words, code=3).stderr
+    assert "partition 2 of" in bench(place, full, *words, code=3).stderr
+    assert image.read_bytes() == before
+    bench(place, empty, *words)
+    after = image.read_bytes()
+    assert after[MIB : 2 * MIB] != before[MIB : 2 * MIB]
+    assert after[:MIB] == before[:MIB] and after[2 * MIB :] == before[2 * MIB :]
 
 
 @fio

@@ -20,7 +20,7 @@ from aligntool.linux.system import RECORDS
 from aligntool.raid import make
 from aligntool.units import MIB
 from tests.cli.old_disks import LENGTH, START, make_old_disk
-from tests.conftest import detach, remove_partitions, run
+from tests.conftest import attached, run
 from tests.moving.loop_mounts import looped, mounted
 from tests.run_aligntool import program, run_aligntool
 from tests.thorough import sample
@@ -110,11 +110,8 @@ def test_a_dirty_image_attached_to_a_loop_device_is_to_be_detached_first(
     words: tuple[str, ...], dirty_disk: Path
 ) -> None:
     """It may be mounted there."""
-    node = run("losetup", "-f", "--show", dirty_disk).strip()
-    try:
+    with attached(dirty_disk) as node:
         assert hint_of(run_aligntool("plan", *words, dirty_disk)) == f"losetup -d {node}"
-    finally:
-        detach(node)
     assert "e2fsck -f " in run_aligntool("plan", *words, dirty_disk).stderr
 
 
@@ -154,10 +151,7 @@ def test_a_partition_is_refused_with_the_name_of_its_disk(
 ) -> None:
     node = loop(dirty_disk)
     run("partx", "-a", node)
-    try:
-        assert hint_of(run_aligntool(word, f"{node}p1")) == f"give {node}"
-    finally:
-        remove_partitions(node)
+    assert hint_of(run_aligntool(word, f"{node}p1")) == f"give {node}"
 
 
 @pytest.mark.parametrize("words", [("status",), ("resume",), ("rollback",), ("audit",), ("plan", "realign")])
@@ -349,18 +343,15 @@ def test_a_new_table_is_suggested_for_a_blank_disk(tmp_path: Path) -> None:
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup", "unshare")
-def test_a_disk_without_a_node_in_dev_is_refused(dirty_disk: Path) -> None:
+def test_a_disk_without_a_node_in_dev_is_refused(dirty_disk: Path, loop: Callable[[Path], Path]) -> None:
     """The kernel lists it in /sys/block; udev may be late, or /dev may be that of a container."""
-    node = run("losetup", "-f", "--show", dirty_disk).strip()
-    words = " ".join(program("plan", "realign", Path(node).name))
-    try:
-        done = subprocess.run(
-            ["unshare", "-m", "sh", "-c", f"mount -t tmpfs none /dev && mknod /dev/null c 1 3 && {words}"],
-            capture_output=True, text=True, check=False, timeout=60,
-        )  # fmt: skip
-    finally:
-        detach(node)
-    assert done.returncode == 3 and node in done.stderr and "Traceback" not in done.stderr
+    node = loop(dirty_disk)
+    words = " ".join(program("plan", "realign", node.name))
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", f"mount -t tmpfs none /dev && mknod /dev/null c 1 3 && {words}"],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 3 and str(node) in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.needs_root
@@ -372,11 +363,8 @@ def test_a_file_in_dev_shm_is_not_treated_as_a_device() -> None:
         run("sfdisk", "-q", image, stdin="label: dos\nunit: sectors\nstart=63, size=2000\n")
         shown = run_aligntool("audit", image).stdout
         assert f"aligntool plan realign {image}" in shown and "sudo" not in shown
-        device = run("losetup", "-f", "--show", image).strip()
-        try:
+        with attached(image) as device:
             [disk] = json.loads(run_aligntool("audit", "--json", device).stdout)["disks"]
-        finally:
-            detach(device)
     assert disk["stands_on"] == [f"file {image}"]
 
 

@@ -16,7 +16,7 @@ from aligntool.steps import ParkEntries, Subject
 from aligntool.units import GIB, MIB, Extent
 from tests.cli.old_disks import assert_whole, first_start, make_old_disk
 from tests.cli.test_restore_table import kill_while_copying
-from tests.conftest import add_partition, remove_partitions, run
+from tests.conftest import add_partition, run
 from tests.moving.loop_mounts import looped
 from tests.run_aligntool import run_aligntool
 from tests.thorough import sample
@@ -33,10 +33,7 @@ def test_resume_is_not_suggested_for_a_complete_disk_that_the_kernel_cannot_show
     kill_while_copying(image)
     device = loop(image)
     add_partition(device, 9, Extent(20 * MIB, MIB))  # an open partition of the kernel blocks partition 1: EBUSY
-    try:
-        done = run_aligntool("resume", "--yes", *(["--json"] if way == "json" else []), device)
-    finally:
-        remove_partitions(device)
+    done = run_aligntool("resume", "--yes", *(["--json"] if way == "json" else []), device)
     assert done.returncode == 0, done.stderr
     assert f"partprobe {device}" in done.stderr
     assert "aligntool resume" not in done.stderr and "aligntool rollback" not in done.stderr
@@ -68,17 +65,14 @@ def test_an_open_partition_is_refused_before_anything_is_written(tmp_path: Path,
     before = image.read_bytes()
     device = loop(image)
     run("partx", "-a", device)
-    try:
-        with Path(f"{device}p1").open("rb"):
-            done = run_aligntool("realign", "--yes", "--json", device, code=3)
-        assert "partition 1 is in use" in done.stderr
-        end = json.loads(done.stdout.splitlines()[-1])
-        assert (end["state"], end["changed"]) == ("refused", False)
-        assert image.read_bytes() == before
-        assert Path(f"{device}p1").is_block_device()
-        run_aligntool("realign", "--yes", device, code=0)
-    finally:
-        remove_partitions(device)
+    with Path(f"{device}p1").open("rb"):
+        done = run_aligntool("realign", "--yes", "--json", device, code=3)
+    assert "partition 1 is in use" in done.stderr
+    end = json.loads(done.stdout.splitlines()[-1])
+    assert (end["state"], end["changed"]) == ("refused", False)
+    assert image.read_bytes() == before
+    assert Path(f"{device}p1").is_block_device()
+    run_aligntool("realign", "--yes", device, code=0)
     assert first_start(image) == 2048
     assert_whole(image)
 

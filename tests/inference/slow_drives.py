@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from aligntool.units import GIB
-from tests.conftest import detach, find_tool, run
+from tests.conftest import attached, find_tool, run
 from tests.run_aligntool import program, run_aligntool
 
 PLUGIN = Path(__file__).parent / "nbdkit_drive.py"
@@ -57,11 +57,8 @@ def nbdkit_file(folder: Path, *words: str) -> Iterator[Path]:
 @contextmanager
 def device_over(file: Path, *words: str) -> Iterator[Path]:
     """Return a loop device that bypasses the page cache, which would answer otherwise."""
-    device = Path(run("losetup", "-f", "--show", "--direct-io=on", *words, file).strip())
-    try:
+    with attached(file, "--direct-io=on", *words) as device:
         yield device
-    finally:
-        detach(device)
 
 
 def measured(*words: str | Path) -> dict[str, Any]:

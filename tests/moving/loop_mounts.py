@@ -1,25 +1,18 @@
 """Attach images to a loop device or mount them for the length of a block."""
 
-import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.conftest import detach, remove_partitions, run, unmount
+from tests.conftest import attached, run, unmount
 
 
 @contextmanager
 def looped(image: Path, *, sector_size: int = 512) -> Iterator[Path]:
     """Yield `image` as a block device that may have partitions; only this one is detached afterwards."""
-    device = Path(run("losetup", "-f", "--show", "-P", "-b", str(sector_size), image).strip())
-    try:
-        assert stat.S_ISBLK(device.stat().st_mode), f"{device} is not a block device"
-        run("blockdev", "--setrw", device)  # the kernel remembers read-only from the previous use of the same node
+    with attached(image, "-P", "-b", str(sector_size)) as device:
         yield device
-    finally:
-        remove_partitions(device)  # those that a move added; without --partscan the kernel keeps them after a detach
-        detach(device)
 
 
 @contextmanager

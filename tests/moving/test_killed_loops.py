@@ -15,7 +15,7 @@ from aligntool.linux.lock import lock_disk
 from aligntool.linux.process import run_program
 from aligntool.linux.users import loops_over, partition_loop, read_only_loop
 from aligntool.units import MIB, Extent
-from tests.conftest import detach, find_tool, run
+from tests.conftest import attach, attached, detach, find_tool, run
 from tests.moving.command_line import REFUSED, begin, realign
 from tests.moving.conftest import MakeDisk
 from tests.moving.disks import Row
@@ -101,16 +101,11 @@ def test_a_loop_device_is_detached_when_the_process_that_attached_it_ends(sparse
 
 def test_a_loop_device_of_another_program_is_refused_immediately_and_stays_attached(sparse: Sparse) -> None:
     image = sparse(4 * MIB)
-    device = run(
-        "losetup", "-f", "--show", "-r", "-o", str(PLACE.start), "--sizelimit", str(PLACE.length), image
-    ).strip()
-    try:
+    with attached(image, "-r", "-o", str(PLACE.start), "--sizelimit", str(PLACE.length)) as device:
         with pytest.raises(Refused, match="is attached to") as refused, lock_disk(str(image)):
             pass
-        assert device in refused.value.hint
-        assert device in attached_to(image)
-    finally:
-        detach(device)
+        assert str(device) in refused.value.hint
+        assert str(device) in attached_to(image)
 
 
 def test_a_program_that_will_end_by_itself_is_waited_for(sparse: Sparse) -> None:
@@ -128,8 +123,8 @@ def test_a_program_that_will_end_by_itself_is_waited_for(sparse: Sparse) -> None
 def test_a_loop_device_detached_while_a_program_has_it_open_is_waited_for(sparse: Sparse) -> None:
     """As udev has it open directly after it was attached or written to."""
     image = sparse(4 * MIB)
-    device = run("losetup", "-f", "--show", image).strip()
-    with Path(device).open("rb"):
+    device = attach(image)
+    with device.open("rb"):
         run("losetup", "-d", device)
         assert attached_to(image)
         left = os.spawnlp(os.P_NOWAIT, "sh", "sh", "-c", f"exec 5<{device}; touch {image}.open; exec sleep 1")

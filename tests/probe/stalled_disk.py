@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import detach, find_tool, run
+from tests.conftest import attached, find_tool, run
 
 needs_stalled = pytest.mark.needs_tools("nbdkit", "nbdfuse", "fusermount3", "losetup")
 
@@ -29,13 +29,8 @@ def stalled_file(folder: Path) -> Iterator[Path]:
 @contextmanager
 def stalled_disk(folder: Path) -> Iterator[Path]:
     """A loop device over such a file."""
-    with _served(folder) as (file, server):
-        device = Path(run("losetup", "-f", "--show", file).strip())
-        try:
-            with _stopped(server):
-                yield device
-        finally:
-            detach(device)
+    with _served(folder) as (file, server), attached(file) as device, _stopped(server):
+        yield device
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import pytest
 
 from aligntool.linux.checks import CheckResult, check_content
 from aligntool.units import MIB, Extent
-from tests.conftest import detach, run
+from tests.conftest import attached, run
 from tests.thorough import sample
 
 Sparse = Callable[..., Path]
@@ -85,12 +85,8 @@ def test_a_stale_count_of_free_clusters_is_not_reported_as_damage(sparse: Sparse
         file.write(b"\x11\0\0\0")
         file.seek(START + 0x1C)  # the hidden sectors, in the first boot sector alone
         file.write(b"\x3f")
-    with_offset = ("losetup", "-r", "-f", "--show", "-o", str(START), "--sizelimit", str(extent.length))
-    device = run(*with_offset, disk).strip()
-    try:
+    with attached(disk, "-r", "-o", str(START), "--sizelimit", str(extent.length)) as device:
         said = run("fsck.fat", "-n", device, fails=True)
-    finally:
-        detach(device)
     assert "Free cluster summary wrong" in said and "mostly harmless" in said
     assert check_content(str(disk), extent, "vfat") == CheckResult(True, None, "fsck.fat")
 
@@ -139,11 +135,8 @@ def ext4_of_the_future(sparse: Sparse) -> Path:
 def ext4_with_external_journal(sparse: Sparse) -> Path:
     image, journal = sparse(32 * MIB, "content.img"), sparse(16 * MIB, "journal.img")
     run("mke2fs", "-q", "-F", "-b", "4096", "-O", "journal_dev", journal)
-    device = run("losetup", "-f", "--show", journal).strip()
-    try:
+    with attached(journal) as device:
         run("mkfs.ext4", "-q", "-F", "-b", "4096", "-J", f"device={device}", image)
-    finally:
-        detach(device)
     return image
 
 
@@ -162,11 +155,8 @@ def fat_with_four_tables(sparse: Sparse) -> Path:
 
 def xfs_with_another_device(sparse: Sparse, *options: str) -> Path:
     image, other = sparse(320 * MIB, "content.img"), sparse(66 * MIB, "other.img")
-    device = run("losetup", "-f", "--show", other).strip()
-    try:
+    with attached(other) as device:
         run("mkfs.xfs", "-q", "-f", *(option.format(device) for option in options), image)
-    finally:
-        detach(device)
     return image
 
 

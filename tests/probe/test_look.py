@@ -20,7 +20,7 @@ from aligntool.linux.pcie import find_adapters
 from aligntool.linux.sysfs import Tree
 from aligntool.linux.targets import UserLimits
 from aligntool.units import GIB, KIB, MIB, TIB, Extent
-from tests.conftest import add_partition, remove_partitions, run
+from tests.conftest import add_partition, run
 from tests.probe.trees import MadeDisk, MadePartition, make_tree
 
 Sparse = Callable[..., Path]
@@ -324,10 +324,7 @@ def without_contents(disk: Disk) -> Disk:
 def test_without_root_the_same_disks_are_found_and_unread_parts_are_reported(image: Path, loop: Loop) -> None:
     device = loop(image)
     run("partx", "-a", device)
-    try:
-        seen, unprivileged = look([str(device)]), as_nobody(lambda: look([str(device)]))
-    finally:
-        remove_partitions(device)
+    seen, unprivileged = look([str(device)]), as_nobody(lambda: look([str(device)]))
     (one,), (other,) = seen.disks, unprivileged.disks
     assert without_contents(one) == without_contents(other)
     assert [(part.number, part.extent, part.node) for part in one.partitions] == [
@@ -374,22 +371,19 @@ def test_nothing_is_opened_for_writing_and_no_ioctl_changes_anything(image: Path
     run("partx", "-a", device)
     log = tmp_path / "strace.log"
     program = f"from aligntool.linux.look import look; look([]); look([{str(device)!r}, {str(image)!r}])"
-    try:
-        run(
-            "strace",
-            "-f",
-            "-y",
-            "-e",
-            "trace=open,openat,openat2,creat,ioctl",
-            "-o",
-            log,
-            sys.executable,
-            "-B",
-            "-c",
-            program,
-        )
-    finally:
-        remove_partitions(device)
+    run(
+        "strace",
+        "-f",
+        "-y",
+        "-e",
+        "trace=open,openat,openat2,creat,ioctl",
+        "-o",
+        log,
+        sys.executable,
+        "-B",
+        "-c",
+        program,
+    )
     lines = log.read_text().splitlines()
     opened = [line for line in lines if f'"{device}"' in line or f'"{image}"' in line]
     assert len(opened) >= 3  # the device twice, the image once
@@ -409,12 +403,9 @@ class TestLoopDevices:
         device = loop(path, sector_size=sector_size)
         run("sfdisk", "--quiet", "--no-reread", device, stdin="label: gpt\nsize=16MiB\nsize=16MiB\n")
         run("partx", "-a", device)
-        try:
-            run("mkfs.ext4", "-q", f"{device}p1")
-            run("mkswap", f"{device}p2")
-            (disk,) = look([str(device)]).disks
-        finally:
-            remove_partitions(device)
+        run("mkfs.ext4", "-q", f"{device}p1")
+        run("mkswap", f"{device}p2")
+        (disk,) = look([str(device)]).disks
         assert disk.kind is DiskKind.LOOP and disk.mapping == f"file {path}"
         assert disk.table is not None and (disk.table.label, disk.table.sector_size) == (TableLabel.GPT, sector_size)
         assert disk.table.faults == ()
@@ -442,7 +433,6 @@ class TestLoopDevices:
             (after,) = look([str(device)]).disks
         finally:
             os.close(holder)
-            remove_partitions(device)
         assert [layer.kind for layer in before.partitions[0].content] == ["ext4"]
         assert [layer.kind for layer in after.partitions[0].content] == ["swap"]
 
@@ -451,10 +441,7 @@ class TestLoopDevices:
         table = "label: dos\nstart=2048,size=2048,type=83\nstart=8192,size=65536,type=f\nstart=8255,size=2048,type=83\n"
         run("sfdisk", "--quiet", "--no-reread", device, stdin=table)
         run("partx", "-a", device)
-        try:
-            (disk,) = look([str(device)]).disks
-        finally:
-            remove_partitions(device)
+        (disk,) = look([str(device)]).disks
         roles = {part.number: (part.role, part.extent.length // 512) for part in disk.partitions}
         assert roles == {1: (Role.PRIMARY, 2048), 2: (Role.EXTENDED, 65536), 5: (Role.LOGICAL, 2048)}
         nodes = {part.number: part.node for part in disk.partitions}
@@ -463,10 +450,7 @@ class TestLoopDevices:
     def test_partitions_known_only_to_the_kernel_are_listed(self, sparse: Sparse, loop: Loop) -> None:
         device = loop(sparse(64 * MIB))
         add_partition(device, 3, Extent(MIB, 2 * MIB))
-        try:
-            (disk,) = look([str(device)]).disks
-        finally:
-            remove_partitions(device)
+        (disk,) = look([str(device)]).disks
         assert disk.table is None and disk.table_read
         assert [(part.number, part.extent) for part in disk.partitions] == [(3, Extent(MIB, 2 * MIB))]
 
@@ -474,8 +458,5 @@ class TestLoopDevices:
         device = loop(image)
         run("partx", "-a", device)
         (tmp_path / "link").symlink_to(f"{device}p2")
-        try:
-            names = [look([target]).disks[0].name for target in (f"{device}p1", str(tmp_path / "link"), device.name)]
-        finally:
-            remove_partitions(device)
+        names = [look([target]).disks[0].name for target in (f"{device}p1", str(tmp_path / "link"), device.name)]
         assert names == [device.name] * 3

@@ -24,7 +24,7 @@ from aligntool.linux.devices import FileReader
 from aligntool.realign.request import read_map
 from aligntool.units import GIB, KIB, MIB, TIB, Extent
 from tests.audit.builders import made_disk
-from tests.conftest import detach, run, unmount
+from tests.conftest import attached, run, unmount
 from tests.probe.layers.placed_partitions import layers_of
 from tests.thorough import sample, when_thorough
 
@@ -107,11 +107,8 @@ def mounted(device: Path, command: tuple[str, ...], folder: Path) -> Iterator[Pa
 @contextmanager
 def looped(image: Path, extent: Extent) -> Iterator[Path]:
     place = ("-o", str(extent.start), "--sizelimit", str(extent.length))
-    device = Path(run("losetup", "-f", "--show", *place, image).strip())
-    try:
+    with attached(image, *place) as device:
         yield device
-    finally:
-        detach(device)
 
 
 def copy_used(disk: Path, extent: Extent, used: UsedMap) -> Path:

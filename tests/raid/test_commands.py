@@ -12,7 +12,7 @@ from aligntool.change import RAID_WORDS, ArrayRequest, RaidGoal, plan_with_reque
 from aligntool.cli.raid import ArrayOptions, apply_command
 from aligntool.raid.levels import LEVELS
 from aligntool.units import GIB, KIB, MIB
-from tests.conftest import remove_partitions, run
+from tests.conftest import run
 from tests.raid.builders import drives, planned
 from tests.raid.golden_plans import RECIPES, golden_plan
 from tests.run_aligntool import program, run_aligntool
@@ -214,21 +214,17 @@ def test_a_partition_in_flight_is_refused_although_it_looks_empty(
     """Its signatures are in the journal meanwhile: docs/crash-safety.md."""
     parked = "label: gpt\nstart=2048, size=400000, type=49D6ADEB-B2C3-4691-8FA8-BFBAC209865B, name=x\n"
     drives = [loop(sparse(300 * MIB, name)) for name in ("a.img", "b.img")]
-    try:
-        for drive in drives:
-            run("sfdisk", "-q", "--no-reread", "--no-tell-kernel", drive, stdin=parked)
-            run("partx", "-a", drive)
-        parts = [f"{drive}p1" for drive in drives]
-        wiped = [word for drive in drives for word in ("--wipe", drive)]
-        for words in (
-            ("raid", "plan", "--level", "1", "--system", "debian", *parts),
-            ("raid", "plan", "--level", "1", "--system", "debian", *wiped, *drives),
-            ("raid", "tune", "--level", "0", "--dry-run", *parts),
-            ("bench", parts[0], "--profile", "boot", "--destructive", "--dry-run"),
-        ):
-            done = run_aligntool(*words)
-            assert (done.returncode, done.stdout) == (3, ""), words
-            assert "partitions of this disk are in flight" in done.stderr
-    finally:
-        for drive in drives:
-            remove_partitions(drive)
+    for drive in drives:
+        run("sfdisk", "-q", "--no-reread", "--no-tell-kernel", drive, stdin=parked)
+        run("partx", "-a", drive)
+    parts = [f"{drive}p1" for drive in drives]
+    wiped = [word for drive in drives for word in ("--wipe", drive)]
+    for words in (
+        ("raid", "plan", "--level", "1", "--system", "debian", *parts),
+        ("raid", "plan", "--level", "1", "--system", "debian", *wiped, *drives),
+        ("raid", "tune", "--level", "0", "--dry-run", *parts),
+        ("bench", parts[0], "--profile", "boot", "--destructive", "--dry-run"),
+    ):
+        done = run_aligntool(*words)
+        assert (done.returncode, done.stdout) == (3, ""), words
+        assert "partitions of this disk are in flight" in done.stderr

@@ -11,7 +11,7 @@ from aligntool.errors import Refusal, Refused
 from aligntool.realign.convert_request import Conversion
 from aligntool.realign.request import Request
 from aligntool.units import KIB, MIB
-from tests.conftest import detach, run
+from tests.conftest import attached, run
 from tests.moving.disks import place
 from tests.run_aligntool import run_aligntool
 
@@ -130,11 +130,8 @@ def test_the_sectors_of_a_luks_are_enlarged_while_it_is_open(tmp_path: Path, ver
 
 def extents(disk: Path, sector: int) -> list[tuple[int, int]]:
     """Return the partitions that sfdisk finds, on a loop device with such sectors."""
-    node = run("losetup", "--sector-size", str(sector), "-r", "-f", "--show", disk).strip()
-    try:
+    with attached(disk, "--sector-size", str(sector), "-r") as node:
         table = json.loads(run("sfdisk", "--json", node))["partitiontable"]
-    finally:
-        detach(node)
     return [(part["start"] * sector, part["size"] * sector) for part in table.get("partitions", ())]
 
 

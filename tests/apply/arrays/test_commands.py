@@ -17,7 +17,7 @@ from aligntool.raid.steps_system import apply_system, find_system_trace, undo_sy
 from aligntool.steps import Mount, SetPartitionType
 from aligntool.units import MIB, Extent
 from tests.apply.arrays.builders import FS_UUID
-from tests.conftest import remove_partitions, run
+from tests.conftest import run
 from tests.raid.builders import judged
 
 HOME, SWAP = "933AC7E1-2EB4-4F13-B844-0E14E2AEF915", "0657FD6D-A4AB-43C4-84E5-0933C84B4F4F"
@@ -75,7 +75,6 @@ def test_a_partition_gets_the_type_of_a_member_and_a_rollback_restores_its_own(
         assert run("sfdisk", "--dump", disk) == before
     finally:
         os.close(held)
-        remove_partitions(disk)
 
 
 @pytest.mark.needs_root

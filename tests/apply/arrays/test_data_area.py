@@ -14,7 +14,7 @@ from aligntool.raid.steps_drives import old_signatures, read_disk
 from aligntool.steps import DataArea, MakeArray, MakeMember, Step, recognised_content
 from aligntool.units import KIB, MIB, Extent
 from tests.apply.arrays.builders import made_member, member_step, paths_in, plan_of
-from tests.conftest import remove_partitions, run
+from tests.conftest import run
 from tests.raid.builders import drives, goal, planned
 
 root = pytest.mark.needs_root
@@ -26,14 +26,11 @@ PART = Extent(MIB, 120 * MIB)
 @pytest.fixture
 def drive(sparse: Callable[..., Path], loop: Callable[..., Path]) -> Iterator[Path]:
     found = loop(sparse(128 * MIB))
-    try:
-        start, length = PART.start // 512, PART.length // 512
-        run("sfdisk", "-q", "--no-tell-kernel", found, stdin=f"label: gpt\nstart={start}, size={length}\n")
-        run("partx", "-a", found)
-        assert Path(f"{found}p1").is_block_device()
-        yield found
-    finally:
-        remove_partitions(found)
+    start, length = PART.start // 512, PART.length // 512
+    run("sfdisk", "-q", "--no-tell-kernel", found, stdin=f"label: gpt\nstart={start}, size={length}\n")
+    run("partx", "-a", found)
+    assert Path(f"{found}p1").is_block_device()
+    yield found
 
 
 def taken(folder: Path, drive: Path, *, wipe: bool) -> MakeMember:

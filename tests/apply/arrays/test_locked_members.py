@@ -1,7 +1,6 @@
 """Members that are in use in ways that an exclusive open does not detect: when planning, and when creating."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from aligntool.steps import MakeMember
 from aligntool.units import GIB, MIB
 from tests.apply.arrays.builders import made_member, member_step, paths_in
 from tests.apply.test_lock import another_program
-from tests.conftest import detach, remove_partitions, run, unmount
+from tests.conftest import attached, run, unmount
 from tests.run_aligntool import run_aligntool
 from tests.thorough import sample
 
@@ -29,24 +28,11 @@ FLOCK = "opened = os.open(sys.argv[1], os.O_RDWR)\nfcntl.flock(opened, fcntl.LOC
 @pytest.fixture
 def drives(sparse: Callable[..., Path], loop: Callable[..., Path]) -> Iterator[list[Path]]:
     found = [loop(sparse(GIB, name)) for name in ("a.img", "b.img")]
-    try:
-        for drive in found:
-            run("sfdisk", "-q", "--no-tell-kernel", drive, stdin="label: gpt\nstart=2048, size=1000000\n")
-            run("partx", "-a", drive)
-            assert Path(f"{drive}p1").is_block_device()
-        yield found
-    finally:
-        for drive in found:
-            remove_partitions(drive)
-
-
-@contextmanager
-def looped(target: str) -> Iterator[str]:
-    over = run("losetup", "-f", "--show", target).strip()
-    try:
-        yield over
-    finally:
-        detach(over)
+    for drive in found:
+        run("sfdisk", "-q", "--no-tell-kernel", drive, stdin="label: gpt\nstart=2048, size=1000000\n")
+        run("partx", "-a", drive)
+        assert Path(f"{drive}p1").is_block_device()
+    yield found
 
 
 def taken(folder: Path, drive: Path) -> MakeMember:
@@ -62,7 +48,7 @@ def test_a_mount_through_a_loop_device_over_a_member_is_detected(
     """open(2) with O_EXCL succeeds, and so does wipefs, though a file system on it is mounted."""
     run("mkfs.ext4", "-q", f"{drives[0]}p1")
     (tmp_path / "mnt").mkdir()
-    with looped(f"{drives[0]}p1") as over:
+    with attached(f"{drives[0]}p1") as over:
         run("mount", over, tmp_path / "mnt")
         try:
             names = [f"{drive}{'' if whole else 'p1'}" for drive in drives]
@@ -82,10 +68,10 @@ def test_a_mount_through_a_loop_device_over_a_member_is_detected(
 
 def test_a_loop_device_over_a_whole_drive_counts_as_use_of_its_partitions(drives: list[Path], tmp_path: Path) -> None:
     names = [f"{drive}p1" for drive in drives]
-    with looped(str(drives[1])) as over:
+    with attached(drives[1]) as over:
         done = run_aligntool(*PLAN, *names)
         assert done.returncode == 3 and f"{drives[1].name} is attached to {over}" in done.stderr
-        assert over in done.stderr.partition("→")[2]
+        assert str(over) in done.stderr.partition("→")[2]
     assert run_aligntool(*PLAN, *names).returncode == 0
 
 

@@ -227,12 +227,9 @@ def test_a_partition_that_the_kernel_has_elsewhere_does_not_become_a_member(driv
     """mdadm writes where the kernel has the partition, but its content was read where the table has it."""
     run("sfdisk", "--quiet", "--no-tell-kernel", drive, stdin="label: gpt\nstart=2048, size=40960\n")
     add_partition(drive, 1, Extent(32 * MIB, 20 * MIB))
-    try:
-        step = replace(member_step(paths, drive), device=f"{drive}p1", entries=())
-        with pytest.raises(Stopped, match="the kernel has it elsewhere than the table"):
-            stop_unless_in_place(step, DataArea(), blank=False)
-        remove_partitions(drive)
-        add_partition(drive, 1, Extent(MIB, 20 * MIB))
+    step = replace(member_step(paths, drive), device=f"{drive}p1", entries=())
+    with pytest.raises(Stopped, match="the kernel has it elsewhere than the table"):
         stop_unless_in_place(step, DataArea(), blank=False)
-    finally:
-        remove_partitions(drive)
+    remove_partitions(drive)
+    add_partition(drive, 1, Extent(MIB, 20 * MIB))
+    stop_unless_in_place(step, DataArea(), blank=False)

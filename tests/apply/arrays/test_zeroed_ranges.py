@@ -13,7 +13,7 @@ from aligntool.raid.planning import plan_raid
 from aligntool.steps import MakeMember
 from aligntool.units import MIB, Extent
 from tests.apply.arrays.builders import made_member
-from tests.conftest import remove_partitions, run
+from tests.conftest import run
 from tests.raid.builders import goal
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_tools("losetup", "sfdisk", "partx", "blkid")]
@@ -34,11 +34,7 @@ def images(sparse: Callable[..., Path]) -> list[Path]:
 @pytest.fixture
 def drives(images: list[Path], loop: Callable[..., Path]) -> Iterator[list[Path]]:
     found = [loop(image) for image in images]
-    try:
-        yield found
-    finally:
-        for device in found:
-            remove_partitions(device)
+    yield found
 
 
 def with_partitions(drives: list[Path]) -> list[Path]:
