@@ -26,6 +26,8 @@ SHARED = Path(__file__).parent.parent.parent / "shared" / "data"
 MEMORY = Path("/dev/shm")
 ROOM = 4 << 30  # bytes; a container often has only 64 MiB there
 
+_IMAGES: dict[Path, str] = {}  # the image of each loop device that `attach` returned, as sysfs has it
+
 # No test is timed: machines are noisy. A failure prints how to repeat it.
 settings.register_profile("aligntool", deadline=None, print_blob=True, max_examples=examples(100))
 settings.load_profile("aligntool")
@@ -165,20 +167,21 @@ def attach(image: str | Path, *options: str) -> Path:
         run("blockdev", "--setrw", device)
     if "-P" not in options:  # otherwise the kernel has read the table again
         remove_partitions(device)
+    _IMAGES[device] = _text(_backing_file(device)).strip()
     return device
 
 
 def detach(device: str | Path, limit_s: float = 60) -> None:
-    """Detach a loop device, and wait until it is detached: one that another program has open stays attached until that
-    program closes it, though `losetup -d` succeeds. Its partitions would stay in the kernel and become those of the
-    next image.
+    """Detach a device that `attach` returned, and wait until it is detached: one that another program has open stays
+    attached until that program closes it, though `losetup -d` succeeds. Its partitions would stay in the kernel and
+    become those of the next image. A device that has another image by now belongs to another test.
     """
-    attached, end = Path("/sys/block", Path(device).name, "loop/backing_file"), time.monotonic() + limit_s
-    if not (file := _text(attached)):
-        return
-    remove_partitions(device, limit_s)
-    run("losetup", "-d", device)
-    while _text(attached) == file:
+    device, end = Path(device), time.monotonic() + limit_s
+    file, image = _backing_file(device), _IMAGES.pop(Path(device), "")
+    if _is_attached(file, image):
+        remove_partitions(device, limit_s)
+        run("losetup", "-d", device)
+    while _is_attached(file, image):
         assert time.monotonic() < end, f"{device} is still attached"
         time.sleep(0.02)
 
@@ -191,6 +194,14 @@ def attached(image: str | Path, *options: str) -> Iterator[Path]:
         yield device
     finally:
         detach(device)
+
+
+def _backing_file(device: Path) -> Path:
+    return Path("/sys/block", device.name, "loop/backing_file")
+
+
+def _is_attached(file: Path, image: str) -> bool:
+    return image != "" and _text(file).removesuffix("(deleted)\n").strip() == image
 
 
 def _text(path: Path) -> str:

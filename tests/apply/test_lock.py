@@ -18,7 +18,7 @@ from aligntool.linux.users import caches, exports_of
 from aligntool.realign.convert_copy import _locked_source
 from aligntool.realign.request import naming_loops
 from aligntool.units import MIB, Extent
-from tests.conftest import add_partition, attach, attached, detach, find_tool, remove_partitions, run, unmount
+from tests.conftest import add_partition, attach, attached, detach, find_tool, run, unmount
 
 Attach = Callable[..., Path]
 Make = Callable[..., Path]
@@ -178,17 +178,14 @@ def test_a_mounted_loop_device_is_unmounted_before_it_is_detached(
     image, place = sparse(8 * MIB), tmp_path / "place"
     run("mkfs.ext4", "-q", "-F", image)
     place.mkdir()
-    node, is_kept = attach(image), True
-    try:
-        run("mount", "-o", "ro", node, place)
-        if autoclear:
-            run("losetup", "-d", node)
-            is_kept = False  # beyond the unmount
-        assert refusal(image).hint == f"sudo umount {place}" + f" && sudo losetup -d {node}" * is_kept
-    finally:
-        unmount(place)
-        if is_kept:
-            detach(node)
+    with attached(image) as node:
+        try:
+            run("mount", "-o", "ro", node, place)
+            if autoclear:
+                run("losetup", "-d", node)
+            assert refusal(image).hint == f"sudo umount {place}" + f" && sudo losetup -d {node}" * (not autoclear)
+        finally:
+            unmount(place)
 
 
 @root
@@ -213,7 +210,6 @@ def test_a_loop_device_that_is_detached_after_an_unmount_is_in_use_until_then(
         assert refusal(image).hint == f"sudo umount {place}"
     finally:
         unmount(place)
-        remove_partitions(node)
 
 
 @root

@@ -15,7 +15,7 @@ from aligntool.linux.lock import lock_disk
 from aligntool.linux.process import run_program
 from aligntool.linux.users import loops_over, partition_loop, read_only_loop
 from aligntool.units import MIB, Extent
-from tests.conftest import attach, attached, detach, find_tool, run
+from tests.conftest import attach, attached, find_tool, run
 from tests.moving.command_line import REFUSED, begin, realign
 from tests.moving.conftest import MakeDisk
 from tests.moving.disks import Row
@@ -161,7 +161,7 @@ def test_an_image_that_is_attached_or_changed_while_it_is_checked_is_not_moved(
         assert disk.extents() == extents
     finally:
         for line in attached_to(disk.image).splitlines():
-            detach(Path(line.partition(":")[0]))
+            run("losetup", "-d", line.partition(":")[0])
     (programs / "e2fsck").unlink()
     disk.check()
     realign(disk.image)
