@@ -30,14 +30,14 @@ HARMLESS = re.compile(
 )
 # What a checker prints if it cannot check a file system, which may be intact: fsck.fat 4.2 for four FATs, fsck.exfat
 # 1.2.0 for two, xfs_repair 6.1.0 if the log or the realtime data is on another device, btrfs if one of several devices
-# is missing, xfs_repair for a small XFS of old, which has one allocation group and so no second superblock, xfs_repair
-# and e2fsck for a feature that they do not know.
+# is missing, xfs_repair for a small XFS of old, which has one allocation group and so no second superblock; xfs_repair,
+# btrfs and e2fsck for a feature that they do not know, e2fsck for the version of a character encoding.
 UNSUPPORTED = re.compile(
     r"^(?:Currently, only 1 or 2 FATs are supported|unsupported FAT count: "
     r"|fatal error -- This filesystem has an external log\.|xfs_repair: filesystem has a realtime subvolume$"
     r"|Only one AG detected - cannot validate filesystem geometry\."
-    r"|warning, device \d+ is missing$"
-    r"|Found unsupported filesystem features\.|.+ has unsupported feature\(s\): ).*$",
+    r"|warning, device \d+ is missing$|couldn't open (?:RDWR )?because of unsupported option features "
+    r"|Found unsupported filesystem features\.|.+ has unsupported (?:feature\(s\)|encoding): ).*$",
     re.MULTILINE,
 )
 _NOT_CHECKED = (8, 12)  # e2fsck(8): operational error, alone or with "errors left uncorrected"

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.formats.reader import crc32c_inverted
 from aligntool.linux.checks import CheckResult, check_content
-from aligntool.units import MIB, Extent
+from aligntool.units import KIB, MIB, Extent
 from tests.conftest import attached, run
 from tests.thorough import sample
 
@@ -132,6 +133,28 @@ def ext4_of_the_future(sparse: Sparse) -> Path:
     return image
 
 
+def ext4_with_encoding_of_the_future(sparse: Sparse) -> Path:
+    image = sparse(32 * MIB, "content.img")
+    run("mkfs.ext4", "-q", "-F", "-O", "casefold", image)
+    run("debugfs", "-w", "-R", "set_super_value encoding 99", image)
+    return image
+
+
+def btrfs_of_the_future(sparse: Sparse) -> Path:
+    """As with simple quotas, which a kernel 6.7 can enable, for btrfs-progs before 6.7."""
+    image = sparse(128 * MIB, "content.img")
+    run("mkfs.btrfs", "-q", "-f", image)
+    with image.open("r+b") as file:
+        for copy in (64 * KIB, 64 * MIB):
+            file.seek(copy)
+            superblock = bytearray(file.read(4 * KIB))
+            superblock[188 + 7] |= 0x40  # incompat_flags
+            superblock[:4] = crc32c_inverted(bytes(superblock[32:])).to_bytes(4, "little")
+            file.seek(copy)
+            file.write(superblock)
+    return image
+
+
 def ext4_with_external_journal(sparse: Sparse) -> Path:
     image, journal = sparse(32 * MIB, "content.img"), sparse(16 * MIB, "journal.img")
     run("mke2fs", "-q", "-F", "-b", "4096", "-O", "journal_dev", journal)
@@ -185,6 +208,8 @@ def xfs_with_one_group(sparse: Sparse) -> Path:
     [
         (exfat_with_two_tables, "exfat", "fsck.exfat cannot check this exfat (unsupported FAT count: 2)"),
         (ext4_of_the_future, "ext4", "e2fsck cannot check this ext4 ("),
+        (ext4_with_encoding_of_the_future, "ext4", "e2fsck cannot check this ext4 ("),
+        (btrfs_of_the_future, "btrfs", "btrfs cannot check this btrfs (couldn't open because of unsupported"),
         (ext4_with_external_journal, "ext4", "e2fsck cannot check this ext4: its journal is on another device"),
         (btrfs_of_two_devices, "btrfs", "btrfs cannot check this btrfs (warning, device 1 is missing)"),
         (fat_with_four_tables, "vfat", "fsck.fat cannot check this vfat (Currently, only 1 or 2 FATs are supported"),
@@ -193,7 +218,8 @@ def xfs_with_one_group(sparse: Sparse) -> Path:
         (xfs_with_one_group, "xfs", "xfs_repair cannot check this xfs (Only one AG detected"),
     ],
     ids=[
-        *("exFAT, two tables", "ext4, unknown feature", "ext4, external journal", "btrfs, two devices"),
+        *("exFAT, two tables", "ext4, unknown feature", "ext4, unknown encoding", "btrfs, unknown feature"),
+        *("ext4, external journal", "btrfs, two devices"),
         *("FAT, four tables", "XFS, external log", "XFS, realtime device", "XFS, one group"),
     ],
 )
