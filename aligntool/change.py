@@ -4,11 +4,10 @@ import hashlib
 import json
 from dataclasses import dataclass
 from enum import StrEnum
-from shlex import quote
 from typing import TypeVar, get_args
 
 from aligntool.documents import as_object, check_schema, decode, load_object
-from aligntool.errors import Refused
+from aligntool.errors import Refused, shell_word
 from aligntool.steps import CheckContent, Step, Subject
 from aligntool.units import KIB, MIB, Extent
 
@@ -269,7 +268,7 @@ def _replan_command(plan: Plan) -> str:
     name = {"realign": "plan realign", "persist": "raid persist"}.get(plan.purpose)
     if name is None:
         return _NO_PLAN
-    return f"{'sudo ' if plan.disk.path.startswith('/dev/') else ''}aligntool {name} {quote(plan.disk.path)}"
+    return f"{'sudo ' if plan.disk.path.startswith('/dev/') else ''}aligntool {name} {shell_word(plan.disk.path)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 from aligntool.audit.report import Grid
 from aligntool.errors import Refusal, Refused, Stopped
+from aligntool.errors import shell_word as shell_word
 from aligntool.formats.parked import is_marked_in_flight
 from aligntool.inventory import Disk, DiskKind, Layer, Partition, Role, Source, TableLabel
 from aligntool.units import format_about, format_size
@@ -41,17 +42,6 @@ def layer_name(layer: Layer) -> str:
             return layer.version or "FAT"
         case _:
             return layer.kind
-
-
-def shell_word(text: str) -> str:
-    """Return a path quoted for a shell. Control characters are written as escapes."""
-    if text and all(char.isalnum() or char in "/._-+:,@%" for char in text):
-        return text
-    if all(char.isprintable() for char in text):
-        return "'" + text.replace("'", "'\\''") + "'"
-    octal = {char: "".join(f"\\{byte:03o}" for byte in char.encode("utf-8", "surrogateescape")) for char in text}
-    escaped = "".join(char if char.isprintable() and char not in "'\\" else octal[char] for char in text)
-    return f"$'{escaped}'"
 
 
 def next_look(disk: Disk) -> str:
@@ -237,13 +227,23 @@ def _full_hints(hint: str, disk: str, raw_copy: str) -> str:
     return "\n".join(_full_hint(line, disk, raw_copy) for line in hint.split("\n"))
 
 
+_QUOTED_OR_DISK = re.compile(r"""\$?'[^']*'(?:\\.'[^']*')*|(aligntool [a-z ]+ )?(?<![\w./-])DISK(?![\w/-]|\.\w)""")
+
+
 def _full_hint(line: str, disk: str, raw_copy: str) -> str:
-    full = re.sub(r"aligntool ([a-z ]+) DISK\b", lambda found: command(found[1], disk), line)
-    if full == line and re.search(r"\bDISK\b", line):  # a command of another program
+    """Return the hint with the name of the disk. A DISK within quotes is a part of a name."""
+    found = [match for match in _QUOTED_OR_DISK.finditer(line) if match[0].endswith("DISK")]
+    if found and not any(match[1] for match in found):  # a command of another program
         if raw_copy:
             return _raw_first(raw_copy)
-        full = line.replace("sudo ", sudo_prefix(disk))
-    return re.sub(r"\bDISK\b", lambda _: shell_word(disk), full)
+        line = line.replace("sudo ", sudo_prefix(disk))
+
+    def full(match: re.Match[str]) -> str:
+        if not match[0].endswith("DISK"):
+            return match[0]
+        return command(match[1].removeprefix("aligntool ").strip(), disk) if match[1] else shell_word(disk)
+
+    return _QUOTED_OR_DISK.sub(full, line)
 
 
 @contextmanager

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache, partial
 from pathlib import Path
-from shlex import quote
 from typing import BinaryIO
 
-from aligntool.errors import Refused, failing_as
+from aligntool.errors import Refused, failing_as, shell_word
 from aligntool.linux.process import find_program
 from aligntool.measure.trace import UNTIMED, Event, Kind, Moment
 
@@ -242,7 +241,7 @@ def _processor(path: Path) -> int | None:
                 raise Refused(f"{path.name} is truncated: it ends within record {number}", hint="record it again")
             if processor != found and found is not None:
                 raise Refused(f"{path.name} has records of several processors, as blktrace writes them to a pipe",
-                              hint=f"blkparse -q -i - <{quote(str(path))} | aligntool trace -")  # fmt: skip
+                              hint=f"blkparse -q -i - <{shell_word(str(path))} | aligntool trace -")  # fmt: skip
             found = processor
     return found
 
@@ -382,7 +381,7 @@ def open_log(path: str, form: LogFormat | None = None) -> Iterator[Log]:
     """Open a log; `form` None: detect the format from the beginning of the file. Raises Refused, also while events are
     read, for any fault of the file.
     """
-    reading = failing_as(Refused, path, hint="" if path == STDIN else f"ls -l {quote(path)}")
+    reading = failing_as(Refused, path, hint="" if path == STDIN else f"ls -l {shell_word(path)}")
     with reading, open(0 if path == STDIN else path, "rb") as stream:  # noqa: PTH123 - sys.stdin is None if it is closed
         head = stream.read(BLOCK)
         form = LogFormat.BLKTRACE if byte_order(head) else form or _detect_format(head)

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from shlex import quote
 
-from aligntool.errors import Refused, failing_as
+from aligntool.errors import Refused, failing_as, shell_word
 from aligntool.inventory import Disk, DiskKind, Sampled, link_maximum, port_above, runs_below
 from aligntool.linux.content import hole_share, sample
 from aligntool.linux.files import read_text
@@ -128,7 +127,9 @@ def _find(named: str) -> Target:
         mode = Path(path).stat().st_mode
     except FileNotFoundError:
         if named.rpartition("/")[2] in ("", ".", ".."):
-            raise Refused(f"{named}: folder not found; nothing was written", hint=f"mkdir {quote(named)}") from None
+            raise Refused(
+                f"{named}: folder not found; nothing was written", hint=f"mkdir {shell_word(named)}"
+            ) from None
         if "/" not in named:  # a typing error must not create a file
             hint = f"name a folder or device; ./{named} creates a file here; bench list, show and compare are commands"
             raise Refused(f"{named} not found", hint=hint) from None
@@ -149,7 +150,7 @@ def _new_file(named: str, path: str) -> Target:
     if path.startswith("/dev/") and mount_of("/dev") == mount_of(str(folder) if folder.is_dir() else "/dev"):
         raise Refused(f"{named} not found", hint="lsblk")
     if not folder.is_dir():
-        raise Refused(f"{named} not found, and its folder does not exist", hint=f"ls -ld {folder}")
+        raise Refused(f"{named} not found, and its folder does not exist", hint=f"ls -ld {shell_word(str(folder))}")
     return _in_folder(named, str(folder), Path(path).name)
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from math import ceil, log10
-from shlex import quote
 
+from aligntool.errors import shell_word
 from aligntool.measure import compare
 from aligntool.measure import results as saved
 from aligntool.measure.fio import fio_options, is_plain
@@ -64,13 +64,13 @@ def command_lines(plan: BenchPlan) -> Iterator[Line]:
     path = f"{plan.target.path}/FILE" if plan.makes_file else plan.target.path
     if not is_plain(path):
         here = "" if path.startswith("/") else '"$PWD"/'
-        yield ((f"ln -s {here}{quote(path)} fio-target", Style.TYPE),)
+        yield ((f"ln -s {here}{shell_word(path)} fio-target", Style.TYPE),)
         path = "fio-target"
     jobs = [filling(plan, path)] if plan.fills else []
     jobs += [warm_up(plan, path)] if plan.settings.passes else []
     jobs += [job_of(plan, test, path) for test in plan.measured]
     for job in jobs:
-        yield ((" ".join(("fio", *map(quote, fio_options(job)))), Style.TYPE),)
+        yield ((" ".join(("fio", *map(shell_word, fio_options(job)))), Style.TYPE),)
 
 
 def result_lines(result: Result, *, width: int) -> Iterator[Line]:

@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,7 +15,7 @@ import pytest
 
 from aligntool.audit.wording import hints_for_disk
 from aligntool.cli.arrays import find_record
-from aligntool.errors import Refusal, Refused, Stopped
+from aligntool.errors import Refusal, Refused, Stopped, shell_word
 from aligntool.linux.lock import lock_disk
 from aligntool.linux.system import RECORDS
 from aligntool.raid import make
@@ -405,3 +406,24 @@ def test_each_reason_of_a_refusal_names_the_disk() -> None:
     with pytest.raises(Stopped) as stopped, hints_for_disk("a b.img"):
         raise Stopped("a", hint=hint)
     assert stopped.value.hint == full
+
+
+@pytest.mark.parametrize("name", ["x DISK;touch it;#.img", "DISK.img", "a 'DISK' b"])
+def test_a_disk_in_the_name_of_a_file_is_not_replaced_in_a_hint(name: str) -> None:
+    """The name would end its own quotation marks; and a hint may pass through several callers that know the disk."""
+    hint = f"aligntool resume DISK\nsgdisk -v DISK\nls -l {shell_word(name)}"
+    with pytest.raises(Refused) as refused, hints_for_disk(name), hints_for_disk(name):
+        raise Refused("a", hint=hint)
+    expected = [["aligntool", "resume", name], ["sgdisk", "-v", name], ["ls", "-l", name]]
+    assert [shlex.split(line) for line in refused.value.hint.split("\n")] == expected
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash", "zsh", "fish"])
+@pytest.mark.parametrize(
+    "name", ["", "a'b", "\\", "'\\", r"\\''\\", r"x\';echo it;#'", "a=b", "=ls", '$(echo)`echo`!"&~*']
+)
+def test_every_shell_reads_a_quoted_name_as_it_is(shell: str, name: str) -> None:
+    """Within quotation marks fish takes a backslash for an escape, other shells do not."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    assert run(shell, "-c", f"printf %s {shell_word(name)}") == name
