@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from aligntool.audit.drives import disk_finding, disk_note
 from aligntool.audit.report import Code, Finding, Grid, GridKind, Judged, Severity
-from aligntool.audit.wording import as_root
+from aligntool.audit.wording import as_root, shell_word
 from aligntool.inventory import ArrayFacts, Disk, DiskKind, Inventory, Layer, Partition
 from aligntool.system import System
 from aligntool.units import GIB, KIB, MIB, Extent, format_about, format_size
@@ -319,7 +319,7 @@ def whole_member_findings(disk: Disk) -> Iterator[Finding]:
         not_redundant = layer.raid_level in ("raid0", "linear")  # mdadm(8), --add and --re-add
         remedy = f"no member can be removed from a {layer.raid_level}: copy the data elsewhere and recreate the array"
         evidence = (f"published: {seen}", *([remedy] if not_redundant else []))
-        look = "" if not_redundant else as_root(disk, f"wipefs --no-act {disk.path}")
+        look = "" if not_redundant else as_root(disk, f"wipefs --no-act {shell_word(disk.path)}")
         yield replace(disk_finding(disk, Code.MEMBER_WITH_GPT, Severity.ERROR, text, *evidence, next_=look), layer="md")
     elif disk.kind is not DiskKind.IMAGE:  # an image may also be of a partition
         text = "the whole drive is a member of an md array, without a partition table"

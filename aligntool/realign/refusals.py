@@ -1,5 +1,6 @@
 """Find the reasons why a disk or a partition cannot be changed."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -374,15 +375,16 @@ def _sharing_ender(disk: Disk, part: Partition, layer: Layer) -> str:
     """Return the command that marks a content as that of a single machine, once no other one has the disk."""
     if layer.kind == "LVM2_member":
         name, _, by = (layer.unclean or "").removeprefix(f"{MAY_BE_SHARED} (").removesuffix(")").partition(": ")
-        group, system = wording.shell_word(name), by.removeprefix("system ID ")
+        group, system = wording.shell_word(name.lstrip("-")), by.removeprefix("system ID ")
         words = "vgchange --lock-type none --lock-opt force"
         if system != by:  # lvmsystemid(7): only the machine of this name may change the group
-            config = f'global/system_id_source="lvmlocal" local/system_id="{system}"'
+            known = re.sub(r"[^\w.+-]", "", system, flags=re.ASCII)  # else it could add settings that start programs
+            config = f'global/system_id_source="lvmlocal" local/system_id="{known}"'
             words = f"vgchange --config {wording.shell_word(config)} --systemid ''"
         # For an image, never a group of this machine with the same name.
         return f"sudo {words} {group}" if part.node else typed_on(disk, part, f"{words} --devices", f" {group}")
     if layer.kind == "zfs_member":  # an import checks whether another machine uses the pool
-        pool = wording.shell_word(layer.label or "POOL")
+        pool = wording.shell_word((layer.label or "POOL").lstrip("-"))
         words, export = "zpool import -N", f" {pool} && sudo zpool export {pool}"  # -N: no root file system over /
         # For an image, never a pool of this machine with the same name.
         return f"sudo {words}{export}" if part.node else typed_on(disk, part, f"{words} -d", export)

@@ -104,6 +104,8 @@ REFUSED = [  # code, evidence in the text, hint
     (layer(unclean=f"{MAY_BE_SHARED} (MMP)"), "unclean", "(MMP)", "tune2fs -O ^mmp"),
     (layer("LVM2_member", unclean=f"{MAY_BE_SHARED} (vg: lock type dlm)"), "unclean", "dlm", "--lock-type none"),
     (layer("LVM2_member", unclean=f"{MAY_BE_SHARED} (vg: system ID b)"), "unclean", "(vg: ", """"b"' --systemid '' """),
+    (layer("LVM2_member", unclean=f'{MAY_BE_SHARED} (-v: system ID b" x/y="/z)'), "unclean", "-v", """_id="bxyz"' """),
+    (layer("zfs_member", unclean=f"{MAY_BE_SHARED} (multihost)", label="-R/etc"), "unclean", "(mul", "export R/etc"),
     (layer("linux_raid_member", unclean=f"{MAY_BE_SHARED} (cluster bitmap)"), "unclean", "bitmap", "--bitmap=none"),
     (layer("zfs_member", unclean=f"{MAY_BE_SHARED} (multihost)", label="a b"), "unclean", "(mul", "export 'a b'"),
     (layer("gfs2", unclean=f"{MAY_BE_SHARED} (lock protocol lock_dlm)"), "unclean", "lock_dlm", "tunegfs2 -o"),
