@@ -33,6 +33,8 @@ _OPEN_CAPTURED = READ_ONLY | os.O_NOFOLLOW
 _LONGEST_PATH = 1024  # deeper ones are resolved in a loop, not by recursion
 _DOTS = ("", ".", "..")
 _PADDING = f"{whitespace}\0"  # tar takes st_size, which is a page, for the length, and pads the content with NULs
+# A name in a captured sysfs, if a shell takes it as it is: it is printed in commands to copy.
+_NAME = re.compile(r"[A-Za-z0-9_.:!@%+,=~#^-]+", re.ASCII)
 _SYSFS = ("block", "class/block", "dev/block", "class/nvme", "devices")  # any of these makes a folder a /sys
 
 
@@ -103,9 +105,10 @@ class Tree:
     def names(self, path: str) -> list[str]:
         place = path if self.live else self._host_path(path, stat.S_IFDIR)
         try:
-            return sorted(os.listdir(place)) if place is not None else []
+            names = sorted(os.listdir(place)) if place is not None else []
         except OSError:
             return []
+        return [name for name in names if self.live or _is_name(path, name)]
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path) if self.live else self._lookup(path) is not None
@@ -144,7 +147,7 @@ class Tree:
         """
         folder, _, name = path.rpartition("/")
         above = self._resolved.get(folder, "") or self._lookup(folder)
-        if above is None or name in _DOTS:
+        if above is None or name in _DOTS or not _is_name(above, name):
             return None
         place = f"{self.root}{above}/{name}"
         try:
@@ -184,6 +187,8 @@ class Tree:
             if name == "..":
                 resolved = resolved.rpartition("/")[0]
                 continue
+            if not _is_name(resolved, name):
+                return None
             target = _link_target(f"{self.root}{resolved}/{name}")
             if target is None:
                 return None
@@ -224,6 +229,11 @@ def on_battery(power: str = POWER) -> bool:
     ]
     mains = any(kind != "Battery" and online == "1" for kind, online, _ in found)
     return not mains and any(kind == "Battery" and status == "Discharging" for kind, _, status in found)
+
+
+def _is_name(folder: str, name: str) -> bool:
+    """Return whether an entry of a captured folder has a name that the kernel could have given it."""
+    return not f"{folder}/".startswith("/sys/") or _NAME.fullmatch(name) is not None
 
 
 def _link_target(place: str) -> str | None:

@@ -118,6 +118,19 @@ def test_no_path_reads_outside_the_tree(root: Path, path: str) -> None:
     assert real is None or os.path.realpath(f"{root}{real}").startswith(str(root.resolve()))
 
 
+@pytest.mark.parametrize("name", ["md0;touch it", "sda$(touch it)", "sda --stop", "sda\n", "sd'a", "sda\u202e"])
+def test_a_captured_device_whose_name_a_shell_would_not_take_as_it_is_does_not_exist(root: Path, name: str) -> None:
+    """Names of devices are printed in commands."""
+    (root / "sys/devices" / name / "queue").mkdir(parents=True)
+    (root / "sys/devices" / name / "size").write_text("1")
+    link(root, "sys/block/a", f"../devices/{name}")
+    link(root, "sys/block/b", "../devices/a")
+    tree = captured_tree(str(root))
+    assert tree.names("/sys/devices") == ["a"]
+    assert tree.real("/sys/block/a") is None and tree.real("/sys/block/b") == "/sys/devices/a"
+    assert tree.text(f"/sys/devices/{name}/size") is None and tree.names(f"/sys/devices/{name}") == []
+
+
 class TestWhereTheTreeIs:
     def test_the_folder_above_sys_is_accepted(self, root: Path) -> None:
         assert captured_tree(str(root)).number("/sys/devices/a/size") == 42
