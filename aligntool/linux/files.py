@@ -161,7 +161,7 @@ def write_file(name: str, content: bytes, *, overwrite: bool = False, mode: int 
     """Write a file atomically. Raises Refused."""
     refuse_output(name, overwrite=overwrite)
     try:
-        target = Path(name).resolve() if overwrite else Path(name)
+        target = _replaced_path(name) if overwrite else Path(name)
         new = target.with_name(
             f".{target.name[:100]}.{os.getpid()}"
         )  # not matched by *.prom, which node_exporter collects
@@ -171,6 +171,29 @@ def write_file(name: str, content: bytes, *, overwrite: bool = False, mode: int 
         raise Refused(f"{name} already exists; nothing was written", hint="use another name") from error
     except (OSError, ValueError) as error:
         raise Refused(f"{name} cannot be written: {_reason(error)}") from error
+
+
+_SHARED = stat.S_ISVTX | stat.S_IWOTH
+
+
+def _replaced_path(name: str) -> Path:
+    """Return the path of the file to replace: links are followed, but none that another user put into a folder for all,
+    such as /tmp (proc_sys_fs(5), protected_symlinks, which does not cover a rename). Raises Refused, and OSError.
+    """
+    path = Path(name)
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)  # the link may be replaced meanwhile
+    except FileNotFoundError:
+        return path
+    try:
+        found, folder = os.fstat(descriptor), path.parent.stat()
+        if not stat.S_ISLNK(found.st_mode):
+            return path.parent.resolve() / path.name
+        if folder.st_mode & _SHARED == _SHARED and found.st_uid not in (os.geteuid(), folder.st_uid):
+            raise Refused(f"{name} is a symbolic link of another user; nothing was written", hint="use another name")
+        return _replaced_path(str(path.parent / os.readlink("", dir_fd=descriptor)))
+    finally:
+        os.close(descriptor)
 
 
 def refuse_output(

@@ -1,5 +1,6 @@
 """A file name that ends like a folder's, of a folder that does not exist: refused, and no file is created."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,24 @@ def test_an_archive_page_or_plan_cannot_have_the_name_of_a_folder(
     with pytest.raises(Refused):
         ResultFile("plan.json/").write("{}")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("chain", [False, True])
+def test_a_link_that_another_user_put_into_a_folder_for_all_is_not_followed(tmp_path: Path, *, chain: bool) -> None:
+    from aligntool.errors import Refused
+    from aligntool.linux.files import write_file
+
+    nobody, shared, secret, own = 65534, tmp_path / "shared", tmp_path / "secret", tmp_path / "own"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    secret.write_text("of root")
+    link = shared / "report.html"
+    link.symlink_to(secret)
+    own.symlink_to(link)
+    write_file(str(own if chain else link), b"new", overwrite=True)
+    assert secret.read_text() == "new" and link.is_symlink() and own.is_symlink()
+    os.chown(link, nobody, nobody, follow_symlinks=False)
+    with pytest.raises(Refused):
+        write_file(str(own if chain else link), b"newer", overwrite=True)
+    assert secret.read_text() == "new"
