@@ -298,7 +298,7 @@ def _prepared(target: Target, size: int, runtime_s: float, chosen: SweepOptions)
             path = stack.enter_context(fio_runs.made_file(path, size, name=target.name))
             fio_runs.fill(fill_job(path, size), fio_runs.FILLING, progress)
             with open(path, "rb") as file:  # noqa: PTH123 - for its descriptor
-                placed = file_extents(file.fileno(), path)
+                placed = file_extents(file.fileno(), target.path)
             longest = max(placed.runs, key=lambda run: run.disk.length)
             disk, room, shift, writes = placed.disk, longest.disk, longest.disk.start - longest.file_start, True
             _warn(piece_words(Setting("folder", size, room.length, 0, 0, True, "")))

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -378,8 +378,15 @@ _HINTS = {
 }
 
 
+def name_of(path: str) -> str:
+    """Return the name of the file behind the path of a descriptor (measure.run, made_file), or the path itself."""
+    with suppress(OSError):
+        return str(Path(path).readlink()) if path.startswith("/proc/") else path
+    return path
+
+
 def _failed(job: Job, messages: str, otherwise: str) -> Refused | Stopped:
-    words = f"fio failed at {job.name} on {job.path}: {_reason(messages) or otherwise}"
+    words = f"fio failed at {job.name} on {name_of(job.path)}: {_reason(messages) or otherwise}"
     hint = next((hint for part, hint in _HINTS.items() if part in messages), "")
     return Stopped(words, hint=hint) if job.writes else Refused(words, hint=hint)
 

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.linux.files import write_file
-from aligntool.measure.fio import Job, Measured, Side, run_job
+from aligntool.measure.fio import Job, Measured, Side, name_of, run_job
 from aligntool.measure.results import Sample, Series, steadiness
 from aligntool.measure.schedule import OVERHEAD_S, BenchPlan, filling, job_of, rounds_of, warm_up
 from aligntool.recipes.goals import BenchTest
@@ -29,22 +29,22 @@ _SLOWEST_S = 300  # without progress, of a run over a number of bytes: fio shows
 
 @contextmanager
 def made_file(folder: str, size: int, *, name: str | None = None) -> Iterator[str]:
-    """Create a file, yield its path, and remove it. It is allocated completely first, so that a full file system is
+    """Create a file, yield a path, and remove it. It is allocated completely first, so that a full file system is
     noticed at once. Raises Refused.
+
+    The path is that of the descriptor: the owner of the folder could put a link to a disk in place of the file.
     """
     path = str(Path(folder, name or f"{PREFIX}{secrets.token_hex(4)}"))
     with failing_as(Refused, f"{path} cannot be created", denied="name a folder that you may write to"):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        try:
-            with failing_as(Refused, f"{format_about(size)} cannot be allocated in {folder}"):
-                os.posix_fallocate(descriptor, 0, size)
-        finally:
-            os.close(descriptor)
-        yield path
+        with failing_as(Refused, f"{format_about(size)} cannot be allocated in {folder}"):
+            os.posix_fallocate(descriptor, 0, size)
+        yield f"/proc/{os.getpid()}/fd/{descriptor}"
     finally:
         with suppress(FileNotFoundError):
             Path(path).unlink()
+        os.close(descriptor)
 
 
 def drop_caches() -> bool:
@@ -343,7 +343,7 @@ def _with_stall_message(job: Job, report: Callable[[float, str], None]) -> Calla
         now = time.monotonic()
         if share != latest:
             latest, since = share, now
-        report(share, silence_words(job.path, now - since, least_s))
+        report(share, silence_words(name_of(job.path), now - since, least_s))
 
     return tell
 

@@ -15,6 +15,7 @@ from aligntool.formats.reader import has_data
 from aligntool.linux.block import Buffers
 from aligntool.linux.sysfs import opened
 from aligntool.linux.users import Run, file_extents
+from aligntool.measure.fio import name_of
 from aligntool.measure.results import room_words
 from aligntool.measure.run import made_file as benchmark_file
 from aligntool.measure.unit_design import Kind, Pair, Round, Sample
@@ -278,12 +279,12 @@ def made_file(folder: str, size: int, tell: Tell) -> Iterator[OpenProbeFile]:
         raise Refused(f"there is not enough space in {folder}: {words}", hint="use a smaller --size")
     with ExitStack() as stack:
         with benchmark_file(folder, size, name=f".aligntool-probe-{secrets.token_hex(4)}") as path:
-            descriptor = stack.enter_context(opened(path, os.O_WRONLY))
-            file_extents(descriptor, path)  # refuse now rather than after filling it
+            descriptor, name = stack.enter_context(opened(path, os.O_WRONLY)), name_of(path)
+            file_extents(descriptor, name)  # refuse now rather than after filling it
             target = stack.enter_context(opened_disk(path, write=True))
         # The file has no name from here on: it is gone with this process, however that ends.
-        _fill(descriptor, path, size, tell)
-        placed = file_extents(descriptor, path)
+        _fill(descriptor, name, size, tell)
+        placed = file_extents(descriptor, name)
         target = replace(target, place=_disk_to_file(placed.runs))
         yield OpenProbeFile(target, placed.disk, tuple(run.disk for run in placed.runs))
 

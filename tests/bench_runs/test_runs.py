@@ -17,9 +17,9 @@ import pytest
 
 from aligntool.errors import Refused
 from aligntool.linux.content import hole_share
-from aligntool.measure.fio import Job, Pattern
+from aligntool.measure.fio import Job, Pattern, fill_job, name_of, run_job
 from aligntool.measure.results import to_json
-from aligntool.measure.run import run_sweep, silence_words
+from aligntool.measure.run import made_file, run_sweep, silence_words
 from aligntool.units import MIB, mb_s
 from tests.bench_runs.sample_results import result, series
 from tests.conftest import run
@@ -507,3 +507,17 @@ def test_a_refused_load_reports_whether_earlier_loads_have_written(tmp_path: Pat
     ):
         ran = run_sweep([(0, "job", job) for job in jobs], len(jobs), lambda *_: None)
         assert isinstance(ran.failure, Refused) and ran.wrote is wrote
+
+
+def test_the_owner_of_a_folder_cannot_put_a_link_in_place_of_the_file_that_is_written_to(tmp_path: Path) -> None:
+    folder, victim = tmp_path / "folder", tmp_path / "victim"
+    folder.mkdir()
+    victim.write_bytes(bytes(MIB))
+    with made_file(str(folder), MIB) as path:
+        (file,) = folder.iterdir()
+        assert name_of(path) == str(file) and file.stat().st_size == MIB
+        moved = file.rename(tmp_path / "moved")
+        file.symlink_to(victim)
+        run_job(fill_job(path, MIB, direct=False))
+    assert victim.read_bytes() == bytes(MIB) != moved.read_bytes()
+    assert list(folder.iterdir()) == []
