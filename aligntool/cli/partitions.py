@@ -21,7 +21,7 @@ from aligntool.demo_disk import make_demo_image
 from aligntool.errors import Refused, Stopped, refuse, refuse_folder_name
 from aligntool.inventory import Disk
 from aligntool.linux.look import look
-from aligntool.realign.layout import make_layout, plan_layout, with_samples
+from aligntool.realign.layout import make_layout, plan_layout, refuse_unsound, with_samples
 from aligntool.realign.planning import find_repairs
 from aligntool.realign.request import Request, find_plan, look_at, refuse_changed_table, refuse_in_flight, refuse_part
 from aligntool.recipes.goals import parse_part
@@ -184,6 +184,9 @@ class Layout(DiskOperation):
 
     def next_command(self) -> str:
         return command("layout", self.disk, *self.given.typed)
+
+    def refuse_changed(self, plan: Plan) -> None:
+        refuse_unsound(plan)
 
     def locked(self, plan: Plan) -> AbstractContextManager[run_change.ChangeInProgress]:
         path = plan.disk.path

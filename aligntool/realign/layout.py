@@ -12,6 +12,7 @@ from aligntool.audit.report import Grid, GridKind, Judged, Severity
 from aligntool.audit.wording import contents_or_data, grid_words
 from aligntool.change import Event, LayoutGoal, PartitionRequest, Place, Plan, Said, StepBegun, StepDone
 from aligntool.device import Device
+from aligntool.documents import LARGEST
 from aligntool.errors import Refusal, Refused, Stopped, refuse
 from aligntool.formats.gpt import GptCopy, read_copy, table_sizes
 from aligntool.formats.mbr import entries_of, with_entries
@@ -22,7 +23,17 @@ from aligntool.linux.lock import lock_disk
 from aligntool.realign.placing import StartGrid, on_grain, required_grid
 from aligntool.realign.refusals import TABLE_NAMES, goal_refusals, refuse_impossible, refuse_unfit
 from aligntool.steps import MakeMember, MakeTable, NewEntry, Subject, is_same_disk, subject, wiped_ends
-from aligntool.units import MIB, Extent, align_down, align_up, counted, format_about, format_size, off_by
+from aligntool.units import (
+    MIB,
+    Extent,
+    align_down,
+    align_up,
+    counted,
+    format_about,
+    format_size,
+    is_sector_size,
+    off_by,
+)
 
 if TYPE_CHECKING:
     import parted
@@ -250,9 +261,12 @@ def _entries(goal: LayoutGoal, extents: Sequence[Extent]) -> tuple[NewEntry, ...
 
 
 def _place(entry: NewEntry, part: PartitionRequest, grid: StartGrid) -> Place:
-    title = ROLES[part.role].title
-    what = f'{title} "{entry.name}"' if entry.name else title
-    return Place(entry.number, None, entry.extent, what, f"on {format_size(grid.size)}")
+    return Place(entry.number, None, entry.extent, _what(part.role, entry.name), f"on {format_size(grid.size)}")
+
+
+def _what(role: str, name: str) -> str:
+    title = ROLES[role].title
+    return f'{title} "{name}"' if name else title
 
 
 def _notes(disk: Disk, goal: LayoutGoal, extents: Sequence[Extent], room: Extent, step: MakeTable) -> tuple[str, ...]:
@@ -300,6 +314,37 @@ def with_samples(disk: Disk, *, wipe: bool) -> Disk:
     )
 
 
+def refuse_unsound(plan: Plan) -> None:
+    """Raise Refused if a saved plan does not make the table that it shows. Other plans are made again from their
+    request; the digest does not show who made the plan.
+    """
+    step = plan.steps[0] if len(plan.steps) == 1 else None
+    unit, size = plan.disk.sector_size, plan.disk.size
+    if isinstance(step, MakeTable) and step.label in TABLE_NAMES and is_sector_size(unit):
+        pairs = zip(step.entries, plan.places, strict=True)
+        same = len(step.entries) == len(plan.places) and all(
+            (at, entry.extent) == (entry.number, place.after)
+            and (entry.number, None) == (place.number, place.before)
+            and 0 < entry.extent.start < entry.extent.end <= size <= LARGEST
+            and not (entry.extent.start | entry.extent.length) % unit
+            and len(entry.name.encode("utf-16-le", "surrogatepass")) <= _NAME_LENGTH
+            and any(
+                entry.type_code == (role.gpt if step.label == "gpt" else role.mbr)
+                and place.what == _what(word, entry.name)
+                for word, role in ROLES.items()
+            )
+            for at, (entry, place) in enumerate(pairs, 1)
+        )
+        if same:
+            return
+    if plan.steps:
+        raise _not_a_layout()
+
+
+def _not_a_layout() -> Refused:
+    return Refused("this plan is not for a new layout", hint="aligntool plan layout DISK -o plan.json")
+
+
 def make_layout(plan: Plan, disk: Disk) -> Iterator[Event]:
     """Make the table, flushed to the medium. `disk`: as read now, not when the plan was made.
 
@@ -307,7 +352,7 @@ def make_layout(plan: Plan, disk: Disk) -> Iterator[Event]:
     """
     step = plan.steps[0] if len(plan.steps) == 1 else None
     if not isinstance(step, MakeTable):
-        raise Refused("this plan is not for a new layout", hint="aligntool plan layout DISK -o plan.json")
+        raise _not_a_layout()
     if not is_same_disk(plan.disk, layout_subject(disk)):
         raise _stale(f"{disk.path} is not the disk in the plan, or its table has changed since")
     disk = with_samples(disk, wipe=step.wipe)

@@ -1,5 +1,6 @@
 """`layout`, `plan layout` and `recipes` as a user types them."""
 
+import hashlib
 import json
 import os
 import re
@@ -297,6 +298,42 @@ def test_a_saved_plan_is_applied_once(sparse: MakeImage, tmp_path: Path) -> None
     again = run_aligntool("apply", kept, "--yes")
     assert again.returncode == 3 and "not the disk" in again.stderr
     assert digest(image) == before
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        (("steps", 0, "label"), "sun"),
+        (("steps", 0, "entries", 0, "number"), 3),
+        (("steps", 0, "entries", 0, "type_code"), "x"),
+        (("steps", 0, "entries", 0, "type_code"), "C12A7328-F81F-11D2-BA4B-00A0C93EC93B"),
+        (("steps", 0, "entries", 0, "name"), "n" * 37),
+        (("steps", 0, "entries", 0, "extent", "start"), 10**30),
+        (("steps", 0, "entries", 0, "extent", "length"), 8 * MIB),
+        (("places", 0, "after", "start"), -1),
+        (("places", 0, "what"), "another"),
+        (("places",), []),
+        (("disk", "size"), -1),
+        (("disk", "sector_size"), 3),
+    ],
+)
+def test_a_saved_plan_that_does_not_make_the_table_that_it_shows_is_refused(
+    sparse: MakeImage, tmp_path: Path, where: tuple[str | int, ...], value: object
+) -> None:
+    """The digest of a plan that somebody made up is right; no traceback, and nothing written, nor another table."""
+    image = sparse(64 * MIB)
+    kept = tmp_path / "plan.json"
+    assert run_aligntool("plan", "layout", image, "--part", "rest:linux", "-o", kept).returncode == 0
+    document = json.loads(kept.read_text())
+    part = document["plan"]
+    for key in where[:-1]:
+        part = part[key]
+    part[where[-1]] = value
+    document["digest"] = hashlib.sha256(json.dumps(document["plan"], sort_keys=True).encode()).hexdigest()
+    kept.write_text(json.dumps(document))
+    before = digest(image)
+    done = run_aligntool("apply", kept, "--yes")
+    assert done.returncode == 3 and digest(image) == before, done.stderr
 
 
 @pytest.mark.needs_root
