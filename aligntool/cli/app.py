@@ -29,7 +29,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from aligntool import __version__
 from aligntool.errors import ExitCode, Refused, Stopped
-from aligntool.render.lines import FORCE_COLOR, NO_COLOR, harmless, wrap_by_cells
+from aligntool.render.lines import FORCE_COLOR, NO_COLOR, escaped, harmless, wrap_by_cells
 from aligntool.render.translate import language, translated, use_language
 
 # Command: module in aligntool.cli, function, first line of its docstring.
@@ -429,7 +429,8 @@ def main() -> None:
         if isinstance(error, FileNotFoundError) and "usable" in (error.strerror or ""):  # by tempfile
             _print_error("no folder for temporary files can be written", "set TMPDIR to a folder with free space")
             sys.exit(ExitCode.REFUSED)
-        traceback.print_exc()
+        for line in traceback.format_exc().splitlines():  # a message may have a name from a disk
+            print(escaped(line), file=sys.stderr)
         print("aligntool: this is a bug in aligntool. Please report it with the lines above.", file=sys.stderr)
         print("  → aligntool snapshot -o snapshot.tar.xz   captures this machine for the report", file=sys.stderr)
         sys.exit(ExitCode.BUG)

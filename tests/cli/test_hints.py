@@ -427,3 +427,12 @@ def test_every_shell_reads_a_quoted_name_as_it_is(shell: str, name: str) -> None
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
     assert run(shell, "-c", f"printf %s {shell_word(name)}") == name
+
+
+def test_a_traceback_has_no_control_characters() -> None:
+    """A message in it may have a name from a disk."""
+    fail = "def fail(**_): raise ValueError('a \\x1b]0;b\\x07\\u202e')"
+    code = f"from aligntool.cli import app\n{fail}\napp.app = fail\napp.main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 5 and "ValueError: a \\x1b]0;b\\x07\\u202e\n" in done.stderr
+    assert all(char.isprintable() or char == "\n" for char in done.stderr)
