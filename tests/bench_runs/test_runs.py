@@ -509,7 +509,7 @@ def test_a_refused_load_reports_whether_earlier_loads_have_written(tmp_path: Pat
         assert isinstance(ran.failure, Refused) and ran.wrote is wrote
 
 
-def test_the_owner_of_a_folder_cannot_put_a_link_in_place_of_the_file_that_is_written_to(tmp_path: Path) -> None:
+def test_a_link_in_place_of_the_file_does_not_redirect_writes(tmp_path: Path) -> None:
     folder, victim = tmp_path / "folder", tmp_path / "victim"
     folder.mkdir()
     victim.write_bytes(bytes(MIB))

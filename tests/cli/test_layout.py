@@ -320,7 +320,7 @@ def test_a_saved_plan_is_applied_once(sparse: MakeImage, tmp_path: Path) -> None
 def test_a_saved_plan_that_does_not_make_the_table_that_it_shows_is_refused(
     sparse: MakeImage, tmp_path: Path, where: tuple[str | int, ...], value: object
 ) -> None:
-    """The digest of a plan that somebody made up is right; no traceback, and nothing written, nor another table."""
+    """The digest of a made-up plan is valid. It must give no traceback, write nothing, and never another table."""
     image = sparse(64 * MIB)
     kept = tmp_path / "plan.json"
     assert run_aligntool("plan", "layout", image, "--part", "rest:linux", "-o", kept).returncode == 0
