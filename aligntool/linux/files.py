@@ -162,6 +162,8 @@ def write_file(name: str, content: bytes, *, overwrite: bool = False, mode: int 
     refuse_output(name, overwrite=overwrite)
     try:
         target = _replaced_path(name) if overwrite else Path(name)
+        if overwrite and target.exists():  # its content may concern the same users only
+            mode &= target.stat().st_mode
         new = target.with_name(
             f".{target.name[:100]}.{os.getpid()}"
         )  # not matched by *.prom, which node_exporter collects

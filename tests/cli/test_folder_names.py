@@ -1,4 +1,4 @@
-"""A file name that ends like a folder's, of a folder that does not exist: refused, and no file is created."""
+"""Files that the user names: the name of a folder is refused, links of other users too; a mode is kept."""
 
 import os
 from pathlib import Path
@@ -82,3 +82,15 @@ def test_a_link_that_another_user_put_into_a_folder_for_all_is_not_followed(tmp_
     with pytest.raises(Refused):
         write_file(str(own if chain else link), b"newer", overwrite=True)
     assert secret.read_text() == "new"
+
+
+def test_a_file_that_is_replaced_stays_unreadable_for_others(tmp_path: Path) -> None:
+    from aligntool.linux.files import write_file
+
+    name = tmp_path / "report.html"
+    for mode in (0o600, 0o644, 0o640):
+        write_file(str(name), b"old", overwrite=True)
+        name.chmod(mode)
+        write_file(str(name), b"new", overwrite=True)
+        assert name.stat().st_mode & 0o777 == mode and name.read_bytes() == b"new"
+        name.unlink()
