@@ -37,9 +37,10 @@ UNSUPPORTED = re.compile(
     r"|fatal error -- This filesystem has an external log\.|xfs_repair: filesystem has a realtime subvolume$"
     r"|Only one AG detected - cannot validate filesystem geometry\."
     r"|warning, device \d+ is missing$|couldn't open (?:RDWR )?because of unsupported option features "
-    r"|Found unsupported filesystem features\.|.+ has unsupported (?:feature\(s\)|encoding): ).*$",
+    r"|Found unsupported filesystem features\.).*$",
     re.MULTILINE,
 )
+_UNKNOWN_TO_E2FSCK = re.compile(r"^.+ has unsupported (?:feature\(s\)|encoding): .*$", re.MULTILINE)
 _NOT_CHECKED = (8, 12)  # e2fsck(8): operational error, alone or with "errors left uncorrected"
 
 
@@ -105,7 +106,10 @@ def _check_result(kind: str, program: str, answer: Ended) -> CheckResult:
         return CheckResult(True, None, program)
     if kind == "vfat" and answer.code == 1 and reports_only(HARMLESS, text):
         return CheckResult(True, None, program)
-    if found := UNSUPPORTED.search(text):
+    unsupported = UNSUPPORTED
+    if kind in EXT and answer.code in _NOT_CHECKED:  # otherwise it may be the name of a file that is damaged
+        unsupported = _UNKNOWN_TO_E2FSCK
+    if found := unsupported.search(text):
         return CheckResult(False, None, f"{program} cannot check this {kind} ({found[0].rstrip('.')})")
     return CheckResult(True, f"{program} found errors in the {kind}: {answer.last_lines}", program)
 

@@ -230,3 +230,13 @@ def test_content_that_its_checker_cannot_check_is_not_reported_as_damaged(
     result = check_content(str(content), Extent(0, content.stat().st_size), kind)
     assert (result.checked, result.problem) == (False, None)
     assert result.by.startswith(words)
+
+
+def test_the_name_of_a_damaged_file_is_not_taken_for_an_unknown_feature(sparse: Sparse) -> None:
+    """e2fsck prints the names of files, here that of an entry whose inode was cleared."""
+    image, name = sparse(32 * MIB, "content.img"), "x has unsupported encoding: y"
+    run("mkfs.ext4", "-q", "-F", image)
+    run("debugfs", "-w", "-R", f'symlink "{name}" target', image)
+    run("debugfs", "-w", "-R", f'clri "{name}"', image)
+    result = check_content(str(image), Extent(0, 32 * MIB), "ext4")
+    assert result.checked and result.problem
