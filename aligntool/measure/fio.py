@@ -386,7 +386,8 @@ def name_of(path: str) -> str:
 
 
 def _failed(job: Job, messages: str, otherwise: str) -> Refused | Stopped:
-    words = f"fio failed at {job.name} on {name_of(job.path)}: {_reason(messages) or otherwise}"
+    name = name_of(job.path)
+    words = f"fio failed at {job.name} on {name}: {_reason(messages.replace(job.path, name)) or otherwise}"
     hint = next((hint for part, hint in _HINTS.items() if part in messages), "")
     return Stopped(words, hint=hint) if job.writes else Refused(words, hint=hint)
 

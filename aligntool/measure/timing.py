@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from math import ceil
+from pathlib import Path
 
 from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.formats.reader import has_data
 from aligntool.linux.block import Buffers
 from aligntool.linux.sysfs import opened
 from aligntool.linux.users import Run, file_extents
-from aligntool.measure.fio import name_of
 from aligntool.measure.results import room_words
 from aligntool.measure.run import made_file as benchmark_file
 from aligntool.measure.unit_design import Kind, Pair, Round, Sample
@@ -278,14 +278,15 @@ def made_file(folder: str, size: int, tell: Tell) -> Iterator[OpenProbeFile]:
     if words := room_words(size, room.f_bavail * room.f_frsize):
         raise Refused(f"there is not enough space in {folder}: {words}", hint="use a smaller --size")
     with ExitStack() as stack:
-        with benchmark_file(folder, size, name=f".aligntool-probe-{secrets.token_hex(4)}") as path:
-            descriptor, name = stack.enter_context(opened(path, os.O_WRONLY)), name_of(path)
+        name = str(Path(folder, f".aligntool-probe-{secrets.token_hex(4)}"))
+        with benchmark_file(folder, size, name=Path(name).name) as path:
+            descriptor = stack.enter_context(opened(path, os.O_WRONLY))
             file_extents(descriptor, name)  # refuse now rather than after filling it
             target = stack.enter_context(opened_disk(path, write=True))
         # The file has no name from here on: it is gone with this process, however that ends.
         _fill(descriptor, name, size, tell)
         placed = file_extents(descriptor, name)
-        target = replace(target, place=_disk_to_file(placed.runs))
+        target = replace(target, path=name, place=_disk_to_file(placed.runs))
         yield OpenProbeFile(target, placed.disk, tuple(run.disk for run in placed.runs))
 
 

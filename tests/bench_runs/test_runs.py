@@ -15,7 +15,7 @@ from statistics import median
 
 import pytest
 
-from aligntool.errors import Refused
+from aligntool.errors import Refused, Stopped
 from aligntool.linux.content import hole_share
 from aligntool.measure.fio import Job, Pattern, fill_job, name_of, run_job
 from aligntool.measure.results import to_json
@@ -521,3 +521,14 @@ def test_a_link_in_place_of_the_file_does_not_redirect_writes(tmp_path: Path) ->
         run_job(fill_job(path, MIB, direct=False))
     assert victim.read_bytes() == bytes(MIB) != moved.read_bytes()
     assert list(folder.iterdir()) == []
+
+
+def test_a_message_of_fio_has_the_name_of_the_file_that_was_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not that of its descriptor, by which fio knows it."""
+    with made_file(str(tmp_path), MIB) as path, pytest.raises(Stopped) as stopped:
+        messages = f"fio: io_u error on file {path}: Input/output error"
+        monkeypatch.setattr("aligntool.measure.fio._run", lambda *_: ("", messages, 1, False))
+        run_job(fill_job(path, MIB))
+    assert str(stopped.value).count(f" {tmp_path}/") == 2 and "/proc/" not in str(stopped.value)

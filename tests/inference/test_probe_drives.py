@@ -158,7 +158,7 @@ def test_the_test_file_in_a_folder_is_removed_again(tmp_path: Path) -> None:
     out, _ = aligntool("probe", tmp_path, "--size", "64MiB", "--most", "32MiB", "--json")
     found = json.loads(out)
     assert found["experiment"]["written"] > 0
-    assert found["experiment"]["file"]
+    assert found["experiment"]["file"].startswith(f"{tmp_path}/.aligntool-probe-")
     assert not list(tmp_path.iterdir())
 
 
