@@ -251,11 +251,11 @@ def test_removing_a_member_is_not_suggested_for_an_array_without_redundancy(leve
     (finding,) = [one for one in report(Inventory((disk,))).findings if one.code.value == "AT608"]
     assert any("copy the data elsewhere" in line for line in finding.evidence) == stays
     assert finding.next == ("aligntool explain AT608" if stays else "sudo wipefs --no-act /dev/nvme0n1")
+    remedy = explanations()[finding.code].answers[-1]
+    assert -1 < remedy.index("RAID0 and linear: copy the data elsewhere") < remedy.index("--fail")
 
 
 def test_the_name_of_an_image_is_quoted_in_the_command_that_shows_a_stale_table() -> None:
     disk = replace(whole(BACKUP, kind=DiskKind.IMAGE), path="a;touch it;.img")
     (finding,) = [one for one in report(Inventory((disk,))).findings if one.code.value == "AT608"]
     assert finding.next == "wipefs --no-act 'a;touch it;.img'"
-    remedy = explanations()[finding.code].answers[-1]
-    assert -1 < remedy.index("RAID0 and linear: copy the data elsewhere") < remedy.index("--fail")
