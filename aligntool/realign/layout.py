@@ -330,6 +330,7 @@ def refuse_unsound(plan: Plan) -> None:
             and len(entry.name.encode("utf-16-le", "surrogatepass")) <= _NAME_LENGTH
             and any(
                 entry.type_code == (role.gpt if step.label == "gpt" else role.mbr)
+                and entry.active == (step.label == "dos" and role.active)
                 and place.what == _what(word, entry.name)
                 for word, role in ROLES.items()
             )
@@ -338,11 +339,10 @@ def refuse_unsound(plan: Plan) -> None:
         if same:
             return
     if plan.steps:
-        raise _not_a_layout()
+        raise Refused("this plan does not make the table that it shows", hint=_PLAN_AGAIN)
 
 
-def _not_a_layout() -> Refused:
-    return Refused("this plan is not for a new layout", hint="aligntool plan layout DISK -o plan.json")
+_PLAN_AGAIN = "aligntool plan layout DISK -o plan.json"
 
 
 def make_layout(plan: Plan, disk: Disk) -> Iterator[Event]:
@@ -352,7 +352,7 @@ def make_layout(plan: Plan, disk: Disk) -> Iterator[Event]:
     """
     step = plan.steps[0] if len(plan.steps) == 1 else None
     if not isinstance(step, MakeTable):
-        raise _not_a_layout()
+        raise Refused("this plan is not for a new layout", hint=_PLAN_AGAIN)
     if not is_same_disk(plan.disk, layout_subject(disk)):
         raise _stale(f"{disk.path} is not the disk in the plan, or its table has changed since")
     disk = with_samples(disk, wipe=step.wipe)

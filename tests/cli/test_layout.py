@@ -308,6 +308,7 @@ def test_a_saved_plan_is_applied_once(sparse: MakeImage, tmp_path: Path) -> None
         (("steps", 0, "entries", 0, "type_code"), "x"),
         (("steps", 0, "entries", 0, "type_code"), "C12A7328-F81F-11D2-BA4B-00A0C93EC93B"),
         (("steps", 0, "entries", 0, "name"), "n" * 37),
+        (("steps", 0, "entries", 0, "active"), True),
         (("steps", 0, "entries", 0, "extent", "start"), 10**30),
         (("steps", 0, "entries", 0, "extent", "length"), 8 * MIB),
         (("places", 0, "after", "start"), -1),
