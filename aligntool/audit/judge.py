@@ -172,11 +172,15 @@ def _geometry(lba: int, partition: Partition) -> str | None:
 # into unknown, so each needs evidence: a real disk that is in order but looks misaligned.
 
 _PREP = "a PReP boot partition: firmware reads it once at boot"
+_SIFIVE = "a boot partition of a SiFive or StarFive board: U-Boot may read it from a fixed sector"
 _UNWRITTEN_TYPES = {
     "21686148-6449-6E6F-744E-656564454649": "a BIOS boot partition: GRUB reads it once at boot and knows its sector",
     "83BD6B9D-7F41-11DC-BE0B-001560B84F0F": "a FreeBSD boot partition: its boot code is read once at boot",
     "9E1A2D38-C612-4316-AA26-8B49521E5A8B": _PREP,
     "0x41": _PREP,
+    "5B193300-FC78-40CD-8002-E86C45580B47": _SIFIVE,
+    "2E54B353-1271-4842-806F-E436D6AF6985": _SIFIVE,
+    "0x53": "a boot partition of i.MX23 or i.MX28: its control block contains the sector of the program",
     "0xee": "the protective entry of a GPT, not a partition",
     "E3C9E316-0B5C-4DB8-817D-F92DF00215AE": "a Microsoft reserved partition: it holds no file system",
     "5808C8AA-7E8F-42E0-85D2-E1E90434CFB3": "the database of a Windows dynamic disk: written when volumes change",

@@ -187,7 +187,8 @@ def test_slaves_that_refer_to_each_other_do_not_cause_an_endless_loop() -> None:
     "type_code",
     ["21686148-6449-6E6F-744E-656564454649", "9E1A2D38-C612-4316-AA26-8B49521E5A8B", "0x41",
      "E3C9E316-0B5C-4DB8-817D-F92DF00215AE", "83BD6B9D-7F41-11DC-BE0B-001560B84F0F", "0xee",
-     "5808C8AA-7E8F-42E0-85D2-E1E90434CFB3", "6A945A3B-1DD2-11B2-99A6-080020736631"],
+     "5808C8AA-7E8F-42E0-85D2-E1E90434CFB3", "6A945A3B-1DD2-11B2-99A6-080020736631",
+     "5B193300-FC78-40CD-8002-E86C45580B47", "2E54B353-1271-4842-806F-E436D6AF6985", "0x53"],
 )  # fmt: skip
 def test_a_partition_that_nothing_writes_to_is_never_an_error(type_code: str) -> None:
     disk = made_disk("34+2014", physical=4096)

@@ -229,6 +229,23 @@ def test_a_partition_with_a_boards_loader_is_not_moved(sparse: Sparse) -> None:
     assert starts(planned(image, RealignGoal(partitions=(3,)))) == [64, 16385, 32768]
 
 
+def test_the_boot_partitions_of_sifive_boards_stay(sparse: Sparse) -> None:
+    """The layout of U-Boot's doc/board/sifive/unmatched.rst: the SPL reads u-boot.itb from sector 2082."""
+    image = partitioned(
+        sparse(256 * MIB), "gpt", "start=34, size=2048, type=5B193300-FC78-40CD-8002-E86C45580B47",
+        "start=2082, size=8192, type=2E54B353-1271-4842-806F-E436D6AF6985", "start=10274, size=100000",
+    )  # fmt: skip
+    assert starts(planned(image)) == [34, 2082, 12288]
+    assert "SiFive" in refusal(image, RealignGoal(partitions=(2,)))
+
+
+def test_the_boot_partition_of_imx28_stays(sparse: Sparse) -> None:
+    """U-Boot's tools/mxsboot.c writes the number of a sector of the disk into the first sector of the partition."""
+    image = partitioned(sparse(256 * MIB), "dos", "start=4, size=2000, type=53", "start=2049, size=100000")
+    put(image, 4 * 512, bytes.fromhex("33221100"))
+    assert starts(planned(image)) == [4, 2048]
+
+
 # Boot sectors that name absolute sectors.
 
 
