@@ -284,7 +284,7 @@ def _without_sector_0(reader: Reader, sector_size: int | None) -> TableReading:
 # rockchip), doc/README.mediatek, include/sunxi_image.h, include/imximage.h, tools/rkcommon.c, tools/omapimage.c;
 # TI SPRUH73 26.1.8.5; GRUB's include/grub/i386/pc/boot.h; GRUB Legacy's stage1/stage1.h; LILO's first.S; zipl's
 # src/install.c (s390-tools: update_scsi_mbr); Ventoy's grub-core/ventoy/ventoy_cmd.c (ventoy_check_official_device);
-# Haiku's src/apps/bootmanager/bootman.S; The Sleuth Kit's tsk/util/detect_encryption.c.
+# Haiku's src/apps/bootmanager/bootman.S; syslinux's core/diskstart.inc; The Sleuth Kit's tsk/util/detect_encryption.c.
 
 GAP_READ = 64 * MIB  # of the gap; the boot programs of known boards end at 16 MiB
 _SECTOR = 512
@@ -312,6 +312,7 @@ _ENCRYPTION = (
     (236, 256, "SecureDoc", (b"WMSD",)),
 )
 _GRUB = b"Geom\0Hard Disk\0Read\0 Error"
+_SYSLINUX = bytes.fromhex("fe02b23e")
 _VENTOY = b"VT\0Ge\0HD\0Rd\0 Er\r"
 
 
@@ -352,6 +353,8 @@ def _lists_of_sectors(sector: bytes, partition: int | None) -> Iterator[BootCode
     """Yield the boot program of a boot sector that keeps sectors of the disk."""
     if sector.startswith(b"LILO", 6):
         yield BootCode("LILO", 0, partition=partition)
+    elif sector.startswith(_SYSLINUX, 0x1F8):
+        yield BootCode("syslinux", 0, partition=partition)
     elif _GRUB in sector[0x170:0x1B8] and not sector.startswith(_VENTOY, 0x190):
         is_legacy = sector.startswith(b"\x03\x02", 0x3E)  # its version
         kind, at = ("GRUB Legacy", le32(sector, 0x44)) if is_legacy else ("GRUB", le64(sector, 0x5C))

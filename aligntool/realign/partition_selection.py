@@ -367,6 +367,9 @@ def _boot_code_attention(disk: Disk, changing: Collection[int]) -> Iterator[str]
         where = f"the boot sector of partition {code.partition}" if own else "sector 0"
         if code.kind in ("LILO", "zipl", "Haiku Boot Manager") and changing:
             yield f"{code.kind} in {where} keeps a list of absolute sectors: afterwards run it from another system"
+        if code.kind == "syslinux" and code.partition in changing:
+            again = "if it does not start, run from another system extlinux --install with the folder of ldlinux.sys"
+            yield f"{code.kind} in {where} keeps a list of sectors: {again}"
         changed = [part for part in disk.partitions if part.number in changing and part.role is not Role.EXTENDED]
         for part in changed if code.kind.startswith("GRUB") else ():
             if part.extent.start <= code.at < part.extent.end:

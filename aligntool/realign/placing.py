@@ -19,7 +19,7 @@ from aligntool.units import KIB, MIB, Extent, align_down, align_up, merged, off_
 
 BOOT_LOADERS = 16 * MIB  # end of Rockchip's U-Boot, the largest known
 # Started by a BIOS, or by the firmware of a mainframe, not by a boot ROM.
-_SECTOR_0 = frozenset({"GRUB", "GRUB Legacy", "LILO", "Haiku Boot Manager", "Ventoy", "zipl"})
+_SECTOR_0 = frozenset({"GRUB", "GRUB Legacy", "LILO", "Haiku Boot Manager", "Ventoy", "syslinux", "zipl"})
 _VTOYEFI = 32 * MIB  # VENTOY_PART_SIZE
 _ISO = "iso9660"
 _DISKLABEL = "may hold a BSD disklabel, whose entries count from the start of the disk"

@@ -304,6 +304,18 @@ def test_lilo_in_the_boot_sector_of_a_partition_or_in_an_ebr_is_noted(sparse: Sp
     assert any(f"LILO in the boot sector of partition {number}" in one for one in planned(image).attention)
 
 
+@pytest.mark.parametrize("label", ["dos", "gpt"])
+def test_syslinux_in_a_partition_that_is_not_active_is_noted_if_it_moves(sparse: Sparse, label: str) -> None:
+    """Its magic is the same on FAT, NTFS, ext and btrfs; altmbr.bin, gptmbr.bin or another boot program starts it."""
+    image = partitioned(sparse(256 * MIB), label, "start=63, size=100000", "start=204801, size=100000")
+    ext4(image, 63, 100000)
+    ext4(image, 204801, 100000)
+    put(image, 63 * 512 + 0x1F8, bytes.fromhex("fe02b23e183755aa"))
+    (attention,) = planned(image).attention
+    assert "syslinux in the boot sector of partition 1" in attention and "extlinux --install" in attention
+    assert not planned(image, RealignGoal(partitions=(2,))).attention
+
+
 @pytest.mark.parametrize("code", [b"\xfa\x33", b"\x00" * 6 + b"LILO"])
 def test_a_shrink_of_a_partition_that_stays_changes_lists_of_sectors_too(sparse: Sparse, code: bytes) -> None:
     """resize2fs moves the blocks of files from the end."""
