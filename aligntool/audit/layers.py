@@ -121,8 +121,8 @@ class _Walk:
         for layer in layers:
             yield from self.layer(layer, None, 0)
 
-    def layer(self, layer: Layer, below: Layer | None, depth: int) -> Iterator[Finding]:
-        yield from self._size(layer)
+    def layer(self, layer: Layer, below: Layer | None, depth: int, *, in_volume: bool = False) -> Iterator[Finding]:
+        yield from self._size(layer, in_volume=in_volume)
         if layer.data_start is not None:
             yield from self._data_start(layer)
         yield from self._segments(layer)
@@ -130,7 +130,7 @@ class _Walk:
         yield from self._stripes(layer, below)
         if depth < DEEPEST:
             for inner in layer.inner:
-                yield from self.layer(inner, layer, depth + 1)
+                yield from self.layer(inner, layer, depth + 1, in_volume=in_volume or bool(layer.segments))
 
     def _stripes(self, layer: Layer, below: Layer | None) -> Iterator[Finding]:
         if layer.stripe_unit is None:
@@ -184,13 +184,17 @@ class _Walk:
         next_ = wording.next_realign(self.disk) if moves else wording.next_look(self.disk)
         return replace(found, grid=grid, off_by=past, cost=predict(grid.size), next=next_)
 
-    def _size(self, layer: Layer) -> Iterator[Finding]:
-        """Yield findings on a layer that is larger than its container, and on other damage of its superblock."""
+    def _size(self, layer: Layer, *, in_volume: bool) -> Iterator[Finding]:
+        """Yield findings on a layer that is larger than its container, and on other damage of its superblock.
+
+        The pieces of an LVM volume may lie in any order, and on several disks, so the end of the partition does not
+        limit what is in it; its reader compared it with the volume.
+        """
         claims, reported = layer.claims_size or 0, None
         end = self.partition.extent.end if self.partition else self.disk.size or 0
         room = end - layer.extent.start
         name, start = wording.layer_name(layer), layer.extent.start
-        if not layer.segments and 0 < room < claims:
+        if not layer.segments and not in_volume and 0 < room < claims:
             text = f"{name} claims {format_size(claims)}, but its container has {format_size(room)}"
             few = f"{text}: {format_size(claims - room)} too few"
             yield self.finding(Code.LARGER_THAN_CONTAINER, Severity.ERROR, few, name, start)

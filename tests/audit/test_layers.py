@@ -23,6 +23,16 @@ def test_layers_whose_data_start_on_the_grid_have_no_findings() -> None:
     assert codes(on_ssd(raid)) == []
 
 
+def test_a_volume_of_several_pieces_may_be_larger_than_the_partition() -> None:
+    """The rest of the volume lies before the piece with its superblock, or on another disk."""
+    late = Extent(9 * GIB, 2 * GIB)
+    root = Layer("ext4", late, data_start=9 * GIB, claims_size=2 * GIB, data_unit=4096)
+    nested = Layer("linux_raid_member", late, "1.0", data_start=9 * GIB, claims_size=2 * GIB, inner=(root,))
+    here = Segment("vg/root", 0, Extent(9 * GIB, GIB))
+    volumes = Layer("LVM2_member", HOME, data_start=2 * MIB, segments=(here,), inner=(nested,))
+    assert codes(on_ssd(volumes)) == []
+
+
 @pytest.mark.parametrize("past", [512, 2048, 3584])
 def test_data_that_start_off_the_sectors_in_an_aligned_partition_are_an_error(past: int) -> None:
     report = on_ssd(Layer("crypto_LUKS", HOME, "LUKS1", data_start=3 * MIB + past))
