@@ -280,12 +280,17 @@ def _segments(area: Area, group: _Group, volume: str) -> Iterator[Segment]:
 
 
 def _inner(area: Area, group: _Group, segments: tuple[Segment, ...]) -> Iterator[Layer]:
-    """Yield the layers in unstriped volumes that begin on this physical volume, and in first images of mirrors."""
+    """Yield the layers in unstriped volumes that begin on this physical volume, and in first images of mirrors.
+
+    The first image of a striped RAID has the start of the content, but not the rest: what must not be moved is still
+    found there, and nothing can be said about its size.
+    """
     runs: dict[str, list[tuple[int, int, int]]] = {}
     for item in segments:
         if item.stripe_size is None:
             runs.setdefault(item.volume, []).append((item.volume_offset, item.extent.start, item.extent.length))
     label = Extent(area.start, 4 * SECTOR)  # of this physical volume
+    parts = _striped_images(group)
     for name in (name for name, volume in group.volumes.items() if _is_readable(name, volume)):
         pieces = sorted(runs.get(f"{group.name}/{name}", []))
         if not pieces or pieces[0][0] != 0 or len(pieces) > MOST_PIECES:
@@ -293,14 +298,25 @@ def _inner(area: Area, group: _Group, segments: tuple[Segment, ...]) -> Iterator
         if any(label.overlaps(Extent(start, length)) for _, start, length in pieces):
             continue
         extents = sum(_number(segment, "extent_count") for segment in _numbered_segments(group.volumes[name]))
-        size = extents * group.extent_size
+        size, is_part = extents * group.extent_size, name in parts
         for layer in area.inside(MappedReader(area.reader, tuple(pieces), size), Extent(0, size)):
-            yield _on_disk(layer, pieces)
+            if not is_part:
+                yield _on_disk(layer, pieces)
+            elif layer.kind == "swsuspend" or layer.unclean:
+                yield replace(_on_disk(layer, pieces), problems=())
 
 
 def _is_readable(name: str, volume: Section) -> bool:
     status = volume.get("status")
     return (isinstance(status, list) and "VISIBLE" in status) or name.endswith(("_rimage_0", "_mimage_0"))
+
+
+def _striped_images(group: _Group) -> set[str]:
+    """Return the sub-volumes of RAID volumes with stripes, each of which has every nth stripe of the content."""
+    segments = (segment for volume in group.volumes.values() for segment in _numbered_segments(volume))
+    striped = [segment for segment in segments if _number(segment, "stripe_size")]
+    lists = (segment.get(name) for segment in striped for name in ("raids", "raid0_lvs"))
+    return {name for names in lists if isinstance(names, list) for name in names if isinstance(name, str)}
 
 
 def _on_disk(layer: Layer, runs: list[tuple[int, int, int]]) -> Layer:

@@ -164,9 +164,9 @@ def test_a_hibernation_image_is_found_in_the_last_of_many_volumes(made: Made, sp
         ]
 
 
-def raid_and_thin(group: str, first: str, second: str) -> str:
-    """Make a group that a kernel without device mapper cannot make: a mirror over both volumes, a thin pool on the
-    first.
+def raid_and_thin(group: str, first: str, second: str, *, striped: bool = False) -> str:
+    """Make a group that a kernel without device mapper cannot make: a mirror or a raid0 over both volumes, a thin pool
+    on the first.
     """
 
     def physical(name: str, uuid: str) -> str:
@@ -184,9 +184,10 @@ def raid_and_thin(group: str, first: str, second: str) -> str:
 
     images = '"m_rmeta_0", "m_rimage_0", "m_rmeta_1", "m_rimage_1"'
     mirror = f'type = "raid1" device_count = 2 region_size = 4096 raids = [{images}]'
+    stripes = 'type = "raid0" device_count = 2 stripe_size = 128 raid0_lvs = ["m_rimage_0", "m_rimage_1"]'
     pool = 'type = "thin-pool" metadata = "p_tmeta" pool = "p_tdata" transaction_id = 0 chunk_size = 128'
     volumes = (
-        logical(1, "m", 5, mirror, visible=True),
+        logical(1, "m", 10, stripes, visible=True) if striped else logical(1, "m", 5, mirror, visible=True),
         linear(2, "m_rmeta_0", 1, '"pv0", 3'),
         linear(3, "m_rimage_0", 5, '"pv0", 4'),
         linear(4, "m_rmeta_1", 1, '"pv1", 0'),
@@ -225,6 +226,32 @@ def test_parts_of_mirrors_and_thin_pools_are_listed_and_a_mirrors_content_is_rea
     assert [(inner.kind, inner.label, inner.extent) for inner in layer.inner] == [
         ("ext4", "half", Extent(5 * MIB, 5 * MIB))
     ]
+
+
+@pytest.mark.needs_tools("mkfs.ext4", "mkswap")
+def test_of_a_striped_raid_volume_only_a_hibernation_image_is_found(made: Made, sparse: Sparse) -> None:
+    """Its first image has every other stripe: the file system is intact, although it is larger than the image."""
+    lvm, (image, _), devices = made(2)
+    uuids = [lvm("pvs", "--noheadings", "-o", "pv_uuid", device).strip() for device in devices]
+    lvm("vgcreate", "-q", "-s", "1m", "vg", *devices)
+    saved = lvm.folder / "edited.vg"
+    group = lvm("vgs", "--noheadings", "-o", "vg_uuid", "vg").strip()
+    saved.write_text(raid_and_thin(group, *uuids, striped=True))
+    lvm("vgcfgrestore", "--force", "-f", saved, "vg")
+    assert "raid0" in lvm("lvs", "--noheadings", "-o", "segtype", "vg/m")
+    content = sparse(10 * MIB, "content.img")
+    for make in (("mkfs.ext4", "-q", "-F"), ("mkswap",)):
+        run(*make, content)
+        data, stripe = content.read_bytes(), 64 * KIB
+        data = b"".join(data[at : at + stripe] for at in range(0, len(data), 2 * stripe))
+        with image.open("r+b") as file:
+            file.seek(MIB + 4 * MIB)
+            file.write(data)
+        assert the_layer(image).inner == ()
+    with image.open("r+b") as file:
+        file.seek(MIB + 4 * MIB + 4 * KIB - 10)
+        file.write(b"S1SUSPEND\0")
+    assert [(inner.kind, inner.problems) for inner in the_layer(image).inner] == [("swsuspend", ())]
 
 
 def test_a_wrong_metadata_checksum_is_reported(made: Made) -> None:
