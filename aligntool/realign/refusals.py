@@ -1,7 +1,7 @@
 """Find the reasons why a disk or a partition cannot be changed."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from aligntool.audit import wording
@@ -211,6 +211,9 @@ def _table_reasons(disk: Disk) -> Iterator[Refusal]:
             yield Refusal("kernel-differs", what, text, f"sudo partprobe {path}", lasting=False)
 
 
+_LIVE = "start from another medium, such as a live system, and run it there"
+
+
 def _use_reasons(disk: Disk, above: Inventory | None) -> Iterator[Refusal]:
     """Yield a reason for each use of the disk and its partitions: the kernel would refuse to open it exclusively."""
     used = [(disk.name, wording.shell_word(disk.path), disk.mounted_at, disk.holders)]
@@ -218,8 +221,7 @@ def _use_reasons(disk: Disk, above: Inventory | None) -> Iterator[Refusal]:
         what = f"partition {part.number}"
         used.append((what, f"/dev/{part.node}" if part.node else what, part.mounted_at, part.holders))
     for what, node, places, holders in used:
-        live = "start from another medium, such as a live system, and run it there"
-        yield from (replace(use, lasting=False) for use in wording.use_refusals(what, node, places, (), live))
+        yield from (replace(use, lasting=False) for use in wording.use_refusals(what, node, places, (), _LIVE))
         yield from (_holder_refusal(what, holder, above) for holder in holders)
 
 
@@ -243,23 +245,70 @@ def _suspended(what: str) -> Refusal:
     return Refusal("hibernated", what, text, "start that system and shut it down", lasting=False)
 
 
+def holders_of(disk: Disk) -> tuple[str, ...]:
+    """Return the kernel names of the devices on a disk and on its partitions."""
+    return (*disk.holders, *(name for part in disk.partitions for name in part.holders))
+
+
+_MOST_LEVELS = 16  # of devices on each other
+
+
 def _holder_refusal(what: str, holder: str, above: Inventory | None) -> Refusal:
-    device = above.disk(holder) if above else None
-    mapping = (device and device.mapping) or ""
-    hint = f"sudo dmsetup remove /dev/{holder}"
-    if holder.startswith("md"):
-        hint = f"sudo mdadm --stop /dev/{holder}"
-    elif mapping.startswith("lvm "):
-        group = mapping.removeprefix("lvm ").partition("/")[0]
-        hint = f"sudo vgchange -an {wording.shell_word(group)}"
-    elif mapping.startswith("crypt "):  # followed by its kind and its name
-        hint = f"sudo cryptsetup close {wording.shell_word(mapping.split(' ', 2)[-1])}"
-    elif holder.startswith("drbd"):
-        hint = "sudo drbdadm down RESOURCE"
-    elif holder.startswith("bcache"):
-        hint = f"echo 1 | sudo tee /sys/block/{holder}/bcache/stop"
+    """Return that a device on the disk holds it, with the commands that end every use of that device, from the top."""
+    known = {disk.name: disk for disk in above.disks} if above else {}
+    levels = _levels_above(holder, known)
+    disks = [known[name] for name in levels if name in known]
+    used = [(disk.name, disk.mounted_at) for disk in disks]
+    used += [(part.node or disk.name, part.mounted_at) for disk in disks for part in disk.partitions]
+    uses = [use.hint for name, places in used for use in wording.use_refusals(name, name, reversed(places), (), _LIVE)]
+    ends = dict.fromkeys(_end_of(name, known.get(name)) for name in sorted(levels, key=lambda name: levels[name]))
+    hint = _LIVE if _LIVE in uses else " && ".join((*dict.fromkeys(uses), *reversed(ends)))
+    mapping = known[holder].mapping if holder in known else None
     by = f"{holder} ({mapping})" if mapping else holder
     return Refusal("held", what, f"{what} is held by {by}", hint, lasting=False)
+
+
+def _levels_above(holder: str, known: Mapping[str, Disk]) -> dict[str, int]:
+    """Return the devices that must end before a holder, and itself, each with the most devices between the two."""
+    levels: dict[str, int] = {}
+    waiting = [(holder, 0)]
+    while waiting:
+        name, level = waiting.pop()
+        if levels.get(name, -1) >= level or level > _MOST_LEVELS:
+            continue
+        levels[name] = level
+        device, group = known.get(name), _group_of(known.get(name))
+        waiting += [(other, level + 1) for other in (holders_of(device) if device else ())]
+        # An array in a container of external metadata ends before it; vgchange ends all volumes of a group together.
+        waiting += [(other, level + 1) for other, disk in known.items() if _is_in_container(disk, name)]
+        waiting += [(other, level) for other, disk in known.items() if group and group == _group_of(disk)]
+    return levels
+
+
+def _is_in_container(disk: Disk, container: str) -> bool:
+    return disk.array is not None and (disk.array.metadata or "").startswith(f"external:/{container}/")
+
+
+def _group_of(device: Disk | None) -> str:
+    """Return the volume group of a mapping, or ""."""
+    mapping = (device and device.mapping) or ""
+    return mapping.removeprefix("lvm ").partition("/")[0] if mapping.startswith("lvm ") else ""
+
+
+def _end_of(name: str, device: Disk | None) -> str:
+    """Return the command that stops a device of which nothing is in use."""
+    mapping = (device and device.mapping) or ""
+    if name.startswith("md"):
+        return f"sudo mdadm --stop /dev/{name}"
+    if group := _group_of(device):
+        return f"sudo vgchange -an {wording.shell_word(group)}"
+    if mapping.startswith("crypt "):  # followed by its kind and its name
+        return f"sudo cryptsetup close {wording.shell_word(mapping.split(' ', 2)[-1])}"
+    if name.startswith("drbd"):
+        return "sudo drbdadm down RESOURCE"
+    if name.startswith("bcache"):
+        return f"echo 1 | sudo tee /sys/block/{name}/bcache/stop"
+    return f"sudo dmsetup remove /dev/{name}"
 
 
 def partition_reasons(disk: Disk, parts: Iterable[Partition]) -> dict[int, tuple[Refusal, ...]]:

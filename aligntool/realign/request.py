@@ -39,7 +39,7 @@ from aligntool.realign.journal import Journal, open_journal, refuse_volatile
 from aligntool.realign.partition_selection import fills, overwriting_text, shrinkable
 from aligntool.realign.placing import kind_of
 from aligntool.realign.planning import plan_realign
-from aligntool.realign.refusals import bad_blocks_refusal
+from aligntool.realign.refusals import bad_blocks_refusal, holders_of
 from aligntool.realign.second_table import refuse_second_table
 from aligntool.realign.shrink import refuse_unshrinkable, shrink_btrfs, shrunk_view
 from aligntool.recipes.drives import known_geometries
@@ -254,11 +254,15 @@ def _has_journal(device: ReadOnlyDevice, at: int) -> bool:
 
 
 def _find_holders(disk: Disk) -> Inventory | None:
-    """Return the devices that hold the disk or its partitions, to name them; None if there are none."""
-    names = {*disk.holders, *(name for part in disk.partitions for name in part.holders)}
+    """Return the devices on the disk and its partitions, and the devices on those; None if there are none."""
+    found: dict[str, Disk] = {}
+    names, seen = set(holders_of(disk)), set[str]()
     with suppress(Refused):
-        return look(tuple(f"/dev/{name}" for name in sorted(names))) if names else None
-    return None
+        while names:
+            seen |= names
+            found |= {above.name: above for above in look(tuple(f"/dev/{name}" for name in sorted(names))).disks}
+            names = {name for above in found.values() for name in holders_of(above)} - seen
+    return Inventory(tuple(found.values())) if found else None
 
 
 def plan_for(judged: Judged, request: Request) -> FoundPlan:

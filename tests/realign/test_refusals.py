@@ -11,7 +11,19 @@ from aligntool.change import RealignGoal
 from aligntool.errors import Refused
 from aligntool.formats.reader import MAY_BE_SHARED
 from aligntool.formats.windows_fs import WINDOWS_HIBERNATED
-from aligntool.inventory import Disk, DiskKind, Fault, Inventory, Layer, Partition, Role, Table, TableFault, TableLabel
+from aligntool.inventory import (
+    ArrayFacts,
+    Disk,
+    DiskKind,
+    Fault,
+    Inventory,
+    Layer,
+    Partition,
+    Role,
+    Table,
+    TableFault,
+    TableLabel,
+)
 from aligntool.realign import request
 from aligntool.realign.convert_request import Conversion
 from aligntool.realign.partition_request import WholeDisk
@@ -153,6 +165,60 @@ def test_the_refusal_of_every_change_names_the_command_that_releases_the_disk(
     with pytest.raises(Refused, match=r"held by dm-0 \(lvm vg/root\)") as refusal:
         find(str(image), Request())
     assert "sudo vgchange -an vg" in refusal.value.hint
+
+
+STACKS = [  # holders of the partition; devices above: name, kind, mapping, mounts, holders, metadata; the hint
+    (
+        ("dm-0",),
+        [("dm-0", "crypt LUKS2 safe", (), ("dm-1", "dm-2"), ""), ("dm-1", "lvm vg/a", ("/srv", "/srv/in"), (), ""),
+         ("dm-2", "lvm vg/b", ("[SWAP]",), (), "")],
+        "sudo swapoff /dev/dm-2 && sudo umount /srv/in && sudo umount /srv && sudo vgchange -an vg"
+        " && sudo cryptsetup close safe",
+    ),
+    (
+        ("dm-0", "dm-1"),
+        [("dm-0", "lvm vg/a", (), (), ""), ("dm-1", "lvm vg/b", ("/srv",), (), "")],
+        "sudo umount /srv && sudo vgchange -an vg",
+    ),
+    (
+        ("md0",),
+        [("md0", None, (), ("dm-0",), "1.2"), ("dm-0", "crypt LUKS2 safe", (), ("md1",), ""),
+         ("md1", None, ("/srv",), (), "1.2")],
+        "sudo umount /srv && sudo mdadm --stop /dev/md1 && sudo cryptsetup close safe && sudo mdadm --stop /dev/md0",
+    ),
+    (
+        ("md126", "md127"),
+        [("md126", None, (), (), "external:imsm"), ("md127", None, ("/srv",), (), "external:/md126/0")],
+        "sudo umount /srv && sudo mdadm --stop /dev/md127 && sudo mdadm --stop /dev/md126",
+    ),
+    (("dm-0",), [("dm-0", "crypt LUKS2 safe", (), ("dm-1",), ""), ("dm-1", "lvm vg/root", ("/",), (), "")],
+     "start from another medium, such as a live system, and run it there"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("holders", "above", "hint"), STACKS)
+def test_a_stack_is_released_from_the_top(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    holders: tuple[str, ...],
+    above: list[tuple[str, str | None, tuple[str, ...], tuple[str, ...], str]],
+    hint: str,
+) -> None:
+    image = tmp_path / "disk.img"
+    seen = partition(holders=holders)(replace(movable_disk("63+100000 ext4"), path=str(image)))
+    with image.open("wb") as file:
+        file.truncate(seen.size)
+    known = {str(image): seen} | {
+        f"/dev/{name}": Disk(
+            name, f"/dev/{name}", DiskKind.DM, MIB, seen.limits, mapping=mapping, mounted_at=mounts, holders=holders,
+            array=ArrayFacts("raid1", None, (), metadata=metadata) if metadata else None,
+        )
+        for name, mapping, mounts, holders, metadata in above
+    }  # fmt: skip
+    monkeypatch.setattr(request, "look", lambda names, **_: Inventory(tuple(known[name] for name in names)))
+    with pytest.raises(Refused, match=f"held by {holders[0]}") as refusal:
+        find_plan(str(image), Request())
+    assert refusal.value.hint == hint
 
 
 def codes_of(seen: Disk, goal: RealignGoal | None = None) -> list[str]:
