@@ -191,6 +191,11 @@ STACKS = [  # holders of the partition; devices above: name, kind, mapping, moun
         [("md126", None, (), (), "external:imsm"), ("md127", None, ("/srv",), (), "external:/md126/0")],
         "sudo umount /srv && sudo mdadm --stop /dev/md127 && sudo mdadm --stop /dev/md126",
     ),
+    (
+        ("dm-0",),
+        [("dm-0", "crypt SUBDEV safe_dif", (), ("dm-1",), ""), ("dm-1", "crypt LUKS2 safe", ("/srv",), (), "")],
+        "sudo umount /srv && sudo cryptsetup close safe",
+    ),
     (("dm-0",), [("dm-0", "crypt LUKS2 safe", (), ("dm-1",), ""), ("dm-1", "lvm vg/root", ("/",), (), "")],
      "start from another medium, such as a live system, and run it there"),
 ]  # fmt: skip
