@@ -51,7 +51,7 @@ class PartRole:
     """The purpose of a new partition, and its type in each table."""
 
     word: str
-    title: str
+    title: str  # saved layout plans with another one are refused (realign.layout.refuse_unsound)
     gpt: str  # type GUID in upper case
     mbr: str | None  # type byte, "0x83"; None: an MBR has no type for it
     active: bool = False  # marked active in an MBR
