@@ -304,8 +304,9 @@ def _end_of(name: str, device: Disk | None) -> str:
         return f"sudo vgchange -an {wording.shell_word(group)}"
     if mapping.startswith("crypt "):  # followed by its kind and its name
         # A LUKS2 with integrity has a mapping "name_dif" under "name", which ends with that (luks2_json_metadata.c).
-        suffix = "_dif" if mapping.startswith("crypt SUBDEV ") else ""
-        return f"sudo cryptsetup close {wording.shell_word(mapping.split(' ', 2)[-1].removesuffix(suffix))}"
+        kind, opened_as = mapping.split(" ", 2)[1:]
+        suffix = "_dif" if kind == "SUBDEV" else ""
+        return f"sudo cryptsetup close {wording.shell_word(opened_as.removesuffix(suffix))}"
     if name.startswith("drbd"):
         return "sudo drbdadm down RESOURCE"
     if name.startswith("bcache"):
