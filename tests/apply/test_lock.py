@@ -27,7 +27,7 @@ root = pytest.mark.needs_root
 
 
 @pytest.fixture
-def parted_disk(sparse: Make, loop: Attach) -> Iterator[Path]:
+def parted_disk(sparse: Make, loop: Attach) -> Path:
     """Make a loop device with one partition, which partx adds to the kernel."""
     image = sparse(32 * MIB)
     run("sfdisk", "-q", image, stdin="label: dos\nstart=63\n")
@@ -35,7 +35,7 @@ def parted_disk(sparse: Make, loop: Attach) -> Iterator[Path]:
     run("partx", "-a", node)
     if not first(node).is_block_device():
         pytest.skip("this kernel shows no partitions of loop devices")
-    yield node
+    return node
 
 
 def first(node: Path) -> Path:

@@ -9,8 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -80,10 +79,8 @@ class Encrypted:
             return 0
         return sum(int(one["size"]) for one in segments if one.get("sector_size") == 4096 and one["size"].isdigit())
 
-    @contextmanager
-    def loop(self) -> Iterator[Path]:
-        with attached(self.image, "-o", str(START), "--sizelimit", str(self.length)) as device:
-            yield device
+    def loop(self) -> AbstractContextManager[Path]:
+        return attached(self.image, "-o", str(START), "--sizelimit", str(self.length))
 
     def around(self) -> bytes:
         """Return the bytes of the disk before and after the partition."""

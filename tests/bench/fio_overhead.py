@@ -27,6 +27,7 @@ sys.path.insert(0, str(ROOT))
 from aligntool.units import MIB  # noqa: E402
 from tests.bench.page import put  # noqa: E402
 from tests.bench.timing import aligntool  # noqa: E402
+from tests.conftest import attached  # noqa: E402
 
 COMMAND = "sudo python -m tests.bench.fio_overhead --write docs/benchmarks.md"
 MEMORY = Path("/dev/shm")
@@ -63,12 +64,8 @@ def memory_drive(size: int) -> Iterator[str]:
     with tempfile.NamedTemporaryFile(dir=MEMORY, prefix="aligntool-beside-fio-") as file:
         file.write(os.urandom(size))
         file.flush()
-        words = ["losetup", "-f", "--show", "--direct-io=off", file.name]
-        device = subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
-        try:
-            yield device
-        finally:
-            subprocess.run(["losetup", "-d", device], check=True)
+        with attached(file.name, "--direct-io=off") as device:
+            yield str(device)
 
 
 def with_aligntool(words: Sequence[str], folder: Path) -> Once:

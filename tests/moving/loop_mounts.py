@@ -2,17 +2,15 @@
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from tests.conftest import attached, run, unmount
 
 
-@contextmanager
-def looped(image: Path, *, sector_size: int = 512) -> Iterator[Path]:
-    """Yield `image` as a block device that may have partitions; only this one is detached afterwards."""
-    with attached(image, "-P", "-b", str(sector_size)) as device:
-        yield device
+def looped(image: Path, *, sector_size: int = 512) -> AbstractContextManager[Path]:
+    """Attach `image` as a block device that may have partitions; only this one is detached afterwards."""
+    return attached(image, "-P", "-b", str(sector_size))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import random
 import re
 import tracemalloc
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -104,11 +104,8 @@ def mounted(device: Path, command: tuple[str, ...], folder: Path) -> Iterator[Pa
         unmount(folder, device)
 
 
-@contextmanager
-def looped(image: Path, extent: Extent) -> Iterator[Path]:
-    place = ("-o", str(extent.start), "--sizelimit", str(extent.length))
-    with attached(image, *place) as device:
-        yield device
+def looped(image: Path, extent: Extent) -> AbstractContextManager[Path]:
+    return attached(image, "-o", str(extent.start), "--sizelimit", str(extent.length))
 
 
 def copy_used(disk: Path, extent: Extent, used: UsedMap) -> Path:

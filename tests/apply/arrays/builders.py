@@ -5,7 +5,6 @@ from pathlib import Path
 
 from aligntool.change import Plan
 from aligntool.formats.part_types import ROLES
-from aligntool.linux.lock import forget_partitions
 from aligntool.raid.steps_drives import LockedMembers, make_member, read_disk, wait_for_members
 from aligntool.raid.steps_system import Paths
 from aligntool.steps import (
@@ -20,6 +19,7 @@ from aligntool.steps import (
     subject,
 )
 from aligntool.units import MIB, Extent
+from tests.conftest import remove_partitions
 
 ANYWHERE = DataArea()
 FS_UUID = "11111111-2222-4333-8444-555555555555"
@@ -68,12 +68,11 @@ def plan_of(steps: Sequence[Step], name: str = "data") -> Plan:
 
 
 def made_member(step: MakeMember, *, again: bool = False, area: DataArea = ANYWHERE) -> list[str]:
-    """Make the member and return the notes. The partitions are removed: a detached loop device would keep them."""
+    """Make the member, remove its partitions from the kernel, and return the notes."""
     try:
         found = [said.text for said in make_member(step, LockedMembers(), again=again, area=area)]
         wait_for_members([step])
         return found
     finally:
         if step.entries:
-            with Path(step.disk.path).open("rb") as file:
-                forget_partitions(file.fileno(), range(1, 5))
+            remove_partitions(step.disk.path)

@@ -1,6 +1,6 @@
 """Old data that would be visible in a new array: reported before the array is created, or overwritten."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,13 +24,13 @@ PART = Extent(MIB, 120 * MIB)
 
 
 @pytest.fixture
-def drive(sparse: Callable[..., Path], loop: Callable[..., Path]) -> Iterator[Path]:
+def drive(sparse: Callable[..., Path], loop: Callable[..., Path]) -> Path:
     found = loop(sparse(128 * MIB))
     start, length = PART.start // 512, PART.length // 512
     run("sfdisk", "-q", "--no-tell-kernel", found, stdin=f"label: gpt\nstart={start}, size={length}\n")
     run("partx", "-a", found)
     assert Path(f"{found}p1").is_block_device()
-    yield found
+    return found
 
 
 def taken(folder: Path, drive: Path, *, wipe: bool) -> MakeMember:

@@ -5,7 +5,7 @@ line. tests/lab does the same with arrays and with real power cuts.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -15,7 +15,6 @@ import pytest
 
 from aligntool.change import Plan, StepDone
 from aligntool.errors import Refused, Stopped
-from aligntool.linux.lock import forget_partitions
 from aligntool.linux.process import find_program
 from aligntool.raid.boot import MAKERS
 from aligntool.raid.make import (
@@ -42,7 +41,7 @@ from tests.apply.arrays.builders import (
     plan_of,
     program,
 )
-from tests.conftest import run
+from tests.conftest import remove_partitions, run
 
 OLD = "tmpfs /tmp tmpfs defaults 0 0"
 SIZE = 64 * MIB
@@ -60,11 +59,8 @@ def paths(tmp_path: Path) -> Paths:
 
 
 @pytest.fixture
-def drive(sparse: Callable[..., Path], loop: Callable[..., Path]) -> Iterator[Path]:
-    device = loop(sparse(SIZE))
-    yield device
-    with device.open("rb") as file:
-        forget_partitions(file.fileno(), range(1, 5))
+def drive(sparse: Callable[..., Path], loop: Callable[..., Path]) -> Path:
+    return loop(sparse(SIZE))
 
 
 def whole_plan(paths: Paths, drive: Path, folder: Path) -> Plan:
@@ -271,8 +267,7 @@ def test_a_drive_reused_meanwhile_is_overwritten_by_neither_resume_nor_rollback(
         list(undo_record(unfinished_record(paths), plan, paths))
         assert drive.read_bytes()[start:] == holds and find_records(paths.state) == ()
         run("blkdiscard", "--zeroout", drive)
-        with drive.open("rb") as file:
-            forget_partitions(file.fileno(), range(1, 5))
+        remove_partitions(drive)
 
 
 @pytest.mark.needs_root

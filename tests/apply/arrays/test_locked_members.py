@@ -1,6 +1,6 @@
 """Members that are in use in ways that an exclusive open does not detect: when planning, and when creating."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,13 +26,13 @@ FLOCK = "opened = os.open(sys.argv[1], os.O_RDWR)\nfcntl.flock(opened, fcntl.LOC
 
 
 @pytest.fixture
-def drives(sparse: Callable[..., Path], loop: Callable[..., Path]) -> Iterator[list[Path]]:
+def drives(sparse: Callable[..., Path], loop: Callable[..., Path]) -> list[Path]:
     found = [loop(sparse(GIB, name)) for name in ("a.img", "b.img")]
     for drive in found:
         run("sfdisk", "-q", "--no-tell-kernel", drive, stdin="label: gpt\nstart=2048, size=1000000\n")
         run("partx", "-a", drive)
         assert Path(f"{drive}p1").is_block_device()
-    yield found
+    return found
 
 
 def taken(folder: Path, drive: Path) -> MakeMember:

@@ -1,7 +1,7 @@
 """A plan overwrites only what was seen when it was made; what appeared on the drive later is not overwritten."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,13 +25,13 @@ PLAN = ("raid", "plan", "--level", "1", "--fs", "ext4")
 
 
 @pytest.fixture
-def drives(sparse: Sparse, loop: Attach) -> Iterator[tuple[Path, Path]]:
+def drives(sparse: Sparse, loop: Attach) -> tuple[Path, Path]:
     """Return two drives, each with a partition that the kernel shows."""
     found = loop(sparse(GIB, "a.img")), loop(sparse(GIB, "b.img"))
     for drive in found:
         run("sfdisk", "-q", "--no-tell-kernel", drive, stdin="label: gpt\nstart=2048, size=1000000, type=R\n")
         run("partx", "-a", drive)
-    yield found
+    return found
 
 
 @pytest.mark.parametrize("part", ["", "p1"], ids=["a drive", "a partition"])

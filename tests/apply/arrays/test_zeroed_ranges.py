@@ -1,6 +1,6 @@
 """`--wipe` zeroes exactly what the plan shows: every byte of a drive is compared before and after."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,9 +32,9 @@ def images(sparse: Callable[..., Path]) -> list[Path]:
 
 
 @pytest.fixture
-def drives(images: list[Path], loop: Callable[..., Path]) -> Iterator[list[Path]]:
+def drives(images: list[Path], loop: Callable[..., Path]) -> list[Path]:
     found = [loop(image) for image in images]
-    yield found
+    return found
 
 
 def with_partitions(drives: list[Path]) -> list[Path]:
