@@ -102,7 +102,8 @@ def _open_virtual(
     """Yield a virtual disk. Raises Refused if it must not be opened, with a command as the hint."""
     word = _shell_path(path)
     to_qcow2 = f"qemu-img convert -f {driver} -O qcow2 {word} {new_file('new.qcow2')}"
-    _refuse_other_files(path, driver, os.pread(descriptor, 512, 0), to_qcow2)
+    if_trusted = f"{to_qcow2}   if you trust the image: it decides which files this reads"
+    _refuse_other_files(path, driver, os.pread(descriptor, 512, 0), if_trusted)
     if writes and driver != "qcow2":
         raise Refused(f"{path} cannot be changed: of virtual disks only qcow2 can", hint=to_qcow2)
     if writes and not os.access(path, os.W_OK):
@@ -111,7 +112,7 @@ def _open_virtual(
     node: dict[str, object] = {"driver": driver, "file": file, "read-only": not writes}
     facts, shared = _read_info(path, descriptor, node, alone=alone)
     if backing := facts.get("backing-filename"):
-        raise Refused(f"{path} is an overlay of {shell_word(str(backing))}", hint=to_qcow2)
+        raise Refused(f"{path} is an overlay of {shell_word(str(backing))}", hint=if_trusted)
     if facts.get("encrypted"):
         hint = f"qemu-img convert --object secret,id=key,file=KEYFILE --image-opts driver={driver},"
         hint += f"encrypt.key-secret=key,file.filename={word.replace(',', ',,')} -O raw {new_file('disk.img')}"
@@ -133,13 +134,13 @@ def _open_virtual(
     yield _Image(path, descriptor, node, plain, "" if driver == "qcow2" else to_qcow2)
 
 
-def _refuse_other_files(path: str, driver: str, head: bytes, to_qcow2: str) -> None:
+def _refuse_other_files(path: str, driver: str, head: bytes, if_trusted: str) -> None:
     """Raise Refused if QEMU would open other files with the image, or ignore them. Even `qemu-img info` would open them
     and could do harm (CVE-2024-4467).
     """
     external = driver == "qcow2" and be32(head, 4) >= 3 and be64(head, 72) & _EXTERNAL_DATA
     if external or (driver == "vmdk" and not le64(head, 12)):  # without a capacity, a descriptor in it names extents
-        raise Refused(f"{path} keeps its data in other files", hint=to_qcow2)
+        raise Refused(f"{path} keeps its data in other files", hint=if_trusted)
     if driver == "vpc" and head.startswith(b"conectix") and be32(head, 60) == _DIFFERENCING:
         raise Refused(f"{path} is an overlay of another disk", hint="merge it with its parent first")
 

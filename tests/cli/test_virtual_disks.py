@@ -255,6 +255,8 @@ def test_a_hostile_header_is_one_clear_refusal(raw: Path, name: str) -> None:
         reason, *hints = done.stderr.splitlines()
         assert HOSTILE[name] in reason and done.stdout == ""
         assert hints and all(hint.startswith("  → ") for hint in hints)
+        other_files = "behind it" in name or "in other files" in HOSTILE[name]
+        assert other_files == any("if you trust the image" in hint for hint in hints)
 
 
 @pytest.mark.parametrize("name", ["nbd:localhost:1", "-disk"])
