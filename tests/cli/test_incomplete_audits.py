@@ -103,8 +103,8 @@ def test_without_root_a_named_device_or_fail_on_gives_exit_code_3(
         return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=60)
 
     done = as_nobody("audit", "-q", "--fail-on", "warning", str(device))
-    if "aligntool" in done.stderr and "Error" in done.stderr:
-        pytest.skip("this checkout cannot be read without root")
+    if done.returncode == 127 or ("aligntool" in done.stderr and "Error" in done.stderr):
+        pytest.skip("this checkout or its Python cannot be read without root")
     assert done.returncode == 3 and str(device) in done.stderr and "AT902" in done.stdout
     assert as_nobody("audit", "-q", str(device)).returncode == 3
     whole = as_nobody("audit", "--json", "--fail-on", "error")
