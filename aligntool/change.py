@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar, get_args
 
@@ -10,6 +9,7 @@ from aligntool.documents import as_object, check_schema, decode, load_object
 from aligntool.errors import Refused, shell_word
 from aligntool.steps import CheckContent, Step, Subject
 from aligntool.units import KIB, MIB, Extent
+from aligntool.values import dataclass
 
 # Events that applying a plan yields. They are defined here so that `render` need not import what applies.
 

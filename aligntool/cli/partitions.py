@@ -4,7 +4,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Annotated
 
 import typer
@@ -29,6 +29,7 @@ from aligntool.render.audit import audit_lines
 from aligntool.render.disk_map import boundary_lines
 from aligntool.render.lines import Line, save_svg
 from aligntool.render.plan import plan_lines
+from aligntool.values import dataclass
 
 # `aligntool realign`: plan, show, confirm, apply.
 

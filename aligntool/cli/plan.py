@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Annotated, Protocol
 
 from typer import BadParameter
@@ -23,6 +23,7 @@ from aligntool.render.lines import Line
 from aligntool.render.plan import plan_lines
 from aligntool.render.progress import result_lines
 from aligntool.steps import CheckContent, ShrinkContent
+from aligntool.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,13 @@
 """Check a file system with its own checker."""
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from aligntool.file_systems import EXT, file_system, name_for_e2fsck
 from aligntool.linux.process import NOT_RUN, Ended, find_program, run_program
 from aligntool.linux.users import NoLoop, fresh_reader, read_only_loop
 from aligntool.units import Extent
+from aligntool.values import dataclass
 
 # Nothing is repaired and nothing is written. Each checker has its own option for a check without repair, and reports
 # errors in its own way.

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import heappop, heappush, merge
 from itertools import chain, groupby, islice, takewhile
 from operator import attrgetter, itemgetter
@@ -24,6 +24,7 @@ from aligntool.linux.process import find_program, run_program
 from aligntool.linux.sysfs import opened
 from aligntool.linux.users import NoLoop, fresh_reader, read_only_loop
 from aligntool.units import GIB, KIB, MIB, Extent, align_down, align_up
+from aligntool.values import dataclass
 
 # Holes in a file. Reading a hole does not measure the drive, and nothing else reveals it.
 

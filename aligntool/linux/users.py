@@ -9,7 +9,6 @@ import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from aligntool.audit.wording import shell_word
@@ -18,6 +17,7 @@ from aligntool.linux.devices import FileReader, forget_cached
 from aligntool.linux.process import has_signal, result_in_child, thread_paths
 from aligntool.linux.sysfs import IO_NONE, READ_ONLY, SWAPS, mounts_now, opened, parse_swaps
 from aligntool.units import Extent
+from aligntool.values import dataclass
 
 # Users of a disk: mounts, swap, stacked devices, loop devices. The kernel reports only EBUSY, and for a loop device
 # over a disk or file not even that.

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from types import UnionType
 
@@ -16,6 +15,7 @@ from aligntool.realign import table as tables
 from aligntool.realign.journal import Journal
 from aligntool.realign.table import TableImages, TableState, all_sectors, is_readable, table_state
 from aligntool.units import Extent, align_down, align_up
+from aligntool.values import dataclass
 
 # The state of a disk, from its table and the journal of a move. It decides what may be written.
 #

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 
@@ -13,6 +12,7 @@ from aligntool.formats import signatures
 from aligntool.formats.parked import read_or_empty
 from aligntool.steps import SavedRanges
 from aligntool.units import KIB, Extent, align_down
+from aligntool.values import dataclass
 
 # The bytes that recognition depends on, and the order in which they are hidden and restored.
 #

@@ -11,7 +11,6 @@ import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
@@ -36,6 +35,7 @@ from aligntool.realign.journal_format import (
 from aligntool.realign.table import TableImages
 from aligntool.steps import CopyContent, HoldContent, JournalPlace, RebuildContent
 from aligntool.units import Extent, format_about
+from aligntool.values import dataclass
 
 # The body of a journal: its contents packed into bytes, and unpacked.
 #

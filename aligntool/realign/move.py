@@ -2,7 +2,6 @@
 
 import errno
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from aligntool import steps
@@ -18,6 +17,7 @@ from aligntool.realign.journal_format import BODY_AT, SLOT, LostPart, Position, 
 from aligntool.realign.steps import Kernel, Walk, hidden_from, patched, progress
 from aligntool.realign.table import TableState, is_own_table, is_readable, table_state, write_table
 from aligntool.units import GIB, KIB, Extent, align_down
+from aligntool.values import dataclass
 
 # Finding the journal and the state of a disk from the disk alone.
 #

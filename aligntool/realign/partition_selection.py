@@ -1,7 +1,7 @@
 """Decide which partitions must, may or cannot move, which file system is shrunk, and which warnings and notes apply."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from aligntool.audit.layers import data_starts
 from aligntool.audit.report import Answer, GridKind, Judged, Verdict
@@ -17,6 +17,7 @@ from aligntool.realign.placing import StartGrid, choices, kind_of, on_grain, req
 from aligntool.realign.refusals import SHUT_DOWN, content_reasons, partition_reasons
 from aligntool.realign.search import FoundPlaces, Patching, file_patches
 from aligntool.units import GIB, KIB, MIB, align_down, align_up, format_about, format_size, off_by
+from aligntool.values import dataclass
 
 # Which file system to shrink, and by how little, so that everything fits. Only shrinking changes more than positions.
 #

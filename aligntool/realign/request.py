@@ -5,7 +5,7 @@ import signal
 import stat
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 
@@ -44,6 +44,7 @@ from aligntool.realign.second_table import refuse_second_table
 from aligntool.realign.shrink import refuse_unshrinkable, shrink_btrfs, shrunk_view
 from aligntool.recipes.drives import known_geometries
 from aligntool.units import Extent, is_grid_size, is_sector_size
+from aligntool.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

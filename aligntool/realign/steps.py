@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Protocol, assert_never
@@ -22,6 +22,7 @@ from aligntool.realign.journal_format import Position
 from aligntool.realign.schedule import Batch, Schedule
 from aligntool.realign.table import TableImages, TableState, write_table
 from aligntool.units import MIB, Extent
+from aligntool.values import dataclass
 
 # Fields of boot sectors that hold the start of the partition, patched in memory.
 #

@@ -1,7 +1,7 @@
 """Build the partition tables of a move (before it, in flight, after it), MBR or GPT, and write them in a safe order."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from itertools import chain, combinations, zip_longest
 
@@ -14,6 +14,7 @@ from aligntool.formats.parked import parked_gpt_entry, parked_mbr_entry, valid_c
 from aligntool.formats.part_types import GPT_PROTECTIVE
 from aligntool.steps import EntryChange, ParkEntries, RewriteTable
 from aligntool.units import Extent
+from aligntool.values import dataclass
 
 # Conditions on a table and on the changes to it, for every kind of table.
 
