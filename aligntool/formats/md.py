@@ -217,10 +217,12 @@ def _with_array(area: Area, layer: Layer, data: Extent, level_number: int, membe
     level = _LEVELS.get(level_number, f"level {level_number}")
     claims = data.end if data.length else None
     inner: tuple[Layer, ...] = ()
-    if level in _WHOLE_ON_ONE_MEMBER or (members == 1 and level in ("raid0", "linear")):
-        length = data.length or area.size - data.start
-        if length > 0 and data.start + length <= area.size:
-            inner = area.inside(area.reader, Extent(area.start + data.start, length))
+    length = data.length or area.size - data.start
+    if length > 0 and data.start + length <= area.size:
+        inner = area.inside(area.reader, Extent(area.start + data.start, length))
+    if not (level in _WHOLE_ON_ONE_MEMBER or (members == 1 and level in ("raid0", "linear"))):
+        # One of the members has the start of the content: there, nothing but a suspended system is certain.
+        inner = tuple(replace(found, problems=()) for found in inner if found.kind == "swsuspend")
     return replace(
         layer, extent=Extent(area.start, claims or area.size), data_start=area.start + data.start, claims_size=claims,
         raid_level=level, raid_chunk=chunk if level in CHUNKED and chunk else None, raid_members=members, inner=inner,

@@ -279,31 +279,38 @@ def _segments(area: Area, group: _Group, volume: str) -> Iterator[Segment]:
             yield Segment(f"{group.name}/{volume}", offset, place, stripe_size)
 
 
+_HAS_A_HEAD = re.compile(r".*_([rm]image_\d+(_iorig)?|w?corig)|pvmove\d+", re.ASCII)
+"""Sub-volumes that may begin like a volume: images of mirrors, RAID and integrity, origins of caches, pvmove's."""
+
+
 def _inner(area: Area, group: _Group, segments: tuple[Segment, ...]) -> Iterator[Layer]:
     """Yield the layers in unstriped volumes that begin on this physical volume, and in first images of mirrors.
 
-    The first image of a striped RAID has the start of the content, but not the rest: what must not be moved is still
-    found there, and nothing can be said about its size.
+    Of stripes, of RAID, of a cache's origin and during a pvmove only the start of the content has a certain place: what
+    must not be moved is still found there, and nothing can be said about its size. Which image of a RAID has the
+    start depends on its layout: the third of a raid6_zr, the default.
     """
     runs: dict[str, list[tuple[int, int, int]]] = {}
-    for item in segments:
-        if item.stripe_size is None:
-            runs.setdefault(item.volume, []).append((item.volume_offset, item.extent.start, item.extent.length))
-    label = Extent(area.start, 4 * SECTOR)  # of this physical volume
+    label, heads = Extent(area.start, 4 * SECTOR), []  # the label of this physical volume
     parts = _striped_images(group)
-    for name in (name for name, volume in group.volumes.items() if _is_readable(name, volume)):
-        pieces = sorted(runs.get(f"{group.name}/{name}", []))
-        if not pieces or pieces[0][0] != 0 or len(pieces) > MOST_PIECES:
+    for item in segments:
+        name = item.volume.removeprefix(f"{group.name}/")
+        if not item.stripe_size and name not in parts and _is_readable(name, group.volumes[name]):
+            runs.setdefault(name, []).append((item.volume_offset, item.extent.start, item.extent.length))
+        elif item.stripe_size or _HAS_A_HEAD.fullmatch(name):
+            heads.append(item.extent)
+    for name, pieces in ((name, sorted(pieces)) for name, pieces in runs.items()):
+        if pieces[0][0] != 0 or len(pieces) > MOST_PIECES:
             continue
         if any(label.overlaps(Extent(start, length)) for _, start, length in pieces):
             continue
         extents = sum(_number(segment, "extent_count") for segment in _numbered_segments(group.volumes[name]))
-        size, is_part = extents * group.extent_size, name in parts
+        size = extents * group.extent_size
         for layer in area.inside(MappedReader(area.reader, tuple(pieces), size), Extent(0, size)):
-            if not is_part:
-                yield _on_disk(layer, pieces)
-            elif layer.kind == "swsuspend" or layer.unclean:
-                yield replace(_on_disk(layer, pieces), problems=())
+            yield _on_disk(layer, pieces)
+    for layer in (layer for head in heads if not label.overlaps(head) for layer in area.inside(area.reader, head)):
+        if layer.kind == "swsuspend" or layer.unclean:
+            yield replace(layer, problems=())
 
 
 def _is_readable(name: str, volume: Section) -> bool:

@@ -1,7 +1,7 @@
 """Physical volumes made by LVM's own tools on loop devices without device mapper; offsets as in `pvs --segments`."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -164,29 +164,45 @@ def test_a_hibernation_image_is_found_in_the_last_of_many_volumes(made: Made, sp
         ]
 
 
-def raid_and_thin(group: str, first: str, second: str, *, striped: bool = False) -> str:
-    """Make a group that a kernel without device mapper cannot make: a mirror or a raid0 over both volumes, a thin pool
-    on the first.
-    """
+def logical(number: int, name: str, extents: int, kind: str, *, visible: bool = False) -> str:
+    uuid = f"AAAAAA-AAAA-AAAA-AAAA-AAAA-AAAA-AAAA{number:02}"
+    status = '["READ", "WRITE", "VISIBLE"]' if visible else '["READ", "WRITE"]'
+    segment = f"segment1 {{ start_extent = 0 extent_count = {extents} {kind} }}"
+    return f'{name} {{ id = "{uuid}" status = {status} flags = [] segment_count = 1 {segment} }}'
 
-    def physical(name: str, uuid: str) -> str:
-        sizes = "dev_size = 131072 pe_start = 2048 pe_count = 63"
-        return f'{name} {{ id = "{uuid}" device = "x" status = ["ALLOCATABLE"] flags = [] {sizes} }}'
 
-    def logical(number: int, name: str, extents: int, kind: str, *, visible: bool = False) -> str:
-        uuid = f"AAAAAA-AAAA-AAAA-AAAA-AAAA-AAAA-AAAAA{number}"
-        status = '["READ", "WRITE", "VISIBLE"]' if visible else '["READ", "WRITE"]'
-        segment = f"segment1 {{ start_extent = 0 extent_count = {extents} {kind} }}"
-        return f'{name} {{ id = "{uuid}" status = {status} flags = [] segment_count = 1 {segment} }}'
+def linear(number: int, name: str, extents: int, place: str, *, visible: bool = False) -> str:
+    return logical(number, name, extents, f'type = "striped" stripe_count = 1 stripes = [{place}]', visible=visible)
 
-    def linear(number: int, name: str, extents: int, place: str) -> str:
-        return logical(number, name, extents, f'type = "striped" stripe_count = 1 stripes = [{place}]')
 
+def group_of(group: str, physical: Sequence[str], volumes: Sequence[str]) -> str:
+    """Make the metadata of a group that a kernel without device mapper cannot make."""
+    sizes = 'device = "x" status = ["ALLOCATABLE"] flags = [] dev_size = 131072 pe_start = 2048 pe_count = 63'
+    return "\n".join((
+        'contents = "Text Format Volume Group"', "version = 1",
+        f'vg {{ id = "{group}" seqno = 9 format = "lvm2" status = ["RESIZEABLE", "READ", "WRITE"] flags = []',
+        "extent_size = 2048 max_lv = 0 max_pv = 0 metadata_copies = 0",
+        "physical_volumes {", *(f'pv{at} {{ id = "{uuid}" {sizes} }}' for at, uuid in enumerate(physical)), "}",
+        "logical_volumes {", *volumes, "} }",
+    ))  # fmt: skip
+
+
+def restored(lvm: Lvm, devices: Sequence[Path], volumes: Sequence[str]) -> None:
+    """Make a group with these volumes."""
+    uuids = [lvm("pvs", "--noheadings", "-o", "pv_uuid", device).strip() for device in devices]
+    lvm("vgcreate", "-q", "-s", "1m", "vg", *devices)
+    saved = lvm.folder / "edited.vg"
+    saved.write_text(group_of(lvm("vgs", "--noheadings", "-o", "vg_uuid", "vg").strip(), uuids, volumes))
+    lvm("vgcfgrestore", "--force", "-f", saved, "vg")
+
+
+def raid_and_thin(*, striped: bool = False) -> tuple[str, ...]:
+    """Make a mirror or a raid0 over two physical volumes, and a thin pool on the first."""
     images = '"m_rmeta_0", "m_rimage_0", "m_rmeta_1", "m_rimage_1"'
     mirror = f'type = "raid1" device_count = 2 region_size = 4096 raids = [{images}]'
     stripes = 'type = "raid0" device_count = 2 stripe_size = 128 raid0_lvs = ["m_rimage_0", "m_rimage_1"]'
     pool = 'type = "thin-pool" metadata = "p_tmeta" pool = "p_tdata" transaction_id = 0 chunk_size = 128'
-    volumes = (
+    return (
         logical(1, "m", 10, stripes, visible=True) if striped else logical(1, "m", 5, mirror, visible=True),
         linear(2, "m_rmeta_0", 1, '"pv0", 3'),
         linear(3, "m_rimage_0", 5, '"pv0", 4'),
@@ -196,24 +212,12 @@ def raid_and_thin(group: str, first: str, second: str, *, striped: bool = False)
         linear(7, "p_tdata", 20, '"pv0", 20'),
         linear(8, "p_tmeta", 4, '"pv0", 50'),
     )
-    return "\n".join((
-        'contents = "Text Format Volume Group"', "version = 1",
-        f'vg {{ id = "{group}" seqno = 9 format = "lvm2" status = ["RESIZEABLE", "READ", "WRITE"] flags = []',
-        "extent_size = 2048 max_lv = 0 max_pv = 0 metadata_copies = 0",
-        "physical_volumes {", physical("pv0", first), physical("pv1", second), "}",
-        "logical_volumes {", *volumes, "} }",
-    ))  # fmt: skip
 
 
 @pytest.mark.needs_tools("mkfs.ext4")
 def test_parts_of_mirrors_and_thin_pools_are_listed_and_a_mirrors_content_is_read(made: Made, sparse: Sparse) -> None:
     lvm, (image, _), devices = made(2)
-    uuids = [lvm("pvs", "--noheadings", "-o", "pv_uuid", device).strip() for device in devices]
-    lvm("vgcreate", "-q", "-s", "1m", "vg", *devices)
-    group = lvm("vgs", "--noheadings", "-o", "vg_uuid", "vg").strip()
-    saved = lvm.folder / "edited.vg"
-    saved.write_text(raid_and_thin(group, *uuids))
-    lvm("vgcfgrestore", "--force", "-f", saved, "vg")
+    restored(lvm, devices, raid_and_thin())
     content = sparse(5 * MIB, "fs.img")
     run("mkfs.ext4", "-q", "-F", "-L", "half", content)
     with image.open("r+b") as file:
@@ -232,12 +236,7 @@ def test_parts_of_mirrors_and_thin_pools_are_listed_and_a_mirrors_content_is_rea
 def test_of_a_striped_raid_volume_only_a_hibernation_image_is_found(made: Made, sparse: Sparse) -> None:
     """Its first image has every other stripe: the file system is intact, although it is larger than the image."""
     lvm, (image, _), devices = made(2)
-    uuids = [lvm("pvs", "--noheadings", "-o", "pv_uuid", device).strip() for device in devices]
-    lvm("vgcreate", "-q", "-s", "1m", "vg", *devices)
-    saved = lvm.folder / "edited.vg"
-    group = lvm("vgs", "--noheadings", "-o", "vg_uuid", "vg").strip()
-    saved.write_text(raid_and_thin(group, *uuids, striped=True))
-    lvm("vgcfgrestore", "--force", "-f", saved, "vg")
+    restored(lvm, devices, raid_and_thin(striped=True))
     assert "raid0" in lvm("lvs", "--noheadings", "-o", "segtype", "vg/m")
     content = sparse(10 * MIB, "content.img")
     for make in (("mkfs.ext4", "-q", "-F"), ("mkswap",)):
@@ -252,6 +251,50 @@ def test_of_a_striped_raid_volume_only_a_hibernation_image_is_found(made: Made, 
         file.seek(MIB + 4 * MIB + 4 * KIB - 10)
         file.write(b"S1SUSPEND\0")
     assert [(inner.kind, inner.problems) for inner in the_layer(image).inner] == [("swsuspend", ())]
+
+
+RAID6 = ", ".join(f'"s_rmeta_{number}", "s_rimage_{number}"' for number in range(5))
+
+
+@pytest.mark.parametrize(
+    ("volumes", "disk", "extent"),
+    [
+        ((logical(1, "s", 8, 'type = "striped" stripe_count = 2 stripe_size = 128 stripes = ["pv0", 2, "pv1", 0]',
+                  visible=True),), 0, 2),
+        ((logical(1, "s", 8, 'type = "writecache" origin = "s_wcorig" writecache = "f_cvol" '
+                  'writecache_block_size = 4096',
+                  visible=True), linear(2, "s_wcorig", 8, '"pv0", 5'), linear(3, "f_cvol", 8, '"pv1", 0')), 0, 5),
+        ((linear(1, "s", 4, '"pvmove0", 4', visible=True), linear(2, "t", 4, '"pvmove0", 0', visible=True),
+          'pvmove0 { id = "AAAAAA-AAAA-AAAA-AAAA-AAAA-AAAA-AAAA03" status = ["READ", "WRITE", "PVMOVE", "LOCKED"]'
+          ' flags = [] allocation_policy = "contiguous" segment_count = 2'
+          ' segment1 { start_extent = 0 extent_count = 4 type = "mirror" mirror_count = 2 extents_moved = 0'
+          ' region_size = 1024 mirrors = ["pv0", 0, "pv1", 0] }'
+          ' segment2 { start_extent = 4 extent_count = 4 type = "mirror" mirror_count = 2 extents_moved = 0'
+          ' region_size = 1024 mirrors = ["pv0", 20, "pv1", 4] } }'), 0, 20),
+        ((logical(1, "s", 6, f'type = "raid6" device_count = 5 stripe_size = 128 region_size = 4096 raids = [{RAID6}]',
+                  visible=True),
+          *(linear(2 + at, f"s_rmeta_{at}", 1, f'"pv{at % 2}", {at}') for at in range(5)),
+          *(linear(7 + at, f"s_rimage_{at}", 2, f'"pv{at % 2}", {10 + 2 * at}')
+            for at in range(5))), 0, 14),
+    ],
+    ids=["striped", "cached", "pvmove", "raid6_zr"],
+)  # fmt: skip
+def test_a_hibernation_image_is_found_at_the_start_of_a_volume_in_parts(
+    made: Made, sparse: Sparse, volumes: Sequence[str], disk: int, extent: int
+) -> None:
+    lvm, images, devices = made(2)
+    restored(lvm, devices, volumes)
+    swap = sparse(8 * MIB, "swap.img")
+    run("mkswap", swap)
+    head = swap.read_bytes()[: 64 * KIB]
+    for mark, kinds in ((b"SWAPSPACE2", []), (b"S1SUSPEND\0", ["swsuspend"])):
+        with images[disk].open("r+b") as file:
+            file.seek((1 + extent) * MIB)
+            file.write(head[: 4 * KIB - 10] + mark + head[4 * KIB :])
+        found = the_layer(images[disk]).inner
+        assert [(inner.kind, inner.extent.start, inner.problems) for inner in found] == [
+            (kind, (1 + extent) * MIB, ()) for kind in kinds
+        ]
 
 
 def test_a_wrong_metadata_checksum_is_reported(made: Made) -> None:

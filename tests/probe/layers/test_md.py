@@ -109,6 +109,24 @@ def test_a_striped_member_is_read_as_by_mdadm_and_blkid(
 
 
 @pytest.mark.needs_tools("mkfs.ext4")
+@pytest.mark.needs_tools("mkswap")
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("version", ["0.90", "1.0", "1.2"])
+def test_of_a_striped_array_only_a_hibernation_image_is_found(sparse: Sparse, start: int, version: str) -> None:
+    """The swap area is longer than the member."""
+    at_end = superblock_0_90("raid0") if version == "0.90" else superblock_1(version, "raid0", chunk=64 * KIB)
+    content, swap, data = sparse(SIZE), sparse(2 * SIZE, "swap.img"), MIB if version == "1.2" else 0
+    run("mkswap", swap)
+    head = swap.read_bytes()[: 4 * KIB - 10]
+    for mark, kinds in ((b"SWAPSPACE2", []), (b"S1SUSPEND\0", ["swsuspend"])):
+        member(member(content, (data, head + mark)), at_end)
+        checked(content)
+        layer = place(content, start).layer()
+        assert [(inner.kind, inner.extent.start, inner.problems) for inner in layer.inner] == [
+            (kind, start + data, ()) for kind in kinds
+        ]
+
+
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
 def test_the_file_system_inside_a_mirror_is_read(sparse: Sparse, start: int, version: str) -> None:
