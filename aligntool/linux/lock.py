@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, cast
 
@@ -19,9 +20,10 @@ from aligntool.audit.wording import shell_word
 from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse
 from aligntool.linux import users
 from aligntool.linux.block import DiskDevice
+from aligntool.linux.devices import FileReader
 from aligntool.linux.process import end_program, find_program, run_program
 from aligntool.linux.sysfs import IO_NONE, on_battery, opened
-from aligntool.linux.users import kernel_name, locks_on, sysfs_folder
+from aligntool.linux.users import disk_folder, kernel_name, locks_on, sysfs_folder
 from aligntool.units import Extent
 from aligntool.values import dataclass
 
@@ -385,11 +387,59 @@ def refuse_partition(path: str, status: os.stat_result) -> None:
 
 
 def _refuse_occupied(path: str, status: os.stat_result) -> None:
-    remaining = users.remaining_occupants(status)
+    remaining = (*users.remaining_occupants(status), *uses_by_other_paths(status))
     if remaining:
         reasons = "; ".join(occupant.what for occupant in remaining)
         commands = " && ".join(occupant.end for occupant in remaining)
         raise Refused(f"{path} is in use: {reasons}", hint=commands, code="in-use", subject=path)
+
+
+# Two paths to one drive are two drives to the kernel unless multipath joins them, and an exclusive open of one does not
+# affect the other.
+
+
+def uses_by_other_paths(status: os.stat_result, folder: Path = Path("/sys/block")) -> Iterator[users.Occupant]:
+    """Yield the uses of the same drive under another name. Cheap USB adapters give different drives one identifier;
+    such drives are told apart by their tables.
+    """
+    if not stat.S_ISBLK(status.st_mode):
+        return
+    own = disk_folder(sysfs_folder(status.st_rdev))
+    identity = _identifier(folder / own.name)
+    for other in sorted(folder.iterdir()) if identity else ():
+        if other.name != own.name and _identifier(other) == identity:
+            name = kernel_name(other)
+            with suppress(FileNotFoundError):  # a hidden path of NVMe, or removed meanwhile
+                uses = users.occupants(os.stat(f"/dev/{name}"))  # noqa: PTH116 - as for `status`
+                if uses and _have_same_table(f"/dev/{kernel_name(own)}", f"/dev/{name}"):
+                    same = f"{name} is another path to the same drive"
+                    yield from (replace(use, what=f"{same}: {use.what}") for use in uses)
+
+
+def _identifier(disk: Path) -> tuple[str, str] | None:
+    """Return what SCSI or NVMe reports to identify a drive, and its size."""
+    for file in (disk / "device/wwid", disk / "wwid"):
+        with suppress(OSError):
+            if wwid := file.read_text(errors="replace").strip():
+                return wwid, (disk / "size").read_text()
+    return None
+
+
+def _have_same_table(path: str, other: str) -> bool:
+    """Return whether both have the same table or none; also if that cannot be read. No other bytes are compared: those
+    of a mounted file system may not be on the medium yet.
+    """
+    try:
+        with users.fresh_reader(path) as first, users.fresh_reader(other) as second:
+            return _table_bytes(first) == _table_bytes(second)
+    except OSError:
+        return True
+
+
+def _table_bytes(reader: FileReader) -> tuple[bytes, ...]:
+    """Return the disk signature and entries of an MBR, and the header of a GPT, with the GUID of the disk."""
+    head = reader.read(0, 2 * 4096)
+    return head[440:512], *(head[at : at + 92] for at in (512, 4096) if head[at : at + 8] == b"EFI PART")
 
 
 # The kernel attaches an image file to a loop device whatever locks it has (drivers/block/loop.c, loop_configure), so a

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused
-from aligntool.linux.lock import lock_disk, refuse_disturbed, written_at
+from aligntool.linux.lock import lock_disk, refuse_disturbed, uses_by_other_paths, written_at
 from aligntool.linux.users import caches, exports_of
 from aligntool.realign.convert_copy import _locked_source
 from aligntool.realign.request import naming_loops
@@ -426,3 +426,44 @@ def test_the_cache_of_a_bcache_is_named_with_the_command_that_ends_it(tmp_path: 
     (found,) = caches(("nvme0n1", "cciss/c0d0"), tmp_path)
     assert found.what == "cciss/c0d0 is the cache of a bcache"
     assert found.end == f"echo 1 | sudo tee '{tmp_path}/cciss!c0d0/bcache/set/unregister'"
+
+
+@root
+@pytest.mark.needs_tools("mkfs.ext4")
+def test_a_drive_that_is_mounted_through_another_path_is_in_use(sparse: Make, loop: Attach, tmp_path: Path) -> None:
+    """Without multipath, the second path is another drive to the kernel: an exclusive open of the first succeeds."""
+    images = [sparse(8 * MIB, name) for name in ("first.img", "second.img")]
+    run("mkfs.ext4", "-q", "-F", images[0])
+    images[1].write_bytes(images[0].read_bytes())
+    target, other = (loop(image) for image in images)
+    for node, place, size in (
+        (target, "device/wwid", "16384"),
+        (other, "wwid", "16384"),
+        (Path("loop0A"), "wwid", "9"),
+    ):
+        file = tmp_path / "block" / node.name / place
+        file.parent.mkdir(parents=True)
+        file.write_text("naa.5000c500a1b2c3d4\n")
+        (tmp_path / "block" / node.name / "size").write_text(f"{size}\n")
+
+    def uses() -> list[tuple[str, str]]:
+        return [(use.what, use.end) for use in uses_by_other_paths(target.stat(), tmp_path / "block")]
+
+    folder = tmp_path / "mnt"
+    folder.mkdir()
+    assert uses() == []
+    run("mount", other, folder)
+    try:
+        what = f"{other.name} is another path to the same drive: {other.name} is mounted at {folder}"
+        assert uses() == [(what, f"sudo umount {folder}")]
+        for signature, is_same in ((b"\1\2\3\4", False), (bytes(4), True)):
+            with target.open("r+b") as device:  # another drive with the same identifier, as of a cheap adapter
+                device.seek(440)
+                device.write(signature)
+            assert bool(uses()) == is_same
+        (tmp_path / "block" / target.name / "device/wwid").write_text("naa.5000c500a1b2c3d5\n")
+        assert uses() == []
+        (tmp_path / "block" / target.name / "device/wwid").write_text("\n")
+        assert uses() == []
+    finally:
+        unmount(folder)
