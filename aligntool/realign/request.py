@@ -28,7 +28,7 @@ from aligntool.linux.child_process import STALL_S, OnNote
 from aligntool.linux.commands import with_health
 from aligntool.linux.content import UsedMap, is_free_behind, read_used, whole_partition_map
 from aligntool.linux.lock import lock_disk, refuse_disturbed, written_at
-from aligntool.linux.look import look
+from aligntool.linux.look import look, volumes_beside
 from aligntool.linux.process import STOPPING
 from aligntool.linux.targets import UserLimits, raw_copy
 from aligntool.linux.users import fresh_reader, loops_over, occupants, remaining_occupants
@@ -262,7 +262,7 @@ def _find_holders(disk: Disk) -> Inventory | None:
         while names:
             seen |= names
             found |= {above.name: above for above in look(tuple(f"/dev/{name}" for name in sorted(names))).disks}
-            names = {name for above in found.values() for name in holders_of(above)} - seen
+            names = ({name for above in found.values() for name in holders_of(above)} | volumes_beside(names)) - seen
     return Inventory(tuple(found.values())) if found else None
 
 

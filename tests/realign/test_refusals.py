@@ -24,6 +24,7 @@ from aligntool.inventory import (
     TableFault,
     TableLabel,
 )
+from aligntool.linux.look import volumes_beside
 from aligntool.realign import request
 from aligntool.realign.convert_request import Conversion
 from aligntool.realign.partition_request import WholeDisk
@@ -165,6 +166,34 @@ def test_the_refusal_of_every_change_names_the_command_that_releases_the_disk(
     with pytest.raises(Refused, match=r"held by dm-0 \(lvm vg/root\)") as refusal:
         find(str(image), Request())
     assert "sudo vgchange -an vg" in refusal.value.hint
+
+
+def test_a_volume_of_the_same_group_on_another_disk_is_unmounted_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`vgchange -an` stops no volume of a group as long as one is in use."""
+    image = tmp_path / "disk.img"
+    seen = partition(holders=("dm-0",))(replace(movable_disk("63+100000 ext4"), path=str(image)))
+    with image.open("wb") as file:
+        file.truncate(seen.size)
+    for name, uuid in {
+        "dm-0": "LVM-" + 32 * "G" + 32 * "A",
+        "dm-8": "LVM-" + 32 * "G" + 32 * "B",
+        "dm-9": "CRYPT-",
+    }.items():
+        folder = tmp_path / "block" / name / "dm"
+        folder.mkdir(parents=True)
+        (folder / "uuid").write_text(uuid)
+    base = above(seen)[0]
+    home = replace(base, name="dm-8", path="/dev/dm-8", mapping="lvm vg/home", mounted_at=("/home",))
+    machine = {
+        (str(image),): Inventory((seen,)), ("/dev/dm-0",): Inventory((base,)), ("/dev/dm-8",): Inventory((home,)),
+    }  # fmt: skip
+    monkeypatch.setattr(request, "look", lambda names, **_: machine[names])
+    monkeypatch.setattr(request, "volumes_beside", lambda names: volumes_beside(names, tmp_path / "block"))
+    with pytest.raises(Refused) as refusal:
+        find_plan(str(image), Request())
+    assert "sudo umount /home && sudo vgchange -an vg" in refusal.value.hint
 
 
 STACKS = [  # holders of the partition; devices above: name, kind, mapping, mounts, holders, metadata; the hint
