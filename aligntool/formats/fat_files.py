@@ -1,12 +1,17 @@
-"""Copy all files and folders of a FAT into an empty one: directory entries stay the same except for their clusters."""
+"""Copy all files and folders of a FAT into an empty one: directory entries stay the same except for their clusters.
+
+Also read allocation tables, and find the clusters of an exFAT that no map may omit.
+"""
 
 from array import array
 from collections.abc import Iterable, Iterator
 from sys import byteorder
 from typing import Protocol
 
-from aligntool.formats.numbers import le16, le32
+from aligntool.formats.numbers import le16, le32, le64
+from aligntool.formats.reader import Reader, read_pieces
 from aligntool.formats.windows_fs import ATTRIBUTES, DIRECTORY, ENTRY, LONG_NAME, VOLUME_LABEL, parse_fat_boot_sector
+from aligntool.units import MIB, Extent
 
 # Long names, short names, times and attributes are in the directory entries, which are copied byte by byte; mcopy
 # recreates short names and folder times, and cannot read characters outside the BMP. Deleted entries are omitted.
@@ -47,6 +52,47 @@ def fat_entries(bits: int, table: Iterable[bytes]) -> Iterator[int]:
         if byteorder == "big":
             words.byteswap()
         yield from words if bits == 16 else (word & 0x0FFFFFFF for word in words)
+
+
+# exFAT: specification, sections 3.1 (boot sector), 4.1 (allocation table), 7.1 and 7.2 (bitmap and up-case table).
+
+_BITMAP, _UP_CASE = 0x81, 0x82  # entries of the root directory
+_LONGEST_CHAIN = 512 * MIB  # a bitmap of the largest volume
+
+
+def exfat_table(reader: Reader) -> Extent:
+    """Return the first allocation table of an exFAT, up to the entry of its last cluster."""
+    boot = reader.read(0, 512)
+    return Extent(le32(boot, 80) << boot[108], 4 * (le32(boot, 92) + FIRST_CLUSTER))
+
+
+def exfat_runs_to_keep(reader: Reader) -> Iterator[Extent]:
+    """Yield the clusters of an exFAT that partclone may omit: its root directory, allocation bitmap and up-case table,
+    if the bitmap lists them as free, which fsck.exfat 1.2.0 does not report; and the last two. partclone 0.3.23 ends
+    its search at the number of clusters, but numbers begin with 2 (libexfat/cluster.c, find_used_clusters).
+    """
+    boot = reader.read(0, 512)
+    heap, cluster, count = le32(boot, 88) << boot[108], 1 << boot[108] + boot[109], le32(boot, 92)
+    kept = min(count, 2)
+    yield Extent(heap + (count - kept) * cluster, kept * cluster)
+    for directory in _exfat_chain(reader, le32(boot, 96), heap, cluster):
+        yield directory
+        for piece in read_pieces(reader, directory):
+            for at in range(0, len(piece), ENTRY):
+                if piece[at] in (_BITMAP, _UP_CASE):
+                    first, length = le32(piece, at + 20), le64(piece, at + 24)
+                    yield Extent(heap + (first - FIRST_CLUSTER) * cluster, length)  # as Linux reads it
+                    yield from _exfat_chain(reader, first, heap, cluster)
+
+
+def _exfat_chain(reader: Reader, number: int, heap: int, cluster: int) -> Iterator[Extent]:
+    """Yield the clusters of a chain, up to the end of it or of what a chain may be."""
+    table = exfat_table(reader)
+    for _ in range(_LONGEST_CHAIN // cluster + 1):
+        if not FIRST_CLUSTER <= number < table.length // 4:
+            return
+        yield Extent(heap + (number - FIRST_CLUSTER) * cluster, cluster)
+        number = le32(reader.read(table.start + 4 * number, 4), 0)
 
 
 def copy_files(old: Bytes, new: Bytes) -> int:

@@ -14,10 +14,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 
 from aligntool.file_systems import EXT, file_system, has_length
-from aligntool.formats.fat_files import FIRST_CLUSTER, fat_entries
+from aligntool.formats.fat_files import FIRST_CLUSTER, exfat_runs_to_keep, fat_entries
 from aligntool.formats.gpt import table_sizes
 from aligntool.formats.numbers import be32, be64, le16, le64
-from aligntool.formats.reader import LONGEST_READ, Reader, has_data
+from aligntool.formats.reader import LONGEST_READ, MappedReader, Reader, has_data
 from aligntool.formats.windows_fs import FatBootSector, parse_fat_boot_sector
 from aligntool.inventory import Disk, Layer, Sampled
 from aligntool.linux.process import find_program, run_program
@@ -562,6 +562,8 @@ def _yield_used(path: str, reader: Reader, extent: Extent, layer: Layer, shrunk:
                 yield from read_xfs(reader, device, extent.start, layer)
             elif layer.kind == "btrfs":
                 yield from _read_btrfs(reader, device, extent.start, layer)
+            elif layer.kind == "exfat":
+                yield from _read_exfat(reader, device, extent, layer)
             else:
                 yield from read_partclone(file_system(layer.kind).map_source, device, layer, 0, shrunk=shrunk)
 
@@ -576,3 +578,10 @@ def _read_btrfs(reader: Reader, device: str, start: int, layer: Layer) -> Iterat
     more = sorted((*tree_chunks(device), *rooms))
     used = read_partclone(file_system(layer.kind).map_source, device, layer, least)
     return merge(used, more, key=attrgetter("start"))
+
+
+def _read_exfat(reader: Reader, device: str, extent: Extent, layer: Layer) -> Iterator[Extent]:
+    """Yield the runs that partclone maps, and those that it may omit. Raises NoMap."""
+    whole = MappedReader(reader, ((0, extent.start, extent.length),), extent.length)
+    used = read_partclone(file_system(layer.kind).map_source, device, layer, 0)
+    return merge(used, sorted(exfat_runs_to_keep(whole)), key=attrgetter("start"))

@@ -224,6 +224,29 @@ def test_everything_of_an_xfs_is_used_if_its_log_is_external(sparse: Sparse, tmp
     assert used.by == "everything: its log is external, and may hold changes"
 
 
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("partclone.exfat", "mkfs.exfat", "fsck.exfat")
+@pytest.mark.parametrize("marked", [(), (-1,), (-2,), (-2, -1)], ids=str)
+def test_clusters_that_partclone_omits_from_an_exfat_are_used(sparse: Sparse, marked: tuple[int, ...]) -> None:
+    """That is, its own structures, if the bitmap lists them as free, and the last two clusters (`marked` as used)."""
+    image, cluster = sparse(64 * MIB), MIB
+    run("mkfs.exfat", "-c", str(cluster), image)
+    with image.open("r+b") as volume:
+        boot = volume.read(512)
+        heap, count, root = (int.from_bytes(boot[at : at + 4], "little") for at in (88, 92, 96))
+        volume.seek(heap * 512)
+        bits = 1 | 1 << 20 | sum(1 << count + each for each in marked)
+        volume.write(bits.to_bytes(-(-count // 8), "little"))
+        volume.truncate(66 * MIB)  # a longer partition
+    extent = Extent(0, 66 * MIB)
+    run("fsck.exfat", "-n", image)
+    used = read_used(str(image), extent, the_layer(image, extent), sector_size=512)
+    assert used.by == "partclone.exfat" and is_sound(used, extent.length) and used.bytes < extent.length // 2
+    for number in (*range(root - 1), 20, *(count + each for each in marked)):  # bitmap, up-case table, root directory
+        place = Extent(heap * 512 + number * cluster, cluster)
+        assert any(each.contains(place) for each in used.runs)
+
+
 @sample(2)
 @pytest.mark.needs_tools("mkfs.fat", "fsck.fat", "mcopy", "mdel", "mmd")
 @pytest.mark.parametrize(
