@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
 
-from aligntool.formats.fat_files import BAD_CLUSTER, FIRST_CLUSTER, fat_entries
+from aligntool.formats.fat_files import BAD_CLUSTER, FIRST_CLUSTER, exfat_table, fat_entries
 from aligntool.formats.linux_fs import INCOMPAT_64BIT, swap_number
 from aligntool.formats.numbers import le16, le32
 from aligntool.formats.reader import LONGEST_READ, Area
@@ -18,6 +18,10 @@ def bad_blocks(area: Area, kind: str) -> int:
             return _in_ext(area)
         case "vfat":
             return _in_fat(area)
+        case "exfat":
+            table = exfat_table(area)
+            entries = fat_entries(32, _pieces(area, table.start, table.length))
+            return sum(map(BAD_CLUSTER[32].__eq__, islice(entries, FIRST_CLUSTER, None)))
         case "ntfs":
             with suppress(CannotFollow):  # ntfsresize, which checks the volume before a move, rejects it
                 return bad_clusters(open_ntfs(area))

@@ -401,7 +401,8 @@ def bad_blocks_refusal(disk: Disk, part: Partition, what: str, layer: Layer, cou
             disk, part, " ".join(("mkswap", *(f"{option} {value}" for option, value in named if value)))
         )
     else:
-        clearing = "no program clears it, so copy the files elsewhere, recreate it with mkfs.fat, and copy them back"
+        made_by = f"mkfs.{layer.kind.removeprefix('v')}"
+        clearing = f"no program clears it, so copy the files elsewhere, recreate it with {made_by}, and copy them back"
     cloned = f"if the list is of another drive, from which this one was cloned: {clearing}"
     if disk.kind is DiskKind.IMAGE:
         return Refusal("failing", what, text, cloned, lasting=False)

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.needs_tools("sfdisk")
 
 Sparse = Callable[..., Path]
 SECTOR, START = 512, 63
-TYPES = {"ntfs": "7", "vfat": "c", "swap": "82"}
+TYPES = {"ntfs": "7", "exfat": "7", "vfat": "c", "swap": "82"}
 
 
 def count_of(content: Path, kind: str) -> int:
@@ -120,6 +120,20 @@ def test_a_fat_with_bad_clusters_is_not_moved(sparse: Sparse, bits: int, size: i
     run("fsck.fat", "-n", content)  # counts them as used
     assert count_of(content, "vfat") == 3
     assert "mkfs.fat" in refused(on_disk(content, "vfat"), "on partition 1 lists 3 bad blocks of its medium")
+
+
+@pytest.mark.needs_tools("mkfs.exfat", "fsck.exfat")
+def test_an_exfat_with_bad_clusters_is_not_moved(sparse: Sparse) -> None:
+    content = sparse(32 * MIB)
+    run("mkfs.exfat", "-c", "4096", content)
+    assert count_of(content, "exfat") == 0
+    with content.open("r+b") as volume:
+        table = int.from_bytes(volume.read(512)[80:84], "little") * SECTOR
+        volume.seek(table + 4 * 4000)
+        volume.write(b"\xf7\xff\xff\xff" * 2)  # exFAT specification, section 4.1.3
+    run("fsck.exfat", "-n", content)
+    assert count_of(content, "exfat") == 2
+    assert "recreate it with mkfs.exfat" in refused(on_disk(content, "exfat"), "on partition 1 lists 2 bad blocks")
 
 
 @pytest.mark.needs_tools("mkswap")
