@@ -485,7 +485,7 @@ def read_used(
     try:
         with fresh_reader(path) as reader, closing(_yield_used(path, reader, extent, layer, shrunk)) as runs:
             claims, free = layer.claims_size or 0, is_free_behind(reader, extent, layer)
-            if not free and _has_data_behind(reader, extent, claims):
+            if not (free or shrunk) and _has_data_behind(reader, extent, claims):
                 why = f"dm-verity hashes after the {layer.kind} may cover its free blocks, too"
                 return whole_partition_map(extent.length, why)
             used = chain(runs, [Extent(claims, 0 if free else extent.length - claims)])

@@ -359,8 +359,8 @@ def _plan(move: _Move, judged: Judged, label: str, used: Uses) -> Plan:
     disk, part = move.disk, move.part
     back = move.target.start == 0
     if move.shrunk_from:
-        last = part.extent.length - disk.sector_size  # where ntfsresize puts the copy of the boot sector
-        part = replace(part, content=tuple(search.with_new_copy(layer, last) for layer in part.content))
+        length = part.extent.length
+        part = replace(part, content=tuple(search.with_new_copy(layer, length) for layer in part.content))
     patched = search.patching(part, move.target, None, disk.sector_size)
     before = move.shrunk_from or part.extent
     why = "becomes the whole disk" if back else f"gets a partition of type {role_of(part.content[0].kind).title}"

@@ -74,12 +74,10 @@ def _changes(disk: Disk, found: search.FoundPlaces | None) -> Changes:
 
 
 def _patching(disk: Disk, part: Partition, changes: Changes, shrunk: partition_selection.Shrinks) -> search.Patching:
-    """Return the patches of a partition. After a shrink the copy of an NTFS boot sector is in the last sector of the
-    requested length, where ntfsresize puts it.
-    """
+    """Return the patches of a partition. A shrink puts the copy of an NTFS boot sector elsewhere."""
     if part.number in shrunk:
-        last = shrunk[part.number].length - disk.sector_size
-        part = replace(part, content=tuple(search.with_new_copy(layer, last) for layer in part.content))
+        length = shrunk[part.number].length
+        part = replace(part, content=tuple(search.with_new_copy(layer, length) for layer in part.content))
     change = next(change for change in changes if change.number == part.number)
     return search.patching(part, change.after, change.record_after, disk.sector_size)
 

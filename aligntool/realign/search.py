@@ -298,11 +298,17 @@ def _patches(layer: Layer, before: int, after: int) -> tuple[Patch, ...]:
     return tuple(Patch(name if boot == 0 else f"{name} (copy)", boot + field_at, 4, before, after) for boot in boots)
 
 
-def with_new_copy(layer: Layer, at: int) -> Layer:
-    """Return an NTFS after a shrink: ntfsresize copies the boot sector to byte `at`. Any other layer is unchanged."""
-    if layer.backup_boot is None:
+def with_new_copy(layer: Layer, length: int) -> Layer:
+    """Return an NTFS after a shrink to `length` bytes: ntfsresize copies the boot sector to the last sector, in the
+    sector size of the NTFS. Any other layer is unchanged.
+    """
+    if layer.backup_boot is None or layer.claims_size is None:
         return layer
-    return replace(layer, backup_boot=at, backup_hidden_sectors=layer.hidden_sectors)
+    sector = layer.claims_size - layer.backup_boot
+    is_copied = length % sector == 0  # otherwise in no whole sector
+    return replace(
+        layer, backup_boot=length - sector, backup_hidden_sectors=layer.hidden_sectors if is_copied else None
+    )
 
 
 def _exfat_patches(layer: Layer, before: int, after: int) -> tuple[Patch, ...]:

@@ -120,6 +120,27 @@ def test_a_shrunk_ntfs_has_the_copy_of_its_boot_sector_in_its_last_sector(make: 
 
 
 @pytest.mark.parametrize("command", ["realign", "partition"])
+def test_a_shrunk_ntfs_with_large_clusters_and_sectors_has_all_its_copies(command: str, sparse: Sparse) -> None:
+    """ntfsresize shortens it to whole clusters, and leaves its sectors: the copy is behind the last cluster."""
+    content = image = sparse(64 * MIB, "content")
+    run("mkntfs", "-q", "-Q", "-F", "-s", "4096", "-c", "65536", "-p", "63", "-H", "255", "-S", "63", content)
+    if command == "realign":
+        image = sparse(63 * SECTOR + 64 * MIB, "disk.img")
+        run("sfdisk", "-q", image, stdin="label: dos\nstart=63, type=7\n")
+        run("dd", f"if={content}", f"of={image}", "seek=63", "conv=notrunc,sparse", "status=none")
+    lines = run_aligntool(command, image, "--shrink", "--yes", "--json", code=DONE).stdout.splitlines()
+    totals = {each["total"] for each in map(json.loads, lines) if each.get("event") == "progress"}
+    assert max(totals) < 32 * MIB  # not everything
+    (part,) = json.loads(run("sfdisk", "--json", image))["partitiontable"]["partitions"]
+    place = Extent(part["start"] * SECTOR, part["size"] * SECTOR)
+    with image.open("rb") as file:
+        first, last = (os.pread(file.fileno(), SECTOR, at) for at in (place.start, place.end - 4096))
+    assert first[3:7] == b"NTFS" and last == first
+    with content_of(image, place) as content:
+        run("ntfsresize", "--info", "--force", content)
+
+
+@pytest.mark.parametrize("command", ["realign", "partition"])
 def test_only_the_used_clusters_of_a_shrunk_ntfs_are_copied(
     command: str, make: MakeDisk, contents: Contents, tmp_path: Path
 ) -> None:
