@@ -17,7 +17,7 @@ from aligntool.values import dataclass
 ALARMS = re.compile(r"^ALERT:|\[Fail\]", re.MULTILINE)
 # Findings for which fsck.fat exits with 1 and that harm no system: a label that is in one place only, or that DOS would
 # not write; a stale count of free clusters, a differing copy of the boot sector (Windows and partition tools patch only
-# the first one).
+# the first one), a FAT32 without a copy or without that count, as the specification allows (BPB_BkBootSec, BPB_FSInfo).
 ABOUT_LABELS = re.compile(
     r"fsck\.fat |Leaving filesystem unchanged|.*: \d+ files, \d+/\d+ clusters$"
     r"|(?:Volume l|L)abel '|Label in boot sector |There is no label in boot sector,"
@@ -26,7 +26,8 @@ ABOUT_LABELS = re.compile(
 HARMLESS = re.compile(
     rf"{ABOUT_LABELS.pattern}|Free cluster summary |Auto-correcting"
     r"|There are differences between boot sector and its backup|This is mostly harmless|[0-9:, /a-f]+$"
-    r"|Not automatically fixing this"
+    r"|Not automatically fixing this|There is no backup boot sector|Auto-creating backup boot block"
+    r"|Created backup of boot sector|No FSINFO sector|Not automatically creating it"
 )
 # What a checker prints if it cannot check a file system, which may be intact: fsck.fat 4.2 for four FATs, fsck.exfat
 # 1.2.0 for two, xfs_repair 6.1.0 if the log or the realtime data is on another device, btrfs if one of several devices

@@ -92,6 +92,23 @@ def test_a_stale_count_of_free_clusters_is_not_reported_as_damage(sparse: Sparse
     assert check_content(str(disk), extent, "vfat") == CheckResult(True, None, "fsck.fat")
 
 
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("mkfs.fat", "fsck.fat")
+@pytest.mark.parametrize("fields", [(50,), (48, 50)], ids=["no copy", "neither copy nor FSInfo"])
+def test_a_fat32_without_a_copy_of_its_boot_sector_is_not_reported_as_damaged(
+    sparse: Sparse, fields: tuple[int, ...]
+) -> None:
+    disk = sparse(40 * MIB)
+    run("mkfs.fat", "-F32", "-s1", disk)
+    with disk.open("r+b") as file:
+        for at in fields:
+            file.seek(at)
+            file.write(b"\0\0")
+    with attached(disk, "-r") as device:
+        assert "no backup boot sector" in run("fsck.fat", "-n", device, fails=True)
+    assert check_content(str(disk), Extent(0, 40 * MIB), "vfat") == CheckResult(True, None, "fsck.fat")
+
+
 def test_content_without_a_checker_or_on_a_missing_disk_does_not_count_as_checked(
     sparse: Sparse, tmp_path: Path
 ) -> None:
