@@ -8,7 +8,7 @@ from aligntool.audit.report import Grid
 from aligntool.errors import Refusal, Refused, Stopped
 from aligntool.errors import shell_word as shell_word
 from aligntool.formats.parked import is_marked_in_flight
-from aligntool.inventory import Disk, DiskKind, Layer, Partition, Role, Source, TableLabel
+from aligntool.inventory import Disk, DiskKind, Inventory, Layer, Partition, Role, Source, TableLabel
 from aligntool.units import format_about, format_size
 
 
@@ -109,10 +109,16 @@ _LSBLK = "lsblk -d lists the other drives"
 
 
 def use_refusals(
-    name: str, node: str, places: Iterable[str], holders: Iterable[str], root: str = _LSBLK
+    name: str,
+    node: str,
+    places: Iterable[str],
+    holders: Iterable[str],
+    root: str = _LSBLK,
+    *,
+    above: Inventory | None = None,
 ) -> Iterator[Refusal]:
     """Yield why a device must not be overwritten now: each mount point with the command that unmounts it, and each
-    device on top. `root`: the hint if the system runs from it.
+    device on top. `root`: the hint if the system runs from it. `above`: the devices on top, if they were read.
     """
     for place in places:
         text, hint = f"{name} is mounted at {place}", f"sudo umount {shell_word(place)}"
@@ -122,7 +128,74 @@ def use_refusals(
             text, hint = f"{text}: this system runs from it", root
         yield Refusal("mounted", name, text, hint)
     for holder in holders:
-        yield Refusal("held", name, f"{name} is in use by {holder}", f"aligntool audit {holder}")
+        hint = release_command(holder, above, root) if above else f"aligntool audit {holder}"
+        yield Refusal("held", name, f"{name} is in use by {holder}", hint)
+
+
+def holders_of(disk: Disk) -> tuple[str, ...]:
+    """Return the kernel names of the devices on a disk and on its partitions."""
+    return (*disk.holders, *(name for part in disk.partitions for name in part.holders))
+
+
+_MOST_LEVELS = 16  # of devices on each other
+
+
+def release_command(holder: str, above: Inventory, root: str = _LSBLK) -> str:
+    """Return the commands that end every use of a device on a disk, from the top. `root`: see `use_refusals`."""
+    known = {disk.name: disk for disk in above.disks}
+    levels = _levels_above(holder, known)
+    disks = [known[name] for name in levels if name in known]
+    used = [(disk.name, disk.mounted_at) for disk in disks]
+    used += [(part.node or disk.name, part.mounted_at) for disk in disks for part in disk.partitions]
+    uses = [use.hint for name, places in used for use in use_refusals(name, name, reversed(places), (), root)]
+    ends = dict.fromkeys(_end_of(name, known.get(name)) for name in sorted(levels, key=lambda name: levels[name]))
+    return root if root in uses else " && ".join((*dict.fromkeys(uses), *reversed(ends)))
+
+
+def _levels_above(holder: str, known: Mapping[str, Disk]) -> dict[str, int]:
+    """Return the devices that must end before a holder, and itself, each with the most devices between the two."""
+    levels: dict[str, int] = {}
+    waiting = [(holder, 0)]
+    while waiting:
+        name, level = waiting.pop()
+        if levels.get(name, -1) >= level or level > _MOST_LEVELS:
+            continue
+        levels[name] = level
+        device, group = known.get(name), _group_of(known.get(name))
+        waiting += [(other, level + 1) for other in (holders_of(device) if device else ())]
+        # An array in a container of external metadata ends before it; vgchange ends all volumes of a group together.
+        waiting += [(other, level + 1) for other, disk in known.items() if _is_in_container(disk, name)]
+        waiting += [(other, level) for other, disk in known.items() if group and group == _group_of(disk)]
+    return levels
+
+
+def _is_in_container(disk: Disk, container: str) -> bool:
+    return disk.array is not None and (disk.array.metadata or "").startswith(f"external:/{container}/")
+
+
+def _group_of(device: Disk | None) -> str:
+    """Return the volume group of a mapping, or ""."""
+    mapping = (device and device.mapping) or ""
+    return mapping.removeprefix("lvm ").partition("/")[0] if mapping.startswith("lvm ") else ""
+
+
+def _end_of(name: str, device: Disk | None) -> str:
+    """Return the command that stops a device of which nothing is in use."""
+    mapping = (device and device.mapping) or ""
+    if name.startswith("md"):
+        return f"sudo mdadm --stop /dev/{name}"
+    if group := _group_of(device):
+        return f"sudo vgchange -an {shell_word(group)}"
+    if mapping.startswith("crypt "):  # followed by its kind and its name
+        # A LUKS2 with integrity has a mapping "name_dif" under "name", which ends with that (luks2_json_metadata.c).
+        kind, opened_as = mapping.split(" ", 2)[1:]
+        suffix = "_dif" if kind == "SUBDEV" else ""
+        return f"sudo cryptsetup close {shell_word(opened_as.removesuffix(suffix))}"
+    if name.startswith("drbd"):
+        return "sudo drbdadm down RESOURCE"
+    if name.startswith("bcache"):
+        return f"echo 1 | sudo tee /sys/block/{name}/bcache/stop"
+    return f"sudo dmsetup remove /dev/{name}"
 
 
 def read_only_refusals(disk: Disk) -> Iterator[Refusal]:

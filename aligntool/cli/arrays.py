@@ -38,7 +38,7 @@ from aligntool.raid.steps_luks import NO_KEY, Key
 from aligntool.raid.steps_system import Paths
 from aligntool.realign.move import Status, journal_status
 from aligntool.realign.planning import on_captured_machine
-from aligntool.realign.request import refuse_in_flight
+from aligntool.realign.request import find_holders, refuse_in_flight
 from aligntool.recipes.drives import known_geometries
 from aligntool.render.lines import Line, can_redraw, plain
 from aligntool.render.plan import array_lines, raid_plan_lines
@@ -276,7 +276,9 @@ def look_at_members(drives: list[str]) -> tuple[list[Judged], tuple[int | None, 
     disks = [
         replace(with_health(judged.disk), taken=users_beside_mounts(judged.disk, number)) for judged, number in named
     ]
-    members = [replace(judged, disk=disk) for (judged, _), disk in zip(named, disks, strict=True)]
+    members = [
+        replace(judged, disk=disk, above=find_holders(disk)) for (judged, _), disk in zip(named, disks, strict=True)
+    ]
     return members, tuple(number for _, number in named), report, known
 
 

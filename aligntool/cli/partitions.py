@@ -23,7 +23,15 @@ from aligntool.inventory import Disk
 from aligntool.linux.look import look
 from aligntool.realign.layout import make_layout, plan_layout, refuse_unsound, with_samples
 from aligntool.realign.planning import find_repairs
-from aligntool.realign.request import Request, find_plan, look_at, refuse_changed_table, refuse_in_flight, refuse_part
+from aligntool.realign.request import (
+    Request,
+    find_holders,
+    find_plan,
+    look_at,
+    refuse_changed_table,
+    refuse_in_flight,
+    refuse_part,
+)  # fmt: skip
 from aligntool.recipes.goals import parse_part
 from aligntool.render.audit import audit_lines
 from aligntool.render.disk_map import boundary_lines
@@ -181,7 +189,8 @@ class Layout(DiskOperation):
         refuse_part(self.disk, judged.disk, "a partition table is made for a whole disk")
         refuse_in_flight(judged.disk.path)
         refuse_changed_table(judged.disk)
-        return plan_layout(replace(judged, disk=with_samples(judged.disk, wipe=self.goal.wipe)), self.goal)
+        disk = with_samples(judged.disk, wipe=self.goal.wipe)
+        return plan_layout(replace(judged, disk=disk, above=find_holders(disk)), self.goal)
 
     def next_command(self) -> str:
         return command("layout", self.disk, *self.given.typed)

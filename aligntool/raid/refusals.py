@@ -261,11 +261,11 @@ def _refuse_member(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
 
 
 def _refuse_used(member: Member) -> Iterator[Refusal]:
-    disk = member.disk
+    disk, above = member.disk, member.judged.above
     for part in (member.partition,) if member.partition else disk.partitions:
         name = Member(member.judged, part).name
-        yield from wording.use_refusals(name, name, part.mounted_at, part.holders)
-    yield from wording.use_refusals(disk.name, disk.name, disk.mounted_at, disk.holders)
+        yield from wording.use_refusals(name, name, part.mounted_at, part.holders, above=above)
+    yield from wording.use_refusals(disk.name, disk.name, disk.mounted_at, disk.holders, above=above)
     yield from (Refusal("in-use", member.name, text, hint) for text, hint in disk.taken)
 
 

@@ -155,7 +155,7 @@ def plan_layout(judged: Judged, goal: LayoutGoal) -> Plan:
                 places = tuple(replace(place, before=place.after, why="already there") for place in plan.places)
                 title = plan.goal.removeprefix("a new ")
                 return replace(plan, goal=title, places=places, steps=(), attention=(), notes=())
-    refuse_impossible(disk, goal)
+    refuse_impossible(disk, goal, judged.above)
     return _plan_new_table(judged, goal)
 
 

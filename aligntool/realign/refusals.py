@@ -1,7 +1,7 @@
 """Find the reasons why a disk or a partition cannot be changed."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from aligntool.audit import wording
@@ -27,9 +27,9 @@ MOST_ENTRIES = {"gpt": 128, "dos": 4}  # no logical partitions: more than four n
 LONGEST_NAME = 36  # UTF-16 code units, UEFI 5.3.3
 
 
-def refuse_impossible(disk: Disk, goal: LayoutGoal) -> None:
-    """Raise Refused if the disk must not get a new table, or no disk could satisfy the goal."""
-    refuse((*_disk_refusals(disk, wipe=goal.wipe), *goal_refusals(disk, goal)))
+def refuse_impossible(disk: Disk, goal: LayoutGoal, above: Inventory | None = None) -> None:
+    """Raise Refused if the disk must not get a new table, or no disk could satisfy the goal. `above`: see `Judged`."""
+    refuse((*_disk_refusals(disk, wipe=goal.wipe, above=above), *goal_refusals(disk, goal)))
 
 
 def goal_refusals(disk: Disk, goal: LayoutGoal) -> Iterator[Refusal]:
@@ -48,7 +48,7 @@ def refuse_unfit(disk: Disk, *, wipe: bool | None) -> None:
     refuse(_disk_refusals(disk, wipe=wipe))
 
 
-def _disk_refusals(disk: Disk, *, wipe: bool | None) -> Iterator[Refusal]:
+def _disk_refusals(disk: Disk, *, wipe: bool | None, above: Inventory | None = None) -> Iterator[Refusal]:
     name = disk.name
     if not disk.size:
         yield Refusal("size-unknown", name, f"{name}: size unknown")
@@ -56,11 +56,10 @@ def _disk_refusals(disk: Disk, *, wipe: bool | None) -> Iterator[Refusal]:
     if disk.kind is DiskKind.DASD:
         yield Refusal("dasd", name, f"{name} is a DASD, which has its own partitioning tool", "fdasd")
     yield from _zoned_refusals(disk)
-    yield from wording.use_refusals(name, name, disk.mounted_at, disk.holders)
+    yield from wording.use_refusals(name, name, disk.mounted_at, disk.holders, above=above)
     for part in disk.partitions:
-        yield from wording.use_refusals(
-            wording.subject_words(disk, part), part.node or name, part.mounted_at, part.holders
-        )
+        words = wording.subject_words(disk, part)
+        yield from wording.use_refusals(words, part.node or name, part.mounted_at, part.holders, above=above)
     if not disk.table_read or not disk.content_read:
         text = f"{name}: content not readable, so it may not be empty"
         yield Refusal("not-read", name, text, wording.next_command(disk, "audit"))
@@ -245,73 +244,12 @@ def _suspended(what: str) -> Refusal:
     return Refusal("hibernated", what, text, "start that system and shut it down", lasting=False)
 
 
-def holders_of(disk: Disk) -> tuple[str, ...]:
-    """Return the kernel names of the devices on a disk and on its partitions."""
-    return (*disk.holders, *(name for part in disk.partitions for name in part.holders))
-
-
-_MOST_LEVELS = 16  # of devices on each other
-
-
 def _holder_refusal(what: str, holder: str, above: Inventory | None) -> Refusal:
     """Return that a device on the disk holds it, with the commands that end every use of that device, from the top."""
-    known = {disk.name: disk for disk in above.disks} if above else {}
-    levels = _levels_above(holder, known)
-    disks = [known[name] for name in levels if name in known]
-    used = [(disk.name, disk.mounted_at) for disk in disks]
-    used += [(part.node or disk.name, part.mounted_at) for disk in disks for part in disk.partitions]
-    uses = [use.hint for name, places in used for use in wording.use_refusals(name, name, reversed(places), (), _LIVE)]
-    ends = dict.fromkeys(_end_of(name, known.get(name)) for name in sorted(levels, key=lambda name: levels[name]))
-    hint = _LIVE if _LIVE in uses else " && ".join((*dict.fromkeys(uses), *reversed(ends)))
-    mapping = known[holder].mapping if holder in known else None
-    by = f"{holder} ({mapping})" if mapping else holder
+    device = above.disk(holder) if above else None
+    by = f"{holder} ({device.mapping})" if device and device.mapping else holder
+    hint = wording.release_command(holder, above or Inventory(()), _LIVE)
     return Refusal("held", what, f"{what} is held by {by}", hint, lasting=False)
-
-
-def _levels_above(holder: str, known: Mapping[str, Disk]) -> dict[str, int]:
-    """Return the devices that must end before a holder, and itself, each with the most devices between the two."""
-    levels: dict[str, int] = {}
-    waiting = [(holder, 0)]
-    while waiting:
-        name, level = waiting.pop()
-        if levels.get(name, -1) >= level or level > _MOST_LEVELS:
-            continue
-        levels[name] = level
-        device, group = known.get(name), _group_of(known.get(name))
-        waiting += [(other, level + 1) for other in (holders_of(device) if device else ())]
-        # An array in a container of external metadata ends before it; vgchange ends all volumes of a group together.
-        waiting += [(other, level + 1) for other, disk in known.items() if _is_in_container(disk, name)]
-        waiting += [(other, level) for other, disk in known.items() if group and group == _group_of(disk)]
-    return levels
-
-
-def _is_in_container(disk: Disk, container: str) -> bool:
-    return disk.array is not None and (disk.array.metadata or "").startswith(f"external:/{container}/")
-
-
-def _group_of(device: Disk | None) -> str:
-    """Return the volume group of a mapping, or ""."""
-    mapping = (device and device.mapping) or ""
-    return mapping.removeprefix("lvm ").partition("/")[0] if mapping.startswith("lvm ") else ""
-
-
-def _end_of(name: str, device: Disk | None) -> str:
-    """Return the command that stops a device of which nothing is in use."""
-    mapping = (device and device.mapping) or ""
-    if name.startswith("md"):
-        return f"sudo mdadm --stop /dev/{name}"
-    if group := _group_of(device):
-        return f"sudo vgchange -an {wording.shell_word(group)}"
-    if mapping.startswith("crypt "):  # followed by its kind and its name
-        # A LUKS2 with integrity has a mapping "name_dif" under "name", which ends with that (luks2_json_metadata.c).
-        kind, opened_as = mapping.split(" ", 2)[1:]
-        suffix = "_dif" if kind == "SUBDEV" else ""
-        return f"sudo cryptsetup close {wording.shell_word(opened_as.removesuffix(suffix))}"
-    if name.startswith("drbd"):
-        return "sudo drbdadm down RESOURCE"
-    if name.startswith("bcache"):
-        return f"echo 1 | sudo tee /sys/block/{name}/bcache/stop"
-    return f"sudo dmsetup remove /dev/{name}"
 
 
 def partition_reasons(disk: Disk, parts: Iterable[Partition]) -> dict[int, tuple[Refusal, ...]]:

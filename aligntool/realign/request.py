@@ -12,7 +12,7 @@ from pathlib import Path
 from aligntool import steps
 from aligntool.audit.judge import audit
 from aligntool.audit.report import AuditOptions, Judged
-from aligntool.audit.wording import command, hints_for_disk, hints_with_options, shell_word
+from aligntool.audit.wording import command, hints_for_disk, hints_with_options, holders_of, shell_word
 from aligntool.change import Event, Plan, RealignGoal, Said, StepBegun, StepDone, Used, Waiting
 from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse
 from aligntool.file_systems import EXT
@@ -39,7 +39,7 @@ from aligntool.realign.journal import Journal, open_journal, refuse_volatile
 from aligntool.realign.partition_selection import fills, overwriting_text, shrinkable
 from aligntool.realign.placing import kind_of
 from aligntool.realign.planning import plan_realign
-from aligntool.realign.refusals import bad_blocks_refusal, holders_of
+from aligntool.realign.refusals import bad_blocks_refusal
 from aligntool.realign.second_table import refuse_second_table
 from aligntool.realign.shrink import refuse_unshrinkable, shrink_btrfs, shrunk_view
 from aligntool.recipes.drives import known_geometries
@@ -140,7 +140,7 @@ def look_before_change(target: str, request: Request, rule: str, option: str = "
     refuse_part(target, disk, rule, option)
     refuse_in_flight(disk.path)
     _refuse_marked(disk)
-    return replace(judged, disk=replace(disk, failing=with_health(disk).failing), above=_find_holders(disk))
+    return replace(judged, disk=replace(disk, failing=with_health(disk).failing), above=find_holders(disk))
 
 
 def refuse_part(target: str, disk: Disk, rule: str, option: str = "") -> None:
@@ -254,7 +254,7 @@ def _has_journal(device: ReadOnlyDevice, at: int) -> bool:
     return True
 
 
-def _find_holders(disk: Disk) -> Inventory | None:
+def find_holders(disk: Disk) -> Inventory | None:
     """Return the devices on the disk and its partitions, and the devices on those; None if there are none."""
     found: dict[str, Disk] = {}
     names, seen = set(holders_of(disk)), set[str]()

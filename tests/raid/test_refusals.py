@@ -177,6 +177,12 @@ def test_members_of_running_arrays_of_a_captured_machine_are_refused() -> None:
         plan_raid(members, inventory, goal(partitions=(1, 1)))
     assert "vda1 is in use by md0" in str(refused.value)
     assert "vdb1 is in use by md0" in str(refused.value)
+    assert "aligntool audit md0" in refused.value.hint
+    members = [replace(member, above=inventory) for member in members]
+    with pytest.raises(Refused) as refused:
+        plan_raid(members, inventory, goal(partitions=(1, 1)))
+    assert "sudo mdadm --stop /dev/md0" in refused.value.hint
+    assert "audit md0" not in refused.value.hint
 
 
 def test_a_drive_that_is_too_small_for_a_member_is_refused() -> None:

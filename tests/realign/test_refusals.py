@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from aligntool.audit.judge import audit
-from aligntool.change import RealignGoal
+from aligntool.change import LayoutGoal, PartitionRequest, Plan, RealignGoal
+from aligntool.cli.partitions import Layout
 from aligntool.errors import Refused
 from aligntool.formats.reader import MAY_BE_SHARED
 from aligntool.formats.windows_fs import WINDOWS_HIBERNATED
@@ -29,7 +30,7 @@ from aligntool.realign import request
 from aligntool.realign.convert_request import Conversion
 from aligntool.realign.partition_request import WholeDisk
 from aligntool.realign.planning import find_repairs, plan_realign
-from aligntool.realign.request import FoundPlan, Request, find_plan
+from aligntool.realign.request import Request, find_plan
 from aligntool.units import MIB, Extent
 from tests.realign.movable_disks import judged, movable_disk, plan_for
 
@@ -151,11 +152,16 @@ def refusal_of(seen: Disk, goal: RealignGoal | None = None) -> Refused:
     return refusal.value
 
 
+def plan_layout(disk: str, given: Request) -> Plan:
+    return Layout(disk, LayoutGoal((PartitionRequest(None, "linux"),)), given).make_plan()
+
+
 @pytest.mark.parametrize(
-    "find", [find_plan, WholeDisk(Request(), undo=True).find_plan, Conversion(Request(), (4096,)).find_plan]
+    "find",
+    [find_plan, WholeDisk(Request(), undo=True).find_plan, Conversion(Request(), (4096,)).find_plan, plan_layout],
 )
 def test_the_refusal_of_every_change_names_the_command_that_releases_the_disk(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, find: Callable[[str, Request], FoundPlan]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, find: Callable[[str, Request], object]
 ) -> None:
     image = tmp_path / "disk.img"
     seen = partition(holders=("dm-0",))(replace(movable_disk("63+100000 ext4"), path=str(image)))
@@ -163,7 +169,7 @@ def test_the_refusal_of_every_change_names_the_command_that_releases_the_disk(
         file.truncate(seen.size)
     machine = {(str(image),): Inventory((seen,)), ("/dev/dm-0",): Inventory(above(seen)[:1])}
     monkeypatch.setattr(request, "look", lambda names, **_: machine[names])
-    with pytest.raises(Refused, match=r"held by dm-0 \(lvm vg/root\)") as refusal:
+    with pytest.raises(Refused, match=r"held by dm-0 \(lvm vg/root\)|in use by dm-0") as refusal:
         find(str(image), Request())
     assert "sudo vgchange -an vg" in refusal.value.hint
 
