@@ -11,6 +11,11 @@ from aligntool.inventory import Layer
 from aligntool.units import KIB, MIB, is_power_of_two
 from aligntool.values import dataclass
 
+MEDIUM_ERRORS = (  # exFAT, FAT; only Windows clears them
+    "has errors on its medium that a system detected (media failure flag set)",
+    "has errors on its medium that a system detected (error bit in the allocation table)",
+)
+
 # exFAT.
 #
 # Source: Microsoft's exFAT file system specification, section 3 (boot region) and 7.3 (volume label).
@@ -35,7 +40,7 @@ def read_exfat(area: Area) -> Layer | None:
     sector, cluster = 1 << sector_shift, 1 << sector_shift + cluster_shift
     unclean = "was not unmounted cleanly (dirty flag set)" if flags & 0x2 else None
     if flags & 0x4:
-        unclean = "has errors on its medium that a system detected (media failure flag set)"
+        unclean = MEDIUM_ERRORS[0]
     directories = _directories(area, root, fat * sector, heap * sector, cluster, clusters)
     copy = area.read((CHECKED_SECTORS + 1) * sector, 512)
     return replace(
@@ -158,7 +163,7 @@ def _fat_unclean(area: Area, sector: bytes, boot: FatBootSector, extended: int) 
     entry = le32(area.read(boot.reserved * boot.sector + boot.bits // 8, 4), 0)
     shut, no_error = {16: (0x8000, 0x4000), 32: (0x08000000, 0x04000000)}.get(boot.bits, (0, 0))
     if entry & no_error != no_error:
-        return "has errors on its medium that a system detected (error bit in the allocation table)"
+        return MEDIUM_ERRORS[1]
     if entry & shut != shut:
         return "was not unmounted cleanly (bit in the allocation table)"
     return "was not unmounted cleanly (dirty flag set)" if sector[extended + 1] & 0x1 else None  # FAT_STATE_DIRTY

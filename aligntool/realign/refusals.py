@@ -13,7 +13,7 @@ from aligntool.formats.linux_fs import NEEDS_REPLAY
 from aligntool.formats.part_types import ROLES, role_list
 from aligntool.formats.reader import MAY_BE_SHARED
 from aligntool.formats.volumes import NOT_BY_CRYPTSETUP, REENCRYPTED, REENCRYPTING, UNFLUSHED
-from aligntool.formats.windows_fs import WINDOWS_HIBERNATED, is_small_fat32
+from aligntool.formats.windows_fs import MEDIUM_ERRORS, WINDOWS_HIBERNATED, is_small_fat32
 from aligntool.inventory import Disk, DiskKind, Fault, Inventory, Layer, Partition, Role, TableLabel, with_inner
 from aligntool.realign.placing import containers, fixed_layout_reasons, fixed_place_reasons, logicals_of
 from aligntool.realign.search import irregular_chain_reason
@@ -354,6 +354,7 @@ _CHECKERS = {kind: " ".join(each.checker) for kind, each in FILE_SYSTEMS.items()
 }
 """Commands that check a content and write nothing."""
 
+SCAN_MEDIUM = "in Windows: chkdsk /r, which also clears the mark of these errors; fsck.fat and fsck.exfat do not"
 SHUT_DOWN = "start Windows and shut it down with: shutdown /s /f /t 0"
 _ACTIONS = {"ntfs": SHUT_DOWN, "swap": "start the suspended system and shut it down"}
 """Actions for contents that only their own system can clean."""
@@ -388,6 +389,8 @@ def _cleaner(disk: Disk, part: Partition, layer: Layer) -> str:
     """Return the command or the action that makes an unclean content clean."""
     if (layer.unclean or "").startswith(MAY_BE_SHARED):
         return _sharing_ender(disk, part, layer)
+    if layer.unclean in MEDIUM_ERRORS:
+        return SCAN_MEDIUM
     if layer.kind in _ACTIONS:
         return _ACTIONS[layer.kind]
     if layer.kind == "crypto_LUKS":

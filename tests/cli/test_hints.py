@@ -104,6 +104,23 @@ def test_a_checker_without_offsets_is_run_on_a_loop_device(dirty_disk: Path, tmp
     assert str(dirty_disk) not in run("losetup", "--list")
 
 
+@pytest.mark.needs_tools("mkfs.fat", "fsck.fat")
+def test_a_mark_that_a_checker_leaves_is_not_to_be_cleared_with_it(dirty_disk: Path, tmp_path: Path) -> None:
+    fat = tmp_path / "fat"
+    with fat.open("wb") as file:
+        file.truncate(48 * MIB)
+    run("mkfs.fat", "-F", "16", "-a", "-R", "1", "-f", "1", fat)
+    with fat.open("r+b") as file:
+        file.seek(512 + 2)
+        file.write(b"\xff\xbf")  # errors on the medium: Microsoft's FAT specification, "FAT Volume Initialization"
+    run("fsck.fat", "-a", fat)
+    with dirty_disk.open("r+b") as file:
+        file.seek(START)
+        file.write(fat.read_bytes())
+    run("sfdisk", "-q", "--part-type", dirty_disk, "1", "6")
+    assert "chkdsk /r" in hint_of(run_aligntool("plan", "realign", dirty_disk))
+
+
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup")
 @pytest.mark.parametrize("words", [("realign",), ("partition", "--undo"), ("convert", "--sector-size", "4096")])
