@@ -19,9 +19,7 @@ def bad_blocks(area: Area, kind: str) -> int:
         case "vfat":
             return _in_fat(area)
         case "exfat":
-            table = exfat_table(area)
-            entries = fat_entries(32, _pieces(area, table.start, table.length))
-            return sum(map(BAD_CLUSTER[32].__eq__, islice(entries, FIRST_CLUSTER, None)))
+            return _in_exfat(area)
         case "ntfs":
             with suppress(CannotFollow):  # ntfsresize, which checks the volume before a move, rejects it
                 return bad_clusters(open_ntfs(area))
@@ -51,6 +49,13 @@ def _in_fat(area: Area) -> int:
     length = -(-(boot.clusters + FIRST_CLUSTER) * boot.bits // 8)
     entries = fat_entries(boot.bits, _pieces(area, boot.reserved * boot.sector, length))
     return sum(map(BAD_CLUSTER[boot.bits].__eq__, islice(entries, FIRST_CLUSTER, boot.clusters + FIRST_CLUSTER)))
+
+
+def _in_exfat(area: Area) -> int:
+    table = exfat_table(area)
+    # A search is much faster than a comparison of each entry, of which a large volume has 100 million.
+    marked = (piece for piece in _pieces(area, table.start, table.length) if b"\xf7\xff\xff\xff" in piece)
+    return sum(map(BAD_CLUSTER[32].__eq__, fat_entries(32, marked)))
 
 
 def _pieces(area: Area, start: int, length: int) -> Iterator[bytes]:
