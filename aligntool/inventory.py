@@ -167,14 +167,11 @@ class IoLimits:
 
 @dataclass(frozen=True, slots=True)
 class KnownGeometry:
-    """The facts of a row of the drive database. Sizes in bytes; None: not in the database.
+    """The facts of a row of the drive database. Sizes in bytes; None: not in the database."""
 
-    `source` is KNOWN for a row of the model itself and ASSUMED for a class default; `citation` is the row's source.
-    """
-
-    source: Source
+    source: Source  # KNOWN for a row of the model itself, ASSUMED for a class default
     row: str  # "WD Caviar Green WD20EARS", "class: 3D NAND SSD"
-    citation: str
+    citation: str  # the source of the row
     confidence: str  # "high", "medium", "low"
     physical_block_size: int | None = None
     page_size: int | None = None
@@ -434,6 +431,7 @@ class Table:
     sector_size_assumed: bool = False  # an MBR in an image: it may count in sectors of 4096 bytes as well
     boot_code: tuple[BootCode, ...] = ()
     gap_used_to: int | None = None  # end of the nonzero bytes between 1 MiB and the first partition
+    empty_records: tuple[int, ...] = ()  # offsets of the EBRs that list no partition
 
 
 class Role(StrEnum):

@@ -224,6 +224,7 @@ class Chains:
     logicals: list[Partition] = field(default_factory=list)
     faults: list[TableFault] = field(default_factory=list)
     places: dict[int, int] = field(default_factory=dict)  # sector of each EBR seen -> slot of its extended partition
+    empty: list[int] = field(default_factory=list)  # offsets of the EBRs that list no partition
 
     @property
     def full(self) -> bool:
@@ -239,6 +240,8 @@ class Chains:
             before = self.next_number
             self._add(table, extended, here, here_sectors)
             empty = 0 if self.next_number > before else empty + 1
+            if empty:
+                self.empty.append(here * self.sector_size)
             link = next((entry for entry in table.used if entry.is_extended), None)
             if link is None:
                 return

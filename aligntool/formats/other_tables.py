@@ -297,6 +297,7 @@ def read_mbr(
     found = Table(
         TableLabel.DOS, used_size, f"0x{table.disk_signature:08x}", usable=usable, copies=copies,
         faults=readers.limit_faults(faults), in_flight=parked, sector_size_assumed=assumed,
+        empty_records=tuple(chains.empty),
     )  # fmt: skip
     return TableReading(found, partitions)
 

@@ -514,6 +514,7 @@ def _occupied(disk: Disk, before: Places, after: Places, chain: Sequence[EntryCh
         yield after[part.number]
         if part.record_at is not None:
             yield Extent(part.record_at, disk.sector_size)
-    for change in chain:
-        if change.record_after is not None:
-            yield Extent(change.record_after, disk.sector_size)
+    records = [change.record_after for change in chain]
+    for at in (*records, *(disk.table.empty_records if disk.table else ())):
+        if at is not None:
+            yield Extent(at, disk.sector_size)

@@ -162,3 +162,25 @@ def test_an_ebr_with_its_link_first_is_refused_by_the_planner(tmp_path: Path) ->
             file.seek(at * SECTOR + 446)
             file.write(packed.ljust(64, b"\0") + b"\x55\xaa")
     assert "entries in an unusual order" in " ".join(aligntool("plan", "realign", disk, code=REFUSED).split())
+
+
+def test_the_journal_leaves_the_ebrs_without_a_partition_intact(tmp_path: Path) -> None:
+    """They link to the logical partitions behind them, which Linux does not find without them."""
+    disk = tmp_path / "disk.img"
+    first, step, last = 40960, 1024, 131072
+    records = [first, *range(first + 8192, last, step), last]
+    listed = {first: (0x83, 2048, 4096), last: (0x83, 2048, 4096)}
+    chain = {0: ((0x83, 63, 20000), (5, first, 163840))}
+    for at, following in zip(records, [*records[1:], 0], strict=True):
+        chain[at] = (listed.get(at, (0, 0, 0)), (5, following - first, 8192) if following else (0, 0, 0))
+    with disk.open("wb") as file:
+        file.truncate(100 << 20)
+        for at, entries in chain.items():
+            packed = b"".join(struct.pack("<4xB3xII", *entry) for entry in entries)
+            file.seek(at * SECTOR + 446)
+            file.write(packed.ljust(64, b"\0") + b"\x55\xaa")
+    before = disk.read_bytes()
+    assert "partition 1" in aligntool("realign", "--yes", disk)
+    after = disk.read_bytes()
+    assert after[:SECTOR] != before[:SECTOR]
+    assert [at for at in records if after[at * SECTOR :][:SECTOR] != before[at * SECTOR :][:SECTOR]] == []
