@@ -57,7 +57,7 @@ def fat_entries(bits: int, table: Iterable[bytes]) -> Iterator[int]:
 # exFAT: specification, sections 3.1 (boot sector), 4.1 (allocation table), 7.1 and 7.2 (bitmap and up-case table).
 
 _BITMAP, _UP_CASE = 0x81, 0x82  # entries of the root directory
-_LONGEST_CHAIN = 512 * MIB  # a bitmap of the largest volume
+_MOST_KEPT = 1024 * MIB  # a bitmap has at most 512 MiB, a directory 256 MiB
 
 
 def exfat_table(reader: Reader) -> Extent:
@@ -75,22 +75,23 @@ def exfat_runs_to_keep(reader: Reader) -> Iterator[Extent]:
     heap, cluster, count = le32(boot, 88) << boot[108], 1 << boot[108] + boot[109], le32(boot, 92)
     kept = min(count, 2)
     yield Extent(heap + (count - kept) * cluster, kept * cluster)
-    for directory in _exfat_chain(reader, le32(boot, 96), heap, cluster):
+    seen: set[int] = set()
+    for directory in _exfat_chain(reader, le32(boot, 96), heap, cluster, seen):
         yield directory
         for piece in read_pieces(reader, directory):
             for at in range(0, len(piece), ENTRY):
-                if piece[at] in (_BITMAP, _UP_CASE):
-                    first, length = le32(piece, at + 20), le64(piece, at + 24)
-                    yield Extent(heap + (first - FIRST_CLUSTER) * cluster, length)  # as Linux reads it
-                    yield from _exfat_chain(reader, first, heap, cluster)
+                first = le32(piece, at + 20)
+                is_kept = piece[at] in (_BITMAP, _UP_CASE) and 0 <= first - FIRST_CLUSTER < count
+                if is_kept and first not in seen:
+                    yield Extent(heap + (first - FIRST_CLUSTER) * cluster, le64(piece, at + 24))  # as Linux reads it
+                    yield from _exfat_chain(reader, first, heap, cluster, seen)
 
 
-def _exfat_chain(reader: Reader, number: int, heap: int, cluster: int) -> Iterator[Extent]:
-    """Yield the clusters of a chain, up to the end of it or of what a chain may be."""
+def _exfat_chain(reader: Reader, number: int, heap: int, cluster: int, seen: set[int]) -> Iterator[Extent]:
+    """Yield the clusters of a chain that are not in `seen`, and add them to it: a damaged chain may have a cycle."""
     table = exfat_table(reader)
-    for _ in range(_LONGEST_CHAIN // cluster + 1):
-        if not FIRST_CLUSTER <= number < table.length // 4:
-            return
+    while FIRST_CLUSTER <= number < table.length // 4 and number not in seen and len(seen) * cluster < _MOST_KEPT:
+        seen.add(number)
         yield Extent(heap + (number - FIRST_CLUSTER) * cluster, cluster)
         number = le32(reader.read(table.start + 4 * number, 4), 0)
 

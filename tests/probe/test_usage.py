@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aligntool.formats.fat_files import exfat_runs_to_keep
 from aligntool.inventory import DiskKind, Layer
 from aligntool.linux import checks, content
 from aligntool.linux.content import EDGE, MOST_RUNS, SMALLEST_GAP, NoMap, UsedMap, read_used, with_edges
@@ -245,6 +246,22 @@ def test_clusters_that_partclone_omits_from_an_exfat_are_used(sparse: Sparse, ma
     for number in (*range(root - 1), 20, *(count + each for each in marked)):  # bitmap, up-case table, root directory
         place = Extent(heap * 512 + number * cluster, cluster)
         assert any(each.contains(place) for each in used.runs)
+
+
+@pytest.mark.needs_tools("mkfs.exfat")
+def test_each_cluster_of_a_cyclic_chain_of_an_exfat_is_listed_once(sparse: Sparse) -> None:
+    """In the root directory, too, where each pass would find the bitmap again."""
+    image, cluster = sparse(64 * MIB), 4 * KIB
+    run("mkfs.exfat", "-c", str(cluster), image)
+    with image.open("r+b") as volume:
+        boot = volume.read(512)
+        table, heap, root = (int.from_bytes(boot[at : at + 4], "little") for at in (80, 88, 96))
+        volume.seek(table * 512 + 4 * root)
+        volume.write(root.to_bytes(4, "little"))
+    with image.open("rb") as volume:
+        runs = list(exfat_runs_to_keep(FileReader(volume.fileno(), 64 * MIB)))
+    at_root = Extent(heap * 512 + (root - 2) * cluster, cluster)
+    assert runs.count(at_root) == 1 and len(runs) < 20
 
 
 @sample(2)
