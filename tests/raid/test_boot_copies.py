@@ -6,7 +6,7 @@ tests/lab/test_system_disk.py runs it on real ones, with firmware.
 
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,14 +63,14 @@ class Pair:
 
 
 @pytest.fixture
-def pair(tmp_path: Path, sparse: Callable[..., Path], loop: Callable[..., Path]) -> Pair:
+def pair(tmp_path: Path, sparse: Callable[..., Path], loop: Callable[..., Path]) -> Iterator[Pair]:
     uuids = (str(uuid4()), str(uuid4()))  # blkid also finds those of a test that runs at the same time
     one, two = (loop(sparse(16 * MIB, f"{number}.img")) for number in range(2))
     for device, uuid in zip((one, two), uuids, strict=True):
         run("mkfs.ext4", "-q", "-U", uuid, device)
     found = Pair(tmp_path, (one, two), uuids)
     found.write(0, LOADER, "loader 1")
-    return found
+    yield found
     assert not [name for name in run("findmnt", "-n", "-o", "TARGET").split() if str(tmp_path) in name]
 
 

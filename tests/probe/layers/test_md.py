@@ -108,7 +108,6 @@ def test_a_striped_member_is_read_as_by_mdadm_and_blkid(
     assert layer.inner == ()
 
 
-@pytest.mark.needs_tools("mkfs.ext4")
 @pytest.mark.needs_tools("mkswap")
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("version", ["0.90", "1.0", "1.2"])
@@ -127,6 +126,7 @@ def test_of_a_striped_array_only_a_hibernation_image_is_found(sparse: Sparse, st
         ]
 
 
+@pytest.mark.needs_tools("mkfs.ext4")
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
 def test_the_file_system_inside_a_mirror_is_read(sparse: Sparse, start: int, version: str) -> None:
