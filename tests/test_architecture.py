@@ -215,32 +215,10 @@ DEVICE_WRITERS = {
 }
 _FLAGS = {"O_RDWR", "O_WRONLY", "O_CREAT", "O_APPEND"}
 _MODE = re.compile(r"(?=.*[wxa+])[rwxabt+]{1,3}")
-_TEMPORARY = {"TemporaryFile", "NamedTemporaryFile", "SpooledTemporaryFile", "mkstemp"}
-_WRITING = _TEMPORARY | {
-    *(
-        "write_bytes",
-        "write_text",
-        "touch",
-        "symlink_to",
-        "hardlink_to",
-        "mknod",
-        "truncate",
-        "ftruncate",
-        "posix_fallocate",
-    ),
-    *(
-        "pwrite",
-        "pwritev",
-        "writev",
-        "sendfile",
-        "splice",
-        "copy_file_range",
-        "copyfile",
-        "copyfileobj",
-        "copy2",
-        "copytree",
-    ),
-}
+_WRITING = re.compile(
+    r"(Named|Spooled)?TemporaryFile|mkstemp|write_(bytes|text)|touch|(sym|hard)link_to|mknod|f?truncate|posix_fallocate"
+    r"|p?writev|pwrite|sendfile|splice|copy_file_range|copyfile(obj)?|copy2|copytree"
+)
 
 
 def _opens_for_writing(node: ast.AST) -> bool:
@@ -252,7 +230,9 @@ def _opens_for_writing(node: ast.AST) -> bool:
     modes = [
         each.value for each in (*node.args, *(word.value for word in node.keywords)) if isinstance(each, ast.Constant)
     ]
-    return name in _WRITING or (name in {"open", "fdopen"} and any(_MODE.fullmatch(str(mode)) for mode in modes))
+    return bool(_WRITING.fullmatch(name)) or (
+        name in {"open", "fdopen"} and any(_MODE.fullmatch(str(mode)) for mode in modes)
+    )
 
 
 def _writes_to_a_device(node: ast.AST) -> bool:

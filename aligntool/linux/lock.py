@@ -18,9 +18,9 @@ from typing import IO, cast
 
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse
+from aligntool.formats.reader import Reader
 from aligntool.linux import users
 from aligntool.linux.block import DiskDevice
-from aligntool.linux.devices import FileReader
 from aligntool.linux.process import end_program, find_program, run_program
 from aligntool.linux.sysfs import IO_NONE, on_battery, opened
 from aligntool.linux.users import disk_folder, kernel_name, locks_on, sysfs_folder
@@ -436,7 +436,7 @@ def _have_same_table(path: str, other: str) -> bool:
         return True
 
 
-def _table_bytes(reader: FileReader) -> tuple[bytes, ...]:
+def _table_bytes(reader: Reader) -> tuple[bytes, ...]:
     """Return the disk signature and entries of an MBR, and the header of a GPT, with the GUID of the disk."""
     head = reader.read(0, 2 * 4096)
     return head[440:512], *(head[at : at + 92] for at in (512, 4096) if head[at : at + 8] == b"EFI PART")

@@ -1,8 +1,10 @@
-"""The partitions that a kernel would show: a short, independent reader of MBR, EBRs and GPT."""
+"""The partitions that a kernel would show: a short, independent reader of MBR, EBRs and GPT; and a writer of EBRs."""
 
 import struct
 import zlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from aligntool.units import Extent
 from tests.moving.simulated_disk import SECTOR
@@ -74,3 +76,12 @@ def _gpt_entries(body: bytes, each: int, sector: int) -> list[tuple[int, Seen]]:
             extent = Extent(first * sector, (last - first + 1) * sector)
             found.append((index // each + 1, Seen(extent, body[index : index + 16] == PARKED)))
     return found
+
+
+def write_records(disk: Path, size: int, records: Mapping[int, Iterable[tuple[int, int, int]]]) -> None:
+    """Make an image with these MBR and EBRs, by sector: the type, start and length of each entry."""
+    with disk.open("wb") as file:
+        file.truncate(size)
+        for sector, rows in records.items():
+            file.seek(sector * SECTOR + 446)
+            file.write(b"".join(struct.pack("<4xB3xII", *row) for row in rows).ljust(64, b"\0") + b"\x55\xaa")

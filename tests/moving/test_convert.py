@@ -20,6 +20,7 @@ from tests.conftest import is_blank, run
 from tests.moving.command_line import REFUSED, STOPPED, aligntool, begin
 from tests.moving.containers import lvm_on
 from tests.moving.disks import place
+from tests.moving.entries import write_records
 from tests.moving.loop_mounts import looped, mounted
 from tests.moving.test_kills import killed, written
 from tests.probe.layers.test_lvm import Lvm
@@ -458,11 +459,7 @@ def chained(folder: Path, *logicals: tuple[int, int]) -> Path:
         2048: ((0x83, first[0] - 2048, first[1]), (5, 1, end - 2049)),
         2049: ((0x83, second[0] - 2049, second[1]),),
     }
-    with disk.open("wb") as file:
-        file.truncate(32 * MIB)
-        for sector, rows in tables.items():
-            file.seek(sector * 512 + 446)
-            file.write(b"".join(struct.pack("<4xB3xII", *row) for row in rows).ljust(64, b"\0") + b"\x55\xaa")
+    write_records(disk, 32 * MIB, tables)
     for at, count in logicals:
         with content.open("wb") as file:
             file.truncate(count * 512)

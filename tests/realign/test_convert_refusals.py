@@ -1,7 +1,6 @@
 """Refusals of a sector size conversion, and whether the suggested commands work."""
 
 import json
-import struct
 import subprocess
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from aligntool.realign.request import Request
 from aligntool.units import KIB, MIB
 from tests.conftest import attached, run
 from tests.moving.disks import place
+from tests.moving.entries import write_records
 from tests.run_aligntool import run_aligntool
 
 
@@ -86,11 +86,9 @@ def test_data_where_an_ebr_would_begin_are_not_overwritten(tmp_path: Path) -> No
     disk, swap = tmp_path / "disk.img", tmp_path / "swap"
     swap.write_bytes(bytes(MIB))
     run("mkswap", swap)
-    content = bytearray(5 * MIB)
     tables = {0: [(5, 64, 8000)], 64: [(0x82, 1984, 2048), (5, 4135, 2113)], 4199: [(0x82, 65, 2048)]}
-    for sector, entries in tables.items():
-        packed = b"".join(struct.pack("<4xB3xII", *entry) for entry in entries)
-        content[sector * 512 + 446 : sector * 512 + 512] = packed.ljust(64, b"\0") + b"\x55\xaa"
+    write_records(disk, 5 * MIB, tables)
+    content = bytearray(disk.read_bytes())
     for start in (2048, 4264):
         content[start * 512 : start * 512 + MIB] = swap.read_bytes()
     disk.write_bytes(content)

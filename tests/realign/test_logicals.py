@@ -1,7 +1,6 @@
 """Logical partitions: the chain of EBRs is rewritten, and sfdisk accepts the places."""
 
 import json
-import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from aligntool.steps import CopyContent, EntryChange, ParkEntries, RewriteTable
 from aligntool.units import Extent
 from tests.conftest import run
 from tests.moving.command_line import REFUSED, aligntool
+from tests.moving.entries import write_records
 from tests.realign.movable_disks import judged, movable_disk, plan_for, starts
 
 SECTOR = 512
@@ -155,12 +155,7 @@ def test_an_ebr_with_its_link_first_is_refused_by_the_planner(tmp_path: Path) ->
     """Not only by the mover, after the confirmation: Linux reads it, but the new chain would be in the usual order."""
     disk = tmp_path / "disk.img"
     chain = {0: ((5, 2048, 60000),), 2048: ((5, 30000, 20063), (0x83, 63, 20000)), 32048: ((0x83, 63, 20000),)}
-    with disk.open("wb") as file:
-        file.truncate(64 << 20)
-        for at, entries in chain.items():
-            packed = b"".join(struct.pack("<4xB3xII", *entry) for entry in entries)
-            file.seek(at * SECTOR + 446)
-            file.write(packed.ljust(64, b"\0") + b"\x55\xaa")
+    write_records(disk, 64 << 20, chain)
     assert "entries in an unusual order" in " ".join(aligntool("plan", "realign", disk, code=REFUSED).split())
 
 
@@ -173,12 +168,7 @@ def test_the_journal_leaves_the_ebrs_without_a_partition_intact(tmp_path: Path) 
     chain = {0: ((0x83, 63, 20000), (5, first, 163840))}
     for at, following in zip(records, [*records[1:], 0], strict=True):
         chain[at] = (listed.get(at, (0, 0, 0)), (5, following - first, 8192) if following else (0, 0, 0))
-    with disk.open("wb") as file:
-        file.truncate(100 << 20)
-        for at, entries in chain.items():
-            packed = b"".join(struct.pack("<4xB3xII", *entry) for entry in entries)
-            file.seek(at * SECTOR + 446)
-            file.write(packed.ljust(64, b"\0") + b"\x55\xaa")
+    write_records(disk, 100 << 20, chain)
     before = disk.read_bytes()
     assert "partition 1" in aligntool("realign", "--yes", disk)
     after = disk.read_bytes()

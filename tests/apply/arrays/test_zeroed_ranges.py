@@ -33,8 +33,7 @@ def images(sparse: Callable[..., Path]) -> list[Path]:
 
 @pytest.fixture
 def drives(images: list[Path], loop: Callable[..., Path]) -> list[Path]:
-    found = [loop(image) for image in images]
-    return found
+    return [loop(image) for image in images]
 
 
 def with_partitions(drives: list[Path]) -> list[Path]:
