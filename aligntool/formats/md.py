@@ -129,6 +129,7 @@ MAGIC = 0xA92B4EFC
 RESERVED = 64 * KIB  # version 0.90 reserves the last aligned 64 KiB
 SUPERBLOCK_0 = 4096
 SUPERBLOCK_1 = 256
+SPARE = 0xFFFF  # MD_DISK_ROLE_SPARE: nothing of the array is on it yet, and what was there before is not wiped
 HAS_BITMAP, CLUSTERED_BITMAP = 1, 5  # MD_FEATURE_BITMAP_OFFSET, BITMAP_MAJOR_CLUSTERED
 LARGEST_CHUNK = 16 * MIB  # a larger one is implausible
 MOST_DEVICES = (4096 - SUPERBLOCK_1) // 2  # the kernel keeps a version-1 superblock in one page
@@ -194,7 +195,11 @@ def _read_1(area: Area, version: str) -> Layer | None:
     )  # fmt: skip
     data = Extent(le64(superblock, 128) * SECTOR, le64(superblock, 136) * SECTOR)
     level, members, chunk = le32(superblock, 72), le32(superblock, 92), le32(superblock, 88) * SECTOR
-    return _with_array(area, layer, data, level, members, chunk)
+    array = _with_array(area, layer, data, level, members, chunk)
+    role = le16(superblock, SUPERBLOCK_1 + 2 * le32(superblock, 160))  # dev_number
+    # Data from the first byte may also be content over the remnant of an array, whose superblock is at the end.
+    is_blank = role == SPARE and data.start and not array.problems
+    return replace(array, inner=()) if is_blank else array
 
 
 def _is_clustered(area: Area, at: int, superblock: bytes) -> bool:

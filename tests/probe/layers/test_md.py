@@ -27,8 +27,12 @@ SIZE = 32 * MIB
 PLACES = {"1.0": SIZE - 8 * KIB, "1.1": 0, "1.2": 4 * KIB}
 
 
-def superblock_1(version: str, level: str, *, chunk: int = 0, disks: int = 2, data: int = MIB) -> tuple[int, bytes]:
-    """Return its place on a member of SIZE bytes, and its bytes. `data` is where the data start."""
+def superblock_1(
+    version: str, level: str, *, chunk: int = 0, disks: int = 2, data: int = MIB, number: int = 0
+) -> tuple[int, bytes]:
+    """Return its place on a member of SIZE bytes, and its bytes. `data` is where the data start, `number` that of the
+    device, a spare from `disks` on.
+    """
     at = PLACES[version]
     start, end = (0, at & ~(4 * KIB - 1)) if version == "1.0" else (data, SIZE)
     block = bytearray(512)
@@ -37,6 +41,7 @@ def superblock_1(version: str, level: str, *, chunk: int = 0, disks: int = 2, da
     struct.pack_into("<QiI", block, 64, 1_700_000_000, LEVELS[level], 0x102 if level == "raid10" else 0)
     struct.pack_into("<QII", block, 80, (end - start) // 512, chunk // 512, disks)
     struct.pack_into("<QQQ", block, 128, start // 512, (end - start) // 512, at // 512)
+    struct.pack_into("<I", block, 160, number)
     block[168:184] = bytes(range(0x30, 0x40))
     struct.pack_into("<QQQ", block, 192, 1_700_000_000, 7, (1 << 64) - 1)
     struct.pack_into("<I", block, 220, 128)
@@ -124,6 +129,23 @@ def test_of_a_striped_array_only_a_hibernation_image_is_found(sparse: Sparse, st
         assert [(inner.kind, inner.extent.start, inner.problems) for inner in layer.inner] == [
             (kind, start + data, ()) for kind in kinds
         ]
+
+
+@pytest.mark.needs_tools("mkswap")
+@pytest.mark.parametrize("level", ["raid1", "raid5"])
+@pytest.mark.parametrize("version", ["1.0", "1.2"])
+def test_remnants_on_a_spare_are_ignored(sparse: Sparse, version: str, level: str) -> None:
+    """Nothing is written to it until it replaces a member. If the data would be at the first byte, the image may be
+    newer than the array.
+    """
+    content, swap, data = sparse(SIZE), sparse(SIZE // 2, "swap.img"), MIB if version == "1.2" else 0
+    run("mkswap", swap)
+    head = swap.read_bytes()[: 4 * KIB - 10]
+    for number, role, is_found in ((2, "spare", version == "1.0"), (1, "Active device 1", True)):
+        at_end = superblock_1(version, level, chunk=64 * KIB if level == "raid5" else 0, number=number)
+        member(member(content, (data, head + b"S1SUSPEND\0")), at_end)
+        assert field(checked(content), "Device Role") == role
+        assert [inner.kind for inner in place(content, 0).layer().inner] == ["swsuspend"] * is_found
 
 
 @pytest.mark.needs_tools("mkfs.ext4")
