@@ -297,6 +297,8 @@ def _inner(area: Area, group: _Group, segments: tuple[Segment, ...]) -> Iterator
         name = item.volume.removeprefix(f"{group.name}/")
         if not item.stripe_size and name not in parts and _is_readable(name, group.volumes[name]):
             runs.setdefault(name, []).append((item.volume_offset, item.extent.start, item.extent.length))
+        elif item.volume_offset and not name.startswith("pvmove"):
+            continue  # not the start: an earlier volume may have left anything there
         elif item.stripe_size or _HAS_A_HEAD.fullmatch(name):
             heads.append(item.extent)
     for name, pieces in ((name, sorted(pieces)) for name, pieces in runs.items()):

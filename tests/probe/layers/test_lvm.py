@@ -297,6 +297,26 @@ def test_a_hibernation_image_is_found_at_the_start_of_a_volume_in_parts(
         ]
 
 
+def test_remnants_in_a_later_segment_are_ignored(made: Made, sparse: Sparse) -> None:
+    """As after `lvextend`: nothing has been written to the new extents."""
+    lvm, (image, _), devices = made(2)
+    volume = logical(1, "s", 8, 'type = "striped" stripe_count = 2 stripe_size = 128 stripes = ["pv0", 2, "pv1", 0]')
+    later = (
+        'segment2 { start_extent = 8 extent_count = 8 type = "striped" stripe_count = 2 stripe_size = 128'
+        ' stripes = ["pv0", 12, "pv1", 8] } }'
+    )
+    restored(lvm, devices, (f"{volume.replace('count = 1 ', 'count = 2 ', 1).removesuffix(' }')} {later}",))
+    assert "16.00" in lvm("lvs", "--noheadings", "-o", "lv_size", "vg/s")
+    swap = sparse(8 * MIB, "swap.img")
+    run("mkswap", swap)
+    head = swap.read_bytes()[: 4 * KIB - 10]
+    for extent, kinds in ((12, []), (2, ["swsuspend"])):
+        with image.open("r+b") as file:
+            file.seek((1 + extent) * MIB)
+            file.write(head + b"S1SUSPEND\0")
+        assert [inner.kind for inner in the_layer(image).inner] == kinds
+
+
 def test_a_wrong_metadata_checksum_is_reported(made: Made) -> None:
     lvm, (image,), (device,) = made(1)
     lvm("vgcreate", "-q", "vg", device)
