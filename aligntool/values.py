@@ -2,10 +2,11 @@
 
 The standard library generates and compiles up to ten methods for each class: 0.4 ms per class in Python 3.11, which was
 half of an audit (docs/decisions/0026-rare-modules-when-needed.md). Here it only makes the fields and slots of a class;
-all classes share the same methods. Creating an instance takes about 1 µs longer, so classes with very many instances
-use the standard library.
+all classes share the same methods. Creating an instance takes about 1 µs longer, so a class gets a compiled `__init__`
+when it has many.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, FrozenInstanceError, fields, make_dataclass
 from dataclasses import dataclass as make_fields
@@ -16,6 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 _Kind = TypeVar("_Kind")
 _set = object.__setattr__
+_MANY = 500  # instances whose longer creation costs as much as compiling a method
+_instances: Counter[type] = Counter()
 
 
 def with_shared_methods(*, frozen: bool = False, slots: bool = False) -> Callable[[type[_Kind]], type[_Kind]]:
@@ -24,6 +27,7 @@ def with_shared_methods(*, frozen: bool = False, slots: bool = False) -> Callabl
     def decorate(kind: type[_Kind]) -> type[_Kind]:
         methods = {**_SHARED, **(_FROZEN if frozen else {"__hash__": None})}
         own = vars(kind).keys() & methods
+        kind.__doc__ = kind.__doc__ or kind.__name__  # otherwise the standard library makes one of the signature
         made = make_fields(init=False, repr=False, eq=False, slots=slots)(kind)
         for name in methods.keys() - own:
             setattr(made, name, methods[name])
@@ -41,8 +45,19 @@ def _parameters(kind: Any) -> tuple[set[str], Mapping[str, object], Sequence[tup
     return {field.name for field in parameters}, defaults, factories
 
 
+def _like(kind: Any) -> Any:
+    """Return a class of the standard library with these fields. Compiling its methods takes a while."""
+    after = {"__post_init__": kind.__post_init__} if hasattr(kind, "__post_init__") else {}
+    like = [(field.name, field.type, field) for field in fields(kind)]
+    return make_dataclass(kind.__name__, like, namespace=after, frozen=True)
+
+
 def _init(self: Any, *positional: object, **named: object) -> None:
-    names, defaults, factories = _parameters(self.__class__)
+    kind = self.__class__
+    _instances[kind] += 1
+    if _instances[kind] == _MANY:
+        kind.__init__ = _like(kind).__init__
+    names, defaults, factories = _parameters(kind)
     explicit = {**dict(zip(self.__match_args__, positional, strict=False)), **named}
     values = {**defaults, **explicit}
     for name, make in factories:
@@ -101,7 +116,7 @@ class _LateSignature:
     """The signature of a class for `help()` and `inspect.signature`, made by the standard library on access."""
 
     def __get__(self, _: object, kind: Any) -> Signature:
-        return signature(make_dataclass(kind.__name__, [(field.name, field.type, field) for field in fields(kind)]))
+        return signature(_like(kind))
 
 
 _SHARED = {"__init__": _init, "__repr__": _repr, "__eq__": _eq, "__signature__": _LateSignature()}

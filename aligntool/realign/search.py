@@ -1,7 +1,7 @@
 """Find places for all partitions of a disk and for the journal, and the patches to file systems."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from aligntool.change import RealignGoal
 from aligntool.formats.gpt import table_sizes
@@ -10,6 +10,7 @@ from aligntool.inventory import Disk, Layer, Partition, Role, TableLabel
 from aligntool.realign import placing
 from aligntool.steps import EntryChange, JournalPlace, Patch
 from aligntool.units import KIB, MIB, Extent, align_down, align_up
+from aligntool.values import dataclass
 
 # Where the EBRs of logical partitions lie after a move, and where their container ends then. An EBR is a table between
 # the partitions: moving a partition moves its EBR too.
