@@ -8,6 +8,7 @@ import select
 import subprocess
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from tests.run_aligntool import program, run_aligntool
 
@@ -40,10 +41,10 @@ def exit_code(said: str) -> int:
     return int(said.splitlines()[0].rpartition("exit ")[2])
 
 
-def begin(*words: str | Path) -> subprocess.Popen[bytes]:
-    """Start it in the background, without reading its output."""
+def begin(*words: str | Path, errors: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
+    """Start it in the background, without reading its output. `errors`: a file for its stderr."""
     quiet = subprocess.DEVNULL
-    return subprocess.Popen(program(*words), stdin=quiet, stdout=quiet, stderr=quiet)
+    return subprocess.Popen(program(*words), stdin=quiet, stdout=quiet, stderr=errors or quiet)
 
 
 def kill(process: subprocess.Popen[bytes]) -> int:

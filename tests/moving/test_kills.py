@@ -6,6 +6,7 @@ The moments are spread evenly over the written bytes: the process is killed when
 
 import os
 import random
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -63,14 +64,16 @@ def killed(device: Path, limit: int, *words: str, ends: tuple[int, ...] = (DONE,
     the exit codes with which it may have ended before.
     """
     first = written(device)
-    process = begin(*words)
-    try:
-        while process.poll() is None and written(device) - first < limit:
-            time.sleep(0.0002)
-    finally:
-        code = kill(process)
-    settle(device)
-    assert code in {*ends, -9}, f"{words}: exit {code}"
+    with tempfile.TemporaryFile() as errors:
+        process = begin(*words, errors=errors)
+        try:
+            while process.poll() is None and written(device) - first < limit:
+                time.sleep(0.0002)
+        finally:
+            code = kill(process)
+        settle(device)
+        errors.seek(0)
+        assert code in {*ends, -9}, f"{words}: exit {code}\n{errors.read().decode()}"
     return code == -9
 
 
