@@ -107,8 +107,8 @@ class System:
 LONGEST = 4096  # characters; longer lines are skipped
 MOST_LINES = 10_000
 _BLANKS = " \t"
-_UUID = re.compile(r"[0-9a-f]{32}")
-_OCTAL = re.compile(rb"\\([0-7]{3})")
+_UUID = r"[0-9a-f]{32}"
+_OCTAL = rb"\\([0-7]{3})"
 
 
 def parse_mdadm_conf(text: str, file: str) -> MdadmConf:
@@ -194,14 +194,14 @@ def _joined(text: str) -> Iterator[list[str]]:
 
 
 _QUOTED = r"""'([^']*)(?:'|\Z)|"([^"]*)(?:"|\Z)"""
-_WORD = re.compile(rf"""(?:[^ \t'"]|{_QUOTED})+""")
+_WORD = rf"""(?:[^ \t'"]|{_QUOTED})+"""
 
 
 def _words(line: str) -> list[str]:
     """Return the words as mdadm reads them, without quotation marks; one without its second extends to the end of the
     line: config.c, conf_word.
     """
-    words = (found[0] for found in _WORD.finditer(line))
+    words = (found[0] for found in re.finditer(_WORD, line))
     return [re.sub(_QUOTED, r"\1\2", word) for word in takewhile(lambda word: not word.startswith("#"), words)]
 
 
@@ -230,7 +230,7 @@ def _array_line(words: list[str], text: str, file: str, *, joined: bool) -> Arra
 
 def unescape(word: bytes) -> str:
     r"""Return the text with its octal escapes decoded: \040, \011, \012, \134, \043 (fs/proc_namespace.c, mangle)."""
-    return _OCTAL.sub(lambda found: bytes((int(found[1], 8) & 0xFF,)), word).decode("utf-8", "replace")
+    return re.sub(_OCTAL, lambda found: bytes((int(found[1], 8) & 0xFF,)), word).decode("utf-8", "replace")
 
 
 def _unquote(spec: str) -> str:
@@ -248,6 +248,6 @@ def array_uuid(text: str | None) -> str | None:
     kernel and blkid, or any other that mdadm reads (util.c, parse_uuid). Return None if it is not a UUID.
     """
     digits = uuid_digits(text or "")
-    if not _UUID.fullmatch(digits):
+    if not re.fullmatch(_UUID, digits):
         return None
     return ":".join(digits[at : at + 8] for at in range(0, 32, 8))

@@ -57,15 +57,16 @@ def align_down(offset: int, grid: int, phase: int = 0) -> int:
 
 def merged(extents: Iterable[Extent], within: Extent, grid: int) -> tuple[Extent, ...]:
     """Return the extents widened to the grid, clipped to `within`, sorted, and merged if they touch."""
-    found: list[Extent] = []
-    for extent in sorted(each for each in extents if each.length > 0):
-        start, end = max(align_down(extent.start, grid), within.start), min(align_up(extent.end, grid), within.end)
-        if start < end and found and start <= found[-1].end:
-            end = max(end, found[-1].end)
-            start = found.pop().start
+    found: list[tuple[int, int]] = []
+    spans = ((align_down(each.start, grid), align_up(each.end, grid)) for each in extents if each.length > 0)
+    for low, high in sorted(spans):
+        start, end = max(low, within.start), min(high, within.end)
+        if start < end and found and start <= found[-1][1]:
+            start, last = found.pop()
+            end = max(end, last)
         if start < end:
-            found.append(Extent(start, end - start))
-    return tuple(found)
+            found.append((start, end))
+    return tuple(Extent(start, end - start) for start, end in found)
 
 
 def is_power_of_two(number: int) -> bool:

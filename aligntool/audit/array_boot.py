@@ -316,12 +316,12 @@ def _forbidden_findings(array: RunningArray) -> Iterator[Finding]:
 # where older kernels expect zeros (md.c, super_1_load and mddev_stack_rdev_limits).
 
 STORES_BLOCK_SIZE = (6, 19)
-_RELEASE = re.compile(r"(\d+)\.(\d+)")
+_RELEASE = r"(\d+)\.(\d+)"
 
 
 def kernel_version(text: str) -> tuple[int, int]:
     """Return the first two numbers of a kernel's release, or of the name of its image; (0, 0) if there are none."""
-    found = _RELEASE.search(text)
+    found = re.search(_RELEASE, text)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 

@@ -108,7 +108,7 @@ def _large_unit_findings(disk: Disk, grids: Sequence[Grid]) -> Iterator[Finding]
         return
     factor = predict(unit.size).write_amplification
     text = f"works in units of {format_size(unit.size)} ({unit.source}: {unit.by}); a 4 KiB write costs"
-    found = disk_note(disk, Code.LARGE_UNIT, f"{text} {float(factor):g} times its size even when aligned")
+    found = disk_note(disk, Code.LARGE_UNIT, f"{text} {factor:g} times its size even when aligned")
     yield replace(found, grid=unit, cost=predict(unit.size))
 
 

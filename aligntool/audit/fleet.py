@@ -64,7 +64,7 @@ class Machine:
 def machine_of(snapshot: str, report: Report, written: Mapping[str, float]) -> Machine:
     """Return the summary of an audit. `written`: bytes per second to each disk and partition, by kernel name."""
     costs = {
-        (found.disk, found.partition): 1 / float(found.cost.write_rate)
+        (found.disk, found.partition): 1 / found.cost.write_rate
         for found in report.findings
         if found.cost is not None and found.start is not None and found.layer is None
     }

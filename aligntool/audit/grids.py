@@ -15,12 +15,11 @@ from aligntool.units import MIB, TIB, format_size, is_power_of_two
 
 BELIEVED_UP_TO = 2 * TIB  # rotating drives up to this size may really have 512-byte sectors
 
-_NOT_A_SINGLE_DRIVE = re.compile(
-    r"\b(?:qemu|vbox|virtual|vmware|msft|google|xen|parallels|bochs|kvm|nutanix|vdisk"  # hypervisors
+_NOT_A_SINGLE_DRIVE = (
+    r"(?i)\b(?:qemu|vbox|virtual|vmware|msft|google|xen|parallels|bochs|kvm|nutanix|vdisk"  # hypervisors
     r"|lio-org|iet|scst_\w+|iscsi|open-v|lun|symmetrix|netapp|3par\w*|compellent|equallogic|powervault"  # storage
     r"|perc|megaraid|mr\d\w*|serveraid|smartraid|smart array|logical vol\w*|logical drive"  # controllers
-    r"|raid ?\d*|\w*raid|areca|arc-\d+\w*|adaptec|3ware|amcc|9\d{3}s\w*|dpt|mylex|jmicron|volume)\b",
-    re.IGNORECASE,
+    r"|raid ?\d*|\w*raid|areca|arc-\d+\w*|adaptec|3ware|amcc|9\d{3}s\w*|dpt|mylex|jmicron|volume)\b"
 )
 
 
@@ -32,14 +31,14 @@ def is_single_drive(disk: Disk) -> bool:
     """
     if disk.kind not in (DiskKind.ATA, DiskKind.SCSI) or disk.rotational is not True:
         return False
-    if _NOT_A_SINGLE_DRIVE.search(f"{disk.vendor or ''} {disk.model or ''}"):
+    if re.search(_NOT_A_SINGLE_DRIVE, f"{disk.vendor or ''} {disk.model or ''}"):
         return False
     return disk.kind is DiskKind.ATA or (disk.drive_port is not None and disk.rotation_rpm != 0)
 
 
 def single_drive_doubt(disk: Disk) -> str:
     """Return why the disk may not be a single drive, as text."""
-    if disk.kind is DiskKind.SCSI or _NOT_A_SINGLE_DRIVE.search(f"{disk.vendor or ''} {disk.model or ''}"):
+    if disk.kind is DiskKind.SCSI or re.search(_NOT_A_SINGLE_DRIVE, f"{disk.vendor or ''} {disk.model or ''}"):
         return "it may be a volume of a RAID controller, an array or a hypervisor, not a single drive"
     return "the medium below is not reported"
 

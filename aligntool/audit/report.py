@@ -1,11 +1,11 @@
 """Finding codes, severities, verdicts and the Report that an audit returns; the cost model."""
 
-import fractions
 import re
 from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
 from functools import cache
+from math import gcd
 from pkgutil import get_data  # importlib.resources takes 20 ms to import
 
 from aligntool.documents import BOUNDS, POSITIVE, check_schema, decode, load_object
@@ -127,21 +127,28 @@ class Cost:
 
     request: int
     unit: int
-    straddle_probability: "fractions.Fraction"
-    write_rate: "fractions.Fraction"  # relative to aligned writes: 1/2 is half as many writes per second
+    straddle_probability: float
+    write_rate: float  # relative to aligned writes: 0.5 is half as many writes per second
     straddling_read: int  # bytes that the drive reads before one straddling write
     straddling_written: int
     extra_read: int  # additional bytes read from the medium by a straddling read
-    write_amplification: "fractions.Fraction"  # even when aligned
+    write_amplification: float  # even when aligned
+
+    @property
+    def write_share(self) -> str:
+        """Return the `write_rate` as a fraction, such as "4/5"."""
+        whole = self.unit + min(self.request, self.unit)
+        divisor = gcd(self.unit, whole)
+        return f"{self.unit // divisor}/{whole // divisor}"
 
 
 def predict(unit: int, request: int = REQUEST) -> Cost:
     """Return the cost of being off a grid of `unit` bytes."""
-    straddles = min(fractions.Fraction(request, unit), fractions.Fraction(1))  # covers parts of two units
+    shorter = min(request, unit)
+    straddles = shorter / unit  # covers parts of two units
     straddling = unit * max(2, units_touched(request, unit))
-    rate = 1 / (1 + straddles)  # 4 KiB requests: 1/2 for units of 4 KiB, 4/5 for 16 KiB
-    aligned = max(fractions.Fraction(unit, request), fractions.Fraction(1))
-    return Cost(request, unit, straddles, rate, straddling, straddling, unit, aligned)
+    rate = unit / (unit + shorter)  # 4 KiB requests: 1/2 for units of 4 KiB, 4/5 for 16 KiB
+    return Cost(request, unit, straddles, rate, straddling, straddling, unit, max(unit / request, 1.0))
 
 
 def units_touched(length: int, unit: int, start: int = -1) -> int:

@@ -300,12 +300,12 @@ def _full_hints(hint: str, disk: str, raw_copy: str) -> str:
     return "\n".join(_full_hint(line, disk, raw_copy) for line in hint.split("\n"))
 
 
-_QUOTED_OR_DISK = re.compile(r"""\$?'[^']*'(?:\\.'[^']*')*|(aligntool [a-z ]+ )?(?<![\w./-])DISK(?![\w/-]|\.\w)""")
+_QUOTED_OR_DISK = r"""\$?'[^']*'(?:\\.'[^']*')*|(aligntool [a-z ]+ )?(?<![\w./-])DISK(?![\w/-]|\.\w)"""
 
 
 def _full_hint(line: str, disk: str, raw_copy: str) -> str:
     """Return the hint with the name of the disk. A DISK within quotes is a part of a name."""
-    found = [match for match in _QUOTED_OR_DISK.finditer(line) if match[0].endswith("DISK")]
+    found = [match for match in re.finditer(_QUOTED_OR_DISK, line) if match[0].endswith("DISK")]
     if found and not any(match[1] for match in found):  # a command of another program
         if raw_copy:
             return _raw_first(raw_copy)
@@ -316,7 +316,7 @@ def _full_hint(line: str, disk: str, raw_copy: str) -> str:
             return match[0]
         return command(match[1].removeprefix("aligntool ").strip(), disk) if match[1] else shell_word(disk)
 
-    return _QUOTED_OR_DISK.sub(full, line)
+    return re.sub(_QUOTED_OR_DISK, full, line)
 
 
 @contextmanager

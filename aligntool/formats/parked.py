@@ -24,7 +24,7 @@ _JOURNAL_GRID = 64 * 1024  # journals start at its multiples: 0x7F with another 
 # The least address that two CHS addresses can be read as: sectors count from 1. Below it, an entry is parked even if
 # the disk ends before its journal: behind an adapter that hides its end, or because it was copied in part.
 _LEAST_CHS = (1 << 32) * MBR_UNIT
-_NAME = re.compile("aligntool resume @([0-9]+)")
+_NAME = "aligntool resume @([0-9]+)"
 _TYPES = (str(PARKED_GPT).upper(), f"0x{PARKED_MBR:02x}")
 
 
@@ -32,7 +32,7 @@ def journal_in_name(name: str) -> int | None:
     """Return the offset of the journal from the name of a parked GPT entry, or None if the journal is elsewhere or the
     name was changed.
     """
-    found = _NAME.fullmatch(name)
+    found = re.fullmatch(_NAME, name)
     return int(found[1]) if found else None
 
 

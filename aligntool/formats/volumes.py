@@ -25,9 +25,9 @@ MOST_TOKENS = 200_000
 Value = int | float | str
 Section = dict[str, "Value | list[Value] | Section"]
 
-_TOKEN = re.compile(
-    r'\s+|#[^\n]*|(?P<text>"(?:[^"\\]|\\.)*")|(?P<number>[+-]?\d+(?:\.\d+)?(?![\w.-]))|(?P<word>[\w.+/-]+)|(?P<mark>[{}\[\]=,])',
-    re.DOTALL | re.ASCII,
+_TOKEN = (
+    r'(?as)\s+|#[^\n]*|(?P<text>"(?:[^"\\]|\\.)*")|(?P<number>[+-]?\d+(?:\.\d+)?(?![\w.-]))'
+    r"|(?P<word>[\w.+/-]+)|(?P<mark>[{}\[\]=,])"
 )
 _LONGEST_NUMBER = 20
 
@@ -90,9 +90,9 @@ def _value(kind: str, word: str) -> Value:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    at = 0
+    at, token = 0, re.compile(_TOKEN)
     for _ in range(MOST_TOKENS):
-        match = _TOKEN.match(text, at)
+        match = token.match(text, at)
         if match is None:
             break
         at = match.end()

@@ -200,9 +200,9 @@ def _name(cell: bytes, at: int, length: int, ascii_: int) -> str:
 BCD_STORES = ("\\Boot\\BCD", "\\EFI\\Microsoft\\Boot\\BCD")
 SYSTEM_HIVE = "\\Windows\\System32\\config\\SYSTEM"
 RECOVERY = "\\Windows\\System32\\Recovery\\ReAgent.xml"
-_DEVICE = re.compile(rb"\x06\0{3}.{4}\x48\0{3}.{4}(?P<start>.{8})\0{8}\0{4}\x01\0{3}(?P<signature>.{4})", re.DOTALL)
+_DEVICE = rb"(?s)\x06\0{3}.{4}\x48\0{3}.{4}(?P<start>.{8})\0{8}\0{4}\x01\0{3}(?P<signature>.{4})"
 _ELEMENTS = {"11000001": "device", "21000001": "osdevice", "31000003": "ramdisksdidevice"}  # bcdedit's names
-_OFFSET = re.compile(rb'offset="([0-9]{1,19})"')
+_OFFSET = rb'offset="([0-9]{1,19})"'
 LENGTH_OF_START = 8
 
 
@@ -237,7 +237,7 @@ def read_names(area: Area, signature: bytes) -> StartNames:
         path = RECOVERY
         if SYSTEM_HIVE in found.files and (file := open_file(files, path)) is not None:
             text = file.read(0, min(file.size, _LARGEST_CELL))
-            starts = frozenset(int(match[1]) for match in _OFFSET.finditer(text.replace(b"\0", b"")))
+            starts = frozenset(int(match[1]) for match in re.finditer(_OFFSET, text.replace(b"\0", b"")))
             return StartNames(found.files, found.starts, found.dirty, found.unclear, starts)
     except windows_fs.CannotFollow as error:
         if path == RECOVERY:
@@ -265,7 +265,7 @@ def _bcd_starts(hive: Hive, signature: bytes) -> Iterator[tuple[str, int, int]]:
         for element, subkey in hive.keys(elements) if elements else ():
             if re.fullmatch("[0-9a-fA-F]{8}", element) and element[1] == "1":  # the format of a device
                 for value in hive.values(subkey):
-                    for match in _DEVICE.finditer(value.data):
+                    for match in re.finditer(_DEVICE, value.data):
                         if match["signature"] == signature:
                             what = f"BCD {name} {_ELEMENTS.get(element, element)}"
                             yield what, le64(match["start"], 0), value.at + match.start("start")

@@ -24,12 +24,12 @@ MOST_FOLDERS = 200_000  # if a captured tree has to be searched
 DEEPEST = 16
 
 # Optical drives, floppies, compressed memory, raw flash; the paths of an NVMe multipath device; eMMC's boot areas.
-_NEVER_A_DISK = re.compile(r"(?:sr|scd|fd|zram|mtdblock|ubiblock)\d.*|nvme\d+c\d+n\d+|mmcblk\d+(?:boot\d|rpmb|gp\d).*")
-_VIRTUAL = re.compile(r"(?:loop|md|dm-|nbd|rbd|ram|drbd|bcache|ublkb|zd|nullb)\d*.*")  # of size 0 while not in use
-_NAMESPACE = re.compile(r"nvme\d+n\d+")
+_NEVER_A_DISK = r"(?:sr|scd|fd|zram|mtdblock|ubiblock)\d.*|nvme\d+c\d+n\d+|mmcblk\d+(?:boot\d|rpmb|gp\d).*"
+_VIRTUAL = r"(?:loop|md|dm-|nbd|rbd|ram|drbd|bcache|ublkb|zd|nullb)\d*.*"  # of size 0 while not in use
+_NAMESPACE = r"nvme\d+n\d+"
 _NUMBERS = re.compile(r"\d+")
-_STACKED = re.compile(r"(?:md|dm-|bcache)\d*.*")
-_IN_MEMORY = re.compile(r"(?:loop|nbd|rbd|ram|zd|nullb|ublkb)\d*.*")
+_STACKED = r"(?:md|dm-|bcache)\d*.*"
+_IN_MEMORY = r"(?:loop|nbd|rbd|ram|zd|nullb|ublkb)\d*.*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def _search_capture(tree: Tree) -> Iterator[Block]:
             return
         for name in tree.names(folder):
             path = f"{folder}/{name}"
-            is_block = folder.endswith("/block") or _NAMESPACE.fullmatch(name) is not None
+            is_block = folder.endswith("/block") or re.fullmatch(_NAMESPACE, name) is not None
             if is_block and tree.exists(f"{path}/size") and tree.link(path) is None:
                 yield Block(name, path)
             elif depth < DEEPEST and "." not in name[:1] and tree.link(path) is None:
@@ -143,9 +143,9 @@ def _search_capture(tree: Tree) -> Iterator[Block]:
 
 def is_disk(tree: Tree, block: Block) -> bool:
     """Return whether the block device is a disk in use; True if its size cannot be read."""
-    if _NEVER_A_DISK.fullmatch(block.sysname) or tree.text(f"{block.path}/hidden") == "1":
+    if re.fullmatch(_NEVER_A_DISK, block.sysname) or tree.text(f"{block.path}/hidden") == "1":
         return False
-    if _VIRTUAL.fullmatch(block.sysname) and tree.number(f"{block.path}/size") == 0:
+    if re.fullmatch(_VIRTUAL, block.sysname) and tree.number(f"{block.path}/size") == 0:
         return bool(inactive_members(tree, block))
     # The kernel creates sixteen RAM disks at once, mostly unused.
     in_use = tree.names(f"{block.path}/holders") or any(
@@ -156,7 +156,7 @@ def is_disk(tree: Tree, block: Block) -> bool:
 
 def _sort_key(block: Block) -> tuple[int, str, int, str]:
     name = block.sysname
-    rank = 1 if _STACKED.fullmatch(name) else 2 if _IN_MEMORY.fullmatch(name) else 0
+    rank = 1 if re.fullmatch(_STACKED, name) else 2 if re.fullmatch(_IN_MEMORY, name) else 0
     padded = _NUMBERS.sub(lambda number: number.group().zfill(6), name)
     letters = _NUMBERS.split(name, maxsplit=1)[0]
     return rank, letters[:2], len(letters), padded  # sdz comes before sdaa
@@ -256,10 +256,10 @@ _STEMS = {
     DiskKind.ATA: ("hd",),
 }
 _SCSI = ("sd", "sata", "sas")  # the latter two on Synology's kernels: sata1, with partitions sata1p1
-_LETTERED = re.compile(r"(xvd|vd|sd|hd|dasd)[a-z]+")  # disks counted in letters
-_NUMBERED = re.compile(r"([a-z_-]+?)\d.*")
-_HOST = re.compile(r"(.*/host\d+)(?:/|$)")
-_USB = re.compile(r".*/usb\d+/.*")
+_LETTERED = r"(xvd|vd|sd|hd|dasd)[a-z]+"  # disks counted in letters
+_NUMBERED = r"([a-z_-]+?)\d.*"
+_HOST = r"(.*/host\d+)(?:/|$)"
+_USB = r".*/usb\d+/.*"
 _HOST_DRIVERS = {  # scsi_host's proc_name, as each driver's scsi_host_template spells it
     "ufshcd": DiskKind.UFS,
     **dict.fromkeys(("usb-storage", "uas"), DiskKind.USB),
@@ -271,7 +271,7 @@ def find_kind(tree: Tree, block: Block, record: Record) -> DiskKind:
     name = block.sysname
     if name.startswith("md_"):  # md_d0, or md_data after "CREATE names=yes" in mdadm.conf (md.c, add_named_array)
         return DiskKind.MD
-    found = _LETTERED.fullmatch(name) or _NUMBERED.fullmatch(name)
+    found = re.fullmatch(_LETTERED, name) or re.fullmatch(_NUMBERED, name)
     stem = found[1] if found else name
     if stem in _SCSI:
         return _scsi_kind(tree, block, record)
@@ -282,7 +282,7 @@ def find_kind(tree: Tree, block: Block, record: Record) -> DiskKind:
 
 def _scsi_kind(tree: Tree, block: Block, record: Record) -> DiskKind:
     path = block.path
-    if _USB.fullmatch(path):
+    if re.fullmatch(_USB, path):
         return DiskKind.USB
     vendor = tree.text(f"{block.device}/vendor") or ""
     if vendor == "ATA":
@@ -291,7 +291,7 @@ def _scsi_kind(tree: Tree, block: Block, record: Record) -> DiskKind:
         return DiskKind.VIRTIO
     if "ufshc" in path:
         return DiskKind.UFS
-    if host := _HOST.match(path):
+    if host := re.match(_HOST, path):
         driver = tree.text(f"{host[1]}/scsi_host/{host[1].rpartition('/')[2]}/proc_name") or ""
         if kind := _HOST_DRIVERS.get(driver.lower().replace(" ", "_")):
             return kind
@@ -302,7 +302,7 @@ def _scsi_kind(tree: Tree, block: Block, record: Record) -> DiskKind:
 # holders/.
 
 MOST_BELOW = 4096  # devices below one; a captured tree may have cycles
-_PARTITION = re.compile(r"part(\d+)-.*")  # as kpartx and multipath-tools name the mappings of partitions
+_PARTITION = r"part(\d+)-.*"  # as kpartx and multipath-tools name the mappings of partitions
 
 
 def names_below(tree: Tree, path: str) -> tuple[str, ...]:
@@ -348,7 +348,7 @@ def read_mapping(tree: Tree, path: str) -> str | None:
     owner, _, rest = uuid.partition("-")
     if owner == "LVM":
         return f"lvm {volume_name(name)}"
-    partition = _PARTITION.fullmatch(uuid)
+    partition = re.fullmatch(_PARTITION, uuid)
     word = {"CRYPT": f"crypt {rest.partition('-')[0]}", "mpath": "multipath", "DMRAID": "raid"}.get(owner, "dm")
     return f"partition {partition[1]} {name}" if partition else f"{word} {name}"
 
@@ -367,8 +367,8 @@ def backing_file(tree: Tree, path: str) -> str | None:
 
 # Evidence that a SCSI disk is a single drive, not a LUN of a RAID controller, a storage array or a hypervisor.
 
-_SAS = re.compile(r"/end_device-[^/]+/target[^/]+/")  # scsi_transport_sas.c: below a phy or an expander
-_HOST_TARGET = re.compile(r"(.*/host\d+)/(target\d+:\d+:\d+)/")
+_SAS = r"/end_device-[^/]+/target[^/]+/"  # scsi_transport_sas.c: below a phy or an expander
+_HOST_TARGET = r"(.*/host\d+)/(target\d+:\d+:\d+)/"
 _B1_LENGTH = 6
 
 
@@ -382,9 +382,9 @@ def read_drive_port(tree: Tree, block: Block, kind: DiskKind) -> str | None:
         return "ata"
     if kind is not DiskKind.SCSI:
         return None
-    if _SAS.search(f"{block.path}/"):
+    if re.search(_SAS, f"{block.path}/"):
         return "sas"
-    place = _HOST_TARGET.match(f"{block.path}/")
+    place = re.match(_HOST_TARGET, f"{block.path}/")
     spi = place and tree.exists(f"{place[1]}/{place[2]}/spi_transport")  # scsi_transport_spi.c
     return "spi" if spi else None
 

@@ -196,7 +196,7 @@ def _parse_hex(text: str) -> int | None:
 # The partitions of a multipath map are separate device-mapper devices, made by kpartx. They have no `start` in
 # sysfs: udev records the start from the table (ID_PART_ENTRY_OFFSET, multipath-tools' kpartx.rules and blkid).
 
-_MAPPING_UUID = re.compile(r"part(\d{1,4})-.+", re.ASCII)
+_MAPPING_UUID = r"(?a)part(\d{1,4})-.+"
 
 
 def read_mapped_partitions(around: Surroundings, block: Block) -> tuple[KernelPartition, ...]:
@@ -207,7 +207,7 @@ def read_mapped_partitions(around: Surroundings, block: Block) -> tuple[KernelPa
 def _read_mapped(around: Surroundings, name: str) -> KernelPartition | None:
     tree = around.tree
     path = tree.real(f"/sys/class/block/{name}") or tree.real(f"/sys/block/{name}") or ""
-    mapping = _MAPPING_UUID.fullmatch(tree.text(f"{path}/dm/uuid") or "")
+    mapping = re.fullmatch(_MAPPING_UUID, tree.text(f"{path}/dm/uuid") or "")
     size, device = tree.number(f"{path}/size"), tree.text(f"{path}/dev")
     record = around.udev.record(device, name)
     start = record.number("ID_PART_ENTRY_OFFSET")

@@ -105,9 +105,9 @@ def _is_vmd(tree: Tree, path: str, device: str) -> bool:
 # `recipes/chipsets.toml` and pci.ids add what sysfs does not show: whether a root port belongs to the processor or to
 # the chipset, and the link between those two.
 
-_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-_HOST_BRIDGE = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
-_NUMBER = re.compile(r"0x[0-9a-f]{1,8}")
+_ADDRESS = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
+_HOST_BRIDGE = r"pci[0-9a-f]{4,8}:[0-9a-f]{2}"
+_NUMBER = r"0x[0-9a-f]{1,8}"
 _SPEEDS = {"2.5": 2.5, "5": 5.0, "8": 8.0, "16": 16.0, "32": 32.0, "64": 64.0}  # drivers/pci/probe.c, pci_speed_string
 _WIDTHS = frozenset((1, 2, 4, 8, 12, 16, 32))  # PCI Express base specification, Link Capabilities, Maximum Link Width
 _LPC = "1f.0"  # the LPC or eSPI bridge of every Intel chipset since ICH0, whose device ID identifies the model
@@ -155,7 +155,7 @@ class Topology:
 
     def _id(self, path: str, attribute: str) -> str | None:
         text = self.tree.text(f"{path}/{attribute}")
-        return f"{int(text, 16):04x}" if text is not None and _NUMBER.fullmatch(text) else None
+        return f"{int(text, 16):04x}" if text is not None and re.fullmatch(_NUMBER, text) else None
 
     def _hidden_uplink(self, place: "_Place", family: PortFamily | None) -> PortFamily | None:
         """Return the family with the link from the chipset to the processor, if the hop is a port of the chipset."""
@@ -183,12 +183,12 @@ def _places(sysfs_device: str) -> list[_Place]:
     outermost, fresh = "", False
     for index, word in enumerate(words):
         path = "/".join(words[: index + 1])
-        if _HOST_BRIDGE.fullmatch(word):
+        if re.fullmatch(_HOST_BRIDGE, word):
             outermost = outermost or path
             fresh = True
             if places:
                 places[-1] = replace(places[-1], makes_domain=True)
-        elif outermost and _ADDRESS.fullmatch(word):
+        elif outermost and re.fullmatch(_ADDRESS, word):
             places.append(_Place(word, path, outermost, fresh, False))
             fresh = False
     return places

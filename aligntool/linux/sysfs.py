@@ -34,7 +34,7 @@ _LONGEST_PATH = 1024  # deeper ones are resolved in a loop, not by recursion
 _DOTS = ("", ".", "..")
 _PADDING = f"{whitespace}\0"  # tar takes st_size, which is a page, for the length, and pads the content with NULs
 # A name in a captured sysfs, if a shell takes it as it is: it is printed in commands to copy.
-_NAME = re.compile(r"[A-Za-z0-9_.:!@%+,=~#^-]+", re.ASCII)
+_NAME = r"(?a)[A-Za-z0-9_.:!@%+,=~#^-]+"
 _SYSFS = ("block", "class/block", "dev/block", "class/nvme", "devices")  # any of these makes a folder a /sys
 
 
@@ -233,7 +233,7 @@ def on_battery(power: str = POWER) -> bool:
 
 def _is_name(folder: str, name: str) -> bool:
     """Return whether an entry of a captured folder has a name that the kernel could have given it."""
-    return not f"{folder}/".startswith("/sys/") or _NAME.fullmatch(name) is not None
+    return not f"{folder}/".startswith("/sys/") or re.fullmatch(_NAME, name) is not None
 
 
 def _link_target(place: str) -> str | None:
@@ -391,7 +391,7 @@ def read_written(tree: Tree) -> dict[str, float]:
 # `lsblk --sysroot`), and udev has its own escape.
 
 LONGEST_RECORD = 256 * 1024  # enough for thousands of links
-_HEX = re.compile(rb"\\x([0-9a-fA-F]{2})")
+_HEX = rb"\\x([0-9a-fA-F]{2})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -459,4 +459,4 @@ def _parse_properties(lines: Iterable[str]) -> dict[str, str]:
 def unescape_udev(text: str) -> str:
     r"""Decode udev's escapes, such as "\x20"; anything else is kept."""
     raw = text.encode("utf-8", "replace")
-    return _HEX.sub(lambda found: bytes.fromhex(found[1].decode()), raw).decode("utf-8", "replace")
+    return re.sub(_HEX, lambda found: bytes.fromhex(found[1].decode()), raw).decode("utf-8", "replace")

@@ -289,9 +289,9 @@ MDADM_CONFS = ("/etc/mdadm/mdadm.conf", "/etc/mdadm.conf")
 SAFELY = "/sys/module/raid456/parameters/devices_handle_discard_safely"
 MOST_IMAGES, MOST_FILES = 16, 64
 LONGEST_FILE = 1 << 20
-_IMAGE = re.compile(r"initrd(\.img)?-.+|initramfs-.+\.img|initrd|initramfs")
-_NOT_BOOTED = re.compile(r".*(kdump|rescue).*|.*[.-](bak|old|orig|dpkg-\w+|new|tmp)")
-_MACHINE = re.compile(r"[0-9a-f]{32}|Default")  # a folder of the Boot Loader Specification
+_IMAGE = r"initrd(\.img)?-.+|initramfs-.+\.img|initrd|initramfs"
+_NOT_BOOTED = r".*(kdump|rescue).*|.*[.-](bak|old|orig|dpkg-\w+|new|tmp)"
+_MACHINE = r"[0-9a-f]{32}|Default"  # a folder of the Boot Loader Specification
 
 
 def read_system(tree: Tree) -> System | None:
@@ -353,11 +353,11 @@ def _image_paths(tree: Tree) -> Iterator[str]:
     skipped: they lead to other images of these.
     """
     for folder in ("/boot", "/efi", "/boot/efi"):
-        below = [f"{folder}/{name}" for name in tree.names(folder) if _MACHINE.fullmatch(name)]
+        below = [f"{folder}/{name}" for name in tree.names(folder) if re.fullmatch(_MACHINE, name)]
         for place in [folder, *(f"{machine}/{name}" for machine in below for name in tree.names(machine))]:
             for name in tree.names(place)[:MOST_FILES]:
                 path = f"{place}/{name}"
-                if _IMAGE.fullmatch(name) and not _NOT_BOOTED.fullmatch(name) and tree.link(path) is None:
+                if re.fullmatch(_IMAGE, name) and not re.fullmatch(_NOT_BOOTED, name) and tree.link(path) is None:
                     yield path
 
 

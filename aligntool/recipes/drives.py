@@ -19,15 +19,15 @@ from aligntool.values import dataclass
 # specification; include/linux PCIE_SPEED2MBS_ENC in drivers/pci/pci.h counts 64 GT/s, which works in FLITs, as 1/1).
 _ENCODING = {2.5: (8, 10), 5.0: (8, 10), 8.0: (128, 130), 16.0: (128, 130), 32.0: (128, 130), 64.0: (1, 1)}
 
-_RANGE = re.compile(r"([0-9a-f]{4})(?:-([0-9a-f]{4}))?")
-_PCI_ID = re.compile(r"[0-9a-f]{4}:[0-9a-f]{4}")
+_RANGE = r"([0-9a-f]{4})(?:-([0-9a-f]{4}))?"
+_PCI_ID = r"[0-9a-f]{4}:[0-9a-f]{4}"
 _FAMILY_KEYS = ("name", "side", "vendor", "devices", "uplink", "speed", "lanes", "source")
 _MODEL_KEYS = ("name", "family", "bridges", "uplink", "speed", "lanes", "source")
 
 # For devices newer than the table: patterns for their names in pci.ids. The first that matches counts.
 _NAME_PATTERNS = (
-    ("cpu", re.compile(r"Core Processor|Xeon|Thunderbolt|Atom|Celeron|Pentium|Processor.*Root Port|GPP Bridge")),
-    ("chipset", re.compile(r"\bPCH\b|Chipset|chipset|\bICH\d|Point(-[A-Z]+)? PCI Express Root Port")),
+    ("cpu", r"Core Processor|Xeon|Thunderbolt|Atom|Celeron|Pentium|Processor.*Root Port|GPP Bridge"),
+    ("chipset", r"\bPCH\b|Chipset|chipset|\bICH\d|Point(-[A-Z]+)? PCI Express Root Port"),
 )
 
 
@@ -63,7 +63,7 @@ class ChipsetTable:
             if maker == vendor and first <= number <= last:
                 return family
         for side, pattern in _NAME_PATTERNS:
-            if name is not None and pattern.search(name):
+            if name is not None and re.search(pattern, name):
                 return PortFamily(name, Side(side), source="pci.ids")
         return None
 
@@ -111,7 +111,7 @@ def _ranges(entry: schema.Entry, family: PortFamily) -> Iterator[tuple[str, int,
     if not listed:
         raise entry.refusal("devices is missing")
     for text in listed:
-        match = _RANGE.fullmatch(text)
+        match = re.fullmatch(_RANGE, text)
         if match is None:
             raise entry.refusal(f"devices: {text!r} is not a number of four hexadecimal digits, nor two with a dash")
         yield vendor, int(match[1], 16), int(match[2] or match[1], 16), family
@@ -136,7 +136,7 @@ def _uplink(entry: schema.Entry) -> int | None:
 
 
 def _checked(entry: schema.Entry, pci_id: str) -> str:
-    if not _PCI_ID.fullmatch(pci_id):
+    if not re.fullmatch(_PCI_ID, pci_id):
         raise entry.refusal(f"{pci_id!r} is not a PCI number", hint='like "8086:7a84"')
     return pci_id
 

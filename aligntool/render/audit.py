@@ -174,13 +174,13 @@ def cost_rows(findings: Sequence[Finding]) -> list[tuple[str, str]]:
         return []
     request, reads = format_size(cost.request), format_size(cost.straddling_read)
     rows = [
-        (f"random {request} writes", f"keep {cost.write_rate} of the aligned write rate"),
-        (f"of {request} requests", f"{float(cost.straddle_probability):.0%} straddle"),
+        (f"random {request} writes", f"keep {cost.write_share} of the aligned write rate"),
+        (f"of {request} requests", f"{cost.straddle_probability:.0%} straddle"),
         ("a straddling write", f"reads {reads} and writes {format_size(cost.straddling_written)}"),
         ("a straddling read", f"reads {format_size(cost.extra_read)} more"),
     ]
     if cost.write_amplification > 1:
-        rows.append(("write amplification", f"is {float(cost.write_amplification):g} even when aligned"))
+        rows.append(("write amplification", f"is {cost.write_amplification:g} even when aligned"))
     return rows
 
 

@@ -1,6 +1,5 @@
 """Write an audit as JSON, and other values for JSON documents."""
 
-import fractions
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
@@ -129,8 +128,6 @@ def as_value(value: object) -> Value:
             return value
         case str():
             return _text(value)
-        case fractions.Fraction():
-            return float(value)
         case Extent():
             return {"start": value.start, "length": value.length}
         case _ if is_dataclass(value):

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from itertools import chain
 
 from aligntool.audit import report as reports
@@ -74,8 +73,8 @@ def headline(report: Report) -> tuple[str, str]:
     costs = [finding.cost for finding in report.findings if finding.cost and finding.severity is not Severity.INFO]
     warnings = report.count(Severity.WARNING)
     if style is Style.BAD and costs:
-        rate = min(cost.write_rate for cost in costs)
-        text += f"; the predicted write rate {'halves' if rate == Fraction(1, 2) else f'falls to {rate}'}"
+        share = min(costs, key=lambda cost: cost.write_rate).write_share
+        text += f"; the predicted write rate {'halves' if share == '1/2' else f'falls to {share}'}"
     if style is Style.GOOD and not warnings:
         return text, "good"
     if style is Style.GOOD:
