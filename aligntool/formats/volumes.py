@@ -279,8 +279,8 @@ def _segments(area: Area, group: _Group, volume: str) -> Iterator[Segment]:
             yield Segment(f"{group.name}/{volume}", offset, place, stripe_size)
 
 
-_HAS_A_HEAD = re.compile(r".*_([rm]image_\d+(_iorig)?|w?corig)|pvmove\d+", re.ASCII)
-"""Sub-volumes that may begin like a volume: images of mirrors, RAID and integrity, origins of caches, pvmove's."""
+_PART_NAME = re.compile(r"(_([rm]image_\d+(_iorig)?|w?corig))+$", re.ASCII)
+"""Ends of names of sub-volumes that may begin like the volume: images of a mirror or RAID, the origin of a cache."""
 
 
 def _inner(area: Area, group: _Group, segments: tuple[Segment, ...]) -> Iterator[Layer]:
@@ -295,12 +295,13 @@ def _inner(area: Area, group: _Group, segments: tuple[Segment, ...]) -> Iterator
     parts = _striped_images(group)
     for item in segments:
         name = item.volume.removeprefix(f"{group.name}/")
-        if not item.stripe_size and name not in parts and _is_readable(name, group.volumes[name]):
+        whole = _PART_NAME.sub("", name)
+        is_content = _is_visible(group.volumes.get(whole, {}))  # the data of a pool may begin with anything
+        is_first = name in (whole, f"{whole}_rimage_0", f"{whole}_mimage_0")
+        if is_content and is_first and not item.stripe_size and name not in parts:
             runs.setdefault(name, []).append((item.volume_offset, item.extent.start, item.extent.length))
-        elif item.volume_offset and not name.startswith("pvmove"):
-            continue  # not the start: an earlier volume may have left anything there
-        elif item.stripe_size or _HAS_A_HEAD.fullmatch(name):
-            heads.append(item.extent)
+        elif name.startswith("pvmove") or (is_content and not item.volume_offset):
+            heads.append(item.extent)  # a later segment may begin with anything, too
     for name, pieces in ((name, sorted(pieces)) for name, pieces in runs.items()):
         if pieces[0][0] != 0 or len(pieces) > MOST_PIECES:
             continue
@@ -315,9 +316,9 @@ def _inner(area: Area, group: _Group, segments: tuple[Segment, ...]) -> Iterator
             yield replace(layer, problems=())
 
 
-def _is_readable(name: str, volume: Section) -> bool:
+def _is_visible(volume: Section) -> bool:
     status = volume.get("status")
-    return (isinstance(status, list) and "VISIBLE" in status) or name.endswith(("_rimage_0", "_mimage_0"))
+    return isinstance(status, list) and "VISIBLE" in status
 
 
 def _striped_images(group: _Group) -> set[str]:

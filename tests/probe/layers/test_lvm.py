@@ -232,6 +232,41 @@ def test_parts_of_mirrors_and_thin_pools_are_listed_and_a_mirrors_content_is_rea
     ]
 
 
+@pytest.mark.needs_tools("mkfs.ext4", "tune2fs")
+@pytest.mark.parametrize("kind", ["raid1", "striped"])
+def test_a_chunk_at_the_start_of_a_thin_pool_is_not_a_file_system_of_that_length(
+    made: Made, sparse: Sparse, kind: str
+) -> None:
+    """A pool gives its first chunk to the volume that is written first, which may be longer than the pool."""
+    lvm, (image, _), devices = made(2)
+    images = '"p_tdata_rmeta_0", "p_tdata_rimage_0", "p_tdata_rmeta_1", "p_tdata_rimage_1"'
+    mirror = (
+        logical(2, "p_tdata", 20, f'type = "raid1" device_count = 2 region_size = 4096 raids = [{images}]'),
+        linear(3, "p_tdata_rmeta_0", 1, '"pv0", 0'),
+        linear(4, "p_tdata_rimage_0", 20, '"pv0", 1'),
+        linear(5, "p_tdata_rmeta_1", 1, '"pv1", 0'),
+        linear(6, "p_tdata_rimage_1", 20, '"pv1", 1'),
+    )
+    stripes = (
+        logical(2, "p_tdata", 20, 'type = "striped" stripe_count = 2 stripe_size = 128 stripes = ["pv0", 1, "pv1", 1]'),
+    )
+    pool = 'type = "thin-pool" metadata = "p_tmeta" pool = "p_tdata" transaction_id = 1 chunk_size = 128'
+    restored(lvm, devices, (
+        logical(1, "p", 20, f'{pool} discards = "passdown" zero_new_blocks = 1', visible=True),
+        *(mirror if kind == "raid1" else stripes),
+        linear(7, "p_tmeta", 4, '"pv0", 50'),
+        logical(8, "v", 100, 'type = "thin" thin_pool = "p" transaction_id = 0 device_id = 1', visible=True),
+    ))  # fmt: skip
+    assert kind in lvm("lvs", "-a", "--noheadings", "-o", "segtype", "vg/p_tdata")
+    content = sparse(100 * MIB, "fs.img")
+    run("mkfs.ext4", "-q", "-F", "-O", "mmp", content)
+    run("tune2fs", "-E", "force_fsck", content)  # what has to be repaired is searched at the start of striped volumes
+    with image.open("r+b") as file:
+        file.seek(2 * MIB)
+        file.write(content.read_bytes()[: 64 * KIB])
+    assert the_layer(image).inner == ()
+
+
 @pytest.mark.needs_tools("mkfs.ext4", "mkswap")
 def test_of_a_striped_raid_volume_only_a_hibernation_image_is_found(made: Made, sparse: Sparse) -> None:
     """Its first image has every other stripe: the file system is intact, although it is larger than the image."""
@@ -300,7 +335,8 @@ def test_a_hibernation_image_is_found_at_the_start_of_a_volume_in_parts(
 def test_remnants_in_a_later_segment_are_ignored(made: Made, sparse: Sparse) -> None:
     """As after `lvextend`: nothing has been written to the new extents."""
     lvm, (image, _), devices = made(2)
-    volume = logical(1, "s", 8, 'type = "striped" stripe_count = 2 stripe_size = 128 stripes = ["pv0", 2, "pv1", 0]')
+    stripes = 'type = "striped" stripe_count = 2 stripe_size = 128 stripes = ["pv0", 2, "pv1", 0]'
+    volume = logical(1, "s", 8, stripes, visible=True)
     later = (
         'segment2 { start_extent = 8 extent_count = 8 type = "striped" stripe_count = 2 stripe_size = 128'
         ' stripes = ["pv0", 12, "pv1", 8] } }'
