@@ -296,7 +296,7 @@ def _inner(area: Area, group: _Group, segments: tuple[Segment, ...]) -> Iterator
     for item in segments:
         name = item.volume.removeprefix(f"{group.name}/")
         whole = _PART_NAME.sub("", name)
-        is_content = _is_visible(group.volumes.get(whole, {}))  # the data of a pool may begin with anything
+        is_content = "VISIBLE" in str(group.volumes.get(whole, {}).get("status"))  # a pool may begin with anything
         is_first = name in (whole, f"{whole}_rimage_0", f"{whole}_mimage_0")
         if is_content and is_first and not item.stripe_size and name not in parts:
             runs.setdefault(name, []).append((item.volume_offset, item.extent.start, item.extent.length))
@@ -314,11 +314,6 @@ def _inner(area: Area, group: _Group, segments: tuple[Segment, ...]) -> Iterator
     for layer in (layer for head in heads if not label.overlaps(head) for layer in area.inside(area.reader, head)):
         if layer.kind == "swsuspend" or layer.unclean:
             yield replace(layer, problems=())
-
-
-def _is_visible(volume: Section) -> bool:
-    status = volume.get("status")
-    return isinstance(status, list) and "VISIBLE" in status
 
 
 def _striped_images(group: _Group) -> set[str]:
@@ -412,11 +407,13 @@ def read_luks_second(area: Area) -> Layer | None:
 
 
 def _read_luks1(area: Area) -> Layer:
-    payload = be32(area.head, 104) * SECTOR
+    payload, key_length = be32(area.head, 104) * SECTOR, be32(area.head, 108)
+    slots = ((be32(area.head, at), be32(area.head, at + 4)) for at in range(248, 632, 48))  # first sector, stripes
+    header = max(sector * SECTOR + stripes * key_length for sector, stripes in slots)
     return Layer(
         kind="crypto_LUKS", extent=area.extent, version="LUKS1", uuid=text_at(area.head, 168, 40),
-        data_start=area.start + payload if payload else None,  # 0: a detached header, the payload is elsewhere
-        data_unit=SECTOR, problems=_payload_problem(area, payload),
+        data_start=area.start + payload if 0 < payload < area.size else None,
+        data_unit=SECTOR, problems=_payload_problem(area, payload, header),
     )  # fmt: skip
 
 
@@ -466,12 +463,12 @@ def _luks2_layer(area: Area, header: _Header, problems: tuple[str, ...]) -> Laye
     segments, needs = _luks_segments(_in_use(tree)), _requirements(tree)
     is_plain = all(segment.get("type") == "crypt" and not segment.get("integrity") for segment in _in_use(tree))
     offset, length = min(((at, length) for at, length, _ in segments), default=(None, 0))
-    # The header of another device has the offset on that device, which is usually 0 and always within this header.
-    start = None if offset is None or offset < _header_length(content, tree) else area.start + offset
+    header_length = _header_length(content, tree)
+    start = area.start + offset if offset is not None and header_length <= offset < area.size else None
     # While it is re-encrypted, it counts as what it was before.
     units = [sector for *_, sector in _luks_segments(_before(tree)) or segments if sector]
     no_segment = ("the LUKS2 header lists no encrypted segment",)
-    problems += no_segment if offset is None else _payload_problem(area, offset)
+    problems += no_segment if offset is None else _payload_problem(area, offset, header_length)
     # During re-encryption there are data behind the segments in use: a moved segment, a backup.
     claims = offset + length if start and offset and length and len(segments) == 1 and not needs and is_plain else None
     return replace(
@@ -595,6 +592,9 @@ def _decimal(word: object) -> int | None:
     return int(word) if isinstance(word, str) and len(word) <= 20 and word.isascii() and word.isdigit() else None
 
 
-def _payload_problem(area: Area, payload: int) -> tuple[str, ...]:
+def _payload_problem(area: Area, payload: int, header: int) -> tuple[str, ...]:
+    """Return the problem of a truncated header. A header without data is a backup, or that of another device, on which
+    the data often begin at 0, and always before the end of this header or behind this container.
+    """
     text = f"the encrypted data should start at byte {payload}, but its container has {area.size} bytes"
-    return () if payload < area.size else (text,)
+    return () if header <= area.size else (text,)

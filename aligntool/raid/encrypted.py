@@ -56,11 +56,11 @@ def plan_layers(judged: Judged, partitions: tuple[int, ...]) -> Plan:
 
 def _unfit(disk: Disk, part: Partition, layer: Layer, sector: int) -> Iterator[Refusal]:
     subject, start = f"partition {part.number}", layer.data_start
-    if layer.version == "LUKS2" and start is None:
-        text = f"{subject}: the data of its LUKS2 header are on another device, or their start is unknown"
+    if start is None:
+        text = f"{subject}: the data of its LUKS header are on another device, or their start is unknown"
         yield Refusal("layer-fixed", subject, text, next_look(disk))
         return
-    if layer.version != "LUKS2" or not layer.uuid or start is None:
+    if layer.version != "LUKS2" or not layer.uuid:
         text = f"{subject}: {layer.version or 'this header'} supports only sectors of 512 bytes"
         node = f"/dev/{part.node}" if part.node else "PARTITION"
         yield Refusal("layer-fixed", subject, text, f"sudo cryptsetup convert --type luks2 {node}")

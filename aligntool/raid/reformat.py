@@ -268,7 +268,7 @@ def _refuse_content(array: _Array) -> Iterator[Refusal]:
 
 
 def _alternative(disk: Disk, layer: Layer) -> str:
-    if layer.kind == "crypto_LUKS" and not layer.unclean and (layer.version != "LUKS2" or layer.data_start):
+    if layer.kind == "crypto_LUKS" and not layer.unclean and layer.data_start:
         path = shell_word(disk.path)
         # cryptsetup changes the sectors only while the LUKS is open, as it then checks the content.
         commands = [f"sudo cryptsetup convert --type luks2 {path}"] if layer.version != "LUKS2" else []

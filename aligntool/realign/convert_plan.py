@@ -260,7 +260,7 @@ def _reencrypt_command(disk: Disk, part: Partition, layer: Layer, size: int) -> 
     """Return the command that gives a LUKS volume larger sectors. cryptsetup does so only while the volume is open, as
     it then checks a file system inside, but no LVM volumes. A header without its data must not be changed so.
     """
-    if layer.unclean or (layer.version == "LUKS2" and layer.data_start is None):
+    if layer.unclean or layer.data_start is None:
         return next_command(disk, "audit")
     device = f"/dev/{part.node}" if part.node else '"$loop"'
     plain = f"plain && sudo cryptsetup reencrypt --sector-size {size} {device} && sudo cryptsetup close plain"

@@ -369,6 +369,7 @@ def test_the_chunk_and_data_of_an_array_are_not_changed_and_the_reason_is_given(
     ("layer", "length", "why"),
     [
         (luks2(version="LUKS1"), 64 * MIB, "LUKS1 supports only sectors of 512 bytes"),
+        (replace(luks2(version="LUKS1"), data_start=None), 64 * MIB, "data of its LUKS header are on another device"),
         (luks2(17 * MIB + 512), 64 * MIB, "begin 512 bytes past a boundary of 4KiB"),
         (luks2(), 64 * MIB + 1024, "end 1024 bytes past a whole sector of 4KiB"),
     ],

@@ -126,6 +126,21 @@ def test_the_sectors_of_a_luks_are_enlarged_while_it_is_open(tmp_path: Path, ver
     assert "DEVICE" not in hint
 
 
+@pytest.mark.needs_tools("sfdisk", "cryptsetup")
+@pytest.mark.parametrize("version", ["luks1", "luks2"])
+def test_a_luks_header_of_another_device_is_not_to_be_re_encrypted(tmp_path: Path, version: str) -> None:
+    """Its data begin at byte 0 of the other device; here, the header is at that byte."""
+    disk, header, data = (tmp_path / name for name in ("disk.img", "header", "data"))
+    for path, size in ((disk, 20 * MIB), (header, 16 * MIB), (data, 4 * MIB)):
+        path.write_bytes(bytes(size))
+    forms = ("--type", version, "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000", "--header", header)
+    run("cryptsetup", "-q", "luksFormat", *forms, data, "-", stdin="secret")
+    run("sfdisk", "-q", disk, stdin=f"label: gpt\nstart=2048,size={16 * MIB // 512},type=L\n")
+    place(header, disk, MIB)
+    (reason,) = reasons(disk)
+    assert "crypto_LUKS" in reason.text and reason.hint == f"aligntool audit {disk}"
+
+
 def extents(disk: Path, sector: int) -> list[tuple[int, int]]:
     """Return the partitions that sfdisk finds, on a loop device with such sectors."""
     with attached(disk, "--sector-size", str(sector), "-r") as node:

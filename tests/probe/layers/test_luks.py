@@ -141,6 +141,23 @@ def test_a_second_header_left_under_a_new_file_system_is_not_reported(sparse: Sp
     assert [layer.kind for layer in placed.layers()] == [placed.blkid()["TYPE"]] == ["xfs"]
 
 
+@pytest.mark.parametrize("version", ["luks1", "luks2"])
+@pytest.mark.parametrize("offset", ["0", "65536", "backup"])
+def test_a_header_without_data_has_no_problem(sparse: Sparse, tmp_path: Path, version: str, offset: str) -> None:
+    """The data begin at `offset` sectors of another device, or follow the header that was backed up."""
+    content, header = sparse(48 * MIB), tmp_path / "header"
+    if offset == "backup":
+        run("cryptsetup", "luksHeaderBackup", luks(content, version), "--header-backup-file", header)
+    else:
+        header.write_bytes(bytes(16 * MIB))
+        luks(content, version, "--header", str(header), "--offset", offset)
+    (layer,) = layers_of(header)
+    assert (layer.kind, layer.problems, layer.data_start) == ("crypto_LUKS", (), None)
+    with header.open("r+b") as file:
+        file.truncate(100 * 1024)
+    assert layers_of(header)[0].problems
+
+
 def test_a_payload_beyond_the_end_is_reported(sparse: Sparse) -> None:
     content = luks(sparse(32 * MIB), "luks2")
     with content.open("r+b") as file:
