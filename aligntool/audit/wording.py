@@ -147,7 +147,8 @@ def release_command(holder: str, above: Inventory, root: str = _LSBLK) -> str:
     disks = [known[name] for name in levels if name in known]
     used = [(disk.name, disk.mounted_at) for disk in disks]
     used += [(part.node or disk.name, part.mounted_at) for disk in disks for part in disk.partitions]
-    uses = [use.hint for name, places in used for use in use_refusals(name, name, reversed(places), (), root)]
+    mounts = sorted(((place, name) for name, places in used for place in places), reverse=True)  # /srv/in, then /srv
+    uses = [use.hint for place, name in mounts for use in use_refusals(name, name, (place,), (), root)]
     ends = dict.fromkeys(_end_of(name, known.get(name)) for name in sorted(levels, key=lambda name: levels[name]))
     return root if root in uses else " && ".join((*dict.fromkeys(uses), *reversed(ends)))
 
@@ -191,6 +192,8 @@ def _end_of(name: str, device: Disk | None) -> str:
         kind, opened_as = mapping.split(" ", 2)[1:]
         suffix = "_dif" if kind == "SUBDEV" else ""
         return f"sudo cryptsetup close {shell_word(opened_as.removesuffix(suffix))}"
+    if mapping.startswith("multipath "):  # multipathd would make it again; this also removes its partitions
+        return f"sudo multipath -f {shell_word(mapping.removeprefix('multipath '))}"
     if name.startswith("drbd"):
         return "sudo drbdadm down RESOURCE"
     if name.startswith("bcache"):

@@ -32,7 +32,7 @@ from aligntool.measure.results import room_words
 from aligntool.measure.run import keep_result, save_to_history
 from aligntool.measure.schedule import Target, TargetKind, refuse_destruction
 from aligntool.measure.unit import ProbedDisk, ProbeResult, infer
-from aligntool.realign.request import refuse_in_flight
+from aligntool.realign.request import find_holders, refuse_in_flight
 from aligntool.render.experiments import probe_json, probe_lines
 from aligntool.render.lines import can_redraw
 from aligntool.render.plan import time_words
@@ -63,12 +63,12 @@ def refuse_data(target: Target) -> str:
     refuse_in_flight(disk.path)
     name = Path(target.path).resolve().name
     if name == disk.name.rpartition("/")[2]:
-        refuse_destruction(disk, None, wipe=target.wipe)
+        refuse_destruction(disk, None, wipe=target.wipe, above=find_holders(disk))
     else:
         part = next((part for part in disk.partitions if (part.node or "").rpartition("/")[2] == name), None)
         if part is None:
             raise Refused(f"{target.path} is a part of {disk.path}, but is not in its partition table")
-        refuse_destruction(disk, part, wipe=target.wipe)
+        refuse_destruction(disk, part, wipe=target.wipe, above=find_holders(disk))
     return name
 
 
@@ -256,7 +256,8 @@ def _refuse_unless_empty(disk: Disk, *, wipe: bool) -> None:
     that fails, is in use, or could not be looked at.
     """
     try:
-        refuse_destruction(replace(disk, sampled=targets.foreign_data(disk.path, disk.size or 0)), None, wipe=wipe)
+        sampled = replace(disk, sampled=targets.foreign_data(disk.path, disk.size or 0))
+        refuse_destruction(sampled, None, wipe=wipe, above=find_holders(disk))
     except Refused as refusal:
         only = f"without --destructive it is only read: {command('probe', disk.path)}"
         refusal.hint = f"{refusal.hint}\n{only}".strip()

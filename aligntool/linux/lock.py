@@ -390,8 +390,8 @@ def _refuse_occupied(path: str, status: os.stat_result) -> None:
     remaining = (*users.remaining_occupants(status), *uses_by_other_paths(status))
     if remaining:
         reasons = "; ".join(occupant.what for occupant in remaining)
-        commands = " && ".join(occupant.end for occupant in remaining)
-        raise Refused(f"{path} is in use: {reasons}", hint=commands, code="in-use", subject=path)
+        hint = users.all_ends(remaining)
+        raise Refused(f"{path} is in use: {reasons}", hint=hint, code="in-use", subject=path)
 
 
 # Two paths to one drive are two drives to the kernel unless multipath joins them, and an exclusive open of one does not

@@ -2,11 +2,9 @@
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import cache, partial
-from pathlib import Path
 from typing import TypeVar
 
 from aligntool import __version__
@@ -365,18 +363,6 @@ def look(
         seen = _inventory(machine, blocks, files=files) if blocks else Inventory((), manifest=read_manifest(tree))
         unseen = tuple(Unseen(name, str(refusal), refusal.hint, Gap.DISK) for name, refusal in refused)
         return replace(seen, disks=(*seen.disks, *images), unseen=unseen)
-
-
-def volumes_beside(names: Collection[str], folder: Path = Path("/sys/block")) -> set[str]:
-    """Return the kernel names of all active volumes in the LVM groups of these devices, wherever they are: `vgchange
-    -an` stops none of a group if one is in use. Their UUIDs begin with that of the group (lvm2, dev_manager.c).
-    """
-    uuids = {}
-    for file in folder.glob("dm-*/dm/uuid"):
-        with suppress(OSError):  # removed meanwhile
-            uuids[file.parent.parent.name] = file.read_text()[: len("LVM-") + 32]
-    groups = {uuids[name] for name in names if uuids.get(name, "").startswith("LVM-")}
-    return {name for name, uuid in uuids.items() if uuid in groups}
 
 
 def read_manifest(tree: Tree) -> Manifest:

@@ -7,9 +7,20 @@ from dataclasses import replace
 from aligntool.formats.layers import Contents
 from aligntool.formats.parked import parked_by_type
 from aligntool.formats.part_types import gpt_type_name, mbr_type_name
-from aligntool.inventory import Disk, DiskKind, Fault, Partition, Role, Table, TableLabel
-from aligntool.linux.devices import SYSFS_SECTOR, Block, names_above
-from aligntool.linux.sysfs import Mounts, Record, Tree, UdevDatabase, as_number
+from aligntool.inventory import (
+    ArrayFacts,
+    Disk,
+    DiskKind,
+    Fault,
+    Inventory,
+    IoLimits,
+    Partition,
+    Role,
+    Table,
+    TableLabel,
+)
+from aligntool.linux.devices import SYSFS_SECTOR, Block, list_names, names_above, read_mapping
+from aligntool.linux.sysfs import LIVE, Mounts, Record, Tree, UdevDatabase, as_number, read_mounts
 from aligntool.units import Extent
 from aligntool.values import dataclass
 
@@ -299,3 +310,28 @@ def _only_kernel(label: TableLabel, partitions: Sequence[Partition], part: Kerne
     return replace(
         partition, role=Role.NESTED if any(other.contains(part.extent) for other in others) else Role.PRIMARY
     )
+
+
+# The devices on each other, without opening one.
+
+
+def find_devices(tree: Tree = LIVE) -> Inventory:
+    """Return all block devices, of each only what it is and what uses it: enough for `wording.release_command`."""
+    around = Surroundings(tree, UdevDatabase(tree), read_mounts(tree))
+    return Inventory(tuple(_device(around, block) for block in list_names(tree)))
+
+
+def _device(around: Surroundings, block: Block) -> Disk:
+    tree, path, nodes = around.tree, f"/dev/{block.name}", [f"/dev/{block.name}"]
+    if name := tree.text(f"{block.path}/dm/name"):
+        nodes.append(f"/dev/mapper/{name}")
+    parts = tuple(
+        Partition(part.number, part.extent, node=part.node, mounted_at=part.mounted_at, holders=part.holders)
+        for part in read_kernel_partitions(around, block)
+    )
+    metadata = tree.text(f"{block.path}/md/metadata_version")
+    return Disk(
+        block.name, path, DiskKind.OTHER, None, IoLimits(), partitions=parts, holders=names_above(tree, block.path),
+        mounted_at=around.mounts.of(tree.text(f"{block.path}/dev"), *nodes), mapping=read_mapping(tree, block.path),
+        array=ArrayFacts("", None, (), metadata=metadata) if metadata else None,
+    )  # fmt: skip

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from aligntool.audit.wording import shell_word
+from aligntool.audit.wording import release_command, shell_word
 from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.linux.devices import FileReader, forget_cached
+from aligntool.linux.partitions import find_devices
 from aligntool.linux.process import has_signal, result_in_child, thread_paths
 from aligntool.linux.sysfs import IO_NONE, READ_ONLY, SWAPS, mounts_now, opened, parse_swaps
 from aligntool.units import Extent
@@ -44,6 +45,11 @@ def occupants(status: os.stat_result) -> tuple[Occupant, ...]:
     nodes = nodes_of(status)
     listed = (*_mount_occupants(nodes), *_swap_occupants(nodes), *_holder_occupants(nodes))
     return tuple(dict.fromkeys((*listed, *caches(nodes.values()), *others)))
+
+
+def all_ends(found: Iterable[Occupant]) -> str:
+    """Return the commands that end all these uses, each once: several may be ended by the same command."""
+    return " && ".join(dict.fromkeys(" && ".join(occupant.end for occupant in found).split(" && ")))
 
 
 def remaining_occupants(status: os.stat_result) -> tuple[Occupant, ...]:
@@ -147,8 +153,8 @@ def _parse_number(text: str) -> int:
 
 
 def _mount_occupants(nodes: Mapping[int, str]) -> Iterator[Occupant]:
-    """Yield the mounts, matched by number and by source, because the number of a btrfs is not a device's."""
-    for mount in mounts_now():
+    """Yield the mounts, inner ones first, matched by number and by source: the number of a btrfs is not a device's."""
+    for mount in reversed(tuple(mounts_now())):
         source = block_number(mount.source)
         numbers = (_parse_number(mount.number), source, *(_btrfs_devices(source) if mount.kind == "btrfs" else ()))
         if name := next((nodes[number] for number in numbers if number in nodes), None):
@@ -172,17 +178,12 @@ def _swap_occupants(nodes: Mapping[int, str]) -> Iterator[Occupant]:
 
 
 def _holder_occupants(nodes: Mapping[int, str]) -> Iterator[Occupant]:
-    for number, name in nodes.items():
-        for holder in sorted((sysfs_folder(number) / "holders").glob("*")):
-            above = kernel_name(holder)
-            if (holder / "md").is_dir():
-                yield Occupant(f"the array {above} uses {name}", f"sudo mdadm --stop /dev/{above}")
-            elif (holder / "dm/name").is_file():
-                mapping = (holder / "dm/name").read_text().strip()
-                end = f"sudo dmsetup remove {shell_word(mapping)}"
-                yield Occupant(f"the mapping {mapping} ({above}) uses {name}", end)
-            else:
-                yield Occupant(f"{above} uses {name}", f"lsblk /dev/{name}")
+    folders = ((sysfs_folder(number) / "holders", name) for number, name in nodes.items())
+    held = [(kernel_name(holder), name) for folder, name in folders for holder in sorted(folder.glob("*"))]
+    for holder, name in held:
+        device = (devices := find_devices()).disk(holder)
+        what = f"{holder} ({device.mapping})" if device and device.mapping else holder
+        yield Occupant(f"{what} uses {name}", release_command(holder, devices))
 
 
 def caches(names: Iterable[str], folder: Path = Path("/sys/class/block")) -> Iterator[Occupant]:
@@ -269,9 +270,8 @@ def _detaching(loop: str, folder: Path) -> tuple[str, bool]:
         clears, nodes = (folder / "autoclear").read_text().strip() == "1", nodes_of(Path(loop).stat())
     except OSError:  # detached meanwhile
         return end, True
-    ends = [used.end for used in (*_mount_occupants(nodes), *_swap_occupants(nodes), *_holder_occupants(nodes))]
-    if ends:  # of the device or a partition
-        return " && ".join(dict.fromkeys(ends if clears else (*ends, end))), False
+    if uses := (*_mount_occupants(nodes), *_swap_occupants(nodes), *_holder_occupants(nodes)):
+        return all_ends([*uses, *(() if clears else (Occupant("", end),))]), False
     return end, clears
 
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from aligntool.audit import wording
 from aligntool.errors import Refusal, Refused, refuse
-from aligntool.inventory import Disk, Partition
+from aligntool.inventory import Disk, Inventory, Partition
 from aligntool.measure.fio import ENGINE, Job, Pattern, fill_job
 from aligntool.measure.results import Course, Data, Settings
 from aligntool.measure.unit_design import LEAST_RUNS
@@ -16,20 +16,23 @@ from aligntool.units import MIB, align_down, format_about, format_size
 # Reasons to refuse overwriting a device.
 
 
-def refuse_destruction(disk: Disk, partition: Partition | None, *, wipe: bool = False) -> None:
+def refuse_destruction(
+    disk: Disk, partition: Partition | None, *, wipe: bool = False, above: Inventory | None = None
+) -> None:
     """Raise Refused unless a partition, or a whole disk (None) with all its partitions, is empty and not in use.
-    `wipe`: unrecognised data, which `disk.sampled` shows, may be lost.
+    `wipe`: unrecognised data, which `disk.sampled` shows, may be lost. `above`: see `use_refusals`.
     """
     unfitness = wording.device_refusals(disk, partition, wording.subject_words(disk, partition))
     content = tuple(_about_content(disk, partition)) or (() if wipe else tuple(_about_data(disk, partition)))
-    refuse([*unfitness, *_about_use(disk, partition), *content])
+    refuse([*unfitness, *_about_use(disk, partition, above), *content])
 
 
-def _about_use(disk: Disk, partition: Partition | None) -> Iterator[Refusal]:
-    yield from wording.use_refusals(disk.name, disk.name, disk.mounted_at, disk.holders if partition is None else ())
+def _about_use(disk: Disk, partition: Partition | None, above: Inventory | None) -> Iterator[Refusal]:
+    holders = disk.holders if partition is None else ()
+    yield from wording.use_refusals(disk.name, disk.name, disk.mounted_at, holders, above=above)
     for part in disk.partitions if partition is None else (partition,):
         yield from wording.use_refusals(
-            wording.subject_words(disk, part), part.node or disk.name, part.mounted_at, part.holders
+            wording.subject_words(disk, part), part.node or disk.name, part.mounted_at, part.holders, above=above
         )
 
 

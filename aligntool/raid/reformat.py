@@ -10,7 +10,7 @@ from aligntool.change import Plan
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.gpt import table_sizes
 from aligntool.formats.smallest_units import NOT_READ, Unit
-from aligntool.inventory import ArrayFacts, Disk, DiskKind, Layer, LbaFormat, TableLabel, array_uuid
+from aligntool.inventory import ArrayFacts, Disk, DiskKind, Inventory, Layer, LbaFormat, TableLabel, array_uuid
 from aligntool.raid import boot
 from aligntool.raid.levels import copies_of, level_of
 from aligntool.raid.refusals import format_of
@@ -225,17 +225,15 @@ def _refuse_used(array: _Array) -> Iterator[Refusal]:
     """
     if not array.grows:
         return
-    disk = array.disk
-    used = list(use_refusals(disk.name, disk.name, mount_points_of(disk), disk.holders, "do it from a live system"))
+    disk, above, live = array.disk, Inventory(array.others), "do it from a live system"
+    used = list(use_refusals(disk.name, disk.name, mount_points_of(disk), disk.holders, live, above=above))
     for part in disk.partitions:
-        used += use_refusals(part.node or disk.name, part.node or disk.name, (), part.holders)
+        used += use_refusals(part.node or disk.name, part.node or disk.name, (), part.holders, live, above=above)
     used += [Refusal("in-use", disk.path, use, end) for use, end in disk.taken]
     if used:
         text = f"the logical blocks of {disk.path} cannot grow to {array.size} bytes while it is in use"
-        groups = sorted({run.volume.partition("/")[0] for layer in disk.content for run in layer.segments})
-        ends = [f"sudo vgchange -an {shell_word(group)}" for group in groups]
-        again = "it can be used again as soon as the first member is back"
-        yield Refusal("in-use", disk.path, text, "; ".join([*ends, again]))
+        again = "end these uses; it can be used again as soon as the first member is back"
+        yield Refusal("in-use", disk.path, text, again)
     yield from used
 
 
@@ -296,9 +294,8 @@ def _refuse_member(array: _Array, member: Member) -> Iterator[Refusal]:
     yield from _refuse_formats(array, disk)
     for use, end in disk.taken:
         yield Refusal("in-use", name, use, end)
-    yield from use_refusals(
-        name, name, mount_points_of(disk), [holder for holder in disk.holders if holder != array.disk.name]
-    )
+    holders = [holder for holder in disk.holders if holder != array.disk.name]
+    yield from use_refusals(name, name, mount_points_of(disk), holders, above=Inventory(array.others))
     for part in disk.partitions:
         if member.partition is None or part.number != member.partition.number:
             text = f"{name} has partition {part.number} besides the member, and formatting erases the whole drive"

@@ -219,9 +219,10 @@ def _use_reasons(disk: Disk, above: Inventory | None) -> Iterator[Refusal]:
     for part in disk.partitions:
         what = f"partition {part.number}"
         used.append((what, f"/dev/{part.node}" if part.node else what, part.mounted_at, part.holders))
-    for what, node, places, holders in used:
-        yield from (replace(use, lasting=False) for use in wording.use_refusals(what, node, places, (), _LIVE))
-        yield from (_holder_refusal(what, holder, above) for holder in holders)
+    mounts = sorted(((place, what, node) for what, node, places, _ in used for place in places), reverse=True)
+    for place, what, node in mounts:  # /srv/in before /srv
+        yield from (replace(use, lasting=False) for use in wording.use_refusals(what, node, (place,), (), _LIVE))
+    yield from (_holder_refusal(what, holder, above) for what, _, _, holders in used for holder in holders)
 
 
 def _suspended_reasons(disk: Disk) -> Iterator[Refusal]:

@@ -4,7 +4,7 @@ import os
 import signal
 import stat
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,8 @@ from aligntool.linux.child_process import STALL_S, OnNote
 from aligntool.linux.commands import with_health
 from aligntool.linux.content import UsedMap, is_free_behind, read_used, whole_partition_map
 from aligntool.linux.lock import lock_disk, refuse_disturbed, written_at
-from aligntool.linux.look import look, volumes_beside
+from aligntool.linux.look import look
+from aligntool.linux.partitions import find_devices
 from aligntool.linux.process import STOPPING
 from aligntool.linux.targets import UserLimits, raw_copy
 from aligntool.linux.users import fresh_reader, loops_over, occupants, remaining_occupants
@@ -255,15 +256,8 @@ def _has_journal(device: ReadOnlyDevice, at: int) -> bool:
 
 
 def find_holders(disk: Disk) -> Inventory | None:
-    """Return the devices on the disk and its partitions, and the devices on those; None if there are none."""
-    found: dict[str, Disk] = {}
-    names, seen = set(holders_of(disk)), set[str]()
-    with suppress(Refused):
-        while names:
-            seen |= names
-            found |= {above.name: above for above in look(tuple(f"/dev/{name}" for name in sorted(names))).disks}
-            names = ({name for above in found.values() for name in holders_of(above)} | volumes_beside(names)) - seen
-    return Inventory(tuple(found.values())) if found else None
+    """Return all devices that may be on the disk; None if none is."""
+    return find_devices() if holders_of(disk) else None
 
 
 def plan_for(judged: Judged, request: Request) -> FoundPlan:

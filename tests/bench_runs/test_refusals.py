@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from aligntool.errors import Refused
-from aligntool.inventory import Disk, DiskKind, IoLimits, Layer, Partition, Role, Sampled, Table, TableLabel
+from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits, Layer, Partition, Role, Sampled, Table, TableLabel
 from aligntool.measure.schedule import refuse_destruction
 from aligntool.units import GIB, MIB, Extent
 
@@ -52,6 +52,18 @@ def test_every_reason_is_reported(disk: Disk, partition: Partition | None, reaso
     said = str(refused.value).split("\n")
     assert len(said) == len(reasons)
     assert all(reason in line for reason, line in zip(reasons, said, strict=True))
+
+
+@pytest.mark.parametrize("partition", [None, OTHER])
+def test_the_command_that_ends_the_use_is_named(partition: Partition | None) -> None:
+    """The partition is a physical volume in a LUKS."""
+    safe = replace(EMPTY, name="dm-0", path="/dev/dm-0", mapping="crypt LUKS2 safe", holders=("dm-1",))
+    home = replace(EMPTY, name="dm-1", path="/dev/dm-1", mapping="lvm vg/home", mounted_at=("/home",))
+    used = replace(OTHER, mounted_at=(), holders=("dm-0",))
+    with pytest.raises(Refused, match="is in use by dm-0") as refused:
+        refuse_destruction(replace(PARTED, partitions=(used,)), partition and used, above=Inventory((safe, home)))
+    hint = next(reason.hint for reason in refused.value.refusals if reason.code == "held")
+    assert hint == "sudo umount /home && sudo vgchange -an vg && sudo cryptsetup close safe"
 
 
 @pytest.mark.parametrize(

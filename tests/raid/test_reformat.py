@@ -14,7 +14,7 @@ from aligntool.audit.judge import audit
 from aligntool.change import Plan, from_json, to_json
 from aligntool.errors import Refused, Stopped
 from aligntool.formats.smallest_units import Unit
-from aligntool.inventory import Disk, Inventory, Layer, LbaFormat, NvmeFacts, Partition, Segment, Table, TableLabel
+from aligntool.inventory import Disk, Inventory, Layer, LbaFormat, NvmeFacts, Partition, Table, TableLabel
 from aligntool.raid import steps_reformat
 from aligntool.raid.commands import member_commands, table_script
 from aligntool.raid.make import with_current_names
@@ -361,11 +361,15 @@ def test_an_array_in_use_is_refused_unless_its_own_blocks_have_the_size() -> Non
 
 def test_active_volumes_are_refused_with_the_command_that_deactivates_them() -> None:
     inventory, details = machine()
-    runs = (Segment("group/root", 0, Extent(MIB, 16 * MIB)), Segment("group/swap", 0, Extent(32 * MIB, 16 * MIB)))
-    used = changed(inventory, 2, on_array(Layer("LVM2_member", Extent(0, SIZE), segments=runs), holders=("dm-0",)))
+    names = {"dm-0": ("/srv",), "dm-1": ("/srv/in",)}
+    volumes = [
+        replace(inventory.disks[2], name=name, array=None, mapping=f"lvm group/{name}", mounted_at=places)
+        for name, places in names.items()
+    ]
+    used = changed(inventory, 2, on_array(Layer("LVM2_member", Extent(0, SIZE)), holders=("dm-0",)))
     with pytest.raises(Refused) as refused:
-        planned(used, details)
-    assert refused.value.refusals[0].hint.startswith("sudo vgchange -an group; ")
+        planned(replace(used, disks=(*volumes, *used.disks)), details)
+    assert refused.value.refusals[1].hint == "sudo umount /srv/in && sudo umount /srv && sudo vgchange -an group"
 
 
 def test_a_drive_that_cannot_be_distinguished_from_another_is_refused() -> None:

@@ -1,6 +1,6 @@
 """All reasons against a move are reported together, with evidence and the next command."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,26 +12,17 @@ from aligntool.cli.partitions import Layout
 from aligntool.errors import Refused
 from aligntool.formats.reader import MAY_BE_SHARED
 from aligntool.formats.windows_fs import WINDOWS_HIBERNATED
-from aligntool.inventory import (
-    ArrayFacts,
-    Disk,
-    DiskKind,
-    Fault,
-    Inventory,
-    Layer,
-    Partition,
-    Role,
-    Table,
-    TableFault,
-    TableLabel,
-)
-from aligntool.linux.look import volumes_beside
+from aligntool.inventory import Disk, DiskKind, Fault, Inventory, Layer, Partition, Role, Table, TableFault, TableLabel
+from aligntool.linux import users
+from aligntool.linux.partitions import find_devices
+from aligntool.linux.sysfs import Tree
 from aligntool.realign import request
 from aligntool.realign.convert_request import Conversion
 from aligntool.realign.partition_request import WholeDisk
 from aligntool.realign.planning import find_repairs, plan_realign
 from aligntool.realign.request import Request, find_plan
 from aligntool.units import MIB, Extent
+from tests.probe.trees import MadeDisk, make_tree
 from tests.realign.movable_disks import judged, movable_disk, plan_for
 
 OFF = "63+100000 ext4; 104448+100000 xfs"
@@ -167,40 +158,14 @@ def test_the_refusal_of_every_change_names_the_command_that_releases_the_disk(
     seen = partition(holders=("dm-0",))(replace(movable_disk("63+100000 ext4"), path=str(image)))
     with image.open("wb") as file:
         file.truncate(seen.size)
-    machine = {(str(image),): Inventory((seen,)), ("/dev/dm-0",): Inventory(above(seen)[:1])}
-    monkeypatch.setattr(request, "look", lambda names, **_: machine[names])
+    monkeypatch.setattr(request, "look", lambda names, **_: Inventory((seen,)))
+    monkeypatch.setattr(request, "find_devices", lambda: Inventory(above(seen)[:1]))
     with pytest.raises(Refused, match=r"held by dm-0 \(lvm vg/root\)|in use by dm-0") as refusal:
         find(str(image), Request())
     assert "sudo vgchange -an vg" in refusal.value.hint
 
 
-def test_a_volume_of_the_same_group_on_another_disk_is_unmounted_too(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """`vgchange -an` stops no volume of a group as long as one is in use."""
-    image = tmp_path / "disk.img"
-    seen = partition(holders=("dm-0",))(replace(movable_disk("63+100000 ext4"), path=str(image)))
-    with image.open("wb") as file:
-        file.truncate(seen.size)
-    for name, uuid in {
-        "dm-0": "LVM-" + 32 * "G" + 32 * "A",
-        "dm-8": "LVM-" + 32 * "G" + 32 * "B",
-        "dm-9": "CRYPT-",
-    }.items():
-        folder = tmp_path / "block" / name / "dm"
-        folder.mkdir(parents=True)
-        (folder / "uuid").write_text(uuid)
-    base = above(seen)[0]
-    home = replace(base, name="dm-8", path="/dev/dm-8", mapping="lvm vg/home", mounted_at=("/home",))
-    machine = {
-        (str(image),): Inventory((seen,)), ("/dev/dm-0",): Inventory((base,)), ("/dev/dm-8",): Inventory((home,)),
-    }  # fmt: skip
-    monkeypatch.setattr(request, "look", lambda names, **_: machine[names])
-    monkeypatch.setattr(request, "volumes_beside", lambda names: volumes_beside(names, tmp_path / "block"))
-    with pytest.raises(Refused) as refusal:
-        find_plan(str(image), Request())
-    assert "sudo umount /home && sudo vgchange -an vg" in refusal.value.hint
-
+Above = tuple[str, str | None, tuple[str, ...], tuple[str, ...], str]
 
 STACKS = [  # holders of the partition; devices above: name, kind, mapping, mounts, holders, metadata; the hint
     (
@@ -231,34 +196,81 @@ STACKS = [  # holders of the partition; devices above: name, kind, mapping, moun
         [("dm-0", "crypt SUBDEV safe_dif", (), ("dm-1",), ""), ("dm-1", "crypt LUKS2 safe", ("/srv",), (), "")],
         "sudo umount /srv && sudo cryptsetup close safe",
     ),
+    # `vgchange -an` stops no volume of a group as long as one is in use, also on another disk.
+    (
+        ("dm-0",),
+        [("dm-0", "lvm vg/a", (), (), ""), ("dm-8", "lvm vg/b", ("/home",), (), ""),
+         ("dm-9", "lvm other/c", ("/srv",), (), "")],
+        "sudo umount /home && sudo vgchange -an vg",
+    ),
+    (
+        ("dm-0", "dm-1"),
+        [("dm-0", "lvm vg/root", ("/mnt",), (), ""), ("dm-1", "lvm vg/home", ("/mnt/home",), (), "")],
+        "sudo umount /mnt/home && sudo umount /mnt && sudo vgchange -an vg",
+    ),
+    (
+        ("dm-0",),
+        [("dm-0", "multipath my map", (), ("dm-1",), ""), ("dm-1", "partition 1 my map-part1", ("/srv",), (), "")],
+        "sudo umount /srv && sudo dmsetup remove /dev/dm-1 && sudo multipath -f 'my map'",
+    ),
     (("dm-0",), [("dm-0", "crypt LUKS2 safe", (), ("dm-1",), ""), ("dm-1", "lvm vg/root", ("/",), (), "")],
      "start from another medium, such as a live system, and run it there"),
 ]  # fmt: skip
 
 
+UUIDS = {"crypt": "CRYPT-{0}-0-{1}", "lvm": "LVM-0", "multipath": "mpath-0", "partition": "part{0}-mpath-0"}
+
+
+def stacked(folder: Path, above: Sequence[Above]) -> Inventory:
+    """Return what is found of these devices in a made /sys."""
+    made = []
+    for name, mapping, mounts, holders, metadata in above:
+        kind, _, rest = (mapping or "").partition(" ")
+        first, _, named = rest.partition(" ")
+        named = rest if kind == "multipath" else named or rest.replace("/", "-")
+        dm = {"dm/name": named, "dm/uuid": UUIDS[kind].format(first, named)} if kind else {}
+        attributes = dm | ({"md/metadata_version": metadata} if metadata else {})
+        made.append(MadeDisk(name, MIB, mounted_at=mounts, holders=holders, attributes=attributes))
+    swaps = [f"/dev/{name}" for name, _, mounts, *_ in above if "[SWAP]" in mounts]
+    made = [replace(each, mounted_at=tuple(set(each.mounted_at) - {"[SWAP]"})) for each in made]
+    found = find_devices(Tree(str(make_tree(folder, made, swaps=swaps))))
+    assert {disk.name: disk.mapping for disk in found.disks} == {name: mapping for name, mapping, *_ in above}
+    return found
+
+
 @pytest.mark.parametrize(("holders", "above", "hint"), STACKS)
 def test_a_stack_is_released_from_the_top(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    holders: tuple[str, ...],
-    above: list[tuple[str, str | None, tuple[str, ...], tuple[str, ...], str]],
-    hint: str,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, holders: tuple[str, ...], above: Sequence[Above], hint: str
 ) -> None:
     image = tmp_path / "disk.img"
     seen = partition(holders=holders)(replace(movable_disk("63+100000 ext4"), path=str(image)))
     with image.open("wb") as file:
         file.truncate(seen.size)
-    known = {str(image): seen} | {
-        f"/dev/{name}": Disk(
-            name, f"/dev/{name}", DiskKind.DM, MIB, seen.limits, mapping=mapping, mounted_at=mounts, holders=holders,
-            array=ArrayFacts("raid1", None, (), metadata=metadata) if metadata else None,
-        )
-        for name, mapping, mounts, holders, metadata in above
-    }  # fmt: skip
-    monkeypatch.setattr(request, "look", lambda names, **_: Inventory(tuple(known[name] for name in names)))
+    devices = stacked(tmp_path / "machine", above)
+    monkeypatch.setattr(request, "look", lambda names, **_: Inventory((seen,)))
+    monkeypatch.setattr(request, "find_devices", lambda: devices)
     with pytest.raises(Refused, match=f"held by {holders[0]}") as refusal:
         find_plan(str(image), Request())
     assert refusal.value.hint == hint
+
+
+@pytest.mark.parametrize(("holders", "above", "hint"), STACKS[:-1])
+def test_a_stack_that_was_opened_meanwhile_is_released_from_the_top(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, holders: tuple[str, ...], above: Sequence[Above], hint: str
+) -> None:
+    for name in holders:
+        (tmp_path / "sda1/holders" / name).mkdir(parents=True)
+    devices = stacked(tmp_path / "machine", above)
+    monkeypatch.setattr(users, "sysfs_folder", lambda _: tmp_path / "sda1")
+    monkeypatch.setattr(users, "find_devices", lambda: devices)
+    found = [*users._holder_occupants({1: "sda1"})]
+    assert (len(found) == len(holders) and f"{holders[0]} (" in found[0].what) or holders[0].startswith("md")
+    assert users.all_ends(found) == hint
+
+
+def test_a_mount_inside_another_one_is_unmounted_first() -> None:
+    seen = partition(mounted_at=("/mnt",))(second(mounted_at=("/mnt/home",))(movable_disk(OFF)))
+    assert [one.hint for one in refusal_of(seen).refusals] == ["sudo umount /mnt/home", "sudo umount /mnt"]
 
 
 def codes_of(seen: Disk, goal: RealignGoal | None = None) -> list[str]:
