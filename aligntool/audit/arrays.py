@@ -177,13 +177,13 @@ def _chunk_findings(disk: Disk, facts: ArrayFacts, known: list[Member]) -> Itera
 
 
 def _longer_chunk(disk: Disk, facts: ArrayFacts, known: list[Member]) -> tuple[str, ...]:
-    """Return advice with the command that changes the chunk in place, or () if no chunk size fits or the level
-    does not allow it.
+    """Return advice with the command that changes the chunk in place, or () if no chunk size fits, or if the level or
+    a log of the stripes, PPL or a journal, does not allow it (raid5.c, check_reshape).
     """
     units = {grid.size for member in known for grid in chunk_units(member.judged.grids)}
     fits = (chunk for chunk in (LEAST_CHUNK << at for at in range(8)) if not any(chunk % unit for unit in units))
     chunk = next((chunk for chunk in fits if facts.each and facts.each % chunk == 0), 0)
-    if facts.level not in PARITY or not chunk:
+    if facts.level not in PARITY or not chunk or facts.policy in ("ppl", "journal"):
         return ()
     grow = as_root(disk, f"mdadm --grow {disk.path} --chunk={chunk // KIB} --backup-file=FILE")
     return (f"to change it in place, with FILE on another drive and a full backup: {grow}",)

@@ -129,16 +129,20 @@ def test_a_chunk_that_splits_the_page_of_its_members_is_reported_with_the_source
 
 
 @pytest.mark.parametrize(
-    ("level", "each", "typed"),
+    ("level", "each", "policy", "typed"),
     [
-        ("raid5", 120 * MIB, "sudo mdadm --grow /dev/md127 --chunk=16 --backup-file=FILE"),
-        ("raid5", 120 * MIB + 4 * KIB, ""),  # mdadm: "does not evenly divide device size"
-        ("raid10", 120 * MIB, ""),  # mdadm accepts no backup file for it
-        ("raid0", 120 * MIB, ""),
+        ("raid5", 120 * MIB, "resync", "sudo mdadm --grow /dev/md127 --chunk=16 --backup-file=FILE"),
+        ("raid5", 120 * MIB, "ppl", ""),  # EINVAL
+        ("raid5", 120 * MIB, "journal", ""),
+        ("raid5", 120 * MIB + 4 * KIB, "resync", ""),  # mdadm: "does not evenly divide device size"
+        ("raid10", 120 * MIB, "resync", ""),  # mdadm accepts no backup file for it
+        ("raid0", 120 * MIB, None, ""),
     ],
 )
-def test_the_command_to_change_a_chunk_in_place_names_its_backup_file(level: str, each: int, typed: str) -> None:
-    found = report(machine(level, None, chunk=4 * KIB, each=each))
+def test_the_command_to_change_a_chunk_in_place_names_its_backup_file(
+    level: str, each: int, policy: str | None, typed: str
+) -> None:
+    found = report(machine(level, None, chunk=4 * KIB, each=each, policy=policy))
     (finding,) = [one for one in found.findings if one.code.value == "AT603"]
     commands = [one.partition(": ")[2] for one in finding.evidence if "mdadm" in one]
     assert commands == ([typed] if typed else [])
