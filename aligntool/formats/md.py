@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from aligntool.formats.numbers import be32, le16, le32, le64, text_at, uuid_at
+from aligntool.formats.numbers import be32, be64, le16, le32, le64, text_at, uuid_at
 from aligntool.formats.reader import MAY_BE_SHARED, Area, Magic, checksum_problem, crc32_seeded, folded_sum
 from aligntool.inventory import Layer
 from aligntool.units import KIB, MIB, Extent
@@ -45,10 +45,14 @@ GEOM = tuple(
 
 
 def read_ddf(area: Area) -> Layer | None:
-    """Return a member of a SNIA Common RAID Disk Data Format (DDF) set, on a disk or a partition."""
+    """Return a member of a SNIA Common RAID Disk Data Format (DDF) set, on a disk or a partition. The anchor of a last
+    partition is at the end of the disk, too: as in libblkid, the primary header has to be where the anchor states.
+    """
     for sectors in (1, 257):  # from the end
         anchor = area.read((area.size // SECTOR - sectors) * SECTOR, SECTOR)
-        if len(anchor) == SECTOR and be32(anchor, 0) == 0xDE11DE11:
+        primary = be64(anchor, 96) * SECTOR
+        header = area.read(primary, 4) if primary else anchor[:4]
+        if len(anchor) == SECTOR and be32(anchor, 0) == be32(header, 0) == 0xDE11DE11:
             blanked = anchor[:4] + b"\xff" * 4 + anchor[8:]
             return replace(
                 area.layer("ddf_raid_member"), version=text_at(anchor, 32, 8, "ascii"), uuid=text_at(anchor, 8, 24),

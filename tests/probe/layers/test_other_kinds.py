@@ -274,6 +274,25 @@ def test_a_ddf_member_is_recognised_with_its_checksum(sparse: Sparse) -> None:
     agree(layer, blkid(disk))
 
 
+@pytest.mark.needs_tools("blkid", "sfdisk")
+def test_a_ddf_anchor_at_the_disks_end_is_that_of_the_last_partition(sparse: Sparse) -> None:
+    """The anchor has the sector of the primary header, counted from the start of the disk or partition."""
+    disk, extent = sparse(33 * MIB), Extent(MIB, 32 * MIB)
+    run("sfdisk", "-q", disk, stdin="label: dos\n2048,,fd\n")
+    header = bytearray(b"\xff" * 512)
+    struct.pack_into(">I", header, 0, 0xDE11DE11)
+    header[8:32], header[32:40] = b"Linux-MD" + b"A" * 16, b"01.02.00"
+    struct.pack_into(">QQ", header, 96, (extent.length - MIB) // 512, 0)
+    struct.pack_into(">I", header, 4, zlib.crc32(bytes(header), 0xFFFFFFFF) ^ 0xFFFFFFFF)
+    with disk.open("r+b") as file:
+        for at in (extent.end - MIB, extent.end - 512):
+            file.seek(at)
+            file.write(header)
+    (layer,) = layers_of(disk, extent)
+    agree(layer, blkid(disk, extent))
+    assert "TYPE" not in blkid(disk) and layers_of(disk) == ()
+
+
 @pytest.mark.needs_tools("blkid")
 @pytest.mark.parametrize(
     ("at", "mark"),
