@@ -90,10 +90,11 @@ def array_findings(disk: Disk, members: Members, system: System | None) -> Itera
     if facts is None or facts.level == "container":
         return
     known = [members[name] for name in facts.members if name in members]
+    loaded = [member for member in known if member.name not in facts.spares]  # the others have no chunks
     yield from _state_findings(disk, facts)
-    yield from _chunk_findings(disk, facts, known)
+    yield from _chunk_findings(disk, facts, loaded)
     yield from _stripe_findings(disk, facts)
-    yield from _bitmap_findings(disk, facts, known)
+    yield from _bitmap_findings(disk, facts, loaded)
     yield from _discard_findings(disk, facts, known, system.discards_on_parity if system else None)
     sizes = {member.name: member.disk.limits.logical_block_size for member in known}
     if len(set(sizes.values()) - {None}) > 1:

@@ -328,14 +328,17 @@ def _start_of_nodes(inventory: Inventory) -> dict[str, tuple[Disk, int]]:
 
 
 def _shift(array: Disk, sectors: Sectors, starts: Mapping[str, tuple[Disk, int]]) -> int | None:
-    """Return the phase that all members agree on, or None. Ignore members with smaller sectors than the array's."""
+    """Return the phase that all members with data agree on, or None. Ignore members with smaller sectors than the
+    array's.
+    """
     facts, size = array.array, sectors[array.name][0]
     if facts is None or facts.level not in _SHIFTED_LEVELS or (facts.chunk or 0) % size:
         return None
-    if not facts.members or {name for name, _ in facts.member_data_offsets} != set(facts.members):
+    offsets = {name: offset for name, offset in facts.member_data_offsets if name not in facts.spares}
+    if not offsets or set(offsets) != set(facts.members) - set(facts.spares):
         return None
     shifts: set[int] = set()
-    for name, offset in facts.member_data_offsets:
+    for name, offset in offsets.items():
         if name not in starts:
             return None
         disk, start = starts[name]

@@ -128,6 +128,13 @@ def test_a_chunk_that_splits_the_page_of_its_members_is_reported_with_the_source
     assert finding_codes(report(machine("raid0", None, chunk=128 * KIB), (PAGE,))) == [("AT603", "warning")]
 
 
+def test_the_page_of_a_journal_does_not_count_for_the_chunk() -> None:
+    for journal, is_reported in (("nvme0n1p1", False), ("nvme1n1p1", True)):
+        inventory = machine("raid5", None, chunk=64 * KIB, spares=(journal,))
+        found = audit(inventory, {"nvme0n1": (PAGE,)})
+        assert ("AT603" in {code for code, _ in finding_codes(found)}) == is_reported
+
+
 @pytest.mark.parametrize(
     ("level", "each", "policy", "typed"),
     [

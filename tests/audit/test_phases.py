@@ -63,6 +63,17 @@ def test_with_shifted_members_a_start_on_a_sector_may_be_off_the_chunk() -> None
     ]  # fmt: skip
 
 
+def test_the_start_of_a_journal_or_a_spare_does_not_count() -> None:
+    """They have no data of the array. Drives that report 512 bytes: the kernel's offset is 0, not -1."""
+    members = [member(name, 63, physical=512) for name in ("vdb", "vdc", "vdd")]
+    beside = [member("vde", 2048, physical=512), member("vdf", 2049, physical=512)]
+    for offset in (0, -1):
+        raid = array("raid5", 64 * KIB, offset, *members, *beside, starts="2048+1000; 2049+1000")
+        assert raid.array
+        raid = replace(raid, array=replace(raid.array, spares=("vde1", "vdf1")))
+        assert [off_by for _, off_by in answers(*members, *beside, raid)] == [63 * 512 % 4096, 0]
+
+
 def test_the_data_offset_of_the_members_is_included() -> None:
     members = [member("vda", 2048), member("vdb", 2048)]
     raid = array("raid0", 64 * KIB, -1, *members, data=MIB + 512, starts="2048+1000")
