@@ -32,7 +32,7 @@ from aligntool.linux.look import look
 from aligntool.linux.partitions import find_devices
 from aligntool.linux.process import STOPPING
 from aligntool.linux.targets import UserLimits, raw_copy
-from aligntool.linux.users import fresh_reader, loops_over, occupants, remaining_occupants
+from aligntool.linux.users import all_ends, fresh_reader, loops_over, occupants, remaining_occupants
 from aligntool.realign import disk_state, journal_format, move, shrink_commit, table
 from aligntool.realign.applying import ChangeInProgress, recovery_commands
 from aligntool.realign.change_process import apply_in_child
@@ -197,7 +197,7 @@ def naming_loops(path: str) -> Iterator[None]:
         if not found:
             raise
         text = f"{path} is in use: {'; '.join(occupant.what for occupant in found)}"
-        attached = Refusal("in-use", path, text, " && ".join(occupant.end for occupant in found))
+        attached = Refusal("in-use", path, text, all_ends(found))
         refuse((attached, *(replace(reason, hint="") for reason in error.refusals)))
 
 
