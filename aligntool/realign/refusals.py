@@ -375,12 +375,12 @@ def _sharing_ender(disk: Disk, part: Partition, layer: Layer) -> str:
             config = f'global/system_id_source="lvmlocal" local/system_id="{known}"'
             words = f"vgchange --config {wording.shell_word(config)} --systemid ''"
         # For an image, never a group of this machine with the same name.
-        return f"sudo {words} {group}" if part.node else typed_on(disk, part, f"{words} --devices", f" {group}")
+        return f"sudo {words} {group}" if part.node else _typed(disk, part, layer, f"{words} --devices", f" {group}")
     if layer.kind == "zfs_member":  # an import checks whether another machine uses the pool
         pool = wording.shell_word((layer.label or "POOL").lstrip("-"))
         words, export = "zpool import -N", f" {pool} && sudo zpool export {pool}"  # -N: no root file system over /
         # For an image, never a pool of this machine with the same name.
-        return f"sudo {words}{export}" if part.node else typed_on(disk, part, f"{words} -d", export)
+        return f"sudo {words}{export}" if part.node else _typed(disk, part, layer, f"{words} -d", export)
     if layer.kind == "linux_raid_member":
         return "sudo mdadm --grow --bitmap=none ARRAY && sudo mdadm --grow --bitmap=internal ARRAY"
     return _typed(disk, part, layer, _UNSHARED.get(layer.kind, "tune2fs -O ^mmp"))

@@ -28,6 +28,7 @@ from tests.realign.movable_disks import judged, movable_disk, plan_for
 OFF = "63+100000 ext4; 104448+100000 xfs"
 HOME = Extent(104448 * 512, 100000 * 512)  # of the second partition, which is on the grid
 SUSPENDED = Layer("swsuspend", HOME)
+SHARED_PV = Layer("LVM2_member", HOME, unclean=f"{MAY_BE_SHARED} (vg: lock type sanlock)")
 SHARED = Layer("ext4", HOME, unclean=f"{MAY_BE_SHARED} (MMP)")
 Change = Callable[[Disk], Disk]
 
@@ -116,6 +117,7 @@ REFUSED = [  # code, evidence in the text, hint
     (layer("gfs2", unclean=f"{MAY_BE_SHARED} (lock protocol lock_dlm)"), "unclean", "lock_dlm", "tunegfs2 -o"),
     (layer("ocfs2", unclean=f"{MAY_BE_SHARED} (a cluster)"), "unclean", "cluster", "tunefs.ocfs2 -M local"),
     (layer("LVM2_member", inner=(SHARED,)), "unclean", "the ext4 in it: it may be", "tune2fs -O ^mmp DEVICE"),
+    (layer("linux_raid_member", inner=(SHARED_PV,)), "unclean", "PV in it: it may", "force --devices DEVICE vg"),
     (layer(unclean="it is mounted on node7, or was (MMP)"), "unclean", "node7", "e2fsck -f"),
     (layer(unclean="its journal must be replayed"), "unclean", "its journal must be replayed", "e2fsck -f"),
     (partition(content=(Layer("ext4", Extent(0, 1)), Layer("xfs", Extent(0, 1)))), "ambiguous", "ext4", "wipefs"),
