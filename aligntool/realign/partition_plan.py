@@ -343,7 +343,9 @@ def _shrink_inside_command(disk: Disk, luks: Layer, most: int) -> str:
         return wording.next_command(disk, "plan partition", "--key-file FILE")
     kind, node = luks.inner[0].kind, "/dev/mapper/inside"
     length = align_down(most - (luks.data_start or 0), MIB)
-    shrinking = {"LVM2_member": f"sudo pvresize --setphysicalvolumesize {length}B {node}"}
+    groups = sorted({run.volume.partition("/")[0] for run in luks.inner[0].segments})  # active as soon as it is open
+    ends = "".join(f"; sudo vgchange -an {wording.shell_word(group)}" for group in groups)
+    shrinking = {"LVM2_member": f"{{ sudo pvresize --setphysicalvolumesize {length}B {node}{ends}; }}"}
     resizing = f"{{ sudo e2fsck -fp {node}; sudo resize2fs {node} {length // 1024}K; }}"
     shrinking |= dict.fromkeys(EXT, resizing)
     if kind not in shrinking or length <= 0:

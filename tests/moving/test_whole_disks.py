@@ -16,11 +16,12 @@ import pytest
 
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Judged
+from aligntool.change import RealignGoal
 from aligntool.errors import Refused
-from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits, Layer, Partition
+from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits, Layer, Partition, Segment
 from aligntool.linux.block import ReadOnlyDevice, open_read_only
 from aligntool.realign import partition_request
-from aligntool.realign.partition_plan import refuse_unmovable, with_needed_length
+from aligntool.realign.partition_plan import plan_partition, refuse_unmovable, with_needed_length
 from aligntool.realign.partition_request import WholeDisk, named_in_files
 from aligntool.realign.request import Request
 from aligntool.units import KIB, MIB, Extent, align_up
@@ -187,6 +188,20 @@ def test_the_length_of_a_luks_is_derived_from_its_content_only_where_that_is_cer
     assert with_needed_length(LUKS2, (EXT4,), 48 * MIB, disk).claims_size == 46 * MIB + 4096
     with pytest.raises(Refused, match=why):
         with_needed_length(LUKS2, inside, decrypted, disk)
+
+
+def test_a_volume_group_in_a_luks_is_deactivated_before_the_luks_is_closed() -> None:
+    """LVM activates it as soon as the LUKS is open (lvmautoactivation(7))."""
+    run_of_root = Segment("my vg/root", 0, Extent(MIB, 44 * MIB))
+    group = Layer("LVM2_member", Extent(0, 47 * MIB), claims_size=47 * MIB, segments=(run_of_root,))
+    disk = Disk("sdz", "/dev/sdz", DiskKind.SCSI, 64 * MIB, IoLimits(512, 4096), table_read=True, content_read=True)
+    disk = replace(disk, content=(with_needed_length(LUKS2, (group,), 48 * MIB, replace(disk, content=(LUKS2,))),))
+    with pytest.raises(Refused, match="its length depends on the LVM2 PV inside") as refused:
+        plan_partition(audit(Inventory((disk,)), {}).judged[0], RealignGoal(), "gpt", {})
+    opening, shrinking = "sudo cryptsetup open /dev/sdz inside", "sudo pvresize --setphysicalvolumesize"
+    hint = re.sub(r"\d+B", "SIZE", refused.value.hint)
+    closing = "sudo vgchange -an 'my vg'; }; sudo cryptsetup close inside"
+    assert hint == f"{opening} && {{ {shrinking} SIZE /dev/mapper/inside; {closing}"
 
 
 @pytest.mark.parametrize("length", [0, 8 * MIB + 1])
