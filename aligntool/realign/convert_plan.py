@@ -95,7 +95,7 @@ def _disk_refusals(judged: Judged, sizes: Sizes) -> Iterator[Refusal]:
             if code.at and code.kind != "GRUB" and code.partition is None:
                 text = f"{code.kind} was recognised at byte {code.at}: it is found by its offset on the disk"
                 yield Refusal("bound", disk.name, text, audit)
-    if (disk.size or 0) % BLOCK:
+    if (disk.size or 0) % BLOCK and not disk.content:  # a longer file would hide metadata at the end of an array
         text = f"{disk.name} is {disk.size} bytes long, which is not a multiple of {BLOCK}"
         longer = f"truncate --size=%{BLOCK} {shell_word(disk.path)}"
         if table is not None and table.label is TableLabel.GPT:

@@ -80,6 +80,24 @@ def test_remains_of_a_table_for_other_sectors_can_be_cleared_as_suggested(tmp_pa
     assert Conversion(request, (4096,)).find_plan(str(disk), request).plan.disk.size == size
 
 
+@pytest.mark.needs_tools("sfdisk", "mkswap")
+def test_the_image_of_a_member_of_an_array_is_not_to_be_made_longer(tmp_path: Path) -> None:
+    """The metadata of the array are in the last but one sector."""
+    disk = tmp_path / "disk.img"
+    with_swap(disk, "")
+    content = bytearray(disk.read_bytes())
+    for added, codes in ((512, ["odd-size"]), (0, [])):
+        disk.write_bytes(content + bytes(added))
+        assert [reason.code for reason in (reasons(disk) if codes else ())] == codes
+    run("sfdisk", "-q", "--delete", disk)
+    run("sfdisk", "-q", disk, stdin="label: dos\nstart=2048,size=4096,type=82\n")
+    content = bytearray(disk.read_bytes() + bytes(512))
+    content[-1024:-994] = b"Intel Raid ISM Cfg Sig. 1.3.00"
+    disk.write_bytes(content)
+    found = reasons(disk)
+    assert "array-member" in [reason.code for reason in found] and "truncate" not in str([*found])
+
+
 @pytest.mark.needs_tools("mkswap")
 def test_data_where_an_ebr_would_begin_are_not_overwritten(tmp_path: Path) -> None:
     """The second EBR, at sector 4199, moves to sector 4192; an entry has its start and length in its last 8 bytes."""
