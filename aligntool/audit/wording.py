@@ -132,6 +132,11 @@ def use_refusals(
         yield Refusal("held", name, f"{name} is in use by {holder}", hint)
 
 
+def inner_first(uses: Iterable[Refusal]) -> list[Refusal]:
+    """Return these uses, mounts first, and a mount inside another one before that one, as they have to end."""
+    return sorted(uses, key=lambda use: use.hint.replace("'", "") if use.code == "mounted" else "", reverse=True)
+
+
 def holders_of(disk: Disk) -> tuple[str, ...]:
     """Return the kernel names of the devices on a disk and on its partitions."""
     return (*disk.holders, *(name for part in disk.partitions for name in part.holders))

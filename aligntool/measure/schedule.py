@@ -29,11 +29,11 @@ def refuse_destruction(
 
 def _about_use(disk: Disk, partition: Partition | None, above: Inventory | None) -> Iterator[Refusal]:
     holders = disk.holders if partition is None else ()
-    yield from wording.use_refusals(disk.name, disk.name, disk.mounted_at, holders, above=above)
+    uses = [*wording.use_refusals(disk.name, disk.name, disk.mounted_at, holders, above=above)]
     for part in disk.partitions if partition is None else (partition,):
-        yield from wording.use_refusals(
-            wording.subject_words(disk, part), part.node or disk.name, part.mounted_at, part.holders, above=above
-        )
+        name = wording.subject_words(disk, part)
+        uses += wording.use_refusals(name, part.node or disk.name, part.mounted_at, part.holders, above=above)
+    yield from wording.inner_first(uses)
 
 
 def _about_content(disk: Disk, partition: Partition | None) -> Iterator[Refusal]:

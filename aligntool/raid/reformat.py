@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from aligntool.audit.array_boot import is_native, mount_points_of
 from aligntool.audit.arrays import IN_SYNC, PARITY, Member, partition_node
-from aligntool.audit.wording import device_refusals, labelled, shell_word, use_refusals
+from aligntool.audit.wording import device_refusals, inner_first, labelled, shell_word, use_refusals
 from aligntool.change import Plan
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.gpt import table_sizes
@@ -234,7 +234,7 @@ def _refuse_used(array: _Array) -> Iterator[Refusal]:
         text = f"the logical blocks of {disk.path} cannot grow to {array.size} bytes while it is in use"
         again = "end these uses; it can be used again as soon as the first member is back"
         yield Refusal("in-use", disk.path, text, again)
-    yield from used
+    yield from inner_first(used)
 
 
 # Reasons in the content. An array has one size of logical blocks, the largest of its members'.

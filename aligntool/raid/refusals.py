@@ -261,11 +261,12 @@ def _refuse_member(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
 
 
 def _refuse_used(member: Member) -> Iterator[Refusal]:
-    disk, above = member.disk, member.judged.above
+    disk, above, uses = member.disk, member.judged.above, list[Refusal]()
     for part in (member.partition,) if member.partition else disk.partitions:
         name = Member(member.judged, part).name
-        yield from wording.use_refusals(name, name, part.mounted_at, part.holders, above=above)
-    yield from wording.use_refusals(disk.name, disk.name, disk.mounted_at, disk.holders, above=above)
+        uses += wording.use_refusals(name, name, part.mounted_at, part.holders, above=above)
+    uses += wording.use_refusals(disk.name, disk.name, disk.mounted_at, disk.holders, above=above)
+    yield from wording.inner_first(uses)
     yield from (Refusal("in-use", member.name, text, hint) for text, hint in disk.taken)
 
 

@@ -56,10 +56,11 @@ def _disk_refusals(disk: Disk, *, wipe: bool | None, above: Inventory | None = N
     if disk.kind is DiskKind.DASD:
         yield Refusal("dasd", name, f"{name} is a DASD, which has its own partitioning tool", "fdasd")
     yield from _zoned_refusals(disk)
-    yield from wording.use_refusals(name, name, disk.mounted_at, disk.holders, above=above)
+    uses = [*wording.use_refusals(name, name, disk.mounted_at, disk.holders, above=above)]
     for part in disk.partitions:
         words = wording.subject_words(disk, part)
-        yield from wording.use_refusals(words, part.node or name, part.mounted_at, part.holders, above=above)
+        uses += wording.use_refusals(words, part.node or name, part.mounted_at, part.holders, above=above)
+    yield from wording.inner_first(uses)
     if not disk.table_read or not disk.content_read:
         text = f"{name}: content not readable, so it may not be empty"
         yield Refusal("not-read", name, text, wording.next_command(disk, "audit"))
@@ -219,9 +220,8 @@ def _use_reasons(disk: Disk, above: Inventory | None) -> Iterator[Refusal]:
     for part in disk.partitions:
         what = f"partition {part.number}"
         used.append((what, f"/dev/{part.node}" if part.node else what, part.mounted_at, part.holders))
-    mounts = sorted(((place, what, node) for what, node, places, _ in used for place in places), reverse=True)
-    for place, what, node in mounts:  # /srv/in before /srv
-        yield from (replace(use, lasting=False) for use in wording.use_refusals(what, node, (place,), (), _LIVE))
+    uses = [use for what, node, places, _ in used for use in wording.use_refusals(what, node, places, (), _LIVE)]
+    yield from (replace(use, lasting=False) for use in wording.inner_first(uses))
     yield from (_holder_refusal(what, holder, above) for what, _, _, holders in used for holder in holders)
 
 

@@ -20,6 +20,7 @@ from aligntool.realign import request
 from aligntool.realign.convert_request import Conversion
 from aligntool.realign.partition_request import WholeDisk
 from aligntool.realign.planning import find_repairs, plan_realign
+from aligntool.realign.refusals import refuse_impossible
 from aligntool.realign.request import Request, find_plan
 from aligntool.units import MIB, Extent
 from tests.probe.trees import MadeDisk, make_tree
@@ -272,7 +273,11 @@ def test_a_stack_that_was_opened_meanwhile_is_released_from_the_top(
 
 def test_a_mount_inside_another_one_is_unmounted_first() -> None:
     seen = partition(mounted_at=("/mnt",))(second(mounted_at=("/mnt/home",))(movable_disk(OFF)))
-    assert [one.hint for one in refusal_of(seen).refusals] == ["sudo umount /mnt/home", "sudo umount /mnt"]
+    goal = LayoutGoal((PartitionRequest(None, "linux"),), wipe=True)
+    with pytest.raises(Refused) as layout:
+        refuse_impossible(replace(seen, content_read=True), goal)
+    for refused in (refusal_of(seen), layout.value):
+        assert [one.hint for one in refused.refusals] == ["sudo umount /mnt/home", "sudo umount /mnt"]
 
 
 def codes_of(seen: Disk, goal: RealignGoal | None = None) -> list[str]:
