@@ -180,9 +180,19 @@ class _Walk:
         boundary = f"{format_size(past)} past a boundary of {format_size(grid.size)} ({wording.grid_words(grid)})"
         text = f"{what} of {name} is at {wording.offset_words(start, self.sector_size)} of the disk, {boundary}"
         found = self.finding(code, severity, text, name, start)
-        moves = self.partition is not None and start in data_starts(self.partition)
-        next_ = wording.next_realign(self.disk) if moves else wording.next_look(self.disk)
+        next_ = wording.next_realign(self.disk) if self._is_movable(start) else wording.next_look(self.disk)
         return replace(found, grid=grid, off_by=past, cost=predict(grid.size), next=next_)
+
+    def _is_movable(self, start: int) -> bool:
+        """Return whether a move of the partition can align data at `start`. The superblock and the bitmap at the start
+        of an md member are on physical sectors only if the distance of the data from it is a multiple of them.
+        """
+        part = self.partition
+        if part is None or start not in data_starts(part):
+            return False
+        sizes = [grid.size for grid in self.grids if grid.kind is GridKind.PHYSICAL]
+        is_member = part.content[0].kind == "linux_raid_member"
+        return not is_member or not any((start - part.extent.start) % size for size in sizes)
 
     def _size(self, layer: Layer, *, in_volume: bool) -> Iterator[Finding]:
         """Yield findings on a layer that is larger than its container, and on other damage of its superblock.

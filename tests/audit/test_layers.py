@@ -88,6 +88,17 @@ def test_a_member_with_a_misaligned_bitmap_is_misaligned_wherever_its_data_are()
     assert "the data of md 1.2 inside begin on the boundary nevertheless" in report.findings[0].evidence
 
 
+def test_data_that_no_start_of_a_member_aligns_are_not_to_be_realigned() -> None:
+    """`plan realign` keeps the superblock and the bitmap of the member on a boundary, with a note."""
+    group = Layer("LVM2_member", HOME, data_start=2 * MIB + 512)
+    member = Layer("linux_raid_member", HOME, "1.2", data_start=2 * MIB + 512)
+    for layer, can_move in (
+        (group, True), (member, False), (replace(member, data_start=2 * MIB, inner=(group,)), False),
+    ):  # fmt: skip
+        (finding,) = on_ssd(layer).findings
+        assert finding.code.value == "AT401" and ("plan realign" in finding.next) == can_move
+
+
 def test_every_lvm_segment_is_judged_not_only_the_first() -> None:
     segments = (
         Segment("vg/root", 0, Extent(2 * MIB, GIB)),
