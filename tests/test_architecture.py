@@ -403,6 +403,17 @@ def test_an_audit_without_a_finding_loads_only_necessary_modules(loaded_by_an_au
     assert not (needless | late) & loaded_by_an_audit - loaded_by_typer()
 
 
+def test_modules_that_are_loaded_late_are_python_files() -> None:
+    """A compiled module that is executed late has no names: create_module() of its own loader was not called."""
+    program = (
+        "from importlib.util import find_spec\n"
+        "from aligntool.cli.app import LATE_MODULES\n"
+        "print(*(name for name in LATE_MODULES if not find_spec(name).origin.endswith('.py')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "\n"
+
+
 @pytest.mark.needs_tools("sfdisk")
 def test_classes_that_an_audit_loads_are_cheap_to_create(loaded_by_a_finding: set[str]) -> None:
     """A class of the standard library's `dataclass` costs as much at start-up as ten of `aligntool.values`.

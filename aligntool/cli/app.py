@@ -95,7 +95,8 @@ GROUPS = {
 DEFAULT_COMMANDS = {"bench": "run", "trace": "read"}
 
 
-# Modules that commands import but seldom need: each is executed when a name in it is first used.
+# Modules that commands import but seldom need: each is executed when a name in it is first used. Only Python files: a
+# compiled module (mmap) would be empty, because its names come with an object that its own loader creates.
 LATE_MODULES = {
     "aligntool.cli.layers", "aligntool.linux.virtual", "aligntool.realign.planning", "aligntool.render.disk_map",
     "aligntool.render.prometheus", "aligntool.render.report.page",
