@@ -307,7 +307,8 @@ def dos_partition(entry: MbrEntry, number: int, role: Role, extent: Extent, disk
 
 # Sector 0 of a GPT disk: the protective or hybrid MBR.
 
-MOST_SECTORS = 0xFFFFFFFF  # the largest 32-bit number
+MOST_SECTORS = 0xFFFFFFFF  # the largest 32-bit number, which is also the last sector that an entry can name
+ADDRESSABLE = MOST_SECTORS + 1  # sectors up to there: a partition may end at 2 TiB, as sfdisk and Linux accept it
 
 
 def hybrid_entries(table: MbrSector | None) -> tuple[MbrEntry, ...]:

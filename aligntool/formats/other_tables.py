@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from aligntool.formats import reader as readers
-from aligntool.formats.mbr import Chains, MbrSector, dos_partition, parse_sector
+from aligntool.formats.mbr import ADDRESSABLE, Chains, MbrSector, dos_partition, parse_sector
 from aligntool.formats.numbers import be16, be32, le16, le32, text_at
 from aligntool.formats.parked import parked_in_mbr
 from aligntool.formats.part_types import GPT_PROTECTIVE, LDM, mbr_type_name
@@ -239,7 +239,6 @@ _READERS: dict[int, Callable[[Reader, Extent, int], Iterator[Partition]]] = {
 # The MBR has no checksum, so most of the code below decides whether it is one. Where tools differ, the rules are those
 # of Linux (block/partitions/msdos.c), whose partitions are the ones in use.
 
-_ADDRESSABLE = 2**32  # sectors in the range of an entry's 32-bit start
 _PC98 = (b"IPL1", b"Linux 98", b"GRUB/98 ")  # NEC's, with a table in sector 1: libparted/labels/pc98.c
 _LINUX_TYPES = frozenset({0x05, 0x0F, 0x82, 0x83, 0x85, 0x8E, 0xFD})
 
@@ -292,7 +291,7 @@ def read_mbr(
     nested = read_nested(table, chains)
     partitions = (*primaries, *chains.logicals, *nested)
     faults += [*_entry_faults(reader, table), *chains.faults, *_place_faults(table, primaries, chains)]
-    end = min(_ADDRESSABLE * used_size, reader.size)
+    end = min(ADDRESSABLE * used_size, reader.size)
     usable, parked = Extent(used_size, max(0, end - used_size)), parked_in_mbr(table, reader.size)
     found = Table(
         TableLabel.DOS, used_size, f"0x{table.disk_signature:08x}", usable=usable, copies=copies,

@@ -10,7 +10,7 @@ from aligntool.audit.wording import as_root, labelled, layer_name, next_command,
 from aligntool.change import Place, Plan, RealignGoal
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.file_systems import FILE_SYSTEMS, file_system
-from aligntool.formats.mbr import MOST_SECTORS
+from aligntool.formats.mbr import ADDRESSABLE
 from aligntool.formats.smallest_units import Unit
 from aligntool.inventory import Disk, DiskKind, Fault, Layer, Partition, Role, TableLabel
 from aligntool.realign.convert_table import BLOCK, table_places
@@ -119,7 +119,7 @@ def _part_refusals(disk: Disk, part: Partition, sizes: Sizes, size: int, units: 
         text = f"{what} begins at byte {extent.start}, but the new table extends to byte {head.end}"
         yield Refusal("no-room", what, text, moved)
     end = new_extent(part).end
-    if label == TableLabel.DOS and end > MOST_SECTORS * min(sizes):
+    if label == TableLabel.DOS and end > ADDRESSABLE * min(sizes):
         text = f"{what} ends at {format_size(end)}, but an MBR for sectors of {min(sizes)} bytes reaches only to 2TiB"
         typed = as_root(disk, f"sgdisk --mbrtogpt {shell_word(disk.path)}")
         yield Refusal("table-limit", what, text, f"make it a GPT where the disk has {BLOCK}-byte sectors: {typed}")

@@ -15,7 +15,7 @@ from aligntool.device import Device
 from aligntool.documents import LARGEST
 from aligntool.errors import Refusal, Refused, Stopped, refuse
 from aligntool.formats.gpt import GptCopy, read_copy, table_sizes
-from aligntool.formats.mbr import entries_of, with_entries
+from aligntool.formats.mbr import ADDRESSABLE, entries_of, with_entries
 from aligntool.formats.part_types import ROLES
 from aligntool.inventory import Disk
 from aligntool.linux.content import places_for_data, sample
@@ -245,7 +245,7 @@ def _place_parts(goal: LayoutGoal, room: Extent, grid: StartGrid) -> tuple[Exten
 
 def _beyond_mbr(disk: Disk, extents: Sequence[Extent], sector_size: int) -> Iterator[Refusal]:
     """Yield a refusal for each partition beyond the 32 bits that an MBR entry has for start and length."""
-    limit = 2**32 * sector_size
+    limit = ADDRESSABLE * sector_size
     for number, extent in enumerate(extents, 1):
         if extent.end > limit or extent.length >= limit:
             end = f"partition {number} would end at byte {extent.end} of {disk.name}"

@@ -9,7 +9,7 @@ from aligntool.audit.report import Judged
 from aligntool.change import Place, Plan, RealignGoal
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.file_systems import EXT, FILE_SYSTEMS, SHRINKABLE, file_system
-from aligntool.formats.mbr import MOST_SECTORS
+from aligntool.formats.mbr import ADDRESSABLE, MOST_SECTORS
 from aligntool.formats.windows_names import StartNames
 from aligntool.inventory import Disk, DiskKind, Layer, Partition, Role
 from aligntool.realign import search
@@ -56,7 +56,7 @@ def plan_partition(judged: Judged, goal: RealignGoal, label: str, used: Uses, *,
         move = _shortened(disk, part, goal, start, used)
     if move is None:
         raise _too_long(disk, part, goal, start, used)
-    if label == "dos" and move.target.end // size > MOST_SECTORS:
+    if label == "dos" and move.target.end > ADDRESSABLE * size:
         text = f"an MBR reaches only to sector {MOST_SECTORS}, but the content would end after it"
         raise Refused(text, hint=wording.next_command(disk, "plan partition"), code="table-limit", subject=disk.name)
     return _plan(move, judged, label, used)

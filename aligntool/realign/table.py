@@ -415,7 +415,7 @@ def _check_mbr(mbr: Mbr, park: ParkEntries, changes: Changes, disk_size: int) ->
     container_of = {logical.number: chain.slot for chain in mbr.chains for logical in chain.logicals}
     check_parked(park, {container_of.get(number, number) for number in moving})
     size = mbr.sector_size
-    room = Extent(size, min(disk_size, mbrs.MOST_SECTORS * size) - size)
+    room = Extent(size, min(disk_size, mbrs.ADDRESSABLE * size) - size)
     after = {number: change.after for number, change in changes.items()}
     primaries = {number: after.get(number, extent) for number, extent in mbr.primaries.items()}
     partitions = primaries | {number: after.get(number, extent) for number, extent in mbr.logicals.items()}
