@@ -138,9 +138,11 @@ def with_entries(sector: bytes, changed: Mapping[int, MbrEntry]) -> bytes:
 
 def protective_mbr(sector: bytes, sectors: int) -> bytes:
     """Return the sector with a 0xEE entry for a disk of so many sectors, and no other. Boot code is kept, and so is the
-    boot flag of a 0xEE entry, without which some BIOSes start nothing from the disk.
+    boot flag of a 0xEE entry or of an empty one beside it, without which some BIOSes start nothing from the disk.
     """
-    boot = max((old.boot for old in entries_of(sector) or () if old.code == GPT_PROTECTIVE), default=0)
+    old = entries_of(sector) or ()
+    is_protective = any(entry.code == GPT_PROTECTIVE for entry in old)
+    boot = max((entry.boot & 0x80 for entry in old if is_protective and entry.code in (0, GPT_PROTECTIVE)), default=0)
     first, last, count = b"\x00\x02\x00", b"\xff\xff\xff", min(sectors - 1, 2**32 - 1)  # UEFI 2.10, table 5-4
     entry = MbrEntry(boot, first, GPT_PROTECTIVE, last, 1, count)
     return with_entries(sector, {1: entry, 2: EMPTY_ENTRY, 3: EMPTY_ENTRY, 4: EMPTY_ENTRY})

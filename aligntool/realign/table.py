@@ -496,12 +496,12 @@ def _agree(primary: GptCopy, backup: GptCopy) -> bool:
 
 def _check_protective(entries: tuple[MbrEntry, ...] | None) -> None:
     """Raise Refused if the MBR lacks the 0xEE entry that a GPT requires, or has another entry: a hybrid MBR would
-    become stale.
+    become stale. An entry of type 0 is unused (UEFI 2.10, table 5-2); an active one is added for some BIOSes.
     """
-    used = [entry for entry in entries or () if entry.sectors or entry.code]
-    if all(entry.code != GPT_PROTECTIVE for entry in used):
+    used = {entry.code for entry in entries or ()} - {0}
+    if GPT_PROTECTIVE not in used:
         raise unsound_table("the GPT has no protective MBR, so Linux does not use it")
-    if any(entry.code != GPT_PROTECTIVE for entry in used):
+    if used != {GPT_PROTECTIVE}:
         raise unsound_table("the MBR of the GPT is a hybrid that lists partitions of its own")
 
 

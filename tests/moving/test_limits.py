@@ -51,3 +51,28 @@ def test_a_table_for_sectors_of_4096_bytes_is_converted_if_its_partition_ends_at
     place(swap, disk, (LAST - 16384) * 512)
     aligntool("convert", disk, "--sector-size", "512", "--yes")
     assert f"start=  {LAST - 16384}, size=       16384" in run("sfdisk", "--dump", disk)
+
+
+@pytest.mark.needs_tools("gdisk")
+def test_an_empty_active_entry_of_a_protective_mbr_is_kept(swap: Path, tmp_path: Path) -> None:
+    """The entry is that of the ArchWiki ("Tricking old BIOS into booting from GPT") and of Ubuntu's ISO images
+    (`xorriso --mbr-force-bootable`): some BIOSes start nothing without an active entry.
+    """
+    disk, entry = sparse(tmp_path / "disk.img", 40 * MIB // 512), bytes.fromhex("80000000000000000000000001000000")
+    run("sfdisk", disk, stdin="label: gpt\nfirst-lba: 34\nstart=63,size=16384,type=swap\n")
+    place(swap, disk, 63 * 512)
+    with disk.open("r+b") as file:
+        file.seek(446 + 16)
+        file.write(entry)
+    assert "MBR: protective" in run("gdisk", "-l", disk)
+    realign(disk)
+    assert records(disk)[1] == entry
+    assert "start=        2048" in run("sfdisk", "--dump", disk)
+    aligntool("convert", disk, "--sector-size", "4096", "--yes")
+    assert [raw[0] for raw in records(disk)] == [0x80, 0, 0, 0]
+
+
+def records(disk: Path) -> list[bytes]:
+    with disk.open("rb") as file:
+        sector = file.read(512)
+    return [sector[at : at + 16] for at in range(446, 510, 16)]
