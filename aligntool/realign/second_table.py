@@ -11,18 +11,21 @@ from aligntool.formats.layers import read_layers
 from aligntool.formats.other_tables import read_apm
 from aligntool.formats.reader import Reader, TableReading
 from aligntool.formats.tables import find_gpt, read_gpt
-from aligntool.inventory import Disk, Partition, Role, TableLabel
+from aligntool.inventory import Disk, Partition, Role, Table, TableCopyState, TableLabel
+from aligntool.linux.content import sample
 from aligntool.linux.users import fresh_reader
 
 # Linux uses the MBR of such a disk, whereas firmware, macOS and partition tools may use the other table. A GPT without
-# a protective MBR is often a remnant, and so may be its partitions: only those with recognised content count.
+# a protective MBR is often a remnant, and so may be its partitions: without recognised content, only those count that
+# share no byte with a partition of the MBR, are written, and are listed by a primary copy without damage.
 
+_WHICH_TABLE = "aligntool explain AT310"
 _NAMES = {TableLabel.GPT: "GPT", TableLabel.APM: "Apple partition map"}
 
 
 def refuse_second_table(disk: Disk) -> None:
-    """Raise Refused if a GPT or an Apple partition map beside the MBR lists a partition with recognised content that is
-    not within a partition of the MBR, or if there are GPTs for both sector sizes.
+    """Raise Refused if a GPT or an Apple partition map beside the MBR lists a partition with content that is not within
+    a partition of the MBR, or if there are GPTs for both sector sizes.
     """
     if disk.table is None or disk.table.label not in _FINDERS:
         return
@@ -48,18 +51,28 @@ def _two_gpts(reader: Reader, disk: Disk) -> Iterator[Refusal]:
 
 def _unlisted_partitions(reader: Reader, disk: Disk) -> Iterator[Refusal]:
     known = [part.extent for part in disk.partitions if part.role is not Role.EXTENDED]
-    for part, label in _partitions_of_others(reader, disk):
+    for part, table in _partitions_of_others(reader, disk):
         if part.extent.end > reader.size or any(extent.contains(part.extent) for extent in known):
             continue
-        for layer in read_layers(reader, part.extent, sector_size=disk.sector_size)[:1]:
-            text = (
-                f"{disk.name} also has a {_NAMES[label]}, whose partition {part.number} with {layer_name(layer)},"
-                f" at byte {part.extent.start}, is not in the MBR: what is free in one table is used in the other"
-            )
-            yield Refusal("hybrid-mbr", disk.name, text, next_command(disk, "audit --map"))
+        layers = read_layers(reader, part.extent, sector_size=disk.sector_size)
+        if not layers:
+            is_whole = any(copy.name == "primary" and copy.state is TableCopyState.GOOD for copy in table.copies)
+            if not is_whole or any(extent.overlaps(part.extent) for extent in known) or _is_blank(disk, part):
+                continue
+        text = (
+            f"{disk.name} also has a {_NAMES[table.label]}, whose partition {part.number} with"
+            f" {layer_name(layers[0]) if layers else 'unrecognised data'}, at byte {part.extent.start}, is not in the"
+            " MBR: what is free in one table is used in the other"
+        )
+        yield Refusal("hybrid-mbr", disk.name, text, next_command(disk, "audit --map") if layers else _WHICH_TABLE)
 
 
-def _partitions_of_others(reader: Reader, disk: Disk) -> Iterator[tuple[Partition, TableLabel]]:
+def _is_blank(disk: Disk, part: Partition) -> bool:
+    sampled = sample(disk.path, part.extent)
+    return not sampled.written + sampled.unreadable
+
+
+def _partitions_of_others(reader: Reader, disk: Disk) -> Iterator[tuple[Partition, Table]]:
     sector = bytes(reader.read(0, 512))
     pair = find_gpt(reader, None, disk.sector_size)
     gpt = None
@@ -68,8 +81,8 @@ def _partitions_of_others(reader: Reader, disk: Disk) -> Iterator[tuple[Partitio
     found: tuple[TableReading | None, ...] = (gpt, read_apm(reader, sector))
     for reading in found:
         if reading and reading.table:
-            label = reading.table.label
-            yield from ((part, label) for part in reading.partitions if part.role is Role.PRIMARY)
+            table = reading.table
+            yield from ((part, table) for part in reading.partitions if part.role is Role.PRIMARY)
 
 
 _FINDERS = {TableLabel.DOS: _unlisted_partitions, TableLabel.GPT: _two_gpts}

@@ -43,9 +43,7 @@ def test_a_partition_may_end_at_2tib_of_an_mbr(sectors: int, swap: Path, tmp_pat
     assert 'TYPE="swap"' in run("blkid", "-p", "-O", str(target * 512), disk)
 
 
-def test_a_table_for_sectors_of_4096_bytes_is_converted_if_its_partition_ends_at_2tib(
-    swap: Path, tmp_path: Path
-) -> None:
+def test_a_table_whose_partition_ends_at_2tib_is_converted(swap: Path, tmp_path: Path) -> None:
     disk = sparse(tmp_path / "disk.img", LAST)
     run("fdisk", "-b", "4096", disk, stdin=f"o\nn\np\n1\n{(LAST - 16384) // 8}\n{LAST // 8 - 1}\nt\n82\nw\n")
     place(swap, disk, (LAST - 16384) * 512)

@@ -1,5 +1,6 @@
 """An MBR and another table, whose partitions appear as free space in the MBR."""
 
+import random
 import struct
 from pathlib import Path
 
@@ -43,6 +44,24 @@ def test_a_partition_of_another_table_is_not_free_space(
     assert f"also has a {name}, whose partition" in said
     assert f"with ext2, at byte {SECOND}, is not in the MBR" in said
     assert disk.read_bytes() == before
+
+
+@pytest.mark.parametrize("command", [("realign",), ("partition", "--undo")])
+@pytest.mark.parametrize("offset", [0, 3 * MIB])
+def test_unrecognised_data_in_a_partition_of_the_gpt_are_not_free_space(
+    tmp_path: Path, command: tuple[str, ...], offset: int
+) -> None:
+    """Such as a plain dm-crypt or a database; the journal of a realign would be written there."""
+    disk = make(tmp_path / "disk.img", "gpt", content=False)
+    with disk.open("r+b") as file:
+        file.seek(SECOND + offset)
+        file.write(random.Random(1).randbytes(LENGTH - offset))
+    before = disk.read_bytes()
+    said = " ".join(aligntool(*command, disk, "--yes", code=REFUSED).split())
+    assert f"GPT, whose partition 2 with unrecognised data, at byte {SECOND}, is not in the MBR" in said
+    assert disk.read_bytes() == before
+    run("wipefs", "--all", "--force", "--types", "gpt", disk)  # as AT310 says if the GPT is old
+    assert "also has" not in aligntool("plan", "realign", disk)
 
 
 def test_remains_of_a_table_without_content_prevent_nothing(tmp_path: Path) -> None:
