@@ -376,7 +376,7 @@ def is_readable(device: Device) -> bool:
         return True
     kinds = {entry.code for entry in entries_of(bytes(device.read(0, device.sector_size))) or () if entry.sectors}
     if GPT_PROTECTIVE in kinds:
-        return len(kinds) > 1
+        return len(kinds - {0}) > 1
     try:
         sound_mbr(device, with_chains=True)
     except Refused:

@@ -1,17 +1,21 @@
 """Moves at the limits of the tables: partitions that end at the last sector that an MBR reaches."""
 
+import struct
 from pathlib import Path
 
 import pytest
 
+from aligntool.realign.table import is_readable
 from aligntool.units import MIB
 from tests.conftest import run
 from tests.moving.command_line import aligntool, realign
 from tests.moving.disks import place
+from tests.moving.simulated_disk import SimulatedDisk
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "fdisk", "mkswap", "blkid")
 
 LAST = 2**32  # sectors that an MBR reaches
+ACTIVE = bytes.fromhex("80000000000000000000000001000000")
 
 
 def sparse(path: Path, sectors: int) -> Path:
@@ -56,7 +60,7 @@ def test_an_empty_active_entry_of_a_protective_mbr_is_kept(swap: Path, tmp_path:
     """The entry is that of the ArchWiki ("Tricking old BIOS into booting from GPT") and of Ubuntu's ISO images
     (`xorriso --mbr-force-bootable`): some BIOSes start nothing without an active entry.
     """
-    disk, entry = sparse(tmp_path / "disk.img", 40 * MIB // 512), bytes.fromhex("80000000000000000000000001000000")
+    disk, entry = sparse(tmp_path / "disk.img", 40 * MIB // 512), ACTIVE
     run("sfdisk", disk, stdin="label: gpt\nfirst-lba: 34\nstart=63,size=16384,type=swap\n")
     place(swap, disk, 63 * 512)
     with disk.open("r+b") as file:
@@ -68,6 +72,16 @@ def test_an_empty_active_entry_of_a_protective_mbr_is_kept(swap: Path, tmp_path:
     assert "start=        2048" in run("sfdisk", "--dump", disk)
     aligntool("convert", disk, "--sector-size", "4096", "--yes")
     assert [raw[0] for raw in records(disk)] == [0x80, 0, 0, 0]
+
+
+def test_an_empty_entry_beside_that_of_a_protective_mbr_is_not_a_table() -> None:
+    """A resume writes the journal's table on a disk without one, and is refused if another program's table is there."""
+    sector = bytearray(512)
+    sector[450], sector[462:478], sector[510:] = 0xEE, ACTIVE, b"\x55\xaa"
+    struct.pack_into("<II", sector, 454, 1, MIB // 512 - 1)
+    assert not is_readable(SimulatedDisk(bytes(sector) + bytes(MIB - 512)))
+    sector[466] = 0x83
+    assert is_readable(SimulatedDisk(bytes(sector) + bytes(MIB - 512)))
 
 
 def records(disk: Path) -> list[bytes]:
