@@ -177,12 +177,13 @@ def _gpt_mark(copy: GptCopy) -> ParkedMark | None:
 # The starts of a disk's partitions, and whether its table is intact, for the search for a lost journal.
 
 
-def partition_starts(device: Device) -> Iterator[int]:
-    """Yield the starts of primary partitions in the MBR and of every GPT entry in either copy. Raises OSError."""
-    sector = device.sector_size
-    for entry in entries_of(bytes(device.read(0, sector))) or ():
+def partition_starts(device: Device, sector_sizes: Sequence[int]) -> Iterator[int]:
+    """Yield the starts of primary partitions in an MBR for each of these sector sizes, and of every GPT entry in either
+    copy. Raises OSError.
+    """
+    for entry in entries_of(bytes(device.read(0, device.sector_size))) or ():
         if entry.sectors:
-            yield entry.start * sector
+            yield from (entry.start * size for size in sector_sizes)
     for copy in valid_copies(device):
         yield from (entry.first * copy.sector_size for entry in copy.used_entries())
 

@@ -94,10 +94,11 @@ def _search_journal(
     """
     lost = None
     unmarked: dict[int, Journal] = {}
-    for at, is_marked in _candidates(device, sound=sound and not any_table):
+    for at, marker in _candidates(device, sound=sound and not any_table):
         try:
             journal = Journal.open(device, at)
             _checked(journal, device, entry.journal_id if entry and entry.sound else None)
+            is_marked = marker in _starts(device, journal.contents.plan.disk.sector_size)
         except LostPart as error:
             lost = lost or (None if sound else error)
             continue
@@ -329,17 +330,21 @@ def _unsearched_sentences(device: Device) -> tuple[str, ...]:
     return (f"no partition table is readable, and no journal is in {searched}",)
 
 
-def _candidates(device: Device, *, sound: bool) -> Iterator[tuple[int, bool]]:
-    """Yield each byte where a journal may be, and whether a marker names it."""
+def _candidates(device: Device, *, sound: bool) -> Iterator[tuple[int, int | None]]:
+    """Yield each byte where a journal may be, and the place of the marker that names it, or None."""
     if not sound:
         places = parked.journals_in_torn_entries(device)
-        yield from ((at, False) for at in places if at is not None and at % GRID == 0)
-    for start in (0, *parked.partition_starts(device)):  # byte 0: content may lie on the whole disk
+        yield from ((at, None) for at in places if at is not None and at % GRID == 0)
+    for start in _starts(device, device.sector_size, 4096):  # an image may have an MBR for the latter
         if start + 4096 <= device.size:
             found = disk_state.MARKER.match(parked.read_or_empty(device, start, 4096))
             if found and found[2]:
-                yield int(found[2]), True
-    yield from ((at, False) for at in _find_heads(device, NEAR_THE_END if sound else SEARCHED))
+                yield int(found[2]), start
+    yield from ((at, None) for at in _find_heads(device, NEAR_THE_END if sound else SEARCHED))
+
+
+def _starts(device: Device, *sector_sizes: int) -> tuple[int, ...]:
+    return 0, *parked.partition_starts(device, sector_sizes)  # byte 0: content may lie on the whole disk
 
 
 def _find_heads(device: Device, length: int) -> Iterator[int]:

@@ -1,16 +1,24 @@
 """Moves at the limits of the tables: partitions that end at the last sector that an MBR reaches."""
 
+import random
 import struct
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from aligntool.change import Plan, RealignGoal
+from aligntool.realign.move import MoveContext, journal_status, realign
+from aligntool.realign.planning import plan_realign
+from aligntool.realign.request import Request, look_at
 from aligntool.realign.table import is_readable
-from aligntool.units import MIB
+from aligntool.units import MIB, Extent
 from tests.conftest import run
-from tests.moving.command_line import aligntool, realign
+from tests.moving.command_line import aligntool
+from tests.moving.command_line import realign as realign_image
 from tests.moving.disks import place
-from tests.moving.simulated_disk import SimulatedDisk
+from tests.moving.simulated_disk import PowerCut, SimulatedDisk
+from tests.moving.test_simulated_cuts import NoKernel
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "fdisk", "mkswap", "blkid")
 
@@ -42,7 +50,7 @@ def test_a_partition_may_end_at_2tib_of_an_mbr(sectors: int, swap: Path, tmp_pat
     before = f"start=2048,size=2048\nstart={target - 16384},size={16384 - 7}"
     run("sfdisk", disk, stdin=f"label: dos\n{before}\nstart={target - 7},size=16384,type=82\n")
     place(swap, disk, (target - 7) * 512)
-    realign(disk, "--partition", "3")
+    realign_image(disk, "--partition", "3")
     assert end in run("sfdisk", "--dump", disk)
     assert 'TYPE="swap"' in run("blkid", "-p", "-O", str(target * 512), disk)
 
@@ -67,7 +75,7 @@ def test_an_empty_active_entry_of_a_protective_mbr_is_kept(swap: Path, tmp_path:
         file.seek(446 + 16)
         file.write(entry)
     assert "MBR: protective" in run("gdisk", "-l", disk)
-    realign(disk)
+    realign_image(disk)
     assert records(disk)[1] == entry
     assert "start=        2048" in run("sfdisk", "--dump", disk)
     aligntool("convert", disk, "--sector-size", "4096", "--yes")
@@ -82,6 +90,34 @@ def test_an_empty_entry_beside_that_of_a_protective_mbr_is_not_a_table() -> None
     assert not is_readable(SimulatedDisk(bytes(sector) + bytes(MIB - 512)))
     sector[466] = 0x83
     assert is_readable(SimulatedDisk(bytes(sector) + bytes(MIB - 512)))
+
+
+def test_status_reads_an_image_with_4096_byte_sectors_like_a_resume(tmp_path: Path) -> None:
+    """`status` opens an image in sectors of 512 bytes, a resume in those of the plan: 256 * 512, the new start in the
+    wrong sectors, is at a marker of the old place.
+    """
+    path, content = tmp_path / "disk.img", bytearray(random.Random(1).randbytes(16 * MIB))
+    content[:512] = bytes(446) + struct.pack("<4xB3xII", 0x83, 9, 512) + bytes(48) + b"\x55\xaa"
+    path.write_bytes(content)
+    judged, _ = look_at(str(path), Request(goal=RealignGoal(grain=MIB, grain_given=True), sector_size=4096))
+    plan = plan_realign(judged, RealignGoal(grain=MIB, grain_given=True), {})
+    assert [place.after.start for place in plan.places if place.after] == [256 * 4096]
+    whole = moved(content, plan, None)
+    states = set()
+    for cut in range(0, whole.operations + 1, 3):
+        platter = moved(content, plan, cut).after_the_cut(random.Random(cut), torn=False)
+        seen = [journal_status(SimulatedDisk(platter, sector=size), None).state for size in (512, 4096)]
+        assert seen[0] == seen[1], f"{seen} before operation {cut} of {whole.operations}"
+        states.add(seen[0])
+    assert states == {"old", "in-flight"}
+
+
+def moved(content: bytearray, plan: Plan, cut: int | None) -> SimulatedDisk:
+    disk = SimulatedDisk(bytes(content), cut=cut, sector=4096)
+    with suppress(PowerCut):
+        for _ in realign(plan, MoveContext(disk, NoKernel(), None), {1: (Extent(0, 2 * MIB),)}):
+            pass
+    return disk
 
 
 def records(disk: Path) -> list[bytes]:
