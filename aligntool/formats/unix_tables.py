@@ -1,6 +1,7 @@
 """BSD disklabels, Sun, SGI, DASD and Atari tables."""
 
 import struct
+from collections.abc import Iterable
 from functools import reduce
 from itertools import pairwise, product
 from operator import xor
@@ -160,9 +161,9 @@ def read_slices(reader: Reader, at: int) -> tuple[Partition, ...] | None:
     return tuple(found)
 
 
-def read_bsd(reader: Reader) -> TableReading | None:
-    """Return the label of a disk, not of a partition."""
-    slices = next((found for at in _PLACES if (found := read_slices(reader, at)) is not None), None)
+def read_bsd(reader: Reader, places: Iterable[int] = _PLACES) -> TableReading | None:
+    """Return the first label at one of these bytes; those of a disk, not of a partition, are the default."""
+    slices = next((found for at in places if (found := read_slices(reader, at)) is not None), None)
     used = [entry for entry in slices or () if entry.extent.length]
     return None if slices is None else plain_table(reader, TableLabel.BSD, used)
 

@@ -11,6 +11,7 @@ from aligntool.formats.layers import read_layers
 from aligntool.formats.other_tables import read_apm
 from aligntool.formats.reader import Reader, TableReading
 from aligntool.formats.tables import find_gpt, read_gpt
+from aligntool.formats.unix_tables import read_bsd
 from aligntool.inventory import Disk, Partition, Role, Table, TableCopyState, TableLabel
 from aligntool.linux.content import sample
 from aligntool.linux.users import fresh_reader
@@ -20,12 +21,13 @@ from aligntool.linux.users import fresh_reader
 # share no byte with a partition of the MBR, are written, and are listed by a primary copy without damage.
 
 _WHICH_TABLE = "aligntool explain AT310"
-_NAMES = {TableLabel.GPT: "GPT", TableLabel.APM: "Apple partition map"}
+_NAMES = {TableLabel.GPT: "GPT", TableLabel.APM: "Apple partition map", TableLabel.BSD: "BSD disklabel"}
+_WHOLE_DISK_LABELS = ("0xa6", "0xa9")  # OpenBSD and NetBSD: the label in their partition is that of the whole disk
 
 
 def refuse_second_table(disk: Disk) -> None:
-    """Raise Refused if a GPT or an Apple partition map beside the MBR lists a partition with content that is not within
-    a partition of the MBR, or if there are GPTs for both sector sizes.
+    """Raise Refused if a GPT, an Apple partition map or a BSD disklabel beside the MBR lists a partition with content
+    that is not within a partition of the MBR, or if there are GPTs for both sector sizes.
     """
     if disk.table is None or disk.table.label not in _FINDERS:
         return
@@ -78,7 +80,8 @@ def _partitions_of_others(reader: Reader, disk: Disk) -> Iterator[tuple[Partitio
     gpt = None
     if pair and (pair.primary.is_good or pair.backup.is_good):
         gpt = read_gpt(reader, pair, None, disk.sector_size)
-    found: tuple[TableReading | None, ...] = (gpt, read_apm(reader, sector))
+    labels = [part.extent.start + 512 for part in disk.partitions if part.type_code in _WHOLE_DISK_LABELS]
+    found: tuple[TableReading | None, ...] = (gpt, read_apm(reader, sector), read_bsd(reader, labels))
     for reading in found:
         if reading and reading.table:
             table = reading.table

@@ -2,6 +2,8 @@
 
 import random
 import struct
+from functools import reduce
+from operator import xor
 from pathlib import Path
 
 import pytest
@@ -62,6 +64,40 @@ def test_unrecognised_data_in_a_partition_of_the_gpt_are_not_free_space(
     assert disk.read_bytes() == before
     run("wipefs", "--all", "--force", "--types", "gpt", disk)  # as AT310 says if the GPT is old
     assert "also has" not in aligntool("plan", "realign", disk)
+
+
+@pytest.mark.needs_tools("blkid")
+@pytest.mark.parametrize("code", [0xA6, 0xA9])
+def test_a_partition_that_only_a_bsd_disklabel_lists_is_not_free_space(tmp_path: Path, code: int) -> None:
+    """The labels of OpenBSD and NetBSD are those of the whole disk: disklabel(5), `boundstart` and `boundend`."""
+    disk = make(tmp_path / "disk.img", "gpt")
+    run("wipefs", "--all", "--force", "--types", "gpt", disk)
+    own = 16 * MIB
+    entry = struct.pack("<B3sB3sII", 0, b"\xfe\xff\xff", code, b"\xfe\xff\xff", own // SECTOR, LENGTH // SECTOR)
+    slices = {0: (own, 4 * MIB, 7), 2: (0, 120 * MIB, 0), 8: (FIRST, LENGTH, 17), 9: (SECOND, LENGTH, 17)}
+    with disk.open("r+b") as file:
+        file.seek(446 + 16)
+        file.write(entry)
+        file.seek(own + 512)
+        file.write(disklabel(slices))
+    run("sfdisk", "--verify", disk)
+    assert f"at byte {SECOND}, is not in the MBR" in " ".join(aligntool("realign", disk, "--yes", code=REFUSED).split())
+    with disk.open("r+b") as file:
+        file.seek(own + 512)
+        file.write(disklabel({number: slices[number] for number in (0, 2, 8)}))
+    assert "also has" not in aligntool("plan", "realign", disk, "-p", "1")
+
+
+def disklabel(slices: dict[int, tuple[int, int, int]]) -> bytes:
+    """Return a label with these entries, by number: start and length in bytes, and type (FreeBSD's sys/disk/bsd.h)."""
+    label = bytearray(512)
+    struct.pack_into("<I", label, 0, 0x82564557)
+    struct.pack_into("<I2xH", label, 132, 0x82564557, 16)
+    for number, (start, length, kind) in slices.items():
+        struct.pack_into("<IIIB", label, 148 + 16 * number, length // SECTOR, start // SECTOR, 2048, kind)
+    words = struct.unpack_from("<202H", label)
+    struct.pack_into("<H", label, 136, reduce(xor, words))
+    return bytes(label)
 
 
 def test_remains_of_a_table_without_content_prevent_nothing(tmp_path: Path) -> None:
