@@ -13,7 +13,7 @@ from aligntool.formats.md import RESERVED
 from aligntool.formats.part_types import EFI_SYSTEM
 from aligntool.formats.windows_names import BCD_STORES, SYSTEM_HIVE, StartNames
 from aligntool.inventory import Disk, Fault, Layer, Partition, Role, TableLabel
-from aligntool.realign.placing import StartGrid, choices, kind_of, on_grain, required_grid
+from aligntool.realign.placing import StartGrid, choices, kind_of, may_label_disk, on_grain, required_grid
 from aligntool.realign.refusals import SHUT_DOWN, content_reasons, partition_reasons
 from aligntool.realign.search import FoundPlaces, Patching, file_patches
 from aligntool.units import GIB, KIB, MIB, align_down, align_up, format_about, format_size, off_by
@@ -344,6 +344,9 @@ def attention_to(
     dos = disk.table is not None and disk.table.label is TableLabel.DOS
     yield from _boot_code_attention(disk, {*moving, *shrunk})
     for part in disk.partitions:
+        for number in sorted({*moving, *shrunk} - {part.number}) if may_label_disk(part) else ():
+            then = f"if it lists partition {number}, correct place and size there with disklabel -e"
+            yield f"the disklabel in partition {part.number} may list the whole disk: {then}"
         if dos and part.number in {*moving, *shrunk} and _is_active(part) and _may_start_from(disk, part):
             lists = "syslinux, extlinux, LILO or GRUB4DOS start from it, their lists of sectors must be rewritten"
             name = layer_name(part.content[0])

@@ -143,6 +143,7 @@ SENTENCES: list[tuple[str, TableLabel, Callable[[Disk], Disk], str]] = [
     ("63+100000 vfat", TableLabel.GPT, lambda disk: first(disk, type_code=EFI), "efibootmgr"),
     ("63+100000 ext4", TableLabel.DOS, lambda disk: disk, "GRUB in the MBR gap stays intact"),
     ("63+100000 ext4", TableLabel.GPT, lambda disk: disk, "PARTUUIDs"),
+    ("204800+1000; 63+100000 ext4", TableLabel.DOS, lambda disk: first(disk, type_code="0xa6"), "lists partition 2"),
 ]
 
 
