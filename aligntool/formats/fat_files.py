@@ -3,8 +3,10 @@
 Also read allocation tables, and find the clusters of an exFAT that no map may omit.
 """
 
+import re
 from array import array
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from sys import byteorder
 from typing import Protocol
 
@@ -56,8 +58,10 @@ def fat_entries(bits: int, table: Iterable[bytes]) -> Iterator[int]:
 
 # exFAT: specification, sections 3.1 (boot sector), 4.1 (allocation table), 7.1 and 7.2 (bitmap and up-case table).
 
-_BITMAP, _UP_CASE = 0x81, 0x82  # entries of the root directory
-_MOST_KEPT = 1024 * MIB  # a bitmap has at most 512 MiB, a directory 256 MiB
+_SYSTEM_FILE = re.compile(rb"[\x81\x82]")  # types of entries of the root directory: bitmap, up-case table
+_MOST_SYSTEM_FILES = 16  # two bitmaps and one table are valid
+_MOST_KEPT = 256 * MIB  # the longest directory; the bitmap of a volume of 16 TiB with clusters of 32 KiB has 64 MiB
+_ENTRIES = 1024  # of the allocation table are read at once
 
 
 def exfat_table(reader: Reader) -> Extent:
@@ -70,30 +74,48 @@ def exfat_runs_to_keep(reader: Reader) -> Iterator[Extent]:
     """Yield the clusters of an exFAT that partclone may omit: its root directory, allocation bitmap and up-case table,
     if the bitmap lists them as free, which fsck.exfat 1.2.0 does not report; and the last two. partclone 0.3.23 ends
     its search at the number of clusters, but numbers begin with 2 (libexfat/cluster.c, find_used_clusters).
+
+    Raises BrokenFatError if there are more than a volume has.
     """
     boot = reader.read(0, 512)
     heap, cluster, count = le32(boot, 88) << boot[108], 1 << boot[108] + boot[109], le32(boot, 92)
     kept = min(count, 2)
     yield Extent(heap + (count - kept) * cluster, kept * cluster)
-    seen: set[int] = set()
-    for directory in _exfat_chain(reader, le32(boot, 96), heap, cluster, seen):
-        yield directory
-        for piece in read_pieces(reader, directory):
-            for at in range(0, len(piece), ENTRY):
-                first = le32(piece, at + 20)
-                is_kept = piece[at] in (_BITMAP, _UP_CASE) and 0 <= first - FIRST_CLUSTER < count
-                if is_kept and first not in seen:
-                    yield Extent(heap + (first - FIRST_CLUSTER) * cluster, le64(piece, at + 24))  # as Linux reads it
-                    yield from _exfat_chain(reader, first, heap, cluster, seen)
+    numbers: set[int] = set()
+    _add_chain(reader, le32(boot, 96), numbers, cluster)
+    first_clusters: set[int] = set()
+    for piece in (piece for run in _cluster_runs(numbers, heap, cluster) for piece in read_pieces(reader, run)):
+        for at in (found.start() * ENTRY for found in _SYSTEM_FILE.finditer(piece[::ENTRY])):
+            first = le32(piece, at + 20)
+            if 0 <= first - FIRST_CLUSTER < count and first not in first_clusters:
+                first_clusters.add(first)
+                yield Extent(heap + (first - FIRST_CLUSTER) * cluster, le64(piece, at + 24))  # as Linux reads it
+                _add_chain(reader, first, numbers, cluster)
+            if len(first_clusters) > _MOST_SYSTEM_FILES:
+                raise BrokenFatError("its root directory lists too many bitmaps and up-case tables")
+    yield from _cluster_runs(numbers, heap, cluster)
 
 
-def _exfat_chain(reader: Reader, number: int, heap: int, cluster: int, seen: set[int]) -> Iterator[Extent]:
-    """Yield the clusters of a chain that are not in `seen`, and add them to it: a damaged chain may have a cycle."""
-    table = exfat_table(reader)
-    while FIRST_CLUSTER <= number < table.length // 4 and number not in seen and len(seen) * cluster < _MOST_KEPT:
-        seen.add(number)
-        yield Extent(heap + (number - FIRST_CLUSTER) * cluster, cluster)
-        number = le32(reader.read(table.start + 4 * number, 4), 0)
+def _add_chain(reader: Reader, number: int, numbers: set[int], cluster: int) -> None:
+    """Add the clusters of a chain, up to one that is already in `numbers`: a damaged chain may have a cycle. Raises
+    BrokenFatError if that makes too many.
+    """
+    table, entries, start = exfat_table(reader), b"", 0
+    while FIRST_CLUSTER <= number < table.length // 4 and number not in numbers:
+        numbers.add(number)
+        if len(numbers) * cluster > _MOST_KEPT:
+            raise BrokenFatError("the chains of its root directory, bitmap and up-case table are too long")
+        if not start <= number < start + len(entries) // 4:
+            start = number - number % _ENTRIES
+            entries = reader.read(table.start + 4 * start, 4 * _ENTRIES)
+        number = le32(entries, 4 * (number - start))
+
+
+def _cluster_runs(numbers: Iterable[int], heap: int, cluster: int) -> Iterator[Extent]:
+    """Yield the runs of clusters, in ascending order."""
+    for _, alike in groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0]):
+        run = [number for _, number in alike]
+        yield Extent(heap + (run[0] - FIRST_CLUSTER) * cluster, len(run) * cluster)
 
 
 def copy_files(old: Bytes, new: Bytes) -> int:

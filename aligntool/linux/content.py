@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 
 from aligntool.file_systems import EXT, file_system, has_length
-from aligntool.formats.fat_files import FIRST_CLUSTER, exfat_runs_to_keep, fat_entries
+from aligntool.formats.fat_files import FIRST_CLUSTER, BrokenFatError, exfat_runs_to_keep, fat_entries
 from aligntool.formats.gpt import table_sizes
 from aligntool.formats.numbers import be32, be64, le16, le64
 from aligntool.formats.reader import LONGEST_READ, MappedReader, Reader, has_data
@@ -584,4 +584,7 @@ def _read_exfat(reader: Reader, device: str, extent: Extent, layer: Layer) -> It
     """Yield the runs that partclone maps, and those that it may omit. Raises NoMap."""
     whole = MappedReader(reader, ((0, extent.start, extent.length),), extent.length)
     used = read_partclone(file_system(layer.kind).map_source, device, layer, 0)
-    return merge(used, sorted(exfat_runs_to_keep(whole)), key=attrgetter("start"))
+    try:
+        return merge(used, sorted(exfat_runs_to_keep(whole)), key=attrgetter("start"))
+    except BrokenFatError as error:
+        raise NoMap(str(error)) from error
