@@ -409,11 +409,20 @@ def uses_by_other_paths(status: os.stat_result, folder: Path = Path("/sys/block"
     for other in sorted(folder.iterdir()) if identity else ():
         if other.name != own.name and _identifier(other) == identity:
             name = kernel_name(other)
-            with suppress(FileNotFoundError):  # a hidden path of NVMe, or removed meanwhile
-                uses = users.occupants(os.stat(f"/dev/{name}"))  # noqa: PTH116 - as for `status`
-                if uses and _have_same_table(f"/dev/{kernel_name(own)}", f"/dev/{name}"):
-                    same = f"{name} is another path to the same drive"
-                    yield from (replace(use, what=f"{same}: {use.what}") for use in uses)
+            uses = _uses_of(f"/dev/{name}")
+            if uses and _have_same_table(f"/dev/{kernel_name(own)}", f"/dev/{name}"):
+                same = f"{name} is another path to the same drive"
+                yield from (replace(use, what=f"{same}: {use.what}") for use in uses)
+
+
+def _uses_of(path: str) -> tuple[users.Occupant, ...]:
+    """Return the uses of a path, or one that is unknown if they cannot be read."""
+    try:
+        return users.occupants(os.stat(path))  # noqa: PTH116 - as for `status`
+    except FileNotFoundError:  # a hidden path of NVMe, or removed meanwhile
+        return ()
+    except OSError as error:  # such as ENODEV or EIO, of a drive that is just being removed
+        return (users.Occupant(f"whether it is in use is unknown: {error.strerror}", f"lsblk {shell_word(path)}"),)
 
 
 def _identifier(disk: Path) -> tuple[str, str] | None:

@@ -461,6 +461,12 @@ def test_a_drive_that_is_mounted_through_another_path_is_in_use(sparse: Make, lo
                 device.seek(440)
                 device.write(signature)
             assert bool(uses()) == is_same
+        # A second path whose state cannot be read, as of a drive that is just being removed (here ENOTDIR).
+        (tmp_path / "block/null!x").mkdir()
+        for name, text in (("wwid", "naa.5000c500a1b2c3d4\n"), ("size", "16384\n")):
+            (tmp_path / "block/null!x" / name).write_text(text)
+        what = "null/x is another path to the same drive: whether it is in use is unknown: Not a directory"
+        assert (what, "lsblk /dev/null/x") in uses()
         (tmp_path / "block" / target.name / "device/wwid").write_text("naa.5000c500a1b2c3d5\n")
         assert uses() == []
         (tmp_path / "block" / target.name / "device/wwid").write_text("\n")
