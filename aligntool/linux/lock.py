@@ -483,6 +483,10 @@ MOUNT_FOR_WRITING = "mount its file system for writing again, after a check if t
 def _not_opened(path: str, error: OSError) -> Refused:
     quoted = shell_word(path)
     match error.errno:
+        case errno.ENOENT if str(error.filename).startswith("/proc/"):
+            return Refused(
+                f"/proc is not mounted, so the users of {path} are not known", hint="sudo mount -t proc proc /proc"
+            )
         case errno.EBUSY:
             return Refused(f"{path} is opened exclusively by another program", hint=f"sudo fuser -v {quoted}")
         case errno.EACCES | errno.EPERM if path.startswith("/dev/"):

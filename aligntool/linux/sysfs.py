@@ -4,7 +4,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import field
 from pathlib import Path
 from string import whitespace
@@ -360,6 +360,12 @@ def parse_mounts(content: bytes) -> Iterator[Mount]:
             number, options = words[2].decode("ascii", "replace"), b",".join((words[5], rest[2]))
             kind = rest[0].decode("utf-8", "replace")
             yield Mount(unescape(words[4]), kind, unescape(rest[1]), options.decode("utf-8", "replace"), number)
+
+
+def swaps_now() -> Iterator[str]:
+    """Yield the devices and files that are swap, also for a kernel without swap, which has no list of them."""
+    with suppress(FileNotFoundError):
+        yield from parse_swaps(Path(SWAPS).read_bytes())
 
 
 def parse_swaps(content: bytes) -> Iterator[str]:

@@ -16,7 +16,7 @@ from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.linux.devices import FileReader, forget_cached
 from aligntool.linux.partitions import find_devices
 from aligntool.linux.process import has_signal, result_in_child, thread_paths
-from aligntool.linux.sysfs import IO_NONE, READ_ONLY, SWAPS, mounts_now, opened, parse_swaps
+from aligntool.linux.sysfs import IO_NONE, READ_ONLY, mounts_now, opened, swaps_now
 from aligntool.units import Extent
 from aligntool.values import dataclass
 
@@ -172,7 +172,7 @@ def _btrfs_devices(one: int) -> tuple[int, ...]:
 
 
 def _swap_occupants(nodes: Mapping[int, str]) -> Iterator[Occupant]:
-    for path in parse_swaps(Path(SWAPS).read_bytes()):
+    for path in swaps_now():
         if name := nodes.get(block_number(path)):
             yield Occupant(f"{name} is used as swap", f"sudo swapoff {shell_word(path)}")
 

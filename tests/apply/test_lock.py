@@ -429,6 +429,20 @@ def test_the_cache_of_a_bcache_is_named_with_the_command_that_ends_it(tmp_path: 
 
 
 @root
+@pytest.mark.needs_tools("unshare", "mount")
+@pytest.mark.parametrize("has_proc", [True, False])
+def test_a_kernel_without_swap_has_no_list_of_it(sparse: Make, loop: Attach, tmp_path: Path, has_proc: bool) -> None:
+    """Without /proc, the users of a disk are not known, and it is not locked."""
+    script = "set -e\nmount --rbind /proc .\nmount -t tmpfs none /proc\n"
+    script += "for each in self locks; do ln -s $PWD/$each /proc/; done\n" * has_proc
+    code = "import sys\nfrom aligntool.linux.lock import lock_disk\nwith lock_disk(sys.argv[1]): print('locked')"
+    words = ["unshare", "-m", "sh", "-c", f'{script}exec "$@"', "sh", sys.executable, "-c", code]
+    done = subprocess.run([*words, loop(sparse(MIB))], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.stdout == "locked\n" * has_proc
+    assert has_proc or "Refused: /proc is not mounted" in done.stderr
+
+
+@root
 @pytest.mark.needs_tools("mkfs.ext4")
 def test_a_drive_that_is_mounted_through_another_path_is_in_use(sparse: Make, loop: Attach, tmp_path: Path) -> None:
     """Without multipath, the second path is another drive to the kernel: an exclusive open of the first succeeds."""
