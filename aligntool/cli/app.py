@@ -405,6 +405,8 @@ def translate_typer() -> None:
 
 def main() -> None:
     """Run the program, and end with the exit code that docs/cli.md documents."""
+    if len(os.environ.get("COLUMNS", "")) > 4:  # lines that are padded to such a width would fill the memory
+        del os.environ["COLUMNS"]
     if code := language(os.environ):
         use_language(code)
         translate_typer()

@@ -34,3 +34,11 @@ def test_the_text_and_the_page_contain_labels_and_names(named: Path) -> None:
     run_aligntool("report", "-o", "page.html", named)
     for words in (text, Path("page.html").read_text()):
         assert "first of all" in words and "photographs" in words
+
+
+@pytest.mark.needs_tools("sfdisk", "mke2fs")
+@pytest.mark.parametrize("columns", [10**9, 10**20])
+def test_a_map_does_not_fill_the_memory_if_the_width_is_nonsense(named: Path, columns: int) -> None:
+    text = run_aligntool("audit", "--map", named, env={"COLUMNS": str(columns)}, code=1).stdout
+    assert "second" in text and max(map(len, text.splitlines())) <= 80
+    run_aligntool("audit", "--help", env={"COLUMNS": str(columns)}, code=0)
