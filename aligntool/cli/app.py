@@ -432,11 +432,21 @@ def main() -> None:
         if isinstance(error, FileNotFoundError) and "usable" in (error.strerror or ""):  # by tempfile
             _print_error("no folder for temporary files can be written", "set TMPDIR to a folder with free space")
             sys.exit(ExitCode.REFUSED)
+        if _is_shortage(error):
+            what = error.strerror if isinstance(error, OSError) else str(error) or "memory"
+            _print_error(f"a resource is exhausted: {what}", "ulimit -a   shows the limits")
+            sys.exit(ExitCode.REFUSED)
         for line in traceback.format_exc().splitlines():  # a message may have a name from a disk
             print(escaped(line), file=sys.stderr)
         print("aligntool: this is a bug in aligntool. Please report it with the lines above.", file=sys.stderr)
         print("  → aligntool snapshot -o snapshot.tar.xz   captures this machine for the report", file=sys.stderr)
         sys.exit(ExitCode.BUG)
+
+
+def _is_shortage(error: Exception) -> bool:
+    """Return whether memory, processes or open files are exhausted. A change that has begun raises Stopped."""
+    exhausted = isinstance(error, OSError) and error.errno in (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
+    return exhausted or isinstance(error, MemoryError) or "can't start new thread" in str(error)
 
 
 def _print_error(reason: str, hint: str) -> None:

@@ -103,8 +103,9 @@ def _apply(plan: Plan, applying: ChangeInProgress, reporting: Reporting, log: _L
     except Stopped as error:
         log.begin()
         raise Stopped(str(error), hint=far.commands_to_continue(hint, error.hint)) from error
-    except OSError as error:
-        what = f"{plan.disk.path}: {error.strerror}"
+    except (MemoryError, OSError) as error:
+        why = "out of memory" if isinstance(error, MemoryError) else error.strerror
+        what = f"{plan.disk.path}: {why}"
         raise (Stopped(what, hint=far.commands_to_continue(hint)) if writing else Refused(what)) from error
     except Exception as error:
         if writing and not hasattr(error, "__notes__"):  # notes were added by the process in which it was raised

@@ -223,6 +223,17 @@ def test_a_missing_folder_for_temporary_files_is_not_reported_as_a_bug(words: tu
     assert ended.stdout == ""
 
 
+@pytest.mark.parametrize("words", [("status",), ("realign", "--yes"), ("realign", "--dry-run")])
+@pytest.mark.parametrize("limit", ["RLIMIT_NOFILE, (6, 6)", "RLIMIT_AS, (40 << 20, -1)"])
+def test_an_exhausted_resource_is_not_reported_as_a_bug(old_disk: Path, words: tuple[str, ...], limit: str) -> None:
+    before = old_disk.read_bytes()
+    code = f"import resource\nfrom aligntool.__main__ import main\nresource.setrlimit(resource.{limit})\nmain()"
+    command = [sys.executable, "-c", code, *words, str(old_disk)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert ended.returncode in (0, 3) and "Traceback" not in ended.stderr
+    assert old_disk.read_bytes() == before
+
+
 def test_capturing_the_output_of_a_program_requires_no_temporary_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
