@@ -419,7 +419,8 @@ def main() -> None:
         finally:
             sys.stdout.flush()  # a full disk is reported here; at exit it would be a traceback
     except (Refused, Stopped) as error:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # from here on only the exit code matters
+        for number in (signal.SIGINT, signal.SIGPIPE):  # from here on only the exit code matters
+            signal.signal(number, signal.SIG_IGN)
         _print_error(str(error), error.hint)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:

@@ -273,6 +273,20 @@ def test_a_move_whose_child_process_is_killed_is_stopped_and_can_be_resumed(disk
     assert_whole(disk)
 
 
+def test_a_move_whose_messages_have_no_reader_any_more_ends_with_exit_code_4(disk: Path) -> None:
+    """As in `realign 2>&1 | head`: only the exit code states that something was written."""
+    moving = program("realign", "--yes", "--rate", "2MiB", disk)
+    process = subprocess.Popen(moving, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "copy" in line:
+            break
+    process.stderr.close()
+    assert process.wait(60) == 4
+    assert run_aligntool("resume", "--yes", disk).returncode == 0
+    assert_whole(disk)
+
+
 def test_a_disk_in_flight_cannot_be_mounted_planned_realigned_or_wiped(in_flight: Path) -> None:
     assert found_at(in_flight, START) == "" and found_at(in_flight, MIB) == ""
     status = run_aligntool("status", in_flight)
