@@ -225,3 +225,14 @@ def test_an_interruption_states_the_progress_of_its_own_step(last: Event, words:
     plan = replace(PLAN, steps=PLAN.steps * 2)
     with pytest.raises(Stopped, match=words):
         apply_events(plan, ChangeInProgress(events(), ""), nullcontext(print), lambda *_: None)
+
+
+@pytest.mark.parametrize(("error", "why"), [(MemoryError(), "out of memory"), (OSError(5, "an error"), "an error")])
+@pytest.mark.parametrize("writes", [False, True])
+def test_a_lack_of_memory_is_reported_like_an_error_of_the_disk(error: Exception, why: str, writes: bool) -> None:
+    def events() -> Iterator[Event]:
+        yield from [StepBegun(0)] * writes
+        raise error
+
+    with pytest.raises(Stopped if writes else Refused, match=f"disk: {why}"):
+        apply_events(PLAN, ChangeInProgress(events(), "resume"), nullcontext(print), lambda *_: None)
