@@ -41,8 +41,8 @@ def first_partition(image: Path) -> dict[str, int]:
 def assert_whole(image: Path) -> None:
     """Check that e2fsprogs finds a clean file system where sfdisk reports its start, and reads the file out of it."""
     volume, part = image.parent / f"{image.name}-volume", first_partition(image)
-    run("dd", f"if={image}", f"of={volume}", "bs=512", f"skip={part['start']}", f"count={part['size']}",
-        "conv=sparse", "status=none")  # fmt: skip
+    run("dd", f"if={image}", f"of={volume}", "bs=1M", "iflag=skip_bytes,count_bytes", f"skip={512 * part['start']}",
+        f"count={512 * part['size']}", "conv=sparse", "status=none")  # fmt: skip
     run("e2fsck", "-fn", volume)
     out = image.parent / "holiday-read.jpg"
     run("debugfs", "-R", f'dump /holiday.jpg "{out}"', volume)

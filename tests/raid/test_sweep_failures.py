@@ -24,7 +24,7 @@ from aligntool.errors import Refused, Stopped
 from aligntool.measure.arrays import Sweep, SweepRun, defer_signals, plan_sweep
 from aligntool.raid.measured import parse_tuning
 from aligntool.units import GIB, KIB, MIB
-from tests.conftest import find_tool, run
+from tests.conftest import find_tool, is_blank, run
 from tests.raid.builders import drives, goal, judged
 from tests.raid.test_sweep import UUID
 from tests.raid.test_tuning import true, tuning
@@ -33,7 +33,7 @@ from tests.thorough import sample
 
 Make = Callable[..., Path]
 on_loops = pytest.mark.needs_root
-tools = pytest.mark.needs_tools("losetup", "mdadm", "cmp", "fio", "blkdiscard")
+tools = pytest.mark.needs_tools("losetup", "mdadm", "fio", "blkdiscard")
 QUICK = ("--level", "0", "--chunks", "64KiB", "--repeats", "1", "--runtime", "0.1", "--span", "64MiB")
 
 
@@ -41,10 +41,6 @@ def small(names: list[str]) -> Sweep:
     members, numbers, _, _ = look_at_members(names)
     wanted = replace(goal("raid0"), partitions=numbers, array_uuid=UUID)
     return plan_sweep(members, wanted, chunks=(64 * KIB,), repeats=1, runtime_s=0.1, span=64 * MIB)
-
-
-def is_empty(device: str | Path) -> bool:
-    return run("cmp", "-n", str(GIB), device, "/dev/zero", fails=True) == ""
 
 
 def taken(device: str | Path) -> bool:
@@ -97,7 +93,7 @@ def test_a_member_that_disappears_is_named_and_the_others_are_still_emptied(
         f"sudo aligntool raid tune --clear {gone}",
         f"sudo blkdiscard --zeroout {gone}",
     ]
-    assert (is_empty(two[0]), is_empty(two[1])) == (False, True)
+    assert (is_blank(two[0]), is_blank(two[1])) == (False, True)
     assert not measuring.complete and not taken(two[0]) and not taken(two[1])
     run("blkdiscard", "--zeroout", two[0])
 
@@ -114,7 +110,7 @@ def test_members_are_read_again_after_they_are_opened_exclusively(two: list[str]
     with pytest.raises(Refused, match="have changed"):
         SweepRun(small(two)).run(lambda *told: None, changed)
     assert found == [True, True]
-    assert all(is_empty(each) and not taken(each) for each in two)
+    assert all(is_blank(each) and not taken(each) for each in two)
 
 
 @on_loops
@@ -140,7 +136,7 @@ def test_data_written_by_another_program_during_the_confirmation_are_not_overwri
         said = child.stderr.read()
     os.close(leader)
     assert child.returncode == 3 and f"{Path(two[1]).name} " in said, said
-    assert is_empty(two[0])
+    assert is_blank(two[0])
     with Path(two[1]).open("rb") as file:
         assert file.read(4096) == b"mine" * 1024
 
@@ -161,7 +157,7 @@ def test_a_failing_read_load_ends_a_sweep_that_has_written(two: list[str], tmp_p
     )  # fmt: skip
     assert done.returncode == 4, done.stderr
     assert "none-such" in done.stderr and "the sweep ended early" in done.stderr
-    assert "nothing was written" not in done.stderr and is_empty(two[0]) and is_empty(two[1])
+    assert "nothing was written" not in done.stderr and is_blank(two[0]) and is_blank(two[1])
 
 
 @on_loops
@@ -178,7 +174,7 @@ def test_a_closed_output_pipe_ends_the_sweep_and_the_members_are_empty(two: list
                 break
         child.stderr.close()
     assert child.returncode == 4
-    assert is_empty(two[0]) and is_empty(two[1])
+    assert is_blank(two[0]) and is_blank(two[1])
 
 
 def test_a_result_is_saved_before_it_is_printed_to_a_closed_pipe(

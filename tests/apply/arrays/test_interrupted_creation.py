@@ -41,7 +41,7 @@ from tests.apply.arrays.builders import (
     plan_of,
     program,
 )
-from tests.conftest import remove_partitions, run
+from tests.conftest import is_blank, remove_partitions, run
 
 OLD = "tmpfs /tmp tmpfs defaults 0 0"
 SIZE = 64 * MIB
@@ -84,9 +84,8 @@ def unfinished_record(paths: Paths) -> Record:
 
 
 def is_untouched(paths: Paths, drive: Path, folder: Path) -> bool:
-    blank = run("cmp", "-n", str(SIZE), drive, "/dev/zero", fails=True) == ""
     return (
-        blank
+        is_blank(drive)
         and (folder / "root/etc/fstab").read_text() == OLD
         and not (folder / "srv").exists()
         and find_records(paths.state) == ()
@@ -114,7 +113,7 @@ def empty_again(plan: Plan, paths: Paths, drive: Path) -> None:
 
 
 @pytest.mark.needs_root
-@pytest.mark.needs_tools("losetup", "sfdisk", "blkid", "wipefs", "mkfs.ext4", "e2fsck", "cmp", "blkdiscard")
+@pytest.mark.needs_tools("losetup", "sfdisk", "blkid", "wipefs", "mkfs.ext4", "e2fsck", "blkdiscard")
 def test_a_creation_cut_after_any_event_and_rolled_back_leaves_no_changes(
     paths: Paths, drive: Path, tmp_path: Path
 ) -> None:
@@ -130,7 +129,7 @@ def test_a_creation_cut_after_any_event_and_rolled_back_leaves_no_changes(
 
 
 @pytest.mark.needs_root
-@pytest.mark.needs_tools("losetup", "sfdisk", "blkid", "wipefs", "mkfs.ext4", "e2fsck", "cmp", "blkdiscard")
+@pytest.mark.needs_tools("losetup", "sfdisk", "blkid", "wipefs", "mkfs.ext4", "e2fsck", "blkdiscard")
 def test_a_creation_cut_after_any_event_and_resumed_is_completed(paths: Paths, drive: Path, tmp_path: Path) -> None:
     plan = whole_plan(paths, drive, tmp_path)
     events = 0
@@ -147,7 +146,7 @@ def test_a_creation_cut_after_any_event_and_resumed_is_completed(paths: Paths, d
 
 
 @pytest.mark.needs_root
-@pytest.mark.needs_tools("losetup", "sfdisk", "blkid", "wipefs", "mkfs.ext4", "e2fsck", "cmp", "blkdiscard")
+@pytest.mark.needs_tools("losetup", "sfdisk", "blkid", "wipefs", "mkfs.ext4", "e2fsck", "blkdiscard")
 def test_an_interrupted_rollback_can_be_completed(paths: Paths, drive: Path, tmp_path: Path) -> None:
     plan = whole_plan(paths, drive, tmp_path)
     assert cut_after(plan, paths, 2 * len(plan.steps))
@@ -247,7 +246,7 @@ def roll_back_finished(plan: Plan, paths: Paths, traces: dict[int, dict[str, str
 
 
 @pytest.mark.needs_root
-@pytest.mark.needs_tools("losetup", "sfdisk", "blkid", "wipefs", "mkfs.ext4", "e2fsck", "cmp", "blkdiscard")
+@pytest.mark.needs_tools("losetup", "sfdisk", "blkid", "wipefs", "mkfs.ext4", "e2fsck", "blkdiscard")
 def test_a_drive_reused_meanwhile_is_overwritten_by_neither_resume_nor_rollback(
     paths: Paths, drive: Path, tmp_path: Path
 ) -> None:
