@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from aligntool.formats import volumes
-from aligntool.formats.reader import MAY_BE_SHARED
+from aligntool.formats.reader import MAY_BE_SHARED, Area
 from aligntool.formats.smallest_units import smallest_unit
-from aligntool.inventory import Layer
+from aligntool.inventory import Layer, Segment
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import find_tool, run
 from tests.in_memory import BytesReader
@@ -351,6 +351,25 @@ def test_remnants_in_a_later_segment_are_ignored(made: Made, sparse: Sparse) -> 
             file.seek((1 + extent) * MIB)
             file.write(head + b"S1SUSPEND\0")
         assert [inner.kind for inner in the_layer(image).inner] == kinds
+
+
+class LongStatus(list[volumes.Value]):
+    """The status of a volume, which has a megabyte in hostile metadata."""
+
+    times_read = 0
+
+    def __str__(self) -> str:
+        self.times_read += 1
+        return "[]"
+
+
+def test_the_status_of_a_volume_is_not_read_again_for_each_segment() -> None:
+    status = LongStatus()
+    group = volumes._Group("vg", MIB, MIB, 9, "pv0", 10 * MIB, {"lv": {"status": status}}, True, "")
+    parts = tuple(Segment("vg/lv", at * MIB, Extent((at + 1) * MIB, MIB)) for at in range(9))
+    area = Area(BytesReader(bytes(4096)), Extent(0, 4096), 512, bytes(4096), bytes(512), lambda *_: ())
+    assert [*volumes._inner(area, group, parts)] == []
+    assert status.times_read == 1
 
 
 def test_a_wrong_metadata_checksum_is_reported(made: Made) -> None:
