@@ -119,3 +119,11 @@ def shell_word(text: str) -> str:
     octal = {char: "".join(f"\\{byte:03o}" for byte in char.encode("utf-8", "surrogateescape")) for char in text}
     escaped = "".join(char if char.isprintable() and char not in "'\\" else octal[char] for char in text)
     return f"$'{escaped}'"
+
+
+_COMMAND = r"(?s)((?:'[^']*'|\\.|(?! && ).)+)(?: && |$)"  # up to an && outside of quotes, as `shell_word` writes them
+
+
+def joined_commands(lines: Iterable[str]) -> str:
+    """Return one command line that runs all the commands of these lines, each once."""
+    return " && ".join(dict.fromkeys(re.findall(_COMMAND, " && ".join(lines))))

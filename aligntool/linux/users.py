@@ -12,7 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from aligntool.audit.wording import release_command, shell_word
-from aligntool.errors import Refused, Stopped, failing_as
+from aligntool.errors import Refused, Stopped, failing_as, joined_commands
+from aligntool.inventory import Inventory
 from aligntool.linux.devices import FileReader, forget_cached
 from aligntool.linux.partitions import find_devices
 from aligntool.linux.process import has_signal, result_in_child, thread_paths
@@ -49,7 +50,7 @@ def occupants(status: os.stat_result) -> tuple[Occupant, ...]:
 
 def all_ends(found: Iterable[Occupant]) -> str:
     """Return the commands that end all these uses, each once: several may be ended by the same command."""
-    return " && ".join(dict.fromkeys(" && ".join(occupant.end for occupant in found).split(" && ")))
+    return joined_commands(occupant.end for occupant in found)
 
 
 def remaining_occupants(status: os.stat_result) -> tuple[Occupant, ...]:
@@ -180,9 +181,9 @@ def _swap_occupants(nodes: Mapping[int, str]) -> Iterator[Occupant]:
 def _holder_occupants(nodes: Mapping[int, str]) -> Iterator[Occupant]:
     folders = ((sysfs_folder(number) / "holders", name) for number, name in nodes.items())
     held = [(kernel_name(holder), name) for folder, name in folders for holder in sorted(folder.glob("*"))]
+    devices = find_devices() if held else Inventory(())
     for holder, name in held:
-        device = (devices := find_devices()).disk(holder)
-        what = f"{holder} ({device.mapping})" if device and device.mapping else holder
+        what = f"{holder} ({device.mapping})" if (device := devices.disk(holder)) and device.mapping else holder
         yield Occupant(f"{what} uses {name}", release_command(holder, devices))
 
 
@@ -191,8 +192,7 @@ def caches(names: Iterable[str], folder: Path = Path("/sys/class/block")) -> Ite
     register_cache).
     """
     for name in names:
-        used = folder / name.replace("/", "!") / "bcache/set"
-        if used.exists():
+        if (used := folder / name.replace("/", "!") / "bcache/set").exists():
             end = f"echo 1 | sudo tee {shell_word(f'{used}/unregister')}"
             yield Occupant(f"{name} is the cache of a bcache", end)
 

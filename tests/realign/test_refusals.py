@@ -9,7 +9,7 @@ import pytest
 from aligntool.audit.judge import audit
 from aligntool.change import LayoutGoal, PartitionRequest, Plan, RealignGoal
 from aligntool.cli.partitions import Layout
-from aligntool.errors import Refused
+from aligntool.errors import Refused, shell_word
 from aligntool.formats.reader import MAY_BE_SHARED
 from aligntool.formats.windows_fs import WINDOWS_HIBERNATED
 from aligntool.inventory import Disk, DiskKind, Fault, Inventory, Layer, Partition, Role, Table, TableFault, TableLabel
@@ -23,6 +23,7 @@ from aligntool.realign.planning import find_repairs, plan_realign
 from aligntool.realign.refusals import refuse_impossible
 from aligntool.realign.request import Request, find_plan
 from aligntool.units import MIB, Extent
+from tests.conftest import run
 from tests.probe.trees import MadeDisk, make_tree
 from tests.realign.movable_disks import judged, movable_disk, plan_for
 
@@ -265,10 +266,18 @@ def test_a_stack_that_was_opened_meanwhile_is_released_from_the_top(
         (tmp_path / "sda1/holders" / name).mkdir(parents=True)
     devices = stacked(tmp_path / "machine", above)
     monkeypatch.setattr(users, "sysfs_folder", lambda _: tmp_path / "sda1")
-    monkeypatch.setattr(users, "find_devices", lambda: devices)
+    monkeypatch.setattr(users, "find_devices", iter([devices]).__next__)  # reads all devices: once is enough
     found = [*users._holder_occupants({1: "sda1"})]
     assert (len(found) == len(holders) and f"{holders[0]} (" in found[0].what) or holders[0].startswith("md")
     assert users.all_ends(found) == hint
+
+
+def test_a_mount_point_with_a_joined_command_in_its_name_stays_quoted() -> None:
+    """The label of a stick may be such a name. Each half of it occurs twice."""
+    places = ["/media/A && B", "/media/C'\\ && B", "/media/A && $(id)", "/media/D\n && $(id)", "/media/A && B"]
+    found = [users.Occupant("", f"sudo umount {shell_word(place)}") for place in places]
+    typed = run("bash", "-c", users.all_ends(found).replace("sudo umount", "printf '%s\\0'"))
+    assert typed.split("\0") == [*places[:-1], ""]
 
 
 def test_a_mount_inside_another_one_is_unmounted_first() -> None:
