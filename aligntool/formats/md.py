@@ -46,13 +46,15 @@ GEOM = tuple(
 
 def read_ddf(area: Area) -> Layer | None:
     """Return a member of a SNIA Common RAID Disk Data Format (DDF) set, on a disk or a partition. The anchor of a last
-    partition is at the end of the disk, too: as in libblkid, the primary header has to be where the anchor states.
+    partition is at the end of the disk, too: the primary header, or the secondary one, of which mdadm makes use if the
+    primary one is damaged, has to be where the anchor states.
     """
     for sectors in (1, 257):  # from the end
         anchor = area.read((area.size // SECTOR - sectors) * SECTOR, SECTOR)
-        primary = be64(anchor, 96) * SECTOR
-        header = area.read(primary, 4) if primary else anchor[:4]
-        if len(anchor) == SECTOR and be32(anchor, 0) == be32(header, 0) == 0xDE11DE11:
+        if len(anchor) < SECTOR or be32(anchor, 0) != 0xDE11DE11:
+            continue
+        headers = [area.read(be64(anchor, at) * SECTOR, 4) for at in (96, 104)]
+        if not be64(anchor, 96) or anchor[:4] in headers:
             blanked = anchor[:4] + b"\xff" * 4 + anchor[8:]
             return replace(
                 area.layer("ddf_raid_member"), version=text_at(anchor, 32, 8, "ascii"), uuid=text_at(anchor, 8, 24),

@@ -256,16 +256,20 @@ def test_the_level_and_the_strip_of_an_intel_raid_member_are_read(
     assert field(report, "Chunk Size") == "128 KiB"
 
 
+def ddf_header(primary: int, secondary: int = 0) -> bytes:
+    """Return a header, or the anchor, with the bytes where the two headers are."""
+    header = bytearray(b"\xff" * 512)
+    struct.pack_into(">I", header, 0, 0xDE11DE11)
+    header[8:32], header[32:40] = b"Linux-MD" + b"A" * 16, b"01.02.00"
+    struct.pack_into(">QQ", header, 96, primary // 512, secondary // 512)
+    struct.pack_into(">I", header, 4, zlib.crc32(bytes(header), 0xFFFFFFFF) ^ 0xFFFFFFFF)
+    return bytes(header)
+
+
 @pytest.mark.needs_tools("blkid")
 def test_a_ddf_member_is_recognised_with_its_checksum(sparse: Sparse) -> None:
     disk = sparse(32 * MIB)
-    anchor = bytearray(b"\xff" * 512)
-    struct.pack_into(">I", anchor, 0, 0xDE11DE11)
-    anchor[8:32], anchor[32:40] = b"Linux-MD" + b"A" * 16, b"01.02.00"
-    struct.pack_into(">QQ", anchor, 96, 0, 0)
-    struct.pack_into(
-        ">I", anchor, 4, zlib.crc32(bytes(anchor), 0xFFFFFFFF) ^ 0xFFFFFFFF
-    )  # mdadm's crc32 inverts nothing
+    anchor = ddf_header(0)  # mdadm's crc32 inverts nothing
     with disk.open("r+b") as file:
         file.seek(32 * MIB - 512)
         file.write(anchor)
@@ -274,16 +278,22 @@ def test_a_ddf_member_is_recognised_with_its_checksum(sparse: Sparse) -> None:
     agree(layer, blkid(disk))
 
 
+def test_a_ddf_member_with_only_the_secondary_header_is_recognised(sparse: Sparse) -> None:
+    """mdadm assembles it: super-ddf.c, load_ddf_headers."""
+    disk, header = sparse(32 * MIB), ddf_header(30 * MIB, 31 * MIB)
+    for at, kinds in ((32 * MIB - 512, []), (31 * MIB, ["ddf_raid_member"])):
+        with disk.open("r+b") as file:
+            file.seek(at)
+            file.write(header)
+        assert [layer.kind for layer in layers_of(disk)] == kinds
+
+
 @pytest.mark.needs_tools("blkid", "sfdisk")
 def test_a_ddf_anchor_at_the_disks_end_is_that_of_the_last_partition(sparse: Sparse) -> None:
     """The anchor has the sector of the primary header, counted from the start of the disk or partition."""
     disk, extent = sparse(33 * MIB), Extent(MIB, 32 * MIB)
     run("sfdisk", "-q", disk, stdin="label: dos\n2048,,fd\n")
-    header = bytearray(b"\xff" * 512)
-    struct.pack_into(">I", header, 0, 0xDE11DE11)
-    header[8:32], header[32:40] = b"Linux-MD" + b"A" * 16, b"01.02.00"
-    struct.pack_into(">QQ", header, 96, (extent.length - MIB) // 512, 0)
-    struct.pack_into(">I", header, 4, zlib.crc32(bytes(header), 0xFFFFFFFF) ^ 0xFFFFFFFF)
+    header = ddf_header(extent.length - MIB)
     with disk.open("r+b") as file:
         for at in (extent.end - MIB, extent.end - 512):
             file.seek(at)
