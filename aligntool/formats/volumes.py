@@ -295,8 +295,7 @@ def _inner(area: Area, group: _Group, segments: tuple[Segment, ...]) -> Iterator
     parts = _striped_images(group)
     visible = {name for name, volume in group.volumes.items() if "VISIBLE" in str(volume.get("status"))}
     for item in segments:
-        name = item.volume.removeprefix(f"{group.name}/")
-        whole = _PART_NAME.sub("", name)
+        whole = _PART_NAME.sub("", name := item.volume.removeprefix(f"{group.name}/"))
         is_content = whole in visible  # a pool may begin with anything
         is_first = name in (whole, f"{whole}_rimage_0", f"{whole}_mimage_0")
         if is_content and is_first and not item.stripe_size and name not in parts:
