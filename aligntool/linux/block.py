@@ -227,20 +227,15 @@ class DiskDevice:
             return error.errno == errno.ENXIO  # no data from here to the end of the file
 
     def run_parallel(self, jobs: Jobs, meanwhile: Job | None = None) -> None:
-        """Run jobs, at most four at once. After an error start no further job; raise it when all have stopped.
-
-        If no thread can be started, for lack of memory or by a limit, do with those that there are, at least this one.
-        """
+        """Run jobs, at most four at once. After an error start no further job; raise it when all have stopped."""
         queue = _JobQueue(jobs)
         workers: list[Future[None]] = []
         try:
-            with suppress(RuntimeError):  # pthread_create: EAGAIN
-                for _ in range(_WORKERS):
+            for _ in range(_WORKERS):
+                with _errors_of_threads():
                     workers.append(self._pool.submit(queue.run_jobs))
             if meanwhile:
                 meanwhile()
-            if not workers:
-                queue.run_jobs()
             while wait(workers, _NAP_S).not_done:
                 pass  # to the parent process, a main thread that never wakes is one whose disk does not answer
         finally:
@@ -294,6 +289,15 @@ class DiskDevice:
             raise ValueError(f"{length} bytes at {offset} are not whole sectors of {self.sector_size} bytes")
         if offset + length > self.size:
             raise OSError(beyond_end, f"{length} bytes at {offset} end beyond the disk, which has {self.size}")
+
+
+@contextmanager
+def _errors_of_threads() -> Iterator[None]:
+    """Raise OSError if a thread cannot be started, for lack of memory or by a limit (pthread_create: EAGAIN)."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise OSError(errno.EAGAIN, str(error)) from error
 
 
 class _JobQueue:
