@@ -447,7 +447,7 @@ def main() -> None:
 def _is_shortage(error: Exception) -> bool:
     """Return whether memory, processes or open files are exhausted. A change that has begun raises Stopped."""
     exhausted = isinstance(error, OSError) and error.errno in (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
-    is_thread = "can't start new thread" in str(error) and not hasattr(error, "__notes__")  # which name the way to resume
+    is_thread = "can't start new thread" in str(error) and not hasattr(error, "__notes__")  # they name the way back
     return exhausted or isinstance(error, MemoryError) or is_thread
 
 

@@ -223,9 +223,17 @@ def test_a_missing_folder_for_temporary_files_is_not_reported_as_a_bug(words: tu
     assert ended.stdout == ""
 
 
-@pytest.mark.parametrize("words", [("status",), ("realign", "--yes"), ("realign", "--dry-run")])
-@pytest.mark.parametrize("limit", ["RLIMIT_NOFILE, (6, 6)", "RLIMIT_AS, (40 << 20, -1)"])
-def test_an_exhausted_resource_is_not_reported_as_a_bug(old_disk: Path, words: tuple[str, ...], limit: str) -> None:
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        ("RLIMIT_NOFILE, (6, 6)", ("status",)),
+        ("RLIMIT_NOFILE, (6, 6)", ("realign", "--dry-run")),
+        ("RLIMIT_NOFILE, (6, 6)", ("realign", "--yes")),
+        ("RLIMIT_AS, (40 << 20, -1)", ("status",)),
+        ("RLIMIT_AS, (40 << 20, -1)", ("realign", "--dry-run")),
+    ],
+)
+def test_an_exhausted_resource_is_not_reported_as_a_bug(old_disk: Path, limit: str, words: tuple[str, ...]) -> None:
     before = old_disk.read_bytes()
     code = f"import resource\nfrom aligntool.__main__ import main\nresource.setrlimit(resource.{limit})\nmain()"
     command = [sys.executable, "-c", code, *words, str(old_disk)]
