@@ -397,6 +397,7 @@ def test_an_audit_without_a_finding_loads_only_necessary_modules(loaded_by_an_au
         "fractions",
         "gzip",
         "hashlib",
+        "json.decoder",
         "tarfile",
         "tempfile",
     }

@@ -100,7 +100,7 @@ DEFAULT_COMMANDS = {"bench": "run", "trace": "read"}
 LATE_MODULES = {
     "aligntool.cli.layers", "aligntool.linux.virtual", "aligntool.realign.planning", "aligntool.render.disk_map",
     "aligntool.render.prometheus", "aligntool.render.report.page",
-    "ctypes", "gzip", "hashlib", "lzma", "tarfile", "tempfile",
+    "ctypes", "gzip", "hashlib", "json", "lzma", "tarfile", "tempfile",
 }  # fmt: skip
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import field
 from pathlib import Path
-from string import whitespace
 
 from aligntool.errors import Refused, failing_as
 from aligntool.system import unescape
@@ -32,7 +31,7 @@ IO_NONE = 1 << 29 if os.uname().machine.startswith(("ppc", "mips", "sparc", "alp
 _OPEN_CAPTURED = READ_ONLY | os.O_NOFOLLOW
 _LONGEST_PATH = 1024  # deeper ones are resolved in a loop, not by recursion
 _DOTS = ("", ".", "..")
-_PADDING = f"{whitespace}\0"  # tar takes st_size, which is a page, for the length, and pads the content with NULs
+_PADDING = " \t\n\r\v\f\0"  # tar takes st_size, which is a page, for the length, and pads the content with NULs
 # A name in a captured sysfs, if a shell takes it as it is: it is printed in commands to copy.
 _NAME = r"(?a)[A-Za-z0-9_.:!@%+,=~#^-]+"
 _SYSFS = ("block", "class/block", "dev/block", "class/nvme", "devices")  # any of these makes a folder a /sys

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from enum import Enum
-from functools import reduce
+from functools import lru_cache, reduce
 from math import gcd, lcm
 
 from aligntool.audit.report import Grid, Severity
@@ -110,10 +110,14 @@ def held_ranges(
     is clipped; a partition shorter than head and tail is held whole.
     """
     kinds = set(_kinds(partition.content))
-    signatures = (signature for signature in SIGNATURES if signature.kind not in _IN_LONG_RANGES)
-    signature_ranges = (Extent(at, signature.width) for signature in signatures for at in signature.places(length))
     ends = () if signatures_only and not kinds & _IN_LONG_RANGES else _head_and_tail(kinds, length)
-    return SavedRanges(merged((*ends, *signature_ranges, *more), Extent(0, length), sector_size))
+    return SavedRanges(merged((*ends, *_signature_ranges(length), *more), Extent(0, length), sector_size))
+
+
+@lru_cache(1)  # asked twice, with and without head and tail
+def _signature_ranges(length: int) -> tuple[Extent, ...]:
+    signatures = (signature for signature in SIGNATURES if signature.kind not in _IN_LONG_RANGES)
+    return tuple(Extent(at, signature.width) for signature in signatures for at in signature.places(length))
 
 
 def _kinds(layers: Iterable[Layer]) -> Iterator[str]:

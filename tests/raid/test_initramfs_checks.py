@@ -59,7 +59,7 @@ class Machine:
     def looked(self, word: str) -> subprocess.CompletedProcess[str]:
         step = CheckInitramfs(SYSTEMS[word].maker, UUID)
         folders = [str(self.folder / name) for name in ("place", "files")]
-        words = ["unshare", "-m", "sh", "-c", _INSIDE, "sh", *folders, *command_of(step)]
+        words = ["env", "-u", "TMPDIR", "unshare", "-m", "sh", "-c", _INSIDE, "sh", *folders, *command_of(step)]
         return subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
 
 
