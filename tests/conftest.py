@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
 
@@ -112,15 +112,8 @@ def is_blank(path: str | Path) -> bool:
         os.fsync(file.fileno())
     if image.is_block_device():
         image = Path(_backing_file(image).read_text().rstrip("\n"))
-    with image.open("rb") as file, suppress(OSError):  # ENXIO: no data from here to the end
-        end = 0
-        while True:
-            at, end = file.seek(end, os.SEEK_DATA), file.seek(file.tell(), os.SEEK_HOLE)
-            file.seek(at)
-            while piece := file.read(min(MIB, end - file.tell())):
-                if piece != bytes(len(piece)):  # `any` takes a minute for 1 GiB
-                    return False
-    return True
+    with image.open("rb", buffering=0) as content:
+        return next(_written_pieces(content.fileno()), None) is None
 
 
 def digest(file: Path) -> str:
@@ -128,13 +121,19 @@ def digest(file: Path) -> str:
     found = hashlib.sha256()
     with file.open("rb", buffering=0) as content:
         found.update(b"%d" % content.seek(0, os.SEEK_END))
-        at = 0
-        while (at := _next_data(content.fileno(), at)) >= 0:
-            piece = os.pread(content.fileno(), MIB, at)
-            if piece != bytes(len(piece)):
-                found.update(b"%d" % at + piece)
-            at += MIB
+        for at, piece in _written_pieces(content.fileno()):
+            found.update(b"%d" % at + piece)
     return found.hexdigest()
+
+
+def _written_pieces(file: int) -> Iterator[tuple[int, bytes]]:
+    """Yield each MiB that is not all zeros, with its offset. Holes are not read."""
+    at = 0
+    while (at := _next_data(file, at)) >= 0:
+        piece = os.pread(file, MIB, at)
+        if piece != bytes(len(piece)):  # `any` takes a minute for 1 GiB
+            yield at, piece
+        at += MIB
 
 
 def _next_data(file: int, at: int) -> int:

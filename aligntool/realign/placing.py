@@ -32,7 +32,7 @@ _LABEL_TYPES = {
     "516E7CB4-6ECF-11D6-8FF8-00022D09712B": _DISKLABEL,  # FreeBSD's container, gpart(8)
     "824CC7A0-36A8-11E3-890A-952519AD3F61": _DISKLABEL,  # OpenBSD
 }
-_LABELS_DISK = ("0xa6", "0xa9", "824CC7A0-36A8-11E3-890A-952519AD3F61")  # OpenBSD and NetBSD list the whole disk
+LABELS_DISK = ("0xa6", "0xa9", "824CC7A0-36A8-11E3-890A-952519AD3F61")  # OpenBSD and NetBSD list the whole disk
 _LEAVE_LABEL_FREE = frozenset({"ufs", "zfs_member"})  # their superblocks leave the sectors of a disklabel free
 
 
@@ -53,7 +53,7 @@ def fixed_layout_reasons(disk: Disk) -> Iterator[str]:
 
 def may_label_disk(part: Partition) -> bool:
     """Return whether the partition may hold a disklabel that lists other partitions of the disk, by their sectors."""
-    return part.type_code in _LABELS_DISK and {layer.kind for layer in part.content} <= _LEAVE_LABEL_FREE
+    return part.type_code in LABELS_DISK and {layer.kind for layer in part.content} <= _LEAVE_LABEL_FREE
 
 
 def fixed_place_reasons(disk: Disk, part: Partition) -> Iterator[str]:

@@ -15,6 +15,7 @@ from aligntool.formats.unix_tables import read_bsd
 from aligntool.inventory import Disk, Partition, Role, Table, TableCopyState, TableLabel
 from aligntool.linux.content import sample
 from aligntool.linux.users import fresh_reader
+from aligntool.realign.placing import LABELS_DISK
 
 # Linux uses the MBR of such a disk, whereas firmware, macOS and partition tools may use the other table. A GPT without
 # a protective MBR is often a remnant, and so may be its partitions: without recognised content, only those count that
@@ -22,7 +23,6 @@ from aligntool.linux.users import fresh_reader
 
 _WHICH_TABLE = "aligntool explain AT310"
 _NAMES = {TableLabel.GPT: "GPT", TableLabel.APM: "Apple partition map", TableLabel.BSD: "BSD disklabel"}
-_WHOLE_DISK_LABELS = ("0xa6", "0xa9")  # OpenBSD and NetBSD: the label in their partition is that of the whole disk
 
 
 def refuse_second_table(disk: Disk) -> None:
@@ -80,7 +80,7 @@ def _partitions_of_others(reader: Reader, disk: Disk) -> Iterator[tuple[Partitio
     gpt = None
     if pair and (pair.primary.is_good or pair.backup.is_good):
         gpt = read_gpt(reader, pair, None, disk.sector_size)
-    labels = [part.extent.start + 512 for part in disk.partitions if part.type_code in _WHOLE_DISK_LABELS]
+    labels = [part.extent.start + 512 for part in disk.partitions if part.type_code in LABELS_DISK]
     found: tuple[TableReading | None, ...] = (gpt, read_apm(reader, sector), read_bsd(reader, labels))
     for reading in found:
         if reading and reading.table:
