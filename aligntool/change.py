@@ -99,6 +99,8 @@ class RealignGoal:
     shrink: bool = False  # file systems may be shrunk to make room
     journal_file: str | None = None
     least_start: int = 0  # no partition may begin before this byte; SD cards: 4 MiB
+    overwrite: tuple[Extent, ...] = ()  # bytes in no partition that the user allows to be overwritten
+    save_to: str | None = None  # the file for a copy of these bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,10 @@ The real implementation is a block device or an image file; the tests have one w
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Protocol
 
+from aligntool.units import MIB, Extent
 from aligntool.values import dataclass
 
 Job = Callable[[], None]
@@ -59,3 +61,22 @@ class Sectors:
 
 Writing = tuple[tuple[Sectors, ...], ...]
 """Groups of sectors, written in order: each group is flushed before the next one begins."""
+
+
+def zero(device: Device, ranges: Iterable[Extent]) -> None:
+    """Write zeros to ranges in order, with a flush after each. What reads as zero is not written. Raises OSError."""
+    for extent in ranges:
+        end = min(extent.end, device.size)
+        for at in range(extent.start, end, MIB):
+            _zero_piece(device, at, min(MIB, end - at))
+        device.flush()
+
+
+def _zero_piece(device: Device, at: int, length: int) -> None:
+    if device.is_hole(at, length):
+        return
+    zeros = bytes(length)
+    with suppress(OSError):  # a sector that cannot be read may still accept a write
+        if bytes(device.read(at, length)) == zeros:
+            return
+    device.write(at, zeros)

@@ -207,9 +207,11 @@ WRITERS = {
     "raid/steps_reformat.py": "how much of an array md compares, in sysfs",
     "realign/convert_copy.py": "a new image that a disk is copied to",
     "realign/journal.py": "a journal in a file",
+    "realign/named_ranges.py": "a copy of named ranges",
 }
 # Modules that write through a Device, which another module opened.
 DEVICE_WRITERS = {
+    "device.py",
     *(f"realign/{name}.py" for name in ("convert_copy", "hidden_signatures", "journal", "layout")),
     *(f"realign/{name}.py" for name in ("shrink", "steps", "table", "whole_disk")),
 }

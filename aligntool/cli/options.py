@@ -304,6 +304,10 @@ TableOption = Annotated[
 ]
 NewGrainOption = Annotated[Grid, "--grain", "Boundary on which partitions start [default: 1MiB]."]
 NewJournalOption = Annotated[File, "--journal", "Write the journal to this file on another disk, not to free space."]
+OverwriteBytesOption = Annotated[
+    list[str] | None, "--overwrite-bytes", "Allow these bytes, which no partition has, to be overwritten.", "FROM..TO"
+]
+SaveOption = Annotated[File, "--save", "Copy what --overwrite-bytes names to this new file first."]
 KeyFileOption = Annotated[File, "--key-file", "Read the LUKS2 key from this file [default: ask for it]."]
 RateOption = Annotated[Size, "--rate", "Copy at most this much per second, such as 50MiB."]
 SystemOption = Annotated[

@@ -9,6 +9,7 @@ from typer import BadParameter
 
 from aligntool.audit.wording import shell_word
 from aligntool.change import Plan, RealignGoal, plan_with_request
+from aligntool.claims import format_range, parse_range
 from aligntool.cli import options
 from aligntool.cli.reference import find_recipe
 from aligntool.cli.run_change import ChangeInProgress, Operation, end_change, pipes_may_break
@@ -42,6 +43,8 @@ class RealignOptions:
     recipe: options.RecipeOption = None
     shrink: Annotated[bool, "--shrink", "Allow file systems to be shrunk with their own tools to make room."] = False
     journal: options.NewJournalOption = None
+    overwrite_bytes: options.OverwriteBytesOption = None
+    save: options.SaveOption = None
     layers: Annotated[
         bool, "--layers", "Move nothing; re-encrypt each LUKS2 volume with sectors of the drive's size."
     ] = False
@@ -49,8 +52,10 @@ class RealignOptions:
     def request(self, geometry: options.Geometry) -> Request:
         """Return the options as one value. Options override the values of a recipe. Raises Refused."""
         numbers = options.partition_numbers(self.partitions) or []
-        if self.layers and (self.grain or self.recipe or self.shrink or self.journal):
-            raise BadParameter("--layers moves nothing: it excludes --grain, --recipe, --shrink and --journal")
+        if self.layers and (self.grain or self.recipe or self.shrink or self.journal or self.overwrite_bytes):
+            raise BadParameter(
+                "--layers moves nothing: it excludes --grain, --recipe, --shrink, --journal and --overwrite-bytes"
+            )
         goal = find_recipe(self.recipe, "realign").goal if self.recipe else RealignGoal()
         if not isinstance(goal, RealignGoal):
             raise Refused(f"the recipe {self.recipe} is not for a realign", hint="aligntool recipes list")
@@ -59,10 +64,28 @@ class RealignOptions:
         if numbers:
             goal = replace(goal, partitions=tuple(sorted(numbers)))
         goal = replace(goal, shrink=self.shrink or goal.shrink, journal_file=options.absolute(self.journal))
+        goal = overwriting(goal, self.overwrite_bytes, self.save)
         own = {"--grain": self.grain, "--recipe": self.recipe, "--journal": self.journal}
         typed = [*(f"-p {number}" for number in numbers), *(["--shrink"] if self.shrink else [])]
-        typed += ["--layers"] if self.layers else []
+        typed += [*(["--layers"] if self.layers else []), *overwriting_words(goal)]
         return Request(goal, **asdict(geometry), typed=(*typed, *options.typed_words(own | geometry.typed)))
+
+
+def overwriting(goal: RealignGoal, ranges: Iterable[str] | None, save_to: str | None) -> RealignGoal:
+    """Return the goal with the values of --overwrite-bytes and --save, or raise a usage error."""
+    if save_to and not ranges:
+        raise BadParameter("--save requires --overwrite-bytes")
+    try:
+        named = tuple(sorted(parse_range(text) for text in ranges or ()))
+    except ValueError as error:
+        raise BadParameter(str(error)) from None
+    return replace(goal, overwrite=named, save_to=options.absolute(save_to))
+
+
+def overwriting_words(goal: RealignGoal) -> list[str]:
+    """Return --overwrite-bytes and --save as words of a command line."""
+    ranges = [f"--overwrite-bytes {format_range(extent)}" for extent in goal.overwrite]
+    return [*ranges, *options.typed_words({"--save": goal.save_to})]
 
 
 def commands_of(plan: Plan) -> dict[int, tuple[str, ...]]:

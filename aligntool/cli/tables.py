@@ -10,7 +10,7 @@ from typer import BadParameter
 from aligntool.change import Plan, RealignGoal, plan_with_request
 from aligntool.cli import options
 from aligntool.cli.layers import read_key
-from aligntool.cli.plan import DiskChange, DiskOperation, report_result, table_change
+from aligntool.cli.plan import DiskChange, DiskOperation, overwriting, overwriting_words, report_result, table_change
 from aligntool.cli.run_change import ChangeInProgress, Operation, ends_stream, lock_in_child, run_change, show_only
 from aligntool.errors import Refused, refuse
 from aligntool.realign.convert_copy import CopyRequest, check_same_copy, lock_copy
@@ -32,6 +32,8 @@ class PartitionOptions:
     grain: options.NewGrainOption = None
     shrink: Annotated[bool, "--shrink", "Allow the file system to be shrunk with its own tool to make room."] = False
     journal: options.NewJournalOption = None
+    overwrite_bytes: options.OverwriteBytesOption = None
+    save: options.SaveOption = None
     key_file: Annotated[
         options.File, "--key-file", "Open a LUKS volume with this key to find the space in use; - asks for the key."
     ] = None
@@ -41,6 +43,7 @@ class PartitionOptions:
         goal = RealignGoal(shrink=self.shrink, journal_file=options.absolute(self.journal))
         if self.grain is not None:
             goal = replace(goal, grain=self.grain, grain_given=True)
+        goal = overwriting(goal, self.overwrite_bytes, self.save)
         own = {
             "--table": self.label, "--grain": self.grain, "--journal": self.journal, "--key-file": self.key_file
         }  # fmt: skip
@@ -48,7 +51,8 @@ class PartitionOptions:
         for option in (name for name, given in unused.items() if self.undo and given):
             raise BadParameter(f"--undo and {option} are mutually exclusive")
         flags = {"--undo": self.undo, "--shrink": self.shrink}
-        typed = (*(word for word, given in flags.items() if given), *options.typed_words(own | geometry.typed))
+        words = options.typed_words(own | geometry.typed)
+        typed = (*(word for word, given in flags.items() if given), *words, *overwriting_words(goal))
         return WholeDisk(Request(goal, **asdict(geometry), typed=typed), self.label or "gpt", self.undo)
 
 
@@ -121,11 +125,15 @@ class ConvertOptions:
     ] = "4096"
     both: Annotated[bool, "--both", "Write tables for both sector sizes; for images that will be copied."] = False
     journal: options.NewJournalOption = None
+    overwrite_bytes: options.OverwriteBytesOption = None
+    save: options.SaveOption = None
 
     def request(self) -> Conversion:
         """Return the options as one value."""
-        typed = (*sector_size_options(self.sizes), *options.typed_words({"--journal": self.journal}))
         goal = RealignGoal(journal_file=options.absolute(self.journal))
+        goal = overwriting(goal, self.overwrite_bytes, self.save)
+        words = options.typed_words({"--journal": self.journal})
+        typed = (*sector_size_options(self.sizes), *words, *overwriting_words(goal))
         return Conversion(Request(goal, typed=typed), self.sizes)
 
     def copying(self, disk: str, output: str, rate: int | None) -> "ConvertCopy":
@@ -135,6 +143,9 @@ class ConvertOptions:
         if self.journal:
             text = "a copy has no journal: it gets its table only when it is complete"
             raise Refused(text, hint="omit --journal", code="invalid-option", subject="--journal")
+        if self.overwrite_bytes:
+            text = "a copy overwrites nothing of the disk that it reads"
+            raise Refused(text, hint="omit --overwrite-bytes", code="invalid-option", subject="--overwrite-bytes")
         typed = (*sector_size_options(self.sizes), *options.typed_words({"-o": output}))
         return ConvertCopy(CopyRequest(Request(typed=typed), disk, self.sizes, output), rate)
 

@@ -8,7 +8,7 @@ from aligntool import steps as plan_steps
 from aligntool.audit.arrays import partition_node
 from aligntool.audit.wording import shell_word
 from aligntool.change import Said
-from aligntool.device import Device
+from aligntool.device import Device, zero
 from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse
 from aligntool.inventory import Disk, TableCopyState, TableLabel
 from aligntool.linux import lock as locks
@@ -18,7 +18,7 @@ from aligntool.linux.lock import LockedDisk, lock_disk
 from aligntool.linux.look import look
 from aligntool.linux.process import run_program
 from aligntool.raid.members import ranges_to_zero
-from aligntool.realign.layout import libparted_errors, new_table, set_types, zero
+from aligntool.realign.layout import libparted_errors, new_table, set_types
 from aligntool.units import Extent
 
 

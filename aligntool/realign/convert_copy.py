@@ -9,11 +9,12 @@ from pathlib import Path
 from aligntool import steps
 from aligntool.audit.wording import command, hints_for_disk, shell_word, sudo_prefix
 from aligntool.change import Event, Plan, Progress, StepBegun, StepDone
+from aligntool.claims import outside
 from aligntool.device import Device
 from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse, refuse_folder_name
 from aligntool.formats.gpt import read_bytes
 from aligntool.formats.reader import has_data
-from aligntool.inventory import Disk, Partition, TableLabel
+from aligntool.inventory import Disk, Partition, Role, TableLabel
 from aligntool.linux.block import DiskDevice, limited, open_read_only
 from aligntool.linux.content import UsedMap, places_for_data, sample
 from aligntool.linux.fat import NewFat
@@ -43,7 +44,6 @@ _MOST_FAT = GIB
 _BATCH = 32  # pieces of 1 MiB, flushed and read back together
 _CONTAINERS = (".qcow2", ".vmdk", ".vdi", ".vhdx", ".vhd")
 _DRIVERS = {"vhd": "vpc"}
-_GAP = 64 * MIB  # bytes copied at most before the first partition, for boot programs
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class CopyRequest:
         mapped = {part.number for part in copied if maps[part.number].bytes < part.extent.length}
         used = (run for part in copied for run in _used_extents(part, maps[part.number]))
         runs = merged(
-            (*used, *_behind_fats(disk, rebuilds), _first_gap(disk)),
+            (*used, *_behind_fats(disk, rebuilds), *_gaps(disk)),
             _between_head_and_tail(target.size, sizes, disk), convert_table.BLOCK,
         )  # fmt: skip
         plan = plan_copy(disk, target, sizes, units, again, mapped, sum(run.length for run in runs))
@@ -115,9 +115,13 @@ def _behind_fats(disk: Disk, rebuilds: Mapping[int, NewFat]) -> Iterator[Extent]
             yield Extent(start, place.end - start)
 
 
-def _first_gap(disk: Disk) -> Extent:
-    first = min((part.extent.start for part in disk.partitions), default=0)
-    return Extent(0, min(first, _GAP))
+def _gaps(disk: Disk) -> Iterator[Extent]:
+    """Yield what is in no partition: boot programs, and what else no table lists. Zeros are skipped when copying."""
+    yield from outside((Extent(0, disk.size or 0),), tuple(part.extent for part in _listed(disk)))
+
+
+def _listed(disk: Disk) -> Iterator[Partition]:
+    return (part for part in disk.partitions if part.role in (Role.PRIMARY, Role.LOGICAL))
 
 
 def _between_head_and_tail(size: int, sizes: tuple[int, ...], disk: Disk) -> Extent:
@@ -276,7 +280,7 @@ def _copy_runs(index: int, runs: tuple[Extent, ...], source: Device, target: Dev
 
 
 def _copy_batch(batch: list[Extent], source: Device, target: Device) -> None:
-    """Copy pieces and read them back. Zeros are not written where a new image has a hole."""
+    """Copy pieces and read them back. Zeros are not written where the target has zeros."""
     written: list[tuple[Extent, bytes]] = []
     for piece in batch:
         if target.is_hole(piece.start, piece.length) and source.is_hole(piece.start, piece.length):
@@ -284,13 +288,17 @@ def _copy_batch(batch: list[Extent], source: Device, target: Device) -> None:
         length = min(piece.length, source.size - piece.start)
         with failing_as(Stopped, f"the source cannot be read at byte {piece.start}"):
             content = bytes(source.read(piece.start, length)).ljust(piece.length, b"\0")
-        if has_data(content) or not target.is_hole(piece.start, piece.length):
+        if has_data(content) or not _is_zero(target, piece):
             target.write(piece.start, content)
             written.append((piece, content))
     target.flush()
     for piece, content in written:
         if bytes(target.read(piece.start, piece.length)) != content:
             raise Stopped(f"data written at byte {piece.start} reads back differently: the disk is failing")
+
+
+def _is_zero(target: Device, piece: Extent) -> bool:
+    return target.is_hole(piece.start, piece.length) or not has_data(bytes(target.read(piece.start, piece.length)))
 
 
 def _write_table(plan: Plan, step: steps.ConvertTable, source: Device, target: Device) -> None:

@@ -8,6 +8,7 @@ from aligntool.audit.judge import start_exemption
 from aligntool.audit.report import Judged
 from aligntool.audit.wording import as_root, labelled, layer_name, next_command, on_raw, shell_word, table_command
 from aligntool.change import Place, Plan, RealignGoal
+from aligntool.claims import Claims
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.file_systems import FILE_SYSTEMS, file_system
 from aligntool.formats.mbr import ADDRESSABLE
@@ -15,8 +16,8 @@ from aligntool.formats.smallest_units import Unit
 from aligntool.inventory import Disk, DiskKind, Fault, Layer, Partition, Role, TableLabel
 from aligntool.realign.convert_table import BLOCK, table_places
 from aligntool.realign.placing import containers, kind_of, logicals_of
-from aligntool.realign.refusals import content_reasons, disk_reasons, typed_on
-from aligntool.realign.search import STEP, boot_floor, copy_length, free_runs
+from aligntool.realign.refusals import content_reasons, disk_reasons, typed_on, unlisted_data
+from aligntool.realign.search import STEP, copy_length, free_runs
 from aligntool.units import KIB, MIB, Extent, align_down, align_up, counted, format_about, format_size
 
 _RAW = frozenset({
@@ -275,11 +276,11 @@ def _reencrypt_command(disk: Disk, part: Partition, layer: Layer, size: int) -> 
 
 
 def plan_conversion(
-    judged: Judged, goal: RealignGoal, sizes: Sizes, units: Units, rebuilding: Rebuilds, *, gap_is_blank: bool
+    judged: Judged, goal: RealignGoal, sizes: Sizes, units: Units, rebuilding: Rebuilds, claims: Claims
 ) -> Plan:
     """Return the plan for a disk that passed `refuse_unconvertible`. Raises Refused without room for the journal."""
     disk = judged.disk
-    journal = _journal(disk, goal, sizes, rebuilding, gap_is_blank=gap_is_blank)
+    journal = _journal(disk, goal, sizes, rebuilding, claims)
     places = _places(disk, units, rebuilding)
     plan_steps = tuple(_steps(disk, sizes, journal, rebuilding))
     notes = tuple(_notes(disk, journal, rebuilding))
@@ -304,10 +305,7 @@ def plan_copy(
     words = f"a copy of {disk.path} with {_goal(sizes)}"
     both = f"{disk.path} and its copy have the same GUIDs and UUIDs: attach only one at a time"
     attention = (both, *_attention(disk, sizes, copied=True), *_lost_boot_code(rebuilding))
-    notes = (
-        *_notes(disk, None, rebuilding),
-        "free space is not copied, except the first 64MiB before the first partition",
-    )
+    notes = (*_notes(disk, None, rebuilding), "what is in no partition is copied, too, unless it reads as zero")
     return Plan("convert-copy", target, words, _places(disk, units, rebuilding), plan_steps, attention, notes)
 
 
@@ -358,9 +356,7 @@ def label_of(disk: Disk) -> str:
     return disk.table.label.value if disk.table else ""
 
 
-def _journal(
-    disk: Disk, goal: RealignGoal, sizes: Sizes, rebuilding: Rebuilds, *, gap_is_blank: bool
-) -> steps.JournalPlace:
+def _journal(disk: Disk, goal: RealignGoal, sizes: Sizes, rebuilding: Rebuilds, claims: Claims) -> steps.JournalPlace:
     packed = sum(fat.packed + fat.packed // 16 + 64 * len(fat.runs) for fat in rebuilding.values())
     body = _JOURNAL_HEAD + _JOURNAL_TABLE + packed + _JOURNAL_PART * len(disk.partitions)
     copy = copy_length(body)
@@ -370,10 +366,13 @@ def _journal(
         return steps.JournalPlace(Extent(0, total), copy, stash, goal.journal_file)
     head, tail = table_places(label_of(disk), disk.size or 0, sizes)
     usable = disk.table.usable if disk.table and disk.table.usable else Extent(0, 0)
-    first = head.end if gap_is_blank else max(boot_floor(disk), usable.start)
+    first = max(head.end, usable.start)
     last = min(tail.start, usable.end)  # the backup of the old table may lie behind it, wherever the disk ends
-    runs = [*free_runs((part.extent for part in disk.partitions), Extent(first, max(last - first, 0)))]
-    place = next((run for run in reversed(runs) if run.length >= total), None)
+    gaps = [*free_runs((part.extent for part in disk.partitions), Extent(first, max(last - first, 0)))]
+    runs = [run for each in claims.free_runs(gaps, total + STEP) for run in free_runs((), each)]
+    place = next((run for run in sorted(runs, reverse=True) if run.length >= total), None)
+    if place is None and claims.in_the_way and any(gap.length >= total for gap in gaps):
+        refuse((unlisted_data(disk, claims, "plan convert", for_journal=True),))
     if place is None or copy > _LONGEST_COPY:
         most = max((run.length for run in runs), default=0)
         text = (

@@ -1,12 +1,12 @@
 """Plan a table for another sector size as requested: look at the disk, and recreate its FATs in files if necessary."""
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aligntool.audit.report import Judged
 from aligntool.audit.wording import hints_for_disk
 from aligntool.errors import Refused, failing_as
-from aligntool.formats.reader import Reader, is_blank, read_or_none
+from aligntool.formats.reader import read_or_none
 from aligntool.formats.smallest_units import Unit, smallest_unit
 from aligntool.inventory import Disk
 from aligntool.linux.block import open_read_only
@@ -14,11 +14,9 @@ from aligntool.linux.fat import NewFat, new_fat
 from aligntool.linux.users import fresh_reader
 from aligntool.realign import convert_plan
 from aligntool.realign import request as requests
-from aligntool.realign.convert_table import check_sizes, convert_images, table_places
+from aligntool.realign.convert_table import check_sizes, convert_images
 from aligntool.realign.second_table import refuse_second_table
-from aligntool.units import MIB, Extent
-
-_LONGEST_GAP = 64 * MIB  # bytes of a gap that are checked, at most
+from aligntool.units import MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +37,9 @@ class Conversion:
             convert_plan.refuse_unconvertible(judged, sizes, units, cut)
             fats = recreate_fats(judged, sizes, units, convert_plan.MOST_HELD)
             rebuilds = {number: describe_rebuilding(disk.path, number, disk, one) for number, one in fats.items()}
-            with fresh_reader(disk.path) as reader:
-                blank = _gap_is_blank(reader, disk, sizes)
-            plan = convert_plan.plan_conversion(judged, request.goal, sizes, units, rebuilds, gap_is_blank=blank)
+            with requests.open_claims(disk, request.goal) as (claims, sentences):
+                plan = convert_plan.plan_conversion(judged, request.goal, sizes, units, rebuilds, claims)
+            plan = replace(plan, attention=(*sentences, *plan.attention))
             with open_read_only(disk.path) as device:  # raises Refused if the table itself does not permit it
                 convert_images(device, plan, journal_at=None, journal_id=bytes(16))
         return requests.FoundPlan(plan, judged, {}, {number: fat.parts for number, fat in fats.items()})
@@ -88,11 +86,3 @@ def describe_rebuilding(path: str, number: int, disk: Disk, made: NewFat) -> con
                 packed += len(packer.compress(old)) + len(packer.compress(part[at : at + MIB]))
     packed += len(packer.flush())
     return convert_plan.Rebuilding(made.runs, packed, made.version, made.files, made.length, made.boot_code)
-
-
-def _gap_is_blank(reader: Reader, disk: Disk, sizes: tuple[int, ...]) -> bool:
-    """Return whether the gap between the table and the first partition is blank, without unrecognised boot programs."""
-    start = table_places(convert_plan.label_of(disk), disk.size or 0, sizes)[0].end
-    end = min((part.extent.start for part in disk.partitions), default=start)
-    gap = Extent(start, max(min(end, start + _LONGEST_GAP) - start, 0))
-    return is_blank(reader, gap)

@@ -15,7 +15,8 @@ from io import BytesIO
 from pathlib import Path
 
 from aligntool.change import Plan, from_json, to_json
-from aligntool.device import Device, Sectors, Writing
+from aligntool.claims import outside
+from aligntool.device import Device, Sectors, Writing, zero
 from aligntool.errors import Refused, refuse_folder_name
 from aligntool.linux.block import DiskDevice
 from aligntool.linux.files import sync_folder, volatile_kind
@@ -33,7 +34,7 @@ from aligntool.realign.journal_format import (
     Record,
 )
 from aligntool.realign.table import TableImages
-from aligntool.steps import CopyContent, HoldContent, JournalPlace, RebuildContent
+from aligntool.steps import CopyContent, HoldContent, JournalPlace, RebuildContent, WriteJournal
 from aligntool.units import Extent, format_about
 from aligntool.values import dataclass
 
@@ -178,7 +179,9 @@ class Journal:
                           hint="aligntool plan realign --journal FILE, on another disk")  # fmt: skip
         at = place.extent.start
         # Erase every head that would stand before an incomplete body, or that `open` could mistake for the second one.
-        for offset in (0, *journal_format.copy_lengths(place.extent.length)):
+        mark = bytes(SLOT) if place.file else journal_format.Closing(id_, place.extent).sealed()
+        device.write(at, mark)
+        for offset in journal_format.copy_lengths(place.extent.length):
             device.write(at + offset, bytes(SLOT))
         device.flush()
         heads = [Head(copy, id_, place.copy_length, len(body), hashlib.sha256(body).digest()) for copy in COPIES]
@@ -189,9 +192,9 @@ class Journal:
             for record in records:
                 device.write(journal._offset(copy, record.slot), record.sealed(id_))
         device.flush()
-        for head in heads:
+        for head in reversed(heads):  # the first one replaces the mark
             device.write(journal._offset(head.copy), head.sealed())
-        device.flush()
+            device.flush()
         if not journal._is_written(body, records):
             raise Refused("the journal reads back differently from what was written: the disk is failing")
         return journal
@@ -233,12 +236,33 @@ class Journal:
                 self._write_damaged_sectors(part)
         self.record(self.position)
 
-    def close(self) -> None:
-        """Wipe the heads: no move is in flight any more.
+    def close(self, *, zeroed: bool = True) -> None:
+        """Wipe the heads: no move is in flight any more. Zero the whole place, which read as zero before the move, if
+        it is on the disk. `zeroed` False: wipe only the heads; the rest may be in use.
 
-        The records stay, so a head that cannot be wiped is still followed by records of a complete move.
+        What follows a head that cannot be wiped stays, so it is still followed by records of a complete move.
         """
-        self._write_to_either(0, bytes(SLOT))
+        place = next(step.journal for step in self.contents.plan.steps if isinstance(step, WriteJournal))
+        if place.file is not None or not zeroed:
+            self._write_to_either(0, bytes(SLOT))
+            return
+        first, second = (self._offset(copy) for copy in COPIES)
+        closing = journal_format.Closing(self.id, place.extent)
+        error = self._try_write(second, closing.sealed())
+        if error is not None:
+            closing = journal_format.Closing(self.id, Extent(first, second - first))
+        if self._try_write(first, closing.sealed()) is None:
+            finish_closing(self._device, closing)
+        elif error is not None:
+            raise error
+
+    def _try_write(self, at: int, raw: bytes) -> OSError | None:
+        try:
+            self._device.write(at, raw)
+        except OSError as error:
+            return error
+        self._device.flush()
+        return None
 
     def _write_damaged_sectors(self, part: DamagedPart) -> None:
         """Write only the damaged sectors of a part: a sector that is good here may be lost in the other copy."""
@@ -283,6 +307,18 @@ class Journal:
             return False
         whole = parts.head == self._head and parts.body == body and not parts.damaged
         return whole and all(self._read_records(record.slot) == [record] * len(COPIES) for record in records)
+
+
+def finish_closing(device: Device, closing: journal_format.Closing) -> None:
+    """Zero what remains of a journal that is not needed any more, its marks last. A sector that accepts no write keeps
+    what it has.
+    """
+    start, length = closing.extent.start, closing.extent.length
+    places = (start, *(start + copy for copy in journal_format.copy_lengths(length)))
+    marks = [Extent(at, SLOT) for at in places if journal_format.read_closing(device, at)]
+    for extent in (*outside((closing.extent,), tuple(marks)), *reversed(marks)):
+        with suppress(OSError):
+            zero(device, (extent,))
 
 
 def new_id() -> bytes:

@@ -10,6 +10,7 @@ from itertools import product
 from aligntool.device import Device
 from aligntool.errors import Refused
 from aligntool.formats.parked import read_or_empty
+from aligntool.units import Extent
 from aligntool.values import dataclass
 
 # The parts of a journal that fit in one sector: heads and records, each with a checksum, and their places in
@@ -30,6 +31,8 @@ _HEAD = struct.Struct("<18sHB16sQQ32s")  # magic, version, which copy, id, copy 
 _RECORD = struct.Struct("<18s16sQBIQ")  # magic, id, number, forward, step, batch
 _RECORD_MAGIC = b"aligntool record_\n"
 _CHECKSUM = struct.Struct("<I")
+_CLOSING = struct.Struct("<18s16sQQ")  # magic, id, start, length
+_CLOSING_MAGIC = b"aligntool closing\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,30 @@ class Record:
     def sealed(self, id_: bytes) -> bytes:
         at = self.position
         return _with_checksum(_RECORD.pack(_RECORD_MAGIC, id_, self.number, at.forward, at.step, at.batch))
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """The mark of a journal that is not needed any more, or not complete yet, in place of a head: all of the journal is
+    zeroed, and the marks last. After a cut in between, a resume zeroes what remains.
+    """
+
+    id: bytes
+    extent: Extent  # the place of the whole journal
+
+    def sealed(self) -> bytes:
+        return _with_checksum(_CLOSING.pack(_CLOSING_MAGIC, self.id, self.extent.start, self.extent.length))
+
+
+def read_closing(device: Device, at: int) -> Closing | None:
+    """Return the mark at `at` of a journal that is being zeroed, or None."""
+    content = _without_checksum(read_or_nothing(device, at, _used_length(device)))
+    if content is None or not content.startswith(_CLOSING_MAGIC):
+        return None
+    _, id_, start, length = _CLOSING.unpack(content[: _CLOSING.size])
+    extent = Extent(start, length)
+    is_own = at in (start, *(start + copy for copy in copy_lengths(length)))
+    return Closing(id_, extent) if is_own and extent.end <= device.size else None
 
 
 def is_head(raw: bytes | memoryview) -> bool:

@@ -11,7 +11,7 @@ from uuid import UUID
 from aligntool.audit.report import Grid, GridKind, Judged, Severity
 from aligntool.audit.wording import contents_or_data, grid_words
 from aligntool.change import Event, LayoutGoal, PartitionRequest, Place, Plan, Said, StepBegun, StepDone
-from aligntool.device import Device
+from aligntool.device import Device, zero
 from aligntool.documents import LARGEST
 from aligntool.errors import Refusal, Refused, Stopped, refuse
 from aligntool.formats.gpt import GptCopy, read_copy, table_sizes
@@ -383,16 +383,6 @@ def make_layout(plan: Plan, disk: Disk) -> Iterator[Event]:
 
 def _stale(reason: str) -> Refused:
     return Refused(reason, hint="make a new plan: aligntool plan layout DISK", code="plan-stale")
-
-
-def zero(device: Device, ranges: tuple[Extent, ...]) -> None:
-    """Zero the ranges in order, with a flush after each, so that a backup at the end is erased last. Raises OSError."""
-    zeroes = bytes(MIB)
-    for extent in ranges:
-        end = min(extent.end, device.size)
-        for at in range(extent.start, end, MIB):
-            device.write(at, zeroes[: end - at])
-        device.flush()
 
 
 @contextmanager

@@ -9,14 +9,26 @@ from aligntool.change import Event, Plan, Said, StepBegun, StepDone, Waiting
 from aligntool.device import Device
 from aligntool.errors import Refused, Stopped
 from aligntool.formats import parked
+from aligntool.formats.layers import read_layers
+from aligntool.formats.tables import read_table
+from aligntool.inventory import Role
 from aligntool.realign import disk_state, table, whole_disk
 from aligntool.realign.convert_table import conversion_of, convert_images, rebuilt_halves
-from aligntool.realign.hidden_signatures import read_saved
-from aligntool.realign.journal import GRID, Contents, Journal, new_id, pack
-from aligntool.realign.journal_format import BODY_AT, SLOT, LostPart, Position, head_or_none, is_head
+from aligntool.realign.hidden_signatures import check_unchanged, read_saved
+from aligntool.realign.journal import GRID, Contents, Journal, finish_closing, new_id, pack
+from aligntool.realign.journal_format import (
+    BODY_AT,
+    SLOT,
+    Closing,
+    LostPart,
+    Position,
+    head_or_none,
+    is_head,
+    read_closing,
+)
 from aligntool.realign.steps import Kernel, Walk, hidden_from, patched, progress
 from aligntool.realign.table import TableState, is_own_table, is_readable, table_state, write_table
-from aligntool.units import GIB, KIB, Extent, align_down
+from aligntool.units import GIB, KIB, MIB, Extent, align_down
 from aligntool.values import dataclass
 
 # Finding the journal and the state of a disk from the disk alone.
@@ -27,6 +39,7 @@ from aligntool.values import dataclass
 # magic: in the last 256 MiB, or, if a copy of the table is damaged, in the last and first 16 GiB.
 
 SEARCHED = 16 * GIB
+LONGEST_USUAL = 64 * MIB  # bytes of a journal with the preferred sizes, at most
 NEAR_THE_END = GIB // 4  # journals are usually here; searched whenever no entry and no marker names a journal
 CHANGED_TABLE = "another program has changed or removed the partition table since the move began"
 
@@ -179,7 +192,8 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
     """Return the state of the move. Raises Refused like `find_journal`."""
     journal = find_journal(device, file, any_table=any_table)
     if journal is None:
-        return Status("old", ("nothing is in flight on this disk", *_unsearched_sentences(device)))
+        left = ("a resume zeroes what is left of its journal",) if find_left(device) else ()
+        return Status("old", ("nothing is in flight on this disk", *left, *_unsearched_sentences(device)))
     position, plan = journal.position, journal.contents.plan
     state = _disk_state(device, journal)
     if state is disk_state.DiskState.LEFT:
@@ -277,7 +291,7 @@ def _refuse_other_disk(device: Device, journal: Journal, *, is_parked: bool) -> 
     state, is_parked = _disk_state(device, journal), is_parked and bool(conversion_of(plan))
     match shown:
         case TableState.PARKED | TableState.BEFORE:
-            begun = untouched or shown is TableState.PARKED
+            begun = shown is TableState.PARKED or (untouched and _has_old_content(device, journal))
         case TableState.AFTER:
             begun = state is disk_state.DiskState.COMPLETE and not uncommitted
         case _ if state is disk_state.DiskState.LEFT:
@@ -289,6 +303,21 @@ def _refuse_other_disk(device: Device, journal: Journal, *, is_parked: bool) -> 
     if not begun:
         text = "this journal's move is not in flight on this disk: it may be a backup, or the file an older copy"
         raise Refused(text, hint="give the disk whose partitions are in flight", code="wrong-journal")
+
+
+def _has_old_content(device: Device, journal: Journal) -> bool:
+    """Return whether all bytes that the journal has saved are at their old place: a blank disk may have the same table,
+    which is none.
+    """
+    contents = journal.contents
+    sign = whole_disk.marker_of(journal)
+    for step in contents.plan.steps:
+        if isinstance(step, steps.HoldContent):
+            try:
+                check_unchanged(device, step.source.start, step.held, contents.held[step.partition], sign)
+            except (Stopped, OSError):
+                return False
+    return True
 
 
 def _has_new_content(device: Device, journal: Journal) -> bool:
@@ -345,6 +374,47 @@ def _candidates(device: Device, *, sound: bool) -> Iterator[tuple[int, int | Non
 
 def _starts(device: Device, *sector_sizes: int) -> tuple[int, ...]:
     return 0, *parked.partition_starts(device, sector_sizes)  # byte 0: content may lie on the whole disk
+
+
+def find_left(device: Device) -> Closing | Journal | None:
+    """Return a journal without a move in flight: one that was not begun, or whose move is complete, or its mark.
+    Nothing else may be at its place: no partition is there.
+
+    It is searched where journals are placed: at the end of the disk, and before partitions.
+    """
+    ends = {device.size: NEAR_THE_END, **dict.fromkeys(_starts(device, device.sector_size, 4096), LONGEST_USUAL)}
+    for end, length in ends.items():
+        last = align_down(min(end, device.size) - GRID, GRID)
+        for at in range(last, max(last - length, -1), -GRID):
+            if closing := read_closing(device, at):
+                if not _is_listed(device, closing.extent):
+                    return closing
+            elif is_head(parked.read_or_empty(device, at, SLOT)) and (journal := _left_journal(device, at)):
+                return journal
+    return None
+
+
+def _left_journal(device: Device, at: int) -> Journal | None:
+    try:
+        journal = _checked(Journal.open(device, at), device, None)
+        is_settled = _disk_state(device, journal) in (disk_state.DiskState.NOT_BEGUN, disk_state.DiskState.COMPLETE)
+    except Refused:
+        return None
+    is_free = not _is_listed(device, disk_state.journal_place(journal.contents.plan).extent)
+    return journal if is_settled and is_free and not journal.lost_slots else None
+
+
+def _is_listed(device: Device, extent: Extent) -> bool:
+    """Return whether a partition of a table for sectors of either size has any of these bytes, or content that begins
+    at byte 0 may have.
+    """
+    disk = disk_state.OverlaidDisk(device, ())
+    readings = (read_table(disk, sector_size=size) for size in (512, 4096))
+    parts = (part for reading in readings for part in reading.partitions)
+    if any(part.role is not Role.EXTENDED and part.extent.overlaps(extent) for part in parts):
+        return True
+    layers = read_layers(disk, Extent(0, device.size), sector_size=device.sector_size)
+    return any(layer.claims_size is None or layer.claims_size > extent.start for layer in layers)
 
 
 def _find_heads(device: Device, length: int) -> Iterator[int]:
@@ -422,14 +492,14 @@ def resume(context: MoveContext, *, restore_table: bool = False) -> Iterator[Eve
 
     Raises Refused if nothing is in flight, or the journal is not available.
     """
-    yield from _stopping_on_errors(_resumed(context, back=False, restore_table=restore_table))
+    yield from _stopping_on_errors(_closed_or_resumed(context, back=False, restore_table=restore_table))
 
 
 def rollback(context: MoveContext, *, restore_table: bool = False) -> Iterator[Event]:
     """Undo the move. Raises Refused if nothing is in flight, and Stopped if the move is complete, after its table was
     repaired and its journal closed.
     """
-    yield from _stopping_on_errors(_resumed(context, back=True, restore_table=restore_table))
+    yield from _stopping_on_errors(_closed_or_resumed(context, back=True, restore_table=restore_table))
 
 
 def status(context: MoveContext) -> Status:
@@ -445,6 +515,20 @@ def _already_complete(*, back: bool) -> Stopped:
     if back:
         text = "the move is complete and cannot be rolled back; its journal is closed"
     return Stopped(text, hint="aligntool plan realign DISK shows the current state")
+
+
+def _closed_or_resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterator[Event]:
+    """Zero what is left of a journal without a move in flight, or continue the move."""
+    is_free = context.journal is None and find_journal(context.device, None, any_table=restore_table) is None
+    left = find_left(context.device) if is_free else None
+    if left is None:
+        yield from _resumed(context, back=back, restore_table=restore_table)
+        return
+    if isinstance(left, Journal):
+        left.close()
+    else:
+        finish_closing(context.device, left)
+    yield Said("nothing is in flight; what was left of the journal is zeroed")
 
 
 def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterator[Event]:
@@ -480,7 +564,7 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
             if journal.position.step > disk_state.step_index(journal.contents.plan, steps.ParkEntries):
                 write_table(device, images, TableState.PARKED, first=() if images.of_whole_disk else None)
     if complete and (back or state is disk_state.DiskState.LEFT):
-        journal.close()
+        journal.close(zeroed=state is not disk_state.DiskState.LEFT)
         raise _already_complete(back=back)
     yield from walk.back() if back else walk.forward()
 

@@ -7,16 +7,17 @@ from aligntool import steps
 from aligntool.audit import wording
 from aligntool.audit.report import Judged
 from aligntool.change import Place, Plan, RealignGoal
+from aligntool.claims import ALL_FREE, Claims
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.file_systems import EXT, FILE_SYSTEMS, SHRINKABLE, file_system
 from aligntool.formats.mbr import ADDRESSABLE, MOST_SECTORS
 from aligntool.formats.windows_names import StartNames
-from aligntool.inventory import Disk, DiskKind, Layer, Partition, Role
+from aligntool.inventory import Disk, DiskKind, Layer, Partition, Role, TableLabel
 from aligntool.realign import search
 from aligntool.realign.partition_selection import DELETE_FILES, MAKE_ROOM, REPAIR, Uses, most_shrinkable
 from aligntool.realign.placing import held_ranges, on_grain, required_grid
 from aligntool.realign.planning import copy_strips_for, estimate
-from aligntool.realign.refusals import TABLE_NAMES, content_reasons, disk_reasons, partition_reasons
+from aligntool.realign.refusals import TABLE_NAMES, content_reasons, disk_reasons, partition_reasons, unlisted_data
 from aligntool.realign.whole_disk import NUMBER, places, role_of
 from aligntool.units import MIB, Extent, align_down, align_up, format_about, format_size
 
@@ -37,9 +38,11 @@ class _Move:
     shrunk_from: Extent | None = None
 
 
-def plan_partition(judged: Judged, goal: RealignGoal, label: str, used: Uses, *, others: Collection[str] = ()) -> Plan:
+def plan_partition(
+    judged: Judged, goal: RealignGoal, label: str, used: Uses, claims: Claims, *, others: Collection[str] = ()
+) -> Plan:
     """Return the plan that moves the content of a whole disk into a partition of a new table of the kind `label`.
-    `others`: other kinds with a signature on the disk.
+    `claims`: what may be overwritten. `others`: other kinds with a signature on the disk.
 
     Raises Refused with all reasons, a line each.
     """
@@ -51,11 +54,16 @@ def plan_partition(judged: Judged, goal: RealignGoal, label: str, used: Uses, *,
         text, hint = "no offset is on all grids at once", wording.next_command(disk, "audit")
         raise Refused(text, hint=hint, code="grids-exclude", subject=disk.name)
     start = on_grain(need, goal.grain).up(places(disk.size or 0, size)[0].end)
-    move = _fitting(disk, part, goal, start, part.extent.length)
+    move = _fitting(disk, part, goal, start, part.extent.length, claims)
     if move is None and goal.shrink:
-        move = _shortened(disk, part, goal, start, used)
+        move = _shortened(disk, part, goal, start, used, claims)
+    if move is None and claims.in_the_way and _fitting(disk, part, goal, start, part.extent.length, ALL_FREE):
+        refuse((unlisted_data(disk, claims, "plan partition", for_journal=True),))
     if move is None:
         raise _too_long(disk, part, goal, start, used)
+    tail = () if any(disk.gpt_headers) else (places(disk.size or 0, size)[1],)  # where the old GPT had its backup
+    if claims.kept_in_any((move.target, *tail), (_own_bytes(disk, part),)):
+        refuse((unlisted_data(disk, claims, "plan partition", for_journal=False),))
     if label == "dos" and move.target.end > ADDRESSABLE * size:
         text = f"an MBR reaches only to sector {MOST_SECTORS}, but the content would end after it"
         raise Refused(text, hint=wording.next_command(disk, "plan partition"), code="table-limit", subject=disk.name)
@@ -66,15 +74,15 @@ def plan_unpartition(
     judged: Judged,
     goal: RealignGoal,
     used: Uses,
+    claims: Claims,
     *,
     inside: str | None = None,
     names: StartNames | None = None,
-    gap_end: int | None = None,
     kinds: Sequence[str] = (),
 ) -> Plan:
-    """Return the plan that moves the only partition of a disk to byte 0 and removes the table. `inside`: the kind of
-    the table in the first sectors of the partition. `names`: the starts recorded in files of Windows in it. `gap_end`:
-    the end of what lies between the table and the partition. `kinds`: what would be recognised on the whole disk.
+    """Return the plan that moves the only partition of a disk to byte 0 and removes the table. `claims`: what may be
+    overwritten. `inside`: the kind of the table in the first sectors of the partition. `names`: the starts recorded in
+    files of Windows in it. `kinds`: what would be recognised on the whole disk.
 
     Raises Refused with all reasons, a line each.
     """
@@ -83,8 +91,16 @@ def plan_unpartition(
     part, size = disk.partitions[0], disk.sector_size
     target = part.extent.moved_to(0)
     needs = _needs(disk, part, part.extent.start)
-    room = Extent(0, places(disk.size or 0, size)[1].start)
-    journal = _journal(goal, needs, (part.extent, target), room)
+    head, tail = places(disk.size or 0, size)
+    room = Extent(0, tail.start)
+    is_gpt = disk.table is not None and disk.table.label is TableLabel.GPT
+    table = (head, tail) if is_gpt else (Extent(0, size), *_boot_program(disk))
+    if claims.kept_in_any((target, tail), (part.extent, *table)):
+        refuse((unlisted_data(disk, claims, "plan partition --undo", for_journal=False),))
+    taken, own = (part.extent, target), part.extent
+    journal = _journal(goal, needs, taken, room, claims, own)
+    if journal is None and claims.in_the_way and _journal(goal, needs, taken, room, ALL_FREE, own):
+        refuse((unlisted_data(disk, claims, "plan partition --undo", for_journal=True),))
     if journal is None:
         most = max((run.length for run in search.free_runs((part.extent, target), room)), default=0)
         least = format_about(search.least_journal_length(needs))
@@ -92,8 +108,14 @@ def plan_unpartition(
         text = f"there is no room for the journal: {room_words}; a file on another disk also works"
         hint = wording.next_command(disk, "partition", "--undo --journal FILE")
         raise Refused(text, hint=hint, code="no-journal-room", subject=disk.name)
-    plan = _plan(_Move(disk, part, target, journal, needs), judged, disk.table.label.value if disk.table else "", used)
-    return replace(plan, attention=(*_gap_attention(disk, gap_end), *plan.attention))
+    return _plan(_Move(disk, part, target, journal, needs), judged, disk.table.label.value if disk.table else "", used)
+
+
+def _boot_program(disk: Disk) -> Iterator[Extent]:
+    """Yield the gap behind an MBR if it holds a GRUB of this table: it is lost with it, and announced."""
+    codes = disk.table.boot_code if disk.table else ()
+    if any(code.kind.startswith("GRUB") and code.partition is None for code in codes):
+        yield Extent(0, min(MIB, disk.partitions[0].extent.start))
 
 
 def refuse_unmovable(judged: Judged, others: Collection[str]) -> None:
@@ -250,20 +272,28 @@ def _needs(disk: Disk, part: Partition, distance: int) -> search.JournalNeeds:
 
 
 def _journal(
-    goal: RealignGoal, needs: search.JournalNeeds, taken: tuple[Extent, ...], room: Extent
+    goal: RealignGoal, needs: search.JournalNeeds, taken: tuple[Extent, ...], room: Extent, claims: Claims, own: Extent
 ) -> steps.JournalPlace | None:
     if goal.journal_file:
         return search.in_file(goal.journal_file, needs)
-    return search.place_journal(search.free_runs(taken, room), needs)
+    runs = search.free_of_data(search.free_runs(taken, room), needs, claims, (own,))
+    return search.place_journal(runs, needs)
 
 
-def _fitting(disk: Disk, part: Partition, goal: RealignGoal, start: int, length: int) -> _Move | None:
-    """Return the move of content of this length; None if it does not fit."""
+def _own_bytes(disk: Disk, part: Partition) -> Extent:
+    """Return the bytes of content that begins at byte 0. What follows that of a LUKS is its own noise."""
+    return Extent(0, disk.size or 0) if part.content[0].kind == "crypto_LUKS" else part.extent
+
+
+def _fitting(disk: Disk, part: Partition, goal: RealignGoal, start: int, length: int, claims: Claims) -> _Move | None:
+    """Return the move of content shortened to this length; None if it does not fit."""
     tail = places(disk.size or 0, disk.sector_size)[1]
     source, target = Extent(0, length), Extent(start, length)
+    own = _own_bytes(disk, part)
     part = replace(part, extent=source)
     needs = _needs(disk, part, start)
-    journal = _journal(goal, needs, (source, target), Extent(0, tail.start)) if target.end <= tail.start else None
+    room = Extent(0, tail.start)
+    journal = _journal(goal, needs, (source, target), room, claims, own) if target.end <= tail.start else None
     return None if journal is None else _Move(disk, part, target, journal, needs)
 
 
@@ -273,14 +303,14 @@ def _longest(disk: Disk, part: Partition, goal: RealignGoal, start: int, journal
     return align_down(max(end if goal.journal_file else end - align_up(journal, MIB), 0), MIB)
 
 
-def _shortened(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: Uses) -> _Move | None:
+def _shortened(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: Uses, claims: Claims) -> _Move | None:
     """Return the move of the content after a shrink that makes just enough room for the best possible journal."""
     if part.content[0].kind not in SHRINKABLE:
         return None
     least_length = part.extent.length - most_shrinkable(part, used)
     for pair in search.journal_sizes(_needs(disk, part, start)):
         length = _longest(disk, part, goal, start, 2 * pair[0] + pair[1])
-        if length >= least_length and (move := _fitting(disk, part, goal, start, length)):
+        if length >= least_length and (move := _fitting(disk, part, goal, start, length, claims)):
             return replace(move, shrunk_from=part.extent)
     return None
 
@@ -389,20 +419,6 @@ def _boot_code_attention(disk: Disk) -> Iterator[str]:
             ", such as with grub-install" if code.kind.startswith("GRUB") else ""
         )
         yield f"{code.kind}, found at byte {code.at}, is lost with the table: this disk no longer starts; {before}"
-
-
-def _gap_attention(disk: Disk, gap_end: int | None) -> Iterator[str]:
-    """Yield that bytes before the partition are lost, unless they are known to be those of GRUB."""
-    codes = disk.table.boot_code if disk.table else ()
-    grub = any(code.kind.startswith("GRUB") and code.partition is None for code in codes)
-    if gap_end and not (grub and gap_end <= MIB):
-        saving = wording.as_root(
-            disk, f"dd if={wording.shell_word(disk.path)} of=FILE bs=1M count={align_up(gap_end, MIB) // MIB}"
-        )
-        yield (
-            f"the bytes between the table and the partition, up to byte {gap_end}, are overwritten: they may be a boot"
-            f" program of a board, or its settings. To save them: {saving}"
-        )
 
 
 def _plan_steps(move: _Move, part: Partition, label: str, patched: search.Patching) -> Iterator[steps.Step]:

@@ -8,12 +8,13 @@ from pathlib import Path
 from aligntool.audit.report import Judged
 from aligntool.audit.wording import as_root, hints_with_options, layer_name, next_command, shell_word, table_command
 from aligntool.change import Plan, Used
+from aligntool.claims import Claims
 from aligntool.errors import Refused
 from aligntool.file_systems import EXT
 from aligntool.formats.layers import read_layers
-from aligntool.formats.reader import MappedReader, Reader, has_data, is_blank
+from aligntool.formats.reader import MappedReader, Reader, has_data
 from aligntool.formats.tables import read_table
-from aligntool.inventory import Disk, DiskKind, Layer, Partition, TableLabel
+from aligntool.inventory import Disk, DiskKind, Layer, Partition
 from aligntool.linux.block import open_read_only
 from aligntool.linux.content import UsedMap, read_used
 from aligntool.linux.luks import open_luks
@@ -21,10 +22,10 @@ from aligntool.linux.users import NoLoop, read_only_loop
 from aligntool.realign import partition_plan
 from aligntool.realign import request as requests
 from aligntool.realign.second_table import refuse_second_table
-from aligntool.realign.whole_disk import other_kinds, places, refuse_unusual_table, table_inside
-from aligntool.steps import CopyContent, WriteJournal
+from aligntool.realign.whole_disk import other_kinds, refuse_unusual_table, table_inside
+from aligntool.steps import CopyContent
 from aligntool.system import TableLine, parse_crypttab, parse_fstab
-from aligntool.units import MIB, Extent, align_down, align_up
+from aligntool.units import Extent, align_down, align_up
 
 _BLOCK = 4096
 _FREE_FIRST_SECTOR = (*EXT, "btrfs", "swap", "LVM2_member")
@@ -51,6 +52,13 @@ class WholeDisk:
             return self._find(judged, request, key)
 
     def _find(self, judged: Judged, request: requests.Request, key: bytes | None) -> requests.FoundPlan:
+        with requests.open_claims(judged.disk, request.goal) as (claims, sentences):
+            found = self._find_with(judged, request, key, claims)
+            return replace(found, plan=replace(found.plan, attention=(*sentences, *found.plan.attention)))
+
+    def _find_with(
+        self, judged: Judged, request: requests.Request, key: bytes | None, claims: Claims
+    ) -> requests.FoundPlan:
         disk = judged.disk
         if key is not None and not self.undo:
             judged = replace(judged, disk=self._with_length(judged, key))
@@ -59,40 +67,38 @@ class WholeDisk:
         if request.goal.shrink and not self.undo and disk.table is None and len(disk.content) == 1:
             part = partition_plan.as_partition(disk)
             maps[part.number] = _used(disk, part.extent, part.content[0])
-        step = next(step for step in self._plan(judged, request, maps).steps if isinstance(step, CopyContent))
+        step = next(step for step in self._plan(judged, request, maps, claims).steps if isinstance(step, CopyContent))
         if step.partition not in maps:
             layers = disk.partitions[0].content if self.undo else disk.content
             maps[step.partition] = _used(disk, step.source, layers[0])
-        plan = self._plan(judged, request, maps)
+        plan = self._plan(judged, request, maps, claims)
         requests.refuse_bad_blocks(disk, disk.partitions or (partition_plan.as_partition(disk),), (step.partition,))
         return requests.FoundPlan(
             replace(plan, attention=(*plan.attention, *named_in_files(disk, undo=self.undo))), judged, maps
         )
 
-    def _plan(self, judged: Judged, request: requests.Request, maps: dict[int, UsedMap]) -> Plan:
+    def _plan(self, judged: Judged, request: requests.Request, maps: dict[int, UsedMap], claims: Claims) -> Plan:
         used = {number: Used(number, used_map.bytes, used_map.by) for number, used_map in maps.items()}
-        disk, inside, gap_end = judged.disk, None, None
+        disk, inside = judged.disk, None
         kinds: tuple[str, ...] = ()
         if self.undo:
             if len(disk.partitions) == 1:
                 with open_read_only(disk.path) as device:
                     inside = table_inside(device, disk.partitions[0].extent, disk.sector_size)
-                    gap_end = _gap_end(device, disk)
                     kinds = _kinds_without_table(device, disk)
             names = next(iter(requests.names_on(disk).values()), None)
             plan = partition_plan.plan_unpartition(
-                judged, request.goal, used, inside=inside, names=names, gap_end=gap_end, kinds=kinds
+                judged, request.goal, used, claims, inside=inside, names=names, kinds=kinds
             )
             refuse_second_table(disk)
             with open_read_only(disk.path) as device:
                 _refuse_before_partition(device, disk)
                 refuse_unusual_table(device, plan, table_command(disk, "sgdisk -S 128 -j 2 -e"))
-                lost = tuple(_tail_attention(device, disk))
-            return replace(plan, attention=(*lost, *plan.attention))
-        plan = partition_plan.plan_partition(judged, request.goal, self.label, used, others=_others(disk))
+            return plan
+        plan = partition_plan.plan_partition(judged, request.goal, self.label, used, claims, others=_others(disk))
         with open_read_only(disk.path) as device:
             _refuse_more_behind(device, disk.content[0], disk)
-            lost = (*_boot_attention(device, disk), *_behind_attention(device, disk, plan))
+            lost = tuple(_boot_attention(device, disk))
         return replace(plan, attention=(*lost, *plan.attention))
 
     def _with_length(self, judged: Judged, key: bytes) -> Disk:
@@ -162,17 +168,6 @@ def _boot_attention(reader: Reader, disk: Disk) -> Iterator[str]:
         )
 
 
-def _gap_end(reader: Reader, disk: Disk) -> int | None:
-    """Return the end of the last nonzero byte between the table and the only partition."""
-    if disk.table is None or disk.table.gap_used_to:  # behind the first MiB
-        return disk.table.gap_used_to if disk.table else None
-    is_gpt = disk.table.label is TableLabel.GPT
-    start = places(disk.size or 0, disk.sector_size)[0].end if is_gpt else disk.sector_size
-    length = min(disk.partitions[0].extent.start, MIB) - start
-    filled = len(bytes(reader.read(start, length)).rstrip(b"\0")) if length > 0 else 0
-    return start + filled if filled else None
-
-
 def _refuse_more_behind(reader: Reader, layer: Layer, disk: Disk) -> None:
     """Raise Refused if something is recognised where a layer ends that begins at byte 0 of `reader`: a hash tree of
     dm-verity, or another file system. It would not be moved, and the journal may be written over it.
@@ -184,46 +179,6 @@ def _refuse_more_behind(reader: Reader, layer: Layer, disk: Disk) -> None:
             f"{found[0].kind} begins at byte {end}, where the {layer.kind} on {disk.name} ends, and would not be moved"
         )
         raise Refused(text, hint=next_command(disk, "audit"), code="ambiguous", subject=disk.name)
-
-
-def _behind_attention(reader: Reader, disk: Disk, plan: Plan) -> Iterator[str]:
-    """Yield that bytes behind the content are lost, if there are any where the plan writes. What follows the content of
-    a LUKS is noise.
-    """
-    layer, size = disk.content[0], disk.sector_size
-    end = align_up(layer.claims_size or disk.size or 0, size)
-    written = [place.after for place in plan.places]
-    written += [step.journal.extent for step in plan.steps if isinstance(step, WriteJournal) and not step.journal.file]
-    if not any(disk.gpt_headers):  # those are named in a note
-        written.append(places(disk.size or 0, size)[1])
-    if layer.kind != "crypto_LUKS" and any(_is_used(reader, extent, end) for extent in written):
-        yield (
-            f"bytes after the {layer_name(layer)}, from byte {end}, are overwritten in part: nothing is recognised in"
-            f" them, but they may be data. To save them: {_saving_command(disk, end)}"
-        )
-
-
-def _tail_attention(reader: Reader, disk: Disk) -> Iterator[str]:
-    """Yield that the last sectors of a disk with an MBR are lost, if there is anything in them: a GPT has its backup
-    there.
-    """
-    tail = places(disk.size or 0, disk.sector_size)[1]
-    if disk.table and disk.table.label is TableLabel.DOS and _is_used(reader, tail, tail.start):
-        yield (
-            f"the last {tail.length} bytes of the disk, from byte {tail.start}, are overwritten: nothing is recognised"
-            f" in them, but they may be data. To save them: {_saving_command(disk, tail.start)}"
-        )
-
-
-def _saving_command(disk: Disk, start: int) -> str:
-    """Return the command that saves the bytes from `start` on to the end of the disk."""
-    return as_root(disk, f"dd if={shell_word(disk.path)} of=FILE bs=1M iflag=skip_bytes skip={start}")
-
-
-def _is_used(reader: Reader, extent: Extent, start: int) -> bool:
-    """Return whether there are bytes other than zero in an extent, from `start` on."""
-    start = max(extent.start, start)
-    return not is_blank(reader, Extent(start, extent.end - start))
 
 
 def _used(disk: Disk, extent: Extent, layer: Layer) -> UsedMap:

@@ -244,6 +244,7 @@ class RowItem:
     may_stay: bool = True
     cost: int = 0  # bytes to copy if it moves
     lead: int = 0  # bytes that must be free before it, for its EBR
+    begins_container: bool = False  # the first EBR
     gives_way: bool = False  # the end of a container, which logical partitions may push to the right
 
 
@@ -259,6 +260,7 @@ class Movable:
     cost: Mapping[int, int]  # bytes to copy
     lengths: Mapping[int, int]  # of the partitions that are shrunk
     names: Mapping[int, StartNames] = field(default_factory=dict)  # partition starts recorded in their files
+    kept: tuple[Extent, ...] = ()  # data in no partition, which stays
 
 
 def row_of(disk: Disk, movable: Movable, *, roomy: bool = False) -> tuple[RowItem, ...]:
@@ -268,7 +270,7 @@ def row_of(disk: Disk, movable: Movable, *, roomy: bool = False) -> tuple[RowIte
     A container is a single item that stays unless one of its logical partitions must move. Otherwise its first sector,
     the first EBR, stays and its end may grow.
     """
-    items: list[RowItem] = []
+    items = [RowItem(extent) for extent in movable.kept]
     for part in disk.partitions:
         match part.role:
             case Role.NESTED | Role.MAP:
@@ -306,7 +308,7 @@ def lead_of(part: Partition, sector_size: int) -> int:
 
 def _container_items(disk: Disk, container: Partition, movable: Movable, *, roomy: bool) -> list[RowItem]:
     sector, chain = disk.sector_size, logicals_of(disk, container)
-    items = [RowItem(Extent(container.extent.start, sector)), _item(chain[0], movable)]
+    items = [RowItem(Extent(container.extent.start, sector), begins_container=True), _item(chain[0], movable)]
     for part in chain[1:]:
         items.append(replace(_item(part, movable), lead=lead_of(part, sector) if roomy else sector))
     return [*items, RowItem(Extent(container.extent.end, 0), gives_way=True)]

@@ -4,19 +4,21 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from math import ceil
+from typing import Protocol
 
 from aligntool import steps
 from aligntool.audit.layers import data_starts
 from aligntool.audit.report import Answer, Judged, Repair, Report
 from aligntool.audit.wording import contents_of_disk, labelled, next_command, next_look, next_realign
 from aligntool.change import Estimate, Place, Plan, RealignGoal, Used
+from aligntool.claims import ALL_FREE, Claims
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.file_systems import FILE_SYSTEMS, SHRINKABLE
 from aligntool.formats.windows_names import StartNames
 from aligntool.inventory import Disk, DiskKind, Partition, Role
 from aligntool.realign import partition_selection, search
 from aligntool.realign.placing import Movable, containers, first_place, held_ranges, kind_of, logicals_of, row_of
-from aligntool.realign.refusals import disk_reasons, partition_reasons
+from aligntool.realign.refusals import disk_reasons, partition_reasons, unlisted_data
 from aligntool.realign.schedule import Schedule
 from aligntool.units import GIB, MIB, Extent, align_down, format_about, format_size
 
@@ -205,10 +207,16 @@ def _batches(step: steps.CopyContent, size: int) -> float:
 
 
 def plan_realign(
-    judged: Judged, goal: RealignGoal, used: partition_selection.Uses, *, names: Mapping[int, StartNames] | None = None
+    judged: Judged,
+    goal: RealignGoal,
+    used: partition_selection.Uses,
+    claims: Claims,
+    *,
+    names: Mapping[int, StartNames] | None = None,
 ) -> Plan:
     """Return the cheapest plan that aligns every start. `used`: the bytes that a move of each partition copies; a
-    partition missing there is copied whole. `names`: the starts recorded in files of Windows.
+    partition missing there is copied whole. `claims`: what may be overwritten. `names`: the starts recorded in files
+    of Windows.
 
     The plan has no steps if nothing has to move. Raises Refused with all reasons, a line each.
     """
@@ -223,9 +231,13 @@ def plan_realign(
     against = partition_reasons(disk, parts_of(disk, selection.must))
     reasons += [reason for found in against.values() for reason in found]
     whole = disk.size is not None and bool(selection.start_grids)
-    found, shrunk = _find_places(disk, goal, selection, used) if whole else (None, {})
+
+    def places_for(shrunk: partition_selection.Shrinks, *, finer: bool = False) -> search.FoundPlaces | None:
+        return search.search(disk, movable(disk, selection, used, shrunk), goal, claims, finer=finer)
+
+    found, shrunk = _find_places(disk, goal, used, places_for) if whole else (None, {})
     if whole and selection.must and _lacks_room(found):
-        reasons.append(_no_room(judged, goal, selection, used, found))
+        reasons.append(_no_room(judged, goal, selection, used, found, places_for, claims))
     if found is not None:
         reasons += partition_selection.unpatchable_reasons(disk, selection.names, found, shrunk)
         reasons += partition_selection.ambiguous_superblocks(disk, found)
@@ -248,18 +260,22 @@ def movable(
     return Movable(must, may, cost, lengths, selection.names)
 
 
+class _PlacesFor(Protocol):
+    """The search for places, if these file systems are shrunk."""
+
+    def __call__(self, shrunk: partition_selection.Shrinks, /, *, finer: bool = False) -> search.FoundPlaces | None: ...
+
+
 def _find_places(
-    disk: Disk, goal: RealignGoal, selection: partition_selection.Selection, used: partition_selection.Uses
+    disk: Disk, goal: RealignGoal, used: partition_selection.Uses, places_for: _PlacesFor
 ) -> tuple[search.FoundPlaces | None, dict[int, partition_selection.Shrunk]]:
-    found = search.search(disk, movable(disk, selection, used, {}), goal)
+    found = places_for({})
     if _lacks_room(found) and goal.shrink:
-        shorter = partition_selection.room_by_shrinking(
-            disk, used, lambda shrunk: search.search(disk, movable(disk, selection, used, shrunk), goal)
-        )
+        shorter = partition_selection.room_by_shrinking(disk, used, places_for)
         if shorter is not None:
             return shorter
     if found is not None and found.journal is None:
-        found = search.search(disk, movable(disk, selection, used, {}), goal, finer=True)
+        found = places_for({}, finer=True)
     return found, {}
 
 
@@ -300,13 +316,15 @@ def _no_room(
     selection: partition_selection.Selection,
     used: partition_selection.Uses,
     found: search.FoundPlaces | None,
+    places_for: _PlacesFor,
+    claims: Claims,
 ) -> Refusal:
     disk = judged.disk
-
-    def fits(shrunk: partition_selection.Shrinks) -> search.FoundPlaces | None:
-        return search.search(disk, movable(disk, selection, used, shrunk), goal)
-
-    helps, hint = partition_selection.shrink_hint(disk, used, fits, shrink=goal.shrink)
+    if claims.in_the_way:
+        roomy = search.search(disk, movable(disk, selection, used, {}), goal, ALL_FREE, finer=True)
+        if not _lacks_room(roomy):
+            return unlisted_data(disk, claims, "plan realign", for_journal=found is not None)
+    helps, hint = partition_selection.shrink_hint(disk, used, places_for, shrink=goal.shrink)
     if found is not None:
         least, room = found.journal_least, found.journal_room
         text = (
@@ -478,7 +496,8 @@ def _room_of(judged: Judged, numbers: tuple[int, ...]) -> _Room:
 
 
 def _room_for(judged: Judged, selection: partition_selection.Selection) -> _Room:
-    found = search.search(judged.disk, movable(judged.disk, selection, {}, {}), _GOAL, finer=True)
+    # An audit reads no free space: whether it is free is known when the move is planned.
+    found = search.search(judged.disk, movable(judged.disk, selection, {}, {}), _GOAL, ALL_FREE, finer=True)
     return _Room.NONE if found is None else _Room.ENOUGH if found.journal else _Room.NO_JOURNAL
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from aligntool.audit import wording
 from aligntool.audit.report import Judged
 from aligntool.change import LayoutGoal, PartitionRequest
+from aligntool.claims import Claims, format_range
 from aligntool.errors import Refusal, refuse
 from aligntool.file_systems import FILE_SYSTEMS, file_system, name_for_e2fsck
 from aligntool.formats.linux_fs import NEEDS_REPLAY
@@ -323,6 +324,29 @@ def _shared_inside(disk: Disk, part: Partition, layer: Layer, what: str) -> Iter
         if (inner.unclean or "").startswith(MAY_BE_SHARED) or "(MMP)" in (inner.unclean or ""):
             text = f"{what}: the {wording.layer_name(inner)} in it: {inner.unclean}"
             yield Refusal("unclean", what, text, _cleaner(disk, part, inner), lasting=False)
+
+
+_MOST_NAMED = 4  # ranges of data in one message
+
+
+def unlisted_data(disk: Disk, claims: Claims, command: str, *, for_journal: bool) -> Refusal:
+    """Return the refusal to overwrite data that is in no partition. `command`: plans again, with --overwrite-bytes.
+    `for_journal`: only the journal has no other place, and it can be a file.
+    """
+    found = claims.in_the_way
+    named = [format_range(extent) for extent in found[:_MOST_NAMED]]
+    more = f" and {len(found) - len(named)} more ranges" if len(found) > len(named) else ""
+    where = f"bytes {', '.join(named)}{more} of {disk.name} are in no partition and do not read as zero"
+    text = f"{where}: they may be data, and are not overwritten"
+    look = wording.as_root(disk, f"od -A d -t x1z -N 512 -j {found[0].start} {wording.shell_word(disk.path)}")
+    hints = [look]
+    if for_journal:
+        text = f"{where}, and beside them there is no room for the journal; a file on another disk also works"
+        hints.append(wording.next_command(disk, command, "--journal FILE"))
+    options = [f"--overwrite-bytes {one}" for one in named]
+    if not more:
+        hints.append(f"if they are not needed: {wording.next_command(disk, command, *options, '--save FILE')}")
+    return Refusal("unlisted-data", disk.name, text, "\n".join(hints), lasting=False)
 
 
 def bad_blocks_refusal(disk: Disk, part: Partition, what: str, layer: Layer, count: int) -> Refusal:

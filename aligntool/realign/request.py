@@ -14,6 +14,7 @@ from aligntool.audit.judge import audit
 from aligntool.audit.report import AuditOptions, Judged
 from aligntool.audit.wording import command, hints_for_disk, hints_with_options, holders_of, shell_word
 from aligntool.change import Event, Plan, RealignGoal, Said, StepBegun, StepDone, Used, Waiting
+from aligntool.claims import Claims
 from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse
 from aligntool.file_systems import EXT
 from aligntool.formats.bad_blocks import bad_blocks
@@ -37,6 +38,7 @@ from aligntool.realign import disk_state, journal_format, move, shrink_commit, t
 from aligntool.realign.applying import ChangeInProgress, recovery_commands
 from aligntool.realign.change_process import apply_in_child
 from aligntool.realign.journal import Journal, open_journal, refuse_volatile
+from aligntool.realign.named_ranges import described, refuse_named, save
 from aligntool.realign.partition_selection import fills, overwriting_text, shrinkable
 from aligntool.realign.placing import kind_of
 from aligntool.realign.planning import plan_realign
@@ -267,17 +269,34 @@ def plan_for(judged: Judged, request: Request) -> FoundPlan:
     map may show that another plan is cheaper, so this repeats until every partition that moves has a map.
     """
     disk = judged.disk
+    with open_claims(disk, request.goal) as (claims, sentences):
+        return _plan_with_maps(judged, request, claims, sentences)
+
+
+@contextmanager
+def open_claims(disk: Disk, goal: RealignGoal) -> Iterator[tuple[Claims, tuple[str, ...]]]:
+    """Yield what a change of the disk may overwrite, and a sentence on each range that the user named. Raises Refused
+    if a range must not be overwritten, and OSError.
+    """
+    with fresh_reader(disk.path) as reader:
+        refuse_named(disk, reader, goal.overwrite)
+        yield Claims(reader, goal.overwrite), tuple(described(reader, goal.overwrite, goal.save_to))
+
+
+def _plan_with_maps(judged: Judged, request: Request, claims: Claims, sentences: tuple[str, ...]) -> FoundPlan:
+    disk = judged.disk
     names = names_on(disk)
     # How far a file system can be shrunk depends on its used blocks.
     maps = {part.number: read_map(disk, part.number, part.extent) for part in shrinkable(disk) if request.goal.shrink}
     while True:
         used = {number: Used(number, found.bytes, found.by) for number, found in maps.items()}
-        plan = plan_realign(judged, request.goal, used, names=names)
+        plan = plan_realign(judged, request.goal, used, claims, names=names)
         moves = {step.partition: step for step in plan.steps if isinstance(step, steps.CopyContent)}
         unread = [step for number, step in moves.items() if number not in maps]
         if not unread:
             refuse_bad_blocks(disk, disk.partitions, moves)
             _refuse_data_behind(disk, plan)
+            plan = replace(plan, attention=(*sentences, *plan.attention)) if plan.steps else plan
             return FoundPlan(plan, judged, {number: maps[number] for number in moves})
         for step in unread:
             maps[step.partition] = read_map(disk, step.partition, step.source)
@@ -461,6 +480,9 @@ def _events(
     """
     whole = yield from run_checks(plan)
     refuse_disturbed(plan.disk.path, since)
+    if request.goal.save_to:
+        save(plan.disk.path, request.goal.overwrite, request.goal.save_to)
+        yield Said(f"saved to {request.goal.save_to}, at the same offsets as on the disk")
     shrunk = False
     for index, step in enumerate(plan.steps):
         if isinstance(step, steps.ShrinkContent):

@@ -1,15 +1,16 @@
 """Find places for all partitions of a disk and for the journal, and the patches to file systems."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from aligntool.change import RealignGoal
+from aligntool.claims import Claims
 from aligntool.formats.gpt import table_sizes
 from aligntool.formats.windows_names import LENGTH_OF_START, StartNames
 from aligntool.inventory import Disk, Layer, Partition, Role, TableLabel
 from aligntool.realign import placing
 from aligntool.steps import EntryChange, JournalPlace, Patch
-from aligntool.units import KIB, MIB, Extent, align_down, align_up
+from aligntool.units import KIB, MIB, Extent, align_down, align_up, merged
 from aligntool.values import dataclass
 
 # Where the EBRs of logical partitions lie after a move, and where their container ends then. An EBR is a table between
@@ -146,6 +147,16 @@ def free_runs(taken: Iterable[Extent], room: Extent) -> Iterator[Extent]:
         if end > start:
             yield Extent(start, end - start)
         at = max(at, extent.end)
+
+
+def free_of_data(
+    gaps: Iterable[Extent], needs: JournalNeeds, claims: Claims, own: Iterable[Extent]
+) -> tuple[Extent, ...]:
+    """Return the runs of gaps that a journal may overwrite, their starts rounded up to 64 KiB. Not all are read: the
+    last one with room for the preferred sizes is enough. `own`: bytes that belong to the content that moves.
+    """
+    found = claims.free_runs(gaps, _total(journal_sizes(needs)[0]) + STEP, own)
+    return tuple(run for each in found for run in free_runs((), each))
 
 
 def place_journal(runs: Iterable[Extent], needs: JournalNeeds) -> JournalPlace | None:
@@ -365,19 +376,64 @@ def room_of(disk: Disk, goal: RealignGoal) -> placing.Room:
     return placing.Room(Extent(start, min(usable.end, end) - start), goal.least_start, boot_floor(disk))
 
 
-def search(disk: Disk, movable: placing.Movable, goal: RealignGoal, *, finer: bool = False) -> FoundPlaces | None:
+def search(
+    disk: Disk, movable: placing.Movable, goal: RealignGoal, claims: Claims, *, finer: bool = False
+) -> FoundPlaces | None:
     """Return the cheapest places that leave room for a journal; None if there is no place for all partitions.
+
+    No place overwrites what `claims` keeps; `claims.in_the_way` then has the data around which was planned.
 
     `finer`: if places on the coarsest possible grain leave no room for a journal, try finer grains.
     """
     room = room_of(disk, goal)
     best: FoundPlaces | None = None
     for attempt in _finer(movable) if finer else (movable,):
-        found = _search(disk, attempt, goal, room)
+        found = _search_around_data(disk, attempt, goal, room, claims)
         if found is None or found.journal is not None or not found.order:
             return found or best
         best = best or found
     return best
+
+
+_MOST_ROUNDS = 64
+
+
+def _search_around_data(
+    disk: Disk, movable: placing.Movable, goal: RealignGoal, room: placing.Room, claims: Claims
+) -> FoundPlaces | None:
+    """Search again around the data at the places found, until nothing is in the way. None if there is no such place,
+    or it was not found in many rounds.
+    """
+    kept: tuple[Extent, ...] = ()
+    for _ in range(_MOST_ROUNDS):
+        found = _search(disk, replace(movable, kept=kept), goal, room, claims)
+        if found is None:
+            return None
+        met = claims.kept_in_any(_overwritten(disk, found), _own_bytes(disk, found.before, found.order))
+        if not met:
+            return found
+        kept = merged((*kept, *met), Extent(0, disk.size or 0), STEP)
+    return None
+
+
+def _overwritten(disk: Disk, found: FoundPlaces) -> Iterator[Extent]:
+    """Yield everything that a move overwrites but its journal: the new places, and the new EBRs."""
+    yield from (found.after[number] for number in found.order)
+    for change in found.chain:
+        if change.record_after is not None:
+            yield Extent(change.record_after, disk.sector_size)
+
+
+def _own_bytes(disk: Disk, before: Places, moved: Collection[int]) -> Iterator[Extent]:
+    """Yield the bytes that belong to the partitions that move or are shrunk, and to the chain of EBRs."""
+    for part in disk.partitions:
+        is_shrunk = before.get(part.number, part.extent) != part.extent
+        if part.role is Role.EXTENDED:
+            yield Extent(part.extent.start, disk.sector_size)
+        elif part.number in moved or is_shrunk:
+            yield part.extent
+        if part.record_at is not None:
+            yield Extent(part.record_at, disk.sector_size)
 
 
 def _finer(movable: placing.Movable) -> Iterator[placing.Movable]:
@@ -390,12 +446,14 @@ def _finer(movable: placing.Movable) -> Iterator[placing.Movable]:
         yield replace(movable, must=must)
 
 
-def _search(disk: Disk, movable: placing.Movable, goal: RealignGoal, room: placing.Room) -> FoundPlaces | None:
+def _search(
+    disk: Disk, movable: placing.Movable, goal: RealignGoal, room: placing.Room, claims: Claims
+) -> FoundPlaces | None:
     best: FoundPlaces | None = None
     rows = dict.fromkeys(placing.row_of(disk, movable, roomy=roomy) for roomy in (True, False))
     for row, choice in _choices(rows, room, movable):
         for lean in placing.PlacePreference:
-            found = _with_journal(disk, row, placing.place_items(row, room, choice, lean), goal, movable.names)
+            found = _with_journal(disk, row, placing.place_items(row, room, choice, lean), goal, movable.names, claims)
             if found is None:
                 continue
             if found.journal is not None:
@@ -448,13 +506,13 @@ def _in_container(row: placing.Row) -> list[bool]:
     ends = [index for index, item in enumerate(row) if item.gives_way]
     found = [False] * len(row)
     for end in ends:
-        start = max(index for index in range(end) if row[index].number is None and not row[index].gives_way)
+        start = max(index for index in range(end) if row[index].begins_container)
         found[start + 1 : end + 1] = [True] * (end - start)
     return found
 
 
 def _with_journal(
-    disk: Disk, row: placing.Row, places: Places, goal: RealignGoal, names: Mapping[int, StartNames]
+    disk: Disk, row: placing.Row, places: Places, goal: RealignGoal, names: Mapping[int, StartNames], claims: Claims
 ) -> FoundPlaces | None:
     lengths = {item.number: item.extent for item in row if item.number is not None}
     before = {part.number: lengths.get(part.number, part.extent) for part in disk.partitions}
@@ -467,7 +525,10 @@ def _with_journal(
     if not moves:
         return FoundPlaces(before, after, (), chain, None)
     needs = _needs(disk, before, moves, names)
-    runs = tuple(free_runs(_occupied(disk, before, after, chain), _journal_room(disk, goal)))
+    runs: tuple[Extent, ...] = ()
+    if not goal.journal_file:
+        gaps = free_runs(_occupied(disk, before, after, chain), _journal_room(disk, goal))
+        runs = free_of_data(gaps, needs, claims, _own_bytes(disk, before, moves))
     journal = in_file(goal.journal_file, needs) if goal.journal_file else place_journal(runs, needs)
     largest = max((run.length for run in runs), default=0)
     signatures_only = journal is not None and not holds_all(journal, needs)

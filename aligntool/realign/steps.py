@@ -9,7 +9,8 @@ from typing import Protocol, assert_never
 
 from aligntool import steps
 from aligntool.change import Event, KernelBehind, Plan, Progress, StepBegun, StepDone
-from aligntool.device import Device, Jobs
+from aligntool.claims import outside
+from aligntool.device import Device, Jobs, zero
 from aligntool.errors import Refused, Stopped
 from aligntool.formats.reader import rotating_sum
 from aligntool.formats.windows_fs import CHANGING, CHECKED_SECTORS
@@ -21,7 +22,7 @@ from aligntool.realign.journal import Journal
 from aligntool.realign.journal_format import Position
 from aligntool.realign.schedule import Batch, Schedule
 from aligntool.realign.table import TableImages, TableState, write_table
-from aligntool.units import MIB, Extent
+from aligntool.units import GIB, MIB, Extent
 from aligntool.values import dataclass
 
 # Fields of boot sectors that hold the start of the partition, patched in memory.
@@ -272,6 +273,8 @@ class Walk:
         for index in range(position.step, len(self.plan.steps)):
             yield StepBegun(index)
             first = position.batch if index == position.step else 0
+            if isinstance(self.plan.steps[index], steps.CloseJournal) and index > position.step:
+                self._clear_old_places()  # not after a cut: the free space may have been used since
             yield from self._apply_step(index, steps.journaled_step(self.plan.steps[index]), first)
             yield StepDone(index)
 
@@ -324,6 +327,7 @@ class Walk:
     def _undo_step(self, step: steps.JournaledStep) -> None:
         match step:
             case steps.ParkEntries():
+                self._clear_new_places()
                 write_table(self.device, self._images(TableState.BEFORE), TableState.BEFORE)
             case steps.HoldContent():
                 hidden_signatures.restore_content(self.device, step.source.start, *self._views_at_source(step))
@@ -401,16 +405,79 @@ class Walk:
         """Hide what is recognised at the new place in free space; other content there belongs to a partition and moves
         with it.
         """
-        images = self.journal.contents.images
-        places = [place.before for place in self.plan.places if place.before]
+        target = self._both_places(step.partition)[1]
+        occupied = self._occupied_before()
+        hidden_signatures.hide_in_free_space(self.device, target.start, self._views_at_source(step)[0], occupied)
+
+    def _occupied_before(self) -> list[Extent]:
+        """Return what is not free space before the move, and the place of the journal."""
+        return self._occupied([place.before for place in self.plan.places if place.before])
+
+    def _occupied(self, places: list[Extent]) -> list[Extent]:
         # Of a container only the EBRs are occupied.
         occupied = [one for one in places if not any(one.contains(other) for other in places if other != one)]
-        occupied += [Extent(sectors.at, len(sectors.data)) for sectors in images.sectors]
+        occupied += [Extent(sectors.at, len(sectors.data)) for sectors in self.journal.contents.images.sectors]
         if self.place.file is None:
             occupied.append(self.place.extent)
-        hidden_signatures.hide_in_free_space(
-            self.device, self._both_places(step.partition)[1].start, self._views_at_source(step)[0], occupied
+        return occupied
+
+    def _clear_new_places(self) -> None:
+        """Zero what the move wrote into free space, which read as zero before it; every source is restored by now."""
+        occupied = self._occupied_before()
+        for step in self.plan.steps:
+            if isinstance(step, steps.CopyContent):
+                self._clear_copies(step, step.target.start, step.source.start, occupied)
+        self.device.flush()
+
+    def _clear_old_places(self) -> None:
+        """Zero what the move left at the old places, outside of the new ones, so that it reads as free space."""
+        sources = [step.source for step in self.plan.steps if isinstance(step, steps.CopyContent)]
+        left = tuple(outside(sources, tuple(self._occupied([place.after for place in self.plan.places]))))
+        if sum(extent.length for extent in left) <= _MOST_CLEARED:
+            for extent in left:
+                with suppress(OSError):  # no byte of a partition is there any more
+                    zero(self.device, (extent,))
+
+    def _clear_copies(self, step: steps.CopyContent, start: int, kept: int, occupied: Sequence[Extent]) -> None:
+        """Zero the copy of a partition's content at byte `start`, outside of what is occupied. `kept`: the byte where
+        the content stays.
+
+        A sector that is neither as at the other place nor as the move left it is not from the move, and is not changed.
+        """
+        written = (*self.journal.contents.runs[step.partition], *step.held.ranges)
+        places = (Extent(start + run.start, run.length) for run in written)
+        other_sectors = self._saved_sectors(step.partition)
+        for place in outside(places, tuple(occupied)):
+            for at in range(place.start, place.end, REQUEST_LENGTH):
+                with suppress(OSError):  # no byte of a partition is there any more
+                    self._clear(Extent(at, min(REQUEST_LENGTH, place.end - at)), kept - start, other_sectors)
+
+    def _clear(self, place: Extent, distance: int, other_sectors: frozenset[bytes]) -> None:
+        """Zero the sectors of a place that are copies of those `distance` bytes after it, hidden or patched."""
+        at, size = place.start, self.device.sector_size
+        zeros = bytes(place.length)
+        found = zeros if self.device.is_hole(at, place.length) else bytes(self.device.read(at, place.length))
+        if found == zeros:
+            return
+        content = bytes(self.device.read(at + distance, place.length))
+        if found == content:
+            self.device.write(at, zeros)
+            return
+        for start in range(0, place.length, size):
+            sector, original = found[start : start + size], content[start : start + size]
+            is_own = sector in other_sectors or _is_hidden_copy(sector, original, self.sign)
+            if any(sector) and is_own:
+                self.device.write(at + start, bytes(size))
+
+    def _saved_sectors(self, partition: int) -> frozenset[bytes]:
+        """Return the sectors that the journal has saved, as they are at the old place and at the new one."""
+        size = self.device.sector_size
+        saved = self.journal.contents.held[partition]
+        release = next(
+            step for step in self.plan.steps if isinstance(step, steps.ReleaseContent) and step.partition == partition
         )
+        parts = (*saved, *patched(release.held, saved, release.patches))
+        return frozenset(part[at : at + size] for part in parts for at in range(0, len(part), size))
 
     def _both_places(self, partition: int) -> tuple[Extent, Extent]:
         ends = [step for step in self.plan.steps if isinstance(step, steps.HoldContent | steps.ReleaseContent)]
@@ -444,6 +511,17 @@ class Walk:
         moving = _moving_numbers(self.plan)
         places = (place for place in self.plan.places if place.number in moving)
         return tuple((place.number, (before and place.before) or place.after) for place in places)
+
+
+_MOST_CLEARED = GIB  # bytes of old places outside of the new ones; more would take as long as the move
+_MOST_HIDDEN = 16  # bytes of a sector that differ in a copy, if single bytes of signatures are hidden
+
+
+def _is_hidden_copy(sector: bytes, original: bytes, sign: bytes) -> bool:
+    """Return whether a sector is a copy of `original`, or of it with hidden signatures, or the marker."""
+    if sector in (original, sign):
+        return True
+    return sum(one != other for one, other in zip(sector, original, strict=True)) <= _MOST_HIDDEN
 
 
 def schedule_of(journal: Journal, step: steps.CopyContent) -> Schedule:

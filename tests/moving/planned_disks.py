@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from aligntool.change import Plan, RealignGoal, Used
+from aligntool.claims import ALL_FREE
 from aligntool.errors import Refused
 from aligntool.realign.planning import plan_realign
 from aligntool.realign.request import Request, look_at
@@ -85,7 +86,7 @@ def _plan(image: Path, luck: random.Random, sector: int) -> Planned | None:
     runs = {part.number: _runs(luck, part.extent.length, sector) for part in judged.disk.partitions}
     used = {number: Used(number, sum(run.length for run in those), "drawn") for number, those in runs.items()}
     try:
-        plan = plan_realign(judged, goal, used)
+        plan = plan_realign(judged, goal, used, ALL_FREE)
     except Refused:
         return None
     if not plan.steps:

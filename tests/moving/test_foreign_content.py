@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.change import StepBegun
 from aligntool.realign.disk_state import foreign_content
 from aligntool.realign.journal import Journal
 from aligntool.realign.move import MoveContext, find_journal, realign, resume
 from aligntool.realign.request import Request, find_plan
 from aligntool.steps import CopyContent, HoldContent
-from aligntool.units import MIB, Extent
+from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
 from tests.fuzz.handmade_layers import md_0_90, swap
 from tests.moving.disks import blkid
@@ -63,17 +62,18 @@ def test_an_unreadable_sector_neither_hides_a_new_file_system_nor_stops_the_sear
 
 
 @pytest.mark.needs_tools("sfdisk", "mke2fs", "blkid")
-def test_remains_of_an_old_file_system_in_a_container_are_hidden_as_those_outside(tmp_path: Path) -> None:
-    image, start, target = tmp_path / "disk.img", 126, 2048
+def test_remains_of_an_old_file_system_in_a_container_are_not_touched(tmp_path: Path) -> None:
+    image, start, remains = tmp_path / "disk.img", 126, Extent(2048 * SECTOR, 700 * KIB)
     with image.open("xb") as file:
         file.truncate(16 * MIB)
     run("sfdisk", "-q", image, stdin=f"label: dos\nstart=63, type=5, size=20000\nstart={start}, size=1500\n")
-    run("mke2fs", "-q", "-F", "-E", f"offset={target * SECTOR}", image, "700k")
+    run("mke2fs", "-q", "-F", "-E", f"offset={remains.start}", image, "700k")
     found = find_plan(str(image), Request())
-    disk = SimulatedDisk(image.read_bytes())
-    for event in realign(found.plan, MoveContext(disk, NoKernel()), found.runs):
-        if isinstance(event, StepBegun) and isinstance(found.plan.steps[event.index], CopyContent):
-            break
-    image.write_bytes(final(disk))
-    assert [step.target.start for step in found.plan.steps if isinstance(step, CopyContent)] == [target * SECTOR]
-    assert blkid(image, Extent(target * SECTOR, 1500 * SECTOR)) == {}
+    before = image.read_bytes()
+    disk = SimulatedDisk(before)
+    list(realign(found.plan, MoveContext(disk, NoKernel()), found.runs))
+    (step,) = (step for step in found.plan.steps if isinstance(step, CopyContent))
+    assert step.target.start % 4096 == 0 and not step.target.overlaps(remains)
+    after = final(disk)
+    assert after[remains.start : remains.end] == before[remains.start : remains.end]
+    assert blkid(image, remains)["ID_FS_TYPE"] == "ext2"

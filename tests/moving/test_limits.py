@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.change import Plan, RealignGoal
+from aligntool.claims import ALL_FREE
 from aligntool.realign.move import MoveContext, journal_status, realign
 from aligntool.realign.planning import plan_realign
 from aligntool.realign.request import Request, look_at
@@ -100,7 +101,7 @@ def test_status_reads_an_image_with_4096_byte_sectors_like_a_resume(tmp_path: Pa
     content[:512] = bytes(446) + struct.pack("<4xB3xII", 0x83, 9, 512) + bytes(48) + b"\x55\xaa"
     path.write_bytes(content)
     judged, _ = look_at(str(path), Request(goal=RealignGoal(grain=MIB, grain_given=True), sector_size=4096))
-    plan = plan_realign(judged, RealignGoal(grain=MIB, grain_given=True), {})
+    plan = plan_realign(judged, RealignGoal(grain=MIB, grain_given=True), {}, ALL_FREE)
     assert [place.after.start for place in plan.places if place.after] == [256 * 4096]
     whole = moved(content, plan, None)
     states = set()

@@ -84,6 +84,8 @@ def test_a_table_lost_at_any_moment_does_not_lead_to_a_wrong_result(label: str) 
             assert disk.operations == 0
             assert "--restore-table" in refusal.hint
             list(way(MoveContext(disk, NoKernel()), restore_table=True))
+        if find_journal(SimulatedDisk(platter), None) is None:
+            continue  # nothing was in flight, and only what was left of a journal was zeroed
         check_end(crowd, final(disk), new=way is resume)
 
 

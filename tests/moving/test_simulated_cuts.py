@@ -10,7 +10,7 @@ import pytest
 
 from aligntool.change import Plan
 from aligntool.errors import Stopped
-from aligntool.realign.move import MoveContext, find_journal, realign, resume, rollback
+from aligntool.realign.move import MoveContext, find_journal, find_left, realign, resume, rollback
 from aligntool.units import Extent
 from tests.moving.crowded_disks import PATCH_AT, Crowd, Part, make_crowd
 from tests.moving.entries import Seen, entries
@@ -67,7 +67,7 @@ class Actor(Protocol):
 def recovered(case: Actor, platter: bytes, how: str, cut: int | None = None, *, sector: int = SECTOR) -> SimulatedDisk:
     """Resume or roll back if something is in flight; what is complete is resumed, also if it is closed already."""
     disk = SimulatedDisk(platter, sector=sector)
-    if find_journal(disk, None) is None:
+    if find_journal(disk, None) is None and find_left(disk) is None:
         return disk
     try:
         return case.act(platter, how, cut)
@@ -78,9 +78,9 @@ def recovered(case: Actor, platter: bytes, how: str, cut: int | None = None, *, 
 
 
 def recover(crowd: Crowd, platter: bytes, how: str, cut: int | None = None) -> SimulatedDisk:
-    """Recover as a user would: resume or roll back if something is in flight, otherwise do nothing."""
+    """Recover as a user would: resume or roll back if a move is in flight or its journal is left, else do nothing."""
     disk = SimulatedDisk(platter)
-    if find_journal(disk, None) is None:
+    if find_journal(disk, None) is None and find_left(disk) is None:
         return disk
     try:
         return act(crowd, platter, how, cut)

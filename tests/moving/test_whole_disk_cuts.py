@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.change import Plan, RealignGoal
+from aligntool.claims import ALL_FREE, outside
 from aligntool.errors import Refused, Stopped
 from aligntool.inventory import Layer
 from aligntool.realign.move import find_journal
@@ -38,6 +39,9 @@ MAKE = {
     "swap": "mkswap {path} {kib}",
     "vfat": "mkfs.fat -F 12 --mbr=n {path} {kib}",
 }
+
+
+UNLISTED = Extent(1728 * KIB, 64 * KIB + 512)
 
 
 @dataclass(frozen=True)
@@ -77,13 +81,16 @@ def make(
     old: bytes = b"",
     sector: int = 512,
 ) -> Case:
-    """Make a file system of 600 KiB on a disk of 3 MiB, with a file in it if possible; `old`: other content instead."""
+    """Make a file system of 600 KiB on a disk of 3 MiB, with a file in it if possible, and data behind it that nothing
+    lists; `old`: other content instead.
+    """
     path = folder / "disk.img"
-    noise = random.Random(kind).randbytes(3 * MIB)
     if old:
         path.write_bytes(old)
     else:
-        path.write_bytes(bytes(600 * KIB) + noise[: 3 * MIB - 600 * KIB])
+        content = bytearray(3 * MIB)
+        content[UNLISTED.start : UNLISTED.end] = random.Random(kind).randbytes(UNLISTED.length)
+        path.write_bytes(content)
         run(*MAKE[kind].format(path=path, kib=600).split())
     request = Request(RealignGoal(grain=grain), sector_size=sector)
     found = WholeDisk(request, label, undo).find_plan(str(path), request)
@@ -101,7 +108,8 @@ def make_luks(folder: Path) -> Case:
     start = luks.data_start or 0
     inside = (Layer("ext2", Extent(0, 600 * KIB - start), claims_size=600 * KIB - start),)
     luks = with_needed_length(luks, inside, 3 * MIB - start, judged.disk)
-    plan = plan_partition(replace(judged, disk=replace(judged.disk, content=(luks,))), request.goal, "gpt", {})
+    judged = replace(judged, disk=replace(judged.disk, content=(luks,)))
+    plan = plan_partition(judged, request.goal, "gpt", {}, ALL_FREE)
     return Case("crypto_LUKS", path.read_bytes(), plan, {1: (Extent(0, 600 * KIB),)})
 
 
@@ -148,6 +156,8 @@ def end(case: Case, folder: Path, platter: bytes) -> str:
     at_start = facts.get("TYPE") == case.kind
     place = case.source if at_start == (case.source.start == 0) else case.target
     assert is_whole_at(case, platter, place)
+    if case.kind != "crypto_LUKS":  # all of the disk is its own
+        check_unlisted(case, platter)
     if not at_start:
         check_entry(case, folder, platter, place)
     if place == case.source:
@@ -156,6 +166,21 @@ def end(case: Case, folder: Path, platter: bytes) -> str:
         assert platter[:head] == case.platter[:head]
         assert platter[-tail:] == case.platter[-tail:]
     return "old" if place == case.source else "new"
+
+
+def check_unlisted(case: Case, platter: bytes) -> None:
+    """Check that what is in no partition is as before: also the place of the journal, which was zero. The sector of its
+    first or last mark may be torn by the cut itself.
+    """
+    listed = (Extent(0, 10 * 4096), case.source, case.target, Extent(len(platter) - 10 * 4096, 10 * 4096))
+    size = case.sector
+    changed = [
+        at
+        for place in outside((Extent(0, len(platter)),), listed)
+        for at in range(place.start, place.end, size)
+        if platter[at : at + size] != case.platter[at : at + size]
+    ]
+    assert changed == [] or (len(changed) == 1 and changed[0] % (64 * KIB) == 0)
 
 
 def check_entry(case: Case, folder: Path, platter: bytes, place: Extent) -> None:

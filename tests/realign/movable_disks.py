@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from aligntool.audit.report import Judged
 from aligntool.change import Plan, RealignGoal, Used
+from aligntool.claims import ALL_FREE
 from aligntool.formats.windows_names import StartNames
 from aligntool.inventory import Disk, DiskKind, Partition, Role, TableLabel
 from aligntool.realign.planning import plan_realign
@@ -70,7 +71,7 @@ def plan_for(
     used: dict[int, Used] | None = None,
     names: dict[int, StartNames] | None = None,
 ) -> Plan:
-    return plan_realign(judged(disk), goal or RealignGoal(), used or {}, names=names)
+    return plan_realign(judged(disk), goal or RealignGoal(), used or {}, ALL_FREE, names=names)
 
 
 def starts(plan: Plan) -> list[int]:

@@ -12,6 +12,7 @@ import pytest
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Judged
 from aligntool.change import Plan, RealignGoal
+from aligntool.claims import ALL_FREE
 from aligntool.errors import Refused
 from aligntool.linux.look import look
 from aligntool.linux.targets import UserLimits
@@ -58,7 +59,7 @@ def judged(image: Path) -> Judged:
 
 
 def planned(image: Path, goal: RealignGoal | None = None) -> Plan:
-    return plan_realign(judged(image), goal or RealignGoal(), {})
+    return plan_realign(judged(image), goal or RealignGoal(), {}, ALL_FREE)
 
 
 def refusal(image: Path, goal: RealignGoal | None = None) -> str:

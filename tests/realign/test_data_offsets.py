@@ -9,6 +9,7 @@ import pytest
 
 from aligntool.audit.report import AuditOptions, Judged
 from aligntool.change import Plan, RealignGoal
+from aligntool.claims import ALL_FREE
 from aligntool.inventory import Layer, Segment
 from aligntool.realign.planning import find_repairs, plan_realign
 from aligntool.units import GIB, KIB, MIB, Extent
@@ -28,7 +29,7 @@ def judged(*layers: Layer, start: int = START) -> Judged:
 
 
 def planned(*layers: Layer, start: int = START, goal: RealignGoal | None = None) -> Plan:
-    return plan_realign(judged(*layers, start=start), goal or RealignGoal(), {})
+    return plan_realign(judged(*layers, start=start), goal or RealignGoal(), {}, ALL_FREE)
 
 
 def luks(distance: int, start: int = START) -> Layer:

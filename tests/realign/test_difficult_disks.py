@@ -6,6 +6,7 @@ import pytest
 
 from aligntool.audit.report import AuditOptions
 from aligntool.change import RealignGoal, Used
+from aligntool.claims import ALL_FREE
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, TableLabel
 from aligntool.realign.planning import find_repairs, plan_realign
@@ -105,7 +106,7 @@ def test_nothing_begins_before_the_least_start() -> None:
     disk = movable_disk("2048+100000 vfat")
     goal = RealignGoal(grain=4 * MIB, grain_given=True, least_start=4 * MIB)
     report = judge(disk, wishes=AuditOptions(grain=4 * MIB))
-    assert starts(plan_realign(report.judged[0], goal, {})) == [8192]
+    assert starts(plan_realign(report.judged[0], goal, {}, ALL_FREE)) == [8192]
 
 
 def test_a_partition_before_the_least_start_is_moved_even_if_it_is_on_the_grid() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.change import Plan, RealignGoal
+from aligntool.claims import ALL_FREE
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, Role, TableLabel
 from aligntool.realign.planning import plan_realign
@@ -94,7 +95,7 @@ def test_an_unknown_ebr_is_refused() -> None:
     disk = old_disk()
     parts = tuple(replace(part, record_at=None) if part.number == 6 else part for part in disk.partitions)
     with pytest.raises(Refused, match="the position of the EBR of partition 6 is unknown"):
-        plan_realign(judged(replace(disk, partitions=parts)), RealignGoal(), {})
+        plan_realign(judged(replace(disk, partitions=parts)), RealignGoal(), {}, ALL_FREE)
 
 
 def test_a_chain_in_another_order_than_the_disk_is_refused() -> None:
@@ -105,7 +106,7 @@ def test_a_chain_in_another_order_than_the_disk_is_refused() -> None:
         replace(by_number[6], number=5), replace(by_number[5], number=6), by_number[7],
     )  # fmt: skip
     with pytest.raises(Refused, match="not the first on the disk"):
-        plan_realign(judged(replace(disk, partitions=swapped)), RealignGoal(), {})
+        plan_realign(judged(replace(disk, partitions=swapped)), RealignGoal(), {}, ALL_FREE)
 
 
 def test_copies_of_logicals_do_not_overwrite_each_other() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from aligntool.audit.report import Answer, Severity
 from aligntool.change import Plan, RealignGoal, Used, from_json, to_json
+from aligntool.claims import ALL_FREE
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, Role, TableLabel
 from aligntool.realign.planning import find_repairs, plan_realign
@@ -57,7 +58,7 @@ GOALS = st.builds(RealignGoal, shrink=st.booleans(), journal_file=st.sampled_fro
 def planned(disk: Disk, goal: RealignGoal) -> Plan | None:
     used = {part.number: Used(part.number, part.extent.length // 3, "a third") for part in disk.partitions}
     try:
-        return plan_realign(judged(disk), goal, used)
+        return plan_realign(judged(disk), goal, used, ALL_FREE)
     except Refused:
         return None
 

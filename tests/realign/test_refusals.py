@@ -8,6 +8,7 @@ import pytest
 
 from aligntool.audit.judge import audit
 from aligntool.change import LayoutGoal, PartitionRequest, Plan, RealignGoal
+from aligntool.claims import ALL_FREE
 from aligntool.cli.partitions import Layout
 from aligntool.errors import Refused, shell_word
 from aligntool.formats.reader import MAY_BE_SHARED
@@ -143,7 +144,7 @@ def refusal_of(seen: Disk, goal: RealignGoal | None = None) -> Refused:
     """Return the refusal, also with devices that may be on top of it."""
     machine = Inventory((seen, *above(seen)))
     with pytest.raises(Refused) as refusal:
-        plan_realign(replace(audit(machine, {}).judged[0], above=machine), goal or RealignGoal(), {})
+        plan_realign(replace(audit(machine, {}).judged[0], above=machine), goal or RealignGoal(), {}, ALL_FREE)
     return refusal.value
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from aligntool.audit.report import AuditOptions, Judged
 from aligntool.change import LayoutGoal, Plan, RaidGoal, RealignGoal, Used, to_json
+from aligntool.claims import ALL_FREE
 from aligntool.inventory import Disk, DiskKind, TableLabel
 from aligntool.realign.layout import plan_layout
 from aligntool.realign.planning import plan_realign
@@ -69,7 +70,7 @@ def golden_plan(recipe: Recipe) -> tuple[Plan, Judged]:
     if isinstance(goal, LayoutGoal):
         return plan_layout(judged, goal), judged
     half = {part.number: Used(part.number, part.extent.length // 2, "half of it") for part in judged.disk.partitions}
-    return plan_realign(judged, goal, half), judged
+    return plan_realign(judged, goal, half, ALL_FREE), judged
 
 
 def golden_file(recipe: Recipe) -> Path:

@@ -7,6 +7,7 @@ import pytest
 
 from aligntool.audit.report import Repair, Report
 from aligntool.change import RealignGoal
+from aligntool.claims import ALL_FREE
 from aligntool.errors import Refused
 from aligntool.realign.planning import find_repairs, plan_realign, with_repair_commands
 from aligntool.render.audit import MOST_ANSWERS, audit_lines, repair_lines
@@ -63,7 +64,7 @@ def test_a_finding_suggests_a_plan_only_if_it_is_possible(
     (after,) = {one.next for one in told.findings if one.code == "AT101"}
     assert before == "sudo aligntool plan realign /dev/sda"
     try:
-        plan_realign(report.judged[0], RealignGoal(), {})
+        plan_realign(report.judged[0], RealignGoal(), {}, ALL_FREE)
     except Refused as refused:
         said, told_so = (text.replace("plan realign", "realign") for text in (refused.hint, after))
         assert not planned and after != before and told_so in said
@@ -80,9 +81,9 @@ def test_partitions_that_fit_are_named_where_another_one_has_no_room() -> None:
     after = {one.partition: one.next for one in told.findings if one.code == "AT101"}
     named = "sudo aligntool plan realign /dev/sda -p 4 -p 5"
     assert after == {2: "sudo aligntool audit --map /dev/sda", 4: named, 5: named}
-    assert plan_realign(report.judged[0], RealignGoal(partitions=(4, 5)), {}).steps
+    assert plan_realign(report.judged[0], RealignGoal(partitions=(4, 5)), {}, ALL_FREE).steps
     with pytest.raises(Refused, match="to put partitions 2, 4, 5 on a boundary; there is for partitions 4, 5") as found:
-        plan_realign(report.judged[0], RealignGoal(), {})
+        plan_realign(report.judged[0], RealignGoal(), {}, ALL_FREE)
     assert found.value.hint == named
 
 
@@ -91,23 +92,23 @@ def test_the_other_partitions_are_named_where_one_can_never_be_moved() -> None:
     told = with_repair_commands(report, answers(report))
     after = {one.partition: one.next for one in told.findings if one.code == "AT101"}
     assert after[2] == "sudo aligntool plan realign /dev/sda -p 2" != after[1]
-    assert plan_realign(report.judged[0], RealignGoal(partitions=(2,)), {}).steps
+    assert plan_realign(report.judged[0], RealignGoal(partitions=(2,)), {}, ALL_FREE).steps
 
 
 def test_only_those_others_are_named_that_fit_if_it_is_not_moved() -> None:
     """Partition 1 would have room if partition 2 moved."""
     (judged,) = judge(movable_disk("63+800000 xfs; 800063+50000 BitLocker; 900001+50000 xfs")).judged
     with pytest.raises(Refused, match="BitLocker") as found:
-        plan_realign(judged, RealignGoal(), {})
+        plan_realign(judged, RealignGoal(), {}, ALL_FREE)
     assert found.value.hint == "sudo aligntool plan realign /dev/sda -p 3"
-    assert plan_realign(judged, RealignGoal(partitions=(3,)), {}).steps
+    assert plan_realign(judged, RealignGoal(partitions=(3,)), {}, ALL_FREE).steps
 
 
 def test_the_goal_of_a_plan_that_moves_nothing_does_not_state_1mib() -> None:
     (judged,) = judge(movable_disk("2048+50000 ext4; 200008+50000 ext4")).judged
-    assert plan_realign(judged, RealignGoal(), {}).goal == "every start on its boundary"
-    assert plan_realign(judged, RealignGoal(grain_given=True), {}).goal == "every start on 1MiB"
-    assert plan_realign(judged, RealignGoal(partitions=(1, 2)), {}).goal == "partitions 1, 2 on 1MiB"
+    assert plan_realign(judged, RealignGoal(), {}, ALL_FREE).goal == "every start on its boundary"
+    assert plan_realign(judged, RealignGoal(grain_given=True), {}, ALL_FREE).goal == "every start on 1MiB"
+    assert plan_realign(judged, RealignGoal(partitions=(1, 2)), {}, ALL_FREE).goal == "partitions 1, 2 on 1MiB"
 
 
 def test_a_mounted_partition_is_reported_with_its_mount_point() -> None:

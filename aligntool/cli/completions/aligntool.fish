@@ -161,6 +161,8 @@ complete -c aligntool -n '__aligntool_is realign' -l grain -d 'Boundary on which
 complete -c aligntool -n '__aligntool_is realign' -l recipe -d 'Use a recipe that comes with aligntool, or your own from a file: FILE.toml' -r -f -a 'cloned-ssd\\t\'an old table that was cloned onto an SSD: 1 MiB, or refused\' gpt-34-40\\t\'a GPT whose first partition begins at sector 34 or 40: old macOS, FreeBSD, storage boxes\' large-unit-qlc\\t\'QLC SSDs with mapping units of 16 to 64 KiB that do not report them\' sd-card\\t\'SD cards and eMMC: every start on a multiple of 4 MiB, none before the first\' sector-63\\t\'a disk partitioned by cylinders: first partition at sector 63 (Windows XP and before, old Linux)\''
 complete -c aligntool -n '__aligntool_is realign' -l shrink -d 'Allow file systems to be shrunk with their own tools to make room'
 complete -c aligntool -n '__aligntool_is realign' -l journal -d 'Write the journal to this file on another disk, not to free space' -r -F
+complete -c aligntool -n '__aligntool_is realign' -l overwrite-bytes -d 'Allow these bytes, which no partition has, to be overwritten' -x
+complete -c aligntool -n '__aligntool_is realign' -l save -d 'Copy what --overwrite-bytes names to this new file first' -r -F
 complete -c aligntool -n '__aligntool_is realign' -l layers -d 'Move nothing; re-encrypt each LUKS2 volume with sectors of the drive\'s size'
 complete -c aligntool -n '__aligntool_is realign' -l dry-run -d 'Show the plan and stop'
 complete -c aligntool -n '__aligntool_is realign' -l yes -d 'Do not ask for confirmation; refusals still apply'
@@ -195,6 +197,8 @@ complete -c aligntool -n '__aligntool_is partition' -l table -d 'gpt, or dos for
 complete -c aligntool -n '__aligntool_is partition' -l grain -d 'Boundary on which partitions start [default: 1MiB]' -r -f -a '1MiB 2MiB 4MiB'
 complete -c aligntool -n '__aligntool_is partition' -l shrink -d 'Allow the file system to be shrunk with its own tool to make room'
 complete -c aligntool -n '__aligntool_is partition' -l journal -d 'Write the journal to this file on another disk, not to free space' -r -F
+complete -c aligntool -n '__aligntool_is partition' -l overwrite-bytes -d 'Allow these bytes, which no partition has, to be overwritten' -x
+complete -c aligntool -n '__aligntool_is partition' -l save -d 'Copy what --overwrite-bytes names to this new file first' -r -F
 complete -c aligntool -n '__aligntool_is partition' -l key-file -d 'Open a LUKS volume with this key to find the space in use; - asks for the key' -r -F
 complete -c aligntool -n '__aligntool_is partition' -l dry-run -d 'Show the plan and stop'
 complete -c aligntool -n '__aligntool_is partition' -l yes -d 'Do not ask for confirmation; refusals still apply'
@@ -210,6 +214,8 @@ complete -c aligntool -n '__aligntool_is convert' -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is convert' -l sector-size -d 'Sector size of the new table: 4096 or 512' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is convert' -l both -d 'Write tables for both sector sizes; for images that will be copied'
 complete -c aligntool -n '__aligntool_is convert' -l journal -d 'Write the journal to this file on another disk, not to free space' -r -F
+complete -c aligntool -n '__aligntool_is convert' -l overwrite-bytes -d 'Allow these bytes, which no partition has, to be overwritten' -x
+complete -c aligntool -n '__aligntool_is convert' -l save -d 'Copy what --overwrite-bytes names to this new file first' -r -F
 complete -c aligntool -n '__aligntool_is convert' -l output -s o -d 'Write a copy to this new image or empty disk; DISK is only read' -r -F
 complete -c aligntool -n '__aligntool_is convert' -l dry-run -d 'Show the plan and stop'
 complete -c aligntool -n '__aligntool_is convert' -l yes -d 'Do not ask for confirmation; refusals still apply'
@@ -322,6 +328,8 @@ complete -c aligntool -n '__aligntool_is plan realign' -l grain -d 'Boundary on 
 complete -c aligntool -n '__aligntool_is plan realign' -l recipe -d 'Use a recipe that comes with aligntool, or your own from a file: FILE.toml' -r -f -a 'cloned-ssd\\t\'an old table that was cloned onto an SSD: 1 MiB, or refused\' gpt-34-40\\t\'a GPT whose first partition begins at sector 34 or 40: old macOS, FreeBSD, storage boxes\' large-unit-qlc\\t\'QLC SSDs with mapping units of 16 to 64 KiB that do not report them\' sd-card\\t\'SD cards and eMMC: every start on a multiple of 4 MiB, none before the first\' sector-63\\t\'a disk partitioned by cylinders: first partition at sector 63 (Windows XP and before, old Linux)\''
 complete -c aligntool -n '__aligntool_is plan realign' -l shrink -d 'Allow file systems to be shrunk with their own tools to make room'
 complete -c aligntool -n '__aligntool_is plan realign' -l journal -d 'Write the journal to this file on another disk, not to free space' -r -F
+complete -c aligntool -n '__aligntool_is plan realign' -l overwrite-bytes -d 'Allow these bytes, which no partition has, to be overwritten' -x
+complete -c aligntool -n '__aligntool_is plan realign' -l save -d 'Copy what --overwrite-bytes names to this new file first' -r -F
 complete -c aligntool -n '__aligntool_is plan realign' -l layers -d 'Move nothing; re-encrypt each LUKS2 volume with sectors of the drive\'s size'
 complete -c aligntool -n '__aligntool_is plan realign' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is plan realign' -l overwrite -d 'Replace existing files'
@@ -354,6 +362,8 @@ complete -c aligntool -n '__aligntool_is plan partition' -l table -d 'gpt, or do
 complete -c aligntool -n '__aligntool_is plan partition' -l grain -d 'Boundary on which partitions start [default: 1MiB]' -r -f -a '1MiB 2MiB 4MiB'
 complete -c aligntool -n '__aligntool_is plan partition' -l shrink -d 'Allow the file system to be shrunk with its own tool to make room'
 complete -c aligntool -n '__aligntool_is plan partition' -l journal -d 'Write the journal to this file on another disk, not to free space' -r -F
+complete -c aligntool -n '__aligntool_is plan partition' -l overwrite-bytes -d 'Allow these bytes, which no partition has, to be overwritten' -x
+complete -c aligntool -n '__aligntool_is plan partition' -l save -d 'Copy what --overwrite-bytes names to this new file first' -r -F
 complete -c aligntool -n '__aligntool_is plan partition' -l key-file -d 'Open a LUKS volume with this key to find the space in use; - asks for the key' -r -F
 complete -c aligntool -n '__aligntool_is plan partition' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is plan partition' -l overwrite -d 'Replace existing files'
@@ -368,6 +378,8 @@ complete -c aligntool -n '__aligntool_is plan convert' -f -a '(__aligntool_disks
 complete -c aligntool -n '__aligntool_is plan convert' -l sector-size -d 'Sector size of the new table: 4096 or 512' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is plan convert' -l both -d 'Write tables for both sector sizes; for images that will be copied'
 complete -c aligntool -n '__aligntool_is plan convert' -l journal -d 'Write the journal to this file on another disk, not to free space' -r -F
+complete -c aligntool -n '__aligntool_is plan convert' -l overwrite-bytes -d 'Allow these bytes, which no partition has, to be overwritten' -x
+complete -c aligntool -n '__aligntool_is plan convert' -l save -d 'Copy what --overwrite-bytes names to this new file first' -r -F
 complete -c aligntool -n '__aligntool_is plan convert' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is plan convert' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is plan convert' -l json -d 'Print JSON'

@@ -89,6 +89,8 @@ _aligntool_realign() {
         '(--recipe)--recipe=[Use a recipe that comes with aligntool, or your own from a file\: FILE.toml]:NAME:((cloned-ssd\:"an old table that was cloned onto an SSD\: 1 MiB, or refused" gpt-34-40\:"a GPT whose first partition begins at sector 34 or 40\: old macOS, FreeBSD, storage boxes" large-unit-qlc\:"QLC SSDs with mapping units of 16 to 64 KiB that do not report them" sd-card\:"SD cards and eMMC\: every start on a multiple of 4 MiB, none before the first" sector-63\:"a disk partitioned by cylinders\: first partition at sector 63 (Windows XP and before, old Linux)"))' \
         '(--shrink)--shrink[Allow file systems to be shrunk with their own tools to make room]' \
         '(--journal)--journal=[Write the journal to this file on another disk, not to free space]:FILE:_files' \
+        '*--overwrite-bytes=[Allow these bytes, which no partition has, to be overwritten]:FROM..TO: ' \
+        '(--save)--save=[Copy what --overwrite-bytes names to this new file first]:FILE:_files' \
         '(--layers)--layers[Move nothing; re-encrypt each LUKS2 volume with sectors of the drive'\''s size]' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
@@ -133,6 +135,8 @@ _aligntool_partition() {
         '(--grain)--grain=[Boundary on which partitions start \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
         '(--shrink)--shrink[Allow the file system to be shrunk with its own tool to make room]' \
         '(--journal)--journal=[Write the journal to this file on another disk, not to free space]:FILE:_files' \
+        '*--overwrite-bytes=[Allow these bytes, which no partition has, to be overwritten]:FROM..TO: ' \
+        '(--save)--save=[Copy what --overwrite-bytes names to this new file first]:FILE:_files' \
         '(--key-file)--key-file=[Open a LUKS volume with this key to find the space in use; - asks for the key]:FILE:_files' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
@@ -153,6 +157,8 @@ _aligntool_convert() {
         '(--sector-size)--sector-size=[Sector size of the new table\: 4096 or 512]:SIZE:(512 4096)' \
         '(--both)--both[Write tables for both sector sizes; for images that will be copied]' \
         '(--journal)--journal=[Write the journal to this file on another disk, not to free space]:FILE:_files' \
+        '*--overwrite-bytes=[Allow these bytes, which no partition has, to be overwritten]:FROM..TO: ' \
+        '(--save)--save=[Copy what --overwrite-bytes names to this new file first]:FILE:_files' \
         '(--output -o)--output=[Write a copy to this new image or empty disk; DISK is only read]:FILE:_files' \
         '(--output -o)-o+[Write a copy to this new image or empty disk; DISK is only read]:FILE:_files' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
@@ -333,6 +339,8 @@ _aligntool_plan_realign() {
         '(--recipe)--recipe=[Use a recipe that comes with aligntool, or your own from a file\: FILE.toml]:NAME:((cloned-ssd\:"an old table that was cloned onto an SSD\: 1 MiB, or refused" gpt-34-40\:"a GPT whose first partition begins at sector 34 or 40\: old macOS, FreeBSD, storage boxes" large-unit-qlc\:"QLC SSDs with mapping units of 16 to 64 KiB that do not report them" sd-card\:"SD cards and eMMC\: every start on a multiple of 4 MiB, none before the first" sector-63\:"a disk partitioned by cylinders\: first partition at sector 63 (Windows XP and before, old Linux)"))' \
         '(--shrink)--shrink[Allow file systems to be shrunk with their own tools to make room]' \
         '(--journal)--journal=[Write the journal to this file on another disk, not to free space]:FILE:_files' \
+        '*--overwrite-bytes=[Allow these bytes, which no partition has, to be overwritten]:FROM..TO: ' \
+        '(--save)--save=[Copy what --overwrite-bytes names to this new file first]:FILE:_files' \
         '(--layers)--layers[Move nothing; re-encrypt each LUKS2 volume with sectors of the drive'\''s size]' \
         '(--output -o)--output=[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
@@ -377,6 +385,8 @@ _aligntool_plan_partition() {
         '(--grain)--grain=[Boundary on which partitions start \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
         '(--shrink)--shrink[Allow the file system to be shrunk with its own tool to make room]' \
         '(--journal)--journal=[Write the journal to this file on another disk, not to free space]:FILE:_files' \
+        '*--overwrite-bytes=[Allow these bytes, which no partition has, to be overwritten]:FROM..TO: ' \
+        '(--save)--save=[Copy what --overwrite-bytes names to this new file first]:FILE:_files' \
         '(--key-file)--key-file=[Open a LUKS volume with this key to find the space in use; - asks for the key]:FILE:_files' \
         '(--output -o)--output=[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
@@ -397,6 +407,8 @@ _aligntool_plan_convert() {
         '(--sector-size)--sector-size=[Sector size of the new table\: 4096 or 512]:SIZE:(512 4096)' \
         '(--both)--both[Write tables for both sector sizes; for images that will be copied]' \
         '(--journal)--journal=[Write the journal to this file on another disk, not to free space]:FILE:_files' \
+        '*--overwrite-bytes=[Allow these bytes, which no partition has, to be overwritten]:FROM..TO: ' \
+        '(--save)--save=[Copy what --overwrite-bytes names to this new file first]:FILE:_files' \
         '(--output -o)--output=[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \

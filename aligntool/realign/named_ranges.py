@@ -1,0 +1,101 @@
+"""Ranges in no partition that the user names with --overwrite-bytes: check, describe and save them."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from aligntool.audit.wording import layer_name, next_command
+from aligntool.claims import Claims, format_range
+from aligntool.errors import Refusal, Refused, failing_as, refuse, refuse_folder_name
+from aligntool.formats.gpt import table_sizes
+from aligntool.formats.layers import read_layers
+from aligntool.formats.reader import Reader, read_pieces
+from aligntool.inventory import Disk, Role, TableLabel
+from aligntool.linux.files import sync_folder
+from aligntool.linux.users import fresh_reader
+from aligntool.units import KIB, MIB, Extent, align_down, align_up
+
+_SHOWN = 16  # bytes of what begins in a range
+# How far a superblock is behind the first byte of its content: ext2, F2FS and HFS+; ISO 9660; btrfs.
+_SUPERBLOCKS_AT = (0, KIB, 32 * KIB, 64 * KIB)
+_MOST_STARTS = 4096
+
+
+def refuse_named(disk: Disk, reader: Reader, ranges: Sequence[Extent]) -> None:
+    """Raise Refused if a range is not outside of the partitions and the table, or if anything is recognised in it.
+    Raises OSError.
+    """
+    refuse(reason for extent in ranges for reason in _refusals(disk, reader, extent))
+
+
+def _refusals(disk: Disk, reader: Reader, extent: Extent) -> Iterator[Refusal]:
+    where = f"bytes {format_range(extent)}"
+    option = "--overwrite-bytes"
+    for part in disk.partitions:
+        if part.role is not Role.EXTENDED and part.extent.overlaps(extent):
+            yield Refusal("invalid-option", option, f"{where} overlap partition {part.number}")
+    head, tail = disk.sector_size, 0
+    if disk.table and disk.table.label is TableLabel.GPT:
+        head, tail = table_sizes(disk.sector_size)
+    if not Extent(head, (disk.size or 0) - tail - head).contains(extent):
+        yield Refusal("invalid-option", option, f"{where} are not between the table and the end of {disk.name}")
+        return
+    for start in _possible_starts(reader, extent):
+        layers = read_layers(reader, Extent(start, extent.end - start), sector_size=disk.sector_size)
+        if layers:
+            text = f"{layer_name(layers[0])} is recognised at byte {start}, in the range {format_range(extent)}"
+            yield Refusal("ambiguous", disk.name, text, next_command(disk, "audit"))
+            return
+
+
+def _possible_starts(reader: Reader, extent: Extent) -> Iterator[int]:
+    """Yield the bytes where content may begin: before each run of data, as far as a superblock may be behind it, and
+    each MiB.
+    """
+    runs = Claims(reader).kept_in(extent)
+    starts = [run.start - behind for run in runs[:_MOST_STARTS] for behind in _SUPERBLOCKS_AT]
+    starts += [align_down(run.start, MIB) for run in runs]
+    starts += [at for run in runs for at in range(align_up(run.start, MIB), run.end, MIB)][:_MOST_STARTS]
+    yield from sorted({extent.start, *(at for at in starts if extent.start <= at < extent.end)})
+
+
+def described(reader: Reader, ranges: Iterable[Extent], save_to: str | None) -> Iterator[str]:
+    """Yield a sentence for each range, with its first bytes. Raises OSError."""
+    saved = f", after a copy to {save_to}" if save_to else " without a copy"
+    for extent in ranges:
+        first = reader.read(extent.start, _SHOWN)
+        if found := Claims(reader).kept_in(extent):
+            first = reader.read(found[0].start, _SHOWN)
+            begin = f"the data there begin at byte {found[0].start} with {first.hex(' ')}"
+        else:
+            begin = "they read as zero"
+        yield f"bytes {format_range(extent)} may be overwritten, as requested{saved}: {begin}"
+
+
+def save(path: str, ranges: Sequence[Extent], file: str) -> None:
+    """Copy the ranges to a new file, at the offsets that they have on the disk; the rest of it is a hole.
+
+    Raises Refused if the file exists or cannot be written.
+    """
+    refuse_folder_name(file)
+    place = Path(file)
+    with failing_as(Refused, file, hint="--save FILE names a new file"):
+        descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            with fresh_reader(path) as reader:
+                for extent in ranges:
+                    at = extent.start
+                    for piece in read_pieces(reader, extent):
+                        _write_all(descriptor, piece, at)
+                        at += len(piece)
+            os.fsync(descriptor)
+            sync_folder(place.parent)
+        finally:
+            os.close(descriptor)
+
+
+def _write_all(descriptor: int, content: bytes, at: int) -> None:
+    while content:
+        written = os.pwrite(descriptor, content, at)
+        content = content[written:]
+        at += written
