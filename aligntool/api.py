@@ -110,13 +110,15 @@ def plan_realign(
     grain: int | None = None,
     shrink: bool = False,
     journal_file: Target | None = None,
+    used_only: bool = False,
     sector_size: int | None = None,
     physical_sector_size: int | None = None,
     page_size: int | None = None,
 ) -> RealignPlan:
     """Plan the moves of partitions onto the boundary; nothing is written. `partitions`: numbers; empty: every
     misaligned partition. `grain`: the boundary, in bytes; None: 1 MiB if there is room. `shrink`: file systems may be
-    shrunk. `journal_file`: the journal, on another disk. Raises Refused with every reason in `refusals`.
+    shrunk. `journal_file`: the journal, on another disk. `used_only`: copy only used blocks, even if something else may
+    need the free ones. Raises Refused with every reason in `refusals`.
     """
     goal = RealignGoal(
         partitions=tuple(sorted(set(partitions))),
@@ -124,12 +126,14 @@ def plan_realign(
         grain_given=grain is not None,
         shrink=shrink,
         journal_file=None if journal_file is None else str(Path(journal_file).absolute()),
+        used_only=used_only,
     )
     own = {
         "--grain": grain, "--journal": goal.journal_file, "--sector-size": sector_size,
         "--physical-sector-size": physical_sector_size, "--page-size": page_size,
     }  # fmt: skip
-    typed = (*(f"-p {number}" for number in goal.partitions), *(["--shrink"] if shrink else []), *typed_words(own))
+    flags = (*(["--shrink"] if shrink else []), *(["--used-only"] if used_only else []))
+    typed = (*(f"-p {number}" for number in goal.partitions), *flags, *typed_words(own))
     request = Request(goal, sector_size, physical_sector_size, page_size, typed)
     return RealignPlan(find_plan(str(target), request).plan, request)
 

@@ -2,10 +2,11 @@
 
 import hashlib
 import json
+from dataclasses import field
 from enum import StrEnum
 from typing import TypeVar, get_args
 
-from aligntool.documents import as_object, check_schema, decode, load_object
+from aligntool.documents import OMITTED, as_object, check_schema, decode, load_object
 from aligntool.errors import Refused, shell_word
 from aligntool.steps import CheckContent, Step, Subject
 from aligntool.units import KIB, MIB, Extent
@@ -99,8 +100,10 @@ class RealignGoal:
     shrink: bool = False  # file systems may be shrunk to make room
     journal_file: str | None = None
     least_start: int = 0  # no partition may begin before this byte; SD cards: 4 MiB
-    overwrite: tuple[Extent, ...] = ()  # bytes in no partition that the user allows to be overwritten
-    save_to: str | None = None  # the file for a copy of these bytes
+    # Bytes in no partition that the user allows to be overwritten, and the file for a copy of them.
+    overwrite: tuple[Extent, ...] = field(default=(), metadata={OMITTED: True})
+    save_to: str | None = field(default=None, metadata={OMITTED: True})
+    used_only: bool = field(default=False, metadata={OMITTED: True})  # skip free blocks even if something may need them
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +198,10 @@ class Place:
     why: str = ""  # why it stays or moves: "on the grid", "off 4KiB by 3584B"
 
 
+EVERYTHING = "everything: "
+"""Beginning of the source of a number of used bytes, if it is that of all bytes, before the reason."""
+
+
 @dataclass(frozen=True, slots=True)
 class Used:
     """How much of a partition must be copied, and the source of that number."""
@@ -202,6 +209,11 @@ class Used:
     partition: int
     bytes: int
     by: str  # "partclone.ext4", "everything: no map for crypto_LUKS"
+
+    @property
+    def why(self) -> str:
+        """Return why everything is copied, or "" if a map of used blocks decides."""
+        return self.by.removeprefix(EVERYTHING) if self.by.startswith(EVERYTHING) else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ WIRE = "wire"
 BOUNDS = "bounds"  # metadata: smallest and largest number, instead of 0 and LARGEST
 POSITIVE = (1, LARGEST)
 OPTIONAL = "optional"  # metadata: True if older documents lack the field
+OMITTED = "omitted"  # metadata: True if the field is not written while it has its default, as in older documents
 
 _Kind = TypeVar("_Kind")
 Tags = Mapping[type, Mapping[str, object]]
@@ -39,8 +40,13 @@ def _wire_fields(kind: Any) -> dict[str, Field[Any]]:
 
 def as_object(value: object, tags: Tags = _NO_TAGS) -> dict[str, object]:
     """Return a dataclass as a JSON object. `tags`: members to put first in the object, by class."""
-    body = {wire: as_json(getattr(value, field.name), tags) for wire, field in wire_fields(value).items()}
+    found = {wire: (field, getattr(value, field.name)) for wire, field in wire_fields(value).items()}
+    body = {wire: as_json(item, tags) for wire, (field, item) in found.items() if not _is_omitted(field, item)}
     return {**tags.get(type(value), {}), **body}
+
+
+def _is_omitted(field: Field[Any], item: object) -> bool:
+    return bool(field.metadata.get(OMITTED)) and item == field.default
 
 
 def as_json(value: object, tags: Tags = _NO_TAGS) -> object:
@@ -90,8 +96,9 @@ def decode(kind: type[_Kind], value: object, path: str = "", *, exact: bool = Fa
     ValueError with the path in the document.
 
     Unknown fields are ignored, a field that may be None or has OPTIONAL may be missing, and numbers, texts and lists
-    are bounded. `exact`, for documents protected by a digest: no missing or unknown fields, values of exactly the
-    annotated types, of any size. `tags`: as given to `as_object`; they select the class of a union.
+    are bounded. `exact`, for documents protected by a digest: no unknown fields, none missing but those with OMITTED,
+    values of exactly the annotated types, of any size. `tags`: as given to `as_object`; they select the class of a
+    union.
     """
     found: _Kind = _Decoder(exact, tags).value(kind, value, path, (0, LARGEST))
     return found
@@ -175,10 +182,13 @@ class _Decoder:
 
     def _object(self, kind: Any, value: Mapping[str, object], path: str) -> Any:
         hints, expected, found = _hints(kind), wire_fields(kind), {}
-        if self.exact and set(value) != set(expected):
-            odd = ", ".join(sorted(set(value) ^ set(expected)))
+        needed = {wire for wire, field in expected.items() if wire in value or not field.metadata.get(OMITTED)}
+        if self.exact and set(value) != needed:
+            odd = ", ".join(sorted(set(value) ^ needed))
             raise ValueError(f"{path or 'the document'}: fields missing or unknown: {odd:.200}")
         for wire, field in expected.items():
+            if wire not in value and field.metadata.get(OMITTED):
+                continue
             if self.exact and type(value.get(wire)) is (hint := hints[field.name]) and hint in _SCALAR_NAMES:
                 found[field.name] = value[wire]
             elif wire in value or not field.metadata.get(OPTIONAL):

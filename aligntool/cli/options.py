@@ -308,6 +308,9 @@ OverwriteBytesOption = Annotated[
     list[str] | None, "--overwrite-bytes", "Allow these bytes, which no partition has, to be overwritten.", "FROM..TO"
 ]
 SaveOption = Annotated[File, "--save", "Copy what --overwrite-bytes names to this new file first."]
+UsedOnlyOption = Annotated[
+    bool, "--used-only", "Copy only used blocks, even if something else on the disk may need the free ones."
+]
 KeyFileOption = Annotated[File, "--key-file", "Read the LUKS2 key from this file [default: ask for it]."]
 RateOption = Annotated[Size, "--rate", "Copy at most this much per second, such as 50MiB."]
 SystemOption = Annotated[

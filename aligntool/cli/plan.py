@@ -42,6 +42,7 @@ class RealignOptions:
     ] = None
     recipe: options.RecipeOption = None
     shrink: Annotated[bool, "--shrink", "Allow file systems to be shrunk with their own tools to make room."] = False
+    used_only: options.UsedOnlyOption = False
     journal: options.NewJournalOption = None
     overwrite_bytes: options.OverwriteBytesOption = None
     save: options.SaveOption = None
@@ -52,10 +53,10 @@ class RealignOptions:
     def request(self, geometry: options.Geometry) -> Request:
         """Return the options as one value. Options override the values of a recipe. Raises Refused."""
         numbers = options.partition_numbers(self.partitions) or []
-        if self.layers and (self.grain or self.recipe or self.shrink or self.journal or self.overwrite_bytes):
-            raise BadParameter(
-                "--layers moves nothing: it excludes --grain, --recipe, --shrink, --journal and --overwrite-bytes"
-            )
+        moving = (self.grain, self.recipe, self.shrink, self.used_only, self.journal, self.overwrite_bytes)
+        if self.layers and any(moving):
+            excluded = "--grain, --recipe, --shrink, --used-only, --journal and --overwrite-bytes"
+            raise BadParameter(f"--layers moves nothing: it excludes {excluded}")
         goal = find_recipe(self.recipe, "realign").goal if self.recipe else RealignGoal()
         if not isinstance(goal, RealignGoal):
             raise Refused(f"the recipe {self.recipe} is not for a realign", hint="aligntool recipes list")
@@ -64,9 +65,10 @@ class RealignOptions:
         if numbers:
             goal = replace(goal, partitions=tuple(sorted(numbers)))
         goal = replace(goal, shrink=self.shrink or goal.shrink, journal_file=options.absolute(self.journal))
-        goal = overwriting(goal, self.overwrite_bytes, self.save)
+        goal = overwriting(replace(goal, used_only=self.used_only), self.overwrite_bytes, self.save)
         own = {"--grain": self.grain, "--recipe": self.recipe, "--journal": self.journal}
         typed = [*(f"-p {number}" for number in numbers), *(["--shrink"] if self.shrink else [])]
+        typed += ["--used-only"] if self.used_only else []
         typed += [*(["--layers"] if self.layers else []), *overwriting_words(goal)]
         return Request(goal, **asdict(geometry), typed=(*typed, *options.typed_words(own | geometry.typed)))
 

@@ -31,6 +31,7 @@ class PartitionOptions:
     label: options.TableOption = None
     grain: options.NewGrainOption = None
     shrink: Annotated[bool, "--shrink", "Allow the file system to be shrunk with its own tool to make room."] = False
+    used_only: options.UsedOnlyOption = False
     journal: options.NewJournalOption = None
     overwrite_bytes: options.OverwriteBytesOption = None
     save: options.SaveOption = None
@@ -40,7 +41,8 @@ class PartitionOptions:
 
     def request(self, geometry: options.Geometry) -> WholeDisk:
         """Return the options as one value."""
-        goal = RealignGoal(shrink=self.shrink, journal_file=options.absolute(self.journal))
+        journal = options.absolute(self.journal)
+        goal = RealignGoal(shrink=self.shrink, journal_file=journal, used_only=self.used_only)
         if self.grain is not None:
             goal = replace(goal, grain=self.grain, grain_given=True)
         goal = overwriting(goal, self.overwrite_bytes, self.save)
@@ -50,7 +52,7 @@ class PartitionOptions:
         unused = own | {"--shrink": self.shrink, "--journal": None}
         for option in (name for name, given in unused.items() if self.undo and given):
             raise BadParameter(f"--undo and {option} are mutually exclusive")
-        flags = {"--undo": self.undo, "--shrink": self.shrink}
+        flags = {"--undo": self.undo, "--shrink": self.shrink, "--used-only": self.used_only}
         words = options.typed_words(own | geometry.typed)
         typed = (*(word for word, given in flags.items() if given), *words, *overwriting_words(goal))
         return WholeDisk(Request(goal, **asdict(geometry), typed=typed), self.label or "gpt", self.undo)
@@ -136,7 +138,7 @@ class ConvertOptions:
         typed = (*sector_size_options(self.sizes), *words, *overwriting_words(goal))
         return Conversion(Request(goal, typed=typed), self.sizes)
 
-    def copying(self, disk: str, output: str, rate: int | None) -> "ConvertCopy":
+    def copying(self, disk: str, output: str, rate: int | None, *, used_only: bool) -> "ConvertCopy":
         """Return the operation that writes a copy and only reads the disk. Raises Refused."""
         if output in ("", "-"):
             raise BadParameter("name a file or a disk for the copy: -o NEW")
@@ -146,8 +148,10 @@ class ConvertOptions:
         if self.overwrite_bytes:
             text = "a copy overwrites nothing of the disk that it reads"
             raise Refused(text, hint="omit --overwrite-bytes", code="invalid-option", subject="--overwrite-bytes")
-        typed = (*sector_size_options(self.sizes), *options.typed_words({"-o": output}))
-        return ConvertCopy(CopyRequest(Request(typed=typed), disk, self.sizes, output), rate)
+        only = ["--used-only"] if used_only else []
+        typed = (*sector_size_options(self.sizes), *only, *options.typed_words({"-o": output}))
+        request = Request(RealignGoal(used_only=used_only), typed=typed)
+        return ConvertCopy(CopyRequest(request, disk, self.sizes, output), rate)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -167,6 +171,7 @@ def convert(
     *,
     chosen: ConvertOptions,
     output: OutputOption = None,
+    used_only: options.UsedOnlyOption = False,
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,
     rate: options.RateOption = None,
@@ -184,12 +189,14 @@ def convert(
 
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the end, with the journal kept.
     """
+    if used_only and output is None:
+        raise BadParameter("--used-only requires -o: otherwise no content is copied")
     refuse(options.attach_virtual(disk, writes=not dry_run and output is None, alone=not dry_run))
     operation: Operation
     if output is None:
         operation = table_change("convert", disk, chosen.request(), rate)
     else:
-        operation = chosen.copying(disk, output, rate)
+        operation = chosen.copying(disk, output, rate, used_only=used_only)
     run_change(operation, yes=yes, json_=json_, dry_run=dry_run)
 
 

@@ -14,6 +14,18 @@ EXTENDED_TYPES = frozenset({0x05, 0x0F, 0x85})  # DOS, Windows with LBA, Linux
 GPT_PROTECTIVE = 0xEE
 LDM = 0x42
 
+WITHOUT_SUPERBLOCK = frozenset(
+    {
+        "21686148-6449-6E6F-744E-656564454649",  # BIOS boot: a program
+        "9E1A2D38-C612-4316-AA26-8B49521E5A8B",  # PReP boot: a program
+        "0x41",  # the same in an MBR
+        "E3C9E316-0B5C-4DB8-817D-F92DF00215AE",  # Microsoft reserved: remains of what was there before
+        "0657FD6D-A4AB-43C4-84E5-0933C84B4F4F",  # Linux swap, which may be encrypted with a new key at each start
+        "0x82",  # the same in an MBR
+    }
+)
+"""Types of partitions whose use is known although nothing is recognised in them."""
+
 # The names are in part_types.txt in this package, with their sources.
 
 

@@ -254,6 +254,7 @@ MFT_RECORD_ROOM = 64 * KIB  # the largest size of a record
 ATTRIBUTE_LIST, VOLUME_INFORMATION, DATA, INDEX_ROOT, INDEX_ALLOCATION = 0x20, 0x70, 0x80, 0x90, 0xA0
 MOST_VOLUME_ATTRIBUTES, MOST_ENTRIES, DEEPEST = 64, 4096, 8
 LARGEST_INDEX_BLOCK = 64 * KIB
+LONGEST_INDEX = 64 * MIB  # of a directory whose names are all read
 LONGEST_LIST = 256 * KIB  # of attributes, as Windows limits it
 MOST_PIECES = 4096  # of a file
 
@@ -486,6 +487,39 @@ def find_reference(files: NtfsFiles, directory: int, name: str) -> int | None:
         if not 0 < block_size <= LARGEST_INDEX_BLOCK:
             break
         node = _with_fixups(files.read(blocks, below * unit, block_size), b"INDX")[24:]
+    raise CannotFollow(_LOST)
+
+
+def names_in(files: NtfsFiles, directory: int) -> Iterator[str]:
+    """Yield the names in a directory: those of its root, then those of each block of its index, also of blocks that are
+    not in use any more. Raises CannotFollow.
+    """
+    root = next((resident_value(body) for body in files.parts(directory, INDEX_ROOT) if not body[8]), b"")
+    yield from _names(root[16:])
+    block_size = le32(root, 8)
+    runs = runs_of(files.parts(directory, INDEX_ALLOCATION))
+    length = sum(count for _, count in runs) * files.cluster
+    if length and not (0 < block_size <= LARGEST_INDEX_BLOCK and length <= LONGEST_INDEX):
+        raise CannotFollow(_LOST)
+    for at in range(0, length, block_size):
+        block = files.read(runs, at, block_size)
+        if block.startswith(b"INDX"):
+            yield from _names(_with_fixups(block, b"INDX")[24:])
+
+
+def _names(node: bytes) -> Iterator[str]:
+    """Yield the names in a node, which begins with its index header. Raises CannotFollow."""
+    at = le32(node, 0)
+    for _ in range(MOST_ENTRIES):
+        length, flags = le16(node, at + 8), le16(node, at + 12)
+        if length < 16 or at + length > len(node):
+            break
+        if flags & 2:  # the last one
+            return
+        entry = node[at : at + length]
+        if length > 80:
+            yield entry[82 : 82 + 2 * entry[80]].decode("utf-16-le", "replace")
+        at += length
     raise CannotFollow(_LOST)
 
 

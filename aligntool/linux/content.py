@@ -17,7 +17,7 @@ from aligntool.file_systems import EXT, file_system, has_length
 from aligntool.formats.fat_files import FIRST_CLUSTER, BrokenFatError, exfat_runs_to_keep, fat_entries
 from aligntool.formats.gpt import table_sizes
 from aligntool.formats.numbers import be32, be64, le16, le64
-from aligntool.formats.reader import LONGEST_READ, MappedReader, Reader, has_data
+from aligntool.formats.reader import LONGEST_READ, MappedReader, Reader
 from aligntool.formats.windows_fs import FatBootSector, parse_fat_boot_sector
 from aligntool.inventory import Disk, Layer, Sampled
 from aligntool.linux.process import find_program, run_program
@@ -485,9 +485,6 @@ def read_used(
     try:
         with fresh_reader(path) as reader, closing(_yield_used(path, reader, extent, layer, shrunk)) as runs:
             claims, free = layer.claims_size or 0, is_free_behind(reader, extent, layer)
-            if not (free or shrunk) and _has_data_behind(reader, extent, claims):
-                why = f"dm-verity hashes after the {layer.kind} may cover its free blocks, too"
-                return whole_partition_map(extent.length, why)
             used = chain(runs, [Extent(claims, 0 if free else extent.length - claims)])
             return with_edges(used, extent.length, sector_size=sector_size, by=file_system(layer.kind).map_source)
     except (NoMap, NoLoop) as reason:
@@ -502,14 +499,6 @@ def _swap_map(length: int, layer: Layer, sector_size: int) -> UsedMap:
     if end == length:
         return UsedMap((header,), "swap: header only")  # a small journal saves only some sectors of it
     return UsedMap((header, Extent(end, length - end)), "swap: header, and what follows")
-
-
-def _has_data_behind(reader: Reader, extent: Extent, claims: int) -> bool:
-    """Return whether there are bytes behind the file system. A hash tree of dm-verity follows it directly, may have no
-    superblock, and covers free blocks as well.
-    """
-    start = align_up(claims, PLACE)
-    return has_data(reader.read(extent.start + start, max(min(extent.length - start, EDGE), 0)))
 
 
 # A shrink leaves a mark in the last sector of the partition: until the move has begun, nothing else shows that what

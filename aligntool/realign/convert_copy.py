@@ -1,7 +1,7 @@
 """Copy a disk to a new image or an empty disk, with a table for another sector size. The source is only read."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -75,7 +75,8 @@ class CopyRequest:
             rebuilds = recreate_fats(judged, sizes, units, _MOST_FAT)
         again = {number: describe_rebuilding(disk.path, number, disk, rebuild) for number, rebuild in rebuilds.items()}
         copied = [part for part in disk.partitions if part.number not in rebuilds]
-        maps = {part.number: read_map(disk, part.number, part.extent) for part in copied}
+        only = self.request.goal.used_only
+        maps = {part.number: read_map(disk, part.number, part.extent, used_only=only) for part in copied}
         mapped = {part.number for part in copied if maps[part.number].bytes < part.extent.length}
         used = (run for part in copied for run in _used_extents(part, maps[part.number]))
         runs = merged(
@@ -83,7 +84,15 @@ class CopyRequest:
             _between_head_and_tail(target.size, sizes, disk), convert_table.BLOCK,
         )  # fmt: skip
         plan = plan_copy(disk, target, sizes, units, again, mapped, sum(run.length for run in runs))
+        plan = replace(plan, notes=(*plan.notes, *_whole_copies(maps, mapped)))
         return FoundPlan(plan, judged, {}, {number: rebuild.parts for number, rebuild in rebuilds.items()}), runs
+
+
+def _whole_copies(maps: Mapping[int, UsedMap], mapped: Collection[int]) -> Iterator[str]:
+    """Yield why each partition that is not copied according to a map is copied whole."""
+    for number in maps:
+        if number not in mapped:
+            yield f"partition {number} is copied whole: {maps[number].by.removeprefix('everything: ')}"
 
 
 def _refuse_uncopied(disk: Disk, size: int, sizes: tuple[int, ...]) -> None:

@@ -325,6 +325,8 @@ def _too_long(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: 
     if goal.shrink and layer.kind in SHRINKABLE:
         by = format_size(max(most_shrinkable(part, used), 0))
         text = f"{text}; it can be shrunk by an estimated {by} at most"
+        if part.number in used and (why := used[part.number].why):
+            text = f"{text}, because all of it counts as used: {why}"
     elif layer.kind == "crypto_LUKS" and layer.inner:
         text = f"{text}; its length depends on the {wording.layer_name(layer.inner[0])} inside"
     elif layer.kind == "crypto_LUKS":

@@ -16,7 +16,7 @@ from aligntool.formats.reader import MappedReader, Reader, has_data
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Disk, DiskKind, Layer, Partition
 from aligntool.linux.block import open_read_only
-from aligntool.linux.content import UsedMap, read_used
+from aligntool.linux.content import UsedMap
 from aligntool.linux.luks import open_luks
 from aligntool.linux.users import NoLoop, read_only_loop
 from aligntool.realign import partition_plan
@@ -66,13 +66,13 @@ class WholeDisk:
         maps: dict[int, UsedMap] = {}
         if request.goal.shrink and not self.undo and disk.table is None and len(disk.content) == 1:
             part = partition_plan.as_partition(disk)
-            maps[part.number] = _used(disk, part.extent, part.content[0])
+            maps[part.number] = requests.read_map(disk, part.number, part.extent, used_only=request.goal.used_only)
         step = next(step for step in self._plan(judged, request, maps, claims).steps if isinstance(step, CopyContent))
-        if step.partition not in maps:
-            layers = disk.partitions[0].content if self.undo else disk.content
-            maps[step.partition] = _used(disk, step.source, layers[0])
+        number = step.partition
+        if number not in maps:
+            maps[number] = requests.read_map(disk, number, step.source, used_only=request.goal.used_only)
         plan = self._plan(judged, request, maps, claims)
-        requests.refuse_bad_blocks(disk, disk.partitions or (partition_plan.as_partition(disk),), (step.partition,))
+        requests.refuse_bad_blocks(disk, disk.partitions or (partition_plan.as_partition(disk),), (number,))
         return requests.FoundPlan(
             replace(plan, attention=(*plan.attention, *named_in_files(disk, undo=self.undo))), judged, maps
         )
@@ -179,10 +179,6 @@ def _refuse_more_behind(reader: Reader, layer: Layer, disk: Disk) -> None:
             f"{found[0].kind} begins at byte {end}, where the {layer.kind} on {disk.name} ends, and would not be moved"
         )
         raise Refused(text, hint=next_command(disk, "audit"), code="ambiguous", subject=disk.name)
-
-
-def _used(disk: Disk, extent: Extent, layer: Layer) -> UsedMap:
-    return read_used(disk.path, extent, layer, sector_size=disk.sector_size)
 
 
 # Lines in the configuration of this system that name the disk or its partition by a path. They are shown with their

@@ -72,7 +72,8 @@ def shrink_hint(disk: Disk, used: Uses, fits: Fits, *, shrink: bool) -> tuple[st
     if shrink:
         kinds = {kind_of(part) for part in disk.partitions if part.role is not Role.EXTENDED}
         only = " (XFS cannot be shrunk)" if "xfs" in kinds else ""
-        return f"; no file system here can be shrunk enough{only}", ""
+        whole = (f"; all of partition {number} counts as used: {use.why}" for number, use in used.items() if use.why)
+        return f"; no file system here can be shrunk enough{only}{''.join(whole)}", ""
     room = room_by_shrinking(disk, used, fits)
     if room is None:
         return "", ""

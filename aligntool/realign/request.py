@@ -45,8 +45,9 @@ from aligntool.realign.planning import plan_realign
 from aligntool.realign.refusals import bad_blocks_refusal
 from aligntool.realign.second_table import refuse_second_table
 from aligntool.realign.shrink import refuse_unshrinkable, shrink_btrfs, shrunk_view
+from aligntool.realign.trusted_maps import why_free_blocks_may_be_needed
 from aligntool.recipes.drives import known_geometries
-from aligntool.units import Extent, is_grid_size, is_sector_size
+from aligntool.units import Extent, format_about, is_grid_size, is_sector_size
 from aligntool.values import dataclass
 
 
@@ -287,7 +288,9 @@ def _plan_with_maps(judged: Judged, request: Request, claims: Claims, sentences:
     disk = judged.disk
     names = names_on(disk)
     # How far a file system can be shrunk depends on its used blocks.
-    maps = {part.number: read_map(disk, part.number, part.extent) for part in shrinkable(disk) if request.goal.shrink}
+    only = request.goal.used_only
+    shorter = shrinkable(disk) if request.goal.shrink else ()
+    maps = {part.number: read_map(disk, part.number, part.extent, used_only=only) for part in shorter}
     while True:
         used = {number: Used(number, found.bytes, found.by) for number, found in maps.items()}
         plan = plan_realign(judged, request.goal, used, claims, names=names)
@@ -299,7 +302,7 @@ def _plan_with_maps(judged: Judged, request: Request, claims: Claims, sentences:
             plan = replace(plan, attention=(*sentences, *plan.attention)) if plan.steps else plan
             return FoundPlan(plan, judged, {number: maps[number] for number in moves})
         for step in unread:
-            maps[step.partition] = read_map(disk, step.partition, step.source)
+            maps[step.partition] = read_map(disk, step.partition, step.source, used_only=only)
 
 
 def _refuse_data_behind(disk: Disk, plan: Plan) -> None:
@@ -362,17 +365,33 @@ def names_on(disk: Disk) -> dict[int, StartNames]:
     return found
 
 
-def read_map(disk: Disk, number: int, extent: Extent, *, shrunk: bool = False) -> UsedMap:
+def read_map(disk: Disk, number: int, extent: Extent, *, used_only: bool, shrunk: bool = False) -> UsedMap:
     """Return the used bytes of the partition of this number at `extent`; all of it if it has no map, if it cannot be
-    checked, or if dm-verity has hashes on the disk: they may be those of this partition, free blocks included.
-    `shrunk`: its file system has just been shrunk, and checked.
+    checked, or if something else may need its free blocks, unless the user requests `used_only`. `shrunk`: its file
+    system has just been shrunk, and checked.
     """
-    if any(layer.kind == "DM_verity_hash" for part in disk.partitions for layer in part.content):
-        return whole_partition_map(extent.length, "dm-verity hashes on this disk may cover free blocks, too")
     layer = layer_of(disk, number)
     if layer and layer.kind not in MAPPED_UNCHECKED and (missing := missing_checker(layer.kind)):
         return whole_partition_map(extent.length, missing)
-    return read_used(disk.path, extent, layer, sector_size=disk.sector_size, shrunk=shrunk)
+    used = read_used(disk.path, extent, layer, sector_size=disk.sector_size, shrunk=shrunk)
+    free = extent.length - used.bytes
+    why = _why_needed(disk, extent, layer, shrunk=shrunk) if layer and free else ""
+    if not why:
+        return used
+    if used_only:
+        return UsedMap(used.runs, f"{used.by}, by --used-only, although {why}")
+    skipped = f"{why}. {format_about(free)} of it is free ({used.by}); --used-only skips that"
+    return whole_partition_map(extent.length, skipped)
+
+
+def _why_needed(disk: Disk, extent: Extent, layer: Layer, *, shrunk: bool) -> str:
+    """Return why something else may need the free blocks of a file system, or "" if nothing does."""
+    try:
+        with fresh_reader(disk.path) as reader:
+            free = shrunk or is_free_behind(reader, extent, layer)
+            return why_free_blocks_may_be_needed(disk, reader, extent, layer, free_behind=free)
+    except OSError as error:
+        return f"the disk cannot be read: {error.strerror}"
 
 
 def layer_of(disk: Disk, number: int) -> Layer | None:
@@ -560,7 +579,8 @@ def prepare_shrink(
 ) -> shrink_commit.Prepared:
     """Shrink a view of the file system, and return what to write to the disk. Raises Refused."""
     path, size = plan.disk.path, plan.disk.sector_size
-    used = read_map(look_at(path, request)[0].disk, step.partition, step.extent).runs
+    disk = look_at(path, request)[0].disk
+    used = read_map(disk, step.partition, step.extent, used_only=request.goal.used_only).runs
     with shrunk_view(path, step) as view, fresh_reader(view.path) as reader:
         layer = next(iter(read_layers(reader, Extent(0, step.extent.length), sector_size=size)), None)
         if why := _why_too_long(step, layer):
@@ -581,7 +601,11 @@ def _runs_after_shrink(plan: Plan, request: Request) -> dict[int, tuple[Extent, 
         if why := _why_too_long(step, layer_of(disk, number)):
             raise Stopped(f"{why}; no partition was moved", hint=command("audit", plan.disk.path))
     copies = {step.partition: step.source for step in plan.steps if isinstance(step, steps.CopyContent)}
-    return {number: read_map(disk, number, at, shrunk=number in shrinks).runs for number, at in copies.items()}
+    only = request.goal.used_only
+    return {
+        number: read_map(disk, number, at, used_only=only, shrunk=number in shrinks).runs
+        for number, at in copies.items()
+    }
 
 
 def _why_too_long(step: steps.ShrinkContent, layer: Layer | None) -> str:

@@ -411,15 +411,16 @@ def test_everything_is_used_where_a_hash_tree_may_follow_the_file_system(sparse:
     """That of dm-verity also covers free blocks, and those of ChromeOS and Android have no superblock before it."""
     image, extent = sparse(16 * MIB), Extent(MIB, 14 * MIB)
     run("mkfs.ext4", "-q", "-F", "-b", "4096", "-E", f"offset={MIB}", image, "10M")
-    layer = the_layer(image, extent)
-    assert read_used(str(image), extent, layer, sector_size=512).by == "dumpe2fs"
+    disk = replace(made_disk("2048+28672", kind=DiskKind.IMAGE), path=str(image))
+    disk = replace(disk, partitions=(replace(disk.partitions[0], content=(the_layer(image, extent),)),))
+    assert read_map(disk, 1, extent, used_only=False).by == "dumpe2fs"
     with image.open("r+b") as file:
         file.seek(11 * MIB)
         file.write(b"\x5a" * 4096)
-    used = read_used(str(image), extent, layer, sector_size=512)
-    assert used == UsedMap(
-        (Extent(0, extent.length),), "everything: dm-verity hashes after the ext4 may cover its free blocks, too"
-    )
+    used = read_map(disk, 1, extent, used_only=False)
+    assert used.runs == (Extent(0, extent.length),)
+    assert used.by.startswith("everything: dm-verity hashes after the ext4 may cover its free blocks, too. ")
+    assert read_map(disk, 1, extent, used_only=True).bytes < extent.length
 
 
 @pytest.mark.needs_tools("mkfs.ext4", "dumpe2fs")
@@ -429,8 +430,10 @@ def test_everything_is_used_where_dm_verity_has_a_partition_of_hashes(sparse: Sp
     disk = replace(made_disk("2048+16384; 20480+2048 DM_verity_hash", kind=DiskKind.IMAGE), path=str(image))
     data = replace(disk.partitions[0], content=(the_layer(image, extent),))
     hashes = replace(disk.partitions[1], content=(Layer("DM_verity_hash", Extent(10 * MIB, MIB)),))
-    assert read_map(replace(disk, partitions=(data,)), 1, extent).by == "dumpe2fs"
-    assert read_map(replace(disk, partitions=(data, hashes)), 1, extent).runs == (Extent(0, extent.length),)
+    assert read_map(replace(disk, partitions=(data,)), 1, extent, used_only=False).by == "dumpe2fs"
+    assert read_map(replace(disk, partitions=(data, hashes)), 1, extent, used_only=False).runs == (
+        Extent(0, extent.length),
+    )
 
 
 @pytest.mark.needs_tools("mkfs.ext4", "dumpe2fs")
@@ -441,7 +444,8 @@ def test_everything_is_used_where_the_map_cannot_be_checked(sparse: Sparse, monk
     disk = replace(made_disk("2048+16384", kind=DiskKind.IMAGE), path=str(image))
     disk = replace(disk, partitions=(replace(disk.partitions[0], content=(the_layer(image, extent),)),))
     monkeypatch.setattr(checks, "find_program", lambda _: None)
-    assert read_map(disk, 1, extent) == UsedMap((Extent(0, extent.length),), "everything: e2fsck is not installed")
+    whole = UsedMap((Extent(0, extent.length),), "everything: e2fsck is not installed")
+    assert read_map(disk, 1, extent, used_only=True) == whole
 
 
 def test_everything_is_used_where_the_content_is_unknown(sparse: Sparse) -> None:

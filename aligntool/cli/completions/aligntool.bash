@@ -36,10 +36,10 @@ _aligntool_options() { # COMMAND
     "audit") options="--map --json --host --format --fail-on --quiet -q --verbose -v --wake --timeout --sysroot --sector-size --physical-sector-size --page-size --measured --grain --serials --output -o --overwrite --color --no-pager --help -h" arguments=disks ;;
     "explain") options="--color --no-pager --help -h" arguments="=AT101 AT102 AT103 AT104 AT105 AT106 AT107 AT108 AT109 AT110 AT201 AT202 AT203 AT204 AT205 AT206 AT207 AT208 AT209 AT210 AT301 AT302 AT303 AT304 AT305 AT306 AT307 AT308 AT309 AT310 AT311 AT312 AT313 AT314 AT315 AT316 AT317 AT318 AT319 AT401 AT402 AT403 AT404 AT405 AT406 AT407 AT408 AT409 AT501 AT502 AT503 AT504 AT505 AT506 AT507 AT508 AT509 AT510 AT511 AT601 AT602 AT603 AT604 AT605 AT606 AT607 AT608 AT609 AT610 AT611 AT612 AT613 AT614 AT615 AT616 AT617 AT618 AT619 AT620 AT901 AT902 AT903 queue-depth" ;;
     "drives") options="--firmware --color --no-pager --help -h" arguments= ;;
-    "realign") options="--partition -p --grain --recipe --shrink --journal --overwrite-bytes --save --layers --dry-run --yes --rate --key-file --json --sector-size --physical-sector-size --page-size --color --no-pager --help -h" arguments=disks ;;
+    "realign") options="--partition -p --grain --recipe --shrink --used-only --journal --overwrite-bytes --save --layers --dry-run --yes --rate --key-file --json --sector-size --physical-sector-size --page-size --color --no-pager --help -h" arguments=disks ;;
     "layout") options="--part --table --recipe --grain --spare-end --wipe --dry-run --yes --json --sector-size --physical-sector-size --page-size --color --no-pager --help -h" arguments=disks ;;
-    "partition") options="--undo --table --grain --shrink --journal --overwrite-bytes --save --key-file --dry-run --yes --rate --json --sector-size --physical-sector-size --page-size --color --no-pager --help -h" arguments=disks ;;
-    "convert") options="--sector-size --both --journal --overwrite-bytes --save --output -o --dry-run --yes --rate --json --color --no-pager --help -h" arguments=disks ;;
+    "partition") options="--undo --table --grain --shrink --used-only --journal --overwrite-bytes --save --key-file --dry-run --yes --rate --json --sector-size --physical-sector-size --page-size --color --no-pager --help -h" arguments=disks ;;
+    "convert") options="--sector-size --both --journal --overwrite-bytes --save --output -o --used-only --dry-run --yes --rate --json --color --no-pager --help -h" arguments=disks ;;
     "apply") options="--yes --rate --key-file --json --color --no-pager --help -h" arguments=files ;;
     "status") options="--journal --json --color --no-pager --help -h" arguments=disks ;;
     "resume") options="--journal --restore-table --dry-run --yes --rate --key-file --json --color --no-pager --help -h" arguments=disks ;;
@@ -51,9 +51,9 @@ _aligntool_options() { # COMMAND
     "snapshot") options="--output -o --serials --host --overwrite --color --no-pager --help -h" arguments= ;;
     "fleet") options="--json --output -o --overwrite --fail-on --timeout --color --no-pager --help -h" arguments=files ;;
     "demo") options="--color --no-pager --help -h" arguments=files ;;
-    "plan realign") options="--partition -p --grain --recipe --shrink --journal --overwrite-bytes --save --layers --output -o --overwrite --json --sector-size --physical-sector-size --page-size --color --no-pager --help -h" arguments=disks ;;
+    "plan realign") options="--partition -p --grain --recipe --shrink --used-only --journal --overwrite-bytes --save --layers --output -o --overwrite --json --sector-size --physical-sector-size --page-size --color --no-pager --help -h" arguments=disks ;;
     "plan layout") options="--part --table --recipe --grain --spare-end --wipe --output -o --overwrite --json --sector-size --physical-sector-size --page-size --color --no-pager --help -h" arguments=disks ;;
-    "plan partition") options="--undo --table --grain --shrink --journal --overwrite-bytes --save --key-file --output -o --overwrite --json --sector-size --physical-sector-size --page-size --color --no-pager --help -h" arguments=disks ;;
+    "plan partition") options="--undo --table --grain --shrink --used-only --journal --overwrite-bytes --save --key-file --output -o --overwrite --json --sector-size --physical-sector-size --page-size --color --no-pager --help -h" arguments=disks ;;
     "plan convert") options="--sector-size --both --journal --overwrite-bytes --save --output -o --overwrite --json --color --no-pager --help -h" arguments=disks ;;
     "raid plan") options="--level -l --recipe --chunk --workload --fs --layout --bitmap --metadata --name --mount --database-page --spare-end --whole-drives --wipe --tuned --system --output -o --overwrite --json --color --no-pager --help -h" arguments=disks ;;
     "raid show") options="--sysroot --json --color --no-pager --help -h" arguments=arrays ;;

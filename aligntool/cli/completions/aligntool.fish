@@ -160,6 +160,7 @@ complete -c aligntool -n '__aligntool_is realign' -l partition -s p -d 'Move onl
 complete -c aligntool -n '__aligntool_is realign' -l grain -d 'Boundary on which partitions start [default: 1MiB if there is room]' -r -f -a '1MiB 2MiB 4MiB'
 complete -c aligntool -n '__aligntool_is realign' -l recipe -d 'Use a recipe that comes with aligntool, or your own from a file: FILE.toml' -r -f -a 'cloned-ssd\\t\'an old table that was cloned onto an SSD: 1 MiB, or refused\' gpt-34-40\\t\'a GPT whose first partition begins at sector 34 or 40: old macOS, FreeBSD, storage boxes\' large-unit-qlc\\t\'QLC SSDs with mapping units of 16 to 64 KiB that do not report them\' sd-card\\t\'SD cards and eMMC: every start on a multiple of 4 MiB, none before the first\' sector-63\\t\'a disk partitioned by cylinders: first partition at sector 63 (Windows XP and before, old Linux)\''
 complete -c aligntool -n '__aligntool_is realign' -l shrink -d 'Allow file systems to be shrunk with their own tools to make room'
+complete -c aligntool -n '__aligntool_is realign' -l used-only -d 'Copy only used blocks, even if something else on the disk may need the free ones'
 complete -c aligntool -n '__aligntool_is realign' -l journal -d 'Write the journal to this file on another disk, not to free space' -r -F
 complete -c aligntool -n '__aligntool_is realign' -l overwrite-bytes -d 'Allow these bytes, which no partition has, to be overwritten' -x
 complete -c aligntool -n '__aligntool_is realign' -l save -d 'Copy what --overwrite-bytes names to this new file first' -r -F
@@ -196,6 +197,7 @@ complete -c aligntool -n '__aligntool_is partition' -l undo -d 'Remove the parti
 complete -c aligntool -n '__aligntool_is partition' -l table -d 'gpt, or dos for an MBR [default: gpt]' -r -f -a 'gpt dos'
 complete -c aligntool -n '__aligntool_is partition' -l grain -d 'Boundary on which partitions start [default: 1MiB]' -r -f -a '1MiB 2MiB 4MiB'
 complete -c aligntool -n '__aligntool_is partition' -l shrink -d 'Allow the file system to be shrunk with its own tool to make room'
+complete -c aligntool -n '__aligntool_is partition' -l used-only -d 'Copy only used blocks, even if something else on the disk may need the free ones'
 complete -c aligntool -n '__aligntool_is partition' -l journal -d 'Write the journal to this file on another disk, not to free space' -r -F
 complete -c aligntool -n '__aligntool_is partition' -l overwrite-bytes -d 'Allow these bytes, which no partition has, to be overwritten' -x
 complete -c aligntool -n '__aligntool_is partition' -l save -d 'Copy what --overwrite-bytes names to this new file first' -r -F
@@ -217,6 +219,7 @@ complete -c aligntool -n '__aligntool_is convert' -l journal -d 'Write the journ
 complete -c aligntool -n '__aligntool_is convert' -l overwrite-bytes -d 'Allow these bytes, which no partition has, to be overwritten' -x
 complete -c aligntool -n '__aligntool_is convert' -l save -d 'Copy what --overwrite-bytes names to this new file first' -r -F
 complete -c aligntool -n '__aligntool_is convert' -l output -s o -d 'Write a copy to this new image or empty disk; DISK is only read' -r -F
+complete -c aligntool -n '__aligntool_is convert' -l used-only -d 'Copy only used blocks, even if something else on the disk may need the free ones'
 complete -c aligntool -n '__aligntool_is convert' -l dry-run -d 'Show the plan and stop'
 complete -c aligntool -n '__aligntool_is convert' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is convert' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
@@ -327,6 +330,7 @@ complete -c aligntool -n '__aligntool_is plan realign' -l partition -s p -d 'Mov
 complete -c aligntool -n '__aligntool_is plan realign' -l grain -d 'Boundary on which partitions start [default: 1MiB if there is room]' -r -f -a '1MiB 2MiB 4MiB'
 complete -c aligntool -n '__aligntool_is plan realign' -l recipe -d 'Use a recipe that comes with aligntool, or your own from a file: FILE.toml' -r -f -a 'cloned-ssd\\t\'an old table that was cloned onto an SSD: 1 MiB, or refused\' gpt-34-40\\t\'a GPT whose first partition begins at sector 34 or 40: old macOS, FreeBSD, storage boxes\' large-unit-qlc\\t\'QLC SSDs with mapping units of 16 to 64 KiB that do not report them\' sd-card\\t\'SD cards and eMMC: every start on a multiple of 4 MiB, none before the first\' sector-63\\t\'a disk partitioned by cylinders: first partition at sector 63 (Windows XP and before, old Linux)\''
 complete -c aligntool -n '__aligntool_is plan realign' -l shrink -d 'Allow file systems to be shrunk with their own tools to make room'
+complete -c aligntool -n '__aligntool_is plan realign' -l used-only -d 'Copy only used blocks, even if something else on the disk may need the free ones'
 complete -c aligntool -n '__aligntool_is plan realign' -l journal -d 'Write the journal to this file on another disk, not to free space' -r -F
 complete -c aligntool -n '__aligntool_is plan realign' -l overwrite-bytes -d 'Allow these bytes, which no partition has, to be overwritten' -x
 complete -c aligntool -n '__aligntool_is plan realign' -l save -d 'Copy what --overwrite-bytes names to this new file first' -r -F
@@ -361,6 +365,7 @@ complete -c aligntool -n '__aligntool_is plan partition' -l undo -d 'Remove the 
 complete -c aligntool -n '__aligntool_is plan partition' -l table -d 'gpt, or dos for an MBR [default: gpt]' -r -f -a 'gpt dos'
 complete -c aligntool -n '__aligntool_is plan partition' -l grain -d 'Boundary on which partitions start [default: 1MiB]' -r -f -a '1MiB 2MiB 4MiB'
 complete -c aligntool -n '__aligntool_is plan partition' -l shrink -d 'Allow the file system to be shrunk with its own tool to make room'
+complete -c aligntool -n '__aligntool_is plan partition' -l used-only -d 'Copy only used blocks, even if something else on the disk may need the free ones'
 complete -c aligntool -n '__aligntool_is plan partition' -l journal -d 'Write the journal to this file on another disk, not to free space' -r -F
 complete -c aligntool -n '__aligntool_is plan partition' -l overwrite-bytes -d 'Allow these bytes, which no partition has, to be overwritten' -x
 complete -c aligntool -n '__aligntool_is plan partition' -l save -d 'Copy what --overwrite-bytes names to this new file first' -r -F

@@ -88,6 +88,7 @@ _aligntool_realign() {
         '(--grain)--grain=[Boundary on which partitions start \[default\: 1MiB if there is room\]]:SIZE:(1MiB 2MiB 4MiB)' \
         '(--recipe)--recipe=[Use a recipe that comes with aligntool, or your own from a file\: FILE.toml]:NAME:((cloned-ssd\:"an old table that was cloned onto an SSD\: 1 MiB, or refused" gpt-34-40\:"a GPT whose first partition begins at sector 34 or 40\: old macOS, FreeBSD, storage boxes" large-unit-qlc\:"QLC SSDs with mapping units of 16 to 64 KiB that do not report them" sd-card\:"SD cards and eMMC\: every start on a multiple of 4 MiB, none before the first" sector-63\:"a disk partitioned by cylinders\: first partition at sector 63 (Windows XP and before, old Linux)"))' \
         '(--shrink)--shrink[Allow file systems to be shrunk with their own tools to make room]' \
+        '(--used-only)--used-only[Copy only used blocks, even if something else on the disk may need the free ones]' \
         '(--journal)--journal=[Write the journal to this file on another disk, not to free space]:FILE:_files' \
         '*--overwrite-bytes=[Allow these bytes, which no partition has, to be overwritten]:FROM..TO: ' \
         '(--save)--save=[Copy what --overwrite-bytes names to this new file first]:FILE:_files' \
@@ -134,6 +135,7 @@ _aligntool_partition() {
         '(--table)--table=[gpt, or dos for an MBR \[default\: gpt\]]:gpt|dos:(gpt dos)' \
         '(--grain)--grain=[Boundary on which partitions start \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
         '(--shrink)--shrink[Allow the file system to be shrunk with its own tool to make room]' \
+        '(--used-only)--used-only[Copy only used blocks, even if something else on the disk may need the free ones]' \
         '(--journal)--journal=[Write the journal to this file on another disk, not to free space]:FILE:_files' \
         '*--overwrite-bytes=[Allow these bytes, which no partition has, to be overwritten]:FROM..TO: ' \
         '(--save)--save=[Copy what --overwrite-bytes names to this new file first]:FILE:_files' \
@@ -161,6 +163,7 @@ _aligntool_convert() {
         '(--save)--save=[Copy what --overwrite-bytes names to this new file first]:FILE:_files' \
         '(--output -o)--output=[Write a copy to this new image or empty disk; DISK is only read]:FILE:_files' \
         '(--output -o)-o+[Write a copy to this new image or empty disk; DISK is only read]:FILE:_files' \
+        '(--used-only)--used-only[Copy only used blocks, even if something else on the disk may need the free ones]' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
@@ -338,6 +341,7 @@ _aligntool_plan_realign() {
         '(--grain)--grain=[Boundary on which partitions start \[default\: 1MiB if there is room\]]:SIZE:(1MiB 2MiB 4MiB)' \
         '(--recipe)--recipe=[Use a recipe that comes with aligntool, or your own from a file\: FILE.toml]:NAME:((cloned-ssd\:"an old table that was cloned onto an SSD\: 1 MiB, or refused" gpt-34-40\:"a GPT whose first partition begins at sector 34 or 40\: old macOS, FreeBSD, storage boxes" large-unit-qlc\:"QLC SSDs with mapping units of 16 to 64 KiB that do not report them" sd-card\:"SD cards and eMMC\: every start on a multiple of 4 MiB, none before the first" sector-63\:"a disk partitioned by cylinders\: first partition at sector 63 (Windows XP and before, old Linux)"))' \
         '(--shrink)--shrink[Allow file systems to be shrunk with their own tools to make room]' \
+        '(--used-only)--used-only[Copy only used blocks, even if something else on the disk may need the free ones]' \
         '(--journal)--journal=[Write the journal to this file on another disk, not to free space]:FILE:_files' \
         '*--overwrite-bytes=[Allow these bytes, which no partition has, to be overwritten]:FROM..TO: ' \
         '(--save)--save=[Copy what --overwrite-bytes names to this new file first]:FILE:_files' \
@@ -384,6 +388,7 @@ _aligntool_plan_partition() {
         '(--table)--table=[gpt, or dos for an MBR \[default\: gpt\]]:gpt|dos:(gpt dos)' \
         '(--grain)--grain=[Boundary on which partitions start \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
         '(--shrink)--shrink[Allow the file system to be shrunk with its own tool to make room]' \
+        '(--used-only)--used-only[Copy only used blocks, even if something else on the disk may need the free ones]' \
         '(--journal)--journal=[Write the journal to this file on another disk, not to free space]:FILE:_files' \
         '*--overwrite-bytes=[Allow these bytes, which no partition has, to be overwritten]:FROM..TO: ' \
         '(--save)--save=[Copy what --overwrite-bytes names to this new file first]:FILE:_files' \

@@ -42,6 +42,11 @@ options:
       - Allow file systems to be shrunk to make room.
     type: bool
     default: false
+  used_only:
+    description:
+      - Copy only used blocks, even if something else on the disk may need the free ones.
+    type: bool
+    default: false
   journal:
     description:
       - Write the journal to this new file on another disk instead of free space on this one.
@@ -119,13 +124,15 @@ def main():
             grain={"type": "str"},
             recipe={"type": "str"},
             shrink={"type": "bool", "default": False},
+            used_only={"type": "bool", "default": False},
             journal={"type": "path"},
             rate={"type": "str"},
         ),
         supports_check_mode=True,
     )
     aligntool, disk, back = Aligntool(module), module.params["disk"], module.params["state"] == "rolled_back"
-    words = ["realign", disk, *flags(module.params, ("partition", "grain", "recipe", "shrink", "journal", "rate"))]
+    options = ("partition", "grain", "recipe", "shrink", "used_only", "journal", "rate")
+    words = ["realign", disk, *flags(module.params, options)]
     result = {"changed": False}
     plan, refused = (None, None) if back else aligntool.plan(*words)
     if back or (refused and "in-flight" in codes(refused[1])):
