@@ -1,10 +1,11 @@
 """Free blocks are skipped only if the content of every partition is known, and nothing of it belongs to free blocks."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
 from aligntool.formats import part_types
+from aligntool.formats.reader import Reader
 from aligntool.inventory import Disk, Layer, Partition, Role, TableLabel
 from aligntool.realign.trusted_maps import why_free_blocks_may_be_needed
 from aligntool.units import GIB, MIB, Extent
@@ -17,7 +18,7 @@ RUBBISH = BytesReader(bytes(SIZE - 512) + b"x" * 512)  # in the last sector of t
 LINUX = "0FC63DAF-8483-4772-8E79-3D69D8477DE4"
 
 
-def why(disk: Disk, reader: BytesReader = NOTHING, *, length: int = 2048 * 512, free_behind: bool = False) -> str:
+def why(disk: Disk, reader: Reader = NOTHING, *, length: int = 2048 * 512, free_behind: bool = False) -> str:
     """Return why the free blocks of the first partition, an ext4 of this length, may be needed."""
     part = disk.partitions[0]
     layer = replace(part.content[0], claims_size=length)
@@ -90,16 +91,32 @@ def test_free_blocks_are_skipped_beside_a_partition_whose_use_is_known_by_its_ty
 
 
 @pytest.mark.parametrize("role", [Role.EXTENDED, Role.MAP])
-def test_free_blocks_are_skipped_beside_an_entry_that_is_no_partition_of_its_own(role: Role) -> None:
+def test_free_blocks_are_skipped_beside_a_container_and_the_own_entry_of_a_table(role: Role) -> None:
     assert why(second("", role=role), RUBBISH) == ""
 
 
-@pytest.mark.parametrize("length", [GIB + 512, 8192 * 512])
-def test_a_partition_that_cannot_be_read_as_a_whole_is_not_empty(length: int) -> None:
+@dataclass(frozen=True)
+class Zeros:
+    """A Reader of a disk without any data."""
+
+    size: int
+
+    def read(self, offset: int, length: int) -> bytes:
+        return bytes(max(min(length, self.size - offset), 0))
+
+
+def test_a_partition_that_is_not_read_as_a_whole_is_not_empty() -> None:
     """It is too long, or ends behind the end of the disk."""
-    disk = second()
-    long = replace(disk.partitions[1], extent=Extent(4096 * 512, length))
-    assert "partition 2 is unknown" in why(replace(disk, partitions=(disk.partitions[0], long)))
+    one, two = second().partitions
+    for length, size, is_empty in ((MIB, 2 * GIB, True), (GIB + 512, 2 * GIB, False), (MIB, 2 * MIB + 512, False)):
+        disk = replace(second(), partitions=(one, replace(two, extent=Extent(2 * MIB, length))))
+        assert (why(disk, Zeros(size)) == "") is is_empty
+
+
+def test_nothing_follows_a_file_system_that_fills_the_last_partition() -> None:
+    """Neither its length nor that of the disk is a multiple of 4096 bytes."""
+    disk = made_disk("63+2001 ext4", size=(63 + 2001) * 512)
+    assert why(disk, Zeros((63 + 2001) * 512), length=2001 * 512) == ""
 
 
 def test_free_blocks_are_copied_if_bytes_follow_the_file_system() -> None:
