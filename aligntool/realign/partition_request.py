@@ -86,11 +86,11 @@ class WholeDisk:
                 with open_read_only(disk.path) as device:
                     inside = table_inside(device, disk.partitions[0].extent, disk.sector_size)
                     kinds = _kinds_without_table(device, disk)
+            refuse_second_table(disk)
             names = next(iter(requests.names_on(disk).values()), None)
             plan = partition_plan.plan_unpartition(
                 judged, request.goal, used, claims, inside=inside, names=names, kinds=kinds
             )
-            refuse_second_table(disk)
             with open_read_only(disk.path) as device:
                 _refuse_before_partition(device, disk)
                 refuse_unusual_table(device, plan, table_command(disk, "sgdisk -S 128 -j 2 -e"))
