@@ -157,6 +157,11 @@ class Journal:
         self._damaged: tuple[DamagedPart, ...] = ()
 
     @property
+    def device(self) -> Device:
+        """Return the device that the journal is on: the disk that is being changed, or a file."""
+        return self._device
+
+    @property
     def id(self) -> bytes:
         return self._head.id
 

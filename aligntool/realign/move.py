@@ -21,6 +21,7 @@ from aligntool.realign.journal_format import (
     SLOT,
     Closing,
     LostPart,
+    NoJournal,
     Position,
     head_or_none,
     is_head,
@@ -74,8 +75,8 @@ def find_journal(device: Device, file: Device | None, *, any_table: bool = False
     entry = parked.find_parked(device)
     id_ = entry.journal_id if entry and entry.sound else None  # half of the id in a torn entry may be of another one
     if file is not None:
-        journal = _checked(Journal.open(file, 0), device, id_, file=file)
-        if id_ is None:
+        journal = _in_file(file, device, entry)
+        if id_ is None and journal.at == 0:
             _refuse_other_disk(device, journal, is_parked=entry is not None and entry.journal_at is None)
         return _with_newest_record(journal)
     refusal: Refused | None = None
@@ -182,8 +183,28 @@ def _named_by_entry(device: Device, entry: parked.ParkedMark) -> Journal:
     return _checked(Journal.open(device, entry.journal_at), device, entry.journal_id)
 
 
-def _in_file_elsewhere() -> Refused:
-    text = "partitions of this disk are in flight, and their journal is in a file on another disk"
+def _in_file(file: Device, device: Device, entry: parked.ParkedMark | None) -> Journal:
+    """Return the journal in the file that the user named. If the file has none, and the entry names a byte, return the
+    journal at that byte: of the file, where an older version wrote that of a shrink, or of the disk, where the journal
+    of a shrink is if the file was too short.
+    """
+    id_ = entry.journal_id if entry and entry.sound else None
+    try:
+        return _checked(Journal.open(file, 0), device, id_, file=file)
+    except NoJournal as error:
+        if entry is None:
+            raise
+        if entry.journal_at is None:
+            raise _in_file_elsewhere("the file that was named contains none") from error
+    try:
+        return _checked(Journal.open(file, entry.journal_at), device, id_)
+    except NoJournal:
+        return _named_by_entry(device, entry)
+
+
+def _in_file_elsewhere(why: str = "") -> Refused:
+    text = "; ".join(filter(None, ("partitions of this disk are in flight, and their journal is in a file on another"
+                                   " disk", why)))  # fmt: skip
     hint = "\n".join(f"aligntool {way} DISK --journal FILE" for way in ("resume", "rollback"))
     return Refused(text, hint=hint, code="journal-elsewhere")
 
@@ -442,16 +463,20 @@ RESUME = "aligntool resume DISK; or aligntool rollback DISK, which undoes everyt
 
 @dataclass(frozen=True, slots=True)
 class MoveContext:
-    """The disk of a move and its surroundings. `journal`: the file on another disk; None: it is on this disk."""
+    """The disk of a move and its surroundings. `journal`: the file that was named for journals; None: none was."""
 
     device: Device
     kernel: Kernel
     journal: Device | None = None
     unanswered: Callable[[], Waiting | None] = lambda: None  # the request that a disk has not answered for seconds
 
-    @property
-    def journal_on(self) -> Device:
-        return self.journal or self.device
+    def device_of(self, place: steps.JournalPlace) -> Device:
+        """Return the device on which a journal with this place is written. Raises Refused if its file is not open."""
+        if place.file is None:
+            return self.device
+        if self.journal is None:
+            raise Refused(f"the journal belongs into {place.file}, which is not open", hint=f"--journal {place.file}")
+        return self.journal
 
 
 def realign(
@@ -478,7 +503,7 @@ def begin(context: MoveContext, contents: Contents, id_: bytes) -> Iterator[Even
         yield StepBegun(index)
         first = Position(disk_state.step_index(contents.plan, steps.ParkEntries))
         with hidden_from(context.kernel, contents.plan):
-            journal = Journal.create(context.journal_on, place, contents, id_, first)
+            journal = Journal.create(context.device_of(place), place, contents, id_, first)
     except OSError as error:
         raise Refused(f"{_move_sentence(error)}; no partition was touched") from error
     yield StepDone(index)
@@ -605,7 +630,7 @@ def _settle(walk: Walk, state: disk_state.DiskState, *, back: bool) -> Iterator[
 
 def _walk(context: MoveContext, journal: Journal) -> Walk:
     place, sign = disk_state.journal_place(journal.contents.plan), whole_disk.marker_of(journal)
-    return Walk(context.device, context.journal_on, context.kernel, journal, place, sign)
+    return Walk(context.device, context.kernel, journal, place, sign)
 
 
 def _journal_contents(

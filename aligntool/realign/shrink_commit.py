@@ -109,15 +109,15 @@ def _head_images(device: Device, view: Reader, journal_at: int | None) -> table.
 def _journal_place(
     plan: Plan, step: steps.ShrinkContent, length: int, context: move.MoveContext, used: Iterable[Extent]
 ) -> steps.JournalPlace:
-    """Return a place in blocks that are free before and after, or in the journal file. Raises Refused if none fits."""
+    """Return a place in the journal file, or in blocks that are free before and after. Raises Refused if none fits."""
     start, parts = step.extent.start, (length // 2, Extent(length, 0))
+    if context.journal is not None and length <= context.journal.size:
+        return steps.JournalPlace(Extent(0, length), *parts, journal_place(plan).file)
     taken = [Extent(start + run.start, run.length) for run in used]
     room = Extent(start + _HEAD.length, step.length - _HEAD.length)
     run = next((run for run in free_runs(taken, room) if run.length >= length), None)
     if run is not None:
         return steps.JournalPlace(Extent(run.start, length), *parts)
-    if context.journal is not None and length <= context.journal.size:
-        return steps.JournalPlace(Extent(0, length), *parts, journal_place(plan).file)
     text = f"the journal of the shrink needs {format_size(length)} in one piece, free on partition {step.partition}"
     raise Refused(f"{text}; nothing was written", hint=DELETE_FILES if context.journal else MAKE_ROOM)
 

@@ -256,7 +256,6 @@ def hidden_from(kernel: Kernel, plan: Plan) -> Iterator[None]:
 @dataclass(frozen=True, slots=True)
 class Walk:
     device: Device
-    journal_on: Device
     kernel: Kernel
     journal: Journal
     place: steps.JournalPlace
@@ -387,7 +386,7 @@ class Walk:
 
     def _places_of(self, step: steps.CopyContent) -> Places:
         stash = self.place.extent.start + self.place.stash.start
-        return Places(self.device, step.source.start, step.target.start, self.journal_on, stash)
+        return Places(self.device, step.source.start, step.target.start, self.journal.device, stash)
 
     def _views_at_source(self, step: steps.HoldContent) -> tuple[hidden_signatures.View, hidden_signatures.View]:
         """Return the saved bytes as views from the old place and from the new one."""

@@ -14,12 +14,13 @@ import pytest
 
 from aligntool.change import Plan, RealignGoal
 from aligntool.errors import Refused, Stopped
+from aligntool.formats.parked import find_parked
 from aligntool.realign.move import MoveContext, find_journal, journal_status, resume, rollback
 from aligntool.realign.partition_request import WholeDisk
 from aligntool.realign.request import Request, find_plan, prepare_shrink
 from aligntool.realign.shrink_commit import Prepared, write
 from aligntool.steps import ShrinkContent, WriteJournal
-from aligntool.units import Extent
+from aligntool.units import MIB, Extent
 from tests.conftest import run
 from tests.moving.conftest import Contents
 from tests.moving.disks import Row, content_of, make_disk
@@ -72,18 +73,20 @@ class Case:
         return platter[: self.journal.start] + platter[self.journal.end :]
 
 
-def make_case(folder: Path, contents: Contents, kind: str, table: str) -> Case:
+def make_case(
+    folder: Path, contents: Contents, kind: str, table: str, file: SimulatedDisk | None = None
+) -> Case:
     image = folder / "disk.img"
     if table == WHOLE:
         shutil.copy(contents(NAMED[kind]), image)
     else:
         row = Row(NAMED[kind], 34 if table == "gpt" else 63)
         make_disk(image, table, (row,), {kind: contents(NAMED[kind])}, free=33 if table == "gpt" else 0)
-    request = Request(RealignGoal(shrink=True))
+    request = Request(RealignGoal(shrink=True, journal_file="/var/tmp/journal" if file else None))
     found = WholeDisk(request).find_plan(str(image), request) if table == WHOLE else find_plan(str(image), request)
     (step,) = (step for step in found.plan.steps if isinstance(step, ShrinkContent))
     before = image.read_bytes()
-    prepared = prepare_shrink(found.plan, step, request, MoveContext(SimulatedDisk(before), NoKernel()))
+    prepared = prepare_shrink(found.plan, step, request, MoveContext(SimulatedDisk(before), NoKernel(), file))
     assert image.read_bytes() == before
     return Case(before, found.plan, step, prepared)
 
@@ -167,6 +170,49 @@ def test_many_cuts_in_a_row_lose_nothing(tmp_path: Path, contents: Contents, see
     for _ in range(luck.randint(1, 8)):
         disk = recovered(case, disk.after_the_cut(luck), luck.choice(("resume", "rollback")), luck.randint(0, 60))
     end(case, final(recovered(case, disk.after_the_cut(luck), luck.choice(("resume", "rollback")))), whole)
+
+
+LONG = 4 * MIB  # bytes of a journal file
+
+
+def begun_in_file(case: Case, cut: int | None) -> tuple[SimulatedDisk, SimulatedDisk]:
+    """Write the shrunk file system up to the cut, with its journal in a file; return the disk and the file."""
+    disk, file = SimulatedDisk(case.platter, cut=cut), SimulatedDisk(bytes(LONG))
+    until_cut(write(case.plan, MoveContext(disk, NoKernel(), file), case.prepared))
+    return disk, file
+
+
+@sample(2)
+@pytest.mark.parametrize("too_short", [False, True])
+@pytest.mark.parametrize(("kind", "table"), [("ext4", "gpt"), ("ntfs", "dos"), ("ext4", WHOLE)])
+def test_the_journal_of_a_shrink_is_found_by_the_file_that_was_named(
+    tmp_path: Path, contents: Contents, kind: str, table: str, too_short: bool
+) -> None:
+    """Also if the file was too short, and the journal is in free blocks of the file system."""
+    case = make_case(tmp_path, contents, kind, table, SimulatedDisk(bytes(4096 if too_short else LONG)))
+    whole = begun_in_file(case, None)[0]
+    expected, luck, hidden = final(whole), random.Random(kind), 0
+    for cut in range(1, whole.operations, 1 if THOROUGH else 3):
+        disk, file = begun_in_file(case, cut)
+        left, journal = disk.after_the_cut(luck), final(file)
+        entry = find_parked(SimulatedDisk(left))
+        if entry is None or entry.only_backup:
+            continue
+        hidden += 1
+        assert journal_status(SimulatedDisk(left), SimulatedDisk(journal)).state == "in-flight"
+        if not too_short:
+            with pytest.raises(Refused, match="in a file on another disk"):
+                journal_status(SimulatedDisk(left), None)
+        for way, content in ((resume, expected), (rollback, case.platter)):
+            again = SimulatedDisk(left)
+            try:
+                list(way(MoveContext(again, NoKernel(), SimulatedDisk(journal))))
+            except Stopped as stop:
+                assert "complete" in str(stop)
+                content = expected
+            result = final(again)
+            assert (case.bare(result) == case.bare(content)) if too_short else result == content
+    assert hidden
 
 
 @sample(2)
