@@ -72,6 +72,10 @@ class Stopped(Exception):
         self.hint = hint
 
 
+class JournalUnwritten(Stopped):
+    """A journal could not be written: bytes of its place were, and nothing is in flight."""
+
+
 @contextmanager
 def failing_as(
     kind: type[Refused | Stopped], reason: str, after: str = "", *, hint: str = "", denied: str = ""

@@ -6,7 +6,7 @@ from functools import partial
 
 from aligntool.audit.wording import command
 from aligntool.change import ChangeState, Event, KernelBehind, Plan, Progress, Said, StepBegun, StepDone, Waiting
-from aligntool.errors import CONTINUE, Killed, Refused, Stopped
+from aligntool.errors import CONTINUE, JournalUnwritten, Killed, Refused, Stopped
 from aligntool.steps import CheckArray, CheckContent, DriveStep, ShrinkContent, WriteJournal
 from aligntool.units import format_about
 from aligntool.values import dataclass
@@ -93,20 +93,24 @@ def _apply(plan: Plan, applying: ChangeInProgress, reporting: Reporting, log: _L
                 on_event(event)
         return far.kernel_behind
     except KeyboardInterrupt:
-        if not (writing or in_flight or far.shrinking):
+        if not (writing or in_flight or far.shrinking or far.journaling):
             raise
         raise Stopped(f"interrupted {far.words()}; {far.kept()}", hint=far.commands_to_continue(hint)) from None
     except Refused as error:
-        if not writing and not (isinstance(error, Killed) and (in_flight or far.shrunk_only)):
-            raise  # a resume writes before its first step, and a shrink before its last event
+        if not writing and not (isinstance(error, Killed) and (in_flight or far.shrunk_only or far.journaling)):
+            raise  # a resume writes before its first step, a shrink before its last event, a journal before it counts
         raise Stopped(str(error), hint=far.commands_to_continue(hint, error.hint, known=not far.shrinking)) from error
+    except JournalUnwritten:
+        log.begin()
+        raise
     except Stopped as error:
         log.begin()
         raise Stopped(str(error), hint=far.commands_to_continue(hint, error.hint)) from error
     except (MemoryError, OSError) as error:
         why = "out of memory" if isinstance(error, MemoryError) else error.strerror
         what = f"{plan.disk.path}: {why}"
-        raise (Stopped(what, hint=far.commands_to_continue(hint)) if writing else Refused(what)) from error
+        wrote = writing or far.journaling
+        raise (Stopped(what, hint=far.commands_to_continue(hint)) if wrote else Refused(what)) from error
     except Exception as error:
         if writing and not hasattr(error, "__notes__"):  # notes were added by the process in which it was raised
             error.add_note(
@@ -123,6 +127,7 @@ class _Reached:
         self._steps = len(plan.steps)
         self._step = 0
         self.shrunk_only = False  # something is written, and there is no journal yet
+        self.journaling = False  # the journal is being written, and nothing is in flight
         self.shrinking = False  # the shrunk file system is being written, and is in flight until that is complete
         self._copied = ""
         self.kernel_behind = False
@@ -134,9 +139,11 @@ class _Reached:
                 step = next(iter(self._plan.steps[event.index :]), None)
                 waits = self.shrunk_only and isinstance(step, WriteJournal)
                 self.shrunk_only = waits or isinstance(step, ShrinkContent)
+                self.journaling = isinstance(step, WriteJournal)
             case KernelBehind():  # which is a Said as well
                 self.kernel_behind = True
             case Said() | StepDone():
+                self.journaling &= isinstance(event, Said)
                 self.shrinking = self.shrunk_only and isinstance(event, Said)
             case Progress():
                 self._copied = f", {format_about(event.done)} of {format_about(event.total)} copied"
@@ -155,7 +162,9 @@ class _Reached:
             return "the new table may be incomplete"
         if self._plan.purpose in _ARRAYS:
             return "the record of its progress is kept"
-        return "no partition was moved" if self.shrunk_only else "the journal is kept"
+        if self.shrunk_only:
+            return "no partition was moved"
+        return "no partition was touched" if self.journaling else "the journal is kept"
 
     def commands_to_continue(self, hint: str, own: str = "", *, known: bool = True) -> str:
         """Return the commands to continue. If there is no journal yet, nothing can be resumed: return the error's own
@@ -167,6 +176,8 @@ class _Reached:
         again = command(name, self._plan.disk.path, "--shrink")
         if self.shrunk_only:
             return own or again
+        if self.journaling:
+            return own or command("status", self._plan.disk.path)
         own_lines = [line for line in own.split("\n") if line not in ("", CONTINUE)]
         commands = (*own_lines, *hint.split("\n"))  # the child may have added the hint already
         return "\n".join(dict.fromkeys(commands)) if self._plan.purpose in _ARRAYS else hint

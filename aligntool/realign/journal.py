@@ -17,7 +17,7 @@ from pathlib import Path
 from aligntool.change import Plan, from_json, to_json
 from aligntool.claims import outside
 from aligntool.device import Device, Sectors, Writing, zero
-from aligntool.errors import Refused, refuse_folder_name
+from aligntool.errors import JournalUnwritten, Refused, refuse_folder_name
 from aligntool.linux.block import DiskDevice
 from aligntool.linux.files import sync_folder, volatile_kind
 from aligntool.linux.lock import MOUNT_FOR_WRITING
@@ -174,7 +174,8 @@ class Journal:
     def create(cls, device: Device, place: JournalPlace, contents: Contents, id_: bytes, first: Position) -> "Journal":
         """Write both copies and read them back. Every slot holds a record before the first head is written.
 
-        Raises Refused if the body does not fit, or if the copies read back differently: nothing else was written then.
+        Raises Refused if the body does not fit, before the first write, and JournalUnwritten if the copies read back
+        differently: nothing else was written then.
         """
         body = pack(contents)
         if BODY_AT + len(body) > place.copy_length:
@@ -183,12 +184,10 @@ class Journal:
                           f" {short} bytes short",
                           hint="aligntool plan realign --journal FILE, on another disk")  # fmt: skip
         at = place.extent.start
-        # Erase every head that would stand before an incomplete body, or that `open` could mistake for the second one.
-        mark = bytes(SLOT) if place.file else journal_format.Closing(id_, place.extent).sealed()
-        device.write(at, mark)
-        for offset in journal_format.copy_lengths(place.extent.length):
-            device.write(at + offset, bytes(SLOT))
-        device.flush()
+        erase_heads(device, place)
+        if place.file is None:
+            device.write(at, journal_format.Closing(id_, place.extent).sealed())
+            device.flush()
         heads = [Head(copy, id_, place.copy_length, len(body), hashlib.sha256(body).digest()) for copy in COPIES]
         records = [Record(number, first) for number in range(RECORD_SLOTS)]
         journal = cls(device, at, heads[0], contents, records[-1])
@@ -201,7 +200,7 @@ class Journal:
             device.write(journal._offset(head.copy), head.sealed())
             device.flush()
         if not journal._is_written(body, records):
-            raise Refused("the journal reads back differently from what was written: the disk is failing")
+            raise JournalUnwritten("the journal reads back differently from what was written: the disk is failing")
         return journal
 
     @classmethod
@@ -326,6 +325,22 @@ def finish_closing(device: Device, closing: journal_format.Closing) -> None:
             zero(device, (extent,))
 
 
+def erase_heads(device: Device, place: JournalPlace) -> None:
+    """Erase every head that would stand before an incomplete body, or that `Journal.open` could mistake for the second
+    one. Raises OSError.
+    """
+    for offset in (0, *journal_format.copy_lengths(place.extent.length)):
+        device.write(place.extent.start + offset, bytes(SLOT))
+    device.flush()
+
+
+def erase_unfinished(device: Device, place: JournalPlace, id_: bytes) -> None:
+    """Erase the heads of a journal that could not be written, and zero its place on the disk. Raises OSError."""
+    erase_heads(device, place)
+    if place.file is None:
+        finish_closing(device, journal_format.Closing(id_, place.extent))
+
+
 def new_id() -> bytes:
     return secrets.token_bytes(16)
 
@@ -359,7 +374,7 @@ def open_journal(file: str, *, length: int | None = None) -> Iterator[DiskDevice
         with DiskDevice(descriptor, name=file) as device:
             yield device
         needed = False
-    except (Refused, KeyboardInterrupt):
+    except (Refused, JournalUnwritten, KeyboardInterrupt):
         needed = False
         raise
     finally:

@@ -2,12 +2,13 @@
 
 import errno
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 
 from aligntool import steps
 from aligntool.change import Event, Plan, Said, StepBegun, StepDone, Waiting
 from aligntool.device import Device
-from aligntool.errors import Refused, Stopped
+from aligntool.errors import JournalUnwritten, Refused, Stopped
 from aligntool.formats import parked
 from aligntool.formats.layers import read_layers
 from aligntool.formats.tables import read_table
@@ -15,7 +16,7 @@ from aligntool.inventory import Role
 from aligntool.realign import disk_state, table, whole_disk
 from aligntool.realign.convert_table import conversion_of, convert_images, rebuilt_halves
 from aligntool.realign.hidden_signatures import check_unchanged, read_saved
-from aligntool.realign.journal import GRID, Contents, Journal, finish_closing, new_id, pack
+from aligntool.realign.journal import GRID, Contents, Journal, erase_unfinished, finish_closing, new_id, pack
 from aligntool.realign.journal_format import (
     BODY_AT,
     SLOT,
@@ -498,16 +499,31 @@ def realign(
 
 def begin(context: MoveContext, contents: Contents, id_: bytes) -> Iterator[Event]:
     """Write a journal with these contents, and execute the steps of its plan after that. Raises like `realign`."""
-    place, index = disk_state.journal_place(contents.plan), disk_state.step_index(contents.plan, steps.WriteJournal)
+    index = disk_state.step_index(contents.plan, steps.WriteJournal)
     try:
-        yield StepBegun(index)
-        first = Position(disk_state.step_index(contents.plan, steps.ParkEntries))
         with hidden_from(context.kernel, contents.plan):
-            journal = Journal.create(context.device_of(place), place, contents, id_, first)
+            yield StepBegun(index)
+            journal = _create_journal(context, contents, id_)
     except OSError as error:
         raise Refused(f"{_move_sentence(error)}; no partition was touched") from error
     yield StepDone(index)
     yield from _stopping_on_errors(_walk(context, journal).forward())
+
+
+def _create_journal(context: MoveContext, contents: Contents, id_: bytes) -> Journal:
+    """Write the journal. Raises Refused before the first write, JournalUnwritten after it; then no heads are left, if
+    the medium still accepts a write.
+    """
+    place = disk_state.journal_place(contents.plan)
+    device, first = context.device_of(place), Position(disk_state.step_index(contents.plan, steps.ParkEntries))
+    try:
+        return Journal.create(device, place, contents, id_, first)
+    except (OSError, JournalUnwritten) as error:
+        with suppress(OSError):
+            erase_unfinished(device, place, id_)
+        why = _move_sentence(error) if isinstance(error, OSError) else str(error)
+        text = f"{why}; the journal could not be written, and no partition was touched"
+        raise JournalUnwritten(text, hint="aligntool status DISK") from error
 
 
 def resume(context: MoveContext, *, restore_table: bool = False) -> Iterator[Event]:

@@ -12,7 +12,7 @@ from aligntool import steps
 from aligntool.audit.wording import shell_word
 from aligntool.change import Event, Plan, Said
 from aligntool.device import Device, Sectors
-from aligntool.errors import Refused, Stopped
+from aligntool.errors import JournalUnwritten, Refused, Stopped
 from aligntool.formats import mbr
 from aligntool.formats.parked import PARKED_MBR, parked_mbr_entry
 from aligntool.formats.reader import Reader
@@ -123,11 +123,13 @@ def _journal_place(
 
 
 def write(plan: Plan, context: move.MoveContext, prepared: Prepared) -> Iterator[Event]:
-    """Write the shrunk file system. Yields what the user should know. Raises Refused if nothing was written, Stopped
-    with the commands to continue if it is in flight.
+    """Write the shrunk file system. Yields what the user should know. Raises Refused if nothing was written,
+    JournalUnwritten if nothing is in flight, and Stopped with the commands to continue if it is.
     """
     try:
         yield from (event for event in move.begin(context, prepared.contents, prepared.id) if isinstance(event, Said))
+    except JournalUnwritten:
+        raise
     except Stopped as error:
         file = journal_place(prepared.contents.plan).file
         hint = recovery_commands(plan.disk.path, *((f"--journal {shell_word(file)}",) if file else ()))

@@ -73,9 +73,7 @@ class Case:
         return platter[: self.journal.start] + platter[self.journal.end :]
 
 
-def make_case(
-    folder: Path, contents: Contents, kind: str, table: str, file: SimulatedDisk | None = None
-) -> Case:
+def make_case(folder: Path, contents: Contents, kind: str, table: str, file: SimulatedDisk | None = None) -> Case:
     image = folder / "disk.img"
     if table == WHOLE:
         shutil.copy(contents(NAMED[kind]), image)

@@ -1,13 +1,14 @@
 """Bad sectors, damaged journals and wrong disks, on the simulated disk."""
 
 import errno
+import os
 import random
 from dataclasses import replace
 
 import pytest
 
 from aligntool.change import KernelBehind
-from aligntool.errors import Refused, Stopped
+from aligntool.errors import JournalUnwritten, Refused, Stopped
 from aligntool.realign.move import MoveContext, realign, resume, rollback, status
 from aligntool.steps import CloseJournal, JournalPlace, WriteJournal
 from aligntool.units import Extent
@@ -38,10 +39,10 @@ def run_until_stopped(crowd: Crowd, platter: bytes, how: str, bad: set[int]) -> 
     try:
         for _ in events:
             pass
+    except (Refused, JournalUnwritten):
+        return final(disk), "refused"
     except Stopped:
         return final(disk), "stopped"
-    except Refused:
-        return final(disk), "refused"
     return final(disk), "done"
 
 
@@ -57,7 +58,7 @@ def test_a_bad_sector_stops_the_move_and_after_a_repair_it_is_continued(seed: in
     if end == "done":  # that sector was not needed
         check_end(crowd, platter, new=True)
         return
-    if end == "refused":
+    if end == "refused":  # or the journal could not be written
         check_end(crowd, final(recover(crowd, platter, "resume")), new=False)
         return
     check_end(crowd, final(recover(crowd, platter, "resume")), new=True)
@@ -78,6 +79,44 @@ def test_a_full_file_system_below_an_image_is_not_reported_as_an_error_of_the_di
     with pytest.raises(Stopped, match="free some space where the image or the journal file is stored"):
         for _ in realign(crowd.plan, MoveContext(_FullHost(crowd.platter), NoKernel()), crowd.runs):
             pass
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_a_write_that_fails_while_the_journal_is_written_is_reported_as_a_change(seed: int, number: int) -> None:
+    """It is a refusal, which states that nothing was written, only if nothing was."""
+    crowd = make_crowd(4600 + seed, "gpt" if seed % 2 else "dos")
+    place = place_of(crowd).extent
+    first = next(count for count in range(1000) if is_parked_at(crowd, count))  # its last operation is that write
+    for failing in range(first - 1):
+        disk = FailingDisk(crowd.platter, failing, number)
+        with pytest.raises(JournalUnwritten) as stop:
+            list(realign(crowd.plan, MoveContext(disk, NoKernel()), crowd.runs))
+        assert "no partition was touched" in str(stop.value)
+        left = final(disk)
+        assert status(MoveContext(SimulatedDisk(left), NoKernel())).state == "old"
+        assert left[: place.start] + left[place.end :] == crowd.platter[: place.start] + crowd.platter[place.end :]
+        done = final(act(crowd, left, "realign"))
+        check_end(crowd, done, new=True)
+
+
+class FailingDisk(SimulatedDisk):
+    """A disk of which one operation fails."""
+
+    def __init__(self, platter: bytes, failing: int, number: int) -> None:
+        super().__init__(platter)
+        self._failing, self._number = failing, number
+
+    def _draw(self) -> None:
+        super()._draw()
+        if self.operations - 1 == self._failing:
+            raise OSError(self._number, os.strerror(self._number))
+
+
+def is_parked_at(crowd: Crowd, count: int) -> bool:
+    """Return whether something besides the journal has been written after that many operations."""
+    place, log = place_of(crowd).extent, act(crowd, crowd.platter, "realign", count).log
+    return any(entry and not place.start <= entry[0] < place.end for entry in log)
 
 
 def only_targets(crowd: Crowd) -> list[int]:
