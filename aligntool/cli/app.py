@@ -512,3 +512,4 @@ def prepare_streams() -> None:
         coding, by_line = sys.stdout.encoding, sys.stdout.line_buffering
         raw = StandardOutput(sys.stdout.detach().fileno(), "w", closefd=False)
         sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), coding, "backslashreplace", line_buffering=by_line)
+        sys.__stdout__ = sys.stdout  # type: ignore[misc] # shutil.get_terminal_size asks this one for its descriptor

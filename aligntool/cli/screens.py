@@ -193,9 +193,18 @@ class DiskList(Screen[None]):
 
     @work(exclusive=True)
     async def action_audit(self) -> None:
-        message, table = self.query_one("#talk", Static), self.query_one(Disks)
+        message = self.query_one("#talk", Static)
         message.update("Reading the disks …")
         self._disks = await list_disks(*self._targets)
+        self._fill()
+        message.update("" if self._disks else "No disks found.")
+
+    def on_resize(self) -> None:
+        self._fill()
+
+    def _fill(self) -> None:
+        """Show the disks in the width of the screen."""
+        table = self.query_one(Disks)
         row, room = table.cursor_row, self.size.width - 17
         wide = room - min(max((len(disk.verdict) for disk in self._disks), default=0), room - 16)
         table.clear(columns=True)
@@ -204,7 +213,6 @@ class DiskList(Screen[None]):
             path = disk.path if len(disk.path) <= wide else f"…{disk.path[1 - wide :]}"
             table.add_row(*map(Text, (fit(path, wide), fit(disk.size, 9, right=True), fit(disk.verdict, room - wide))))
         table.move_cursor(row=row)
-        message.update("" if self._disks else "No disks found.")
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         self.app.push_screen(DiskPage(self._disks[event.cursor_row], self._rate, self._stopped))

@@ -5,7 +5,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from aligntool.audit.drives import targets_not_judged
 from aligntool.audit.report import Answer, Check, Code, Finding, Judged, Repair, Report, Severity, Verdict, explanations
 from aligntool.inventory import Disk, DiskKind, Layer, LinkHop, NvmeFacts, Partition, Role, Source, TableLabel
-from aligntool.render.lines import EMPTY, Line, Style, cell_width, columns, fit, harmless, paragraph, plain, wrapped
+from aligntool.render.lines import (
+    EMPTY,
+    Line,
+    Style,
+    cell_width,
+    columns,
+    fit,
+    fits,
+    harmless,
+    paragraph,
+    plain,
+    wrapped,
+)
 from aligntool.units import counted, format_about, format_size, format_start
 
 # The facts that a drive reports, for `-v`: firmware, queues, NVMe formats and buffers, links up to the processor.
@@ -264,7 +276,7 @@ def audit_lines(
     if not report.judged:
         yield plain("No disks found.")
     yield from finding_lines(report, width=width, verbose=verbose, quiet=False)
-    yield summary_line(report)
+    yield from summary_lines(report, width)
 
 
 def _squashfs_images(report: Report) -> Sequence[Judged]:
@@ -430,9 +442,13 @@ _HEADS = ("#", "node", "sector", "start", "size", "content")
 
 
 def _table_lines(rows: Sequence[Row], *, width: int) -> Iterator[Line]:
-    """Yield the table. On a narrow terminal, the column of contents shrinks."""
+    """Yield the table. On a narrow terminal the column of contents shrinks, and that of sectors is omitted."""
+    table = ((*_HEADS, None), *rows)
     kept = [at for at in range(6) if at != 1 or any(row[1] for row in rows)]
-    cells = [[str(row[at]) for at in kept] for row in ((*_HEADS, None), *rows)]
+    cells = [[str(row[at]) for at in kept] for row in table]
+    if not fits(cells, width - 4 - max(len(verdict_text(row[6])) for row in rows)):
+        kept.remove(_HEADS.index("sector"))
+        cells = [[str(row[at]) for at in kept] for row in table]
     left = [place for place, at in enumerate(kept) if at in (1, 5)]
     heads, *texts = columns(cells, left=left, wide=width - 26)
     yield ((f"  {heads}  verdict", Style.DIM),)
@@ -493,7 +509,8 @@ def misaligned_words(number: int, whole: str) -> str:
     return f"{number} of {whole} have misaligned partitions"
 
 
-def summary_line(report: Report) -> Line:
+def summary_lines(report: Report, width: int) -> Iterator[Line]:
+    """Yield the number of disks, verdicts and problems: one line if it fits, otherwise two."""
     counts = {answer: report.count_answers(answer) for answer in Answer}
     errors, warnings = report.count(Severity.ERROR), report.count(Severity.WARNING)
     pieces = [(f"{counted(len(report.judged), 'disk')}: ", Style.TITLE)]
@@ -502,4 +519,10 @@ def summary_line(report: Report) -> Line:
         (Answer.ON, f"{on} on the grid, "), (Answer.OFF, f"{off} off, "), (Answer.UNKNOWN, f"{unknown} unknown"),
     ):  # fmt: skip
         pieces.append((words, _ANSWERS[answer] if counts[answer] else Style.DIM))
-    return (*pieces, (f" · {counted(errors, 'error')}, {counted(warnings, 'warning')}", Style.PLAIN))
+    problems = f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"
+    line = (*pieces, (f" · {problems}", Style.PLAIN))
+    if sum(cell_width(harmless(text)) for text, _ in line) <= width:
+        yield line
+    else:
+        yield tuple(pieces)
+        yield plain(f"  {problems}")

@@ -219,11 +219,24 @@ def columns(
 ) -> Iterator[str]:
     """Yield each row as text, with every column as wide as its widest cell. `left`: the columns to align left.
 
-    `wide`: the greatest width of a row, for which the last column shrinks, down to 8.
+    `wide`: the greatest width of a row, for which the last column shrinks, down to 8 (see `fits`).
     """
-    widths = [max(cell_width(harmless(cell)) for cell in column) for column in zip(*rows, strict=True)]
+    widths = _widths(rows)
     if wide is not None:
-        widths[-1] = max(min(widths[-1], wide - sum(widths[:-1]) - gap * (len(widths) - 1)), 8)
+        widths[-1] = max(min(widths[-1], wide - sum(widths[:-1]) - gap * (len(widths) - 1)), _LEAST_LAST)
     for row in rows:
         cells = enumerate(zip(row, widths, strict=True))
         yield (" " * gap).join(fit(cell, width, right=at not in left) for at, (cell, width) in cells)
+
+
+_LEAST_LAST = 8
+
+
+def fits(rows: Sequence[Sequence[str]], wide: int) -> bool:
+    """Return whether `columns` can make rows of at most this width."""
+    widths = _widths(rows)
+    return sum(widths[:-1]) + _LEAST_LAST + 2 * (len(widths) - 1) <= wide
+
+
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(cell_width(harmless(cell)) for cell in column) for column in zip(*rows, strict=True)]

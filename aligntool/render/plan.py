@@ -14,7 +14,7 @@ from aligntool.raid.ceilings import ceiling_words
 from aligntool.raid.running import ArrayView, MemberView
 from aligntool.render.disk_map import journal_of, plan_map_lines
 from aligntool.render.json import document_text
-from aligntool.render.lines import EMPTY, Line, Style, columns, paragraph, plain
+from aligntool.render.lines import EMPTY, Line, Style, columns, fits, paragraph, plain
 from aligntool.units import Extent, counted, format_about, format_size, format_start
 
 # The steps of array plans in words.
@@ -414,12 +414,16 @@ _HEADS = ("#", "sector", "start", "new sector", "new start", "size", "what")
 
 
 def _place_lines(plan: Plan, width: int) -> Iterator[Line]:
-    """Yield a row for each partition, and below it the distance and reason if it moves."""
-    rows = [_place_cells(place, plan.disk.sector_size) for place in plan.places]
-    if not rows:
+    """Yield a row for each partition, and below it the distance and reason if it moves. On a narrow terminal the
+    columns of sectors are omitted.
+    """
+    rows = [_HEADS, *(_place_cells(place, plan.disk.sector_size) for place in plan.places)]
+    if len(rows) == 1:
         yield (("  no partitions", Style.DIM),)
         return
-    heads, *texts = columns((_HEADS, *rows), left=(len(_HEADS) - 1,), wide=width - 2)
+    if not fits(rows, width - 2):
+        rows = [(number, start, new or stays, size, what) for number, _, start, stays, new, size, what in rows]
+    heads, *texts = columns(rows, left=(len(rows[0]) - 1,), wide=width - 2)
     yield ((f"  {heads}", Style.DIM),)
     for place, row in zip(plan.places, texts, strict=True):
         yield plain(f"  {row}")

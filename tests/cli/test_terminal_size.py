@@ -1,0 +1,134 @@
+"""Output is as wide as the terminal: 60, 120 and 200 columns, without COLUMNS in the environment."""
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pyte
+import pytest
+
+from tests.run_aligntool import UNSET, program, run_aligntool
+
+pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs", "mkfs.fat", "mkswap", "mkntfs", "partclone.ntfs")
+ROOT = Path(__file__).parents[2]
+COLUMNS = (60, 120, 200)
+LINES = 30
+LONGEST_S = 120
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in UNSET} | {
+    "TERM": "linux",
+    "ALIGNTOOL_PAGER": "",
+    "NO_COLOR": "1",
+}
+
+
+def _set_size(terminal: int, columns: int) -> None:
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, columns, 0, 0))
+
+
+def printed(columns: int, *words: str | Path) -> list[str]:
+    """Return the lines that a program prints on a terminal of that width; standard input is none."""
+    ours, theirs = pty.openpty()
+    _set_size(theirs, columns)
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=ENVIRONMENT)
+    os.close(theirs)
+    output = b""
+    try:
+        while piece := os.read(ours, 1 << 16):
+            output += piece
+    except OSError:  # EIO: the terminal is not open anywhere any more
+        pass
+    os.close(ours)
+    process.wait(LONGEST_S)
+    return [line.rstrip() for line in output.decode().replace("\r\n", "\n").split("\n")]
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the disk of `aligntool demo`: four misaligned partitions with names, one of them logical."""
+    image = tmp_path_factory.mktemp("demo") / "demo.img"
+    run_aligntool("demo", image, code=0)
+    return image
+
+
+@pytest.fixture(autouse=True)
+def _in_its_folder(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short names fit every line that has one."""
+    monkeypatch.chdir(demo.parent)
+    monkeypatch.setitem(ENVIRONMENT, "PYTHONPATH", str(ROOT))
+
+
+@pytest.mark.parametrize("columns", COLUMNS)
+def test_a_program_finds_the_size_after_the_streams_are_prepared(columns: int) -> None:
+    code = "import shutil, aligntool.cli.app as app; app.prepare_streams(); print(*shutil.get_terminal_size((1, 1)))"
+    assert printed(columns, sys.executable, "-c", code)[0] == f"{columns} {LINES}"
+
+
+@pytest.mark.parametrize("columns", COLUMNS)
+def test_an_audit_uses_the_whole_width_and_no_more(demo: Path, columns: int) -> None:
+    lines = printed(columns, *program("audit", "--map", demo.name))
+    bar = next(line for line in lines if line.startswith("·[1="))
+    assert len(bar) in range(columns - 4, columns + 1)
+    assert max(map(len, lines)) in range(columns - 4, columns + 1)
+    assert ("sector " in next(line for line in lines if line.startswith("  #"))) is (columns > 60)
+
+
+@pytest.mark.parametrize("columns", COLUMNS)
+def test_a_plan_uses_the_whole_width_and_no_more(demo: Path, columns: int) -> None:
+    lines = printed(columns, *program("plan", "realign", demo.name))
+    assert max(len(line) for line in lines if not line.startswith("      $ ")) in range(columns - 4, columns + 1)
+    assert any('swap "swap"' in line for line in lines)
+
+
+class Terminal:
+    """`aligntool tui` on a terminal of its own."""
+
+    def __init__(self, columns: int, *words: str | Path) -> None:
+        self._screen = pyte.Screen(columns, LINES)
+        self._stream = pyte.ByteStream(self._screen)
+        self._ours, theirs = pty.openpty()
+        _set_size(theirs, columns)
+        self._process = subprocess.Popen(
+            program(*words), stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0), env=ENVIRONMENT,
+        )  # fmt: skip
+        os.close(theirs)
+
+    def resize(self, columns: int) -> None:
+        self._screen.resize(LINES, columns)
+        self._screen.reset()
+        _set_size(self._ours, columns)
+
+    def until(self, row: int, end: str) -> str:
+        """Return this row of the screen once it ends with these words."""
+        end_s = time.monotonic() + LONGEST_S
+        while not (shown := self._screen.display[row].rstrip()).endswith(end):
+            assert time.monotonic() < end_s, "\n".join(self._screen.display)
+            if select.select([self._ours], [], [], 1)[0]:
+                self._stream.feed(os.read(self._ours, 1 << 16))
+        return shown
+
+    def end(self) -> None:
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait(LONGEST_S)
+        os.close(self._ours)
+
+
+def test_the_tui_fills_the_terminal_and_follows_its_size(demo: Path) -> None:
+    terminal = Terminal(120, "tui", demo.name)
+    try:
+        assert len(terminal.until(1, "3 of 4 partitions misaligned")) in range(120 - 4, 120 + 1)
+        assert "Quit" in terminal.until(LINES - 1, "Quit")
+        terminal.resize(200)
+        assert len(terminal.until(1, "3 of 4 partitions misaligned")) in range(200 - 4, 200 + 1)
+        terminal.resize(100)
+        assert len(terminal.until(1, "3 of 4 partitions misaligned")) in range(100 - 4, 100 + 1)
+    finally:
+        terminal.end()
