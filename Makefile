@@ -42,7 +42,7 @@ picture: .venv/.ready-demo ## redraw docs/pictures/audit.svg
 transcript: .venv/.ready-demo ## record the demo again: docs/pictures/demo.cast for asciinema, and demo.svg
 	@.venv/bin/python .ci/transcript.py
 
-messages: .venv/.ready-test ## bring the catalogues of translations in po/ up to date with the sources
+messages: .venv/.ready-test ## update the catalogues of translations in po/, and list what is not translated
 	@.venv/bin/python .ci/messages.py
 
 man: .venv/.ready-test ## rewrite the manual pages from docs/cli.md, and the completion files from the options

@@ -1,7 +1,8 @@
 """Collect the messages of the program, and bring the catalogues up to date: python .ci/messages.py.
 
 Merges them into po/LANGUAGE.po (gettext's msgmerge), compiles that for the program (msgfmt), and writes the page of
-findings in that language, docs/LANGUAGE/findings.md.
+findings in that language, docs/LANGUAGE/findings.md. Then prints what a translator has to do: messages without a
+translation, and pages in docs/LANGUAGE that do not correspond to the English page. Neither is an error.
 
 A message is a sentence of the source, with {0}, {1} where an f-string fills something in; a paragraph of a command's
 help or of a finding; a text of a recipe; a line of po/words.txt: words that stand alone in tables; or one of
@@ -9,6 +10,7 @@ po/typer.txt: the texts of typer and click, from the versions of Debian 12 on, a
 """
 
 import ast
+import hashlib
 import json
 import re
 import subprocess
@@ -174,6 +176,59 @@ def findings_page(mo: bytes) -> str:
     return "\n".join(lines) + "\n"
 
 
+def untranslated(po: Path) -> list[str]:
+    """Return the messages of a catalogue that have no translation."""
+    done = subprocess.run(["msgattrib", "--untranslated", "--no-wrap", po], check=True, capture_output=True, text=True)
+    found = re.findall(r'^msgid ((?:"[^\n]*"\n)+)msgstr ""$', done.stdout, re.MULTILINE)
+    texts = ("".join(json.loads(line) for line in lines.splitlines()) for lines in found)
+    return [text for text in texts if text]  # the header has the empty message
+
+
+FOLLOWED = r"^<!-- follows docs/(\S+)(?: \((.*)\))? sha256:(\S+) -->$"
+"""The first lines of a translated page: the page or the sections that it follows, and the SHA-256 of their words."""
+PARTS = {
+    "code": r"^```.*?^```$", "headings": r"^#+ ", "tables": r"^\|(?=[^\n]*\|$)", "lists": r"^\d+\. |^- ",
+    "pictures": r"^!\[",
+}  # fmt: skip
+"""Parts that a translated page has in the same order as the English one."""
+
+
+def outdated(page: Path, docs: Path) -> Iterator[str]:
+    """Yield the differences between a translated page and the English pages in `docs` that it follows."""
+    own, english = page.read_text(), ""
+    for name, sections, digest in re.findall(FOLLOWED, own, re.MULTILINE):
+        text = (docs / name).read_text()
+        if sections:
+            text = "".join(f"## {title}\n{section(text, title)}" for title in sections.split(", "))
+        now = hashlib.sha256(" ".join(text.split()).encode()).hexdigest()
+        if digest != now:
+            yield f"docs/{name} has changed (git log -p docs/{name}); afterwards write sha256:{now}"
+        english += text if not sections or english else f"# \n{text}"
+    for part, pattern in PARTS.items():
+        if re.findall(pattern, own, re.MULTILINE | re.DOTALL) != re.findall(pattern, english, re.MULTILINE | re.DOTALL):
+            yield f"the {part} differ"
+    ours, theirs = ({*re.findall(r"`[^`\n]+`|AT\d{3}", text)} for text in (own, english))
+    if ours != theirs:
+        yield f"words of code that only one of the pages has: {', '.join(sorted(ours ^ theirs))}"
+
+
+def section(page: str, title: str) -> str:
+    """Return the text of a section, or nothing if the page has none of this title."""
+    found = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    return found[1] if found else ""
+
+
+def print_remaining(code: str) -> None:
+    """Print what a translator has to do for a language."""
+    missing = untranslated(PO / f"{code}.po")
+    print(f"po/{code}.po: {len(missing)} messages without a translation")
+    for text in missing:
+        print(f"  {text}")
+    for page in sorted((ROOT / "docs" / code).glob("*.md")):
+        for what in outdated(page, ROOT / "docs") if page.name != "findings.md" else ():
+            print(f"docs/{code}/{page.name}: {what}")
+
+
 def main() -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".pot") as pot:
         pot.write(HEADER + "".join(entry(text, places) for text, places in messages().items()))
@@ -188,6 +243,7 @@ def main() -> None:
             page = ROOT / f"docs/{code}/findings.md"
             page.parent.mkdir(exist_ok=True)
             page.write_text(findings_page(mo.read_bytes()))
+            print_remaining(code)
 
 
 if __name__ == "__main__":

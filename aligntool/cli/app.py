@@ -30,7 +30,7 @@ from typer.core import TyperCommand, TyperGroup
 from aligntool import __version__
 from aligntool.errors import ExitCode, Refused, Stopped
 from aligntool.render.lines import FORCE_COLOR, NO_COLOR, escaped, harmless, wrap_by_cells
-from aligntool.render.translate import language, translated, use_language
+from aligntool.render.translate import OUTPUT_LANGUAGES, language, translated, use_language
 
 # Command: module in aligntool.cli, function, first line of its docstring.
 COMMANDS = {
@@ -407,7 +407,7 @@ def main() -> None:
     """Run the program, and end with the exit code that docs/cli.md documents."""
     if len(os.environ.get("COLUMNS", "")) > 4:  # lines that are padded to such a width would fill the memory
         del os.environ["COLUMNS"]
-    if code := language(os.environ):
+    if (code := language(os.environ)) in OUTPUT_LANGUAGES:
         use_language(code)
         translate_typer()
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # when a reader closes the pipe (head, less), end as cat does

@@ -38,6 +38,11 @@ LONGEST = 2000
 LEAST_LITERALS = 7
 """Fewest literal characters of a sentence to try before lists; "{0} of {1}", for example, is tried after them."""
 LANGUAGES = ("ja",)
+"""Languages with a catalogue in po/."""
+OUTPUT_LANGUAGES: tuple[str, ...] = ()
+"""Those of LANGUAGES that the program uses: none, because fragments are put together in the wrong order, which changed
+the meaning of sentences (docs/decisions/0035).
+"""
 
 
 class Catalogue:

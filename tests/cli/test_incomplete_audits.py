@@ -47,21 +47,13 @@ def made(folder: Path, what: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("language", "line"),
-    [
-        ("C.UTF-8", "  → aligntool audit, without a target, lists the disks of this machine"),
-        ("ja_JP.UTF-8", "  → このマシンのディスクの一覧: aligntool audit (対象を指定しない)"),
-    ],
-)
-def test_the_suggested_command_for_one_of_several_targets_has_its_own_line(
-    tmp_path: Path, language: str, line: str
-) -> None:
+def test_the_suggested_command_for_one_of_several_targets_has_its_own_line(tmp_path: Path) -> None:
     blank = tmp_path / "blank.img"
     blank.write_bytes(bytes(2 * MIB))
-    done = run_aligntool("audit", blank, tmp_path, code=3, env={"LC_ALL": language})
+    done = run_aligntool("audit", blank, tmp_path, code=3)
     assert done.stderr.count(str(tmp_path)) == 1
-    done = run_aligntool("audit", blank, tmp_path / "missing", code=3, env={"LC_ALL": language})
+    done = run_aligntool("audit", blank, tmp_path / "missing", code=3)
+    line = "  → aligntool audit, without a target, lists the disks of this machine"
     assert done.stderr.splitlines()[-1] == line
 
 
