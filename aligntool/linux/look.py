@@ -126,12 +126,16 @@ class Looker:
             closed = Unseen(WHAT, why, f"sudo mdadm --detail /dev/{block.name}", Gap.DISK)
         disk, seen = self._open_and_read(block, kind, record, limits, pulse, closed, partitioned=bool(kernel))
         node = f"/dev/{block.name}"
-        return replace(
+        found = replace(
             _with_contents(disk, seen, kernel, record),
             limits_given=limits_given,
             mounted_at=self.around.mounts.of(number, node, *_aliases(disk, record)),
             unseen=(*seen.unseen, *disk.unseen, *self._missing_facts(block, disk, kernel)),
         )
+        if CAPTURED in found.unseen and not _is_known_without_sectors(found, record):
+            unseen = tuple(_not_captured(found) if one is CAPTURED else one for one in found.unseen)
+            found = replace(found, unseen=unseen)
+        return found
 
     def _missing_facts(
         self, block: Block, disk: Disk, kernel: Sequence[partitions.KernelPartition]
@@ -167,7 +171,7 @@ class Looker:
     def _open(self, block: Block, pulse: Pulse) -> int | Unseen:
         tree = self.around.tree
         if tree.number(f"{block.path}/size") == 0:
-            return Unseen(WHAT, f"{block.name} is empty: no medium, or nothing attached", gap=Gap.EMPTY)
+            return _no_medium(block.name)
         if reason := devices.why_read_blocks(tree, block):
             return reason
         if devices.suspended(tree, block):
@@ -270,6 +274,27 @@ class Looker:
             node = self._numa_node(above)
         self._numa[path] = node if node is None or node >= 0 else None
         return self._numa[path]
+
+
+def _is_known_without_sectors(disk: Disk, record: Record) -> bool:
+    """Return whether the kernel or udev has read the table of a disk, or knows that it is used without one. That the
+    kernel lists no partitions is no evidence: it does not look for them on every device, nor for every kind of table.
+    """
+    if disk.partitions:
+        return True
+    is_used_whole = disk.content_hint or disk.mounted_at or (disk.kind is DiskKind.DM and disk.holders)
+    return bool(is_used_whole) and record.get("ID_PART_TABLE_TYPE") is None
+
+
+def _not_captured(disk: Disk) -> Unseen:
+    if disk.size == 0:
+        return _no_medium(disk.name)
+    why = f"{CAPTURED.why}, and neither the kernel nor udev reports what is on it"
+    return Unseen(WHAT, why, f"sudo aligntool audit {disk.path}", Gap.DISK)
+
+
+def _no_medium(name: str) -> Unseen:
+    return Unseen(WHAT, f"{name} is empty: no medium, or nothing attached", gap=Gap.EMPTY)
 
 
 def _with_contents(disk: Disk, seen: Contents, kernel: Sequence[partitions.KernelPartition], record: Record) -> Disk:

@@ -44,6 +44,8 @@ def facts_of(fleet: Fleet) -> Iterator[str]:
         yield f"{counted(fleet.not_audited, 'snapshot')} could not be audited"
     if looks := len(fleet.needing_attention):
         yield f"{counted(looks, 'drive')} {'needs' if looks == 1 else 'need'} new firmware or attention"
+    if fleet.unknown:
+        yield f"{fleet.unknown} unknown"
     yield f"{counted(fleet.errors, 'error')}, {counted(fleet.warnings, 'warning')}"
     if fleet.dates:
         first, last = (date[:10] for date in fleet.dates)

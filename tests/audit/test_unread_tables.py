@@ -1,0 +1,95 @@
+"""A captured disk whose partition table was not read is unknown, wherever a verdict is shown."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import attached, run
+from tests.probe.trees import MadeDisk, MadePartition, make_tree
+from tests.run_aligntool import run_aligntool
+
+GIB = 1 << 30
+FINE = MadeDisk("sda", 8 * GIB, [MadePartition(1, 1 << 20, GIB)])
+NOT_READ = MadeDisk("loop0", GIB)
+OK = "OK: every partition of "
+NOT_ALL = "No partition is known to be misaligned; not all could be judged"
+USED_WHOLE = {"ID_FS_TYPE": "ext4", "ID_FS_USAGE": "filesystem"}
+
+
+def document(*words: str | Path, code: int) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run_aligntool("audit", "--json", *words, code=code).stdout)
+    return found
+
+
+@pytest.fixture
+def captured(tmp_path: Path) -> Path:
+    return make_tree(tmp_path / "machine", [FINE, NOT_READ])
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("sfdisk", "losetup")
+def test_a_snapshot_of_a_loop_device_without_partition_nodes_is_not_ok(tmp_path: Path) -> None:
+    image, snapshot = tmp_path / "disk.img", tmp_path / "machine.tar.xz"
+    image.write_bytes(b"")
+    run("truncate", "-s", "64M", image)
+    run("sfdisk", "-q", image, stdin="label: gpt\nstart=2049, size=20000\n")
+    with attached(image) as device:
+        assert len(json.loads(run("sfdisk", "--json", device))["partitiontable"]["partitions"]) == 1
+        assert not list(Path("/sys/block", device.name).glob(f"{device.name}p*"))
+        run_aligntool("snapshot", "-o", snapshot, code=0)
+    named = run_aligntool("audit", "--sysroot", snapshot, device.name, code=3)
+    assert named.stdout.startswith(f"{NOT_ALL}\n") and "0 on the grid, 0 off, 1 unknown" in named.stdout
+    (disk,) = document("--sysroot", snapshot, device.name, code=3)["disks"]
+    assert disk["verdict"]["answer"] == "unknown" and disk["verdict"]["matters"] and not disk["partitions"]
+
+
+def test_an_audit_counts_it_as_unknown_and_exits_as_documented(captured: Path) -> None:
+    """docs/cli.md, "What was not judged"."""
+    for words, code in (((), 0), (("--fail-on", "error"), 3), (("loop0",), 3), (("sda",), 0)):
+        done = run_aligntool("audit", "--sysroot", captured, *words, code=code)
+        assert done.stdout.startswith(OK if words == ("sda",) else NOT_ALL)
+    report = document("--sysroot", captured, code=0)
+    assert [unseen["what"] for unseen in report["unseen"]] == ["loop0"]
+    assert [(found["code"], found["disk"]) for found in report["findings"]][:1] == [("AT902", "loop0")]
+    assert "1 on the grid, 0 off, 1 unknown" in run_aligntool("audit", "--sysroot", captured).stdout.splitlines()[-1]
+
+
+def test_metrics_a_page_and_a_fleet_do_not_say_ok(captured: Path) -> None:
+    metrics = run_aligntool("audit", "--sysroot", captured, "--format", "prometheus").stdout.splitlines()
+    assert 'aligntool_disk_unseen{device="loop0"} 1' in metrics and 'aligntool_disk_unseen{device="sda"} 0' in metrics
+    page = run_aligntool("report", "--sysroot", captured, "-o", "-").stdout
+    assert NOT_ALL in page and OK not in page
+    fleet = run_aligntool("fleet", captured, code=0).stdout.splitlines()
+    assert fleet[0] == "No machine is known to have misaligned partitions; not all could be judged"
+    assert fleet[1].startswith("1 unknown; ")
+    (machine,) = json.loads(run_aligntool("fleet", "--json", captured).stdout)["machines"]
+    assert (machine["on_grid"], machine["off_grid"], machine["unknown"]) == (1, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("disk", "udev", "answer"),
+    [
+        ({}, {}, "unknown"),
+        ({"mounted_at": ("/srv",)}, {}, "on"),
+        ({}, USED_WHOLE, "on"),
+        ({}, {"ID_PART_TABLE_TYPE": "gpt"}, "unknown"),  # udev has seen a table, and the kernel no partition
+        ({"mounted_at": ("/srv",)}, USED_WHOLE | {"ID_PART_TABLE_TYPE": "dos"}, "unknown"),  # a hybrid ISO image
+    ],
+)
+def test_a_disk_is_judged_as_a_whole_only_if_it_is_known_to_be_used_so(
+    tmp_path: Path, disk: Mapping[str, Any], udev: Mapping[str, str], answer: str
+) -> None:
+    root = make_tree(tmp_path / "machine", [MadeDisk("sdb", GIB, udev=udev, **disk)])
+    (found,) = document("--sysroot", root, code=0)["disks"]
+    assert found["verdict"]["answer"] == answer
+
+
+def test_a_drive_without_a_medium_is_not_counted(tmp_path: Path) -> None:
+    root = make_tree(tmp_path / "machine", [FINE, MadeDisk("sdb", 0, removable=True)])
+    done = run_aligntool("audit", "--sysroot", root, "--fail-on", "error", code=0)
+    assert done.stdout.startswith(OK) and "sdb is empty: no medium, or nothing attached" in " ".join(
+        done.stdout.split()
+    )
