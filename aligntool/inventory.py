@@ -332,6 +332,12 @@ class Adapter:
 # Partition tables, their faults, and partitions.
 
 
+LAST_NUMBER = 255
+"""The last number of a partition that Linux shows: DISK_MAX_PARTS is 256, and number 0 is the disk. A GPT may have more
+entries.
+"""
+
+
 class Fault(StrEnum):
     """A kind of fault of a partition table. `audit` turns each fault into a finding."""
 

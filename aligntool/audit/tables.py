@@ -7,8 +7,8 @@ from aligntool.audit.drives import disk_finding
 from aligntool.audit.report import Code, Finding, Severity
 from aligntool.audit.wording import next_command, next_resume, shell_word, table_command
 from aligntool.formats.parked import is_marked_in_flight, parked_numbers
-from aligntool.inventory import Disk, DiskKind, Fault, Role, TableFault, TableLabel
-from aligntool.units import Extent, format_size
+from aligntool.inventory import LAST_NUMBER, Disk, DiskKind, Fault, Role, TableFault, TableLabel
+from aligntool.units import Extent, counted, format_size
 
 _EBR_FAULTS = (Fault.EBR_LOOP, Fault.EBR_BROKEN, Fault.EBR_INSIDE_PARTITION, Fault.LOGICAL_OUTSIDE_EXTENDED)
 _CODES = dict.fromkeys(_EBR_FAULTS, Code.EBR_CHAIN) | {
@@ -67,6 +67,7 @@ def table_findings(disk: Disk, above: str, *, has_image: bool = False) -> Iterat
             yield _image_finding(disk, fault)
         elif not (lost and fault.fault in _COPIES_DAMAGED):
             yield _fault_finding(disk, fault)
+    yield from _number_findings(disk)
     yield from _kernel_findings(disk)
 
 
@@ -153,6 +154,15 @@ def _next_step(disk: Disk, code: Code) -> str:
     return f"aligntool explain {code}"
 
 
+def _number_findings(disk: Disk) -> Iterator[Finding]:
+    """Yield a finding on entries that are valid, but that Linux does not show."""
+    hidden = [str(part.number) for part in disk.partitions if part.number > LAST_NUMBER and part.type_code]
+    if hidden:
+        text = f"{counted(len(hidden), 'partition')} with a number above {LAST_NUMBER}, which Linux does not show"
+        next_ = _next_step(disk, Code.BAD_ENTRY)
+        yield disk_finding(disk, Code.BAD_ENTRY, Severity.WARNING, text, ", ".join(hidden), next_=next_)
+
+
 def _kernel_findings(disk: Disk) -> Iterator[Finding]:
     """Yield a finding if the kernel's partitions differ from the table, if both were read."""
     label = disk.table.label if disk.table else None
@@ -161,9 +171,10 @@ def _kernel_findings(disk: Disk) -> Iterator[Finding]:
     if not disk.table_read or not disk.kernel_partitions or label is TableLabel.UNKNOWN or shows_volumes:
         return
     parked = parked_numbers(disk)  # their nodes are removed from the kernel while they are in flight
+    shown = (part for part in disk.partitions if part.number <= LAST_NUMBER)
     on_disk = {
         part.number: part.extent
-        for part in disk.partitions
+        for part in shown
         if part.role is not Role.EXTENDED and part.type_code and part.number not in parked
     }
     in_kernel = {number: extent for number, extent in disk.kernel_partitions if number not in parked}

@@ -310,7 +310,6 @@ def _check_entries(found: bytes | None, header: Header) -> tuple[TableCopyState,
 # Entries (UEFI section 5.3.3) to partitions in bytes, and their faults.
 
 _KERNEL_ENTRY_SIZE = 128
-_KERNEL_LAST_NUMBER = 255  # DISK_MAX_PARTS
 _FLAGS = {0: "required", 1: "no-block-io", 2: "legacy-boot"}
 _BASIC_DATA_FLAGS = {60: "read-only", 61: "shadow-copy", 62: "hidden", 63: "no-automount"}
 # Discoverable Partitions Specification
@@ -361,18 +360,14 @@ def entry_faults(
     if header is None:
         return []
     count, size = header.entry_count, header.entry_size
-    counts: list[tuple[str, tuple[int, ...]]] = []
+    counts: list[str] = []
     if header.entry_bytes > MOST_ENTRY_BYTES:
         most = f"more than the {MOST_ENTRY_BYTES} bytes that are read; their checksum was not verified"
-        counts.append((f"the {copy.name} GPT claims {count} entries of {size} bytes, {most}", ()))
+        counts.append(f"the {copy.name} GPT claims {count} entries of {size} bytes, {most}")
     elif size != _KERNEL_ENTRY_SIZE:
         only = f"UEFI allows it, but Linux reads only tables with entries of {_KERNEL_ENTRY_SIZE}"
-        counts.append((f"the entries of this GPT have {size} bytes: {only}", ()))
-    hidden = tuple(item.number for item in partitions if item.number > _KERNEL_LAST_NUMBER)
-    if hidden:
-        text = f"{len(hidden)} partitions have numbers above {_KERNEL_LAST_NUMBER}, which Linux does not show"
-        counts.append((text, hidden))
-    faults = [TableFault(Fault.IMPLAUSIBLE_COUNT, detail, copy.at, numbers) for detail, numbers in counts]
+        counts.append(f"the entries of this GPT have {size} bytes: {only}")
+    faults = [TableFault(Fault.IMPLAUSIBLE_COUNT, detail, copy.at) for detail in counts]
     faults += overlaps(partitions) + beyond_end(partitions, disk_size)
     faults += _outside_usable(copy, header, partitions)
     faults += _covering_table(table_places(copy, other, disk_size), copy.sector_size, partitions)

@@ -7,7 +7,7 @@ from itertools import chain, product
 
 from aligntool.formats.part_types import EXTENDED_TYPES, GPT_PROTECTIVE, mbr_type_name
 from aligntool.formats.reader import Reader, read_or_none, unreadable_fault
-from aligntool.inventory import Fault, Partition, Role, TableFault
+from aligntool.inventory import LAST_NUMBER, Fault, Partition, Role, TableFault
 from aligntool.units import Extent
 from aligntool.values import dataclass
 
@@ -211,7 +211,6 @@ def moved_entry(
 # EBR, a link to the start of the extended partition, all four entries are used, and links that lead outside the
 # extended partition are followed.
 
-LAST_NUMBER = 255  # DISK_MAX_PARTS of the kernel is 256, and number 0 is the disk
 _MOST_EMPTY_LINKS = 100  # the kernel follows at most this many EBRs without a partition in a row
 
 

@@ -19,6 +19,7 @@ from typing import IO, cast
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse
 from aligntool.formats.reader import Reader
+from aligntool.inventory import LAST_NUMBER
 from aligntool.linux import users
 from aligntool.linux.block import DiskDevice
 from aligntool.linux.process import end_program, find_program, run_program
@@ -176,7 +177,7 @@ class KernelView:
         sector = int((self._folder / "queue/logical_block_size").read_text())
         extents = dict(parts)
         for number, extent in extents.items():
-            if number not in present:
+            if number not in present and number <= LAST_NUMBER:
                 is_container = any(extent.contains(one) for other, one in extents.items() if other != number)
                 shown = Extent(extent.start, max(sector, 1024)) if is_container else extent
                 add_partitions(self._descriptor, [(number, shown)])

@@ -12,6 +12,7 @@ from aligntool.formats.gpt import GptCopy, read_bytes, read_copy
 from aligntool.formats.mbr import EMPTY_ENTRY, Geometry, MbrEntry, entries_of, moved_entry, protective_mbr, with_entries
 from aligntool.formats.parked import parked_gpt_entry, parked_mbr_entry, valid_copies
 from aligntool.formats.part_types import GPT_PROTECTIVE
+from aligntool.inventory import LAST_NUMBER
 from aligntool.steps import EntryChange, ParkEntries, RewriteTable
 from aligntool.units import Extent
 from aligntool.values import dataclass
@@ -125,7 +126,7 @@ def read_chain(
             extent = Extent(at + data.start * size, data.sectors * size)
             number = first_number + len(logicals)
             logicals.append(Logical(number, at, sectors[at], extent, link))
-            if number > mbrs.LAST_NUMBER or not data.start or not container.contains(extent):
+            if number > LAST_NUMBER or not data.start or not container.contains(extent):
                 raise unsound_table(f"logical partition {number} is {describe_extent(extent)}, where none is allowed")
         if not following.sectors:
             return Chain(slot, container, sectors, tuple(logicals))

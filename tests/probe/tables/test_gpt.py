@@ -131,11 +131,11 @@ def test_half_a_surrogate_pair_in_a_name_is_replaced() -> None:
     assert reading.partitions[0].name == "\ufffdA"
 
 
-def test_partitions_above_255_are_reported_as_invisible() -> None:
+def test_partitions_above_255_are_not_a_fault_of_the_table() -> None:
+    """UEFI 5.3.1 and 5.3.3 set no limit; that Linux does not show them is a finding of the audit."""
     entries = b"".join(entry(600 + number, 600 + number) for number in range(300))
     reading = read_bytes(gpt_disk(entries, sectors=8192, count=300))
-    found = next(item for item in table_of(reading).faults if item.fault is Fault.IMPLAUSIBLE_COUNT)
-    assert found.partitions == tuple(range(256, 301))
+    assert len(reading.partitions) == 300 and not table_of(reading).faults
 
 
 @pytest.mark.parametrize("sector_size", [512, 1024, 2048, 4096])
