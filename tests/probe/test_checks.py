@@ -1,5 +1,6 @@
 """Checkers: intact file systems pass, and each kind of damage that a tool finds is reported."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from aligntool.formats.reader import crc32c_inverted
 from aligntool.linux.checks import CheckResult, check_content
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import attached, run
+from tests.run_aligntool import run_aligntool
 from tests.thorough import sample
 
 Sparse = Callable[..., Path]
@@ -257,3 +259,47 @@ def test_the_name_of_a_damaged_file_is_not_taken_for_an_unknown_feature(sparse: 
     run("debugfs", "-w", "-R", f'clri "{name}"', image)
     result = check_content(str(image), Extent(0, 32 * MIB), "ext4")
     assert result.checked and result.problem
+
+
+ALL_FEATURES = "quota,project,casefold,encrypt,verity"
+
+
+@pytest.fixture
+def filled(sparse: Sparse, tmp_path: Path) -> tuple[Path, Extent]:
+    """Return an ext4 that mke2fs filled after it had counted the quotas; e2fsck itself reports them as inconsistent."""
+    disk, (folder, size) = sparse(START + 65 * MIB), (tmp_path / "files", 64 * MIB)
+    folder.mkdir()
+    (folder / "file").write_bytes(bytes(range(256)) * 400)
+    words = ("-q", "-t", "ext4", "-O", ALL_FEATURES, "-d", folder, "-E", f"offset={START}", disk, f"{size // KIB}k")
+    run("mke2fs", *words)
+    assert "[QUOTA WARNING] Usage inconsistent" in run("sh", "-c", f"e2fsck -fn '{disk}?offset={START}' 2>&1 || true")
+    return disk, Extent(START, size)
+
+
+@pytest.mark.needs_tools("mke2fs", "e2fsck", "debugfs")
+def test_an_ext4_of_which_only_the_counts_of_quotas_are_wrong_passes_the_check(filled: tuple[Path, Extent]) -> None:
+    disk, extent = filled
+    assert check_content(str(disk), extent, "ext4") == CheckResult(True, None, "e2fsck")
+
+
+@pytest.mark.needs_tools("mke2fs", "e2fsck", "debugfs")
+@pytest.mark.parametrize("damage", ["set_inode_field /file links_count 7", "freeb 100 3", "clri /file"])
+def test_any_other_error_beside_the_counts_of_quotas_is_reported(filled: tuple[Path, Extent], damage: str) -> None:
+    disk, extent = filled
+    run("debugfs", "-w", "-R", damage, f"{disk}?offset={START}")
+    assert check_content(str(disk), extent, "ext4").problem is not None
+
+
+@pytest.mark.needs_tools("sfdisk", "mke2fs", "e2fsck", "debugfs", "dumpe2fs")
+def test_such_an_ext4_is_moved_with_its_files(filled: tuple[Path, Extent], tmp_path: Path) -> None:
+    disk, extent = filled
+    run("sfdisk", "-q", disk, stdin=f"label: dos\nstart=63, size={extent.length // 512}\n")
+    run("truncate", "-s", "128M", disk)
+    run_aligntool("realign", "--yes", disk, code=0)
+    (part,) = json.loads(run("sfdisk", "--json", disk))["partitiontable"]["partitions"]
+    assert part["start"] % 2048 == 0
+    inside = f"{disk}?offset={part['start'] * 512}"
+    run("debugfs", "-R", f"dump /file {tmp_path}/copy", inside)
+    assert (tmp_path / "copy").read_bytes() == bytes(range(256)) * 400
+    assert run("e2fsck", "-f", "-y", inside, fails=True).count("Update quota info") == 3
+    run("e2fsck", "-f", "-n", inside)
