@@ -139,16 +139,23 @@ def plan_realign(
 
 
 def apply(
-    plan: RealignPlan, on_event: Callable[[Event], object] = lambda event: None, *, rate: int | None = None
+    plan: RealignPlan,
+    on_event: Callable[[Event], object] = lambda event: None,
+    *,
+    rate: int | None = None,
+    no_lease: bool = False,
 ) -> Applied:
     """Apply a plan, and return the result. `on_event` is called with each event. `rate`: bytes per second at most.
+    `no_lease`: no other program has the image open, where that cannot be found out.
 
     Raises Refused before the first write, for example if the disk no longer matches the plan. Raises Stopped after the
     first write, even if `on_event` raises KeyboardInterrupt; `aligntool resume` and `aligntool rollback` continue.
     """
     path, behind = plan.plan.disk.path, False
     if plan.plan.steps:
-        locked = locked_realign(plan.plan, plan.request, rate=rate, on_note=lambda text: on_event(Said(text)))
+        locked = locked_realign(
+            plan.plan, plan.request, rate=rate, on_note=lambda text: on_event(Said(text)), no_lease=no_lease
+        )
         with locked as applying:
             behind = apply_events(plan.plan, applying, nullcontext(on_event), record)
     try:

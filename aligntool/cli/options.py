@@ -181,6 +181,11 @@ def refuse_unapplied(*, yes: bool, shown: Mapping[str, str | None]) -> None:
         raise typer.BadParameter(f"--yes and {option} are mutually exclusive: the plan is shown and not applied")
 
 
+def no_lease_words(given: bool) -> tuple[str, ...]:
+    """Return --no-lease as a word of the command line, if it was given."""
+    return ("--no-lease",) if given else ()
+
+
 def absolute(file: str | None) -> str | None:
     """Return the path of a file for a plan, which may be applied from another folder."""
     return None if file is None else str(Path(file).absolute())
@@ -194,13 +199,13 @@ def one_machine(sysroots: list[str] | None) -> str | None:
 
 
 def attach_virtual(
-    *targets: str, writes: bool = False, alone: bool = False, silence_s: float = SILENCE_S
+    *targets: str, writes: bool = False, alone: bool = False, silence_s: float = SILENCE_S, no_lease: bool = False
 ) -> tuple[Refusal, ...]:
     """Attach the virtual disks among the targets, so that they are read as the disks in them, and written to if
-    `writes`. `alone`: no other program may write to them meanwhile. Return the refusals.
+    `writes`. `alone`: no other program may write to them meanwhile. `no_lease`: see `Lease`. Return the refusals.
     """
     found = find_virtual(targets, silence_s)
-    return virtual.show_disks(found, say, writes=writes, alone=alone) if found else ()
+    return virtual.show_disks(found, say, writes=writes, alone=alone, no_lease=no_lease) if found else ()
 
 
 def print_lines(lines: str | Iterable[Line]) -> None:
@@ -312,6 +317,7 @@ UsedOnlyOption = Annotated[
     bool, "--used-only", "Copy only used blocks, even if something else on the disk may need the free ones."
 ]
 KeyFileOption = Annotated[File, "--key-file", "Read the LUKS2 key from this file [default: ask for it]."]
+NoLeaseOption = Annotated[bool, "--no-lease", "No other program has the image open, where that cannot be found out."]
 RateOption = Annotated[Size, "--rate", "Copy at most this much per second, such as 50MiB."]
 SystemOption = Annotated[
     str | None, "--system", "debian, debian-dracut, fedora, opensuse or arch [default: this system].", "NAME",

@@ -20,6 +20,7 @@ from aligntool.cli.reference import find_recipe
 from aligntool.demo_disk import make_demo_image
 from aligntool.errors import Refused, Stopped, refuse, refuse_folder_name
 from aligntool.inventory import Disk
+from aligntool.linux.lease import refuse_open_image
 from aligntool.linux.look import look
 from aligntool.realign.layout import make_layout, plan_layout, refuse_unsound, with_samples
 from aligntool.realign.planning import find_repairs
@@ -50,6 +51,7 @@ def realign(
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,
     rate: options.RateOption = None,
+    no_lease: options.NoLeaseOption = False,
     key_file: options.KeyFileOption = None,
     json_: options.EventsOption = False,
     geometry: options.Geometry,
@@ -69,10 +71,17 @@ def realign(
         raise typer.BadParameter("--key-file requires --layers")
     if rate and chosen.layers:
         raise typer.BadParameter("--layers and --rate are mutually exclusive")
-    refuse(options.attach_virtual(disk, writes=not dry_run))
+    _refuse_no_lease(chosen, no_lease=no_lease)
+    refuse(options.attach_virtual(disk, writes=not dry_run, no_lease=no_lease))
     request = chosen.request(geometry)
-    operation = layers.Layers(disk, request, key_file) if chosen.layers else realign_of(disk, request, rate)
+    change = realign_of(disk, request, rate, no_lease=no_lease)
+    operation = layers.Layers(disk, request, key_file) if chosen.layers else change
     run_change.run_change(operation, yes=yes, json_=json_, dry_run=dry_run)
+
+
+def _refuse_no_lease(chosen: RealignOptions, *, no_lease: bool) -> None:
+    if no_lease and chosen.layers:
+        raise typer.BadParameter("--layers and --no-lease are mutually exclusive")
 
 
 def plan_realign(
@@ -80,6 +89,7 @@ def plan_realign(
     *,
     chosen: RealignOptions,
     kept: options.PlanFile,
+    no_lease: options.NoLeaseOption = False,
     json_: options.JsonOption = False,
     geometry: options.Geometry,
 ) -> None:
@@ -91,9 +101,10 @@ def plan_realign(
 
     Exit code: 0 planned, or nothing to do; 3 refused, with every reason.
     """
+    _refuse_no_lease(chosen, no_lease=no_lease)
     refuse(options.attach_virtual(disk))
     request = chosen.request(geometry)
-    operation = layers.Layers(disk, request) if chosen.layers else realign_of(disk, request)
+    operation = layers.Layers(disk, request) if chosen.layers else realign_of(disk, request, no_lease=no_lease)
     run_change.show_only(operation, json_=json_, kept=kept, inputs=(chosen.recipe,))
 
 
@@ -140,6 +151,7 @@ def plan_layout_command(
     *,
     chosen: LayoutOptions,
     kept: options.PlanFile,
+    no_lease: options.NoLeaseOption = False,
     json_: options.JsonOption = False,
     geometry: options.Geometry,
 ) -> None:
@@ -150,7 +162,7 @@ def plan_layout_command(
     Exit code: 0 planned; 3 refused, with every reason.
     """
     refuse(options.attach_virtual(disk))
-    operation = Layout(disk, *chosen.goal_and_request(disk, geometry))
+    operation = Layout(disk, *chosen.goal_and_request(disk, geometry), no_lease)
     run_change.show_only(operation, json_=json_, kept=kept, inputs=(chosen.recipe,))
 
 
@@ -161,6 +173,7 @@ def layout(
     chosen: LayoutOptions,
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,
+    no_lease: options.NoLeaseOption = False,
     json_: options.EventsOption = False,
     geometry: options.Geometry,
 ) -> None:
@@ -172,8 +185,9 @@ def layout(
 
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the table was finished.
     """
-    refuse(options.attach_virtual(disk, writes=not dry_run))
-    run_change.run_change(Layout(disk, *chosen.goal_and_request(disk, geometry)), yes=yes, json_=json_, dry_run=dry_run)
+    refuse(options.attach_virtual(disk, writes=not dry_run, no_lease=no_lease))
+    operation = Layout(disk, *chosen.goal_and_request(disk, geometry), no_lease)
+    run_change.run_change(operation, yes=yes, json_=json_, dry_run=dry_run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,17 +197,19 @@ class Layout(DiskOperation):
     disk: str
     goal: LayoutGoal
     given: Request  # the geometry
+    no_lease: bool = False
 
     def make_plan(self) -> Plan:
         judged = look_at(self.disk, self.given)[0]
         refuse_part(self.disk, judged.disk, "a partition table is made for a whole disk")
         refuse_in_flight(judged.disk.path)
         refuse_changed_table(judged.disk)
+        refuse_open_image(judged.disk.path, no_lease=self.no_lease)
         disk = with_samples(judged.disk, wipe=self.goal.wipe)
         return plan_layout(replace(judged, disk=disk, above=find_holders(disk)), self.goal)
 
     def next_command(self) -> str:
-        return command("layout", self.disk, *self.given.typed)
+        return command("layout", self.disk, *self.given.typed, *options.no_lease_words(self.no_lease))
 
     def refuse_changed(self, plan: Plan) -> None:
         refuse_unsound(plan)
@@ -204,7 +220,9 @@ class Layout(DiskOperation):
         @contextmanager
         def making(_: Callable[[str], object]) -> Iterator[run_change.ChangeInProgress]:
             with options.hints_for_disk(path):
-                yield run_change.ChangeInProgress(make_layout(plan, _look_again(plan)), _write_again(path))
+                yield run_change.ChangeInProgress(
+                    make_layout(plan, _look_again(plan), no_lease=self.no_lease), _write_again(path)
+                )
 
         return run_change.lock_in_child(making, plan, path)
 

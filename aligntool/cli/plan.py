@@ -15,6 +15,7 @@ from aligntool.cli.reference import find_recipe
 from aligntool.cli.run_change import ChangeInProgress, Operation, end_change, pipes_may_break
 from aligntool.errors import Refused
 from aligntool.file_systems import EXT, file_system, name_for_e2fsck
+from aligntool.linux.lease import refuse_open_image
 from aligntool.linux.targets import raw_copy
 from aligntool.realign import request as requests
 from aligntool.realign.journal import refuse_existing
@@ -147,9 +148,11 @@ class DiskChange(DiskOperation):
     kept: tuple[str, object]  # saved with the plan: the key in its document, and the request
     find: requests.Finder = find_plan
     rate: int | None = None  # bytes a second at most
+    no_lease: bool = False  # see `Lease`
 
     def make_plan(self) -> Plan:
         plan = self.find(self.disk, self.asked).plan
+        refuse_open_image(plan.disk.path, no_lease=self.no_lease)
         if plan.steps and self.asked.goal.journal_file:
             refuse_existing(self.asked.goal.journal_file)
         return plan
@@ -158,14 +161,17 @@ class DiskChange(DiskOperation):
         return plan_with_request(plan, *self.kept) + "\n"
 
     def next_command(self) -> str:
-        return options.command(self.word, self.disk, *self.asked.typed)
+        return options.command(self.word, self.disk, *self.asked.typed, *options.no_lease_words(self.no_lease))
 
     def refuse_changed(self, plan: Plan) -> None:
         requests.verify_plan(plan, self.asked, self.find)
+        refuse_open_image(plan.disk.path, no_lease=self.no_lease)
 
     @contextmanager
     def locked(self, plan: Plan) -> Iterator[ChangeInProgress]:
-        lock = requests.locked_realign(plan, self.asked, rate=self.rate, on_note=options.say, find=self.find)
+        lock = requests.locked_realign(
+            plan, self.asked, rate=self.rate, on_note=options.say, find=self.find, no_lease=self.no_lease
+        )
         with pipes_may_break(), lock as applying:
             yield applying
 
@@ -173,14 +179,16 @@ class DiskChange(DiskOperation):
         report_result(plan, plan.disk.path, self.asked, json_=json_, kernel_behind=kernel_behind)
 
 
-def realign_of(disk: str, asked: Request, rate: int | None = None) -> DiskChange:
+def realign_of(disk: str, asked: Request, rate: int | None = None, *, no_lease: bool = False) -> DiskChange:
     """Return the operation that moves partitions onto their grids."""
-    return DiskChange("realign", disk, asked, ("asked", asked), rate=rate)
+    return DiskChange("realign", disk, asked, ("asked", asked), rate=rate, no_lease=no_lease)
 
 
-def table_change(word: str, disk: str, asked: ChangeRequest, rate: int | None = None) -> DiskChange:
+def table_change(
+    word: str, disk: str, asked: ChangeRequest, rate: int | None = None, *, no_lease: bool = False
+) -> DiskChange:
     """Return the operation of `partition` or `convert`, which give a disk another table."""
-    return DiskChange(word, disk, asked.request, (word, asked), asked.find_plan, rate)
+    return DiskChange(word, disk, asked.request, (word, asked), asked.find_plan, rate, no_lease)
 
 
 def report_result(

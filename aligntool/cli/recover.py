@@ -55,6 +55,7 @@ def apply(
     *,
     yes: options.YesOption = False,
     rate: options.RateOption = None,
+    no_lease: options.NoLeaseOption = False,
     key_file: options.KeyFileOption = None,
     json_: options.EventsOption = False,
 ) -> None:
@@ -67,13 +68,15 @@ def apply(
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the end, with the journal kept.
     """
     text = read_text(file, hint="aligntool audit")
-    operation, plan = _saved_plan(text, rate, key_file)
+    operation, plan = _saved_plan(text, rate, key_file, no_lease=no_lease)
     source = checked_disk(plan)  # of a copy, which only reads it
-    refuse(options.attach_virtual(source, writes=source == plan.disk.path, alone=True))
+    refuse(options.attach_virtual(source, writes=source == plan.disk.path, alone=True, no_lease=no_lease))
     run_change.run_change(operation, yes=yes, json_=json_, kept=plan)
 
 
-def _saved_plan(text: str, rate: int | None, key_file: str | None) -> tuple[run_change.Operation, Plan]:
+def _saved_plan(
+    text: str, rate: int | None, key_file: str | None, *, no_lease: bool
+) -> tuple[run_change.Operation, Plan]:
     """Return the operation that makes a saved plan again from its request, and the saved plan."""
     plan = from_json(text)
     path = plan.disk.path
@@ -89,16 +92,17 @@ def _saved_plan(text: str, rate: int | None, key_file: str | None) -> tuple[run_
             partition = request_in_document(text, "partition", WholeDisk)
             if any(word.startswith("--key-file") for word in partition.request.typed):
                 key_file = key_file or "-"  # planned by the key of a LUKS, so it takes the key again
-            return partition_change(path, partition, key_file, rate), plan
+            return partition_change(path, partition, key_file, rate, no_lease=no_lease), plan
         case "convert":
-            return table_change("convert", path, request_in_document(text, "convert", Conversion), rate), plan
+            conversion = request_in_document(text, "convert", Conversion)
+            return table_change("convert", path, conversion, rate, no_lease=no_lease), plan
         case "convert-copy":
-            return ConvertCopy(request_in_document(text, "copying", CopyRequest), rate), plan
+            return ConvertCopy(request_in_document(text, "copying", CopyRequest), rate, no_lease), plan
         case "layers":
             return Layers(path, request_in_document(text, "asked", Request), key_file), plan
         case "layout":
-            return Layout(path, LayoutGoal(()), Request()), plan
-    return realign_of(path, request_in_document(text, "asked", Request), rate), plan
+            return Layout(path, LayoutGoal(()), Request(), no_lease), plan
+    return realign_of(path, request_in_document(text, "asked", Request), rate, no_lease=no_lease), plan
 
 
 # `aligntool status`, `resume`, `rollback`: a disk in flight by its journal, an unfinished array by its record.
@@ -119,6 +123,7 @@ class Recovery:
     dry_run: Annotated[bool, "--dry-run", "Show what is in flight and the remaining steps, and stop."] = False
     yes: options.YesOption = False
     rate: options.RateOption = None
+    no_lease: options.NoLeaseOption = False
 
 
 TargetArgument = Annotated[
@@ -191,14 +196,14 @@ def rollback(disk: TargetArgument = None, *, chosen: Recovery, json_: options.Ev
     _recover(disk, chosen, back=True, json_=json_)
 
 
-def _record(target: str | None, journal: str | None, *, writes: bool = False) -> Record | None:
+def _record(target: str | None, journal: str | None, *, writes: bool = False, no_lease: bool = False) -> Record | None:
     """Attach a virtual disk, and return the record of an unfinished array, or None. A named journal belongs to a move.
 
     Without root the records cannot be read, but a disk can still be named.
     """
     if target is not None:
         refuse_ambiguous(target)
-        refuse(options.attach_virtual(_path_of(target), writes=writes))
+        refuse(options.attach_virtual(_path_of(target), writes=writes, no_lease=no_lease))
     if journal is not None:
         if target is None:
             text = "a journal belongs to a disk: name the disk too"
@@ -216,7 +221,7 @@ def _path_of(disk: str) -> str:
 
 def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key_file: str | None = None) -> None:
     journal = chosen.journal
-    record = _record(disk, journal, writes=not chosen.dry_run)
+    record = _record(disk, journal, writes=not chosen.dry_run, no_lease=chosen.no_lease)
     if disk is None or record is not None:
         record = require_unfinished(record)
         if _confirmed(record.plan.disk.path, array_status(record), chosen, back=back, json_=json_):
@@ -236,7 +241,10 @@ def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key
 
     @contextmanager
     def locked(note: Callable[[str], object]) -> Iterator[run_change.ChangeInProgress]:
-        with locked_disk(plan, disk, on_note=note, journal_file=journal, rate=chosen.rate) as context:
+        opening = locked_disk(
+            plan, disk, on_note=note, journal_file=journal, rate=chosen.rate, no_lease=chosen.no_lease
+        )
+        with opening as context, context.alone():
             if shown is not None:
                 refuse_other_table(context.device, plan, shown)
             run = move.rollback if back else move.resume

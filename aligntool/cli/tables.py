@@ -13,6 +13,7 @@ from aligntool.cli.layers import read_key
 from aligntool.cli.plan import DiskChange, DiskOperation, overwriting, overwriting_words, report_result, table_change
 from aligntool.cli.run_change import ChangeInProgress, Operation, ends_stream, lock_in_child, run_change, show_only
 from aligntool.errors import Refused, refuse
+from aligntool.linux.lease import refuse_open_image
 from aligntool.realign.convert_copy import CopyRequest, check_same_copy, lock_copy
 from aligntool.realign.convert_plan import sector_size_options
 from aligntool.realign.convert_request import Conversion
@@ -58,9 +59,11 @@ class PartitionOptions:
         return WholeDisk(Request(goal, **asdict(geometry), typed=typed), self.label or "gpt", self.undo)
 
 
-def partition_change(disk: str, asked: WholeDisk, key_file: str | None, rate: int | None = None) -> DiskChange:
+def partition_change(
+    disk: str, asked: WholeDisk, key_file: str | None, rate: int | None = None, *, no_lease: bool = False
+) -> DiskChange:
     """Return the operation. A LUKS key stays in memory and is not part of a saved plan."""
-    change = table_change("partition", disk, asked, rate)
+    change = table_change("partition", disk, asked, rate, no_lease=no_lease)
     if key_file is None:
         return change
     key = read_key(key_file)
@@ -75,6 +78,7 @@ def partition(
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,
     rate: options.RateOption = None,
+    no_lease: options.NoLeaseOption = False,
     json_: options.EventsOption = False,
     geometry: options.Geometry,
 ) -> None:
@@ -89,8 +93,8 @@ def partition(
 
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the end, with the journal kept.
     """
-    refuse(options.attach_virtual(disk, writes=not dry_run))
-    operation = partition_change(disk, chosen.request(geometry), chosen.key_file, rate)
+    refuse(options.attach_virtual(disk, writes=not dry_run, no_lease=no_lease))
+    operation = partition_change(disk, chosen.request(geometry), chosen.key_file, rate, no_lease=no_lease)
     run_change(operation, yes=yes, json_=json_, dry_run=dry_run)
 
 
@@ -99,6 +103,7 @@ def plan_partition(
     *,
     chosen: PartitionOptions,
     kept: options.PlanFile,
+    no_lease: options.NoLeaseOption = False,
     json_: options.JsonOption = False,
     geometry: options.Geometry,
 ) -> None:
@@ -111,7 +116,7 @@ def plan_partition(
     Exit code: 0 planned; 3 refused, with every reason.
     """
     refuse(options.attach_virtual(disk))
-    operation = partition_change(disk, chosen.request(geometry), chosen.key_file)
+    operation = partition_change(disk, chosen.request(geometry), chosen.key_file, no_lease=no_lease)
     show_only(operation, json_=json_, kept=kept, inputs=(chosen.key_file,))
 
 
@@ -138,7 +143,7 @@ class ConvertOptions:
         typed = (*sector_size_options(self.sizes), *words, *overwriting_words(goal))
         return Conversion(Request(goal, typed=typed), self.sizes)
 
-    def copying(self, disk: str, output: str, rate: int | None, *, used_only: bool) -> "ConvertCopy":
+    def copying(self, disk: str, output: str, rate: int | None, *, used_only: bool, no_lease: bool) -> "ConvertCopy":
         """Return the operation that writes a copy and only reads the disk. Raises Refused."""
         if output in ("", "-"):
             raise BadParameter("name a file or a disk for the copy: -o NEW")
@@ -151,7 +156,7 @@ class ConvertOptions:
         only = ["--used-only"] if used_only else []
         typed = (*sector_size_options(self.sizes), *only, *options.typed_words({"-o": output}))
         request = Request(RealignGoal(used_only=used_only), typed=typed)
-        return ConvertCopy(CopyRequest(request, disk, self.sizes, output), rate)
+        return ConvertCopy(CopyRequest(request, disk, self.sizes, output), rate, no_lease)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -175,6 +180,7 @@ def convert(
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,
     rate: options.RateOption = None,
+    no_lease: options.NoLeaseOption = False,
     json_: options.EventsOption = False,
 ) -> None:
     """Convert the partition table of a disk or image to another sector size.
@@ -191,17 +197,23 @@ def convert(
     """
     if used_only and output is None:
         raise BadParameter("--used-only requires -o: otherwise no content is copied")
-    refuse(options.attach_virtual(disk, writes=not dry_run and output is None, alone=not dry_run))
+    writes, alone = not dry_run and output is None, not dry_run
+    refuse(options.attach_virtual(disk, writes=writes, alone=alone, no_lease=no_lease))
     operation: Operation
     if output is None:
-        operation = table_change("convert", disk, chosen.request(), rate)
+        operation = table_change("convert", disk, chosen.request(), rate, no_lease=no_lease)
     else:
-        operation = chosen.copying(disk, output, rate, used_only=used_only)
+        operation = chosen.copying(disk, output, rate, used_only=used_only, no_lease=no_lease)
     run_change(operation, yes=yes, json_=json_, dry_run=dry_run)
 
 
 def plan_convert(
-    disk: options.DiskArgument, *, chosen: ConvertOptions, kept: options.PlanFile, json_: options.JsonOption = False
+    disk: options.DiskArgument,
+    *,
+    chosen: ConvertOptions,
+    kept: options.PlanFile,
+    no_lease: options.NoLeaseOption = False,
+    json_: options.JsonOption = False,
 ) -> None:
     """Plan a partition table for another sector size.
 
@@ -212,7 +224,7 @@ def plan_convert(
     Exit code: 0 planned; 3 refused, with every reason.
     """
     refuse(options.attach_virtual(disk))
-    operation = table_change("convert", disk, chosen.request())
+    operation = table_change("convert", disk, chosen.request(), no_lease=no_lease)
     show_only(operation, json_=json_, kept=kept)
 
 
@@ -222,21 +234,26 @@ class ConvertCopy(DiskOperation):
 
     asked: CopyRequest
     rate: int | None = None
+    no_lease: bool = False
 
     def make_plan(self) -> Plan:
-        return self.asked.find_plan()[0].plan
+        plan = self.asked.find_plan()[0].plan
+        refuse_open_image(self.asked.source, no_lease=self.no_lease, readers=True)
+        return plan
 
     def document(self, plan: Plan) -> str:
         return plan_with_request(plan, "copying", self.asked) + "\n"
 
     def next_command(self) -> str:
-        return self.asked.command
+        return " ".join((self.asked.command, *options.no_lease_words(self.no_lease)))
 
     def refuse_changed(self, plan: Plan) -> None:
         check_same_copy(plan, self.asked)
 
     def locked(self, plan: Plan) -> AbstractContextManager[ChangeInProgress]:
-        return lock_in_child(lambda _: lock_copy(plan, self.asked, self.rate), plan, self.asked.output)
+        return lock_in_child(
+            lambda _: lock_copy(plan, self.asked, self.rate, no_lease=self.no_lease), plan, self.asked.output
+        )
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
         report_result(plan, plan.disk.path, self.asked.request, json_=json_, kernel_behind=kernel_behind)

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 
 from aligntool.device import Device, Job, Jobs
 from aligntool.errors import Refused, failing_as
-from aligntool.linux.sysfs import IO_NONE
+from aligntool.linux.sysfs import IO_NONE, READ_ONLY, leased
 from aligntool.units import KIB, MIB, align_down, align_up
 
 # Page-aligned buffers for direct I/O, reused. Direct I/O requires aligned memory, which `bytes` does not guarantee, and
@@ -119,26 +119,38 @@ def _map(length: int) -> mmap.mmap:
 _BLKSSZGET = IO_NONE | 0x1268  # <linux/fs.h>; an int: the logical sector in bytes
 _WORKERS = 4
 _NAP_S = 0.1
-_PAGE = 4096  # the coarsest grid that is tried: file systems require the sectors of their device
 
 
 class DiskDevice:
-    """A Device over an open descriptor, which the caller owns and must keep open.
+    """A Device over an open descriptor, which the caller owns and must keep open. It must not use it for reads and
+    writes of its own, because they may have to be those of direct I/O.
 
-    Requests off the medium's grid for direct I/O (an image with 512-byte sectors on a disk with 4096), file systems
-    without direct I/O, and files that QEMU serves go through the page cache, which is dropped before a read. Linux
-    writes the cache back before a direct read and drops it around a direct write of the same bytes, so both kinds may
-    be mixed (mm/filemap.c, kiocb_write_and_wait and kiocb_invalidate_pages).
+    Images on file systems without direct I/O, or with a coarser grid than their sectors (512-byte sectors on a disk
+    with 4096), and files that QEMU serves go through the page cache, which is dropped before a read. Linux writes the
+    cache back before a direct read and drops it around a direct write of the same bytes, so requests of both kinds may
+    be in progress at once (mm/filemap.c, kiocb_write_and_wait and kiocb_invalidate_pages).
+
+    The file is not opened a second time for direct I/O: a lease is granted only to a file's only opener
+    (linux/lease.py).
     """
 
-    def __init__(self, descriptor: int, *, image_sector_size: int = 512, name: str | None = None) -> None:
+    def __init__(
+        self,
+        descriptor: int,
+        *,
+        image_sector_size: int = 512,
+        name: str | None = None,
+        before_write: Callable[[], object] = lambda: None,
+    ) -> None:
         """Open the device; `image_sector_size` is for image files only, a block device reports its own. `name`: the
-        file name of its errors, if it is not the disk that is being changed.
+        file name of its errors, if it is not the disk that is being changed. `before_write`: called before each write,
+        which it prevents by an OSError.
 
         Raises OSError if the descriptor is not open for reading and writing.
         """
-        self._buffered = descriptor
+        self._descriptor = descriptor
         self._name = name
+        self._before_write = before_write
         self._is_block = stat.S_ISBLK(os.fstat(descriptor).st_mode)
         self.sector_size = _sector_size(descriptor) if self._is_block else image_sector_size
         # Whole sectors: an incomplete sector at the end of an image file is not part of the disk.
@@ -149,11 +161,8 @@ class DiskDevice:
         # Kept open, because starting four threads for sixteen jobs took a quarter of the processor time. Twice as many
         # threads, because the job that runs `meanwhile` may call `run_parallel`, too.
         self._pool = ThreadPoolExecutor(2 * _WORKERS, "disk")
-        is_served = os.fstat(descriptor).st_dev in _SERVED_BY_QEMU
-        self._direct = None if is_served else _open_direct(descriptor)
-        # Offset and length must be multiples of it for direct I/O; None: not possible. For an image file it is the
-        # grid that the file system has not refused so far.
-        self.direct_grid = None if self._direct is None else self.sector_size
+        # Offset and length must be multiples of it for direct I/O; None: direct I/O is not used.
+        self.direct_grid = self.sector_size if not is_served(descriptor) and _use_direct_io(descriptor) else None
 
     def __enter__(self) -> "DiskDevice":
         return self
@@ -164,10 +173,6 @@ class DiskDevice:
     def close(self) -> None:
         """Free the resources. Flush nothing, and leave the descriptor open."""
         self._pool.shutdown()
-        if self._direct is not None:
-            with suppress(OSError):  # the server of a FUSE disk has ended: `_unflushed` still has what was not flushed
-                os.close(self._direct)
-            self._direct = None
 
     def read(self, offset: int, length: int) -> memoryview:
         """Read bytes. Raises ValueError if not whole sectors, OSError (EIO) beyond the end and if the medium fails."""
@@ -178,7 +183,7 @@ class DiskDevice:
         if not self._is_block:
             # A file system may silently serve a direct read through its cache (btrfs: fs/btrfs/direct-io.c).
             # The whole file, because a folio that is larger than the range is not dropped.
-            os.posix_fadvise(self._buffered, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         self._transfer("read", lambda file, done: os.preadv(file, [buffer[done:]], offset + done), offset, length)
         return buffer
 
@@ -188,6 +193,7 @@ class DiskDevice:
         """
         length = len(data)
         self._check_range(offset, length, beyond_end=errno.ENOSPC)
+        self._before_write()
         view = memoryview(data)
         if self._direct_for(offset, length) and not is_memory_aligned(view, self.sector_size):
             view = self._buffers.lend(length)
@@ -203,7 +209,7 @@ class DiskDevice:
         self._unflushed = False  # before the flush, so that a concurrent write sets it again
         try:
             with self._pending_request("flush"):
-                os.fdatasync(self._buffered)
+                os.fdatasync(self._descriptor)
         except OSError:
             self._unflushed = True
             raise
@@ -222,7 +228,7 @@ class DiskDevice:
             return False
         try:
             with self._pending_request("read"):
-                return os.lseek(self._buffered, offset, os.SEEK_DATA) >= offset + length
+                return os.lseek(self._descriptor, offset, os.SEEK_DATA) >= offset + length
         except OSError as error:
             return error.errno == errno.ENXIO  # no data from here to the end of the file
 
@@ -263,26 +269,28 @@ class DiskDevice:
         """Transfer all bytes: `move` gets a descriptor and the bytes done, and returns how many it transferred."""
         done = 0
         while done < length:
-            direct = self._direct if self._direct_for(offset, length) else None
+            is_direct = self._direct_for(offset, length)
             try:
                 with self._pending_request(request):
-                    moved = move(self._buffered if direct is None else direct, done)
+                    moved = move(self._descriptor, done)
             except OSError as error:
-                if error.errno != errno.EINVAL or direct is None or self._is_block:
+                if error.errno != errno.EINVAL or not is_direct or self._is_block:
                     raise
-                self._coarsen_grid(offset, length)
+                self._end_direct_io()
                 continue
-            if direct is not None and moved < length - done:
-                moved = align_down(moved, self.direct_grid or 1)  # so that the next request is on the grid again
+            if is_direct and moved < length - done:
+                moved = align_down(moved, self.sector_size)  # so that the next request is on the grid again
             if moved == 0:
                 raise OSError(errno.EIO, "the medium transferred nothing and reported no error")
             done += moved
 
-    def _coarsen_grid(self, offset: int, length: int) -> None:
-        """Use a coarser grid after the file system refused a request. A query before it requires the statx of Linux
-        6.1, and a trial read of a hole succeeds on any grid.
+    def _end_direct_io(self) -> None:
+        """Use the page cache after the file system refused a request: its grid is coarser than the sectors. A query of
+        the grid requires the statx of Linux 6.1, and a trial read of a hole succeeds on any grid.
         """
-        self.direct_grid = _PAGE if offset % _PAGE or length % _PAGE else None
+        _set_direct_io(self._descriptor, on=False)
+        self.direct_grid = None  # afterwards: until then other threads make requests that both kinds accept
+        self._unflushed = True  # perhaps by one of these requests
 
     def _check_range(self, offset: int, length: int, *, beyond_end: int) -> None:
         if offset < 0 or offset % self.sector_size or length % self.sector_size:
@@ -344,14 +352,25 @@ def note_served(path: str) -> None:
     _SERVED_BY_QEMU.add(os.stat(path).st_dev)  # noqa: PTH116
 
 
-def _open_direct(descriptor: int) -> int | None:
-    """Open the same file for direct I/O; return None if its file system does not support it (EINVAL, open(2))."""
+def is_served(descriptor: int) -> bool:
+    """Return whether QEMU serves this file to this process: see `note_served`."""
+    return os.fstat(descriptor).st_dev in _SERVED_BY_QEMU
+
+
+def _use_direct_io(descriptor: int) -> bool:
+    """Switch the open file to direct I/O; return False if its file system does not support it (EINVAL, open(2))."""
     try:
-        return os.open(f"/proc/self/fd/{descriptor}", os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC)
+        _set_direct_io(descriptor, on=True)
     except OSError as error:
         if error.errno == errno.EINVAL:
-            return None
+            return False
         raise
+    return True
+
+
+def _set_direct_io(descriptor: int, *, on: bool) -> None:
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_DIRECT if on else flags & ~os.O_DIRECT)
 
 
 # A Device that cannot write, to read the state of a disk. It must work while another program has the disk locked,
@@ -405,7 +424,10 @@ def open_read_only(path: str, *, image_sector_size: int | None = None) -> Iterat
         mode = os.stat(path).st_mode  # noqa: PTH116 - before the open, which a FIFO blocks, and which rewinds a tape
         if not (stat.S_ISBLK(mode) or stat.S_ISREG(mode)):
             raise Refused(f"{path} is neither a block device nor an image file", hint="lsblk -d")
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
+        try:
+            descriptor = os.open(path, READ_ONLY)
+        except BlockingIOError as error:  # an image with a lease: linux/lease.py
+            raise leased(path) from error
     try:
         own = image_sector_size is not None and stat.S_ISBLK(mode)
         yield ReadOnlyDevice(descriptor, _sector_size(descriptor) if own else image_sector_size or 512)

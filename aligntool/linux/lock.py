@@ -22,6 +22,7 @@ from aligntool.formats.reader import Reader
 from aligntool.inventory import LAST_NUMBER
 from aligntool.linux import users
 from aligntool.linux.block import DiskDevice
+from aligntool.linux.lease import Lease
 from aligntool.linux.process import end_program, find_program, run_program
 from aligntool.linux.sysfs import IO_NONE, on_battery, opened
 from aligntool.linux.users import disk_folder, kernel_name, locks_on, sysfs_folder
@@ -252,23 +253,27 @@ class LockedDisk:
     kernel: KernelView
     is_block: bool
     notes: tuple[str, ...]  # for the user, a sentence each
+    lease: Lease  # on an image file; not held yet
 
 
 @contextmanager
-def lock_disk(path: str, *, image_sector_size: int = 512, keep_posix: bool = False) -> Iterator[LockedDisk]:
+def lock_disk(
+    path: str, *, image_sector_size: int = 512, keep_posix: bool = False, no_lease: bool = False
+) -> Iterator[LockedDisk]:
     """Lock a disk: open it exclusively (O_EXCL: no mount, swap, array or mapping, now or later) and lock it as udev
     expects (systemd, "Locking Block Device Access").
 
+    No other program has an image file open then, and while its lease is held none opens it; `no_lease`: see `Lease`.
     `image_sector_size` applies only to an image file. `keep_posix`: no virtual machine can be started on it meanwhile,
     but `locks_on` then reports our own lock. Raises Refused, with all reasons that can be found at once.
     """
-    with (
-        _open_and_lock(path, keep_posix=keep_posix) as descriptor,
-        DiskDevice(descriptor, image_sector_size=image_sector_size) as device,
-    ):
-        is_block = stat.S_ISBLK(os.fstat(descriptor).st_mode)
-        battery = ("the machine is running on battery; plug it in",) if is_block and on_battery() else ()
-        yield LockedDisk(device, KernelView(descriptor), is_block, battery)
+    with _open_and_lock(path, keep_posix=keep_posix) as descriptor:
+        lease = Lease(descriptor, path, no_lease=no_lease)
+        lease.probe()
+        with DiskDevice(descriptor, image_sector_size=image_sector_size, before_write=lease.check) as device:
+            is_block = stat.S_ISBLK(os.fstat(descriptor).st_mode)
+            battery = ("the machine is running on battery; plug it in",) if is_block and on_battery() else ()
+            yield LockedDisk(device, KernelView(descriptor), is_block, battery, lease)
 
 
 @contextmanager
@@ -355,6 +360,7 @@ def _open_exclusively(path: str, whole: bool | None) -> int:
         _refuse_unfit(path, status, whole=whole)
         _refuse_occupied(path, status)
         exclusive = os.O_EXCL if stat.S_ISBLK(status.st_mode) else 0
+        _refuse_locked_image(path, status)
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY | exclusive)
     except OSError as error:
         raise _not_opened(path, error) from error
@@ -362,6 +368,14 @@ def _open_exclusively(path: str, whole: bool | None) -> int:
         os.close(descriptor)
         raise Refused(f"{path} changed to another device while it was being opened", hint="try again")
     return descriptor
+
+
+def _refuse_locked_image(path: str, status: os.stat_result) -> None:
+    """Raise Refused if another program has locked an image file: if it is a change in progress, opening the file for
+    writing would end that (linux/lease.py).
+    """
+    if stat.S_ISREG(status.st_mode) and users.is_flocked(status):
+        raise _locked_by_another(path)
 
 
 def _refuse_unfit(path: str, status: os.stat_result, *, whole: bool | None) -> None:
@@ -520,6 +534,9 @@ def _flock(
             if error.errno not in (errno.EAGAIN, errno.EACCES):
                 raise Refused(f"{path} cannot be locked: {error.strerror}") from error
             if time.monotonic() > deadline:
-                hint = f"sudo fuser -v {shell_word(path)}"
-                raise Refused(f"{path} is locked by another program", hint=hint) from error
+                raise _locked_by_another(path) from error
         time.sleep(_PAUSE_S)
+
+
+def _locked_by_another(path: str) -> Refused:
+    return Refused(f"{path} is locked by another program", hint=f"sudo fuser -v {shell_word(path)}")

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import field
 from pathlib import Path
 
-from aligntool.errors import Refused, failing_as
+from aligntool.errors import Refused, failing_as, shell_word
 from aligntool.system import unescape
 from aligntool.values import dataclass
 
@@ -45,6 +45,14 @@ def opened(path: str | Path, flags: int = READ_ONLY) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def leased(path: str) -> Refused:
+    """Return the refusal of a file that cannot be opened with O_NONBLOCK (EWOULDBLOCK): another program, such as an
+    aligntool that has begun to change it, has a lease on it (open(2)).
+    """
+    text = f"{path} is being changed by another program"
+    return Refused(text, hint=f"sudo fuser -v {shell_word(path)}", code="in-use", subject=path)
 
 
 @dataclass(frozen=True, slots=True)

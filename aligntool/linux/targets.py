@@ -21,7 +21,7 @@ from aligntool.formats.reader import HeartbeatReader, Reader
 from aligntool.inventory import Disk, DiskKind, IoLimits
 from aligntool.linux.devices import Block, FileReader, block_of_number, find_block, list_blocks
 from aligntool.linux.process import SILENCE_S, SILENT, Pulse, result_in_child
-from aligntool.linux.sysfs import READ_ONLY, Tree, UdevDatabase, captured_tree, opened
+from aligntool.linux.sysfs import READ_ONLY, Tree, UdevDatabase, captured_tree, leased, opened
 from aligntool.values import dataclass
 
 # Sector sizes that the user gives, because the kernel reports none or wrong ones.
@@ -118,7 +118,10 @@ def read_image(path: str, given: UserLimits, pulse: Pulse = SILENT, *, known: bo
 def _open_image(path: str) -> int:
     as_root = f"sudo aligntool audit {shell_word(path)}" if os.geteuid() else ""
     with failing_as(Refused, f"{path} cannot be opened", denied=as_root):
-        descriptor = os.open(path, READ_ONLY)
+        try:
+            descriptor = os.open(path, READ_ONLY)
+        except BlockingIOError as error:
+            raise leased(path) from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # it was replaced meanwhile
         os.close(descriptor)
         raise Refused(f"{path} is no longer a regular file")

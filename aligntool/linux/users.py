@@ -420,7 +420,7 @@ def locks_on(path: str) -> tuple[Occupant, ...]:
         return ()  # a missing node has no locks; an unreadable one is refused elsewhere
     try:
         result = fcntl.fcntl(descriptor, fcntl.F_GETLK, struct.pack(_FLOCK_FORMAT, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
-        is_locked = struct.unpack(_FLOCK_FORMAT, result)[0] != fcntl.F_UNLCK or _is_flocked(descriptor)
+        is_locked = struct.unpack(_FLOCK_FORMAT, result)[0] != fcntl.F_UNLCK or is_flocked(os.fstat(descriptor))
     finally:
         os.close(descriptor)
     return (Occupant(f"{path} is locked by another program", f"sudo fuser -v {shell_word(path)}"),) * is_locked
@@ -433,9 +433,10 @@ def lock_of_file(descriptor: int, kind: int) -> None:
     fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack(_FLOCK_FORMAT, kind, os.SEEK_SET, 0, 0, 0))
 
 
-def _is_flocked(descriptor: int) -> bool:
+def is_flocked(status: os.stat_result) -> bool:
+    """Return whether another process has a flock on this file, and keeps it for some seconds."""
     deadline = time.monotonic() + _FLOCK_PATIENCE_S
-    while any(pid != str(os.getpid()) for pid in _flockers(os.fstat(descriptor))):
+    while any(pid != str(os.getpid()) for pid in _flockers(status)):
         if time.monotonic() > deadline:
             return True
         time.sleep(_PAUSE_S)

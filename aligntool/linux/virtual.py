@@ -21,6 +21,7 @@ from aligntool.documents import load_object
 from aligntool.errors import Refusal, Refused, failing_as
 from aligntool.formats.numbers import be32, be64, le64
 from aligntool.linux.block import note_served
+from aligntool.linux.lease import Lease
 from aligntool.linux.process import PACKAGES, Ended, end_program, find_program, pdeathsig_prefix, run_program
 from aligntool.linux.sysfs import READ_ONLY, opened
 from aligntool.linux.targets import QEMU_DRIVERS, new_file, note_shown
@@ -58,11 +59,16 @@ class _Image:
 
 
 def show_disks(
-    openers: Mapping[str, str], say: Callable[[str], object], *, writes: bool, alone: bool = False
+    openers: Mapping[str, str],
+    say: Callable[[str], object],
+    *,
+    writes: bool,
+    alone: bool = False,
+    no_lease: bool = False,
 ) -> tuple[Refusal, ...]:
     """Show the disks in these files in their place, to this process and its children, until it ends. `openers`: from
     `find_virtual`. `say`: called with notes for the user. `alone`: no other program may write to them meanwhile, as
-    always with `writes`. Return the refusals of files that cannot be shown.
+    always with `writes`. `no_lease`: see `Lease`. Return the refusals of files that cannot be shown.
 
     Raises Refused if no disk can be shown here.
     """
@@ -76,7 +82,10 @@ def show_disks(
                 with failing_as(Refused, f"{path} cannot be opened"):
                     descriptor = stack.enter_context(opened(path, READ_ONLY))
                     if opener in QEMU_DRIVERS:
-                        shown = _open_virtual(path, descriptor, opener, say, writes=writes, alone=writes or alone)
+                        lease = None
+                        if writes or alone:
+                            lease = Lease(descriptor, path, no_lease=no_lease, readers=not writes)
+                        shown = _open_virtual(path, descriptor, opener, say, writes=writes, lease=lease)
                     else:
                         shown = _unpack(path, descriptor, opener, say, writes=writes)
                     images[real_path] = stack.enter_context(shown)
@@ -97,9 +106,12 @@ def show_disks(
 
 @contextmanager
 def _open_virtual(
-    path: str, descriptor: int, driver: str, say: Callable[[str], object], *, writes: bool, alone: bool
+    path: str, descriptor: int, driver: str, say: Callable[[str], object], *, writes: bool, lease: Lease | None
 ) -> Iterator[_Image]:
-    """Yield a virtual disk. Raises Refused if it must not be opened, with a command as the hint."""
+    """Yield a virtual disk. `lease`: to check that no other program has the file open; while it is shown, its server
+    has it locked, but only against other programs of QEMU. Raises Refused if it must not be opened, with a command as
+    the hint.
+    """
     word = _shell_path(path)
     to_qcow2 = f"qemu-img convert -f {driver} -O qcow2 {word} {new_file('new.qcow2')}"
     if_trusted = f"{to_qcow2}   if you trust the image: it decides which files this reads"
@@ -110,7 +122,9 @@ def _open_virtual(
         raise Refused(f"{path} is not writable by this user", hint=f"chmod u+w {word}")
     file = {"driver": "file", "filename": f"/proc/self/fd/{descriptor}"}
     node: dict[str, object] = {"driver": driver, "file": file, "read-only": not writes}
-    facts, shared = _read_info(path, descriptor, node, alone=alone)
+    facts, shared = _read_info(path, descriptor, node, alone=lease is not None)
+    if lease:
+        lease.probe()
     if backing := facts.get("backing-filename"):
         raise Refused(f"{path} is an overlay of {shell_word(str(backing))}", hint=if_trusted)
     if facts.get("encrypted"):

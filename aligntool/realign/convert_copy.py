@@ -18,6 +18,7 @@ from aligntool.inventory import Disk, Partition, Role, TableLabel
 from aligntool.linux.block import DiskDevice, limited, open_read_only
 from aligntool.linux.content import UsedMap, places_for_data, sample
 from aligntool.linux.fat import NewFat
+from aligntool.linux.lease import refuse_open_image
 from aligntool.linux.lock import lock_against_udev, lock_disk, open_exclusively, refuse_disturbed, written_at
 from aligntool.linux.targets import raw_copy
 from aligntool.linux.users import locks_on, occupants
@@ -184,11 +185,14 @@ def _empty_disk(output: str, sizes: tuple[int, ...]) -> steps.Subject:
 
 
 @contextmanager
-def lock_copy(plan: Plan, asked: CopyRequest, rate: int | None = None) -> Iterator[ChangeInProgress]:
+def lock_copy(
+    plan: Plan, asked: CopyRequest, rate: int | None = None, *, no_lease: bool = False
+) -> Iterator[ChangeInProgress]:
     """Lock the source, check that the plan is still valid, open the target, and yield the change. A new image that is
-    not complete is removed. `rate`: bytes per second at most. Raises Refused.
+    not complete is removed. `rate`: bytes per second at most. `no_lease`: see `Lease`. Raises Refused.
     """
-    with hints_for_disk(asked.source, raw_copy(asked.source)), _locked_source(asked.source) as source:
+    locking = _locked_source(asked.source, no_lease=no_lease)
+    with hints_for_disk(asked.source, raw_copy(asked.source)), locking as source:
         since = written_at(asked.source)
         if not os.path.lexists(asked.output):
             found, runs = check_same_copy(plan, asked)
@@ -203,8 +207,10 @@ def lock_copy(plan: Plan, asked: CopyRequest, rate: int | None = None) -> Iterat
 
 
 @contextmanager
-def _locked_source(path: str) -> Iterator[Device]:
-    """Open the source for reading, locked so that no program writes to it meanwhile. Raises Refused."""
+def _locked_source(path: str, *, no_lease: bool = False) -> Iterator[Device]:
+    """Open the source for reading, locked so that no program writes to it meanwhile. `no_lease`: see `Lease`. Raises
+    Refused. A writer that comes later is detected by what it writes: `refuse_disturbed`.
+    """
     found = (*occupants(Path(path).stat()), *locks_on(path))
     refuse(Refusal("in-use", path, f"{path} is in use: {user.what}", user.end) for user in found)
     disks = [path] if Path(path).is_block_device() else []
@@ -213,6 +219,7 @@ def _locked_source(path: str) -> Iterator[Device]:
         lock_against_udev([path], shared=True, keep_posix=True),
         open_read_only(path) as device,
     ):
+        refuse_open_image(path, no_lease=no_lease, readers=True)
         yield device
 
 

@@ -345,8 +345,9 @@ def refuse_unsound(plan: Plan) -> None:
 _PLAN_AGAIN = "aligntool plan layout DISK -o plan.json"
 
 
-def make_layout(plan: Plan, disk: Disk) -> Iterator[Event]:
-    """Make the table, flushed to the medium. `disk`: as read now, not when the plan was made.
+def make_layout(plan: Plan, disk: Disk, *, no_lease: bool = False) -> Iterator[Event]:
+    """Make the table, flushed to the medium. `disk`: as read now, not when the plan was made. `no_lease`: see `Lease`,
+    which is not held meanwhile, because libparted opens the image again.
 
     Raises Refused before the first write if the disk is no longer that of the plan or is in use; Stopped after it.
     """
@@ -359,8 +360,9 @@ def make_layout(plan: Plan, disk: Disk) -> Iterator[Event]:
     refuse_unfit(disk, wipe=step.wipe)
     if plan.attention != layout_attention(disk, wipe=step.wipe):
         raise _stale(f"the content of {disk.path} has changed since this plan was made")
+    size = plan.disk.sector_size
     with (
-        lock_disk(disk.path, image_sector_size=plan.disk.sector_size, keep_posix=True) as locked,
+        lock_disk(disk.path, image_sector_size=size, keep_posix=True, no_lease=no_lease) as locked,
         new_table(disk.path, step, plan.disk.sector_size) as table,
     ):
         if locked.device.sector_size != plan.disk.sector_size:

@@ -2,7 +2,7 @@
 
 import errno
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from types import MappingProxyType
 
 from aligntool import steps
@@ -470,6 +470,7 @@ class MoveContext:
     kernel: Kernel
     journal: Device | None = None
     unanswered: Callable[[], Waiting | None] = lambda: None  # the request that a disk has not answered for seconds
+    alone: Callable[[], AbstractContextManager[None]] = nullcontext  # keeps other programs from opening an image file
 
     def device_of(self, place: steps.JournalPlace) -> Device:
         """Return the device on which a journal with this place is written. Raises Refused if its file is not open."""

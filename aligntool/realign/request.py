@@ -410,16 +410,21 @@ Finder = Callable[[str, Request], FoundPlan]
 
 
 def locked_realign(
-    plan: Plan, request: Request, *, rate: int | None, on_note: OnNote, find: Finder = find_plan
+    plan: Plan, request: Request, *, rate: int | None, on_note: OnNote, find: Finder = find_plan, no_lease: bool = False
 ) -> AbstractContextManager[ChangeInProgress]:
-    """Lock the disk and check in a child process that the plan is still valid. Raises Refused."""
+    """Lock the disk and check in a child process that the plan is still valid. `no_lease`: see `Lease`. Raises
+    Refused.
+    """
     path = plan.disk.path
     journal = next((step.journal for step in plan.steps if isinstance(step, steps.WriteJournal)), None)
     file, length = (journal.file, journal.extent.end) if journal else (None, None)
 
     @contextmanager
     def locked(note: OnNote) -> Iterator[ChangeInProgress]:
-        with locked_disk(plan, path, on_note=note, journal_file=file, new_journal=length, rate=rate) as context:
+        opening = locked_disk(
+            plan, path, on_note=note, journal_file=file, new_journal=length, rate=rate, no_lease=no_lease
+        )
+        with opening as context:
             since = written_at(path)
             events = _events(plan, request, verify_plan(plan, request, find), context, since)
             hint = recovery_commands(path, *journal_options(file))
@@ -437,15 +442,17 @@ def locked_disk(
     journal_file: str | None,
     new_journal: int | None = None,
     rate: int | None,
+    no_lease: bool = False,
 ) -> Iterator[move.MoveContext]:
     """Lock the disk, and open the file of its journal if there is one. `new_journal`: bytes of a journal file to make.
-    `rate`: bytes per second at most. `on_note`: called with each sentence that the user should know.
+    `rate`: bytes per second at most. `no_lease`: see `Lease`. `on_note`: called with each sentence that the user should
+    know.
 
     `path`: the present path of the disk, which may differ from the path in the plan.
 
     Raises Refused.
     """
-    locking = lock_disk(path, image_sector_size=plan.disk.sector_size, keep_posix=True)
+    locking = lock_disk(path, image_sector_size=plan.disk.sector_size, keep_posix=True, no_lease=no_lease)
     with hints_for_disk(path, raw_copy(path)), locking as locked:
         for note in locked.notes:
             on_note(note)
@@ -453,7 +460,8 @@ def locked_disk(
         opened = open_journal(journal_file, length=new_journal) if journal_file else nullcontext()
         with opened as journal:
             devices = {path: locked.device} | ({journal_file: journal} if journal_file and journal else {})
-            yield move.MoveContext(device, locked.kernel, journal, partial(_unanswered, devices))
+            unanswered = partial(_unanswered, devices)
+            yield move.MoveContext(device, locked.kernel, journal, unanswered, locked.lease.held)
 
 
 def _unanswered(devices: Mapping[str, DiskDevice]) -> Waiting | None:
@@ -505,12 +513,14 @@ def _events(
     shrunk = False
     for index, step in enumerate(plan.steps):
         if isinstance(step, steps.ShrinkContent):
-            yield from _shrink(plan, index, step, request, context, since)
+            since = yield from _shrink(plan, index, step, request, context, since)
             shrunk = True
     runs = _runs_after_shrink(plan, request) if shrunk else found.runs
     copies = [step for step in plan.steps if isinstance(step, steps.CopyContent) and step.partition in whole]
     runs |= {step.partition: (Extent(0, step.source.length),) for step in copies}
-    yield from move.realign(plan, context, runs, found.rebuilt)
+    with context.alone():
+        refuse_disturbed(plan.disk.path, since)
+        yield from move.realign(plan, context, runs, found.rebuilt)
 
 
 def run_checks(plan: Plan) -> Generator[Event, None, frozenset[int]]:
@@ -558,20 +568,25 @@ def _is_copied(plan: Plan, number: int) -> bool:
 
 def _shrink(
     plan: Plan, index: int, step: steps.ShrinkContent, request: Request, context: move.MoveContext, since: int | None
-) -> Iterator[Event]:
+) -> Generator[Event, None, int | None]:
+    """Shrink a file system, and return when an image was last written to by that."""
     path = plan.disk.path
     refuse_unshrinkable(path, step)
     yield StepBegun(index)
     if step.is_mounted:
         with defer_interrupts():
             shrink_btrfs(path, step)
+        written = written_at(path)
     else:
         prepared = prepare_shrink(plan, step, request, context)
-        refuse_disturbed(path, since)
-        yield Said("the shrunk file system has no errors, and is written to the disk")
-        with defer_interrupts():
-            yield from shrink_commit.write(plan, context, prepared)
+        with context.alone():
+            refuse_disturbed(path, since)
+            yield Said("the shrunk file system has no errors, and is written to the disk")
+            with defer_interrupts():
+                yield from shrink_commit.write(plan, context, prepared)
+            written = written_at(path)
     yield StepDone(index)
+    return written
 
 
 def prepare_shrink(

@@ -113,7 +113,7 @@ def test_requests_finer_than_direct_io_allows_are_executed(coarse_folder: tuple[
     image.write_bytes(model)
     with opened(image) as device:
         scribble(device, model, seed=3)
-        assert (device.sector_size, device.direct_grid) == (512, 4096)
+        assert (device.sector_size, device.direct_grid) == (512, None)
         assert device.read(63 * 512, MIB) == model[63 * 512 : 63 * 512 + MIB]
     assert image.read_bytes() == model
 
@@ -315,15 +315,16 @@ def test_the_kernel_sees_whole_direct_requests(sparse: Make, tmp_path: Path) -> 
         "    if d.direct_grid is None: raise SystemExit(9)\n"
         "    d.write(1048576, d.read(32256, 1048576)); d.flush()\n"
     )
-    traced = "trace=openat,preadv,preadv2,pwrite64,fdatasync"
+    traced = "trace=openat,fcntl,preadv,preadv2,pwrite64,fdatasync"
     strace = ["strace", "-f", "-y", "-s", "0", "-o", str(log), "-e", traced]
     done = subprocess.run([*strace, sys.executable, "-c", program], check=False)
     if done.returncode == 9:
         pytest.skip("the file system of the temporary folder has no direct I/O")
     assert done.returncode == 0
     calls = [line.lstrip("0123456789 ") for line in log.read_text().splitlines() if f"<{image}>" in line]
-    assert any(call.startswith("openat") and "O_DIRECT" in call for call in calls)
-    read, written, flushed = (call for call in calls if not call.startswith("openat"))
+    assert any(call.startswith("fcntl") and "F_SETFL" in call and "O_DIRECT" in call for call in calls)
+    assert sum(call.startswith("openat") for call in calls) == 1, "a second opener would get no lease"
+    read, written, flushed = (call for call in calls if not call.startswith(("openat", "fcntl")))
     assert read.startswith("preadv") and "32256" in read and read.endswith("= 1048576")
     assert written.startswith("pwrite64") and written.endswith("1048576, 1048576) = 1048576")
     assert flushed.startswith("fdatasync") and flushed.endswith("= 0")

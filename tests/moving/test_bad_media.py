@@ -45,7 +45,7 @@ def trip(contents: Contents, tmp_path_factory: pytest.TempPathFactory) -> Trip:
     image = tmp_path_factory.mktemp("trip") / "disk.img"
     disk = make_disk(image, "dos", (row,), {"ext2": contents(row.kind)}, free=6 * 2048)
     with medium(copy(disk.image, trial(disk))) as recorder:
-        realign(recorder.disk)
+        realign(recorder.disk, "--no-lease")
         epochs = recorder.epochs()
     return arrived(disk), epochs
 
@@ -67,10 +67,10 @@ def test_a_bad_sector_stops_the_move_and_nothing_is_lost(what: str, mended: bool
         bad += new.start - old.start
     with medium(copy(journey.disk.image, tmp_path / "failing.img")) as disk:
         disk.fail((what, bad, SECTOR))
-        said = realign(disk.disk, code=STOPPED)
+        said = realign(disk.disk, "--no-lease", code=STOPPED)
         assert "→ aligntool" in said.replace("sudo ", "")
         check_signatures(journey, disk.image)
-        assert resume(disk.disk, code=STOPPED)
+        assert resume(disk.disk, "--no-lease", code=STOPPED)
         check_signatures(journey, disk.image)
         if mended:
             disk.fail()
@@ -85,7 +85,7 @@ def test_a_journal_that_cannot_be_written_stops_before_anything_is_moved(trip: T
         faults = [("write", first), ("write", first + 13 * KIB), ("garble", first), ("garble", first + 13 * KIB)]
         for what, at in faults:
             disk.fail((what, at, SECTOR))
-            said = realign(disk.disk, code=STOPPED)
+            said = realign(disk.disk, "--no-lease", code=STOPPED)
             assert "no partition was touched" in " ".join(said.split()) and "aligntool status" in said
             assert "resume" not in said
             assert whole(journey, disk.image) == "old"
@@ -122,7 +122,7 @@ def test_a_table_that_cannot_be_written_leaves_the_old_state_or_a_recoverable_on
     journey, _ = trip
     with medium(copy(journey.disk.image, tmp_path / "failing.img")) as disk:
         disk.fail((what, 0, SECTOR))
-        said = realign(disk.disk, code=None)
+        said = realign(disk.disk, "--no-lease", code=None)
         assert exit_code(said) in {REFUSED, STOPPED}, said
         check_signatures(journey, disk.image)
         disk.fail()
@@ -151,11 +151,11 @@ def test_a_move_with_random_faults_can_always_be_recovered(trip: Trip, tmp_path:
 def run_case(journey: Journey, image: Path, faults: list[tuple[str, int, int]], chance: random.Random) -> None:
     with medium(image) as disk:
         disk.fail(*faults)
-        said = realign(disk.disk, code=None)
+        said = realign(disk.disk, "--no-lease", code=None)
         assert exit_code(said) in {DONE, REFUSED, STOPPED}, said
         check_signatures(journey, image)
         if exit_code(said) == STOPPED and chance.random() < 0.5:
-            said = rollback(disk.disk, code=None)
+            said = rollback(disk.disk, "--no-lease", code=None)
             assert exit_code(said) in {DONE, REFUSED, STOPPED}, said
             check_signatures(journey, image)
         disk.fail()
@@ -277,7 +277,7 @@ def test_unlisted_bytes_that_cannot_be_read_are_not_overwritten(
         disk.write(part.read_bytes())
     with medium(image) as failing:
         failing.fail(("read", at, SECTOR))
-        said = aligntool("plan", *words, failing.disk, code=code)
+        said = aligntool("plan", *words, "--no-lease", failing.disk, code=code)
     assert ("bytes 17408..1048576" in " ".join(said.split())) == (code == REFUSED), said
 
 
@@ -294,6 +294,6 @@ def test_a_copy_whose_source_has_a_bad_sector_names_the_source(tmp_path: Path) -
         disk.write(part.read_bytes())
     with medium(image) as failing:
         failing.fail(("read", 600 * KIB, SECTOR))
-        words = ("convert", failing.disk, "--sector-size=4096", "-o", tmp_path / "new", "--yes")
+        words = ("convert", failing.disk, "--sector-size=4096", "-o", tmp_path / "new", "--yes", "--no-lease")
         assert "the source cannot be read at byte " in " ".join(aligntool(*words, code=STOPPED).split())
     assert not (tmp_path / "new").exists()

@@ -66,7 +66,7 @@ def test_a_power_cut_anywhere_in_a_move_loses_nothing(kind: object, make: MakeDi
     assert callable(kind)
     disk: Disk = kind(make)
     with medium(copy(disk.image, trial(disk))) as recorder:
-        realign(recorder.disk)
+        realign(recorder.disk, "--no-lease")
         epochs = recorder.epochs()
     trip = arrived(disk)
     crashes(trip, disk.image, epochs, tmp_path)
@@ -78,7 +78,7 @@ def test_a_power_cut_during_the_recovery_loses_nothing(finish: object, make: Mak
     assert callable(finish)
     disk = mbr_disk(make)
     with medium(copy(disk.image, trial(disk))) as recorder:
-        realign(recorder.disk)
+        realign(recorder.disk, "--no-lease")
         epochs = recorder.epochs()
     trip = arrived(disk)
     cut = copy(disk.image, tmp_path / "cut.img")

@@ -168,6 +168,7 @@ complete -c aligntool -n '__aligntool_is realign' -l layers -d 'Move nothing; re
 complete -c aligntool -n '__aligntool_is realign' -l dry-run -d 'Show the plan and stop'
 complete -c aligntool -n '__aligntool_is realign' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is realign' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
+complete -c aligntool -n '__aligntool_is realign' -l no-lease -d 'No other program has the image open, where that cannot be found out'
 complete -c aligntool -n '__aligntool_is realign' -l key-file -d 'Read the LUKS2 key from this file [default: ask for it]' -r -F
 complete -c aligntool -n '__aligntool_is realign' -l json -d 'Report events as JSON lines'
 complete -c aligntool -n '__aligntool_is realign' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
@@ -185,6 +186,7 @@ complete -c aligntool -n '__aligntool_is layout' -l spare-end -d 'Free space to 
 complete -c aligntool -n '__aligntool_is layout' -l wipe -d 'Allow everything on this device to be lost; may be repeated' -r -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is layout' -l dry-run -d 'Show the plan and stop'
 complete -c aligntool -n '__aligntool_is layout' -l yes -d 'Do not ask for confirmation; refusals still apply'
+complete -c aligntool -n '__aligntool_is layout' -l no-lease -d 'No other program has the image open, where that cannot be found out'
 complete -c aligntool -n '__aligntool_is layout' -l json -d 'Report events as JSON lines'
 complete -c aligntool -n '__aligntool_is layout' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is layout' -l physical-sector-size -d 'Physical sector size; image files are assumed to have 4096' -r -f -a '512 4096'
@@ -205,6 +207,7 @@ complete -c aligntool -n '__aligntool_is partition' -l key-file -d 'Open a LUKS 
 complete -c aligntool -n '__aligntool_is partition' -l dry-run -d 'Show the plan and stop'
 complete -c aligntool -n '__aligntool_is partition' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is partition' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
+complete -c aligntool -n '__aligntool_is partition' -l no-lease -d 'No other program has the image open, where that cannot be found out'
 complete -c aligntool -n '__aligntool_is partition' -l json -d 'Report events as JSON lines'
 complete -c aligntool -n '__aligntool_is partition' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is partition' -l physical-sector-size -d 'Physical sector size; image files are assumed to have 4096' -r -f -a '512 4096'
@@ -223,6 +226,7 @@ complete -c aligntool -n '__aligntool_is convert' -l used-only -d 'Copy only use
 complete -c aligntool -n '__aligntool_is convert' -l dry-run -d 'Show the plan and stop'
 complete -c aligntool -n '__aligntool_is convert' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is convert' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
+complete -c aligntool -n '__aligntool_is convert' -l no-lease -d 'No other program has the image open, where that cannot be found out'
 complete -c aligntool -n '__aligntool_is convert' -l json -d 'Report events as JSON lines'
 complete -c aligntool -n '__aligntool_is convert' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is convert' -l no-pager -d 'Do not show long text in a pager'
@@ -230,6 +234,7 @@ complete -c aligntool -n '__aligntool_is convert' -l help -s h -d 'Show the opti
 complete -c aligntool -n '__aligntool_is apply' -F
 complete -c aligntool -n '__aligntool_is apply' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is apply' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
+complete -c aligntool -n '__aligntool_is apply' -l no-lease -d 'No other program has the image open, where that cannot be found out'
 complete -c aligntool -n '__aligntool_is apply' -l key-file -d 'Read the LUKS2 key from this file [default: ask for it]' -r -F
 complete -c aligntool -n '__aligntool_is apply' -l json -d 'Report events as JSON lines'
 complete -c aligntool -n '__aligntool_is apply' -l color -d 'When to colour the output' -r -f -a 'auto always never'
@@ -247,6 +252,7 @@ complete -c aligntool -n '__aligntool_is resume' -l restore-table -d 'Restore th
 complete -c aligntool -n '__aligntool_is resume' -l dry-run -d 'Show what is in flight and the remaining steps, and stop'
 complete -c aligntool -n '__aligntool_is resume' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is resume' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
+complete -c aligntool -n '__aligntool_is resume' -l no-lease -d 'No other program has the image open, where that cannot be found out'
 complete -c aligntool -n '__aligntool_is resume' -l key-file -d 'Read the LUKS2 key from this file [default: ask for it]' -r -F
 complete -c aligntool -n '__aligntool_is resume' -l json -d 'Report events as JSON lines'
 complete -c aligntool -n '__aligntool_is resume' -l color -d 'When to colour the output' -r -f -a 'auto always never'
@@ -258,6 +264,7 @@ complete -c aligntool -n '__aligntool_is rollback' -l restore-table -d 'Restore 
 complete -c aligntool -n '__aligntool_is rollback' -l dry-run -d 'Show what is in flight and the remaining steps, and stop'
 complete -c aligntool -n '__aligntool_is rollback' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is rollback' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
+complete -c aligntool -n '__aligntool_is rollback' -l no-lease -d 'No other program has the image open, where that cannot be found out'
 complete -c aligntool -n '__aligntool_is rollback' -l json -d 'Report events as JSON lines'
 complete -c aligntool -n '__aligntool_is rollback' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is rollback' -l no-pager -d 'Do not show long text in a pager'
@@ -337,6 +344,7 @@ complete -c aligntool -n '__aligntool_is plan realign' -l save -d 'Copy what --o
 complete -c aligntool -n '__aligntool_is plan realign' -l layers -d 'Move nothing; re-encrypt each LUKS2 volume with sectors of the drive\'s size'
 complete -c aligntool -n '__aligntool_is plan realign' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is plan realign' -l overwrite -d 'Replace existing files'
+complete -c aligntool -n '__aligntool_is plan realign' -l no-lease -d 'No other program has the image open, where that cannot be found out'
 complete -c aligntool -n '__aligntool_is plan realign' -l json -d 'Print JSON'
 complete -c aligntool -n '__aligntool_is plan realign' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is plan realign' -l physical-sector-size -d 'Physical sector size; image files are assumed to have 4096' -r -f -a '512 4096'
@@ -353,6 +361,7 @@ complete -c aligntool -n '__aligntool_is plan layout' -l spare-end -d 'Free spac
 complete -c aligntool -n '__aligntool_is plan layout' -l wipe -d 'Allow everything on this device to be lost; may be repeated' -r -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is plan layout' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is plan layout' -l overwrite -d 'Replace existing files'
+complete -c aligntool -n '__aligntool_is plan layout' -l no-lease -d 'No other program has the image open, where that cannot be found out'
 complete -c aligntool -n '__aligntool_is plan layout' -l json -d 'Print JSON'
 complete -c aligntool -n '__aligntool_is plan layout' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is plan layout' -l physical-sector-size -d 'Physical sector size; image files are assumed to have 4096' -r -f -a '512 4096'
@@ -372,6 +381,7 @@ complete -c aligntool -n '__aligntool_is plan partition' -l save -d 'Copy what -
 complete -c aligntool -n '__aligntool_is plan partition' -l key-file -d 'Open a LUKS volume with this key to find the space in use; - asks for the key' -r -F
 complete -c aligntool -n '__aligntool_is plan partition' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is plan partition' -l overwrite -d 'Replace existing files'
+complete -c aligntool -n '__aligntool_is plan partition' -l no-lease -d 'No other program has the image open, where that cannot be found out'
 complete -c aligntool -n '__aligntool_is plan partition' -l json -d 'Print JSON'
 complete -c aligntool -n '__aligntool_is plan partition' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is plan partition' -l physical-sector-size -d 'Physical sector size; image files are assumed to have 4096' -r -f -a '512 4096'
@@ -387,6 +397,7 @@ complete -c aligntool -n '__aligntool_is plan convert' -l overwrite-bytes -d 'Al
 complete -c aligntool -n '__aligntool_is plan convert' -l save -d 'Copy what --overwrite-bytes names to this new file first' -r -F
 complete -c aligntool -n '__aligntool_is plan convert' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is plan convert' -l overwrite -d 'Replace existing files'
+complete -c aligntool -n '__aligntool_is plan convert' -l no-lease -d 'No other program has the image open, where that cannot be found out'
 complete -c aligntool -n '__aligntool_is plan convert' -l json -d 'Print JSON'
 complete -c aligntool -n '__aligntool_is plan convert' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is plan convert' -l no-pager -d 'Do not show long text in a pager'

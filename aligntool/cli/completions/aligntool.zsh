@@ -96,6 +96,7 @@ _aligntool_realign() {
         '(--dry-run)--dry-run[Show the plan and stop]' \
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
+        '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
         '(--key-file)--key-file=[Read the LUKS2 key from this file \[default\: ask for it\]]:FILE:_files' \
         '(--json)--json[Report events as JSON lines]' \
         '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
@@ -118,6 +119,7 @@ _aligntool_layout() {
         '*--wipe=[Allow everything on this device to be lost; may be repeated]:DEVICE:_aligntool_devices' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
+        '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
         '(--json)--json[Report events as JSON lines]' \
         '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
         '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
@@ -143,6 +145,7 @@ _aligntool_partition() {
         '(--dry-run)--dry-run[Show the plan and stop]' \
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
+        '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
         '(--json)--json[Report events as JSON lines]' \
         '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
         '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
@@ -167,6 +170,7 @@ _aligntool_convert() {
         '(--dry-run)--dry-run[Show the plan and stop]' \
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
+        '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
         '(--json)--json[Report events as JSON lines]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
@@ -179,6 +183,7 @@ _aligntool_apply() {
     _arguments -s -S \
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
+        '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
         '(--key-file)--key-file=[Read the LUKS2 key from this file \[default\: ask for it\]]:FILE:_files' \
         '(--json)--json[Report events as JSON lines]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
@@ -206,6 +211,7 @@ _aligntool_resume() {
         '(--dry-run)--dry-run[Show what is in flight and the remaining steps, and stop]' \
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
+        '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
         '(--key-file)--key-file=[Read the LUKS2 key from this file \[default\: ask for it\]]:FILE:_files' \
         '(--json)--json[Report events as JSON lines]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
@@ -222,6 +228,7 @@ _aligntool_rollback() {
         '(--dry-run)--dry-run[Show what is in flight and the remaining steps, and stop]' \
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
+        '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
         '(--json)--json[Report events as JSON lines]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
@@ -349,6 +356,7 @@ _aligntool_plan_realign() {
         '(--output -o)--output=[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
+        '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
         '(--json)--json[Print JSON]' \
         '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
         '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
@@ -371,6 +379,7 @@ _aligntool_plan_layout() {
         '(--output -o)--output=[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
+        '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
         '(--json)--json[Print JSON]' \
         '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
         '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
@@ -396,6 +405,7 @@ _aligntool_plan_partition() {
         '(--output -o)--output=[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
+        '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
         '(--json)--json[Print JSON]' \
         '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
         '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
@@ -417,6 +427,7 @@ _aligntool_plan_convert() {
         '(--output -o)--output=[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
+        '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
         '(--json)--json[Print JSON]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \

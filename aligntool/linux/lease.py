@@ -1,0 +1,167 @@
+"""Detect other programs that have an image file open, or open it while it is changed: leases of fcntl(2).
+
+The kernel grants a write lease on a file to its only opener, and makes each later opener wait until the lease is
+released, for /proc/sys/fs/lease-break-time (45 s) at most. Reasons and limits: docs/decisions/0049.
+"""
+
+import errno
+import fcntl
+import os
+import signal
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from aligntool.audit.wording import shell_word
+from aligntool.errors import Refused, failing_as
+from aligntool.linux.block import is_served
+from aligntool.linux.sysfs import leased, opened
+from aligntool.linux.users import all_ends, loops_over, openers
+
+_PATIENCE_S = 2.0  # indexers and virus scanners have a file open for a moment
+_PAUSE_S = 0.05
+_MOST_NAMED = 3
+
+_LOCAL_KINDS = ("bcachefs", "btrfs", "overlay", "ramfs", "rootfs", "tmpfs", "zfs")
+"""File systems without a block device that nothing but this kernel serves. Of others the kernel grants leases, too, but
+does not know who uses a file on the server (NFS, SMB, 9P), or the file under it (FUSE)."""
+
+
+class Lease:
+    """The lease on a file that is open for a change. A block device needs none: it is opened exclusively."""
+
+    def __init__(self, descriptor: int, path: str, *, no_lease: bool = False, readers: bool = False) -> None:
+        """Take no lease yet. `no_lease`: the user states that nothing else has the file open, if that is unknown.
+        `readers`: others may have it open for reading; then the descriptor must be open only for reading.
+        """
+        self._descriptor = descriptor
+        self._path = path
+        self._no_lease = no_lease
+        self._kind = fcntl.F_RDLCK if readers else fcntl.F_WRLCK
+        self._is_held = False
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the lease within the context, in which this program must not open the file again: it would wait for
+        itself. Raises Refused if another program has the file open, or if that is unknown.
+        """
+        if not self._take():
+            yield
+            return
+        self._is_held = True
+        try:
+            self._admit_readers()
+            yield
+        finally:
+            self._is_held = False
+            with suppress(OSError):  # the kernel has removed it
+                self._set(fcntl.F_UNLCK)
+
+    def probe(self) -> None:
+        """Raise Refused if another program has the file open, or if that is unknown."""
+        if self._take():
+            self._set(fcntl.F_UNLCK)
+
+    def check(self) -> None:
+        """Raise OSError (EBUSY) if the lease is held and another program has begun to open the file for writing. The
+        kernel makes it wait, so nothing is written after it has the file.
+        """
+        if self._is_held and fcntl.fcntl(self._descriptor, fcntl.F_GETLEASE) == fcntl.F_UNLCK:
+            raise OSError(errno.EBUSY, "another program opens it for writing", self._path)
+
+    def _take(self) -> bool:
+        """Take the lease; return False if there can be none here and none is needed. Raises Refused."""
+        if not stat.S_ISREG(os.fstat(self._descriptor).st_mode) or is_served(self._descriptor):
+            return False
+        kind = _kind_of_file_system(self._descriptor)
+        is_local = kind in _LOCAL_KINDS or os.major(os.fstat(self._descriptor).st_dev) != 0
+        unknown = f"its file system, {kind}, does not know of users on its server" if not is_local else ""
+        try:
+            self._take_patiently()
+        except OSError as error:
+            if error.errno == errno.EAGAIN and (is_local or _names(self._path)):
+                raise in_use(self._path) from error
+            denied = "a lease is granted only to the owner of the file and to root (CAP_LEASE)"
+            why = denied if error.errno == errno.EACCES else error.strerror
+            self._refuse_unknown(unknown or f"no lease: {why}")
+            return False
+        if unknown and not self._no_lease:
+            self._set(fcntl.F_UNLCK)
+            self._refuse_unknown(unknown)
+        return True
+
+    def _refuse_unknown(self, why: str) -> None:
+        if not self._no_lease:
+            text = f"whether another program has {self._path} open is unknown: {why}"
+            raise Refused(
+                text, hint="if nothing else has it open, add: --no-lease", code="no-lease", subject=self._path
+            )
+
+    def _take_patiently(self) -> None:
+        # Ignored by default, instead of SIGIO, which ends the process. F_GETLEASE tells what it would tell.
+        fcntl.fcntl(self._descriptor, fcntl.F_SETSIG, signal.SIGURG)
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                return self._set(self._kind)
+            except OSError as error:
+                if error.errno != errno.EAGAIN or time.monotonic() > deadline:
+                    raise
+            time.sleep(_PAUSE_S)
+
+    def _set(self, kind: int) -> None:
+        fcntl.fcntl(self._descriptor, fcntl.F_SETLEASE, kind)
+
+    def _admit_readers(self) -> None:
+        """Ask for the file as a reader does: when the kernel's time has passed, it turns the write lease into a read
+        lease, which holds up only those that write. It does not do so on request while the file is open for writing
+        (linux/fs/locks.c, check_conflicting_open).
+        """
+        with suppress(BlockingIOError), opened(f"/proc/self/fd/{self._descriptor}"):
+            pass
+
+
+def refuse_open_image(path: str, *, no_lease: bool, readers: bool = False) -> None:
+    """Raise Refused if another program has an image file open, or if that is unknown. `no_lease`, `readers`: see
+    `Lease`. Without effect on anything but a file, and on a file that is to be changed, but not by this user.
+    """
+    if not os.path.isfile(path) or not (readers or os.access(path, os.W_OK)):  # noqa: PTH113 - as in linux/lock.py
+        return
+    with failing_as(Refused, f"{path} cannot be read"):
+        try:
+            with opened(path) as descriptor:
+                Lease(descriptor, path, no_lease=no_lease, readers=readers).probe()
+        except BlockingIOError as error:  # a lease of another program
+            raise leased(path) from error
+
+
+def in_use(path: str) -> Refused:
+    """Return the refusal of a file that another program or a loop device has open."""
+    if loops := tuple(loops_over(os.stat(path))):  # noqa: PTH116 - as in linux/lock.py
+        what = "; ".join(loop.what for loop in loops)
+        return Refused(f"{path} is in use: {what}", hint=all_ends(loops), code="in-use", subject=path)
+    text = f"{path} is open in another program{_names(path)}"
+    return Refused(text, hint=f"sudo fuser -v {shell_word(path)}", code="in-use", subject=path)
+
+
+def _names(path: str) -> str:
+    """Return the programs that have a file open, as far as this user may see them, or ""."""
+    names = []
+    for pid in dict.fromkeys(openers(Path(path))):
+        with suppress(OSError):  # it has ended
+            if pid != os.getpid():
+                names.append(f"{Path(f'/proc/{pid}/comm').read_text(errors='replace').strip()} (process {pid})")
+    more = ", ..." if len(names) > _MOST_NAMED else ""
+    return f": {', '.join(names[:_MOST_NAMED])}{more}" if names else ""
+
+
+def _kind_of_file_system(descriptor: int) -> str:
+    """Return the kind of the file system of an open file, such as "nfs4", or "an unknown one"."""
+    with suppress(OSError, StopIteration):
+        lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()
+        mount = next(line.split()[1] for line in lines if line.startswith("mnt_id:"))
+        mounts = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
+        return next(line.partition(" - ")[2].split()[0] for line in mounts if line.split()[0] == mount)
+    return "an unknown one"
