@@ -207,7 +207,8 @@ def _refuse_inside(step: ReencryptSectors, loop: PartitionLoop, key: Key) -> Non
 @contextmanager
 def _attached(plan: Plan, step: ReencryptSectors) -> Iterator[PartitionLoop]:
     path = plan.disk.path
-    locked = lock_disk(path, image_sector_size=plan.disk.sector_size, keep_posix=True)
+    # An image that another program has open is refused, but not one of which that is unknown: there is no option.
+    locked = lock_disk(path, image_sector_size=plan.disk.sector_size, keep_posix=True, no_lease=True)
     with locked, partition_loop(path, step.extent, direct=True) as loop:
         with open_read_only(loop.device) as reader:  # before any cryptsetup: it copies the first header to the second
             copy = unflushed_copy(open_area(reader, Extent(0, reader.size), 512, lambda *_: ()))

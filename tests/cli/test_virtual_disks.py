@@ -154,7 +154,7 @@ def test_an_image_behind_a_running_overlay_is_in_use(raw: Path) -> None:
     run("qemu-img", "create", "-q", "-f", "qcow2", "-b", image, "-F", "qcow2", overlay)
     with in_use(overlay):
         refused = run_aligntool("realign", "--yes", image, code=3)
-    assert "in use by another program" in refused.stderr and f"fuser -v {image}" in refused.stderr
+    assert "is open in another program: qemu-storage-da" in refused.stderr and f"fuser -v {image}" in refused.stderr
 
 
 def test_an_image_with_blocks_that_qemu_does_not_support_is_not_in_use(raw: Path) -> None:

@@ -102,13 +102,13 @@ def _sectors(content: Path) -> list[bytes]:
 def recover_and_check(trip: Journey, image: Path, target: Path, *options: str, back: bool) -> str:
     """Resume or roll back a move in flight; check that the disk is intact, and return its state."""
     finish: Callable[..., str] = rollback if back else resume
-    said = finish(target, *options, code=None)
+    said = finish(target, "--no-lease", *options, code=None)
     state = whole(trip, image)
     complete = back and state == "new" and "the move is complete" in said
     assert exit_code(said) in ({STOPPED} if complete else {DONE, REFUSED}), said
     if exit_code(said) == DONE:
         assert state == ("old" if back else "new") or "nothing was in flight" in said, said
-    assert exit_code(resume(target, code=None)) == REFUSED, "there was still something to resume"
+    assert exit_code(resume(target, "--no-lease", code=None)) == REFUSED, "there was still something to resume"
     return state
 
 

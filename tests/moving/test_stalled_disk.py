@@ -76,7 +76,7 @@ def gone(pid: str) -> bool:
 
 def interrupted(where: str, trip: Journey, disk: Medium, path: Path) -> str:
     """Move until the disk stalls, and interrupt that. Return which process is left."""
-    words = program("realign", "--yes", "--json", "--rate", "8MiB", path)
+    words = program("realign", "--yes", "--no-lease", "--json", "--rate", "8MiB", path)
     fault = stall(where, trip)
     disk.fail(*([fault] if where == "write" else ()))  # other requests would stall before the copy
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -112,7 +112,7 @@ def run_case(where: str, trip: Journey, folder: Path) -> None:
         assert not gone(pid)
         with pytest.raises(Refused, match=f"process {pid} was interrupted, but still waits"), lock_disk(str(path)):
             pass
-        said = resume(path, code=REFUSED)
+        said = resume(path, "--no-lease", code=REFUSED)
         assert "did not answer within" in said, said  # it is read before it is locked
         assert disk.log.read_bytes() == before
         disk.fail()
@@ -122,7 +122,7 @@ def run_case(where: str, trip: Journey, folder: Path) -> None:
             time.sleep(0.05)
         check_signatures(trip, disk.image)
         back = where in ("write", "flush")
-        (rollback if back else resume)(path)
+        (rollback if back else resume)(path, "--no-lease")
     assert whole(trip, disk.image) == ("old" if back else "new")
 
 
