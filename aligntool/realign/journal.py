@@ -3,13 +3,14 @@
 import errno
 import fcntl
 import hashlib
+import itertools
 import json
 import os
 import secrets
 import stat
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
@@ -135,10 +136,10 @@ def _unpack_runs(raw: bytes) -> tuple[Extent, ...]:
 #
 # It alone must be readable after any cut.
 #
-# It has two copies, each with a head, two slots for records, and a body; after them lies the stash of the mover. A
-# record is written to the slot that does not hold the newest record: in the first copy, flush, then in the second
-# copy, flush. A cut therefore damages a record in one copy and never in both. A slot that is damaged in both copies
-# was not damaged by a cut, and may have held the newest record: docs/crash-safety.md, "The journal".
+# It has two copies, each with a head, two slots for records, and a body; after them lies the stash of the mover. Four
+# sectors hold the newest record: two slots of two copies. The next record overwrites one slot in both copies, flush,
+# then the other slot in both copies, flush. A cut therefore damages one slot, and the other slot still has two sectors:
+# one of them may be bad. docs/crash-safety.md, "The journal".
 
 GRID = 1 << 16  # bytes; journals begin at its multiples
 
@@ -155,6 +156,7 @@ class Journal:
         self.damage: tuple[str, ...] = ()
         self.lost_slots: tuple[int, ...] = ()  # offsets, in the first copy, of slots that are damaged in both
         self._damaged: tuple[DamagedPart, ...] = ()
+        self._is_everywhere = True  # the newest record, in both slots of both copies
 
     @property
     def device(self) -> Device:
@@ -214,31 +216,68 @@ class Journal:
         parts = journal_format.read_parts(device, at)
         journal = cls(device, at, parts.head, unpack(parts.body), Record(0, Position(0)))
         journal.damage, journal._damaged = parts.sentences, parts.damaged
-        slots = {slot: journal._read_records(slot) for slot in range(1, 1 + RECORD_SLOTS)}
-        journal.lost_slots = tuple(at + slot * SLOT for slot, found in slots.items() if found == [None] * len(COPIES))
-        journal._damaged += tuple(journal._records_lost_in_one(slots))
-        records = [record for found in slots.values() for record in found if record is not None]
-        journal._newest = max(records, key=lambda record: record.number, default=journal._newest)
+        journal._is_everywhere = False  # until the sectors that lack the newest record are written
+        records = {slot: journal._read_records(slot) for slot in range(1, 1 + RECORD_SLOTS)}
+        readable = {slot: [record for record in found if record is not None] for slot, found in records.items()}
+        journal._newest = max(
+            itertools.chain.from_iterable(readable.values()), key=lambda record: record.number, default=journal._newest
+        )
+        journal.lost_slots = tuple(at + slot * SLOT for slot in journal._slots_of_lost_records(readable))
         return journal
 
-    def record(self, position: Position) -> None:
-        """Write a record and make it durable in both copies, never writing to both between two flushes.
+    def _slots_of_lost_records(self, readable: Mapping[int, Sequence[Record]]) -> list[int]:
+        """Return the slots that may have held a record newer than the newest readable one, on which something relies.
 
-        One copy is enough, so a bad sector in the other one does not keep a disk in flight.
+        That record overwrote its slot in both copies, so an older record there, of either copy, proves that there is
+        none. Records 0 and 1 are written with the journal and have the same position: nothing is lost with record 1
+        while record 0 is readable, because record 2 would have overwritten it.
         """
+        if not any(readable.values()):
+            return [*readable]
+        newest = self._newest
+        return [] if newest.number == 0 or readable[newest.next_slot] else [newest.next_slot]
+
+    def record(self, position: Position) -> None:
+        """Write a record and make it durable in both copies, never writing to both slots between two flushes.
+
+        The slot that is written first belongs to the record after it (`_slots_of_lost_records`). One copy is enough, so
+        a bad sector in the other one does not keep a disk in flight.
+        """
+        self._write_newest_everywhere()
         record = Record(self._newest.number + 1, position)
-        self._write_to_either(record.slot, record.sealed(self.id))
+        sealed = record.sealed(self.id)
+        for slot in (record.next_slot, record.slot):
+            self._write_to_either(slot, sealed)
         self._newest = record
 
     def repair_copies(self) -> None:
-        """Repair the damaged parts of each copy, then write the newest record to both: a cut may have left it in one.
+        """Repair the damaged parts of each copy, then write the newest record to every sector that lacks it.
 
-        A repair that the medium refuses is skipped; the newest record must be written.
+        A repair that the medium refuses is skipped; each slot of the newest record must be written in one copy.
         """
         for part in self._damaged:
             with suppress(OSError):
                 self._write_damaged_sectors(part)
-        self.record(self.position)
+        self._write_newest_everywhere()
+
+    def _write_newest_everywhere(self) -> None:
+        """Write the newest record to every sector that lacks it, one at a time: a cut may have left it in one sector,
+        and version 0.1.0 wrote it to one slot only. Raises OSError if neither copy of a slot accepts it.
+        """
+        if self._is_everywhere:
+            return
+        sealed = self._newest.sealed(self.id)
+        for slot in (self._newest.next_slot, self._newest.slot):
+            lacking = [copy for copy, found in zip(COPIES, self._read_records(slot), strict=True)
+                       if found != self._newest and not self._is_new_journal(found)]  # fmt: skip
+            failed = self._write_one_by_one(slot, sealed, lacking)
+            if len(failed) == len(COPIES):
+                raise failed[0]
+        self._is_everywhere = True
+
+    def _is_new_journal(self, found: Record | None) -> bool:
+        """Return whether the record was written with the journal, and so was the newest one: they are the same."""
+        return found is not None and found.number == 0 and self._newest.number == 1
 
     def close(self, *, zeroed: bool = True) -> None:
         """Wipe the heads: no move is in flight any more. Zero the whole place, which read as zero before the move, if
@@ -248,7 +287,9 @@ class Journal:
         """
         place = next(step.journal for step in self.contents.plan.steps if isinstance(step, WriteJournal))
         if place.file is not None or not zeroed:
-            self._write_to_either(0, bytes(SLOT))
+            failed = self._write_one_by_one(0, bytes(SLOT), COPIES)
+            if len(failed) == len(COPIES):
+                raise failed[0]
             return
         first, second = (self._offset(copy) for copy in COPIES)
         closing = journal_format.Closing(self.id, place.extent)
@@ -278,31 +319,34 @@ class Journal:
         self._device.flush()
 
     def _write_to_either(self, slot: int, raw: bytes) -> None:
-        """Write to each copy in turn and flush after each. Raises OSError if neither copy accepts the write."""
+        """Write to both copies, then flush. Raises OSError if neither copy accepts the write."""
         failed = []
         for copy in COPIES:
             try:
                 self._device.write(self._offset(copy, slot), raw)
             except OSError as error:
                 failed.append(error)
-                continue
-            self._device.flush()
         if len(failed) == len(COPIES):
             raise failed[0]
+        self._device.flush()
+
+    def _write_one_by_one(self, slot: int, raw: bytes, copies: Iterable[int]) -> list[OSError]:
+        """Write to these copies, with a flush after each; return the errors of the writes."""
+        failed = []
+        for copy in copies:
+            try:
+                self._device.write(self._offset(copy, slot), raw)
+            except OSError as error:
+                failed.append(error)
+                continue
+            self._device.flush()
+        return failed
 
     def _offset(self, copy: int, slot: int = 0) -> int:
         return self.at + copy * self._head.copy_length + slot * SLOT
 
     def _read_records(self, slot: int) -> list[Record | None]:
         return [journal_format.read_record(self._device, self._offset(copy, slot), self.id) for copy in COPIES]
-
-    def _records_lost_in_one(self, slots: Mapping[int, list[Record | None]]) -> Iterator[DamagedPart]:
-        """Yield each record that one copy has lost, with its content from the other copy."""
-        for slot, found in slots.items():
-            for copy in COPIES:
-                other = found[1 - copy]
-                if found[copy] is None and other is not None:
-                    yield DamagedPart("record", self._offset(copy), self._offset(copy, slot), other.sealed(self.id))
 
     def _is_written(self, body: bytes, records: list[Record]) -> bool:
         try:

@@ -70,8 +70,15 @@ class Record:
 
     @property
     def slot(self) -> int:
-        """Return the slot of a copy that the record is written to: never that of the record before it."""
+        """Return the slot of a copy that the record is written to last, and version 0.1.0 wrote it to nothing else:
+        never that of the record before it.
+        """
         return 1 + self.number % RECORD_SLOTS
+
+    @property
+    def next_slot(self) -> int:
+        """Return the slot of the record after it, which this one is written to first."""
+        return 1 + (self.number + 1) % RECORD_SLOTS
 
     def sealed(self, id_: bytes) -> bytes:
         at = self.position

@@ -17,6 +17,7 @@ class Mutation:
 
 
 EVERY_CUT = "test_simulated_cuts.py::test_a_cut_before_every_operation_loses_nothing"
+JOINT_FAULT = "test_joint_faults.py::test_a_record_survives_a_cut_and_a_bad_sector_in_every_combination"
 MUTATIONS = (
     Mutation(
         "data is not flushed before the record", "aligntool/realign/steps.py",
@@ -33,16 +34,24 @@ MUTATIONS = (
     ),
     Mutation(
         "the record is not flushed", "aligntool/realign/journal.py",
-        "                continue\n            self._device.flush()\n", "                continue\n",
+        "            raise failed[0]\n        self._device.flush()\n", "            raise failed[0]\n",
         "a batch is done again after the next one has overwritten its source",
         f"{EVERY_CUT}[gpt-2]",
     ),
     Mutation(
-        "both copies of a record are written without a flush in between", "aligntool/realign/journal.py",
-        "            self._device.flush()\n        if len(failed) == len(COPIES):\n            raise failed[0]\n",
-        "        if len(failed) == len(COPIES):\n            raise failed[0]\n        self._device.flush()\n",
-        "a cut tears both, and nothing tells whether a newer record is lost",
-        f"{EVERY_CUT}[gpt-0]",
+        "both slots of a record are written without a flush in between", "aligntool/realign/journal.py",
+        "            self._write_to_either(slot, sealed)\n",
+        "            for copy in COPIES:\n                with suppress(OSError):\n"
+        "                    self._device.write(self._offset(copy, slot), sealed)\n"
+        "        self._device.flush()\n",
+        "a cut tears all four sectors, and nothing tells how far the move got",
+        f"{JOINT_FAULT}[0]",
+    ),
+    Mutation(
+        "a record is written first to the slot that the next one does not overwrite", "aligntool/realign/journal.py",
+        "(record.next_slot, record.slot)", "(record.slot, record.next_slot)",
+        "a cut and one bad sector hide whether a newer record is lost",
+        f"{JOINT_FAULT}[0]",
     ),
     Mutation(
         "a record that both copies have lost is ignored", "aligntool/realign/move.py",
@@ -51,10 +60,18 @@ MUTATIONS = (
         "test_damaged_records.py::test_with_a_slot_damaged_in_both_copies_nothing_continues_from_an_older_record[gpt-0]",
     ),
     Mutation(
-        "a record that a cut left in one copy is not written to the other", "aligntool/realign/journal.py",
-        "        self.record(self.position)\n", "        pass\n",
-        "that copy is damaged, and the older record of the other one is taken for the newest",
-        "test_damaged_records.py::test_a_record_that_a_cut_left_in_one_copy_is_completed_before_the_move_continues[0]",
+        "a record that a cut left in one sector is not written to the others", "aligntool/realign/journal.py",
+        "                self._write_damaged_sectors(part)\n        self._write_newest_everywhere()\n",
+        "                self._write_damaged_sectors(part)\n",
+        "that sector is damaged, and the older record of the other ones is taken for the newest",
+        "test_damaged_records.py::test_a_record_that_a_cut_left_in_one_copy_is_completed_before_the_move_continues[1]",
+    ),
+    Mutation(
+        "a record of version 0.1.0 is not written to the other slot before the next one",
+        "aligntool/realign/journal.py",
+        "        journal._is_everywhere = False", "        journal._is_everywhere = True",
+        "a cut tears both sectors that hold the newest record",
+        "test_joint_faults.py::test_a_journal_of_version_1_is_never_continued_from_an_older_record[1]",
     ),
     Mutation(
         "a complete move is parked again", "aligntool/realign/disk_state.py",

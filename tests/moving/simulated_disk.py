@@ -5,8 +5,10 @@ new.
 """
 
 import errno
+import itertools
+import math
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
 SECTOR = 512
@@ -109,6 +111,67 @@ def survivors(platter: bytes, cache: dict[int, bytes], luck: random.Random, *, t
             half = luck.randrange(1, len(sector))
             found[at : at + half] = sector[:half]
     return bytes(found)
+
+
+Log = list[tuple[int, bytes] | None]
+
+
+def every_crash(start: bytes, log: Log, luck: random.Random, *, most: int, torn: bool = True) -> Iterator[bytes]:
+    """Yield every platter that a cut in any epoch of a run can leave; of an epoch with more than `most`, so many drawn
+    ones.
+
+    A sector holds its old content, or what any write of the epoch put there, or the beginning of a write before the
+    rest of what was there: `torn`, one such content for each write.
+    """
+    platter = bytearray(start)
+    for epoch in epochs(log):
+        contents = _possible_contents(bytes(platter), epoch, luck, torn=torn)
+        yield from _combinations(bytes(platter), contents, luck, most)
+        for offset, raw in epoch:
+            platter[offset : offset + len(raw)] = raw
+    yield bytes(platter)
+
+
+def epochs(log: Log) -> Iterator[list[tuple[int, bytes]]]:
+    """Yield the writes between two flushes."""
+    epoch: list[tuple[int, bytes]] = []
+    for entry in log:
+        if entry is not None:
+            epoch.append(entry)
+        elif epoch:
+            yield epoch
+            epoch = []
+    if epoch:
+        yield epoch
+
+
+def _possible_contents(
+    platter: bytes, epoch: list[tuple[int, bytes]], luck: random.Random, *, torn: bool
+) -> dict[int, list[bytes]]:
+    """Return what each sector that the epoch changes can hold after a cut, without a cut first."""
+    found: dict[int, list[bytes]] = {}
+    for offset, raw in epoch:
+        for at in range(0, len(raw), SECTOR):
+            contents = found.setdefault(offset + at, [platter[offset + at : offset + at + SECTOR]])
+            new = raw[at : at + SECTOR]
+            if torn and new != contents[-1]:
+                half = luck.randrange(1, SECTOR)
+                contents.append(new[:half] + contents[-1][half:])
+            contents.append(new)
+    unlike = {at: list(dict.fromkeys(contents)) for at, contents in found.items()}
+    return {at: contents for at, contents in unlike.items() if len(contents) > 1}
+
+
+def _combinations(platter: bytes, contents: dict[int, list[bytes]], luck: random.Random, most: int) -> Iterator[bytes]:
+    if math.prod(len(each) for each in contents.values()) <= most:
+        chosen: Iterable[tuple[bytes, ...]] = itertools.product(*contents.values())
+    else:
+        chosen = (tuple(luck.choice(each) for each in contents.values()) for _ in range(most))
+    for combination in chosen:
+        left = bytearray(platter)
+        for at, sector in zip(contents, combination, strict=True):
+            left[at : at + SECTOR] = sector
+        yield bytes(left)
 
 
 def crashes(

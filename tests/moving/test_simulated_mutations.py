@@ -22,6 +22,7 @@ CUTS = (
     "tests/moving/test_simulated_cuts.py",
     "tests/moving/test_lost_writes.py",
     "tests/moving/test_damaged_records.py",
+    "tests/moving/test_joint_faults.py",
     "tests/moving/test_lost_tables.py",
     "tests/moving/test_whole_disk_cuts.py",
 )
@@ -72,6 +73,7 @@ def copy_to(folder: Path) -> None:
         "test_simulated_copies.py",
         "test_simulated_cuts.py",
         "test_damaged_records.py",
+        "test_joint_faults.py",
         "test_lost_tables.py",
         "test_other_journals.py",
         "test_simulated_media.py",
