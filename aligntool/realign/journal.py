@@ -283,11 +283,14 @@ class Journal:
         """Wipe the heads: no move is in flight any more. Zero the whole place, which read as zero before the move, if
         it is on the disk. `zeroed` False: wipe only the heads; the rest may be in use.
 
-        What follows a head that cannot be wiped stays, so it is still followed by records of a complete move.
+        What follows a head that cannot be wiped stays, so it is still followed by records of a complete move. Bytes that
+        are not a head of this journal stay, too, and then so does all of its place: once the new table is durable,
+        another program may have grown a partition over it.
         """
         place = next(step.journal for step in self.contents.plan.steps if isinstance(step, WriteJournal))
-        if place.file is not None or not zeroed:
-            failed = self._write_one_by_one(0, bytes(SLOT), COPIES)
+        own = [copy for copy in COPIES if self._has_head(copy)]
+        if place.file is not None or not zeroed or len(own) < len(COPIES):
+            failed = [error for copy in own for error in self._write_one_by_one(0, bytes(SLOT), (copy,))]
             if len(failed) == len(COPIES):
                 raise failed[0]
             return
@@ -308,6 +311,13 @@ class Journal:
             return error
         self._device.flush()
         return None
+
+    def _has_head(self, copy: int) -> bool:
+        """Return whether the head of a copy is there, or may be there: it cannot be read."""
+        at = self._offset(copy)
+        found = journal_format.head_or_none(self._device, at, copy)
+        is_readable = bool(journal_format.read_or_nothing(self._device, at, self._device.sector_size))
+        return not is_readable or (found is not None and found.id == self.id)
 
     def _write_damaged_sectors(self, part: DamagedPart) -> None:
         """Write only the damaged sectors of a part: a sector that is good here may be lost in the other copy."""

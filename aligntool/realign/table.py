@@ -566,7 +566,11 @@ def write_table(device: Device, images: TableImages, goal: TableState, *, first:
     """
     is_rewrite = first is not None or _is_torn(device, images)
     writing = (*(first or ()), *(images.of(goal) if is_rewrite else groups_leading_to(device, images, goal)))
+    seen: dict[int, bytes] = {}  # what is on the disk, of the sectors that are still to be written or were written
+    for sectors in all_sectors(writing):
+        seen[sectors.at] = bytes(device.read(sectors.at, len(sectors.data)))
     for group in writing:
+        _check_unchanged(device, seen)
         for sectors in group:
             device.write(sectors.at, sectors.data)
         device.flush()
@@ -574,6 +578,18 @@ def write_table(device: Device, images: TableImages, goal: TableState, *, first:
             if device.read(sectors.at, len(sectors.data)) != sectors.data:
                 raise Stopped(f"the partition table at byte {sectors.at} reads back differently",
                               hint="the disk is failing; aligntool resume DISK writes it again")  # fmt: skip
+            seen[sectors.at] = sectors.data
+    _check_unchanged(device, seen)
+
+
+def _check_unchanged(device: Device, seen: Mapping[int, bytes]) -> None:
+    """Raise Stopped if another program writes its own table at the same time: both of its copies, or between two of
+    these groups.
+    """
+    for at, data in seen.items():
+        if device.read(at, len(data)) != data:
+            text = f"another program has changed the partition table at byte {at} while it was written"
+            raise Stopped(text, hint="aligntool status DISK shows which table the disk has")
 
 
 def _is_torn(device: Device, images: TableImages) -> bool:
