@@ -74,22 +74,30 @@ def _unpatched(raw: bytes, start: int, held: SavedRanges) -> bytes:
     return raw
 
 
-def make_crowd(seed: int, label: str) -> Crowd:
-    """Make the same disk for the same seed. One whose moves cannot be ordered is drawn again."""
+def make_crowd(seed: int, label: str, *, longest: int = 60, copy_length: int = 1 << 17) -> Crowd:
+    """Make the same disk for the same seed. One whose moves cannot be ordered is drawn again.
+
+    `longest`: the sectors of the longest partition.
+    """
     luck = random.Random(seed)
     while True:
-        parts = _dos_parts(luck) if label == "dos" else _gpt_parts(luck)
+        parts = _dos_parts(luck, longest) if label == "dos" else _gpt_parts(luck, longest)
         order = _order([part for part in parts if part.moves])
         if order:
-            return _crowd(luck, label, parts, order)
+            return _crowd(luck, label, parts, order, copy_length)
 
 
-def _lay_out(luck: random.Random, count: int, gap: int, first: int) -> list[tuple[int, int]]:
+def make_tiny(seed: int, label: str) -> Crowd:
+    """Make a disk with so few sectors to write that every subset of them can be tried."""
+    return make_crowd(seed, label, longest=7, copy_length=1 << 16)
+
+
+def _lay_out(luck: random.Random, count: int, gap: int, first: int, longest: int) -> list[tuple[int, int]]:
     """Return starts and lengths in sectors."""
     found, at = [], first
     for _ in range(count):
         at += luck.choice((gap, gap + luck.randint(0, 20)))
-        length = luck.randint(1, 60)
+        length = luck.randint(1, longest)
         found.append((at, length))
         at += length
     return found
@@ -107,22 +115,22 @@ def _again(luck: random.Random, old: list[tuple[int, int]], gap: int, first: int
     return found
 
 
-def _gpt_parts(luck: random.Random) -> list[Part]:
-    old = _lay_out(luck, luck.randint(1, 4), 0, FIRST)
+def _gpt_parts(luck: random.Random, longest: int) -> list[Part]:
+    old = _lay_out(luck, luck.randint(1, 4), 0, FIRST, longest)
     new = _again(luck, old, 0, FIRST)
     return [_part(luck, number, *pair) for number, pair in enumerate(zip(old, new, strict=True), 1)]
 
 
-def _dos_parts(luck: random.Random) -> list[Part]:
+def _dos_parts(luck: random.Random, longest: int) -> list[Part]:
     """Return primaries, and sometimes a container (number 4) with logicals, each preceded by one sector for its EBR."""
     primaries = luck.randint(0, 2)
     logicals = luck.randint(0 if primaries else 1, 3)
-    old = _lay_out(luck, primaries, 0, FIRST)
+    old = _lay_out(luck, primaries, 0, FIRST, longest)
     new = _again(luck, old, 0, FIRST)
     parts = [_part(luck, number, *pair) for number, pair in enumerate(zip(old, new, strict=True), 1)]
     if logicals:
         first = max([start + length for start, length in (*old, *new)], default=FIRST) + luck.randint(0, 5)
-        inside = _lay_out(luck, logicals, 1, first)
+        inside = _lay_out(luck, logicals, 1, first, longest)
         moved = _again(luck, inside, 1, first)
         for index, (was, is_) in enumerate(zip(inside, moved, strict=True)):
             record = first if index == 0 else was[0] - 1
@@ -180,11 +188,11 @@ def _order(moving: list[Part]) -> list[Part]:
     return order
 
 
-def _crowd(luck: random.Random, label: str, parts: list[Part], order: list[Part]) -> Crowd:
+def _crowd(luck: random.Random, label: str, parts: list[Part], order: list[Part], copy_length: int) -> Crowd:
     end = max(extent.end for part in parts for extent in (part.old, part.new))
     start = -(-end // 65536) * 65536
-    place = JournalPlace(Extent(start, JOURNAL), 1 << 17, Extent(1 << 18, 1 << 17))
-    size = start + JOURNAL + 65536
+    place = JournalPlace(Extent(start, 3 * copy_length), copy_length, Extent(2 * copy_length, copy_length))
+    size = place.extent.end + 65536
     platter = _platter(luck, label, parts, size, _container(parts))
     return Crowd(label, platter, tuple(parts), _plan(luck, label, parts, order, place, size))
 

@@ -125,7 +125,7 @@ def every_crash(start: bytes, log: Log, luck: random.Random, *, most: int, torn:
     """
     platter = bytearray(start)
     for epoch in epochs(log):
-        contents = _possible_contents(bytes(platter), epoch, luck, torn=torn)
+        contents = possible_contents(bytes(platter), epoch, luck, torn=torn)
         yield from _combinations(bytes(platter), contents, luck, most)
         for offset, raw in epoch:
             platter[offset : offset + len(raw)] = raw
@@ -145,7 +145,7 @@ def epochs(log: Log) -> Iterator[list[tuple[int, bytes]]]:
         yield epoch
 
 
-def _possible_contents(
+def possible_contents(
     platter: bytes, epoch: list[tuple[int, bytes]], luck: random.Random, *, torn: bool
 ) -> dict[int, list[bytes]]:
     """Return what each sector that the epoch changes can hold after a cut, without a cut first."""
