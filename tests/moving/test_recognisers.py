@@ -1,0 +1,43 @@
+"""The list of recognisers that can be removed one by one is that of the program, and a removal takes effect."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.moving.recognisers import TUPLES, describe, is_missed, names
+from tests.thorough import when_thorough
+
+COUNT = """
+import importlib, sys
+import tests.moving.recognisers
+print(len(getattr(importlib.import_module(sys.argv[1]), sys.argv[2])))
+"""
+NEEDED = ("aligntool.formats.layers:OWNER_READERS:0", "aligntool.formats.layers:OWNER_READERS:2")
+
+
+def count(module: str, name: str, without: str) -> int:
+    command = (sys.executable, "-c", COUNT, module, name)
+    done = subprocess.run(command, env=os.environ | {"ALIGNTOOL_WITHOUT": without}, capture_output=True, check=True)
+    return int(done.stdout)
+
+
+def test_every_recogniser_has_a_name_and_a_description() -> None:
+    every = list(names())
+    assert len(every) == len(set(every)) > 200
+    assert any("read_ntfs" in describe(name) for name in every)
+    assert {name.split(":")[0] for name in every} == set(TUPLES)
+
+
+def test_a_recogniser_is_removed_from_its_list_and_from_the_sum_of_lists() -> None:
+    module = "aligntool.formats.signatures"
+    without = f"{module}:FILE_SYSTEM_SIGNATURES:3"
+    for name in ("FILE_SYSTEM_SIGNATURES", "SIGNATURES"):
+        assert count(module, name, without) == count(module, name, "") - 1
+
+
+@when_thorough("each runs a part of the tests")
+@pytest.mark.parametrize("name", NEEDED)
+def test_the_tests_miss_a_recogniser_that_is_needed(name: str) -> None:
+    assert is_missed(name, ("tests/probe/layers/test_md.py",))
