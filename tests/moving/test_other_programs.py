@@ -130,7 +130,7 @@ def begins(crowd: Crowd, kind: type) -> int:
     raise AssertionError
 
 
-@sample(4)
+@sample(3)
 @pytest.mark.parametrize("seed", range(40 if THOROUGH else 8))
 @pytest.mark.parametrize("action", [grow_a_neighbour, make_a_partition, delete_a_partition, write_to_free_space])
 def test_what_other_programs_do_during_a_run_is_kept_or_it_stops(action: Action, seed: int) -> None:
