@@ -5,7 +5,7 @@ Tables are written by sfdisk. The numbers are as small as possible, so that ever
 
 import random
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aligntool.change import Place, Plan
@@ -90,6 +90,26 @@ def make_crowd(seed: int, label: str, *, longest: int = 60, copy_length: int = 1
 def make_tiny(seed: int, label: str) -> Crowd:
     """Make a disk with so few sectors to write that every subset of them can be tried."""
     return make_crowd(seed, label, longest=7, copy_length=1 << 16)
+
+
+def make_noisy(seed: int, label: str) -> Crowd:
+    """Make a disk with random data in all bytes that no table lists, except the journal's place and the new places of
+    partitions, which hold zeros.
+    """
+    crowd, luck = make_crowd(seed, label), random.Random(seed)
+    (place,) = (step.journal.extent for step in crowd.plan.steps if isinstance(step, WriteJournal))
+    kept = [Extent(0, FIRST * SECTOR), Extent(len(crowd.platter) - 34 * SECTOR, 34 * SECTOR)]
+    for part in crowd.parts:
+        kept += [part.old, *(Extent(at, SECTOR) for at in (part.record_old, part.record_new) if at is not None)]
+    zeros = [place, *(part.new for part in crowd.parts)]
+    platter = bytearray(crowd.platter)
+    for at in range(0, len(platter), SECTOR):
+        sector = Extent(at, SECTOR)
+        if any(extent.overlaps(sector) for extent in kept):
+            continue
+        is_zero = any(extent.overlaps(sector) for extent in zeros)
+        platter[at : at + SECTOR] = bytes(SECTOR) if is_zero else luck.randbytes(SECTOR)
+    return replace(crowd, platter=bytes(platter))
 
 
 def _lay_out(luck: random.Random, count: int, gap: int, first: int, longest: int) -> list[tuple[int, int]]:
