@@ -86,3 +86,16 @@ def test_unlisted_bytes_are_as_before_after_cuts_in_a_row(label: str, seed: int)
         done = final(recover(crowd, platter, luck.choice(("resume", "rollback"))))
         check_end(crowd, done, new=is_new(crowd, done))
         assert changed(crowd, done, kept(crowd, platter)) == []
+
+
+@sample(2)
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("label", ["gpt", "dos"])
+def test_the_zeros_of_the_new_places_are_zeros_again_after_a_rollback(label: str, seed: int) -> None:
+    crowd, luck = make_noisy(14800 + seed, label), random.Random(seed)
+    operations = act(crowd, crowd.platter, "realign").operations
+    for _ in range(6):
+        platter = act(crowd, crowd.platter, "realign", luck.randrange(operations * 4 // 5)).after_the_cut(luck)
+        done = final(recover(crowd, platter, "rollback"))
+        if not is_new(crowd, done) and find_journal(SimulatedDisk(platter), None) is not None:
+            assert changed(crowd, done, unlisted(crowd, ("old",))) == []
