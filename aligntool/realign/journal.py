@@ -313,11 +313,13 @@ class Journal:
         return None
 
     def _has_head(self, copy: int) -> bool:
-        """Return whether the head of a copy is there, or may be there: it cannot be read."""
+        """Return whether the head of a copy is there, or may be there: it cannot be read, or a cut has torn it or the
+        mark in its place.
+        """
         at = self._offset(copy)
+        raw = journal_format.read_or_nothing(self._device, at, self._device.sector_size)
         found = journal_format.head_or_none(self._device, at, copy)
-        is_readable = bool(journal_format.read_or_nothing(self._device, at, self._device.sector_size))
-        return not is_readable or (found is not None and found.id == self.id)
+        return not raw or (found.id == self.id if found else journal_format.begins_as_own(raw))
 
     def _write_damaged_sectors(self, part: DamagedPart) -> None:
         """Write only the damaged sectors of a part: a sector that is good here may be lost in the other copy."""

@@ -24,6 +24,7 @@ BODY_AT = SLOT * (1 + RECORD_SLOTS)
 SMALLEST_COPY, LONGEST_COPY = 1 << 16, 1 << 30
 
 _SECTOR = 512  # bytes of a slot that are used: the smallest sector of any disk
+_OWN = b"aligntool "
 _MAGIC = b"aligntool journal\n"
 _VERSION = 1
 OTHER_VERSION = "use the aligntool that began the move, or a newer one"
@@ -107,6 +108,11 @@ def read_closing(device: Device, at: int) -> Closing | None:
     extent = Extent(start, length)
     is_own = at in (start, *(start + copy for copy in copy_lengths(length)))
     return Closing(id_, extent) if is_own and extent.end <= device.size else None
+
+
+def begins_as_own(raw: bytes) -> bool:
+    """Return whether the bytes begin like a head or a mark, which may be torn."""
+    return raw.startswith(_OWN)
 
 
 def is_head(raw: bytes | memoryview) -> bool:
