@@ -420,7 +420,7 @@ def _left_journal(device: Device, at: int) -> Journal | None:
     try:
         journal = _checked(Journal.open(device, at), device, None)
         is_settled = _disk_state(device, journal) in (disk_state.DiskState.NOT_BEGUN, disk_state.DiskState.COMPLETE)
-    except Refused:
+    except (Refused, OSError):
         return None
     is_free = not _is_listed(device, disk_state.journal_place(journal.contents.plan).extent)
     return journal if is_settled and is_free and not journal.lost_slots else None
@@ -435,7 +435,10 @@ def _is_listed(device: Device, extent: Extent) -> bool:
     parts = (part for reading in readings for part in reading.partitions)
     if any(part.role is not Role.EXTENDED and part.extent.overlaps(extent) for part in parts):
         return True
-    layers = read_layers(disk, Extent(0, device.size), sector_size=device.sector_size)
+    try:
+        layers = read_layers(disk, Extent(0, device.size), sector_size=device.sector_size)
+    except OSError:
+        return True
     return any(layer.claims_size is None or layer.claims_size > extent.start for layer in layers)
 
 
