@@ -6,8 +6,9 @@ from dataclasses import field
 from enum import StrEnum
 from typing import TypeVar, get_args
 
+from aligntool.commands import shell_word
 from aligntool.documents import OMITTED, as_object, check_schema, decode, load_object
-from aligntool.errors import Refused, shell_word
+from aligntool.errors import Refused
 from aligntool.steps import CheckContent, Step, Subject
 from aligntool.units import KIB, MIB, Extent
 from aligntool.values import dataclass

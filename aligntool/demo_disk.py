@@ -160,7 +160,7 @@ def _refuse_without_programs() -> None:
     if missing:
         named = ", ".join(f"{name} (Debian package {package})" for name, package in missing.items())
         text = f"the demo disk needs programs that are not installed: {named}; nothing was written"
-        raise Refused(text, hint=f"apt-get install {' '.join(sorted(set(missing.values())))}")
+        raise Refused(text, hint=f"install the packages {' '.join(sorted(set(missing.values())))}")
 
 
 def _fill(image: Path, disk: DemoDisk) -> None:

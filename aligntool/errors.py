@@ -1,6 +1,5 @@
 """Exceptions and exit codes: Refused before the first write, Stopped after it."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -109,25 +108,3 @@ def refuse_folder_name(name: str) -> None:
     if name == "-":
         hint = "for standard output, omit the option or add --json; ./- names a file"
         raise Refused("standard output cannot be named as a file here; nothing was written", hint=hint)
-
-
-def shell_word(text: str) -> str:
-    r"""Return a path quoted for a shell. Control characters are written as escapes.
-
-    Backslashes and quotation marks stand outside of the quotes: in those of fish, \\ and \' are escapes as well.
-    """
-    if text and text[0] != "=" and all(char.isalnum() or char in "/._-+:,@%=" for char in text):
-        return text
-    if all(char.isprintable() for char in text):
-        return "'" + re.sub(r"[\\']", r"'\\\g<0>'", text) + "'"
-    octal = {char: "".join(f"\\{byte:03o}" for byte in char.encode("utf-8", "surrogateescape")) for char in text}
-    escaped = "".join(char if char.isprintable() and char not in "'\\" else octal[char] for char in text)
-    return f"$'{escaped}'"
-
-
-_COMMAND = r"(?s)((?:'[^']*'|\\.|(?! && ).)+)(?: && |$)"  # up to an && outside of quotes, as `shell_word` writes them
-
-
-def joined_commands(lines: Iterable[str]) -> str:
-    """Return one command line that runs all the commands of these lines, each once."""
-    return " && ".join(dict.fromkeys(re.findall(_COMMAND, " && ".join(lines))))

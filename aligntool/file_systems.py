@@ -7,25 +7,26 @@ from aligntool.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FileSystem:
-    """A command is complete but for the device. Empty: there is none."""
+    """The programs of a file system. Empty: there is none."""
 
-    checker: tuple[str, ...] = ()  # checks everything and writes nothing; e2fsck also takes "IMAGE?offset=BYTES"
+    # The command that checks everything and writes nothing, but for the device; e2fsck also takes "IMAGE?offset=BYTES".
+    checker: tuple[str, ...] = ()
     map_source: str = ""  # the program that lists the used blocks, or the structure that is read
     cleaner: str = ""  # repairs what an unclean shutdown left; else a mount does
     list_clearer: str = ""  # clears the list of bad blocks of the medium
     shrinkable: bool = False
     why_not_shrinkable: str = ""
     least_size: int = 0  # bytes that its resizer leaves at least
-    recreate: str = ""  # with {0} for the size of a sector, in bytes
+    recreate: str = ""  # makes it anew for sectors of another size
 
 
 _EXT4 = FileSystem(
     checker=("e2fsck", "-f", "-n"),
     map_source="dumpe2fs",
-    cleaner="e2fsck -f",
-    list_clearer="e2fsck -f -L /dev/null",
+    cleaner="e2fsck",
+    list_clearer="e2fsck",
     shrinkable=True,
-    recreate="mke2fs -b {0}",
+    recreate="mke2fs",
 )
 EXT = ("ext2", "ext3", "ext4")
 FILE_SYSTEMS = {
@@ -34,7 +35,7 @@ FILE_SYSTEMS = {
         checker=("xfs_repair", "-n"),
         map_source="xfs_db",
         why_not_shrinkable="XFS cannot be shrunk (xfs_growfs(8)); copy its files to another disk",
-        recreate="mkfs.xfs -s size={0}",
+        recreate="mkfs.xfs",
     ),
     "btrfs": FileSystem(
         checker=("btrfs", "check", "--readonly"),
@@ -46,22 +47,22 @@ FILE_SYSTEMS = {
         # ntfsfix does not count every cluster.
         checker=("ntfsresize", "--info", "--bad-sectors", "--no-progress-bar"),
         map_source="partclone.ntfs",
-        list_clearer="ntfsfix -b -d",  # without -d it leaves the volume dirty
+        list_clearer="ntfsfix",
         shrinkable=True,
-        recreate="mkfs.ntfs -s {0}",
+        recreate="mkfs.ntfs",
     ),
     "vfat": FileSystem(
         checker=("fsck.fat", "-n"),
         map_source="the allocation table",
-        cleaner="fsck.fat -a",
+        cleaner="fsck.fat",
         why_not_shrinkable="no tool here shrinks a FAT",
     ),
     "exfat": FileSystem(
         checker=("fsck.exfat", "-n"),
         map_source="partclone.exfat",
-        cleaner="fsck.exfat -y",
+        cleaner="fsck.exfat",
         why_not_shrinkable="no tool here shrinks an exFAT",
-        recreate="mkfs.exfat -s {0}",
+        recreate="mkfs.exfat",
     ),
     # partclone.f2fs maps file systems of mkfs.f2fs and sload.f2fs, but was not tested on one that a kernel wrote.
     "f2fs": FileSystem(checker=("fsck.f2fs", "--dry-run"), why_not_shrinkable="no tool here shrinks an F2FS"),

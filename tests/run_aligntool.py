@@ -30,6 +30,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
+from tests.suggested import changing_commands
+
 UNSET = ("COLUMNS", "LINES", "NO_COLOR")  # a terminal or a build server may have set them
 LONGEST_S = 300
 MOST_INPUT = 1 << 20
@@ -68,6 +70,8 @@ def run_aligntool(
         printed, complained, modules = _text(out), _text(err), _text(loaded)
     _SERVER.ask({"load": modules.split()})
     assert code is None or status == code, f"{' '.join(argv)}: exit {status}\n{printed}{complained}"
+    hints = [line for line in f"{printed}\n{complained}".splitlines() if "→" in line]
+    assert not [found for hint in hints for found in changing_commands(hint)], "a suggested command changes something"
     return subprocess.CompletedProcess(argv, status, printed, complained)
 
 

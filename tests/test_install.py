@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from aligntool import __version__
+from aligntool.commands import PAGE
 from tests.conftest import run
 from tests.thorough import when_thorough
 
@@ -90,6 +91,7 @@ def test_the_wheel_contains_the_program_recipes_and_licence_but_no_tests(wheel: 
         "fish/vendor_completions.d/aligntool.fish",
     }
     named = {f"doc/aligntool/{name}" for name in _pages_in_messages()}
+    named.add(f"doc/aligntool/{PAGE}")
     assert "doc/aligntool/docs/layers.md" in named
     assert shared == manual | completion | named
     modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "aligntool").rglob("*.py")}
@@ -176,6 +178,7 @@ def test_one_file_has_the_recipes_and_the_templates(pyz: Path) -> None:
 
 def test_one_file_has_the_pages_that_messages_name(pyz: Path) -> None:
     named = set(_pages_in_messages())
+    named.add(PAGE)
     with zipfile.ZipFile(pyz) as archive:
         assert "docs/layers.md" in named <= set(archive.namelist())
 

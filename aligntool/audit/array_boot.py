@@ -11,6 +11,7 @@ from aligntool.audit.arrays import REDUNDANT
 from aligntool.audit.drives import disk_finding
 from aligntool.audit.report import Code, Finding, Severity
 from aligntool.audit.wording import shell_word
+from aligntool.commands import ByHand, by_hand, typed
 from aligntool.inventory import ArrayFacts, Disk, Inventory, superblocks_on
 from aligntool.system import ArrayLine, Initramfs, System, TableLine
 from aligntool.values import dataclass
@@ -275,7 +276,7 @@ def _look_inside(image: Initramfs, system: System) -> str:
     if image.unseen == "needs root":
         return _AS_ROOT
     lister = {None: "file", "debian": "lsinitramfs", "arch": "lsinitcpio"}.get(system.family, "lsinitrd")
-    return f"sudo {lister} {shell_word(image.path)}"
+    return typed(lister, image.path)
 
 
 def _array_line_findings(array: RunningArray) -> Iterator[Finding]:
@@ -305,11 +306,12 @@ def _forbidden_findings(array: RunningArray) -> Iterator[Finding]:
     if forbidden := conf.forbidden([f"/dev/{name}" for name in array.facts.members]):
         files, named = ", ".join(conf.files), ", ".join(forbidden)
         text = f"the DEVICE line of {files} does not permit {named}: mdadm does not start the array from them"
-        by_hand, edit = 'remove that line, or add "partitions" to it, and rebuild the initramfs', "sudoedit"
+        advice = 'remove that line, or add "partitions" to it, and rebuild the initramfs'
         if any(word.endswith("\r") for word in conf.devices):
-            by_hand, edit = CARRIAGE_RETURN, "sudo sed -i 's/\\r$//'"
-        line, edit = f"DEVICE {' '.join(conf.devices)}", " ".join((edit, *map(shell_word, conf.files)))
-        yield disk_finding(array.disk, Code.MEMBERS_FORBIDDEN, Severity.WARNING, text, line, by_hand, next_=edit)
+            advice = CARRIAGE_RETURN
+        line = f"DEVICE {' '.join(conf.devices)}"
+        edit = by_hand(ByHand.SYSTEM_FILES, "an editor", ", ".join(map(shell_word, conf.files)))
+        yield disk_finding(array.disk, Code.MEMBERS_FORBIDDEN, Severity.WARNING, text, line, advice, next_=edit)
 
 
 # Kernels that assemble the array. Linux 6.19 and later store the logical block size of a new array in its superblocks,
@@ -374,7 +376,7 @@ def late_start_findings(inventory: Inventory) -> Iterator[Finding]:
 # References to an array by its minor number, which md assigns at every boot. The number in a file is often not the
 # current one.
 
-_BOOT_SETTINGS = "/etc/default/grub /etc/default/grub.d /etc/kernel /boot/loader"
+_BOOT_SETTINGS = ("/etc/default/grub", "/etc/default/grub.d", "/etc/kernel", "/boot/loader")
 
 
 def array_number_findings(inventory: Inventory) -> Iterator[Finding]:
@@ -393,12 +395,16 @@ def array_number_findings(inventory: Inventory) -> Iterator[Finding]:
         stable = node in fixed
         why = "its ARRAY line keeps that number" if stable else "md assigns the numbers at every boot"
         meant = f", which means {disk.name}" if disk and disk.path != node else ""
-        by_hand = () if known and file else (_manual_fix(file, line, disk, reason),)
-        persist = f"sudo aligntool raid persist {known.disk.path}" if known else f"sudoedit {file}"
+        advice = () if known and file else (_manual_fix(file, line, disk, reason),)
+        following = typed("grep -rsw", line.spec, *_BOOT_SETTINGS)
+        if file and known:
+            following = f"sudo aligntool raid persist {known.disk.path}"
+        elif file:
+            following = by_hand(ByHand.SYSTEM_FILES, "an editor", file)
         yield Finding(
             Code.NUMBERED_IN_FSTAB, Severity.INFO if stable else Severity.WARNING,
             f"{where} uses {line.spec}{meant}; {why}", disk=disk.name if disk else None,
-            evidence=(line.text, *by_hand), next=persist if file else f"sudo grep -rsw {line.spec} {_BOOT_SETTINGS}",
+            evidence=(line.text, *advice), next=following,
         )  # fmt: skip
 
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from aligntool.audit.drives import disk_finding, disk_note
 from aligntool.audit.report import Code, Finding, Grid, GridKind, Judged, Severity
-from aligntool.audit.wording import as_root, shell_word
+from aligntool.audit.wording import change_by_hand, look_at
+from aligntool.commands import ByHand
 from aligntool.inventory import ArrayFacts, Disk, DiskKind, Inventory, Layer, Partition
 from aligntool.system import System
 from aligntool.units import GIB, KIB, MIB, Extent, format_about, format_size
@@ -111,16 +112,16 @@ def _state_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
         states = {name: member_state(facts, name) for name in facts.members}
         listed = [name if state in (None, IN_SYNC) else f"{name} ({state})" for name, state in states.items()]
         evidence = f"members: {', '.join(listed) or 'none'}"
-        detail = as_root(disk, f"mdadm --detail {disk.path}")
+        detail = look_at(disk, "mdadm --detail")
         yield disk_finding(disk, Code.ARRAY_DEGRADED, Severity.ERROR, text, evidence, next_=detail)
     elif failed := [name for name, state in facts.member_states if FAULTY in state.split(",")]:
         text = f"has failed members: {', '.join(failed)}; it is complete: they were spares, or spares replaced them"
         spares = [name for name in facts.spares if member_state(facts, name) == "spare"]  # failed: no slot either
         left = f"spares that are left: {', '.join(spares) or 'none'}"
-        words = f"mdadm {disk.path} --remove {' '.join(f'/dev/{name}' for name in failed)}"
+        remove = change_by_hand(disk, ByHand.MEMBERS, "mdadm")
         if (facts.metadata or "").startswith("external"):  # removed by mdmon, and from the container
-            words = f"mdadm --detail {disk.path}"
-        yield disk_finding(disk, Code.FAILED_MEMBER, Severity.WARNING, text, left, next_=as_root(disk, words))
+            remove = look_at(disk, "mdadm --detail")
+        yield disk_finding(disk, Code.FAILED_MEMBER, Severity.WARNING, text, left, next_=remove)
     if what := _BUSY.get(facts.sync_action or ""):
         text = f"{what} ({facts.sync_action}{sync_words(facts)})"
         evidence = "measurements are not valid until it is done; all reads of a mirror go to its first member"
@@ -178,7 +179,7 @@ def _chunk_findings(disk: Disk, facts: ArrayFacts, known: list[Member]) -> Itera
 
 
 def _longer_chunk(disk: Disk, facts: ArrayFacts, known: list[Member]) -> tuple[str, ...]:
-    """Return advice with the command that changes the chunk in place, or () if no chunk size fits, or if the level or
+    """Return advice on a change of the chunk in place, or () if no chunk size fits, or if the level or
     a log of the stripes, PPL or a journal, does not allow it (raid5.c, check_reshape).
     """
     units = {grid.size for member in known for grid in chunk_units(member.judged.grids)}
@@ -186,8 +187,8 @@ def _longer_chunk(disk: Disk, facts: ArrayFacts, known: list[Member]) -> tuple[s
     chunk = next((chunk for chunk in fits if facts.each and facts.each % chunk == 0), 0)
     if facts.level not in PARITY or not chunk or facts.policy in ("ppl", "journal"):
         return ()
-    grow = as_root(disk, f"mdadm --grow {disk.path} --chunk={chunk // KIB} --backup-file=FILE")
-    return (f"to change it in place, with FILE on another drive and a full backup: {grow}",)
+    grow = change_by_hand(disk, ByHand.ARRAY_SETTINGS, "mdadm")
+    return (f"a chunk of {format_size(chunk)} fits; to change it in place, with a full backup: {grow}",)
 
 
 def _stripe_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
@@ -210,11 +211,9 @@ def _bitmap_findings(disk: Disk, facts: ArrayFacts, known: list[Member]) -> Iter
     if facts.policy == "resync" or (facts.policy is None and facts.bitmap == "none"):
         small = facts.each is not None and facts.each <= NEEDS_BITMAP
         each = f"{format_about(facts.each)} a member" if facts.each else "all of it"
-        coarse = " --bitmap-chunk=1G" if facts.level in PARITY and (facts.each or 0) >= PARITY_BITMAP else ""
-        grow = as_root(disk, f"mdadm --grow --bitmap=internal{coarse} {disk.path}")
         severity = Severity.INFO if small else Severity.WARNING
         text = f"has no bitmap: after a crash {each} is resynchronised, and until then a second failure can lose data"
-        yield _bitmap_finding(disk, facts, Code.BITMAP_MISSING, severity, text, grow)
+        yield _bitmap_finding(disk, facts, Code.BITMAP_MISSING, severity, text)
     elif facts.level in PARITY and facts.bitmap != "external" and _all_flash(known):
         yield from _fine_bitmap_findings(disk, facts)
 
@@ -227,20 +226,22 @@ def _fine_bitmap_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
     while facts.each is not None and most > facts.each and most > MIB:
         most //= 2
     if chunk and chunk < most:
-        again = f"sudo mdadm --grow --bitmap=internal --bitmap-chunk={most // MIB}M {disk.path}"
-        grow = as_root(disk, f"mdadm --grow --bitmap=none {disk.path}; {again}")
         text = f"each bit of its bitmap covers {format_size(chunk)}, which slows small writes to {facts.level}"
+        enough = f"a bit for each {format_size(most)} is enough"
         published = "published, one tester, five NVMe drives: 20600 small writes a second without a bitmap"
         published += ", 174 with 64MiB per bit, 285 with 512MiB, 10300 with 1GiB"
-        yield _bitmap_finding(disk, facts, Code.BITMAP_TOO_FINE, Severity.WARNING, f"{text} on flash", grow, published)
+        yield _bitmap_finding(
+            disk, facts, Code.BITMAP_TOO_FINE, Severity.WARNING, f"{text} on flash", enough, published
+        )
 
 
 def _bitmap_finding(
-    disk: Disk, facts: ArrayFacts, code: Code, severity: Severity, text: str, grow: str, *evidence: str
+    disk: Disk, facts: ArrayFacts, code: Code, severity: Severity, text: str, *evidence: str
 ) -> Finding:
-    """Return a finding whose next command changes the bitmap, or waits: during a resync or similar, md refuses
+    """Return a finding with how to change the bitmap, or that one has to wait: during a resync or similar, md refuses
     to change the bitmap with EBUSY (md.c, update_array_info).
     """
+    grow = change_by_hand(disk, ByHand.ARRAY_SETTINGS, "mdadm")
     if facts.sync_action in (None, "idle"):
         return disk_finding(disk, code, severity, text, *evidence, next_=grow)
     later = f"the bitmap cannot be changed while sync_action is {facts.sync_action}; once it is idle: {grow}"
@@ -320,7 +321,7 @@ def whole_member_findings(disk: Disk) -> Iterator[Finding]:
         not_redundant = layer.raid_level in ("raid0", "linear")  # mdadm(8), --add and --re-add
         remedy = f"no member can be removed from a {layer.raid_level}: copy the data elsewhere and recreate the array"
         evidence = (f"published: {seen}", *([remedy] if not_redundant else []))
-        look = "" if not_redundant else as_root(disk, f"wipefs --no-act {shell_word(disk.path)}")
+        look = "" if not_redundant else look_at(disk, "wipefs --no-act")
         yield replace(disk_finding(disk, Code.MEMBER_WITH_GPT, Severity.ERROR, text, *evidence, next_=look), layer="md")
     elif disk.kind is not DiskKind.IMAGE:  # an image may also be of a partition
         text = "the whole drive is a member of an md array, without a partition table"

@@ -6,7 +6,8 @@ from dataclasses import replace
 from aligntool import inventory as facts
 from aligntool.audit.grids import Grade, grade_optimal_io, minimum_io_doubt
 from aligntool.audit.report import REQUEST, Answer, Code, Finding, Grid, GridKind, Report, Severity, Verdict, predict
-from aligntool.audit.wording import on_raw
+from aligntool.audit.wording import change_by_hand
+from aligntool.commands import ByHand
 from aligntool.inventory import Disk, DiskKind, Gap, Inventory, KnownGeometry, Source, Unseen
 from aligntool.units import format_about, format_rate, format_size
 
@@ -97,8 +98,8 @@ def _table_sector_findings(disk: Disk) -> Iterator[Finding]:
     table = disk.table if disk.kind is DiskKind.IMAGE and disk.limits.logical_block_size is None else None
     if table and table.sector_size != 512:
         text = f"its {table.label} table is written in sectors of {table.sector_size} bytes"
-        attach = on_raw(disk, f"attach it with losetup --sector-size {table.sector_size}")
-        yield disk_note(disk, Code.TABLE_TELLS_SECTOR_SIZE, f"{text}; {attach}")
+        attach = change_by_hand(disk, ByHand.ATTACHING, "losetup")
+        yield disk_note(disk, Code.TABLE_TELLS_SECTOR_SIZE, f"{text}; to attach it with such sectors: {attach}")
 
 
 def _large_unit_findings(disk: Disk, grids: Sequence[Grid]) -> Iterator[Finding]:

@@ -116,7 +116,7 @@ class _Walk:
             text = f"{', '.join(map(wording.layer_name, layers))} are all recognised here"
             found = self.finding(Code.AMBIGUOUS_CONTENT, Severity.WARNING, text, None, None)
             node = f"/dev/{part.node}" if part and part.node else self.disk.path
-            look = wording.as_root(self.disk, f"wipefs --no-act {wording.shell_word(node)}")
+            look = wording.look_at(replace(self.disk, path=node), "wipefs --no-act")
             yield replace(found, next=look) if part is None or part.node else found
         for layer in layers:
             yield from self.layer(layer, None, 0)

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from aligntool.audit.drives import disk_finding
 from aligntool.audit.report import Code, Finding, Severity
-from aligntool.audit.wording import next_command, next_resume, shell_word, table_command
+from aligntool.audit.wording import change_by_hand, look_at_table, next_command, next_resume, shell_word
+from aligntool.commands import ByHand
 from aligntool.formats.parked import is_marked_in_flight, parked_numbers
 from aligntool.inventory import LAST_NUMBER, Disk, DiskKind, Fault, Role, TableFault, TableLabel
 from aligntool.units import Extent, counted, format_size
@@ -143,14 +144,14 @@ def _next_step(disk: Disk, code: Code) -> str:
         # With a damaged copy and a damaged protective MBR sgdisk 1.0.9 saves nothing ("Invalid partition data").
         is_refused = Fault.PROTECTIVE_MBR in _faults(disk) and not _faults(disk).isdisjoint(_COPIES_DAMAGED)
         saves = path == disk.path and not is_refused
-        return table_command(disk, backup if saves else "sgdisk -v")
+        return look_at_table(disk, backup if saves else "sgdisk -v")
     shown = disk.limits.logical_block_size
     if code is Code.OTHER_SECTOR_SIZE and shown in (512, 4096):
         return next_command(disk, "plan convert", f"--sector-size {shown}")
     if code in (Code.GPT_LOST, Code.COVERS_TABLE):
-        return table_command(disk, "sgdisk -v")
+        return look_at_table(disk, "sgdisk -v")
     if code in (Code.EBR_CHAIN, Code.OVERLAP, Code.BAD_ENTRY, Code.BEYOND_END):
-        return table_command(disk, "sfdisk --dump")
+        return look_at_table(disk, "sfdisk --dump")
     return f"aligntool explain {code}"
 
 
@@ -189,7 +190,8 @@ def _kernel_findings(disk: Disk) -> Iterator[Finding]:
     differences += [f"partition {number} is in the table but not in the kernel" for number in missing]
     differences += [f"partition {number} is in the kernel but not in the table" for number in extra]
     if differences:
-        text, probe = "the kernel's partitions differ from the table", f"sudo partprobe {shell_word(disk.path)}"
+        text = "the kernel's partitions differ from the table"
+        probe = change_by_hand(disk, ByHand.KERNEL_TABLE, "partprobe")
         yield disk_finding(disk, Code.KERNEL_DISAGREES, Severity.WARNING, text, *differences, next_=probe)
 
 

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from aligntool.audit.report import Grid
+from aligntool.commands import ByHand, Command, by_hand, typed, typed_on_loop
+from aligntool.commands import shell_word as shell_word
 from aligntool.errors import Refusal, Refused, Stopped
-from aligntool.errors import shell_word as shell_word
 from aligntool.formats.parked import is_marked_in_flight
 from aligntool.inventory import Disk, DiskKind, Inventory, Layer, Partition, Role, Source, TableLabel
 from aligntool.units import format_about, format_size
@@ -72,7 +73,7 @@ def next_command(disk: Disk, name: str, *words: str) -> str:
 
 
 def on_raw(disk: Disk, words: str) -> str:
-    """Return a command of another program, which takes a file for a raw image. It would destroy a virtual disk: return
+    """Return the hint of another program, which takes a file for a raw image. It would destroy a virtual disk: return
     the command that makes a raw image of that.
     """
     return _raw_first(disk.raw_copy) if disk.raw_copy else words
@@ -82,29 +83,33 @@ def _raw_first(raw_copy: str) -> str:
     return f"make it a raw image first: {raw_copy}"
 
 
-def as_root(disk: Disk, words: str) -> str:
-    """Return a command of another program with sudo in front, except for an image file, which does not need root."""
-    return on_raw(disk, words if disk.kind is DiskKind.IMAGE else f"sudo {words}")
+def look_at(disk: Disk, words: str, *values: str | int) -> str:
+    """Return the command of another program that looks at a disk, with sudo except for an image file."""
+    return on_raw(disk, typed(words, *values, disk.path, sudo=disk.kind is not DiskKind.IMAGE))
 
 
-def table_command(disk: Disk, words: str, more: str = "", *, stdin: str = "") -> str:
-    """Return the command of sgdisk or sfdisk for the table of a disk; on a loop device if the tool would expect a table
-    in other sectors: sgdisk then replaces it by an empty one, and sfdisk takes its protective MBR for the table. Both
-    assume 512 bytes for a file. `more`: words after the path. `stdin`: what is piped into the command.
+def look_at_table(disk: Disk, words: str) -> str:
+    """Return the command of sgdisk or sfdisk that looks at the table of a disk; on a loop device if the tool would
+    expect a table in other sectors: sfdisk then takes its protective MBR for the table. Both assume 512 bytes for a
+    file.
     """
     expected = 512 if disk.kind is DiskKind.IMAGE else disk.limits.logical_block_size or disk.sector_size
-    path = shell_word(disk.path)
     if disk.sector_size == expected:
-        return on_raw(disk, f"{stdin}{'' if disk.kind is DiskKind.IMAGE else 'sudo '}{words} {path}{more}")
-    return on_raw(disk, on_loop(disk.path, f"--sector-size {disk.sector_size}", words, more, stdin=stdin))
+        return look_at(disk, words)
+    return on_raw(disk, typed_on_loop(words, disk.path, "--sector-size", str(disk.sector_size)))
 
 
-def on_loop(path: str, options: str, words: str, more: str = "", *, stdin: str = "") -> str:
-    """Return the command on a loop device that losetup makes with these options."""
-    loop = f"loop=$(sudo losetup -f --show {options} {shell_word(path)})"
-    return f'{loop} && {stdin}sudo {words} "$loop"{more}; sudo losetup -d "$loop"'
+def change_by_hand(disk: Disk, section: ByHand, program: str, part: Partition | None = None) -> str:
+    """Return where the user finds how to change a disk or a partition with another program."""
+    place = shell_word(disk.path)
+    if part is not None and part.node:
+        place = f"/dev/{part.node}"
+    elif part is not None:
+        place = f"{place}, {part.extent.length} bytes from byte {part.extent.start}"
+    return on_raw(disk, by_hand(section, program, place))
 
 
+LOST = "lost: "  # begins the sentences of a plan on what it overwrites, which are shown before the question
 _LSBLK = "lsblk -d lists the other drives"
 
 
@@ -121,9 +126,9 @@ def use_refusals(
     device on top. `root`: the hint if the system runs from it. `above`: the devices on top, if they were read.
     """
     for place in places:
-        text, hint = f"{name} is mounted at {place}", f"sudo umount {shell_word(place)}"
+        text, hint = f"{name} is mounted at {place}", typed("umount", place)
         if place == "[SWAP]":
-            text, hint = f"{name} is in use as swap", f"sudo swapoff /dev/{node.removeprefix('/dev/')}"
+            text, hint = f"{name} is in use as swap", typed("swapoff", f"/dev/{node.removeprefix('/dev/')}")
         elif place == "/":
             text, hint = f"{text}: this system runs from it", root
         yield Refusal("mounted", name, text, hint)
@@ -189,30 +194,27 @@ def _end_of(name: str, device: Disk | None) -> str:
     """Return the command that stops a device of which nothing is in use."""
     mapping = (device and device.mapping) or ""
     if name.startswith("md"):
-        return f"sudo mdadm --stop /dev/{name}"
+        return typed("mdadm --stop", f"/dev/{name}")
     if group := _group_of(device):
-        return f"sudo vgchange -an {shell_word(group)}"
+        return typed("vgchange -an", group)
     if mapping.startswith("crypt "):  # followed by its kind and its name
         # A LUKS2 with integrity has a mapping "name_dif" under "name", which ends with that (luks2_json_metadata.c).
         kind, opened_as = mapping.split(" ", 2)[1:]
         suffix = "_dif" if kind == "SUBDEV" else ""
-        return f"sudo cryptsetup close {shell_word(opened_as.removesuffix(suffix))}"
+        return typed("cryptsetup close", opened_as.removesuffix(suffix))
     if mapping.startswith("multipath "):  # multipathd would make it again; this also removes its partitions
-        return f"sudo multipath -f {shell_word(mapping.removeprefix('multipath '))}"
+        return typed("multipath -f", mapping.removeprefix("multipath "))
     if name.startswith("drbd"):
-        return "sudo drbdadm down RESOURCE"
+        return typed("drbdadm down", "RESOURCE")
     if name.startswith("bcache"):
-        return f"echo 1 | sudo tee /sys/block/{name}/bcache/stop"
-    return f"sudo dmsetup remove /dev/{name}"
+        return Command("tee", (f"/sys/block/{name}/bcache/stop",), stdin="1").typed()
+    return typed("dmsetup remove", f"/dev/{name}")
 
 
 def read_only_refusals(disk: Disk) -> Iterator[Refusal]:
-    """Yield that a disk cannot be written to, with the command that makes it writable."""
+    """Yield that a disk cannot be written to, with where the user finds how to make it writable."""
     if disk.read_only:
-        path = shell_word(disk.path)
-        hint = f"sudo blockdev --setrw {path}"
-        if disk.kind is DiskKind.IMAGE:
-            hint = f"chmod u+w {path}   or, if lsattr shows that it is immutable: sudo chattr -i {path}"
+        hint = by_hand(ByHand.READ_ONLY, "chmod" if disk.kind is DiskKind.IMAGE else "blockdev", shell_word(disk.path))
         yield Refusal("read-only", disk.name, f"{disk.name} is read-only", hint, lasting=False)
 
 
@@ -229,7 +231,7 @@ def device_refusals(disk: Disk, part: Partition | None, name: str) -> Iterator[R
 
 
 def replacement_hint(disk: Disk) -> str:
-    return f"sudo smartctl -a {shell_word(disk.path)}; replace it first"
+    return f"{typed('smartctl -a', disk.path)}; replace it first"
 
 
 def contents_of_disk(disk: Disk, whole: str = "whole disk") -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import ChangeState, Plan, RaidGoal
 from aligntool.cli import run_change
 from aligntool.cli.options import command, remark, say, terminal_width
+from aligntool.commands import ByHand, by_hand
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import ArrayFacts, Disk
 from aligntool.linux.block import open_read_only
@@ -53,8 +54,8 @@ from aligntool.steps import DriveStep, FileStep, MakeArray, ReencryptSectors, St
 _PLAN_AGAIN = "make a new plan with the command that made this one"
 _MADE_AGAIN = "an unfinished array would have to be made again with --wipe"
 _WITHOUT_RECORD = {
-    "layers": "to continue, cryptsetup repair and then the same command would be needed",
-    "reformat": "to continue, mdadm --add of the removed member and then the same command would be needed",
+    "layers": "to continue, cryptsetup would have to repair it before the same command",
+    "reformat": "to continue, mdadm would have to add the removed member before the same command",
 }
 
 
@@ -191,19 +192,15 @@ def refuse_changed(plan: Plan, current: Plan) -> None:
 
 
 def _abandon_hint(record: make.Record) -> str:
-    """Return the commands that abandon an array, or replace its drive, if a drive is lost."""
+    """Return how the user abandons an array, or replaces its drive, if a drive is lost."""
     file = shell_word(str(record.file))
     if record.plan.purpose == "layers":
         numbers = (f"-p {step.partition}" for step in record.plan.steps if isinstance(step, ReencryptSectors))
         again = command("realign", record.plan.disk.path, "--layers", *numbers)
-        return f"to finish without the record: sudo rm {file} && {again}"
+        return f"to finish without the record: {by_hand(ByHand.RECORDS, 'rm', file)}, and then {again}"
     if record.plan.purpose == "reformat":
-        path = record.plan.disk.path
-        end = f"sudo mdadm {path} --add with another drive and each member that is out; then sudo rm {file}"
-        return f"a lost drive is replaced as usual: {end}"
-    stop = "".join(f"sudo mdadm --stop {step.device}; " for step in record.plan.steps if isinstance(step, MakeArray))
-    end = f"{stop}sudo rm {file}"
-    return f"if a drive is lost, abandon the array: {end}; then aligntool raid create --wipe can use the other drives"
+        return f"a lost drive is replaced as usual: {by_hand(ByHand.RECORDS, 'mdadm', record.plan.disk.path)}"
+    return f"if a drive is lost, abandon the array: {by_hand(ByHand.RECORDS, 'rm', file)}"
 
 
 def _content_words(holds: tuple[str, ...]) -> str:

@@ -13,6 +13,7 @@ from aligntool.claims import format_range, parse_range
 from aligntool.cli import options
 from aligntool.cli.reference import find_recipe
 from aligntool.cli.run_change import ChangeInProgress, Operation, end_change, pipes_may_break
+from aligntool.commands import ByHand, by_hand
 from aligntool.errors import Refused
 from aligntool.file_systems import EXT, file_system, name_for_e2fsck
 from aligntool.linux.lease import refuse_open_image
@@ -198,7 +199,9 @@ def report_result(
 
     `kernel_behind`: the kernel has not read the new table yet; there is nothing to resume.
     """
-    following = f"sudo partprobe {shell_word(disk)}, or restart the machine" if kernel_behind else ""
+    following = ""
+    if kernel_behind:
+        following = f"restart the machine, or {by_hand(ByHand.KERNEL_TABLE, 'partprobe', shell_word(disk))}"
     end_change(
         plan, lambda: result_lines(plan, look_at(disk, asked)[0]), again=options.command("audit", disk),
         json_=json_, back=back, hint=following,

@@ -21,6 +21,7 @@ from aligntool.cli.pager import page_lines
 from aligntool.cli.probe import bench_progress, ended_by_signals
 from aligntool.cli.reference import find_recipe
 from aligntool.cli.run_change import ChangeInProgress, ends_stream, pipes_may_break, run_change, show_only
+from aligntool.commands import ByHand, by_hand
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.files import read_text
 from aligntool.linux.lock import lock_against_udev
@@ -522,7 +523,7 @@ def clear_members(drives: list[str], *, yes: bool) -> None:
     sys.stdout.write(
         f"Removed the test arrays on {', '.join(test_devices)}.\n"
         f"The data that their loads wrote is still there: aligntool raid create accepts these members with {wiped}; "
-        "blkdiscard --zeroout DEVICE empties one for another sweep.\n"
+        f"to empty one for another sweep: {by_hand(ByHand.EMPTYING, 'blkdiscard')}.\n"
     )
 
 

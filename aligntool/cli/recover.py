@@ -2,13 +2,13 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-from aligntool.audit.wording import layer_name, on_loop, shell_word, sudo_prefix
+from aligntool.audit.wording import layer_name, shell_word
 from aligntool.change import ArrayRequest, ChangeState, LayoutGoal, Plan, from_json, request_in_document
 from aligntool.cli import options, run_change
 from aligntool.cli.arrays import array_status, continue_array, find_record, recover_array, require_unfinished
@@ -19,6 +19,7 @@ from aligntool.cli.plan import realign_of, report_result, table_change
 from aligntool.cli.raid import CreateArray, Persist, clear_hint_of
 from aligntool.cli.reformat import Reformat
 from aligntool.cli.tables import ConvertCopy, partition_change
+from aligntool.commands import ByHand, by_hand, typed
 from aligntool.device import Device
 from aligntool.errors import Refusal, Refused, failing_as, refuse
 from aligntool.formats.reader import TableReading
@@ -296,7 +297,7 @@ def _read_status(disk: str, journal: str | None, *, any_table: bool) -> move.Sta
     ):
         refuse_partition(disk, Path(disk).stat())
         if device.size < _LEAST:
-            raise Refused(f"{disk} is too small to be a disk with partitions", hint=f"ls -l {shell_word(disk)}")
+            raise Refused(f"{disk} is too small to be a disk with partitions", hint=typed("ls -l", disk, sudo=False))
         try:
             found = move.journal_status(device, file, any_table=any_table)
             if found.state != "in-flight" and Path(disk).is_file():
@@ -354,7 +355,7 @@ def confirm_table(disk: str, journal_file: str | None, plan: Plan, *, yes: bool)
         show(
             table_lines(f"the partition table {which}", table.partitions), sys.stderr, color=options.colored(sys.stderr)
         )
-    _refuse_overwriting(disk, plan, (*_unlisted(plan, found.partitions, written.partitions), *foreign))
+    refuse(_overwriting_refusals(disk, (*_unlisted(plan, found.partitions, written.partitions), *foreign)))
     options.confirm_disk(disk, *run_change.identity(plan, disk), yes)
     return found
 
@@ -376,26 +377,21 @@ class _Overwritten:
 
     number: int
     text: str
-    kind: str = ""
 
 
 def _name_of(number: int) -> str:
     return f"partition {number}" if number else "the whole disk"
 
 
-def _refuse_overwriting(disk: str, plan: Plan, found: Sequence[_Overwritten]) -> None:
-    """Raise Refused with everything that would be overwritten, and one command for all: sfdisk gives the logical
-    partitions after a deleted one other numbers, so the last one is deleted first.
-    """
-    path, sudo = shell_word(disk), sudo_prefix(disk)
-    clears = [f"{sudo}wipefs --all --backup --types {each.kind} {path}" for each in found if not each.number]
-    if numbers := "".join(f" {number}" for number in sorted({each.number for each in found} - {0}, reverse=True)):
-        other_size = not sudo and plan.disk.sector_size != 512  # sfdisk assumes 512 bytes for a file
-        on_loop_device = on_loop(disk, f"--sector-size {plan.disk.sector_size}", "sfdisk --delete", numbers)
-        clears.append(on_loop_device if other_size else f"{sudo}sfdisk --delete {path}{numbers}")
-    clearing = raw_copy(disk) or "; ".join(clears)
-    hint = f"if it is not needed: {clearing}; then the same command again"
-    refuse(Refusal("overwritten", _name_of(each.number), each.text, hint) for each in found)
+def _overwriting_refusals(disk: str, found: Iterable[_Overwritten]) -> Iterator[Refusal]:
+    """Yield everything that would be overwritten, and where the user finds how to delete it."""
+    path = shell_word(disk)
+    for_partition = by_hand(ByHand.DELETING, "sfdisk", path)
+    for_whole_disk = by_hand(ByHand.SIGNATURES, "wipefs", path)
+    for each in found:
+        clearing = raw_copy(disk) or (for_partition if each.number else for_whole_disk)
+        hint = f"if it is not needed: {clearing}; then the same command again"
+        yield Refusal("overwritten", _name_of(each.number), each.text, hint)
 
 
 def _foreign_content(device: Device, journal: Journal, found: TableReading) -> Iterator[_Overwritten]:
@@ -410,7 +406,7 @@ def _foreign_content(device: Device, journal: Journal, found: TableReading) -> I
     for extent, layer in foreign_content(device, journal, touched):
         what = _name_of(numbers[extent])
         text = f"{what} holds {layer_name(layer)}, which is not part of the move and would be overwritten"
-        yield _Overwritten(numbers[extent], text, layer.kind)
+        yield _Overwritten(numbers[extent], text)
 
 
 def _unlisted(plan: Plan, found: Sequence[TableEntry], written: Sequence[TableEntry]) -> Iterator[_Overwritten]:

@@ -22,7 +22,7 @@ def tui(targets: options.TargetsArgument = None, *, rate: options.RateOption = N
     try:
         screens = import_module("aligntool.cli.screens")
     except ImportError as error:
-        hint = "sudo apt-get install python3-textual   (dnf: python3-textual, pacman: python-textual, pip: textual)"
+        hint = "install the package python3-textual (Arch: python-textual, pip: textual)"
         text = f"the tui command needs Textual 2.1 or newer, which is not installed: {error}"
         raise Refused(text, hint=f"{hint}\nsudo aligntool audit", code="not-installed", subject="textual") from error
     for disk, words in screens.run(tuple(targets or ()), rate).items():

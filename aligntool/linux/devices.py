@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from aligntool.audit.wording import is_node
+from aligntool.commands import ByHand, by_hand
 from aligntool.formats.layers import WHAT
 from aligntool.formats.md import CHUNKED
 from aligntool.formats.reader import readable_length
@@ -199,7 +200,8 @@ def suspended(tree: Tree, block: Block) -> bool:
 def why_read_blocks(tree: Tree, block: Block) -> Unseen | None:
     """Return why a read would block until the device is resumed, which may be never; None if it would not block."""
     if tree.text(f"{block.path}/dm/suspended") == "1":
-        return Unseen(WHAT, "the mapping is suspended", f"sudo dmsetup resume /dev/{block.name}", Gap.DISK)
+        resume = by_hand(ByHand.MAPPINGS, "dmsetup", f"/dev/{block.name}")
+        return Unseen(WHAT, "the mapping is suspended", resume, Gap.DISK)
     if tree.text(f"{block.device}/state") in ("offline", "blocked", "transport-offline", "quiesce"):
         return Unseen(WHAT, f"the kernel has taken {block.name} offline", gap=Gap.DISK)
     return None

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from aligntool.audit.wording import shell_word
+from aligntool.commands import ByHand, by_hand, typed
 from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse
 from aligntool.formats.reader import Reader
 from aligntool.inventory import LAST_NUMBER
@@ -389,7 +390,7 @@ def _refuse_unfit(path: str, status: os.stat_result, *, whole: bool | None) -> N
         # Partitions of a multipath map are separate mappings.
         raise Refused(f"{path} is not a partition", hint="lsblk")
     if (sysfs_folder(status.st_rdev) / "ro").read_text().strip() == "1":
-        raise Refused(f"{path} is read-only", hint=f"sudo blockdev --setrw {shell_word(path)}")
+        raise Refused(f"{path} is read-only", hint=by_hand(ByHand.READ_ONLY, "blockdev", shell_word(path)))
 
 
 def refuse_partition(path: str, status: os.stat_result) -> None:
@@ -437,7 +438,7 @@ def _uses_of(path: str) -> tuple[users.Occupant, ...]:
     except FileNotFoundError:  # a hidden path of NVMe, or removed meanwhile
         return ()
     except OSError as error:  # such as ENODEV or EIO, of a drive that is just being removed
-        return (users.Occupant(f"whether it is in use is unknown: {error.strerror}", f"lsblk {shell_word(path)}"),)
+        return (users.Occupant(f"whether it is in use is unknown: {error.strerror}", typed("lsblk", path, sudo=False)),)
 
 
 def _identifier(disk: Path) -> tuple[str, str] | None:
@@ -488,7 +489,7 @@ def refuse_disturbed(path: str, since: int | None) -> None:
     refuse(Refusal("in-use", path, f"{path} is in use: {occupant.what}", occupant.end) for occupant in attached)
     if changed:
         text = f"{path} was changed by another program since it was locked"
-        raise Refused(text, hint=f"sudo fuser -v {shell_word(path)}", code="in-use", subject=path)
+        raise Refused(text, hint=typed("fuser -v", path), code="in-use", subject=path)
 
 
 # For a file on an ext4 that became read-only after an error: mount(8), errors=remount-ro.
@@ -500,19 +501,19 @@ def _not_opened(path: str, error: OSError) -> Refused:
     match error.errno:
         case errno.ENOENT if str(error.filename).startswith("/proc/"):
             return Refused(
-                f"/proc is not mounted, so the users of {path} are not known", hint="sudo mount -t proc proc /proc"
+                f"/proc is not mounted, so the users of {path} are not known", hint=typed("mount -t proc proc /proc")
             )
         case errno.EBUSY:
-            return Refused(f"{path} is opened exclusively by another program", hint=f"sudo fuser -v {quoted}")
+            return Refused(f"{path} is opened exclusively by another program", hint=typed("fuser -v", path))
         case errno.EACCES | errno.EPERM if path.startswith("/dev/"):
             return Refused(f"{path} is not writable by this user", hint="run the same command with sudo")
         case errno.EACCES:
-            return Refused(f"{path} is not writable by this user", hint=f"chmod u+w {quoted}")
+            return Refused(f"{path} is not writable by this user", hint=by_hand(ByHand.READ_ONLY, "chmod", quoted))
         case errno.EPERM:
-            return Refused(f"{path} is immutable or append-only", hint=f"sudo chattr -i -a {quoted}")
+            return Refused(f"{path} is immutable or append-only", hint=by_hand(ByHand.READ_ONLY, "chattr", quoted))
         case errno.EROFS:
             return Refused(f"{path} cannot be opened for writing: {error.strerror}", hint=MOUNT_FOR_WRITING)
-    return Refused(f"{path} cannot be opened for writing: {error.strerror}", hint=f"ls -l {quoted}")
+    return Refused(f"{path} cannot be opened for writing: {error.strerror}", hint=typed("ls -l", path, sudo=False))
 
 
 def _flock(
@@ -539,4 +540,4 @@ def _flock(
 
 
 def _locked_by_another(path: str) -> Refused:
-    return Refused(f"{path} is locked by another program", hint=f"sudo fuser -v {shell_word(path)}")
+    return Refused(f"{path} is locked by another program", hint=typed("fuser -v", path))

@@ -8,6 +8,7 @@ from functools import cache, partial
 from typing import TypeVar
 
 from aligntool import __version__
+from aligntool.commands import typed
 from aligntool.documents import decode, load_object
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats import identify
@@ -123,7 +124,7 @@ class Looker:
             closed = CAPTURED
         if members := devices.inactive_members(self.around.tree, block):
             why = f"the array is not started; its members that are present: {', '.join(members)}"
-            closed = Unseen(WHAT, why, f"sudo mdadm --detail /dev/{block.name}", Gap.DISK)
+            closed = Unseen(WHAT, why, typed("mdadm --detail", f"/dev/{block.name}"), Gap.DISK)
         disk, seen = self._open_and_read(block, kind, record, limits, pulse, closed, partitioned=bool(kernel))
         node = f"/dev/{block.name}"
         found = replace(

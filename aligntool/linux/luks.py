@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from aligntool.commands import typed
 from aligntool.errors import Refused
 from aligntool.linux.block import ReadOnlyDevice, open_read_only
 from aligntool.linux.lock import wait_for_udev
@@ -41,7 +42,7 @@ def open_luks(device: str, key: bytes, pass_fds: tuple[int, ...] = ()) -> Iterat
 
 
 def _not_opened(code: int, why: str) -> Refused:
-    hint = "sudo dmesg" if Path("/dev/mapper/control").exists() else "sudo modprobe dm_crypt"
+    hint = "sudo dmesg" if Path("/dev/mapper/control").exists() else typed("modprobe dm_crypt")
     hint = "try another key or passphrase" if code == _WRONG_KEY else hint
     return Refused(f"the LUKS container cannot be opened to examine it: {why}", hint=hint, code="luks-key")
 
@@ -60,5 +61,5 @@ def _close(name: str) -> None:
         run_program("dmsetup", "remove", "--retry", file.read_text().strip())
     ended = run_program("cryptsetup", "close", name)
     if ended.code and node.exists():
-        end = f"lsblk; sudo cryptsetup close {name}"
+        end = f"lsblk; {typed('cryptsetup close', name)}"
         raise Refused(f"{name}, opened to examine the container, is in use: {ended.last_words}", hint=end)

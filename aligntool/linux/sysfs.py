@@ -8,7 +8,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import field
 from pathlib import Path
 
-from aligntool.errors import Refused, failing_as, shell_word
+from aligntool.commands import typed
+from aligntool.errors import Refused, failing_as
 from aligntool.system import unescape
 from aligntool.values import dataclass
 
@@ -52,7 +53,7 @@ def leased(path: str) -> Refused:
     aligntool that has begun to change it, has a lease on it (open(2)).
     """
     text = f"{path} is being changed by another program"
-    return Refused(text, hint=f"sudo fuser -v {shell_word(path)}", code="in-use", subject=path)
+    return Refused(text, hint=typed("fuser -v", path), code="in-use", subject=path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +217,7 @@ def refuse_unmounted(tree: Tree) -> None:
     """Raise Refused if the /sys of this machine is not mounted, as in a chroot: it would seem to have no disks."""
     if tree.live and not tree.exists("/sys/devices"):
         text = "/sys is not mounted, so the disks of this machine are not known"
-        raise Refused(text, hint="sudo mount -t sysfs sysfs /sys")
+        raise Refused(text, hint=typed("mount -t sysfs sysfs /sys"))
 
 
 LIVE = Tree("")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Self, cast
 
 from aligntool.audit.wording import shell_word
+from aligntool.commands import Command, typed
 from aligntool.errors import Refused, failing_as
 from aligntool.formats.layers import Contents, read_contents
 from aligntool.formats.reader import HeartbeatReader, Reader
@@ -45,33 +46,31 @@ def with_user_limits(limits: IoLimits, given: UserLimits) -> tuple[IoLimits, tup
 # Read a disk image, or refuse the file with the reason. A file reports no limits: they are empty except for the user's
 # values. Containers and compressed images are refused, because they are not raw images of the disk.
 
-_EWF_HINT = "sudo ewfmount {path} /mnt && sudo aligntool audit /mnt/ewf1"
-_UNPACK_HINT = "{way} -dc {path} > {new} && aligntool audit {new}"
-_CONVERT_HINT = "qemu-img convert -f {way} -O raw {path} {new}"
 UNPACKERS = ("xz", "gzip", "zstd", "bzip2", "lz4")
 QEMU_DRIVERS = ("qcow2", "vmdk", "vdi", "vhdx", "vpc")
 
-# (offset, magic, description, opener: a driver of QEMU, a program that unpacks it, or a command)
+# (offset, magic, description, opener: a driver of QEMU, a program that unpacks it, "qemu-img " and a driver for which
+# the file is not shown in place of its disk, or advice)
 _CONTAINERS = (
     (0, b"QFI\xfb", "a QEMU copy-on-write image (qcow2)", "qcow2"),
     (0, b"KDMV", "a VMware disk (vmdk)", "vmdk"),
-    (0, b"# Disk DescriptorFile", "the descriptor of a VMware disk (vmdk)", _CONVERT_HINT.replace("{way}", "vmdk")),
+    (0, b"# Disk DescriptorFile", "the descriptor of a VMware disk (vmdk)", "qemu-img vmdk"),
     (0x40, b"\x7f\x10\xda\xbe", "a VirtualBox disk (vdi)", "vdi"),
     (0, b"vhdxfile", "a Hyper-V disk (vhdx)", "vhdx"),
     (0, b"conectix", "a dynamic Virtual PC disk (vhd)", "vpc"),
-    (0, b"QED\0", "a QEMU enhanced disk (qed)", _CONVERT_HINT.replace("{way}", "qed")),
-    (0, b"WithoutFreeSpace", "a Parallels disk", _CONVERT_HINT.replace("{way}", "parallels")),
-    (0, b"WithouFreSpacExt", "a Parallels disk", _CONVERT_HINT.replace("{way}", "parallels")),
+    (0, b"QED\0", "a QEMU enhanced disk (qed)", "qemu-img qed"),
+    (0, b"WithoutFreeSpace", "a Parallels disk", "qemu-img parallels"),
+    (0, b"WithouFreSpacExt", "a Parallels disk", "qemu-img parallels"),
     (0, b"\xfd7zXZ\0", "compressed with xz", "xz"),
     (0, b"\x1f\x8b", "compressed with gzip", "gzip"),
     (0, b"\x28\xb5\x2f\xfd", "compressed with zstd", "zstd"),
     (0, b"BZh", "compressed with bzip2", "bzip2"),
     (0, b"\x04\x22\x4d\x18", "compressed with lz4", "lz4"),
-    (0, b"PK\x03\x04", "a zip archive", "unzip {path}"),
-    (0, b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "7z x {path}"),
-    (0, b"\x3a\xff\x26\xed", "an Android sparse image", "simg2img {path} {new} && aligntool audit {new}"),
-    (0, b"EVF\x09\x0d\x0a\xff\x00", "an EnCase image (E01)", _EWF_HINT),
-    (0, b"partclone-image", "a partclone image", "partclone.restore -s {path} -O {new}"),
+    (0, b"PK\x03\x04", "a zip archive", "unpack it with unzip"),
+    (0, b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "unpack it with 7z"),
+    (0, b"\x3a\xff\x26\xed", "an Android sparse image", "make a raw image of it with simg2img"),
+    (0, b"EVF\x09\x0d\x0a\xff\x00", "an EnCase image (E01)", "ewfmount"),
+    (0, b"partclone-image", "a partclone image", "make a raw image of it with partclone.restore"),
 )
 _HEAD = 512
 _FOOTER = 512  # Virtual Hard Disk Image Format Specification, "Hard Disk Footer Format"
@@ -141,7 +140,7 @@ def _refuse_unknown_content(path: str, reader: Reader, seen: Contents) -> None:
         text = (
             f"{path} cannot be judged: it has neither a known partition table nor a known file system, and is not blank"
         )
-        raise Refused(text, hint=f"file {shell_word(path)}")
+        raise Refused(text, hint=typed("file", path, sudo=False))
 
 
 def refuse_containers(path: str, reader: Reader) -> None:
@@ -150,9 +149,21 @@ def refuse_containers(path: str, reader: Reader) -> None:
         raise Refused(f"{path} is empty", hint="give a disk image or a block device")
     if container := _container(reader.read(0, _HEAD), reader.read(max(0, reader.size - _FOOTER), _FOOTER)):
         what, opener = container
-        hint = _CONVERT_HINT if opener in QEMU_DRIVERS else _UNPACK_HINT if opener in UNPACKERS else opener
-        hint = hint.format(path=shell_word(path), way=opener, new=new_file("disk.img"))
-        raise Refused(f"{path} is {what}, not a raw disk image", hint=raw_copy(path) or hint)
+        raise Refused(f"{path} is {what}, not a raw disk image", hint=raw_copy(path) or _how_to_open(path, opener))
+
+
+def _how_to_open(path: str, opener: str) -> str:
+    """Return the command that makes a raw image of a file, or other advice. `opener`: see `_CONTAINERS`."""
+    new = new_file("disk.img")
+    if opener in UNPACKERS:
+        unpacking = Command(opener, ("-dc", path), sudo=False, output=new)
+        return f"{unpacking.typed()} && aligntool audit {new}"
+    driver = opener.removeprefix("qemu-img ")
+    if driver in QEMU_DRIVERS or driver != opener:
+        return typed(f"qemu-img convert -f {driver} -O raw", path, new, sudo=False)
+    if opener == "ewfmount":
+        return f"{typed('ewfmount', path, '/mnt')} && sudo aligntool audit /mnt/ewf1"
+    return opener
 
 
 def new_file(name: str) -> str:
@@ -372,7 +383,7 @@ def refuse_silent(path: str, silence_s: float = SILENCE_S) -> None:
         return True  # an error is an answer, too
 
     if result_in_child(read, silence_s) is None:
-        raise Refused(f"{path} did not answer within {silence_s:g} s", hint="sudo dmesg")
+        raise Refused(f"{path} did not answer within {silence_s:g} s", hint=typed("dmesg"))
 
 
 def _find_live(tree: Tree, target: str) -> Block | None:

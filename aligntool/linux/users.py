@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from aligntool.audit.wording import release_command, shell_word
-from aligntool.errors import Refused, Stopped, failing_as, joined_commands
+from aligntool.audit.wording import release_command
+from aligntool.commands import Command, joined_commands, typed
+from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.inventory import Inventory
 from aligntool.linux.devices import FileReader, forget_cached
 from aligntool.linux.partitions import find_devices
@@ -87,7 +88,7 @@ def exports_of(status: os.stat_result, folder: Path = _CONFIGFS) -> Iterator[Occ
             except (OSError, ValueError):  # removed meanwhile, or without a device
                 continue
             if enabled and (name := same.get(_identity(served))):
-                end = f"sudo ls {shell_word(str(file.parent))}   shows it; nvmetcli or targetcli ends it"
+                end = f"{typed('ls', str(file.parent))}   shows it; nvmetcli or targetcli ends it"
                 yield Occupant(f"{name} is served to other machines", end)
 
 
@@ -159,7 +160,7 @@ def _mount_occupants(nodes: Mapping[int, str]) -> Iterator[Occupant]:
         source = block_number(mount.source)
         numbers = (_parse_number(mount.number), source, *(_btrfs_devices(source) if mount.kind == "btrfs" else ()))
         if name := next((nodes[number] for number in numbers if number in nodes), None):
-            yield Occupant(f"{name} is mounted at {mount.place}", f"sudo umount {shell_word(mount.place)}")
+            yield Occupant(f"{name} is mounted at {mount.place}", typed("umount", mount.place))
 
 
 def _btrfs_devices(one: int) -> tuple[int, ...]:
@@ -175,7 +176,7 @@ def _btrfs_devices(one: int) -> tuple[int, ...]:
 def _swap_occupants(nodes: Mapping[int, str]) -> Iterator[Occupant]:
     for path in swaps_now():
         if name := nodes.get(block_number(path)):
-            yield Occupant(f"{name} is used as swap", f"sudo swapoff {shell_word(path)}")
+            yield Occupant(f"{name} is used as swap", typed("swapoff", path))
 
 
 def _holder_occupants(nodes: Mapping[int, str]) -> Iterator[Occupant]:
@@ -193,7 +194,7 @@ def caches(names: Iterable[str], folder: Path = Path("/sys/class/block")) -> Ite
     """
     for name in names:
         if (used := folder / name.replace("/", "!") / "bcache/set").exists():
-            end = f"echo 1 | sudo tee {shell_word(f'{used}/unregister')}"
+            end = Command("tee", (f"{used}/unregister",), stdin="1").typed()
             yield Occupant(f"{name} is the cache of a bcache", end)
 
 
@@ -207,10 +208,10 @@ def _loop_occupants(targets: Mapping[tuple[int, int], str]) -> Iterator[Occupant
             for mapping in mappings:  # left behind by an aligntool that was killed
                 with suppress(OSError):  # closed meanwhile
                     opened_as = mapping.read_text().strip()
-                    yield Occupant(f"{name} is open as {opened_as}", f"sudo cryptsetup close {opened_as}", passing=True)
+                    yield Occupant(f"{name} is open as {opened_as}", typed("cryptsetup close", opened_as), passing=True)
             if is_own and not mappings:
                 what = f"a program started by aligntool is using {name} through {loop} and will end by itself"
-                yield Occupant(what, f"sudo fuser -v {loop}", passing=True)
+                yield Occupant(what, typed("fuser -v", loop), passing=True)
             elif not is_own:
                 yield Occupant(f"{name} is attached to {loop}", *_detaching(loop, file.parent))
 
@@ -265,7 +266,7 @@ def _detaching(loop: str, folder: Path) -> tuple[str, bool]:
     """Return the command that detaches a loop device, and whether that is about to happen. LO_FLAGS_AUTOCLEAR is set by
     `losetup -d` on a device that is open, by udev for a moment or as long as it is mounted, and by `mount -o loop`.
     """
-    end = f"sudo losetup -d {loop}"
+    end = typed("losetup -d", loop)
     try:
         clears, nodes = (folder / "autoclear").read_text().strip() == "1", nodes_of(Path(loop).stat())
     except OSError:  # detached meanwhile
@@ -423,7 +424,7 @@ def locks_on(path: str) -> tuple[Occupant, ...]:
         is_locked = struct.unpack(_FLOCK_FORMAT, result)[0] != fcntl.F_UNLCK or is_flocked(os.fstat(descriptor))
     finally:
         os.close(descriptor)
-    return (Occupant(f"{path} is locked by another program", f"sudo fuser -v {shell_word(path)}"),) * is_locked
+    return (Occupant(f"{path} is locked by another program", typed("fuser -v", path)),) * is_locked
 
 
 def lock_of_file(descriptor: int, kind: int) -> None:
@@ -518,7 +519,7 @@ def partition_loop(path: str, extent: Extent, *, direct: bool = False) -> Iterat
         loop = _attach(path, extent, read_only=False, direct=direct)
         fcntl.ioctl(loop.descriptor, _BLKROSET, struct.pack("i", 0))
     except NoLoop as reason:
-        raise Refused(str(reason), hint="sudo modprobe loop") from reason
+        raise Refused(str(reason), hint=typed("modprobe loop")) from reason
     except OSError as error:
         raise Refused(f"{path}: {error.strerror}") from error
     try:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from aligntool.audit.wording import shell_word
+from aligntool.commands import ByHand, Command, by_hand, typed
 from aligntool.documents import load_object
 from aligntool.errors import Refusal, Refused, failing_as
 from aligntool.formats.numbers import be32, be64, le64
@@ -112,14 +113,14 @@ def _open_virtual(
     has it locked, but only against other programs of QEMU. Raises Refused if it must not be opened, with a command as
     the hint.
     """
-    word = _shell_path(path)
-    to_qcow2 = f"qemu-img convert -f {driver} -O qcow2 {word} {new_file('new.qcow2')}"
+    safe = _safe_path(path)
+    to_qcow2 = typed(f"qemu-img convert -f {driver} -O qcow2", safe, new_file("new.qcow2"), sudo=False)
     if_trusted = f"{to_qcow2}   if you trust the image: it decides which files this reads"
     _refuse_other_files(path, driver, os.pread(descriptor, 512, 0), if_trusted)
     if writes and driver != "qcow2":
         raise Refused(f"{path} cannot be changed: of virtual disks only qcow2 can", hint=to_qcow2)
     if writes and not os.access(path, os.W_OK):
-        raise Refused(f"{path} is not writable by this user", hint=f"chmod u+w {word}")
+        raise Refused(f"{path} is not writable by this user", hint=by_hand(ByHand.READ_ONLY, "chmod", shell_word(path)))
     file = {"driver": "file", "filename": f"/proc/self/fd/{descriptor}"}
     node: dict[str, object] = {"driver": driver, "file": file, "read-only": not writes}
     facts, shared = _read_info(path, descriptor, node, alone=lease is not None)
@@ -128,13 +129,14 @@ def _open_virtual(
     if backing := facts.get("backing-filename"):
         raise Refused(f"{path} is an overlay of {shell_word(str(backing))}", hint=if_trusted)
     if facts.get("encrypted"):
-        hint = f"qemu-img convert --object secret,id=key,file=KEYFILE --image-opts driver={driver},"
-        hint += f"encrypt.key-secret=key,file.filename={word.replace(',', ',,')} -O raw {new_file('disk.img')}"
+        opened_as = f"driver={driver},encrypt.key-secret=key,file.filename={safe.replace(',', ',,')}"
+        with_key = "qemu-img convert --object secret,id=key,file=KEYFILE -O raw --image-opts"
+        hint = typed(with_key, opened_as, new_file("disk.img"), sudo=False)
         raise Refused(f"{path} is encrypted", hint=hint)
     if writes and (snapshots := facts.get("snapshots")):
         count = len(cast("list[object]", snapshots))
         raise Refused(f"{path} has internal snapshots, which would keep a copy of all moved data: {count}",
-                      hint=f"qemu-img snapshot -l {word}\n{to_qcow2}")  # fmt: skip
+                      hint=f"{typed('qemu-img snapshot -l', safe, sudo=False)}\n{to_qcow2}")  # fmt: skip
     if shared:
         node["force-share"] = True
         say(f"{path} is in use by another program: its content may change while it is read")
@@ -144,7 +146,7 @@ def _open_virtual(
         node |= {"backing": None, "lazy-refcounts": False}
     if not path.lower().endswith((f".{driver}", ".vhd")):
         say(f"{path} has the signature of {driver} and is read as such")
-    plain = f"qemu-img convert -f {driver} -O raw {word} {new_file('disk.img')}"
+    plain = typed(f"qemu-img convert -f {driver} -O raw", safe, new_file("disk.img"), sudo=False)
     yield _Image(path, descriptor, node, plain, "" if driver == "qcow2" else to_qcow2)
 
 
@@ -178,7 +180,7 @@ def _read_info(
 
 
 def _in_use(path: str) -> Refused:
-    hint = f"sudo fuser -v {_shell_path(path)}"
+    hint = typed("fuser -v", _safe_path(path))
     return Refused(f"{path} is in use by another program, such as a virtual machine", hint=hint)
 
 
@@ -195,7 +197,9 @@ def _decode_info(path: str, descriptor: int, info: Ended) -> Mapping[str, object
         _refuse_missing("qemu-img")
         # Without its description of the file.
         detail = _with_path(info.last_lines, path, descriptor).rpartition("}': ")[2]
-        raise Refused(f"qemu-img cannot open {path}: {detail}", hint=f"qemu-img check {_shell_path(path)}")
+        raise Refused(
+            f"qemu-img cannot open {path}: {detail}", hint=typed("qemu-img check", _safe_path(path), sudo=False)
+        )
     try:
         return load_object(info.output)
     except ValueError as error:
@@ -222,7 +226,7 @@ def _refuse_unsound(
         why = f"{path} cannot be checked by qemu-img: {_with_path(check.last_lines, path, descriptor)}"
     else:
         return
-    raise Refused(why, hint=f"qemu-img check -r all {_shell_path(path)}   after making a copy of it")
+    raise Refused(why, hint=by_hand(ByHand.VIRTUAL_DISKS, "qemu-img", shell_word(path)))
 
 
 # A compressed image: it is decompressed once, into a temporary file without a name, with holes for zeros.
@@ -236,8 +240,8 @@ _OPTIONS = {"xz": ("--memlimit-decompress=1GiB",)}  # others have their own limi
 @contextmanager
 def _unpack(path: str, descriptor: int, tool: str, say: Callable[[str], object], *, writes: bool) -> Iterator[_Image]:
     """Yield the disk in a compressed file. Raises Refused, always for writing."""
-    word = _shell_path(path)
-    plain = f"{tool} -dc {word} > {new_file('disk.img')}"
+    safe = _safe_path(path)
+    plain = Command(tool, ("-dc", safe), sudo=False, output=new_file("disk.img")).typed()
     if writes:
         raise Refused(f"{path} cannot be changed: it is compressed", hint=plain)
     _refuse_missing(tool)
@@ -255,7 +259,7 @@ def _unpack(path: str, descriptor: int, tool: str, say: Callable[[str], object],
                 raise
             message = cast(IO[bytes], child.stderr).read(4096).decode("utf-8", "replace").strip()
         if child.returncode:
-            raise Refused(f"{tool} cannot unpack {path}: {message}", hint=f"{tool} -t {word}")
+            raise Refused(f"{tool} cannot unpack {path}: {message}", hint=typed(f"{tool} -t", safe, sudo=False))
         filename = f"/proc/self/fd/{file.fileno()}"
         node = {"driver": "raw", "read-only": True, "file": {"driver": "file", "filename": filename}}
         yield _Image(path, file.fileno(), node, plain, plain)
@@ -330,7 +334,7 @@ def copy_on_write_view(path: str, extent: Extent) -> Iterator[View]:
         try:
             partition = stack.enter_context(read_only_loop(path, extent))
         except NoLoop as reason:
-            raise Refused(str(reason), hint="sudo modprobe loop") from reason
+            raise Refused(str(reason), hint=typed("modprobe loop")) from reason
         descriptor = stack.enter_context(opened(str(overlay), os.O_RDWR | os.O_CLOEXEC))
         overlay.unlink()
         node = {
@@ -380,7 +384,7 @@ def _serve(images: tuple[_Image, ...], *, writes: bool, own_mounts: bool = True)
         message = errors.read(4096).decode("utf-8", "replace").strip().rpartition("}: ")[2]  # without the options
     if "lock" in message.split():  # for a writer alone: others may read
         raise _in_use(images[0].path)
-    path = _shell_path(images[0].path)
+    path = shell_word(images[0].path)
     raise Refused(
         f"qemu-storage-daemon cannot export the disk in {path}: {message or 'it did not answer'}",
         hint=images[0].plain + ("\nor run the same command with sudo" if user else ""),
@@ -403,9 +407,9 @@ def _enter(server: "subprocess.Popen[bytes]", images: Mapping[str, _Image]) -> N
         os.stat(path)  # noqa: PTH116 - loads the owner, without which the kernel refuses a user's open for writing
 
 
-def _shell_path(path: str) -> str:
-    """Quote a path for a shell, so that no program takes it for an option, nor QEMU for a server ("nbd:host:port")."""
-    return shell_word(f"./{path}" if path.startswith("-") or ":" in path.partition("/")[0] else path)
+def _safe_path(path: str) -> str:
+    """Return a path that no program takes for an option, nor QEMU for a server ("nbd:host:port")."""
+    return f"./{path}" if path.startswith("-") or ":" in path.partition("/")[0] else path
 
 
 def _refuse_missing(program: str) -> None:

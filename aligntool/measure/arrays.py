@@ -13,6 +13,7 @@ from aligntool import __version__
 from aligntool.audit.report import Judged
 from aligntool.audit.wording import shell_word
 from aligntool.change import RaidGoal
+from aligntool.commands import ByHand, by_hand
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.content import sample
 from aligntool.linux.lock import inhibit_sleep, lock_against_udev, open_exclusively, wait_for_udev
@@ -242,7 +243,7 @@ def _decide(members: Sequence[Judged], goal: RaidGoal) -> Decided:
     except Refused as error:
         hints = [line for line in error.hint.split("\n") if line and not line.startswith("--wipe")]
         if any(refusal.code == "not-empty" for refusal in error.refusals):
-            hints.append("only empty drives or partitions are measured: wipefs DEVICE shows their signatures")
+            hints.append("only empty drives or partitions are measured: wipefs --no-act DEVICE shows their signatures")
         error.hint = "\n".join(hints)
         raise
 
@@ -427,7 +428,7 @@ def _empty(device: str, sweep: Sweep) -> None:
             ended.append(_discard(device, extent, "--zeroout"))
     if failed := next((program for program in ended if program.code), None):
         name = shell_word(device)
-        hint = f"sudo aligntool raid tune --clear {name}\nsudo blkdiscard --zeroout {name}"
+        hint = f"sudo aligntool raid tune --clear {name}\n{by_hand(ByHand.EMPTYING, 'blkdiscard', name)}"
         raise Stopped(f"{device} was not emptied ({failed.last_words}), and may hold a test array", hint=hint)
 
 

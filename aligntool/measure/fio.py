@@ -235,7 +235,7 @@ def _side(side: _Direction | None) -> Side | None:
 Tell = Callable[[float], None]
 """Called with the finished share, from 0 to 1, a few times per second."""
 
-INSTALL = "apt-get install fio   (dnf, zypper and pacman have the same name)"
+INSTALL = "install the package fio"
 _END_TIMEOUT_S = 8.0  # for fio to write its figures after SIGINT
 _PERCENT = re.compile(rb"\[(\d{1,3}\.\d)%\]")
 
@@ -373,7 +373,7 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
 
 
 _HINTS = {
-    "not loadable": "this fio lacks its engine libaio: dnf install fio-engine-libaio",
+    "not loadable": "this fio lacks its engine libaio: install the package fio-engine-libaio",
     "Permission denied": "run the same command with sudo",
 }
 

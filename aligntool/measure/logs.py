@@ -13,7 +13,8 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import BinaryIO
 
-from aligntool.errors import Refused, failing_as, shell_word
+from aligntool.commands import shell_word, typed
+from aligntool.errors import Refused, failing_as
 from aligntool.linux.process import find_program
 from aligntool.measure.trace import UNTIMED, Event, Kind, Moment
 
@@ -381,7 +382,7 @@ def open_log(path: str, form: LogFormat | None = None) -> Iterator[Log]:
     """Open a log; `form` None: detect the format from the beginning of the file. Raises Refused, also while events are
     read, for any fault of the file.
     """
-    reading = failing_as(Refused, path, hint="" if path == STDIN else f"ls -l {shell_word(path)}")
+    reading = failing_as(Refused, path, hint="" if path == STDIN else typed("ls -l", path, sudo=False))
     with reading, open(0 if path == STDIN else path, "rb") as stream:  # noqa: PTH123 - sys.stdin is None if it is closed
         head = stream.read(BLOCK)
         form = LogFormat.BLKTRACE if byte_order(head) else form or _detect_format(head)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from aligntool.audit.wording import shell_word
+from aligntool.commands import ByHand, by_hand, typed
 from aligntool.errors import Refusal, Refused, failing_as, refuse
 from aligntool.linux.process import end_program, find_program, how_ended, kill_or_abandon, pdeathsig_prefix, run_program
 from aligntool.linux.sysfs import LIVE, mounts_now
@@ -173,7 +174,9 @@ def _not_started(messages: str, device: str) -> Refused:
         hint = "man 7 kernel_lockdown; record on another machine, or without Secure Boot"
         return Refused("kernel lockdown, as with Secure Boot, keeps even root from tracing a disk", hint=hint)
     if "/Device or resource busy" in messages:
-        return Refused(f"{device} is already being traced", hint=f"to end that trace: sudo blktrace -k -d {device}")
+        return Refused(
+            f"{device} is already being traced", hint=f"to end that trace: {typed('blktrace -k -d', device)}"
+        )
     lines = [line.strip() for line in messages.splitlines() if line.strip()]
     return Refused(f"blktrace did not start on {device}: {' / '.join(lines[:2]) or 'no message'}")
 
@@ -245,7 +248,7 @@ def find_traceable(named: str) -> Traceable:
     except (OSError, ValueError) as error:
         raise Refused(f"{named}: {getattr(error, 'strerror', None) or error}", hint="lsblk") from error
     if not stat.S_ISBLK(status.st_mode):
-        hint = f"sudo losetup -f --show {shell_word(path)}" if stat.S_ISREG(status.st_mode) else "lsblk"
+        hint = by_hand(ByHand.ATTACHING, "losetup", shell_word(path)) if stat.S_ISREG(status.st_mode) else "lsblk"
         raise Refused(f"{named} is not a block device, and the kernel traces only those", hint=hint)
     folder = sysfs_folder(status.st_rdev)
     found = [mount.place for mount in mounts_now() if mount.kind == "debugfs"]  # the usual place first
@@ -267,11 +270,11 @@ def _missing(folder: Path, debugfs: str | None) -> Iterator[Refusal]:
     # blktrace would fail, and end the other trace as it exits. A file that is missing, or readable only for root, is
     # refused above.
     if (LIVE.text(f"{folder}/trace/enable") or "0") != "0":
-        hint = f"to end that trace: sudo blktrace -k -d {shell_word(f'/dev/{name}')}"
+        hint = f"to end that trace: {typed('blktrace -k -d', f'/dev/{name}')}"
         yield Refusal("in-use", name, f"{name} is already being traced", hint)
     if debugfs is None:
         text = "debugfs, through which events come, is not mounted"
-        yield Refusal("not-mounted", _DEBUGFS, text, f"sudo mount -t debugfs debugfs {_DEBUGFS}")
+        yield Refusal("not-mounted", _DEBUGFS, text, typed("mount -t debugfs debugfs", _DEBUGFS))
 
 
 def lies_on(path: str, traced: Traceable) -> bool:

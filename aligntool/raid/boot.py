@@ -9,8 +9,8 @@ from aligntool import steps
 from aligntool.audit import array_boot
 from aligntool.audit.array_boot import RunningArray, kernel_node, short_name
 from aligntool.audit.arrays import partition_node
-from aligntool.audit.wording import shell_word
 from aligntool.change import RaidGoal
+from aligntool.commands import ByHand, by_hand
 from aligntool.errors import Refusal
 from aligntool.inventory import Inventory
 from aligntool.raid.levels import LEVELS
@@ -214,7 +214,7 @@ def refuse_device_lines(conf: MdadmConf, path: str, members: Sequence[str]) -> I
         text = f"the DEVICE line of {files} does not permit {', '.join(forbidden)}: the array would not start at boot"
         hint = f'remove that line from {files}, or add "partitions" to it'
         if any(word.endswith("\r") for word in conf.devices):  # mdadm reads "partitions\r" as a pattern
-            hint = f"sudo sed -i 's/\\r$//' {' '.join(map(shell_word, conf.files))}"
+            hint = by_hand(ByHand.SYSTEM_FILES, "an editor", files)
         yield Refusal("file-conflict", path, text, hint)
 
 
@@ -385,7 +385,7 @@ def esp_notes(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[str]:
         copies = f"{UNIT} copies it to the others at every boot and shutdown, or when restarted"
         where = "if the firmware does not look for EFI/BOOT/BOOTX64.EFI; every step: docs/raid.md, A system on RAID1"
         yield f"the EFI system partitions are not part of the array: {mount}"
-        yield f"{copies}; register each with efibootmgr {where}"
+        yield f"{copies}; register each in the firmware, with efibootmgr, {where}"
 
 
 # Arrays that lack a drive at boot, on Debian and Ubuntu: they are started degraded after half a minute, as

@@ -5,8 +5,9 @@ from math import ceil
 
 from aligntool import steps
 from aligntool.audit.report import Judged
-from aligntool.audit.wording import next_command, next_look
+from aligntool.audit.wording import change_by_hand, next_command, next_look
 from aligntool.change import Estimate, Plan
+from aligntool.commands import ByHand
 from aligntool.errors import Refusal, refuse
 from aligntool.formats.volumes import REENCRYPTING
 from aligntool.inventory import Disk, Layer, Partition
@@ -62,8 +63,7 @@ def _unfit(disk: Disk, part: Partition, layer: Layer, sector: int) -> Iterator[R
         return
     if layer.version != "LUKS2" or not layer.uuid:
         text = f"{subject}: {layer.version or 'this header'} supports only sectors of 512 bytes"
-        node = f"/dev/{part.node}" if part.node else "PARTITION"
-        yield Refusal("layer-fixed", subject, text, f"sudo cryptsetup convert --type luks2 {node}")
+        yield Refusal("layer-fixed", subject, text, change_by_hand(disk, ByHand.LUKS, "cryptsetup", part))
         return
     if past := start % sector:
         text = f"{subject}: the data of {layer.version} begin {past} bytes past a boundary of {format_size(sector)}"

@@ -16,6 +16,7 @@ from aligntool.audit.array_boot import kernel_node, mount_points_of
 from aligntool.audit.arrays import partition_node
 from aligntool.audit.wording import shell_word
 from aligntool.change import Event, Plan, Progress, Said, StepBegun, StepDone, digest, from_json, to_json
+from aligntool.commands import ByHand, by_hand, typed
 from aligntool.documents import as_object, check_schema, decode, load_object
 from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse
 from aligntool.inventory import Disk
@@ -107,7 +108,7 @@ def read_record(file: Path) -> Record:
         raise Refused(f"{file}: {error.strerror}", hint="run the same command with sudo") from error
     except (OSError, ValueError, Refused) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        hint = f"mdadm --examine shows what its drives hold; if none of it is needed: rm {file}"
+        hint = by_hand(ByHand.RECORDS, "rm", shell_word(str(file)))
         raise Refused(f"{file}: the record of an unfinished array cannot be read: {reason}", hint=hint) from error
 
 
@@ -210,7 +211,7 @@ def _check_kernel(planned: Sequence[Step]) -> Iterator[Refusal]:
             run_program("modprobe", "-q", "--", module)
         if f"[{made.level}]" not in steps_md.read_kernel_file(mdstat):
             text = f"this kernel lacks md or {made.level}"
-            yield Refusal("kernel-lacks", made.level, text, f"modprobe {module}; uname -r")
+            yield Refusal("kernel-lacks", made.level, text, f"{typed('modprobe', module)}; uname -r")
 
 
 def _refuse_other_names(planned: Sequence[Step], disks: Sequence[Disk]) -> Iterator[Refusal]:
@@ -222,7 +223,12 @@ def _refuse_other_names(planned: Sequence[Step], disks: Sequence[Disk]) -> Itera
         for path in [step.disk.path for step in members_in(planned) if used and _is_same(other, step.disk)]:
             if other.path != path:
                 text = f"{path} and {other.path} are the same drive, which is {used}"
-                yield Refusal("same-drive", path, text, f"lsblk -o NAME,WWN,SERIAL,MOUNTPOINTS {path} {other.path}")
+                yield Refusal(
+                    "same-drive",
+                    path,
+                    text,
+                    typed("lsblk -o NAME,WWN,SERIAL,MOUNTPOINTS", path, other.path, sudo=False),
+                )
 
 
 def members_in(planned: Sequence[Step]) -> list[MakeMember]:
@@ -259,7 +265,7 @@ def _refuse_array_lines(step: steps.EditFile, text: str, planned: Sequence[Step]
     for other in {system.mdadm_conf for system in SYSTEMS.values()} - {step.path}:
         if paths.of(other).exists() and not paths.of(step.path).exists():
             why = f"{other} is read by mdadm now, but not once {step.path} exists"
-            yield Refusal("file-conflict", other, why, f"sudo mv {other} {step.path}")
+            yield Refusal("file-conflict", other, why, by_hand(ByHand.SYSTEM_FILES, "mv", f"{other}, to {step.path}"))
 
 
 def _refuse_esp_copies(step: steps.EditFile, drives: Sequence[str], paths: Paths) -> Iterator[Refusal]:
@@ -512,7 +518,7 @@ def _start_array_to_undo(record: Record, plan: Plan) -> Iterator[Said]:
         begun = [plan.steps[index] for index in record.traces]
         if made and steps_md.has_superblocks(made) and any(isinstance(step, MakeFileSystem) for step in begun):
             text = f"the array cannot be started, so it is unknown whether it holds files: {error}"
-            clear = f"mdadm --zero-superblock {' '.join(made.members)}"
+            clear = by_hand(ByHand.MEMBERS, "mdadm", ", ".join(made.members))
             raise Refused(text, hint=f"if none of it is needed: {clear}, then run the same command again") from error
         yield Said(f"the array cannot be started and is removed as it is: {error}")
 

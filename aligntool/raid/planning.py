@@ -7,6 +7,7 @@ from itertools import chain
 from aligntool import steps
 from aligntool.audit.arrays import Member, chunk_units
 from aligntool.audit.report import Judged
+from aligntool.audit.wording import LOST
 from aligntool.change import Plan, RaidGoal
 from aligntool.errors import Refusal, refuse
 from aligntool.inventory import Inventory, superblocks_on
@@ -141,7 +142,7 @@ def _member_attention(decided: Decided, known: Known) -> Iterator[str]:
     named = [placed.member for placed in decided.placed]
     for member in named:
         if refusals.is_wiped(member, decided.goal):
-            yield from (f"lost: {holding}, on {member.name}" for holding in refusals.member_holdings(member))
+            yield from (f"{LOST}{holding}, on {member.name}" for holding in refusals.member_holdings(member))
     if not decided.geometry.level.redundant:
         yield f"{decided.geometry.level.title}: if one drive fails, all data is lost; keep copies elsewhere"
     yield from members.unread_health([candidate.disk for candidate in named])

@@ -5,8 +5,17 @@ from dataclasses import dataclass, field
 
 from aligntool.audit.array_boot import is_native, mount_points_of
 from aligntool.audit.arrays import IN_SYNC, PARITY, Member, partition_node
-from aligntool.audit.wording import device_refusals, inner_first, labelled, shell_word, use_refusals
+from aligntool.audit.wording import (
+    change_by_hand,
+    device_refusals,
+    inner_first,
+    labelled,
+    look_at,
+    shell_word,
+    use_refusals,
+)
 from aligntool.change import Plan
+from aligntool.commands import ByHand, by_hand, typed
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.gpt import table_sizes
 from aligntool.formats.smallest_units import NOT_READ, Unit
@@ -24,7 +33,7 @@ PERFORMANCE = ("best", "better", "good", "degraded")  # NVMe base specification,
 LARGEST = 4096  # bytes of a block: md reads its superblocks by pages (Linux 6.19, "md: allow configuring ...")
 SPARE = "spare"  # a state of a member: Documentation/admin-guide/md.rst
 MARKS = {"write_mostly": "writemostly", "failfast": "failfast"}  # states that a user sets, and how: md.rst
-_INSTEAD = "save the content, recreate the array (nvme format, then aligntool raid create) and restore the content"
+_INSTEAD = f"save the content, recreate the array and restore the content, {by_hand(ByHand.SECTOR_SIZE, 'nvme')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +143,7 @@ def _format_step(array: _Array, member: Member) -> FormatMember:
     before, number = disk.nvme.format_in_use if disk.nvme else None, array.details.namespaces.get(disk.name)
     if form is None or before is None or number is None:
         text = f"the formats of {disk.name} are unknown"
-        raise Refused(text, hint=f"sudo nvme id-ns -H {disk.path}", code="not-read")
+        raise Refused(text, hint=typed("nvme id-ns -H", disk.path), code="not-read")
     entries = (NewEntry(part.number, part.extent, part.type_code, part.name or ""),) if part else ()
     uuids = (part.uuid or "",) if part else ()
     sizes = (before, disk.limits.logical_block_size or 512, form.index, form.data_size)
@@ -145,7 +154,7 @@ def _format_step(array: _Array, member: Member) -> FormatMember:
 
 
 def _refuse_array(array: _Array) -> Iterator[Refusal]:
-    facts, path, detail = array.facts, array.disk.path, f"sudo mdadm --detail {shell_word(array.disk.path)}"
+    facts, path, detail = array.facts, array.disk.path, typed("mdadm --detail", array.disk.path)
     count = facts.devices or 0
     copies = copies_of(level_of(facts.level), count, facts.layout or "") if facts.level in ("raid1", "raid10") else 2
     if facts.level not in LEVELS or min(copies, count) < 2:
@@ -167,11 +176,11 @@ def _refuse_array(array: _Array) -> Iterator[Refusal]:
         yield Refusal("metadata", path, text, "mdadm(8), --grow --bitmap and --consistency-policy")
     for name in array.details.bad_blocks:
         text = f"{name} has a list of bad blocks, which have no second copy while another member is removed"
-        yield Refusal("failing", name, text, f"sudo mdadm --examine-badblocks /dev/{name}")
+        yield Refusal("failing", name, text, typed("mdadm --examine-badblocks", f"/dev/{name}"))
     for spare in (spare for spare in array.spares if array.grows and spare not in array.to_format):
         # `--replace` would make it active at once, while nothing keeps the array from being used (PutBackMember does).
         text = f"the spare {spare.name} has blocks of {array.size} bytes; once active, {path} has them too, even in use"
-        hint = f"sudo mdadm {shell_word(path)} --remove /dev/{spare.name}; add it again when the first member is back"
+        hint = by_hand(ByHand.MEMBERS, "mdadm", f"{shell_word(path)}, the spare {spare.name} to remove meanwhile")
         yield Refusal("block-sizes", spare.name, text, hint)
     yield from _refuse_kernel(array)
     yield from _refuse_places(array)
@@ -183,10 +192,8 @@ def _refuse_states(array: _Array, detail: str) -> Iterator[Refusal]:
     for name, state in states.items():
         marks = sorted(set(state.split(",")) - {IN_SYNC, SPARE})
         if marks and set(marks) <= MARKS.keys():
-            file = f"/sys/block/{array.disk.name}/md/dev-{name}/state"
-            clear = "; ".join(f"echo -{MARKS[mark]} | sudo tee {file}" for mark in marks)
             text = f"the member {name} of {path} is marked {', '.join(marks)}, which a removal would clear"
-            hint = f"{clear}; afterwards, the same without the minus sign sets the mark again"
+            hint = by_hand(ByHand.MEMBERS, "tee", f"{name}, marked {', '.join(MARKS[mark] for mark in marks)}")
             yield Refusal("not-clean", path, text, hint)
         elif marks:
             yield Refusal("not-clean", path, f"the member {name} of {path} is {state}, not in sync", detail)
@@ -267,12 +274,7 @@ def _refuse_content(array: _Array) -> Iterator[Refusal]:
 
 def _alternative(disk: Disk, layer: Layer) -> str:
     if layer.kind == "crypto_LUKS" and not layer.unclean and layer.data_start:
-        path = shell_word(disk.path)
-        # cryptsetup changes the sectors only while the LUKS is open, as it then checks the content.
-        commands = [f"sudo cryptsetup convert --type luks2 {path}"] if layer.version != "LUKS2" else []
-        commands += [f"sudo cryptsetup open {path} plain", f"sudo cryptsetup reencrypt --sector-size 4096 {path}"]
-        only_if = "  # only if every file system inside has blocks of 4096 bytes or more"
-        return " && ".join([*commands, "sudo cryptsetup close plain"]) + only_if
+        return change_by_hand(disk, ByHand.LUKS, "cryptsetup")
     return _INSTEAD
 
 
@@ -299,7 +301,7 @@ def _refuse_member(array: _Array, member: Member) -> Iterator[Refusal]:
     for part in disk.partitions:
         if member.partition is None or part.number != member.partition.number:
             text = f"{name} has partition {part.number} besides the member, and formatting erases the whole drive"
-            hint = f"save it and remove it first: sudo sfdisk --delete {shell_word(disk.path)} {part.number}"
+            hint = f"save it and delete it first: {change_by_hand(disk, ByHand.DELETING, 'sfdisk')}"
             if member.partition is None:  # metadata 1.0: the table of the array's content
                 hint = f"sudo aligntool audit {shell_word(disk.path)}"
             yield Refusal("not-empty", name, text, hint)
@@ -309,13 +311,13 @@ def _refuse_member(array: _Array, member: Member) -> Iterator[Refusal]:
         yield Refusal("not-read", name, f"the content of {name} outside the array could not be read", look)
     elif any(array_uuid(layer) != array.uuid for layer in content):
         text = f"{name} shows {' and '.join(map(labelled, content))}, not only the superblock of {array.disk.path}"
-        yield Refusal("ambiguous", name, text, f"sudo wipefs --no-act {shell_word(disk.path)}")
+        yield Refusal("ambiguous", name, text, look_at(disk, "wipefs --no-act"))
     if member.partition is not None:
         yield from _refuse_partition(array, member, disk)
 
 
 def _refuse_formats(array: _Array, disk: Disk) -> Iterator[Refusal]:
-    look, scope = f"sudo nvme id-ns -H {shell_word(disk.path)}", array.details.scopes.get(disk.name)
+    look, scope = typed("nvme id-ns -H", disk.path), array.details.scopes.get(disk.name)
     nvme, number = disk.nvme, array.details.namespaces.get(disk.name)
     if nvme is None or None in (nvme.format_in_use, scope, number):
         yield Refusal(
@@ -334,12 +336,12 @@ def _refuse_formats(array: _Array, disk: Disk) -> Iterator[Refusal]:
         yield Refusal("lba-format", disk.name, f"{disk.name} does not support formatting a namespace", look)
     if len(nvme.controllers) != 1:
         text = f"{disk.name} is reached through {len(nvme.controllers)} controllers: other machines may be using it"
-        yield Refusal("lba-format", disk.name, text, f"sudo nvme list-subsys {shell_word(disk.path)}")
+        yield Refusal("lba-format", disk.name, text, typed("nvme list-subsys", disk.path))
     if scope == "drive":
         beside = [other.name for other in array.others if other.name != disk.name and _share_controller(other, disk)]
         also = ", ".join(beside) or "those that this machine does not see"
         text = f"formatting {disk.name} erases every namespace of its drive, including {also} (FNA)"
-        yield Refusal("lba-format", disk.name, text, f"sudo nvme list-ns --all {shell_word(disk.path)}")
+        yield Refusal("lba-format", disk.name, text, typed("nvme list-ns --all", disk.path))
 
 
 def _identity(disk: Disk) -> tuple[str | None, ...]:
@@ -370,7 +372,7 @@ def _refuse_partition(array: _Array, member: Member, disk: Disk) -> Iterator[Ref
     if part.flags or not plain:
         extra = f"attributes ({', '.join(part.flags)})" if part.flags else f"the name {part.name!r}"
         text = f"{name} has {extra}, which the rewritten table would not have"
-        yield Refusal("metadata", name, text, f"sudo sfdisk --part-attrs {disk.path} {part.number} ''")
+        yield Refusal("metadata", name, text, change_by_hand(disk, ByHand.TABLE_KIND, "sfdisk"))
     if name != partition_node(disk.name, part.number):
         yield Refusal("metadata", name, f"{name} is not the usual name of partition {part.number} of {disk.name}")
 

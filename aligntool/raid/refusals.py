@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from aligntool.audit import wording
 from aligntool.audit.arrays import Member
 from aligntool.change import NOT_MOUNTED, RAID_WORDS, RaidGoal
+from aligntool.commands import ByHand, by_hand
 from aligntool.errors import Refusal
 from aligntool.inventory import Disk, DiskKind, LbaFormat, Role
 from aligntool.raid.boot import SYSTEMS
@@ -198,16 +199,16 @@ def _refuse_sectors(members: Sequence[Member], goal: RaidGoal) -> Iterator[Refus
 
 
 def _hints_for_equal_blocks(members: Sequence[Member], goal: RaidGoal) -> Iterator[str]:
-    """Yield the format commands that erase the fewest drives, preferably towards the larger blocks. Yield general
+    """Yield how to format the fewest drives, preferably towards the larger blocks. Yield general
     advice if a drive that would be erased is in use, is not empty, or does not report its formats.
     """
     sizes = {size for member in members if (size := member.disk.limits.logical_block_size)}
     options = [formats for size in sorted(sizes, reverse=True) if (formats := _formats_for(members, goal, size))]
     for member, form in min(options, key=len, default=[]):
-        erased = f"this erases {member.name} and gives it blocks of {form.data_size}"
-        yield f"{erased}: sudo nvme format --lbaf={form.index} {wording.shell_word(member.disk.path)}"
+        erased = f"format {form.index} erases {member.name} and gives it blocks of {form.data_size}"
+        yield f"{erased}: {wording.change_by_hand(member.disk, ByHand.SECTOR_SIZE, 'nvme')}"
     if not options:
-        yield "name members with the same block size; nvme format changes that of an NVMe drive, and erases it"
+        yield f"name members with the same block size, or change that of a drive {by_hand(ByHand.SECTOR_SIZE, 'nvme')}"
 
 
 def _formats_for(members: Sequence[Member], goal: RaidGoal, size: int) -> list[tuple[Member, LbaFormat]]:
@@ -246,7 +247,7 @@ def _refuse_wipe(members: Sequence[Member], goal: RaidGoal) -> Iterator[Refusal]
 def _refuse_member(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
     disk = member.disk
     if disk.kind is DiskKind.IMAGE:
-        hint = f"sudo losetup -f --show {wording.shell_word(disk.path)}"
+        hint = by_hand(ByHand.ATTACHING, "losetup", wording.shell_word(disk.path))
         yield Refusal("file", disk.path, f"{disk.path} is a file; md works on block devices", hint)
         return
     if not disk.size:
@@ -280,16 +281,16 @@ def _refuse_place(member: Member) -> Iterator[Refusal]:
     for layer in disk.content:
         if layer.kind != "iso9660":  # of a hybrid image, which does not fill its disk
             text = f"{disk.name} as a whole is a {layer.kind}: the table belongs to the array"
-            yield Refusal("array-member", name, text, f"sudo wipefs --no-act {wording.shell_word(disk.path)}")
+            yield Refusal("array-member", name, text, wording.look_at(disk, "wipefs --no-act"))
     seen = dict(disk.kernel_partitions).get(part.number, part.extent)
     if seen != part.extent:
         places = [f"{extent.start}..{extent.end}" for extent in (seen, part.extent)]
         text = f"{name}: the kernel has it at bytes {places[0]}, the table at {places[1]}"
-        yield Refusal("kernel-differs", name, text, f"sudo partprobe {wording.shell_word(disk.path)}")
+        yield Refusal("kernel-differs", name, text, wording.change_by_hand(disk, ByHand.KERNEL_TABLE, "partprobe"))
     for other in disk.partitions:
         if other != part and other.role not in (Role.EXTENDED, Role.MAP) and other.extent.overlaps(part.extent):
             text = f"{name} and partition {other.number} of {disk.name} overlap"
-            yield Refusal("table-damaged", name, text, f"sudo sfdisk --verify {wording.shell_word(disk.path)}")
+            yield Refusal("table-damaged", name, text, wording.look_at(disk, "sfdisk --verify"))
 
 
 def _refuse_content(member: Member, goal: RaidGoal) -> Iterator[Refusal]:

@@ -12,6 +12,7 @@ from aligntool.audit.arrays import BROKEN, Member, member_state, members_of, syn
 from aligntool.audit.report import Finding, Judged, Report, Severity
 from aligntool.audit.wording import grid_words, layer_name, shell_word
 from aligntool.change import Plan
+from aligntool.commands import ByHand, by_hand, typed
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.file_systems import FILE_SYSTEMS
 from aligntool.inventory import ArrayFacts, Disk, Inventory, Layer
@@ -260,7 +261,7 @@ def refuse_mount(array: RunningArray, place: str | None) -> Iterator[Refusal]:
     for line in (*(line for line in lines if _is_by_node(line, array)), *_crypt_lines(array)):
         if uuid_behind(line.spec, disk) is None:
             text = f"the UUID of {line.spec}, which is mounted at {line.place}, is unknown"
-            yield Refusal("uuid-unknown", line.spec, text, f"blkid {line.spec}")
+            yield Refusal("uuid-unknown", line.spec, text, typed("blkid", line.spec))
     if place is None:
         return
     layer = disk.content[0] if len(disk.content) == 1 else None
@@ -268,12 +269,12 @@ def refuse_mount(array: RunningArray, place: str | None) -> Iterator[Refusal]:
         text = f"{place!r} is not a valid mount point for fstab"
         yield Refusal("invalid-option", "--mount", text, "--mount /srv/data")
     if layer is None or not layer.uuid or layer.kind not in FILE_SYSTEMS:
-        content, look = layer.kind if layer else "no single file system", f"blkid -p {disk.path}"
+        content, look = layer.kind if layer else "no single file system", typed("blkid -p", disk.path)
         text = f"{disk.path} holds {content}, so it cannot be mounted directly"
         if disk.content_read:
             yield Refusal("not-mountable", disk.path, text, look)
         else:
-            yield Refusal("not-read", disk.path, f"the content of {disk.path} could not be read", f"sudo {look}")
+            yield Refusal("not-read", disk.path, f"the content of {disk.path} could not be read", look)
     for line in array.system.fstab:
         if line.place == place and line not in lines:
             free = free_mount_point(place, lambda path: _is_taken(path, array))
@@ -372,19 +373,19 @@ def _refuse_ambiguous_edits(array: RunningArray, steps: Sequence[Step]) -> Itera
 def _resolve(disk: Disk, inventory: Inventory, goal: PersistGoal) -> tuple[RunningArray, boot.System]:
     """Return the array and the family of its system. Raises Refused if nothing can be planned."""
     facts, files, path = disk.array, inventory.system, disk.path
-    detail = f"mdadm --detail {path}"
+    detail = typed("mdadm --detail", path)
     if facts is None:
         raise Refused(f"{path} is not a running md array", hint="aligntool raid show", code="no-array", subject=path)
     if not is_native(facts):
         text = f"{path} is a firmware array ({facts.metadata}): the firmware keeps its configuration"
-        raise Refused(text, hint=f"mdadm --detail-platform; {detail}", code="firmware-array", subject=path)
+        raise Refused(text, hint=f"{typed('mdadm --detail-platform')}; {detail}", code="firmware-array", subject=path)
     if files is None:
         text, hint = "the files of this system cannot be read", "ls /etc/os-release /etc/fstab"
         if inventory.captured:
             text = "the snapshot does not contain the files of the captured system"
             hint = "on that machine: sudo aligntool snapshot -o FILE"
         raise Refused(text, hint=hint, code="not-read")
-    refuse(Refusal("not-read", file, f"{file} cannot be read", f"sudo cat {file}") for file in files.mdadm.unread)
+    refuse(Refusal("not-read", file, f"{file} cannot be read", typed("cat", file)) for file in files.mdadm.unread)
     if not facts.uuid:
         raise Refused(f"the UUID of {path} is unknown", hint=detail, code="uuid-unknown", subject=path)
     word = goal.system or files.family
@@ -474,7 +475,7 @@ def _attention(array: RunningArray, system: boot.System) -> Iterator[str]:
                 yield "do not hibernate before that: the hibernation image is found by this option"
     host, colon, _ = (facts.name or "").rpartition(":")
     if colon and files.hostname and host not in (files.hostname, "any"):
-        change = f"mdadm --stop {disk.path}, then mdadm --assemble --update=homehost --homehost=any with its members"
+        change = by_hand(ByHand.ARRAY_SETTINGS, "mdadm", disk.path)
         yield f"the superblock still names the host {host!r}; the ARRAY line is enough. To change it: {change}"
     if facts.degraded or facts.state == BROKEN:
         yield "the array is degraded: repair it too, or it may not start on its own"

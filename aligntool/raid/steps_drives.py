@@ -8,6 +8,7 @@ from aligntool import steps as plan_steps
 from aligntool.audit.arrays import partition_node
 from aligntool.audit.wording import shell_word
 from aligntool.change import Said
+from aligntool.commands import typed
 from aligntool.device import Device, zero
 from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse
 from aligntool.inventory import Disk, TableCopyState, TableLabel
@@ -94,7 +95,7 @@ def _signature_at(device: str, extent: Extent, where: str) -> Iterator[Refusal]:
     probed = run_program("blkid", "-p", "-O", str(extent.start), *length, *columns, device)
     if probed.code == 0 and probed.output.strip():
         text = f"{device} holds {probed.output.split()[0]} at byte {extent.start}, {where}"
-        yield Refusal("not-empty", device, text, f"sudo blkid -p -O {extent.start} {shell_word(device)}")
+        yield Refusal("not-empty", device, text, typed("blkid -p -O", extent.start, device))
     elif probed.code not in (0, 2):
         text = f"{device}: blkid cannot identify the content at byte {extent.start}: {probed.last_words}"
         yield Refusal("not-read", device, text)

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aligntool.audit.wording import command, layer_name, on_loop
+from aligntool.audit.wording import command, layer_name, shell_word
 from aligntool.change import Event, Plan, Progress, Said
+from aligntool.commands import ByHand, by_hand
 from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.formats.layers import read_layers
 from aligntool.formats.reader import open_area
@@ -153,11 +154,10 @@ def refuse_unfit(plan: Plan, key: Key) -> None:
 
 
 def finishing_command(plan: Plan, step: ReencryptSectors) -> str:
-    """Return the commands by which cryptsetup itself finishes a re-encryption that was interrupted."""
-    path = plan.disk.path
-    place = f"-o {step.extent.start} --sizelimit {step.extent.length}"
-    resuming = ' && sudo cryptsetup reencrypt --resume-only "$loop"'
-    return on_loop(path, place, "cryptsetup repair", resuming)
+    """Return where the user finds how cryptsetup itself finishes a re-encryption that was interrupted."""
+    extent = step.extent
+    place = f"{shell_word(plan.disk.path)}, {extent.length} bytes from byte {extent.start}"
+    return by_hand(ByHand.LUKS, "cryptsetup", place)
 
 
 def refuse_begun(plan: Plan) -> None:

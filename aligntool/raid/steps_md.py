@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from aligntool.audit.wording import shell_word
 from aligntool.change import Said
+from aligntool.commands import typed
 from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.file_systems import FILE_SYSTEMS
 from aligntool.linux.checks import check_content
@@ -115,7 +115,7 @@ def refuse_foreign(device: str, planned: Sequence[MakeFileSystem]) -> None:
     except Stopped as error:
         raise Refused(str(error)) from error
     if shown:
-        look = f"sudo blkid -p {shell_word(device)}"
+        look = typed("blkid -p", device)
         raise Refused(f"{device} holds {shown}, which aligntool did not make; it would be lost", hint=look)
 
 
@@ -140,7 +140,7 @@ def _mount_points(step: MakeFileSystem) -> Iterator[list[str]]:
     with tempfile.TemporaryDirectory(prefix="aligntool-look-") as name:
         ended = run_program("mount", "-t", step.kind, "-o", "ro,nosuid,nodev,noexec", step.device, name)
         if ended.code:
-            look = f"sudo blkid -p {shell_word(step.device)}"
+            look = typed("blkid -p", step.device)
             raise Refused(f"it is unknown whether {step.device} holds files: {ended.last_words}", hint=look)
         try:
             yield [name]
@@ -242,7 +242,7 @@ def stop_unless_made(step: MakeArray, size: int | None = None) -> None:
     """Raise Stopped unless the array runs with all its members, under its own name, and as planned."""
     name = find_running(step)
     if name is None or slaves(name) != _names(step.members):
-        raise Stopped(f"{step.device} does not run with all its members: mdadm --detail {step.device}")
+        raise Stopped(f"{step.device} does not run with all its members: {typed('mdadm --detail', step.device)}")
     if not _leads_to(step.device, name):
         raise Stopped(f"the array runs as /dev/{name}, and {step.device} does not point to it")
     if differences := tuple(array_differences(step, Path("/sys/block", name), size)):
@@ -317,7 +317,7 @@ def make_file_system(step: MakeFileSystem, *, new: bool) -> Iterator[Said]:
         yield Said(f"recreated: {problem}")
     elif not new and (shown := recognised_on(step.device)):
         when = "which was not there when the work stopped, or is left over from before; it was not overwritten"
-        raise Stopped(f"{step.device} holds {shown}, {when}: sudo blkid -p {step.device}")
+        raise Stopped(f"{step.device} holds {shown}, {when}: {typed('blkid -p', step.device)}")
     run_or_stop(*command_of(step))
     with opened(step.device, os.O_RDWR) as descriptor:
         os.fsync(descriptor)
@@ -368,7 +368,9 @@ def stop_old_arrays(steps: Sequence[Step], left: Sequence[Step]) -> Iterator[Sai
             ended = run_program("mdadm", "--stop", f"/dev/{name}")
             if ended.code:
                 text = f"/dev/{name} is the remainder of an earlier array and cannot be stopped: {ended.last_words}"
-                raise Refused(text, hint=f"lsblk /dev/{name}; then sudo mdadm --stop /dev/{name}")
+                raise Refused(
+                    text, hint=f"{typed('lsblk', f'/dev/{name}', sudo=False)}; {typed('mdadm --stop', f'/dev/{name}')}"
+                )
             yield Said(f"/dev/{name}, the remainder of the earlier array {found.pop()}, is stopped")
     wait_for_udev()
 

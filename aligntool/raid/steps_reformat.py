@@ -9,6 +9,7 @@ from pathlib import Path
 from aligntool.audit.arrays import IN_SYNC, Member
 from aligntool.audit.wording import shell_word
 from aligntool.change import Progress, Said
+from aligntool.commands import ByHand, by_hand, typed
 from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.formats.identify import format_scope
 from aligntool.formats.smallest_units import NOT_READ, Unit, smallest_unit
@@ -136,15 +137,15 @@ def running_array(step: MemberStep) -> str:
     return found
 
 
+_MDSTAT = "cat /proc/mdstat"
+
+
 def start_hint(step: MemberStep, state: str) -> str:
-    """Return the command that makes the array usable. "broken": more members are lost than it can lose (Linux 6.1)."""
+    """Return how the user makes the array usable. "broken": more members are lost than it can lose (Linux 6.1)."""
     if state == "readonly":
-        return f"sudo mdadm --readwrite {shell_word(step.path)}"
-    forced = f"sudo mdadm --assemble --force --run {shell_word(step.path)} --uuid={step.array}"
-    forced = f"sudo mdadm --stop {shell_word(step.path)}; {forced}" if state == "broken" else forced
-    return (
-        f"cat /proc/mdstat; if a member is too old or the array is dirty and degraded: {forced}, then check its files"
-    )
+        return by_hand(ByHand.MEMBERS, "mdadm", f"{shell_word(step.path)}, which is read-only")
+    forced = by_hand(ByHand.MEMBERS, "mdadm", f"{shell_word(step.path)}, UUID {step.array}")
+    return f"{_MDSTAT}\nif a member is too old or the array is dirty and degraded: {forced}"
 
 
 def _thaw(name: str) -> None:
@@ -209,7 +210,7 @@ def _stop_unless_whole(name: str) -> None:
     """Raise Stopped unless every member is in sync and md is idle: only then may a member be removed."""
     if problems := problems_of(name):
         text = f"/dev/{name} is not complete and idle ({problems}), so no member is removed"
-        raise Stopped(text, hint=f"sudo mdadm --detail /dev/{name}")
+        raise Stopped(text, hint=typed("mdadm --detail", f"/dev/{name}"))
 
 
 def _wait_until_idle(name: str, index: int) -> Iterator[Progress]:
@@ -248,9 +249,9 @@ def _check(step: CheckArray, index: int) -> Iterator[Said | Progress]:
         raise Stopped(f"another program ended the comparison of the members of /dev/{name} before it was complete")
     if (differ := attribute(name, "mismatch_cnt")) != "0":
         text = f"/dev/{name}: {differ} sectors of its members differ, so one of them must not replace another"
-        hint = f"sudo mdadm --action=repair /dev/{name}, which keeps one of the versions"
+        hint = by_hand(ByHand.MEMBERS, "mdadm", f"/dev/{name}, whose members differ")
         if index:
-            hint = f"swap and mapped files differ while in use, so unmount it; then {hint}"
+            hint = f"swap and mapped files differ while in use, so unmount it and compare again; else {hint}"
         raise (Stopped if index else Refused)(text, hint=hint)
     yield Said(f"all members of /dev/{name} agree")
 
@@ -281,7 +282,7 @@ def _remove(step: TakeOutMember, index: int) -> Iterator[Said | Progress]:
             spares = [f"/dev/{member}" for member, state in sorted(_states(name).items()) if state == SPARE]
             if step.spare and not spares:
                 text = f"{array} no longer has the spare that should replace {step.device}"
-                raise Stopped(text, hint=f"sudo mdadm {array} --add DEVICE")
+                raise Stopped(text, hint=by_hand(ByHand.MEMBERS, "mdadm", f"{array}, a spare to add"))
             spare = step.spare if step.spare in spares else next(iter(spares), None)
             words = ("--replace", step.device, "--with", spare) if spare else ("--fail", step.device)
             run_or_stop("mdadm", array, *words)
@@ -308,8 +309,8 @@ def _wait_for_replacement(name: str, device: str, index: int) -> Iterator[Progre
         if attribute(name, "sync_action") != "idle":
             deadline = time.monotonic() + _PATIENCE_S
         elif time.monotonic() > deadline:
-            keep = f"echo -{_WANTED} | sudo tee /sys/block/{name}/md/dev-{Path(device).name}/state"
-            raise Stopped(f"no spare replaced {device} in /dev/{name}: cat /proc/mdstat", hint=keep)
+            keep = by_hand(ByHand.MEMBERS, "tee", f"{device}, marked {_WANTED}")
+            raise Stopped(f"no spare replaced {device} in /dev/{name}", hint=f"{_MDSTAT}\nto keep {device}: {keep}")
         time.sleep(_PAUSE_S)
 
 
@@ -352,7 +353,7 @@ def _stop_unless_redundant(name: str, step: FormatMember) -> None:
     state = _state(name, step.device)
     if problems := problems_of(name, "1") or (state and f"{step.device} is {state}"):
         text = f"/dev/{name} lacks members other than {step.device} ({problems}), so that one is not formatted"
-        raise Stopped(text, hint=f"sudo mdadm --detail /dev/{name}")
+        raise Stopped(text, hint=typed("mdadm --detail", f"/dev/{name}"))
 
 
 def _stop_unless_same_drive(disk: Disk, step: FormatMember) -> None:
@@ -371,7 +372,7 @@ def _stop_unless_ours(step: FormatMember) -> Disk:
         raise Stopped(f"{path} is in use, so it is not formatted: {', '.join((*holders, *places))}")
     if not (disk.table_read and disk.content_read and disk.nvme and disk.nvme.format_in_use is not None):
         text = f"{path} could not be read, so it may not be the removed member; it is not formatted"
-        raise Stopped(text, hint=f"if formatting was interrupted: sudo nvme format {path} --lbaf={step.format_after}")
+        raise Stopped(text, hint=f"if formatting was interrupted: {_format_by_hand(path, step)}")
     if _namespace(disk) != ("namespace", step.namespace):
         raise Stopped(f"{path} is not namespace {step.namespace}, or formatting would erase more than that")
     if disk.nvme.format_in_use not in (step.format_before, step.format_after):
@@ -380,7 +381,9 @@ def _stop_unless_ours(step: FormatMember) -> Disk:
     content = [*disk.content, *(layer for part in disk.partitions for layer in part.content)]
     unplanned = [part.extent for part in disk.partitions if part.extent not in planned]
     if unplanned or any(array_uuid(layer) != step.array for layer in content):
-        raise Stopped(f"{path} holds content that is not in the plan; it is not formatted", hint=f"sudo wipefs {path}")
+        raise Stopped(
+            f"{path} holds content that is not in the plan; it is not formatted", hint=typed("wipefs --no-act", path)
+        )
     return disk
 
 
@@ -389,12 +392,16 @@ def stop_if_not_its_own(disk: Disk, step: FormatMember) -> None:
     if any(part.content for part in disk.partitions) or disk.content:
         return  # `_stop_unless_ours` found only this array's
     extent = step.entries[-1].extent if step.entries and disk.partitions else Extent(0, disk.size or 0)
-    stop_if_reused(disk.path, extent, f"sudo nvme format {disk.path} --lbaf={step.format_after}")
+    stop_if_reused(disk.path, extent, _format_by_hand(disk.path, step))
+
+
+def _format_by_hand(path: str, step: FormatMember) -> str:
+    return by_hand(ByHand.SECTOR_SIZE, "nvme", f"{path}, to format {step.format_after}")
 
 
 def stop_if_reused(path: str, extent: Extent, erase: str) -> None:
     """Raise Stopped if a removed member that lost its superblock of the array holds data: the work may be resumed
-    months later, and only its bytes show whether the drive is used for anything else by now. `erase`: the command that
+    months later, and only its bytes show whether the drive is used for anything else by now. `erase`: how the user
     erases it.
     """
     found = sample(path, extent)
@@ -462,7 +469,7 @@ def _add_and_rebuild(step: PutBackMember, index: int, *, new: bool = False) -> I
     state = _state(name, step.device)
     if problems := problems_of(name) or ("" if state else f"{step.device} is missing"):
         text = f"/dev/{name} is not complete again: {problems}"
-        raise Stopped(text, hint=f"sudo mdadm --detail /dev/{name}; sudo dmesg")
+        raise Stopped(text, hint=f"{typed('mdadm --detail', f'/dev/{name}')}; sudo dmesg")
     yield Said(f"{step.device} is back, {'as the spare' if state == SPARE else 'with all its data'}")
 
 
@@ -482,7 +489,7 @@ def _add(name: str, step: PutBackMember, *, new: bool) -> None:
         else:
             if not new:
                 size = int(read_kernel_file((kernel_folder(step.device) or Path()) / "size") or 0) * _SECTOR
-                stop_if_reused(step.device, Extent(0, size), f"sudo blkdiscard --zeroout {step.device}")
+                stop_if_reused(step.device, Extent(0, size), by_hand(ByHand.EMPTYING, "blkdiscard", step.device))
             run_or_stop("mdadm", f"/dev/{name}", "--add", step.device)
     wait_for_udev()
 
@@ -495,7 +502,7 @@ def _add_former(name: str, device: str) -> None:
     ended = run_program("mdadm", f"/dev/{name}", "--re-add" if bad else "--add", device)
     if ended.code and bad:
         text = f"{device} may have the only copy of the bad blocks of {', '.join(bad)}, so it is not rebuilt from them"
-        raise Stopped(text, hint=f"sudo mdadm --examine-badblocks /dev/{bad[0]}")
+        raise Stopped(text, hint=typed("mdadm --examine-badblocks", f"/dev/{bad[0]}"))
     if ended.code:
         raise Stopped(f"{device} cannot be added to /dev/{name}: {ended.last_words}")
 
@@ -512,7 +519,7 @@ def _drives_of(devices: Iterable[str]) -> list[str]:
 def _unused(name: str) -> Iterator[None]:
     """Open the array exclusively, so that nothing mounts it meanwhile. Raises Stopped if it is in use."""
     in_use = f"/dev/{name} is in use, so its logical blocks must not change"
-    with failing_as(Stopped, in_use, hint=f"lsblk /dev/{name}; unmount it"):
+    with failing_as(Stopped, in_use, hint=f"{typed('lsblk', f'/dev/{name}', sudo=False)}; unmount it"):
         descriptor = os.open(f"/dev/{name}", os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC)
     try:
         if users := unlisted_users(f"/dev/{name}"):

@@ -14,6 +14,7 @@ from pathlib import Path
 from aligntool import steps
 from aligntool.audit.wording import shell_word
 from aligntool.change import Plan, Said
+from aligntool.commands import ByHand, by_hand, typed
 from aligntool.errors import Refusal, Refused, Stopped, failing_as
 from aligntool.linux.files import keep_copy, remove_file, replace_file
 from aligntool.linux.process import PACKAGES, find_program, run_or_stop, run_program
@@ -67,7 +68,7 @@ def apply_system(step: SystemStep) -> Iterator[Said]:
         return
     if _effect(step)[0]:
         if isinstance(step, Mount) and (why := _other_than_fstab(step.path)):
-            raise Stopped(why, hint=f"sudo umount {shell_word(step.path)}")
+            raise Stopped(why, hint=typed("umount", step.path))
         yield Said("already done")
         return
     ended = run_or_stop(*command_of(step))
@@ -456,9 +457,10 @@ def refuse_unwritable(step: FileStep, paths: Paths) -> Iterator[str]:
         yield f"{file.parent} cannot be written"
     # For root this checks only for a read-only file system and the flag of chattr(1): fs/namei.c, inode_permission.
     if file.exists() and not os.access(file, os.W_OK):
-        yield f"{file} cannot be replaced; it is immutable or read-only: sudo chattr -i {file}"
+        how = by_hand(ByHand.READ_ONLY, "chattr", shell_word(str(file)))
+        yield f"{file} cannot be replaced; it is immutable or read-only: {how}"
     if any(mount.place == str(file) for mount in mounts_now()):  # containers mount /etc/hosts and the like
-        yield f"{file} is a mount point of its own, so it cannot be replaced: umount {file}"
+        yield f"{file} is a mount point of its own, so it cannot be replaced: {typed('umount', str(file))}"
 
 
 def _read(file: Path) -> bytes | None:

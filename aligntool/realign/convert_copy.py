@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aligntool import steps
-from aligntool.audit.wording import command, hints_for_disk, shell_word, sudo_prefix
+from aligntool.audit.wording import command, hints_for_disk, sudo_prefix
 from aligntool.change import Event, Plan, Progress, StepBegun, StepDone
 from aligntool.claims import outside
+from aligntool.commands import typed
 from aligntool.device import Device
 from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse, refuse_folder_name
 from aligntool.formats.gpt import read_bytes
@@ -153,7 +154,8 @@ def _new_image(output: str, disk: Disk, sizes: tuple[int, ...]) -> steps.Subject
     if output.lower().endswith(_CONTAINERS):
         kind = output.rpartition(".")[2].lower()
         text = f"{output} would be a raw image, not a {kind} as its name promises"
-        hint = f"-o NEW.img, then: qemu-img convert -f raw -O {_DRIVERS.get(kind, kind)} NEW.img {shell_word(output)}"
+        to_kind = typed(f"qemu-img convert -f raw -O {_DRIVERS.get(kind, kind)}", "NEW.img", output, sudo=False)
+        hint = f"-o NEW.img, then: {to_kind}"
         raise Refused(text, hint=hint, code="invalid-option", subject="-o")
     if "/" not in output and Path("/dev", output).exists():
         raise Refused(f"{output} is a device of this machine", hint=f"-o /dev/{output}, or -o ./{output} for a file")

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from aligntool import steps
 from aligntool.audit.judge import start_exemption
 from aligntool.audit.report import Judged
-from aligntool.audit.wording import as_root, labelled, layer_name, next_command, on_raw, shell_word, table_command
+from aligntool.audit.wording import LOST, change_by_hand, labelled, layer_name, next_command
 from aligntool.change import Place, Plan, RealignGoal
 from aligntool.claims import Claims
+from aligntool.commands import ByHand
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.file_systems import FILE_SYSTEMS, file_system
 from aligntool.formats.mbr import ADDRESSABLE
@@ -16,7 +17,7 @@ from aligntool.formats.smallest_units import Unit
 from aligntool.inventory import Disk, DiskKind, Fault, Layer, Partition, Role, TableLabel
 from aligntool.realign.convert_table import BLOCK, table_places
 from aligntool.realign.placing import containers, kind_of, logicals_of
-from aligntool.realign.refusals import content_reasons, disk_reasons, typed_on, unlisted_data
+from aligntool.realign.refusals import content_reasons, disk_reasons, unlisted_data
 from aligntool.realign.search import STEP, copy_length, free_runs
 from aligntool.units import KIB, MIB, Extent, align_down, align_up, counted, format_about, format_size
 
@@ -87,7 +88,7 @@ def _disk_refusals(judged: Judged, sizes: Sizes) -> Iterator[Refusal]:
         yield Refusal("no-partition", disk.name, f"{disk.name} has no partitions", audit)
     elif table.label is TableLabel.DOS and len(sizes) > 1:
         text = f"{disk.name} has an MBR, and two MBRs do not fit in one sector"
-        yield Refusal("table-kind", disk.name, text, table_command(disk, "sgdisk --mbrtogpt"))
+        yield Refusal("table-kind", disk.name, text, change_by_hand(disk, ByHand.TABLE_KIND, "sgdisk"))
     elif sizes == (table.sector_size,):
         text = f"the table of {disk.name} is already for sectors of {table.sector_size} bytes"
         yield Refusal("same-size", disk.name, text, audit)
@@ -98,10 +99,8 @@ def _disk_refusals(judged: Judged, sizes: Sizes) -> Iterator[Refusal]:
                 yield Refusal("bound", disk.name, text, audit)
     if (disk.size or 0) % BLOCK and not disk.content:  # a longer file would hide metadata at the end of an array
         text = f"{disk.name} is {disk.size} bytes long, which is not a multiple of {BLOCK}"
-        longer = f"truncate --size=%{BLOCK} {shell_word(disk.path)}"
-        if table is not None and table.label is TableLabel.GPT:
-            longer += f" && {table_command(disk, 'sgdisk -e')}"
-        yield Refusal("odd-size", disk.name, text, on_raw(disk, longer) if disk.kind is DiskKind.IMAGE else audit)
+        longer = change_by_hand(disk, ByHand.TABLE_KIND, "truncate")
+        yield Refusal("odd-size", disk.name, text, longer if disk.kind is DiskKind.IMAGE else audit)
 
 
 def _part_refusals(disk: Disk, part: Partition, sizes: Sizes, size: int, units: Units) -> Iterator[Refusal]:
@@ -122,8 +121,8 @@ def _part_refusals(disk: Disk, part: Partition, sizes: Sizes, size: int, units: 
     end = new_extent(part).end
     if label == TableLabel.DOS and end > ADDRESSABLE * min(sizes):
         text = f"{what} ends at {format_size(end)}, but an MBR for sectors of {min(sizes)} bytes reaches only to 2TiB"
-        typed = as_root(disk, f"sgdisk --mbrtogpt {shell_word(disk.path)}")
-        yield Refusal("table-limit", what, text, f"make it a GPT where the disk has {BLOCK}-byte sectors: {typed}")
+        gpt = change_by_hand(disk, ByHand.TABLE_KIND, "sgdisk")
+        yield Refusal("table-limit", what, text, f"make it a GPT where the disk has {BLOCK}-byte sectors: {gpt}")
     if end > tail.start:
         there = "the disk ends there" if end > size else "the backup of the new table is there"
         text = f"{what} extends {end - tail.start} bytes too far: {there}"
@@ -154,13 +153,14 @@ def _record_refusals(disk: Disk) -> Iterator[Refusal]:
 
 
 def _deletion(disk: Disk, part: Partition) -> str:
-    """Return the command that deletes an unneeded partition; for a logical one, all such: sfdisk then gives those that
+    """Return how the user deletes an unneeded partition; for a logical one, all such: sfdisk then gives those that
     follow other numbers, so a second command would delete another partition. Hence also the last one first.
     """
     logical = [each for each in disk.partitions if each.role is Role.LOGICAL and _is_unknown(each)]
     parts = sorted(logical, key=lambda each: -each.number) if part in logical else [part]
-    numbers = "".join(f" {each.number}" for each in parts)
-    return f"if what is in there is not needed: {table_command(disk, 'sfdisk --delete', numbers)}"
+    numbers = ", ".join(str(each.number) for each in parts)
+    words = f"partition{'s' * (len(parts) > 1)} {numbers}"
+    return f"if nothing needs {words}: {change_by_hand(disk, ByHand.DELETING, 'sfdisk')}"
 
 
 def _is_unknown(part: Partition) -> bool:
@@ -249,27 +249,20 @@ def _content_refusals(disk: Disk, part: Partition, size: int, unit: Unit) -> Ite
 def _content_hint(disk: Disk, part: Partition, layer: Layer, size: int) -> str:
     """Return how the user can make this content fit sectors of `size` bytes."""
     if layer.kind == "crypto_LUKS":
-        return _reencrypt_command(disk, part, layer, size)
+        return _how_to_reencrypt(disk, part, layer)
     if layer.kind == "LVM2_member":
         return "create a volume group on a disk with such sectors, and copy the files of each volume into it"
     if recreate := file_system(layer.kind).recreate:
-        return f"recreate it with {recreate.format(size)} and copy its files into it"
+        how = change_by_hand(disk, ByHand.RECREATING, recreate, part)
+        return f"recreate it for sectors of {size} bytes and copy its files into it: {how}"
     return next_command(disk, "audit")
 
 
-def _reencrypt_command(disk: Disk, part: Partition, layer: Layer, size: int) -> str:
-    """Return the command that gives a LUKS volume larger sectors. cryptsetup does so only while the volume is open, as
-    it then checks a file system inside, but no LVM volumes. A header without its data must not be changed so.
-    """
+def _how_to_reencrypt(disk: Disk, part: Partition, layer: Layer) -> str:
+    """Return how the user gives a LUKS volume larger sectors. A header without its data must not be changed so."""
     if layer.unclean or layer.data_start is None:
         return next_command(disk, "audit")
-    device = f"/dev/{part.node}" if part.node else '"$loop"'
-    plain = f"plain && sudo cryptsetup reencrypt --sector-size {size} {device} && sudo cryptsetup close plain"
-    only_if = f"  # only if every file system inside has blocks of {size} bytes or more"
-    if layer.version == "LUKS2":
-        return typed_on(disk, part, "cryptsetup open", f" {plain}") + only_if
-    converted = f" && sudo cryptsetup open {device} {plain}"
-    return typed_on(disk, part, "cryptsetup convert --type luks2", converted) + only_if
+    return change_by_hand(disk, ByHand.LUKS, "cryptsetup", part)
 
 
 # From the judged disk to the plan.
@@ -429,18 +422,17 @@ def _attention(disk: Disk, sizes: Sizes, *, copied: bool = False) -> Iterator[st
 def _lost_boot_code(rebuilding: Rebuilds) -> Iterator[str]:
     for number, fat in rebuilding.items():
         if fat.boot_code:
-            yield f"the boot program in the FAT of partition {number} is lost: no BIOS starts from it; UEFI still does"
+            yield f"{LOST}the boot program in the FAT of partition {number}: no BIOS starts from it; UEFI still does"
 
 
 def reformatting(disk: Disk, size: int) -> Iterator[str]:
-    """Yield the command that formats the drive to this sector size. It is never run here, as it erases the drive."""
-    path = shell_word(disk.path)
-    formats = disk.nvme.formats if disk.nvme else ()
-    for lba_format in formats:
+    """Yield that the drive can be formatted to this sector size. It is never done here, as it erases the drive."""
+    for lba_format in disk.nvme.formats if disk.nvme else ():
         if lba_format.data_size == size and lba_format.metadata_size == 0:
-            command = f"sudo nvme format {path} --lbaf={lba_format.index}"
-            yield f"the drive itself can be formatted to sectors of {size} bytes, which erases it: {command}"
+            how = change_by_hand(disk, ByHand.SECTOR_SIZE, "nvme")
+            form = f"sectors of {size} bytes, its format {lba_format.index}"
+            yield f"the drive itself can be formatted to {form}, which erases it: {how}"
             return
     if disk.kind is DiskKind.ATA:
-        command = f"sudo hdparm --set-sector-size {size} --please-destroy-my-drive {path}"
-        yield f"a drive that lists this size in hdparm -I can be reformatted to it, which erases the drive: {command}"
+        how = change_by_hand(disk, ByHand.SECTOR_SIZE, "hdparm")
+        yield f"a drive that lists this size (hdparm -I) can be reformatted to it, which erases the drive: {how}"

@@ -283,8 +283,8 @@ class Journal:
         """Wipe the heads: no move is in flight any more. Zero the whole place, which read as zero before the move, if
         it is on the disk. `zeroed` False: wipe only the heads; the rest may be in use.
 
-        What follows a head that cannot be wiped stays, so it is still followed by records of a complete move. Bytes that
-        are not a head of this journal stay, too, and then so does all of its place: once the new table is durable,
+        What follows a head that cannot be wiped stays, so it is still followed by records of a complete move. Bytes
+        that are not a head of this journal stay, too, and then so does all of its place: once the new table is durable,
         another program may have grown a partition over it.
         """
         place = next(step.journal for step in self.contents.plan.steps if isinstance(step, WriteJournal))

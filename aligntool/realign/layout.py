@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aligntool.audit.report import Grid, GridKind, Judged, Severity
-from aligntool.audit.wording import contents_or_data, grid_words
+from aligntool.audit.wording import LOST, contents_or_data, grid_words
 from aligntool.change import Event, LayoutGoal, PartitionRequest, Place, Plan, Said, StepBegun, StepDone
 from aligntool.device import Device, zero
 from aligntool.documents import LARGEST
@@ -196,7 +196,7 @@ def layout_subject(disk: Disk) -> Subject:
 
 def layout_attention(disk: Disk, *, wipe: bool) -> tuple[str, ...]:
     """Return what is lost and what remains to do; the same as long as the content of the disk is unchanged."""
-    lost = tuple(f"lost: {content}" for content in contents_or_data(disk)) if wipe else ()
+    lost = tuple(f"{LOST}{content}" for content in contents_or_data(disk)) if wipe else ()
     return (*lost, "the partitions are empty: each still needs its file system, array member or swap header")
 
 
@@ -437,7 +437,7 @@ def require_libparted(plan: Plan) -> None:
     makes_table = any(isinstance(step, MakeTable | MakeMember) and step.entries for step in plan.steps)
     if makes_table and find_spec("parted") is None:
         text = "new partition tables are made by libparted, whose Python module is not installed"
-        hint = "sudo apt-get install python3-parted   (dnf: python3-pyparted, pacman: python-pyparted)"
+        hint = "install the package python3-parted (Fedora: python3-pyparted, Arch: python-pyparted)"
         raise Refused(text, hint=hint, code="not-installed", subject="parted")
     path = plan.disk.path
     if makes_table and path != path.encode("utf-8", "replace").decode():

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from aligntool import steps
 from aligntool.change import Event, Plan, Said, StepBegun, StepDone, Waiting
+from aligntool.commands import ByHand, by_hand
 from aligntool.device import Device
 from aligntool.errors import JournalUnwritten, Refused, Stopped
 from aligntool.formats import parked
@@ -582,7 +583,7 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
     walk, images, state = _walk(context, journal), journal.contents.images, _disk_state(device, journal)
     if state is disk_state.DiskState.CHANGED and disk_state.is_used(device, journal.contents.plan):
         # Without the parked entry nothing is in flight.
-        hint = "sudo wipefs --all --backup --types dos DISK  # an image also needs --force\naligntool audit DISK"
+        hint = f"{by_hand(ByHand.SIGNATURES, 'wipefs', 'DISK')}\naligntool audit DISK"
         raise Refused(f"{disk_state.USED}; nothing was written", hint=hint, code="table-changed")
     if state is disk_state.DiskState.CHANGED and not restore_table:
         hint = f"aligntool {'rollback' if back else 'resume'} DISK --restore-table, which shows both tables and asks"

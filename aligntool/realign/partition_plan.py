@@ -8,6 +8,7 @@ from aligntool.audit import wording
 from aligntool.audit.report import Judged
 from aligntool.change import Place, Plan, RealignGoal
 from aligntool.claims import ALL_FREE, Claims
+from aligntool.commands import ByHand, by_hand
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.file_systems import EXT, FILE_SYSTEMS, SHRINKABLE, file_system
 from aligntool.formats.mbr import ADDRESSABLE, MOST_SECTORS
@@ -140,7 +141,7 @@ def with_needed_length(luks: Layer, inside: Sequence[Layer], decrypted: int, dis
         raise Refused(text, hint=wording.next_command(disk, "audit"), code="no-content", subject=disk.name)
     if found[0].unclean:  # its superblock may be older than its journal
         text = f"the {wording.layer_name(found[0])} inside the {what}: {found[0].unclean}"
-        hint = "open it, mount it, unmount it and close it"
+        hint = by_hand(ByHand.UNCLEAN, "mount", f"the {wording.layer_name(found[0])} inside")
         raise Refused(text, hint=hint, code="unclean", subject=disk.name)
     claims = start + align_up(found[0].claims_size or 0, max(unit, disk.sector_size))
     return replace(luks, claims_size=claims, extent=Extent(luks.extent.start, claims), inner=tuple(found))
@@ -183,7 +184,7 @@ def _content_refusals(disk: Disk, others: Collection[str]) -> Iterator[Refusal]:
 
 
 def _signatures_command(disk: Disk) -> str:
-    return wording.as_root(disk, f"wipefs --no-act {wording.shell_word(disk.path)}")
+    return wording.look_at(disk, "wipefs --no-act")
 
 
 def _table_refusals(
@@ -334,7 +335,7 @@ def _too_long(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: 
     elif why := file_system(layer.kind).why_not_shrinkable:
         text = f"{text}; {why}"
     return Refused(
-        text, hint=_shrink_hint(goal, part) or _shrink_command(disk, part, most), code="no-room", subject=name
+        text, hint=_shrink_hint(goal, part) or _how_to_shorten(disk, part, most), code="no-room", subject=name
     )
 
 
@@ -348,42 +349,19 @@ def _shrink_hint(goal: RealignGoal, part: Partition) -> str:
     return DELETE_FILES if goal.journal_file else MAKE_ROOM
 
 
-def _shrink_command(disk: Disk, part: Partition, most: int) -> str:
-    """Return the command that makes the content short enough; the audit if `most` is 0, because none does."""
-    path, layer = wording.shell_word(disk.path), part.content[0]
-    if not most:  # for mkswap and pvresize, 0 is the whole disk
-        return wording.next_command(disk, "audit")
-    match layer.kind:
-        case "LVM2_member":
-            resizing = f"pvresize --setphysicalvolumesize {most}B"  # LVM opens no files
-            on_image = wording.on_loop(disk.path, f"--sector-size {disk.sector_size}", resizing)
-            return wording.on_raw(disk, on_image) if disk.kind is DiskKind.IMAGE else f"sudo {resizing} {path}"
-        case "swap":
-            label = f" -L {wording.shell_word(layer.label)}" if layer.label else ""
-            pages = f" -p {layer.data_unit}" if layer.data_unit else ""  # the default is that of this kernel
-            return wording.as_root(disk, f"mkswap -U {layer.uuid or 'clear'}{label}{pages} {path} {most // 1024}")
-        case kind if kind in SHRINKABLE:
-            return wording.next_command(disk, "plan partition", "--shrink")
-        case "crypto_LUKS":
-            return _shrink_inside_command(disk, layer, most)
-    return wording.next_command(disk, "audit")
-
-
-def _shrink_inside_command(disk: Disk, luks: Layer, most: int) -> str:
-    """Return the command that makes the content of a LUKS short enough; without a key, the command that takes one."""
-    if not luks.inner:
+def _how_to_shorten(disk: Disk, part: Partition, most: int) -> str:
+    """Return how the user makes the content short enough; the audit if `most` is 0, because nothing does."""
+    layer = part.content[0]
+    programs = {"LVM2_member": "pvresize", "swap": "mkswap", **dict.fromkeys(EXT, "resize2fs")}
+    if most and layer.kind in SHRINKABLE:
+        return wording.next_command(disk, "plan partition", "--shrink")
+    if most and layer.kind == "crypto_LUKS" and not layer.inner:
         return wording.next_command(disk, "plan partition", "--key-file FILE")
-    kind, node = luks.inner[0].kind, "/dev/mapper/inside"
-    length = align_down(most - (luks.data_start or 0), MIB)
-    groups = sorted({run.volume.partition("/")[0] for run in luks.inner[0].segments})  # active as soon as it is open
-    ends = "".join(f"; sudo vgchange -an {wording.shell_word(group)}" for group in groups)
-    shrinking = {"LVM2_member": f"{{ sudo pvresize --setphysicalvolumesize {length}B {node}{ends}; }}"}
-    resizing = f"{{ sudo e2fsck -fp {node}; sudo resize2fs {node} {length // 1024}K; }}"
-    shrinking |= dict.fromkeys(EXT, resizing)
-    if kind not in shrinking or length <= 0:
+    inside = layer.inner[0] if layer.kind == "crypto_LUKS" and layer.inner else layer
+    program = programs.get(inside.kind)
+    if not program or align_down(most - (layer.data_start or 0 if inside is not layer else 0), MIB) <= 0:
         return wording.next_command(disk, "audit")
-    opening = f"sudo cryptsetup open {wording.shell_word(disk.path)} inside"
-    return wording.on_raw(disk, f"{opening} && {shrinking[kind]}; sudo cryptsetup close inside")
+    return wording.change_by_hand(disk, ByHand.SHRINKING, program)
 
 
 # From the move to the plan.
@@ -415,12 +393,13 @@ def _boot_code_attention(disk: Disk) -> Iterator[str]:
     for code in disk.table.boot_code if disk.table else ():
         if code.partition is not None:  # it moves with the content, and becomes that of the disk
             where = f"the boot sector of partition {code.partition}"
-            yield f"{code.kind} in {where} keeps a list of absolute sectors: afterwards run it from another system"
+            again = by_hand(ByHand.BOOT_PROGRAMS, code.kind)
+            yield f"{code.kind} in {where} keeps a list of absolute sectors: run it again from another system {again}"
             continue
-        before = "before that, make the PC start from another disk" + (
-            ", such as with grub-install" if code.kind.startswith("GRUB") else ""
-        )
-        yield f"{code.kind}, found at byte {code.at}, is lost with the table: this disk no longer starts; {before}"
+        before = "before that, make the PC start from another disk"
+        if code.kind.startswith("GRUB"):
+            before += f", {by_hand(ByHand.BOOT_PROGRAMS, 'grub-install')}"
+        yield f"{wording.LOST}{code.kind}, found at byte {code.at}: this disk no longer starts; {before}"
 
 
 def _plan_steps(move: _Move, part: Partition, label: str, patched: search.Patching) -> Iterator[steps.Step]:
@@ -463,8 +442,5 @@ def _notes(move: _Move) -> Iterator[str]:
             yield "the journal is small (signature sectors only): more frequent flushes are slower, but just as safe"
     free = places(disk.size or 0, disk.sector_size)[1].start - target.end
     if not back and free >= MIB:
-        # A LUKS2 opens only if the length of its data is a multiple of its own sector size.
-        longer = (target.length + align_down(free, MIB)) // disk.sector_size
-        script = f"echo ,{longer if layer.kind == 'crypto_LUKS' else '+'} | "
-        typed = wording.table_command(disk, f"sfdisk -N {NUMBER}", stdin=script)
-        yield f"{format_about(free)} at the end stays free; afterwards the partition can be extended into it: {typed}"
+        how = wording.change_by_hand(disk, ByHand.GROWING, "sfdisk")
+        yield f"{format_about(free)} at the end stays free; afterwards the partition can be extended into it: {how}"

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aligntool.audit.report import Judged
-from aligntool.audit.wording import as_root, hints_with_options, layer_name, next_command, shell_word, table_command
+from aligntool.audit.wording import change_by_hand, hints_with_options, layer_name, look_at, next_command
 from aligntool.change import Plan, Used
 from aligntool.claims import Claims
+from aligntool.commands import ByHand
 from aligntool.errors import Refused
 from aligntool.file_systems import EXT
 from aligntool.formats.layers import read_layers
@@ -93,7 +94,7 @@ class WholeDisk:
             )
             with open_read_only(disk.path) as device:
                 _refuse_before_partition(device, disk)
-                refuse_unusual_table(device, plan, table_command(disk, "sgdisk -S 128 -j 2 -e"))
+                refuse_unusual_table(device, plan, change_by_hand(disk, ByHand.TABLE_KIND, "sgdisk"))
             return plan
         plan = partition_plan.plan_partition(judged, request.goal, self.label, used, claims, others=_others(disk))
         with open_read_only(disk.path) as device:
@@ -152,7 +153,7 @@ def _refuse_before_partition(reader: Reader, disk: Disk) -> None:
     layers = read_layers(MappedReader(reader, ((0, 0, start),), size), Extent(0, size), sector_size=disk.sector_size)
     if found := [layer for layer in layers if layer.hidden_sectors is None]:
         text = f"{layer_name(found[0])} is recognised on {disk.name} before the partition, and would be overwritten"
-        look = as_root(disk, f"wipefs --no-act {shell_word(disk.path)}")
+        look = look_at(disk, "wipefs --no-act")
         raise Refused(text, hint=look, code="ambiguous", subject=disk.name)
 
 

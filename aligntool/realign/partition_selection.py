@@ -7,6 +7,7 @@ from aligntool.audit.layers import data_starts
 from aligntool.audit.report import Answer, GridKind, Judged, Verdict
 from aligntool.audit.wording import layer_name, next_command, shell_word
 from aligntool.change import RealignGoal, Used
+from aligntool.commands import ByHand, by_hand
 from aligntool.errors import Refusal
 from aligntool.file_systems import EXT, SHRINKABLE, file_system, has_length
 from aligntool.formats.md import RESERVED
@@ -222,7 +223,7 @@ def partition_words(numbers: Collection[int]) -> str:
 
 
 def _pvmove_notes(part: Partition, need: StartGrid) -> list[str]:
-    """Return a sentence with the commands for the volumes that stay misaligned wherever their partition is."""
+    """Return a sentence on the volumes that stay misaligned wherever their partition is."""
     first = part.content[0].data_start or 0
     off = {
         segment.volume
@@ -231,10 +232,8 @@ def _pvmove_notes(part: Partition, need: StartGrid) -> list[str]:
     }
     if not off:
         return []
-    group, node = min(off).partition("/")[0], f"/dev/{part.node}" if part.node else "PV"
-    moves = "; ".join(f"sudo pvmove -n {shell_word(volume.partition('/')[2])} {node}" for volume in sorted(off))
-    kept = f"sudo vgcfgbackup {shell_word(group)}; {moves}"
-    return [f"partition {part.number}: LVM can move extents smaller than the boundary to others of the group: {kept}"]
+    moving = by_hand(ByHand.VOLUMES, "pvmove", ", ".join(map(shell_word, sorted(off))))
+    return [f"partition {part.number}: LVM can move extents smaller than the boundary to others of the group: {moving}"]
 
 
 def select_partitions(judged: Judged, goal: RealignGoal) -> Selection:
@@ -346,12 +345,14 @@ def attention_to(
     yield from _boot_code_attention(disk, {*moving, *shrunk})
     for part in disk.partitions:
         for number in sorted({*moving, *shrunk} - {part.number}) if may_label_disk(part) else ():
-            then = f"if it lists partition {number}, correct place and size there with disklabel -e"
+            edit = by_hand(ByHand.BOOT_PROGRAMS, "disklabel")
+            then = f"if it lists partition {number}, correct place and size there {edit}"
             yield f"the disklabel in partition {part.number} may list the whole disk: {then}"
         if dos and part.number in {*moving, *shrunk} and _is_active(part) and _may_start_from(disk, part):
             lists = "syslinux, extlinux, LILO or GRUB4DOS start from it, their lists of sectors must be rewritten"
             name = layer_name(part.content[0])
-            yield f"partition {part.number} is the active partition, with {name}: if {lists} (extlinux --install, lilo)"
+            again = by_hand(ByHand.BOOT_PROGRAMS, "extlinux or lilo")
+            yield f"partition {part.number} is the active partition, with {name}: if {lists} {again}"
         if part.number not in moving:
             continue
         if part.number in patched and patched[part.number].attention:
@@ -371,16 +372,17 @@ def _boot_code_attention(disk: Disk, changing: Collection[int]) -> Iterator[str]
         own = code.partition is not None
         where = f"the boot sector of partition {code.partition}" if own else "sector 0"
         if code.kind in ("LILO", "zipl", "Haiku Boot Manager") and changing:
-            yield f"{code.kind} in {where} keeps a list of absolute sectors: afterwards run it from another system"
+            again = by_hand(ByHand.BOOT_PROGRAMS, code.kind)
+            yield f"{code.kind} in {where} keeps a list of absolute sectors: run it again from another system {again}"
         if code.kind == "syslinux" and code.partition in changing:
-            again = "if it does not start, run from another system extlinux --install with the folder of ldlinux.sys"
+            how = by_hand(ByHand.BOOT_PROGRAMS, "extlinux")
+            again = f"if it does not start, rewrite the list from another system {how}"
             yield f"{code.kind} in {where} keeps a list of sectors: {again}"
         changed = [part for part in disk.partitions if part.number in changing and part.role is not Role.EXTENDED]
         for part in changed if code.kind.startswith("GRUB") else ():
             if part.extent.start <= code.at < part.extent.end:
-                until = "the disk does not start until grub-install is run from another system"
-                if own:
-                    until = "it does not start until grub-install --force is run for that partition from another system"
+                again = by_hand(ByHand.BOOT_PROGRAMS, "grub-install", "that partition" if own else "the disk")
+                until = f"it does not start until GRUB is installed again from another system {again}"
                 stage = f"reads its next stage from byte {code.at}, inside partition {part.number}"
                 yield f"{code.kind} in {where} {stage}: {until}"
 

@@ -1,6 +1,5 @@
 """Find the reasons why a disk or a partition cannot be changed."""
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -8,9 +7,9 @@ from aligntool.audit import wording
 from aligntool.audit.report import Judged
 from aligntool.change import LayoutGoal, PartitionRequest
 from aligntool.claims import Claims, format_range
+from aligntool.commands import ByHand, by_hand, typed, typed_on_loop
 from aligntool.errors import Refusal, refuse
 from aligntool.file_systems import FILE_SYSTEMS, file_system, name_for_e2fsck
-from aligntool.formats.linux_fs import NEEDS_REPLAY
 from aligntool.formats.part_types import ROLES, role_list
 from aligntool.formats.reader import MAY_BE_SHARED
 from aligntool.formats.volumes import NOT_BY_CRYPTSETUP, REENCRYPTED, REENCRYPTING, UNFLUSHED
@@ -74,7 +73,7 @@ def _zoned_refusals(disk: Disk) -> Iterator[Refusal]:
     """Refuse a host-managed disk. A host-aware one may be written in any order (Linux, block/partitions/core.c)."""
     if disk.zoned == "host-managed":
         text = f"{disk.name} is host-managed zoned: Linux uses no partition table on it, and zones are written in order"
-        hint = wording.as_root(disk, f"blkzone report {wording.shell_word(disk.path)}")
+        hint = wording.look_at(disk, "blkzone report")
         yield Refusal("zoned", disk.name, text, hint)
 
 
@@ -88,7 +87,7 @@ def _hint_to_keep_content(disk: Disk, wipe: bool | None) -> str:
         return wording.next_command(disk, "audit")
     path = wording.shell_word(disk.path)
     if wipe is None:
-        return f"if they are not needed: sudo blkdiscard --zeroout {path}"
+        return f"if they are not needed: {wording.change_by_hand(disk, ByHand.EMPTYING, 'blkdiscard')}"
     if disk.sampled and (disk.sampled.written or not disk.table):
         return f"if it is not needed, add: --wipe {path}"
     return f"--wipe {path} overwrites the empty table"
@@ -149,7 +148,7 @@ def disk_reasons(judged: Judged) -> tuple[Refusal, ...]:
 
 
 def _device_reasons(disk: Disk) -> Iterator[Refusal]:
-    name, path = disk.name, wording.shell_word(disk.path)
+    name = disk.name
     audit = wording.next_command(disk, "audit")
     if disk.size is None:
         yield Refusal("size-unknown", name, f"the size of {name} is unknown", audit, lasting=False)
@@ -161,12 +160,12 @@ def _device_reasons(disk: Disk) -> Iterator[Refusal]:
         yield Refusal("mapping", name, f"{name} is a device-mapper device{below}", audit)
     if disk.kind is DiskKind.DASD:
         tracks = f"{name} is a DASD: its partitions are counted in tracks, not in bytes"
-        yield Refusal("dasd", name, tracks, wording.as_root(disk, f"fdasd -p {path}"))
+        yield Refusal("dasd", name, tracks, wording.look_at(disk, "fdasd -p"))
     yield from _zoned_refusals(disk)
     yield from wording.read_only_refusals(disk)
     if disk.failing:
         text = f"{name} may be failing: {disk.failing}"
-        yield Refusal("failing", name, text, wording.as_root(disk, f"smartctl -a {path}"))
+        yield Refusal("failing", name, text, wording.look_at(disk, "smartctl -a"))
     for layer in disk.content:
         if layer.kind.endswith("_raid_member") or layer.kind in ("drbd", "mpath_member"):
             text = f"{name} as a whole is a {layer.kind}: the table belongs to the array"
@@ -175,17 +174,20 @@ def _device_reasons(disk: Disk) -> Iterator[Refusal]:
             text = (
                 f"{name} as a whole holds {layer.kind} and has no partition table, but the kernel has partitions on it"
             )
-            yield Refusal("kernel-differs", name, text, f"sudo partprobe {path}", lasting=False)
+            yield Refusal("kernel-differs", name, text, _reread(disk), lasting=False)
         elif disk.partitions and layer.kind != "iso9660":
             text = f"{name} as a whole holds {layer.kind}, and a table in which nothing is recognised: one is a remnant"
-            sudo = wording.sudo_prefix(disk.path)
-            clear = f"{sudo}wipefs --all --backup --types {layer.kind} {path}"
-            look = f"{sudo}wipefs --no-act {path}; if the {layer.kind} is the remnant: {clear}"
-            yield Refusal("ambiguous", name, text, wording.on_raw(disk, look))
+            clear = wording.change_by_hand(disk, ByHand.SIGNATURES, "wipefs")
+            hint = f"{wording.look_at(disk, 'wipefs --no-act')}\nto erase the remnant: {clear}"
+            yield Refusal("ambiguous", name, text, hint)
+
+
+def _reread(disk: Disk) -> str:
+    return wording.change_by_hand(disk, ByHand.KERNEL_TABLE, "partprobe")
 
 
 def _table_reasons(disk: Disk) -> Iterator[Refusal]:
-    name, path, table = disk.name, wording.shell_word(disk.path), disk.table
+    name, table = disk.name, disk.table
     if table is None:
         return
     if table.label not in MOVED_LABELS:
@@ -199,7 +201,7 @@ def _table_reasons(disk: Disk) -> Iterator[Refusal]:
         text = f"the partition table has an error: {fault.detail}"
         if fault.fault not in _TOLERATED:
             tool = "sgdisk -v" if fault.fault in _GPT_FAULTS else "sfdisk --verify"
-            yield Refusal("table-damaged", name, text, wording.table_command(disk, tool))
+            yield Refusal("table-damaged", name, text, wording.look_at_table(disk, tool))
         elif fault.fault is Fault.PROTECTIVE_MBR and fault.at == 0:  # sector 0 has no 0xEE entry
             yield Refusal("table-damaged", name, text, "aligntool explain AT310")
     # If the kernel's partitions differ, a mounted file system may lie elsewhere than the table states.
@@ -209,7 +211,7 @@ def _table_reasons(disk: Disk) -> Iterator[Refusal]:
         if part.role is not Role.EXTENDED and seen != part.extent:
             what = f"partition {part.number}"
             text = f"{what}: the kernel has it at byte {seen.start}, the table at {part.extent.start}"
-            yield Refusal("kernel-differs", what, text, f"sudo partprobe {path}", lasting=False)
+            yield Refusal("kernel-differs", what, text, _reread(disk), lasting=False)
 
 
 _LIVE = "start from another medium, such as a live system, and run it there"
@@ -269,7 +271,7 @@ def _chain_reasons(disk: Disk, part: Partition) -> Iterator[Refusal]:
         why = irregular_chain_reason(container, chain) if part in chain else ""
         if why:
             what = f"partition {part.number}"
-            dump = wording.table_command(disk, "sfdisk --dump")
+            dump = wording.look_at_table(disk, "sfdisk --dump")
             yield Refusal("irregular-chain", what, f"{what} cannot be moved: {why}", dump)
 
 
@@ -292,10 +294,10 @@ def content_reasons(disk: Disk, part: Partition, what: str) -> Iterator[Refusal]
         yield Refusal("not-read", what, text, wording.next_command(disk, "plan realign"), lasting=False)
     if len(part.content) > 1:
         text = f"{what} is ambiguous: {' and '.join(layer.kind for layer in part.content)} are recognised"
-        yield Refusal("ambiguous", what, text, typed_on(disk, part, "wipefs --no-act"))
+        yield Refusal("ambiguous", what, text, look_at_part(disk, part, "wipefs --no-act"))
         return
     for layer in part.content:
-        check = typed_on(disk, part, _CHECKERS.get(layer.kind, "blkid -p"))
+        check = look_at_part(disk, part, _CHECKERS.get(layer.kind, "blkid -p"))
         if layer.kind == "BitLocker":
             text = (
                 f"{what} is encrypted with BitLocker: its inner boot sector contains its offset and cannot be changed"
@@ -338,7 +340,7 @@ def unlisted_data(disk: Disk, claims: Claims, command: str, *, for_journal: bool
     more = f" and {len(found) - len(named)} more ranges" if len(found) > len(named) else ""
     where = f"bytes {', '.join(named)}{more} of {disk.name} are in no partition and do not read as zero"
     text = f"{where}: they may be data, and are not overwritten"
-    look = wording.as_root(disk, f"od -A d -t x1z -N 512 -j {found[0].start} {wording.shell_word(disk.path)}")
+    look = wording.look_at(disk, "od -A d -t x1z -N 512 -j", found[0].start)
     hints = [look]
     if for_journal:
         text = f"{where}, and beside them there is no room for the journal; a file on another disk also works"
@@ -355,22 +357,14 @@ def bad_blocks_refusal(disk: Disk, part: Partition, what: str, layer: Layer, cou
         f"the {wording.layer_name(layer)} on {what} lists {counted(count, 'bad block')} of its medium,"
         " and after the move the list would point to the wrong blocks"
     )
-    if clearer := file_system(layer.kind).list_clearer:
-        clearing = typed_on(disk, part, clearer)
-    elif layer.kind == "swap":
-        label = layer.label and wording.shell_word(layer.label)
-        named = (("-U", layer.uuid), ("-L", label), ("-p", layer.data_unit))
-        clearing = typed_on(
-            disk, part, " ".join(("mkswap", *(f"{option} {value}" for option, value in named if value)))
-        )
-    else:
-        made_by = f"mkfs.{layer.kind.removeprefix('v')}"
-        clearing = f"no program clears it, so copy the files elsewhere, recreate it with {made_by}, and copy them back"
+    clearer = file_system(layer.kind).list_clearer or f"mkfs.{layer.kind.removeprefix('v')}"
+    if layer.kind == "swap":
+        clearer = "mkswap"
+    clearing = wording.change_by_hand(disk, ByHand.BAD_BLOCKS, clearer, part)
     cloned = f"if the list is of another drive, from which this one was cloned: {clearing}"
     if disk.kind is DiskKind.IMAGE:
         return Refusal("failing", what, text, cloned, lasting=False)
-    check = wording.as_root(disk, f"smartctl -a {wording.shell_word(disk.path)}")
-    return Refusal("failing", what, text, f"{check}\n{cloned}", lasting=False)
+    return Refusal("failing", what, text, f"{wording.look_at(disk, 'smartctl -a')}\n{cloned}", lasting=False)
 
 
 _CHECKERS = {kind: " ".join(each.checker) for kind, each in FILE_SYSTEMS.items()} | {
@@ -385,66 +379,49 @@ _ACTIONS = {"ntfs": SHUT_DOWN, "swap": "start the suspended system and shut it d
 """Actions for contents that only their own system can clean."""
 
 
-_UNSHARED = {"gfs2": "tunegfs2 -o lockproto=lock_nolock", "ocfs2": "tunefs.ocfs2 -M local"}
-
-
-def _sharing_ender(disk: Disk, part: Partition, layer: Layer) -> str:
-    """Return the command that marks a content as that of a single machine, once no other one has the disk."""
-    if layer.kind == "LVM2_member":
-        name, _, by = (layer.unclean or "").removeprefix(f"{MAY_BE_SHARED} (").removesuffix(")").partition(": ")
-        group, system = wording.shell_word(name.lstrip("-")), by.removeprefix("system ID ")
-        words = "vgchange --lock-type none --lock-opt force"
-        if system != by:  # lvmsystemid(7): only the machine of this name may change the group
-            known = re.sub(r"[^\w.+-]", "", system, flags=re.ASCII)  # else it could add settings that start programs
-            config = f'global/system_id_source="lvmlocal" local/system_id="{known}"'
-            words = f"vgchange --config {wording.shell_word(config)} --systemid ''"
-        # For an image, never a group of this machine with the same name.
-        return f"sudo {words} {group}" if part.node else _typed(disk, part, layer, f"{words} --devices", f" {group}")
-    if layer.kind == "zfs_member":  # an import checks whether another machine uses the pool
-        pool = wording.shell_word((layer.label or "POOL").lstrip("-"))
-        words, export = "zpool import -N", f" {pool} && sudo zpool export {pool}"  # -N: no root file system over /
-        # For an image, never a pool of this machine with the same name.
-        return f"sudo {words}{export}" if part.node else _typed(disk, part, layer, f"{words} -d", export)
-    if layer.kind == "linux_raid_member":
-        return "sudo mdadm --grow --bitmap=none ARRAY && sudo mdadm --grow --bitmap=internal ARRAY"
-    return _typed(disk, part, layer, _UNSHARED.get(layer.kind, "tune2fs -O ^mmp"))
+_SHARING_ENDERS = {
+    "LVM2_member": "vgchange",
+    "zfs_member": "zpool",
+    "linux_raid_member": "mdadm",
+    "gfs2": "tunegfs2",
+    "ocfs2": "tunefs.ocfs2",
+}
 
 
 def _cleaner(disk: Disk, part: Partition, layer: Layer) -> str:
-    """Return the command or the action that makes an unclean content clean."""
+    """Return how the user makes an unclean content clean."""
     if (layer.unclean or "").startswith(MAY_BE_SHARED):
-        return _sharing_ender(disk, part, layer)
+        program = _SHARING_ENDERS.get(layer.kind, "tune2fs")
+        return _by_hand(disk, part, layer, ByHand.SHARED, program)
     if layer.unclean in MEDIUM_ERRORS:
         return SCAN_MEDIUM
     if layer.kind in _ACTIONS:
         return _ACTIONS[layer.kind]
     if layer.kind == "crypto_LUKS":
-        device = f"/dev/{part.node}" if part.node else '"$loop"'
         if (layer.unclean or "").startswith((REENCRYPTED, UNFLUSHED)):
             return NOT_BY_CRYPTSETUP
-        if (layer.unclean or "").startswith(REENCRYPTING):  # after a crash it asks for the repair first
-            resuming = f" && sudo cryptsetup reencrypt --resume-only {device}"
-            return typed_on(disk, part, "cryptsetup repair", resuming)
-        return typed_on(disk, part, "cryptsetup luksDump")
-    cleaner = file_system(layer.kind).cleaner
-    return _typed(disk, part, layer, cleaner or "mount", "" if cleaner else " /mnt && sudo umount /mnt")
+        if (layer.unclean or "").startswith(REENCRYPTING):
+            return _by_hand(disk, part, layer, ByHand.LUKS, "cryptsetup")
+        return look_at_part(disk, part, "cryptsetup luksDump")
+    return _by_hand(disk, part, layer, ByHand.UNCLEAN, file_system(layer.kind).cleaner or "mount")
 
 
-def _typed(disk: Disk, part: Partition, layer: Layer, words: str, more: str = "") -> str:
-    """Return a command for a content of a partition; one for DEVICE if it is inside another layer."""
-    return typed_on(disk, part, words, more) if layer in part.content else f"sudo {words} DEVICE{more}"
+def _by_hand(disk: Disk, part: Partition, layer: Layer, section: ByHand, program: str) -> str:
+    """Return where the user finds how to change a content of a partition, which may be inside another layer."""
+    if layer in part.content:
+        return wording.change_by_hand(disk, section, program, part)
+    return by_hand(section, program, f"the {wording.layer_name(layer)} in it")
 
 
-def typed_on(disk: Disk, part: Partition, words: str, more: str = "") -> str:
-    """Return a command for one partition; through a loop device over its bytes if the kernel has no node for it.
-
-    With an offset, e2fsck does not see the end of the partition, and opens the file system again without the offset
-    after it replayed a journal.
+def look_at_part(disk: Disk, part: Partition, words: str) -> str:
+    """Return the command that looks at one partition; through a loop device over its bytes if the kernel has no node
+    for it. With an offset, e2fsck does not see the end of the partition.
     """
     if part.node:
-        return f"sudo {words} /dev/{part.node}{more}"
+        return typed(words, f"/dev/{part.node}")
     start, length = part.extent.start, part.extent.length
-    needs_device = any(layer.unclean == NEEDS_REPLAY or (layer.claims_size or 0) > length for layer in part.content)
-    if words.startswith("e2fsck") and not needs_device and (inside := name_for_e2fsck(disk.path, start)):
-        return wording.as_root(disk, f"{words} {wording.shell_word(inside)}")
-    return wording.on_raw(disk, wording.on_loop(disk.path, f"-o {start} --sizelimit {length}", words, more))
+    is_longer = any((layer.claims_size or 0) > length for layer in part.content)
+    if words.startswith("e2fsck") and not is_longer and (inside := name_for_e2fsck(disk.path, start)):
+        return wording.on_raw(disk, typed(words, inside, sudo=disk.kind is not DiskKind.IMAGE))
+    place = ("-o", str(start), "--sizelimit", str(length))
+    return wording.on_raw(disk, typed_on_loop(words, disk.path, *place))

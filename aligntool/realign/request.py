@@ -178,7 +178,9 @@ def wait_for_leftovers(path: str) -> bool:
 
 def _status_of(path: str) -> os.stat_result:
     """Return the status of a disk or image. Raises Refused if the kernel lists a disk whose node in /dev is missing."""
-    with failing_as(Refused, path, hint=f"create the device node {path}, such as with: udevadm trigger"):
+    with failing_as(
+        Refused, path, hint=f"the device node {path} is missing: udev creates it, at the latest when the machine starts"
+    ):
         return Path(path).stat()
 
 

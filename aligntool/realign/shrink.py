@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from aligntool.audit.wording import on_loop, shell_word, sudo_prefix
+from aligntool.audit.wording import shell_word
+from aligntool.commands import ByHand, by_hand
 from aligntool.errors import Refused, Stopped
-from aligntool.file_systems import EXT, file_system, name_for_e2fsck
+from aligntool.file_systems import EXT, file_system
 from aligntool.linux.content import shrink_mark
 from aligntool.linux.process import Ended, find_program, how_ended, run_program
 from aligntool.linux.targets import raw_copy
@@ -151,7 +152,7 @@ def _run_unshared(path: str, step: ShrinkContent, loop: PartitionLoop, words: Wo
         name = "realign" if step.extent.start else "partition"  # byte 0: a file system on the whole disk
         again = " ".join(("sudo aligntool plan", name, shell_word(path), "--shrink"))
         if "'balance" in ended.errors:  # "another exclusive operation 'balance paused' in progress"
-            again = "mount it and run: btrfs balance cancel FOLDER; then plan again"
+            again = f"{by_hand(ByHand.SHRINKING, 'btrfs', 'a balance that is paused')}; then plan again"
         elif "space" in ended.errors:  # ENOSPC
             again = MAKE_ROOM
         raise Stopped(f"{text}; the btrfs is intact: it never overwrites data in use", hint=again)
@@ -175,22 +176,18 @@ def _names_unknown_feature(errors: str) -> bool:
 
 
 def _check_hint(path: str, step: ShrinkContent, errors: str) -> str:
-    """Return the command that finds and repairs what kept the tool from shrinking the file system."""
+    """Return how the user finds and repairs what kept the tool from shrinking the file system."""
     if _names_unknown_feature(errors):
         return _NEWER_TOOL
     if "feature" in errors or "bigalloc" in errors:  # or stable_inodes: resize2fs refuses, and a check finds nothing
         return f"copy its files to another disk: {step.kind} with this feature cannot be shrunk"
     if step.kind not in EXT:
         return "start Windows and run there: chkdsk /f; then plan again"
-    if inside := name_for_e2fsck(path, step.extent.start):
-        check = f"{sudo_prefix(path)}e2fsck -f {shell_word(inside)}"
-    else:
-        check = _on_loop(path, step, "e2fsck -f")
-    return f"{raw_copy(path) or check}; then plan again"
+    return f"{raw_copy(path) or _by_hand(path, step, ByHand.UNCLEAN, 'e2fsck')}; then plan again"
 
 
-def _on_loop(path: str, step: ShrinkContent, words: str) -> str:
-    return on_loop(path, f"-o {step.extent.start} --sizelimit {step.extent.length}", words)
+def _by_hand(path: str, step: ShrinkContent, section: ByHand, program: str) -> str:
+    return by_hand(section, program, f"{shell_word(path)}, {step.extent.length} bytes from byte {step.extent.start}")
 
 
 def _refuse_too_short(step: ShrinkContent, device: str, output: str) -> None:
@@ -221,10 +218,10 @@ def _refuse_unsuitable_btrfs(path: str, step: ShrinkContent, device: str) -> Non
             f"partition {step.partition} is device {number} of a btrfs with {devices} devices;"
             " aligntool does not choose one"
         )
-        raise Refused(text, hint=f"mount it and run: btrfs filesystem resize {number}:{step.length} FOLDER")
+        raise Refused(text, hint=_by_hand(path, step, ByHand.SHRINKING, "btrfs"))
     if superblock[0x38 + 4] & 1:  # BTRFS_SUPER_FLAG_SEEDING, 1 << 32
         text = f"partition {step.partition} is a btrfs seed, which is read-only"
-        clear = raw_copy(path) or _on_loop(path, step, "btrfstune -S 0")
+        clear = raw_copy(path) or _by_hand(path, step, ByHand.SHRINKING, "btrfstune")
         raise Refused(text, hint=f"if no other btrfs was made from it: {clear}; then plan again")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from math import ceil, log10
 
-from aligntool.errors import shell_word
+from aligntool.commands import shell_word
 from aligntool.measure import compare
 from aligntool.measure import results as saved
 from aligntool.measure.fio import fio_options, is_plain

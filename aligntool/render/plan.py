@@ -6,7 +6,7 @@ from typing import assert_never
 
 from aligntool import steps
 from aligntool.audit.arrays import IN_SYNC
-from aligntool.audit.wording import shell_word
+from aligntool.audit.wording import LOST, shell_word
 from aligntool.change import Place, Plan
 from aligntool.documents import as_object
 from aligntool.raid import commands as raid_commands
@@ -386,18 +386,15 @@ def _layer_summary(plan: Plan) -> Iterator[str]:
     )
 
 
-_LOST = "lost: "
-
-
 def _lost_lines(plan: Plan, width: int) -> Iterator[Line]:
     """Yield the content that the plan overwrites."""
-    lost = [sentence for sentence in plan.attention if sentence.startswith(_LOST)]
+    lost = [sentence for sentence in plan.attention if sentence.startswith(LOST)]
     yield from sentence_lines("Overwritten", lost, Style.BAD, width)
 
 
 def attention_lines(plan: Plan, *, width: int) -> Iterator[Line]:
     """Yield what the user has to do afterwards; shown before and after the move."""
-    remaining = [sentence for sentence in plan.attention if not sentence.startswith(_LOST)]
+    remaining = [sentence for sentence in plan.attention if not sentence.startswith(LOST)]
     yield from sentence_lines("Afterwards", remaining, Style.DOUBT, width)
 
 

@@ -41,7 +41,8 @@ def sweep_lines(sweep: "Sweep", *, width: int) -> Iterator[Line]:
         yield plain(f"  - bytes {extent.start} to {extent.end} of each member, and md's superblock before them")
     for chunk in sweep.chunks:
         yield from paragraph(f"    $ {shell_line(tuning_command(sweep.arrays[chunk]))}", width, "      ")
-    yield from paragraph("    $ mdadm --stop ARRAY; mdadm --zero-superblock MEMBER; blkdiscard MEMBER", width)
+    words = "each array is then stopped, and its superblocks and what was written are erased"
+    yield from paragraph(f"    {words}", width)
 
 
 def tuning_lines(tuning: Tuning, choice: Choice, recommended: int, *, width: int) -> Iterator[Line]:

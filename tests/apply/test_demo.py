@@ -250,7 +250,7 @@ def test_missing_programs_are_all_named_with_their_debian_packages(
     with pytest.raises(Refused) as caught:
         make_demo_image(tmp_path / "disk.img")
     assert "mkfs.nothing (Debian package nothing-progs), mkfs.void (Debian package void-progs)" in str(caught.value)
-    assert caught.value.hint == "apt-get install nothing-progs void-progs"
+    assert caught.value.hint == "install the packages nothing-progs void-progs"
     assert not (tmp_path / "disk.img").exists()
 
 

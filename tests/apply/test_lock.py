@@ -18,6 +18,7 @@ from aligntool.linux.users import caches, exports_of
 from aligntool.realign.convert_copy import _locked_source
 from aligntool.realign.request import naming_loops
 from aligntool.units import MIB, Extent
+from tests.by_hand import type_by_hand
 from tests.conftest import add_partition, attach, attached, detach, find_tool, run, unmount
 
 Attach = Callable[..., Path]
@@ -267,7 +268,7 @@ def test_a_read_only_disk_is_refused_until_it_is_writable(sparse: Make, loop: At
     run("blockdev", "--setro", node)
     refused = refusal(node)
     assert f"{node} is read-only" in str(refused)
-    type_hint(refused)
+    type_by_hand(refused.hint, "blockdev --setrw", DISK=node)
     with lock_disk(str(node)):
         pass
 
@@ -361,7 +362,7 @@ def test_a_missing_write_permission_is_reported_with_a_hint(sparse: Make, loop: 
         finally:
             os.seteuid(0)
     assert "is not writable" in str(denied)
-    assert denied.hint == f"chmod u+w {image.name}"
+    assert denied.hint == f"by hand, with chmod on {image.name}: docs/by-hand.md#a-disk-or-file-is-read-only"
     assert "is not writable" in str(device) and "sudo" in device.hint
 
 

@@ -211,7 +211,7 @@ def test_without_fio_the_package_is_named(sparse: Callable[..., Path]) -> None:
         [sys.executable, "-c", code, sparse(SIZE)], capture_output=True, text=True, check=True,
         env=os.environ | {"PATH": "/nonexistent"},
     )  # fmt: skip
-    assert "not installed" in done.stdout and "apt-get install fio" in done.stdout
+    assert "not installed" in done.stdout and "install the package fio" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -15,11 +16,13 @@ import pytest
 
 from aligntool.audit.wording import hints_for_disk
 from aligntool.cli.arrays import find_record
-from aligntool.errors import Refusal, Refused, Stopped, shell_word
+from aligntool.commands import shell_word
+from aligntool.errors import Refusal, Refused, Stopped
 from aligntool.linux.lock import lock_disk
 from aligntool.linux.system import RECORDS
 from aligntool.raid import make
 from aligntool.units import MIB
+from tests.by_hand import command_of, type_by_hand
 from tests.cli.old_disks import LENGTH, START, make_old_disk
 from tests.conftest import attached, run
 from tests.moving.loop_mounts import looped, mounted
@@ -35,6 +38,15 @@ def hint_of(refused: subprocess.CompletedProcess[str]) -> str:
     return refused.stderr.rpartition("→ ")[2].strip().replace("sudo ", "")
 
 
+def _repaired(hint: str, image: Path, begin: str, **names: str) -> None:
+    """Follow a hint: attach the bytes that it names to a loop device, and repair what is there."""
+    place = re.search(r"(\d+) bytes from byte (\d+)", hint)
+    assert place and shell_word(str(image)) in hint
+    with attached(image, "-o", place[2], "--sizelimit", place[1]) as device:
+        words = command_of(hint, begin, PARTITION=device, **names)
+        subprocess.run(["sh", "-c", words], check=False, timeout=60, capture_output=True)
+
+
 @pytest.fixture
 def dirty_disk(tmp_path: Path) -> Path:
     """Make a disk with an ext4 that was not unmounted."""
@@ -44,21 +56,25 @@ def dirty_disk(tmp_path: Path) -> Path:
     return image
 
 
-def test_the_command_in_the_refusal_repairs_a_dirty_file_system_in_an_image(dirty_disk: Path) -> None:
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup")
+def test_a_dirty_file_system_in_an_image_is_repaired_by_hand(dirty_disk: Path) -> None:
+    before = dirty_disk.read_bytes()
     hint = hint_of(run_aligntool("plan", "realign", dirty_disk))
-    assert hint.startswith("e2fsck -f ")
-    subprocess.run(hint.replace("-f", "-fy", 1), shell=True, check=False, timeout=60, capture_output=True)
+    undo = dirty_disk.with_name("undo")
+    _repaired(hint, dirty_disk, "e2fsck -f -z", FILE=f"'{undo}' -y")
     assert run_aligntool("plan", "realign", dirty_disk).returncode == 0
+    _repaired(hint, dirty_disk, "e2undo", FILE=f"'{undo}'")
+    assert dirty_disk.read_bytes() == before
 
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("losetup")
-def test_the_command_in_the_refusal_replays_a_journal_in_an_image(tmp_path: Path) -> None:
-    """With an offset, e2fsck replays the journal, but then fails to open the file system again, each time."""
+def test_a_journal_in_an_image_is_replayed_by_hand(tmp_path: Path) -> None:
     image = make_old_disk(tmp_path / "old disk.img")
     run("debugfs", "-w", "-R", "feature needs_recovery", f"{image}?offset={START}")
     hint = hint_of(run_aligntool("plan", "realign", image))
-    subprocess.run(hint.replace("e2fsck -f", "e2fsck -fy"), shell=True, check=False, timeout=60, capture_output=True)
+    _repaired(hint, image, "e2fsck -f -z", FILE=f"{tmp_path}/undo -y")
     assert run_aligntool("plan", "realign", image).returncode == 0
 
 
@@ -79,14 +95,14 @@ def test_a_question_mark_in_a_name_does_not_mislead_e2fsck(dirty_disk: Path, tmp
     folder = tmp_path / "old?disks"
     image = (tmp_path / "old disks").rename(folder) / dirty_disk.name
     hint = hint_of(run_aligntool("plan", "realign", image))
-    subprocess.run(hint.replace("e2fsck -f", "e2fsck -fy"), shell=True, check=False, timeout=60, capture_output=True)
+    _repaired(hint, image, "e2fsck -f -z", FILE=f"{tmp_path}/undo -y")
     assert "e2fsck -f -n DEVICE" in run_aligntool("plan", "realign", image, code=0).stdout
     run_aligntool("realign", "--yes", image.name, cwd=folder, code=0)
 
 
 @pytest.mark.needs_root
 @pytest.mark.needs_tools("mkfs.fat", "fsck.fat", "losetup")
-def test_a_checker_without_offsets_is_run_on_a_loop_device(dirty_disk: Path, tmp_path: Path) -> None:
+def test_a_fat_in_an_image_is_repaired_by_hand(dirty_disk: Path, tmp_path: Path) -> None:
     fat = tmp_path / "fat"
     with fat.open("wb") as file:
         file.truncate(48 * MIB)
@@ -98,8 +114,8 @@ def test_a_checker_without_offsets_is_run_on_a_loop_device(dirty_disk: Path, tmp
         file.write(content)
     run("sfdisk", "-q", "--part-type", dirty_disk, "1", "6")
     hint = hint_of(run_aligntool("plan", "realign", dirty_disk))
-    assert "fsck.fat -a" in hint
-    subprocess.run(hint, shell=True, check=True, timeout=60, capture_output=True)
+    assert "with fsck.fat on " in hint
+    _repaired(hint, dirty_disk, "fsck.fat -a")
     assert run_aligntool("plan", "realign", dirty_disk).returncode == 0
     assert str(dirty_disk) not in run("losetup", "--list")
 
@@ -130,7 +146,7 @@ def test_a_dirty_image_attached_to_a_loop_device_is_to_be_detached_first(
     """It may be mounted there."""
     with attached(dirty_disk) as node:
         assert hint_of(run_aligntool("plan", *words, dirty_disk)) == f"losetup -d {node}"
-    assert "e2fsck -f " in run_aligntool("plan", *words, dirty_disk).stderr
+    assert "with e2fsck on " in run_aligntool("plan", *words, dirty_disk).stderr
 
 
 @pytest.mark.parametrize("words", [("plan", "realign"), ("audit",)])
@@ -409,7 +425,7 @@ def test_the_command_that_makes_an_immutable_image_writable_is_named(tmp_path: P
             hint = hint_of(run_aligntool("plan", "realign", image, code=3))
             assert "x0a" not in run_aligntool("audit", image, code=1).stdout, "a finding has one line for it"
         finally:
-            run(*shlex.split(hint.rpartition(": ")[2]))
+            type_by_hand(hint, "chattr -i -a", FILE=image)
         run_aligntool("plan", "realign", image, code=0)
 
 

@@ -157,13 +157,20 @@ def test_a_copy_is_written_only_to_an_empty_disk_with_sectors_of_that_size(
         file.write(b"\xa5")
     with looped(target, sector_size=4096) as device:
         said = aligntool("convert", image, "--yes", "-o", device, code=REFUSED)
-        assert "is not empty: unrecognised data at 1 of" in said and f"blkdiscard --zeroout {device}" in said
+        assert (
+            "is not empty: unrecognised data at 1 of" in said
+            and f"with blkdiscard on {device}: docs/by-hand.md#overwrite-what-is-not-needed" in said
+        )
     with target.open("r+b") as file:
         file.write(b"\xff")
     with looped(target, sector_size=4096) as device:
         run("sfdisk", "-q", "--no-tell-kernel", device, stdin="label: dos\n")
         said = aligntool("convert", image, "--yes", "-o", device, code=REFUSED)
-        assert "without partitions" in said and f"blkdiscard --zeroout {device}" in said and "--wipe" not in said
+        assert (
+            "without partitions" in said
+            and f"with blkdiscard on {device}: docs/by-hand.md#overwrite-what-is-not-needed" in said
+            and "--wipe" not in said
+        )
     target.write_bytes(b"\xff" * (80 * MIB))
     monkeypatch.chdir(tmp_path)
     with looped(target, sector_size=4096) as device:
@@ -521,7 +528,7 @@ def test_an_empty_extended_partition_that_begins_off_a_block_has_to_be_deleted(t
     disk, _ = with_ext4(tmp_path, "start=32768,size=8192,type=83\nstart=2049,size=22527,type=5\n", 32768)
     refused = " ".join(aligntool("convert", disk, "--yes", code=REFUSED).split())
     assert "partition 2 begins at byte 1049088, which is not a multiple of 4KiB" in refused
-    assert f"sfdisk --delete {disk} 2" in refused
+    assert f"partition 2: by hand, with sfdisk on {disk}: docs/by-hand.md#delete-a-partition" in refused
 
 
 def test_a_logical_partition_past_the_end_of_its_extended_one_is_an_error(tmp_path: Path) -> None:
@@ -635,7 +642,7 @@ def test_an_mbr_that_extends_past_the_limit_for_512_byte_sectors_is_refused(tmp_
     place(swap, disk, MIB)
     said = re.sub(r"\s+", " ", aligntool("convert", disk, "--sector-size", "512", "--yes", code=REFUSED))
     assert "reaches only to 2TiB" in said
-    assert f"sgdisk --mbrtogpt {disk}" in said
+    assert f"with sgdisk on {disk}: docs/by-hand.md#another-kind-or-length-of-table" in said
 
 
 @pytest.mark.needs_tools("fdisk", "fsck.fat")

@@ -22,6 +22,7 @@ from aligntool.linux.users import partition_loop
 from aligntool.realign.shrink import refuse_unshrinkable
 from aligntool.steps import ShrinkContent
 from aligntool.units import KIB, MIB, Extent
+from tests.by_hand import section_of
 from tests.conftest import digest, find_tool, run
 from tests.moving.command_line import DONE, REFUSED, STOPPED, aligntool, begin, exit_code, realign
 from tests.moving.conftest import Contents, MakeDisk
@@ -217,7 +218,8 @@ def test_a_btrfs_seed_is_refused(sparse: Sparse) -> None:
     run("btrfstune", "-f", "-S", "1", image)
     with pytest.raises(Refused, match="is a btrfs seed") as refused:
         refuse_unshrinkable(str(image), ShrinkContent(1, Extent(0, 300 * MIB), "btrfs", 280 * MIB))
-    assert f'{image}) && sudo btrfstune -S 0 "$loop";' in refused.value.hint
+    assert f"with btrfstune on {image}, {300 * MIB} bytes from byte 0: " in refused.value.hint
+    assert "`sudo btrfstune -S 0 PARTITION`" in section_of(refused.value.hint)
 
 
 @pytest.mark.needs_tools("mkfs.btrfs")
@@ -236,7 +238,7 @@ def test_a_paused_balance_stays_paused_and_is_reported(sparse: Sparse, loop: Loo
         balance.wait()
     before = image.read_bytes()
     said = aligntool("partition", disk, "--shrink", "--yes", code=STOPPED)
-    assert "'balance paused' in progress" in said and "btrfs balance cancel" in said
+    assert "'balance paused' in progress" in said and "btrfs balance cancel" in section_of(said)
     assert image.read_bytes() == before
 
 

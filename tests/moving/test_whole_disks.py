@@ -26,6 +26,7 @@ from aligntool.realign.partition_plan import plan_partition, refuse_unmovable, w
 from aligntool.realign.partition_request import WholeDisk, named_in_files
 from aligntool.realign.request import Request
 from aligntool.units import KIB, MIB, Extent, align_up
+from tests.by_hand import command_of, section_of, type_by_hand
 from tests.conftest import digest, run
 from tests.moving.command_line import REFUSED, aligntool
 from tests.moving.containers import CONTAINERS, LVM, every_byte, lvm_on
@@ -199,10 +200,9 @@ def test_a_volume_group_in_a_luks_is_deactivated_before_the_luks_is_closed() -> 
     disk = replace(disk, content=(with_needed_length(LUKS2, (group,), 48 * MIB, replace(disk, content=(LUKS2,))),))
     with pytest.raises(Refused, match="its length depends on the LVM2 PV inside") as refused:
         plan_partition(audit(Inventory((disk,)), {}).judged[0], RealignGoal(), "gpt", {}, ALL_FREE)
-    opening, shrinking = "sudo cryptsetup open /dev/sdz inside", "sudo pvresize --setphysicalvolumesize"
-    hint = re.sub(r"\d+B", "SIZE", refused.value.hint)
-    closing = "sudo vgchange -an 'my vg'; }; sudo cryptsetup close inside"
-    assert hint == f"{opening} && {{ {shrinking} SIZE /dev/mapper/inside; {closing}"
+    assert refused.value.hint == "by hand, with pvresize on /dev/sdz: docs/by-hand.md#make-a-content-shorter"
+    (row,) = (line for line in section_of(refused.value.hint).splitlines() if line.startswith("| LVM in LUKS |"))
+    assert 0 < row.index("pvresize") < row.index("vgchange -an GROUP") < row.index("cryptsetup close inside")
 
 
 @pytest.mark.parametrize("length", [0, 8 * MIB + 1])
@@ -258,7 +258,7 @@ def test_a_luks_that_is_being_encrypted_is_refused_with_the_command_that_finishe
     assert int(moved["offset"]) + int(moved["size"]) == size
     before = digest(image)
     said = aligntool("partition", "--yes", image, code=REFUSED)
-    assert "re-encryption is not finished" in said and "cryptsetup reencrypt --resume-only" in said
+    assert "re-encryption is not finished" in said and "cryptsetup reencrypt --resume-only" in section_of(said)
     assert digest(image) == before
     layer = json.loads(run_aligntool("audit", "--json", image, code=0).stdout)["disks"][0]["content"][0]
     assert (layer["claims_size"], layer["data_start"]) == (None, 16 * MIB)
@@ -288,8 +288,10 @@ def test_a_volume_gets_a_table_after_pvresize_to_the_length_that_the_refusal_sta
     with image.open("wb") as file:
         file.truncate(64 * MIB)
     kind.make(image)
-    found = re.search(r"pvresize --setphysicalvolumesize (\d+)B", aligntool("plan", "partition", image, code=REFUSED))
-    assert found
+    said = " ".join(aligntool("plan", "partition", image, code=REFUSED).split())
+    found = re.search(r"there is room for (\d+), ", said)
+    assert found and f"with pvresize on {image}: " in said
+    assert command_of(said, "pvresize", BYTESB=f"{found[1]}B", PV="x").endswith(f"size {found[1]}B x")
     with lvm_on(image) as (lvm, device):
         before = lvm("pvs", "--noheadings", "-o", "pv_uuid,vg_uuid,lv_uuid", device)
         lvm("pvresize", "-q", "-q", "-y", "--setphysicalvolumesize", f"{found[1]}B", device)
@@ -374,9 +376,9 @@ CASES: tuple[tuple[Callable[[Path], Path], tuple[str, ...], str], ...] = (
     (full_ext4, (), "→ aligntool plan partition"),
     (full_ext4, ("--shrink",), "→ delete files on it, or use --journal FILE"),
     (full_ext4, ("--shrink", "--journal", "journal"), "→ delete files on it, and plan again"),
-    (lambda path: swap(path, 8 * MIB), (), "mkswap -U "),
+    (lambda path: swap(path, 8 * MIB), (), "→ by hand, with mkswap on "),
     (lambda path: swap(path, 2 * MIB), (), "→ aligntool audit"),
-    (lambda path: (swap(path, 8 * MIB), run("mkswap", "-U", "clear", path), path)[2], (), "mkswap -U clear -p "),
+    (lambda path: (swap(path, 8 * MIB), run("mkswap", "-U", "clear", path), path)[2], (), "→ by hand, with mkswap on "),
     (gpt, (), "already has a partition table"),
     (table_in_it, ("--undo",), "partition 1 begins with a table of its own"),
     (zfs_at_the_end, ("--undo",), "ext4 and zfs_member would be recognised"),
@@ -416,7 +418,7 @@ def test_a_boot_program_that_is_lost_with_the_table_needs_attention(grub: bool, 
         file.seek(MIB)
         file.write(part.read_bytes())
     said = " ".join(aligntool("plan", "partition", "--undo", image).split())
-    assert ("GRUB, found at byte 512, is lost with the table: this disk no longer starts" in said) is grub
+    assert ("lost: GRUB, found at byte 512: this disk no longer starts" in said) is grub
     assert ("grub-install" in said) is grub
 
 
@@ -520,8 +522,7 @@ def test_the_plan_refuses_a_gpt_of_another_form_with_a_hint(words: tuple[str, ..
         if not words:
             file.truncate(80 * MIB)
     said = aligntool("plan", "partition", "--undo", image, code=REFUSED)
-    (line,) = (line for line in said.splitlines() if "sgdisk" in line)
-    run(*line.removeprefix("  → ").split())
+    type_by_hand(said, "sgdisk -S 128", DISK=image)
     aligntool("partition", "--undo", image, "--yes")
 
 

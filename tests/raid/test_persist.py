@@ -116,14 +116,14 @@ def test_missing_settings_are_added_and_a_second_run_has_nothing_to_do(
     assert all(line in "\n".join(texts.values()).split("\n") for line in kept)
 
 
-def test_a_carriage_return_is_reported_and_in_a_device_line_the_removing_command() -> None:
+def test_a_carriage_return_is_reported_and_in_a_device_line_how_it_is_removed() -> None:
     files = system(conf=parse_mdadm_conf(f"{RIGHT}\r\n", CONF.files[0]))
     (finding,) = [one for one in audit(machine("raid1", files), {}).findings if one.code.value == "AT612"]
     assert "ends with a carriage return" in finding.summary
     assert any("carriage return" in note for note in persist(machine("raid1", files)).notes)
     with pytest.raises(Refused) as refused:
         persist(machine("raid1", system(conf=parse_mdadm_conf("DEVICE partitions\r\n", CONF.files[0]))))
-    assert refused.value.hint == f"sudo sed -i 's/\\r$//' {CONF.files[0]}"
+    assert refused.value.hint == f"by hand, with an editor on {CONF.files[0]}: docs/by-hand.md#files-of-the-system"
 
 
 def test_a_refused_device_line_is_searched_for_in_every_file() -> None:
@@ -414,7 +414,7 @@ def test_swap_is_named_by_its_uuid_and_may_be_missing() -> None:
 def test_problems_that_files_cannot_repair_are_reported() -> None:
     files = system(conf=CONF, words=("root=/dev/md127", "resume=/dev/md127", "rd.auto"))
     said = " ".join(persist(machine("raid1", files, name="there:data", degraded=1)).attention)
-    for words in ("root=/dev/md127", "do not hibernate", "names the host 'there'", "--update=homehost", "degraded"):
+    for words in ("root=/dev/md127", "do not hibernate", "names the host 'there'", "#settings-of-an-array", "degraded"):
         assert words in said, words
 
 

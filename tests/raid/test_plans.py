@@ -166,9 +166,9 @@ def test_a_better_lba_format_is_suggested_with_its_command() -> None:
     one, two = drives(2)
     plan = planned(goal(), with_formats(one, LbaFormat(0, 512, 0, 2), with_metadata, better), two)
     assert "offers 4096 (format 1; performance 0 instead of 2" in notes(plan)
-    assert "nvme format --lbaf=1" in notes(plan)
+    assert "by hand, with nvme: docs/by-hand.md#another-sector-size" in notes(plan)
     plan = planned(goal(), with_formats(one, LbaFormat(0, 512, 0, 0), LbaFormat(1, 4096, 0, 2)), two)
-    assert "nvme format" not in notes(plan)
+    assert "with nvme" not in notes(plan)
 
 
 def test_a_format_of_equal_rating_is_reported_and_not_suggested() -> None:
@@ -176,7 +176,7 @@ def test_a_format_of_equal_rating_is_reported_and_not_suggested() -> None:
     plan = planned(goal(), with_formats(one, LbaFormat(0, 512, 0, 0), LbaFormat(1, 4096, 0, 0)), two)
     assert f"{one.name} is formatted with 512-byte blocks and offers 4096 (format 1)" in notes(plan)
     assert "rates the same" in notes(plan)
-    assert "nvme format" not in notes(plan)
+    assert "with nvme" not in notes(plan)
 
 
 def test_drives_without_dram_are_recognised_by_their_request_or_the_database() -> None:

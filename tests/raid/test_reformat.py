@@ -24,6 +24,7 @@ from aligntool.raid.steps_reformat import backwards, problems_of, start_hint
 from aligntool.steps import CheckArray, FormatMember, PutBackMember, TakeOutMember
 from aligntool.units import MIB, Extent
 from tests.audit.array_builders import SIZE, UUID, array, drive
+from tests.by_hand import command_of, section_of
 
 FORMATS = (LbaFormat(0, 512, 0, 2), LbaFormat(1, 512, 8, 2), LbaFormat(2, 4096, 0, 1), LbaFormat(3, 4096, 0, 0))
 LINUX_RAID = "A19D880F-05FC-4D3B-A006-743F0F84911E"
@@ -120,7 +121,7 @@ def test_a_spare_with_larger_blocks_is_refused_for_an_array_that_may_be_in_use()
     inventory = changed(inventory, 3, lambda _: member(3, logical=4096))
     with pytest.raises(Refused, match="the spare nvme3n1p1 has blocks of 4096") as refused:
         planned(inventory, details)
-    assert "--remove /dev/nvme3n1p1" in refused.value.hint
+    assert "with mdadm on /dev/md127, the spare nvme3n1p1 to remove meanwhile: " in refused.value.hint
     limits = replace(inventory.disks[4].limits, logical_block_size=4096)  # assembled again since
     assert planned(changed(inventory, 4, lambda disk: replace(disk, limits=limits)), details).steps
 
@@ -172,9 +173,9 @@ CONTENT = [
     ("another unit", on_array(EXT4), {"unit": Unit(8192, "uses blocks of 8192 bytes", exact=True)}, "of 8192 bytes"),
     ("an unknown unit", on_array(EXT4), {"unit": Unit(None, "is odd")}, "ext4 is odd"),
     ("LUKS1", on_array(replace(EXT4, kind="crypto_LUKS", version="LUKS1", data_start=2 * MIB)), {"unit": SMALL},
-     "convert --type luks2"),
+     "an-encrypted-partition"),
     ("LUKS2", on_array(replace(EXT4, kind="crypto_LUKS", version="LUKS2", data_start=16 * MIB)), {"unit": SMALL},
-     "--sector-size 4096"),
+     "an-encrypted-partition"),
     ("only a LUKS2 header", on_array(replace(EXT4, kind="crypto_LUKS", version="LUKS2")), {"unit": SMALL},
      "save the content"),
     ("only a LUKS1 header", on_array(replace(EXT4, kind="crypto_LUKS", version="LUKS1")), {"unit": SMALL},
@@ -250,7 +251,9 @@ def test_only_the_partition_next_to_a_member_is_to_be_deleted() -> None:
     inventory, details = machine()
     with pytest.raises(Refused) as refused:
         planned(changed(inventory, 0, lambda disk: replace(disk, partitions=(*disk.partitions, ESP))), details)
-    assert refused.value.hint.endswith("sudo sfdisk --delete /dev/nvme0n1 2")
+    assert "nvme0n1 has partition 2 besides the member" in str(refused.value)
+    assert refused.value.hint.endswith("with sfdisk on /dev/nvme0n1: docs/by-hand.md#delete-a-partition")
+    assert command_of(refused.value.hint, "sfdisk --delete", DISK="/dev/sda", NUMBER=2) == "sfdisk --delete /dev/sda 2"
 
 
 def test_a_format_that_affects_other_namespaces_is_refused() -> None:
@@ -316,7 +319,7 @@ def test_a_stored_block_size_stays_when_the_members_get_smaller_blocks(stored: i
             planned(inventory, details, 512)
 
 
-def test_a_member_flag_that_a_removal_would_clear_is_reported_with_its_command() -> None:
+def test_a_member_flag_that_a_removal_would_clear_is_reported_with_its_name() -> None:
     """md shows write_mostly, and accepts writemostly: Documentation/admin-guide/md.rst, state."""
     inventory, details = machine()
     states = {**details.states, "nvme0n1p1": "in_sync,write_mostly"}
@@ -324,7 +327,7 @@ def test_a_member_flag_that_a_removal_would_clear_is_reported_with_its_command()
         planned(inventory, replace(details, states=states))
     (reason,) = refused.value.refusals
     assert "nvme0n1p1 of /dev/md127 is marked write_mostly, which" in reason.text
-    assert reason.hint.startswith("echo -writemostly | sudo tee /sys/block/md127/md/dev-nvme0n1p1/state;")
+    assert reason.hint == "by hand, with tee on nvme0n1p1, marked writemostly: docs/by-hand.md#members-of-an-array"
     broken = replace(details, states={**states, "nvme0n1p1": "faulty,write_mostly"})
     with pytest.raises(Refused, match="is faulty,write_mostly, not in sync"):
         planned(inventory, broken)
@@ -426,10 +429,12 @@ def test_a_rollback_compares_the_size_of_a_drive_only_in_its_old_format() -> Non
 
 def test_a_broken_array_is_stopped_before_it_is_assembled_again() -> None:
     """mdadm skips its members as busy until then."""
-    forced = f"sudo mdadm --assemble --force --run /dev/md/data --uuid={UUID}"
     step = CheckArray(UUID, "/dev/md/data")
-    assert f": sudo mdadm --stop /dev/md/data; {forced}" in start_hint(step, "broken")
-    assert f": {forced}" in start_hint(step, "no member of it was found")
+    for state in ("broken", "no member of it was found"):
+        hint = start_hint(step, state)
+        assert f"with mdadm on /dev/md/data, UUID {UUID}: " in hint
+        page = section_of(hint)
+        assert 0 < page.index("mdadm --stop ARRAY") < page.index("mdadm --assemble --force --run ARRAY --uuid=UUID")
 
 
 def test_an_array_whose_blocks_cannot_be_enlarged_is_active_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:

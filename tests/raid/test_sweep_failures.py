@@ -91,7 +91,7 @@ def test_a_member_that_disappears_is_named_and_the_others_are_still_emptied(
     assert "nothing was written" not in str(stopped.value) and other not in stopped.value.hint
     assert stopped.value.hint.split("\n")[-2:] == [
         f"sudo aligntool raid tune --clear {gone}",
-        f"sudo blkdiscard --zeroout {gone}",
+        f"by hand, with blkdiscard on {gone}: docs/by-hand.md#overwrite-what-is-not-needed",
     ]
     assert (is_blank(two[0]), is_blank(two[1])) == (False, True)
     assert not measuring.complete and not taken(two[0]) and not taken(two[1])

@@ -215,8 +215,11 @@ def next_of(wanted: RaidGoal, *disks: Disk) -> list[str]:
 @pytest.mark.parametrize(
     ("large", "words"),
     [
-        ((1,), ["--lbaf=0 /dev/nvme1n1"]),  # the fewest drives are erased: one, not two
-        ((1, 2), ["--lbaf=2 /dev/nvme0n1"]),  # without metadata, and of those the one that the drive rates best
+        ((1,), ["format 0 erases nvme1n1 and gives it blocks of 512"]),  # the fewest drives are erased: one, not two
+        (
+            (1, 2),
+            ["format 2 erases nvme0n1 and gives it blocks of 4096"],
+        ),  # without metadata, and of those the one that the drive rates best
     ],
 )
 def test_for_drives_of_two_block_sizes_the_fewest_formats_are_suggested(
@@ -224,9 +227,8 @@ def test_for_drives_of_two_block_sizes_the_fewest_formats_are_suggested(
 ) -> None:
     disks = [with_formats(disk) for disk in drives(3)]
     disks = [replace(disk, limits=LARGE) if number in large else disk for number, disk in enumerate(disks)]
-    found = [line for line in next_of(goal("raid5"), *disks) if "nvme format" in line]
-    assert [line.partition("sudo nvme format ")[2] for line in found] == words
-    assert all(line.startswith("this erases ") for line in found)  # pasted unchanged, it erases nothing
+    found = [line for line in next_of(goal("raid5"), *disks) if "with nvme on" in line]
+    assert [line.partition(": ")[0] for line in found] == words
 
 
 @pytest.mark.parametrize(
@@ -241,20 +243,20 @@ def test_for_drives_of_two_block_sizes_the_fewest_formats_are_suggested(
 )
 def test_no_erasing_command_is_suggested_for_a_drive_that_may_have_content(change: Callable[[Disk], Disk]) -> None:
     small, large = with_formats(drive(0)), replace(drive(1), limits=LARGE)
-    assert any("--lbaf=2 /dev/nvme0n1" in line for line in next_of(goal(), small, large))
+    assert any("format 2 erases nvme0n1" in line for line in next_of(goal(), small, large))
     said = next_of(goal(), change(small), large)
-    assert not any("--lbaf" in line for line in said) and any("with the same block size" in line for line in said)
+    assert not any("erases" in line for line in said) and any("with the same block size" in line for line in said)
 
 
 def test_the_format_command_is_suggested_for_a_drive_named_by_wipe() -> None:
     small, large = with_formats(drive(0, parts="2048+1000 ext4")), replace(drive(1), limits=LARGE)
-    assert any("--lbaf=2 /dev/nvme0n1" in line for line in next_of(goal(wipe=("nvme0n1",)), small, large))
+    assert any("format 2 erases nvme0n1" in line for line in next_of(goal(wipe=("nvme0n1",)), small, large))
 
 
 def test_for_partitions_of_two_block_sizes_no_format_of_the_drives_is_suggested() -> None:
     small = with_formats(drive(0, parts="2048+40000000"))
     large = replace(drive(1, parts="2048+40000000"), limits=LARGE)
-    assert not any("--lbaf" in line for line in next_of(goal(partitions=(1, 1)), small, large))
+    assert not any("erases" in line for line in next_of(goal(partitions=(1, 1)), small, large))
 
 
 @pytest.mark.parametrize(

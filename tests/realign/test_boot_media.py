@@ -313,7 +313,10 @@ def test_syslinux_in_a_partition_that_is_not_active_is_noted_if_it_moves(sparse:
     ext4(image, 204801, 100000)
     put(image, 63 * 512 + 0x1F8, bytes.fromhex("fe02b23e183755aa"))
     (attention,) = planned(image).attention
-    assert "syslinux in the boot sector of partition 1" in attention and "extlinux --install" in attention
+    assert (
+        "syslinux in the boot sector of partition 1" in attention
+        and "with extlinux: docs/by-hand.md#a-boot-program" in attention
+    )
     assert not planned(image, RealignGoal(partitions=(2,))).attention
 
 

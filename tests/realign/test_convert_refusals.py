@@ -1,6 +1,7 @@
 """Refusals of a sector size conversion, and whether the suggested commands work."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from aligntool.errors import Refusal, Refused
 from aligntool.realign.convert_request import Conversion
 from aligntool.realign.request import Request
 from aligntool.units import KIB, MIB
+from tests.by_hand import command_of, section_of, type_by_hand
 from tests.conftest import attached, run
 from tests.moving.disks import place
 from tests.moving.entries import write_records
@@ -45,22 +47,21 @@ def with_swap(disk: Path, lines: str) -> None:
     ids=["bios-boot", "msr", "freebsd-boot", "prep"],
 )
 @pytest.mark.parametrize("start", [34, 40])
-def test_a_partition_that_a_realign_does_not_move_can_be_deleted_as_suggested(
-    tmp_path: Path, kind: str, start: int
-) -> None:
+def test_a_partition_that_a_realign_does_not_move_can_be_deleted_by_hand(tmp_path: Path, kind: str, start: int) -> None:
     """gdisk creates them directly behind the table, in sector 34 or 40."""
     disk = tmp_path / "disk.img"
     line = f"first-lba: 34\nstart={start},size={2048 - start},type={kind}\n"
     with_swap(disk, line)
     (hint,) = {reason.hint for reason in reasons(disk)}
-    run("sh", "-c", (hint or "").partition(": ")[2])
+    assert "partition 1" in hint
+    type_by_hand(hint, "sfdisk --delete", DISK=disk, NUMBER=1)
     request = Request()
     assert Conversion(request, (4096,)).find_plan(str(disk), request).plan.disk.size == 4 * MIB
 
 
 @pytest.mark.parametrize("at", [20_000, 4 * MIB - 20 * KIB + 100], ids=["start", "end"])
 @pytest.mark.needs_tools("sfdisk", "mkswap")
-def test_remains_of_a_table_for_other_sectors_can_be_cleared_as_suggested(tmp_path: Path, at: int) -> None:
+def test_remains_of_a_table_for_other_sectors_can_be_cleared_by_hand(tmp_path: Path, at: int) -> None:
     """The backup entries for 4096 begin 20 KiB before the end, those for 512 bytes 16.5 KiB: the former remain."""
     disk, size = tmp_path / "disk.img", 4 * MIB
     disk.write_bytes(bytes(size))
@@ -70,9 +71,11 @@ def test_remains_of_a_table_for_other_sectors_can_be_cleared_as_suggested(tmp_pa
     content[at : at + 200] = b"L" * 200
     disk.write_bytes(content)
     (reason,) = reasons(disk)
-    looking, clearing = (reason.hint or "").removeprefix("view it with ").split("; if nothing needs it: ")
+    looking, clearing = reason.hint.split("\n")
     assert "L   L   L" in run("sh", "-c", looking)
-    run("sh", "-c", clearing)
+    found = re.search(r"(\d+) bytes from byte (\d+)", clearing)
+    assert found and f"with dd on {disk}, " in clearing
+    type_by_hand(clearing, "dd if=/dev/zero", DISK=disk, LENGTH=found[1], START=found[2])
     content[at : at + 200] = bytes(200)
     assert disk.read_bytes() == content
     assert run("sfdisk", "--json", disk) == table
@@ -136,12 +139,11 @@ def test_the_sectors_of_a_luks_are_enlarged_while_it_is_open(tmp_path: Path, ver
     run("cryptsetup", "-q", "luksFormat", *forms, "--sector-size", "512", content, "-", stdin="secret")
     place(content, disk, 1 * MIB)
     (reason,) = reasons(disk)
-    hint = reason.hint or ""
-    opened, changed = hint.index("cryptsetup open"), hint.index("cryptsetup reencrypt --sector-size 4096")
-    assert ("cryptsetup convert --type luks2" in hint[:opened]) == (version == "luks1")
-    assert opened < changed < hint.index("cryptsetup close") < hint.index("losetup -d")
-    subprocess.run(["sh", "-n", "-c", hint], check=True)
-    assert "DEVICE" not in hint
+    page = section_of(reason.hint)
+    opened, changed = page.index("cryptsetup open"), page.index("cryptsetup reencrypt --sector-size 4096")
+    assert page.index("luksHeaderBackup" if "luksHeaderBackup" in page else "[Save](#save-first) the header") < opened
+    assert page.index("cryptsetup convert --type luks2") < opened < changed < page.index("cryptsetup close")
+    assert f"with cryptsetup on {disk}, {18 * MIB} bytes from byte {MIB}" in reason.hint
 
 
 @pytest.mark.needs_tools("sfdisk", "cryptsetup")
@@ -194,8 +196,11 @@ class TestTableOf4096ByteSectors:
             file.seek(MIB)
             file.write(bytes(MIB))
         said = run_aligntool("plan", "convert", large_sectors, "--sector-size", "512")
-        hint = said.stderr.rpartition("→ ")[2].partition(": ")[2]
-        typed(hint, large_sectors.parent)
+        hint = said.stderr.rpartition("→ ")[2]
+        assert "partition 1" in hint
+        command = command_of(hint, "sfdisk --delete", DISK="/dev/loop9", NUMBER=1)
+        with attached(large_sectors, "--sector-size", "4096") as device:
+            run("sh", "-c", command.replace("/dev/loop9", str(device)))
         assert extents(large_sectors, 4096) == [(4 * MIB, 2 * MIB)]
 
     def test_the_command_for_an_odd_length_keeps_the_table(self, large_sectors: Path) -> None:
@@ -204,7 +209,10 @@ class TestTableOf4096ByteSectors:
             file.truncate(8 * MIB + 512)
         refused = run_aligntool("plan", "convert", large_sectors, "--sector-size", "512").stderr
         assert "which is not a multiple of 4096" in refused
-        typed(refused.rpartition("→ ")[2].replace("; then ", "\n"), large_sectors.parent)
+        hint = refused.rpartition("→ ")[2]
+        type_by_hand(hint, "truncate", IMAGE=large_sectors)
+        with attached(large_sectors, "--sector-size", "4096") as device:
+            type_by_hand(hint, "sgdisk -e", IMAGE=device)
         assert extents(large_sectors, 4096) == before and len(before) == 2
         again = run_aligntool("plan", "convert", large_sectors, "--sector-size", "512").stderr
         assert "which is not a multiple of 4096" not in again  # the old backup of the GPT is a reason of its own
@@ -220,7 +228,7 @@ class TestTableOf4096ByteSectors:
 
 
 @pytest.mark.needs_tools("sfdisk", "mkswap")
-def test_unneeded_logical_partitions_are_deleted_by_one_command(tmp_path: Path) -> None:
+def test_unneeded_logical_partitions_are_listed_from_the_last_one(tmp_path: Path) -> None:
     """sfdisk renumbers the others after each deletion: the second of two commands would delete another partition."""
     disk, swap = tmp_path / "disk.img", tmp_path / "swap"
     for path, size in ((disk, 32 * MIB), (swap, 2 * MIB)):
@@ -231,7 +239,11 @@ def test_unneeded_logical_partitions_are_deleted_by_one_command(tmp_path: Path) 
     run("mkswap", swap)
     place(swap, disk, 20480 * 512)
     (hint,) = {reason.hint for reason in reasons(disk)}
-    run("sh", "-c", hint.partition(": ")[2])
+    assert "partitions 6, 5:" in hint and "Of several logical partitions name the highest number first" in section_of(
+        hint
+    )
+    for number in (6, 5):
+        type_by_hand(hint, "sfdisk --delete", DISK=disk, NUMBER=number)
     table = json.loads(run("sfdisk", "--json", disk))["partitiontable"]["partitions"]
     assert [part["start"] for part in table] == [2048, 20480]
 

@@ -10,7 +10,8 @@ from aligntool.audit.judge import audit
 from aligntool.change import LayoutGoal, PartitionRequest, Plan, RealignGoal
 from aligntool.claims import ALL_FREE
 from aligntool.cli.partitions import Layout
-from aligntool.errors import Refused, shell_word
+from aligntool.commands import shell_word
+from aligntool.errors import Refused
 from aligntool.formats.reader import MAY_BE_SHARED
 from aligntool.formats.windows_fs import WINDOWS_HIBERNATED
 from aligntool.inventory import Disk, DiskKind, Fault, Inventory, Layer, Partition, Role, Table, TableFault, TableLabel
@@ -32,6 +33,9 @@ OFF = "63+100000 ext4; 104448+100000 xfs"
 HOME = Extent(104448 * 512, 100000 * 512)  # of the second partition, which is on the grid
 SUSPENDED = Layer("swsuspend", HOME)
 SHARED_PV = Layer("LVM2_member", HOME, unclean=f"{MAY_BE_SHARED} (vg: lock type sanlock)")
+PLACE = "/dev/sda, 51200000 bytes from byte 32256"
+SHARING = "docs/by-hand.md#a-content-marked-as-shared"
+NOT_UNMOUNTED = "docs/by-hand.md#a-file-system-that-was-not-unmounted"
 SHARED = Layer("ext4", HOME, unclean=f"{MAY_BE_SHARED} (MMP)")
 Change = Callable[[Disk], Disk]
 
@@ -83,7 +87,7 @@ REFUSED = [  # code, evidence in the text, hint
     (partition(holders=("drbd0",)), "held", "drbd0", "drbdadm down RESOURCE"),
     (disk(mounted_at=("/mnt",)), "mounted", "sda is mounted at /mnt", "umount /mnt"),
     (disk(holders=("dm-7",)), "held", "sda is held by dm-7", "dmsetup remove /dev/dm-7"),
-    (disk(read_only=True), "read-only", "sda", "blockdev --setrw /dev/sda"),
+    (disk(read_only=True), "read-only", "sda", "with blockdev on /dev/sda: docs/by-hand.md#a-disk"),
     (disk(failing="8 sectors are pending"), "failing", "8 sectors are pending", "sudo smartctl -a /dev/sda"),
     (disk(size=None), "size-unknown", "sda", "audit"),
     (disk(table_read=False), "not-read", "table of sda", "sudo"),
@@ -97,7 +101,7 @@ REFUSED = [  # code, evidence in the text, hint
         disk(content=(Layer("ext4", Extent(0, MIB)),), table=None, kernel_partitions=((1, HOME),)),
         "kernel-differs",
         "has no partition table, but the kernel has partitions",
-        "partprobe /dev/sda",
+        "with partprobe on /dev/sda: docs/by-hand.md#the-kernel",
     ),
     (table(label=TableLabel.SUN), "table-kind", "sun", "audit"),
     (table(hybrid=True), "hybrid-mbr", "sda", "AT307"),
@@ -110,19 +114,48 @@ REFUSED = [  # code, evidence in the text, hint
     (second(content=(Layer("ntfs", HOME, unclean=WINDOWS_HIBERNATED),)), "unclean", "partition 2: Windows", "/s /f"),
     (layer(problems=("the checksum is bad",)), "content-damaged", "the checksum is bad", "e2fsck -f -n"),
     (layer(claims_size=100001 * 512), "content-damaged", "51200000 bytes, but its ext4 claims 51200512", "e2fsck"),
-    (layer(unclean=f"{MAY_BE_SHARED} (MMP)"), "unclean", "(MMP)", "tune2fs -O ^mmp"),
-    (layer("LVM2_member", unclean=f"{MAY_BE_SHARED} (vg: lock type dlm)"), "unclean", "dlm", "--lock-type none"),
-    (layer("LVM2_member", unclean=f"{MAY_BE_SHARED} (vg: system ID b)"), "unclean", "(vg: ", """"b"' --systemid '' """),
-    (layer("LVM2_member", unclean=f'{MAY_BE_SHARED} (-v: system ID b" x/y="/z)'), "unclean", "-v", """_id="bxyz"' """),
-    (layer("zfs_member", unclean=f"{MAY_BE_SHARED} (multihost)", label="-R/etc"), "unclean", "(mul", "export R/etc"),
-    (layer("linux_raid_member", unclean=f"{MAY_BE_SHARED} (cluster bitmap)"), "unclean", "bitmap", "--bitmap=none"),
-    (layer("zfs_member", unclean=f"{MAY_BE_SHARED} (multihost)", label="a b"), "unclean", "(mul", "export 'a b'"),
-    (layer("gfs2", unclean=f"{MAY_BE_SHARED} (lock protocol lock_dlm)"), "unclean", "lock_dlm", "tunegfs2 -o"),
-    (layer("ocfs2", unclean=f"{MAY_BE_SHARED} (a cluster)"), "unclean", "cluster", "tunefs.ocfs2 -M local"),
-    (layer("LVM2_member", inner=(SHARED,)), "unclean", "the ext4 in it: it may be", "tune2fs -O ^mmp DEVICE"),
-    (layer("linux_raid_member", inner=(SHARED_PV,)), "unclean", "PV in it: it may", "force --devices DEVICE vg"),
-    (layer(unclean="it is mounted on node7, or was (MMP)"), "unclean", "node7", "e2fsck -f"),
-    (layer(unclean="its journal must be replayed"), "unclean", "its journal must be replayed", "e2fsck -f"),
+    (layer(unclean=f"{MAY_BE_SHARED} (MMP)"), "unclean", "(MMP)", f"with tune2fs on {PLACE}: {SHARING}"),
+    (
+        layer("LVM2_member", unclean=f"{MAY_BE_SHARED} (vg: lock type dlm)"),
+        "unclean",
+        "dlm",
+        f"with vgchange on {PLACE}: {SHARING}",
+    ),
+    (layer("LVM2_member", unclean=f"{MAY_BE_SHARED} (vg: system ID b)"), "unclean", "(vg: ", "with vgchange"),
+    (layer("LVM2_member", unclean=f'{MAY_BE_SHARED} (-v: system ID b" x/y="/z)'), "unclean", "-v", "with vgchange"),
+    (layer("zfs_member", unclean=f"{MAY_BE_SHARED} (multihost)", label="-R/etc"), "unclean", "(mul", "with zpool"),
+    (
+        layer("linux_raid_member", unclean=f"{MAY_BE_SHARED} (cluster bitmap)"),
+        "unclean",
+        "bitmap",
+        f"with mdadm on {PLACE}: {SHARING}",
+    ),
+    (layer("gfs2", unclean=f"{MAY_BE_SHARED} (lock protocol lock_dlm)"), "unclean", "lock_dlm", "with tunegfs2"),
+    (layer("ocfs2", unclean=f"{MAY_BE_SHARED} (a cluster)"), "unclean", "cluster", "with tunefs.ocfs2"),
+    (
+        layer("LVM2_member", inner=(SHARED,)),
+        "unclean",
+        "the ext4 in it: it may be",
+        f"with tune2fs on the ext4 in it: {SHARING}",
+    ),
+    (
+        layer("linux_raid_member", inner=(SHARED_PV,)),
+        "unclean",
+        "PV in it: it may",
+        f"with vgchange on the LVM2 PV in it: {SHARING}",
+    ),
+    (
+        layer(unclean="it is mounted on node7, or was (MMP)"),
+        "unclean",
+        "node7",
+        f"with e2fsck on {PLACE}: {NOT_UNMOUNTED}",
+    ),
+    (
+        layer(unclean="its journal must be replayed"),
+        "unclean",
+        "its journal must be replayed",
+        f"with e2fsck on {PLACE}: {NOT_UNMOUNTED}",
+    ),
     (partition(content=(Layer("ext4", Extent(0, 1)), Layer("xfs", Extent(0, 1)))), "ambiguous", "ext4", "wipefs"),
     (nested, "nested-label", "partition 1", "audit"),
     (disk(kernel_partitions=((1, Extent(64 * 512, 100000 * 512)),)), "kernel-differs", "byte 32768", "partprobe"),
@@ -344,15 +377,10 @@ def test_no_superblock_is_moved_to_where_that_of_the_whole_disk_would_be(
     assert plan_for(seen, replace(goal, grain=4096)).steps
 
 
-def test_the_import_that_ends_the_sharing_of_a_zfs_pool_mounts_nothing() -> None:
-    """Without -N, a root file system would be mounted over that of this machine, which may also have an exported pool
-    of the same name as that of an image.
-    """
-    shared = layer("zfs_member", unclean=f"{MAY_BE_SHARED} (multihost)", label="tank")(movable_disk(OFF))
+def test_the_hint_for_a_shared_content_has_nothing_that_was_read_from_it() -> None:
+    shared = layer("zfs_member", unclean=f"{MAY_BE_SHARED} (multihost)", label="tank; rm x")(movable_disk(OFF))
     (refusal,) = refusal_of(partition(node="sda1")(shared)).refusals
-    assert refusal.hint == "sudo zpool import -N tank && sudo zpool export tank"
-    (refusal,) = refusal_of(replace(shared, kind=DiskKind.IMAGE)).refusals
-    assert '&& sudo zpool import -N -d "$loop" tank && sudo zpool export tank; sudo losetup -d "$loop"' in refusal.hint
+    assert refusal.hint == f"by hand, with zpool on /dev/sda1: {SHARING}"
 
 
 def test_a_fat32_of_few_clusters_is_accepted() -> None:

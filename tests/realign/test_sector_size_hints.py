@@ -1,4 +1,4 @@
-"""The command that changes a drive's sector size is suggested if the drive reports support for it, and only then."""
+"""A change of a drive's sector size is suggested if the drive reports support for it, and only then."""
 
 from dataclasses import replace
 
@@ -13,10 +13,10 @@ FORMATS = (LbaFormat(0, 512, 0, 2), LbaFormat(1, 4096, 8, 1), LbaFormat(2, 4096,
 def test_the_format_without_metadata_is_suggested() -> None:
     """nvme-format(1): --lbaf is the index in the list of the drive."""
     (said,) = reformatting(replace(NVME, nvme=NvmeFacts(FORMATS)), 4096)
-    assert said.endswith(": sudo nvme format /dev/nvme0n1 --lbaf=2")
-    assert "erases" in said
+    assert said.endswith("by hand, with nvme on /dev/nvme0n1: docs/by-hand.md#another-sector-size")
+    assert "erases" in said and "its format 2," in said
     (said,) = reformatting(replace(NVME, nvme=NvmeFacts(FORMATS)), 512)
-    assert said.endswith(": sudo nvme format /dev/nvme0n1 --lbaf=0")
+    assert "its format 0," in said
 
 
 def test_no_command_is_suggested_for_a_drive_without_such_a_format() -> None:
@@ -27,4 +27,4 @@ def test_no_command_is_suggested_for_a_drive_without_such_a_format() -> None:
 def test_for_an_ata_drive_hdparm_is_suggested() -> None:
     """hdparm(8), --set-sector-size."""
     (said,) = reformatting(replace(NVME, path="/dev/sdb", kind=DiskKind.ATA), 4096)
-    assert said.endswith("sudo hdparm --set-sector-size 4096 --please-destroy-my-drive /dev/sdb")
+    assert said.endswith("by hand, with hdparm on /dev/sdb: docs/by-hand.md#another-sector-size")

@@ -35,11 +35,14 @@ def elsewhere(before: str, *words: str | Path) -> "subprocess.CompletedProcess[s
     )  # fmt: skip
 
 
-def test_for_a_file_the_command_that_makes_it_a_device_is_suggested(tmp_path: Path) -> None:
+def test_for_a_file_it_is_named_how_it_becomes_a_device(tmp_path: Path) -> None:
     image = tmp_path / "disk.img"
     image.write_bytes(bytes(MIB))
     _, said = aligntool("trace", "record", image, "--", "true", code=3)
-    assert "is not a block device" in said and f"sudo losetup -f --show {image}" in said
+    assert (
+        "is not a block device" in said
+        and f"with losetup on {image}: docs/by-hand.md#a-partition-without-a-device" in said
+    )
     _, said = aligntool("trace", "record", tmp_path / "none", "--", "true", code=3)
     assert "No such file" in said
 

@@ -41,7 +41,7 @@ def test_a_drive_with_data_but_no_signature_is_not_formatted(case: FormatMember)
         drive.write(bytes(range(1, 256)) * (4 * MIB // 255))
     with pytest.raises(Stopped, match="has no superblock of the array, but data at") as stopped:
         stop_if_not_its_own(read_disk(case.disk.path), case)
-    assert f"nvme format {path} --lbaf=3" in stopped.value.hint
+    assert f"with nvme on {path}, to format 3: docs/by-hand.md#another-sector-size" in stopped.value.hint
     with pytest.raises(Stopped, match="it is not overwritten"):
         stop_if_reused(case.disk.path, MEMBER, "blkdiscard")
 

@@ -1,0 +1,243 @@
+"""A command that a message asks the user to type, as a value: what it does is decided here, and it is quoted here.
+
+Users paste a suggested command without reading it. So only three kinds are ever printed in full: those that only look,
+those that release what is in use, and aligntool's own, which ask before they write. For everything else a message names
+the program and a section of docs/by-hand.md, which explains the case, what to save first, and how to check the result.
+"""
+
+import re
+from collections.abc import Iterable
+from enum import StrEnum
+
+from aligntool.values import dataclass
+
+PAGE = "docs/by-hand.md"
+
+
+class Effect(StrEnum):
+    """What a command does to the machine."""
+
+    LOOKS = "looks"  # writes to no disk and to no file that exists
+    RELEASES = "releases"  # ends a use of a device: nothing on it changes
+    OWN = "own"  # a command of aligntool
+    CHANGES = "changes"  # everything else, also what is not known
+
+
+class ByHand(StrEnum):
+    """The sections of docs/by-hand.md, by the anchors of their headings."""
+
+    SAVING = "save-first"
+    ATTACHING = "a-partition-without-a-device"
+    SIGNATURES = "a-remnant-of-another-content"
+    TABLE = "a-damaged-partition-table"
+    KERNEL_TABLE = "the-kernel-has-an-older-table"
+    READ_ONLY = "a-disk-or-file-is-read-only"
+    UNCLEAN = "a-file-system-that-was-not-unmounted"
+    BAD_BLOCKS = "a-list-of-bad-blocks"
+    SHARED = "a-content-marked-as-shared"
+    LUKS = "an-encrypted-partition"
+    SHRINKING = "make-a-content-shorter"
+    GROWING = "make-a-partition-longer"
+    DELETING = "delete-a-partition"
+    TABLE_KIND = "another-kind-or-length-of-table"
+    EMPTYING = "overwrite-what-is-not-needed"
+    SECTOR_SIZE = "another-sector-size"
+    RECREATING = "make-a-file-system-anew"
+    VOLUMES = "move-lvm-volumes"
+    MEMBERS = "members-of-an-array"
+    ARRAY_SETTINGS = "settings-of-an-array"
+    RECORDS = "an-array-that-cannot-be-finished"
+    SYSTEM_FILES = "files-of-the-system"
+    VIRTUAL_DISKS = "virtual-disks"
+    MAPPINGS = "a-suspended-mapping"
+    BOOT_PROGRAMS = "a-boot-program"
+
+
+# One pattern a line, for all words of a command: "*" is a word or a part of one, and "..." any number of words. They do
+# not begin with a hyphen, so that no value becomes an option. Files are written by some: dd writes to none that exists,
+# because of conv=excl, and qemu-img and sgdisk get the name of a new one.
+_LOOKS = """
+blkid *
+blkid -p *
+blkid -p -O * *
+blkzone report *
+blockdev --getro *
+blockdev --getsize64 *
+btrfs check --readonly *
+bzip2 -dc *
+bzip2 -t *
+cat ...
+cryptsetup luksDump *
+dmesg
+e2fsck -f -n *
+efibootmgr -v
+ewfmount * /mnt
+fdasd -p *
+file *
+fsck.exfat -n *
+fsck.f2fs --dry-run *
+fsck.fat -n *
+fuser -v *
+grep -rsw * ...
+gzip -dc *
+gzip -t *
+hdparm -I *
+losetup -r -f --show *
+losetup -r -f --show --sector-size * *
+losetup -r -f --show -o * --sizelimit * *
+ls -l *
+ls -ld *
+ls ...
+lsattr *
+lsblk -d
+lsblk -o * ...
+lsblk ...
+lsinitcpio *
+lsinitramfs *
+lsinitrd *
+lz4 -dc *
+lz4 -t *
+mdadm --detail *
+mdadm --detail-platform
+mdadm --examine *
+mdadm --examine-badblocks *
+modprobe *
+mount -t debugfs debugfs *
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+ntfsresize --info --bad-sectors --no-progress-bar *
+nvme id-ns -H *
+nvme list-ns --all *
+nvme list-subsys *
+od -A d -c -j * -N * *
+od -A d -t x1z -N 512 -j * *
+ps *
+qemu-img check *
+qemu-img convert --object secret,id=key,file=KEYFILE -O raw --image-opts * *
+qemu-img convert -f * -O * * *
+qemu-img snapshot -l *
+sfdisk --dump *
+sfdisk --verify *
+sgdisk --backup=gpt-*.bin *
+sgdisk -v *
+smartctl -a *
+uname -r
+wipefs --no-act *
+xfs_repair -n *
+xz -dc *
+xz -t *
+zstd -dc *
+zstd -t *
+"""
+_RELEASES = """
+blktrace -k -d *
+cryptsetup close *
+dmsetup remove *
+drbdadm down *
+losetup -d *
+mdadm --stop *
+multipath -f *
+swapoff *
+tee */bcache/set/unregister
+tee */bcache/stop
+umount *
+vgchange -an *
+zpool export *
+"""
+
+
+_PATTERNS = {
+    effect: tuple(tuple(line.split(" ")) for line in patterns.strip().split("\n"))
+    for effect, patterns in ((Effect.LOOKS, _LOOKS), (Effect.RELEASES, _RELEASES))
+}
+
+
+def _is_like(words: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
+    if pattern[-1] == "...":
+        fixed = len(pattern) - 1
+        return _is_like(words[:fixed], pattern[:fixed]) and not any(word.startswith("-") for word in words[fixed:])
+    return len(words) == len(pattern) and all(map(_word_is_like, words, pattern))
+
+
+def _word_is_like(word: str, pattern: str) -> bool:
+    before, star, after = pattern.partition("*")
+    if not star:
+        return word == pattern
+    is_option = word.startswith("-") and not before
+    filled = len(word) > len(before) + len(after)
+    return filled and not is_option and word.startswith(before) and word.endswith(after)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A program and its arguments. Its effect follows from them: what is not known to be harmless is a change."""
+
+    program: str
+    arguments: tuple[str, ...] = ()
+    sudo: bool = True
+    stdin: str = ""  # a line that is piped into it
+    output: str = ""  # the new file that gets what it prints
+
+    @property
+    def effect(self) -> Effect:
+        if self.output.startswith("/"):  # it may be a device
+            return Effect.CHANGES
+        if self.program == "aligntool":
+            return Effect.OWN
+        words = (self.program, *self.arguments)
+        for effect, patterns in _PATTERNS.items():
+            if any(_is_like(words, pattern) for pattern in patterns):
+                return effect
+        return Effect.CHANGES
+
+    def typed(self) -> str:
+        """Return the command to paste; of one that changes anything only the program, and the page that explains it."""
+        if self.effect is Effect.CHANGES:
+            return by_hand(ByHand.SAVING, self.program)
+        words = ("sudo",) * self.sudo + (self.program, *map(shell_word, self.arguments))
+        before = f"echo {shell_word(self.stdin)} | " if self.stdin else ""
+        after = f" > {shell_word(self.output)}" if self.output else ""
+        return f"{before}{' '.join(words)}{after}"
+
+
+def typed(words: str, *values: str | int, sudo: bool = True) -> str:
+    """Return the command to paste that these words begin, split at spaces, and these values end."""
+    program, *fixed = words.split()
+    return Command(program, (*fixed, *map(str, values)), sudo).typed()
+
+
+def typed_on_loop(words: str, path: str, *options: str) -> str:
+    """Return the command that looks at a loop device, read-only, that losetup makes with these options."""
+    program, *fixed = words.split()
+    attach = Command("losetup", ("-r", "-f", "--show", *options, path))
+    look = Command(program, (*fixed, "LOOP"))
+    if {attach.effect, look.effect} != {Effect.LOOKS}:
+        return by_hand(ByHand.ATTACHING, program, path)
+    return f'loop=$({attach.typed()}) && {look.typed().removesuffix("LOOP")}"$loop"; sudo losetup -d "$loop"'
+
+
+def by_hand(section: ByHand, program: str, on: str = "") -> str:
+    """Return where the user finds how to make a change with another program. `on`: what it is to change, in words."""
+    return f"by hand, with {program}{on and ' on '}{on}: {PAGE}#{section}"
+
+
+def shell_word(text: str) -> str:
+    r"""Return a path quoted for a shell. Control characters are written as escapes.
+
+    Backslashes and quotation marks stand outside of the quotes: in those of fish, \\ and \' are escapes as well.
+    """
+    if text and text[0] != "=" and all(char.isalnum() or char in "/._-+:,@%=" for char in text):
+        return text
+    if all(char.isprintable() for char in text):
+        return "'" + re.sub(r"[\\']", r"'\\\g<0>'", text) + "'"
+    octal = {char: "".join(f"\\{byte:03o}" for byte in char.encode("utf-8", "surrogateescape")) for char in text}
+    escaped = "".join(char if char.isprintable() and char not in "'\\" else octal[char] for char in text)
+    return f"$'{escaped}'"
+
+
+_COMMAND = r"(?s)((?:'[^']*'|\\.|(?! && ).)+)(?: && |$)"  # up to an && outside of quotes, as `shell_word` writes them
+
+
+def joined_commands(lines: Iterable[str]) -> str:
+    """Return one command line that runs all the commands of these lines, each once."""
+    return " && ".join(dict.fromkeys(re.findall(_COMMAND, " && ".join(lines))))

@@ -1,0 +1,158 @@
+"""No command that changes anything is printed to be pasted, and each section that is named instead exists."""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aligntool.commands import PAGE, ByHand, Command, Effect, by_hand, typed, typed_on_loop
+from tests.suggested import GAP, changing_commands
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted((ROOT / "aligntool").rglob("*.py"))
+SECTIONS = re.findall(r"^## (.*)$", (ROOT / PAGE).read_text(), re.MULTILINE)
+
+LOOKING = (
+    "blkid -p /dev/sda", "cryptsetup luksDump /dev/sda1", "e2fsck -f -n a.img?offset=32256", "lsblk", "lsblk /dev/sda",
+    "mdadm --detail /dev/md0", "sfdisk --dump /dev/sda", "sgdisk -v /dev/sda", "wipefs --no-act /dev/sda",
+    "losetup -r -f --show -o 32256 --sizelimit 512 a.img",
+)  # fmt: skip
+RELEASING = (
+    "umount /srv", "swapoff /dev/sda2", "cryptsetup close x", "vgchange -an vg", "mdadm --stop /dev/md0",
+    "losetup -d /dev/loop0", "dmsetup remove /dev/dm-1", "zpool export tank",
+)  # fmt: skip
+CHANGING = (
+    "wipefs --all /dev/sda", "wipefs --no-act --all /dev/sda", "sgdisk -e /dev/sda", "sgdisk -v -e /dev/sda",
+    "sfdisk --delete /dev/sda 1", "sfdisk /dev/sda", "e2fsck -f /dev/sda1", "e2fsck -fn /dev/sda1 -y",
+    "dd if=/dev/zero of=/dev/sda", "dd if=/dev/sda of=FILE bs=1M", "mkswap /dev/sda1", "vgchange -ay vg",
+    "losetup -f --show a.img", "mdadm --stop --scan", "cryptsetup repair /dev/sda1", "nvme format /dev/nvme0n1",
+    "mount /dev/sda1 /mnt", "partprobe /dev/sda", "blockdev --setrw /dev/sda", "rm file", "an-unknown-program",
+    "umount", "tee /dev/sda", "btrfs check --repair /dev/sda1", "apt-get install fio", "blkid -p --probe=x",
+    "umount -l /srv",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "effect"),
+    [
+        *((line, Effect.LOOKS) for line in LOOKING),
+        *((line, Effect.RELEASES) for line in RELEASING),
+        *((line, Effect.CHANGES) for line in CHANGING),
+    ],
+)
+def test_a_command_that_is_not_known_to_be_harmless_is_a_change(line: str, effect: Effect) -> None:
+    program, *arguments = line.split()
+    command = Command(program, tuple(arguments))
+    assert command.effect is effect
+    assert (command.typed() == f"sudo {line}") == (effect is not Effect.CHANGES) or "?" in line
+
+
+@pytest.mark.parametrize("line", CHANGING)
+def test_of_a_change_only_the_program_and_a_section_are_printed(line: str) -> None:
+    program, *arguments = line.split()
+    said = Command(program, tuple(arguments)).typed()
+    assert said.startswith(f"by hand, with {program}: {PAGE}#")
+    assert not any(argument in said.split() for argument in arguments)
+    looped = typed_on_loop(line, "a.img", "-o", "5", "--sizelimit", "7")
+    assert looped.startswith(f"by hand, with {program} on a.img: {PAGE}#")
+
+
+def test_an_own_command_is_printed_and_output_goes_to_no_device() -> None:
+    assert Command("aligntool", ("audit", "a b.img"), sudo=False).typed() == "aligntool audit 'a b.img'"
+    assert Command("xz", ("-dc", "a.xz"), sudo=False, output="disk.img").typed() == "xz -dc a.xz > disk.img"
+    assert Command("xz", ("-dc", "a.xz"), output="/dev/sda").effect is Effect.CHANGES
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1), min_size=1))
+def test_bash_reads_every_value_as_it_was(values: list[str]) -> None:
+    values = [f"x{value}" for value in values]  # with a hyphen in front it would be refused
+    line = typed("cat", *values)
+    assert line.startswith("sudo cat ")
+    script = f"sudo() {{ printf '%s\\0' \"$@\"; }}\n{line}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, check=True, env={"LC_ALL": "C.UTF-8"})
+    assert done.stdout.decode().split("\0")[:-1] == ["cat", *values]
+
+
+@given(st.text(min_size=1))
+def test_no_value_becomes_an_option(value: str) -> None:
+    assert Command("umount", (f"-{value}",)).effect is Effect.CHANGES
+
+
+def _texts(path: Path) -> Iterator[str]:
+    """Yield every string of a module except docstrings, with a gap for each value."""
+    tree = ast.parse(path.read_text())
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef
+    bodies = [node.body for node in ast.walk(tree) if isinstance(node, documented) and node.body]
+    inner = {id(body[0].value) for body in bodies if isinstance(body[0], ast.Expr)}
+    inner |= {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in ast.walk(tree):
+        match node:
+            case ast.JoinedStr():
+                yield "".join(str(part.value) if isinstance(part, ast.Constant) else GAP for part in node.values)
+            case ast.Constant(value=str(text)) if id(node) not in inner:
+                yield text
+
+
+SHOW_WHAT_RUNS = ("cli/plan.py", "raid/commands.py", "realign/shrink.py")  # what aligntool itself runs
+REPORTS = (  # what a program did, or does, in a sentence
+    "mdadm --incremental does not start it", "mdadm --incremental starts no array that two lines match", f"lvm {GAP}",
+    f"cryptsetup {GAP}", f"cryptsetup repair {GAP}",
+)  # fmt: skip
+
+
+def test_no_text_of_the_program_has_a_command_that_changes_anything() -> None:
+    paths = [path for path in SOURCES if not str(path).endswith(SHOW_WHAT_RUNS)]
+    texts = [(path.name, text) for path in paths for text in _texts(path)]
+    found = {(name, words) for name, text in texts for words in changing_commands(text, begun=True)}
+    assert sorted((name, words) for name, words in found if words not in REPORTS) == []
+    assert {words for _, words in found} == set(REPORTS)
+
+
+@pytest.mark.parametrize("page", ["aligntool/audit/findings.md"])
+def test_no_page_that_the_program_prints_has_a_command_that_changes_anything(page: str) -> None:
+    assert [*changing_commands((ROOT / page).read_text(), begun=True)] == []
+
+
+def test_the_search_finds_commands_that_change_something() -> None:
+    for line in (*CHANGING, "sudo wipefs --all", "as root: partprobe /dev/sda, or restart", f"sgdisk -e {GAP}"):
+        known = line not in ("an-unknown-program", "umount", "rm file", "blkid -p --probe=x")
+        assert bool([*changing_commands(line)]) == known, line
+    for line in (*LOOKING, *RELEASING):
+        assert [*changing_commands(line)] == [], line
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")  # as GitHub and Sphinx make them
+
+
+def test_every_section_that_a_message_names_exists() -> None:
+    assert {_anchor(heading) for heading in SECTIONS} == {section.value for section in ByHand}
+    texts = [path.read_text() for path in (*SOURCES, *(ROOT / "docs").rglob("*.md"), *ROOT.glob("aligntool/**/*.md"))]
+    named = {anchor for text in texts for anchor in re.findall(rf"{PAGE}#([\w-]+)|\(by-hand\.md#([\w-]+)", text)}
+    anchors = {one or other for one, other in named}
+    assert len(anchors) > 8 and anchors <= {section.value for section in ByHand}
+    said = by_hand(ByHand.SIGNATURES, "wipefs", "/dev/sda")
+    assert said == f"by hand, with wipefs on /dev/sda: {PAGE}#a-remnant-of-another-content"
+
+
+def test_every_section_is_named_by_a_message() -> None:
+    code = "\n".join(path.read_text() for path in SOURCES)
+    assert [section.name for section in ByHand if f"ByHand.{section.name}" not in code] == []
+
+
+@pytest.mark.parametrize("heading", [heading for heading in SECTIONS if heading != "Save first"])
+def test_every_section_states_what_to_save_before_it_states_what_to_type(heading: str) -> None:
+    page = (ROOT / PAGE).read_text()
+    text = page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    saving = r"\b[Ss]aved?\b|cp -a|cp --no-clobber|vgcfgbackup|[Cc]opy the files|dmsetup info"
+    save = re.search(saving, text)
+    lines = re.sub("[`|]", "\n", text)  # each command on a line of its own
+    changes = [words for words in changing_commands(lines, begun=True) if not re.search(saving, words)]
+    assert save and changes
+    assert save.start() < text.index(changes[0])
+    assert re.search(r"[Cc]heck|[Cc]ompare", text)
