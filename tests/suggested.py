@@ -1,6 +1,7 @@
 """Find commands in a text that aligntool prints, and their effects."""
 
 import re
+import shlex
 from collections.abc import Iterator
 
 from aligntool.commands import Command, Effect
@@ -33,13 +34,20 @@ _MOST_VALUES = 5
 def changing_commands(text: str, *, begun: bool = False) -> Iterator[str]:
     """Yield each command in a text that is not known to look or to release something. `begun`: values may follow."""
     for match in _COMMAND.finditer(text):
-        command = re.split(r"[,.:](?:\s|$)", match[2])[0]
-        words = tuple(re.sub(r"""["'\\]""", "", command).split())
-        ends = [words[:count] for count in range(len(words), 0, -1)]  # prose may follow a command
+        command = re.split(r"[,.:](?:\s|$)", match[2])[0]  # prose may follow a command
+        words = _words(command)
+        ends = [_words(match[2]), *(words[:count] for count in range(len(words), 0, -1))]
         if begun:
             ends += [(*words, *(["value"] * count)) for count in range(1, _MOST_VALUES)]
         if all(_changes(match[1], end) for end in ends):
             yield f"{match[1]} {command.strip()}"
+
+
+def _words(command: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(command))
+    except ValueError:  # a quotation mark of prose, or a name that the search has cut
+        return tuple(re.sub(r"""["'\\]""", "", command).split())
 
 
 def _changes(program: str, arguments: tuple[str, ...]) -> bool:
