@@ -334,8 +334,8 @@ KEPT = {
 REFUSALS = {
     "ext2 1024": ("mke2fs -q -t ext2 -b 1024 {0}", "uses blocks of 1024 bytes"),
     "xfs 512": ("mkfs.xfs -q -s size=512 {0}", "uses blocks of 512 bytes"),
-    "luks2 512": (f"{LUKS} --type luks2 --sector-size 512 {{0}}", "cryptsetup reencrypt --sector-size 4096"),
-    "luks1": (f"{LUKS} --type luks1 {{0}}", "cryptsetup convert --type luks2"),
+    "luks2 512": (f"{LUKS} --type luks2 --sector-size 512 {{0}}", "with cryptsetup on"),
+    "luks1": (f"{LUKS} --type luks1 {{0}}", "with cryptsetup on"),
     "ntfs": ("mkntfs -q -F -f -s 512 -p 2048 -H 255 -S 63 {0}", "which Windows mounts only"),
     "exfat": ("mkfs.exfat {0}", "which Windows mounts only"),
     "f2fs": ("mkfs.f2fs -q {0}", "is not known to work on sectors of another size"),
