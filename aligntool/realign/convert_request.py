@@ -14,7 +14,8 @@ from aligntool.linux.fat import NewFat, new_fat
 from aligntool.linux.users import fresh_reader
 from aligntool.realign import convert_plan
 from aligntool.realign import request as requests
-from aligntool.realign.convert_table import check_sizes, convert_images
+from aligntool.realign.convert_table import BLOCK, check_sizes, convert_images
+from aligntool.realign.hidden_signatures import with_signatures
 from aligntool.realign.second_table import refuse_second_table
 from aligntool.units import MIB
 
@@ -36,6 +37,7 @@ class Conversion:
         with requests.naming_loops(disk.path), hints_for_disk(disk.path, disk.raw_copy):
             convert_plan.refuse_unconvertible(judged, sizes, units, cut)
             fats = recreate_fats(judged, sizes, units, convert_plan.MOST_HELD)
+            fats = {number: _with_signatures(disk, number, one) for number, one in fats.items()}
             rebuilds = {number: describe_rebuilding(disk.path, number, disk, one) for number, one in fats.items()}
             with requests.open_claims(disk, request.goal) as (claims, sentences):
                 plan = convert_plan.plan_conversion(judged, request.goal, sizes, units, rebuilds, claims)
@@ -73,6 +75,22 @@ def recreate_fats(judged: Judged, sizes: tuple[int, ...], units: dict[int, Unit]
             length = convert_plan.new_extent(part).length
             found[part.number] = new_fat(disk.path, part.extent, part.content[0], length, size, most)
     return found
+
+
+def _with_signatures(disk: Disk, number: int, made: NewFat) -> NewFat:
+    """Return the FAT with all signatures of its partition, also those that stay, so that all of them are hidden."""
+    part = next(part for part in disk.partitions if part.number == number)
+    extent, length = part.extent, convert_plan.new_extent(part).length
+    with open_read_only(disk.path, image_sector_size=BLOCK) as device:
+        runs = with_signatures(device, extent.start, length, made.runs, BLOCK)
+        parts = []
+        for run in runs:
+            content = bytearray(device.read(extent.start + run.start, run.length))
+            for own, new in zip(made.runs, made.parts, strict=True):
+                if run.contains(own):
+                    content[own.start - run.start : own.end - run.start] = new
+            parts.append(bytes(content))
+    return replace(made, runs=runs, parts=tuple(parts))
 
 
 def describe_rebuilding(path: str, number: int, disk: Disk, made: NewFat) -> convert_plan.Rebuilding:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum, auto
 from types import UnionType
+from typing import assert_never
 
 from aligntool import steps
 from aligntool.change import Plan
@@ -96,8 +97,10 @@ def has_markers(device: Device, journal: Journal, *, only_at_source: bool = Fals
     those at the source, and leaves those at the target.
     """
     for step in journal.contents.plan.steps:
-        if isinstance(step, steps.HoldContent if only_at_source else steps.HoldContent | steps.ReleaseContent):
-            start = (step.source if isinstance(step, steps.HoldContent) else step.target).start
+        if isinstance(step, steps.HoldContent | steps.ReleaseContent | steps.RebuildContent):
+            if only_at_source and isinstance(step, steps.ReleaseContent):
+                continue
+            start = _place_of(step).start
             for extent in step.held.ranges:
                 found = read_or_empty(device, start + extent.start, extent.length)
                 for at in range(0, len(found), device.sector_size):
@@ -105,6 +108,18 @@ def has_markers(device: Device, journal: Journal, *, only_at_source: bool = Fals
                     if marker and marker[1] == journal.id.hex().encode():
                         return True
     return False
+
+
+def _place_of(step: steps.HoldContent | steps.ReleaseContent | steps.RebuildContent) -> Extent:
+    match step:
+        case steps.HoldContent():
+            return step.source
+        case steps.ReleaseContent():
+            return step.target
+        case steps.RebuildContent():
+            return step.extent
+        case _:
+            assert_never(step)
 
 
 def step_index(plan: Plan, kind: type[steps.Step] | UnionType) -> int:
@@ -199,15 +214,9 @@ def _own_content(device: Device, journal: Journal) -> frozenset[tuple[str, str |
     """Return kind and UUID of the layers that the journal's saved bytes show at their places."""
     held, found = journal.contents.held, set[tuple[str, str | None]]()
     for step in journal.contents.plan.steps:
-        match step:
-            case steps.HoldContent():
-                place = step.source
-            case steps.ReleaseContent():
-                place = step.target
-            case steps.RebuildContent():
-                place = step.extent
-            case _:
-                continue
+        if not isinstance(step, steps.HoldContent | steps.ReleaseContent | steps.RebuildContent):
+            continue
+        place = _place_of(step)
         count = len(step.held.ranges)
         for saved in (held[step.partition][:count], held[step.partition][count:] or held[step.partition]):
             parts = [Sectors(place.start + part.start, data)
@@ -222,12 +231,8 @@ def places_in_use(plan: Plan, *, with_journal: bool = True) -> tuple[Extent, ...
     places: list[Extent] = []
     for step in plan.steps:
         match step:
-            case steps.HoldContent():
-                places.append(step.source)
-            case steps.ReleaseContent():
-                places.append(step.target)
-            case steps.RebuildContent():
-                places.append(step.extent)
+            case steps.HoldContent() | steps.ReleaseContent() | steps.RebuildContent():
+                places.append(_place_of(step))
             case steps.CopyContent():
                 places += (step.source, step.target)
             case steps.WriteJournal() if with_journal and not step.journal.file:

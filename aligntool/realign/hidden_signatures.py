@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 
@@ -11,7 +12,7 @@ from aligntool.errors import Stopped
 from aligntool.formats import signatures
 from aligntool.formats.parked import read_or_empty
 from aligntool.steps import SavedRanges
-from aligntool.units import KIB, Extent, align_down
+from aligntool.units import KIB, Extent, align_down, merged
 from aligntool.values import dataclass
 
 # The bytes that recognition depends on, and the order in which they are hidden and restored.
@@ -76,6 +77,59 @@ def signature_bytes(view: View, *others: View) -> SignatureBytes:
 def first_vital_byte(view: View) -> int | None:
     """Return the vital byte of the signature that blkid reports, or None if nothing is recognised."""
     return next((at for _, at in _find_signatures(view)), None)
+
+
+def signature_ranges(view: View) -> Iterator[Extent]:
+    """Yield the extent of each signature in the view, counted from the partition's start."""
+    for _, pattern, number, at, end in _saved_places(view.held, view.length, view.base):
+        if pattern.match(view.content[number], at, end):
+            start = view.held.ranges[number].start
+            yield Extent(start + at, end - at)
+
+
+def with_signatures(
+    device: Device, start: int, length: int, ranges: Sequence[Extent], sector_size: int
+) -> tuple[Extent, ...]:
+    """Return the ranges of a partition of `length` bytes with its first sector, and every sector that has a part of a
+    signature, so that all of them can be hidden. Raises OSError.
+    """
+    within = Extent(0, length)
+    places = (
+        Extent(at, min(one.width, length - at))
+        for one in signatures.SIGNATURES
+        for at in signatures.signature_offsets(one, length)
+    )
+    searched = SavedRanges(merged(places, within, sector_size))
+    view = View(searched, read_saved(device, start, searched), length, bytes(sector_size))
+    return merged((*ranges, *signature_ranges(view), Extent(0, sector_size)), within, sector_size)
+
+
+def rewrite(device: Device, start: int, hidden: SavedRanges, view: View) -> None:
+    """Write the content of the view over other content: what is recognised in the ranges of `hidden` is hidden first,
+    and these ranges are written last, as when a partition moves. Raises Stopped if a write reads back differently.
+    """
+    found = replace(view, held=hidden, content=read_saved(device, start, hidden))
+    write_markers(device, start, found)
+    rest = _without(view.held, hidden)
+    write_verified(device, start, rest, _parts_of(view, rest))
+    restore_content(device, start, replace(view, held=hidden, content=_parts_of(view, hidden)))
+
+
+def _without(held: SavedRanges, hidden: SavedRanges) -> SavedRanges:
+    """Return the parts of the ranges that are not in `hidden`, whose ranges lie inside of them."""
+    left = []
+    for extent in held.ranges:
+        start = extent.start
+        for other in hidden.ranges:
+            if extent.contains(other):
+                left.append(Extent(start, other.start - start))
+                start = other.end
+        left.append(Extent(start, extent.end - start))
+    return SavedRanges(tuple(part for part in left if part.length))
+
+
+def _parts_of(view: View, held: SavedRanges) -> tuple[bytes, ...]:
+    return tuple(view.read(extent.start, extent.length) for extent in held.ranges)
 
 
 def has_signature(view: View, signature: signatures.Signature) -> bool:
@@ -255,6 +309,23 @@ def restore_content(device: Device, start: int, view: View, *others: View) -> No
         _check_written(device, start, view.held, view.content)
 
 
+def restore_signatures(device: Device, start: int, view: View) -> None:
+    """Restore signatures that are still hidden although the content is recognised: redundant signatures, and bytes in
+    the sector of the decisive signature, if the write of that sector was torn.
+    """
+    size, signs = len(view.sign), signature_bytes(view)
+    for at in sorted(signs.redundant):
+        if bytes(device.read(start + at, size)) == view.sign:
+            device.write(start + at, view.read(at, size))
+    for byte in sorted(frozenset().union(*signs.last)):
+        at = align_down(byte, size)
+        sector = bytearray(device.read(start + at, size))
+        if sector[byte - at] == view.sign[byte - at]:
+            sector[byte - at : byte - at + 1] = view.read(byte, 1)
+            device.write(start + at, bytes(sector))
+    device.flush()
+
+
 def write_verified(device: Device, start: int, held: SavedRanges, content: Sequence[bytes]) -> None:
     """Write bytes of a partition that no table shows, flush and read back. Raises Stopped if they differ."""
     _write_ranges(device, start, held, content)
@@ -292,26 +363,6 @@ def _hide_recognised(device: Device, start: int, view: View, is_allowed: Callabl
         if allowed:
             _write_sectors(device, start, view, with_markers(found, signs.redundant, hidden), allowed)
             device.flush()
-
-
-def check_unchanged(device: Device, start: int, held: SavedRanges, content: Sequence[bytes], sign: bytes) -> None:
-    """Raise Stopped if another program wrote to the partition since the journal was written.
-
-    Markers that a cut left there, also torn ones, count as unchanged.
-    """
-    for extent, saved, found in zip(held.ranges, content, read_saved(device, start, held), strict=True):
-        if saved == found:
-            continue
-        size = len(sign)
-        for at in range(0, extent.length, size):
-            sector = found[at : at + size]
-            if sector not in (saved[at : at + size], sign) and not _is_torn_mix(sector, saved[at : at + size], sign):
-                text = f"another program has changed byte {start + extent.start + at} since the journal was written"
-                raise Stopped(text, hint="aligntool rollback DISK, then check the file system and start again")
-
-
-def _is_torn_mix(found: bytes, before: bytes, after: bytes) -> bool:
-    return all(byte in pair for byte, *pair in zip(found, before, after, strict=True))
 
 
 def _markers(held: SavedRanges, sign: bytes) -> list[bytes]:

@@ -1,7 +1,7 @@
 """Start, resume or roll back a move: find its journal, check it, and walk the steps of its plan."""
 
 import errno
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from types import MappingProxyType
 
@@ -14,9 +14,9 @@ from aligntool.formats import parked
 from aligntool.formats.layers import read_layers
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Role
-from aligntool.realign import disk_state, table, whole_disk
+from aligntool.realign import disk_state, in_flight, table, whole_disk
 from aligntool.realign.convert_table import conversion_of, convert_images, rebuilt_halves
-from aligntool.realign.hidden_signatures import check_unchanged, read_saved
+from aligntool.realign.hidden_signatures import View, read_saved
 from aligntool.realign.journal import GRID, Contents, Journal, erase_unfinished, finish_closing, new_id, pack
 from aligntool.realign.journal_format import (
     BODY_AT,
@@ -39,11 +39,12 @@ from aligntool.values import dataclass
 # On another machine, the path of the half-moved disk is all that is known.
 #
 # The journal is found through a parked entry, otherwise through a marker at the start of an entry, otherwise by its
-# magic: in the last 256 MiB, or, if a copy of the table is damaged, in the last and first 16 GiB.
+# magic: in the last 256 MiB and the first 64 MiB, or, if a copy of the table is damaged, in the last and first 16 GiB.
 
 SEARCHED = 16 * GIB
 LONGEST_USUAL = 64 * MIB  # bytes of a journal with the preferred sizes, at most
 NEAR_THE_END = GIB // 4  # journals are usually here; searched whenever no entry and no marker names a journal
+NEAR_THE_START = GIB // 16  # or in the gap before the first partition
 CHANGED_TABLE = "another program has changed or removed the partition table since the move began"
 
 
@@ -127,6 +128,13 @@ def _search_journal(
     return lost or (_only_begun(list(unmarked.values())) if unmarked else None)
 
 
+def has_journal_in_flight(device: Device) -> bool:
+    """Return whether a change is in flight on a disk whose table does not show it. Only the places are searched to
+    which a marker leads, and those where journals usually are. Raises Refused if several journals qualify.
+    """
+    return isinstance(_search_journal(device, None, sound=True, any_table=False), Journal)
+
+
 def _only_begun(journals: list[Journal]) -> Journal:
     """Return the journal of a move that was begun; a move that never began only left a journal that was not closed.
 
@@ -146,21 +154,24 @@ def _is_begun(journal: Journal) -> bool:
 
 def _is_of_this_move(device: Device, journal: Journal, *, sound: bool, is_marked: bool, any_table: bool) -> bool:
     """Return whether this journal, to which no entry led, belongs to a move that is in flight."""
-    images = journal.contents.images
+    images, plan = journal.contents.images, journal.contents.plan
+    # A journal that was begun and is not finished is never settled, whatever the table is now.
+    unfinished = _is_begun(journal) and not disk_state.is_complete(journal)
     if images.of_whole_disk:
         begun = _is_begun(journal) and (any_table or disk_state.has_markers(device, journal))
         return is_marked or begun or whole_disk.is_unsettled(device, journal)
     state = table_state(device, images)
     if state is not TableState.OTHER or is_own_table(device, images):
         settled = sound and state in (TableState.BEFORE, TableState.AFTER)
-        return is_marked or not settled  # with a settled table it is a journal whose heads could not be wiped
-    if disk_state.covers_content(journal.contents.plan):
-        return False
+        return is_marked or unfinished or not settled  # otherwise a journal whose heads could not be wiped
+    if disk_state.covers_content(plan):
+        return journal.position.step < disk_state.step_index(plan, steps.Commit) and unfinished
     return (
         (any_table and _is_begun(journal))
         or is_marked
         or not is_readable(device)
         or disk_state.has_markers(device, journal)
+        or (unfinished and _has_new_content(device, journal))
     )
 
 
@@ -230,8 +241,10 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
     unfinished = f"{ways[not position.forward]}; the work is not complete"
     unread = "the partition table cannot be read; it will be rewritten from the journal"
     used = state is disk_state.DiskState.CHANGED and disk_state.is_used(device, plan)
+    changed = tuple(_content_changes(device, journal, back=False)) if state in _UNFINISHED else ()
     on_table = {"UNREADABLE": (unread,), "CHANGED": (disk_state.USED if used else CHANGED_TABLE,)}.get(state.name, ())
-    sentences = (*_SENTENCES.get(state, (unfinished,)), *on_table, *journal.damage)
+    on_content = (_changed_sentence(changed),) if changed else ()
+    sentences = (*_SENTENCES.get(state, (unfinished,)), *on_table, *on_content, *journal.damage)
     restore = state is disk_state.DiskState.CHANGED and not used
     begun = state is not disk_state.DiskState.NOT_BEGUN
     return Status("in-flight", sentences, plan, position.step, done, total, position.forward, restore, begun)
@@ -260,7 +273,7 @@ def _checked(journal: Journal, device: Device, id_: bytes | None, *, file: Devic
         hint = "give the complete file that was named when the move began"
     elif device.size < align_down(subject.size, subject.sector_size):
         text = f"this journal belongs to a disk of {subject.size} bytes; this one has {device.size}"
-    elif device.sector_size > (begun := _shortest_write(journal)):
+    elif device.sector_size > (begun := whole_disk.shortest_write(journal)):
         text = f"the move was begun with sectors of {begun} bytes; the disk now has {device.sector_size}"
         hint = "attach the disk as it was attached then: some USB adapters change its sector size"
     elif id_ != journal.id if id_ is not None else _is_marked_by_another(device, journal):
@@ -268,14 +281,6 @@ def _checked(journal: Journal, device: Device, id_: bytes | None, *, file: Devic
     if text:
         raise Refused(text, hint=hint, code="wrong-journal")
     return journal
-
-
-def _shortest_write(journal: Journal) -> int:
-    """Return the bytes of the shortest write of the move: a sector of its disk, or in a conversion, whose old table was
-    made for other sectors, sector 0.
-    """
-    contents = journal.contents
-    return len(contents.images.parked[-1][-1].data) if conversion_of(contents.plan) else contents.plan.disk.sector_size
 
 
 def _is_marked_by_another(device: Device, journal: Journal) -> bool:
@@ -332,20 +337,16 @@ def _has_old_content(device: Device, journal: Journal) -> bool:
     """Return whether all bytes that the journal has saved are at their old place: a blank disk may have the same table,
     which is none.
     """
-    contents = journal.contents
     sign = whole_disk.marker_of(journal)
-    for step in contents.plan.steps:
-        if isinstance(step, steps.HoldContent):
-            try:
-                check_unchanged(device, step.source.start, step.held, contents.held[step.partition], sign)
-            except (Stopped, OSError):
-                return False
-    return True
+    held = (step for step in journal.contents.plan.steps if isinstance(step, steps.HoldContent))
+    views = ((step.source.start, in_flight.source_view(journal, step, sign)) for step in held)
+    return all(in_flight.compare(device, start, view).other is None for start, view in views)
 
 
 def _has_new_content(device: Device, journal: Journal) -> bool:
     """Return whether bytes that a step writes last, and only on the disk in flight, are at their new place: all of a
-    partition that was moved, or a sector of a FAT that is rebuilt. Blank bytes show nothing: another disk has them too.
+    partition that was moved, or a sector of content that is rebuilt, or its hidden signature. Blank bytes show nothing:
+    another disk has them too.
     """
     held, released = journal.contents.held, []
     for step in journal.contents.plan.steps:
@@ -361,6 +362,8 @@ def _has_new_content(device: Device, journal: Journal) -> bool:
                     strict=True,
                 )
                 if any(_has_new_sector(*part, device.sector_size) for part in parts):
+                    return True
+                if in_flight.has_hidden_byte(device, journal, step, whole_disk.marker_of(journal)):
                     return True
     return bool(released) and all(released)
 
@@ -446,7 +449,8 @@ def _is_listed(device: Device, extent: Extent) -> bool:
 def _find_heads(device: Device, length: int) -> Iterator[int]:
     last = align_down(device.size - GRID, GRID)
     backwards = range(last, max(last - length, 0), -GRID)
-    forwards = range(0, max(min(length, last - length), 0) if length == SEARCHED else 0, GRID)
+    first = SEARCHED if length == SEARCHED else NEAR_THE_START
+    forwards = range(0, max(min(first, last - length), 0), GRID)
     for places in (backwards, forwards):
         for at in places:
             if is_head(parked.read_or_empty(device, at, SLOT)):
@@ -585,6 +589,8 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
         # Without the parked entry nothing is in flight.
         hint = f"{by_hand(ByHand.SIGNATURES, 'wipefs', 'DISK')}\naligntool audit DISK"
         raise Refused(f"{disk_state.USED}; nothing was written", hint=hint, code="table-changed")
+    if state in _UNFINISHED and (restore_table or images.of_whole_disk or state is not disk_state.DiskState.CHANGED):
+        _refuse_changed_content(walk, back=back, restore_table=restore_table)
     if state is disk_state.DiskState.CHANGED and not restore_table:
         hint = f"aligntool {'rollback' if back else 'resume'} DISK --restore-table, which shows both tables and asks"
         raise Refused(f"{CHANGED_TABLE}; nothing was written", hint=hint, code="table-changed")
@@ -613,6 +619,38 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
         journal.close(zeroed=state is not disk_state.DiskState.LEFT)
         raise _already_complete(back=back)
     yield from walk.back() if back else walk.forward()
+
+
+_UNFINISHED = (disk_state.DiskState.CHANGED, disk_state.DiskState.IN_FLIGHT, disk_state.DiskState.UNREADABLE)
+
+
+def _refuse_changed_content(walk: Walk, *, back: bool, restore_table: bool) -> None:
+    """Raise Stopped if another program has written where content is in flight: neither direction may overwrite it."""
+    changes = tuple(_content_changes(walk.device, walk.journal, back=back, restore_table=restore_table))
+    if changes:
+        raise Stopped(f"{_changed_sentence(changes)}; nothing was written, and the journal is kept: {in_flight.CHOOSE}")
+
+
+def _content_changes(
+    device: Device, journal: Journal, *, back: bool, restore_table: bool = False
+) -> Iterator[in_flight.Change]:
+    """Yield where another program has written. `back`: also where only a rollback overwrites something."""
+    if disk_state.is_complete(journal):
+        return
+    sign = whole_disk.marker_of(journal)
+    yield from in_flight.changes(device, journal, sign, back=back, restore_table=restore_table)
+    for index, step in enumerate(journal.contents.plan.steps):
+        if back and isinstance(step, steps.ReleaseContent) and index < journal.position.step:
+            content = patched(step.held, journal.contents.held[step.partition], step.patches)
+            view = View(step.held, content, step.target.length, sign)
+            at = in_flight.first_difference(device, step.target.start, view)
+            if at is not None:
+                yield in_flight.Change(step.partition, at)
+
+
+def _changed_sentence(changes: Sequence[in_flight.Change]) -> str:
+    where = ", ".join(f"partition {change.partition} (byte {change.at})" for change in changes)
+    return f"another program has written to content in flight: {where}"
 
 
 def _end_unbegun(walk: Walk) -> Iterator[Event]:

@@ -113,8 +113,6 @@ def find_plan(target: str, request: Request) -> FoundPlan:
         found = plan_for(judged, request)
         refuse_second_table(judged.disk)
         _refuse_unusual_table(found.plan)
-        if any(layer_of(judged.disk, number) is None for number in found.maps):
-            refuse_changed_table(judged.disk)
     return found
 
 
@@ -144,6 +142,7 @@ def look_before_change(target: str, request: Request, rule: str, option: str = "
     refuse_part(target, disk, rule, option)
     refuse_in_flight(disk.path)
     _refuse_marked(disk)
+    refuse_changed_table(disk)
     return replace(judged, disk=replace(disk, failing=with_health(disk).failing), above=find_holders(disk))
 
 
@@ -238,13 +237,14 @@ def _refuse_marked(disk: Disk) -> None:
 
 
 def refuse_changed_table(disk: Disk) -> None:
-    """Raise Refused if the disk has the journal of a move in flight, although its table is sound and shows none. The
-    search takes seconds, so it is made only before unrecognised content is moved or its entry is overwritten.
+    """Raise Refused if the disk has the journal of a change in flight, although its table shows none: an older table
+    may have been put back.
     """
-    if disk.table is None or disk.table.faults:
-        return
-    with open_read_only(disk.path) as device:
-        if move.journal_status(device, None).state == "in-flight":
+    with (
+        failing_as(Refused, f"{disk.path} cannot be read", hint=command("audit", disk.path)),
+        open_read_only(disk.path) as device,
+    ):
+        if move.has_journal_in_flight(device):
             text = f"{disk.path} is in flight: another program has changed the partition table"
             raise Refused(text, hint=command("status", disk.path), code="in-flight", subject=disk.path)
 

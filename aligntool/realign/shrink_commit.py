@@ -19,6 +19,7 @@ from aligntool.formats.reader import Reader
 from aligntool.realign import hidden_signatures, move, table
 from aligntool.realign.applying import recovery_commands
 from aligntool.realign.disk_state import journal_place
+from aligntool.realign.hidden_signatures import with_signatures
 from aligntool.realign.journal import Contents, new_id, pack
 from aligntool.realign.journal_format import BODY_AT
 from aligntool.realign.partition_selection import DELETE_FILES, MAKE_ROOM
@@ -54,7 +55,8 @@ def prepare(
     start of the partition. Raises Refused if it is too much, or there is no room for the journal.
     """
     head = _HEAD.length if step.extent.start == 0 else 0  # content on the whole disk: its head is written like a table
-    ranges = [Extent(max(one.start, head), one.end - max(one.start, head)) for one in changed if one.end > head]
+    written = with_signatures(context.device, step.extent.start, step.extent.length, changed, plan.disk.sector_size)
+    ranges = [Extent(max(one.start, head), one.end - max(one.start, head)) for one in written if one.end > head]
     if (size := sum(one.length for one in ranges)) > _MOST:
         text = f"shrinking the {step.kind} on partition {step.partition} would write {format_size(size)}"
         raise Refused(f"{text}; at most {format_size(_MOST)} can be written at once; nothing was written",
@@ -78,7 +80,7 @@ def prepare(
         return Contents(own_plan, images, {}, {step.partition: blobs})
 
     needed = BODY_AT + len(pack(contents(steps.JournalPlace(Extent(0, 0), 0, Extent(0, 0))))) + _ROOM
-    return Prepared(contents(_journal_place(plan, step, 2 * copy_length(needed), context, (*used, *changed))), id_)
+    return Prepared(contents(_journal_place(plan, step, 2 * copy_length(needed), context, (*used, *ranges))), id_)
 
 
 def _table_steps(plan: Plan, step: steps.ShrinkContent, *, whole: bool) -> tuple[steps.ParkEntries, steps.RewriteTable]:

@@ -15,8 +15,8 @@ from aligntool.errors import Refused, Stopped
 from aligntool.formats.reader import rotating_sum
 from aligntool.formats.windows_fs import CHANGING, CHECKED_SECTORS
 from aligntool.linux.block import equal_memory
-from aligntool.realign import hidden_signatures
-from aligntool.realign.convert_table import conversion_of, rebuilt_halves
+from aligntool.realign import hidden_signatures, in_flight
+from aligntool.realign.convert_table import conversion_of
 from aligntool.realign.disk_state import step_index
 from aligntool.realign.journal import Journal
 from aligntool.realign.journal_format import Position
@@ -287,8 +287,10 @@ class Walk:
             if isinstance(step, steps.CopyContent):
                 done = position.batch if index == position.step else None
                 yield from self._undo_copy(index, step, done)
-            elif isinstance(step, steps.RebuildContent) and position == Position(index):
-                pass  # this step has written nothing yet, and another program may have written there
+            elif isinstance(step, steps.RebuildContent):
+                self._undo_rebuild(index, step)
+            elif isinstance(step, steps.HoldContent):
+                self._undo_hold(index, step)
             else:
                 self.journal.record(Position(index, 0, forward=False))
                 self._undo_step(steps.journaled_step(step))
@@ -297,14 +299,11 @@ class Walk:
         yield from self._update_kernel(before=True)
 
     def _apply_step(self, index: int, step: steps.JournaledStep, first_batch: int) -> Iterator[Event]:
-        contents = self.journal.contents
         match step:
             case steps.ParkEntries():
                 write_table(self.device, self._images(TableState.BEFORE), TableState.PARKED)
             case steps.HoldContent():
-                if self.journal.position.forward:  # an interrupted rollback may have restored only a part of it
-                    found = contents.held[step.partition]
-                    hidden_signatures.check_unchanged(self.device, step.source.start, step.held, found, self.sign)
+                self._check_source(step)
                 self._hide_at_target(step)
                 hidden_signatures.write_markers(self.device, step.source.start, *self._views_at_source(step))
             case steps.CopyContent():
@@ -328,37 +327,71 @@ class Walk:
             case steps.ParkEntries():
                 self._clear_new_places()
                 write_table(self.device, self._images(TableState.BEFORE), TableState.BEFORE)
-            case steps.HoldContent():
-                hidden_signatures.restore_content(self.device, step.source.start, *self._views_at_source(step))
             case steps.ReleaseContent():
                 hidden_signatures.write_markers_despite_errors(
                     self.device, step.target.start, *self._views_at_target(step)
-                )
-            case steps.RebuildContent():
-                hidden_signatures.write_verified(
-                    self.device, step.extent.start, step.held, self._old_and_new_bytes(step)[0]
                 )
             case steps.RewriteTable() | steps.ConvertTable():
                 write_table(self.device, self._images(TableState.AFTER), TableState.PARKED)
             case steps.CloseJournal():
                 pass
-            case steps.CopyContent():
+            case steps.CopyContent() | steps.HoldContent() | steps.RebuildContent():
                 raise ValueError(f"{type(step).__name__} is not undone here")
             case _:
                 assert_never(step)
 
-    def _rebuild(self, index: int, step: steps.RebuildContent) -> None:
-        """Write the rebuilt content. It is recorded as batch 1 before the first write; until then the place must hold
-        the bytes that the journal has saved.
-        """
-        before, after = self._old_and_new_bytes(step)
-        if self.journal.position == Position(index):
-            hidden_signatures.check_unchanged(self.device, step.extent.start, step.held, before, self.sign)
-            self.journal.record(Position(index, 1))
-        hidden_signatures.write_verified(self.device, step.extent.start, step.held, after)
+    def _check_source(self, step: steps.HoldContent) -> None:
+        """Raise Stopped unless the content to be hidden is that of the journal."""
+        found, at = self._found_at_source(step)
+        if found in (in_flight.Found.USED, in_flight.Found.CHANGED):
+            text = f"another program has changed byte {at} since the journal was written"
+            raise Stopped(text, hint="aligntool rollback DISK, then check the file system and start again")
 
-    def _old_and_new_bytes(self, step: steps.RebuildContent) -> tuple[Sequence[bytes], Sequence[bytes]]:
-        return rebuilt_halves(step, self.journal.contents.held[step.partition])
+    def _found_at_source(self, step: steps.HoldContent) -> tuple[in_flight.Found, int]:
+        view, taken = self._views_at_source(step)[0], in_flight.taken_from(self.journal, step)
+        is_copied = not self.journal.position.forward  # or may be: a rollback may have been interrupted
+        return in_flight.found_at_source(self.device, step.source.start, view, taken, is_copied=is_copied)
+
+    def _undo_hold(self, index: int, step: steps.HoldContent) -> None:
+        """Show the content at its old place again. What another program has written to since it was shown stays."""
+        is_begun = self.journal.position.step == index  # and not recorded as done
+        used = is_begun and self._found_at_source(step)[0] is in_flight.Found.USED
+        self.journal.record(Position(index, 0, forward=False))
+        if used:
+            hidden_signatures.restore_signatures(self.device, step.source.start, self._views_at_source(step)[0])
+        else:
+            hidden_signatures.restore_content(self.device, step.source.start, *self._views_at_source(step))
+
+    def _rebuild(self, index: int, step: steps.RebuildContent) -> None:
+        """Write the rebuilt content. That it has begun is recorded before the first write; until then the place must
+        hold the bytes that the journal has saved.
+        """
+        found, at = in_flight.found_at_rebuilt(self.device, self.journal, index, step, self.sign)
+        if found in (in_flight.Found.USED, in_flight.Found.CHANGED):
+            text = f"another program has changed byte {at} since the journal was written"
+            raise Stopped(text, hint="aligntool rollback DISK, then check the file system and start again")
+        if not in_flight.is_rebuilding(self.journal.position, index):
+            self.journal.record(Position(index, in_flight.HIDDEN_FIRST))
+        self._rewrite(step, after=True)
+
+    def _undo_rebuild(self, index: int, step: steps.RebuildContent) -> None:
+        position = self.journal.position
+        if position == Position(index):
+            return  # nothing was written yet, and another program may have written there
+        batch = position.batch if position.step == index else in_flight.HIDDEN_FIRST
+        batch = batch if batch == in_flight.HIDDEN_FIRST else 0
+        found = in_flight.found_at_rebuilt(self.device, self.journal, index, step, self.sign)[0]
+        self.journal.record(Position(index, batch, forward=False))
+        if position.step == index and found is in_flight.Found.USED:
+            view = in_flight.rebuilt_view(self.journal, step, self.sign, after=False)
+            hidden_signatures.restore_signatures(self.device, step.extent.start, view)
+        else:
+            self._rewrite(step, after=False)
+
+    def _rewrite(self, step: steps.RebuildContent, *, after: bool) -> None:
+        old, new = (in_flight.rebuilt_view(self.journal, step, self.sign, after=which) for which in (False, True))
+        hidden = in_flight.hidden_part(old, new)
+        hidden_signatures.rewrite(self.device, step.extent.start, hidden, new if after else old)
 
     def _copy(self, index: int, step: steps.CopyContent, first: int) -> Iterator[Event]:
         done, total = progress(self.journal)

@@ -17,7 +17,9 @@ from aligntool.formats.tables import read_table
 from aligntool.inventory import Partition
 from aligntool.realign import hidden_signatures
 from aligntool.realign import table as tables
+from aligntool.realign.convert_table import conversion_of
 from aligntool.realign.disk_state import DiskState, is_complete, journal_place, step_index
+from aligntool.realign.in_flight import compare
 from aligntool.realign.journal import Journal
 from aligntool.realign.placing import held_ranges
 from aligntool.realign.steps import patched
@@ -170,7 +172,7 @@ def find_whole_disk_state(device: Device, journal: Journal) -> DiskState:
     visible, table = _is_visible(device, journal), tables.table_state(device, images)
     prepared = step <= step_index(plan, steps.HoldContent)
     if adds_table(plan):
-        if prepared and visible:
+        if prepared and visible and not _is_half_hidden(device, journal):
             return DiskState.NOT_BEGUN
         if table is tables.TableState.AFTER and step >= step_index(plan, steps.RewriteTable):
             return DiskState.COMPLETE
@@ -193,6 +195,13 @@ def find_whole_disk_state(device: Device, journal: Journal) -> DiskState:
     return DiskState.CHANGED
 
 
+def _is_half_hidden(device: Device, journal: Journal) -> bool:
+    """Return whether content at the start of the disk is shown although a part of it is hidden. No cut leaves that:
+    another program has written its first bytes back.
+    """
+    return compare(device, 0, view_at_start(journal)).ours is not None
+
+
 def is_unsettled(device: Device, journal: Journal) -> bool:
     """Return whether this journal, which no entry of the table names, still has work to do."""
     disk_state = find_whole_disk_state(device, journal)
@@ -212,34 +221,24 @@ def complete_interrupted_writes(device: Device, journal: Journal, goal: tables.T
     """
     images = journal.contents.images
     if not images.has_table(goal) and _is_visible(device, journal):
-        restore_signatures(device, 0, view_at_start(journal))
+        hidden_signatures.restore_signatures(device, 0, view_at_start(journal))
     remaining = images.without_sector_0(goal)
     if tables.table_state(device, remaining) is not tables.TableState.OTHER or tables.is_own_table(device, remaining):
         tables.write_table(device, remaining, goal)
 
 
-def restore_signatures(device: Device, start: int, view: hidden_signatures.View) -> None:
-    """Restore signatures that are still hidden although the content is recognised: redundant signatures, and bytes in
-    the sector of the decisive signature, if the write of that sector was torn.
-    """
-    size, signs = len(view.sign), hidden_signatures.signature_bytes(view)
-    for at in sorted(signs.redundant):
-        if bytes(device.read(start + at, size)) == view.sign:
-            device.write(start + at, view.read(at, size))
-    for byte in sorted(frozenset().union(*signs.last)):
-        at = align_down(byte, size)
-        sector = bytearray(device.read(start + at, size))
-        if sector[byte - at] == view.sign[byte - at]:
-            sector[byte - at : byte - at + 1] = view.read(byte, 1)
-            device.write(start + at, bytes(sector))
-    device.flush()
-
-
 def marker_of(journal: Journal) -> bytes:
     """Return the marker of a move."""
-    plan = journal.contents.plan
-    place = journal_place(plan)
-    return hidden_signatures.marker(plan.disk.sector_size, None if place.file else place.extent.start, journal.id)
+    place = journal_place(journal.contents.plan)
+    return hidden_signatures.marker(shortest_write(journal), None if place.file else place.extent.start, journal.id)
+
+
+def shortest_write(journal: Journal) -> int:
+    """Return the bytes of the shortest write of the move: a sector of its disk, or in a conversion, whose old table was
+    made for other sectors, sector 0.
+    """
+    contents = journal.contents
+    return len(contents.images.parked[-1][-1].data) if conversion_of(contents.plan) else contents.plan.disk.sector_size
 
 
 def view_at_start(journal: Journal) -> hidden_signatures.View:

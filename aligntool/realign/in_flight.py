@@ -1,0 +1,301 @@
+"""Compare the places of a change in flight with what the change left there: another program may have used them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from enum import Enum, auto
+
+from aligntool import steps
+from aligntool.device import Device
+from aligntool.formats.parked import read_or_empty
+from aligntool.realign.disk_state import step_index
+from aligntool.realign.hidden_signatures import Bytes, View, sectors_of, signature_bytes, signature_ranges, with_markers
+from aligntool.realign.journal import Journal
+from aligntool.realign.journal_format import Position
+from aligntool.units import Extent, align_down, merged
+from aligntool.values import dataclass
+
+# The rule for every step that makes content unusable: it is hidden before and shown after, so a program that changed
+# it has ignored the parked entry, or has put an older copy back. Whatever is found to be neither the content nor a
+# marker is of another program, and is never overwritten. docs/crash-safety.md, "Content that another program changed".
+#
+# The order of hiding decides what a cut can leave: as long as the deciding signature is shown, everything else is
+# whole, except for sectors with redundant signatures. Any other state was made by another program.
+
+CHOOSE = 'docs/crash-safety.md, "Content that another program changed", explains the choice'
+HIDDEN_FIRST = 2  # the batch of a RebuildContent that has begun. 1: version 0.1 began it, which hid no signature
+
+
+class Found(Enum):
+    """What is at the place of content that a step hides or shows."""
+
+    WHOLE = auto()  # the content; sectors with redundant signatures may be hidden
+    USED = auto()  # whole, and another program has written to it since the journal was written
+    HIDDEN = auto()  # nothing is recognised, and every byte is that of the content or of a marker
+    CHANGED = auto()  # neither: another program has written there
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The bytes at a place, compared with the content that belongs there."""
+
+    shown: bool  # every byte of the deciding signature is there
+    ours: int | None  # the first byte of a sector that is at least partly a marker, except redundant signatures
+    other: int | None  # the first byte of a sector that is neither
+    compared: int  # sectors
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Where another program has written while the content was in flight."""
+
+    partition: int
+    at: int  # byte of the disk
+
+
+def compare(
+    device: Device, start: int, view: View, taken: Sequence[Extent] = (), also: Sequence[bytes] = ()
+) -> Comparison:
+    """Compare the place at `start` with the content of the view. `taken`: extents of the disk that may hold anything.
+    `also`: other content that a sector may have, range by range.
+
+    Unreadable sectors are not compared: a rollback must be possible on a disk that fails.
+    """
+    size, signs = len(view.sign), signature_bytes(view)
+    deciding: Bytes = frozenset().union(*signs.last)
+    found = _read_sectors(device, start, view, taken)
+    shown = bool(deciding) and all(_byte(found, at, size) == view.read(at, 1)[0] for at in deciding)
+    ours = other = None
+    for (at, sector), expected in zip(found.items(), _expected(view, found, also), strict=True):
+        if sector == expected[0] or sector in expected[1:]:
+            continue
+        if sector != view.sign and not _is_mix(sector, (*expected, view.sign)):
+            other = start + at if other is None else other
+        elif at not in signs.redundant:
+            ours = start + at if ours is None else ours
+    return Comparison(shown, ours, other, len(found))
+
+
+def _read_sectors(device: Device, start: int, view: View, taken: Sequence[Extent]) -> dict[int, bytes]:
+    """Return the sectors of the saved ranges by their offset in the partition."""
+    size, found = len(view.sign), {}
+    near = [place for place in taken if place.end > start and place.start < start + view.length]
+    for extent in view.held.ranges:
+        raw = read_or_empty(device, start + extent.start, extent.length)
+        for at in range(extent.start, extent.end, size):
+            if any(place.overlaps(Extent(start + at, size)) for place in near):
+                continue
+            sector = raw[at - extent.start : at - extent.start + size] or read_or_empty(device, start + at, size)
+            if sector:
+                found[at] = sector
+    return found
+
+
+def _byte(found: dict[int, bytes], at: int, size: int) -> int | None:
+    sector = found.get(align_down(at, size))
+    return None if sector is None else sector[at % size]
+
+
+def _expected(view: View, found: dict[int, bytes], also: Sequence[bytes]) -> Iterator[tuple[bytes, ...]]:
+    size = len(view.sign)
+    others = View(view.held, also, view.length, view.sign) if also else None
+    for at in found:
+        yield (view.read(at, size), *((others.read(at, size),) if others else ()))
+
+
+def _is_mix(sector: bytes, known: Sequence[bytes]) -> bool:
+    """Return whether each byte is that of one of the known sectors: a write of one over another was torn."""
+    return all(byte in those for byte, *those in zip(sector, *known, strict=True))
+
+
+def found_at_source(
+    device: Device, start: int, view: View, taken: Sequence[Extent] = (), *, is_copied: bool = False
+) -> tuple[Found, int]:
+    """Return what is at the old place while it is hidden or shown again, and the first byte that another program
+    changed. `is_copied`: data may have been copied there, so that only the deciding signature shows that the content is
+    whole.
+    """
+    seen = compare(device, start, view, taken)
+    at = next((at for at in (seen.other, seen.ours) if at is not None), start)
+    if seen.ours is None and (seen.shown or not is_copied):
+        return (Found.USED if seen.other is not None else Found.WHOLE), at
+    is_half_shown = seen.shown and seen.ours is not None
+    return (Found.CHANGED if is_half_shown or seen.other is not None else Found.HIDDEN), at
+
+
+def changes(
+    device: Device, journal: Journal, sign: bytes, *, back: bool = False, restore_table: bool = False
+) -> Iterator[Change]:
+    """Yield each place in flight that another program has written to, according to the journal's position. `back`: also
+    content that was rebuilt completely, and that only a rollback overwrites. `restore_table`: the sectors of the table
+    are not compared, as the user has decided what they are to hold.
+    """
+    images = journal.contents.images.sectors if restore_table else ()
+    table = tuple(Extent(sectors.at, len(sectors.data)) for sectors in images)
+    plan, position = journal.contents.plan, journal.position
+    for index, step in enumerate(plan.steps):
+        match step:
+            case steps.HoldContent() if index <= position.step:
+                change = _at_source(device, journal, index, step, sign, table)
+            case steps.RebuildContent():
+                change = _at_rebuilt(device, journal, index, step, sign, back=back)
+            case _:
+                continue
+        if change is not None:
+            yield Change(step.partition, change)
+
+
+def _at_source(
+    device: Device, journal: Journal, index: int, step: steps.HoldContent, sign: bytes, table: tuple[Extent, ...]
+) -> int | None:
+    view, start = source_view(journal, step, sign), step.source.start
+    taken = (*taken_from(journal, step), *table)
+    if index == journal.position.step:
+        found, at = found_at_source(device, start, view, taken, is_copied=not journal.position.forward)
+        return at if found is Found.CHANGED else None
+    seen = compare(device, start, view, taken)
+    is_back = bool(seen.compared) and seen.ours is None and not taken and not _is_like_marker(view)
+    if seen.other is not None:
+        return seen.other
+    return start if seen.shown or is_back else None
+
+
+def _is_like_marker(view: View) -> bool:
+    """Return whether the content consists of markers, such as one that an older move left behind."""
+    size = len(view.sign)
+    return all(part[at : at + size] == view.sign for part in view.content for at in range(0, len(part), size))
+
+
+def source_view(journal: Journal, step: steps.HoldContent, sign: bytes) -> View:
+    """Return the saved bytes of a partition, at its old place."""
+    return View(step.held, journal.contents.held[step.partition], step.source.length, sign)
+
+
+def taken_from(journal: Journal, step: steps.HoldContent) -> tuple[Extent, ...]:
+    """Return the extents of the disk in which the change may have written over the markers of a partition: the new
+    places of all partitions, and the sectors of EBRs.
+    """
+    contents, position = journal.contents, journal.position
+    targets = [one for one in contents.plan.steps if isinstance(one, steps.CopyContent | steps.ReleaseContent)]
+    if not targets or (position.forward and position.step < _first_index(journal, steps.CopyContent)):
+        return ()
+    released = not position.forward or position.step >= _first_index(journal, steps.ReleaseContent)
+    own = step.source.start if not released else None  # a partition that stays
+    places = [one.target for one in targets if one.partition != step.partition or one.target.start != own]
+    if position.step >= step_index(contents.plan, steps.Commit):
+        places += [Extent(sectors.at, len(sectors.data)) for sectors in contents.images.sectors]
+    return tuple(dict.fromkeys(places))
+
+
+def _first_index(journal: Journal, kind: type[steps.CopyContent | steps.ReleaseContent]) -> int:
+    plan_steps = journal.contents.plan.steps
+    return next((index for index, step in enumerate(plan_steps) if isinstance(step, kind)), len(plan_steps))
+
+
+def first_difference(device: Device, start: int, view: View) -> int | None:
+    """Return the first byte of a sector that differs from the content of the view."""
+    size = len(view.sign)
+    found = _read_sectors(device, start, view, ())
+    return next((start + at for at, sector in found.items() if sector != view.read(at, size)), None)
+
+
+# Content that is rebuilt in place.
+
+
+def rebuilt_view(journal: Journal, step: steps.RebuildContent, sign: bytes, *, after: bool) -> View:
+    """Return the bytes of a partition that is rebuilt, as they were before or as they will be."""
+    held, count = journal.contents.held[step.partition], len(step.held.ranges)
+    return View(step.held, held[count:] if after else held[:count], step.extent.length, sign)
+
+
+def hidden_part(before: View, after: View) -> steps.SavedRanges:
+    """Return the ranges that are hidden while the rest is rebuilt: those with a signature, before or after, and the
+    first sector, in which a marker leads to the journal.
+    """
+    size = len(before.sign)
+    sectors = {at for view in (before, after) for place in signature_ranges(view) for at in _sectors(place, size)}
+    sectors |= {0}
+    ranges: list[Extent] = []
+    for extent in before.held.ranges:
+        inside = (Extent(at, size) for at in sectors if extent.contains(Extent(at, size)))
+        ranges += merged(inside, extent, size)
+    return steps.SavedRanges(tuple(ranges))
+
+
+def _sectors(extent: Extent, size: int) -> range:
+    return range(align_down(extent.start, size), extent.end, size)
+
+
+def has_hidden_byte(device: Device, journal: Journal, step: steps.RebuildContent, sign: bytes) -> bool:
+    """Return whether the sector of a deciding signature is there, and only that signature is hidden."""
+    for after in (False, True):
+        view = rebuilt_view(journal, step, sign, after=after)
+        deciding: Bytes = frozenset().union(*signature_bytes(view).last)
+        hidden = replace(view, content=with_markers(view, frozenset(), deciding))
+        for at in sectors_of(deciding, len(sign)):
+            if read_or_empty(device, step.extent.start + at, len(sign)) == hidden.read(at, len(sign)):
+                return True
+    return False
+
+
+def is_rebuilding(position: Position, index: int) -> bool:
+    """Return whether a step that rebuilds content may have written a part of it."""
+    return position.step == index and position != Position(index)
+
+
+def found_at_rebuilt(
+    device: Device, journal: Journal, index: int, step: steps.RebuildContent, sign: bytes
+) -> tuple[Found, int]:
+    """Return what is at the place of content that is rebuilt, and the first byte that another program changed."""
+    before, after = (rebuilt_view(journal, step, sign, after=which) for which in (False, True))
+    start, position = step.extent.start, journal.position
+    if not is_rebuilding(position, index):
+        at = first_difference(device, start, after if position.step > index else before)
+        return (Found.WHOLE, start) if at is None else (Found.USED, at)
+    if position.batch == HIDDEN_FIRST and _has_nothing_of(device, start, before, after):
+        return Found.USED, start
+    seen = compare(device, start, before, also=after.content)
+    if seen.other is not None:
+        return Found.CHANGED, seen.other
+    if position.batch < HIDDEN_FIRST:
+        return Found.HIDDEN, start
+    for view in (before, after):
+        own = compare(device, start, view, also=())
+        if own.shown:
+            redundant = signature_bytes(before).redundant | signature_bytes(after).redundant
+            at = _first_other(device, start, (before, after), redundant)
+            return (Found.WHOLE, start) if at is None else (Found.CHANGED, at)
+    return Found.HIDDEN, start
+
+
+def _has_nothing_of(device: Device, start: int, before: View, after: View) -> bool:
+    """Return whether the old content is shown, with nothing of the new one and no marker in it, but is not as it was:
+    a system has used it before anything was hidden.
+    """
+    seen, size = compare(device, start, before), len(before.sign)
+    if not seen.shown or seen.ours is not None or seen.other is None:
+        return False
+    found = _read_sectors(device, start, before, ())
+    return not any(sector == after.read(at, size) != before.read(at, size) for at, sector in found.items())
+
+
+def _first_other(device: Device, start: int, views: Sequence[View], redundant: Bytes) -> int | None:
+    """Return the first byte of a sector that prevents the place from being whole, in whichever of the views."""
+    firsts = []
+    for view in views:
+        size = len(view.sign)
+        skipped = sectors_of(redundant, size)
+        found = _read_sectors(device, start, view, ())
+        differing = (at for at, sector in found.items() if at not in skipped and sector != view.read(at, size))
+        firsts.append(next(differing, None))
+    return None if None in firsts else start + min(at for at in firsts if at is not None)
+
+
+def _at_rebuilt(
+    device: Device, journal: Journal, index: int, step: steps.RebuildContent, sign: bytes, *, back: bool
+) -> int | None:
+    position = journal.position
+    if index > position.step or (index < position.step and not back):
+        return None
+    found, at = found_at_rebuilt(device, journal, index, step, sign)
+    is_complete = index < position.step
+    return at if found is Found.CHANGED or (found is Found.USED and is_complete) else None
