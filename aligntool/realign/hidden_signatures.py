@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
+from typing import Literal
 
 from aligntool.device import Device
 from aligntool.errors import Stopped
@@ -160,18 +161,42 @@ def sectors_of(level: Bytes, size: int) -> Bytes:
 def _hidden_last(view: View, found: Sequence[tuple[signatures.Signature, int]]) -> tuple[Bytes, ...]:
     """Return the bytes to be hidden last, in levels: one byte of the signature that blkid reports.
 
+    For a mirror of md with its superblock at the end: that superblock, then what is recognised without it, which is
+    whole; the other way round, the member would be recognised while the superblock of its content is a marker.
+
     For ZFS: the newest uberblocks of the first label, as few as libblkid requires, then the list of names (nvlist) in
     that label.
     """
     if not found:
         return ()
     signature, at = found[0]
+    if (below := _mirrored_below(view, found)) is not None:
+        return (frozenset({at}), frozenset({below}))
     if signature not in (signatures.ZFS_NVLIST, signatures.ZFS_UBERBLOCK):
         return (frozenset({at}),)
     labels = [at for one, at in found if one is signatures.ZFS_NVLIST]
     blocks = [at for one, at in found if one is signatures.ZFS_UBERBLOCK]
     blocks.sort(key=lambda at: (at >= signatures.ZFS_LABEL, -_transaction_group(view, at), at))
     return (frozenset(blocks[: signatures.ZFS_UBERBLOCKS_WANTED]), frozenset(labels[:1]))
+
+
+def _mirrored_below(view: View, found: Sequence[tuple[signatures.Signature, int]]) -> int | None:
+    """Return the vital byte of the content of a member of md that is a mirror and has its superblock at the end, or
+    None. Of other levels, content that is recognised on a member is not whole.
+
+    Level: md(4), struct mdp_superblock_1 (byte 72) of version 1.0 and mdp_super_t (word 7) of 0.90.
+    """
+    signature, at = found[0]
+    if signature.kind != "linux_raid_member":
+        return None
+    start = align_down(at, 4 * KIB)
+    version = view.read(start + 4, 4)
+    is_little = view.read(start, 1) == b"\xfc"
+    order: Literal["little", "big"] = "little" if is_little else "big"
+    level = view.read(start + (72 if int.from_bytes(version, order) else 28), 4)
+    if int.from_bytes(level, order) != 1:
+        return None
+    return next((other for one, other in found if one.kind != signature.kind and other < start), None)
 
 
 def _transaction_group(view: View, at: int) -> int:

@@ -11,7 +11,10 @@ from tests.moving.superblocks import UUID, Specimen
 OWNERS = (
     Specimen("md 0.90", "linux_raid_member", lambda length: [handmade_layers.md_0_90(length)]),
     *(Specimen(f"md {version}", "linux_raid_member", partial(made.md, version)) for version in ("1.0", "1.1", "1.2")),
-    Specimen("md 0.90 over ext4", "linux_raid_member", made.md_over_ext, tool="mkfs.ext4", signatures=2),
+    Specimen("md 0.90 over ext4", "linux_raid_member", made.md_over_ext, tool="mkfs.ext4", signatures=2, below="ext4"),
+    Specimen(
+        "md 1.0 over ext4", "linux_raid_member", made.md_1_0_over_ext, tool="mkfs.ext4", signatures=2, below="ext4"
+    ),
     Specimen("ddf", "ddf_raid_member", made.ddf),
     Specimen("isw", "isw_raid_member", made.at_place(-1024, b"Intel Raid ISM Cfg Sig. 1.3.00")),
     Specimen("lsi", "lsi_mega_raid_member", made.at_place(-512, b"$XIDE$")),

@@ -27,6 +27,8 @@ class Specimen:
 
     `shared`: its sector is also a partition table once its file system is not recognised. Both are written in one
     write, and the promise does not cover what a torn one leaves (docs/crash-safety.md).
+
+    `below`: the name of its content, which is whole and recognised once the superblock at its end is hidden.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Specimen:
     tool: str | None = None
     signatures: int = 1
     shared: bool = False
+    below: str = ""
 
 
 def crc32c(raw: bytes, start: int = 0xFFFFFFFF) -> int:
@@ -212,6 +215,10 @@ def md(version: str, length: int) -> Pieces:
 
 def md_over_ext(length: int) -> Pieces:
     return [*made_by("mkfs.ext4 -q -F -b 1024 {image}")(length - 128 * KIB), handmade_layers.md_0_90(length)]
+
+
+def md_1_0_over_ext(length: int) -> Pieces:
+    return [*made_by("mkfs.ext4 -q -F -b 1024 {image}")(length - 128 * KIB), handmade_layers.md("1.0", size=length)]
 
 
 def sun() -> bytes:

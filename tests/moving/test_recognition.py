@@ -31,7 +31,7 @@ SHIFTS = (UP, DOWN, NEAR) if THOROUGH else (UP,)
 MOST = 40 if THOROUGH else 8
 CHEAP = 20 << 20
 FIRST = {one.seen: one for one in reversed(SPECIMENS) if one.length <= CHEAP}
-CHOSEN = [one for one in SPECIMENS if THOROUGH or one is FIRST.get(one.seen)]
+CHOSEN = [one for one in SPECIMENS if THOROUGH or one.below or one is FIRST.get(one.seen)]
 looked_at: list[int] = []
 
 
