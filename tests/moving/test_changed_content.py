@@ -29,6 +29,7 @@ from tests.moving.libblkid import ProbedImage
 from tests.moving.planned_disks import make_planned
 from tests.moving.simulated_disk import SimulatedDisk, crashes, until_cut
 from tests.moving.test_simulated_cuts import NoKernel, final
+from tests.run_aligntool import run_aligntool
 from tests.thorough import THOROUGH, sample
 
 pytestmark = [
@@ -277,3 +278,29 @@ def test_a_change_that_an_older_version_began_without_hiding_signatures_is_conti
 def position(platter: bytes) -> Position | None:
     journal = find_journal_or_none(SimulatedDisk(platter))
     return journal.position if journal else None
+
+
+@pytest.mark.parametrize("label", ["gpt", "dos"])
+def test_no_other_change_begins_under_an_old_table_that_was_put_back(
+    tmp_path: Path, contents: Contents, label: str
+) -> None:
+    """The second conversion would take what is half rebuilt for free space, and lose every file."""
+    case, image = converted(label, tmp_path, contents), tmp_path / "disk.img"
+    (index,) = (index for index, step in enumerate(case.steps) if isinstance(step, RebuildContent))
+    middle = Position(index, HIDDEN_FIRST)
+    platter = [left for left in map(final, map(case.run, range(case.run().operations))) if position(left) == middle][5]
+    journal = find_journal(SimulatedDisk(platter), None)
+    assert journal is not None
+    changed = bytearray(platter)
+    for sectors in (sectors for group in journal.contents.images.before for sectors in group):
+        changed[sectors.at : sectors.at + len(sectors.data)] = sectors.data
+    image.write_bytes(changed)
+    for words in (("convert", "--sector-size", "4096"), ("realign", "--grain", "64KiB"), ("partition", "--undo")):
+        done = run_aligntool(*words, "--yes", image)
+        assert done.returncode == 3 and f"aligntool status {image}" in done.stderr, (words, done.stderr)
+    assert image.read_bytes() == changed
+    assert "in flight" in run_aligntool("status", image, code=0).stdout
+    run_aligntool("rollback", "--yes", image, code=0)
+    result = image.read_bytes()
+    place = next(step.journal.extent for step in case.steps if hasattr(step, "journal"))
+    assert result[: place.start] + result[place.end :] == case.platter[: place.start] + case.platter[place.end :]
