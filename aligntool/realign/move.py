@@ -163,6 +163,7 @@ def _is_of_this_move(device: Device, journal: Journal, *, sound: bool, is_marked
     state = table_state(device, images)
     if state is not TableState.OTHER or is_own_table(device, images):
         settled = sound and state in (TableState.BEFORE, TableState.AFTER)
+        unfinished &= disk_state.find_disk_state(device, journal) is not disk_state.DiskState.COMPLETE
         return is_marked or unfinished or not settled  # otherwise a journal whose heads could not be wiped
     if disk_state.covers_content(plan):
         return journal.position.step < disk_state.step_index(plan, steps.Commit) and unfinished
