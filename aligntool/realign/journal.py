@@ -377,8 +377,17 @@ def finish_closing(device: Device, closing: journal_format.Closing) -> None:
     places = (start, *(start + copy for copy in journal_format.copy_lengths(length)))
     marks = [Extent(at, SLOT) for at in places if journal_format.read_closing(device, at)]
     for extent in (*outside((closing.extent,), tuple(marks)), *reversed(marks)):
-        with suppress(OSError):
+        try:
             zero(device, (extent,))
+        except OSError:
+            _zero_slots(device, extent)
+
+
+def _zero_slots(device: Device, extent: Extent) -> None:
+    """Zero an extent as far as the medium accepts it."""
+    for at in range(extent.start, extent.end, SLOT):
+        with suppress(OSError):
+            zero(device, (Extent(at, min(SLOT, extent.end - at)),))
 
 
 def erase_heads(device: Device, place: JournalPlace) -> None:

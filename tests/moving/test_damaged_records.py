@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from aligntool.errors import Refused, Stopped
-from aligntool.realign.journal_format import read_record
+from aligntool.realign.journal_format import Record, read_record
 from aligntool.realign.move import MoveContext, find_journal, resume, rollback, status
 from aligntool.steps import WriteJournal
 from tests.moving.crowded_disks import Crowd, make_crowd
@@ -136,13 +136,22 @@ def id_of(crowd: Crowd, platter: bytes) -> bytes:
     return journal.id
 
 
+def between_records(crowd: Crowd) -> tuple[bytes, Record]:
+    """Return a disk in the middle of a move, and its newest record, which is in every slot."""
+    operations = act(crowd, crowd.platter, "realign").operations
+    for cut in range(operations // 2, operations):
+        middle = final(act(crowd, crowd.platter, "realign", cut))
+        places = (slot_at(crowd, copy, slot) for copy in (0, 1) for slot in SLOTS)
+        found = [read_record(SimulatedDisk(middle), at, id_of(crowd, middle)) for at in places]
+        if found[0] is not None and found == [found[0]] * len(found):
+            return middle, found[0]
+    raise AssertionError("no record is in every slot")
+
+
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 def test_unreadable_sectors_of_the_newest_record_stop_the_move(label: str) -> None:
     crowd = make_crowd(9206, label)
-    operations = act(crowd, crowd.platter, "realign").operations
-    middle = final(act(crowd, crowd.platter, "realign", operations // 2))
-    newest = read_record(SimulatedDisk(middle), slot_at(crowd, 0, 1), id_of(crowd, middle))
-    assert newest is not None
+    middle, newest = between_records(crowd)
     for slots in (SLOTS, (newest.next_slot,)):
         bad = frozenset(slot_at(crowd, copy, slot) for copy in (0, 1) for slot in slots)
         for way in WAYS:
@@ -153,10 +162,7 @@ def test_unreadable_sectors_of_the_newest_record_stop_the_move(label: str) -> No
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 def test_of_the_two_slots_that_have_the_newest_record_one_is_not_needed(label: str) -> None:
     crowd = make_crowd(9206, label)
-    operations = act(crowd, crowd.platter, "realign").operations
-    middle = final(act(crowd, crowd.platter, "realign", operations // 2))
-    newest = read_record(SimulatedDisk(middle), slot_at(crowd, 0, 1), id_of(crowd, middle))
-    assert newest is not None
+    middle, newest = between_records(crowd)
     both = damaged(middle, (slot_at(crowd, copy, newest.slot) for copy in (0, 1)), b"\xff" * 512)
     for way in WAYS:
         assert ended(crowd, both, way) == "done"
