@@ -74,6 +74,7 @@ def _is_set(chs: bytes) -> bool:
 # The four entries of a sector: of the MBR, of an EBR, of the table in a Minix partition. Layout: UEFI specification
 # 2.10, tables 5-1 and 5-2.
 
+PRIMARY_SLOTS = range(1, 5)
 _FIRST_AT = 446
 _SIGNATURE_AT, _SIGNATURE = 510, b"\x55\xaa"
 _LAYOUT = struct.Struct("<B3sB3sII")

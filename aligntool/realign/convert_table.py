@@ -10,9 +10,9 @@ from aligntool.device import Device, Sectors, Writing
 from aligntool.errors import Refused
 from aligntool.formats.gpt import MOST_ENTRIES, GptCopy, GptEntry, new_copy, read_bytes, table_sizes
 from aligntool.formats.mbr import moved_entry, protective_mbr, with_entries
-from aligntool.formats.parked import parked_gpt_entry, parked_mbr_entry
 from aligntool.inventory import TableLabel
 from aligntool.realign import table as tables
+from aligntool.realign.claimed_room import claims_of
 from aligntool.realign.hidden_signatures import marker
 from aligntool.units import Extent, align_down, align_up
 
@@ -68,13 +68,20 @@ def convert_images(device: Device, plan: Plan, *, journal_at: int | None, journa
     head, tail = table_places(rewrite.label, size, rewrite.sector_sizes)
     before = bytes(device.read(head.start, head.length)), bytes(device.read(tail.start, tail.length))
     refuse_other_content(pair, (head, tail), before)
-    parked = [parked_gpt_entry(entry, journal_at, journal_id) for entry in pair[0].used_entries()]
+    park, claims = _park_step(plan), claims_of(plan.steps)
+    parked = tables.parked_gpt_entries(
+        pair[0], park, journal_at=journal_at, journal_id=journal_id, claims=claims
+    ).values()
     last, array = size // old_size - 1, align_up(_ARRAY, old_size) // old_size
     mark = new_copy(old_size, last, 1, last - array, pair[0].usable, pair[0].header.disk_guid, parked)
     sign = marker(unit, journal_at, journal_id)
     hidden = sign * (head.length // unit), _copies_at(tail, [mark])
     after = new_table(pair[0], before[0], size, rewrite, (head, tail))
     return tables.TableImages(*(table_groups(head, tail, content, unit) for content in (before, hidden, after)))
+
+
+def _park_step(plan: Plan) -> steps.ParkEntries:
+    return next(step for step in plan.steps if isinstance(step, steps.ParkEntries))
 
 
 def _other_partition() -> Refused:
@@ -89,10 +96,13 @@ def _mbr_images(device: Device, plan: Plan, rewrite: steps.ConvertTable, journal
     tables.check_before(found, changes)
     if set(found) != set(changes):
         raise _other_partition()
-    park = next(step for step in plan.steps if isinstance(step, steps.ParkEntries))
+    park = _park_step(plan)
     tables.check_parked(park, set(mbr.entries))
     sector, after = _unit_at(device, 0, unit), converted_mbr(device, mbr, rewrite, unit)
-    parked = with_entries(sector, {number: parked_mbr_entry(mbr.entries[number], journal_at) for number in park.parked})
+    entries = tables.parked_mbr_entries(
+        mbr, park, journal_at=journal_at, claims=claims_of(plan.steps), disk_size=device.size
+    )
+    parked = with_entries(sector, entries)
     own = {at for chain in mbr.chains for at in chain.sectors}
     for sectors in tables.all_sectors(after[:-1]):
         if sectors.at not in own and any(_unit_at(device, sectors.at, 512)):

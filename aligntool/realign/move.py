@@ -15,6 +15,7 @@ from aligntool.formats.layers import read_layers
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Role
 from aligntool.realign import disk_state, in_flight, table, whole_disk
+from aligntool.realign.claimed_room import claims_of
 from aligntool.realign.convert_table import conversion_of, convert_images, rebuilt_halves
 from aligntool.realign.hidden_signatures import View, read_saved
 from aligntool.realign.journal import GRID, Contents, Journal, erase_unfinished, finish_closing, new_id, pack
@@ -194,7 +195,14 @@ def _named_by_entry(device: Device, entry: parked.ParkedMark) -> Journal:
         raise _in_file_elsewhere()
     if entry.journal_at % GRID or entry.journal_at >= device.size:
         raise Refused(f"an entry names a journal at byte {entry.journal_at}, where there cannot be one")
-    return _checked(Journal.open(device, entry.journal_at), device, entry.journal_id)
+    try:
+        journal = Journal.open(device, entry.journal_at)
+    except NoJournal as error:
+        # Nothing else says where the partitions were and are: no entry of the table may be changed now.
+        hint = "leave the disk as it is, also its table, and copy it with ddrescue"
+        text = f"partitions of this disk are in flight, but {error}"
+        raise Refused(text, hint=hint, code="journal-damaged") from error
+    return _checked(journal, device, entry.journal_id)
 
 
 def _in_file(file: Device, device: Device, entry: parked.ParkedMark | None) -> Journal:
@@ -704,7 +712,7 @@ def _journal_contents(
         images = convert_images(device, plan, journal_at=at, journal_id=id_)
         state = table_state(device, images)
     elif whole_disk.adds_table(plan) is None:
-        images = table.table_images(device, park, rewrite, journal_at=at, journal_id=id_)
+        images = table.table_images(device, park, rewrite, journal_at=at, journal_id=id_, claims=claims_of(plan.steps))
         state = table_state(device, images)
     else:
         images = whole_disk.whole_images(device, plan, journal_at=at, journal_id=id_)

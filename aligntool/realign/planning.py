@@ -17,6 +17,7 @@ from aligntool.file_systems import FILE_SYSTEMS, SHRINKABLE
 from aligntool.formats.windows_names import StartNames
 from aligntool.inventory import Disk, DiskKind, Partition, Role
 from aligntool.realign import partition_selection, search
+from aligntool.realign.claimed_room import FULL_MBR
 from aligntool.realign.placing import Movable, containers, first_place, held_ranges, kind_of, logicals_of, row_of
 from aligntool.realign.refusals import disk_reasons, partition_reasons, unlisted_data
 from aligntool.realign.schedule import Schedule
@@ -331,6 +332,8 @@ def _no_room(
             f"there is no room for the journal: it needs {format_about(least)} in one piece, but the largest free one"
         )
         text += f" has {format_about(room)}, {least - room} bytes short; a file on another disk also works{helps}"
+        if least <= found.journal_unclaimed:
+            text = f"{FULL_MBR}; a file on another disk also works"
         return Refusal("no-journal-room", disk.name, text, next_command(disk, "realign", "--journal FILE"), False)
     if not hint and (named := _fitting(judged, selection, goal)):
         helps = f"; there is for {partition_selection.partition_words(named)}"

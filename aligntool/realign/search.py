@@ -9,6 +9,7 @@ from aligntool.formats.gpt import table_sizes
 from aligntool.formats.windows_names import LENGTH_OF_START, StartNames
 from aligntool.inventory import Disk, Layer, Partition, Role, TableLabel
 from aligntool.realign import placing
+from aligntool.realign.claimed_room import FlightClaims, entries_in_flight, mbr_room, unused_slots
 from aligntool.steps import EntryChange, JournalPlace, Patch
 from aligntool.units import KIB, MIB, Extent, align_down, align_up, merged
 from aligntool.values import dataclass
@@ -353,6 +354,7 @@ class FoundPlaces:
     journal_least: int = 0  # bytes of the smallest possible journal
     journal_room: int = 0  # bytes of the largest free run
     signatures_only: bool = False  # the journal has room for the sectors of signatures only
+    journal_unclaimed: int = 0  # bytes of the largest free run that no entry of the table can cover in flight
 
     @property
     def moved(self) -> dict[int, int]:
@@ -524,15 +526,43 @@ def _with_journal(
     chain = chain_changes(disk, after)
     if not moves:
         return FoundPlaces(before, after, (), chain, None)
+    targets = (*(new for _, new in moves.values()), *(change.after for change in chain))
+    if not _can_claim(disk, moves, targets):
+        return None
     needs = _needs(disk, before, moves, names)
     runs: tuple[Extent, ...] = ()
+    unclaimed = 0
     if not goal.journal_file:
-        gaps = free_runs(_occupied(disk, before, after, chain), _journal_room(disk, goal))
+        free = tuple(free_runs(_occupied(disk, before, after, chain), _journal_room(disk, goal)))
+        gaps = tuple(run for run in free if _can_claim(disk, moves, (*targets, run)))
+        unclaimed = max((run.length for run in free if run not in gaps), default=0)
         runs = free_of_data(gaps, needs, claims, _own_bytes(disk, before, moves))
     journal = in_file(goal.journal_file, needs) if goal.journal_file else place_journal(runs, needs)
     largest = max((run.length for run in runs), default=0)
     signatures_only = journal is not None and not holds_all(journal, needs)
-    return FoundPlaces(before, after, order, chain, journal, least_journal_length(needs), largest, signatures_only)
+    least = least_journal_length(needs)
+    return FoundPlaces(before, after, order, chain, journal, least, largest, signatures_only, unclaimed)
+
+
+def _can_claim(disk: Disk, moving: Collection[int], places: Collection[Extent]) -> bool:
+    """Return whether the entries of an MBR can cover these places in flight. Those of a GPT are hardly ever used up,
+    which is checked before the first write.
+    """
+    if disk.table is None or disk.table.label is not TableLabel.DOS:
+        return True
+    entries = {part.number: part.extent for part in disk.partitions if part.role is not Role.LOGICAL}
+    parked = set(moving)
+    for container in placing.containers(disk):
+        if any(part.number in parked for part in placing.logicals_of(disk, container)):
+            parked.add(container.number)
+    found = entries_in_flight(
+        FlightClaims(tuple(places)),
+        {number: extent for number, extent in entries.items() if number in parked},
+        [extent for number, extent in entries.items() if number not in parked],
+        unused_slots(entries),
+        (mbr_room(disk.size or 0, disk.sector_size), disk.sector_size),
+    )
+    return found is not None
 
 
 def _needs(

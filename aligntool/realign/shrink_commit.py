@@ -18,6 +18,7 @@ from aligntool.formats.parked import PARKED_MBR, parked_mbr_entry
 from aligntool.formats.reader import Reader
 from aligntool.realign import hidden_signatures, move, table
 from aligntool.realign.applying import recovery_commands
+from aligntool.realign.claimed_room import claims_of
 from aligntool.realign.disk_state import journal_place
 from aligntool.realign.hidden_signatures import with_signatures
 from aligntool.realign.journal import Contents, new_id, pack
@@ -71,7 +72,8 @@ def prepare(
         if head:
             images = _head_images(context.device, view, at)
         else:
-            images = table.table_images(context.device, park, rewrite, journal_at=at, journal_id=id_)
+            claims = claims_of((steps.WriteJournal(place), park, rewrite))
+            images = table.table_images(context.device, park, rewrite, journal_at=at, journal_id=id_, claims=claims)
         rebuild = steps.RebuildContent(step.partition, step.kind, step.extent, 0, held)
         places = tuple(replace(place, after=place.before) for place in plan.places if place.before)
         goal = f"{step.kind} on partition {step.partition} shrunk to {format_size(step.length)}"

@@ -21,7 +21,7 @@ from aligntool.realign.disk_state import step_index
 from aligntool.realign.journal import Journal
 from aligntool.realign.journal_format import Position
 from aligntool.realign.schedule import Batch, Schedule
-from aligntool.realign.table import TableImages, TableState, write_table
+from aligntool.realign.table import TableImages, TableState, claiming_numbers, write_table
 from aligntool.units import GIB, MIB, Extent
 from aligntool.values import dataclass
 
@@ -268,7 +268,7 @@ class Walk:
     def forward(self) -> Iterator[Event]:
         """Walk from the journal's position to the end."""
         position = self.journal.position
-        self.kernel.forget(_moving_numbers(self.plan))
+        self._forget()
         for index in range(position.step, len(self.plan.steps)):
             yield StepBegun(index)
             first = position.batch if index == position.step else 0
@@ -280,7 +280,7 @@ class Walk:
     def back(self) -> Iterator[Event]:
         """Walk from the journal's position to the beginning."""
         position = self.journal.position
-        self.kernel.forget(_moving_numbers(self.plan))
+        self._forget()
         for index in range(position.step, step_index(self.plan, steps.ParkEntries) - 1, -1):
             yield StepBegun(index)
             step = self.plan.steps[index]
@@ -297,6 +297,11 @@ class Walk:
             yield StepDone(index)
         self.journal.close()
         yield from self._update_kernel(before=True)
+
+    def _forget(self) -> None:
+        """Remove from the kernel the partitions that move, and those of a table in flight that claim free space."""
+        claiming = claiming_numbers(self.journal.contents.images)
+        self.kernel.forget((*_moving_numbers(self.plan), *sorted(claiming)))
 
     def _apply_step(self, index: int, step: steps.JournaledStep, first_batch: int) -> Iterator[Event]:
         match step:

@@ -8,11 +8,12 @@ from itertools import chain, combinations, zip_longest
 from aligntool.device import Device, Sectors, Writing
 from aligntool.errors import Refused, Stopped
 from aligntool.formats import mbr as mbrs
-from aligntool.formats.gpt import GptCopy, read_bytes, read_copy
+from aligntool.formats.gpt import MOST_ENTRIES, SIGNATURE, GptCopy, GptEntry, Header, read_bytes, read_copy
 from aligntool.formats.mbr import EMPTY_ENTRY, Geometry, MbrEntry, entries_of, moved_entry, protective_mbr, with_entries
 from aligntool.formats.parked import parked_gpt_entry, parked_mbr_entry, valid_copies
 from aligntool.formats.part_types import GPT_PROTECTIVE
 from aligntool.inventory import LAST_NUMBER
+from aligntool.realign.claimed_room import FULL_MBR, NO_CLAIMS, FlightClaims, entries_in_flight, mbr_room, unused_slots
 from aligntool.steps import EntryChange, ParkEntries, RewriteTable
 from aligntool.units import Extent
 from aligntool.values import dataclass
@@ -344,7 +345,14 @@ class Mbr:
         return mbrs.geometry_of(starts + ends)
 
 
-def mbr_images(device: Device, park: ParkEntries, rewrite: RewriteTable, *, journal_at: int | None) -> TableImages:
+def mbr_images(
+    device: Device,
+    park: ParkEntries,
+    rewrite: RewriteTable,
+    *,
+    journal_at: int | None,
+    claims: FlightClaims = NO_CLAIMS,
+) -> TableImages:
     """Return the images of an MBR; see `table_images`."""
     changes = {change.number: change for change in rewrite.changes}
     mbr = sound_mbr(device, with_chains=any(number >= _FIRST_LOGICAL for number in changes))
@@ -353,7 +361,7 @@ def mbr_images(device: Device, park: ParkEntries, rewrite: RewriteTable, *, jour
     unknown = sorted(set(park.parked) - set(mbr.entries))
     if unknown:
         raise stale_plan(f"the plan parks entry {unknown[0]}, which the MBR does not have")
-    parked = {number: parked_mbr_entry(mbr.entries[number], journal_at) for number in park.parked}
+    parked = parked_mbr_entries(mbr, park, journal_at=journal_at, claims=claims, disk_size=device.size)
     geometry, size, moved = mbr.geometry, mbr.sector_size, {}
     for number, entry in mbr.entries.items():
         if change := changes.get(number):
@@ -366,6 +374,29 @@ def mbr_images(device: Device, park: ParkEntries, rewrite: RewriteTable, *, jour
         parked=mbr_writing((), with_entries(mbr.sector, parked)),
         after=mbr_writing(new_ebrs, with_entries(mbr.sector, moved)),
     )
+
+
+def parked_mbr_entries(
+    mbr: Mbr, park: ParkEntries, *, journal_at: int | None, claims: FlightClaims, disk_size: int
+) -> dict[int, MbrEntry]:
+    """Return the entries of an MBR in flight that are not as before: those that are parked, and those that claim free
+    space. Raises Refused if the MBR has too few unused entries for that.
+    """
+    extents, size = mbr.primaries, mbr.sector_size
+    found = entries_in_flight(
+        claims,
+        {number: extents[number] for number in park.parked},
+        [extent for number, extent in extents.items() if number not in park.parked],
+        unused_slots(extents),
+        (mbr_room(disk_size, size), size),
+    )
+    if found is None:
+        raise Refused(FULL_MBR, hint="--journal FILE, on another disk", code="no-journal-room")
+    parked = {}
+    for number, extent in found.items():
+        entry = replace(mbr.entries.get(number, EMPTY_ENTRY), start=extent.start // size, sectors=extent.length // size)
+        parked[number] = parked_mbr_entry(entry, journal_at)
+    return parked
 
 
 def is_readable(device: Device) -> bool:
@@ -416,7 +447,7 @@ def _check_mbr(mbr: Mbr, park: ParkEntries, changes: Changes, disk_size: int) ->
     container_of = {logical.number: chain.slot for chain in mbr.chains for logical in chain.logicals}
     check_parked(park, {container_of.get(number, number) for number in moving})
     size = mbr.sector_size
-    room = Extent(size, min(disk_size, mbrs.ADDRESSABLE * size) - size)
+    room = mbr_room(disk_size, size)
     after = {number: change.after for number, change in changes.items()}
     primaries = {number: after.get(number, extent) for number, extent in mbr.primaries.items()}
     partitions = primaries | {number: after.get(number, extent) for number, extent in mbr.logicals.items()}
@@ -436,7 +467,13 @@ _PRIMARY_LBA = 1
 
 
 def gpt_images(
-    device: Device, park: ParkEntries, rewrite: RewriteTable, *, journal_at: int | None, journal_id: bytes
+    device: Device,
+    park: ParkEntries,
+    rewrite: RewriteTable,
+    *,
+    journal_at: int | None,
+    journal_id: bytes,
+    claims: FlightClaims = NO_CLAIMS,
 ) -> TableImages:
     """Return the images of a GPT; see `table_images`."""
     pair = sound_pair(device)
@@ -452,13 +489,47 @@ def gpt_images(
     unknown = sorted(set(park.parked) - set(old))
     if unknown:
         raise stale_plan(f"the plan parks partition {unknown[0]}, which does not exist")
-    parked = {number: parked_gpt_entry(old[number], journal_at, journal_id) for number in park.parked}
+    parked = parked_gpt_entries(pair[0], park, journal_at=journal_at, journal_id=journal_id, claims=claims)
     moved = {}
     for number, change in changes.items():
         first, last = change.after.start // sector_size, change.after.end // sector_size - 1
         moved[number] = replace(old[number], first=first, last=last)
     hidden, new = ([copy.with_entries(entries) for copy in pair] for entries in (parked, moved))
     return TableImages(_backup_first(pair), _backup_first(hidden), _backup_first(new))
+
+
+def parked_gpt_entries(
+    copy: GptCopy, park: ParkEntries, *, journal_at: int | None, journal_id: bytes, claims: FlightClaims
+) -> dict[int, GptEntry]:
+    """Return the entries of a GPT in flight that are not as before: those that are parked, and those that claim free
+    space. Raises Refused if the GPT has too few unused entries for that.
+    """
+    old, size = {entry.number: entry for entry in copy.used_entries()}, copy.sector_size
+    found = entries_in_flight(
+        claims,
+        {number: old[number].extent(size) for number in park.parked},
+        [entry.extent(size) for number, entry in old.items() if number not in park.parked],
+        _unused_numbers(copy, max(old, default=0)),
+        (copy.usable, size),
+    )
+    if found is None:
+        text = "the GPT has no unused entry to claim free space in flight, which other programs would take"
+        raise Refused(text, hint="--journal FILE, on another disk", code="no-journal-room")
+    parked = {}
+    for number, extent in found.items():
+        entry = old.get(number) or GptEntry.unpack(number, bytes(copy.header.entry_size))
+        placed = replace(entry, first=extent.start // size, last=extent.end // size - 1)
+        parked[number] = parked_gpt_entry(placed, journal_at, journal_id)
+    return parked
+
+
+def _unused_numbers(copy: GptCopy, last: int) -> list[int]:
+    """Return the numbers of unused entries, those behind the last used one first: no node of a partition that was
+    removed is named again.
+    """
+    count = min(copy.header.entry_count, MOST_ENTRIES)
+    used = {entry.number for entry in copy.used_entries()}
+    return [number for number in (*range(last + 1, count + 1), *range(1, last)) if number not in used]
 
 
 def _backup_first(pair: Iterable[GptCopy]) -> Writing:
@@ -507,21 +578,43 @@ def _check_protective(entries: tuple[MbrEntry, ...] | None) -> None:
 
 
 def table_images(
-    device: Device, park: ParkEntries, rewrite: RewriteTable, *, journal_at: int | None, journal_id: bytes
+    device: Device,
+    park: ParkEntries,
+    rewrite: RewriteTable,
+    *,
+    journal_at: int | None,
+    journal_id: bytes,
+    claims: FlightClaims = NO_CLAIMS,
 ) -> TableImages:
     """Return the three tables. Writes nothing. `journal_at`: a byte of the disk, or None if the journal is in a file
-    elsewhere; `journal_id`: 16 bytes.
+    elsewhere; `journal_id`: 16 bytes; `claims`: what entries must cover in flight.
 
     Raises Refused if the table on the device is not the one that the changes start from, or if it or the new table is
     not sound. Raises OSError if it is unreadable.
     """
     match rewrite.label:
         case "gpt":
-            return gpt_images(device, park, rewrite, journal_at=journal_at, journal_id=journal_id)
+            return gpt_images(device, park, rewrite, journal_at=journal_at, journal_id=journal_id, claims=claims)
         case "dos":
-            return mbr_images(device, park, rewrite, journal_at=journal_at)
+            return mbr_images(device, park, rewrite, journal_at=journal_at, claims=claims)
         case label:
             raise Refused(f"partitions of a {label} table cannot be moved, only those of a GPT or MBR")
+
+
+def claiming_numbers(images: TableImages) -> frozenset[int]:
+    """Return the numbers of the entries that only the table in flight has: they claim free space."""
+    return _numbers(images.parked[-1]) - _numbers(images.before[-1])
+
+
+def _numbers(group: Sequence[Sectors]) -> frozenset[int]:
+    """Return the numbers of the used entries of an MBR or of a copy of a GPT."""
+    headers = [sectors.data for sectors in group if sectors.data.startswith(SIGNATURE)]
+    if len(headers) == 1 and len(group) > 1:
+        entries = next(sectors.data for sectors in group if sectors.data is not headers[0])
+        copy = GptCopy(len(headers[0]), headers[0], entries, Header.unpack(headers[0]))
+        return frozenset(entry.number for entry in copy.used_entries())
+    mbr = next((entries_of(sectors.data) for sectors in group if sectors.at == 0), None)
+    return frozenset(entry.slot for entry in mbr or () if entry.sectors)
 
 
 # Remains of another program's table that must be removed before the journal's table is written.

@@ -147,7 +147,7 @@ def test_a_disk_in_flight_whose_type_was_reset_is_not_moved_a_second_time(
     for words in (("plan", "realign"), ("realign", "--yes"), ("convert", "--yes"), ("partition", "--undo", "--yes")):
         done = run_aligntool(*words, image)
         assert done.returncode == 3 and f"aligntool status {image}" in done.stderr, (words, done.stderr)
-        assert "another program has changed the partition table" in done.stderr
+        assert "in flight" in done.stderr
     assert digest(image) == before
     assert run_aligntool("resume", image, "--restore-table", "--yes").returncode == 0
     assert first_start(image) == 2048
