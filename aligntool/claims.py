@@ -14,6 +14,7 @@ _SECTOR = 512  # bytes; data is found by the smallest sector of any disk
 _PIECE = MIB
 _NEAR = 64 * KIB  # two runs of data that are closer count as one: no journal begins between them
 _MOST_SEARCHED = 4096  # pieces that a search for free space reads in one gap
+_MOST_REMEMBERED = 200_000  # runs of data; a made-up disk can have a thousand in each piece
 
 
 class Readable(Protocol):
@@ -37,6 +38,7 @@ class Claims:
         self._disk = disk
         self._named = tuple(named)
         self._pieces: dict[int, tuple[Extent, ...]] = {}
+        self._remembered = 0
         self.in_the_way: tuple[Extent, ...] = ()  # data that a planner met, and must plan around
 
     def kept_in(self, extent: Extent) -> tuple[Extent, ...]:
@@ -96,10 +98,14 @@ class Claims:
     def _data_in_piece(self, disk: Readable, at: int) -> tuple[Extent, ...]:
         if at not in self._pieces:
             length = min(_PIECE, disk.size - at)
+            if self._remembered > _MOST_REMEMBERED:
+                self._pieces.clear()
+                self._remembered = 0
             try:
                 self._pieces[at] = tuple(_data_runs(bytes(disk.read(at, length)), at))
             except OSError:
                 self._pieces[at] = (Extent(at, length),)
+            self._remembered += len(self._pieces[at])
         return self._pieces[at]
 
 

@@ -660,8 +660,10 @@ def write_table(device: Device, images: TableImages, goal: TableState, *, first:
     is_rewrite = first is not None or _is_torn(device, images)
     writing = (*(first or ()), *(images.of(goal) if is_rewrite else groups_leading_to(device, images, goal)))
     seen: dict[int, bytes] = {}  # what is on the disk, of the sectors that are still to be written or were written
+    size = device.sector_size
     for sectors in all_sectors(writing):
-        seen[sectors.at] = bytes(device.read(sectors.at, len(sectors.data)))
+        for at in range(sectors.at, sectors.at + len(sectors.data), size):
+            seen[at] = bytes(device.read(at, size))
     for group in writing:
         _check_unchanged(device, seen)
         for sectors in group:
@@ -671,7 +673,7 @@ def write_table(device: Device, images: TableImages, goal: TableState, *, first:
             if device.read(sectors.at, len(sectors.data)) != sectors.data:
                 raise Stopped(f"the partition table at byte {sectors.at} reads back differently",
                               hint="the disk is failing; aligntool resume DISK writes it again")  # fmt: skip
-            seen[sectors.at] = sectors.data
+            seen |= {sectors.at + at: sectors.data[at : at + size] for at in range(0, len(sectors.data), size)}
     _check_unchanged(device, seen)
 
 

@@ -299,7 +299,7 @@ def test_the_finishing_command_without_a_record_quotes_the_image_path() -> None:
     (step,) = plan.steps
     assert isinstance(step, ReencryptSectors)
     moved = replace(plan, disk=replace(plan.disk, path="/an image.img"))
-    assert "/an image.img)" in shlex.split(finishing_command(moved, step))
+    assert "/an image.img," in shlex.split(finishing_command(moved, step))
 
 
 def _repair(encrypted: Encrypted) -> None:

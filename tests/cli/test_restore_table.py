@@ -76,15 +76,14 @@ def test_a_journal_record_damaged_in_both_copies_is_refused_without_a_write(
     in_flight: Callable[[str], Path], way: str
 ) -> None:
     image = in_flight("gpt")
-    for slot in (8, 16) if way == "resume" else (8,):
-        damaged = image.with_suffix(f".{slot}")
-        run("cp", "--sparse=always", image, damaged)
-        overwrite(damaged, *(copy + slot for copy in journal_places(image)))
-        before = digest(damaged)
-        done = run_aligntool(way, "--yes", damaged)
-        assert done.returncode == 3 and "Traceback" not in done.stderr, done.stderr
-        assert run_aligntool("status", damaged).returncode == 3
-        assert digest(damaged) == before
+    damaged = image.with_suffix(".damaged")
+    run("cp", "--sparse=always", image, damaged)
+    overwrite(damaged, *(copy + slot for copy in journal_places(image) for slot in (8, 16)))
+    before = digest(damaged)
+    done = run_aligntool(way, "--yes", damaged)
+    assert done.returncode == 3 and "Traceback" not in done.stderr, done.stderr
+    assert run_aligntool("status", damaged).returncode == 3
+    assert digest(damaged) == before
     overwrite(image, journal_places(image)[0] + 8, journal_places(image)[0] + 16)
     assert run_aligntool(way, "--yes", image).returncode == 0
     assert first_start(image) == (2048 if way == "resume" else 63)

@@ -64,7 +64,8 @@ def copy_to(folder: Path) -> None:
     shutil.copytree(ROOT / "recipes", folder / "recipes")
     shutil.copy(ROOT / "pyproject.toml", folder)
     (folder / "tests" / "moving").mkdir(parents=True)
-    for name in ("__init__.py", "conftest.py", "run_aligntool.py", "thorough.py", "moving/__init__.py"):
+    names = ("__init__.py", "conftest.py", "run_aligntool.py", "suggested.py", "thorough.py", "moving/__init__.py")
+    for name in names:
         shutil.copy(ROOT / "tests" / name, folder / "tests" / name)
     for name in (
         "simulated_disk.py",

@@ -68,9 +68,9 @@ def test_no_command_of_another_program_is_suggested_for_the_file_of_a_virtual_di
         file.seek(20_480)
         file.write(b"something else")
     qcow2 = packed(disk, tmp_path / "disk.qcow2")
-    for one, command in ((disk, f"dd of={disk}"), (qcow2, f"qemu-img convert -f qcow2 -O raw {qcow2}")):
+    for one, command in ((disk, f"with dd on {disk}"), (qcow2, f"qemu-img convert -f qcow2 -O raw {qcow2}")):
         said = aligntool("convert", one, "--yes", *words, code=REFUSED)
-        assert command in said and f"dd of={qcow2}" not in said
+        assert command in said and f"dd on {qcow2}" not in said and f"dd of={qcow2}" not in said
 
 
 @pytest.mark.parametrize("kind", [NAMED[name].parameter() for name in (NAMED if THOROUGH else ("ext4", "ntfs"))])

@@ -138,8 +138,10 @@ def test_in_flight_other_tools_see_type_7f_at_the_old_position(sparse: Sparse, j
     device.put(images_for(device, "dos", [change], [1], journal_at=journal_at).parked)
     path.write_bytes(device.content)
     bootless = {key: value for key, value in old[0].items() if key != "bootable"}
-    assert sfdisk_table(path)["partitions"] == [bootless | {"type": "7f"}, *old[1:]]
-    assert run("partx", "--show", "--noheadings", "-o", "TYPE", path).split() == ["0x7f", "0xc", "0x83"]
+    new = sfdisk_table(path)["partitions"]
+    assert new[0] | {"size": bootless["size"]} == bootless | {"type": "7f"} and new[0]["size"] >= bootless["size"]
+    assert [part for part in new if part["type"] != "7f"] == old[1:]  # the others claim free space that a move needs
+    assert set(run("partx", "--show", "--noheadings", "-o", "TYPE", path).split()) == {"0x7f", "0xc", "0x83"}
     assert find_parked(device) == ParkedMark(journal_at, None)
     assert find_parked(MemoryDevice(device.content[:MIB])) == ParkedMark(journal_at, None)  # the end is hidden
 
@@ -162,7 +164,7 @@ def test_the_new_chain_equals_the_one_that_sfdisk_makes_with_these_starts(
     device.put(images.parked)
     path = old.with_name("parked.img")
     path.write_bytes(device.content)
-    assert [part["node"] for part in sfdisk_table(path)["partitions"]] == [1, 2]
+    assert [part["node"] for part in sfdisk_table(path)["partitions"] if part["type"] != "7f"] == [1]
     for at in list(records(old).values())[2:]:
         device.content[at : (at or 0) + 512] = b"\xee" * 512  # in flight, old EBRs may be overwritten
     device.put(images.after)
