@@ -213,7 +213,7 @@ Report = Callable[..., None]
 
 def _on_disk(disk: Disk, settings: _Settings, destructive: bool, wipe: bool, report: Report) -> ProbeResult:
     """Measure a disk, in the child. It is locked and checked only if it is written to."""
-    with lock_disk(disk.path, keep_posix=True) if destructive else nullcontext(), ExitStack() as stack:
+    with lock_disk(disk.path, keep_posix=True, no_lease=True) if destructive else nullcontext(), ExitStack() as stack:
         if destructive:
             _refuse_unless_empty(_look(disk.path, None), wipe=wipe)
             stack.enter_context(targets.recorded_test_data(disk.path, disk.size or 0, remark))

@@ -234,9 +234,12 @@ def _in_file_elsewhere(why: str = "") -> Refused:
 def journal_status(device: Device, file: Device | None, *, any_table: bool = False) -> Status:
     """Return the state of the move. Raises Refused like `find_journal`."""
     journal = find_journal(device, file, any_table=any_table)
+    left = find_left(device) if journal is None and file is None else None
+    if isinstance(left, Journal):
+        journal = left
     if journal is None:
-        left = ("a resume zeroes what is left of its journal",) if find_left(device) else ()
-        return Status("old", ("nothing is in flight on this disk", *left, *_unsearched_sentences(device)))
+        marked = ("a change has ended, and a part of its journal is left, which nothing needs",) if left else ()
+        return Status("old", ("nothing is in flight on this disk", *marked, *_unsearched_sentences(device)))
     position, plan = journal.position, journal.contents.plan
     state = _disk_state(device, journal)
     if state is disk_state.DiskState.LEFT:
@@ -583,10 +586,14 @@ def _closed_or_resumed(context: MoveContext, *, back: bool, restore_table: bool)
     if left is None:
         yield from _resumed(context, back=back, restore_table=restore_table)
         return
+    is_complete = False
     if isinstance(left, Journal):
+        is_complete = _disk_state(context.device, left) is disk_state.DiskState.COMPLETE
         left.close()
     else:
         finish_closing(context.device, left)
+    if back and is_complete:
+        raise _already_complete(back=True)
     yield Said("nothing is in flight; what was left of the journal is zeroed")
 
 

@@ -89,6 +89,8 @@ def use(world: World, luck: random.Random, number: int, room: Extent) -> None:
 
 def make_a_partition(world: World, luck: random.Random) -> None:
     """Make a partition in free space, and use it."""
+    if not world.free():
+        return
     room = max(world.free(), key=lambda run: run.length) if luck.random() < 0.5 else luck.choice(world.free())
     start = luck.randrange(room.start, room.end, SECTOR)
     length = luck.randint(1, (room.end - start) // SECTOR) * SECTOR

@@ -741,7 +741,7 @@ def test_the_source_is_locked_during_a_copy_and_a_signal_removes_the_copy(tmp_pa
     try:
         while copying.poll() is None and not new.exists():
             time.sleep(0.05)
-        assert "locked by another program" in aligntool("convert", disk, "--yes", code=REFUSED)
+        assert "open in another program" in aligntool("convert", disk, "--yes", code=REFUSED)
     finally:
         copying.send_signal(signal.SIGTERM)
     assert copying.wait(60) == STOPPED  # it obeys the rate limit, or it would have ended

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.change import Event, Plan, StepDone
+from aligntool.change import Event, Plan, RealignGoal, StepDone
 from aligntool.errors import Refused, Stopped
 from aligntool.formats.parked import find_parked
 from aligntool.realign.convert_request import Conversion
@@ -287,6 +287,7 @@ def test_a_conversion_under_another_disk_signature_continues_with_a_restored_tab
     assert hidden
 
 
+@pytest.mark.on_disk
 def test_a_sector_0_torn_by_a_power_cut_is_recognised_as_that_of_the_conversion(tmp_path: Path) -> None:
     """Old and new entries differ by more bytes than a sector may that is damaged and recognised nevertheless."""
     disk, content = tmp_path / "disk.img", tmp_path / "content"
@@ -294,7 +295,8 @@ def test_a_sector_0_torn_by_a_power_cut_is_recognised_as_that_of_the_conversion(
     disk.write_bytes(bytes(MIB) + content.read_bytes() * 4 + bytes(MIB))
     lines = "".join(f"start={2048 * number}, size=2048, type=83\n" for number in range(1, 5))
     run("sfdisk", "-q", disk, stdin=f"label: dos\n{lines}")
-    found = Conversion(Request(), (4096,)).find_plan(str(disk), Request())
+    request = Request(RealignGoal(journal_file=str(tmp_path / "journal")))
+    found = Conversion(request, (4096,)).find_plan(str(disk), request)
     case = Case(disk.read_bytes(), with_journal_in_file(found.plan), {}, dict(found.rebuilt))
     new, torn = final(case.begun()[0]), 0
     for cut in range(1, case.begun()[0].operations):

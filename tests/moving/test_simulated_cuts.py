@@ -74,7 +74,7 @@ def recovered(case: Actor, platter: bytes, how: str, cut: int | None = None, *, 
     except Stopped as stop:
         assert "complete" in str(stop)
         assert how == "rollback"
-        return case.act(platter, "resume", cut) if find_journal(disk, None) else disk
+        return case.act(platter, "resume", cut) if find_journal(disk, None) or find_left(disk) else disk
 
 
 def recover(crowd: Crowd, platter: bytes, how: str, cut: int | None = None) -> SimulatedDisk:

