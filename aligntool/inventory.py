@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from aligntool.system import Manifest, System
 from aligntool.system import array_uuid as uuid_words
-from aligntool.units import Extent
+from aligntool.units import MIB, Extent
 from aligntool.values import dataclass
 
 # Facts that drives and arrays report: NVMe, ATA, md.
@@ -493,6 +493,9 @@ class Unseen:
     gap: Gap = Gap.PART
 
 
+DENSE = 16 * MIB  # no area of this length is missed by a sample that counts as proof
+
+
 @dataclass(frozen=True, slots=True)
 class Sampled:
     """Samples of a drive or partition, read to determine whether it is blank: all zeros, or all ones."""
@@ -500,7 +503,13 @@ class Sampled:
     places: int
     written: int  # places with other bytes
     unreadable: int
-    digest: str  # SHA-256 of all places, in hexadecimal
+    digest: str  # SHA-256 of all places that are not blank, in hexadecimal
+    spacing: int | None = None  # from one place to the next; None: everything was read
+
+    @property
+    def is_sparse(self) -> bool:
+        """Return whether so much was not read that blank places say little about the rest."""
+        return self.spacing is not None and self.spacing > DENSE
 
 
 @dataclass(frozen=True, slots=True)

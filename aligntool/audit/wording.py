@@ -261,6 +261,22 @@ def unrecognised_data(disk: Disk) -> tuple[str, ...]:
     return (f"unrecognised data at {sampled.written} of {sampled.places} places that were read",)
 
 
+def unread_between(disk: Disk) -> str | None:
+    """Return what was read of a disk that seems to be blank, if not everything was; else None."""
+    sampled = disk.sampled
+    if sampled is None or sampled.spacing is None or sampled.written or sampled.unreadable:
+        return None
+    apart = f"{sampled.places} places of 4KiB, every {format_size(sampled.spacing)}"
+    return f"{apart}, read as unwritten; what lies between them was not read"
+
+
+def refuse_sparse(disk: Disk, name: str, path: str) -> Iterator[Refusal]:
+    """Refuse to take a few places that are blank for a proof that all is. `path`: to be named by the user."""
+    if disk.sampled and disk.sampled.is_sparse and (unread := unread_between(disk)):
+        hint = f"if it is empty, or its data is not needed, add: --wipe {shell_word(path)}"
+        yield Refusal("not-read", name, f"{name} may not be empty: {unread}", hint)
+
+
 def contents(on: Disk | Partition) -> tuple[str, ...]:
     """Return the layers on a disk or partition with their labels, or else the hint of udev or the table."""
     return tuple(map(labelled, on.content)) or ((on.content_hint,) if on.content_hint else ())

@@ -230,7 +230,7 @@ def _measured_path(plan: BenchPlan) -> Iterator[str]:
 @contextmanager
 def _locked_device(target: Target) -> Iterator[None]:
     with lock_for_others(target.path, "a benchmark"):
-        probe.refuse_data(target)  # again: the confirmation may have taken long
+        probe.refuse_data(target, again=True)  # the confirmation may have taken long
         with targets.recorded_test_data(target.path, target.size or 0, remark):
             yield
 

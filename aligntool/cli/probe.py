@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from aligntool.audit.wording import shell_word
+from aligntool.audit.wording import shell_word, unread_between
 from aligntool.cli import options
 from aligntool.cli.options import File, Size, command, print_lines, remark, say, sector, terminal_width, whole
 from aligntool.cli.run_change import pipes_may_break
@@ -56,8 +56,10 @@ def refuse_no_room(target: Target, size: int, option: str = "--size") -> None:
         raise Refused(f"not enough free space in {target.path}: {words}", hint=f"use a smaller {option}")
 
 
-def refuse_data(target: Target) -> str:
-    """Return the name of the device. Raises Refused unless it is empty, or its unrecognised data may be lost."""
+def refuse_data(target: Target, *, again: bool = False) -> str:
+    """Return the name of the device. Raises Refused unless it is empty, or its unrecognised data may be lost. `again`:
+    the user has confirmed it, and has been told what of it was not read.
+    """
     disk = look((target.path,)).disks[0]
     disk = replace(disk, sampled=targets.foreign_data(target.path, target.size or 0))
     refuse_in_flight(disk.path)
@@ -69,6 +71,8 @@ def refuse_data(target: Target) -> str:
         if part is None:
             raise Refused(f"{target.path} is a part of {disk.path}, but is not in its partition table")
         refuse_destruction(disk, part, wipe=target.wipe, above=find_holders(disk))
+    if not again and (unread := unread_between(disk)):
+        remark(f"{target.path}: {unread}")
     return name
 
 
@@ -215,7 +219,7 @@ def _on_disk(disk: Disk, settings: _Settings, destructive: bool, wipe: bool, rep
     """Measure a disk, in the child. It is locked and checked only if it is written to."""
     with lock_disk(disk.path, keep_posix=True, no_lease=True) if destructive else nullcontext(), ExitStack() as stack:
         if destructive:
-            _refuse_unless_empty(_look(disk.path, None), wipe=wipe)
+            _refuse_unless_empty(_look(disk.path, None), wipe=wipe, again=True)
             stack.enter_context(targets.recorded_test_data(disk.path, disk.size or 0, remark))
         with timing.opened_disk(disk.path, write=destructive) as target:
             least = settings.sector_size or disk.limits.logical_block_size or 512
@@ -251,13 +255,15 @@ def _confirm(disk: Disk, *, wipe: bool, yes: bool) -> None:
     options.confirm_disk(disk.path, word, what, yes)
 
 
-def _refuse_unless_empty(disk: Disk, *, wipe: bool) -> None:
+def _refuse_unless_empty(disk: Disk, *, wipe: bool, again: bool = False) -> None:
     """Raise Refused, as for a benchmark, for a disk that has a table, a file system, a signature or unrecognised data,
     that fails, is in use, or could not be looked at.
     """
     try:
         sampled = replace(disk, sampled=targets.foreign_data(disk.path, disk.size or 0))
         refuse_destruction(sampled, None, wipe=wipe, above=find_holders(disk))
+        if not again and (unread := unread_between(sampled)):
+            remark(f"{disk.path}: {unread}")
     except Refused as refusal:
         only = f"without --destructive it is only read: {command('probe', disk.path)}"
         refusal.hint = f"{refusal.hint}\n{only}".strip()

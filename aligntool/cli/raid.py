@@ -378,6 +378,11 @@ def tune_command(
     if dry_run:
         return
     kept.refuse()
+    for line in sweep.unread:
+        options.remark(line)
+    if yes and sweep.sparse:
+        text = "a member may not be empty: so little of it was read that its name has to be typed"
+        raise Refused(text, hint="omit --yes", code="not-confirmed", subject=", ".join(sweep.members))
     _confirm(sweep.members, yes)
 
     def look_again() -> None:

@@ -1,5 +1,6 @@
 """`aligntool partition`, `convert` and their plans: give a disk another partition table."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -143,7 +144,9 @@ class ConvertOptions:
         typed = (*sector_size_options(self.sizes), *words, *overwriting_words(goal))
         return Conversion(Request(goal, typed=typed), self.sizes)
 
-    def copying(self, disk: str, output: str, rate: int | None, *, used_only: bool, no_lease: bool) -> "ConvertCopy":
+    def copying(
+        self, disk: str, output: str, rate: int | None, *, used_only: bool, no_lease: bool, wiped: Sequence[str]
+    ) -> "ConvertCopy":
         """Return the operation that writes a copy and only reads the disk. Raises Refused."""
         if output in ("", "-"):
             raise BadParameter("name a file or a disk for the copy: -o NEW")
@@ -154,9 +157,10 @@ class ConvertOptions:
             text = "a copy overwrites nothing of the disk that it reads"
             raise Refused(text, hint="omit --overwrite-bytes", code="invalid-option", subject="--overwrite-bytes")
         only = ["--used-only"] if used_only else []
-        typed = (*sector_size_options(self.sizes), *only, *options.typed_words({"-o": output}))
-        request = Request(RealignGoal(used_only=used_only), typed=typed)
-        return ConvertCopy(CopyRequest(request, disk, self.sizes, output), rate, no_lease)
+        wipe = options.may_wipe(output, wiped)
+        named = options.typed_words({"-o": output, **({"--wipe": output} if wipe else {})})
+        request = Request(RealignGoal(used_only=used_only), typed=(*sector_size_options(self.sizes), *only, *named))
+        return ConvertCopy(CopyRequest(request, disk, self.sizes, output, wipe), rate, no_lease)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -170,6 +174,11 @@ OutputOption = Annotated[
 ]
 
 
+CopyWipeOption = Annotated[
+    list[str] | None, "--wipe", "With -o: allow unrecognised data on this disk to be lost.", "DEVICE"
+]
+
+
 @ends_stream
 def convert(
     disk: options.DiskArgument,
@@ -177,6 +186,7 @@ def convert(
     chosen: ConvertOptions,
     output: OutputOption = None,
     used_only: options.UsedOnlyOption = False,
+    wipe: CopyWipeOption = None,
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,
     rate: options.RateOption = None,
@@ -197,13 +207,15 @@ def convert(
     """
     if used_only and output is None:
         raise BadParameter("--used-only requires -o: otherwise no content is copied")
+    if wipe and output is None:
+        raise BadParameter("--wipe requires -o: otherwise no other disk is written to")
     writes, alone = not dry_run and output is None, not dry_run
     refuse(options.attach_virtual(disk, writes=writes, alone=alone, no_lease=no_lease))
     operation: Operation
     if output is None:
         operation = table_change("convert", disk, chosen.request(), rate, no_lease=no_lease)
     else:
-        operation = chosen.copying(disk, output, rate, used_only=used_only, no_lease=no_lease)
+        operation = chosen.copying(disk, output, rate, used_only=used_only, no_lease=no_lease, wiped=wipe or ())
     run_change(operation, yes=yes, json_=json_, dry_run=dry_run)
 
 

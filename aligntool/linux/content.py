@@ -4,8 +4,9 @@ import errno
 import hashlib
 import os
 import re
+import stat
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from heapq import heappop, heappush, merge
 from itertools import chain, groupby, islice, takewhile
@@ -19,7 +20,8 @@ from aligntool.formats.gpt import table_sizes
 from aligntool.formats.numbers import be32, be64, le16, le64
 from aligntool.formats.reader import LONGEST_READ, MappedReader, Reader
 from aligntool.formats.windows_fs import FatBootSector, parse_fat_boot_sector
-from aligntool.inventory import Disk, Layer, Sampled
+from aligntool.inventory import DENSE, Disk, Layer, Sampled
+from aligntool.linux.devices import FileReader
 from aligntool.linux.process import find_program, run_program
 from aligntool.linux.sysfs import opened
 from aligntool.linux.users import NoLoop, fresh_reader, read_only_loop
@@ -60,31 +62,108 @@ def _hole_share(descriptor: int, span: int) -> float | None:
     return holes / position if position else None
 
 
-# Sample a few places of a drive or partition where an array is planned, to find data without a signature. Everything
+# Read a drive or partition where an array, a copy or test data is planned, to find data without a signature. Everything
 # else is recognised by its signature; content without one (plain dm-crypt, a raw database, a hidden volume) is found
 # only here.
+#
+# What is small is read whole. A file system reports which part of an image was never written, so that of a sparse image
+# little remains. Of anything longer, places are read, so close that no area of DENSE bytes is missed; a rotating drive
+# takes too long for that, and is read at a fixed number of places. The number does not depend on the time that reads
+# take: the same command must find the same.
 
 SAMPLED_EDGE = 128 * KIB  # at either end, read as one place
 PLACE = 4 * KIB
-SPREAD = 100  # places, evenly spread
+READ_WHOLE = 256 * MIB  # two seconds of a hard disk
+MOST_ROTATING = 8192  # places: about a minute of a hard disk
+_IN_FLIGHT = 64  # places that the drive is asked for at once
 
 
 def sample(path: str, extent: Extent, beside: Sequence[int] = ()) -> Sampled:
-    """Read places and return how many are written; the places are always the same. `beside`: further offsets on the
-    disk, where data may have been put deliberately.
+    """Read an extent, or places of it, and return how many places are written. `beside`: further offsets on the disk,
+    where data may have been put deliberately.
     """
-    places = tuple(_places(extent, beside))
+    blocks = -(-extent.length // PLACE)
     try:
         with fresh_reader(path) as reader:
-            pieces = [_read_place(reader, place) for place in places]
+            runs = _unknown_runs(reader.descriptor, extent)
+            if sum(run.length for run in runs) <= READ_WHOLE:
+                return _sampled(reader, extent, _blocks(extent, runs), blocks, None)
+            spacing = DENSE
+            if _is_rotating(reader.descriptor):
+                spacing = max(spacing, align_up(-(-extent.length // MOST_ROTATING), PLACE))
+            places = tuple(_places(extent, spacing, beside))
+            return _sampled(reader, extent, places, len(places), spacing)
     except OSError:
-        pieces = [None] * len(places)
-    return Sampled(
-        places=len(places),
-        written=sum(piece is not None and not _is_unwritten(piece) for piece in pieces),
-        unreadable=pieces.count(None),
-        digest=hashlib.sha256(b"".join(piece or b"?" for piece in pieces)).hexdigest(),
-    )
+        return Sampled(blocks, 0, blocks, "")
+
+
+def _sampled(reader: FileReader, extent: Extent, places: Iterable[Extent], count: int, spacing: int | None) -> Sampled:
+    written = unreadable = 0
+    digest = hashlib.sha256(f"{extent.start} {extent.length} {spacing}".encode())
+    for place, piece in _pieces(reader, places):
+        if piece is not None and _is_unwritten(piece):
+            continue
+        written += piece is not None
+        unreadable += piece is None
+        digest.update(f"{place.start} {piece is None} ".encode() + (piece or b""))
+    return Sampled(count, written, unreadable, digest.hexdigest(), spacing)
+
+
+def _pieces(reader: FileReader, places: Iterable[Extent]) -> Iterator[tuple[Extent, bytes | None]]:
+    """Yield the bytes of each place, or None if the drive cannot read them. The kernel reads several at once."""
+    remaining = iter(places)
+    while ahead := tuple(islice(remaining, _IN_FLIGHT)):
+        for place in ahead:
+            with suppress(OSError):
+                os.posix_fadvise(reader.descriptor, place.start, place.length, os.POSIX_FADV_WILLNEED)
+        yield from ((place, _read_place(reader, place)) for place in ahead)
+
+
+def _unknown_runs(descriptor: int, extent: Extent) -> tuple[Extent, ...]:
+    """Return the extent without the holes of a file, which read as zero, in whole blocks counted from its start."""
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        return (extent,)
+    runs: list[Extent] = []
+    position = extent.start
+    while position < extent.end:
+        data, end = position, extent.end
+        if len(runs) < _MAX_HOLES:
+            data = _next_data(descriptor, position, status.st_size)
+            if data < status.st_size:  # what follows the end of a file cannot be read
+                end = min(end, os.lseek(descriptor, data, os.SEEK_HOLE))
+        if data >= extent.end:
+            break
+        start = max(position, extent.start + align_down(data - extent.start, PLACE))
+        position = min(extent.start + align_up(end - extent.start, PLACE), extent.end)
+        runs.append(Extent(start, position - start))
+    return tuple(runs)
+
+
+def _next_data(descriptor: int, position: int, size: int) -> int:
+    """Return where the next data begins. A hole ends with the file at the latest."""
+    try:
+        return os.lseek(descriptor, position, os.SEEK_DATA)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        return max(position, size)
+
+
+def _blocks(extent: Extent, runs: Iterable[Extent]) -> Iterator[Extent]:
+    for run in runs:
+        yield from (Extent(at, min(PLACE, extent.end - at)) for at in range(run.start, run.end, PLACE))
+
+
+def _is_rotating(descriptor: int) -> bool:
+    """Return whether reads at many places would take hours; unknown counts as that."""
+    status = os.fstat(descriptor)
+    number = status.st_dev if stat.S_ISREG(status.st_mode) else status.st_rdev
+    folder = Path("/sys/dev/block", f"{os.major(number)}:{os.minor(number)}")
+    for queue in (folder / "queue", folder.resolve().parent / "queue"):  # a partition has the queue of its disk
+        with suppress(OSError):
+            return (queue / "rotational").read_text().strip() != "0"
+    return True
 
 
 def places_for_data(disk: Disk) -> Extent:
@@ -96,10 +175,11 @@ def places_for_data(disk: Disk) -> Extent:
     return Extent(head, max(size - head - tail, 0))
 
 
-def _places(extent: Extent, beside: Sequence[int]) -> Iterator[Extent]:
+def _places(extent: Extent, spacing: int, beside: Sequence[int]) -> Iterator[Extent]:
+    """Yield the ends, the offsets `beside`, and places no further apart than `spacing`."""
     edge = min(SAMPLED_EDGE, extent.length)
     wanted = [Extent(extent.start, edge), Extent(extent.end - edge, edge)]
-    starts = [extent.start + extent.length * (2 * index + 1) // (2 * SPREAD) for index in range(SPREAD)]
+    starts = range(align_up(extent.start + spacing // 2, PLACE), extent.end, spacing)
     wanted += [Extent(align_down(at, PLACE), PLACE) for at in (*beside, *starts)]
     yield from dict.fromkeys(place for place in wanted if place.start >= extent.start and place.end <= extent.end)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from aligntool import __version__
 from aligntool.audit.report import Judged
-from aligntool.audit.wording import shell_word
+from aligntool.audit.wording import shell_word, unread_between
 from aligntool.change import RaidGoal
 from aligntool.commands import ByHand, by_hand
 from aligntool.errors import Refused, Stopped
@@ -172,6 +172,8 @@ class Sweep:
     each_span: int  # of a member
     written: tuple[Extent, ...]  # of every member, from its own start
     runtime_s: float
+    unread: tuple[str, ...] = ()  # what was not read of members that seem to be empty, a sentence each
+    sparse: bool = False  # so little was read of a member that the user has to confirm its name
 
     @property
     def uuid(self) -> str:
@@ -233,6 +235,12 @@ def plan_sweep(
         identities=tuple(measured.identity_of(placed.member.disk) for placed in decided.placed), runtime_s=runtime_s,
         data_offset=geometry.offset, span=room, each_span=each_span,
         written=_written_extents(tuple(made.values()), length),
+        unread=tuple(
+            f"{placed.device}: {unread}"
+            for placed in decided.placed
+            if (unread := unread_between(placed.member.disk))
+        ),
+        sparse=any(judged.disk.sampled and judged.disk.sampled.is_sparse for judged in members),
     )  # fmt: skip
 
 

@@ -62,6 +62,7 @@ def _about_data(disk: Disk, partition: Partition | None) -> Iterator[Refusal]:
     if sampled and sampled.unreadable and not sampled.written:
         text = f"{name} cannot be read at {sampled.unreadable} of {sampled.places} places, and may not be empty"
         yield Refusal("not-read", name, text, hint)
+    yield from wording.refuse_sparse(disk, name, path)
 
 
 # The runs of fio of which a benchmark consists, and their order.

@@ -77,10 +77,12 @@ def list_results(folder: Path) -> list[HistoryEntry]:
 
 
 def foreign_data(path: str, size: int) -> Sampled | None:
-    """Return samples of a device, or None if they are those of the test data that a measurement left on it."""
+    """Return samples of a device, or None if they are those of the test data that a measurement left on it. Blank
+    samples are never taken for test data.
+    """
     sampled = sample(path, Extent(0, size))
     with suppress(OSError):
-        if sampled.digest in _test_data().read_text().split():
+        if sampled.written and sampled.digest in _test_data().read_text().split():
             return None
     return sampled
 

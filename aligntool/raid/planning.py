@@ -7,7 +7,7 @@ from itertools import chain
 from aligntool import steps
 from aligntool.audit.arrays import Member, chunk_units
 from aligntool.audit.report import Judged
-from aligntool.audit.wording import LOST
+from aligntool.audit.wording import LOST, unread_between
 from aligntool.change import Plan, RaidGoal
 from aligntool.errors import Refusal, refuse
 from aligntool.inventory import Inventory, superblocks_on
@@ -143,6 +143,8 @@ def _member_attention(decided: Decided, known: Known) -> Iterator[str]:
     for member in named:
         if refusals.is_wiped(member, decided.goal):
             yield from (f"{LOST}{holding}, on {member.name}" for holding in refusals.member_holdings(member))
+        if unread := unread_between(member.disk):
+            yield f"{member.name}: {unread}"
     if not decided.geometry.level.redundant:
         yield f"{decided.geometry.level.title}: if one drive fails, all data is lost; keep copies elsewhere"
     yield from members.unread_health([candidate.disk for candidate in named])

@@ -12,7 +12,7 @@ from aligntool.inventory import Disk, DiskKind, LbaFormat, Role
 from aligntool.raid.boot import SYSTEMS
 from aligntool.raid.commands import BLOCK, ArrayGeometry
 from aligntool.raid.levels import LEVELS, copies_of, layouts_of
-from aligntool.raid.measured import has_test_array
+from aligntool.raid.measured import TEST_UUID, has_test_array
 from aligntool.raid.members import Placed, own_length
 from aligntool.steps import recognised_content
 from aligntool.units import GIB, KIB, MIB, format_about, format_size, is_power_of_two
@@ -313,6 +313,13 @@ def _refuse_content(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
         hint = look if _has_content(member) else f"--wipe {wording.shell_word(name)} overwrites all of it"
         for holding in member_holdings(member):
             yield Refusal("not-empty", name, f"{name} is not empty: {holding}", hint)
+        if not _has_content(member) and not is_test(goal):
+            yield from wording.refuse_sparse(disk, name, name)
+
+
+def is_test(goal: RaidGoal) -> bool:
+    """Return whether the goal is a test array of a sweep over chunks, whose members are confirmed by their names."""
+    return (goal.array_uuid or "").startswith(TEST_UUID)
 
 
 def _has_content(member: Member) -> bool:

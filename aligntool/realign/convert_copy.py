@@ -7,7 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aligntool import steps
-from aligntool.audit.wording import command, hints_for_disk, sudo_prefix
+from aligntool.audit.wording import (
+    LOST,
+    command,
+    hints_for_disk,
+    refuse_sparse,
+    sudo_prefix,
+    unread_between,
+    unrecognised_data,
+)
 from aligntool.change import Event, Plan, Progress, StepBegun, StepDone
 from aligntool.claims import outside
 from aligntool.commands import typed
@@ -56,6 +64,7 @@ class CopyRequest:
     source: str
     sector_sizes: tuple[int, ...]
     output: str
+    wipe: bool = False  # unrecognised data on the disk `output` may be lost
 
     def __post_init__(self) -> None:
         convert_table.check_sizes(self.sector_sizes)
@@ -70,7 +79,8 @@ class CopyRequest:
         """Return the plan, the facts it was made from, and the extents to copy. Raises Refused with every reason."""
         judged, units, cut = judged_units(self.source, self.request)
         disk, sizes = judged.disk, self.sector_sizes
-        target = _new_image(self.output, disk, sizes) or _empty_disk(self.output, sizes)
+        image = _new_image(self.output, disk, sizes)
+        target, about = (image, ()) if image else _empty_disk(self.output, sizes, wipe=self.wipe)
         refuse_unconvertible(judged, sizes, units, cut, copied_to=target.size)
         with naming_loops(disk.path), hints_for_disk(disk.path, disk.raw_copy):
             _refuse_uncopied(disk, target.size, sizes)
@@ -86,7 +96,7 @@ class CopyRequest:
             _between_head_and_tail(target.size, sizes, disk), convert_table.BLOCK,
         )  # fmt: skip
         plan = plan_copy(disk, target, sizes, units, again, mapped, sum(run.length for run in runs))
-        plan = replace(plan, notes=(*plan.notes, *_whole_copies(maps, mapped)))
+        plan = replace(plan, attention=(*about, *plan.attention), notes=(*plan.notes, *_whole_copies(maps, mapped)))
         return FoundPlan(plan, judged, {}, {number: rebuild.parts for number, rebuild in rebuilds.items()}), runs
 
 
@@ -169,18 +179,29 @@ def _new_image(output: str, disk: Disk, sizes: tuple[int, ...]) -> steps.Subject
     return steps.Subject(output, size, max(sizes), None, None, None, None, None, "")
 
 
-def _empty_disk(output: str, sizes: tuple[int, ...]) -> steps.Subject:
-    """Return the disk to be written to. Raises Refused if it is not empty, or has other sectors."""
+def _empty_disk(output: str, sizes: tuple[int, ...], *, wipe: bool) -> tuple[steps.Subject, tuple[str, ...]]:
+    """Return the disk to be written to, and what is lost there or was not read. Raises Refused if it is not empty, or
+    has other sectors. `wipe`: data that nothing recognises may be lost.
+    """
     if not Path(output).is_block_device():
         raise Refused(f"{output} already exists", hint="use another name for -o", code="not-empty", subject=output)
     judged, _ = look_at(output, Request())
     disk = judged.disk
     refuse_part(output, disk, "a copy can only be written to a whole disk")
-    refuse_unfit(replace(disk, sampled=sample(disk.path, places_for_data(disk))), wipe=None)
+    sampled = sample(disk.path, places_for_data(disk))
+    disk = replace(disk, sampled=sampled)
+    refuse_unfit(replace(disk, sampled=None) if wipe else disk, wipe=None)
+    if not wipe:
+        refuse(refuse_sparse(disk, disk.name, disk.path))
+    if sampled.unreadable:
+        text = f"{disk.name} cannot be read at {sampled.unreadable} of {sampled.places} places"
+        raise Refused(text, hint="use another disk", code="failing", subject=disk.name)
     if disk.limits.logical_block_size not in sizes:
         text = f"{disk.name} has sectors of {disk.limits.logical_block_size} bytes"
         raise Refused(text, hint="\n".join(reformatting(disk, max(sizes))), code="sector-size", subject=disk.name)
-    return steps.subject(disk)
+    lost = tuple(f"{LOST}{data}, on {disk.name}" for data in unrecognised_data(disk))
+    unread = unread_between(disk)
+    return steps.subject(disk), (*lost, *((f"{disk.name}: {unread}",) if unread else ()))
 
 
 # Applying the plan. No program recognises the copy before its sector 0 is written, which is the last write.

@@ -71,7 +71,7 @@ def _unlisted_partitions(reader: Reader, disk: Disk) -> Iterator[Refusal]:
 
 def _is_blank(disk: Disk, part: Partition) -> bool:
     sampled = sample(disk.path, part.extent)
-    return not sampled.written + sampled.unreadable
+    return not sampled.written + sampled.unreadable and not sampled.is_sparse
 
 
 def _partitions_of_others(reader: Reader, disk: Disk) -> Iterator[tuple[Partition, Table]]:

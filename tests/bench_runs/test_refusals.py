@@ -80,5 +80,11 @@ def test_data_without_a_signature_are_overwritten_only_if_named(written: int, un
             refuse_destruction(disk, partition)
         assert f"--wipe {path}" in refused.value.hint
         refuse_destruction(disk, partition, wipe=True)
+    few = replace(EMPTY, sampled=Sampled(8194, 0, 0, "", 32 * MIB))
+    with pytest.raises(Refused, match="8194 places of 4KiB, every 32MiB, read as unwritten") as refused:
+        refuse_destruction(few, None)
+    assert "--wipe /dev/sdx" in refused.value.hint
+    refuse_destruction(few, None, wipe=True)
+    refuse_destruction(replace(EMPTY, sampled=Sampled(8194, 0, 0, "", 16 * MIB)), None)
     with pytest.raises(Refused, match="ext4"):  # recognised content is kept even if the disk is named
         refuse_destruction(replace(EMPTY, content=EXT4, sampled=sampled), None, wipe=True)

@@ -161,6 +161,9 @@ def test_a_copy_is_written_only_to_an_empty_disk_with_sectors_of_that_size(
             "is not empty: unrecognised data at 1 of" in said
             and f"with blkdiscard on {device}: docs/by-hand.md#overwrite-what-is-not-needed" in said
         )
+        aligntool("convert", image, "--yes", "-o", device, "--wipe", f"{device}0", code=2)
+        said = aligntool("convert", image, "--dry-run", "-o", device, "--wipe", device)
+        assert "lost: unrecognised data at 1 of" in said and f"--wipe {device}" in said
     with target.open("r+b") as file:
         file.write(b"\xff")
     with looped(target, sector_size=4096) as device:
@@ -171,6 +174,7 @@ def test_a_copy_is_written_only_to_an_empty_disk_with_sectors_of_that_size(
             and f"with blkdiscard on {device}: docs/by-hand.md#overwrite-what-is-not-needed" in said
             and "--wipe" not in said
         )
+        aligntool("convert", image, "--yes", "-o", device, "--wipe", device, code=REFUSED)  # it has a table
     target.write_bytes(b"\xff" * (80 * MIB))
     monkeypatch.chdir(tmp_path)
     with looped(target, sector_size=4096) as device:

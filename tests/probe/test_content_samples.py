@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.linux.content import PLACE, SAMPLED_EDGE, SPREAD, sample
-from aligntool.units import GIB, MIB, Extent
+from aligntool.inventory import DENSE
+from aligntool.linux.content import MOST_ROTATING, PLACE, SAMPLED_EDGE, sample
+from aligntool.units import GIB, MIB, TIB, Extent
+from tests.conftest import run
 
 Sparse = Callable[..., Path]
+Attach = Callable[..., Path]
 WHOLE = Extent(0, GIB)
 
 
@@ -38,12 +41,46 @@ def test_one_byte_at_an_end_or_where_the_data_will_begin_is_detected(sparse: Spa
     assert found.digest != before.digest and found.places == before.places
 
 
-def test_random_data_over_a_part_are_detected_at_about_that_share_of_the_places(sparse: Sparse) -> None:
-    """Places are spread evenly: 256 of 1024 MiB are a quarter of them, plus or minus the one at its border."""
+def test_every_block_of_what_is_small_is_read(sparse: Sparse) -> None:
+    """Holes of a file count as read: they are zeros."""
     image = sparse(GIB)
     for at in range(300 * MIB, 556 * MIB, 4 * MIB):
-        written_at(image, at, os.urandom(4 * MIB))
-    assert abs(sample(str(image), WHOLE).written - SPREAD // 4) <= 1
+        written_at(image, at, os.urandom(MIB))
+    found = sample(str(image), WHOLE)
+    assert (found.written, found.places, found.spacing) == (64 * MIB // PLACE, GIB // PLACE, None)
+    written_at(image, 299 * MIB, bytes(MIB))
+    assert sample(str(image), WHOLE) == found  # zeros that are stored are no other content than a hole
+
+
+@pytest.mark.needs_root
+def test_no_area_of_16_mib_of_a_drive_of_64_gib_is_missed(sparse: Sparse, loop: Attach) -> None:
+    image = sparse(64 * GIB)
+    device, whole = str(loop(image)), Extent(0, 64 * GIB)
+    blank = sample(device, whole)
+    assert (blank.written, blank.unreadable, blank.spacing, blank.is_sparse) == (0, 0, DENSE, False)
+    for at in (5 * GIB + 12345 * 512, 64 * GIB - 17 * MIB):
+        for piece in range(at, at + DENSE, MIB):
+            written_at(image, piece, os.urandom(MIB))
+        found = sample(device, whole)
+        assert found.written >= 1 and found.digest != blank.digest
+        run("fallocate", "-p", "-o", str(at), "-l", str(DENSE), image)
+    assert sample(device, whole) == blank
+
+
+@pytest.mark.needs_root
+def test_a_sample_of_a_rotating_drive_admits_what_it_does_not_read(sparse: Sparse, loop: Attach) -> None:
+    """Millions of places would take hours there; a loop device does as it is told."""
+    device, whole = loop(sparse(2 * TIB)), Extent(0, 2 * TIB)
+    rotating = Path("/sys/block", device.name, "queue/rotational")
+    before = rotating.read_text()
+    try:
+        rotating.write_text("0")
+        assert sample(str(device), whole).places == 2 * TIB // DENSE + 2
+        rotating.write_text("1")
+        found = sample(str(device), whole)
+        assert (found.places, found.spacing, found.is_sparse) == (MOST_ROTATING + 2, 256 * MIB, True)
+    finally:
+        rotating.write_text(before)
 
 
 def test_only_the_bytes_of_the_partition_itself_are_read(sparse: Sparse) -> None:
@@ -59,5 +96,5 @@ def test_only_the_bytes_of_the_partition_itself_are_read(sparse: Sparse) -> None
 def test_unreadable_places_are_counted_and_not_taken_for_blank(sparse: Sparse) -> None:
     """Behind the end of a file that is shorter than expected there is nothing to read."""
     found = sample(str(sparse(MIB)), Extent(0, 2 * MIB))
-    assert found.unreadable > SPREAD // 3
-    assert sample("/nowhere/at/all", WHOLE).unreadable == sample(str(sparse(GIB, "b.img")), WHOLE).places
+    assert found.unreadable == MIB // PLACE
+    assert sample("/nowhere/at/all", WHOLE).unreadable == GIB // PLACE

@@ -39,7 +39,7 @@ _aligntool_options() { # COMMAND
     "realign") options="--partition -p --grain --recipe --shrink --used-only --journal --overwrite-bytes --save --layers --dry-run --yes --rate --no-lease --key-file --json --sector-size --physical-sector-size --page-size --color --no-pager --help -h" arguments=disks ;;
     "layout") options="--part --table --recipe --grain --spare-end --wipe --dry-run --yes --no-lease --json --sector-size --physical-sector-size --page-size --color --no-pager --help -h" arguments=disks ;;
     "partition") options="--undo --table --grain --shrink --used-only --journal --overwrite-bytes --save --key-file --dry-run --yes --rate --no-lease --json --sector-size --physical-sector-size --page-size --color --no-pager --help -h" arguments=disks ;;
-    "convert") options="--sector-size --both --journal --overwrite-bytes --save --output -o --used-only --dry-run --yes --rate --no-lease --json --color --no-pager --help -h" arguments=disks ;;
+    "convert") options="--sector-size --both --journal --overwrite-bytes --save --output -o --used-only --wipe --dry-run --yes --rate --no-lease --json --color --no-pager --help -h" arguments=disks ;;
     "apply") options="--yes --rate --no-lease --key-file --json --color --no-pager --help -h" arguments=files ;;
     "status") options="--journal --json --color --no-pager --help -h" arguments=disks ;;
     "resume") options="--journal --restore-table --dry-run --yes --rate --no-lease --key-file --json --color --no-pager --help -h" arguments=disks ;;
@@ -90,7 +90,7 @@ _aligntool_value() { # COMMAND OPTION: whether it has a value, and what that may
     "realign --recipe" | "plan realign --recipe") kind="=cloned-ssd gpt-34-40 large-unit-qlc sd-card sector-63" ;;
     "layout --table" | "partition --table" | "plan layout --table" | "plan partition --table") kind="=gpt dos" ;;
     "layout --recipe" | "plan layout --recipe") kind="=data-disk desktop-bios desktop-uefi sd-card server-nvme-raid" ;;
-    "layout --wipe" | "probe --wipe" | "plan layout --wipe" | "raid plan --wipe" | "raid create --wipe" | "bench run --wipe" | "bench alignment --wipe" | "bench span --wipe" | "trace read --disk") kind=disks ;;
+    "layout --wipe" | "convert --wipe" | "probe --wipe" | "plan layout --wipe" | "raid plan --wipe" | "raid create --wipe" | "bench run --wipe" | "bench alignment --wipe" | "bench span --wipe" | "trace read --disk") kind=disks ;;
     "schema --color") kind="=audit bench bench.alignment bench.compare bench.list bench.span estimate.boot events fleet plan probe raid-tune raid.show recipes status trace" ;;
     "raid plan --level" | "raid plan -l" | "raid create --level" | "raid create -l") kind="=0 1 10 5 6" ;;
     "raid plan --recipe" | "raid create --recipe") kind="=nvme-raid0-scratch partition-level raid1-data raid1-system raid10-database raid5-archive raid6-archive" ;;

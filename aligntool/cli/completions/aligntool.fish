@@ -223,6 +223,7 @@ complete -c aligntool -n '__aligntool_is convert' -l overwrite-bytes -d 'Allow t
 complete -c aligntool -n '__aligntool_is convert' -l save -d 'Copy what --overwrite-bytes names to this new file first' -r -F
 complete -c aligntool -n '__aligntool_is convert' -l output -s o -d 'Write a copy to this new image or empty disk; DISK is only read' -r -F
 complete -c aligntool -n '__aligntool_is convert' -l used-only -d 'Copy only used blocks, even if something else on the disk may need the free ones'
+complete -c aligntool -n '__aligntool_is convert' -l wipe -d 'With -o: allow unrecognised data on this disk to be lost' -r -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is convert' -l dry-run -d 'Show the plan and stop'
 complete -c aligntool -n '__aligntool_is convert' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is convert' -l rate -d 'Copy at most this much per second, such as 50MiB' -x

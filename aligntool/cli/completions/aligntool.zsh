@@ -167,6 +167,7 @@ _aligntool_convert() {
         '(--output -o)--output=[Write a copy to this new image or empty disk; DISK is only read]:FILE:_files' \
         '(--output -o)-o+[Write a copy to this new image or empty disk; DISK is only read]:FILE:_files' \
         '(--used-only)--used-only[Copy only used blocks, even if something else on the disk may need the free ones]' \
+        '*--wipe=[With -o\: allow unrecognised data on this disk to be lost]:DEVICE:_aligntool_devices' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \

@@ -81,7 +81,7 @@ def test_unrecognised_data_are_overwritten_only_if_the_drive_is_named(
     assert run("blkid", "-p", drives[0], fails=True) == ""
     done = run_aligntool(*PLAN, *drives)
     assert done.returncode == 3 and done.stdout == ""
-    assert f"{drives[0].name} is not empty: unrecognised data at 8 of 103" in done.stderr
+    assert f"{drives[0].name} is not empty: unrecognised data at 6 of 67 places" in done.stderr
     assert f"--wipe {drives[0].name}" in done.stderr and f"{drives[1].name} is" not in done.stderr
     swept = run_aligntool("raid", "tune", "--level", "0", "--dry-run", *drives)
     assert swept.returncode == 3 and "unrecognised data" in swept.stderr and "--wipe" not in swept.stderr
@@ -94,7 +94,7 @@ def test_unrecognised_data_are_overwritten_only_if_the_drive_is_named(
     run("sfdisk", "-q", "--no-tell-kernel", drives[0], stdin="label: dos\n")
     done = run_aligntool(*PLAN, *drives)
     assert done.returncode == 3 and "a partition table (dos) without partitions" in done.stderr
-    assert f"{drives[0].name} is not empty: unrecognised data at 8 of 103" in done.stderr
+    assert f"{drives[0].name} is not empty: unrecognised data at 6 of 67 places" in done.stderr
     run("blkdiscard", "--zeroout", drives[0])
     assert run_aligntool(*PLAN, *drives).returncode == 0
 
@@ -121,3 +121,26 @@ def test_remains_of_a_gpt_are_overwritten_only_if_the_drive_is_named(
     for part in (Extent(0, MIB), Extent(GIB - MIB, MIB)) if kind else ():
         same = ("-n", str(part.length), "-i", f"{part.start}:0")
         assert run("cmp", *same, drives[0], "/dev/zero") == "", "both ends are zeroed"
+
+
+def test_a_large_rotating_drive_is_not_taken_for_empty_unless_it_is_named(sparse: Sparse, loop: Attach) -> None:
+    drives = [loop(sparse(256 * GIB, name)) for name in ("a.img", "b.img")]
+    queues = [Path("/sys/block", drive.name, "queue/rotational") for drive in drives]
+    before = [queue.read_text() for queue in queues]
+    named = [word for drive in drives for word in ("--wipe", drive)]
+    unread = "8195 places of 4KiB, every 32MiB, read as unwritten; what lies between them was not read"
+    try:
+        for queue in queues:
+            queue.write_text("1")
+        done = run_aligntool(*PLAN, *drives)
+        assert done.returncode == 3 and f"{drives[1].name} may not be empty: {unread}" in done.stderr
+        assert f"--wipe {drives[1].name}" in done.stderr
+        done = run_aligntool(*PLAN, *named, *drives)
+        assert done.returncode == 0 and f"{drives[1].name}: {unread}" in " ".join(done.stdout.split())
+        for queue in queues:
+            queue.write_text("0")
+        done = run_aligntool(*PLAN, *drives)
+        assert done.returncode == 0 and "every 16MiB, read as unwritten" in " ".join(done.stdout.split())
+    finally:
+        for queue, text in zip(queues, before, strict=True):
+            queue.write_text(text)
