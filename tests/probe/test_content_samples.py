@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.inventory import DENSE
 from aligntool.linux.content import MOST_ROTATING, PLACE, SAMPLED_EDGE, sample
 from aligntool.units import GIB, MIB, TIB, Extent
 from tests.conftest import run
@@ -57,13 +56,13 @@ def test_no_area_of_16_mib_of_a_drive_of_64_gib_is_missed(sparse: Sparse, loop: 
     image = sparse(64 * GIB)
     device, whole = str(loop(image)), Extent(0, 64 * GIB)
     blank = sample(device, whole)
-    assert (blank.written, blank.unreadable, blank.spacing, blank.is_sparse) == (0, 0, DENSE, False)
-    for at in (5 * GIB + 12345 * 512, 64 * GIB - 17 * MIB):
-        for piece in range(at, at + DENSE, MIB):
+    assert (blank.written, blank.unreadable, blank.spacing, blank.is_sparse) == (0, 0, 16 * MIB, False)
+    for at in (5 * GIB + 12345 * 512, 5 * GIB + MIB, 64 * GIB - 17 * MIB):
+        for piece in range(at, at + 16 * MIB, MIB):
             written_at(image, piece, os.urandom(MIB))
         found = sample(device, whole)
         assert found.written >= 1 and found.digest != blank.digest
-        run("fallocate", "-p", "-o", str(at), "-l", str(DENSE), image)
+        run("fallocate", "-p", "-o", str(at), "-l", str(16 * MIB), image)
     assert sample(device, whole) == blank
 
 
@@ -75,7 +74,7 @@ def test_a_sample_of_a_rotating_drive_admits_what_it_does_not_read(sparse: Spars
     before = rotating.read_text()
     try:
         rotating.write_text("0")
-        assert sample(str(device), whole).places == 2 * TIB // DENSE + 2
+        assert sample(str(device), whole).places == 2 * TIB // (16 * MIB) + 2
         rotating.write_text("1")
         found = sample(str(device), whole)
         assert (found.places, found.spacing, found.is_sparse) == (MOST_ROTATING + 2, 256 * MIB, True)
