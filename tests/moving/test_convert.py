@@ -188,6 +188,20 @@ def test_a_copy_is_written_only_to_an_empty_disk_with_sectors_of_that_size(
     assert files_of(tmp_path, target) == files_of(tmp_path, image)
 
 
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "partx", "fsck.fat")
+def test_a_copy_over_unrecognised_data_is_complete_if_the_disk_is_named(tmp_path: Path) -> None:
+    image, target = make(tmp_path), tmp_path / "target.img"
+    with looped(image) as device:
+        before = entries(device)
+    target.write_bytes(os.urandom(MIB) * 80)
+    with looped(target, sector_size=4096) as device:
+        assert "unrecognised data" in aligntool("convert", image, "--yes", "-o", device, code=REFUSED)
+        aligntool("convert", image, "--yes", "-o", device, "--wipe", device)
+    check(target, 4096, before, fat=4096)
+    assert files_of(tmp_path, target) == files_of(tmp_path, image)
+
+
 LOGICALS = {5: (62 * MIB, 20 * MIB), 6: (83 * MIB, 17 * MIB)}
 
 
