@@ -26,7 +26,7 @@ from aligntool.change import (
     plan_with_request,
     request_in_document,
 )
-from aligntool.errors import Refusal, Refused, Stopped
+from aligntool.errors import Refusal, Refused, Stopped, refuse
 from aligntool.inventory import Disk, DiskKind, Inventory, Layer, Partition, Unseen
 from aligntool.linux import look as machine
 from aligntool.linux.systemd_journal import record
@@ -34,6 +34,7 @@ from aligntool.linux.targets import UserLimits
 from aligntool.realign.applying import apply_events
 from aligntool.realign.repairs import with_repairs
 from aligntool.realign.request import Request, find_plan, locked_realign, look_at
+from aligntool.realign.suspended import suspension_refusals
 from aligntool.recipes.drives import known_geometries
 from aligntool.render import json, progress
 from aligntool.units import MIB, Extent
@@ -144,15 +145,19 @@ def apply(
     *,
     rate: int | None = None,
     no_lease: bool = False,
+    not_suspended: bool = False,
 ) -> Applied:
     """Apply a plan, and return the result. `on_event` is called with each event. `rate`: bytes per second at most.
-    `no_lease`: no other program has the image open, where that cannot be found out.
+    `no_lease`: no other program has the image open, where that cannot be found out. `not_suspended`: no system is
+    suspended to disk where that cannot be found out.
 
     Raises Refused before the first write, for example if the disk no longer matches the plan. Raises Stopped after the
     first write, even if `on_event` raises KeyboardInterrupt; `aligntool resume` and `aligntool rollback` continue.
     """
     path, behind = plan.plan.disk.path, False
     if plan.plan.steps:
+        if not not_suspended:
+            refuse(suspension_refusals(plan.plan))
         locked = locked_realign(
             plan.plan, plan.request, rate=rate, on_note=lambda text: on_event(Said(text)), no_lease=no_lease
         )

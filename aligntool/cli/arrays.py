@@ -40,6 +40,7 @@ from aligntool.raid.steps_system import Paths
 from aligntool.realign.move import Status, journal_status
 from aligntool.realign.planning import on_captured_machine
 from aligntool.realign.request import find_holders, refuse_in_flight
+from aligntool.realign.suspended import names_suspensions
 from aligntool.recipes.drives import known_geometries
 from aligntool.render.lines import Line, can_redraw, plain
 from aligntool.render.plan import array_lines, raid_plan_lines
@@ -185,7 +186,7 @@ def refuse_changed(plan: Plan, current: Plan) -> None:
     ]
     if changed:
         raise Refused("\n".join(changed), hint=_PLAN_AGAIN, code="plan-stale")
-    if plan.steps != current.steps or plan.disk != current.disk:
+    if plan.steps != current.steps or plan.disk != current.disk or not names_suspensions(plan, current):
         members = ", ".join(step.disk.path for step in drives_of(plan))
         text = f"{members or plan.disk.path}: the current state requires different steps than the plan"
         raise Refused(text, hint=_PLAN_AGAIN, code="plan-stale")

@@ -318,6 +318,9 @@ UsedOnlyOption = Annotated[
 ]
 KeyFileOption = Annotated[File, "--key-file", "Read the LUKS2 key from this file [default: ask for it]."]
 NoLeaseOption = Annotated[bool, "--no-lease", "No other program has the image open, where that cannot be found out."]
+NotSuspendedOption = Annotated[
+    bool, "--not-suspended", "No system is suspended to disk in a layer that cannot be looked into, such as a LUKS."
+]
 RateOption = Annotated[Size, "--rate", "Copy at most this much per second, such as 50MiB."]
 SystemOption = Annotated[
     str | None, "--system", "debian, debian-dracut, fedora, opensuse or arch [default: this system].", "NAME",

@@ -52,6 +52,7 @@ def realign(
     yes: options.YesOption = False,
     rate: options.RateOption = None,
     no_lease: options.NoLeaseOption = False,
+    not_suspended: options.NotSuspendedOption = False,
     key_file: options.KeyFileOption = None,
     json_: options.EventsOption = False,
     geometry: options.Geometry,
@@ -76,7 +77,7 @@ def realign(
     request = chosen.request(geometry)
     change = realign_of(disk, request, rate, no_lease=no_lease)
     operation = layers.Layers(disk, request, key_file) if chosen.layers else change
-    run_change.run_change(operation, yes=yes, json_=json_, dry_run=dry_run)
+    run_change.run_change(operation, yes=yes, json_=json_, dry_run=dry_run, not_suspended=not_suspended)
 
 
 def _refuse_no_lease(chosen: RealignOptions, *, no_lease: bool) -> None:

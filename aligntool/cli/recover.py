@@ -57,6 +57,7 @@ def apply(
     yes: options.YesOption = False,
     rate: options.RateOption = None,
     no_lease: options.NoLeaseOption = False,
+    not_suspended: options.NotSuspendedOption = False,
     key_file: options.KeyFileOption = None,
     json_: options.EventsOption = False,
 ) -> None:
@@ -72,7 +73,7 @@ def apply(
     operation, plan = _saved_plan(text, rate, key_file, no_lease=no_lease)
     source = checked_disk(plan)  # of a copy, which only reads it
     refuse(options.attach_virtual(source, writes=source == plan.disk.path, alone=True, no_lease=no_lease))
-    run_change.run_change(operation, yes=yes, json_=json_, kept=plan)
+    run_change.run_change(operation, yes=yes, json_=json_, not_suspended=not_suspended, kept=plan)
 
 
 def _saved_plan(

@@ -19,7 +19,7 @@ from aligntool.audit.wording import shell_word, sudo_prefix
 from aligntool.change import Plan, to_json
 from aligntool.cli.options import PlanFile, colored, confirm_disk, print_lines, say, terminal_width
 from aligntool.cli.pager import page_lines
-from aligntool.errors import Refusal, Refused, Stopped
+from aligntool.errors import Refusal, Refused, Stopped, refuse
 from aligntool.linux.process import STOPPING, run_while_progressing
 from aligntool.linux.systemd_journal import record
 from aligntool.linux.targets import writable_copy
@@ -28,6 +28,7 @@ from aligntool.realign.applying import apply_events
 from aligntool.realign.applying import recovery_commands as recovery_commands
 from aligntool.realign.change_process import Locked, apply_in_child
 from aligntool.realign.layout import require_libparted
+from aligntool.realign.suspended import suspension_refusals
 from aligntool.render.lines import EMPTY, Line, can_redraw, show, text_of
 from aligntool.render.plan import attention_lines, summary_lines
 from aligntool.render.progress import OnEvent, end_json, plan_event_json, progress_bar, progress_json, progress_lines
@@ -65,9 +66,17 @@ NOT_SAVED = PlanFile()
 
 
 def run_change(
-    operation: Operation, *, yes: bool, json_: bool, dry_run: bool = False, kept: Plan | None = None
+    operation: Operation,
+    *,
+    yes: bool,
+    json_: bool,
+    dry_run: bool = False,
+    not_suspended: bool = False,
+    kept: Plan | None = None,
 ) -> None:
-    """Apply a plan that is made now, or the saved plan `kept`. Raises Refused and Stopped."""
+    """Apply a plan that is made now, or the saved plan `kept`. `not_suspended`: the user states that no system is
+    suspended where that cannot be seen; without --yes, the question states it. Raises Refused and Stopped.
+    """
     if dry_run:
         return show_only(operation, json_=json_)
     if kept is not None:
@@ -80,6 +89,8 @@ def run_change(
             write_end("new", changed=False, sentences=("nothing to do",))
         return
     require_libparted(plan)
+    if yes and not not_suspended:
+        refuse(suspension_refusals(plan))
     about = summary_lines(plan, width=terminal_width())  # the plan may have scrolled off the screen
     confirm_disk(_written_to(plan), *identity(plan, plan.disk.path), yes, about)
     apply_plan(operation, plan, json_=json_)

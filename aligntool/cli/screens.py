@@ -31,6 +31,7 @@ from aligntool.cli.run_change import identity
 from aligntool.errors import ExitCode, Refused
 from aligntool.linux.block import open_read_only
 from aligntool.realign.move import journal_status
+from aligntool.realign.suspended import suspension_sentences
 from aligntool.render.lines import Line, escaped, fit, harmless
 from aligntool.render.plan import attention_lines, plan_lines
 from aligntool.render.progress import Pace
@@ -342,8 +343,10 @@ class DiskPage(Screen[None]):
             return
         word, what = identity(change.plan, self._disk.path)
         self.query_one(Input).value = ""
+        suspended = [f"It {sentence}.\n" for sentence in suspension_sentences(change.plan)] if change.given else []
         message = (
-            f"This writes to {escaped(self._disk.path)}.\nType {what}, {escaped(word)}, to continue, or press Esc:"
+            f"This writes to {escaped(self._disk.path)}.\n{harmless(''.join(suspended))}"
+            f"Type {what}, {escaped(word)}, to continue, or press Esc:"
         )
         self._settle(message, change=change)
 
@@ -362,7 +365,8 @@ class DiskPage(Screen[None]):
 
     @work(exclusive=True)
     async def _move(self, change: Change) -> None:
-        self.moving = child = await start(*change.words, "--yes", "--json", *self._rate, stdin=PIPE)
+        asked = ("--not-suspended",) if change.given and suspension_sentences(change.plan) else ()
+        self.moving = child = await start(*change.words, "--yes", "--json", *asked, *self._rate, stdin=PIPE)
         self._begin("realign" if change.given else change.words[0])
         output = MoveOutput(len(change.plan.steps))
         if child.stdin and child.stdout:

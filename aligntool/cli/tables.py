@@ -80,6 +80,7 @@ def partition(
     yes: options.YesOption = False,
     rate: options.RateOption = None,
     no_lease: options.NoLeaseOption = False,
+    not_suspended: options.NotSuspendedOption = False,
     json_: options.EventsOption = False,
     geometry: options.Geometry,
 ) -> None:
@@ -96,7 +97,7 @@ def partition(
     """
     refuse(options.attach_virtual(disk, writes=not dry_run, no_lease=no_lease))
     operation = partition_change(disk, chosen.request(geometry), chosen.key_file, rate, no_lease=no_lease)
-    run_change(operation, yes=yes, json_=json_, dry_run=dry_run)
+    run_change(operation, yes=yes, json_=json_, dry_run=dry_run, not_suspended=not_suspended)
 
 
 def plan_partition(
@@ -191,6 +192,7 @@ def convert(
     yes: options.YesOption = False,
     rate: options.RateOption = None,
     no_lease: options.NoLeaseOption = False,
+    not_suspended: options.NotSuspendedOption = False,
     json_: options.EventsOption = False,
 ) -> None:
     """Convert the partition table of a disk or image to another sector size.
@@ -216,7 +218,7 @@ def convert(
         operation = table_change("convert", disk, chosen.request(), rate, no_lease=no_lease)
     else:
         operation = chosen.copying(disk, output, rate, used_only=used_only, no_lease=no_lease, wiped=wipe or ())
-    run_change(operation, yes=yes, json_=json_, dry_run=dry_run)
+    run_change(operation, yes=yes, json_=json_, dry_run=dry_run, not_suspended=not_suspended)
 
 
 def plan_convert(

@@ -13,6 +13,7 @@ from aligntool.formats.volumes import REENCRYPTING
 from aligntool.inventory import Disk, Layer, Partition
 from aligntool.realign.partition_selection import small_sectors
 from aligntool.realign.refusals import disk_reasons, partition_reasons
+from aligntool.realign.suspended import suspension_attention
 from aligntool.units import format_size
 
 _BACKUP = "do not restore header backups made before the change; make a new one with cryptsetup luksHeaderBackup"
@@ -52,7 +53,8 @@ def plan_layers(judged: Judged, partitions: tuple[int, ...]) -> Plan:
     cost = Estimate(total, ceil(total / rate) if disk.rotational is not None else None)
     goal = f"LUKS2 in sectors of {format_size(sector)}"
     notes = (*_notes(found), *([_MD] if disk.array else []))
-    return Plan("layers", steps.subject(disk), goal, (), planned, (_BACKUP,) * bool(found), notes, cost)
+    attention = (*suspension_attention(disk), _BACKUP) if found else ()
+    return Plan("layers", steps.subject(disk), goal, (), planned, attention, notes, cost)
 
 
 def _unfit(disk: Disk, part: Partition, layer: Layer, sector: int) -> Iterator[Refusal]:

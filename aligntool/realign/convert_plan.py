@@ -19,6 +19,7 @@ from aligntool.realign.convert_table import BLOCK, table_places
 from aligntool.realign.placing import containers, kind_of, logicals_of
 from aligntool.realign.refusals import content_reasons, disk_reasons, unlisted_data
 from aligntool.realign.search import STEP, copy_length, free_runs
+from aligntool.realign.suspended import suspension_attention
 from aligntool.units import KIB, MIB, Extent, align_down, align_up, counted, format_about, format_size
 
 _RAW = frozenset({
@@ -277,7 +278,7 @@ def plan_conversion(
     places = _places(disk, units, rebuilding)
     plan_steps = tuple(_steps(disk, sizes, journal, rebuilding))
     notes = tuple(_notes(disk, journal, rebuilding))
-    attention = (*_attention(disk, sizes), *_lost_boot_code(rebuilding))
+    attention = (*suspension_attention(disk), *_attention(disk, sizes), *_lost_boot_code(rebuilding))
     return Plan("convert", steps.subject(disk), _goal(sizes), places, plan_steps, attention, notes)
 
 

@@ -19,6 +19,7 @@ from aligntool.realign.partition_selection import DELETE_FILES, MAKE_ROOM, REPAI
 from aligntool.realign.placing import held_ranges, on_grain, required_grid
 from aligntool.realign.planning import copy_strips_for, estimate
 from aligntool.realign.refusals import TABLE_NAMES, content_reasons, disk_reasons, partition_reasons, unlisted_data
+from aligntool.realign.suspended import suspension_attention
 from aligntool.realign.whole_disk import NUMBER, places, role_of
 from aligntool.units import MIB, Extent, align_down, align_up, format_about, format_size
 
@@ -382,7 +383,11 @@ def _plan(move: _Move, judged: Judged, label: str, used: Uses) -> Plan:
         "the only partition becomes the whole disk" if back else f"the content moves into a partition of a new {table}"
     )
     notes = (*_notes(move), *((patched.note,) if patched.note else ()))
-    attention = (*(_boot_code_attention(disk) if back else ()), *((patched.attention,) if patched.attention else ()))
+    attention = (
+        *suspension_attention(disk),
+        *(_boot_code_attention(disk) if back else ()),
+        *((patched.attention,) if patched.attention else ()),
+    )
     plan_steps = tuple(_plan_steps(move, part, label, patched))
     cost = estimate(replace(disk, partitions=(part,)), frozenset({part.number}), used, plan_steps)
     purpose = "unpartition" if back else "partition"

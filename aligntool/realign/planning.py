@@ -21,6 +21,7 @@ from aligntool.realign.claimed_room import FULL_MBR
 from aligntool.realign.placing import Movable, containers, first_place, held_ranges, kind_of, logicals_of, row_of
 from aligntool.realign.refusals import disk_reasons, partition_reasons, unlisted_data
 from aligntool.realign.schedule import Schedule
+from aligntool.realign.suspended import suspension_attention
 from aligntool.units import GIB, MIB, Extent, align_down, format_about, format_size
 
 # From the places found to a plan. Only the order of the steps and the texts are determined here; no decision is made.
@@ -54,6 +55,7 @@ def write_plan(
     plan_steps = tuple(_steps(disk, found, shrunk, changes, patched)) if found and found.journal else ()
     places = tuple(_place(part, selection, after.get(part.number, part.extent)) for part in disk.partitions)
     attention = (
+        *(suspension_attention(disk) if plan_steps else ()),
         *partition_selection.attention_to(disk, moving, patched, selection.names, shrunk),
         *partition_selection.letters_taken(disk, selection.names, found),
         *partition_selection.attention_to_shrunk(shrunk),

@@ -45,6 +45,7 @@ from aligntool.realign.planning import plan_realign
 from aligntool.realign.refusals import bad_blocks_refusal
 from aligntool.realign.second_table import refuse_second_table
 from aligntool.realign.shrink import refuse_unshrinkable, shrink_btrfs, shrunk_view
+from aligntool.realign.suspended import names_suspensions
 from aligntool.realign.trusted_maps import why_free_blocks_may_be_needed
 from aligntool.recipes.drives import known_geometries
 from aligntool.units import Extent, format_about, is_grid_size, is_sector_size
@@ -491,7 +492,7 @@ def verify_plan(plan: Plan, request: Request, find: Finder = find_plan) -> Found
     """Plan again, and return the result. Raises Refused with what changed if disk, table or steps differ."""
     found = find(plan.disk.path, request)
     new = found.plan
-    if steps.is_same_disk(plan.disk, new.disk) and plan.steps == new.steps:
+    if steps.is_same_disk(plan.disk, new.disk) and plan.steps == new.steps and names_suspensions(plan, new):
         return found
     text = f"{plan.disk.path}: a new plan has different steps: the content of the disk or the request has changed"
     if not steps.is_same_disk(plan.disk, new.disk):

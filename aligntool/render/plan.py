@@ -6,7 +6,7 @@ from typing import assert_never
 
 from aligntool import steps
 from aligntool.audit.arrays import IN_SYNC
-from aligntool.audit.wording import LOST, shell_word
+from aligntool.audit.wording import LOST, SUSPENDED, shell_word
 from aligntool.change import Place, Plan
 from aligntool.documents import as_object
 from aligntool.raid import commands as raid_commands
@@ -325,7 +325,8 @@ def summary_lines(plan: Plan, *, width: int) -> Iterator[Line]:
     disk = plan.disk
     known = identity_words(("", disk.model), ("serial ", disk.serial))
     yield from paragraph("  " + " · ".join(word for word in (known, size_words(disk.size)) if word), width, "  ")
-    for sentence in _summary_sentences(plan):
+    suspended = (sentence for sentence in plan.attention if sentence.startswith(SUSPENDED))
+    for sentence in (*_summary_sentences(plan), *suspended):
         yield from paragraph(f"  {sentence}", width, "  ")
 
 
@@ -387,14 +388,16 @@ def _layer_summary(plan: Plan) -> Iterator[str]:
 
 
 def _lost_lines(plan: Plan, width: int) -> Iterator[Line]:
-    """Yield the content that the plan overwrites."""
+    """Yield the content that the plan overwrites, and what may be suspended."""
     lost = [sentence for sentence in plan.attention if sentence.startswith(LOST)]
     yield from sentence_lines("Overwritten", lost, Style.BAD, width)
+    suspended = [sentence for sentence in plan.attention if sentence.startswith(SUSPENDED)]
+    yield from sentence_lines("Before", suspended, Style.BAD, width)
 
 
 def attention_lines(plan: Plan, *, width: int) -> Iterator[Line]:
     """Yield what the user has to do afterwards; shown before and after the move."""
-    remaining = [sentence for sentence in plan.attention if not sentence.startswith(LOST)]
+    remaining = [sentence for sentence in plan.attention if not sentence.startswith((LOST, SUSPENDED))]
     yield from sentence_lines("Afterwards", remaining, Style.DOUBT, width)
 
 

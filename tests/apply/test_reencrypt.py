@@ -206,13 +206,13 @@ def test_a_volume_that_cannot_be_opened_is_refused_before_anything_is_written(en
     wrong = encrypted.image.with_name("wrong")
     wrong.write_bytes(b"another")
     before = digest(encrypted.image)
-    ended = run_aligntool("realign", "--layers", "--yes", "--key-file", wrong, encrypted.image)
+    ended = run_aligntool("realign", "--layers", "--yes", "--not-suspended", "--key-file", wrong, encrypted.image)
     assert (ended.returncode, "cannot be opened to examine it" in ended.stderr) == (3, True), ended.stderr
     assert digest(encrypted.image) == before
 
 
 def test_a_change_without_a_key_is_refused(encrypted: Encrypted) -> None:
-    ended = run_aligntool("realign", "--layers", "--yes", encrypted.image)
+    ended = run_aligntool("realign", "--layers", "--yes", "--not-suspended", encrypted.image)
     assert ended.returncode == 3
     assert "--key-file FILE" in ended.stderr
 
@@ -264,7 +264,9 @@ def test_a_header_whose_data_are_on_another_device_is_not_changed(encrypted: Enc
         image.seek(START)
         image.write(header.read_bytes())
     before = digest(encrypted.image)
-    ended = run_aligntool("realign", "--layers", "--yes", "--key-file", encrypted.key, encrypted.image)
+    ended = run_aligntool(
+        "realign", "--layers", "--yes", "--not-suspended", "--key-file", encrypted.key, encrypted.image
+    )
     assert (ended.returncode, "are on another device" in ended.stderr) == (3, True), ended.stderr
     assert "--layers" not in run_aligntool("audit", "-v", encrypted.image).stdout
     assert "--layers" not in run_aligntool("plan", "realign", encrypted.image).stdout

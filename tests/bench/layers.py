@@ -42,7 +42,7 @@ def image_of(folder: Path, content: Path) -> Path:
 
 def realign(folder: Path, content: Path) -> float:
     image = image_of(folder, content)
-    return timed(lambda: run(*program("realign", "--yes", "--page-size", "16KiB", image)))
+    return timed(lambda: run(*program("realign", "--yes", "--not-suspended", "--page-size", "16KiB", image)))
 
 
 def copy_out_and_back(folder: Path, content: Path) -> float:

@@ -58,7 +58,7 @@ def measured(folder: Path, size: int, repeats: int, content: str) -> dict[str, l
         write_out(image, size)
     facts = {"disk": disk, "other": other, "sectors": length // 512, "mib": length // MIB, "length": length}
     ways = {
-        "aligntool": aligntool("partition", str(disk), "--yes"),
+        "aligntool": aligntool("partition", str(disk), "--yes", "--not-suspended"),
         "dd": ["sh", "-c", DD.format(**facts)],
         "files": ["sh", "-c", FILES.format(**facts, folder=folder)],
     }

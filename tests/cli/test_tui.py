@@ -63,14 +63,20 @@ class User:
         return await self.press("enter", until=until)
 
 
-def stepped(disk: Path, steps: Callable[[User], Coroutine[None, None, None]], *, rate: int | None = None) -> Screens:
+def stepped(
+    disk: Path,
+    steps: Callable[[User], Coroutine[None, None, None]],
+    *,
+    rate: int | None = None,
+    verdict: str = "1 of 1 partition misaligned",
+) -> Screens:
     """Step through the screens of this disk, on a terminal of 80 columns and 24 lines."""
     app = Screens((str(disk),), rate)
 
     async def all_of_it() -> None:
         async with app.run_test(size=(80, 24)) as pilot:
             user = User(app, pilot)
-            await user.press(until="1 of 1 partition misaligned")
+            await user.press(until=verdict)
             await steps(user)
 
     asyncio.run(all_of_it())

@@ -54,10 +54,10 @@ cp -r /usr/share/zoneinfo /run/m
 (cd /run/m && find . -type f -exec sha256sum {} +) > /lab/before
 hide
 code=0
-aligntool realign --layers -p 2 --yes --key-file /lab/key $disk 2> /lab/refused || code=$?
+aligntool realign --layers -p 2 --yes --not-suspended --key-file /lab/key $disk 2> /lab/refused || code=$?
 echo $code > /lab/refused.code
 dmsetup ls > /lab/left
-aligntool realign --layers -p 1 --yes --key-file /lab/key $disk > /lab/begin 2>&1 &
+aligntool realign --layers -p 1 --yes --not-suspended --key-file /lab/key $disk > /lab/begin 2>&1 &
 until cryptsetup luksDump ${disk}1 | grep -q online-reencrypt; do kill -0 $!; sleep 0.2; done
 sleep 4
 cryptsetup luksDump ${disk}1 > /lab/midway
@@ -128,9 +128,9 @@ cp -r /usr/share/zoneinfo /run/m
 hashes > /lab/before
 outside
 code=0
-aligntool partition --yes --key-file /lab/wrong $disk 2> /lab/wrong.refused || code=$?
+aligntool partition --yes --not-suspended --key-file /lab/wrong $disk 2> /lab/wrong.refused || code=$?
 aligntool partition --yes $disk 2> /lab/keyless || code=$code$?
-aligntool partition --yes --key-file /lab/key $disk 2> /lab/full || code=$code$?
+aligntool partition --yes --not-suspended --key-file /lab/key $disk 2> /lab/full || code=$code$?
 echo $code > /lab/codes
 dmsetup ls > /lab/left
 command=$(sed -n 's/^  → //p' /lab/full)
@@ -138,8 +138,8 @@ echo "$command" > /lab/command
 sudo() { "$@"; }
 eval "printf secret | $command"
 aligntool plan partition --key-file /lab/key -o /lab/plan $disk > /lab/planned
-aligntool apply --yes /lab/plan < /dev/null 2> /lab/apply.keyless || echo $? >> /lab/codes
-"$python" -m aligntool apply --yes --rate 20MiB --key-file /lab/key /lab/plan > /lab/begun 2>&1 &
+aligntool apply --yes --not-suspended /lab/plan < /dev/null 2> /lab/apply.keyless || echo $? >> /lab/codes
+"$python" -m aligntool apply --yes --not-suspended --rate 20MiB --key-file /lab/key /lab/plan > /lab/begun 2>&1 &
 begun=$!
 while blkid -p $disk > /lab/seen; do kill -0 $begun; sleep 0.2; done
 sleep 1
@@ -154,7 +154,7 @@ outside
 cryptsetup open --key-file /lab/key ${disk}1 layer
 e2fsck -fn /dev/mapper/layer
 cryptsetup close layer
-aligntool partition --undo --yes $disk > /lab/undone 2>&1
+aligntool partition --undo --yes --not-suspended $disk > /lab/undone 2>&1
 inside $disk
 hashes > /lab/undone.after
 outside

@@ -25,7 +25,7 @@ def aligntool(*words: str | Path, code: int | None = DONE) -> str:
 
 
 def realign(disk: Path, *options: str, code: int | None = DONE) -> str:
-    return aligntool("realign", disk, "--yes", *options, code=code)
+    return aligntool("realign", disk, "--yes", "--not-suspended", *options, code=code)
 
 
 def resume(disk: Path, *options: str, code: int | None = DONE) -> str:

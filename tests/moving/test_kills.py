@@ -88,14 +88,14 @@ def whole_run(disk: Disk, loop: Loop, *options: str) -> tuple[Journey, int]:
     """Return the result of an undisturbed move, and how many sectors it writes."""
     device = loop(copy(disk.image, trial(disk)))
     first = written(device)
-    assert not killed(device, 1 << 40, "realign", str(device), "--yes", *options)
+    assert not killed(device, 1 << 40, "realign", str(device), "--yes", "--not-suspended", *options)
     return arrived(disk, *options), written(device) - first
 
 
 def run_case(trip: Journey, device: Path, image: Path, total: int, chance: random.Random) -> str:
     """Kill, check, kill the resume or the rollback too, and finish."""
     story = []
-    words: tuple[str, ...] = ("realign", str(device), "--yes", *trip.options)
+    words: tuple[str, ...] = ("realign", str(device), "--yes", "--not-suspended", *trip.options)
     for _ in range(chance.choice((1, 1, 2, 3))):
         cut = killed(device, chance.randrange(0, total), *words)
         story.append(f"{words[0]} {'cut' if cut else 'done'}")

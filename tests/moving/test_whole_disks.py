@@ -146,7 +146,7 @@ def test_luks_is_refused_on_a_full_disk_and_can_be_moved_out_of_a_partition(name
         file.seek(MIB)
         file.write(luks.read_bytes())
     uuid = run("cryptsetup", "luksUUID", luks)
-    aligntool("partition", image, "--undo", "--yes")
+    aligntool("partition", image, "--undo", "--yes", "--not-suspended")
     assert every_byte(cut_out(image, tmp_path / "back", 0, 20 * MIB)) == every_byte(luks)
     assert run("cryptsetup", "luksUUID", image) == uuid
 
@@ -212,7 +212,7 @@ def test_a_key_file_that_cannot_hold_a_key_is_refused(tmp_path: Path, length: in
     for file, size in ((image, 64 * MIB), (key, length)):
         with file.open("wb") as opened:
             opened.truncate(size)
-    said = aligntool("partition", "--yes", "--key-file", key, image, code=REFUSED)
+    said = aligntool("partition", "--yes", "--not-suspended", "--key-file", key, image, code=REFUSED)
     assert "is not a key file: it is empty, or longer than 8388608 bytes" in said
 
 

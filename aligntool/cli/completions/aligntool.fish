@@ -169,6 +169,7 @@ complete -c aligntool -n '__aligntool_is realign' -l dry-run -d 'Show the plan a
 complete -c aligntool -n '__aligntool_is realign' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is realign' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
 complete -c aligntool -n '__aligntool_is realign' -l no-lease -d 'No other program has the image open, where that cannot be found out'
+complete -c aligntool -n '__aligntool_is realign' -l not-suspended -d 'No system is suspended to disk in a layer that cannot be looked into, such as a LUKS'
 complete -c aligntool -n '__aligntool_is realign' -l key-file -d 'Read the LUKS2 key from this file [default: ask for it]' -r -F
 complete -c aligntool -n '__aligntool_is realign' -l json -d 'Report events as JSON lines'
 complete -c aligntool -n '__aligntool_is realign' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
@@ -208,6 +209,7 @@ complete -c aligntool -n '__aligntool_is partition' -l dry-run -d 'Show the plan
 complete -c aligntool -n '__aligntool_is partition' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is partition' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
 complete -c aligntool -n '__aligntool_is partition' -l no-lease -d 'No other program has the image open, where that cannot be found out'
+complete -c aligntool -n '__aligntool_is partition' -l not-suspended -d 'No system is suspended to disk in a layer that cannot be looked into, such as a LUKS'
 complete -c aligntool -n '__aligntool_is partition' -l json -d 'Report events as JSON lines'
 complete -c aligntool -n '__aligntool_is partition' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is partition' -l physical-sector-size -d 'Physical sector size; image files are assumed to have 4096' -r -f -a '512 4096'
@@ -228,6 +230,7 @@ complete -c aligntool -n '__aligntool_is convert' -l dry-run -d 'Show the plan a
 complete -c aligntool -n '__aligntool_is convert' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is convert' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
 complete -c aligntool -n '__aligntool_is convert' -l no-lease -d 'No other program has the image open, where that cannot be found out'
+complete -c aligntool -n '__aligntool_is convert' -l not-suspended -d 'No system is suspended to disk in a layer that cannot be looked into, such as a LUKS'
 complete -c aligntool -n '__aligntool_is convert' -l json -d 'Report events as JSON lines'
 complete -c aligntool -n '__aligntool_is convert' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is convert' -l no-pager -d 'Do not show long text in a pager'
@@ -236,6 +239,7 @@ complete -c aligntool -n '__aligntool_is apply' -F
 complete -c aligntool -n '__aligntool_is apply' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is apply' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
 complete -c aligntool -n '__aligntool_is apply' -l no-lease -d 'No other program has the image open, where that cannot be found out'
+complete -c aligntool -n '__aligntool_is apply' -l not-suspended -d 'No system is suspended to disk in a layer that cannot be looked into, such as a LUKS'
 complete -c aligntool -n '__aligntool_is apply' -l key-file -d 'Read the LUKS2 key from this file [default: ask for it]' -r -F
 complete -c aligntool -n '__aligntool_is apply' -l json -d 'Report events as JSON lines'
 complete -c aligntool -n '__aligntool_is apply' -l color -d 'When to colour the output' -r -f -a 'auto always never'

@@ -97,6 +97,7 @@ _aligntool_realign() {
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
         '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
+        '(--not-suspended)--not-suspended[No system is suspended to disk in a layer that cannot be looked into, such as a LUKS]' \
         '(--key-file)--key-file=[Read the LUKS2 key from this file \[default\: ask for it\]]:FILE:_files' \
         '(--json)--json[Report events as JSON lines]' \
         '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
@@ -146,6 +147,7 @@ _aligntool_partition() {
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
         '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
+        '(--not-suspended)--not-suspended[No system is suspended to disk in a layer that cannot be looked into, such as a LUKS]' \
         '(--json)--json[Report events as JSON lines]' \
         '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
         '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
@@ -172,6 +174,7 @@ _aligntool_convert() {
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
         '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
+        '(--not-suspended)--not-suspended[No system is suspended to disk in a layer that cannot be looked into, such as a LUKS]' \
         '(--json)--json[Report events as JSON lines]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
@@ -185,6 +188,7 @@ _aligntool_apply() {
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
         '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
+        '(--not-suspended)--not-suspended[No system is suspended to disk in a layer that cannot be looked into, such as a LUKS]' \
         '(--key-file)--key-file=[Read the LUKS2 key from this file \[default\: ask for it\]]:FILE:_files' \
         '(--json)--json[Report events as JSON lines]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \

@@ -51,6 +51,12 @@ options:
     description:
       - Write the journal to this new file on another disk instead of free space on this one.
     type: path
+  not_suspended:
+    description:
+      - State that no system is suspended to disk in a layer that cannot be looked into, such as a LUKS.
+      - Without it, the task fails for a disk with such a layer.
+    type: bool
+    default: false
   rate:
     description:
       - Copy at most this much per second, such as C(50MiB).
@@ -126,6 +132,7 @@ def main():
             shrink={"type": "bool", "default": False},
             used_only={"type": "bool", "default": False},
             journal={"type": "path"},
+            not_suspended={"type": "bool", "default": False},
             rate={"type": "str"},
         ),
         supports_check_mode=True,
@@ -152,7 +159,7 @@ def main():
     if plan["steps"]:
         result.update(changed=True, diff={"before": places(plan, "before"), "after": places(plan, "after")})
         if not module.check_mode:
-            result["sentences"] = aligntool.change(*words)["sentences"]
+            result["sentences"] = aligntool.change(*words, *flags(module.params, ("not_suspended",)))["sentences"]
     module.exit_json(**result)
 
 
