@@ -594,7 +594,7 @@ def _closed_or_resumed(context: MoveContext, *, back: bool, restore_table: bool)
         finish_closing(context.device, left)
     if back and is_complete:
         raise _already_complete(back=True)
-    yield Said("nothing is in flight; what was left of the journal is zeroed")
+    yield Said("nothing was in flight; what was left of the journal is zeroed")
 
 
 def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterator[Event]:

@@ -137,7 +137,7 @@ def test_a_luks_of_cryptsetup_ends_with_its_payload_on_the_boundary(tmp_path: Pa
     before = content.read_bytes()
     image.write_bytes(bytes(MIB) + before + bytes(47 * MIB))
     run("sfdisk", "-q", image, stdin=f"label: dos\nstart=2048,size={len(before) // 512},type=83\n")
-    ended = run_aligntool("realign", "--yes", "--page-size", "16KiB", image)
+    ended = run_aligntool("realign", "--yes", "--not-suspended", "--page-size", "16KiB", image)
     assert ended.returncode == 0, ended.stderr
     start = json.loads(run("sfdisk", "--json", image))["partitiontable"]["partitions"][0]["start"] * 512
     after = image.read_bytes()[start : start + len(before)]
@@ -147,7 +147,9 @@ def test_a_luks_of_cryptsetup_ends_with_its_payload_on_the_boundary(tmp_path: Pa
     again = run_aligntool("audit", "--page-size", "16KiB", image)
     assert again.returncode == 0, again.stdout
     assert "AT402" not in again.stdout
-    assert "nothing" in run_aligntool("realign", "--yes", "--page-size", "16KiB", image).stdout.lower()
+    assert (
+        "nothing" in run_aligntool("realign", "--yes", "--not-suspended", "--page-size", "16KiB", image).stdout.lower()
+    )
 
 
 def _payload(content: Path) -> int:
@@ -167,7 +169,7 @@ def test_a_physical_volume_of_lvm_ends_with_pe_start_on_the_boundary(tmp_path: P
     before = content.read_bytes()
     image.write_bytes(bytes(MIB) + before + bytes(47 * MIB))
     run("sfdisk", "-q", image, stdin=f"label: dos\nstart=2048,size={len(before) // 512},type=8e\n")
-    ended = run_aligntool("realign", "--yes", "--page-size", "16KiB", image)
+    ended = run_aligntool("realign", "--yes", "--not-suspended", "--page-size", "16KiB", image)
     assert ended.returncode == 0, ended.stderr
     start = json.loads(run("sfdisk", "--json", image))["partitiontable"]["partitions"][0]["start"] * 512
     assert image.read_bytes()[start : start + len(before)] == before
