@@ -4,9 +4,10 @@ What no entry covers looks free to other programs: growpart grows the neighbour 
 a cloud. So in flight every byte that a plan still needs is in a parked entry.
 """
 
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
 from aligntool import steps
+from aligntool.claims import outside
 from aligntool.formats import mbr
 from aligntool.units import MIB, Extent, align_down
 from aligntool.values import dataclass
@@ -87,7 +88,7 @@ def entries_in_flight(
     hidden = {number: extent for number, extent in parked.items() if number not in claims.visible}
     number_before = {extent.end: number for number, extent in hidden.items()}
     number_behind = {extent.start: number for number, extent in hidden.items()}
-    runs = list(_free_of((*parked.values(), *others), within))
+    runs = list(outside((within,), (*parked.values(), *others)))
     needed = [run for run in runs if any(run.overlaps(place) for place in claims.places)]
     optional = [run for run in runs if run not in needed and run.length >= _LEAST]
     heads: dict[int, Extent] = {}
@@ -117,15 +118,3 @@ def entries_in_flight(
         elif (number := number_before.get(run.start)) is not None:
             entries[number] = Extent(entries[number].start, run.end - entries[number].start)
     return entries
-
-
-def _free_of(taken: Iterable[Extent], place: Extent) -> Iterator[Extent]:
-    at = place.start
-    for extent in sorted(taken):
-        if extent.end <= at or extent.start >= place.end:
-            continue
-        if extent.start > at:
-            yield Extent(at, extent.start - at)
-        at = extent.end
-    if at < place.end:
-        yield Extent(at, place.end - at)
