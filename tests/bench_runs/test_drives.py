@@ -19,7 +19,8 @@ from tests.thorough import THOROUGH, sample, when_thorough
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_tools("fio"), needs_nbdkit]
 
-DELAYED = ("memory", "64M", "rdelay=10ms", "wdelay=10ms")
+# Larger than what `--destructive` reads whole to find data (READ_WHOLE): that would fill the cache before the runs.
+DELAYED = ("memory", "4G", "rdelay=10ms", "wdelay=10ms")
 CACHE = ("--filter=cache", "--filter=delay", *DELAYED, "cache=writethrough", "cache-on-read=true")
 CACHED = (*CACHE, "cache-min-block-size=4096")  # data that were read are kept, and every write waits for the drive
 NO_ANSWER = "can't tell whether there is a cache"
