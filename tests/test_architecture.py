@@ -489,3 +489,15 @@ def test_the_command_line_imports_at_the_top_only() -> None:
         if isinstance(node, ast.Import | ast.ImportFrom)
     ]
     assert not inner
+
+
+def test_the_kernel_s_folders_are_not_searched_with_glob() -> None:
+    """`Path.glob` fails if a folder vanishes during the search, as a process or device does; `live_paths` does not."""
+    on_disks = {"aligntool/linux/fat.py", "aligntool/raid/make.py", "aligntool/raid/steps_system.py"}
+    searching = {
+        _name(path)
+        for path in _outside(*TERMINAL_FOLDERS)
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.Attribute) and node.attr in ("glob", "rglob")
+    }
+    assert searching - {"aligntool/demo_disk.py"} == on_disks

@@ -12,7 +12,7 @@ from typing import BinaryIO, Literal
 
 from aligntool.errors import Refused, refuse_folder_name
 from aligntool.linux.process import run_program
-from aligntool.linux.sysfs import opened
+from aligntool.linux.sysfs import live_paths, opened
 
 _NEW_SUFFIX = ".aligntool-new"
 
@@ -231,7 +231,7 @@ def refuse_output(
 def _loop_of(target: Path) -> str:
     """Return a loop device that shows the file, or "": its data are lost if the file is replaced."""
     place = os.path.realpath(target)
-    for file in Path("/sys/block").glob("loop*/loop/backing_file"):
+    for file in live_paths(Path("/sys/block"), "loop*/loop/backing_file"):
         with suppress(OSError):  # detached meanwhile
             if file.read_text(errors="surrogateescape").rstrip("\n") == place:
                 return f"/dev/{file.parts[3]}"

@@ -25,7 +25,7 @@ from aligntool.linux import users
 from aligntool.linux.block import DiskDevice
 from aligntool.linux.lease import Lease
 from aligntool.linux.process import end_program, find_program, run_program
-from aligntool.linux.sysfs import IO_NONE, on_battery, opened
+from aligntool.linux.sysfs import IO_NONE, live_paths, on_battery, opened
 from aligntool.linux.users import disk_folder, kernel_name, locks_on, sysfs_folder
 from aligntool.units import Extent
 from aligntool.values import dataclass
@@ -134,7 +134,7 @@ class KernelView:
         if self._folder is None:
             return {}
         extents = {}
-        for file in self._folder.glob("*/partition"):
+        for file in live_paths(self._folder, "*/partition"):
             start, size = (int((file.parent / name).read_text()) for name in ("start", "size"))
             extents[int(file.read_text())] = Extent(start * _SYSFS_SECTOR, size * _SYSFS_SECTOR)
         return dict(sorted(extents.items()))

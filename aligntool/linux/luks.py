@@ -12,6 +12,7 @@ from aligntool.errors import Refused
 from aligntool.linux.block import ReadOnlyDevice, open_read_only
 from aligntool.linux.lock import wait_for_udev
 from aligntool.linux.process import STOPPING, run_program
+from aligntool.linux.sysfs import live_paths
 
 _WRONG_KEY = 2  # cryptsetup(8), RETURN CODES
 
@@ -57,7 +58,7 @@ def _close(name: str) -> None:
     if not node.exists():
         return
     holders = Path("/sys/block", node.resolve().name, "holders")
-    for file in sorted(holders.glob("*/dm/name")):
+    for file in live_paths(holders, "*/dm/name"):
         run_program("dmsetup", "remove", "--retry", file.read_text().strip())
     ended = run_program("cryptsetup", "close", name)
     if ended.code and node.exists():

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, TypeVar, cast
 
 from aligntool.errors import Refused, Stopped
+from aligntool.linux.sysfs import live_paths
 from aligntool.values import dataclass
 
 NOT_RUN = 1000  # an exit code is at most 255
@@ -541,18 +542,16 @@ def _read_by(pid: int) -> Iterator[str]:
 
 
 def _opened_by(pid: int, descriptor: str) -> Iterator[str]:
-    for link in Path(f"/proc/{pid}/fd").glob(descriptor):
+    for link in live_paths(Path(f"/proc/{pid}/fd"), descriptor):
         with suppress(OSError):
             path = str(link.readlink())
             if path.startswith("/") and not path.endswith(("/null", "/lock", " (deleted)")):
                 yield path
 
 
-def thread_paths(pid: int | str, pattern: str = "*") -> list[Path]:
-    """Return the folders or files of a process's threads (proc(5)); [] if it has ended, even during the call."""
-    with suppress(OSError):
-        return [*Path(f"/proc/{pid}/task").glob(pattern)]
-    return []
+def thread_paths(pid: int | str, pattern: str = "*") -> Iterator[Path]:
+    """Yield the folders or files of a process's threads (proc(5)); none if it has ended, even during the call."""
+    return live_paths(Path(f"/proc/{pid}/task"), pattern)
 
 
 def has_signal(folder: Path, which: str, number: signal.Signals) -> bool:

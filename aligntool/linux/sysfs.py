@@ -1,5 +1,6 @@
 """Read sysfs, the udev database and mount tables of a running machine or a captured tree."""
 
+import fnmatch
 import os
 import re
 import stat
@@ -46,6 +47,21 @@ def opened(path: str | Path, flags: int = READ_ONLY) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def live_paths(folder: Path, pattern: str) -> Iterator[Path]:
+    """Yield the paths below a folder of /proc or /sys that match a pattern, sorted. `Path.glob` fails if one of its
+    folders vanishes during the search, as when an unrelated process ends; here only that one is left out.
+    """
+    first, _, rest = pattern.partition("/")
+    names: list[str] = []
+    with suppress(OSError):
+        names = sorted(fnmatch.filter(os.listdir(folder), first))
+    for name in names:
+        if rest:
+            yield from live_paths(folder / name, rest)
+        else:
+            yield folder / name
 
 
 def leased(path: str) -> Refused:

@@ -18,7 +18,7 @@ from aligntool.inventory import Inventory
 from aligntool.linux.devices import FileReader, forget_cached
 from aligntool.linux.partitions import find_devices
 from aligntool.linux.process import has_signal, result_in_child, thread_paths
-from aligntool.linux.sysfs import IO_NONE, READ_ONLY, mounts_now, opened, swaps_now
+from aligntool.linux.sysfs import IO_NONE, READ_ONLY, live_paths, mounts_now, opened, swaps_now
 from aligntool.units import Extent
 from aligntool.values import dataclass
 
@@ -81,7 +81,7 @@ def exports_of(status: os.stat_result, folder: Path = _CONFIGFS) -> Iterator[Occ
     """
     same = _same_bytes(status)
     for pattern, word in _EXPORTS.items():
-        for file in sorted(folder.glob(f"{pattern}/{word}")):
+        for file in live_paths(folder, f"{pattern}/{word}"):
             try:
                 served = Path(file.read_text(errors="surrogateescape").rstrip("\n")).stat()
                 enabled = (file.parent / "enable").read_text().strip() == "1"
@@ -107,7 +107,7 @@ def nodes_of(status: os.stat_result) -> dict[int, str]:
     nodes: dict[int, str] = {}
     for device in (status.st_rdev, *(number for (file_device, number), _ in _below(status.st_rdev) if not file_device)):
         folder = sysfs_folder(device)
-        folders = [folder, *(file.parent for file in sorted(folder.glob("*/partition")))]
+        folders = [folder, *(file.parent for file in live_paths(folder, "*/partition"))]
         folders += [] if disk_folder(folder) == folder else [folder.parent]
         nodes |= {_parse_number((each / "dev").read_text()): kernel_name(each) for each in folders}
     return nodes
@@ -165,7 +165,7 @@ def _mount_occupants(nodes: Mapping[int, str]) -> Iterator[Occupant]:
 
 def _btrfs_devices(one: int) -> tuple[int, ...]:
     """Return all devices of a mounted btrfs, of which only one is its source: linux/fs/btrfs/sysfs.c."""
-    for folder in Path("/sys/fs/btrfs").glob("*/devices"):
+    for folder in live_paths(Path("/sys/fs/btrfs"), "*/devices"):
         with suppress(OSError):
             numbers = tuple(_parse_number((device / "dev").read_text()) for device in sorted(folder.iterdir()))
             if one in numbers:
@@ -181,7 +181,7 @@ def _swap_occupants(nodes: Mapping[int, str]) -> Iterator[Occupant]:
 
 def _holder_occupants(nodes: Mapping[int, str]) -> Iterator[Occupant]:
     folders = ((sysfs_folder(number) / "holders", name) for number, name in nodes.items())
-    held = [(kernel_name(holder), name) for folder, name in folders for holder in sorted(folder.glob("*"))]
+    held = [(kernel_name(holder), name) for folder, name in folders for holder in live_paths(folder, "*")]
     devices = find_devices() if held else Inventory(())
     for holder, name in held:
         what = f"{holder} ({device.mapping})" if (device := devices.disk(holder)) and device.mapping else holder
@@ -200,11 +200,11 @@ def caches(names: Iterable[str], folder: Path = Path("/sys/class/block")) -> Ite
 
 def _loop_occupants(targets: Mapping[tuple[int, int], str]) -> Iterator[Occupant]:
     """Yield the loop devices over one of the targets, matched by `_identity`."""
-    for file in sorted(Path("/sys/block").glob("loop*/loop/backing_file")):
+    for file in live_paths(Path("/sys/block"), "loop*/loop/backing_file"):
         loop = f"/dev/{file.parent.parent.name}"
         is_own, backing = _ask_loop(loop, file, {device for device, _ in targets})
         if (0, block_number(loop)) not in targets and (name := targets.get(backing)):
-            mappings = sorted((file.parent.parent / "holders").glob("*/dm/name")) if is_own else []
+            mappings = [*live_paths(file.parent.parent / "holders", "*/dm/name")] if is_own else []
             for mapping in mappings:  # left behind by an aligntool that was killed
                 with suppress(OSError):  # closed meanwhile
                     opened_as = mapping.read_text().strip()
@@ -230,7 +230,7 @@ def killed_processes(processes: Iterable[int | str]) -> Iterator[Occupant]:
 def openers(path: Path) -> Iterator[int]:
     """Yield the processes that have a file open."""
     place = path.resolve()
-    for link in Path("/proc").glob("[0-9]*/fd/*"):
+    for link in live_paths(Path("/proc"), "[0-9]*/fd/*"):
         with suppress(OSError):
             if link.readlink() == place:  # by name: a stat may hang if the file of another process is on a dead server
                 yield int(link.parts[2])

@@ -18,6 +18,7 @@ from aligntool.errors import Refused, Stopped
 from aligntool.linux.content import sample
 from aligntool.linux.lock import inhibit_sleep, lock_against_udev, open_exclusively, wait_for_udev
 from aligntool.linux.process import STOPPING, Ended, export_values, run_program
+from aligntool.linux.sysfs import live_paths
 from aligntool.linux.users import sysfs_folder
 from aligntool.measure.fio import Job, Pattern, Side, fill_job, run_job
 from aligntool.measure.run import Cell, Runs, SweepProgress
@@ -74,7 +75,7 @@ def make_tuning_array(step: MakeArray) -> str:
 
 def running_arrays() -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the node of every array of the kernel, started or not, with its properties from mdadm."""
-    for folder in sorted(Path("/sys/block").glob("md*/md")):
+    for folder in live_paths(Path("/sys/block"), "md*/md"):
         node = f"/dev/{folder.parent.name}"
         if Path(node).is_block_device():
             yield node, export_values(run_program("mdadm", "--detail", "--export", node).output)
@@ -130,7 +131,7 @@ def _holders(device: str) -> list[str]:
     """Return the names of the devices on top; empty for a member that is gone: an array is found by the others."""
     try:
         folder = sysfs_folder(Path(device).stat().st_rdev) / "holders"
-        return [path.name for path in folder.glob("*")]
+        return [path.name for path in live_paths(folder, "*")]
     except OSError:
         return []
 

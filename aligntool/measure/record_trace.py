@@ -20,7 +20,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.commands import ByHand, by_hand, typed
 from aligntool.errors import Refusal, Refused, failing_as, refuse
 from aligntool.linux.process import end_program, find_program, how_ended, kill_or_abandon, pdeathsig_prefix, run_program
-from aligntool.linux.sysfs import LIVE, mounts_now
+from aligntool.linux.sysfs import LIVE, live_paths, mounts_now
 from aligntool.linux.users import block_number, disk_folder, sysfs_folder
 from aligntool.measure.targets import mount_of
 
@@ -163,7 +163,7 @@ def _wait_until_ready(child: "subprocess.Popen[bytes]", errors: IO[bytes], devic
 
 def _trace_files_open(pid: int) -> int:
     found = 0
-    for link in Path(f"/proc/{pid}/fd").glob("*"):
+    for link in live_paths(Path(f"/proc/{pid}/fd"), "*"):
         with suppress(OSError):
             found += bool(_OPENED.search(str(link.readlink())))
     return found
@@ -299,7 +299,7 @@ def _disks_below(folder: Path) -> set[str]:
         if not device.exists() or disk.name in found:
             continue
         found.add(disk.name)
-        left += [slave.resolve() for slave in disk.glob("slaves/*")]
+        left += [slave.resolve() for slave in live_paths(disk, "slaves/*")]
         backing = disk / "loop/backing_file"
         if backing.exists() and (file := Path(backing.read_text().strip())).exists():
             left.append(sysfs_folder(file.stat().st_dev))

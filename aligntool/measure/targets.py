@@ -14,7 +14,7 @@ from aligntool.inventory import Disk, DiskKind, Sampled, link_maximum, port_abov
 from aligntool.linux.content import hole_share, sample
 from aligntool.linux.files import read_text
 from aligntool.linux.look import look
-from aligntool.linux.sysfs import LIVE, READ_ONLY, Mount, mounts_now, on_battery, opened
+from aligntool.linux.sysfs import LIVE, READ_ONLY, Mount, live_paths, mounts_now, on_battery, opened
 from aligntool.linux.targets import refuse_ambiguous, refuse_silent
 from aligntool.linux.users import block_number, kernel_name, sysfs_folder
 from aligntool.measure.results import LARGEST, MEMORY, Conditions, DriveState, HistoryEntry, Result, from_json
@@ -322,7 +322,7 @@ def temperature_of(name: str) -> float | None:
     """
     folder = Path("/sys/class/block", name.replace("/", "!"), "device")
     for below in ("hwmon*", "hwmon/hwmon*", "device/hwmon/hwmon*"):
-        for sensor in sorted(folder.glob(f"{below}/temp1_input")):
+        for sensor in live_paths(folder, f"{below}/temp1_input"):
             if (number := LIVE.number(str(sensor))) is not None:
                 return number / 1000
     return None
@@ -330,7 +330,7 @@ def temperature_of(name: str) -> float | None:
 
 def _governor() -> str | None:
     """Return the frequency governors of the cores, a single word if all have the same."""
-    files = sorted(Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor"))
+    files = live_paths(Path("/sys/devices/system/cpu"), "cpu[0-9]*/cpufreq/scaling_governor")
     words = dict.fromkeys(word for file in files if (word := LIVE.text(str(file))))
     return ", ".join(words) or None
 

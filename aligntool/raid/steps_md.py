@@ -14,7 +14,7 @@ from aligntool.file_systems import FILE_SYSTEMS
 from aligntool.linux.checks import check_content
 from aligntool.linux.lock import kernel_folder, wait_for_udev
 from aligntool.linux.process import export_values, run_or_stop, run_program
-from aligntool.linux.sysfs import opened
+from aligntool.linux.sysfs import live_paths, opened
 from aligntool.raid.commands import command_of
 from aligntool.raid.steps_system import files_below, refuse_files
 from aligntool.steps import MakeArray, MakeFileSystem, MakeMember, Step
@@ -40,7 +40,7 @@ def array_differences(step: MakeArray, folder: Path, size: int | None = None) ->
     found = _number(folder / "md" / "chunk_size")
     if chunk is not None and found not in (None, chunk):
         yield f"its chunk is {format_size(found or 0)}, not {format_size(chunk)}"
-    for file in sorted((folder / "md").glob("dev-*/offset")):
+    for file in live_paths(folder / "md", "dev-*/offset"):
         found = _number(file, SECTOR)
         if offset and found not in (None, offset):
             name = file.parent.name.removeprefix("dev-")
@@ -216,7 +216,7 @@ def arrays_above(members: Sequence[str]) -> set[str]:
     A drive's partitions count as the drive.
     """
     folders = [folder for member in members if (folder := kernel_folder(member)) is not None]
-    return {holder.name for folder in folders for holder in (folder / "holders").glob("md*")}
+    return {holder.name for folder in folders for holder in live_paths(folder / "holders", "md*")}
 
 
 def has_superblocks(step: MakeArray) -> bool:
@@ -283,7 +283,7 @@ def _names(devices: Sequence[str]) -> set[str]:
 
 def slaves(name: str) -> set[str]:
     """Return the kernel's names of an array's members."""
-    return {link.name for link in Path("/sys/block", name, "slaves").glob("*")}
+    return {link.name for link in live_paths(Path("/sys/block", name, "slaves"), "*")}
 
 
 def attribute(name: str, word: str) -> str:
@@ -384,4 +384,4 @@ def _wiped_devices(step: MakeMember) -> Iterator[str]:
         folder = kernel_folder(step.disk.path)
     if folder is not None:
         yield folder.name
-        yield from (part.parent.name for part in folder.glob("*/partition"))
+        yield from (part.parent.name for part in live_paths(folder, "*/partition"))

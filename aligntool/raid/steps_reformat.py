@@ -19,7 +19,7 @@ from aligntool.linux.content import sample
 from aligntool.linux.devices import FileReader, read_array
 from aligntool.linux.lock import kernel_folder, lock_against_udev, lock_disk, wait_for_partition, wait_for_udev
 from aligntool.linux.process import run_or_stop, run_program
-from aligntool.linux.sysfs import Tree, opened
+from aligntool.linux.sysfs import Tree, live_paths, opened
 from aligntool.linux.users import disk_folder, unlisted_users
 from aligntool.raid.commands import member_commands, table_script
 from aligntool.raid.reformat import RUNS, SPARE, ArrayDetails
@@ -163,7 +163,7 @@ def _find(uuid: str) -> list[str]:
     """Find the array by the first superblock among its members: a member that is being added has none yet. An inactive
     array of one removed member has the same UUID.
     """
-    names = sorted(folder.parent.name for folder in Path("/sys/block").glob("md*/md"))
+    names = sorted(folder.parent.name for folder in live_paths(Path("/sys/block"), "md*/md"))
     uuids = {
         name: filter(None, (superblock_uuid(f"/dev/{member}") for member in sorted(slaves(name)))) for name in names
     }

@@ -2,15 +2,17 @@
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from aligntool.linux.sysfs import live_paths
 from tests.cli.old_disks import first_start, make_old_disk
 from tests.conftest import find_tool, run
 from tests.moving.command_line import DONE, REFUSED, STOPPED, aligntool, begin, realign, resume
@@ -234,3 +236,27 @@ def test_a_user_without_privileges(disk: Path, owned: bool) -> None:
         done = as_nobody("realign", disk, "--yes", "--no-lease")
     assert done.returncode == DONE, done
     assert first_start(disk) == 2048
+
+
+def test_a_process_that_ends_during_the_search_for_openers_hides_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Remove a folder when its content is asked for: between those two calls, a process may end."""
+    for number in ("1", "2", "3"):
+        (tmp_path / number / "fd").mkdir(parents=True)
+        (tmp_path / number / "fd" / "0").touch()
+    vanishing = str(tmp_path / "2" / "fd")
+
+    def listing(call: Callable[[Path], object]) -> Callable[[Path], object]:
+        def listed(path: Path) -> object:
+            if str(path) == vanishing:
+                shutil.rmtree(tmp_path / "2")
+            return call(path)
+
+        return listed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "listdir", listing(os.listdir))
+        patch.setattr(os, "scandir", listing(os.scandir))
+        found = [*live_paths(tmp_path, "[0-9]/fd/*")]
+    assert found == [tmp_path / "1/fd/0", tmp_path / "3/fd/0"]

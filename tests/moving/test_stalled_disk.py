@@ -21,6 +21,7 @@ import pytest
 
 from aligntool.errors import ExitCode, Refused
 from aligntool.linux.lock import lock_disk
+from aligntool.linux.sysfs import live_paths
 from aligntool.realign.journal_format import SLOT
 from aligntool.units import KIB, MIB
 from tests.moving import fileset
@@ -69,7 +70,7 @@ def stalling(where: str, trip: Journey, folder: Path) -> Iterator[tuple[Medium, 
 def gone(pid: str) -> bool:
     """Return whether no thread of a process is left. An orphan is not reaped here, and then stays a zombie."""
     with suppress(OSError):
-        states = [file.read_text() for file in Path(f"/proc/{pid}/task").glob("*/status")]
+        states = [file.read_text() for file in live_paths(Path(f"/proc/{pid}/task"), "*/status")]
         return all("\nState:\tZ" in state for state in states)
     return True
 
@@ -138,11 +139,9 @@ def until_closed(disk: Medium, path: Path) -> None:
 
 def opened() -> Iterator[str]:
     """Return the files that the processes of this machine have open."""
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended, or closed one meanwhile
-            for link in (process / "fd").iterdir():
-                with suppress(OSError):
-                    yield str(link.readlink())
+    for link in live_paths(Path("/proc"), "[0-9]*/fd/*"):
+        with suppress(OSError):
+            yield str(link.readlink())
 
 
 def stall_journal_reads(trip: Journey, folder: Path) -> None:
