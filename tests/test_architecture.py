@@ -185,7 +185,7 @@ WRITERS = {
 DEVICE_WRITERS = {
     "device.py",
     *(f"realign/{name}.py" for name in ("convert_copy", "hidden_signatures", "journal", "layout")),
-    *(f"realign/{name}.py" for name in ("shrink", "steps", "table")),
+    *(f"realign/{name}.py" for name in ("numbered_marker", "shrink", "steps", "table")),
 }
 _FLAGS = {"O_RDWR", "O_WRONLY", "O_CREAT", "O_APPEND"}
 _MODE = re.compile(r"(?=.*[wxa+])[rwxabt+]{1,3}")

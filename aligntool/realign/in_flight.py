@@ -11,6 +11,7 @@ from aligntool.realign.disk_state import step_index
 from aligntool.realign.hidden_signatures import Bytes, View, sectors_of, signature_bytes, signature_ranges, with_markers
 from aligntool.realign.journal import Journal
 from aligntool.realign.journal_format import Position
+from aligntool.realign.numbered_marker import is_marker, is_mix
 from aligntool.units import Extent, align_down, merged
 from aligntool.values import dataclass
 
@@ -68,7 +69,7 @@ def compare(
     for (at, sector), expected in zip(found.items(), _expected(view, found, also), strict=True):
         if sector == expected[0] or sector in expected[1:]:
             continue
-        if sector != view.sign and not _is_mix(sector, (*expected, view.sign)):
+        if not is_marker(sector, view.sign) and not is_mix(sector, (*expected, view.sign)):
             other = start + at if other is None else other
         elif at not in signs.redundant:
             ours = start + at if ours is None else ours
@@ -100,11 +101,6 @@ def _expected(view: View, found: dict[int, bytes], also: Sequence[bytes]) -> Ite
     others = View(view.held, also, view.length, view.sign) if also else None
     for at in found:
         yield (view.read(at, size), *((others.read(at, size),) if others else ()))
-
-
-def _is_mix(sector: bytes, known: Sequence[bytes]) -> bool:
-    """Return whether each byte is that of one of the known sectors: a write of one over another was torn."""
-    return all(byte in those for byte, *those in zip(sector, *known, strict=True))
 
 
 def found_at_source(
@@ -205,6 +201,20 @@ def rebuilt_view(journal: Journal, step: steps.RebuildContent, sign: bytes, *, a
     """Return the bytes of a partition that is rebuilt, as they were before or as they will be."""
     held, count = journal.contents.held[step.partition], len(step.held.ranges)
     return View(step.held, held[count:] if after else held[:count], step.extent.length, sign)
+
+
+def first_unfinished(
+    device: Device, journal: Journal, step: steps.RebuildContent, sign: bytes, *, after: bool
+) -> int | None:
+    """Return the first byte of a sector of rebuilt content that is hidden, or still what it was before it was rebuilt.
+    `after` False: before that was undone.
+    """
+    wanted, other = (rebuilt_view(journal, step, sign, after=which) for which in (after, not after))
+    for at, sector in _read_sectors(device, step.extent.start, wanted, ()).items():
+        own = wanted.read(at, len(sector))
+        if sector != own and (is_marker(sector, sign) or is_mix(sector, (own, other.read(at, len(sector)), sign))):
+            return step.extent.start + at
+    return None
 
 
 def hidden_part(before: View, after: View) -> steps.SavedRanges:

@@ -48,6 +48,7 @@ _RUN = struct.Struct("<QQ")
 LONGEST = 1 << 30  # bytes unpacked; a damaged length must not fill memory
 
 _KEYS = frozenset({"plan", "images", "runs", "held"})
+_NUMBERED = "numbered_at"
 _STATES = ("before", "parked", "after")
 
 
@@ -61,16 +62,19 @@ class Contents:
     images: TableImages
     runs: Mapping[int, tuple[Extent, ...]]
     held: Mapping[int, tuple[bytes, ...]]
+    numbered_at: int | None = None  # byte of the disk; only with a journal in a file (realign/numbered_marker.py)
 
 
 def pack(contents: Contents) -> bytes:
     blobs: list[bytes] = []
-    index = {
+    index: dict[str, object] = {
         "plan": to_json(contents.plan),
         "images": {name: _append_images(getattr(contents.images, name), blobs) for name in _STATES},
         "runs": [[number, _append_blob(_pack_runs(runs), blobs)] for number, runs in contents.runs.items()],
         "held": [[number, [_append_blob(part, blobs) for part in parts]] for number, parts in contents.held.items()],
     }
+    if contents.numbered_at is not None:
+        index[_NUMBERED] = contents.numbered_at
     text = json.dumps(index).encode()
     return zlib.compress(b"".join((_LENGTH.pack(len(text)), text, *blobs)), 1)
 
@@ -91,7 +95,7 @@ def _unpack(body: bytes) -> Contents:
     index = json.loads(raw[_LENGTH.size : _LENGTH.size + length])
     blobs = BytesIO(raw)  # in the order in which they were written
     blobs.seek(_LENGTH.size + length)
-    if set(index) != _KEYS:
+    if set(index) - {_NUMBERED} != _KEYS:
         raise ValueError
     images = TableImages(*(_read_images(index["images"][name], blobs) for name in _STATES))
     runs = {number: _unpack_runs(_read_blob(size, blobs)) for number, size in index["runs"]}
@@ -101,7 +105,10 @@ def _unpack(body: bytes) -> Contents:
     saved = {step.partition for step in plan.steps if isinstance(step, HoldContent | RebuildContent)}
     if copied - runs.keys() or saved - held.keys():
         raise ValueError
-    return Contents(plan, images, runs, held)
+    numbered_at = index.get(_NUMBERED)
+    if not isinstance(numbered_at, int | None):
+        raise ValueError
+    return Contents(plan, images, runs, held, numbered_at)
 
 
 def _read_blob(size: int, blobs: BytesIO) -> bytes:
@@ -171,6 +178,11 @@ class Journal:
     def position(self) -> Position:
         """Return the position of the newest readable record."""
         return self._newest.position
+
+    @property
+    def newest(self) -> Record:
+        """Return the newest readable record."""
+        return self._newest
 
     @classmethod
     def create(cls, device: Device, place: JournalPlace, contents: Contents, id_: bytes, first: Position) -> "Journal":

@@ -14,7 +14,7 @@ from aligntool.formats import parked
 from aligntool.formats.layers import read_layers
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Role
-from aligntool.realign import disk_state, in_flight, table, whole_disk
+from aligntool.realign import disk_state, in_flight, numbered_marker, table, whole_disk
 from aligntool.realign.claimed_room import claims_of
 from aligntool.realign.convert_table import conversion_of, convert_images, rebuilt_halves
 from aligntool.realign.hidden_signatures import View, read_saved
@@ -82,7 +82,8 @@ def find_journal(device: Device, file: Device | None, *, any_table: bool = False
         journal = _in_file(file, device, entry)
         if id_ is None and journal.at == 0:
             _refuse_other_disk(device, journal, is_parked=entry is not None and entry.journal_at is None)
-        return _with_newest_record(journal)
+        numbered_marker.refuse_other_age(device, _with_newest_record(journal), whole_disk.marker_of(journal))
+        return journal
     refusal: Refused | None = None
     if entry is not None:
         try:
@@ -614,7 +615,7 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
         yield Said(damage)
     if images.of_whole_disk and state in (disk_state.DiskState.NOT_BEGUN, disk_state.DiskState.COMPLETE):
         return (yield from _settle(walk, state, back=back))
-    complete = disk_state.is_complete(journal) or state in (disk_state.DiskState.COMPLETE, disk_state.DiskState.LEFT)
+    complete = _is_complete(walk, state)
     match state:
         case disk_state.DiskState.NOT_BEGUN:
             write_table(device, images, TableState.BEFORE)
@@ -635,6 +636,18 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
         journal.close(zeroed=state is not disk_state.DiskState.LEFT)
         raise _already_complete(back=back)
     yield from walk.back() if back else walk.forward()
+
+
+def _is_complete(walk: Walk, state: disk_state.DiskState) -> bool:
+    """Return whether the new table was written. Raises Stopped if the journal says so, but neither that table nor all
+    of the new content is there.
+    """
+    if state is disk_state.DiskState.LEFT:
+        return True
+    complete = disk_state.is_complete(walk.journal) or state is disk_state.DiskState.COMPLETE
+    if complete and table_state(walk.device, walk.journal.contents.images) is not TableState.AFTER:
+        walk.check_rebuilt(after=True)
+    return complete
 
 
 _UNFINISHED = (disk_state.DiskState.CHANGED, disk_state.DiskState.IN_FLIGHT, disk_state.DiskState.UNREADABLE)
@@ -736,9 +749,10 @@ def _journal_contents(
         if isinstance(step, steps.ReleaseContent):
             patched(step.held, held[step.partition], step.patches)
     copies = [step for step in plan.steps if isinstance(step, steps.CopyContent)]
+    numbered_at = numbered_marker.place_for(plan, images, held) if at is None else None
     for gap in _GAPS:
         copied = {step.partition: _without_saved(_with_gaps_filled(runs[step.partition], gap), step) for step in copies}
-        contents = Contents(plan, images, copied, held)
+        contents = Contents(plan, images, copied, held, numbered_at)
         if BODY_AT + len(pack(contents)) <= disk_state.journal_place(plan).copy_length:
             break
     return contents

@@ -15,7 +15,7 @@ from aligntool.errors import Refused, Stopped
 from aligntool.formats.reader import rotating_sum
 from aligntool.formats.windows_fs import CHANGING, CHECKED_SECTORS
 from aligntool.linux.block import equal_memory
-from aligntool.realign import hidden_signatures, in_flight
+from aligntool.realign import hidden_signatures, in_flight, numbered_marker
 from aligntool.realign.convert_table import conversion_of
 from aligntool.realign.disk_state import step_index
 from aligntool.realign.journal import Journal
@@ -292,11 +292,14 @@ class Walk:
             elif isinstance(step, steps.HoldContent):
                 self._undo_hold(index, step)
             else:
-                self.journal.record(Position(index, 0, forward=False))
+                self._record(Position(index, 0, forward=False))
                 self._undo_step(steps.journaled_step(step))
             yield StepDone(index)
         self.journal.close()
         yield from self._update_kernel(before=True)
+
+    def _record(self, position: Position) -> None:
+        numbered_marker.record(self.device, self.journal, self.sign, position)
 
     def _forget(self) -> None:
         """Remove from the kernel the partitions that move, and those of a table in flight that claim free space."""
@@ -318,6 +321,7 @@ class Walk:
             case steps.RebuildContent():
                 self._rebuild(index, step)
             case steps.RewriteTable() | steps.ConvertTable():
+                self.check_rebuilt(after=True)
                 write_table(self.device, self._images(TableState.AFTER), TableState.AFTER)
             case steps.CloseJournal():
                 self.journal.close()
@@ -325,11 +329,13 @@ class Walk:
                 return
             case _:
                 assert_never(step)
-        self.journal.record(Position(index + 1))
+        self._record(Position(index + 1))
 
     def _undo_step(self, step: steps.JournaledStep) -> None:
         match step:
             case steps.ParkEntries():
+                self._complete_sources()
+                self.check_rebuilt(after=False)
                 self._clear_new_places()
                 write_table(self.device, self._images(TableState.BEFORE), TableState.BEFORE)
             case steps.ReleaseContent():
@@ -344,6 +350,30 @@ class Walk:
                 raise ValueError(f"{type(step).__name__} is not undone here")
             case _:
                 assert_never(step)
+
+    def _complete_sources(self) -> None:
+        """Show what is still hidden of content at its old place. Raises Stopped unless it is recognised there: no table
+        may show a place with half of its content.
+        """
+        for step in self.plan.steps:
+            if not isinstance(step, steps.HoldContent):
+                continue
+            view, start = self._views_at_source(step)[0], step.source.start
+            seen = in_flight.compare(self.device, start, view)
+            at = seen.ours if seen.ours is not None or seen.shown else seen.other
+            if at is not None:
+                text = f"the content of partition {step.partition} is not back at byte {at}; the journal is kept"
+                raise Stopped(text, hint="aligntool status DISK")
+            hidden_signatures.restore_signatures(self.device, start, view)
+
+    def check_rebuilt(self, *, after: bool) -> None:
+        """Raise Stopped if a part of rebuilt content is of the other state: no table may show a mixture."""
+        for step in self.plan.steps:
+            if isinstance(step, steps.RebuildContent):
+                at = in_flight.first_unfinished(self.device, self.journal, step, self.sign, after=after)
+                if at is not None:
+                    text = f"the content of partition {step.partition} is incomplete at byte {at}; the journal is kept"
+                    raise Stopped(text, hint="aligntool status DISK")
 
     def _check_source(self, step: steps.HoldContent) -> None:
         """Raise Stopped unless the content to be hidden is that of the journal."""
@@ -361,7 +391,7 @@ class Walk:
         """Show the content at its old place again. What another program has written to since it was shown stays."""
         is_begun = self.journal.position.step == index  # and not recorded as done
         used = is_begun and self._found_at_source(step)[0] is in_flight.Found.USED
-        self.journal.record(Position(index, 0, forward=False))
+        self._record(Position(index, 0, forward=False))
         if used:
             hidden_signatures.restore_signatures(self.device, step.source.start, self._views_at_source(step)[0])
         else:
@@ -376,7 +406,7 @@ class Walk:
             text = f"another program has changed byte {at} since the journal was written"
             raise Stopped(text, hint="aligntool rollback DISK, then check the file system and start again")
         if not in_flight.is_rebuilding(self.journal.position, index):
-            self.journal.record(Position(index, in_flight.HIDDEN_FIRST))
+            self._record(Position(index, in_flight.HIDDEN_FIRST))
         self._rewrite(step, after=True)
 
     def _undo_rebuild(self, index: int, step: steps.RebuildContent) -> None:
@@ -386,7 +416,7 @@ class Walk:
         batch = position.batch if position.step == index else in_flight.HIDDEN_FIRST
         batch = batch if batch == in_flight.HIDDEN_FIRST else 0
         found = in_flight.found_at_rebuilt(self.device, self.journal, index, step, self.sign)[0]
-        self.journal.record(Position(index, batch, forward=False))
+        self._record(Position(index, batch, forward=False))
         if position.step == index and found is in_flight.Found.USED:
             view = in_flight.rebuilt_view(self.journal, step, self.sign, after=False)
             hidden_signatures.restore_signatures(self.device, step.extent.start, view)
@@ -402,7 +432,7 @@ class Walk:
         done, total = progress(self.journal)
         batches = islice(schedule_of(self.journal, step).batches(), first, None)
         work = ((Position(index, number), batch) for number, batch in enumerate(batches, first + 1))
-        for batch in copy_batches(self._places_of(step), work, self.journal.record):
+        for batch in copy_batches(self._places_of(step), work, self._record):
             done += bytes_arriving(batch)
             yield Progress(index, done, total)
 
@@ -413,7 +443,7 @@ class Walk:
             done = sum(1 for _ in schedule.batches())
         undone, total = 0, progress(self.journal)[1]
         work = ((Position(index, number, forward=False), batch) for number, batch in schedule.backwards(done))
-        for batch in copy_batches(self._places_of(step), work, self.journal.record, back=True):
+        for batch in copy_batches(self._places_of(step), work, self._record, back=True):
             undone += bytes_arriving(batch)
             yield Progress(index, undone, total)
 

@@ -238,7 +238,7 @@ def test_a_user_without_privileges(disk: Path, owned: bool) -> None:
     assert first_start(disk) == 2048
 
 
-def test_a_process_that_ends_during_the_search_for_openers_hides_nobody(
+def test_openers_are_found_although_another_process_ends_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Remove a folder when its content is asked for: between those two calls, a process may end."""

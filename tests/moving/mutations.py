@@ -18,6 +18,7 @@ class Mutation:
 
 EVERY_CUT = "test_simulated_cuts.py::test_a_cut_before_every_operation_loses_nothing"
 JOINT_FAULT = "test_joint_faults.py::test_a_record_survives_a_cut_and_a_bad_sector_in_every_combination"
+OLD_COPIES = "test_old_copies.py::test_a_disk_and_a_file_of_different_moments_are_refused_or_lose_nothing"
 MUTATIONS = (
     Mutation(
         "data is not flushed before the record", "aligntool/realign/steps.py",
@@ -65,6 +66,24 @@ MUTATIONS = (
         "                self._write_damaged_sectors(part)\n",
         "that sector is damaged, and the older record of the other ones is taken for the newest",
         "test_damaged_records.py::test_a_record_that_a_cut_left_in_one_copy_is_completed_before_the_move_continues[1]",
+    ),
+    Mutation(
+        "an older copy of a journal file is followed", "aligntool/realign/numbered_marker.py",
+        "    if at is not None and _is_of_other_age(", "    if at is None and _is_of_other_age(",
+        "batches are repeated whose source is overwritten",
+        f"{OLD_COPIES}[0]",
+    ),
+    Mutation(
+        "the marker names a record only after it is written", "aligntool/realign/numbered_marker.py",
+        "    _write(device, at, _numbered(sign, newest, following), position)\n", "",
+        "a file of one record earlier passes for the newest one",
+        "test_old_copies.py::test_a_disk_and_a_file_of_the_same_moment_are_never_refused[0]",
+    ),
+    Mutation(
+        "the old table is written while content is still hidden", "aligntool/realign/steps.py",
+        "                self._complete_sources()\n", "",
+        "a partition is shown without its superblock",
+        f"{OLD_COPIES}[0]",
     ),
     Mutation(
         "a record of version 0.1.0 is not written to the other slot before the next one",

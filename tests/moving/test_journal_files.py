@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,13 +18,15 @@ from aligntool.realign.journal import Journal
 from aligntool.realign.move import MoveContext, find_journal, realign, resume, rollback
 from aligntool.realign.request import Request, find_plan
 from aligntool.realign.whole_disk import adds_table
-from aligntool.steps import Commit, CopyContent, ParkEntries, ReleaseContent
+from aligntool.steps import Commit, CopyContent, HoldContent, ParkEntries, ReleaseContent
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
 from tests.moving import test_convert_cuts, test_whole_disk_cuts
 from tests.moving.command_line import aligntool
 from tests.moving.planned_disks import make_planned, with_journal_in_file
 from tests.moving.simulated_disk import SimulatedDisk, until_cut
+from tests.moving.test_old_copies import PAIRS, Moment, both_directions, numbered_at, outcome
+from tests.moving.test_old_copies import WAYS as DIRECTIONS
 from tests.moving.test_simulated_cuts import NoKernel, final
 from tests.thorough import THOROUGH, sample
 
@@ -137,6 +139,7 @@ def test_a_rollback_that_is_cut_is_continued_by_either_command(
     list(rollback(whole))
     assert isinstance(whole.device, SimulatedDisk)
     operations = whole.device.operations
+    undone = final(whole.device)
     for cut in range(0 if THOROUGH else max(0, operations - 8), operations):
         again, record = SimulatedDisk(left, cut=cut, sector=case.sector), SimulatedDisk(journal, sector=case.sector)
         until_cut(rollback(MoveContext(again, NoKernel(), record)))
@@ -146,7 +149,7 @@ def test_a_rollback_that_is_cut_is_continued_by_either_command(
             list(way(context))
             assert isinstance(context.device, SimulatedDisk)
             result = final(context.device)
-            assert result == case.platter if way is rollback else case.has_moved_whole(result) or result == case.platter
+            assert result == undone if way is rollback else case.has_moved_whole(result) or result == undone
 
 
 @sample(4)
@@ -352,3 +355,64 @@ def test_only_the_journal_file_of_a_finished_move_is_reported_as_no_longer_neede
     file.write_bytes(final(journal))
     said = aligntool("resume", image, "--journal", file, "--yes")
     assert ("no longer needed" in said, "is kept" in said) == (begun, not begun)
+
+
+# Older copies of the file or of the disk (test_old_copies.py).
+
+
+MAKERS = {"partition": whole_disk, "unpartition": partial(whole_disk, undo=True), "convert": converted}
+
+
+def begun_case(case: Case, context: MoveContext) -> Iterable[Event]:
+    return realign(case.plan, context, case.runs, case.rebuilt)
+
+
+@sample(2)
+@pytest.mark.parametrize("label", ["gpt", "dos"])
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_changes_of_a_whole_disk_do_not_follow_older_copies(
+    tmp_path: Path, make: Callable[[str, Path], Case], label: str
+) -> None:
+    case, luck = make(label, tmp_path), random.Random(label)
+    length = next(step.journal.extent.length for step in case.plan.steps if hasattr(step, "journal"))
+    start = Moment(case.platter, bytes(length))
+    every = 9 if any(isinstance(step, CopyContent) for step in case.plan.steps) else 2
+    begin = partial(begun_case, case)
+    moments = both_directions(begin, start, sector=case.sector, every=every)
+    complete = outcome(begin, start, case.sector)
+    assert isinstance(complete, bytes)
+    for _ in range(PAIRS // 4):
+        mixed = Moment(luck.choice((case.platter, *(one.disk for one in moments))), luck.choice(moments).file)
+        for way in DIRECTIONS:
+            end = outcome(way, mixed, case.sector)
+            if isinstance(end, bytes):
+                assert case.has_moved_whole(end) or is_back(case, end)
+                assert case.runs or end in (case.platter, complete)
+
+
+def is_back(case: Case, platter: bytes) -> bool:
+    """Return whether all used bytes are at their old place."""
+    for step in case.plan.steps:
+        if isinstance(step, HoldContent):
+            start = step.source.start
+            for used in (*case.runs[step.partition], *step.held.ranges):
+                if (
+                    platter[start + used.start : start + used.end]
+                    != case.platter[start + used.start : start + used.end]
+                ):
+                    return False
+    return True
+
+
+@pytest.mark.parametrize("label", ["gpt", "dos"])
+@pytest.mark.parametrize("sector", [512, 4096])
+def test_every_plan_with_a_journal_in_a_file_numbers_a_marker(label: str, sector: int) -> None:
+    for seed in range(20 if THOROUGH else 4):
+        planned = make_planned(seed, label, sector).in_file
+        length = next(step.journal.extent.length for step in planned.plan.steps if hasattr(step, "journal"))
+        start = Moment(planned.platter, bytes(length))
+        disk, file = SimulatedDisk(start.disk, sector=sector), SimulatedDisk(start.file, sector=sector)
+        for event in realign(planned.plan, MoveContext(disk, NoKernel(), file), planned.runs):
+            if isinstance(event, StepDone):  # the journal is written
+                break
+        assert numbered_at(Moment(final(disk), final(file))) is not None

@@ -24,6 +24,7 @@ CUTS = (
     "tests/moving/test_damaged_records.py",
     "tests/moving/test_joint_faults.py",
     "tests/moving/test_lost_tables.py",
+    "tests/moving/test_old_copies.py",
     "tests/moving/test_whole_disk_cuts.py",
 )
 
@@ -79,6 +80,7 @@ def copy_to(folder: Path) -> None:
         "test_other_journals.py",
         "test_simulated_media.py",
         "test_lost_writes.py",
+        "test_old_copies.py",
         "test_whole_disk_cuts.py",
         "libblkid.py",
     ):
