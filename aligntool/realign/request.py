@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import field, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from aligntool import steps
@@ -28,6 +29,7 @@ from aligntool.linux.checks import CheckResult, check_content, missing_checker
 from aligntool.linux.child_process import STALL_S, OnNote
 from aligntool.linux.commands import with_health
 from aligntool.linux.content import UsedMap, is_free_behind, read_used, whole_partition_map
+from aligntool.linux.devices import FileReader
 from aligntool.linux.lock import lock_disk, refuse_disturbed, written_at
 from aligntool.linux.look import look
 from aligntool.linux.partitions import find_devices
@@ -48,7 +50,7 @@ from aligntool.realign.shrink import refuse_unshrinkable, shrink_btrfs, shrunk_v
 from aligntool.realign.suspended import names_suspensions
 from aligntool.realign.trusted_maps import why_free_blocks_may_be_needed
 from aligntool.recipes.drives import known_geometries
-from aligntool.units import Extent, format_about, is_grid_size, is_sector_size
+from aligntool.units import KIB, Extent, align_down, align_up, format_about, is_grid_size, is_sector_size
 from aligntool.values import dataclass
 
 
@@ -279,12 +281,30 @@ def plan_for(judged: Judged, request: Request) -> FoundPlan:
 
 @contextmanager
 def open_claims(disk: Disk, goal: RealignGoal) -> Iterator[tuple[Claims, tuple[str, ...]]]:
-    """Yield what a change of the disk may overwrite, and a sentence on each range that the user named. Raises Refused
-    if a range must not be overwritten, and OSError.
+    """Yield what a change of the disk may overwrite, and a sentence on each range that the user named. What a shrink of
+    content on the whole disk freed before it was interrupted belongs to that content. Raises Refused if a range must
+    not be overwritten, and OSError.
     """
     with fresh_reader(disk.path) as reader:
         refuse_named(disk, reader, goal.overwrite)
-        yield Claims(reader, goal.overwrite), tuple(described(reader, goal.overwrite, goal.save_to))
+        named = (*goal.overwrite, *_freed_by_shrink(disk, reader))
+        yield Claims(reader, named), tuple(described(reader, goal.overwrite, goal.save_to))
+
+
+_LONGEST_BLOCK = 64 * KIB  # of an ext4 or NTFS
+
+
+def _freed_by_shrink(disk: Disk, reader: FileReader) -> Iterator[Extent]:
+    """Yield what a shrink of content on the whole disk has freed: up to the mark at the end of its former extent, which
+    is less than a block before the end of the disk.
+    """
+    if disk.table is not None or len(disk.content) != 1 or not disk.content[0].claims_size:
+        return
+    (layer,), sector_size = disk.content, disk.sector_size
+    start, last = align_up(layer.claims_size or 0, sector_size), align_down(reader.size, sector_size)
+    ends = range(last, max(last - _LONGEST_BLOCK, start), -sector_size)
+    marked = (end for end in ends if is_free_behind(reader, Extent(0, end), layer))
+    yield from (Extent(start, end - start) for end in islice(marked, 1))
 
 
 def _plan_with_maps(judged: Judged, request: Request, claims: Claims, sentences: tuple[str, ...]) -> FoundPlan:

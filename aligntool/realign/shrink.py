@@ -104,8 +104,7 @@ def shrink_btrfs(path: str, step: ShrinkContent) -> None:
     with partition_loop(path, step.extent) as loop, _mount_point() as folder:
         unshare, *commands = _shrink_commands(step.kind, loop.device, folder, step.length)
         script = "".join(f"{shlex.join((find_program(words[0]) or words[0], *words[1:]))}\n" for words in commands)
-        if step.extent.start:
-            script += _marking(loop.device, step)
+        script += _marking(loop.device, step)
         _run_unshared(path, step, loop, unshare, script)
 
 
@@ -124,9 +123,8 @@ def shrunk_view(path: str, step: ShrinkContent) -> Iterator[View]:
                     text = f"partition {step.partition}: {_failure(words[0], ended)}, on a copy-on-write view"
                     hint = _FREE_SPACE if view.is_full else _check_hint(path, step, ended.errors)
                     raise Refused(f"{text}; nothing was written", hint=hint)
-        if step.extent.start:  # a file system on the whole disk gets a table there
-            mark = shrink_mark(step.length)
-            view.write(step.extent.length - len(mark), mark)
+        mark = shrink_mark(step.length)
+        view.write(step.extent.length - len(mark), mark)
         yield view
 
 

@@ -507,8 +507,6 @@ def killed_and_finished(command: str, start: Path, loop: Loop, check: Callable[[
             was_killed = killed(device, luck.randrange(total), how, str(device), "--yes", ends=ends)
             told.append(f"{how}, killed: {was_killed}")
         said = aligntool(*words, code=None)
-        if left := re.findall(r"--overwrite-bytes \d+\.\.\d+", said):  # by the shrunk file system, in no partition
-            said = aligntool(*words, *" ".join(left).split(), code=None)
         refused = ("already has a partition table", "start Windows")
         assert exit_code(said) == DONE or any(words in said for words in refused), said
         total = total or written(device) - first
