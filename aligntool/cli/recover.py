@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 from aligntool.audit.wording import layer_name, shell_word
-from aligntool.change import ArrayRequest, ChangeState, LayoutGoal, Plan, from_json, request_in_document
+from aligntool.change import ArrayRequest, ChangeState, LayoutGoal, Plan, Said, from_json, request_in_document
 from aligntool.cli import options, run_change
 from aligntool.cli.arrays import array_status, continue_array, find_record, recover_array, require_unfinished
 from aligntool.cli.layers import Layers, read_key, report_layers
@@ -28,7 +28,7 @@ from aligntool.inventory import Partition as TableEntry
 from aligntool.inventory import Role
 from aligntool.linux.block import open_read_only
 from aligntool.linux.files import read_text
-from aligntool.linux.lock import refuse_partition
+from aligntool.linux.lock import lock_disk, refuse_partition
 from aligntool.linux.process import SILENCE_S, run_while_progressing
 from aligntool.linux.targets import find_virtual, raw_copy, refuse_ambiguous, refuse_containers
 from aligntool.raid.make import Record
@@ -234,6 +234,8 @@ def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key
         return
     disk = _path_of(disk)
     current = _disk_status(disk, journal, any_table=chosen.restore_table)
+    if current.is_marked:
+        return _zero_rest(disk, current, chosen, json_=json_)
     plan = _plan_in_flight(current, disk)
     restore = chosen.restore_table and current.restore_table
     # A table that another program changed is refused below, or is confirmed separately.
@@ -262,6 +264,19 @@ def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key
     report_result(plan, disk, Request(), json_=json_, back=back or not current.begun, kernel_behind=kernel_behind)
     if journal and _is_closed(journal):
         remark(f"{journal} is no longer needed")
+
+
+def _zero_rest(disk: str, current: move.Status, chosen: Recovery, *, json_: bool) -> None:
+    """Zero what a cut has left of the journal of a change that has ended, or show it with --dry-run."""
+    if chosen.dry_run:
+        lines = status_lines(disk, current, width=terminal_width())
+        return print_lines(status_json(disk, current) if json_ else lines)
+    name = Path(disk).name
+    options.confirm_disk(disk, name, "its name", chosen.yes, map(plain, current.sentences))
+    with lock_disk(disk, no_lease=chosen.no_lease) as locked, locked.lease.held():
+        for event in move.resume(move.MoveContext(locked.device, locked.kernel)):
+            if isinstance(event, Said):
+                remark(event.text)
 
 
 def _is_closed(journal: str) -> bool:
@@ -329,6 +344,8 @@ def _plan_in_flight(current: move.Status, disk: str) -> Plan:
 
 
 def _next_commands(current: move.Status, disk: str, journal: str | None) -> tuple[str, ...]:
+    if current.is_marked:
+        return (command("resume", disk),)
     if current.state != "in-flight":
         return ()
     ways = run_change.recovery_commands(disk, *journal_options(journal)).split("\n")

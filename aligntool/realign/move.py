@@ -62,6 +62,7 @@ class Status:
     forward: bool = True  # False: a rollback was in progress
     restore_table: bool = False  # another program changed the table
     begun: bool = True  # False: nothing was moved, and a resume only closes the journal
+    is_marked: bool = False  # nothing is in flight, and a resume zeroes what a cut has left of the journal
 
 
 def _disk_state(device: Device, journal: Journal) -> disk_state.DiskState:
@@ -240,7 +241,8 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
         journal = left
     if journal is None:
         marked = ("a change has ended, and a part of its journal is left, which nothing needs",) if left else ()
-        return Status("old", ("nothing is in flight on this disk", *marked, *_unsearched_sentences(device)))
+        sentences = ("nothing is in flight on this disk", *marked, *_unsearched_sentences(device))
+        return Status("old", sentences, is_marked=left is not None)
     position, plan = journal.position, journal.contents.plan
     state = _disk_state(device, journal)
     if state is disk_state.DiskState.LEFT:

@@ -296,7 +296,8 @@ def status_lines(disk: str, found: Status, *, width: int, type_next: Sequence[st
             yield from paragraph(f"  {way}: step {found.step + 1} of {len(plan.steps)}, {title}", width)
     if found.state == "in-flight" and plan is not None and found.total:
         yield plain(f"  at their new place: {size_words(found.done)} of {size_words(found.total)}")
-    for sentence in found.sentences if plan is not None else ():
+    told = found.sentences if plan is not None else found.sentences[1:] if found.is_marked else ()
+    for sentence in told:
         yield from paragraph(f"  - {sentence}", width)
     for command in type_next:
         yield (("  → ", Style.DIM), (command, Style.TYPE))
