@@ -27,6 +27,7 @@ from tests.conftest import attached, find_tool, run
 GIB = 1 << 30
 OURS, UNVERIFIED = "aligntool", "aligntool, not reading back"
 COPYING = "aligntool, its verified copying alone"
+UNZEROED, UNLEASED = "aligntool, zeroing nothing", "aligntool --no-lease"
 SFDISK, SFDISK_FSYNC, E2IMAGE = "sfdisk --move-data", "sfdisk --move-data --move-use-fsync", "e2image -ra -p"
 DD = "dd, direct, of as many bytes"
 
@@ -54,7 +55,8 @@ def moving(folder: Path, size: int, contents: Sequence[str], repeats: int) -> It
     results: list[tuple[OldDisk, str, Rounds]] = []
     for content in contents:
         disk = make_disk(folder, size, content)
-        results += [(disk, medium, _rounds(disk, work, medium, repeats, (COPYING,))) for medium in media]
+        left_out = (COPYING, UNZEROED, UNLEASED)
+        results += [(disk, medium, _rounds(disk, work, medium, repeats, left_out)) for medium in media]
         disk.image.unlink()
     work.unlink()
     yield ""
@@ -72,7 +74,7 @@ def _rounds(disk: OldDisk, work: Path, medium: str, repeats: int, left_out: Sequ
             with medium_of(work, medium) as target:
                 timed = copying if name == COPYING else once
                 runs.setdefault(name, []).append(timed(_commands(disk, target)[name]))
-                if name in (OURS, UNVERIFIED, COPYING):
+                if name in (OURS, UNVERIFIED, COPYING, UNZEROED, UNLEASED):
                     _see_that_it_moved(disk, target)
     return runs
 
@@ -88,6 +90,8 @@ def _commands(disk: OldDisk, target: str) -> dict[str, list[str]]:
     commands = {
         OURS: aligntool("realign", target, "--yes"),
         COPYING: aligntool("realign", target, "--yes", "--json"),
+        UNZEROED: [sys.executable, str(Path(__file__).with_name("unzeroed.py")), "realign", target, "--yes"],
+        UNLEASED: aligntool("realign", target, "--yes", "--no-lease"),
         UNVERIFIED: [sys.executable, str(Path(__file__).with_name("unverified.py")), target],
         SFDISK: ["sh", "-c", f"{sfdisk} --move-data && sync {target}"],
         SFDISK_FSYNC: ["sh", "-c", f"{sfdisk} --move-data --move-use-fsync && sync {target}"],
@@ -221,7 +225,7 @@ def whole_commands(folder: Path, size: int, repeats: int) -> Iterator[str]:
     for medium in ("loop", "file") if os.geteuid() == 0 else ("file",):
         runs = _rounds(disk, work, medium, repeats, (UNVERIFIED, SFDISK_FSYNC))
         wall = statistics.median(one.wall for one in runs[OURS])
-        for name in (SFDISK, E2IMAGE, DD):
+        for name in (SFDISK, E2IMAGE, DD, UNZEROED, *((UNLEASED,) if medium == "file" else ())):
             yield f"| {medium} | {wall:.1f} s | `{name}` | {_words(runs[name], runs[OURS])} |"
         wall = statistics.median(one.wall for one in runs[COPYING])
         yield f"| {medium} | {wall:.1f} s, its copying alone | `{DD}` | {_words(runs[DD], runs[COPYING])} |"
