@@ -141,7 +141,7 @@ def step_title(step: steps.Step) -> str:
         case steps.RebuildContent() | steps.RewriteTable() | steps.ConvertTable() | steps.CopyDisk():
             return _write_title(step)
         case steps.CloseJournal():
-            return "wipe the journal header"
+            return "close the journal: its place reads as zero again" if not step.journal.file else "close the journal"
         case steps.MakeTable():
             return f"create {'an' if step.label == 'dos' else 'a'} {LABELS.get(step.label, step.label)} table"
         case _:
