@@ -91,12 +91,13 @@ def plan_realign(
     chosen: RealignOptions,
     kept: options.PlanFile,
     no_lease: options.NoLeaseOption = False,
+    verbose: options.VerbosePlanOption = False,
     json_: options.JsonOption = False,
     geometry: options.Geometry,
 ) -> None:
     """Plan the moves to aligned starts, and show every step.
 
-    The plan shows the disk before and after, and every byte range.
+    The plan shows the disk before and after, and with -v every byte range.
 
     Example: sudo aligntool plan realign /dev/sda -o plan.json
 
@@ -106,7 +107,7 @@ def plan_realign(
     refuse(options.attach_virtual(disk))
     request = chosen.request(geometry)
     operation = layers.Layers(disk, request) if chosen.layers else realign_of(disk, request, no_lease=no_lease)
-    run_change.show_only(operation, json_=json_, kept=kept, inputs=(chosen.recipe,))
+    run_change.show_only(operation, json_=json_, kept=kept, verbose=verbose, inputs=(chosen.recipe,))
 
 
 # `aligntool layout` and `aligntool plan layout`: a new partition table for an empty disk.
@@ -153,6 +154,7 @@ def plan_layout_command(
     chosen: LayoutOptions,
     kept: options.PlanFile,
     no_lease: options.NoLeaseOption = False,
+    verbose: options.VerbosePlanOption = False,
     json_: options.JsonOption = False,
     geometry: options.Geometry,
 ) -> None:
@@ -164,7 +166,7 @@ def plan_layout_command(
     """
     refuse(options.attach_virtual(disk))
     operation = Layout(disk, *chosen.goal_and_request(disk, geometry), no_lease)
-    run_change.show_only(operation, json_=json_, kept=kept, inputs=(chosen.recipe,))
+    run_change.show_only(operation, json_=json_, kept=kept, verbose=verbose, inputs=(chosen.recipe,))
 
 
 @run_change.ends_stream

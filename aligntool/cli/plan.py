@@ -135,8 +135,9 @@ class ChangeRequest(Protocol):
 class DiskOperation(Operation, Protocol):
     """A change of one disk, shown with the command lines that it runs."""
 
-    def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
-        return plan_lines(plan, width=options.terminal_width(), commands=commands_of(plan), type_next=type_next)
+    def lines(self, plan: Plan, type_next: str, *, verbose: bool = False) -> Iterable[Line]:
+        width, commands = options.terminal_width(), commands_of(plan)
+        return plan_lines(plan, width=width, commands=commands, type_next=type_next, verbose=verbose)
 
 
 @dataclass(frozen=True, slots=True)

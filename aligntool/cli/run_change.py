@@ -45,8 +45,10 @@ class Operation(Protocol):
         """Return the plan as JSON, with the request."""
         return to_json(plan) + "\n"
 
-    def lines(self, plan: Plan, type_next: str) -> Iterable[Line]:
-        """Return the plan as text. `type_next`: the command that applies it, if it is only shown."""
+    def lines(self, plan: Plan, type_next: str, *, verbose: bool = False) -> Iterable[Line]:
+        """Return the plan as text. `type_next`: the command that applies it, if it is only shown. `verbose`: with every
+        byte range and command.
+        """
 
     def next_command(self) -> str:
         """Return the command that makes and applies this plan."""
@@ -105,10 +107,10 @@ def apply_plan(operation: Operation, plan: Plan, *, json_: bool) -> None:
 
 def show_only(
     operation: Operation, *, json_: bool, kept: PlanFile = NOT_SAVED, applicable: bool = True,
-    inputs: Iterable[str | None] = (),
+    inputs: Iterable[str | None] = (), verbose: bool = False,
 ) -> None:  # fmt: skip
     """Show a plan without applying it, and save it if requested. `applicable`: it can be applied on this machine.
-    `inputs`: the files that it is made from, besides the disk.
+    `inputs`: the files that it is made from, besides the disk. `verbose`: show every byte range and command.
     """
     plan = run_while_progressing(operation.make_plan)
     kept.refuse("nothing was written", (plan.disk.path, *inputs))
@@ -122,7 +124,7 @@ def show_only(
         if kept.file
         else operation.next_command()
     )
-    page_lines(operation.lines(plan, type_next if applicable else ""))
+    page_lines(operation.lines(plan, type_next if applicable else "", verbose=verbose))
 
 
 def show_plan(operation: Operation, plan: Plan, stream: TextIO) -> None:

@@ -106,12 +106,13 @@ def plan_partition(
     chosen: PartitionOptions,
     kept: options.PlanFile,
     no_lease: options.NoLeaseOption = False,
+    verbose: options.VerbosePlanOption = False,
     json_: options.JsonOption = False,
     geometry: options.Geometry,
 ) -> None:
     """Plan a partition for the content of a whole disk.
 
-    The plan shows the disk before and after, and every byte range.
+    The plan shows the disk before and after, and with -v every byte range.
 
     Example: sudo aligntool plan partition /dev/sdb --shrink
 
@@ -119,7 +120,7 @@ def plan_partition(
     """
     refuse(options.attach_virtual(disk))
     operation = partition_change(disk, chosen.request(geometry), chosen.key_file, no_lease=no_lease)
-    show_only(operation, json_=json_, kept=kept, inputs=(chosen.key_file,))
+    show_only(operation, json_=json_, kept=kept, verbose=verbose, inputs=(chosen.key_file,))
 
 
 # `aligntool convert` and `plan convert`: convert a partition table to another sector size.
@@ -227,11 +228,12 @@ def plan_convert(
     chosen: ConvertOptions,
     kept: options.PlanFile,
     no_lease: options.NoLeaseOption = False,
+    verbose: options.VerbosePlanOption = False,
     json_: options.JsonOption = False,
 ) -> None:
     """Plan a partition table for another sector size.
 
-    The plan shows what is kept, what is recreated, and every byte range.
+    The plan shows what is kept and what is recreated, and with -v every byte range.
 
     Example: sudo aligntool plan convert /dev/sdb --sector-size 4096
 
@@ -239,7 +241,7 @@ def plan_convert(
     """
     refuse(options.attach_virtual(disk))
     operation = table_change("convert", disk, chosen.request(), no_lease=no_lease)
-    show_only(operation, json_=json_, kept=kept)
+    show_only(operation, json_=json_, kept=kept, verbose=verbose)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import assert_never
 
 from aligntool import steps
@@ -296,9 +297,17 @@ _NO_COMMANDS: Commands = {}
 
 
 def plan_lines(
-    plan: Plan, *, width: int, commands: Commands = _NO_COMMANDS, type_next: str = "", brief: bool = False
+    plan: Plan,
+    *,
+    width: int,
+    commands: Commands = _NO_COMMANDS,
+    type_next: str = "",
+    brief: bool = False,
+    verbose: bool = False,
 ) -> Iterator[Line]:
-    """Yield the plan, without its steps if `brief`. `type_next`: the command that applies it."""
+    """Yield the plan, without its steps if `brief`, and with the bytes and commands of each if `verbose`. `type_next`:
+    the command that applies it.
+    """
     yield from _title_lines(plan, width)
     yield EMPTY
     yield from plan_map_lines(plan, width=width)
@@ -310,7 +319,7 @@ def plan_lines(
         yield from _cost_lines(plan, width)
         yield EMPTY
         if not brief:
-            yield from step_lines(plan, commands, width)
+            yield from step_lines(plan, commands, width) if verbose else short_step_lines(plan, width)
             yield EMPTY
     else:
         yield plain("Nothing to do.")
@@ -467,6 +476,42 @@ def _cost_lines(plan: Plan, width: int) -> Iterator[Line]:
         )
         text = f"Journal (J): {size_words(journal.extent.length)} {where}"
         yield from paragraph(text, width, "  ")
+
+
+def short_step_lines(plan: Plan, width: int) -> Iterator[Line]:
+    """Yield a line for each step, or for several of a kind that follow one another."""
+    yield (("Steps", Style.TITLE), ("  (plan -v: every byte range and command)", Style.DIM))
+    sizes = {used.partition: used.bytes for used in plan.estimate.used} if plan.estimate else {}
+    rows = []
+    for _, group in groupby(enumerate(plan.steps, 1), key=lambda step: (type(step[1]), _has_own_line(step))):
+        numbers, same = zip(*group, strict=True)
+        rows.append((f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]}–{numbers[-1]}", _title_of_all(same)))
+        if isinstance(same[0], steps.CopyContent) and same[0].partition in sizes:
+            rows[-1] = (rows[-1][0], f"{rows[-1][1]}: {format_about(sizes[same[0].partition])}")
+    digits = max(len(number) for number, _ in rows)
+    for number, title in rows:
+        yield from paragraph(f"  {number:>{digits}}. {title}", width, " " * (digits + 4))
+
+
+def _has_own_line(numbered: tuple[int, steps.Step]) -> int:
+    """Return 0 for a step that is shown together with those of its kind, and a number of its own for others."""
+    number, step = numbered
+    return 0 if isinstance(step, steps.CheckContent | steps.HoldContent | steps.ReleaseContent) else number
+
+
+def _title_of_all(same: Sequence[steps.Step]) -> str:
+    """Return the title of steps of one kind."""
+    parts = _partitions([step.partition for step in same if isinstance(step, ContentStep)])
+    match same[0]:
+        case steps.CheckContent() if len(same) > 1:
+            kinds = dict.fromkeys(step.kind for step in same if isinstance(step, steps.CheckContent))
+            return f"check {parts} ({', '.join(kinds)}), read-only"
+        case steps.HoldContent() if len(same) > 1:
+            return f"hide {parts}: save their signatures in the journal"
+        case steps.ReleaseContent() if len(same) > 1:
+            return f"restore the signatures of {parts} at the new places"
+        case _:
+            return step_title(same[0])
 
 
 def step_lines(plan: Plan, commands: Commands, width: int) -> Iterator[Line]:

@@ -96,7 +96,7 @@ def test_a_question_mark_in_a_name_does_not_mislead_e2fsck(dirty_disk: Path, tmp
     image = (tmp_path / "old disks").rename(folder) / dirty_disk.name
     hint = hint_of(run_aligntool("plan", "realign", image))
     _repaired(hint, image, "e2fsck -f -z", FILE=f"{tmp_path}/undo -y")
-    assert "e2fsck -f -n DEVICE" in run_aligntool("plan", "realign", image, code=0).stdout
+    assert "e2fsck -f -n DEVICE" in run_aligntool("plan", "realign", "-v", image, code=0).stdout
     run_aligntool("realign", "--yes", image.name, cwd=folder, code=0)
 
 

@@ -48,7 +48,7 @@ def test_a_plan_is_shown_with_the_command_that_applies_it_and_writes_nothing(dis
 
 
 def test_the_command_lines_of_the_checks_are_shown_and_can_be_run(disk: Path) -> None:
-    said = run_aligntool("plan", "realign", disk).stdout
+    said = run_aligntool("plan", "realign", "-v", disk).stdout
     line = next(line.strip().removeprefix("$ ") for line in said.splitlines() if line.strip().startswith("$ "))
     assert "e2fsck" in line
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False,
@@ -552,7 +552,7 @@ def test_a_file_system_that_fills_the_disk_is_shrunk_only_if_requested(tmp_path:
     refused = run_aligntool("realign", "--yes", "-p", "1", "--page-size", "16KiB", disk)
     assert refused.returncode == 3 and f" {disk} -p 1 --page-size 16KiB --shrink" in refused.stderr
     assert first_start(disk) == 63
-    shown = run_aligntool("plan", "realign", "--shrink", disk).stdout
+    shown = run_aligntool("plan", "realign", "--shrink", "-v", disk).stdout
     assert "resize2fs DEVICE" in shown
     done = run_aligntool("realign", "--yes", "--shrink", disk)
     assert done.returncode == 0, done.stderr

@@ -28,6 +28,7 @@ from aligntool.render.progress import (
     status_json,
     status_lines,
 )
+from aligntool.steps import CopyContent
 from aligntool.units import MIB, Extent
 from tests.render.sample_plans import ARRAY, CONVERT, JOURNAL, LAYOUT, NEW, OLD, PLAN, REFORMAT, SIZE
 from tests.schemas import check
@@ -36,8 +37,21 @@ from tests.thorough import examples
 HOSTILE = "\x1b]0;owned\x07\x1b[31m[red]bold[/red]\r\n\u202eevil\x9b2J\udcff"
 
 
-def text(plan: Plan, *, width: int = 80) -> str:
-    return "".join(text_of(plan_lines(plan, width=width)))
+def text(plan: Plan, *, width: int = 80, verbose: bool = True) -> str:
+    return "".join(text_of(plan_lines(plan, width=width, verbose=verbose)))
+
+
+def test_a_short_plan_has_a_line_for_each_step_or_for_several_of_a_kind() -> None:
+    said = text(PLAN, verbose=False)
+    shown = re.findall(r"^ *(\d+)(?:–(\d+))?\. ", said, re.MULTILINE)
+    numbers = [number for first, last in shown for number in range(int(first), int(last or first) + 1)]
+    assert numbers == list(range(1, len(PLAN.steps) + 1))
+    assert "plan -v: every byte range" in said
+    steps = said[said.index("Steps") : said.index("Decided")]
+    assert not re.search(r"\d\.\.\d", steps)
+    copied = [step for step in PLAN.steps if isinstance(step, CopyContent)]
+    assert copied and all(f"copy partition {step.partition}: " in steps for step in copied)
+    assert len(said.splitlines()) < len(text(PLAN).splitlines())
 
 
 def test_a_plan_shows_every_start_distance_and_changed_field() -> None:
@@ -62,7 +76,7 @@ def test_every_written_byte_range_is_shown_relative_to_the_start_of_the_disk() -
 
 
 def test_commands_are_shown_below_the_step_that_runs_them() -> None:
-    said = "".join(text_of(plan_lines(PLAN, width=80, commands={0: ("ntfsfix -n /dev/loop9",)})))
+    said = "".join(text_of(plan_lines(PLAN, width=80, commands={0: ("ntfsfix -n /dev/loop9",)}, verbose=True)))
     check, shrink = said.index("check partition 1"), said.index("shrink ext3")
     assert check < said.index("$ ntfsfix -n /dev/loop9") < shrink
 
@@ -80,10 +94,12 @@ def test_a_plan_without_steps_reports_nothing_to_do() -> None:
     assert "aligntool realign x" not in said and "Steps" not in said
 
 
-@pytest.mark.parametrize("width", [80, 100, 160])
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
 @pytest.mark.parametrize("plan", [PLAN, LAYOUT], ids=["realign", "layout"])
-def test_no_line_is_wider_than_the_terminal(plan: Plan, width: int) -> None:
-    assert [line for line in text(plan, width=width).splitlines() if cell_width(line) > width] == []
+@pytest.mark.parametrize("verbose", [False, True])
+def test_no_line_is_wider_than_the_terminal(plan: Plan, width: int, verbose: bool) -> None:
+    lines = text(plan, width=width, verbose=verbose).splitlines()
+    assert [line for line in lines if cell_width(line) > width] == []
 
 
 @settings(max_examples=examples(50))

@@ -51,10 +51,10 @@ _aligntool_options() { # COMMAND
     "snapshot") options="--output -o --serials --host --overwrite --color --no-pager --help -h" arguments= ;;
     "fleet") options="--json --output -o --overwrite --fail-on --timeout --color --no-pager --help -h" arguments=files ;;
     "demo") options="--color --no-pager --help -h" arguments=files ;;
-    "plan realign") options="--partition -p --grain --recipe --shrink --used-only --journal --overwrite-bytes --save --layers --output -o --overwrite --no-lease --json --sector-size --physical-sector-size --page-size --color --no-pager --help -h" arguments=disks ;;
-    "plan layout") options="--part --table --recipe --grain --spare-end --wipe --output -o --overwrite --no-lease --json --sector-size --physical-sector-size --page-size --color --no-pager --help -h" arguments=disks ;;
-    "plan partition") options="--undo --table --grain --shrink --used-only --journal --overwrite-bytes --save --key-file --output -o --overwrite --no-lease --json --sector-size --physical-sector-size --page-size --color --no-pager --help -h" arguments=disks ;;
-    "plan convert") options="--sector-size --both --journal --overwrite-bytes --save --output -o --overwrite --no-lease --json --color --no-pager --help -h" arguments=disks ;;
+    "plan realign") options="--partition -p --grain --recipe --shrink --used-only --journal --overwrite-bytes --save --layers --output -o --overwrite --no-lease --verbose -v --json --sector-size --physical-sector-size --page-size --color --no-pager --help -h" arguments=disks ;;
+    "plan layout") options="--part --table --recipe --grain --spare-end --wipe --output -o --overwrite --no-lease --verbose -v --json --sector-size --physical-sector-size --page-size --color --no-pager --help -h" arguments=disks ;;
+    "plan partition") options="--undo --table --grain --shrink --used-only --journal --overwrite-bytes --save --key-file --output -o --overwrite --no-lease --verbose -v --json --sector-size --physical-sector-size --page-size --color --no-pager --help -h" arguments=disks ;;
+    "plan convert") options="--sector-size --both --journal --overwrite-bytes --save --output -o --overwrite --no-lease --verbose -v --json --color --no-pager --help -h" arguments=disks ;;
     "raid plan") options="--level -l --recipe --chunk --workload --fs --layout --bitmap --metadata --name --mount --database-page --spare-end --whole-drives --wipe --tuned --system --output -o --overwrite --json --color --no-pager --help -h" arguments=disks ;;
     "raid show") options="--sysroot --json --color --no-pager --help -h" arguments=arrays ;;
     "raid create") options="--level -l --recipe --chunk --workload --fs --layout --bitmap --metadata --name --mount --database-page --spare-end --whole-drives --wipe --tuned --system --dry-run --yes --wait --json --color --no-pager --help -h" arguments=disks ;;

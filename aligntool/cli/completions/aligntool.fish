@@ -350,6 +350,7 @@ complete -c aligntool -n '__aligntool_is plan realign' -l layers -d 'Move nothin
 complete -c aligntool -n '__aligntool_is plan realign' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is plan realign' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is plan realign' -l no-lease -d 'No other program has the image open, where that cannot be found out'
+complete -c aligntool -n '__aligntool_is plan realign' -l verbose -s v -d 'Show every byte range and command of the steps'
 complete -c aligntool -n '__aligntool_is plan realign' -l json -d 'Print JSON'
 complete -c aligntool -n '__aligntool_is plan realign' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is plan realign' -l physical-sector-size -d 'Physical sector size; image files are assumed to have 4096' -r -f -a '512 4096'
@@ -367,6 +368,7 @@ complete -c aligntool -n '__aligntool_is plan layout' -l wipe -d 'Allow everythi
 complete -c aligntool -n '__aligntool_is plan layout' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is plan layout' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is plan layout' -l no-lease -d 'No other program has the image open, where that cannot be found out'
+complete -c aligntool -n '__aligntool_is plan layout' -l verbose -s v -d 'Show every byte range and command of the steps'
 complete -c aligntool -n '__aligntool_is plan layout' -l json -d 'Print JSON'
 complete -c aligntool -n '__aligntool_is plan layout' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is plan layout' -l physical-sector-size -d 'Physical sector size; image files are assumed to have 4096' -r -f -a '512 4096'
@@ -387,6 +389,7 @@ complete -c aligntool -n '__aligntool_is plan partition' -l key-file -d 'Open a 
 complete -c aligntool -n '__aligntool_is plan partition' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is plan partition' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is plan partition' -l no-lease -d 'No other program has the image open, where that cannot be found out'
+complete -c aligntool -n '__aligntool_is plan partition' -l verbose -s v -d 'Show every byte range and command of the steps'
 complete -c aligntool -n '__aligntool_is plan partition' -l json -d 'Print JSON'
 complete -c aligntool -n '__aligntool_is plan partition' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is plan partition' -l physical-sector-size -d 'Physical sector size; image files are assumed to have 4096' -r -f -a '512 4096'
@@ -403,6 +406,7 @@ complete -c aligntool -n '__aligntool_is plan convert' -l save -d 'Copy what --o
 complete -c aligntool -n '__aligntool_is plan convert' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is plan convert' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is plan convert' -l no-lease -d 'No other program has the image open, where that cannot be found out'
+complete -c aligntool -n '__aligntool_is plan convert' -l verbose -s v -d 'Show every byte range and command of the steps'
 complete -c aligntool -n '__aligntool_is plan convert' -l json -d 'Print JSON'
 complete -c aligntool -n '__aligntool_is plan convert' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is plan convert' -l no-pager -d 'Do not show long text in a pager'

@@ -362,6 +362,8 @@ _aligntool_plan_realign() {
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
         '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
+        '(--verbose -v)--verbose[Show every byte range and command of the steps]' \
+        '(--verbose -v)-v[Show every byte range and command of the steps]' \
         '(--json)--json[Print JSON]' \
         '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
         '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
@@ -385,6 +387,8 @@ _aligntool_plan_layout() {
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
         '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
+        '(--verbose -v)--verbose[Show every byte range and command of the steps]' \
+        '(--verbose -v)-v[Show every byte range and command of the steps]' \
         '(--json)--json[Print JSON]' \
         '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
         '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
@@ -411,6 +415,8 @@ _aligntool_plan_partition() {
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
         '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
+        '(--verbose -v)--verbose[Show every byte range and command of the steps]' \
+        '(--verbose -v)-v[Show every byte range and command of the steps]' \
         '(--json)--json[Print JSON]' \
         '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
         '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
@@ -433,6 +439,8 @@ _aligntool_plan_convert() {
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
         '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
+        '(--verbose -v)--verbose[Show every byte range and command of the steps]' \
+        '(--verbose -v)-v[Show every byte range and command of the steps]' \
         '(--json)--json[Print JSON]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
