@@ -49,6 +49,7 @@ def realign(
     *,
     chosen: RealignOptions,
     dry_run: options.DryRunOption = False,
+    verbose: options.VerbosePlanOption = False,
     yes: options.YesOption = False,
     rate: options.RateOption = None,
     no_lease: options.NoLeaseOption = False,
@@ -77,7 +78,9 @@ def realign(
     request = chosen.request(geometry)
     change = realign_of(disk, request, rate, no_lease=no_lease)
     operation = layers.Layers(disk, request, key_file) if chosen.layers else change
-    run_change.run_change(operation, yes=yes, json_=json_, dry_run=dry_run, not_suspended=not_suspended)
+    run_change.run_change(
+        operation, yes=yes, json_=json_, dry_run=dry_run, verbose=verbose, not_suspended=not_suspended
+    )
 
 
 def _refuse_no_lease(chosen: RealignOptions, *, no_lease: bool) -> None:
@@ -175,6 +178,7 @@ def layout(
     *,
     chosen: LayoutOptions,
     dry_run: options.DryRunOption = False,
+    verbose: options.VerbosePlanOption = False,
     yes: options.YesOption = False,
     no_lease: options.NoLeaseOption = False,
     json_: options.EventsOption = False,
@@ -190,7 +194,7 @@ def layout(
     """
     refuse(options.attach_virtual(disk, writes=not dry_run, no_lease=no_lease))
     operation = Layout(disk, *chosen.goal_and_request(disk, geometry), no_lease)
-    run_change.run_change(operation, yes=yes, json_=json_, dry_run=dry_run)
+    run_change.run_change(operation, yes=yes, json_=json_, dry_run=dry_run, verbose=verbose)
 
 
 @dataclass(frozen=True, slots=True)

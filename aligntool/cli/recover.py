@@ -54,6 +54,7 @@ from aligntool.units import KIB, Extent
 def apply(
     file: Annotated[str, "FILE", "A plan written by `aligntool plan ... -o FILE`."],
     *,
+    verbose: options.VerbosePlanOption = False,
     yes: options.YesOption = False,
     rate: options.RateOption = None,
     no_lease: options.NoLeaseOption = False,
@@ -73,7 +74,7 @@ def apply(
     operation, plan = _saved_plan(text, rate, key_file, no_lease=no_lease)
     source = checked_disk(plan)  # of a copy, which only reads it
     refuse(options.attach_virtual(source, writes=source == plan.disk.path, alone=True, no_lease=no_lease))
-    run_change.run_change(operation, yes=yes, json_=json_, not_suspended=not_suspended, kept=plan)
+    run_change.run_change(operation, yes=yes, json_=json_, not_suspended=not_suspended, kept=plan, verbose=verbose)
 
 
 def _saved_plan(

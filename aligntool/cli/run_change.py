@@ -75,16 +75,18 @@ def run_change(
     dry_run: bool = False,
     not_suspended: bool = False,
     kept: Plan | None = None,
+    verbose: bool = False,
 ) -> None:
     """Apply a plan that is made now, or the saved plan `kept`. `not_suspended`: the user states that no system is
-    suspended where that cannot be seen; without --yes, the question states it. Raises Refused and Stopped.
+    suspended where that cannot be seen; without --yes, the question states it. `verbose`: show every byte range and
+    command. Raises Refused and Stopped.
     """
     if dry_run:
-        return show_only(operation, json_=json_)
+        return show_only(operation, json_=json_, verbose=verbose)
     if kept is not None:
         run_while_progressing(lambda: operation.refuse_changed(kept))
     plan = kept or run_while_progressing(operation.make_plan)
-    show_plan(operation, plan, sys.stderr if json_ else sys.stdout)
+    show_plan(operation, plan, sys.stderr if json_ else sys.stdout, verbose=verbose)
     if not plan.steps:
         if json_:
             sys.stdout.write(plan_event_json(plan))
@@ -127,9 +129,9 @@ def show_only(
     page_lines(operation.lines(plan, type_next if applicable else "", verbose=verbose))
 
 
-def show_plan(operation: Operation, plan: Plan, stream: TextIO) -> None:
+def show_plan(operation: Operation, plan: Plan, stream: TextIO, *, verbose: bool = False) -> None:
     """Write the plan as text."""
-    show(operation.lines(plan, ""), stream, color=colored(stream))
+    show(operation.lines(plan, "", verbose=verbose), stream, color=colored(stream))
     stream.flush()
 
 

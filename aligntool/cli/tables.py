@@ -77,6 +77,7 @@ def partition(
     *,
     chosen: PartitionOptions,
     dry_run: options.DryRunOption = False,
+    verbose: options.VerbosePlanOption = False,
     yes: options.YesOption = False,
     rate: options.RateOption = None,
     no_lease: options.NoLeaseOption = False,
@@ -97,7 +98,7 @@ def partition(
     """
     refuse(options.attach_virtual(disk, writes=not dry_run, no_lease=no_lease))
     operation = partition_change(disk, chosen.request(geometry), chosen.key_file, rate, no_lease=no_lease)
-    run_change(operation, yes=yes, json_=json_, dry_run=dry_run, not_suspended=not_suspended)
+    run_change(operation, yes=yes, json_=json_, dry_run=dry_run, verbose=verbose, not_suspended=not_suspended)
 
 
 def plan_partition(
@@ -190,6 +191,7 @@ def convert(
     used_only: options.UsedOnlyOption = False,
     wipe: CopyWipeOption = None,
     dry_run: options.DryRunOption = False,
+    verbose: options.VerbosePlanOption = False,
     yes: options.YesOption = False,
     rate: options.RateOption = None,
     no_lease: options.NoLeaseOption = False,
@@ -219,7 +221,7 @@ def convert(
         operation = table_change("convert", disk, chosen.request(), rate, no_lease=no_lease)
     else:
         operation = chosen.copying(disk, output, rate, used_only=used_only, no_lease=no_lease, wiped=wipe or ())
-    run_change(operation, yes=yes, json_=json_, dry_run=dry_run, not_suspended=not_suspended)
+    run_change(operation, yes=yes, json_=json_, dry_run=dry_run, verbose=verbose, not_suspended=not_suspended)
 
 
 def plan_convert(

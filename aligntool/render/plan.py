@@ -480,7 +480,7 @@ def _cost_lines(plan: Plan, width: int) -> Iterator[Line]:
 
 def short_step_lines(plan: Plan, width: int) -> Iterator[Line]:
     """Yield a line for each step, or for several of a kind that follow one another."""
-    yield (("Steps", Style.TITLE), ("  (plan -v: every byte range and command)", Style.DIM))
+    yield (("Steps", Style.TITLE), ("  (-v: every byte range and command)", Style.DIM))
     sizes = {used.partition: used.bytes for used in plan.estimate.used} if plan.estimate else {}
     rows = []
     for _, group in groupby(enumerate(plan.steps, 1), key=lambda step: (type(step[1]), _has_own_line(step))):

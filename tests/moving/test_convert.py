@@ -852,7 +852,7 @@ def shown_as(disk: Path, source: str) -> Iterator[Path]:
 )
 def test_a_copy_does_not_rely_on_a_map_that_the_checker_finds_wrong(tmp_path: Path, source: str) -> None:
     with shown_as(with_freed_blocks(tmp_path), source) as shown:
-        said = re.sub(r"\s+", " ", aligntool("convert", shown, "--yes", "-o", tmp_path / "new.img", code=REFUSED))
+        said = re.sub(r"\s+", " ", aligntool("convert", shown, "-v", "--yes", "-o", tmp_path / "new.img", code=REFUSED))
         assert "1. check partition 1 (ext4), read-only" in said
         checked = "DISK" if source == "qcow2" else shown  # e2fsck finds no ext4 in the file of the qcow2
         assert re.search(rf"\$ e2fsck -f -n '?{checked}\?offset={MIB}", said)

@@ -166,6 +166,7 @@ complete -c aligntool -n '__aligntool_is realign' -l overwrite-bytes -d 'Allow t
 complete -c aligntool -n '__aligntool_is realign' -l save -d 'Copy what --overwrite-bytes names to this new file first' -r -F
 complete -c aligntool -n '__aligntool_is realign' -l layers -d 'Move nothing; re-encrypt each LUKS2 volume with sectors of the drive\'s size'
 complete -c aligntool -n '__aligntool_is realign' -l dry-run -d 'Show the plan and stop'
+complete -c aligntool -n '__aligntool_is realign' -l verbose -s v -d 'Show every byte range and command of the steps'
 complete -c aligntool -n '__aligntool_is realign' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is realign' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
 complete -c aligntool -n '__aligntool_is realign' -l no-lease -d 'No other program has the image open, where that cannot be found out'
@@ -186,6 +187,7 @@ complete -c aligntool -n '__aligntool_is layout' -l grain -d 'Boundary on which 
 complete -c aligntool -n '__aligntool_is layout' -l spare-end -d 'Free space to leave at the end' -x
 complete -c aligntool -n '__aligntool_is layout' -l wipe -d 'Allow everything on this device to be lost; may be repeated' -r -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is layout' -l dry-run -d 'Show the plan and stop'
+complete -c aligntool -n '__aligntool_is layout' -l verbose -s v -d 'Show every byte range and command of the steps'
 complete -c aligntool -n '__aligntool_is layout' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is layout' -l no-lease -d 'No other program has the image open, where that cannot be found out'
 complete -c aligntool -n '__aligntool_is layout' -l json -d 'Report events as JSON lines'
@@ -206,6 +208,7 @@ complete -c aligntool -n '__aligntool_is partition' -l overwrite-bytes -d 'Allow
 complete -c aligntool -n '__aligntool_is partition' -l save -d 'Copy what --overwrite-bytes names to this new file first' -r -F
 complete -c aligntool -n '__aligntool_is partition' -l key-file -d 'Open a LUKS volume with this key to find the space in use; - asks for the key' -r -F
 complete -c aligntool -n '__aligntool_is partition' -l dry-run -d 'Show the plan and stop'
+complete -c aligntool -n '__aligntool_is partition' -l verbose -s v -d 'Show every byte range and command of the steps'
 complete -c aligntool -n '__aligntool_is partition' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is partition' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
 complete -c aligntool -n '__aligntool_is partition' -l no-lease -d 'No other program has the image open, where that cannot be found out'
@@ -227,6 +230,7 @@ complete -c aligntool -n '__aligntool_is convert' -l output -s o -d 'Write a cop
 complete -c aligntool -n '__aligntool_is convert' -l used-only -d 'Copy only used blocks, even if something else on the disk may need the free ones'
 complete -c aligntool -n '__aligntool_is convert' -l wipe -d 'With -o: allow unrecognised data on this disk to be lost' -r -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is convert' -l dry-run -d 'Show the plan and stop'
+complete -c aligntool -n '__aligntool_is convert' -l verbose -s v -d 'Show every byte range and command of the steps'
 complete -c aligntool -n '__aligntool_is convert' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is convert' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
 complete -c aligntool -n '__aligntool_is convert' -l no-lease -d 'No other program has the image open, where that cannot be found out'
@@ -236,6 +240,7 @@ complete -c aligntool -n '__aligntool_is convert' -l color -d 'When to colour th
 complete -c aligntool -n '__aligntool_is convert' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is convert' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is apply' -F
+complete -c aligntool -n '__aligntool_is apply' -l verbose -s v -d 'Show every byte range and command of the steps'
 complete -c aligntool -n '__aligntool_is apply' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is apply' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
 complete -c aligntool -n '__aligntool_is apply' -l no-lease -d 'No other program has the image open, where that cannot be found out'

@@ -94,6 +94,8 @@ _aligntool_realign() {
         '(--save)--save=[Copy what --overwrite-bytes names to this new file first]:FILE:_files' \
         '(--layers)--layers[Move nothing; re-encrypt each LUKS2 volume with sectors of the drive'\''s size]' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
+        '(--verbose -v)--verbose[Show every byte range and command of the steps]' \
+        '(--verbose -v)-v[Show every byte range and command of the steps]' \
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
         '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
@@ -119,6 +121,8 @@ _aligntool_layout() {
         '(--spare-end)--spare-end=[Free space to leave at the end]:SIZE: ' \
         '*--wipe=[Allow everything on this device to be lost; may be repeated]:DEVICE:_aligntool_devices' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
+        '(--verbose -v)--verbose[Show every byte range and command of the steps]' \
+        '(--verbose -v)-v[Show every byte range and command of the steps]' \
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
         '(--json)--json[Report events as JSON lines]' \
@@ -144,6 +148,8 @@ _aligntool_partition() {
         '(--save)--save=[Copy what --overwrite-bytes names to this new file first]:FILE:_files' \
         '(--key-file)--key-file=[Open a LUKS volume with this key to find the space in use; - asks for the key]:FILE:_files' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
+        '(--verbose -v)--verbose[Show every byte range and command of the steps]' \
+        '(--verbose -v)-v[Show every byte range and command of the steps]' \
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
         '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
@@ -171,6 +177,8 @@ _aligntool_convert() {
         '(--used-only)--used-only[Copy only used blocks, even if something else on the disk may need the free ones]' \
         '*--wipe=[With -o\: allow unrecognised data on this disk to be lost]:DEVICE:_aligntool_devices' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
+        '(--verbose -v)--verbose[Show every byte range and command of the steps]' \
+        '(--verbose -v)-v[Show every byte range and command of the steps]' \
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
         '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
@@ -185,6 +193,8 @@ _aligntool_convert() {
 
 _aligntool_apply() {
     _arguments -s -S \
+        '(--verbose -v)--verbose[Show every byte range and command of the steps]' \
+        '(--verbose -v)-v[Show every byte range and command of the steps]' \
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
         '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
