@@ -18,7 +18,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.errors import Refused, failing_as
 from aligntool.linux.block import is_served
 from aligntool.linux.sysfs import leased, opened
-from aligntool.linux.users import all_ends, loops_over, openers
+from aligntool.linux.users import all_ends, loops_over, openers, writers_below
 
 _PATIENCE_S = 2.0  # indexers and virus scanners have a file open for a moment
 _PAUSE_S = 0.05
@@ -73,6 +73,7 @@ class Lease:
 
     def _take(self) -> bool:
         """Take the lease; return False if there can be none here and none is needed. Raises Refused."""
+        self._refuse_writers_below()
         if not stat.S_ISREG(os.fstat(self._descriptor).st_mode) or is_served(self._descriptor):
             return False
         kind = _kind_of_file_system(self._descriptor)
@@ -91,6 +92,22 @@ class Lease:
             self._set(fcntl.F_UNLCK)
             self._refuse_unknown(unknown)
         return True
+
+    def _refuse_writers_below(self) -> None:
+        """Raise Refused if a program has the file under a loop device open for writing: its lease is the kernel's."""
+        status, deadline = os.fstat(self._descriptor), time.monotonic() + _PATIENCE_S
+        while stat.S_ISBLK(status.st_mode) and not self._no_lease:
+            found = dict(writers_below(status))
+            if not found:
+                return
+            if time.monotonic() > deadline:
+                name, pid = next(iter(found.items()))
+                by = "another program"
+                with suppress(OSError):  # it has ended
+                    by = _program(pid)
+                text = f"{name}, which {self._path} shows, is open for writing in {by}"
+                raise Refused(text, hint=f"sudo fuser -v {shell_word(name)}", code="in-use", subject=self._path)
+            time.sleep(_PAUSE_S)
 
     def _refuse_unknown(self, why: str) -> None:
         if not self._no_lease:
@@ -152,9 +169,14 @@ def _names(path: str) -> str:
     for pid in dict.fromkeys(openers(Path(path))):
         with suppress(OSError):  # it has ended
             if pid != os.getpid():
-                names.append(f"{Path(f'/proc/{pid}/comm').read_text(errors='replace').strip()} (process {pid})")
+                names.append(_program(pid))
     more = ", ..." if len(names) > _MOST_NAMED else ""
     return f": {', '.join(names[:_MOST_NAMED])}{more}" if names else ""
+
+
+def _program(pid: int) -> str:
+    """Return the name and number of a process. Raises OSError if it has ended."""
+    return f"{Path(f'/proc/{pid}/comm').read_text(errors='replace').strip()} (process {pid})"
 
 
 def _kind_of_file_system(descriptor: int) -> str:

@@ -236,6 +236,20 @@ def openers(path: Path) -> Iterator[int]:
                 yield int(link.parts[2])
 
 
+def writers_below(status: os.stat_result) -> Iterator[tuple[str, int]]:
+    """Yield each file that a loop device shows, and the processes that have it open for writing: what they write goes
+    past the lock on the device. Only root sees those of other users.
+    """
+    files = {backing: name for backing, name in _below(status.st_rdev) if backing[0]}
+    numbers = {inode for _, inode in files}
+    for link in live_paths(Path("/proc"), "[0-9]*/fdinfo/*") if files else ():
+        with suppress(OSError, KeyError, ValueError):
+            fields = dict(line.split(":\t", 1) for line in link.read_text().splitlines() if ":\t" in line)
+            # The number first: to ask for the status of any other file may hang, if its server is dead.
+            if int(fields["ino"]) in numbers and int(fields["flags"], 8) & os.O_ACCMODE != os.O_RDONLY:
+                yield files[_identity(link.parent.with_name("fd").joinpath(link.name).stat())], int(link.parts[2])
+
+
 def _ask_loop(loop: str, file: Path, devices: Set[int]) -> tuple[bool, tuple[int, int]]:
     """Return `_loop_backing`, or nothing if an NFS or FUSE server, which none of `devices` is on, does not answer."""
     with suppress(OSError, IndexError):

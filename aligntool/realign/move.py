@@ -240,7 +240,11 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
     if isinstance(left, Journal):
         journal = left
     if journal is None:
-        marked = ("a change has ended, and a part of its journal is left, which nothing needs",) if left else ()
+        marked = (
+            ("a change has ended or was not begun, and a part of its journal is left, which nothing needs",)
+            if left
+            else ()
+        )
         sentences = ("nothing is in flight on this disk", *marked, *_unsearched_sentences(device))
         return Status("old", sentences, is_marked=left is not None)
     position, plan = journal.position, journal.contents.plan

@@ -14,7 +14,7 @@ import pytest
 
 from aligntool.linux.sysfs import live_paths
 from tests.cli.old_disks import first_start, make_old_disk
-from tests.conftest import find_tool, run
+from tests.conftest import attached, find_tool, run
 from tests.moving.command_line import DONE, REFUSED, STOPPED, aligntool, begin, realign, resume
 from tests.run_aligntool import program
 
@@ -260,3 +260,22 @@ def test_openers_are_found_although_another_process_ends_meanwhile(
         patch.setattr(os, "scandir", listing(os.scandir))
         found = [*live_paths(tmp_path, "[0-9]/fd/*")]
     assert found == [tmp_path / "1/fd/0", tmp_path / "3/fd/0"]
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup")
+@pytest.mark.parametrize("name", ["disk.img", "linked.img"])
+def test_a_loop_device_whose_file_another_program_can_write_to_is_not_changed(
+    disk: Path, tmp_path: Path, name: str
+) -> None:
+    """The lock on the device does not stop who has the file open, by whatever name."""
+    os.link(disk, tmp_path / "linked.img")
+    with attached(disk) as device:
+        before = digest(disk)
+        with opened_by_another_program(tmp_path / name, "r+b"):
+            said = realign(device, code=REFUSED)
+            assert f"{disk}, which {device} shows, is open for writing in python" in " ".join(said.split())
+            assert digest(disk) == before
+        with opened_by_another_program(disk, "rb"):
+            realign(device)
+    assert first_start(disk) == 2048
