@@ -16,8 +16,9 @@ from aligntool.linux.users import fresh_reader
 from aligntool.units import KIB, MIB, Extent, align_down, align_up
 
 _SHOWN = 16  # bytes of what begins in a range
-# How far a superblock is behind the first byte of its content: ext2, F2FS and HFS+; ISO 9660; btrfs.
-_SUPERBLOCKS_AT = (0, KIB, 32 * KIB, 64 * KIB)
+# How far a superblock is behind the first byte of its content: LVM; ext2, F2FS and HFS+; md and bcache; UFS; ISO 9660
+# and JFS; btrfs.
+_SUPERBLOCKS_AT = (0, KIB // 2, KIB, 4 * KIB, 8 * KIB, 32 * KIB, 64 * KIB)
 _MOST_STARTS = 4096
 
 
@@ -40,23 +41,27 @@ def _refusals(disk: Disk, reader: Reader, extent: Extent) -> Iterator[Refusal]:
     if not Extent(head, (disk.size or 0) - tail - head).contains(extent):
         yield Refusal("invalid-option", option, f"{where} are not between the table and the end of {disk.name}")
         return
-    for start in _possible_starts(reader, extent):
+    ends = [part.extent.end for part in disk.partitions if part.role is not Role.EXTENDED]
+    ends += [layer.extent.start + (layer.claims_size or 0) for layer in disk.content]
+    lowest = max([head, *(end for end in ends if end <= extent.start)])
+    for start in _possible_starts(reader, extent, lowest):
         layers = read_layers(reader, Extent(start, extent.end - start), sector_size=disk.sector_size)
         if layers:
-            text = f"{layer_name(layers[0])} is recognised at byte {start}, in the range {format_range(extent)}"
+            place = "in" if extent.start <= start else "before"
+            text = f"{layer_name(layers[0])} is recognised at byte {start}, {place} the range {format_range(extent)}"
             yield Refusal("ambiguous", disk.name, text, next_command(disk, "audit"))
             return
 
 
-def _possible_starts(reader: Reader, extent: Extent) -> Iterator[int]:
+def _possible_starts(reader: Reader, extent: Extent, lowest: int) -> Iterator[int]:
     """Yield the bytes where content may begin: before each run of data, as far as a superblock may be behind it, and
-    each MiB.
+    each MiB. Content may begin in the zeros before the range, which a refusal does not name, down to byte `lowest`.
     """
     runs = Claims(reader).kept_in(extent)
     starts = [run.start - behind for run in runs[:_MOST_STARTS] for behind in _SUPERBLOCKS_AT]
     starts += [align_down(run.start, MIB) for run in runs]
     starts += [at for run in runs for at in range(align_up(run.start, MIB), run.end, MIB)][:_MOST_STARTS]
-    yield from sorted({extent.start, *(at for at in starts if extent.start <= at < extent.end)})
+    yield from sorted({extent.start, *(at for at in starts if lowest <= at < extent.end)})
 
 
 def described(reader: Reader, ranges: Iterable[Extent], save_to: str | None) -> Iterator[str]:
