@@ -32,6 +32,7 @@ FILE_SYSTEMS = (
         signatures=2,
     ),
     Specimen("xfs", "xfs", made.made_by("mkfs.xfs -q {image}"), 300 * MIB, "mkfs.xfs"),
+    Specimen("xfs head", "xfs", made.xfs_head, tool="mkfs.xfs"),
     *(
         Specimen(
             f"xfs log {at}",
@@ -88,6 +89,7 @@ FILE_SYSTEMS = (
     ),
     Specimen("udf", "udf", made.udf),
     Specimen("iso9660", "iso9660", made.iso),
+    Specimen("high sierra", "iso9660", made.at_place(32 * KIB, made.HIGH_SIERRA)),
     Specimen(
         "iso9660 by genisoimage",
         "iso9660",
@@ -138,6 +140,7 @@ FILE_SYSTEMS = (
         Specimen(f"minix {magic.hex()}", "minix", made.minix(at, magic))
         for at, magic in ((16, b"\x7f\x13"), (16, b"\x8f\x13"))
     ),
+    Specimen("minix 3", "minix", made.at_place(1024, made.MINIX_3)),
     Specimen(
         "gfs",
         "gfs",
@@ -147,7 +150,7 @@ FILE_SYSTEMS = (
     Specimen(
         "gfs2",
         "gfs2",
-        made.at_place(64 * KIB, packed(512, (0, b"\x01\x16\x19\x70"), (24, be(1801) + be(1900)))),
+        made.at_place(64 * KIB, packed(512, (0, b"\x01\x16\x19\x70" + be(1)), (24, be(1801) + be(1900)))),
         34 * MIB,
     ),
     Specimen("ocfs", "ocfs", made.at_place(8 * KIB, packed(512, (0, b"OracleCFS"))), 16 * MIB),

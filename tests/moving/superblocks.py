@@ -235,6 +235,19 @@ ATARI = packed(512, (0x1C2, be(8192)), (0x1C6, b"\1GEM" + be(2) + be(100)))
 PLACES_OF_PROMISE = (63, 255, 256, 16, 399, 591, 675, 735, 911, 974, 991, 951, 3087)
 
 
+HIGH_SIERRA = packed(2048, (8, b"\1CDROM\1"))
+MINIX_3 = packed(64, (0, le(64)), (6, le(1, 2) + le(1, 2) + le(7, 2)), (16, le(1 << 20) + le(1000)), (24, b"\x5a\x4d"),
+                 (28, le(1024, 2)))  # fmt: skip
+
+
+def xfs_head(_length: int) -> Pieces:
+    """Return the first sector of an XFS, which has no size below 300 MiB."""
+    with tempfile.NamedTemporaryFile(suffix=".img") as image:
+        image.truncate(300 * MIB)
+        run("mkfs.xfs", "-q", image.name)
+        return [(0, image.read(512))]
+
+
 def minix(at: int, magic: bytes) -> Callable[[int], Pieces]:
     return at_place(
         1024, packed(64, (0, le(64, 2) + le(1000, 2) + le(1, 2) + le(1, 2) + le(7, 2)), (18, le(1, 2)), (at, magic))

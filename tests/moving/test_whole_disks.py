@@ -216,30 +216,42 @@ def test_a_key_file_that_cannot_hold_a_key_is_refused(tmp_path: Path, length: in
     assert "is not a key file: it is empty, or longer than 8388608 bytes" in said
 
 
-@pytest.mark.needs_tools("sfdisk", "mke2fs")
-def test_a_partition_table_inside_a_luks_is_ambiguous(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file system under it may be an old one: its length does not show which partitions are in use."""
-    inside = tmp_path / "inside"
-    with inside.open("wb") as file:
-        file.truncate(48 * MIB)
-    run("mke2fs", "-q", "-F", "-t", "ext4", inside, f"{30 * MIB // KIB}k")
-    disk = Disk(
-        "sdz", "/dev/sdz", DiskKind.SCSI, 64 * MIB, IoLimits(), content=(LUKS2,), table_read=True, content_read=True
-    )
+@pytest.fixture
+def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the content of a LUKS of 48 MiB, an ext4 of 30 MiB, which is opened without a key."""
+    content = ext4(tmp_path / "inside", 30 * MIB, disk=48 * MIB)
 
     @contextmanager
     def decrypted(_device: str, _key: bytes) -> Iterator[ReadOnlyDevice]:
-        with open_read_only(str(inside)) as content:
-            yield content
+        with open_read_only(str(content)) as opened:
+            yield opened
 
     monkeypatch.setattr(partition_request, "open_luks", decrypted)
     monkeypatch.setattr(partition_request, "read_only_loop", lambda _path, _extent: nullcontext("/dev/loop0"))
     monkeypatch.setattr(partition_request, "_others", lambda _disk: ())
-    judged, request = Judged(disk, (), ()), WholeDisk(Request())
-    assert request._with_length(judged, b"key").content[0].claims_size == 46 * MIB
+    assert length_of_luks() == 46 * MIB
+    return content
+
+
+def length_of_luks() -> int | None:
+    disk = Disk(
+        "sdz", "/dev/sdz", DiskKind.SCSI, 64 * MIB, IoLimits(), content=(LUKS2,), table_read=True, content_read=True
+    )
+    return WholeDisk(Request())._with_length(Judged(disk, (), ()), b"key").content[0].claims_size
+
+
+def test_a_partition_table_inside_a_luks_is_ambiguous(inside: Path) -> None:
+    """The file system under it may be an old one: its length does not show which partitions are in use."""
     run("sfdisk", "-q", inside, stdin="label: dos\n2048,20MiB,83\n")
     with pytest.raises(Refused, match="ambiguous: ext4 and a partition table"):
-        request._with_length(judged, b"key")
+        length_of_luks()
+
+
+def test_a_second_file_system_inside_a_luks_is_not_cut_off(inside: Path) -> None:
+    """Its bytes are encrypted: nothing is recognised in them if they are named with --overwrite-bytes."""
+    run("mke2fs", "-q", "-F", "-t", "ext4", "-E", f"offset={30 * MIB}", inside, "18M")
+    with pytest.raises(Refused, match=f"ext4 begins at byte {30 * MIB}, where the ext4 on sdz ends"):
+        length_of_luks()
 
 
 @pytest.mark.needs_root
@@ -447,6 +459,13 @@ def test_a_boot_program_that_moves_with_the_content_needs_attention(boot: bool, 
     assert (f"the boot program in the first sector of {image} moves with the content: no BIOS" in said) is boot
 
 
+def write_pieces(image: Path, *pieces: tuple[int, bytes]) -> None:
+    with image.open("r+b") as file:
+        for at, raw in pieces:
+            file.seek(at)
+            file.write(raw)
+
+
 def with_one_partition(folder: Path, label: str, start: int) -> Path:
     """Return an image of 64 MiB with a table and an ext4 of 16 MiB at this byte."""
     part, image = ext4(folder / "part", 16 * MIB), folder / "disk.img"
@@ -504,6 +523,24 @@ def test_a_physical_volume_below_a_later_table_is_not_overwritten(tmp_path: Path
     assert with_table.read_bytes()[SECTOR:MIB] == content
 
 
+@pytest.mark.needs_tools("mkfs.btrfs")
+def test_a_file_system_in_the_gap_of_grub_is_not_overwritten(tmp_path: Path) -> None:
+    """What GRUB keeps before the first partition is lost with its table; a superblock is not GRUB's."""
+    image, other = with_one_partition(tmp_path, "dos", MIB), tmp_path / "other.img"
+    with other.open("wb") as file:
+        file.truncate(128 * MIB)
+    run("mkfs.btrfs", "-q", other)
+    superblock = other.read_bytes()[64 * KIB : 68 * KIB]
+    core = ((0x5C, struct.pack("<Q", 1)), (0x180, b"GRUB \0Geom\0Hard Disk\0Read\0 Error\r\n\0"), (32 * KIB, b"core"))
+    write_pieces(image, *core)
+    assert "lost: GRUB, found at byte 512" in " ".join(aligntool("plan", "partition", "--undo", image).split())
+    write_pieces(image, (64 * KIB, superblock))
+    before = every_byte(image)
+    said = " ".join(aligntool("partition", "--undo", "--yes", image, code=REFUSED).split())
+    assert f"btrfs is recognised on {image} before the partition, and would be overwritten" in said
+    assert every_byte(image) == before
+
+
 def test_unlisted_data_at_the_end_of_an_mbr_disk_are_only_overwritten_if_named(tmp_path: Path) -> None:
     image = with_one_partition(tmp_path, "dos", MIB)
     check_named(image, Extent(64 * MIB - SECTOR, SECTOR), "--undo")
@@ -541,6 +578,20 @@ def test_the_journal_is_put_beside_unlisted_data(tmp_path: Path) -> None:
     content = image.read_bytes()
     assert content[100 * MIB : 105 * MIB] == noise
     assert not any(content[34 * MIB : 100 * MIB]) and not any(content[105 * MIB : 127 * MIB])
+
+
+def test_a_file_system_behind_the_content_is_also_refused_if_its_bytes_are_named(tmp_path: Path) -> None:
+    """The named bytes begin at its superblock, which is not where the file system begins."""
+    image, second = ext4(tmp_path / "disk.img", 32 * MIB, disk=128 * MIB), 32 * MIB
+    run("mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-E", f"offset={second}", image, "32M")
+    before = every_byte(image)
+    said = aligntool("partition", image, "--yes", code=REFUSED)
+    named = re.findall(r"--overwrite-bytes (\d+\.\.\d+)", said)
+    assert named and named[0].startswith(f"{second + KIB}..")
+    words = [word for range_ in named for word in ("--overwrite-bytes", range_)]
+    said = aligntool("partition", image, "--yes", *words, code=REFUSED)
+    assert f"ext4 is recognised at byte {second}, before the range {named[0]}" in " ".join(said.split())
+    assert every_byte(image) == before
 
 
 @pytest.mark.needs_tools("veritysetup")

@@ -105,6 +105,19 @@ def test_ufs_is_read_as_by_blkid(tmp_path: Path, version: str, order: str) -> No
     assert layer.claims_size == 16 * MIB
 
 
+@pytest.mark.needs_tools("qemu-img")
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("qcow2", "qcow2"), ("qed", "qed"), ("vmdk", "vmdk"), ("vdi", "vdi"), ("vhdx", "vhdx"), ("vpc", "vhd")],
+)
+def test_the_disk_of_a_virtual_machine_is_named(tmp_path: Path, name: str, kind: str) -> None:
+    """oVirt and Cinder keep one on a volume. `name`: that of the format for qemu-img."""
+    run("qemu-img", "create", "-q", "-f", name, tmp_path / "image", "64M")
+    assert f"file format: {name}" in run("qemu-img", "info", "-f", name, tmp_path / "image")
+    placed = place(_padded(tmp_path / "image"), MIB)
+    assert [layer.kind for layer in placed.layers()] == [kind]
+
+
 def _padded(image: Path) -> Path:
     with image.open("r+b") as file:
         file.truncate(8 * MIB)

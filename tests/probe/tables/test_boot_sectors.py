@@ -74,11 +74,50 @@ def test_a_stick_with_a_fat_boot_sector_and_a_valid_table_is_partitioned(sparse:
     assert places(read_image(path)) == {1: (2048, 100000)}
 
 
-@pytest.mark.parametrize("name", [b"NTFS    ", b"EXFAT   ", b"-FVE-FS-"])
-def test_oem_names_of_boot_sectors_are_recognised(name: bytes) -> None:
-    sector = bytearray(mbr((0x6C, 0x20206F6E, 0x6F742073, 0x80)))
-    sector[3:11] = name
-    assert read_bytes(disk(MIB, (0, bytes(sector)))).table is None
+@pytest.mark.parametrize(
+    ("at", "magic"),
+    [
+        (3, b"NTFS    "),
+        (3, b"EXFAT   "),
+        (3, b"-FVE-FS-"),
+        (3, b"ReFS\0\0\0\0"),
+        (3, b"HPFS"),
+        (0, b"XFSB"),
+        (0, b"LUKS\xba\xbe"),
+    ],
+)
+def test_the_magics_of_boot_sectors_are_recognised(at: int, magic: bytes) -> None:
+    text = mbr((0x6C, 0x20206F6E, 0x6F742073, 0x80))
+    assert table_of(read_bytes(disk(MIB, (0, text)))).label is TableLabel.DOS
+    assert read_bytes(disk(MIB, (0, text), (at, magic))).table is None
+
+
+# Where each format has its magic: the headers that aligntool/formats names, and blkid's list of them.
+MAGICS = [
+    *((at, b"LABELONE") for at in (0x200, 0, 0x400, 0x600)),  # LVM, in any of the first four sectors
+    (0x438, b"\x53\xef"),  # ext
+    (0x400, b"\x10\x20\xf5\xf2"),  # F2FS
+    (0x400, b"H+\0\x04"),  # HFS+
+    (0x400, b"HX\0\x05"),  # HFSX
+    (0x400, b"BD"),  # HFS
+    (0x20, b"NXSB"),  # APFS
+    (0x220, b"1SFB"),  # BFS of Haiku
+    (0, b"\xfc\x4e\x2b\xa9"),  # md 1.1
+    (0x1000, b"\xfc\x4e\x2b\xa9"),  # md 1.2
+    (0x1018, bytes.fromhex("c68573f64e1a45ca8265f57f48ba6d81")),  # bcache
+    (0xFF6, b"SWAPSPACE2"),
+    (0xFF6, b"SWAP-SPACE"),
+    (0x8001, b"CD001"),  # ISO 9660
+    (0x10040, b"_BHRfS_M"),  # btrfs
+]
+
+
+@pytest.mark.parametrize(("at", "magic"), MAGICS)
+def test_a_content_with_a_boot_program_in_its_first_sector_is_not_an_empty_table(at: int, magic: bytes) -> None:
+    """The boot program leaves 55 AA and no entries: only the content shows that there is no table."""
+    sector = mbr(signature=0x12345678)
+    assert table_of(read_bytes(disk(MIB, (0, sector)))).label is TableLabel.DOS
+    assert read_bytes(disk(MIB, (0, sector), (at, magic))).table is None
 
 
 @pytest.mark.parametrize("flag", [0x01, 0x7F, 0x81, 0xFF])
