@@ -367,7 +367,8 @@ def _check_written(device: Device, start: int, held: SavedRanges, content: Seque
 def hide_in_free_space(device: Device, start: int, view: View, occupied: Sequence[Extent]) -> None:
     """Hide what is recognised at the place at `start`, except in sectors that belong to an extent of `occupied`.
 
-    The remains of an old file system would otherwise be recognised there until the move is complete.
+    Free space reads as zero, except where the user named bytes. The remains of an old file system in them would be
+    recognised until the move is complete, if it began where the partition will, and not where the named bytes do.
     """
     size = len(view.sign)
     _hide_recognised(

@@ -171,7 +171,7 @@ def _boot_attention(reader: Reader, disk: Disk) -> Iterator[str]:
 
 def _refuse_more_behind(reader: Reader, layer: Layer, disk: Disk) -> None:
     """Raise Refused if something is recognised where a layer ends that begins at byte 0 of `reader`: a hash tree of
-    dm-verity, or another file system. It would not be moved, and the journal may be written over it.
+    dm-verity, or another file system, which would not be moved. In a LUKS it is encrypted, and nothing else shows it.
     """
     end = align_up(layer.claims_size or reader.size, _BLOCK)
     found = read_layers(reader, Extent(end, reader.size - end)) if end < reader.size else ()

@@ -366,9 +366,12 @@ def boot_floor(disk: Disk) -> int:
     """Return the byte below which nothing is moved down: the end of the first MiB, of the used part of the gap before
     the first partition, and if the program of a boot ROM was recognised, of all places of its next stages.
     """
-    table = disk.table
-    known = placing.BOOT_LOADERS if placing.boot_rom_code(disk) else MIB
-    return max(MIB, known, (table.gap_used_to if table else None) or 0)
+    used_to = disk.table.gap_used_to if disk.table else None
+    return max(_end_of_boot_loaders(disk), used_to or 0)
+
+
+def _end_of_boot_loaders(disk: Disk) -> int:
+    return placing.BOOT_LOADERS if placing.boot_rom_code(disk) else MIB
 
 
 def room_of(disk: Disk, goal: RealignGoal) -> placing.Room:
@@ -586,13 +589,13 @@ def _needs(
 
 def _journal_room(disk: Disk, goal: RealignGoal) -> Extent:
     """Return where the journal may lie: not where a boot loader may lie, which is before the first partition, on a GPT
-    up to 16 MiB (ARM boards), and nowhere below the floor.
+    up to 16 MiB (ARM boards). Data there are kept by `Claims`.
     """
     room = room_of(disk, goal)
     first = min((part.extent.start for part in disk.partitions), default=0)
     if disk.table and disk.table.label is TableLabel.GPT:
         first = min(first, placing.BOOT_LOADERS)
-    start = max(room.extent.start, room.floor, first)
+    start = max(room.extent.start, _end_of_boot_loaders(disk), first)
     return Extent(start, max(0, room.extent.end - start))
 
 

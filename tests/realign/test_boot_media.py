@@ -12,13 +12,14 @@ import pytest
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Judged
 from aligntool.change import Plan, RealignGoal
-from aligntool.claims import ALL_FREE
+from aligntool.claims import Claims
 from aligntool.errors import Refused
+from aligntool.linux.block import open_read_only
 from aligntool.linux.look import look
 from aligntool.linux.targets import UserLimits
 from aligntool.realign.planning import find_repairs, plan_realign
 from aligntool.steps import CopyContent, ReleaseContent, WriteJournal
-from aligntool.units import KIB, MIB
+from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
 from tests.moving.superblocks import befs
 from tests.probe.tables.images import mbr
@@ -59,7 +60,8 @@ def judged(image: Path) -> Judged:
 
 
 def planned(image: Path, goal: RealignGoal | None = None) -> Plan:
-    return plan_realign(judged(image), goal or RealignGoal(), {}, ALL_FREE)
+    with open_read_only(str(image)) as device:
+        return plan_realign(judged(image), goal or RealignGoal(), {}, Claims(device))
 
 
 def refusal(image: Path, goal: RealignGoal | None = None) -> str:
@@ -214,9 +216,12 @@ def test_the_journal_does_not_overwrite_data_before_the_first_partition(sparse: 
     first = 80 * 2048 + 1
     image = partitioned(sparse(101 * MIB), "gpt", f"start={first}, size={20 * 2048 + 1900}")
     ext4(image, first, 20 * 2048 + 1900)
-    put(image, 50 * MIB, b"something")
-    (journal,) = [step.journal for step in planned(image).steps if isinstance(step, WriteJournal)]
-    assert journal.extent.start >= 50 * MIB + len(b"something")
+    data = [Extent(50 * MIB, 512), Extent(first * 512 - 4 * KIB, 512)]
+    for known in (data[:1], data):
+        put(image, known[-1].start, b"something")
+        (journal,) = [step.journal for step in planned(image).steps if isinstance(step, WriteJournal)]
+        assert journal.extent.start >= 16 * MIB and journal.extent.end <= first * 512
+        assert not any(journal.extent.overlaps(one) for one in known)
 
 
 def test_a_partition_with_a_boards_loader_is_not_moved(sparse: Sparse) -> None:
