@@ -193,7 +193,9 @@ def test_the_plan_shows_every_value_and_its_document_contains_them(tmp_path: Pat
     for words in ("boot entries (BCD) contain starts", "drive letters (MountedDevices) contain starts",
                   f"BCD {windows.LOADER} osdevice", "MountedDevices \\DosDevices\\C:"):  # fmt: skip
         assert words in " ".join(said.split()), said
-    steps = json.loads(command_line.aligntool("plan", "realign", "-v", image, "--json").partition("\n")[2])["plan"]["steps"]
+    steps = json.loads(command_line.aligntool("plan", "realign", "-v", image, "--json").partition("\n")[2])["plan"][
+        "steps"
+    ]
     named = [patch["what"] for step in steps for patch in step.get("patches", ()) if "NTFS" not in patch["what"]]
     assert sorted(one.split()[0] for one in named) == ["BCD"] * 4 + ["MountedDevices"] * 2
 
