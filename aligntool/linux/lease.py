@@ -24,7 +24,7 @@ _PATIENCE_S = 2.0  # indexers and virus scanners have a file open for a moment
 _PAUSE_S = 0.05
 _MOST_NAMED = 3
 
-_LOCAL_KINDS = ("bcachefs", "btrfs", "overlay", "ramfs", "rootfs", "tmpfs", "zfs")
+_LOCAL_KINDS = ("bcachefs", "btrfs", "devtmpfs", "overlay", "ramfs", "rootfs", "tmpfs", "zfs")
 """File systems without a block device that nothing but this kernel serves. Of others the kernel grants leases, too, but
 does not know who uses a file on the server (NFS, SMB, 9P), or the file under it (FUSE)."""
 
