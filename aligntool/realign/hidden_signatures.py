@@ -256,6 +256,16 @@ def marker(sector_size: int, journal_at: int | None, id_: bytes) -> bytes:
     return text.encode().ljust(sector_size, b"\0")
 
 
+def is_marker(sector: bytes, sign: bytes) -> bool:
+    """Return whether a sector is the marker `sign`, which may have a number."""
+    return sector.startswith(sign.rstrip(b"\0"))
+
+
+def is_mix(sector: bytes, known: Sequence[bytes]) -> bool:
+    """Return whether each byte is that of one of the known sectors: a write of one over another was torn."""
+    return all(byte in those for byte, *those in zip(sector, *known, strict=True))
+
+
 def read_saved(device: Device, start: int, held: SavedRanges) -> tuple[bytes, ...]:
     return tuple(bytes(device.read(start + extent.start, extent.length)) for extent in held.ranges)
 

@@ -8,10 +8,18 @@ from aligntool import steps
 from aligntool.device import Device
 from aligntool.formats.parked import read_or_empty
 from aligntool.realign.disk_state import step_index
-from aligntool.realign.hidden_signatures import Bytes, View, sectors_of, signature_bytes, signature_ranges, with_markers
+from aligntool.realign.hidden_signatures import (
+    Bytes,
+    View,
+    is_marker,
+    is_mix,
+    sectors_of,
+    signature_bytes,
+    signature_ranges,
+    with_markers,
+)
 from aligntool.realign.journal import Journal
 from aligntool.realign.journal_format import Position
-from aligntool.realign.numbered_marker import is_marker, is_mix
 from aligntool.units import Extent, align_down, merged
 from aligntool.values import dataclass
 

@@ -3,7 +3,7 @@
 A journal on the disk is copied and restored with it. A journal in a file may be an older copy, or the disk may be: to
 continue would repeat copies whose source is overwritten, or skip copies that were never made. So one marker on the disk
 names the file's newest record, in two lines: the record that is about to be written, and the one that has been written.
-Each is flushed before anything else is written. docs/crash-safety.md, "Which journal".
+Each is flushed before anything else is written. docs/crash-safety.md, "A journal in a file".
 """
 
 import hashlib
@@ -17,6 +17,7 @@ from aligntool.device import Device
 from aligntool.errors import Refused
 from aligntool.formats.parked import read_or_empty
 from aligntool.realign.disk_state import is_complete
+from aligntool.realign.hidden_signatures import is_marker, is_mix
 from aligntool.realign.journal import Journal
 from aligntool.realign.journal_format import Position, Record
 from aligntool.realign.table import TableImages, TableState, table_state
@@ -41,11 +42,6 @@ def place_for(plan: Plan, images: TableImages, held: Mapping[int, Sequence[bytes
     return min(free)[2] if free else None
 
 
-def is_marker(sector: bytes, sign: bytes) -> bool:
-    """Return whether a sector is the marker `sign`, which may have a number."""
-    return sector.startswith(sign.rstrip(b"\0"))
-
-
 def record(device: Device, journal: Journal, sign: bytes, position: Position) -> None:
     """Write a record of the journal, and name it on the disk before and after. Nothing but a marker is overwritten.
     Raises OSError; a rollback goes on without the number, which a bad sector must not stop.
@@ -53,10 +49,8 @@ def record(device: Device, journal: Journal, sign: bytes, position: Position) ->
     at, newest = journal.contents.numbered_at, journal.newest
     hold = None if at is None else _hold_of(journal.contents.plan, at)
     is_last = position.step == hold and not position.forward  # the content is about to be restored over the marker
-    if at is None or hold is None or not (position.step > hold or is_last):
-        journal.record(position)
-        return
-    if not is_marker(read_or_empty(device, at, len(sign)), sign):
+    has_number = hold is not None and (position.step > hold or is_last)
+    if at is None or not has_number or not is_marker(read_or_empty(device, at, len(sign)), sign):
         journal.record(position)
         return
     following = Record(newest.number + 1, position)
@@ -92,11 +86,6 @@ def _is_of_other_age(device: Device, journal: Journal, sign: bytes, at: int) -> 
         shown = table_state(device, journal.contents.images)
         return shown is TableState.PARKED or (is_own and shown is TableState.BEFORE)
     return is_own and (step > hold or (step < hold and found != content))
-
-
-def is_mix(sector: bytes, known: Sequence[bytes]) -> bool:
-    """Return whether each byte is that of one of the known sectors: a write of one over another was torn."""
-    return all(byte in those for byte, *those in zip(sector, *known, strict=True))
 
 
 def _hold_of(plan: Plan, at: int) -> int:

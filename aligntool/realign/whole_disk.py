@@ -285,6 +285,6 @@ def _has_only_our_bytes(device: Device, journal: Journal) -> bool:
     for at, states in known.items():
         states += [found] if (found := view.read(at, size)) else []
         sector = bytes(device.read(at, size))
-        if sector not in states and not all(byte in those for byte, *those in zip(sector, *states, strict=True)):
+        if not hidden_signatures.is_mix(sector, states):
             return False
     return True

@@ -140,6 +140,10 @@ def test_a_rollback_that_is_cut_is_continued_by_either_command(
     assert isinstance(whole.device, SimulatedDisk)
     operations = whole.device.operations
     undone = final(whole.device)
+    assert is_back(case, undone)
+    for at in range(0, len(undone), case.sector):  # what the new places had in bytes that no table lists is zeroed
+        sector = undone[at : at + case.sector]
+        assert sector == case.platter[at : at + case.sector] or (not any(sector) and is_new_place(case, at))
     for cut in range(0 if THOROUGH else max(0, operations - 8), operations):
         again, record = SimulatedDisk(left, cut=cut, sector=case.sector), SimulatedDisk(journal, sector=case.sector)
         until_cut(rollback(MoveContext(again, NoKernel(), record)))
@@ -388,6 +392,10 @@ def test_changes_of_a_whole_disk_do_not_follow_older_copies(
             if isinstance(end, bytes):
                 assert case.has_moved_whole(end) or is_back(case, end)
                 assert case.runs or end in (case.platter, complete)
+
+
+def is_new_place(case: Case, at: int) -> bool:
+    return any(isinstance(step, CopyContent) and step.target.contains(Extent(at, 1)) for step in case.plan.steps)
 
 
 def is_back(case: Case, platter: bytes) -> bool:
