@@ -11,6 +11,7 @@ from typing import Protocol
 from aligntool.units import KIB, MIB, Extent, align_down, merged, parse_size
 
 _SECTOR = 512  # bytes; data is found by the smallest sector of any disk
+_BLOCK = 4 * KIB  # the smallest that a drive discards
 _PIECE = MIB
 _NEAR = 64 * KIB  # two runs of data that are closer count as one: no journal begins between them
 _MOST_SEARCHED = 4096  # pieces that a search for free space reads in one gap
@@ -110,6 +111,14 @@ class Claims:
 
 
 ALL_FREE = Claims(None)
+
+
+def is_unwritten(content: bytes) -> bool:
+    """Return whether every block of 4 KiB reads as zeros, or as the ones of a discarded block. Only for places that
+    nothing uses, such as those of a new table: elsewhere a block of ones may be a bitmap.
+    """
+    blocks = (content[at : at + _BLOCK] for at in range(0, len(content), _BLOCK))
+    return all(not block.strip(b"\0") or not block.strip(b"\xff") for block in blocks)
 
 
 def parse_range(text: str) -> Extent:

@@ -14,6 +14,7 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 
+from aligntool.claims import is_unwritten
 from aligntool.file_systems import EXT, file_system, has_length
 from aligntool.formats.fat_files import FIRST_CLUSTER, BrokenFatError, exfat_runs_to_keep, fat_entries
 from aligntool.formats.gpt import table_sizes
@@ -101,7 +102,7 @@ def _sampled(reader: FileReader, extent: Extent, places: Iterable[Extent], count
     written = unreadable = 0
     digest = hashlib.sha256(f"{extent.start} {extent.length} {spacing}".encode())
     for place, piece in _pieces(reader, places):
-        if piece is not None and _is_unwritten(piece):
+        if piece is not None and is_unwritten(piece):
             continue
         written += piece is not None
         unreadable += piece is None
@@ -191,12 +192,6 @@ def _read_place(reader: Reader, place: Extent) -> bytes | None:
     except OSError:
         return None
     return found if len(found) == place.length else None
-
-
-def _is_unwritten(piece: bytes) -> bool:
-    """Return whether every block reads as unwritten or discarded: all zeros or all ones."""
-    blocks = (piece[at : at + PLACE] for at in range(0, len(piece), PLACE))
-    return all(not block.strip(b"\0") or not block.strip(b"\xff") for block in blocks)
 
 
 # The bytes of a partition that a move has to copy, and the checks of every map of them. All safety margins are added

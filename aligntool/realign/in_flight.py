@@ -5,9 +5,10 @@ from dataclasses import replace
 from enum import Enum, auto
 
 from aligntool import steps
+from aligntool.claims import Claims
 from aligntool.device import Device
 from aligntool.formats.parked import read_or_empty
-from aligntool.realign.disk_state import step_index
+from aligntool.realign.disk_state import places_in_use, step_index
 from aligntool.realign.hidden_signatures import (
     Bytes,
     View,
@@ -20,6 +21,7 @@ from aligntool.realign.hidden_signatures import (
 )
 from aligntool.realign.journal import Journal
 from aligntool.realign.journal_format import Position
+from aligntool.realign.table import all_sectors
 from aligntool.units import Extent, align_down, merged
 from aligntool.values import dataclass
 
@@ -57,7 +59,7 @@ class Comparison:
 class Change:
     """Where another program has written while the content was in flight."""
 
-    partition: int
+    partition: int | None  # None: the sector of an EBR
     at: int  # byte of the disk
 
 
@@ -146,6 +148,22 @@ def changes(
                 continue
         if change is not None:
             yield Change(step.partition, change)
+    yield from (Change(None, data.start) for data in _data_at_records(device, journal))
+
+
+def _data_at_records(device: Device, journal: Journal) -> tuple[Extent, ...]:
+    """Return the data that another program has put where an EBR was. In flight these sectors are hidden, and a
+    partition in flight may lie over them. What was at the place of a new EBR is not known: the user may have named it.
+    """
+    images, unchanged = journal.contents.images, list[Extent]()
+    in_flight = {sectors.at for sectors in all_sectors(images.parked)}
+    records = {one.at: len(one.data) for one in all_sectors(images.before) if one.at not in in_flight}
+    for at, length in records.items():
+        known = [sectors.data for sectors in images.sectors if sectors.at == at]
+        if is_mix(bytes(device.read(at, length)), (bytes(length), *known)):
+            unchanged.append(Extent(at, length))
+    own = (*unchanged, *places_in_use(journal.contents.plan))
+    return Claims(device).kept_in_any((Extent(*record) for record in records.items()), own)
 
 
 def _at_source(

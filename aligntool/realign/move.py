@@ -684,8 +684,12 @@ def _content_changes(
 
 
 def _changed_sentence(changes: Sequence[in_flight.Change]) -> str:
-    where = ", ".join(f"partition {change.partition} (byte {change.at})" for change in changes)
+    where = ", ".join(f"{_place_name(change.partition)} (byte {change.at})" for change in changes)
     return f"another program has written to content in flight: {where}"
+
+
+def _place_name(partition: int | None) -> str:
+    return "an EBR" if partition is None else f"partition {partition}"
 
 
 def _end_unbegun(walk: Walk) -> Iterator[Event]:

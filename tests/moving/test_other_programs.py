@@ -167,3 +167,27 @@ def test_a_partition_grown_over_the_journal_of_a_complete_move_keeps_its_bytes(w
     assert find_journal(SimulatedDisk(world.platter), None) is not None
     assert ended(world, way) == "nothing"
     assert find_journal(SimulatedDisk(world.platter), None) is None
+
+
+@pytest.mark.parametrize("restore_table", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+def test_data_at_the_place_of_an_old_ebr_is_kept(way: str, restore_table: bool) -> None:
+    """In flight nothing shows that an EBR was there; a rollback would write it again."""
+    found = 0
+    for seed in range(11000, 11040, 2):
+        crowd = make_crowd(seed, "dos")
+        places = [place for part in crowd.parts for place in (part.old, part.new)]
+        records = [Extent(part.record_old, SECTOR) for part in crowd.parts if part.moves and part.record_old]
+        for record in records:
+            if any(record.overlaps(place) for place in places):
+                continue
+            platter = until(crowd, crowd.platter, RewriteTable)[0]
+            world = World(crowd, platter, claimed=places_of(crowd))
+            data = random.Random(seed).randbytes(SECTOR)
+            world.write(record.start, data)
+            disk = SimulatedDisk(world.platter)
+            with pytest.raises(Stopped, match=f"an EBR .byte {record.start}."):
+                list(WAYS[way](MoveContext(disk, NoKernel()), restore_table=restore_table))
+            assert disk.operations == 0
+            found += 1
+    assert found
