@@ -196,7 +196,7 @@ class Place:
     before: Extent | None
     after: Extent
     what: str  # "ext4 \"root\"", "EFI System"
-    why: str = ""  # why it stays or moves: "on the grid", "off 4KiB by 3584B"
+    why: str = ""  # why it stays or moves: "on the grid", "3584B past a 4KiB boundary"
 
 
 EVERYTHING = "everything: "

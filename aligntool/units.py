@@ -120,12 +120,17 @@ def format_about(size: int) -> str:
 
 
 def format_start(start: int, sector_size: int) -> str:
-    """Return the start of a partition, rounded to two decimals, to be shown beside its sector: 31.50KiB, 1.00MiB. A
-    start within a sector is exact, because no sector is shown beside it.
+    """Return the start of a partition to be shown beside its sector: exact in the largest unit if that is whole (1MiB),
+    or else rounded to four digits (207.8GiB, 100.0MiB). A start within a sector is exact, because no sector is shown
+    beside it.
     """
-    if start == 0 or start % sector_size:
+    if start % sector_size:
         return format_size(start)
-    return f"{start / MIB:.2f}MiB" if start >= MIB else f"{start / KIB:.2f}KiB"
+    unit, factor = next((each for each in reversed(_UNITS.items()) if start >= each[1]), ("B", 1))
+    if start % factor == 0:
+        return f"{start // factor}{unit}"
+    digits = len(str(start // factor))
+    return f"{start / factor:.{max(4 - digits, 1)}f}{unit}"
 
 
 def significant(value: float, digits: int = 3) -> str:

@@ -30,6 +30,11 @@ def grid_words(grid: Grid) -> str:
     return f"{grid.kind}, {grid.source}" + ("" if grid.source is Source.ASSUMED else f": {grid.by}")
 
 
+def past_words(past: int, size: int) -> str:
+    """Return how far an offset is behind a boundary: "3584B past a 4KiB boundary"."""
+    return f"{format_size(past)} past a {format_size(size)} boundary"
+
+
 def layer_name(layer: Layer) -> str:
     """Return the usual name of a layer: "md 1.2", "LUKS2", "LVM2 PV", "FAT32"."""
     match layer.kind:

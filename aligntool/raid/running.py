@@ -10,7 +10,7 @@ from aligntool.audit import array_boot
 from aligntool.audit.array_boot import RunningArray, above, base_node, is_native, running_nodes, short_name, uuid_behind
 from aligntool.audit.arrays import BROKEN, Member, member_state, members_of, sync_words
 from aligntool.audit.report import Finding, Judged, Report, Severity
-from aligntool.audit.wording import grid_words, layer_name, shell_word
+from aligntool.audit.wording import grid_words, layer_name, past_words, shell_word
 from aligntool.change import Plan
 from aligntool.commands import ByHand, by_hand, typed
 from aligntool.errors import Refusal, Refused, refuse
@@ -146,8 +146,8 @@ def _judge_data(member: Member, start: int | None) -> tuple[bool | None, str]:
     worst = next((grid for grid in member.grids if grid.off_by(start)), None)
     if worst is None:
         return True, f"data at byte {start}, on the grid"
-    past = f"off {format_size(worst.size)} by {format_size(worst.off_by(start))} ({grid_words(worst)})"
-    return False, f"data at byte {start}, {past}"
+    past = past_words(worst.off_by(start), worst.size)
+    return False, f"data at byte {start}, {past} ({grid_words(worst)})"
 
 
 def _state(facts: ArrayFacts, level: Level) -> str:

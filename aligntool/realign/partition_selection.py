@@ -5,7 +5,7 @@ from dataclasses import field
 
 from aligntool.audit.layers import data_starts
 from aligntool.audit.report import Answer, GridKind, Judged, Verdict
-from aligntool.audit.wording import layer_name, next_command, shell_word
+from aligntool.audit.wording import layer_name, next_command, past_words, shell_word
 from aligntool.change import RealignGoal, Used
 from aligntool.commands import ByHand, by_hand
 from aligntool.errors import Refusal
@@ -262,9 +262,9 @@ def select_partitions(judged: Judged, goal: RealignGoal) -> Selection:
 
 
 def off_words(verdict: Verdict) -> str:
-    """Return text such as "off 4KiB by 3584B", for the most severe grid that the start misses."""
+    """Return text such as "3584B past a 4KiB boundary", for the most severe grid that the start misses."""
     worst = min((check for check in verdict.checks if not check.on), key=lambda check: check.grid.severity.rank)
-    return f"off {format_size(worst.grid.size)} by {format_size(worst.off_by)}"
+    return past_words(worst.off_by, worst.grid.size)
 
 
 def _unknown_partitions(judged: Judged, goal: RealignGoal) -> Iterator[Refusal]:
@@ -312,7 +312,7 @@ def _sort_by_start(selection: Selection, part: Partition, verdict: Verdict, goal
         selection.must[number] = off_words(verdict)
     elif inside and (by := off_by(part.extent.start + inside, need.size, need.phase)):
         name = layer_name(part.content[0])
-        selection.must[number] = f"data of {name} off {format_size(need.size)} by {format_size(by)}"
+        selection.must[number] = f"data of {name} {past_words(by, need.size)}"
     elif part.extent.start < goal.least_start:
         selection.must[number] = f"begins before {format_size(goal.least_start)}"
     elif (named or goal.grain_given) and past:

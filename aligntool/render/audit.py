@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from aligntool.audit.drives import targets_not_judged
+from aligntool.audit.grids import STACKED
 from aligntool.audit.report import Answer, Check, Code, Finding, Judged, Repair, Report, Severity, Verdict, explanations
+from aligntool.audit.wording import past_words
 from aligntool.inventory import Disk, DiskKind, Layer, LinkHop, NvmeFacts, Partition, Role, Source, TableLabel
 from aligntool.render.lines import (
     EMPTY,
@@ -442,21 +444,31 @@ _HEADS = ("#", "node", "sector", "start", "size", "content")
 
 
 def _table_lines(rows: Sequence[Row], *, width: int) -> Iterator[Line]:
-    """Yield the table. On a narrow terminal the column of contents shrinks, and that of sectors is omitted."""
+    """Yield the table. On a narrow terminal the column of contents shrinks, then the verdicts are brief, and then the
+    column of sectors is omitted.
+    """
     table = ((*_HEADS, None), *rows)
     kept = [at for at in range(6) if at != 1 or any(row[1] for row in rows)]
     cells = [[str(row[at]) for at in kept] for row in table]
-    if not fits(cells, width - 4 - max(len(verdict_text(row[6])) for row in rows)):
+    brief = not fits(cells, width - _verdicts_width(rows, brief=False))
+    room = width - _verdicts_width(rows, brief=brief)
+    if not fits(cells, room):
         kept.remove(_HEADS.index("sector"))
         cells = [[str(row[at]) for at in kept] for row in table]
     left = [place for place, at in enumerate(kept) if at in (1, 5)]
-    heads, *texts = columns(cells, left=left, wide=width - 26)
+    heads, *texts = columns(cells, left=left, wide=room)
     yield ((f"  {heads}  verdict", Style.DIM),)
     for text, row in zip(texts, rows, strict=True):
-        yield ((f"  {text}  ", Style.PLAIN), *verdict_words(row[6]))
+        yield ((f"  {text}  ", Style.PLAIN), *verdict_words(row[6], brief=brief))
 
 
-def verdict_words(verdict: Verdict | None) -> Line:
+def _verdicts_width(rows: Sequence[Row], *, brief: bool) -> int:
+    """Return the width of the column of verdicts, with the spaces before it and before the row."""
+    return 4 + max(len(verdict_text(row[6], brief=brief)) for row in rows)
+
+
+def verdict_words(verdict: Verdict | None, *, brief: bool = False) -> Line:
+    """Return the verdict in words, for a start off the grid with the distance. `brief`: for a narrow terminal."""
     if verdict is None:
         return (("–", Style.DIM),)
     if not verdict.matters and verdict.answer is not Answer.ON:
@@ -465,12 +477,14 @@ def verdict_words(verdict: Verdict | None) -> Line:
     if verdict.answer is not Answer.OFF or worst is None:
         return ((verdict.answer.value, _ANSWERS[verdict.answer]),)
     style = Style.BAD if worst.grid.severity is Severity.ERROR else Style.DOUBT
-    mark = "?" if worst.grid.source is Source.ASSUMED else ""
-    return ((f"off {format_size(worst.grid.size)}{mark} by {format_size(worst.off_by)}", style),)
+    assumed = " (assumed)" if worst.grid.source is Source.ASSUMED else ""
+    if brief:
+        return ((f"{format_size(worst.off_by)} past {format_size(worst.grid.size)}{assumed}", style),)
+    return ((past_words(worst.off_by, worst.grid.size) + assumed, style),)
 
 
-def verdict_text(verdict: Verdict | None) -> str:
-    return "".join(text for text, _ in verdict_words(verdict))
+def verdict_text(verdict: Verdict | None, *, brief: bool = False) -> str:
+    return "".join(text for text, _ in verdict_words(verdict, brief=brief))
 
 
 def worst_failed_check(verdict: Verdict) -> Check | None:
@@ -490,30 +504,48 @@ def verdict_line(report: Report) -> Line:
         starts = [verdict.answer for verdict in off[0].verdicts if verdict.matters]
         return ((f"{starts.count(Answer.OFF)} of {counted(len(starts), 'partition')} misaligned", Style.BAD),)
     if off:
-        return ((misaligned_words(len(off), counted(len(disks), "disk")), Style.BAD),)
+        counts = [(sum(disk in off for disk in group), words) for words, group in _groups(disks)]
+        return ((misaligned_words(*counts), Style.BAD),)
     if report.count_answers(Answer.UNKNOWN) or targets_not_judged(report):
         return (("No partition is known to be misaligned; not all could be judged", Style.DOUBT),)
     if errors:
         return ((f"No partition is misaligned; {counted(errors, 'error')} of another kind", Style.BAD),)
     if not report.count_answers(Answer.ON):
         return plain("No partition to judge")
-    return ((f"OK: every partition of {counted(len(disks), 'disk')} starts on its boundaries", Style.GOOD),)
+    return ((f"OK: every partition of {counted_disks(disks)} starts on its boundaries", Style.GOOD),)
 
 
-def misaligned_words(number: int, whole: str) -> str:
-    """State how many of `whole`, such as "3 disks", have misaligned partitions. Singular and plural are two sentences,
+def misaligned_words(*counts: tuple[int, str]) -> str:
+    """State how many of a whole, such as "3 disks", have misaligned partitions. Singular and plural are two sentences,
     so that they can be translated.
     """
-    if number == 1:
-        return f"1 of {whole} has misaligned partitions"
-    return f"{number} of {whole} have misaligned partitions"
+    words = " and ".join(f"{number} of {whole}" for number, whole in counts if number)
+    if sum(number for number, _ in counts) == 1:
+        return f"{words} has misaligned partitions"
+    return f"{words} have misaligned partitions"
+
+
+def counted_disks(disks: Sequence[Judged]) -> str:
+    """Return "3 disks and 2 md devices": devices on disks are not disks."""
+    return " and ".join(words for words, _ in _groups(disks))
+
+
+def _groups(disks: Sequence[Judged]) -> Iterator[tuple[str, Sequence[Judged]]]:
+    """Yield the disks, then the devices on them, each group with its number in words."""
+    above = [judged for judged in disks if judged.disk.kind in (*STACKED, DiskKind.LOOP)]
+    drives = [judged for judged in disks if judged not in above]
+    if drives or not above:
+        yield counted(len(drives), "disk"), drives
+    if above:
+        kinds = sorted({judged.disk.kind.value for judged in above})
+        yield counted(len(above), f"{'/'.join(kinds)} device"), above
 
 
 def summary_lines(report: Report, width: int) -> Iterator[Line]:
     """Yield the number of disks, verdicts and problems: one line if it fits, otherwise two."""
     counts = {answer: report.count_answers(answer) for answer in Answer}
     errors, warnings = report.count(Severity.ERROR), report.count(Severity.WARNING)
-    pieces = [(f"{counted(len(report.judged), 'disk')}: ", Style.TITLE)]
+    pieces = [(f"{counted_disks(report.judged)}: ", Style.TITLE)]
     on, off, unknown = counts[Answer.ON], counts[Answer.OFF], counts[Answer.UNKNOWN]
     for answer, words in (
         (Answer.ON, f"{on} on the grid, "), (Answer.OFF, f"{off} off, "), (Answer.UNKNOWN, f"{unknown} unknown"),

@@ -28,7 +28,7 @@ def verdict_of(fleet: Fleet) -> tuple[str, Style]:
     if not audited:
         return f"None of {counted(fleet.snapshots, 'snapshot')} could be audited", Style.BAD
     if fleet.misaligned:
-        return misaligned_words(fleet.misaligned, counted(audited, "machine")), Style.BAD
+        return misaligned_words((fleet.misaligned, counted(audited, "machine"))), Style.BAD
     if fleet.unknown or fleet.not_audited:
         return "No machine is known to have misaligned partitions; not all could be judged", Style.DOUBT
     if fleet.errors:

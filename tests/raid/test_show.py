@@ -74,7 +74,7 @@ def test_every_array_is_shown_with_its_members_and_findings() -> None:
     said = "".join(text_of(array_lines(arrays_of(report(RAID)), width=120)))
     for words in (
         "md3: raid10 · 399.8MiB",
-        "vda1: data at byte 1080832, off 4KiB by 3584B",
+        "vda1: data at byte 1080832, 3584B past a 4KiB boundary",
         "AT101 md0 starts",
         "carries dm-0",
     ):

@@ -56,7 +56,7 @@ def test_a_short_plan_has_a_line_for_each_step_or_for_several_of_a_kind() -> Non
 
 def test_a_plan_shows_every_start_distance_and_changed_field() -> None:
     said = text(PLAN, width=100)
-    for words in ("63", "31.50KiB", "2048", "1.00MiB", "up by 1016320B", "off 4KiB by 3584B", "stays",
+    for words in ("63", "31.50KiB", "2048", "1MiB", "up by 1016320B", "off 4KiB by 3584B", "stays",
                   "12345678B", "2min", "partclone.ntfs", "NTFS hidden sectors", "63 → 2048",
                   "bootrec /rebuildbcd", "partition 2 is on the grid and stays", "0x2005c0de"):  # fmt: skip
         assert words in said, words

@@ -33,8 +33,8 @@ def old_disk() -> Report:
 
 def test_a_table_shows_sector_bytes_verdict_cause_cost_and_next_command() -> None:
     said = " ".join(text(old_disk()).split())
-    for words in ("63", "31.50KiB", "off 4KiB? by 3584B", "Windows XP", "1/2 of the aligned write rate",
-                  "reads 8KiB and writes 8KiB", "aligntool plan realign", "on the grid", "2 off"):  # fmt: skip
+    for words in ("63", "31.50KiB", "3584B past a 4KiB boundary (assumed)", "Windows XP", "reads 8KiB and writes 8KiB",
+                  "1/2 of the aligned write rate", "aligntool plan realign", "on the grid", "2 off"):  # fmt: skip
         assert words in said, words
 
 
@@ -115,7 +115,12 @@ def test_loop_devices_of_snaps_are_shown_in_one_line() -> None:
     snaps = [replace(made_disk(name=f"loop{number}", kind=DiskKind.LOOP), content=content) for number in range(6)]
     report = judge(made_disk("2048+4096", physical=4096), *snaps)
     said = text(report, verbose=False)
-    assert said.count("loop") == 3 and "6 loop devices with squashfs images" in said and "(loop0 to loop5)" in said
+    assert (
+        said.count("loop") == 5
+        and "1 disk and 6 loop devices: " in said
+        and "6 loop devices with squashfs images" in said
+        and "(loop0 to loop5)" in said
+    )
     assert "sector" in said, "the one disk beside them is shown in full"
     assert all(f"loop{number}  " in text(report, verbose=True) for number in range(6))
     assert "loop0  " in text(judge(snaps[0]), verbose=False)
@@ -131,10 +136,11 @@ def test_a_move_in_flight_is_reported_in_the_first_line() -> None:
 
 @pytest.mark.parametrize(
     ("start", "said"),
-    [(0, "0B"), (512, "0.50KiB"), (63 * 512, "31.50KiB"), (128 * 512, "64.00KiB"), (2048 * 512, "1.00MiB"),
-     (2049 * 512, "1.00MiB"), (10**12 // 512 * 512, "953674.32MiB"), (63 * 512 + 1, "32257B")],
+    [(0, "0B"), (512, "512B"), (63 * 512, "31.50KiB"), (128 * 512, "64KiB"), (2048 * 512, "1MiB"),
+     (2049 * 512, "1.000MiB"), (212769 * 2048 * 512, "207.8GiB"), (10**12 // 512 * 512, "931.3GiB"),
+     (2047 * 512, "1023.5KiB"), (63 * 512 + 1, "32257B")],
 )  # fmt: skip
-def test_a_start_in_bytes_is_shown_with_two_decimals(start: int, said: str) -> None:
+def test_a_start_in_bytes_is_exact_or_has_four_digits(start: int, said: str) -> None:
     assert format_start(start, 512) == said
 
 
@@ -196,3 +202,23 @@ def test_wide_characters_are_measured_as_in_terminals() -> None:
 def test_a_part_of_a_disk_has_as_many_cells_as_columns() -> None:
     """A volume at the very end of a disk has none; with its complete name it exceeded the line."""
     assert [_part("12", width) for width in range(6)] == ["", "2", "12", "|12", "[12]", "[12=]"]
+
+
+def test_devices_on_disks_are_not_counted_as_disks() -> None:
+    disks = [made_disk("63+80000", physical=4096, name=f"sd{letter}") for letter in "ab"]
+    devices = [
+        made_disk("63+80000", physical=4096, name="md0", kind=DiskKind.MD),
+        made_disk(name="dm-0", kind=DiskKind.DM),
+    ]
+    said = text(judge(*disks, *devices), verbose=False).splitlines()
+    assert said[0] == "2 of 2 disks and 1 of 2 dm/md devices have misaligned partitions"
+    assert said[-2].startswith("2 disks and 2 dm/md devices: ")
+
+
+@pytest.mark.parametrize(
+    ("width", "start"), [(60, "1  31.50KiB"), (80, "1       63  31.50KiB"), (120, "1       63  31.50KiB")]
+)
+def test_a_narrow_table_keeps_every_distance_whole(width: int, start: str) -> None:
+    row = next(line for line in text(old_disk(), width=width, verbose=False).splitlines() if "31.50KiB" in line)
+    assert start in row and "3584B past" in row and row.endswith("(assumed)")
+    assert cell_width(row) <= width

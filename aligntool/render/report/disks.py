@@ -14,7 +14,7 @@ from aligntool.render import audit, svg
 from aligntool.render.disk_map import check_drawn
 from aligntool.render.lines import Style
 from aligntool.render.report.maps import disk_picture, start_pictures
-from aligntool.units import counted, format_rate
+from aligntool.units import counted, format_rate, format_size
 
 # Benchmarks as a page shows them: charts, sentences, conditions.
 
@@ -73,8 +73,8 @@ def headline(report: Report) -> tuple[str, str]:
     costs = [finding.cost for finding in report.findings if finding.cost and finding.severity is not Severity.INFO]
     warnings = report.count(Severity.WARNING)
     if style is Style.BAD and costs:
-        share = min(costs, key=lambda cost: cost.write_rate).write_share
-        text += f"; the predicted write rate {'halves' if share == '1/2' else f'falls to {share}'}"
+        worst = min(costs, key=lambda cost: cost.write_rate)
+        text += f"; random {format_size(worst.request)} writes there keep {worst.write_share} of their rate (predicted)"
     if style is Style.GOOD and not warnings:
         return text, "good"
     if style is Style.GOOD:

@@ -26,8 +26,8 @@ def test_a_page_of_hostile_names_has_no_console_output_and_sends_no_request() ->
     assert seen.console == ()
     assert seen.requests == ()
     assert (
-        "<title>1 of 4 disks has misaligned partitions; the predicted write rate halves – aligntool</title>"
-        in seen.tree
+        "<title>1 of 3 disks has misaligned partitions; random 4KiB writes there keep 1/2 of their rate (predicted)"
+        " – aligntool</title>" in seen.tree
     )
 
 

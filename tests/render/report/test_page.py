@@ -151,11 +151,19 @@ def unknown_disk() -> Inventory:
 @pytest.mark.parametrize(
     ("machine", "tone", "said"),
     [
-        (one_disk(32256), "error", "1 of 1 partition misaligned; the predicted write rate halves"),
+        (
+            one_disk(32256),
+            "error",
+            "1 of 1 partition misaligned; random 4KiB writes there keep 1/2 of their rate (predicted)",
+        ),
         (one_disk(1 << 20), "good", "OK: every partition of 1 disk starts on its boundaries"),
         (Inventory(()), "info", "No partition to judge"),
         (unknown_disk(), "warning", "No partition is known to be misaligned; not all could be judged"),
-        (array_machine(), "error", "1 of 4 disks has misaligned partitions; the predicted write rate halves"),
+        (
+            array_machine(),
+            "error",
+            "1 of 3 disks has misaligned partitions; random 4KiB writes there keep 1/2 of their rate (predicted)",
+        ),
     ],
     ids=["off", "on", "empty", "unknown", "several"],
 )
