@@ -68,7 +68,7 @@ class ArrayOperation(run_change.Operation, Protocol):
     """A change whose progress is kept in a record."""
 
     def lines(self, plan: Plan, type_next: str, *, verbose: bool = False) -> Iterable[Line]:
-        yield from raid_plan_lines(plan, width=terminal_width(), type_next=type_next)
+        yield from raid_plan_lines(plan, width=terminal_width(), type_next=type_next, verbose=verbose)
         if not plan.steps:
             yield plain("Nothing to do.")
 

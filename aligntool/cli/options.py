@@ -288,7 +288,7 @@ JsonOption = Annotated[bool, "--json", "Print JSON."]
 EventsOption = Annotated[bool, "--json", "Report events as JSON lines."]
 YesOption = Annotated[bool, "--yes", "Do not ask for confirmation; refusals still apply."]
 DryRunOption = Annotated[bool, "--dry-run", "Show the plan and stop."]
-VerbosePlanOption = Annotated[bool, "--verbose -v", "Show every byte range and command of the steps."]
+VerbosePlanOption = Annotated[bool, "--verbose -v", "Show every byte range, command and reason of the plan."]
 SysrootsOption = Annotated[
     list[str] | None, "--sysroot", "Use a captured machine: a snapshot or its folder; may be repeated.", "DIR"
 ]

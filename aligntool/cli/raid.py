@@ -141,6 +141,7 @@ def persist_command(
     system: options.SystemOption = None,
     mount: Annotated[str | None, "--mount", "Mount point, now and at every boot.", "DIR", mount_point] = None,
     dry_run: options.DryRunOption = False,
+    verbose: options.VerbosePlanOption = False,
     yes: options.YesOption = False,
     kept: options.PlanFile,
     json_: options.EventsOption = False,
@@ -160,9 +161,9 @@ def persist_command(
     options.refuse_unapplied(yes=yes, shown={"--output": kept.output, "--sysroot": root})
     operation = Persist(array, PersistGoal(system, mount), root)
     if not (dry_run or kept.output is not None or root is not None):
-        return run_change(operation, yes=yes, json_=json_)
+        return run_change(operation, yes=yes, json_=json_, verbose=verbose)
     # The plan of a captured machine cannot be applied here.
-    show_only(operation, json_=json_, kept=kept, applicable=root is None, inputs=(root,))
+    show_only(operation, json_=json_, kept=kept, applicable=root is None, inputs=(root,), verbose=verbose)
 
 
 def find_persist_plan(array: str, goal: PersistGoal, sysroot: str | None = None) -> Plan:
@@ -209,7 +210,12 @@ class Persist(acting.ArrayOperation):
 
 
 def plan_command(
-    drives: DrivesArgument, *, chosen: ArrayOptions, kept: options.PlanFile, json_: options.JsonOption = False
+    drives: DrivesArgument,
+    *,
+    chosen: ArrayOptions,
+    verbose: options.VerbosePlanOption = False,
+    kept: options.PlanFile,
+    json_: options.JsonOption = False,
 ) -> None:
     """Plan an array, and show how it would be created.
 
@@ -220,7 +226,7 @@ def plan_command(
     Exit code: 0 planned; 3 refused, with every reason.
     """
     operation = CreateArray(tuple(drives), chosen.goal())
-    show_only(operation, json_=json_, kept=kept, inputs=(chosen.recipe, chosen.measured))
+    show_only(operation, json_=json_, kept=kept, inputs=(chosen.recipe, chosen.measured), verbose=verbose)
 
 
 def typed_arguments() -> list[str]:
@@ -275,6 +281,7 @@ def create_command(
     *,
     chosen: ArrayOptions,
     dry_run: options.DryRunOption = False,
+    verbose: options.VerbosePlanOption = False,
     yes: options.YesOption = False,
     wait: Annotated[bool, "--wait", "Wait until the first resynchronisation is finished."] = False,
     json_: options.EventsOption = False,
@@ -288,7 +295,7 @@ def create_command(
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the end, with the record kept.
     """
     operation = CreateArray(tuple(drives), chosen.goal(), with_goal=False, wait=wait)
-    run_change(operation, yes=yes, json_=json_, dry_run=dry_run)
+    run_change(operation, yes=yes, json_=json_, dry_run=dry_run, verbose=verbose)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ def reformat(
     *,
     lba_size: Annotated[int, "--lba-size", "Logical block size in bytes, such as 4096.", "SIZE", options.sector],
     dry_run: options.DryRunOption = False,
+    verbose: options.VerbosePlanOption = False,
     yes: options.YesOption = False,
     kept: options.PlanFile,
     json_: options.EventsOption = False,
@@ -42,8 +43,8 @@ def reformat(
     options.refuse_unapplied(yes=yes, shown={"--output": kept.output})
     operation = Reformat(options.resolve_device(array), ReformatGoal(lba_size))
     if dry_run or kept.output is not None:
-        return show_only(operation, json_=json_, kept=kept)
-    run_change(operation, yes=yes, json_=json_)
+        return show_only(operation, json_=json_, kept=kept, verbose=verbose)
+    run_change(operation, yes=yes, json_=json_, verbose=verbose)
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,17 +178,17 @@ def differences(members: Sequence[Member], known: Known) -> Iterator[str]:
             far = "a process on one node reaches the others over the link between the processors"
             why = far if title == _NUMA else "the slowest and the smallest limit the array"
             yield f"the members have different {title}: {listed}; {why}"
-    yield from (f"{disk.name} {_ODD[disk.kind]}" for disk in drives if disk.kind in _ODD)
+    yield from (f"{disk.name}: {_ODD[disk.kind]}" for disk in drives if disk.kind in _ODD)
     yield from wear_warnings({member.name: member.disk.health for member in members})
 
 
 # Kinds of disks that are not drives in a slot of this machine, and how they can disappear.
 _NUMA = "NUMA nodes"
 _ODD = {
-    DiskKind.MEMORY: "is memory: its content is lost at power-off, unless it is persistent memory",
-    DiskKind.NETWORK: "is reached over a network: the array is degraded while the network is down",
-    DiskKind.USB: "is on USB: a loose cable removes the member from the array, and flushes may not reach the drive",
-    DiskKind.LOOP: "is a file: after a reboot it has to be attached before it is a member again",
+    DiskKind.MEMORY: "a disk in memory, whose content is lost at power-off, unless it is persistent memory",
+    DiskKind.NETWORK: "reached over a network; the array is degraded while the network is down",
+    DiskKind.USB: "on USB; a loose cable removes the member from the array, and flushes may not reach the drive",
+    DiskKind.LOOP: "a file, which after a reboot is a member only when it is attached again",
 }
 
 

@@ -7,7 +7,7 @@ from itertools import chain
 from aligntool import steps
 from aligntool.audit.arrays import Member, chunk_units
 from aligntool.audit.report import Judged
-from aligntool.audit.wording import LOST, unread_between
+from aligntool.audit.wording import LOST, VIOLATES, unread_between
 from aligntool.change import Plan, RaidGoal
 from aligntool.errors import Refusal, refuse
 from aligntool.inventory import Inventory, superblocks_on
@@ -63,7 +63,7 @@ def _chunk_notes(decided: Decided) -> Iterator[str]:
     other = f" as requested; aligntool recommends {format_size(advice.size)}" if chunk != advice.size else ""
     yield f"chunk {format_size(chunk)}{other} for {decided.goal.workload} use: {advice.reason} ({advice.evidence})"
     for rule in chunks.judge_chunk(chunk, decided.stripes):
-        broken = f"VIOLATES, because it conflicts with {rule.conflict}" if rule.conflict else "VIOLATES"
+        broken = f"{VIOLATES}, because it conflicts with {rule.conflict}" if rule.conflict else VIOLATES
         yield f"chunk {format_size(chunk)} {'satisfies' if rule.kept else broken}: {rule.sentence} ({rule.evidence})"
     ahead = 2 * chunk * decided.geometry.data
     yield from decided.measured.notes

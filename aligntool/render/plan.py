@@ -7,10 +7,11 @@ from typing import assert_never
 
 from aligntool import steps
 from aligntool.audit.arrays import IN_SYNC
-from aligntool.audit.wording import LOST, SUSPENDED, shell_word
+from aligntool.audit.wording import LOST, SUSPENDED, VIOLATES, shell_word
 from aligntool.change import Place, Plan
 from aligntool.documents import as_object
 from aligntool.raid import commands as raid_commands
+from aligntool.raid.boot import BACKUP
 from aligntool.raid.ceilings import ceiling_words
 from aligntool.raid.running import ArrayView, MemberView
 from aligntool.render.disk_map import journal_of, plan_map_lines
@@ -480,7 +481,7 @@ def _cost_lines(plan: Plan, width: int) -> Iterator[Line]:
 
 def short_step_lines(plan: Plan, width: int) -> Iterator[Line]:
     """Yield a line for each step, or for several of a kind that follow one another."""
-    yield (("Steps", Style.TITLE), ("  (-v: every byte range and command)", Style.DIM))
+    yield (("Steps", Style.TITLE), ("  (-v: every byte range, command and reason)", Style.DIM))
     sizes = {used.partition: used.bytes for used in plan.estimate.used} if plan.estimate else {}
     rows = []
     for _, group in groupby(enumerate(plan.steps, 1), key=lambda step: (type(step[1]), _has_own_line(step))):
@@ -491,12 +492,16 @@ def short_step_lines(plan: Plan, width: int) -> Iterator[Line]:
     digits = max(len(number) for number, _ in rows)
     for number, title in rows:
         yield from paragraph(f"  {number:>{digits}}. {title}", width, " " * (digits + 4))
+    if any(isinstance(step, steps.FileStep) for step in plan.steps):
+        text = f"  The old version of a file is kept next to it, with {BACKUP} at the end of its name."
+        yield from paragraph(text, width, "  ", Style.DIM)
 
 
 def _has_own_line(numbered: tuple[int, steps.Step]) -> int:
     """Return 0 for a step that is shown together with those of its kind, and a number of its own for others."""
     number, step = numbered
-    return 0 if isinstance(step, steps.CheckContent | steps.HoldContent | steps.ReleaseContent) else number
+    together = steps.CheckContent | steps.HoldContent | steps.ReleaseContent | steps.MakeMember | steps.FileStep
+    return 0 if isinstance(step, together) else number
 
 
 def _title_of_all(same: Sequence[steps.Step]) -> str:
@@ -510,8 +515,20 @@ def _title_of_all(same: Sequence[steps.Step]) -> str:
             return f"hide {parts}: save their signatures in the journal"
         case steps.ReleaseContent() if len(same) > 1:
             return f"restore the signatures of {parts} at the new places"
+        case steps.MakeMember():
+            return _members_title([step for step in same if isinstance(step, steps.MakeMember)])
+        case steps.EditFile() | steps.WriteFile():
+            word = "edit" if isinstance(same[0], steps.EditFile) else "write"
+            return f"{word} {', '.join(step.path for step in same if isinstance(step, steps.FileStep))}"
         case _:
             return step_title(same[0])
+
+
+def _members_title(members: Sequence[steps.MakeMember]) -> str:
+    tables = [step.disk.path for step in members if step.entries]
+    if tables:
+        return f"write {'a partition table' if len(tables) == 1 else 'partition tables'} to {', '.join(tables)}"
+    return f"use {', '.join(step.device for step in members)}"
 
 
 def step_lines(plan: Plan, commands: Commands, width: int) -> Iterator[Line]:
@@ -532,9 +549,20 @@ def sentence_lines(title: str, sentences: Sequence[str], style: Style, width: in
     if not sentences:
         return
     yield ((title, Style.TITLE),)
-    for sentence in sentences:
+    for sentence in merged_sentences(sentences):
         yield from paragraph(f"  - {sentence}", width, style=style)
     yield EMPTY
+
+
+def merged_sentences(sentences: Sequence[str]) -> list[str]:
+    """Return sentences that differ only in the device that they begin with as one: "sda, sdb: a sentence"."""
+    devices: dict[str, list[str]] = {}
+    for sentence in sentences:
+        device, _, rest = sentence.partition(": ")
+        if not rest or " " in device:
+            device, rest = "", sentence
+        devices.setdefault(rest, []).append(device)
+    return [f"{', '.join(names)}: {rest}" if all(names) else rest for rest, names in devices.items()]
 
 
 def time_words(seconds: int) -> str:
@@ -550,8 +578,9 @@ def time_words(seconds: int) -> str:
 # Plans of arrays, and running arrays, as text.
 
 
-def raid_plan_lines(plan: Plan, *, width: int, type_next: str = "") -> Iterator[Line]:
-    """Yield the goal, the decisions with their reasons, every step with its commands, and what the user has to do.
+def raid_plan_lines(plan: Plan, *, width: int, type_next: str = "", verbose: bool = False) -> Iterator[Line]:
+    """Yield the goal, the members, what is made on them, a line for each step, and what the user has to do. `verbose`:
+    also the reason of every value, the files, ranges and commands.
 
     `type_next`: the command that applies the plan.
     """
@@ -560,20 +589,59 @@ def raid_plan_lines(plan: Plan, *, width: int, type_next: str = "") -> Iterator[
     facts = f"  {size_words(plan.disk.size)} · {plan.disk.sector_size}-byte sectors"
     facts += f" · UUID {plan.disk.disk_id}" if plan.purpose != "layers" else ""
     yield from paragraph(facts, width, style=Style.DIM)
-    if members:
-        yield from paragraph("  of " + ", ".join(step.device for step in members), width, style=Style.DIM)
     yield EMPTY
+    if members:
+        yield from _member_lines(members, width)
+        yield EMPTY
+    if values := list(_made_values(plan, members)):
+        for row in columns(values, left=(0, 1)):
+            yield from paragraph(f"  {row.rstrip()}", width, "           ")
+        yield EMPTY
     yield from _lost_lines(plan, width)
     if plan.purpose == "layers" and plan.steps:
         for sentence in _layer_summary(plan):
             yield from paragraph(sentence, width)
         yield EMPTY
-    yield from sentence_lines("Decided", plan.notes, Style.PLAIN, width)
-    yield from step_lines(plan, {}, width) if plan.steps else ()
-    yield EMPTY
+    decided = [note for note in plan.notes if verbose or plan.purpose != "raid" or VIOLATES in note]
+    yield from sentence_lines("Decided", decided, Style.PLAIN, width)
+    if plan.steps:
+        yield from step_lines(plan, {}, width) if verbose else short_step_lines(plan, width)
+        yield EMPTY
     yield from attention_lines(plan, width=width)
     if type_next and plan.steps:
         yield (("→ ", Style.DIM), (type_next, Style.TYPE))
+
+
+def _member_lines(members: Sequence[steps.MakeMember], width: int) -> Iterator[Line]:
+    """Yield a row for each member: its device, the drive, and what is lost there."""
+    rows = [("member", "size", "drive", "now")]
+    for step in members:
+        known = identity_words(("", step.disk.model), ("serial ", step.disk.serial)) or "a drive without a model"
+        rows.append((step.device, format_about(step.disk.size), known, "; ".join(step.holds) or "no data seen"))
+    heads, *texts = columns(rows, left=(0, 2, 3), wide=width - 2)
+    yield ((f"  {heads}", Style.DIM),)
+    for step, text in zip(members, texts, strict=True):
+        yield ((f"  {text.rstrip()}", Style.BAD if step.holds else Style.PLAIN),)
+
+
+def _made_values(plan: Plan, members: Sequence[steps.MakeMember]) -> Iterator[tuple[str, str]]:
+    """Yield what the steps of a new array make, a name and its values each."""
+    for step in plan.steps:
+        match step:
+            case steps.MakeArray():
+                words = (
+                    step.level.replace("raid", "RAID"), step.layout and f"layout {step.layout}",
+                    f"chunk {format_size(step.chunk)}" if step.chunk else "", f"metadata {step.metadata}",
+                    "write-intent bitmap" if step.bitmap_chunk else "",
+                )  # fmt: skip
+                yield "array", ", ".join(word for word in words if word)
+                begins = {entry.extent.start for member in members for entry in member.entries[-1:]} or {0}
+                starts = ", ".join(format_size(start + step.data.offset) for start in sorted(begins))
+                yield "data", f"from {starts} of each drive" if len(begins) == 1 else f"from {starts} of the drives"
+            case steps.MakeFileSystem():
+                yield "content", step.kind if step.device == plan.disk.path else f"{step.kind} on {step.device}"
+            case steps.Mount():
+                yield "mounted", f"at {step.path}, now and at every boot"
 
 
 def array_lines(views: Sequence[ArrayView], *, width: int) -> Iterator[Line]:

@@ -48,7 +48,7 @@ def golden_plan(recipe: Recipe) -> Plan:
 
 
 def golden_text(recipe: Recipe) -> str:
-    return "".join(text_of(raid_plan_lines(golden_plan(recipe), width=WIDTH)))
+    return "".join(text_of(raid_plan_lines(golden_plan(recipe), width=WIDTH, verbose=True)))
 
 
 def golden_file(recipe: Recipe) -> Path:

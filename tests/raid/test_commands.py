@@ -192,12 +192,12 @@ def test_a_plan_changes_no_drives_and_refuses_those_that_are_not_empty(
 ) -> None:
     one, two = loop(sparse(GIB, "a.img")), loop(sparse(GIB, "b.img"))
     kept = tmp_path / "plan.json"
-    done = run_aligntool("raid", "plan", "--level", "1", "--system", "debian", "-o", kept, one, two)
+    done = run_aligntool("raid", "plan", "-v", "--level", "1", "--system", "debian", "-o", kept, one, two)
     assert done.returncode == 0, done.stderr
     assert "--raid-devices=2" in done.stdout and f"{one}p1 {two}p1" in " ".join(done.stdout.split())
     assert json.loads(kept.read_text())["plan"]["purpose"] == "raid"
     assert run("sfdisk", "--json", one, fails=True) == ""
-    dry = run_aligntool("raid", "create", "--dry-run", "--level", "1", "--system", "debian", one, two)
+    dry = run_aligntool("raid", "create", "--dry-run", "--verbose", "--level", "1", "--system", "debian", one, two)
     assert dry.returncode == 0 and "--raid-devices=2" in dry.stdout
     assert run("sfdisk", "--json", one, fails=True) == ""
     run("mkfs.ext4", "-q", two)

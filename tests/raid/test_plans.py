@@ -12,11 +12,14 @@ from aligntool.raid.boot import SYSTEMS
 from aligntool.raid.commands import command_of
 from aligntool.raid.planning import plan_raid
 from aligntool.recipes.goals import Recipe
+from aligntool.render.lines import cell_width, text_of
+from aligntool.render.plan import merged_sentences, raid_plan_lines
 from aligntool.steps import (
     CheckInitramfs,
     EditFile,
     MakeArray,
     MakeFileSystem,
+    MakeMember,
     Mount,
     RebuildInitramfs,
     SystemStep,
@@ -35,6 +38,28 @@ def name(recipe: Recipe) -> str:
 @pytest.mark.parametrize("each", RECIPES, ids=name)
 def test_every_recipe_gives_its_golden_plan(each: Recipe) -> None:
     assert golden_file(each).read_text() == golden_text(each), RENEW
+
+
+@pytest.mark.parametrize("each", RECIPES, ids=name)
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_a_short_plan_has_members_values_and_a_line_for_each_kind_of_step(each: Recipe, width: int) -> None:
+    """Reasons, files and commands are for -v. A broken rule is shown as well."""
+    plan = golden_plan(each)
+    said = "".join(text_of(raid_plan_lines(plan, width=width)))
+    assert max(cell_width(line) for line in said.splitlines()) <= width
+    whole = "".join(text_of(raid_plan_lines(plan, width=width, verbose=True)))
+    assert said.count("\n") < min(whole.count("\n"), 60)
+    assert "satisfies" not in said and ("satisfies" in whole or "RAID1 " in whole)
+    assert "$ " not in said and "$ mdadm --create" in whole
+    for member in (step.device for step in plan.steps if isinstance(step, MakeMember)):
+        assert member in said
+    broken = replace(plan, notes=("chunk 4KiB VIOLATES: at least 16KiB", *plan.notes))
+    assert "VIOLATES" in "".join(text_of(raid_plan_lines(broken, width=width)))
+
+
+def test_sentences_that_differ_in_their_device_only_are_one() -> None:
+    told = ("sda: old", "sdb: old", "sda: worn", "the rest: stays", "sda is one: of two")
+    assert merged_sentences(told) == ["sda, sdb: old", "sda: worn", "the rest: stays", "sda is one: of two"]
 
 
 def test_recipes_sample_drives_and_golden_plans_correspond() -> None:

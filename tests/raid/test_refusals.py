@@ -202,12 +202,11 @@ def test_a_mapping_may_be_a_member() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "word"),
-    [(DiskKind.USB, "is on USB"), (DiskKind.NETWORK, "over a network"), (DiskKind.MEMORY, "is memory")],
+    ("kind", "word"), [(DiskKind.USB, "on USB"), (DiskKind.NETWORK, "over a network"), (DiskKind.MEMORY, "in memory")]
 )
 def test_a_member_that_may_disappear_is_reported(kind: DiskKind, word: str) -> None:
     plan = planned(goal(), drive(0), replace(drive(1), kind=kind))
-    assert [sentence.split()[0] for sentence in plan.attention if word in sentence] == ["nvme1n1"]
+    assert [sentence.split()[0] for sentence in plan.attention if word in sentence] == ["nvme1n1:"]
 
 
 @pytest.mark.needs_root

@@ -53,7 +53,7 @@ def test_nothing_outside_a_member_partition_is_zeroed() -> None:
 def test_the_zeroed_bytes_are_listed_below_their_step_only() -> None:
     full = drive(0, size=SIZE, parts="2048+409600 ext4")
     plan = planned(goal("raid1", wipe=("nvme0n1",)), full, drive(1, size=SIZE))
-    said = " ".join("".join(text_of(raid_plan_lines(plan, width=100))).split())
+    said = " ".join("".join(text_of(raid_plan_lines(plan, width=100, verbose=True))).split())
     told = (
         "zeroed first, so that no old signature reappears: bytes 0..6291456, 20971520..26214400, "
         "208666624..210763776, 21366833152..21368930304, 21472739328..21474836480"

@@ -55,11 +55,11 @@ _aligntool_options() { # COMMAND
     "plan layout") options="--part --table --recipe --grain --spare-end --wipe --output -o --overwrite --no-lease --verbose -v --json --sector-size --physical-sector-size --page-size --color --no-pager --help -h" arguments=disks ;;
     "plan partition") options="--undo --table --grain --shrink --used-only --journal --overwrite-bytes --save --key-file --output -o --overwrite --no-lease --verbose -v --json --sector-size --physical-sector-size --page-size --color --no-pager --help -h" arguments=disks ;;
     "plan convert") options="--sector-size --both --journal --overwrite-bytes --save --output -o --overwrite --no-lease --verbose -v --json --color --no-pager --help -h" arguments=disks ;;
-    "raid plan") options="--level -l --recipe --chunk --workload --fs --layout --bitmap --metadata --name --mount --database-page --spare-end --whole-drives --wipe --tuned --system --output -o --overwrite --json --color --no-pager --help -h" arguments=disks ;;
+    "raid plan") options="--level -l --recipe --chunk --workload --fs --layout --bitmap --metadata --name --mount --database-page --spare-end --whole-drives --wipe --tuned --system --verbose -v --output -o --overwrite --json --color --no-pager --help -h" arguments=disks ;;
     "raid show") options="--sysroot --json --color --no-pager --help -h" arguments=arrays ;;
-    "raid create") options="--level -l --recipe --chunk --workload --fs --layout --bitmap --metadata --name --mount --database-page --spare-end --whole-drives --wipe --tuned --system --dry-run --yes --wait --json --color --no-pager --help -h" arguments=disks ;;
-    "raid persist") options="--system --mount --dry-run --yes --output -o --overwrite --json --sysroot --color --no-pager --help -h" arguments=arrays ;;
-    "raid reformat") options="--lba-size --dry-run --yes --output -o --overwrite --json --color --no-pager --help -h" arguments=arrays ;;
+    "raid create") options="--level -l --recipe --chunk --workload --fs --layout --bitmap --metadata --name --mount --database-page --spare-end --whole-drives --wipe --tuned --system --dry-run --verbose -v --yes --wait --json --color --no-pager --help -h" arguments=disks ;;
+    "raid persist") options="--system --mount --dry-run --verbose -v --yes --output -o --overwrite --json --sysroot --color --no-pager --help -h" arguments=arrays ;;
+    "raid reformat") options="--lba-size --dry-run --verbose -v --yes --output -o --overwrite --json --color --no-pager --help -h" arguments=arrays ;;
     "raid tune") options="--level -l --workload --chunks --layout --bitmap --database-page --span --runtime --repeats --output -o --overwrite --clear --dry-run --yes --color --no-pager --help -h" arguments=disks ;;
     "bench run") options="--profile --span --runtime --repeats --passes --destructive --wipe --yes --dry-run --output -o --overwrite --fio-output --json --mix --data --pause --color --no-pager --help -h" arguments=disks ;;
     "bench list") options="--json --color --no-pager --help -h" arguments= ;;

@@ -166,7 +166,7 @@ complete -c aligntool -n '__aligntool_is realign' -l overwrite-bytes -d 'Allow t
 complete -c aligntool -n '__aligntool_is realign' -l save -d 'Copy what --overwrite-bytes names to this new file first' -r -F
 complete -c aligntool -n '__aligntool_is realign' -l layers -d 'Move nothing; re-encrypt each LUKS2 volume with sectors of the drive\'s size'
 complete -c aligntool -n '__aligntool_is realign' -l dry-run -d 'Show the plan and stop'
-complete -c aligntool -n '__aligntool_is realign' -l verbose -s v -d 'Show every byte range and command of the steps'
+complete -c aligntool -n '__aligntool_is realign' -l verbose -s v -d 'Show every byte range, command and reason of the plan'
 complete -c aligntool -n '__aligntool_is realign' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is realign' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
 complete -c aligntool -n '__aligntool_is realign' -l no-lease -d 'No other program has the image open, where that cannot be found out'
@@ -187,7 +187,7 @@ complete -c aligntool -n '__aligntool_is layout' -l grain -d 'Boundary on which 
 complete -c aligntool -n '__aligntool_is layout' -l spare-end -d 'Free space to leave at the end' -x
 complete -c aligntool -n '__aligntool_is layout' -l wipe -d 'Allow everything on this device to be lost; may be repeated' -r -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is layout' -l dry-run -d 'Show the plan and stop'
-complete -c aligntool -n '__aligntool_is layout' -l verbose -s v -d 'Show every byte range and command of the steps'
+complete -c aligntool -n '__aligntool_is layout' -l verbose -s v -d 'Show every byte range, command and reason of the plan'
 complete -c aligntool -n '__aligntool_is layout' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is layout' -l no-lease -d 'No other program has the image open, where that cannot be found out'
 complete -c aligntool -n '__aligntool_is layout' -l json -d 'Report events as JSON lines'
@@ -208,7 +208,7 @@ complete -c aligntool -n '__aligntool_is partition' -l overwrite-bytes -d 'Allow
 complete -c aligntool -n '__aligntool_is partition' -l save -d 'Copy what --overwrite-bytes names to this new file first' -r -F
 complete -c aligntool -n '__aligntool_is partition' -l key-file -d 'Open a LUKS volume with this key to find the space in use; - asks for the key' -r -F
 complete -c aligntool -n '__aligntool_is partition' -l dry-run -d 'Show the plan and stop'
-complete -c aligntool -n '__aligntool_is partition' -l verbose -s v -d 'Show every byte range and command of the steps'
+complete -c aligntool -n '__aligntool_is partition' -l verbose -s v -d 'Show every byte range, command and reason of the plan'
 complete -c aligntool -n '__aligntool_is partition' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is partition' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
 complete -c aligntool -n '__aligntool_is partition' -l no-lease -d 'No other program has the image open, where that cannot be found out'
@@ -230,7 +230,7 @@ complete -c aligntool -n '__aligntool_is convert' -l output -s o -d 'Write a cop
 complete -c aligntool -n '__aligntool_is convert' -l used-only -d 'Copy only used blocks, even if something else on the disk may need the free ones'
 complete -c aligntool -n '__aligntool_is convert' -l wipe -d 'With -o: allow unrecognised data on this disk to be lost' -r -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is convert' -l dry-run -d 'Show the plan and stop'
-complete -c aligntool -n '__aligntool_is convert' -l verbose -s v -d 'Show every byte range and command of the steps'
+complete -c aligntool -n '__aligntool_is convert' -l verbose -s v -d 'Show every byte range, command and reason of the plan'
 complete -c aligntool -n '__aligntool_is convert' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is convert' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
 complete -c aligntool -n '__aligntool_is convert' -l no-lease -d 'No other program has the image open, where that cannot be found out'
@@ -240,7 +240,7 @@ complete -c aligntool -n '__aligntool_is convert' -l color -d 'When to colour th
 complete -c aligntool -n '__aligntool_is convert' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is convert' -l help -s h -d 'Show the options and an example'
 complete -c aligntool -n '__aligntool_is apply' -F
-complete -c aligntool -n '__aligntool_is apply' -l verbose -s v -d 'Show every byte range and command of the steps'
+complete -c aligntool -n '__aligntool_is apply' -l verbose -s v -d 'Show every byte range, command and reason of the plan'
 complete -c aligntool -n '__aligntool_is apply' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is apply' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
 complete -c aligntool -n '__aligntool_is apply' -l no-lease -d 'No other program has the image open, where that cannot be found out'
@@ -355,7 +355,7 @@ complete -c aligntool -n '__aligntool_is plan realign' -l layers -d 'Move nothin
 complete -c aligntool -n '__aligntool_is plan realign' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is plan realign' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is plan realign' -l no-lease -d 'No other program has the image open, where that cannot be found out'
-complete -c aligntool -n '__aligntool_is plan realign' -l verbose -s v -d 'Show every byte range and command of the steps'
+complete -c aligntool -n '__aligntool_is plan realign' -l verbose -s v -d 'Show every byte range, command and reason of the plan'
 complete -c aligntool -n '__aligntool_is plan realign' -l json -d 'Print JSON'
 complete -c aligntool -n '__aligntool_is plan realign' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is plan realign' -l physical-sector-size -d 'Physical sector size; image files are assumed to have 4096' -r -f -a '512 4096'
@@ -373,7 +373,7 @@ complete -c aligntool -n '__aligntool_is plan layout' -l wipe -d 'Allow everythi
 complete -c aligntool -n '__aligntool_is plan layout' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is plan layout' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is plan layout' -l no-lease -d 'No other program has the image open, where that cannot be found out'
-complete -c aligntool -n '__aligntool_is plan layout' -l verbose -s v -d 'Show every byte range and command of the steps'
+complete -c aligntool -n '__aligntool_is plan layout' -l verbose -s v -d 'Show every byte range, command and reason of the plan'
 complete -c aligntool -n '__aligntool_is plan layout' -l json -d 'Print JSON'
 complete -c aligntool -n '__aligntool_is plan layout' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is plan layout' -l physical-sector-size -d 'Physical sector size; image files are assumed to have 4096' -r -f -a '512 4096'
@@ -394,7 +394,7 @@ complete -c aligntool -n '__aligntool_is plan partition' -l key-file -d 'Open a 
 complete -c aligntool -n '__aligntool_is plan partition' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is plan partition' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is plan partition' -l no-lease -d 'No other program has the image open, where that cannot be found out'
-complete -c aligntool -n '__aligntool_is plan partition' -l verbose -s v -d 'Show every byte range and command of the steps'
+complete -c aligntool -n '__aligntool_is plan partition' -l verbose -s v -d 'Show every byte range, command and reason of the plan'
 complete -c aligntool -n '__aligntool_is plan partition' -l json -d 'Print JSON'
 complete -c aligntool -n '__aligntool_is plan partition' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is plan partition' -l physical-sector-size -d 'Physical sector size; image files are assumed to have 4096' -r -f -a '512 4096'
@@ -411,7 +411,7 @@ complete -c aligntool -n '__aligntool_is plan convert' -l save -d 'Copy what --o
 complete -c aligntool -n '__aligntool_is plan convert' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is plan convert' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is plan convert' -l no-lease -d 'No other program has the image open, where that cannot be found out'
-complete -c aligntool -n '__aligntool_is plan convert' -l verbose -s v -d 'Show every byte range and command of the steps'
+complete -c aligntool -n '__aligntool_is plan convert' -l verbose -s v -d 'Show every byte range, command and reason of the plan'
 complete -c aligntool -n '__aligntool_is plan convert' -l json -d 'Print JSON'
 complete -c aligntool -n '__aligntool_is plan convert' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is plan convert' -l no-pager -d 'Do not show long text in a pager'
@@ -433,6 +433,7 @@ complete -c aligntool -n '__aligntool_is raid plan' -l whole-drives -d 'Use whol
 complete -c aligntool -n '__aligntool_is raid plan' -l wipe -d 'Allow everything on this device to be lost; may be repeated' -r -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is raid plan' -l tuned -d 'Use the result of `raid tune` on these drives' -r -F
 complete -c aligntool -n '__aligntool_is raid plan' -l system -d 'debian, debian-dracut, fedora, opensuse or arch [default: this system]' -r -f -a 'debian debian-dracut fedora opensuse arch'
+complete -c aligntool -n '__aligntool_is raid plan' -l verbose -s v -d 'Show every byte range, command and reason of the plan'
 complete -c aligntool -n '__aligntool_is raid plan' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is raid plan' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is raid plan' -l json -d 'Print JSON'
@@ -463,6 +464,7 @@ complete -c aligntool -n '__aligntool_is raid create' -l wipe -d 'Allow everythi
 complete -c aligntool -n '__aligntool_is raid create' -l tuned -d 'Use the result of `raid tune` on these drives' -r -F
 complete -c aligntool -n '__aligntool_is raid create' -l system -d 'debian, debian-dracut, fedora, opensuse or arch [default: this system]' -r -f -a 'debian debian-dracut fedora opensuse arch'
 complete -c aligntool -n '__aligntool_is raid create' -l dry-run -d 'Show the plan and stop'
+complete -c aligntool -n '__aligntool_is raid create' -l verbose -s v -d 'Show every byte range, command and reason of the plan'
 complete -c aligntool -n '__aligntool_is raid create' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is raid create' -l wait -d 'Wait until the first resynchronisation is finished'
 complete -c aligntool -n '__aligntool_is raid create' -l json -d 'Report events as JSON lines'
@@ -473,6 +475,7 @@ complete -c aligntool -n '__aligntool_is raid persist' -f -a '(__aligntool_look 
 complete -c aligntool -n '__aligntool_is raid persist' -l system -d 'debian, debian-dracut, fedora, opensuse or arch [default: this system]' -r -f -a 'debian debian-dracut fedora opensuse arch'
 complete -c aligntool -n '__aligntool_is raid persist' -l mount -d 'Mount point, now and at every boot' -r -f -a '(__fish_complete_directories)'
 complete -c aligntool -n '__aligntool_is raid persist' -l dry-run -d 'Show the plan and stop'
+complete -c aligntool -n '__aligntool_is raid persist' -l verbose -s v -d 'Show every byte range, command and reason of the plan'
 complete -c aligntool -n '__aligntool_is raid persist' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is raid persist' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is raid persist' -l overwrite -d 'Replace existing files'
@@ -484,6 +487,7 @@ complete -c aligntool -n '__aligntool_is raid persist' -l help -s h -d 'Show the
 complete -c aligntool -n '__aligntool_is raid reformat' -f -a '(__aligntool_look aligntool_arrays)'
 complete -c aligntool -n '__aligntool_is raid reformat' -l lba-size -d 'Logical block size in bytes, such as 4096' -x
 complete -c aligntool -n '__aligntool_is raid reformat' -l dry-run -d 'Show the plan and stop'
+complete -c aligntool -n '__aligntool_is raid reformat' -l verbose -s v -d 'Show every byte range, command and reason of the plan'
 complete -c aligntool -n '__aligntool_is raid reformat' -l yes -d 'Do not ask for confirmation; refusals still apply'
 complete -c aligntool -n '__aligntool_is raid reformat' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is raid reformat' -l overwrite -d 'Replace existing files'

@@ -94,8 +94,8 @@ _aligntool_realign() {
         '(--save)--save=[Copy what --overwrite-bytes names to this new file first]:FILE:_files' \
         '(--layers)--layers[Move nothing; re-encrypt each LUKS2 volume with sectors of the drive'\''s size]' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
-        '(--verbose -v)--verbose[Show every byte range and command of the steps]' \
-        '(--verbose -v)-v[Show every byte range and command of the steps]' \
+        '(--verbose -v)--verbose[Show every byte range, command and reason of the plan]' \
+        '(--verbose -v)-v[Show every byte range, command and reason of the plan]' \
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
         '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
@@ -121,8 +121,8 @@ _aligntool_layout() {
         '(--spare-end)--spare-end=[Free space to leave at the end]:SIZE: ' \
         '*--wipe=[Allow everything on this device to be lost; may be repeated]:DEVICE:_aligntool_devices' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
-        '(--verbose -v)--verbose[Show every byte range and command of the steps]' \
-        '(--verbose -v)-v[Show every byte range and command of the steps]' \
+        '(--verbose -v)--verbose[Show every byte range, command and reason of the plan]' \
+        '(--verbose -v)-v[Show every byte range, command and reason of the plan]' \
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
         '(--json)--json[Report events as JSON lines]' \
@@ -148,8 +148,8 @@ _aligntool_partition() {
         '(--save)--save=[Copy what --overwrite-bytes names to this new file first]:FILE:_files' \
         '(--key-file)--key-file=[Open a LUKS volume with this key to find the space in use; - asks for the key]:FILE:_files' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
-        '(--verbose -v)--verbose[Show every byte range and command of the steps]' \
-        '(--verbose -v)-v[Show every byte range and command of the steps]' \
+        '(--verbose -v)--verbose[Show every byte range, command and reason of the plan]' \
+        '(--verbose -v)-v[Show every byte range, command and reason of the plan]' \
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
         '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
@@ -177,8 +177,8 @@ _aligntool_convert() {
         '(--used-only)--used-only[Copy only used blocks, even if something else on the disk may need the free ones]' \
         '*--wipe=[With -o\: allow unrecognised data on this disk to be lost]:DEVICE:_aligntool_devices' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
-        '(--verbose -v)--verbose[Show every byte range and command of the steps]' \
-        '(--verbose -v)-v[Show every byte range and command of the steps]' \
+        '(--verbose -v)--verbose[Show every byte range, command and reason of the plan]' \
+        '(--verbose -v)-v[Show every byte range, command and reason of the plan]' \
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
         '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
@@ -193,8 +193,8 @@ _aligntool_convert() {
 
 _aligntool_apply() {
     _arguments -s -S \
-        '(--verbose -v)--verbose[Show every byte range and command of the steps]' \
-        '(--verbose -v)-v[Show every byte range and command of the steps]' \
+        '(--verbose -v)--verbose[Show every byte range, command and reason of the plan]' \
+        '(--verbose -v)-v[Show every byte range, command and reason of the plan]' \
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
         '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
@@ -372,8 +372,8 @@ _aligntool_plan_realign() {
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
         '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
-        '(--verbose -v)--verbose[Show every byte range and command of the steps]' \
-        '(--verbose -v)-v[Show every byte range and command of the steps]' \
+        '(--verbose -v)--verbose[Show every byte range, command and reason of the plan]' \
+        '(--verbose -v)-v[Show every byte range, command and reason of the plan]' \
         '(--json)--json[Print JSON]' \
         '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
         '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
@@ -397,8 +397,8 @@ _aligntool_plan_layout() {
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
         '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
-        '(--verbose -v)--verbose[Show every byte range and command of the steps]' \
-        '(--verbose -v)-v[Show every byte range and command of the steps]' \
+        '(--verbose -v)--verbose[Show every byte range, command and reason of the plan]' \
+        '(--verbose -v)-v[Show every byte range, command and reason of the plan]' \
         '(--json)--json[Print JSON]' \
         '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
         '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
@@ -425,8 +425,8 @@ _aligntool_plan_partition() {
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
         '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
-        '(--verbose -v)--verbose[Show every byte range and command of the steps]' \
-        '(--verbose -v)-v[Show every byte range and command of the steps]' \
+        '(--verbose -v)--verbose[Show every byte range, command and reason of the plan]' \
+        '(--verbose -v)-v[Show every byte range, command and reason of the plan]' \
         '(--json)--json[Print JSON]' \
         '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
         '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
@@ -449,8 +449,8 @@ _aligntool_plan_convert() {
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
         '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
-        '(--verbose -v)--verbose[Show every byte range and command of the steps]' \
-        '(--verbose -v)-v[Show every byte range and command of the steps]' \
+        '(--verbose -v)--verbose[Show every byte range, command and reason of the plan]' \
+        '(--verbose -v)-v[Show every byte range, command and reason of the plan]' \
         '(--json)--json[Print JSON]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
@@ -478,6 +478,8 @@ _aligntool_raid_plan() {
         '*--wipe=[Allow everything on this device to be lost; may be repeated]:DEVICE:_aligntool_devices' \
         '(--tuned)--tuned=[Use the result of `raid tune` on these drives]:FILE:_files' \
         '(--system)--system=[debian, debian-dracut, fedora, opensuse or arch \[default\: this system\]]:NAME:(debian debian-dracut fedora opensuse arch)' \
+        '(--verbose -v)--verbose[Show every byte range, command and reason of the plan]' \
+        '(--verbose -v)-v[Show every byte range, command and reason of the plan]' \
         '(--output -o)--output=[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
@@ -520,6 +522,8 @@ _aligntool_raid_create() {
         '(--tuned)--tuned=[Use the result of `raid tune` on these drives]:FILE:_files' \
         '(--system)--system=[debian, debian-dracut, fedora, opensuse or arch \[default\: this system\]]:NAME:(debian debian-dracut fedora opensuse arch)' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
+        '(--verbose -v)--verbose[Show every byte range, command and reason of the plan]' \
+        '(--verbose -v)-v[Show every byte range, command and reason of the plan]' \
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--wait)--wait[Wait until the first resynchronisation is finished]' \
         '(--json)--json[Report events as JSON lines]' \
@@ -535,6 +539,8 @@ _aligntool_raid_persist() {
         '(--system)--system=[debian, debian-dracut, fedora, opensuse or arch \[default\: this system\]]:NAME:(debian debian-dracut fedora opensuse arch)' \
         '(--mount)--mount=[Mount point, now and at every boot]:DIR:_files -/' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
+        '(--verbose -v)--verbose[Show every byte range, command and reason of the plan]' \
+        '(--verbose -v)-v[Show every byte range, command and reason of the plan]' \
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--output -o)--output=[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
@@ -552,6 +558,8 @@ _aligntool_raid_reformat() {
     _arguments -s -S \
         '(--lba-size)--lba-size=[Logical block size in bytes, such as 4096]:SIZE: ' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
+        '(--verbose -v)--verbose[Show every byte range, command and reason of the plan]' \
+        '(--verbose -v)-v[Show every byte range, command and reason of the plan]' \
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--output -o)--output=[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
