@@ -20,7 +20,7 @@ from rich.text import Text
 from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding
-from textual.containers import VerticalScroll
+from textual.containers import Horizontal, VerticalScroll
 from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Input, ProgressBar, Static
 
@@ -41,7 +41,8 @@ HELP = """\
 Each screen shows what a command prints; the first line names the command.
 
   arrows, PgUp, PgDn   select a disk; scroll
-  Enter                audit the disk: verdict, map, findings
+  Enter                audit the disk: verdict, map, findings; from 120 columns
+                       on, the audit of the selected disk is beside the list
   p                    plan a realign; nothing is written
   r                    show the plan, ask, and move
   u, b                 resume or roll back a move that was interrupted
@@ -54,6 +55,9 @@ name. A move that was stopped is in flight: nothing is lost, and `resume` or
 `rollback` continues, here or on the command line."""
 
 _STOP_POLL_S = 0.1
+_PAUSE_S = 0.2  # before the audit of a selected disk
+_LIST = 64  # columns of the list of disks, if an audit is beside it
+_LEAST_BESIDE = 56  # columns of that audit: on a terminal of 120 columns
 
 
 # Commands in child processes.
@@ -182,10 +186,14 @@ class DiskList(Screen[None]):
         super().__init__()
         self._targets, self._rate, self._stopped = targets, rate, stopped
         self._disks: list[DiskRow] = []
+        self._audits: dict[tuple[str, int], Text] = {}  # by path and width
 
     def compose(self) -> ComposeResult:
         yield Static(" ".join(("aligntool audit", *map(shell_word, self._targets))), classes="title", markup=False)
-        yield Disks(cursor_type="row", show_header=False)
+        with Horizontal():
+            yield Disks(cursor_type="row", show_header=False)
+            with VerticalScroll(id="beside", can_focus=False):
+                yield Static(id="audit", markup=False)
         yield Static(id="talk", markup=False)
         yield Footer()
 
@@ -196,6 +204,7 @@ class DiskList(Screen[None]):
     async def action_audit(self) -> None:
         message = self.query_one("#talk", Static)
         message.update("Reading the disks …")
+        self._audits.clear()
         self._disks = await list_disks(*self._targets)
         self._fill()
         message.update("" if self._disks else "No disks found.")
@@ -203,10 +212,17 @@ class DiskList(Screen[None]):
     def on_resize(self) -> None:
         self._fill()
 
+    @property
+    def _beside(self) -> int:
+        """Return the width of the audit beside the list, or 0 on a narrow terminal."""
+        return self.size.width - _LIST if self.size.width >= _LIST + _LEAST_BESIDE else 0
+
     def _fill(self) -> None:
-        """Show the disks in the width of the screen."""
-        table = self.query_one(Disks)
-        row, room = table.cursor_row, self.size.width - 17
+        """Show the disks in the width of the screen, and on a wide one the audit of the selected disk beside them."""
+        table, width = self.query_one(Disks), self.size.width - self._beside
+        self.query_one("#beside").display = bool(self._beside)
+        table.styles.width = width
+        row, room = table.cursor_row, width - 17
         wide = room - min(max((len(disk.verdict) for disk in self._disks), default=0), room - 16)
         table.clear(columns=True)
         table.add_columns("disk", "size", "verdict")
@@ -214,6 +230,22 @@ class DiskList(Screen[None]):
             path = disk.path if len(disk.path) <= wide else f"…{disk.path[1 - wide :]}"
             table.add_row(*map(Text, (fit(path, wide), fit(disk.size, 9, right=True), fit(disk.verdict, room - wide))))
         table.move_cursor(row=row)
+        self._show_audit()
+
+    def on_data_table_row_highlighted(self) -> None:
+        self._show_audit()
+
+    @work(exclusive=True, group="beside")
+    async def _show_audit(self) -> None:
+        row = self.query_one(Disks).cursor_row
+        if not self._beside or not 0 <= row < len(self._disks):
+            return
+        shown, place = self.query_one("#audit", Static), (self._disks[row].path, self._beside)
+        if place not in self._audits:
+            shown.update("…")
+            await asyncio.sleep(_PAUSE_S)  # the cursor may move on
+            self._audits[place] = await printed("audit", "--map", "--", place[0], width=place[1] - 4)
+        shown.update(self._audits[place])
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         self.app.push_screen(DiskPage(self._disks[event.cursor_row], self._rate, self._stopped))
@@ -442,7 +474,8 @@ class Screens(App[None]):
     ENABLE_COMMAND_PALETTE = False
     CSS = """
     .title { text-style: bold reverse; width: 100%; height: 1; }
-    VerticalScroll, Disks { height: 1fr; }
+    VerticalScroll, Disks, Horizontal { height: 1fr; }
+    #beside { padding-left: 2; }
     ProgressBar, Bar { width: 1fr; }
     Input { border: none; height: 1; padding: 0; }
     """

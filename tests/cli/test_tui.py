@@ -105,6 +105,25 @@ def test_a_disk_is_audited_planned_confirmed_and_moved(disk: Path) -> None:
     assert_whole(disk)
 
 
+def test_a_wide_terminal_shows_the_audit_of_the_selected_disk_beside_the_list(disk: Path) -> None:
+    app = Screens((str(disk),), None)
+
+    async def steps() -> None:
+        async with app.run_test(size=(120, 30)) as pilot:
+            await User(app, pilot).press(until="1 of 1 partition misaligned")
+            beside, end = app.screen.query_one("#audit", Static), time.monotonic() + LONGEST_S
+            while "3584B past a boundary" not in str(beside.render()):
+                assert time.monotonic() < end, str(beside.render())
+                await pilot.pause(0.2)
+            strip = next(line for line in str(beside.render()).splitlines() if line.startswith("·[1"))
+            assert len(strip) <= beside.size.width, "a strip that wraps is not to scale"
+            await pilot.resize_terminal(119, 30)
+            await pilot.pause(0.2)
+            assert not app.screen.query_one("#beside").display
+
+    asyncio.run(steps())
+
+
 @when_thorough("a slow move")
 def test_a_stopped_move_is_in_flight_and_can_be_rolled_back(disk: Path) -> None:
     async def steps(user: User) -> None:
