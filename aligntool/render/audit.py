@@ -18,6 +18,7 @@ from aligntool.render.lines import (
     harmless,
     paragraph,
     plain,
+    stacked,
     wrapped,
 )
 from aligntool.units import counted, format_about, format_size, format_start
@@ -146,8 +147,8 @@ def finding_lines(report: Report, *, width: int, verbose: bool, quiet: bool) -> 
 def _group_lines(findings: Sequence[Finding], *, width: int, verbose: bool, alone: str | None) -> Iterator[Line]:
     """Yield the findings of one code and severity."""
     severity, code = findings[0].severity, findings[0].code
-    yield ((f"{_MARKS[severity]} {code} {severity.value}", _STYLES[severity]),
-           (f"  {explanations()[code].title}", Style.TITLE))  # fmt: skip
+    kind = f"{_MARKS[severity]} {code} {severity.value}"
+    yield from stacked(((kind, _STYLES[severity]), (f"  {explanations()[code].title}", Style.TITLE)), width)
     merged = merged_findings(findings, alone=alone)
     most = len(merged) if verbose else MOST_OF_A_KIND
     for finding, summary in merged[:most]:
@@ -245,7 +246,7 @@ def audit_lines(
 ) -> Iterator[Line]:
     """Yield the whole audit. `repairs`: possible repairs by disk name; `maps`: pictures of the disks."""
     if report.judged and not quiet:
-        yield from (verdict_line(report), EMPTY)
+        yield from (*stacked(verdict_line(report), width), EMPTY)
     yield from maps
     if quiet:
         yield from finding_lines(report, width=width, verbose=False, quiet=True)
@@ -556,5 +557,5 @@ def summary_lines(report: Report, width: int) -> Iterator[Line]:
     if sum(cell_width(harmless(text)) for text, _ in line) <= width:
         yield line
     else:
-        yield tuple(pieces)
+        yield from stacked(tuple(pieces), width)
         yield plain(f"  {problems}")

@@ -8,7 +8,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.documents import as_object
 from aligntool.render.audit import misaligned_words
 from aligntool.render.json import Value, as_value, dumps
-from aligntool.render.lines import EMPTY, Line, Style, columns, fit, paragraph, plain
+from aligntool.render.lines import EMPTY, Line, Style, columns, fit, paragraph, plain, stacked
 from aligntool.render.report import page
 from aligntool.units import counted, format_about
 
@@ -76,7 +76,7 @@ def refused_words(machine: Machine) -> str:
 def fleet_lines(fleet: Fleet, *, width: int) -> Iterator[Line]:
     """Yield the report as text, with lists cut to ROWS_SHOWN rows."""
     text, style = verdict_of(fleet)
-    yield ((text, style),)
+    yield from stacked(((text, style),), width)
     yield from paragraph("; ".join(facts_of(fleet)), width, "")
     if fleet.ranking:
         rows = [disk_cells(row) for row in fleet.ranking]

@@ -16,7 +16,7 @@ from aligntool.raid.ceilings import ceiling_words
 from aligntool.raid.running import ArrayView, MemberView
 from aligntool.render.disk_map import journal_of, plan_map_lines
 from aligntool.render.json import document_text
-from aligntool.render.lines import EMPTY, Line, Style, columns, fits, paragraph, plain
+from aligntool.render.lines import EMPTY, Line, Style, columns, fits, paragraph, plain, stacked
 from aligntool.units import Extent, counted, format_about, format_size, format_start
 
 # The steps of array plans in words.
@@ -416,7 +416,7 @@ def _title_lines(plan: Plan, width: int) -> Iterator[Line]:
     label = f"{LABELS.get(disk.label, disk.label)} table" if disk.label else "no partition table"
     known = identity_words(("", disk.model), ("serial ", disk.serial), ("disk ", disk.disk_id))
     facts = (known, size_words(disk.size), label, f"{disk.sector_size}-byte sectors")
-    yield ((f"{disk.path}: {plan.goal}", Style.TITLE),)
+    yield from stacked(((f"{disk.path}: ", Style.TITLE), (plan.goal, Style.TITLE)), width)
     yield from paragraph("  " + " · ".join(fact for fact in facts if fact), width, style=Style.DIM)
 
 
@@ -585,7 +585,7 @@ def raid_plan_lines(plan: Plan, *, width: int, type_next: str = "", verbose: boo
     `type_next`: the command that applies the plan.
     """
     members = [step for step in plan.steps if isinstance(step, steps.MakeMember)]
-    yield ((f"{plan.disk.path}: {plan.goal}", Style.TITLE),)
+    yield from stacked(((f"{plan.disk.path}: ", Style.TITLE), (plan.goal, Style.TITLE)), width)
     facts = f"  {size_words(plan.disk.size)} · {plan.disk.sector_size}-byte sectors"
     facts += f" · UUID {plan.disk.disk_id}" if plan.purpose != "layers" else ""
     yield from paragraph(facts, width, style=Style.DIM)

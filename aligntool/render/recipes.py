@@ -9,7 +9,7 @@ from aligntool.change import LayoutGoal, RaidGoal, RealignGoal
 from aligntool.documents import as_object
 from aligntool.inventory import KnownGeometry
 from aligntool.recipes.goals import BenchGoal, Recipe
-from aligntool.render.lines import EMPTY, Line, Style, paragraph, plain
+from aligntool.render.lines import EMPTY, Line, Style, paragraph, plain, stacked
 from aligntool.units import format_size, significant
 from aligntool.values import dataclass
 
@@ -153,7 +153,8 @@ def _bar(commands: tuple[Run, ...], row: int, cells: int, span: int) -> str:
 def explain_lines(code: Code, *, width: int) -> Iterator[Line]:
     """Yield the explanation of a finding code."""
     text = explanations()[code]
-    yield ((code.value, Style.TITLE), (f"  {text.title}  ", Style.TITLE), (text.severity, Style.NOTE))
+    title = ((code.value, Style.TITLE), (f"  {text.title}  ", Style.TITLE), (text.severity, Style.NOTE))
+    yield from stacked(title, width)
     for question, answer in zip(QUESTIONS, text.answers, strict=True):
         yield EMPTY
         yield ((question, Style.TITLE),)
@@ -163,8 +164,9 @@ def explain_lines(code: Code, *, width: int) -> Iterator[Line]:
 def list_lines(*, width: int) -> Iterator[Line]:
     """Yield a line for every finding code, and one for the other topic."""
     for code, text in explanations().items():
-        yield ((code.value, Style.TITLE), (f"  {text.severity:<8}", Style.NOTE), (text.title, Style.PLAIN))
-    yield ((TOPIC, Style.TITLE), (f"  {TITLE}", Style.PLAIN))
+        line = ((code.value, Style.TITLE), (f"  {text.severity:<8}", Style.NOTE), (text.title, Style.PLAIN))
+        yield from stacked(line, width)
+    yield from stacked(((TOPIC, Style.TITLE), (f"  {TITLE}", Style.PLAIN)), width)
 
 
 # Recipes as text and as JSON.
@@ -186,7 +188,7 @@ def recipe_rows(recipes: Sequence[Recipe], *, width: int) -> Iterator[Line]:
 def recipe_lines(recipes: Sequence[Recipe], *, width: int, typed: str = "") -> Iterator[Line]:
     """Yield what the recipes mean. `typed`: the file of the only one, if it is the user's own."""
     for recipe in recipes:
-        yield ((recipe.name, Style.TITLE), (f"  {recipe.summary}", Style.PLAIN))
+        yield from stacked(((recipe.name, Style.TITLE), (f"  {recipe.summary}", Style.PLAIN)), width)
         yield from map(plain, _goal_words(recipe.goal))
         sentences = [f"  note: {recipe.note}"] if recipe.note else []
         for sentence in (*sentences, f"  source: {recipe.source}"):

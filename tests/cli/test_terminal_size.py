@@ -3,6 +3,7 @@
 import fcntl
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -19,9 +20,10 @@ from tests.run_aligntool import UNSET, program, run_aligntool
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs", "mkfs.fat", "mkswap", "mkntfs", "partclone.ntfs")
 ROOT = Path(__file__).parents[2]
-COLUMNS = (60, 120, 200)
+COLUMNS = (60, 80, 120, 200)
 LINES = 30
 LONGEST_S = 120
+SCROLL_BAR = "▁▂▃▄▅▆▇█"
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in UNSET} | {
     "TERM": "linux",
     "ALIGNTOOL_PAGER": "",
@@ -87,6 +89,25 @@ def test_a_plan_uses_the_whole_width_and_no_more(demo: Path, columns: int) -> No
     assert any('swap "swap"' in line for line in lines)
 
 
+@pytest.mark.parametrize("columns", COLUMNS)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("audit", "-v"), ("plan", "realign", "-v"), ("status",), ("explain", "AT107"), ("explain",),
+        ("recipes", "list"), ("recipes", "show", "sector-63"),
+        ("plan", "layout", "--part", "512MiB:esp:boot", "--part", "rest:linux:root", "new.img"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_no_line_but_a_command_is_wider_than_the_terminal(demo: Path, words: tuple[str, ...], columns: int) -> None:
+    with (demo.parent / "new.img").open("wb") as file:
+        file.truncate(2 << 30)
+    on_disk = words[0] in ("audit", "status") or words[1:2] == ("realign",)
+    lines = printed(columns, *program(*words, *([demo.name] if on_disk else [])))
+    assert len(lines) > 1
+    assert [line for line in lines if len(line) > columns and not re.search(r"[→$] ", line)] == []
+
+
 class Terminal:
     """`aligntool tui` on a terminal of its own."""
 
@@ -109,7 +130,7 @@ class Terminal:
     def until(self, row: int, end: str) -> str:
         """Return this row of the screen once it ends with these words."""
         end_s = time.monotonic() + LONGEST_S
-        while not (shown := self._screen.display[row].rstrip()).endswith(end):
+        while not (shown := self._screen.display[row].rstrip(f" {SCROLL_BAR}")).endswith(end):
             assert time.monotonic() < end_s, "\n".join(self._screen.display)
             if select.select([self._ours], [], [], 1)[0]:
                 self._stream.feed(os.read(self._ours, 1 << 16))
@@ -122,12 +143,13 @@ class Terminal:
 
 
 def test_the_tui_fills_the_terminal_and_follows_its_size(demo: Path) -> None:
-    terminal = Terminal(120, "tui", demo.name)
+    terminal = Terminal(119, "tui", demo.name)
     try:
-        assert len(terminal.until(1, "3 of 4 partitions misaligned")) in range(120 - 4, 120 + 1)
+        assert len(terminal.until(1, "3 of 4 partitions misaligned")) in range(119 - 4, 119 + 1)
         assert "Quit" in terminal.until(LINES - 1, "Quit")
-        terminal.resize(200)
-        assert len(terminal.until(1, "3 of 4 partitions misaligned")) in range(200 - 4, 200 + 1)
+        for columns in (200, 120):  # with the audit beside the list, whose title ends at the right edge
+            terminal.resize(columns)
+            assert len(terminal.until(3, "1GiB")) in range(columns - 8, columns + 1)
         terminal.resize(100)
         assert len(terminal.until(1, "3 of 4 partitions misaligned")) in range(100 - 4, 100 + 1)
     finally:
