@@ -221,6 +221,14 @@ def say(words: str) -> None:
     remark(f"aligntool: {words}")
 
 
+def own_program(*words: str) -> list[str]:
+    """Return the command line that starts this aligntool with `words`, from where it was imported; no other folder is
+    searched for modules.
+    """
+    code = f"import sys; sys.path[:] = {sys.path!r}; from aligntool.__main__ import main; main()"
+    return [sys.executable, "-I", "-c", code, *words]
+
+
 def remark(words: str) -> None:
     """Write a line to standard error. A closed terminal or a full disk there must not change the exit code."""
     try:

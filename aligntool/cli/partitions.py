@@ -1,5 +1,7 @@
 """`aligntool realign`, `plan realign`, `layout`, `plan layout` and `demo`."""
 
+import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -9,35 +11,26 @@ from typing import Annotated
 
 import typer
 
-from aligntool.audit.judge import audit
-from aligntool.audit.report import Answer, AuditOptions, Report
 from aligntool.audit.wording import shell_word
 from aligntool.change import LayoutGoal, PartitionRequest, Plan, RealignGoal
 from aligntool.cli import layers, options, run_change
-from aligntool.cli.options import HIDDEN, File, Size, command, print_lines, remark, terminal_width, typed_words
+from aligntool.cli.options import Size, command, own_program, remark, typed_words
 from aligntool.cli.plan import DiskOperation, RealignOptions, realign_of
 from aligntool.cli.reference import find_recipe
 from aligntool.demo_disk import make_demo_image
-from aligntool.errors import Refused, Stopped, refuse, refuse_folder_name
+from aligntool.errors import ExitCode, Refused, Stopped, refuse, refuse_folder_name
 from aligntool.inventory import Disk
 from aligntool.linux.lease import refuse_open_image
-from aligntool.linux.look import look
 from aligntool.realign.layout import make_layout, plan_layout, refuse_unsound, with_samples
-from aligntool.realign.planning import find_repairs
 from aligntool.realign.request import (
     Request,
     find_holders,
-    find_plan,
     look_at,
     refuse_changed_table,
     refuse_in_flight,
     refuse_part,
 )  # fmt: skip
 from aligntool.recipes.goals import parse_part
-from aligntool.render.audit import audit_lines
-from aligntool.render.disk_map import boundary_lines
-from aligntool.render.lines import Line, save_svg
-from aligntool.render.plan import plan_lines
 from aligntool.values import dataclass
 
 # `aligntool realign`: plan, show, confirm, apply.
@@ -262,19 +255,15 @@ def _goal(parts: tuple[PartitionRequest, ...], name: str | None) -> LayoutGoal:
 
 # `aligntool demo`: realign a disk image made for it, without root.
 
-_PICTURE_WIDTH = 100
-
 
 def demo(
     image: Annotated[
         str | None, "IMAGE", "Write the image to this file and keep it [default: a temporary file]."
     ] = None,
-    *,
-    picture: Annotated[File, "--picture", "Save the audit as an SVG picture.", HIDDEN] = None,
 ) -> None:
     """Create a misaligned disk image, audit it, realign it, and audit it again.
 
-    The image is that of a PC from 2005, with files.
+    The image is that of a PC from 2005, with files. Each command is shown, and what it prints.
 
     If IMAGE is given, it is audited, left misaligned and kept for experiments.
 
@@ -282,49 +271,32 @@ def demo(
     """
     if image is not None:
         refuse_folder_name(image)
-        _audit_old_disk(image, picture)
-        _show_demo_plan(image)
+        _make_old_disk(image)
+        _show_command("plan realign", image)
         _comment(f"\nThe image is left as it is. To move its partitions: {command('realign', image)}")
         return
     with tempfile.TemporaryDirectory(prefix="aligntool-demo-") as folder:
         path = f"{folder}/disk.img"
-        _audit_old_disk(path, picture)
-        _realign(_show_demo_plan(path), path)
+        _make_old_disk(path)
+        _show_command("plan realign", path)
+        _show_command("realign", path, "--yes")
+        _show_command("audit", path)
     _comment("\nThe image was removed; `aligntool demo old-disk.img` keeps one for experiments.")
 
 
-def _audit_old_disk(image: str, picture: str | None) -> None:
+def _make_old_disk(image: str) -> None:
     _comment(f"Making {image}: an MBR disk as partitioned by Windows XP and a Linux of 2005 ...")
     make_demo_image(image)
-    report = _report(image)
-    _show_command(command("audit --map", image))
-    print_lines(_lines(report, terminal_width()))
-    if picture is not None:
-        save_svg(_lines(report, _PICTURE_WIDTH), picture, title="aligntool audit --map", width=_PICTURE_WIDTH)
+    _show_command("audit --map", image)
 
 
-def _show_demo_plan(image: str) -> Plan:
-    """Show the plan without its steps, which would fill three screens."""
-    _show_command(command("plan realign", image))
-    plan = find_plan(image, Request()).plan
-    print_lines(plan_lines(plan, width=terminal_width(), brief=True))
-    _comment(f"({len(plan.steps)} steps; the command shows each of them with its byte ranges)")
-    return plan
-
-
-def _realign(plan: Plan, image: str) -> None:
-    _show_command(command("realign", image, "--yes"))
-    run_change.apply_plan(realign_of(image, Request()), plan, json_=False)
-    _show_command(command("audit", image))
-    print_lines(audit_lines(_report(image), width=terminal_width(), verbose=False, quiet=False))
-
-
-def _report(image: str) -> Report:
-    return audit(look((image,)), {}, AuditOptions())
-
-
-def _show_command(words: str) -> None:
-    _comment(f"\n$ {words}\n")
+def _show_command(name: str, image: str, *options: str) -> None:
+    """Show a command and run it: it prints what it always prints. Ends with its exit code if it is refused or stops."""
+    _comment(f"\n$ {command(name, image, *options)}\n")
+    words, environment = own_program(*name.split(), *options, "--", image), os.environ | {"ALIGNTOOL_PAGER": ""}
+    exit_code = subprocess.run(words, check=False, env=environment).returncode
+    if exit_code not in (ExitCode.DONE, ExitCode.FINDINGS):
+        raise typer.Exit(exit_code)
 
 
 def _comment(words: str) -> None:
@@ -332,14 +304,3 @@ def _comment(words: str) -> None:
     sys.stdout.flush()
     for line in words.split("\n"):
         remark(line)
-
-
-def _lines(report: Report, width: int) -> Iterator[Line]:
-    """Yield the audit, and a picture of the first misaligned partition of each disk."""
-    found = {judged.disk.name: find_repairs(judged) for judged in report.judged}
-    yield from audit_lines(report, width=width, verbose=False, quiet=False, repairs=found)
-    yield ()
-    for judged in report.judged:
-        off = next((verdict for verdict in judged.verdicts if verdict.answer is Answer.OFF), None)
-        if off:
-            yield from boundary_lines(judged, off, width=width)

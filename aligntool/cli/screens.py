@@ -26,6 +26,7 @@ from textual.widgets import DataTable, Footer, Input, ProgressBar, Static
 
 from aligntool.audit.wording import command, shell_word
 from aligntool.change import Plan, Progress, from_json
+from aligntool.cli.options import own_program
 from aligntool.cli.plan import commands_of
 from aligntool.cli.run_change import identity
 from aligntool.errors import ExitCode, Refused
@@ -64,10 +65,8 @@ _LEAST_BESIDE = 56  # columns of that audit: on a terminal of 120 columns
 
 
 async def start(*words: str, stdin: int = DEVNULL, out: int = PIPE, errors: int = STDOUT, width: int = 80) -> Process:
-    """Start this aligntool from where it was imported; no other folder is searched for modules."""
-    code = f"import sys; sys.path[:] = {sys.path!r}; from aligntool.__main__ import main; main()"
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-I", "-c", code, *words, stdin=stdin, stdout=out, stderr=errors, limit=1 << 20,
+        *own_program(*words), stdin=stdin, stdout=out, stderr=errors, limit=1 << 20,
         env=os.environ | {"COLUMNS": str(width), "ALIGNTOOL_PAGER": ""},
     )  # fmt: skip
 

@@ -100,19 +100,6 @@ def can_redraw(stream: TextIO, environment: Mapping[str, str]) -> bool:
     return stream.isatty() and environment.get("TERM") != "dumb" and wants_color(stream, environment)
 
 
-def save_svg(lines: Iterable[Line], path: str, *, title: str, width: int) -> None:
-    """Save a picture of the output, for the documentation."""
-    from io import StringIO
-
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console(record=True, width=width, file=StringIO(), force_terminal=True, highlight=False)
-    for line in lines:
-        console.print(Text.assemble(*((harmless(piece), style.value) for piece, style in line)))
-    console.save_svg(path, title=title)
-
-
 def cell_width(text: str) -> int:
     """Return the number of terminal columns; wide East Asian characters take two."""
     return len(text) if text.isascii() else sum(_columns(text))

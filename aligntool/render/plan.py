@@ -298,16 +298,10 @@ _NO_COMMANDS: Commands = {}
 
 
 def plan_lines(
-    plan: Plan,
-    *,
-    width: int,
-    commands: Commands = _NO_COMMANDS,
-    type_next: str = "",
-    brief: bool = False,
-    verbose: bool = False,
+    plan: Plan, *, width: int, commands: Commands = _NO_COMMANDS, type_next: str = "", verbose: bool = False
 ) -> Iterator[Line]:
-    """Yield the plan, without its steps if `brief`, and with the bytes and commands of each if `verbose`. `type_next`:
-    the command that applies it.
+    """Yield the plan, with the bytes and commands of each step if `verbose`. `type_next`: the command that applies
+    it.
     """
     yield from _title_lines(plan, width)
     yield EMPTY
@@ -319,9 +313,8 @@ def plan_lines(
     if plan.steps:
         yield from _cost_lines(plan, width)
         yield EMPTY
-        if not brief:
-            yield from step_lines(plan, commands, width) if verbose else short_step_lines(plan, width)
-            yield EMPTY
+        yield from step_lines(plan, commands, width) if verbose else short_step_lines(plan, width)
+        yield EMPTY
     else:
         yield plain("Nothing to do.")
     yield from sentence_lines("Decided", plan.notes, Style.PLAIN, width)
