@@ -1,6 +1,6 @@
 # Everything a newcomer types. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all audit bench fuzz lab picture transcript man messages site dist deb rpm test-packages install uninstall clean
+.PHONY: help demo test test-all audit bench fuzz lab transcript man messages site dist deb rpm test-packages install uninstall clean
 
 ALIGNTOOL := .venv/bin/aligntool
 PREFIX ?= /usr/local
@@ -32,12 +32,6 @@ fuzz: .venv/.ready-test ## feed damaged disks to every parser, guided by coverag
 
 lab: .venv/.ready-test ## enter an emulated PC with NVMe drives behind PCIe ports and a switch (docs/contributing.md)
 	@.venv/bin/python -m tests.lab.shell $(ARGS)
-
-picture: .venv/.ready-demo ## redraw docs/pictures/audit.svg
-	@mkdir -p docs/pictures
-	@folder=$$(mktemp -d) && cd "$$folder" && '$(CURDIR)/$(ALIGNTOOL)' demo old-disk.img \
-		--picture '$(CURDIR)/docs/pictures/audit.svg' >/dev/null; status=$$?; rm -r "$$folder"; exit $$status
-	@sed -i '/@font-face {/,/}/d' docs/pictures/audit.svg # rich's style fetches a font from elsewhere
 
 transcript: .venv/.ready-demo ## record the demo again: docs/pictures/demo.cast for asciinema, and demo.svg
 	@.venv/bin/python .ci/transcript.py

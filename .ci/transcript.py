@@ -1,7 +1,8 @@
 """Record `aligntool demo` as the README shows it: python .ci/transcript.py [FOLDER], by default docs/pictures.
 
-demo.cast is for asciinema (format 2), demo.svg is the same as a picture that scrolls. They depend on nothing but the
-output of the demo: its folder gets a constant name, bars of progress are left out, and lines come at an even pace.
+demo.cast is for asciinema (format 2). demo.svg is the same from the first command on, as a picture that scrolls; it
+begins, and stays in the end, with the first screen, which has the verdict. They depend on nothing but the output of the
+demo: its folder gets a constant name, bars of progress are left out, and lines come at an even pace.
 """
 
 import json
@@ -23,12 +24,12 @@ FOLDER = "aligntool-demo-20050701"  # as long as the random name
 # On the dark background each has a contrast of more than 7:1 (WCAG 2, AAA).
 COLORS = {1: "#ff9d94", 2: "#7ee787", 3: "#e3b341", 6: "#79c0ff"}
 SVG = """\
-<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="{title}">
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" xml:space="preserve"
+ role="img" aria-label="{title}">
 <title>{title}</title>
 <style>
 text {{ font: 14px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: #e6e6e6; white-space: pre }}
 .b {{ font-weight: bold }} .d {{ fill: #b0b0b0 }} {colors}
-#lines {{ transform: translateY({last}px) }}
 @media (prefers-reduced-motion: no-preference) {{
 #lines {{ animation: scroll {length:.1f}s step-end 3 }}
 @keyframes scroll {{ {frames} }}
@@ -90,20 +91,21 @@ def drawn(line: Text) -> Iterator[str]:
 
 
 def svg(lines: list[str]) -> str:
-    """Return a picture of a terminal: all rows one below the other, moved up behind a window as each line appears."""
+    """Return a picture of a terminal: all rows one below the other, moved up behind a window after the first screen."""
     row, width = 18, COLUMNS * 8.5
     rows: list[Text] = []
-    moves: dict[float, int] = {}
-    for at, line in timed(lines):
+    moves = {0.0: 0}
+    for at, line in timed(lines[next(n for n, line in enumerate(lines) if line.startswith("$ ")) :]):
         text = Text.from_ansi(line)
         rows += text.divide(range(COLUMNS, len(text), COLUMNS))
-        moves[at] = (ROWS - len(rows)) * row
+        if len(rows) > ROWS:
+            moves[at] = (ROWS - len(rows)) * row
     length = max(moves) + END_S
     texts = (f'<text y="{n * row + 14}">{"".join(drawn(text))}</text>' for n, text in enumerate(rows) if text)
     return SVG.format(
         width=width + 24, height=ROWS * row + 20, inner_width=width, inner_height=ROWS * row, title=escape(TITLE),
         colors=" ".join(f".c{number} {{ fill: {color} }}" for number, color in COLORS.items()),
-        last=(ROWS - len(rows)) * row, length=length, lines="\n".join(texts),
+        length=length, lines="\n".join(texts),
         frames=" ".join(f"{100 * at / length:.2f}% {{ transform: translateY({y}px) }}" for at, y in moves.items()),
     )  # fmt: skip
 

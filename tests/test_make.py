@@ -23,7 +23,6 @@ TARGETS = (
     "bench",
     "fuzz",
     "lab",
-    "picture",
     "transcript",
     "messages",
     "man",

@@ -41,14 +41,16 @@ def test_the_recording_in_the_readme_is_the_current_output_of_the_demo(tmp_path:
     assert "OK: every partition of 1 disk starts on its boundaries" in kept
 
 
-def test_the_picture_shows_the_recording_and_respects_reduced_motion() -> None:
+def test_the_picture_begins_with_the_verdict_and_respects_reduced_motion() -> None:
     text = (PICTURES / "demo.svg").read_text()
     shown = ["".join(each.itertext()) for each in ElementTree.fromstring(text).iter("{http://www.w3.org/2000/svg}text")]
     _, printed = _played(PICTURES / "demo.cast")
     # A terminal of 80 columns breaks longer lines.
-    rows = [line[at : at + 80] for line in printed.split("\n") for at in range(0, len(line), 80)]
+    commands = printed[printed.index("$ ") :].split("\n")
+    rows = [line[at : at + 80] for line in commands for at in range(0, len(line), 80)]
     assert shown == rows
+    assert "3 of 4 partitions misaligned" in rows[:3]
     still, moving = text.split("@media (prefers-reduced-motion: no-preference)")
-    assert "animation" not in still
+    assert "animation" not in still and "transform" not in still  # the first screen
     assert "animation" in moving
     assert "//" not in text.replace("http://www.w3.org/2000/svg", "")

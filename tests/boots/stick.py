@@ -1,6 +1,6 @@
 """A rescue stick: a Debian live system, which runs in memory, and one file next to it.
 
-The live system contains only Debian packages, those that README.md names: no pip, and the emulated PC has no network.
+The live system contains only the Debian packages that docs/install.md names: no pip and no network.
 """
 
 import shutil

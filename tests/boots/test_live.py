@@ -1,4 +1,4 @@
-"""A system that is realigned from a live stick, as in README.md, boots afterwards from its own disk alone."""
+"""A system that is realigned from a live stick, as in docs/install.md, boots afterwards from its own disk alone."""
 
 import re
 import sys
@@ -18,19 +18,19 @@ from tests.moving.disks import check_table, entries
 
 pytestmark = [*WANTED, pytest.mark.needs_tools("mksquashfs")]
 ROOT = Path(__file__).parent.parent.parent
-SECTION = (ROOT / "README.md").read_text().partition("\n### From a rescue stick\n")[2].partition("\n## ")[0]
+SECTION = (ROOT / "docs" / "install.md").read_text().partition("\n## From a rescue stick\n")[2].partition("\n## ")[0]
 PROMPT = r"user@[a-z-]+:\S*\$ "
 
 
 def commands() -> list[str]:
-    """Return the commands in README.md, with the folder of the live medium in front."""
+    """Return the commands in docs/install.md, with the folder of the live medium in front."""
     typed = re.findall(r"^```\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL)
     assert len(typed) == 1 and "`cd /run/live/medium`" in SECTION
     return ["cd /run/live/medium", *typed[0].splitlines()]
 
 
 def packages(*rows: str) -> tuple[str, ...]:
-    """Return the Debian packages that README.md names for these file systems, and Python."""
+    """Return the Debian packages that docs/install.md names for these file systems, and Python."""
     found = [re.search(rf"^\| {row} \| `([^`]+)` \|$", SECTION, re.MULTILINE) for row in rows]
     return ("python3", *(name for each in found if each for name in each[1].split()))
 
@@ -44,7 +44,7 @@ def rescue(folder: Path) -> Path:
 
 
 def realigned_from(rescue: Path, disk: Path) -> None:
-    """Log in to the live system, type the commands of README.md, and check each answer."""
+    """Log in to the live system, type the commands of docs/install.md, and check each answer."""
     change, audit, plan, realign, off = commands()
     with live(disk, rescue) as console:
         console.until("[a-z] login: ")
