@@ -45,6 +45,7 @@ man: .venv/.ready-test ## rewrite the manual pages from docs/cli.md, and the com
 
 site: .venv/.ready-test ## make the pages of docs/ a site in build/site, with a search; it needs no server
 	@.venv/bin/python -m sphinx -qW --keep-going -c .ci -d build/doctrees . build/site
+	@.venv/bin/python -m sphinx -qW --keep-going -c .ci -d build/doctrees-ja -t ja . build/site/ja
 
 dist: ## make aligntool.pyz (one file, runs by any Python 3.11 or newer), wheel and sdist in dist/
 	@.ci/dist dist

@@ -1,8 +1,10 @@
-"""The site that `make site` generates from the Markdown pages."""
+"""The site that `make site` generates from the Markdown pages: one in English, one in Japanese below it."""
 
 import re
 import sys
+from html import unescape
 from pathlib import Path
+from urllib.parse import unquote
 
 from tests.conftest import run
 from tests.thorough import when_thorough
@@ -12,21 +14,43 @@ ROOT = Path(__file__).parent.parent
 FETCHED = re.compile(
     r"""<(?:script|img|iframe|source)\b[^>]*\bsrc="([^"]*)|<link\b[^>]*\bhref="([^"]*)|url\(['"]?([^'")]*)"""
 )
+LINK = re.compile(r"""<(?:a|link|script|img)\b[^>]*?\b(?:href|src)="([^"]*)\"""")
 
 
 @when_thorough("Sphinx reads every page")
 def test_the_site_builds_without_a_warning_has_every_page_and_fetches_nothing(tmp_path: Path) -> None:
     site = tmp_path / "site"
     # A link to a missing page or heading is a warning, and so is a page that is in no list of docs/README.md.
-    words = ("-qW", "--keep-going", "-c", ROOT / ".ci", "-d", tmp_path / "doctrees", ROOT, site)
-    assert run(sys.executable, "-m", "sphinx", *words) == ""
+    options = ("-qW", "--keep-going", "-c", ROOT / ".ci")
+    assert run(sys.executable, "-m", "sphinx", *options, "-d", tmp_path / "en", ROOT, site) == ""
+    assert run(sys.executable, "-m", "sphinx", *options, "-d", tmp_path / "ja", "-t", "ja", ROOT, site / "ja") == ""
 
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("[pr]*/**/README.md")]
+    japanese = {ROOT / "README.ja.md", *(ROOT / "docs" / "ja").glob("*.md")}
+    pages = {*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("[pr]*/**/README.md")}
     for page in pages:
-        assert (site / page.relative_to(ROOT).with_suffix(".html")).is_file(), f"{page} is not in the site"
-    assert (site / "index.html").read_bytes() == (site / "README.html").read_bytes()
+        own, other = (site / "ja", site) if page in japanese else (site, site / "ja")
+        name = page.relative_to(ROOT).with_suffix(".html")
+        assert (own / name).is_file() and not (other / name).exists(), f"{page} is not in its site alone"
+    assert 'url=docs/README.html"' in (site / "index.html").read_text()
+    assert 'url=docs/ja/README.html"' in (site / "ja" / "index.html").read_text()
+    assert '<html class="no-js" lang="ja"' in (site / "ja" / "docs" / "ja" / "raid.html").read_text()
 
-    for file in (*site.rglob("*.html"), *site.rglob("*.css"), *site.rglob("*.svg")):
-        for found in FETCHED.finditer(file.read_text()):
+    texts = {file: file.read_text() for file in (*site.rglob("*.html"), *site.rglob("*.css"), *site.rglob("*.svg"))}
+    for file, text in texts.items():
+        for found in FETCHED.finditer(text):
             source = next(filter(None, found.groups()), "")
             assert not re.match(r"(https?:)?//", source), f"{file} fetches {source}"
+    missing = [(str(file), link) for file in texts if file.suffix == ".html" for link in missing_targets(file, texts)]
+    assert missing == []
+
+
+def missing_targets(file: Path, texts: dict[Path, str]) -> list[str]:
+    """Return the links of a page to files and headings of the two sites that do not exist."""
+    links = {unescape(link) for link in LINK.findall(texts[file]) if not re.match(r"\w+:|//", link)}
+    found = []
+    for link in sorted(links):
+        path, _, fragment = link.partition("#")
+        target = (file.parent / unquote(path.partition("?")[0])).resolve() if path else file
+        there = target.is_file() and (not fragment or f'id="{unquote(fragment)}"' in texts.get(target, ""))
+        found += [] if there else [link]
+    return found
