@@ -13,7 +13,7 @@ SOURCES = sorted((ROOT / "aligntool").rglob("*.py"))
 PAGES = sorted(
     [
         *(ROOT / "aligntool").rglob("*.md"), *(ROOT / "aligntool" / "schemas").glob("*.json"),
-        *(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md",
+        *(ROOT / "docs").rglob("*.md"), *(ROOT / "changelog.d").glob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md",
     ]
 )  # fmt: skip
 
