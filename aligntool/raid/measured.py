@@ -173,7 +173,7 @@ def is_apart(faster: Sequence[float], slower: Sequence[float]) -> bool:
 #
 # A measurement on other drives, for another level or another workload, is not evidence.
 #
-# The file is JSON, described in docs/raid.md, "The result file".
+# The file is JSON, described by schemas/raid-tune.json.
 
 SCHEMA = "aligntool.raid-tune"
 VERSION = 1

@@ -151,7 +151,7 @@ def main() -> None:
     parser.add_argument("which", nargs="?", choices=["usual", *KINDS], default="usual")
     parser.add_argument("--each", type=int, default=3, help="drives of each kind and noise")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds of each experiment")
-    parser.add_argument("--write", metavar="PAGE", type=Path, help="put the table into this page")
+    parser.add_argument("--write", metavar="PAGE", type=Path, help="put the table (of kinds: totals) into this page")
     asked = parser.parse_args()
     table: Callable[[Iterable[Probed]], Iterator[str]] = _table
     if asked.which == "usual":
@@ -165,9 +165,10 @@ def main() -> None:
     if asked.write:
         page = asked.write.read_text()
         begin, end = (mark.format(asked.which) for mark in MARKS)
+        kept = text if asked.which == "usual" else _summary(found)
         asked.write.write_text(
             re.sub(
-                f"{re.escape(begin)}.*?{re.escape(end)}", begin + text.replace("\\", r"\\") + end, page, flags=re.DOTALL
+                f"{re.escape(begin)}.*?{re.escape(end)}", begin + kept.replace("\\", r"\\") + end, page, flags=re.DOTALL
             )
         )
 

@@ -1,6 +1,6 @@
 """Deliberate bugs in the mover, the journal and the table writer: the simulated power cuts must catch each of them.
 
-A bug is a piece of source, its broken version, and the consequence. docs/crash-safety.md lists them.
+A bug is a piece of source, its broken version, and the consequence. docs/crash-safety.md names some.
 """
 
 from dataclasses import dataclass
