@@ -41,6 +41,7 @@ html_sidebars = {
     ]
 }  # fmt: skip
 smartquotes = False  # a "--" is an option here
+highlight_language = "text"  # commands and their output, unless a block names its language
 html_show_copyright = html_copy_source = html_show_sourcelink = False
 
 # Pages that are below another one in the menu.
