@@ -157,6 +157,12 @@ def test_links_between_pages_have_existing_targets() -> None:
             assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}, which is not there"
 
 
+@pytest.mark.parametrize("folder", ["", "decisions", "ja"])
+def test_every_page_is_in_the_list_of_its_folder(folder: str) -> None:
+    listed = re.findall(r"\]\(([\w-]+\.md)[)#]", (DOCS / folder / "README.md").read_text())
+    assert {page.name for page in (DOCS / folder).glob("*.md")} - set(listed) == {"README.md"}
+
+
 # The manual pages, which `make man` generates from the pages in docs/.
 
 
