@@ -6,10 +6,11 @@ import pty
 import select
 import struct
 import subprocess
+import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,7 +24,25 @@ from tests.run_aligntool import UNSET, program, run_aligntool
 
 COLUMNS, LINES = 80, 24
 LONGEST_S = 120
-PAGERS = ("PAGER", "ALIGNTOOL_PAGER", "LESS", "LESSSECURE", "SUDO_UID", "PKEXEC_UID", "CLICOLOR_FORCE", "FORCE_COLOR")
+PAGERS = (
+    "PAGER", "ALIGNTOOL_PAGER", "LESS", "LESSSECURE", "SUDO_UID", "DOAS_USER", "PKEXEC_UID", "CLICOLOR_FORCE",
+    "FORCE_COLOR",
+)  # fmt: skip
+
+
+def _log_in() -> None:
+    """Get a terminal, and as root a login, as from login(1). Whose login is unknown gets no pager of his own."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    if os.geteuid() == 0:
+        with suppress(OSError):
+            Path("/proc/self/loginuid").write_text("0")
+
+
+def _can_log_in() -> bool:
+    code = "from aligntool.cli.pager import login_user; print(login_user())"
+    done = subprocess.run([sys.executable, "-c", code], stdin=pty.openpty()[1], start_new_session=True,
+                          preexec_fn=_log_in, capture_output=True, text=True, check=True)  # fmt: skip
+    return os.geteuid() != 0 or done.stdout.strip() == "0"
 
 
 class Terminal:
@@ -37,7 +56,7 @@ class Terminal:
         kept = {name: value for name, value in os.environ.items() if name not in (*UNSET, *PAGERS)}
         self._process = subprocess.Popen(
             program(*words), stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0), env=kept | {"TERM": "linux"} | environment,
+            preexec_fn=_log_in, env=kept | {"TERM": "linux"} | environment,
         )  # fmt: skip
         os.close(slave)
 
@@ -131,6 +150,7 @@ def _paged(tmp_path: Path, **environment: str) -> Iterator[Path]:
     yield file
 
 
+@pytest.mark.skipif(not _can_log_in(), reason="this root may not state who has logged in")
 def test_the_pager_is_chosen_as_by_git_and_a_missing_one_loses_no_output(tmp_path: Path) -> None:
     whole = run_aligntool("explain").stdout
     with _paged(tmp_path, PAGER="file", NO_COLOR="1") as file:
@@ -152,12 +172,17 @@ def test_nothing_is_paged_in_a_pipe_or_as_json(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs_tools("less")
-def test_under_sudo_the_pager_cannot_start_other_programs() -> None:
+def test_with_lent_rights_the_pager_cannot_start_other_programs() -> None:
     """less(1), SECURITY: LESSSECURE=1 disables the shell, editors, pipes and log files."""
-    plain, lent = (pager_of({"PAGER": "most", **more}) for more in ({}, {"SUDO_UID": "1000"}))
-    assert plain and plain[0] == "most" and "LESSSECURE" not in plain[1]
-    assert lent == ("less", {"LESS": "FRX", "LV": "-c", "LESSSECURE": "1"})
-    assert pager_of({"SUDO_UID": "1000", "PAGER": ""}) is None
+    user = os.geteuid()
+    own = pager_of({"PAGER": "most"}, login=user)
+    assert own and own[0] == "most" and "LESSSECURE" not in own[1]
+    lent = [({name: "1000"}, user) for name in ("SUDO_UID", "DOAS_USER", "PKEXEC_UID")]
+    for more, login in (*lent, ({}, user + 1), *([({}, None)] if user == 0 else [])):
+        pager = pager_of({"PAGER": "most", "LESSOPEN": "|id", "LESS": "+!id", **more}, login=login)
+        assert pager and pager[0] == "less" and pager[1]["LESS"] == "FRX", (more, login)
+        assert (pager[1]["LESSSECURE"], pager[1]["LESSOPEN"]) == ("1", "")
+    assert pager_of({"SUDO_UID": "1000", "PAGER": ""}, login=user) is None
     with Terminal("explain", SUDO_UID="1000", PAGER="cat") as terminal:
         assert terminal.end() == 0
     with Terminal("explain", SUDO_UID="1000") as terminal:
