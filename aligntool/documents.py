@@ -5,7 +5,7 @@ document can be renamed: `new_name: int = field(metadata={WIRE: "old_name"})`.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import Field, fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
@@ -17,6 +17,7 @@ from aligntool.values import dataclass
 LARGEST = 1 << 63  # largest number; no disk has more bytes
 MOST = 10_000  # items of a list
 LONGEST = 4096  # characters of a text
+MOST_VALUES = 2_000_000  # of a document; with more, parsing it would take more memory than a machine may have
 WIRE = "wire"
 BOUNDS = "bounds"  # metadata: smallest and largest number, instead of 0 and LARGEST
 POSITIVE = (1, LARGEST)
@@ -26,6 +27,21 @@ OMITTED = "omitted"  # metadata: True if the field is not written while it has i
 _Kind = TypeVar("_Kind")
 Tags = Mapping[type, Mapping[str, object]]
 _NO_TAGS: Tags = MappingProxyType({})
+
+
+def parse_json(text: str | bytes, parse_constant: Callable[[str], object] | None = None) -> Any:
+    """Parse JSON. Raises ValueError if it is none or has too many values, which is decided before they take memory, and
+    RecursionError if it is too deep.
+    """
+    if not has_few_values(text):
+        raise ValueError(f"more than {MOST_VALUES} values")
+    return json.loads(text, parse_constant=parse_constant)
+
+
+def has_few_values(text: str | bytes) -> bool:
+    """Return whether a JSON text is within the budget of values. A separator within a text counts as well."""
+    coded = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    return sum(coded.count(separator) for separator in (b",", b"[", b"{")) <= MOST_VALUES
 
 
 def wire_fields(kind: object) -> dict[str, Field[Any]]:
@@ -68,7 +84,7 @@ def as_json(value: object, tags: Tags = _NO_TAGS) -> object:
 def load_object(text: str) -> dict[str, object]:
     """Return the object in a JSON text. Raises ValueError."""
     try:
-        return decode(dict[str, object], json.loads(text, parse_constant=_refuse_constant))
+        return decode(dict[str, object], parse_json(text, parse_constant=_refuse_constant))
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error}") from None
     except RecursionError:

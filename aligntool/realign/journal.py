@@ -18,6 +18,7 @@ from pathlib import Path
 from aligntool.change import Plan, from_json, to_json
 from aligntool.claims import outside
 from aligntool.device import Device, Sectors, Writing, zero
+from aligntool.documents import has_few_values, parse_json
 from aligntool.errors import JournalUnwritten, Refused, refuse_folder_name
 from aligntool.linux.block import DiskDevice
 from aligntool.linux.files import sync_folder, volatile_kind
@@ -46,6 +47,7 @@ from aligntool.values import dataclass
 _LENGTH = struct.Struct("<Q")
 _RUN = struct.Struct("<QQ")
 LONGEST = 1 << 30  # bytes unpacked; a damaged length must not fill memory
+_LONGEST_INDEX = 16 << 20  # bytes of plan, extents and lengths; refused when a journal is written with more
 
 _KEYS = frozenset({"plan", "images", "runs", "held"})
 _NUMBERED = "numbered_at"
@@ -76,23 +78,29 @@ def pack(contents: Contents) -> bytes:
     if contents.numbered_at is not None:
         index[_NUMBERED] = contents.numbered_at
     text = json.dumps(index).encode()
+    if len(text) > _LONGEST_INDEX or not has_few_values(text):
+        raise Refused("the plan has too many parts for one journal", hint="move fewer partitions at once: --partition")
     return zlib.compress(b"".join((_LENGTH.pack(len(text)), text, *blobs)), 1)
 
 
-def unpack(body: bytes) -> Contents:
-    """Return the contents of a packed body; the caller has checked its digest. Raises Refused for another version."""
+def unpack(body: bytes, disk_size: int) -> Contents:
+    """Return the contents of a packed body; the caller has checked its digest. `disk_size`: what it holds is from that
+    disk, before and after, so a body that unpacks to much more is not a journal. Raises Refused for another version.
+    """
     try:
-        return _unpack(body)
+        return _unpack(body, min(LONGEST, 2 * disk_size + _LONGEST_INDEX))
     except (
         LookupError, OverflowError, TypeError, ValueError, RecursionError, Refused, struct.error, zlib.error
     ) as error:  # fmt: skip
         raise Refused("the journal was written by another version of aligntool", hint=OTHER_VERSION) from error
 
 
-def _unpack(body: bytes) -> Contents:
-    raw = zlib.decompressobj().decompress(body, LONGEST)
+def _unpack(body: bytes, longest: int) -> Contents:
+    raw = zlib.decompressobj().decompress(body, longest)
     length = _LENGTH.unpack(raw[: _LENGTH.size])[0]
-    index = json.loads(raw[_LENGTH.size : _LENGTH.size + length])
+    if length > _LONGEST_INDEX:
+        raise ValueError
+    index = parse_json(raw[_LENGTH.size : _LENGTH.size + length])
     blobs = BytesIO(raw)  # in the order in which they were written
     blobs.seek(_LENGTH.size + length)
     if set(index) - {_NUMBERED} != _KEYS:
@@ -218,15 +226,16 @@ class Journal:
         return journal
 
     @classmethod
-    def open(cls, device: Device, at: int) -> "Journal":
-        """Return the journal at `at` in its newest state, combined from both copies.
+    def open(cls, device: Device, at: int, *, disk_size: int | None = None) -> "Journal":
+        """Return the journal at `at` in its newest state, combined from both copies. `disk_size`: of the disk in
+        flight, if that is not `device`.
 
         If `lost_slots` is not empty, there may have been a newer state, and no work may continue from this one.
 
         Raises Refused if there is no journal at `at`, or if a part of it is lost in both copies.
         """
         parts = journal_format.read_parts(device, at)
-        journal = cls(device, at, parts.head, unpack(parts.body), Record(0, Position(0)))
+        journal = cls(device, at, parts.head, unpack(parts.body, disk_size or device.size), Record(0, Position(0)))
         journal.damage, journal._damaged = parts.sentences, parts.damaged
         journal._is_everywhere = False  # until the sectors that lack the newest record are written
         records = {slot: journal._read_records(slot) for slot in range(1, 1 + RECORD_SLOTS)}

@@ -214,14 +214,14 @@ def _in_file(file: Device, device: Device, entry: parked.ParkedMark | None) -> J
     """
     id_ = entry.journal_id if entry and entry.sound else None
     try:
-        return _checked(Journal.open(file, 0), device, id_, file=file)
+        return _checked(Journal.open(file, 0, disk_size=device.size), device, id_, file=file)
     except NoJournal as error:
         if entry is None:
             raise
         if entry.journal_at is None:
             raise _in_file_elsewhere("the file that was named contains none") from error
     try:
-        return _checked(Journal.open(file, entry.journal_at), device, id_)
+        return _checked(Journal.open(file, entry.journal_at, disk_size=device.size), device, id_)
     except NoJournal:
         return _named_by_entry(device, entry)
 

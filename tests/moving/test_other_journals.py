@@ -3,6 +3,7 @@
 import json
 import random
 import struct
+import tracemalloc
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
@@ -132,11 +133,31 @@ def test_a_journal_body_of_another_version_is_refused(change: Callable[[Any], ob
     file = with_place(crowd, extent=Extent(0, JOURNAL), file="journal")
     _, journal = until(file, crowd.platter, CopyContent, bytes(JOURNAL))
     contents = Journal.open(SimulatedDisk(journal), 0).contents
-    assert unpack(pack(contents)) == contents
+    assert unpack(pack(contents), len(crowd.platter)) == contents
     raw = zlib.decompress(pack(contents))
     length = struct.unpack("<Q", raw[:8])[0]
     index = json.loads(raw[8 : 8 + length])
     change(index)
     text = json.dumps(index).encode()
     with pytest.raises(Refused, match="another version of aligntool"):
-        unpack(zlib.compress(struct.pack("<Q", len(text)) + text + raw[8 + length :]))
+        unpack(zlib.compress(struct.pack("<Q", len(text)) + text + raw[8 + length :]), len(crowd.platter))
+
+
+BOMBS = {
+    "zeros": bytes(300 << 20),
+    "a long index": struct.pack("<Q", 200 << 20) + b" " * (200 << 20),
+    "many values": struct.pack("<Q", 12 << 20) + b"[" + b"[]," * (4 << 20),
+    "many values in a plan": struct.pack("<Q", 15 << 20) + b'{"plan": "' + b"[]," * (5 << 20),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_body_that_unpacks_to_much_more_than_its_disk_is_refused_before_it_fills_memory(name: str) -> None:
+    body = zlib.compress(BOMBS[name], 1)
+    assert len(body) < 2 << 20
+    tracemalloc.start()
+    with pytest.raises(Refused, match="another version of aligntool"):
+        unpack(body, 1 << 20)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100 << 20
