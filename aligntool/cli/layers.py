@@ -12,6 +12,7 @@ from aligntool.cli.arrays import ArrayOperation, locked_array
 from aligntool.cli.options import command
 from aligntool.cli.run_change import ChangeInProgress, end_change
 from aligntool.errors import Refused, failing_as
+from aligntool.linux.sysfs import opened_document
 from aligntool.raid.encrypted import plan_layers
 from aligntool.raid.steps_luks import Key, refuse_unfit
 from aligntool.realign.request import Request, look_at, look_before_change
@@ -64,7 +65,7 @@ def read_key(file: str | None) -> Key:
             raise Refused("no passphrase was entered", hint="--key-file FILE") from error
         except UnicodeError as error:
             raise Refused("the passphrase is not valid text in this locale", hint="--key-file FILE") from error
-    with failing_as(Refused, file), Path(file).open("rb") as opened:
+    with failing_as(Refused, file), opened_document(file) as opened:
         content = opened.read(_LONGEST_KEY + 1)
     if not 0 < len(content) <= _LONGEST_KEY:
         raise Refused(f"{file} is not a key file: it is empty, or longer than {_LONGEST_KEY} bytes")

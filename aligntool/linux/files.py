@@ -12,7 +12,7 @@ from typing import BinaryIO, Literal
 
 from aligntool.errors import Refused, refuse_folder_name
 from aligntool.linux.process import run_program
-from aligntool.linux.sysfs import live_paths, opened
+from aligntool.linux.sysfs import live_paths, opened, opened_document
 
 _NEW_SUFFIX = ".aligntool-new"
 
@@ -137,7 +137,7 @@ def _output_of(*words: str) -> str:
 def read_text(name: str, *, hint: str = "", most: int = 1 << 26) -> str:
     """Return the text of a file of at most this many bytes. Raises Refused."""
     try:
-        with open(name, "rb") as file:  # noqa: PTH123 - the user's own spelling
+        with opened_document(name) as file:
             content = file.read(most + 1)
         if len(content) > most:
             raise Refused(f"{name} cannot be read: it is too large", hint=hint)

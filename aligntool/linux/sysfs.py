@@ -1,5 +1,6 @@
 """Read sysfs, the udev database and mount tables of a running machine or a captured tree."""
 
+import errno
 import fnmatch
 import os
 import re
@@ -8,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import field
 from pathlib import Path
+from typing import BinaryIO
 
 from aligntool.commands import typed
 from aligntool.errors import Refused, failing_as
@@ -47,6 +49,24 @@ def opened(path: str | Path, flags: int = READ_ONLY) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+_GIVEN = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
+
+
+def opened_document(name: str, buffering: int = -1) -> BinaryIO:
+    """Open a file that the user named: a regular file, or a pipe that this process was given (/dev/stdin, `<(...)`).
+    Anything else, such as a FIFO that nothing writes to, may wait forever. Raises OSError.
+    """
+    descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    kind = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(kind) or (not stat.S_ISDIR(kind) and name.startswith(_GIVEN)):
+        os.set_blocking(descriptor, True)
+        return os.fdopen(descriptor, "rb", buffering)
+    os.close(descriptor)
+    if stat.S_ISDIR(kind):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    raise OSError(errno.EINVAL, "not a regular file; a pipe can be given as /dev/stdin")
 
 
 def live_paths(folder: Path, pattern: str) -> Iterator[Path]:

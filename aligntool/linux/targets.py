@@ -22,7 +22,7 @@ from aligntool.formats.reader import HeartbeatReader, Reader
 from aligntool.inventory import Disk, DiskKind, IoLimits
 from aligntool.linux.devices import Block, FileReader, block_of_number, find_block, list_blocks
 from aligntool.linux.process import SILENCE_S, SILENT, Pulse, result_in_child
-from aligntool.linux.sysfs import READ_ONLY, Tree, UdevDatabase, captured_tree, leased, opened
+from aligntool.linux.sysfs import READ_ONLY, Tree, UdevDatabase, captured_tree, leased, opened, opened_document
 from aligntool.values import dataclass
 
 # Sector sizes that the user gives, because the kernel reports none or wrong ones.
@@ -294,7 +294,7 @@ def unpack(archive: str, folder: str) -> None:
 
 
 def _decompressed(archive: str) -> IO[bytes]:
-    raw = Path(archive).open("rb")  # noqa: SIM115  (the caller closes it, through the stream)
+    raw = opened_document(archive)  # the caller closes it, through the stream
     head = raw.read(6)
     raw.seek(0)
     if head.startswith(b"\xfd7zXZ\0"):

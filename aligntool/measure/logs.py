@@ -16,6 +16,7 @@ from typing import BinaryIO
 from aligntool.commands import shell_word, typed
 from aligntool.errors import Refused, failing_as
 from aligntool.linux.process import find_program
+from aligntool.linux.sysfs import opened_document
 from aligntool.measure.trace import UNTIMED, Event, Kind, Moment
 
 # Read a file line by line in bounded memory: Python's own lines grow without limit in a hostile file without line ends.
@@ -228,7 +229,7 @@ def _processor(path: Path) -> int | None:
     """Return the processor that all records of a file are of, None for an empty file. Raises Refused for a file that
     ends within a record, has anything other than records, or records of several processors.
     """
-    with path.open("rb", buffering=WINDOW) as file:
+    with opened_document(str(path), WINDOW) as file:
         order = byte_order(file.read(4)) or "<"
         file.seek(0)
         unpack = struct.Struct(f"{order}I36xI2xH").unpack
@@ -383,7 +384,7 @@ def open_log(path: str, form: LogFormat | None = None) -> Iterator[Log]:
     read, for any fault of the file.
     """
     reading = failing_as(Refused, path, hint="" if path == STDIN else typed("ls -l", path, sudo=False))
-    with reading, open(0 if path == STDIN else path, "rb") as stream:  # noqa: PTH123 - sys.stdin is None if it is closed
+    with reading, os.fdopen(0, "rb") if path == STDIN else opened_document(path) as stream:  # sys.stdin may be None
         head = stream.read(BLOCK)
         form = LogFormat.BLKTRACE if byte_order(head) else form or _detect_format(head)
         lines = _lines(path, form, stream, head)
