@@ -243,6 +243,8 @@ def open_sysroot(sysroot: str | None) -> Iterator[Tree]:
 MOST_MEMBERS = 2_000_000
 MOST_BYTES = 512 * 1024 * 1024
 LARGEST_MEMBER = 16 * 1024 * 1024
+_LONGEST_HEADER = 64 * 1024  # of a tar archive: names and times of one member
+_LONGEST_COMMON = 4 * 1024  # of all headers that concern every member; tarfile copies them for each
 DEEPEST = 100  # nested folders, as many as a `Tree` follows
 
 
@@ -261,11 +263,25 @@ class _Bounded:
         return piece
 
 
-def unpack(archive: str, folder: str) -> None:
-    """Unpack folders, files and links. Raises Refused."""
+def _bounded_member() -> "type[tarfile.TarInfo]":
+    """Return the class of the members of an archive, with limits for their headers."""
+    common: list[int] = []  # lengths
 
     class Member(tarfile.TarInfo):
-        """A member; tarfile itself takes a damaged or missing header after the first one for the end."""
+        """A member; tarfile itself takes a damaged or missing header after the first one for the end, and reads an
+        extended header of any length into memory, for some of them in quadratic time.
+        """
+
+        def _proc_member(self, tar: "tarfile.TarFile") -> "tarfile.TarInfo":
+            if not self.isfile() and self.size > _LONGEST_HEADER:
+                raise tarfile.ReadError(f"an extended header of {self.size} bytes")
+            if self.type == tarfile.XGLTYPE:
+                common.append(tarfile.BLOCKSIZE + self.size)
+            if sum(common) > _LONGEST_COMMON:
+                raise tarfile.ReadError(f"common headers of {sum(common)} bytes")
+            if self.type == tarfile.GNUTYPE_SPARSE:
+                raise tarfile.ReadError("a sparse file, which no captured machine has")
+            return cast("tarfile.TarInfo", super()._proc_member(tar))  # type: ignore[misc]
 
         @classmethod
         def fromtarfile(cls, tar: "tarfile.TarFile") -> Self:
@@ -276,10 +292,15 @@ def unpack(archive: str, folder: str) -> None:
             except tarfile.HeaderError as error:
                 raise tarfile.ReadError(f"not a complete tar archive: {error}") from error
 
+    return Member
+
+
+def unpack(archive: str, folder: str) -> None:
+    """Unpack folders, files and links. Raises Refused."""
     try:
         with (
             _decompressed(archive) as stream,
-            tarfile.open(fileobj=(data := _Bounded(stream, MOST_BYTES)), mode="r|", tarinfo=Member) as tar,  # type: ignore[call-overload]
+            tarfile.open(fileobj=(data := _Bounded(stream, MOST_BYTES)), mode="r|", tarinfo=_bounded_member()) as tar,  # type: ignore[call-overload]
         ):
             folders = {folder}
             for members, member in enumerate(tar):
@@ -288,7 +309,8 @@ def unpack(archive: str, folder: str) -> None:
                 _unpack_member(tar, member, folder, folders)
             while data.read(1 << 16):  # gzip and xz have their checksum at the end
                 pass
-    except (tarfile.TarError, lzma.LZMAError, zlib.error, OSError, EOFError, ValueError, OverflowError) as error:
+    except (tarfile.TarError, lzma.LZMAError, zlib.error, OSError, EOFError, ValueError, OverflowError,
+            RecursionError) as error:  # fmt: skip
         hint = "give a folder, or a file written by `aligntool snapshot`"
         raise Refused(f"{archive} cannot be unpacked: {error}", hint=hint) from error
 

@@ -1,6 +1,9 @@
 """Limits for the most expensive disks and trees: seconds of processor time, bytes read, bytes of output."""
 
+import gzip
+import tarfile
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,6 +115,37 @@ def test_a_small_archive_of_sparse_files_does_not_fill_the_disk(tmp_path: Path) 
     with pytest.raises(Refused), open_sysroot(str(archive)) as tree:
         taken = sum(file.stat().st_blocks * 512 for file in Path(tree.root).rglob("*") if file.is_file())
         assert taken < 64 * MIB
+
+
+def _header(kind: bytes, length: int) -> bytes:
+    member = tarfile.TarInfo("x")
+    member.type, member.size = kind, length
+    return member.tobuf(tarfile.USTAR_FORMAT)
+
+
+_MEMBER = _header(tarfile.REGTYPE, 0)
+_RECORD = b"30 comment=" + b"x" * 18 + b"\n"
+TARS = {
+    "a long extended header": _header(tarfile.XHDTYPE, 400 * MIB) + b"1" * 400 * MIB + _MEMBER,
+    "a long name": _header(tarfile.GNUTYPE_LONGNAME, 400 * MIB) + b"n" * 400 * MIB + _MEMBER,
+    "long common headers": (_header(tarfile.XGLTYPE, 510) + (_RECORD * 17).ljust(512, b"\0")) * 1000 + _MEMBER,
+    "headers of headers": (_header(tarfile.XHDTYPE, 30) + _RECORD.ljust(512, b"\0")) * 5000 + _MEMBER,
+    "a sparse file": _header(tarfile.GNUTYPE_SPARSE, 0) + bytes(1024),
+}
+
+
+@pytest.mark.parametrize("name", TARS)
+def test_headers_of_an_archive_fill_neither_memory_nor_time(name: str, tmp_path: Path) -> None:
+    """tarfile reads an extended header of any length, before Python 3.12.6 in quadratic time (CVE-2024-6232)."""
+    archive = tmp_path / "machine.tar.gz"
+    archive.write_bytes(gzip.compress(TARS[name] + bytes(1024), 1))
+    assert archive.stat().st_size < 4 * MIB
+    tracemalloc.start()
+    with limited(SECONDS), pytest.raises(Refused, match="cannot be unpacked"), open_sysroot(str(archive)):
+        raise AssertionError
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20 * MIB
 
 
 @pytest.mark.parametrize("char", ["\u6f22", "\x1b", "a", "\u0301", "\U0001f600", "a ", "\u6f22 "])
