@@ -78,7 +78,7 @@ def is_used(device: Device, plan: Plan) -> bool:
     return any(
         layer.kind == step.kind
         for step in rebuilt
-        for layer in read_layers(_LegibleDisk(device, ()), step.extent, sector_size=device.sector_size)
+        for layer in read_layers(LegibleDisk(device, ()), step.extent, sector_size=device.sector_size)
     )
 
 
@@ -177,7 +177,7 @@ class OverlaidDisk:
         return bytes(content[offset - first : end - first])
 
 
-class _LegibleDisk(OverlaidDisk):
+class LegibleDisk(OverlaidDisk):
     """A reader to which unreadable sectors are zeros: they must not hide what the readable ones show."""
 
     def read(self, offset: int, length: int) -> bytes:
@@ -206,7 +206,7 @@ def foreign_content(device: Device, journal: Journal, places: Iterable[Extent]) 
     entries = (entry for place in plan.places for entry in (place.before, place.after) if entry)
     last_end = max((place.end for place in (*places_in_use(plan), *entries)), default=0)
     for place in places:
-        layers = read_layers(_LegibleDisk(device, ()), place, sector_size=device.sector_size, last_end=last_end)
+        layers = read_layers(LegibleDisk(device, ()), place, sector_size=device.sector_size, last_end=last_end)
         yield from ((place, layer) for layer in layers if (layer.kind, layer.uuid) not in own)
 
 
@@ -221,7 +221,7 @@ def _own_content(device: Device, journal: Journal) -> frozenset[tuple[str, str |
         for saved in (held[step.partition][:count], held[step.partition][count:] or held[step.partition]):
             parts = [Sectors(place.start + part.start, data)
                      for part, data in zip(step.held.ranges, saved, strict=True)]  # fmt: skip
-            layers = read_layers(_LegibleDisk(device, parts), place, sector_size=device.sector_size)
+            layers = read_layers(LegibleDisk(device, parts), place, sector_size=device.sector_size)
             found |= {(layer.kind, layer.uuid) for layer in layers}
     return frozenset(found)
 

@@ -59,8 +59,9 @@ class Comparison:
 class Change:
     """Where another program has written while the content was in flight."""
 
-    partition: int | None  # None: the sector of an EBR
+    partition: int | None  # None: not in one
     at: int  # byte of the disk
+    what: str = ""  # if it is not in a partition
 
 
 def compare(
@@ -148,7 +149,7 @@ def changes(
                 continue
         if change is not None:
             yield Change(step.partition, change)
-    yield from (Change(None, data.start) for data in _data_at_records(device, journal))
+    yield from (Change(None, data.start, "an EBR") for data in _data_at_records(device, journal))
 
 
 def _data_at_records(device: Device, journal: Journal) -> tuple[Extent, ...]:

@@ -51,6 +51,7 @@ _LONGEST_INDEX = 16 << 20  # bytes of plan, extents and lengths; refused when a 
 
 _KEYS = frozenset({"plan", "images", "runs", "held"})
 _NUMBERED = "numbered_at"
+_RECOGNISED = "recognised"
 _STATES = ("before", "parked", "after")
 
 
@@ -65,6 +66,9 @@ class Contents:
     runs: Mapping[int, tuple[Extent, ...]]
     held: Mapping[int, tuple[bytes, ...]]
     numbered_at: int | None = None  # byte of the disk; only with a journal in a file (realign/numbered_marker.py)
+    recognised: tuple[str, ...] | None = (
+        None  # in the change's own bytes (realign/newcomers.py); None: an older journal
+    )
 
 
 def pack(contents: Contents) -> bytes:
@@ -77,6 +81,8 @@ def pack(contents: Contents) -> bytes:
     }
     if contents.numbered_at is not None:
         index[_NUMBERED] = contents.numbered_at
+    if contents.recognised is not None:
+        index[_RECOGNISED] = contents.recognised
     text = json.dumps(index).encode()
     if len(text) > _LONGEST_INDEX or not has_few_values(text):
         raise Refused("the plan has too many parts for one journal", hint="move fewer partitions at once: --partition")
@@ -103,7 +109,7 @@ def _unpack(body: bytes, longest: int) -> Contents:
     index = parse_json(raw[_LENGTH.size : _LENGTH.size + length])
     blobs = BytesIO(raw)  # in the order in which they were written
     blobs.seek(_LENGTH.size + length)
-    if set(index) - {_NUMBERED} != _KEYS:
+    if set(index) - {_NUMBERED, _RECOGNISED} != _KEYS:
         raise ValueError
     images = TableImages(*(_read_images(index["images"][name], blobs) for name in _STATES))
     runs = {number: _unpack_runs(_read_blob(size, blobs)) for number, size in index["runs"]}
@@ -116,7 +122,15 @@ def _unpack(body: bytes, longest: int) -> Contents:
     numbered_at = index.get(_NUMBERED)
     if not isinstance(numbered_at, int | None):
         raise ValueError
-    return Contents(plan, images, runs, held, numbered_at)
+    return Contents(plan, images, runs, held, numbered_at, _read_names(index.get(_RECOGNISED)))
+
+
+def _read_names(found: object) -> tuple[str, ...] | None:
+    if found is None:
+        return None
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        raise ValueError
+    return tuple(found)
 
 
 def _read_blob(size: int, blobs: BytesIO) -> bytes:

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from types import MappingProxyType
 
 from aligntool import steps
+from aligntool.audit.wording import layer_name
 from aligntool.change import Event, Plan, Said, StepBegun, StepDone, Waiting
 from aligntool.commands import ByHand, by_hand
 from aligntool.device import Device
@@ -30,6 +31,7 @@ from aligntool.realign.journal_format import (
     is_head,
     read_closing,
 )
+from aligntool.realign.newcomers import newcomers, own_content
 from aligntool.realign.steps import Kernel, Walk, hidden_from, patched, progress
 from aligntool.realign.table import TableState, is_own_table, is_readable, table_state, write_table
 from aligntool.units import GIB, KIB, MIB, Extent, align_down
@@ -674,6 +676,8 @@ def _content_changes(
         return
     sign = whole_disk.marker_of(journal)
     yield from in_flight.changes(device, journal, sign, back=back, restore_table=restore_table)
+    for start, layer in newcomers(device, journal):
+        yield in_flight.Change(None, start, f"a new {layer_name(layer)}")
     for index, step in enumerate(journal.contents.plan.steps):
         if back and isinstance(step, steps.ReleaseContent) and index < journal.position.step:
             content = patched(step.held, journal.contents.held[step.partition], step.patches)
@@ -684,12 +688,8 @@ def _content_changes(
 
 
 def _changed_sentence(changes: Sequence[in_flight.Change]) -> str:
-    where = ", ".join(f"{_place_name(change.partition)} (byte {change.at})" for change in changes)
+    where = ", ".join(f"{change.what or f'partition {change.partition}'} (byte {change.at})" for change in changes)
     return f"another program has written to content in flight: {where}"
-
-
-def _place_name(partition: int | None) -> str:
-    return "an EBR" if partition is None else f"partition {partition}"
 
 
 def _end_unbegun(walk: Walk) -> Iterator[Event]:
@@ -760,9 +760,10 @@ def _journal_contents(
             patched(step.held, held[step.partition], step.patches)
     copies = [step for step in plan.steps if isinstance(step, steps.CopyContent)]
     numbered_at = numbered_marker.place_for(plan, images, held) if at is None else None
+    own = own_content(device, plan, images)
     for gap in _GAPS:
         copied = {step.partition: _without_saved(_with_gaps_filled(runs[step.partition], gap), step) for step in copies}
-        contents = Contents(plan, images, copied, held, numbered_at)
+        contents = Contents(plan, images, copied, held, numbered_at, own)
         if BODY_AT + len(pack(contents)) <= disk_state.journal_place(plan).copy_length:
             break
     return contents

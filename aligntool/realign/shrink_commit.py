@@ -16,7 +16,7 @@ from aligntool.errors import JournalUnwritten, Refused, Stopped
 from aligntool.formats import mbr
 from aligntool.formats.parked import PARKED_MBR, parked_mbr_entry
 from aligntool.formats.reader import Reader
-from aligntool.realign import hidden_signatures, move, table
+from aligntool.realign import hidden_signatures, move, newcomers, table
 from aligntool.realign.applying import recovery_commands
 from aligntool.realign.claimed_room import claims_of
 from aligntool.realign.disk_state import journal_place
@@ -79,7 +79,8 @@ def prepare(
         goal = f"{step.kind} on partition {step.partition} shrunk to {format_size(step.length)}"
         own = (steps.WriteJournal(place), park, rebuild, rewrite, steps.CloseJournal(place))
         own_plan = Plan("realign", plan.disk, goal, places, own, (_CONTINUE,))
-        return Contents(own_plan, images, {}, {step.partition: blobs})
+        own_content = newcomers.own_content(context.device, own_plan, images)
+        return Contents(own_plan, images, {}, {step.partition: blobs}, recognised=own_content)
 
     needed = BODY_AT + len(pack(contents(steps.JournalPlace(Extent(0, 0), 0, Extent(0, 0))))) + _ROOM
     return Prepared(contents(_journal_place(plan, step, 2 * copy_length(needed), context, (*used, *ranges))), id_)

@@ -5,6 +5,7 @@ meanwhile. Otherwise it stops, and states why.
 """
 
 import random
+import struct
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +17,7 @@ from aligntool.realign.move import MoveContext, find_journal, realign, resume, r
 from aligntool.steps import CloseJournal, HoldContent, ParkEntries, RewriteTable
 from aligntool.units import Extent
 from tests.moving.crowded_disks import Crowd, make_crowd
+from tests.moving.entries import entries
 from tests.moving.other_programs import (
     ACTIONS,
     Action,
@@ -191,3 +193,41 @@ def test_data_at_the_place_of_an_old_ebr_is_kept(way: str, restore_table: bool) 
             assert disk.operations == 0
             found += 1
     assert found
+
+
+PAGE = 4096
+
+
+def swap_header(length: int, luck: random.Random) -> bytes:
+    """Return the first page of a swap, as mkswap writes it to at least ten pages, with a random UUID."""
+    page = bytearray(PAGE)
+    page[1024:1036] = struct.pack("<III", 1, length // PAGE - 1, 0)
+    page[1036:1052] = luck.randbytes(16)
+    page[4086:] = b"SWAPSPACE2"
+    return bytes(page)
+
+
+@sample(3)
+@pytest.mark.parametrize("seed", range(200 if THOROUGH else 40))
+def test_content_made_in_an_entry_in_flight_is_kept_or_both_ways_stop(seed: int) -> None:
+    """Also in an entry that only claims free space, and in one over which content is copied."""
+    luck, stopped = random.Random(seed), 0
+    crowd = make_crowd(12000 + seed, "gpt" if seed % 2 else "dos", longest=300)
+    cut = luck.randrange(begins(crowd, HoldContent), begins(crowd, RewriteTable))
+    platter = act(crowd, crowd.platter, "realign", cut).after_the_cut(luck)
+    for seen in entries(platter).values():
+        if not seen.parked or seen.extent.length < 10 * PAGE:
+            continue
+        for way in WAYS.values():
+            world = World(crowd, platter)
+            header = swap_header(seen.extent.length, luck)
+            world.write(seen.extent.start, header)
+            disk = SimulatedDisk(world.platter)
+            try:
+                list(way(MoveContext(disk, NoKernel())))
+            except Stopped as stop:
+                assert disk.operations == 0, stop
+                stopped += 1
+            else:
+                assert final(disk)[seen.extent.start : seen.extent.start + len(header)] == header
+    assert stopped
