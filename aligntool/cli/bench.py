@@ -32,7 +32,7 @@ from aligntool.recipes.drives import known_geometries
 from aligntool.recipes.goals import BenchGoal
 from aligntool.render import bench as shown
 from aligntool.render.experiments import alignment_json, alignment_lines, span_json, span_lines
-from aligntool.render.lines import Line, show
+from aligntool.render.lines import Line, plain, show
 from aligntool.render.plan import time_words
 from aligntool.units import GIB, MIB, Extent, format_about
 from aligntool.values import dataclass
@@ -147,14 +147,14 @@ def bench_run(
     counts = passes(passes_) if passes_ is not None else ()
     bench_options = BenchOptions(span, runtime, repeats, counts, destructive, load.mix, load.data, load.pause)
     plan = plan_bench(name, goal, found, bench_options)
-    disk = _refuse_target(plan, destructive=destructive)
+    _refuse_target(plan, destructive=destructive)
     seen = targets.look_at_conditions(found, plan.room)
     show(shown.bench_plan_lines(plan, seen, width=terminal_width()), sys.stderr, color=options.colored(sys.stderr))
     if dry_run:
         print_lines(shown.command_lines(plan))
         return
     counted = (repeats, runtime, passes_) != (None, None, None)
-    _confirm(plan, seen, disk if destructive else None, counted=counted, yes=yes)
+    _confirm(plan, seen, destructive=destructive, counted=counted, yes=yes)
     result, ran = _measure(plan, seen, probe.fio_keeper(fio_output))
     probe.save_in_history(result.when, result.settings.profile, to_json(result))
     kept.write(to_json(result))
@@ -168,13 +168,24 @@ def _find_target(named: str, wiped: list[str] | None, *, destructive: bool) -> T
     return replace(targets.find_target(named), wipe=wipe)
 
 
-def _confirm(plan: BenchPlan, seen: Conditions, disk: str | None, *, counted: bool, yes: bool) -> None:
+def _confirm(plan: BenchPlan, seen: Conditions, *, destructive: bool, counted: bool, yes: bool) -> None:
     """Ask before a device is overwritten, and before the user's own counts take long. Raises Refused."""
     duration_s = plan.seconds(rotational=any(drive.rotational for drive in seen.drives))
-    if counted and duration_s > (_LONG_PASSES_S if plan.settings.passes else _LONG_S):
-        options.confirm_long(time_words(round(duration_s)), yes)
-    if disk is not None:
-        options.confirm_disk(plan.target.path, disk, "its name", yes)
+    about = f"This takes about {time_words(round(duration_s))}"
+    if destructive:
+        _confirm_overwriting(plan.target, [plain(f"  {about}.")], yes=yes)
+    elif counted and duration_s > (_LONG_PASSES_S if plan.settings.passes else _LONG_S):
+        hint = f"{options.ADD_YES}, or use fewer passes or repeats"
+        undone = f"this takes about {time_words(round(duration_s))}, and nothing was measured"
+        options.confirm(
+            plan.target.named, [plain(f"{about}, and loses nothing.")], yes=yes, undone=undone, no_terminal=hint
+        )
+
+
+def _confirm_overwriting(target: Target, more: Iterable[Line], *, yes: bool) -> None:
+    """Ask before a device is overwritten. `more`: what the user should know besides. Raises Refused."""
+    lost = plain("  lost: everything on it")
+    options.confirm(target.named, options.target_lines(target.path, [lost, *more]), yes=yes)
 
 
 def _profile(name: str) -> tuple[str, BenchGoal]:
@@ -185,14 +196,13 @@ def _profile(name: str) -> tuple[str, BenchGoal]:
     return found.name, found.goal
 
 
-def _refuse_target(plan: BenchPlan, *, destructive: bool) -> str:
-    """Return the name of the device to be overwritten, or "". Raises Refused if there is no room, or if it has data."""
+def _refuse_target(plan: BenchPlan, *, destructive: bool) -> None:
+    """Raise Refused if there is no room, or if the device to be overwritten has data."""
     if plan.target.kind is TargetKind.FOLDER:
         probe.refuse_no_room(plan.target, plan.room, "--span")
-    if not destructive:
-        return ""
-    probe.refuse_unless_device(plan.target)
-    return probe.refuse_data(plan.target)
+    if destructive:
+        probe.refuse_unless_device(plan.target)
+        probe.refuse_data(plan.target)
 
 
 def _measure(
@@ -306,7 +316,8 @@ def _prepared(target: Target, size: int, runtime_s: float, chosen: SweepOptions)
             disk, shift = disk_of(os.stat(path).st_rdev)  # noqa: PTH116 - for its device number
             room = Extent(shift, size)
             if chosen.destructive:
-                options.confirm_disk(path, probe.refuse_data(target), "its name", chosen.yes)
+                probe.refuse_data(target)
+                _confirm_overwriting(target, (), yes=chosen.yes)
                 stack.enter_context(_locked_device(target))
         yield RunTarget(target, path, disk, size, room, shift, writes, seen, runtime_s, chosen.repeats, progress, keep)
 

@@ -32,6 +32,10 @@ class Layers(ArrayOperation):
     asked: Request
     key_file: str | None = None
 
+    @property
+    def named(self) -> str:
+        return self.disk
+
     def make_plan(self) -> Plan:
         # A record must name an image whatever the current folder is.
         disk = str(Path(self.disk).absolute()) if os.path.isfile(self.disk) else self.disk  # noqa: PTH113

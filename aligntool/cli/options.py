@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
 from pathlib import Path
 from typing import Annotated, TextIO
@@ -19,51 +19,52 @@ from aligntool.linux import virtual
 from aligntool.linux.files import refuse_output, write_file
 from aligntool.linux.process import SILENCE_S
 from aligntool.linux.targets import find_virtual
-from aligntool.render.lines import Line, escaped, harmless, show, wants_color
+from aligntool.render.lines import Line, escaped, harmless, plain, show, wants_color
 from aligntool.units import is_grid_size, is_sector_size, parse_size
 from aligntool.values import dataclass
 
-# The confirmation before anything is written.
+# The question before anything is written: what is written to, what is lost, then the name of the target.
 #
-# Every command that writes asks in the same words. The user types the disk's own name, because a "y" is typed without
-# thinking.
+# Every command asks it here. The user types the name as it is on the command line, because a "y" is typed without
+# thinking, and an identifier would only be copied from the line above.
+
+ADD_YES = "add --yes to the command"
+ANSWERS = 3  # the first one, and two more
 
 
-def confirm_disk(path: str, word: str, what: str, yes: bool, about: Iterable[Line] = ()) -> None:
-    """Return if the user types `word`, or gave --yes. `about`: lines between the target's name and the question.
-    Raises Refused.
+def confirm(
+    name: str, facts: Iterable[Line], *, yes: bool, undone: str = "nothing was written", no_terminal: str = ADD_YES
+) -> None:
+    """Return if the user types `name`, or gave --yes. Raises Refused after three wrong answers.
+
+    `name`: of the target, as the user typed it. `facts`: what is written to, and what is lost. `undone`: what a wrong
+    answer prevents. `no_terminal`: the hint where nobody can be asked.
     """
     if yes:
         return
-    word = escaped(word)
     if not _can_ask():
-        text, hint = "there is no terminal for the confirmation; nothing was written", "add --yes to the command"
-        raise Refused(text, hint=hint, code="not-confirmed", subject=path)
-    if _answer(f"This writes to {escaped(path)}.", f"{what}, {word},", about) != " ".join(word.split()):
-        raise Refused(f"the answer was not {word}; nothing was written", code="not-confirmed", subject=path)
-
-
-def confirm_long(about: str, yes: bool) -> None:
-    """Return if the user agrees to such a long measurement, or gave --yes. Raises Refused."""
-    if yes:
-        return
-    if not _can_ask():
-        text = f"this takes about {about}, and there is no terminal for the confirmation; nothing was measured"
-        raise Refused(text, hint="add --yes to the command, or use fewer passes or repeats")
-    if _answer(f"This takes about {about}.", "yes").lower() != "yes":
-        raise Refused("the answer was not yes; nothing was measured")
-
-
-def _answer(why: str, what: str, about: Iterable[Line] = ()) -> str:
-    """Ask, and return the answer with single spaces."""
+        text = f"there is no terminal for the confirmation; {undone}"
+        raise Refused(text, hint=no_terminal, code="not-confirmed", subject=name)
     sys.stdout.flush()
-    print(f"\n{harmless(why)}", file=sys.stderr)
-    show(about, sys.stderr, color=colored(sys.stderr))
-    print(f"{harmless(f'Type {what} to continue:')} ", end="", file=sys.stderr, flush=True)
-    answer = sys.stdin.readline()
-    if not answer.endswith("\n"):
-        print(file=sys.stderr)
-    return " ".join(answer.split())
+    print(file=sys.stderr)
+    show(facts, sys.stderr, color=colored(sys.stderr))
+    word = escaped(name)
+    for _ in range(ANSWERS):
+        print(f"{harmless(f'Type {word} to continue:')} ", end="", file=sys.stderr, flush=True)
+        answer = sys.stdin.readline()
+        if answer.split() == word.split():
+            return
+        if not answer.endswith("\n"):  # the end of the input, or Ctrl-D
+            print(file=sys.stderr)
+            break
+        remark(f"That is not {word}.")
+    raise Refused(f"the answer was not {word}; {undone}", code="not-confirmed", subject=name)
+
+
+def target_lines(written_to: str, about: Iterable[Line] = ()) -> Iterator[Line]:
+    """Yield the facts of a question about a disk. `about`: what is lost."""
+    yield plain(f"This writes to {escaped(written_to)}.")
+    yield from about
 
 
 def _can_ask() -> bool:

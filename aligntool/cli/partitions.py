@@ -199,6 +199,10 @@ class Layout(DiskOperation):
     given: Request  # the geometry
     no_lease: bool = False
 
+    @property
+    def named(self) -> str:
+        return self.disk
+
     def make_plan(self) -> Plan:
         judged = look_at(self.disk, self.given)[0]
         refuse_part(self.disk, judged.disk, "a partition table is made for a whole disk")

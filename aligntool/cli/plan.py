@@ -152,6 +152,10 @@ class DiskChange(DiskOperation):
     rate: int | None = None  # bytes a second at most
     no_lease: bool = False  # see `Lease`
 
+    @property
+    def named(self) -> str:
+        return self.disk
+
     def make_plan(self) -> Plan:
         plan = self.find(self.disk, self.asked).plan
         refuse_open_image(plan.disk.path, no_lease=self.no_lease)

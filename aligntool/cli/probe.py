@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from pathlib import Path, PurePath
+from pathlib import Path
 from random import Random
 from time import monotonic
 from types import FrameType
@@ -34,7 +34,7 @@ from aligntool.measure.schedule import Target, TargetKind, refuse_destruction
 from aligntool.measure.unit import ProbedDisk, ProbeResult, infer
 from aligntool.realign.request import find_holders, refuse_in_flight
 from aligntool.render.experiments import probe_json, probe_lines
-from aligntool.render.lines import can_redraw
+from aligntool.render.lines import can_redraw, plain
 from aligntool.render.plan import time_words
 from aligntool.render.progress import bench_progress_bar, bench_progress_lines
 from aligntool.units import GIB, MIB, format_size
@@ -56,9 +56,9 @@ def refuse_no_room(target: Target, size: int, option: str = "--size") -> None:
         raise Refused(f"not enough free space in {target.path}: {words}", hint=f"use a smaller {option}")
 
 
-def refuse_data(target: Target, *, again: bool = False) -> str:
-    """Return the name of the device. Raises Refused unless it is empty, or its unrecognised data may be lost. `again`:
-    the user has confirmed it, and has been told what of it was not read.
+def refuse_data(target: Target, *, again: bool = False) -> None:
+    """Raise Refused unless the device is empty, or its unrecognised data may be lost. `again`: the user has confirmed
+    it, and has been told what of it was not read.
     """
     disk = look((target.path,)).disks[0]
     disk = replace(disk, sampled=targets.foreign_data(target.path, target.size or 0))
@@ -73,7 +73,6 @@ def refuse_data(target: Target, *, again: bool = False) -> str:
         refuse_destruction(disk, part, wipe=target.wipe, above=find_holders(disk))
     if not again and (unread := unread_between(disk)):
         remark(f"{target.path}: {unread}")
-    return name
 
 
 # Around every measurement: progress, signals, saved results; for `bench`, `probe` and `trace record`.
@@ -188,7 +187,7 @@ def probe(
     else:
         disk = _look(target, settings.sector_size)
         if destructive:
-            _confirm(disk, wipe=may_wipe, yes=yes)
+            _confirm(target, disk, wipe=may_wipe, yes=yes)
         job = partial(_on_disk, disk, settings, destructive, may_wipe)
     began: dict[str, float] = {}
     try:
@@ -246,13 +245,11 @@ def _look(path: str, sector_size: int | None) -> Disk:
     return disk
 
 
-def _confirm(disk: Disk, *, wipe: bool, yes: bool) -> None:
+def _confirm(named: str, disk: Disk, *, wipe: bool, yes: bool) -> None:
     """Have the user confirm the disk that is written to. Raises Refused."""
     _refuse_unless_empty(disk, wipe=wipe)
-    remark(f"{disk.path}: small parts all over it will be overwritten and not restored.")
-    serial = (disk.serial or "").strip()
-    word, what = (serial, "the disk's serial number") if serial else (PurePath(disk.path).name, "its name")
-    options.confirm_disk(disk.path, word, what, yes)
+    lost = plain("  lost: small parts all over it, which are overwritten and not restored")
+    options.confirm(named, options.target_lines(disk.path, [lost]), yes=yes)
 
 
 def _refuse_unless_empty(disk: Disk, *, wipe: bool, again: bool = False) -> None:

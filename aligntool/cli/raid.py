@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -184,6 +184,10 @@ class Persist(acting.ArrayOperation):
     goal: PersistGoal
     sysroot: str | None = None
 
+    @property
+    def named(self) -> str:
+        return self.array
+
     def make_plan(self) -> Plan:
         return find_persist_plan(self.array, self.goal, self.sysroot)
 
@@ -307,6 +311,10 @@ class CreateArray(acting.ArrayOperation):
     with_goal: bool = True  # in the plan's document, for `apply`
     wait: bool = False
 
+    @property
+    def named(self) -> str:
+        return " ".join(self.drives)
+
     def make_plan(self) -> Plan:
         return find_array_plan(list(self.drives), self.goal)
 
@@ -390,7 +398,7 @@ def tune_command(
     if yes and sweep.sparse:
         text = "a member may not be empty: so little of it was read that its name has to be typed"
         raise Refused(text, hint="omit --yes", code="not-confirmed", subject=", ".join(sweep.members))
-    _confirm(sweep.members, yes)
+    _confirm(drives, sweep.members, "everything on the members, which are empty again afterwards", yes)
 
     def look_again() -> None:
         if find() != sweep:  # in this process, which has the drives locked
@@ -425,9 +433,9 @@ def _refuse_leftovers(drives: list[str], members: Sequence[Judged]) -> None:
         raise Refused(text, hint=f"sudo aligntool raid tune --clear {' '.join(map(shell_word, drives))}")
 
 
-def _confirm(devices: Sequence[str], yes: bool) -> None:
-    names = " ".join(PurePath(device).name for device in devices)
-    options.confirm_disk(", ".join(devices), names, "the members' names", yes)
+def _confirm(drives: Sequence[str], devices: Sequence[str], lost: str, yes: bool) -> None:
+    facts = options.target_lines(", ".join(devices), [plain(f"  lost: {lost}")])
+    options.confirm(" ".join(drives), facts, yes=yes)
 
 
 def _run(sweep: Sweep, goal: RaidGoal, kept: options.ResultFile, look_again: Callable[[], None]) -> None:
@@ -528,7 +536,7 @@ def clear_members(drives: list[str], *, yes: bool) -> None:
     test_devices = [device for device in devices if found[device]]
     if not test_devices:
         raise Refused(f"there is no test array on {', '.join(devices)}; nothing was written")
-    _confirm(test_devices, yes)
+    _confirm(drives, test_devices, "the test arrays", yes)
     with lock_against_udev([judged.disk.path for judged in members]), recorded("raid tune --clear", test_devices):
         remove_test_arrays(test_devices)
     wiped = " ".join(f"--wipe {shell_word(device)}" for device in test_devices)

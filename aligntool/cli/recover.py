@@ -43,7 +43,7 @@ from aligntool.realign.journal_format import SLOT, NoJournal, is_head
 from aligntool.realign.partition_request import WholeDisk
 from aligntool.realign.request import Request, checked_disk, journal_options, locked_disk, unthrottle_function
 from aligntool.realign.whole_disk import adds_table
-from aligntool.render.lines import plain, show
+from aligntool.render.lines import Line, plain, show
 from aligntool.render.progress import remaining_step_lines, status_json, status_lines, table_lines
 from aligntool.units import KIB, Extent
 
@@ -110,6 +110,7 @@ def _saved_plan(
 
 # `aligntool status`, `resume`, `rollback`: a disk in flight by its journal, an unfinished array by its record.
 
+_NOTHING_LOST = plain("  lost: nothing")
 _LEAST = 64 * KIB  # bytes; the tables alone take more than half of it
 
 JournalFileOption = Annotated[File, "--journal", "The journal file, if it is on another disk."]
@@ -227,22 +228,24 @@ def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key
     record = _record(disk, journal, writes=not chosen.dry_run, no_lease=chosen.no_lease)
     if disk is None or record is not None:
         record = require_unfinished(record)
-        if _confirmed(record.plan.disk.path, array_status(record), chosen, back=back, json_=json_):
+        path = record.plan.disk.path
+        if _confirmed(disk or path, path, array_status(record), chosen, back=back, json_=json_):
             if record.plan.purpose == "layers" and not back:
                 report_layers(continue_array(record, back=False, json_=json_, key=read_key(key_file)), json_=json_)
             else:
                 recover_array(record, json_=json_, back=back)
         return
-    disk = _path_of(disk)
+    named, disk = disk, _path_of(disk)
     current = _disk_status(disk, journal, any_table=chosen.restore_table)
     if current.is_marked:
-        return _zero_rest(disk, current, chosen, json_=json_)
+        return _zero_rest(named, disk, current, chosen, json_=json_)
     plan = _plan_in_flight(current, disk)
     restore = chosen.restore_table and current.restore_table
     # A table that another program changed is refused below, or is confirmed separately.
-    if not _confirmed(disk, current, replace(chosen, yes=chosen.yes or current.restore_table), back=back, json_=json_):
+    asked = replace(chosen, yes=chosen.yes or current.restore_table)
+    if not _confirmed(named, disk, current, asked, back=back, json_=json_):
         return
-    shown = confirm_table(disk, journal, plan, yes=chosen.yes) if restore else None
+    shown = confirm_table(named, disk, journal, plan, yes=chosen.yes) if restore else None
 
     @contextmanager
     def locked(note: Callable[[str], object]) -> Iterator[run_change.ChangeInProgress]:
@@ -267,13 +270,13 @@ def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key
         remark(f"{journal} is no longer needed")
 
 
-def _zero_rest(disk: str, current: move.Status, chosen: Recovery, *, json_: bool) -> None:
+def _zero_rest(named: str, disk: str, current: move.Status, chosen: Recovery, *, json_: bool) -> None:
     """Zero what a cut has left of the journal of a change that has ended, or show it with --dry-run."""
     if chosen.dry_run:
         lines = status_lines(disk, current, width=terminal_width())
         return print_lines(status_json(disk, current) if json_ else lines)
-    name = Path(disk).name
-    options.confirm_disk(disk, name, "its name", chosen.yes, map(plain, current.sentences))
+    rest = (plain(f"  {sentence}") for sentence in current.sentences)
+    options.confirm(named, options.target_lines(disk, (_NOTHING_LOST, *rest)), yes=chosen.yes)
     with lock_disk(disk, no_lease=chosen.no_lease) as locked, locked.lease.held():
         for event in move.resume(move.MoveContext(locked.device, locked.kernel)):
             if isinstance(event, Said):
@@ -286,7 +289,7 @@ def _is_closed(journal: str) -> bool:
     return False  # it was removed or renamed meanwhile
 
 
-def _confirmed(disk: str, current: move.Status, chosen: Recovery, *, back: bool, json_: bool) -> bool:
+def _confirmed(named: str, disk: str, current: move.Status, chosen: Recovery, *, back: bool, json_: bool) -> bool:
     """Show what is in flight and the remaining steps, and ask. Return False with --dry-run. Raises Refused."""
     if chosen.dry_run and json_:
         print_lines(status_json(disk, current))
@@ -295,8 +298,13 @@ def _confirmed(disk: str, current: move.Status, chosen: Recovery, *, back: bool,
     on_screen = sys.stdout if chosen.dry_run else sys.stderr
     show(lines, on_screen, color=options.colored(on_screen))
     if not chosen.dry_run and current.plan:
-        options.confirm_disk(disk, *run_change.identity(current.plan, disk), chosen.yes)
+        options.confirm(named, options.target_lines(disk, _lost_by(current.plan, back=back)), yes=chosen.yes)
     return not chosen.dry_run
+
+
+def _lost_by(plan: Plan, *, back: bool) -> Iterator[Line]:
+    """Yield what a resume or a rollback loses: of an array, the array itself."""
+    yield plain("  lost: the new array and what is stored on it") if back and plan.purpose == "raid" else _NOTHING_LOST
 
 
 def _disk_status(disk: str, journal: str | None, *, any_table: bool = False) -> move.Status:
@@ -358,7 +366,7 @@ def _next_commands(current: move.Status, disk: str, journal: str | None) -> tupl
 # The entries that this removes may belong to partitions that were created in the meantime.
 
 
-def confirm_table(disk: str, journal_file: str | None, plan: Plan, *, yes: bool) -> TableReading:
+def confirm_table(named: str, disk: str, journal_file: str | None, plan: Plan, *, yes: bool) -> TableReading:
     """Show the table found and the table to be written, and ask. Return the table found.
 
     Raises Refused, also if an added partition is in an area that the move reads or writes.
@@ -375,7 +383,8 @@ def confirm_table(disk: str, journal_file: str | None, plan: Plan, *, yes: bool)
             table_lines(f"the partition table {which}", table.partitions), sys.stderr, color=options.colored(sys.stderr)
         )
     refuse(_overwriting_refusals(disk, (*_unlisted(plan, found.partitions, written.partitions), *foreign)))
-    options.confirm_disk(disk, *run_change.identity(plan, disk), yes)
+    lost = plain("  lost: the partition table found")
+    options.confirm(named, options.target_lines(disk, [lost]), yes=yes)
     return found
 
 

@@ -41,7 +41,7 @@ def reformat(
     Exit code: 0 done or nothing to do, 3 refused and nothing written, 4 stopped before the end, with the record kept.
     """
     options.refuse_unapplied(yes=yes, shown={"--output": kept.output})
-    operation = Reformat(options.resolve_device(array), ReformatGoal(lba_size))
+    operation = Reformat(array, ReformatGoal(lba_size))
     if dry_run or kept.output is not None:
         return show_only(operation, json_=json_, kept=kept, verbose=verbose)
     run_change(operation, yes=yes, json_=json_, verbose=verbose)
@@ -54,8 +54,12 @@ class Reformat(acting.ArrayOperation):
     array: str
     goal: ReformatGoal
 
+    @property
+    def named(self) -> str:
+        return self.array
+
     def make_plan(self) -> Plan:
-        report, disk = acting.look_for_array(self.array, command="sudo aligntool raid reformat")
+        report, disk = acting.look_for_array(options.resolve_device(self.array), command="sudo aligntool raid reformat")
         acting.refuse_unfinished(acting.find_record(disk.path))  # its members are not as a plan needs them
         disk = replace(disk, taken=acting.users_beside_mounts(disk))
         known = members_of(report.judged)

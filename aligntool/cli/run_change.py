@@ -11,13 +11,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
-from pathlib import Path, PurePath
 from types import FrameType
 from typing import ParamSpec, Protocol, TextIO
 
 from aligntool.audit.wording import shell_word, sudo_prefix
 from aligntool.change import Plan, to_json
-from aligntool.cli.options import PlanFile, colored, confirm_disk, print_lines, say, terminal_width
+from aligntool.cli.options import PlanFile, colored, confirm, print_lines, say, target_lines, terminal_width
 from aligntool.cli.pager import page_lines
 from aligntool.errors import Refusal, Refused, Stopped, refuse
 from aligntool.linux.process import STOPPING, run_while_progressing
@@ -37,6 +36,10 @@ from aligntool.steps import DriveStep, EditFile, WriteFile
 
 class Operation(Protocol):
     """One kind of change, from the request to a verified result."""
+
+    @property
+    def named(self) -> str:
+        """Return what is written to, as the user named it."""
 
     def make_plan(self) -> Plan:
         """Look and plan. Raises Refused with every reason."""
@@ -96,7 +99,7 @@ def run_change(
     if yes and not not_suspended:
         refuse(suspension_refusals(plan))
     about = summary_lines(plan, width=terminal_width())  # the plan may have scrolled off the screen
-    confirm_disk(_written_to(plan), *identity(plan, plan.disk.path), yes, about)
+    confirm(operation.named, target_lines(_written_to(plan), about), yes=yes)
     apply_plan(operation, plan, json_=json_)
 
 
@@ -133,21 +136,6 @@ def show_plan(operation: Operation, plan: Plan, stream: TextIO, *, verbose: bool
     """Write the plan as text."""
     show(operation.lines(plan, "", verbose=verbose), stream, color=colored(stream))
     stream.flush()
-
-
-def identity(plan: Plan, path: str) -> tuple[str, str]:
-    """Return what the user types, and what that is: an image file's name, a disk's serial, else its id or name.
-
-    `path`: where the disk is now.
-    """
-    disk, name = plan.disk, PurePath(path).name
-    if plan.purpose in ("raid", "persist", "reformat"):
-        return name, "the array's name"
-    if Path(path).is_file():
-        return name, "the file's name"
-    if serial := (disk.serial or "").strip():
-        return serial, "the disk's serial number"
-    return (disk.disk_id, "the disk's id") if disk.disk_id else (name, "its name")
 
 
 def _written_to(plan: Plan) -> str:

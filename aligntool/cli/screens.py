@@ -26,9 +26,8 @@ from textual.widgets import DataTable, Footer, Input, ProgressBar, Static
 
 from aligntool.audit.wording import command, shell_word
 from aligntool.change import Plan, Progress, from_json
-from aligntool.cli.options import own_program
+from aligntool.cli.options import ANSWERS, own_program
 from aligntool.cli.plan import commands_of
-from aligntool.cli.run_change import identity
 from aligntool.errors import ExitCode, Refused
 from aligntool.linux.block import open_read_only
 from aligntool.realign.move import journal_status
@@ -51,9 +50,9 @@ Each screen shows what a command prints; the first line names the command.
   Esc                  back; at the confirmation, write nothing
   q, Ctrl-C            quit; during a move, stop it
 
-Before anything is written, you have to type the disk's serial number, ID or
-name. A move that was stopped is in flight: nothing is lost, and `resume` or
-`rollback` continues, here or on the command line."""
+Before anything is written, you have to type the name of the disk. A move that
+was stopped is in flight: nothing is lost, and `resume` or `rollback` continues,
+here or on the command line."""
 
 _STOP_POLL_S = 0.1
 _PAUSE_S = 0.2  # before the audit of a selected disk
@@ -271,6 +270,7 @@ class DiskPage(Screen[None]):
         self._rate = ("--rate", str(rate)) if rate else ()
         self._busy, self._confirmed = True, False
         self._unconfirmed: Change | None = None
+        self._answers_left = 0
         self.moving: Process | None = None
 
     def compose(self) -> ComposeResult:
@@ -372,21 +372,27 @@ class DiskPage(Screen[None]):
         if change is None:
             self._settle()
             return
-        word, what = identity(change.plan, self._disk.path)
         self.query_one(Input).value = ""
+        self._answers_left = ANSWERS
         suspended = [f"It {sentence}.\n" for sentence in suspension_sentences(change.plan)] if change.given else []
         message = (
             f"This writes to {escaped(self._disk.path)}.\n{harmless(''.join(suspended))}"
-            f"Type {what}, {escaped(word)}, to continue, or press Esc:"
+            f"Type {escaped(self._disk.path)} to continue, or press Esc:"
         )
         self._settle(message, change=change)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         if self._unconfirmed is None:
             return
-        word = escaped(identity(self._unconfirmed.plan, self._disk.path)[0])
+        word = escaped(self._disk.path)
         if event.value.split() != word.split():
-            self._settle(f"the answer was not {word}; nothing was written")
+            self._answers_left -= 1
+            if self._answers_left:
+                event.input.value = ""
+                message = f"That is not {word}. Type {word} to continue, or press Esc:"
+                self._settle(harmless(message), change=self._unconfirmed)
+            else:
+                self._settle(f"the answer was not {word}; nothing was written")
             return
         change, self._confirmed = self._unconfirmed, True
         self._settle("…", busy=True)  # now, so that a second Enter starts nothing

@@ -254,6 +254,10 @@ class ConvertCopy(DiskOperation):
     rate: int | None = None
     no_lease: bool = False
 
+    @property
+    def named(self) -> str:
+        return self.asked.output
+
     def make_plan(self) -> Plan:
         plan = self.asked.find_plan()[0].plan
         refuse_open_image(self.asked.source, no_lease=self.no_lease, readers=True)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from aligntool.audit.wording import layer_name, next_command
+from aligntool.audit.wording import LOST, layer_name, next_command
 from aligntool.claims import Claims, format_range
 from aligntool.errors import Refusal, Refused, failing_as, refuse, refuse_folder_name
 from aligntool.formats.gpt import table_sizes
@@ -74,7 +74,7 @@ def described(reader: Reader, ranges: Iterable[Extent], save_to: str | None) -> 
             begin = f"the data there begin at byte {found[0].start} with {first.hex(' ')}"
         else:
             begin = "they read as zero"
-        yield f"bytes {format_range(extent)} may be overwritten, as requested{saved}: {begin}"
+        yield f"{LOST}what is overwritten of bytes {format_range(extent)}, as requested{saved}: {begin}"
 
 
 def save(path: str, ranges: Sequence[Extent], file: str) -> None:

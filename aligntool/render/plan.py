@@ -324,12 +324,13 @@ def plan_lines(
 
 
 def summary_lines(plan: Plan, *, width: int) -> Iterator[Line]:
-    """Yield the short summary before the confirmation: disk, amount, duration, risk."""
+    """Yield the short summary before the confirmation: disk, what is lost, amount, duration, risk."""
     disk = plan.disk
     known = identity_words(("", disk.model), ("serial ", disk.serial))
     yield from paragraph("  " + " · ".join(word for word in (known, size_words(disk.size)) if word), width, "  ")
+    lost = [sentence for sentence in plan.attention if sentence.startswith(LOST)] or [f"{LOST}{_nothing_lost(plan)}"]
     suspended = (sentence for sentence in plan.attention if sentence.startswith(SUSPENDED))
-    for sentence in (*_summary_sentences(plan), *suspended):
+    for sentence in (*lost, *_summary_sentences(plan), *suspended):
         yield from paragraph(f"  {sentence}", width, "  ")
 
 
@@ -337,6 +338,12 @@ _REFORMAT_RISK = (
     "At risk: the data of the array, if another member fails meanwhile, or if a RAID5 or RAID6 is in use at a power"
     " cut. Otherwise a power cut loses nothing: resume continues from there."
 )
+
+
+def _nothing_lost(plan: Plan) -> str:
+    """Return that nothing is lost, as far as that is known of a disk that gets a new table."""
+    is_new = any(isinstance(step, steps.MakeTable | steps.MakeMember | steps.CopyDisk) for step in plan.steps)
+    return "nothing was recognised there" if is_new else "nothing"
 
 
 def _summary_sentences(plan: Plan) -> Iterator[str]:
@@ -363,15 +370,11 @@ def _summary_sentences(plan: Plan) -> Iterator[str]:
                 "Ctrl-C or a power cut loses nothing: resume or rollback continues from there."
             )
         case "layout" | "convert-copy":
-            wiped = any(isinstance(step, steps.MakeTable) and step.wipe for step in plan.steps)
             yield f"A new partition table: {counted(len(plan.places), 'partition')}."
-            yield f"At risk: {'everything on it will be lost.' if wiped else 'nothing was recognised on it.'}"
         case "layers":
             yield from _layer_summary(plan)
         case "raid":
-            members = [step for step in plan.steps if isinstance(step, steps.MakeMember) and step.holds]
-            held = ", ".join(f"{step.device} ({'; '.join(step.holds)})" for step in members)
-            yield f"At risk: {f'everything on {held} will be lost.' if held else 'nothing was recognised there.'}"
+            yield f"A new array of {counted(sum(isinstance(step, steps.MakeMember) for step in plan.steps), 'member')}."
         case "reformat":
             drives = [step.disk.path for step in plan.steps if isinstance(step, steps.DriveStep)]
             yield f"{', '.join(drives)}: each is erased and resynchronised from the other members."

@@ -60,9 +60,8 @@ def realigned_from(rescue: Path, disk: Path) -> None:
         planned = console.enter(plan, PROMPT)
         assert re.search(r"\b63\b.*\b2048\b", planned) and "is not installed" not in planned, planned
         asked = console.enter(realign, "to continue: ")
-        word = re.search(r"Type the disk's (?:serial number|id), (\S+), to continue: ", asked)
-        assert word, asked
-        done = console.enter(word[1], PROMPT)
+        assert f"Type {name[1]} to continue: " in asked, asked
+        done = console.enter(name[1], PROMPT)
         assert "partition 1: sector 2048 (1MiB), on the grid" in done, done
         assert "Nothing to do" in console.enter(plan, PROMPT)
         console.enter(off, "")

@@ -111,7 +111,7 @@ def test_the_question_names_the_layer_and_its_answer_is_enough(disk: Path) -> No
         asked = words(" ".join(terminal.rows()))
         question = asked[asked.index("This writes to") :]
         assert WARNING in question
-        terminal.type(f"{disk.name}\n")
+        terminal.type(f"{disk}\n")
         assert terminal.end() == 0
     assert first_start(disk) == 2048
     assert_whole(disk)
@@ -131,9 +131,9 @@ def test_the_python_api_needs_the_statement(disk: Path) -> None:
 def test_the_screens_ask_and_pass_the_answer_on(disk: Path) -> None:
     async def steps(user: User) -> None:
         await user.press("enter", until="1 off")
-        asked = await user.press("r", until=f"Type the file's name, {disk.name}")
+        asked = await user.press("r", until="to continue")
         assert "It may be suspended: a system" in words(asked)
-        await user.answer(disk.name, until="$ aligntool audit")
+        await user.answer(str(disk), until="$ aligntool audit")
 
     assert not stepped(disk, steps, verdict="1 of 2 partitions misaligned").stopped
     assert first_start(disk) == 2048

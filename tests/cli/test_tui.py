@@ -91,12 +91,15 @@ def test_a_disk_is_audited_planned_confirmed_and_moved(disk: Path) -> None:
         assert "aligntool audit --map" in audit and "3584B past a boundary" in audit
         assert {"Plan", "Realign", "Back", "Quit"} <= user.offered() and not {"Resume", "Roll back"} & user.offered()
         assert "31.50KiB" in await user.press("p", until="To copy:")
-        asked = await user.press("r", until=f"Type the file's name, {disk.name}")
-        assert f"This writes to {disk}." in asked and "Journal" in asked
-        await user.answer("yes", until=f"the answer was not {disk.name}; nothing was written")
+        asked = await user.press("r", until="to continue")
+        assert f"This writes to {disk}." in asked and f"Type {disk} to continue" in asked and "Journal" in asked
+        for answer in ("yes", disk.name):
+            await user.answer(answer, until=f"That is not {disk}. Type {disk} to continue")
+            assert digest(disk) == before
+        await user.answer("", until=f"the answer was not {disk}; nothing was written")
         assert digest(disk) == before
-        await user.press("r", until="Type the file's name")
-        done = await user.answer(disk.name, until="1 on the grid")
+        await user.press("r", until="to continue")
+        done = await user.answer(str(disk), until="1 on the grid")
         assert "partition 1: sector 2048 (1MiB), on the grid" in done
         await user.press("escape", until="OK: every partition starts on its boundaries")
 
@@ -128,18 +131,18 @@ def test_a_wide_terminal_shows_the_audit_of_the_selected_disk_beside_the_list(di
 def test_a_stopped_move_is_in_flight_and_can_be_rolled_back(disk: Path) -> None:
     async def steps(user: User) -> None:
         await user.press("enter", until="Realign")
-        await user.press("r", until="Type the file's name")
+        await user.press("r", until="to continue")
         await user.press("escape", until="not confirmed; nothing was written")
-        await user.press("r", until="Type the file's name")
-        await user.answer(disk.name, until="1MiB of")
+        await user.press("r", until="to continue")
+        await user.answer(str(disk), until="1MiB of")
         assert "Stop; it can be resumed" in user.offered() and "Back" not in user.offered()
         # Quitting stops the move first, also from the page of the keys.
         await user.press("question_mark", "q", "escape", until="Roll back")
         assert "the journal is kept" in user.seen()
         assert "the journal is kept" in user.app.stopped[str(disk)]
         assert "Resume" in user.offered() and not {"Plan", "Realign"} & user.offered()
-        assert "steps to undo" in await user.press("b", until="Type the file's name")
-        await user.answer(disk.name, until="$ aligntool audit")
+        assert "steps to undo" in await user.press("b", until="to continue")
+        await user.answer(str(disk), until="$ aligntool audit")
 
     assert not stepped(disk, steps, rate=4 << 20).stopped
     assert first_start(disk) == 63
@@ -186,8 +189,8 @@ def test_at_a_terminal_a_move_is_stopped_and_the_next_commands_are_printed(disk:
     assert "q Quit" in terminal.type("", until="1 of 1 partition misaligned").splitlines()[23]
     page = terminal.type("\r", until="r Realign").splitlines()
     assert page[1].startswith("1 of 1 partition misaligned") and "p Plan" in page[23]
-    terminal.type("r", until=f"Type the file's name, {disk.name}")
-    terminal.type(f"{disk.name}\r", until="MiB/s")
+    terminal.type("r", until="to continue")
+    terminal.type(f"{disk}\r", until="MiB/s")
     stopped = terminal.type("\x03", until="b Roll back")
     assert "the journal is kept" in " ".join(stopped.split())
     code, printed = terminal.ends("q")
@@ -211,8 +214,8 @@ def test_sigterm_stops_a_move_first(disk: Path) -> None:
     terminal = Terminal(*program("tui", "--rate", "4MiB", disk))
     terminal.type("", until="1 of 1 partition misaligned")
     terminal.type("\r", until="r Realign")
-    terminal.type("r", until=f"Type the file's name, {disk.name}")
-    terminal.type(f"{disk.name}\r", until="MiB/s")
+    terminal.type("r", until="to continue")
+    terminal.type(f"{disk}\r", until="MiB/s")
     os.kill(terminal.pid, signal.SIGTERM)
     code, printed = terminal.ends("")
     assert code == 4 and f"aligntool resume '{disk}'" in printed
