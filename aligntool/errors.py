@@ -1,6 +1,6 @@
 """Exceptions and exit codes: Refused before the first write, Stopped after it."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import IntEnum
@@ -69,6 +69,7 @@ class Stopped(Exception):
     def __init__(self, reason: str, *, hint: str = CONTINUE) -> None:
         super().__init__(reason)
         self.hint = hint
+        self.about: Sequence[str] = ()  # what each line of the hint does, if that is known
 
 
 class JournalUnwritten(Stopped):

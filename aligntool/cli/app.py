@@ -8,10 +8,11 @@ import gc
 import io
 import os
 import select
+import shutil
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import fields, is_dataclass
 from functools import partial
@@ -29,7 +30,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from aligntool import __version__
 from aligntool.errors import ExitCode, Refused, Stopped
-from aligntool.render.lines import FORCE_COLOR, NO_COLOR, escaped, harmless, wrap_by_cells
+from aligntool.render.lines import FORCE_COLOR, NO_COLOR, command_lines, escaped, harmless, text_of, wrap_by_cells
 from aligntool.render.translate import OUTPUT_LANGUAGES, language, translated, use_language
 
 # Command: module in aligntool.cli, function, first line of its docstring.
@@ -421,7 +422,7 @@ def main() -> None:
     except (Refused, Stopped) as error:
         for number in (signal.SIGINT, signal.SIGPIPE):  # from here on only the exit code matters
             signal.signal(number, signal.SIG_IGN)
-        _print_error(str(error), error.hint)
+        _print_error(str(error), error.hint, error.about if isinstance(error, Stopped) else ())
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -451,13 +452,15 @@ def _is_shortage(error: Exception) -> bool:
     return exhausted or isinstance(error, MemoryError) or is_thread
 
 
-def _print_error(reason: str, hint: str) -> None:
-    """Print an error to stderr; names in it may come from a disk or another user's path."""
+def _print_error(reason: str, hint: str, about: Sequence[str] = ()) -> None:
+    """Print an error to stderr; names in it may come from a disk or another user's path. `about`: what each line of the
+    hint does.
+    """
     try:
         for line in reason.split("\n"):
             print(f"aligntool: {harmless(line)}", file=sys.stderr)
-        for line in hint.split("\n") if hint else ():
-            print(f"  → {harmless(line)}", file=sys.stderr)
+        width = shutil.get_terminal_size((80, 24)).columns
+        sys.stderr.writelines(text_of(command_lines(hint.split("\n") if hint else (), width, about)))
     except OSError:  # the terminal was closed: keep the exit code, also when Python flushes what is left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 

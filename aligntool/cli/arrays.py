@@ -360,7 +360,7 @@ def find_record(target: str | None) -> make.Record | None:
         if target is None or (os.geteuid() == 0 and not _is_in_flight(target)) or not os.path.exists(target):  # noqa: PTH110 - Path.exists may fail
             raise
         return None
-    records = tuple(map(_with_current_path, records))
+    records = with_current_paths(records)
     if target is not None:
         return next((record for record in records if _is_named(record.plan, target)), None)
     if len(records) > 1:
@@ -383,6 +383,10 @@ def _is_in_flight(target: str) -> bool:
         return error.refusals[0].code in ("journal-elsewhere", "journal-damaged")
     except OSError:
         return False
+
+
+def with_current_paths(records: Iterable[make.Record]) -> tuple[make.Record, ...]:
+    return tuple(map(_with_current_path, records))
 
 
 def _with_current_path(record: make.Record) -> make.Record:

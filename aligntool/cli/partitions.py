@@ -237,7 +237,7 @@ class Layout(DiskOperation):
         seen = command("audit", path)
         if json_:
             run_change.write_end("new", changed=True, sentences=("the new table reads back as planned",), hint=seen)
-        remark(f"Done. To check the result: {seen}")
+        remark(f"To check the result: {seen}")
 
 
 def _write_again(path: str) -> str:

@@ -1,17 +1,26 @@
 """`aligntool apply`, `status`, `resume` and `rollback`."""
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from aligntool.audit.wording import layer_name, shell_word
 from aligntool.change import ArrayRequest, ChangeState, LayoutGoal, Plan, Said, from_json, request_in_document
 from aligntool.cli import options, run_change
-from aligntool.cli.arrays import array_status, continue_array, find_record, recover_array, require_unfinished
+from aligntool.cli.arrays import (
+    array_status,
+    continue_array,
+    find_record,
+    recover_array,
+    require_unfinished,
+    with_current_paths,
+)  # fmt: skip
 from aligntool.cli.layers import Layers, read_key, report_layers
 from aligntool.cli.options import File, command, hints_for_disk, print_lines, remark, terminal_width
 from aligntool.cli.partitions import Layout
@@ -27,13 +36,16 @@ from aligntool.formats.tables import read_table
 from aligntool.inventory import Partition as TableEntry
 from aligntool.inventory import Role
 from aligntool.linux.block import open_read_only
+from aligntool.linux.devices import list_blocks
 from aligntool.linux.files import read_text
 from aligntool.linux.lock import lock_disk, refuse_partition
-from aligntool.linux.process import SILENCE_S, run_while_progressing
+from aligntool.linux.process import SILENCE_S, Pulse, results_in_children, run_while_progressing
+from aligntool.linux.sysfs import LIVE
 from aligntool.linux.targets import find_virtual, raw_copy, refuse_ambiguous, refuse_containers
-from aligntool.raid.make import Record
+from aligntool.raid.make import Record, find_records
 from aligntool.raid.reformat import ReformatGoal
 from aligntool.raid.running import PersistGoal
+from aligntool.raid.steps_luks import NO_KEY, Key
 from aligntool.realign import move
 from aligntool.realign.convert_copy import CopyRequest
 from aligntool.realign.convert_request import Conversion
@@ -41,9 +53,16 @@ from aligntool.realign.disk_state import OverlaidDisk, foreign_content, overlay,
 from aligntool.realign.journal import Journal
 from aligntool.realign.journal_format import SLOT, NoJournal, is_head
 from aligntool.realign.partition_request import WholeDisk
-from aligntool.realign.request import Request, checked_disk, journal_options, locked_disk, unthrottle_function
+from aligntool.realign.request import (
+    Request,
+    checked_disk,
+    journal_options,
+    locked_disk,
+    shows_change,
+    unthrottle_function,
+)
 from aligntool.realign.whole_disk import adds_table
-from aligntool.render.lines import Line, plain, show
+from aligntool.render.lines import EMPTY, Line, plain, show
 from aligntool.render.progress import remaining_step_lines, status_json, status_lines, table_lines
 from aligntool.units import KIB, Extent
 
@@ -135,33 +154,96 @@ TargetArgument = Annotated[
 ]
 
 
+StatusArgument = Annotated[
+    str | None, "[DISK]", "A disk or image, or an array's name or member [default: whatever is in flight here]."
+]
+
+
 def status(
-    disk: TargetArgument = None, *, journal: JournalFileOption = None, json_: options.JsonOption = False
+    disk: StatusArgument = None, *, journal: JournalFileOption = None, json_: options.JsonOption = False
 ) -> None:
     """Show the progress of an interrupted move or array, and the next command.
 
+    Without DISK, every disk of this machine that is in flight and every unfinished array is shown.
+
     Nothing is written.
 
-    Example: sudo aligntool status /dev/sda
+    Example: sudo aligntool status
     """
-    opener = find_virtual((_path_of(disk),), SILENCE_S) if disk is not None else {}
-    record = _record(disk, journal)
-    if record is not None:
-        disk, current = record.plan.disk.path, array_status(record)
-        next_commands = tuple(run_change.recovery_commands(disk).split("\n"))
-    elif disk is not None:
-        disk = _path_of(disk)
-        may_change = opener.get(disk, "qcow2") == "qcow2"  # virtual disks of no other kind
-        current = _disk_status(disk, journal)
-        next_commands = _next_commands(current, disk, journal)
-        if next_commands and not may_change:
-            next_commands = (raw_copy(disk),)
-    else:
-        none = "There is no unfinished array. To list the disks in flight: sudo aligntool audit"
+    found = list(_all_unfinished()) if disk is None and journal is None else [_unfinished(disk, journal)]
+    if not found:
+        none = "Nothing is in flight on the disks of this machine, and no array is unfinished."
         print_lines(status_json(None, move.Status("old", ())) if json_ else [plain(none)])
-        return
-    lines = status_lines(disk, current, width=terminal_width(), type_next=next_commands)
-    print_lines(status_json(disk, current, type_next=next_commands) if json_ else lines)
+    for number, each in enumerate(found):
+        lines = status_lines(each.disk, each.status, width=terminal_width(), type_next=each.next)
+        between = (EMPTY,) if number else ()
+        print_lines(status_json(each.disk, each.status, type_next=each.next) if json_ else (*between, *lines))
+
+
+@dataclass(frozen=True, slots=True)
+class _Unfinished:
+    """A disk or an array, its state, and the next commands."""
+
+    disk: str
+    status: move.Status
+    next: tuple[str, ...]
+
+
+def _unfinished(target: str | None, journal: str | None) -> _Unfinished:
+    """Return the state of a disk or an array that was named. Raises Refused."""
+    opener = find_virtual((_path_of(target),), SILENCE_S) if target is not None else {}
+    record = _record(target, journal)
+    if record is not None or target is None:
+        return _unfinished_array(require_unfinished(record))
+    disk = _path_of(target)
+    may_change = opener.get(disk, "qcow2") == "qcow2"  # virtual disks of no other kind
+    current = _disk_status(disk, journal)
+    commands = _next_commands(current, disk, journal)
+    return _Unfinished(disk, current, commands if may_change or not commands else (raw_copy(disk),))
+
+
+def _unfinished_array(record: Record) -> _Unfinished:
+    path = record.plan.disk.path
+    return _Unfinished(path, array_status(record), tuple(run_change.recovery_commands(path).split("\n")))
+
+
+def _all_unfinished() -> Iterator[_Unfinished]:
+    """Yield every unfinished array, and every disk of this machine that is in flight. Raises Refused."""
+    yield from map(_unfinished_array, with_current_paths(find_records()))
+    paths = [f"/dev/{block.name}" for block in list_blocks(LIVE)]
+    jobs = [partial(_state_of, path) for path in paths]
+    states = dict(results_in_children(jobs))
+    for number, path in enumerate(paths):
+        match states[number]:
+            case None:
+                options.say(f"{path}: did not respond within {SILENCE_S:g} s")
+            case "":
+                pass
+            case "in-flight":
+                yield _in_flight(path)
+            case why:
+                options.say(why)
+
+
+def _state_of(path: str, _: Pulse) -> str:
+    """Return "in-flight", "" or why the disk cannot be read; in a child, because a disk may not respond."""
+    try:
+        return "in-flight" if shows_change(path) else ""
+    except OSError as error:
+        return f"{path} cannot be read: {error.strerror}"
+    except Refused as error:
+        cause = error.__cause__
+        is_empty = isinstance(cause, OSError) and cause.errno in (errno.ENOMEDIUM, errno.ENXIO)
+        return "" if is_empty else str(error)
+
+
+def _in_flight(path: str) -> _Unfinished:
+    """Return the state of a disk in flight, also if its journal is in a file that was not named."""
+    try:
+        return _unfinished(path, None)
+    except Refused as error:
+        commands = tuple(line.replace(" DISK", f" {path}") for line in error.hint.split("\n") if line)
+        return _Unfinished(path, move.Status("in-flight", tuple(str(error).split("\n"))), commands)
 
 
 @run_change.ends_stream
@@ -230,10 +312,9 @@ def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key
         record = require_unfinished(record)
         path = record.plan.disk.path
         if _confirmed(disk or path, path, array_status(record), chosen, back=back, json_=json_):
-            if record.plan.purpose == "layers" and not back:
-                report_layers(continue_array(record, back=False, json_=json_, key=read_key(key_file)), json_=json_)
-            else:
-                recover_array(record, json_=json_, back=back)
+            key = read_key(key_file) if record.plan.purpose == "layers" and not back else NO_KEY
+            with run_change.timed():
+                _continue_record(record, key, back=back, json_=json_)
         return
     named, disk = disk, _path_of(disk)
     current = _disk_status(disk, journal, any_table=chosen.restore_table)
@@ -263,11 +344,20 @@ def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key
                 events, ways, unthrottle_function(context), moment, disk, context.unanswered
             )
 
-    with run_change.lock_in_child(locked, plan, disk) as applying:
-        kernel_behind = run_change.apply_and_report(plan, applying, json_=json_, in_flight=True)
-    report_result(plan, disk, Request(), json_=json_, back=back or not current.begun, kernel_behind=kernel_behind)
+    with run_change.timed():
+        with run_change.lock_in_child(locked, plan, disk) as applying:
+            kernel_behind = run_change.apply_and_report(plan, applying, json_=json_, in_flight=True)
+        report_result(plan, disk, Request(), json_=json_, back=back or not current.begun, kernel_behind=kernel_behind)
     if journal and _is_closed(journal):
         remark(f"{journal} is no longer needed")
+
+
+def _continue_record(record: Record, key: Key, *, back: bool, json_: bool) -> None:
+    """Finish or roll back an unfinished array or the layers of a disk, and report it."""
+    if record.plan.purpose == "layers" and not back:
+        report_layers(continue_array(record, back=False, json_=json_, key=key), json_=json_)
+    else:
+        recover_array(record, json_=json_, back=back)
 
 
 def _zero_rest(named: str, disk: str, current: move.Status, chosen: Recovery, *, json_: bool) -> None:

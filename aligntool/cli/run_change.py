@@ -15,8 +15,8 @@ from types import FrameType
 from typing import ParamSpec, Protocol, TextIO
 
 from aligntool.audit.wording import shell_word, sudo_prefix
-from aligntool.change import Plan, to_json
-from aligntool.cli.options import PlanFile, colored, confirm, print_lines, say, target_lines, terminal_width
+from aligntool.change import ChangeState, Event, Plan, Progress, StepBegun, to_json
+from aligntool.cli.options import PlanFile, colored, confirm, print_lines, remark, say, target_lines, terminal_width
 from aligntool.cli.pager import page_lines
 from aligntool.errors import Refusal, Refused, Stopped, refuse
 from aligntool.linux.process import STOPPING, run_while_progressing
@@ -29,8 +29,18 @@ from aligntool.realign.change_process import Locked, apply_in_child
 from aligntool.realign.layout import require_libparted
 from aligntool.realign.suspended import suspension_refusals
 from aligntool.render.lines import EMPTY, Line, can_redraw, show, text_of
-from aligntool.render.plan import attention_lines, summary_lines
-from aligntool.render.progress import OnEvent, end_json, plan_event_json, progress_bar, progress_json, progress_lines
+from aligntool.render.plan import attention_lines, summary_lines, time_words
+from aligntool.render.progress import (
+    Left,
+    OnEvent,
+    Pace,
+    about_ways,
+    end_json,
+    plan_event_json,
+    progress_bar,
+    progress_json,
+    progress_lines,
+)  # fmt: skip
 from aligntool.steps import DriveStep, EditFile, WriteFile
 
 
@@ -105,9 +115,18 @@ def run_change(
 
 def apply_plan(operation: Operation, plan: Plan, *, json_: bool) -> None:
     """Lock, check the plan again, apply, verify. Raises Refused before the first write, Stopped after it."""
-    with operation.locked(plan) as applying:
-        behind = apply_and_report(plan, applying, json_=json_)
-    operation.verify(plan, json_=json_, kernel_behind=behind)
+    with timed():
+        with operation.locked(plan) as applying:
+            behind = apply_and_report(plan, applying, json_=json_)
+        operation.verify(plan, json_=json_, kernel_behind=behind)
+
+
+@contextmanager
+def timed() -> Iterator[None]:
+    """Report how long a change took, at its end."""
+    began_s = time.monotonic()
+    yield
+    remark(f"Done in {time_words(round(time.monotonic() - began_s))}")
 
 
 def show_only(
@@ -181,14 +200,47 @@ def _after_change(hint: str) -> Iterator[None]:
 
 def apply_and_report(plan: Plan, applying: ChangeInProgress, *, json_: bool, in_flight: bool = False) -> bool:
     """Apply by consuming the events, and report them: see `apply_events`."""
-    reporting = _reporting(plan, applying.on_stop, json_=json_)
-    return apply_events(plan, applying, reporting, record, in_flight=in_flight)
+    seen = _Seen(plan, back=applying.way is ChangeState.UNDOING)
+    try:
+        reporting = _reporting(seen, applying.on_stop, json_=json_)
+        return apply_events(plan, applying, reporting, record, in_flight=in_flight)
+    except Stopped as error:
+        error.about = about_ways(error.hint.split("\n"), plan, seen.left())
+        raise
+
+
+class _Seen:
+    """How far a change got, by its events. `back`: it undoes the plan."""
+
+    def __init__(self, plan: Plan, *, back: bool) -> None:
+        self.plan = plan
+        self._back = back
+        self._step = 0
+        self._pace = Pace(time.monotonic)
+
+    def note(self, event: Event) -> None:
+        if isinstance(event, StepBegun):
+            self._step = event.index
+        if isinstance(event, Progress):
+            self._pace.note(event)
+
+    def left(self) -> Left:
+        last = self._pace.event
+        if last is None:
+            return Left(self._step, 0, 0)
+        moved = last.total - last.done if self._back else last.done
+        return Left(self._step, moved, last.total, self._pace.rate)
 
 
 @contextmanager
-def _reporting(plan: Plan, on_stop: Callable[[], None], *, json_: bool) -> Iterator[OnEvent]:
-    with _stopping(on_stop), _reporter(plan, json_=json_) as report:
-        yield report
+def _reporting(seen: _Seen, on_stop: Callable[[], None], *, json_: bool) -> Iterator[OnEvent]:
+    with _stopping(on_stop), _reporter(seen.plan, json_=json_) as report:
+
+        def on_event(event: Event) -> None:
+            seen.note(event)
+            report(event)
+
+        yield on_event
 
 
 def _reporter(plan: Plan, *, json_: bool) -> AbstractContextManager[OnEvent]:

@@ -81,7 +81,7 @@ class _Log:
 
 def _apply(plan: Plan, applying: ChangeInProgress, reporting: Reporting, log: _Log, *, in_flight: bool) -> bool:
     hint = applying.hint
-    far = _Reached(plan)
+    far = _Reached(plan, undoes=applying.way is ChangeState.UNDOING)
     writing = False
     try:
         with reporting as on_event, _close_events(applying):
@@ -122,8 +122,9 @@ def _apply(plan: Plan, applying: ChangeInProgress, reporting: Reporting, log: _L
 class _Reached:
     """How far a change got, according to its events."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, *, undoes: bool) -> None:
         self._plan = plan
+        self._where = "at their old place" if undoes else "copied"
         self._steps = len(plan.steps)
         self._step = 0
         self.shrunk_only = False  # something is written, and there is no journal yet
@@ -146,7 +147,7 @@ class _Reached:
                 self.journaling &= isinstance(event, Said)
                 self.shrinking = self.shrunk_only and isinstance(event, Said)
             case Progress():
-                self._copied = f", {format_about(event.done)} of {format_about(event.total)} copied"
+                self._copied = f", {format_about(event.done)} of {format_about(event.total)} {self._where}"
 
     def has_shrunk(self, event: Event) -> bool:
         """Return whether the event ends a shrink."""

@@ -217,6 +217,18 @@ def refuse_in_flight(path: str) -> None:
         raise Refused(text, hint=command("status", path), code="in-flight", subject=path)
 
 
+def shows_change(path: str) -> bool:
+    """Return whether a change is in flight on a disk, by its table or a journal in the usual places.
+
+    Raises OSError, and Refused if the disk cannot be opened.
+    """
+    with open_read_only(path) as device:
+        try:
+            return find_parked(device) is not None or move.has_journal_in_flight(device)
+        except Refused:  # several journals qualify
+            return True
+
+
 def _refuse_marked(disk: Disk) -> None:
     """Raise Refused if a partition holds a marker of a move in flight although its entry is not parked: another program
     has changed the table, and a new move would overwrite the journal.

@@ -437,11 +437,12 @@ class Walk:
             yield Progress(index, done, total)
 
     def _undo_copy(self, index: int, step: steps.CopyContent, done: int | None) -> Iterator[Event]:
-        """Undo the first `done` batches of the step; None: all of them."""
+        """Undo the first `done` batches of the step; None: all. Progress counts the bytes at their old place."""
         schedule = schedule_of(self.journal, step)
         if done is None:
             done = sum(1 for _ in schedule.batches())
-        undone, total = 0, progress(self.journal)[1]
+        moved, total = progress(self.journal)
+        undone = total - moved
         work = ((Position(index, number, forward=False), batch) for number, batch in schedule.backwards(done))
         for batch in copy_batches(self._places_of(step), work, self._record, back=True):
             undone += bytes_arriving(batch)

@@ -7,6 +7,7 @@ rich is imported only for the terminal and for pictures.
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import zip_longest
 from typing import TextIO
 
 from aligntool.render.translate import translated
@@ -139,6 +140,19 @@ def stacked(line: Line, width: int) -> Iterator[Line]:
         if text.strip(" "):
             for part in wrapped(f"  {text.strip(' ')}" if place else text, width, "  "):
                 yield ((part, style),)
+
+
+def command_lines(commands: Sequence[str], width: int, about: Sequence[str] = ()) -> Iterator[Line]:
+    """Yield the next commands. `about`: what each does, as a comment behind it where all of them fit, otherwise below
+    it.
+    """
+    longest = max(map(cell_width, commands), default=0)
+    fit_behind = all(4 + longest + 4 + cell_width(text) <= width for text in about)
+    for command, text in zip_longest(commands, about[: len(commands)], fillvalue=""):
+        behind = " " * (longest - cell_width(command)) + f"  # {text}" if text and fit_behind else ""
+        yield (("  → ", Style.DIM), (command, Style.TYPE), (behind, Style.DIM))
+        if text and not fit_behind:
+            yield from paragraph(f"      # {text}", width, "      # ", Style.DIM)
 
 
 def wrapped(text: str, width: int, indent: str) -> Iterator[str]:

@@ -562,13 +562,13 @@ def merged_sentences(sentences: Sequence[str]) -> list[str]:
 
 
 def time_words(seconds: int) -> str:
-    """Return "40s", "12min", "3h 20min": rounded for people."""
+    """Return "40 s", "12 min", "3 h 20 min": rounded for people."""
     if seconds < 90:
-        return f"{max(seconds, 1)}s"
+        return f"{max(seconds, 1)} s"
     minutes = round(seconds / 60)
     if minutes < 90:
-        return f"{minutes}min"
-    return f"{minutes // 60}h {minutes % 60}min"
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min"
 
 
 # Plans of arrays, and running arrays, as text.

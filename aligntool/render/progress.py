@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import exp
 from typing import TYPE_CHECKING, TextIO
 
 from aligntool.audit.report import Judged
@@ -11,10 +12,11 @@ from aligntool.inventory import Partition
 from aligntool.realign.move import Status
 from aligntool.render.audit import verdict_words
 from aligntool.render.json import Value, dumps
-from aligntool.render.lines import Line, Style, harmless, paragraph, plain
+from aligntool.render.lines import Line, Style, command_lines, harmless, paragraph, plain
 from aligntool.render.plan import partition_of, sector_words, size_words, step_title, time_words
-from aligntool.steps import WriteJournal
+from aligntool.steps import Commit, WriteJournal
 from aligntool.units import counted, format_about, format_size
+from aligntool.values import dataclass
 
 if TYPE_CHECKING:
     import rich.progress
@@ -103,7 +105,8 @@ def event_json(plan: Plan, event: Event) -> str:
     name = {StepBegun: "step-begun", Progress: "progress", StepDone: "step-done"}[type(event)]
     copied = {"done": event.done, "total": event.total} if isinstance(event, Progress) else {}
     step = plan.steps[event.index] if 0 <= event.index < len(plan.steps) else None
-    details: dict[str, Value] = {"index": event.index, "step": step_name(step) if step else None}
+    details: dict[str, Value] = {"index": event.index, "number": event.index + 1}
+    details |= {"step": step_name(step) if step else None}
     details |= {"partition": partition_of(step) if step else None, "title": step_title(step) if step else ""}
     return _line({"event": name, **details, **copied})
 
@@ -143,25 +146,55 @@ LINES_OF_PROGRESS = 20
 
 
 class Pace:
-    """The rate since the first progress event, and the remaining time that follows from it."""
+    """The rate of a change and the remaining time, which do not jump: bytes that arrive in bursts, a short pause or a
+    first measurement change them little.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._first: tuple[float, int] | None = None
+        self._last: tuple[float, int] | None = None
+        self._seconds = self._bytes = 0.0  # older ones count less
+        self._end: float | None = None  # when the change will end, by the clock
+        self.event: Progress | None = None  # the last one
+
+    @property
+    def rate(self) -> float | None:
+        """Return bytes per second, or None until enough is measured."""
+        known = self._seconds >= _LEAST_S and self._bytes > 0
+        return self._bytes / self._seconds if known else None
+
+    def note(self, event: Progress) -> float | None:
+        """Return the seconds left, or None until enough is measured."""
+        now, self.event = self._clock(), event
+        if self._last is None or event.done < self._last[1]:  # the first event, or another member of an array
+            self._last, self._seconds, self._bytes, self._end = (now, event.done), 0.0, 0.0, None
+            return None
+        elapsed, copied = now - self._last[0], event.done - self._last[1]
+        self._last = (now, event.done)
+        kept = exp(-elapsed / _MEMORY_S)
+        self._seconds, self._bytes = self._seconds * kept + elapsed, self._bytes * kept + copied
+        if (rate := self.rate) is None:
+            return None
+        left = (event.total - event.done) / rate
+        before = now + left if self._end is None else self._end
+        # The nearer the end, the faster a wrong estimate is corrected, but never at once.
+        share = min(elapsed / min(_SETTLING_S, max(left / 4, 1.0)), _MOST_CORRECTED)
+        self._end = max(before + (now + left - before) * share, now)
+        return self._end - now
 
     def words(self, event: Progress) -> str:
-        """Return "12MiB of 400MiB, 48.1MiB/s, 8s left", with rate and time as soon as they are known."""
+        """Return "12MiB of 400MiB, 48.1MiB/s, 8 s left", with rate and time as soon as they are known."""
+        left = self.note(event)
         text = f"{format_about(event.done)} of {format_about(event.total)}"
-        now = self._clock()
-        if self._first is None:
-            self._first = (now, event.done)
+        if left is None or self.rate is None:
             return text
-        since, done = now - self._first[0], event.done - self._first[1]
-        if since <= 0 or done <= 0:
-            return text
-        left = round((event.total - event.done) * since / done)
-        rest = f", {time_words(left)} left" if left >= 1 else ""
-        return f"{text}, {format_about(int(done / since))}/s{rest}"
+        return _with_time_left(f"{text}, {format_about(int(self.rate))}/s", left if event.done < event.total else None)
+
+
+_LEAST_S = 2.0  # a rate of a shorter time says nothing: the first blocks go into a cache
+_MEMORY_S = 30.0
+_SETTLING_S = 10.0
+_MOST_CORRECTED = 0.2
 
 
 @contextmanager
@@ -296,11 +329,61 @@ def status_lines(disk: str, found: Status, *, width: int, type_next: Sequence[st
             yield from paragraph(f"  {way}: step {found.step + 1} of {len(plan.steps)}, {title}", width)
     if found.state == "in-flight" and plan is not None and found.total:
         yield plain(f"  at their new place: {size_words(found.done)} of {size_words(found.total)}")
-    told = found.sentences if plan is not None else found.sentences[1:] if found.is_marked else ()
+    told = found.sentences
+    if plan is None and found.state != "in-flight":
+        told = found.sentences[1:] if found.is_marked else ()
     for sentence in told:
         yield from paragraph(f"  - {sentence}", width)
-    for command in type_next:
-        yield (("  → ", Style.DIM), (command, Style.TYPE))
+    yield from command_lines(type_next, width, () if plan is None else about_ways(type_next, plan, Left.of(found)))
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is left of a change that stopped part-way."""
+
+    step: int  # index of the next one
+    moved: int  # bytes at their new place
+    total: int  # 0: the change copies nothing
+    rate: float | None = None  # bytes per second, if it was measured
+    begun: bool = True  # False: nothing was moved
+
+    @classmethod
+    def of(cls, found: Status) -> "Left":
+        return cls(found.step, found.done, found.total, begun=found.begun)
+
+
+def about_ways(commands: Sequence[str], plan: Plan, left: Left) -> list[str]:
+    """Return what each of the commands does, and what is left of it: "finishes the move: 8 steps, 24MiB, about 5 s"."""
+    what = "move" if plan.purpose in ("realign", "partition", "unpartition") else "change"
+    words = {
+        "resume": f"finishes the {what}: {_amount(plan, left, left.total - left.moved, back=False)}",
+        "rollback": f"restores the old state: {_amount(plan, left, left.moved, back=True)}",
+    }
+    if not left.begun:
+        words = dict.fromkeys(words, "closes the journal: nothing was moved yet")
+    elif any(isinstance(step, Commit) for step in plan.steps[: left.step]):
+        words["rollback"] = "no longer possible: everything is at its new place"
+    elif plan.purpose == "layers":
+        words["rollback"] = "restores the old state, if nothing is encrypted yet"
+    return [next((text for way, text in words.items() if f"aligntool {way} " in f"{line} "), "") for line in commands]
+
+
+def _amount(plan: Plan, left: Left, size: int, *, back: bool) -> str:
+    """Return the steps and bytes that are left in one direction, and the time if it can be estimated."""
+    text = f"{counted(len(_remaining_steps(plan, left.step, back=back)), 'step')}"
+    if not size:
+        return text
+    rate, planned = left.rate, plan.estimate
+    if rate is None and planned and planned.seconds:
+        rate = planned.bytes_to_copy / planned.seconds
+    return f"{text}, {format_about(size)}{f', about {time_words(round(size / rate))}' if rate else ''}"
+
+
+def _remaining_steps(plan: Plan, step: int, *, back: bool) -> range:
+    """Return the indices of the steps that a resume or a rollback will run, in order."""
+    first = next((number + 1 for number, each in enumerate(plan.steps) if isinstance(each, WriteJournal)), 0)
+    last = len(plan.steps)
+    return range(min(step, last - 1), first - 1, -1) if back else range(step, last)
 
 
 def remaining_step_lines(found: Status, *, back: bool) -> Iterator[Line]:
@@ -310,9 +393,7 @@ def remaining_step_lines(found: Status, *, back: bool) -> Iterator[Line]:
     plan = found.plan
     if plan is None or not found.begun:
         return
-    first = next((number + 1 for number, step in enumerate(plan.steps) if isinstance(step, WriteJournal)), 0)
-    last = len(plan.steps)
-    numbers = range(min(found.step, last - 1), first - 1, -1) if back else range(found.step, last)
+    numbers = _remaining_steps(plan, found.step, back=back)
     yield plain(f"  {counted(len(numbers), 'step')} to {'undo' if back else 'take'}:")
     yield from (plain(f"  {number + 1:3}. {step_title(plan.steps[number])}") for number in numbers)
 
@@ -326,7 +407,8 @@ def status_json(disk: str | None, found: Status, *, type_next: Sequence[str] = (
         "schema": "aligntool.status", "version": 1, "disk": disk, "state": found.state,
         "goal": plan.goal if plan else None, "direction": ("forward" if found.forward else "back") if plan else None,
         "step": step_name(step) if step else None, "partition": partition_of(step) if step else None,
-        "index": found.step if step else None, "done": found.done if moves else None,
+        "index": found.step if step else None, "number": found.step + 1 if step else None,
+        "steps": len(plan.steps) if plan else None, "done": found.done if moves else None,
         "total": found.total if moves else None, "sentences": list(found.sentences), "next": list(type_next),
     }  # fmt: skip
     return _line(document)

@@ -128,8 +128,8 @@ def test_an_answer_other_than_the_required_name_writes_nothing(disk: Path, answe
 
 
 @pytest.mark.needs_tools("script")
-def test_the_name_of_the_image_typed_at_the_terminal_starts_the_move(disk: Path) -> None:
-    done = answered(disk, "old disk.img\n")
+def test_the_name_of_the_image_as_it_was_typed_starts_the_move(disk: Path) -> None:
+    done = answered(disk, f"{disk}\n")
     assert done.returncode == 0, done.stdout
     assert first_start(disk) == 2048
 

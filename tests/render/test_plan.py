@@ -3,8 +3,10 @@
 import io
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import jsonschema
@@ -15,10 +17,12 @@ from hypothesis import strategies as st
 from aligntool.change import STEPS, Place, Plan, Progress, Said, StepBegun, StepDone, Waiting, digest, to_json
 from aligntool.realign.move import Status
 from aligntool.render.disk_map import plan_map_lines
-from aligntool.render.lines import cell_width, text_of
+from aligntool.render.lines import cell_width, command_lines, text_of
 from aligntool.render.plan import distance_words, plan_lines, sector_words, time_words
 from aligntool.render.progress import (
+    Left,
     Pace,
+    about_ways,
     end_json,
     event_json,
     plan_event_json,
@@ -57,7 +61,7 @@ def test_a_short_plan_has_a_line_for_each_step_or_for_several_of_a_kind() -> Non
 def test_a_plan_shows_every_start_distance_and_changed_field() -> None:
     said = text(PLAN, width=100)
     for words in ("63", "31.50KiB", "2048", "1MiB", "up by 1016320B", "off 4KiB by 3584B", "stays",
-                  "12345678B", "2min", "partclone.ntfs", "NTFS hidden sectors", "63 → 2048",
+                  "12345678B", "2 min", "partclone.ntfs", "NTFS hidden sectors", "63 → 2048",
                   "bootrec /rebuildbcd", "partition 2 is on the grid and stays", "0x2005c0de"):  # fmt: skip
         assert words in said, words
 
@@ -215,7 +219,41 @@ def test_rate_and_time_left_follow_from_the_clock() -> None:
     seconds = iter([100.0, 104.0])
     pace = Pace(lambda: next(seconds))
     assert pace.words(Progress(0, 0, 100 * MIB)) == "0B of 100MiB"
-    assert pace.words(Progress(0, 40 * MIB, 100 * MIB)) == "40MiB of 100MiB, 10MiB/s, 6s left"
+    assert pace.words(Progress(0, 40 * MIB, 100 * MIB)) == "40MiB of 100MiB, 10MiB/s, 6 s left"
+
+
+STEADY = (
+    (0.0, 0), (1.87, 31), (1.87, 32), (3.7, 64), (5.53, 96), (7.29, 128), (9.17, 160), (10.92, 192), (12.68, 224),
+    (14.42, 256), (16.22, 288), (17.97, 318), (17.98, 318), (19.87, 348),
+)  # fmt: skip
+PAUSED = (
+    (0.0, 0), (1.87, 31), (1.87, 32), (3.69, 64), (5.51, 96), (13.05, 128), (14.82, 160), (16.56, 192), (18.33, 224),
+    (20.11, 256), (21.88, 288), (23.63, 318), (23.64, 318), (25.53, 348),
+)  # fmt: skip
+CACHED = tuple((done / 100, done) for done in range(0, 200, 10))
+BURST = (*CACHED, *((done / 10 - 18, done) for done in range(200, 1001, 10)))
+"""Seconds and MiB: a realign at 16 MiB/s, the same with a pause of 7 s, and a cache that takes the first fifth."""
+
+
+@pytest.mark.parametrize(("series", "most"), [(STEADY, 0.5), (PAUSED, 5.0), (BURST, 6.0)])
+def test_the_estimated_end_does_not_jump_and_comes_close(series: Sequence[tuple[float, int]], most: float) -> None:
+    """`most`: seconds by which one event may move the estimated end; at the end of the first measurement any."""
+    clock = iter(at for at, _ in series)
+    pace, total = Pace(lambda: next(clock)), series[-1][1]
+    left = [pace.note(Progress(0, done * MIB, total * MIB)) for _, done in series]
+    ends = [at + seconds for (at, _), seconds in zip(series, left, strict=True) if seconds is not None]
+    assert len(ends) > len(series) / 2, "there is an estimate most of the time"
+    assert max(abs(later - earlier) for earlier, later in pairwise(ends)) <= most
+    last = series[-1][0]
+    assert all(abs(end - last) <= 0.1 * last for end in ends[-len(ends) // 4 :])
+
+
+def test_the_rate_begins_again_with_the_next_member_of_an_array() -> None:
+    clock = iter([0.0, 10.0, 20.0, 30.0])
+    pace = Pace(lambda: next(clock))
+    words = [pace.words(Progress(0, done * MIB, 100 * MIB)) for done in (0, 90, 0, 10)]
+    assert words[:2] == ["0B of 100MiB", "90MiB of 100MiB, 9MiB/s, 1 s left"]
+    assert words[2:] == ["0B of 100MiB", "10MiB of 100MiB, 1MiB/s, 2 min left"]
 
 
 def test_a_clock_that_does_not_advance_gives_no_rate() -> None:
@@ -265,7 +303,7 @@ def test_a_progress_bar_is_drawn_and_text_from_a_disk_is_shown_verbatim() -> Non
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(0, "1s"), (89, "89s"), (90, "2min"), (600, "10min"), (12_000, "3h 20min")]
+    ("seconds", "words"), [(0, "1 s"), (89, "89 s"), (90, "2 min"), (600, "10 min"), (12_000, "3 h 20 min")]
 )
 def test_durations_are_rounded_to_a_suitable_unit(seconds: int, words: str) -> None:
     assert time_words(seconds) == words
@@ -290,11 +328,36 @@ def test_the_status_of_a_disk_in_flight_shows_its_progress_and_the_next_commands
         "step 6 of 9, copy partition 1",
         "10MiB of 40MiB",
         "half copied",
-        "aligntool resume x.img",
+        "aligntool resume x.img  # finishes the move: 4 steps, 30MiB, about 6 min\n",
     ):
         assert words in said, words
     back = "".join(text_of(status_lines("x.img", Standing("in-flight", forward=False), width=80)))
     assert "rollback" in back
+
+
+WAYS = ("aligntool resume x.img", "aligntool rollback x.img")
+
+
+def test_each_way_out_is_a_command_and_what_is_left_of_it() -> None:
+    left = Left(step=5, moved=10 * MIB, total=40 * MIB, rate=MIB)
+    assert about_ways(WAYS, PLAN, left) == [
+        "finishes the move: 4 steps, 30MiB, about 30 s", "restores the old state: 3 steps, 10MiB, about 10 s",
+    ]  # fmt: skip
+    assert about_ways(WAYS, PLAN, Left(8, 40 * MIB, 40 * MIB)) == [
+        "finishes the move: 1 step", "no longer possible: everything is at its new place",
+    ]  # fmt: skip
+    assert about_ways(WAYS, PLAN, replace(left, begun=False)) == ["closes the journal: nothing was moved yet"] * 2
+    assert about_ways(("aligntool status x.img",), PLAN, left) == [""]
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_what_a_command_does_is_a_comment_behind_or_below_it(width: int) -> None:
+    about = about_ways(WAYS, PLAN, Left(5, 10 * MIB, 40 * MIB, MIB))
+    lines = "".join(text_of(command_lines(WAYS, width, about))).splitlines()
+    assert all(cell_width(line) <= width for line in lines)
+    assert len(lines) == (2 if width == 200 else 4)
+    assert [line.partition("#")[0].strip(" →") for line in lines if "→" in line] == list(WAYS)
+    assert [line.partition("# ")[2] for line in lines if "#" in line] == about
 
 
 @pytest.mark.parametrize("state", ["old", "in-flight"])
@@ -308,5 +371,9 @@ def test_every_state_is_shown_as_text_and_as_json_also_without_a_plan(state: str
 def test_the_json_of_a_disk_in_flight_has_step_partition_and_direction() -> None:
     document = json.loads(status_json("x.img", Standing("in-flight"), type_next=("a", "b")))
     assert (document["step"], document["partition"], document["index"]) == ("CopyContent", 1, 5)
+    assert (document["number"], document["steps"]) == (6, len(PLAN.steps))
+    said = "".join(text_of(status_lines("x.img", Standing("in-flight"), width=80)))
+    assert f"step {document['number']} of {document['steps']}" in said
+    assert json.loads(event_json(PLAN, StepBegun(5)))["number"] == 6
     assert (document["direction"], document["next"]) == ("forward", ["a", "b"])
     assert (document["done"], document["total"]) == (10 * MIB, 40 * MIB)

@@ -28,6 +28,13 @@ class Aligntool:
             self.fail(code, out, err)
         return json.loads(out), code
 
+    def unfinished_array(self):
+        """Return the status of the unfinished array, or None. Disks in flight are other lines of the same output."""
+        code, out, err = self.run("status", "--json")
+        if code:
+            self.fail(code, out, err)
+        return next((one for one in map(json.loads, out.splitlines()) if one["state"] == "unfinished"), None)
+
     def plan(self, *words):
         """Return the plan of a dry run and None; if it is refused, None and (code, output, errors)."""
         code, out, err = self.run(*words, "--dry-run", "--json")
@@ -62,7 +69,7 @@ class Aligntool:
         """
         how = "rolled back" if back else "finished"
         if status["total"] is None:  # an array
-            done = f"at step {(status['index'] or 0) + 1}"
+            done = f"at step {status['number'] or 1}"
         else:
             done = f"{status['done']} of {status['total']} bytes moved"
         before, after = f"{status['goal']}: {status['state']}, {done}\n", f"{status['goal']}: {how}\n"

@@ -221,8 +221,8 @@ def main():
     )
     aligntool, params = Aligntool(module), module.params
     back, result = params["state"] == "rolled_back", {"changed": False}
-    status = aligntool.document("status")[0]
-    if status["state"] != "old" and not (back and Path(status["disk"]).name != params["name"]):
+    status = aligntool.unfinished_array()
+    if status and not (back and Path(status["disk"]).name != params["name"]):
         result = aligntool.recover(status, [], back=back)
     if back or (result["changed"] and module.check_mode):
         module.exit_json(**result)
