@@ -264,14 +264,16 @@ def to_json(plan: Plan) -> str:
     return json.dumps({"schema": SCHEMA, "version": VERSION, **body}, indent=2)
 
 
-def from_json(text: str) -> Plan:
-    """Return the plan in a document. Raises Refused if it is not a plan, has another version, or was changed."""
+def from_json(text: str, name: str = "the document") -> Plan:
+    """Return the plan in a document. `name`: that of its file. Raises Refused if it is not a plan, has another version,
+    or was changed.
+    """
     try:
         document = load_object(text)
         check_schema(document, SCHEMA, VERSION)
         plan = decode(Plan, document.get("plan"), exact=True, tags=_TAGS)
     except ValueError as error:
-        raise Refused(f"the plan cannot be read: {error}", hint=_NO_PLAN) from error
+        raise Refused(f"{name} is not a plan: {error}", hint=_NO_PLAN) from error
     if digest(plan) != document.get("digest"):
         text = "the plan has been changed since it was made: its digest does not match"
         raise Refused(text, hint=_replan_command(plan))

@@ -85,8 +85,6 @@ hdparm -I *
 losetup -r -f --show *
 losetup -r -f --show --sector-size * *
 losetup -r -f --show -o * --sizelimit * *
-ls -l *
-ls -ld *
 ls ...
 lsattr *
 lsblk -d

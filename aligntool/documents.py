@@ -86,7 +86,7 @@ def load_object(text: str) -> dict[str, object]:
     try:
         return decode(dict[str, object], parse_json(text, parse_constant=_refuse_constant))
     except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON: {error}") from None
+        raise ValueError(f"not JSON at line {error.lineno}, column {error.colno}" if text else "it is empty") from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
 

@@ -23,7 +23,7 @@ from inspect import Parameter, Signature, signature
 from pkgutil import get_data
 from threading import RLock
 from types import ModuleType
-from typing import Annotated, get_args, get_origin
+from typing import Annotated, NoReturn, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -368,14 +368,13 @@ app.callback()(spread_options(_options))
 
 # Texts of typer and click themselves. Only some of their versions use gettext, which cannot read a single file.
 TYPER_TEXTS = (
-    "ARGUMENTS_PANEL_TITLE", "OPTIONS_PANEL_TITLE", "COMMANDS_PANEL_TITLE", "ERRORS_PANEL_TITLE", "DEFAULT_STRING",
-    "REQUIRED_LONG_STRING", "ABORTED_TEXT", "RICH_HELP",
+    "ARGUMENTS_PANEL_TITLE", "OPTIONS_PANEL_TITLE", "COMMANDS_PANEL_TITLE", "DEFAULT_STRING", "REQUIRED_LONG_STRING",
 )  # fmt: skip
 USAGE_WORDS = ("Usage:", "[OPTIONS]", "COMMAND [ARGS]...")
 
 
 def translate_typer() -> None:
-    """Translate help and usage errors. typer.rich_utils is imported only when it is needed to draw them anyway."""
+    """Translate help. typer.rich_utils is imported only when it is needed to draw it anyway."""
 
     def after(kind: object, method: str, change: Callable[..., object]) -> None:
         before = getattr(kind, method)
@@ -399,9 +398,29 @@ def translate_typer() -> None:
     command = TyperCommand.__base__  # of click, which some versions of typer bundle
     after(command, "get_usage", usage)
     after(command, "get_help_option", help_option)
-    for kind in vars(import_module(typer.BadParameter.__module__)).values():
-        if "format_message" in getattr(kind, "__dict__", ()):
-            after(kind, "format_message", message)
+
+
+UsageError = typer.BadParameter.__mro__[1]  # of click, which some versions of typer bundle
+
+
+def _end_usage_error(error: Exception) -> NoReturn:
+    """Print a usage error like any other error, and exit."""
+    text = str(getattr(error, "format_message", str)()).removeprefix("Invalid value: ").removesuffix(".")
+    if text:  # else it was the help, which is printed already
+        begins_sentence = text[1:2].islower()  # of click: "No such option"
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "aligntool"
+        _print_error(text[:1].lower() + text[1:] if begins_sentence else text, f"{command} --help")
+    sys.exit(ExitCode.USAGE)
+
+
+def _run_command() -> int:
+    """Run the command, and return the exit code."""
+    prepare_streams()
+    try:
+        return app(prog_name="aligntool", standalone_mode=False) or ExitCode.DONE
+    finally:
+        sys.stdout.flush()  # a full disk is reported here; at exit it would be a traceback
 
 
 def main() -> None:
@@ -414,11 +433,9 @@ def main() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # when a reader closes the pipe (head, less), end as cat does
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # some supervisors ignore it; then every child seems to exit with 0
     try:
-        prepare_streams()
-        try:
-            app(prog_name="aligntool")
-        finally:
-            sys.stdout.flush()  # a full disk is reported here; at exit it would be a traceback
+        sys.exit(_run_command())
+    except UsageError as error:  # type: ignore[misc] # a class of exceptions in all versions
+        _end_usage_error(error)
     except (Refused, Stopped) as error:
         for number in (signal.SIGINT, signal.SIGPIPE):  # from here on only the exit code matters
             signal.signal(number, signal.SIG_IGN)

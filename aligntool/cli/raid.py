@@ -98,7 +98,7 @@ class ArrayOptions:
         mount_at = "" if self.mount == "none" else self.mount
         measured = read_text(self.measured, most=tuned.LONGEST) if self.measured else goal.measured
         if self.measured:
-            tuned.parse_tuning(measured)
+            tuned.parse_tuning(measured, self.measured)
         system = self.system or find_distribution()
         if system is None:  # with another system's files and commands, no array would start
             raise Refused("the family of this system is unknown", hint=f"--system: {', '.join(SYSTEMS)}")

@@ -28,7 +28,7 @@ from aligntool.cli.plan import realign_of, report_result, table_change
 from aligntool.cli.raid import CreateArray, Persist, clear_hint_of
 from aligntool.cli.reformat import Reformat
 from aligntool.cli.tables import ConvertCopy, partition_change
-from aligntool.commands import ByHand, by_hand, typed
+from aligntool.commands import ByHand, by_hand
 from aligntool.device import Device
 from aligntool.errors import Refusal, Refused, failing_as, refuse
 from aligntool.formats.reader import TableReading
@@ -64,7 +64,7 @@ from aligntool.realign.request import (
 from aligntool.realign.whole_disk import adds_table
 from aligntool.render.lines import EMPTY, Line, plain, show
 from aligntool.render.progress import remaining_step_lines, status_json, status_lines, table_lines
-from aligntool.units import KIB, Extent
+from aligntool.units import KIB, Extent, format_size
 
 # `aligntool apply`: apply a saved plan, if it is still valid.
 
@@ -90,17 +90,17 @@ def apply(
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the end, with the journal kept.
     """
     text = read_text(file, hint="aligntool audit")
-    operation, plan = _saved_plan(text, rate, key_file, no_lease=no_lease)
+    operation, plan = _saved_plan(text, file, rate, key_file, no_lease=no_lease)
     source = checked_disk(plan)  # of a copy, which only reads it
     refuse(options.attach_virtual(source, writes=source == plan.disk.path, alone=True, no_lease=no_lease))
     run_change.run_change(operation, yes=yes, json_=json_, not_suspended=not_suspended, kept=plan, verbose=verbose)
 
 
 def _saved_plan(
-    text: str, rate: int | None, key_file: str | None, *, no_lease: bool
+    text: str, file: str, rate: int | None, key_file: str | None, *, no_lease: bool
 ) -> tuple[run_change.Operation, Plan]:
     """Return the operation that makes a saved plan again from its request, and the saved plan."""
-    plan = from_json(text)
+    plan = from_json(text, file)
     path = plan.disk.path
     match plan.purpose:
         case "raid":
@@ -412,7 +412,8 @@ def _read_status(disk: str, journal: str | None, *, any_table: bool) -> move.Sta
     ):
         refuse_partition(disk, Path(disk).stat())
         if device.size < _LEAST:
-            raise Refused(f"{disk} is too small to be a disk with partitions", hint=typed("ls -l", disk, sudo=False))
+            text = f"{disk} is too small to be a disk with partitions: it has {format_size(device.size)}"
+            raise Refused(text, hint=command("audit", disk))
         try:
             found = move.journal_status(device, file, any_table=any_table)
             if found.state != "in-flight" and Path(disk).is_file():

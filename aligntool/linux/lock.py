@@ -513,7 +513,7 @@ def _not_opened(path: str, error: OSError) -> Refused:
             return Refused(f"{path} is immutable or append-only", hint=by_hand(ByHand.READ_ONLY, "chattr", quoted))
         case errno.EROFS:
             return Refused(f"{path} cannot be opened for writing: {error.strerror}", hint=MOUNT_FOR_WRITING)
-    return Refused(f"{path} cannot be opened for writing: {error.strerror}", hint=typed("ls -l", path, sudo=False))
+    return Refused(f"{path} cannot be opened for writing: {error.strerror}")
 
 
 def _flock(

@@ -290,7 +290,7 @@ def _bounded_member() -> "type[tarfile.TarInfo]":
             except tarfile.EOFHeaderError:  # type: ignore[attr-defined] # the block of zeros at the end
                 raise
             except tarfile.HeaderError as error:
-                raise tarfile.ReadError(f"not a complete tar archive: {error}") from error
+                raise tarfile.ReadError from error
 
     return Member
 
@@ -312,7 +312,16 @@ def unpack(archive: str, folder: str) -> None:
     except (tarfile.TarError, lzma.LZMAError, zlib.error, OSError, EOFError, ValueError, OverflowError,
             RecursionError) as error:  # fmt: skip
         hint = "give a folder, or a file written by `aligntool snapshot`"
-        raise Refused(f"{archive} cannot be unpacked: {error}", hint=hint) from error
+        raise Refused(f"{archive} cannot be unpacked: {_damage(error)}", hint=hint) from error
+
+
+def _damage(error: Exception) -> str:
+    """Return what is wrong with an archive in words, instead of those of Python's modules."""
+    if isinstance(error, lzma.LZMAError | zlib.error | gzip.BadGzipFile):
+        return "its compressed data are damaged"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return "not a complete tar archive"
 
 
 def _decompressed(archive: str) -> IO[bytes]:

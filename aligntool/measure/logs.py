@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import BinaryIO
 
-from aligntool.commands import shell_word, typed
+from aligntool.commands import shell_word
 from aligntool.errors import Refused, failing_as
 from aligntool.linux.process import find_program
 from aligntool.linux.sysfs import opened_document
@@ -59,8 +59,8 @@ def whole(word: bytes) -> int:
 
 def bad_line(number: int, line: bytes, expected: str) -> Refused:
     """Return a refusal that quotes the beginning of the line."""
-    shown = line[:60].decode("utf-8", "backslashreplace")
-    return Refused(f"line {number} of the log is not {expected}: {shown!r}", hint="see docs/trace.md, Formats")
+    shown = line[:60].decode("utf-8", "replace")
+    return Refused(f'line {number} of the log is not {expected}: "{shown}"', hint="see docs/trace.md, Formats")
 
 
 # The text that blkparse prints: blkparse(1), "DEFAULT OUTPUT", and the output of blkparse 1.2 and 1.3. A line is
@@ -383,12 +383,15 @@ def open_log(path: str, form: LogFormat | None = None) -> Iterator[Log]:
     """Open a log; `form` None: detect the format from the beginning of the file. Raises Refused, also while events are
     read, for any fault of the file.
     """
-    reading = failing_as(Refused, path, hint="" if path == STDIN else typed("ls -l", path, sudo=False))
-    with reading, os.fdopen(0, "rb") if path == STDIN else opened_document(path) as stream:  # sys.stdin may be None
+    with failing_as(Refused, path), _opened(path) as stream:
         head = stream.read(BLOCK)
-        form = LogFormat.BLKTRACE if byte_order(head) else form or _detect_format(head)
+        form = LogFormat.BLKTRACE if byte_order(head) else form or _detect_format(path, head)
         lines = _lines(path, form, stream, head)
         yield Log(path, form, _READERS[form](lines))
+
+
+def _opened(path: str) -> BinaryIO:
+    return os.fdopen(0, "rb") if path == STDIN else opened_document(path)  # sys.stdin is None if it is closed
 
 
 def _lines(path: str, form: LogFormat, stream: BinaryIO, head: bytes) -> Iterator[bytes]:
@@ -400,15 +403,17 @@ def _lines(path: str, form: LogFormat, stream: BinaryIO, head: bytes) -> Iterato
     return blkparse_lines(Path(path))
 
 
-def _detect_format(head: bytes) -> LogFormat:
+def _detect_format(path: str, head: bytes) -> LogFormat:
     """Return the format of a log that begins with `head`. Raises Refused."""
+    name = "standard input" if path == STDIN else path
     first = head.lstrip().split(b"\n", 1)[0]
     if IOLOG_FIRST_LINE.fullmatch(first):
         return LogFormat.IOLOG
     if is_header(first) or FIRST_LINE.match(first):
         return LogFormat.CSV if is_header(first) else LogFormat.BLKPARSE
     if not head:
-        raise Refused("the log is empty", hint="docs/trace.md shows how to record one")
-    what = "it has bytes that are not text" if b"\0" in head else f"it begins with {first[:60]!r}"
-    words = f"this is not a log of blktrace, blkparse or fio, nor a CSV with the header {HEADER.decode()}: {what}"
+        raise Refused(f"{name} is empty", hint="docs/trace.md shows how to record one")
+    begins = first[:60].decode("utf-8", "replace")
+    what = "it has bytes that are not text" if b"\0" in head else f'it begins with "{begins}"'
+    words = f"{name} is not a log of blktrace, blkparse or fio, nor a CSV with the header {HEADER.decode()}: {what}"
     raise Refused(words, hint="docs/trace.md describes the formats and how to record one")

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from aligntool.commands import shell_word, typed
+from aligntool.commands import shell_word
 from aligntool.errors import Refused, failing_as
 from aligntool.inventory import Disk, DiskKind, Sampled, link_maximum, port_above, runs_below
 from aligntool.linux.content import hole_share, sample
@@ -153,9 +153,7 @@ def _new_file(named: str, path: str) -> Target:
     if path.startswith("/dev/") and mount_of("/dev") == mount_of(str(folder) if folder.is_dir() else "/dev"):
         raise Refused(f"{named} not found", hint="lsblk")
     if not folder.is_dir():
-        raise Refused(
-            f"{named} not found, and its folder does not exist", hint=typed("ls -ld", str(folder), sudo=False)
-        )
+        raise Refused(f"{named} not found, and neither is its folder {folder}", hint="name an existing folder")
     return _in_folder(named, str(folder), Path(path).name)
 
 

@@ -186,8 +186,8 @@ def tuning_text(tuning: Tuning, verdict: Mapping[str, object] | None = None) -> 
     return json.dumps({"schema": SCHEMA, "version": VERSION, **body, "verdict": verdict}, indent=1) + "\n"
 
 
-def parse_tuning(text: str) -> Tuning:
-    """Read a result file. Raises Refused with what is wrong in it."""
+def parse_tuning(text: str, name: str = "the measurement") -> Tuning:
+    """Read a result. `name`: that of its file. Raises Refused with what is wrong in it."""
     try:
         document = load_object(text)
         check_schema(document, SCHEMA, VERSION)
@@ -196,7 +196,7 @@ def parse_tuning(text: str) -> Tuning:
         _check_tuning(tuning)
         return tuning
     except ValueError as error:
-        raise Refused(f"the measurement cannot be used: {error}", hint="aligntool raid tune -h") from None
+        raise Refused(f"{name} is not a result of raid tune: {error}", hint="aligntool raid tune -h") from None
 
 
 def _check_tuning(tuning: Tuning) -> None:

@@ -222,7 +222,11 @@ def parse_recipe(file: str, content: str) -> Recipe:
     """
     top, tables = read_tables(file, content, kinds=_TABLES, keys=None)
     if top.values.get("format") != FORMAT:
-        raise top.refusal(f"format is {top.values.get('format')!r}", hint=f"this aligntool reads format = {FORMAT}")
+        found = top.values.get("format")
+        raise top.refusal(
+            "format is missing" if found is None else f"format is {found!r}",
+            hint=f"this aligntool reads format = {FORMAT}",
+        )
     kind = top.choice("kind", tuple(_KEYS)) or top.required("kind")
     read: dict[str, Callable[[], Goal]] = {
         "raid": lambda: raid_goal(top), "bench": lambda: bench_goal(top, tables["test"]),

@@ -231,7 +231,7 @@ def test_the_size_that_the_refusal_suggests_is_sufficient() -> None:
 @pytest.mark.parametrize("command", ["alignment", "span"])
 def test_fewer_repeats_than_a_verdict_requires_are_refused(place: Path, command: str) -> None:
     said = bench(place, command, "--repeats", "4", place / "drive", code=2).stderr
-    assert "Invalid value for '--repeats'" in said and "5" in said
+    assert "invalid value for '--repeats'" in said and "5" in said
 
 
 def test_every_sector_of_a_unit_can_be_measured() -> None:

@@ -86,7 +86,9 @@ def test_an_unknown_option_a_missing_argument_and_a_bad_choice_are_usage_errors(
     for each in wrong:
         done = run_aligntool(*words, *each)
         assert (done.returncode, done.stdout) == (2, ""), (each, done.stderr)
-        assert "Traceback" not in done.stderr and "Error" in done.stderr, each
+        first, hint = done.stderr.splitlines()
+        assert first.startswith("aligntool: ") and not first.endswith("."), each
+        assert hint.startswith("  → aligntool") and hint.endswith(" --help"), each
 
 
 @pytest.mark.parametrize(

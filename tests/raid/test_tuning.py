@@ -252,7 +252,8 @@ DOCUMENT = json.loads(tuning_text(tuning(true(), goal("raid0"))))
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "not JSON"),
+        ("", "it is empty"),
+        ("{", "not JSON at line 1, column 2"),
         ("[" * 100_000, "nested too deeply"),
         ("[]", "the document"),
         ("{}", "schema"),

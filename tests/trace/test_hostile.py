@@ -137,4 +137,4 @@ def test_lines_may_end_with_crlf(content: bytes, tmp_path: Path) -> None:
 def test_standard_input_that_is_closed_is_an_empty_log() -> None:
     words = ("sh", "-c", 'exec "$@" <&-', "sh", *program("trace", "-"))
     done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.returncode == 3 and "the log is empty" in done.stderr, done.stderr
+    assert done.returncode == 3 and "standard input is empty" in done.stderr, done.stderr
