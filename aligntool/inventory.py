@@ -583,6 +583,7 @@ class Inventory:
     system: System | None = None  # None: there is no array, or not readable
     captured: bool = False  # from another machine: commands typed here do not act on its disks
     manifest: Manifest = field(default=Manifest(), compare=False)
+    sysroot: str = field(default="", compare=False)  # the name of the captured machine's file or folder
 
     def disk(self, name: str) -> Disk | None:
         return next((disk for disk in self.disks if name in (disk.name, disk.path)), None)

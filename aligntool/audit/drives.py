@@ -154,6 +154,12 @@ def targets_not_judged(report: Report) -> tuple[Unseen, ...]:
     return report.inventory.unseen + disks
 
 
+def is_nothing_judged(report: Report) -> bool:
+    """Return whether there is something to judge, and all of it is unknown."""
+    judged = report.count_answers(Answer.ON) or report.count_answers(Answer.OFF)
+    return not judged and bool(report.count_answers(Answer.UNKNOWN) or targets_not_judged(report))
+
+
 def unknown_if_no_answer(disk: Disk, verdicts: Iterator[Verdict]) -> Iterator[Verdict]:
     """Yield the verdicts on a disk, all of them changed to unknown if it did not answer."""
     gap = worst_gap(disk)

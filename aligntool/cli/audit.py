@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from aligntool.audit.drives import targets_not_judged
+from aligntool.audit.drives import is_nothing_judged, targets_not_judged
 from aligntool.audit.judge import audit as judge
 from aligntool.audit.report import AuditOptions, MeasuredDisk, Report, Severity, read_measured
 from aligntool.audit.wording import shell_word
@@ -24,7 +24,7 @@ from aligntool.linux.files import read_text
 from aligntool.linux.look import look
 from aligntool.linux.process import SILENCE_S
 from aligntool.linux.targets import UserLimits
-from aligntool.realign.repairs import with_repairs
+from aligntool.realign.repairs import for_machine, with_repairs
 from aligntool.recipes.drives import known_geometries
 from aligntool.render import disk_map, prometheus
 from aligntool.render.audit import audit_lines
@@ -216,7 +216,7 @@ def _exit_code(report: Report, fail_on: FailOn | None, *, named: bool) -> ExitCo
             is_named = unseen.why.startswith((f"{unseen.what}: ", f"{unseen.what} "))
             options.say(unseen.why if is_named else f"{unseen.what}: {unseen.why}")
             for hint in filter(None, unseen.hint.split("\n")):
-                options.suggest(hint)
+                options.suggest(for_machine(hint, report.inventory))
     elif fail_on is FailOn.NEVER:
         missing = ()
     elif fail_on is None:
@@ -224,6 +224,6 @@ def _exit_code(report: Report, fail_on: FailOn | None, *, named: bool) -> ExitCo
     if missing:
         return ExitCode.REFUSED
     counted = {FailOn.ERROR: (Severity.ERROR,), FailOn.WARNING: (Severity.ERROR, Severity.WARNING), FailOn.NEVER: ()}
-    return (
-        ExitCode.FINDINGS if any(report.count(level) for level in counted[fail_on or FailOn.ERROR]) else ExitCode.DONE
-    )
+    if any(report.count(level) for level in counted[fail_on or FailOn.ERROR]):
+        return ExitCode.FINDINGS
+    return ExitCode.REFUSED if is_nothing_judged(report) and fail_on is not FailOn.NEVER else ExitCode.DONE

@@ -97,20 +97,29 @@ def run_change(
     if dry_run:
         return show_only(operation, json_=json_, verbose=verbose)
     if kept is not None:
+        require_libparted(kept)
         run_while_progressing(lambda: operation.refuse_changed(kept))
-    plan = kept or run_while_progressing(operation.make_plan)
+    plan = kept or _possible_plan(operation)
     show_plan(operation, plan, sys.stderr if json_ else sys.stdout, verbose=verbose)
     if not plan.steps:
         if json_:
             sys.stdout.write(plan_event_json(plan))
             write_end("new", changed=False, sentences=("nothing to do",))
         return
-    require_libparted(plan)
     if yes and not not_suspended:
         refuse(suspension_refusals(plan))
     about = summary_lines(plan, width=terminal_width())  # the plan may have scrolled off the screen
     confirm(operation.named, target_lines(_written_to(plan), about), yes=yes)
     apply_plan(operation, plan, json_=json_)
+
+
+def _possible_plan(operation: Operation) -> Plan:
+    """Return the plan. Raises Refused also for what applying it would lack, so that a plan that is only shown, as in
+    Ansible's check mode, reports it as well.
+    """
+    plan = run_while_progressing(operation.make_plan)
+    require_libparted(plan)
+    return plan
 
 
 def apply_plan(operation: Operation, plan: Plan, *, json_: bool) -> None:
@@ -136,7 +145,7 @@ def show_only(
     """Show a plan without applying it, and save it if requested. `applicable`: it can be applied on this machine.
     `inputs`: the files that it is made from, besides the disk. `verbose`: show every byte range and command.
     """
-    plan = run_while_progressing(operation.make_plan)
+    plan = _possible_plan(operation)
     kept.refuse("nothing was written", (plan.disk.path, *inputs))
     kept.write(operation.document(plan))
     if json_ or kept.piped:

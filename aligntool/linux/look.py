@@ -371,7 +371,7 @@ def look(
     with open_sysroot(sysroot) as tree:
         machine = _Machine(tree, given, wake or bool(targets), silence_s, known)
         if not targets:
-            return _inventory(machine, machine.all_disks(arrays=arrays), files=files)
+            return replace(_inventory(machine, machine.all_disks(arrays=arrays), files=files), sysroot=sysroot or "")
         results = machine.named(targets)
         disks = [item for item in results if isinstance(item, Disk)]
         refused = [(name, item) for name, item in zip(targets, results, strict=True) if isinstance(item, Refused)]
@@ -388,7 +388,7 @@ def look(
         blocks = [disk for disk in unique.values() if disk.kind is not DiskKind.IMAGE]
         seen = _inventory(machine, blocks, files=files) if blocks else Inventory((), manifest=read_manifest(tree))
         unseen = tuple(Unseen(name, str(refusal), refusal.hint, Gap.DISK) for name, refusal in refused)
-        return replace(seen, disks=(*seen.disks, *images), unseen=unseen)
+        return replace(seen, disks=(*seen.disks, *images), unseen=unseen, sysroot=sysroot or "")
 
 
 def read_manifest(tree: Tree) -> Manifest:

@@ -12,6 +12,7 @@ from aligntool.audit.report import Answer, Judged, Repair, Report
 from aligntool.audit.wording import contents_of_disk, labelled, next_command, next_look, next_realign
 from aligntool.change import Estimate, Place, Plan, RealignGoal, Used
 from aligntool.claims import ALL_FREE, Claims
+from aligntool.commands import shell_word
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.file_systems import FILE_SYSTEMS, SHRINKABLE
 from aligntool.formats.windows_names import StartNames
@@ -438,14 +439,20 @@ def on_captured_machine(
     report: Report, repairs: Mapping[str, Sequence[Repair]]
 ) -> tuple[Report, dict[str, tuple[Repair, ...]]]:
     """Return report and repairs of a captured machine, with every command on a disk marked to be run there."""
-    findings = (replace(finding, next=_there(finding.next)) for finding in report.findings)
+    root = report.inventory.sysroot
+    findings = (replace(finding, next=there(finding.next, root)) for finding in report.findings)
     moved = {
-        name: tuple(replace(repair, next=_there(repair.next)) for repair in found) for name, found in repairs.items()
+        name: tuple(replace(repair, next=there(repair.next, root)) for repair in found)
+        for name, found in repairs.items()
     }
     return replace(report, findings=tuple(findings)), moved
 
 
-def _there(command: str) -> str:
+def there(command: str, sysroot: str) -> str:
+    """Return the command marked to be run on the captured machine; one that shows what was captured is for here."""
+    look = "aligntool audit --map /dev/"
+    if sysroot and command.removeprefix("sudo ").startswith(look):
+        return f"aligntool audit --map --sysroot {shell_word(sysroot)} {command.partition(look)[2]}"
     if not command or command.startswith(("aligntool explain ", "aligntool drives ")):
         return command
     return f"on the captured machine: {command}"

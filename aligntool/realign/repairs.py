@@ -2,7 +2,14 @@
 
 from aligntool.audit.report import Answer, Repair, Report
 from aligntool.formats.parked import is_marked_in_flight
+from aligntool.inventory import Inventory
 from aligntool.realign import planning
+
+
+def for_machine(command: str, inventory: Inventory) -> str:
+    """Return a command for the machine of the inventory. Hints that are no command are unchanged."""
+    is_command = command.startswith(("aligntool ", "sudo "))
+    return planning.there(command, inventory.sysroot) if is_command and inventory.captured else command
 
 
 def with_repairs(report: Report) -> tuple[Report, dict[str, tuple[Repair, ...]]]:

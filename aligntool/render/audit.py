@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from aligntool.audit.drives import targets_not_judged
+from aligntool.audit.drives import is_nothing_judged, targets_not_judged
 from aligntool.audit.grids import STACKED
 from aligntool.audit.report import Answer, Check, Code, Finding, Judged, Repair, Report, Severity, Verdict, explanations
 from aligntool.audit.wording import past_words
+from aligntool.commands import shell_word
 from aligntool.inventory import Disk, DiskKind, Layer, LinkHop, NvmeFacts, Partition, Role, Source, TableLabel
 from aligntool.render.lines import (
     EMPTY,
@@ -310,10 +311,14 @@ def _brief_lines(report: Report, disks: Sequence[Judged], width: int) -> Iterato
         )  # fmt: skip
     yield (
         ("  → ", Style.DIM),
-        ("aligntool audit DISK", Style.TYPE),
+        (f"aligntool audit{_with_sysroot(report)} DISK", Style.TYPE),
         (" shows its partitions; -v shows those of every disk", Style.DIM),
     )
     yield EMPTY
+
+
+def _with_sysroot(report: Report) -> str:
+    return f" --sysroot {shell_word(report.inventory.sysroot)}" if report.inventory.sysroot else ""
 
 
 def _disk_verdict(judged: Judged, *, moving: bool) -> tuple[str, Style]:
@@ -328,7 +333,21 @@ def _disk_verdict(judged: Judged, *, moving: bool) -> tuple[str, Style]:
 
 def disks_in_flight(report: Report) -> list[str]:
     """Return the names of the disks with a move in flight."""
-    return list(dict.fromkeys(found.disk for found in report.findings if found.code is Code.IN_FLIGHT and found.disk))
+    return _disks_with(report, Code.IN_FLIGHT)
+
+
+_HIDING = (Code.GPT_LOST, Code.OTHER_SECTOR_SIZE, Code.TABLE_UNREADABLE)
+"""Errors that hide all others: Linux shows no partition of such a disk."""
+
+
+def _disks_with(report: Report, *codes: Code) -> list[str]:
+    """Return the names of the disks with an error of one of these codes."""
+    errors = (found for found in report.findings if found.severity is Severity.ERROR and found.code in codes)
+    return list(dict.fromkeys(found.disk for found in errors if found.disk))
+
+
+def _named(disks: Sequence[str]) -> str:
+    return ", ".join(disks[:MOST_OF_A_KIND]) + (" ..." if len(disks) > MOST_OF_A_KIND else "")
 
 
 def disk_lines(judged: Judged, *, width: int) -> Iterator[Line]:
@@ -499,14 +518,18 @@ def verdict_line(report: Report) -> Line:
     disks, errors = report.judged, report.count(Severity.ERROR)
     off = [disk for disk in disks if any(start.matters and start.answer is Answer.OFF for start in disk.verdicts)]
     if moving := disks_in_flight(report):
-        names = ", ".join(moving[:MOST_OF_A_KIND]) + (" ..." if len(moving) > MOST_OF_A_KIND else "")
-        return ((f"A move is in flight on {names}: finish it or undo it first", Style.BAD),)
+        return ((f"A move is in flight on {_named(moving)}: finish it or undo it first", Style.BAD),)
+    if hidden := _disks_with(report, *_HIDING):
+        which = "these partitions" if len(disks) == 1 else f"the partitions of {_named(hidden)}"
+        return ((f"Linux does not see {which}", Style.BAD),)
     if off and len(disks) == 1:
         starts = [verdict.answer for verdict in off[0].verdicts if verdict.matters]
         return ((f"{starts.count(Answer.OFF)} of {counted(len(starts), 'partition')} misaligned", Style.BAD),)
     if off:
         counts = [(sum(disk in off for disk in group), words) for words, group in _groups(disks)]
         return ((misaligned_words(*counts), Style.BAD),)
+    if is_nothing_judged(report):
+        return (("Nothing could be judged", Style.DOUBT),)
     if report.count_answers(Answer.UNKNOWN) or targets_not_judged(report):
         return (("No partition is known to be misaligned; not all could be judged", Style.DOUBT),)
     if errors:

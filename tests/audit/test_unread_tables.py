@@ -1,7 +1,9 @@
 """A captured disk whose partition table was not read is unknown, wherever a verdict is shown."""
 
 import json
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ GIB = 1 << 30
 FINE = MadeDisk("sda", 8 * GIB, [MadePartition(1, 1 << 20, GIB)])
 NOT_READ = MadeDisk("loop0", GIB)
 OK = "OK: every partition of "
+NOTHING = "Nothing could be judged"
 NOT_ALL = "No partition is known to be misaligned; not all could be judged"
 USED_WHOLE = {"ID_FS_TYPE": "ext4", "ID_FS_USAGE": "filesystem"}
 
@@ -41,16 +44,17 @@ def test_a_snapshot_of_a_loop_device_without_partition_nodes_is_not_ok(tmp_path:
         assert not list(Path("/sys/block", device.name).glob(f"{device.name}p*"))
         run_aligntool("snapshot", "-o", snapshot, code=0)
     named = run_aligntool("audit", "--sysroot", snapshot, device.name, code=3)
-    assert named.stdout.startswith(f"{NOT_ALL}\n") and "0 on the grid, 0 off, 1 unknown" in named.stdout
+    assert named.stdout.startswith(f"{NOTHING}\n") and "0 on the grid, 0 off, 1 unknown" in named.stdout
     (disk,) = document("--sysroot", snapshot, device.name, code=3)["disks"]
     assert disk["verdict"]["answer"] == "unknown" and disk["verdict"]["matters"] and not disk["partitions"]
 
 
 def test_an_audit_counts_it_as_unknown_and_exits_as_documented(captured: Path) -> None:
     """docs/cli.md, "What was not judged"."""
+    first_lines: dict[tuple[str, ...], str] = {("sda",): OK, ("loop0",): NOTHING}
     for words, code in (((), 0), (("--fail-on", "error"), 3), (("loop0",), 3), (("sda",), 0)):
         done = run_aligntool("audit", "--sysroot", captured, *words, code=code)
-        assert done.stdout.startswith(OK if words == ("sda",) else NOT_ALL)
+        assert done.stdout.startswith(first_lines.get(words, NOT_ALL))
     report = document("--sysroot", captured, code=0)
     assert [unseen["what"] for unseen in report["unseen"]] == ["loop0"]
     assert [(found["code"], found["disk"]) for found in report["findings"]][:1] == [("AT902", "loop0")]
@@ -83,8 +87,58 @@ def test_a_disk_is_judged_as_a_whole_only_if_it_is_known_to_be_used_so(
     tmp_path: Path, disk: Mapping[str, Any], udev: Mapping[str, str], answer: str
 ) -> None:
     root = make_tree(tmp_path / "machine", [MadeDisk("sdb", GIB, udev=udev, **disk)])
-    (found,) = document("--sysroot", root, code=0)["disks"]
+    (found,) = document("--sysroot", root, code=0 if answer == "on" else 3)["disks"]
     assert found["verdict"]["answer"] == answer
+
+
+def test_a_captured_machine_of_which_nothing_is_known_exits_as_help_promises(tmp_path: Path) -> None:
+    root = make_tree(tmp_path / "machine", [NOT_READ])
+    for words in ((), ("--fail-on", "error"), ("--fail-on", "warning"), ("-q",), ("--json",)):
+        done = run_aligntool("audit", "--sysroot", root, *words, code=3)
+        assert words[:1] in (("-q",), ("--json",)) or done.stdout.startswith(f"{NOTHING}\n")
+    assert run_aligntool("audit", "--sysroot", root, "--fail-on", "never", code=0).stdout.startswith(f"{NOTHING}\n")
+    page = run_aligntool("report", "--sysroot", root, "-o", "-").stdout
+    assert NOTHING in page and NOT_ALL not in page
+
+
+def test_hints_for_a_captured_machine_name_it(tmp_path: Path) -> None:
+    """A look at the disk is a command for here, what reads or changes the disk one for the captured machine."""
+    root = make_tree(tmp_path / "two machines", [FINE, replace(FINE, name="sdb", alignment_offset=-1), NOT_READ])
+    many = run_aligntool("audit", "--sysroot", root, code=0).stdout
+    named = run_aligntool("audit", "--sysroot", root, "loop0", code=3)
+    assert "  → on the captured machine: sudo aligntool audit /dev/loop0\n" in named.stderr
+    for line in (*many.splitlines(), *named.stdout.splitlines(), *named.stderr.splitlines()):
+        command = line.partition("→ ")[2]
+        known = ("on the captured machine: ", "aligntool explain ", f"aligntool audit --map --sysroot '{root}' ")
+        assert not command or command.startswith(known), line
+
+
+@pytest.fixture
+def brief(tmp_path: Path) -> Path:
+    return make_tree(tmp_path / "machine", [replace(FINE, name=f"sd{letter}") for letter in "abcdef"])
+
+
+def test_the_list_of_many_captured_disks_suggests_a_command_for_them(brief: Path) -> None:
+    said = run_aligntool("audit", "--sysroot", brief, code=0).stdout
+    (hint,) = re.findall(r"→ (aligntool audit --sysroot \S+ )DISK shows its partitions", said)
+    run_aligntool(*hint.split()[1:], "sdc", code=0)
+
+
+@pytest.mark.needs_tools("sfdisk")
+def test_the_headline_names_the_fault_that_hides_others(tmp_path: Path) -> None:
+    image, other = tmp_path / "disk.img", tmp_path / "other.img"
+    for path in (image, other):
+        run("truncate", "-s", "64M", path)
+        run("sfdisk", "-q", path, stdin="label: gpt\nstart=2049, size=20000\n")
+    assert run_aligntool("audit", image).stdout.startswith("1 of 1 partition misaligned\n")
+    with image.open("r+b") as file:
+        for at in (512, (64 << 20) - 512):  # the header: its checksum does not match
+            file.seek(at + 40)
+            file.write(b"\1")
+    done = run_aligntool("audit", image, code=1)
+    assert "AT319" in done.stdout and done.stdout.startswith("Linux does not see these partitions\n")
+    both = run_aligntool("audit", image, other, code=1).stdout
+    assert both.startswith(f"Linux does not see the partitions of {image}\n")
 
 
 def test_a_drive_without_a_medium_is_not_counted(tmp_path: Path) -> None:

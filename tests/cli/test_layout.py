@@ -5,12 +5,16 @@ import json
 import os
 import re
 import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from aligntool.change import from_json
+from aligntool.cli.app import app
+from aligntool.errors import Refused
 from aligntool.units import GIB, MIB, Extent
 from tests.conftest import digest, is_blank, run
 from tests.run_aligntool import run_aligntool
@@ -287,6 +291,24 @@ def test_a_name_that_libparted_cannot_open_is_refused(sparse: MakeImage, tmp_pat
     before = digest(image)
     done = run_aligntool("layout", image, "--part", "rest:linux", "--yes", code=3)
     assert "not valid UTF-8" in done.stderr and digest(image) == before
+
+
+@pytest.mark.parametrize(
+    "words", [("plan", "layout"), ("layout", "--dry-run"), ("layout", "--dry-run", "--json"), ("layout", "--yes")]
+)
+def test_a_plan_reports_a_missing_libparted_as_the_run_does(
+    sparse: MakeImage, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """`layout --dry-run --json` is the check mode of Ansible's module."""
+    image = sparse(64 * MIB)
+    monkeypatch.setitem(sys.modules, "parted", None)
+    done = CliRunner().invoke(app, [*words, str(image), "--part", "rest:linux"])
+    assert isinstance(done.exception, Refused) and done.exception.hint.startswith("install the package python3-parted")
+    assert [refusal.code for refusal in done.exception.refusals] == ["not-installed"]
+    if "--json" in words:
+        end = json.loads(done.output)
+        assert (end["state"], [refusal["code"] for refusal in end["refusals"]]) == ("refused", ["not-installed"])
+    assert is_blank(image)
 
 
 def test_a_saved_plan_is_applied_once(sparse: MakeImage, tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def unknown_disk() -> Inventory:
         ),
         (one_disk(1 << 20), "good", "OK: every partition of 1 disk starts on its boundaries"),
         (Inventory(()), "info", "No partition to judge"),
-        (unknown_disk(), "warning", "No partition is known to be misaligned; not all could be judged"),
+        (unknown_disk(), "warning", "Nothing could be judged"),
         (
             array_machine(),
             "error",
