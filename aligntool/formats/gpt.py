@@ -98,6 +98,13 @@ def _header_crc(sector: bytes | bytearray) -> int:
     return zlib.crc32(sector[:_CRC_AT] + bytes(4) + sector[_CRC_AT + 4 : length])
 
 
+def with_header_crc(sector: bytes | bytearray) -> bytes:
+    """Return the sector of a header with its own checksum recomputed."""
+    sealed = bytearray(sector)
+    struct.pack_into("<I", sealed, _CRC_AT, _header_crc(sealed))
+    return bytes(sealed)
+
+
 def header_crc_is_good(sector: bytes) -> bool:
     """Return whether a whole sector has a header with a valid checksum, whatever the sector size."""
     if len(sector) < _SHORTEST_HEADER or not sector.startswith(SIGNATURE):
@@ -181,8 +188,8 @@ class GptCopy:
         sector = bytearray(self.sector)
         crc = zlib.crc32(entries[: self.header.entry_bytes])
         struct.pack_into("<I", sector, _ENTRIES_CRC_AT, crc)
-        struct.pack_into("<I", sector, _CRC_AT, _header_crc(sector))
-        return GptCopy(self.sector_size, bytes(sector), bytes(entries), replace(self.header, entries_crc=crc))
+        sealed = with_header_crc(sector)
+        return GptCopy(self.sector_size, sealed, bytes(entries), replace(self.header, entries_crc=crc))
 
 
 MOST_ENTRIES = _COUNT = _SIZE = 128  # entries and the bytes of one: UEFI 5.3.1

@@ -1,6 +1,7 @@
 """Read a machine, a captured tree or disk images into an Inventory."""
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
@@ -12,8 +13,11 @@ from aligntool.commands import typed
 from aligntool.documents import decode, load_object
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats import identify
+from aligntool.formats.gpt import MOST_ENTRY_BYTES
 from aligntool.formats.layers import NOT_READ, WHAT, Contents, read_contents
 from aligntool.formats.reader import HeartbeatReader
+from aligntool.formats.table_sectors import TableSectors
+from aligntool.formats.tables import read_table
 from aligntool.inventory import Disk, DiskKind, Gap, Health, Inventory, IoLimits, LinkHop, NvmeFacts, Unseen
 from aligntool.linux import commands, devices, partitions
 from aligntool.linux.devices import SYSFS_SECTOR, Block, FileReader
@@ -97,7 +101,11 @@ def read_ata(tree: Tree, block: Block, kind: DiskKind, descriptor: int | None) -
 # Read one disk: combine sysfs, udev, the table on the disk and the drive's identify data; other modules read each of
 # them.
 
+CAPTURED_SECTORS = "/aligntool/sectors"  # in a snapshot: a folder for each disk, a file for each byte where some begin
+_MOST_PLACES = 1000  # of sectors of one disk: a chain of extended boot records is no longer
+_MOST_CAPTURED = 4 * MOST_ENTRY_BYTES  # of one disk: two copies of the largest GPT, and as much of an older one
 CAPTURED = Unseen(WHAT, "a captured tree does not contain the sectors of the disk")
+ONLY_TABLE = Unseen("contents", "a captured tree contains the partition table, and no other sectors of the disk")
 NO_IDENTIFY = Unseen("NVMe Identify", "the captured tree does not contain it")
 _CARDS = (DiskKind.SD, DiskKind.EMMC)
 _DRIVES = (DiskKind.NVME, DiskKind.ATA, DiskKind.SCSI, DiskKind.VIRTIO, DiskKind.USB, DiskKind.OTHER)
@@ -126,6 +134,8 @@ class Looker:
             why = f"the array is not started; its members that are present: {', '.join(members)}"
             closed = Unseen(WHAT, why, typed("mdadm --detail", f"/dev/{block.name}"), Gap.DISK)
         disk, seen = self._open_and_read(block, kind, record, limits, pulse, closed, partitioned=bool(kernel))
+        if closed is CAPTURED:
+            seen = self._captured_table(block, disk.size, limits) or seen
         node = f"/dev/{block.name}"
         found = replace(
             _with_contents(disk, seen, kernel, record),
@@ -137,6 +147,20 @@ class Looker:
             unseen = tuple(_not_captured(found) if one is CAPTURED else one for one in found.unseen)
             found = replace(found, unseen=unseen)
         return found
+
+    def _captured_table(self, block: Block, size: int | None, limits: IoLimits) -> Contents | None:
+        """Return the table of a captured disk, or None if the capture does not contain it."""
+        tree, folder = self.around.tree, f"{CAPTURED_SECTORS}/{block.sysname}"
+        places = [name for name in tree.names(folder) if re.fullmatch("[0-9]{1,19}", name)][:_MOST_PLACES]
+        if not places or not size:
+            return None
+        sectors: dict[int, bytes] = {}
+        left = _MOST_CAPTURED
+        for name in places:
+            sectors[int(name)] = content = tree.content(f"{folder}/{name}", min(MOST_ENTRY_BYTES, left)) or b""
+            left -= len(content)
+        found = read_table(TableSectors(size, sectors), sector_size=limits.logical_block_size)
+        return replace(NOT_READ, table=found.table, table_read=True, partitions=found.partitions, unseen=(ONLY_TABLE,))
 
     def _missing_facts(
         self, block: Block, disk: Disk, kernel: Sequence[partitions.KernelPartition]

@@ -4,16 +4,23 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import field
+from functools import partial
 from typing import NamedTuple
+from uuid import UUID
 
 from aligntool import __version__
+from aligntool.formats.reader import HeartbeatReader
+from aligntool.formats.table_sectors import table_extents, without_identities
+from aligntool.formats.tables import read_table
 from aligntool.inventory import Disk, DiskKind
-from aligntool.linux import sysfs
+from aligntool.linux import devices, sysfs
 from aligntool.linux.commands import get_host_memory_buffer, health_log, identify_controller, identify_namespace
 from aligntool.linux.devices import Block, list_blocks, suspended
-from aligntool.linux.look import CAPTURED_IDENTIFY, MANIFEST, Looker, now
+from aligntool.linux.look import CAPTURED_IDENTIFY, CAPTURED_SECTORS, MANIFEST, Looker, now
 from aligntool.linux.pcie import find_adapters
+from aligntool.linux.process import Pulse, results_in_children
 from aligntool.linux.system import CAPTURED as IMAGES
 from aligntool.linux.system import FILES, MDADM_CONFS, image_text, read_images, read_system
 from aligntool.linux.targets import UserLimits
@@ -137,8 +144,8 @@ _MOST_ATTRIBUTES = 400  # in one folder
 
 def collect(tree: sysfs.Tree, *, serials: bool, host: bool = False) -> Iterator[Entry]:
     """Yield the entries. Without `serials`, placeholders replace all identities; only with `host` the manifest has the
-    name of the machine. It opens NVMe namespaces for Identify and their health, no other device, and nothing for
-    writing.
+    name of the machine. As root it opens NVMe namespaces for Identify and their health, and every disk that is awake
+    for the sectors of its partition table; nothing for writing.
     """
     sysfs.refuse_unmounted(tree)
     recorder = Recorder("", source=tree)
@@ -153,7 +160,9 @@ def collect(tree: sysfs.Tree, *, serials: bool, host: bool = False) -> Iterator[
         read_system(recorder)
         for number, image in enumerate(read_images(tree), 1):
             recorder.files[f"{IMAGES}/{number}"] = image_text(image).encode()
-    yield from recorder.entries() if serials else _masked(recorder.entries())
+    masks = None if serials else Masks()
+    yield from _masked(recorder.entries(), masks) if masks else recorder.entries()
+    yield from _tables(tree, recorded, masks)
     manifest = {"date": now(), "aligntool": __version__, "host": tree.text(HOSTNAME) if host else None}
     yield Entry(MANIFEST[1:], FILE, json.dumps(manifest).encode() + b"\n")
 
@@ -195,11 +204,36 @@ def _identify_pages(tree: sysfs.Tree, block: Block) -> Iterator[tuple[str, bytes
     yield from ((f"{place}.{name}", page) for name, page in pages.items() if page is not None)
 
 
-def _masked(entries: list[Entry]) -> Iterator[Entry]:
+def _tables(tree: sysfs.Tree, recorded: list[tuple[Block, Disk]], masks: "Masks | None") -> Iterator[Entry]:
+    """Yield the sectors that hold the partition tables, of disks that can be opened and respond."""
+    recorded = recorded if tree.live else []
+    jobs = [partial(_table_sectors, tree, block, disk) for block, disk in recorded]
+    found = dict(results_in_children(jobs))
+    for number, (block, _) in enumerate(recorded):
+        sectors = found[number] or {}
+        if masks:
+            sectors = without_identities(sectors, masks.guid)
+        for at, content in sectors.items():
+            yield Entry(f"{CAPTURED_SECTORS[1:]}/{block.sysname}/{at}", FILE, content)
+
+
+def _table_sectors(tree: sysfs.Tree, block: Block, disk: Disk, pulse: Pulse) -> dict[int, bytes]:
+    """Return the sectors that hold the table of a disk by their offset, in a child; none if it cannot be read."""
+    if not disk.size or devices.why_read_blocks(tree, block) or suspended(tree, block):
+        return {}
+    with suppress(OSError), sysfs.opened(f"/dev/{block.name}") as descriptor:
+        if devices.spun_down(descriptor, disk.kind, disk.rotational):
+            return {}
+        reader = HeartbeatReader(devices.FileReader(descriptor, os.lseek(descriptor, 0, os.SEEK_END)), pulse.beat)
+        table = read_table(reader, sector_size=disk.limits.logical_block_size)
+        return {extent.start: reader.read(extent.start, extent.length) for extent in table_extents(reader, table)}
+    return {}
+
+
+def _masked(entries: list[Entry], masks: "Masks") -> Iterator[Entry]:
     """Yield the entries, files masked by their kind, and all paths and links masked, because some buses put identities
     into paths.
     """
-    masks = Masks()
     for path, kind, content in entries:
         masked: bytes | None = content
         if kind == LINK:
@@ -279,6 +313,10 @@ class Masks:
             return secret  # zeros identify nothing
         masked = _IDENTITY.sub(lambda found: found[1] + self._placeholder(found[2]) + found[3], plain, count=1)
         return secret.replace(plain, masked, 1)
+
+    def guid(self, guid: bytes) -> bytes:
+        """Mask a GUID of a GPT; udev has the same as text."""
+        return UUID(self.value(str(UUID(bytes_le=guid)))).bytes_le
 
     def name(self, name: str) -> str:
         """Mask a device-mapper name part by part: LVM reads its hyphens."""
