@@ -44,7 +44,7 @@ from aligntool.realign.suspended import names_suspensions
 from aligntool.recipes.drives import known_geometries
 from aligntool.render.lines import Line, can_redraw, plain
 from aligntool.render.plan import array_lines, raid_plan_lines
-from aligntool.render.progress import bench_progress_bar, bench_progress_lines, resync_progress
+from aligntool.render.progress import Pace, bench_progress_bar, bench_progress_lines, resync_progress
 from aligntool.steps import DriveStep, FileStep, MakeArray, ReencryptSectors, Step, is_same_disk
 
 # Make an array from a plan, resume it, roll it back.
@@ -468,10 +468,11 @@ def report_resync(device: str) -> None:
 def wait_for_resync(device: str) -> None:
     """Wait for the end of the resynchronisation. Ctrl-C ends the wait, not the resynchronisation."""
     on_terminal = can_redraw(sys.stderr, os.environ)
+    pace = Pace(time.monotonic)
     try:
         with bench_progress_bar(sys.stderr) if on_terminal else bench_progress_lines(sys.stderr, tenths=True) as show:
             while facts := _running_resync(device):
-                show(*resync_progress(facts.sync_done, facts.sync_total, facts.sync_rate))
+                show(*resync_progress(facts.sync_done, facts.sync_total, facts.sync_rate, pace))
                 time.sleep(_PAUSE_S)
     except KeyboardInterrupt:
         say("stopped waiting; the resynchronisation continues in the background")

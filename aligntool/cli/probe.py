@@ -17,6 +17,7 @@ from typing import Annotated
 import typer
 
 from aligntool.audit.wording import shell_word, unread_between
+from aligntool.change import Progress
 from aligntool.cli import options
 from aligntool.cli.options import File, Size, command, print_lines, remark, say, sector, terminal_width, whole
 from aligntool.cli.run_change import pipes_may_break
@@ -36,7 +37,7 @@ from aligntool.realign.request import find_holders, refuse_in_flight
 from aligntool.render.experiments import probe_json, probe_lines
 from aligntool.render.lines import can_redraw, plain
 from aligntool.render.plan import time_words
-from aligntool.render.progress import bench_progress_bar, bench_progress_lines
+from aligntool.render.progress import Pace, bench_progress_bar, bench_progress_lines
 from aligntool.units import GIB, MIB, format_size
 from aligntool.values import dataclass
 
@@ -210,6 +211,8 @@ class _Settings:
         self.dice = Random(seed)  # the same seed, the same experiment
 
 
+_PARTS = 1_000_000  # of an activity whose progress is a share
+
 Report = Callable[..., None]
 """Reports progress from the child: as `timing.Tell`, with the activity as first argument."""
 
@@ -305,11 +308,12 @@ def _progress(began: dict[str, float]) -> Iterator[Callable[[str, float], None]]
     """Yield a benchmark's progress bar. It is redrawn only on request, between two rounds: a thread that redraws would
     also be timed. `began`: gets the time at which each activity was first reported.
     """
+    pace = Pace(monotonic)
     with bench_progress(still=True) as bar:
 
         def report(activity: str, share: float) -> None:
-            elapsed_s = monotonic() - began.setdefault(activity, monotonic())
-            bar(activity, share, elapsed_s * (1 - share) / share if share else None)
+            began.setdefault(activity, monotonic())
+            bar(activity, share, pace.note(Progress(0, round(share * _PARTS), _PARTS)))
 
         yield report
 

@@ -110,7 +110,8 @@ def run_change(
         refuse(suspension_refusals(plan))
     about = summary_lines(plan, width=terminal_width())  # the plan may have scrolled off the screen
     confirm(operation.named, target_lines(_written_to(plan), about), yes=yes)
-    apply_plan(operation, plan, json_=json_)
+    with timed():
+        apply_plan(operation, plan, json_=json_)
 
 
 def _possible_plan(operation: Operation) -> Plan:
@@ -124,10 +125,9 @@ def _possible_plan(operation: Operation) -> Plan:
 
 def apply_plan(operation: Operation, plan: Plan, *, json_: bool) -> None:
     """Lock, check the plan again, apply, verify. Raises Refused before the first write, Stopped after it."""
-    with timed():
-        with operation.locked(plan) as applying:
-            behind = apply_and_report(plan, applying, json_=json_)
-        operation.verify(plan, json_=json_, kernel_behind=behind)
+    with operation.locked(plan) as applying:
+        behind = apply_and_report(plan, applying, json_=json_)
+    operation.verify(plan, json_=json_, kernel_behind=behind)
 
 
 @contextmanager

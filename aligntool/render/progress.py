@@ -72,12 +72,14 @@ def _with_time_left(text: str, left_s: float | None) -> str:
     return text if left_s is None or round(left_s) < 1 else f"{text}, {time_words(round(left_s))} left"
 
 
-def resync_progress(done: int | None, total: int | None, rate: int | None) -> tuple[str, float, float | None]:
+def resync_progress(
+    done: int | None, total: int | None, rate: int | None, pace: "Pace"
+) -> tuple[str, float, float | None]:
     """Return a text, the share done and the seconds left, or None; the text omits what the kernel does not report."""
     if done is None or not total:
         return "resynchronising: waiting to start", 0.0, None
     words = f"resynchronising: {100 * done / total:.1f} %" + (f", {format_about(rate)}/s" if rate else "")
-    return words, done / total, max(total - done, 0) / rate if rate else None
+    return words, done / total, pace.note(Progress(0, done, total))
 
 
 # Events as JSON lines for programs: docs/json.md, "Events".

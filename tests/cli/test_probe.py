@@ -157,7 +157,7 @@ def test_a_signal_that_the_caller_ignores_stays_ignored(image: Path) -> None:
 
 def test_the_probe_prints_that_it_is_timing_and_its_time_limit(image: Path) -> None:
     words = (image, "--largest", "64KiB", "--limit", "60", "--most", "1MiB")
-    assert "timing for at most 60s\n" in probe(*words).stderr
+    assert "timing for at most 60 s\n" in probe(*words).stderr
     reading, writing = pty.openpty()
     with subprocess.Popen(
         program("probe", *words), stdout=subprocess.DEVNULL, stderr=writing,

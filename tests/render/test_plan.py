@@ -29,6 +29,7 @@ from aligntool.render.progress import (
     progress_bar,
     progress_json,
     progress_lines,
+    resync_progress,
     status_json,
     status_lines,
 )
@@ -254,6 +255,15 @@ def test_the_rate_begins_again_with_the_next_member_of_an_array() -> None:
     words = [pace.words(Progress(0, done * MIB, 100 * MIB)) for done in (0, 90, 0, 10)]
     assert words[:2] == ["0B of 100MiB", "90MiB of 100MiB, 9MiB/s, 1 s left"]
     assert words[2:] == ["0B of 100MiB", "10MiB of 100MiB, 1MiB/s, 2 min left"]
+
+
+def test_a_resynchronisation_is_estimated_in_the_same_way() -> None:
+    """The kernel's own rate is that of the last moments; here it has stopped for one."""
+    clock = iter([0.0, 10.0])
+    pace = Pace(lambda: next(clock))
+    assert resync_progress(None, None, None, pace) == ("resynchronising: waiting to start", 0.0, None)
+    assert resync_progress(0, 100 * MIB, MIB, pace) == ("resynchronising: 0.0 %, 1MiB/s", 0.0, None)
+    assert resync_progress(50 * MIB, 100 * MIB, 0, pace) == ("resynchronising: 50.0 %", 0.5, 10.0)
 
 
 def test_a_clock_that_does_not_advance_gives_no_rate() -> None:
