@@ -364,12 +364,16 @@ def disk_lines(judged: Judged, *, width: int) -> Iterator[Line]:
 
 def disk_words(disk: Disk) -> str:
     """Return "Samsung SSD 980 · 1TB · nvme · gpt table, 512-byte sectors"."""
-    words = [word for word in (disk.vendor, disk.model) if word]
-    if disk.vendor and disk.model and disk.model.startswith(disk.vendor):
-        words = [disk.model]
     size = "size unknown" if disk.size is None else format_about(disk.size)
-    facts = [" ".join(words), size, disk.kind.value, disk.mapping, table_words(disk)]
+    facts = [model_words(disk), size, disk.kind.value, disk.mapping, table_words(disk)]
     return " · ".join(fact for fact in facts if fact)
+
+
+def model_words(disk: Disk) -> str:
+    """Return "Samsung SSD 980", or "" if neither vendor nor model is known."""
+    if disk.vendor and disk.model and disk.model.startswith(disk.vendor):
+        return disk.model
+    return " ".join(word for word in (disk.vendor, disk.model) if word)
 
 
 def _title_lines(disk: Disk, width: int) -> Iterator[Line]:

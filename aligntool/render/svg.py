@@ -23,7 +23,8 @@ Number = int | float
 @dataclass(frozen=True, slots=True)
 class Picture:
     """A picture. `alternative`: its content in words. `fluid`: positions are percentages of the width, so that it
-    fills the available width; otherwise it is scaled as a whole."""
+    fills the available width; otherwise it is scaled as a whole. Without a title it only repeats the text beside it,
+    and is hidden from screen readers."""
 
     name: str  # the argument of --chart and the id in a page: letters, digits and hyphens
     title: str
@@ -50,6 +51,16 @@ def box(x: Number | str, y: Number, width: Number | str, height: Number | str, s
 
 def line(x1: Number | str, y1: Number, x2: Number | str, y2: Number, style: str) -> Element:
     return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=style)
+
+
+def strip(parts: Iterable[tuple[float, str]], height: int) -> Picture:
+    """Return a bar of parts beside each other: the share of the width and the style of each."""
+    elements: list[Element] = []
+    at = 0.0
+    for share, style in parts:
+        elements.append(box(percent(at), 1, percent(share), height - 2, style))
+        at += share
+    return Picture("", "", "", 0, height, tuple(elements), fluid=True)
 
 
 def words(x: Number | str, y: Number, text: str, style: str = "", *, anchor: str = "start") -> Element:
@@ -89,8 +100,10 @@ def cut_to_width(text: str, width: float, size: Number) -> str:
 def svg_text(picture: Picture, *, alone: bool) -> str:
     """Return a picture as SVG. `alone`: for its own file, with style sheet, size and a title at the top."""
     name, drawn = picture.name, picture.elements
-    head = [element("title", picture.title, id=f"{name}-title")]
-    head += [element("desc", picture.alternative, id=f"{name}-desc")]
+    head: list[Element] = []
+    if picture.title:
+        head.append(element("title", picture.title, id=f"{name}-title"))
+        head.append(element("desc", picture.alternative, id=f"{name}-desc"))
     width, height = picture.width, picture.height
     if alone:
         top, above = _title_elements(picture)
@@ -103,7 +116,8 @@ def svg_text(picture: Picture, *, alone: bool) -> str:
     root = element(
         "svg", "", (*head, *drawn), xmlns=NAMESPACE, viewBox="" if fluid else f"0 0 {width} {height}",
         width="100%" if fluid else width if alone else "", height=height if fluid or alone else "",
-        role="img", aria_labelledby=f"{name}-title {name}-desc", class_="picture",
+        role="img" if head else "", aria_labelledby=f"{name}-title {name}-desc" if head else "",
+        aria_hidden="" if head else "true", class_="picture",
     )  # fmt: skip
     return tostring(root, encoding="unicode") + "\n"
 

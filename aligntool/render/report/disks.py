@@ -3,15 +3,13 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 
 from aligntool.audit import report as reports
-from aligntool.audit.report import Answer, Code, Finding, Judged, Report, Severity
-from aligntool.inventory import Disk, DiskKind, LinkHop, Port, link_maximum, runs_below
+from aligntool.audit.report import Answer, Finding, Report, Severity
+from aligntool.inventory import Disk, LinkHop, Port, link_maximum, runs_below
 from aligntool.raid.ceilings import Rates, hop_words, narrowest_link
 from aligntool.raid.running import ArrayView
 from aligntool.render import audit, svg
-from aligntool.render.disk_map import check_drawn
 from aligntool.render.lines import Style
 from aligntool.render.report.maps import disk_picture, start_pictures
 from aligntool.units import counted, format_rate, format_size
@@ -64,17 +62,13 @@ def when_words(when: str) -> str:
     return f"{found[1]} {found[2]} UTC" if found else when
 
 
-# The verdict in words: the headline, and counts that link to their details.
+# The verdict in words.
 
 
 def headline(report: Report) -> tuple[str, str]:
     """Return the verdict as a sentence, and its tone: "error", "warning", "good" or "info"."""
     ((text, style),) = audit.verdict_line(report)
-    costs = [finding.cost for finding in report.findings if finding.cost and finding.severity is not Severity.INFO]
     warnings = report.count(Severity.WARNING)
-    if style is Style.BAD and costs:
-        worst = min(costs, key=lambda cost: cost.write_rate)
-        text += f"; random {format_size(worst.request)} writes there keep {worst.write_share} of their rate (predicted)"
     if style is Style.GOOD and not warnings:
         return text, "good"
     if style is Style.GOOD:
@@ -82,86 +76,24 @@ def headline(report: Report) -> tuple[str, str]:
     return text, {Style.BAD: "error", Style.DOUBT: "warning"}.get(style, "info")
 
 
-def tiles_of(report: Report) -> Iterator[tuple[int, str, str, str]]:
-    """Yield for each tile its number, its word, the id of the element with the details, and its tone."""
-    first: dict[str, str] = {}
-    for finding, *_ in audit.by_code(report):
-        first.setdefault(finding.severity.value, group_id(finding))
-        if finding.severity is not Severity.INFO:
-            unknown = finding.code in (Code.UNKNOWN_ALIGNMENT, Code.NOT_JUDGED)
-            first.setdefault(
-                "unknown" if unknown else "off" if finding.code.value.startswith("AT1") else "", group_id(finding)
-            )
-    yield len(report.judged), "disk" if len(report.judged) == 1 else "disks", "disks", ""
-    for answer, name, tone in ((Answer.ON, "on", "good"), (Answer.OFF, "off", "error"),
-                               (Answer.UNKNOWN, "unknown", "warning")):  # fmt: skip
-        yield report.count_answers(answer), answer.value, first.get(name, "disks"), tone
-    for severity, word in zip(Severity, ("errors", "warnings", "notes"), strict=True):
-        yield report.count(severity), word, first.get(severity.value, ""), severity.value
+def cost_words(report: Report) -> str:
+    """Return the worst predicted cost as a sentence, or "" if no partition is known to be misaligned."""
+    costs = [finding.cost for finding in report.findings if finding.cost and finding.severity is not Severity.INFO]
+    if not costs or not report.count_answers(Answer.OFF):
+        return ""
+    worst = min(costs, key=lambda cost: cost.write_rate)
+    return f"Predicted: random {format_size(worst.request)} writes there run at {worst.write_share} of the aligned rate"
 
 
-def group_id(finding: Finding) -> str:
-    return f"{finding.code.value}-{finding.severity.value}".lower()
+ANSWERS = ((Answer.ON, "on", "good"), (Answer.OFF, "off", "bad"), (Answer.UNKNOWN, "unknown", "unknown"))
 
 
-# Findings as the page shows them: one article for each code, with the explanation of `aligntool explain`.
-
-MOST_OF_A_KIND = 40
-MOST_NEXT = 60
-_ON_CAPTURED = "on the captured machine: "
-
-
-def groups_of(report: Report, losses: Sequence[Loss] = ()) -> list[dict[str, object]]:
-    """Return the groups of findings of one code and severity, worst first. `losses`: measured at such boundaries."""
-    disks = {judged.disk.name: judged.disk for judged in report.judged}
-    groups: list[dict[str, object]] = []
-    for findings in audit.by_code(report):
-        text = reports.explanations()[findings[0].code]
-        merged = audit.merged_findings(findings, alone=audit.only_disk(report))
-        groups.append({
-            "id": group_id(findings[0]), "code": findings[0].code.value, "severity": findings[0].severity.value,
-            "title": text.title, "count": len(findings), "next": any(map(_has_command, findings)),
-            "seen": [(summary, finding) for finding, summary in merged[:MOST_OF_A_KIND]],
-            "more": max(len(merged) - MOST_OF_A_KIND, 0), "costs": audit.cost_rows(findings),
-            "measured": list(dict.fromkeys(_measured_losses(findings, disks, losses))),
-            "explained": zip(reports.QUESTIONS, text.answers, strict=True),
-        })  # fmt: skip
-    return groups
-
-
-def _measured_losses(findings: Sequence[Finding], disks: Mapping[str, Disk], losses: Sequence[Loss]) -> Iterator[str]:
-    """Yield the losses that were measured on the disk of a finding, to be shown with the predicted cost."""
-    for finding in findings:
-        disk = disks.get(finding.disk or "")
-        which = "" if finding.partition is None else f" partition {finding.partition}"
-        for loss in losses:
-            if disk is not None and loss.is_about(finding, disk):
-                yield f"{disk.name}{which}: {loss.text}, on {loss.target}"
-
-
-def _has_command(finding: Finding) -> bool:
-    """Return whether a finding has a command to show. The page explains every code itself."""
-    return bool(finding.next) and not finding.next.startswith("aligntool explain ")
-
-
-def commands_of(report: Report, repairs: audit.Repairs) -> list[tuple[str, str, str, list[str]]]:
-    """Return the commands to type next, worst findings first: the id of the findings, their code and title, and their
-    commands. A command appears only under the first findings that have it.
-    """
-    sections: list[tuple[str, str, str, list[str]]] = []
-    seen: set[str] = set()
-    for findings in audit.by_code(report):
-        found = dict.fromkeys(each.next.removeprefix(_ON_CAPTURED) for each in findings if _has_command(each))
-        if commands := [command for command in found if command not in seen]:
-            title = reports.explanations()[findings[0].code].title
-            sections.append((group_id(findings[0]), findings[0].code.value, title, commands[:MOST_NEXT]))
-            seen.update(commands)
-    shrinks = (
-        each.next.removeprefix(_ON_CAPTURED) for each in chain(*repairs.values()) if each.answer == "with-shrink"
+def answer_bar(counts: Sequence[int]) -> svg.Picture:
+    """Return a bar of the starts on the grid, off it and unknown."""
+    total = max(sum(counts), 1)
+    return svg.strip(
+        [(count / total, style) for count, (_, _, style) in zip(counts, ANSWERS, strict=True) if count], 20
     )
-    if more := [command for command in dict.fromkeys(shrinks) if command and command not in seen]:
-        sections.append(("", "", "Shrink to make room", more[:MOST_NEXT]))
-    return sections
 
 
 # The links from the processor down to each drive as a tree, and the ones that limit an array.
@@ -353,75 +285,3 @@ def disk_names(report: Report) -> dict[str, str]:
         word = re.sub(r"[^a-z0-9]+", "-", judged.disk.name.rsplit("/", 1)[-1].lower()[:40]).strip("-")
         names[judged.disk.name] = word if word and word not in names.values() else f"{word or 'disk'}-{number}"
     return names
-
-
-# A disk as the page shows it: facts, map, table and starts.
-
-MOST_DISKS = 64
-"""Most disks that are shown in full; the rest are counted."""
-MOST_ROWS = 256
-
-
-def disk_views(content: Content) -> Iterator[dict[str, object]]:
-    """Yield the disks, those with an error or a warning first. `rows`: number, node, sector, start, size, content,
-    verdict, mount points. `fold`: the disk has no problem and is not the only one.
-    """
-    report, names = content.report, disk_names(content.report)
-    groups = [findings[0] for findings in audit.by_code(report)]
-    codes: dict[str, dict[str, Finding]] = {}
-    for finding in report.findings:
-        codes.setdefault(finding.disk or "", {})[group_id(finding)] = finding
-    bad = {name for name, found in codes.items() if any(each.severity is not Severity.INFO for each in found.values())}
-    drawn: set[object] = set()
-    for judged in sorted(report.judged, key=lambda judged: judged.disk.name not in bad)[:MOST_DISKS]:
-        disk, name = judged.disk, names[judged.disk.name]
-        lines = audit.repair_lines(content.repairs.get(disk.name, ()), width=10_000)
-        yield {
-            "id": name, "name": disk.name, "facts": " · ".join(_facts(disk, content.temperatures)),
-            "geometry": audit.geometry_words(judged),
-            "picture": disk_picture(judged, f"map-{name}") if disk.partitions else None,
-            "starts": [] if _drawn_before(judged, drawn) else list(start_pictures(judged, name)),
-            "rows": list(_rows(judged)), "more_rows": max(len(disk.partitions) - MOST_ROWS, 0),
-            "answers": ["".join(text for text, _ in line).strip().replace(_ON_CAPTURED, "") for line in lines],
-            "details": list(audit.reported_facts(disk)), "unseen": disk.unseen, "verdict": _verdict(judged),
-            "codes": [(group_id(first), first) for first in groups if group_id(first) in codes.get(disk.name, {})],
-            "fold": disk.name not in bad and len(report.judged) > 1,
-            "loop": disk.kind is DiskKind.LOOP and not disk.partitions and disk.name not in bad,
-        }  # fmt: skip
-
-
-def _facts(disk: Disk, temperatures: Mapping[str, float]) -> Iterator[str]:
-    yield audit.disk_words(disk)
-    if disk.firmware:
-        yield f"firmware {disk.firmware}"
-    if disk.name in temperatures:
-        yield f"{temperatures[disk.name]:g} °C"
-    if disk.mounted_at:
-        yield f"mounted at {', '.join(disk.mounted_at)}"
-
-
-def _verdict(judged: Judged) -> str:
-    """Return "3 off the grid, 1 on the grid"."""
-    answers = [verdict.answer for verdict in judged.verdicts if verdict.matters]
-    found = [f"{answers.count(answer)} {answer}" for answer in reversed(Answer) if answer in answers]
-    return ", ".join(found) or "nothing to judge"
-
-
-def _drawn_before(judged: Judged, drawn: set[object]) -> bool:
-    """Return whether the page already has a picture of equal starts on another disk, and record these."""
-    starts = tuple(
-        (verdict.start, check.grid.kind, check.grid.size, check.off_by)
-        for verdict in judged.verdicts
-        if verdict.matters and verdict.answer is Answer.OFF and (check := check_drawn(verdict))
-    )
-    found = starts in drawn
-    drawn.add(starts)
-    return found
-
-
-def _rows(judged: Judged) -> Iterator[tuple[str, ...]]:
-    disk = judged.disk
-    for row, part in zip(audit.table_rows(judged)[:MOST_ROWS], disk.partitions or (None,), strict=False):
-        content = " ".join(word for word in (row[5], audit.partition_names(part) if part else "") if word)
-        mounted = part.mounted_at if part else disk.mounted_at
-        yield (*row[:5], content, audit.verdict_text(row[6]), ", ".join(mounted))

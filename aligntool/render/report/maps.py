@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from xml.etree.ElementTree import Element
 
-from aligntool.audit.report import Answer, Judged, Verdict
+from aligntool.audit.report import Answer, Cost, Judged, Verdict
 from aligntool.inventory import Disk
 from aligntool.render import audit, disk_map, svg
 from aligntool.render.lines import Style, escaped
@@ -18,6 +18,7 @@ PHONE = 330  # pixels that a small phone leaves for a picture
 MOST_DRAWN = 96
 LEAST_SHARE = 0.008  # of the width: three pixels on a phone
 BAR, HEIGHT = 30, 58  # pixels
+SMALL_HEIGHT = 18
 TICKS = 5  # at most, so that their labels fit on a phone
 _STYLES = {Style.DIM: "plain", Style.GOOD: "good", Style.BAD: "bad"}
 
@@ -54,6 +55,16 @@ def disk_picture(judged: Judged, name: str) -> svg.Picture | None:
         elements.append(words("100%", y + 44, cut_to_width(note, PHONE, 11.5), "small dim end"))
     title, height = f"Map of {judged.disk.name}", y + (50 if note else 30)
     return svg.Picture(name, title, _alternative(stretches), WIDTH, height, tuple(elements), fluid=True)
+
+
+def small_map(judged: Judged) -> svg.Picture:
+    """Return the map of a disk without words, to scale; empty if nothing is known to be on it."""
+    stretches = disk_map.stretches_of(judged)[:MOST_DRAWN]
+    if not stretches:
+        return svg.strip((), SMALL_HEIGHT)
+    shares = row_shares([max(stretch.length, 0) for stretch in stretches], LEAST_SHARE)
+    styles = ("free" if stretch.free else _style(stretch.verdict) for stretch in stretches)
+    return svg.strip(zip(shares, styles, strict=True), SMALL_HEIGHT)
 
 
 def row_shares(lengths: Sequence[int], least: float) -> list[float]:
@@ -171,11 +182,15 @@ def _alternative(stretches: Sequence[disk_map.Stretch]) -> str:
 
 UNITS = 4
 MOST_BLOCKS = 40
+MOST_STARTS = 12
+"""Most starts that are drawn for a disk; the table has all of them."""
+LEAST_ARROW = 10  # pixels
 
 
-def start_picture(judged: Judged, verdict: Verdict, name: str) -> svg.Picture | None:
-    """Return a picture of four units of the checked grid, and below them the blocks at their real offsets. A block that
-    crosses a boundary has another colour and a thicker edge. Return None if no boundary was checked.
+def start_picture(judged: Judged, verdict: Verdict, name: str, alike: Sequence[int] = ()) -> svg.Picture | None:
+    """Return a picture of four units of the checked grid, and below them the blocks at their real offsets. The missed
+    boundary is a thick line, and the distance from it an arrow. A block that crosses a boundary has another colour and
+    a thicker edge. Return None if no boundary was checked. `alike`: the partitions that start as far off.
     """
     check = disk_map.check_drawn(verdict)
     if check is None:
@@ -188,7 +203,10 @@ def start_picture(judged: Judged, verdict: Verdict, name: str) -> svg.Picture | 
     alternative += "" if check.on else f"; {disk_map.crossings(check, request)}"
     width = (svg.RIGHT - svg.LEFT) / UNITS
     scale = width / grid
-    elements = [words(svg.LEFT, 12, f"{check.grid.kind}, {format_size(grid)} each", "small dim")]
+    numbers = ", ".join(map(str, alike))
+    who = f"partition{'s' if len(alike) > 1 else ''} {numbers}: " if alike else ""
+    unit_words = cut_to_width(f"{who}{check.grid.kind}, {format_size(grid)} each", svg.RIGHT - svg.LEFT, 11.5)
+    elements = [words(svg.LEFT, 12, unit_words, "small dim")]
     for unit in range(UNITS):
         elements.append(box(svg.LEFT + unit * width, 18, width, 24, "plain"))
         text = str(verdict.start - past + unit * grid)
@@ -200,21 +218,50 @@ def start_picture(judged: Judged, verdict: Verdict, name: str) -> svg.Picture | 
     elements.append(words(svg.RIGHT, 112, f"{kind} of {format_size(request)}", "small dim end"))
     for unit in range(1, UNITS):
         elements.append(line(svg.LEFT + unit * width, 42, svg.LEFT + unit * width, 82, "axis"))
-    at = svg.LEFT + past * scale
-    text = "starts on the boundary" if check.on else f"starts {format_size(past)} past it"
-    elements.append(path([(at - 5, 90), (at, 80), (at + 5, 90)], "arrow"))
-    elements.append(words(max(at - 4, svg.LEFT), 104, text, "small"))
+    elements += _distance(past, scale)
     return svg.Picture(name, f"Start of {subject}", alternative, svg.WIDTH, 118, tuple(elements))
 
 
-MOST_STARTS = 2
-"""Most starts that are drawn for a disk; the table has all of them."""
+def _distance(past: int, scale: float) -> Iterator[Element]:
+    """Draw the missed boundary and an arrow from it to the start, `past` bytes further."""
+    if not past:
+        yield path([(svg.LEFT, 90), (svg.LEFT + 5, 80), (svg.LEFT + 10, 90)], "arrow")
+        yield words(svg.LEFT, 104, "starts on the boundary", "small")
+        return
+    at = svg.LEFT + max(past * scale, LEAST_ARROW)
+    yield line(svg.LEFT, 14, svg.LEFT, 96, "boundary")
+    yield line(svg.LEFT, 88, at, 88, "distance")
+    yield path([(at - 5, 84), (at, 88), (at - 5, 92)], "distance")
+    yield words(svg.LEFT + 4, 106, f"starts {format_size(past)} past it", "small strong")
 
 
 def start_pictures(judged: Judged, name: str) -> Iterator[svg.Picture]:
-    """Yield pictures of the first misaligned starts."""
-    off = [verdict for verdict in judged.verdicts if verdict.answer is Answer.OFF and verdict.matters]
-    for verdict in off[:MOST_STARTS]:
-        number = "whole" if verdict.partition is None else verdict.partition
-        if picture := start_picture(judged, verdict, f"start-{name}-{number}"):
+    """Yield a picture of each misaligned start; partitions that start equally far off the same grid share one."""
+    groups: dict[object, list[Verdict]] = {}
+    for verdict in judged.verdicts:
+        if verdict.matters and verdict.answer is Answer.OFF and (check := disk_map.check_drawn(verdict)):
+            groups.setdefault((check.grid, check.off_by), []).append(verdict)
+    for verdicts in list(groups.values())[:MOST_STARTS]:
+        number = "whole" if verdicts[0].partition is None else verdicts[0].partition
+        alike = [verdict.partition for verdict in verdicts if verdict.partition is not None]
+        if picture := start_picture(judged, verdicts[0], f"start-{name}-{number}", alike):
             yield picture
+
+
+# The predicted cost as two bars.
+
+
+def cost_picture(cost: Cost, name: str) -> svg.Picture:
+    """Draw the predicted rate of random writes off the boundary below that of aligned ones."""
+    room = svg.RIGHT - svg.LEFT
+    elements: list[Element] = []
+    rows = (("aligned", 1.0, "1", "good"), ("here", cost.write_rate, cost.write_share, "bad"))
+    for row, (label, share, text, style) in enumerate(rows):
+        y = 4 + row * 24
+        elements.append(box(svg.LEFT, y, room * share, 18, style))
+        elements.append(words(svg.LEFT + 6, y + 13, f"{label}: {text}", "small strong"))
+    request = format_size(cost.request)
+    title = f"Predicted rate of random {request} writes"
+    elements.append(words(svg.LEFT, 66, title, "small dim"))
+    alternative = f"aligned 1; here {cost.write_share} of that, because {cost.straddle_probability:.0%} straddle"
+    return svg.Picture(name, title, alternative, svg.WIDTH, 72, tuple(elements))

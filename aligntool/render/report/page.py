@@ -13,8 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from aligntool import __version__
-from aligntool.audit.drives import targets_not_judged
-from aligntool.audit.report import MeasuredDisk
+from aligntool.audit.report import MeasuredDisk, Severity
 from aligntool.measure import compare
 from aligntool.measure.alignment import AlignmentVerdict, Row
 from aligntool.measure.fio import Pattern
@@ -27,9 +26,9 @@ from aligntool.render import svg
 from aligntool.render.bench import FIGURES, drive_facts, figure_cells
 from aligntool.render.experiments import host_memory_words, knee_facts, range_words, setting_words
 from aligntool.render.lines import escaped
-from aligntool.render.report import disks
+from aligntool.render.report import disks, rows
 from aligntool.render.translate import chosen_language, translated
-from aligntool.units import format_about, format_rate, format_size, significant
+from aligntool.units import counted, format_about, format_rate, format_size, significant
 
 # The conditions of a measurement, as words for the page.
 
@@ -371,17 +370,28 @@ LONGEST = 1200
 
 def page_html(content: disks.Content) -> str:
     report = content.report
+    counts = [report.count_answers(answer) for answer, _, _ in disks.ANSWERS]
     return render_page(
         "page.html", ("page.css", "picture.css"), content=content, report=report, headline=disks.headline(report),
-        tiles=list(disks.tiles_of(report)), disks=list(disks.disk_views(content)),
-        groups=disks.groups_of(report, [loss for measured in content.measured for loss in measured.losses]),
-        unseen=targets_not_judged(report), tree=disks.tree_of(report, content.arrays), measured=content.measured,
+        cost=disks.cost_words(report), bar=disks.answer_bar(counts), legend=legend_of(counts),
+        problems=", ".join(counted(report.count(severity), _SEVERITY_WORDS[severity]) for severity in Severity),
+        first=rows.next_command(report), disks=rows.machine_of(content), most_open=rows.MOST_OPEN,
+        explained=rows.explained_codes(report),
+        tree=disks.tree_of(report, content.arrays), measured=content.measured,
         arrays=[
             (array, ceiling_words(array.ceiling), disks.ceiling_chart(array, report, number, content.rates))
             for number, array in enumerate(content.arrays, 1)
         ],
-        commands=disks.commands_of(report, content.repairs), queue=svg.queue_picture(),
+        queue=svg.queue_picture(),
     )  # fmt: skip
+
+
+_SEVERITY_WORDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+
+
+def legend_of(counts: Sequence[int]) -> list[tuple[int, str, str]]:
+    """Return the number of starts with each answer, its word, and the style of its part of the bar."""
+    return [(count, word, style) for count, (_, word, style) in zip(counts, disks.ANSWERS, strict=True)]
 
 
 def _environment() -> Environment:

@@ -13,14 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aligntool.audit.judge import audit
-from aligntool.audit.report import Code, Finding, Severity
-from aligntool.inventory import DiskKind, Inventory, Layer
+from aligntool.audit.report import Answer, Code, Finding, Severity
+from aligntool.inventory import Inventory, Layer
 from aligntool.raid.ceilings import known_rates
 from aligntool.raid.running import arrays_of
 from aligntool.recipes.drives import load_drives
 from aligntool.render.lines import harmless
 from aligntool.render.report.disks import Content, ceiling_chart, headline
 from aligntool.render.report.page import page_html
+from aligntool.render.report.rows import MOST_OPEN, next_command
 from aligntool.units import Extent
 from tests.machines.captured import report
 from tests.render.report.pages import HOSTILE, array_machine, array_page, captured_page, content_of, named_page
@@ -103,37 +104,85 @@ def test_every_picture_has_a_title_and_a_description() -> None:
             assert len(words_of(next(picture.iter(f"{SVG}desc")))) > 20
 
 
+def disk_rows(tree: ElementTree.Element) -> list[tuple[list[str], ElementTree.Element]]:
+    """Return the rows of disks: the names of the disks, and the article."""
+    found = []
+    for article in articles(tree, "disk"):
+        listed = [words_of(line) for line in article.iter("p") if "disks with the same table" in words_of(line)]
+        names = listed[0].partition(": ")[2].split(", ") if listed else [words_of(next(article.iter("h3")))]
+        found.append((names, article))
+    return found
+
+
+def table_of(article: ElementTree.Element) -> list[list[str]]:
+    return [[words_of(cell) for cell in row] for body in article.iter("tbody") for row in body]
+
+
 @pytest.mark.parametrize("machine", MACHINES)
 def test_every_disk_partition_and_finding_is_on_the_page(machine: str) -> None:
     tree = parsed(captured_page(machine))
     found = report(machine)
-    disks = {words_of(next(article.iter("h3"))): article for article in articles(tree, "disk")}
-    assert len(disks) == len(found.judged)
+    rows = {name: article for names, article in disk_rows(tree) for name in names}
+    assert rows.keys() == {judged.disk.name for judged in found.judged}
     for judged in found.judged:
-        article = disks[judged.disk.name]
-        shown = [words_of(row[0]) for body in article.iter("tbody") for row in body if len(row) > 2]
-        expected = [str(part.number) for part in judged.disk.partitions]
-        assert shown == (expected or shown)
-    heads = " ".join(words_of(head) for head in tree.iter("h3"))
+        shown = [row[0] for row in table_of(rows[judged.disk.name])]
+        assert shown == [str(part.number) for part in judged.disk.partitions]
+    heads = " ".join(words_of(head) for head in tree.iter("h4"))
     assert {finding.code.value for finding in found.findings} == set(re.findall(r"AT\d{3}", heads))
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_disks_without_errors_and_warnings_are_folded_below_the_others(machine: str) -> None:
+def test_a_finding_of_a_disk_is_in_the_row_of_that_disk(machine: str) -> None:
+    found = report(machine)
+    rows = {name: article for names, article in disk_rows(parsed(captured_page(machine))) for name in names}
+    for finding in found.findings:
+        if finding.severity is not Severity.INFO and finding.disk:
+            article = rows[finding.disk]
+            (summary,) = (one for one in article.iter("summary") if "row" in one.attrib.get("class", "").split())
+            assert finding.code.value in words_of(summary)
+            assert finding.summary.partition(finding.disk)[2].lstrip(": ") in words_of(article)
+
+
+def test_equal_disks_share_a_row_and_disks_with_other_tables_do_not() -> None:
+    names = [names for names, _ in disk_rows(parsed(captured_page("md-on-misaligned-partitions")))]
+    assert [f"vd{letter}" for letter in "abcdefgh"] in names and ["sda", "sdb", "sdc"] in names
+    first, second = one_disk(32256).disks[0], one_disk(32256).disks[0]
+    moved = replace(second.partitions[0], extent=Extent(32256, 2 << 20))
+    for other, rows in ((second.partitions[0], 1), (moved, 2)):
+        disks = (replace(first, name="a"), replace(second, name="b", partitions=(other,)))
+        assert len(disk_rows(parsed(page_html(content_of(Inventory(disks)))))) == rows
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_rows_are_folded_unless_there_is_only_one_and_the_worst_come_first(machine: str) -> None:
     tree, found = parsed(captured_page(machine)), report(machine)
-    bad = {one.disk for one in found.findings if one.severity.value != "info"}
-    shown = [(words_of(next(one.iter("h3"))), one[0].tag == "details") for one in articles(tree, "disk")]
-    assert all(folded is (name not in bad) for name, folded in shown)
-    assert [folded for _, folded in shown] == sorted(folded for _, folded in shown)
-    assert all((one[0].tag == "details") is ("info" in one.attrib["class"]) for one in articles(tree, "finding"))
+    worst = {
+        judged.disk.name: min((one.severity.rank for one in found.findings if one.disk == judged.disk.name), default=2)
+        for judged in found.judged
+    }
+    rows = disk_rows(tree)
+    ranks = [worst[names[0]] for names, _ in rows]
+    assert ranks == sorted(ranks)
+    assert all(("open" in article[0].attrib) is (len(rows) == 1) for _, article in rows)
 
 
-def test_loop_devices_without_a_table_are_folded_into_one_line() -> None:
-    loops = [replace(array_machine().disks[0], name=f"loop{at}", kind=DiskKind.LOOP, partitions=()) for at in range(3)]
-    machine = replace(array_machine(), disks=(*array_machine().disks, *loops), uplinks=())
-    tree = parsed(page_html(content_of(machine)))
-    (folded,) = (one for one in tree.iter("details") if words_of(one[0]).startswith("3 loop devices"))
-    assert [words_of(next(one.iter("h3"))) for one in articles(folded, "disk")] == ["loop0", "loop1", "loop2"]
+def test_many_rows_are_folded_into_one_line() -> None:
+    part = array_machine().disks[1]
+    disks = [replace(part, name=f"sd{at}", size=(1 << 30) + (at << 20), links=()) for at in range(MOST_OPEN + 3)]
+    tree = parsed(page_html(content_of(Inventory(tuple(disks)))))
+    (folded,) = (one for one in tree.iter("details") if words_of(one[0]).startswith("3 more rows of disks"))
+    assert len(disk_rows(folded)) == 3 and len(disk_rows(tree)) == MOST_OPEN + 3
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_no_command_and_no_finding_is_on_the_page_twice(machine: str) -> None:
+    tree = parsed(captured_page(machine))
+    commands = [line for one in tree.iter("pre") for line in words_of(one).splitlines()]
+    assert commands and len(commands) == len(set(commands))
+    assert all(line.startswith(("sudo ", "by hand, ", "aligntool ")) for line in commands)
+    said = [words_of(line) for one in tree.iter("div") if "finding" in one.attrib.get("class", "").split()
+            for line in one.iter("li") if " of a" in words_of(line)]  # fmt: skip
+    assert len(said) == len(set(said))
 
 
 def one_disk(start: int, size: int = 1 << 30) -> Inventory:
@@ -151,19 +200,11 @@ def unknown_disk() -> Inventory:
 @pytest.mark.parametrize(
     ("machine", "tone", "said"),
     [
-        (
-            one_disk(32256),
-            "error",
-            "1 of 1 partition misaligned; random 4KiB writes there keep 1/2 of their rate (predicted)",
-        ),
+        (one_disk(32256), "error", "1 of 1 partition misaligned"),
         (one_disk(1 << 20), "good", "OK: every partition of 1 disk starts on its boundaries"),
         (Inventory(()), "info", "No partition to judge"),
         (unknown_disk(), "warning", "Nothing could be judged"),
-        (
-            array_machine(),
-            "error",
-            "1 of 3 disks has misaligned partitions; random 4KiB writes there keep 1/2 of their rate (predicted)",
-        ),
+        (array_machine(), "error", "1 of 3 disks has misaligned partitions"),
     ],
     ids=["off", "on", "empty", "unknown", "several"],
 )
@@ -173,7 +214,8 @@ def test_title_and_headline_state_the_machine_and_the_verdict(machine: Inventory
     (headline,) = tree.iter("h1")
     assert words_of(title) == f"server7: {said} – aligntool"
     assert " ".join(words_of(headline).split()) == f"Storage report: server7 {said}"
-    assert headline.attrib["class"] == f"headline {tone}"
+    (banner,) = tree.iter("header")
+    assert banner.attrib["class"] == f"banner {tone}"
 
 
 def test_a_warning_prevents_the_ok_headline() -> None:
@@ -184,30 +226,90 @@ def test_a_warning_prevents_the_ok_headline() -> None:
     assert (text, tone) == ("Every partition of 1 disk starts on its boundaries; 1 warning of another kind", "warning")
 
 
-def test_tiles_link_to_the_items_that_they_count() -> None:
-    for machine in MACHINES:
-        tree, found = parsed(captured_page(machine)), report(machine)
-        ids = {one.attrib["id"]: one for one in tree.iter() if "id" in one.attrib}
-        (tiles,) = (one for one in tree.iter("ul") if one.attrib.get("class") == "tiles")
-        for tile in tiles:
-            count, word = words_of(tile).split(maxsplit=1)
-            links = [one.attrib["href"][1:] for one in tile.iter("a")]
-            assert bool(links) == (count != "0"), words_of(tile)
-            if word in ("errors", "warnings", "notes") and links:
-                severity = {"errors": Severity.ERROR, "warnings": Severity.WARNING, "notes": Severity.INFO}[word]
-                assert int(count) == found.count(severity)
-                assert links[0].endswith(f"-{severity.value}") and ids[links[0]].tag == "h3"
-            if word == "off the grid" and links:
-                assert links[0].startswith("at1")
+def banner_of(tree: ElementTree.Element) -> ElementTree.Element:
+    (banner,) = tree.iter("header")
+    return banner
 
 
-def test_commands_are_grouped_one_per_line_without_the_prefix_of_the_machine() -> None:
-    tree = parsed(captured_page("md-on-misaligned-partitions"))
-    blocks = [words_of(one).splitlines() for one in tree.iter("pre")]
-    assert {"sudo aligntool plan realign /dev/vda", "sudo aligntool plan realign /dev/vdb"} <= set(blocks[0])
-    every = [line for block in blocks for line in block]
-    assert len(every) == len(set(every)) and all(line.startswith(("sudo ", "by hand, ")) for line in every)
-    assert "On the captured machine" in words_of(tree)
+@pytest.mark.parametrize("machine", MACHINES)
+def test_the_banner_has_the_counts_and_a_bar_of_them(machine: str) -> None:
+    banner, found = banner_of(parsed(captured_page(machine))), report(machine)
+    counts = {answer: found.count_answers(answer) for answer in Answer}
+    legend = [words_of(item).strip() for item in banner.iter("li")]
+    assert legend[:3] == [
+        f"{counts[answer]} {word}" for answer, word in zip(Answer, ("on", "off", "unknown"), strict=True)
+    ]
+    widths = {one.attrib["class"]: float(one.attrib["width"][:-1]) for one in banner.iter(f"{SVG}rect")}
+    for answer, style in zip(Answer, ("good", "bad", "unknown"), strict=True):
+        assert widths.get(style, 0) == pytest.approx(100 * counts[answer] / sum(counts.values()), abs=0.01)
+
+
+def test_the_banner_has_the_predicted_cost_and_for_which_writes() -> None:
+    said = words_of(banner_of(parsed(page_html(content_of(one_disk(32256))))))
+    assert "Predicted: random 4KiB writes there run at 1/2 of the aligned rate" in said
+    assert "Predicted" not in words_of(banner_of(parsed(page_html(content_of(one_disk(1 << 20))))))
+
+
+def test_the_next_command_plans_the_move_or_finishes_the_one_in_flight() -> None:
+    (command,) = banner_of(parsed(captured_page("md-on-misaligned-partitions"))).iter("pre")
+    assert words_of(command) == "sudo aligntool plan realign /dev/vda"
+    off = Finding(Code.OFF_PHYSICAL, Severity.ERROR, "off", "sda", next="sudo aligntool plan realign /dev/sda")
+    flight = Finding(Code.IN_FLIGHT, Severity.ERROR, "moving", "sdb", next="sudo aligntool resume /dev/sdb")
+    found = replace(content_of(one_disk(32256)).report, findings=(off, flight))
+    assert next_command(found) == "sudo aligntool resume /dev/sdb"
+    assert next_command(replace(found, findings=(off,))) == "sudo aligntool plan realign /dev/sda"
+    assert next_command(replace(found, findings=())) == ""
+
+
+def test_commands_of_a_capture_are_for_the_captured_machine_and_without_that_prefix() -> None:
+    said = words_of(parsed(captured_page("md-on-misaligned-partitions")))
+    assert "Next, on the captured machine" in said and "on the captured machine: sudo" not in said
+    assert "sudo aligntool plan realign /dev/vdb" in said
+
+
+def boxes_of(tree: ElementTree.Element) -> list[list[tuple[str, str]]]:
+    """Return the stacks: the name and the class of each box."""
+    return [
+        [(words_of(box[0]), box.attrib.get("class", "")) for box in stack]
+        for stack in tree.iter("ol")
+        if stack.attrib.get("class") == "stack"
+    ]
+
+
+def test_a_stack_shows_the_misaligned_level_and_what_lies_on_it() -> None:
+    """Of the captured machine: md0 (ext4) is on vda1 and vdb1, which start at sector 63; dm-0 is on md1, which is on
+    the aligned vda2 and vdb2, and two volumes are on dm-0.
+    """
+    stacks = boxes_of(parsed(captured_page("md-on-misaligned-partitions")))
+    assert [("vda1, vdb1", "error"), ("md0", "error"), ("ext4", "error")] in stacks
+    aligned = [
+        ("vda2, vdb2", "good"),
+        ("md1", "good"),
+        ("dm-0", "good"),
+        ("dm-1, dm-2", "good"),
+        ("ext4, swap", "good"),
+    ]
+    assert aligned in stacks
+
+
+def test_a_stack_of_contents_flows_up_until_data_begin_on_the_grid() -> None:
+    def stack(luks_data: int) -> list[list[tuple[str, str]]]:
+        (disk,) = one_disk(32256).disks
+        filesystem = Layer("ext4", Extent(luks_data, 1 << 19))
+        luks = Layer("crypto_LUKS", Extent(32256, 1 << 20), version="2", data_start=luks_data, inner=(filesystem,))
+        part = replace(disk.partitions[0], content=(luks,), content_read=True)
+        return boxes_of(parsed(page_html(content_of(Inventory((replace(disk, partitions=(part,)),))))))
+
+    ((partition, *above),) = stack(32256 + 65536)
+    assert partition[1] == "error" and above == [("LUKS2", "error"), ("ext4", "error")]
+    # The audit does not judge a partition whose data begin elsewhere, on the grid: its own box has no colour.
+    assert [tone for _, tone in stack(65536)[0]] == ["", "good", "good"]
+
+
+def test_the_verdict_cell_of_a_table_is_coloured() -> None:
+    tree = parsed(captured_page("lowest-aligned-7"))
+    cells = {words_of(row[0]): row[1].attrib["class"].split() for body in tree.iter("tbody") for row in body}
+    assert "error" in cells["1"] and "warning" in cells["2"] and "good" in cells["5"] and cells["8"] == ["verdict"]
 
 
 def test_firmware_temperature_labels_and_mount_points_are_on_the_page() -> None:

@@ -13,16 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aligntool.audit.judge import audit
+from aligntool.audit.report import predict
+from aligntool.inventory import Inventory
 from aligntool.linux.files import png_of
 from aligntool.linux.look import look
 from aligntool.measure.results import DriveState
 from aligntool.render.lines import harmless, text_of
 from aligntool.render.recipes import BUSY_US, LATENCY_US, explain_topic, simulate_commands
 from aligntool.render.report.disks import chart_picture, pictures_of
-from aligntool.render.report.maps import LEAST_SHARE, disk_picture, row_shares
+from aligntool.render.report.maps import LEAST_SHARE, cost_picture, disk_picture, row_shares
 from aligntool.render.report.page import show_measurements
 from aligntool.render.svg import (
+    LEFT,
     MOST_LINES,
+    RIGHT,
     Bar,
     BarChart,
     CurveChart,
@@ -34,6 +38,7 @@ from aligntool.render.svg import (
     table_of,
     words_width,
 )
+from aligntool.units import Extent
 from tests.bench_runs.sample_results import result, series
 from tests.conftest import run
 from tests.render.report.pages import HOSTILE, array_machine, charts, content_of, named_machine
@@ -160,6 +165,39 @@ def test_shares_fill_the_row_and_have_a_minimum_width(lengths: list[int]) -> Non
     large = [(length, share) for length, share in zip(lengths, found, strict=True) if share > LEAST_SHARE + 1e-9]
     for length, share in large:
         assert share / large[0][1] == pytest.approx(length / large[0][0])
+
+
+def start_pictures_of(parts: dict[int, int]) -> dict[str, Picture]:
+    """Return the pictures of the starts of partitions: number to sector."""
+    disk = array_machine().disks[1]
+    made = tuple(
+        replace(disk.partitions[0], number=number, extent=Extent(sector * 512, 8192), content=(), holders=())
+        for number, sector in parts.items()
+    )
+    machine = Inventory((replace(disk, partitions=made, links=(), holders=()),))
+    found = pictures_of(content_of(machine))
+    return {picture.name: picture for picture in found if picture.name.startswith("start-")}
+
+
+def test_every_offset_is_drawn_once_with_its_boundary_and_distance() -> None:
+    made = start_pictures_of({1: 63, 2: 2049, 3: 4096, 4: 8199, 5: 16385})  # 7, 1, 0, 7 and 1 sectors off
+    assert list(made) == ["start-nvme1n1-1", "start-nvme1n1-2"]
+    assert "partitions 1, 4" in drawn_words(made["start-nvme1n1-1"])
+    assert "starts 3584B past it" in drawn_words(made["start-nvme1n1-1"])
+    for picture, past in zip(made.values(), (3584, 512), strict=True):
+        tree = ElementTree.fromstring(svg_text(picture, alone=True))
+        lines = {one.attrib["class"]: one.attrib for one in tree.iter(f"{SVG}line")}
+        length = float(lines["distance"]["x2"]) - float(lines["distance"]["x1"])
+        assert lines["boundary"]["x1"] == lines["boundary"]["x2"] == lines["distance"]["x1"]
+        assert length == pytest.approx(past * (RIGHT - LEFT) / 4 / 4096, abs=0.1)
+
+
+def test_the_cost_is_drawn_as_two_bars_of_its_share() -> None:
+    for unit, share in ((4096, 1 / 2), (16384, 4 / 5)):
+        picture = cost_picture(predict(unit), "cost")
+        (aligned,), (here,) = boxes(picture, "good"), boxes(picture, "bad")
+        assert float(here.attrib["width"]) / float(aligned.attrib["width"]) == pytest.approx(share)
+        assert predict(unit).write_share in drawn_words(picture)
 
 
 def test_bars_are_proportional_to_their_values_and_ratios_to_their_logarithms() -> None:

@@ -1,0 +1,355 @@
+"""The rows of the page: a row for each disk, or for disks with equal tables, and the findings that belong to it."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from aligntool.audit import report as reports
+from aligntool.audit.report import Answer, Cost, Finding, Judged, Report, Severity
+from aligntool.inventory import DiskKind
+from aligntool.render import audit, svg
+from aligntool.render.report.disks import Content, Loss, disk_names
+from aligntool.render.report.maps import cost_picture, disk_picture, small_map, start_pictures
+from aligntool.render.report.stacks import Above, Level, devices_above, shortened, stacks_of
+from aligntool.units import format_about
+
+MOST_DISKS = 64
+"""Most rows of disks; the rest are counted."""
+MOST_OPEN = 12
+"""Most rows that are seen at once; the rest, which are not worse, are folded."""
+MOST_PARTITIONS = 256
+MOST_OF_A_KIND = 40
+MOST_NEXT = 60
+_ON_CAPTURED = "on the captured machine: "
+
+
+# Findings as the page shows them: with the disks that they are about.
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """The findings of one code and severity on the disks of a row. `seen`: each, with its words. `in_table`: the
+    verdicts in the table of partitions state the same.
+    """
+
+    code: str
+    severity: str
+    title: str
+    seen: Sequence[tuple[str, Finding]]
+    more: int
+    causes: Sequence[str]
+    in_table: bool
+    cost: svg.Picture | None
+    measured: Sequence[str]
+
+
+def problems_of(findings: Sequence[Finding], content: Content, place: str, alone: str | None) -> list[Problem]:
+    """Return the findings, grouped by code, worst first. `place`: names their pictures; `alone`: a disk that need not
+    be named.
+    """
+    groups = audit.by_code(Report(content.report.inventory, (), tuple(findings)))
+    return [_problem(group, content, place, alone) for group in groups]
+
+
+def _problem(findings: Sequence[Finding], content: Content, place: str, alone: str | None) -> Problem:
+    first = findings[0]
+    merged = audit.merged_findings(findings, alone=alone)
+    costs: dict[Cost, None] = dict.fromkeys(finding.cost for finding in findings if finding.cost)
+    cost = next(iter(costs), None)
+    return Problem(
+        first.code.value, first.severity.value, reports.explanations()[first.code].title,
+        [(summary, finding) for finding, summary in merged[:MOST_OF_A_KIND]], max(len(merged) - MOST_OF_A_KIND, 0),
+        list(dict.fromkeys(finding.cause for finding in findings if finding.cause)),
+        all(finding.partition is not None and finding.off_by is not None and not finding.layer for finding in findings),
+        cost_picture(cost, f"cost-{place}-{first.code.value}".lower()) if cost else None,
+        list(dict.fromkeys(_measured_losses(findings, content))),
+    )  # fmt: skip
+
+
+def _measured_losses(findings: Sequence[Finding], content: Content) -> Iterator[str]:
+    """Yield the losses that were measured on the disk of a finding, to be shown with the predicted cost."""
+    disks = {judged.disk.name: judged.disk for judged in content.report.judged}
+    losses: list[Loss] = [loss for measured in content.measured for loss in measured.losses]
+    for finding in findings:
+        disk = disks.get(finding.disk or "")
+        which = "" if finding.partition is None else f" partition {finding.partition}"
+        for loss in losses:
+            if disk is not None and loss.is_about(finding, disk):
+                yield f"{disk.name}{which}: {loss.text}, on {loss.target}"
+
+
+Explained = tuple[str, str, Iterable[tuple[str, str]], Sequence[Sequence[tuple[str, str]]]]
+
+
+def explained_codes(report: Report) -> list[Explained]:
+    """Return each code of the report: its title, what `aligntool explain` prints about it, and each predicted cost."""
+    found: dict[reports.Code, dict[Cost, Finding]] = {}
+    for finding in report.findings:
+        costs = found.setdefault(finding.code, {})
+        if finding.cost:
+            costs.setdefault(finding.cost, finding)
+    texts = [(code, reports.explanations()[code]) for code in sorted(found)]
+    return [
+        (
+            code.value, text.title, zip(reports.QUESTIONS, text.answers, strict=True),
+            [audit.cost_rows([finding]) for finding in found[code].values()],
+        )
+        for code, text in texts
+    ]  # fmt: skip
+
+
+# The commands to type next.
+
+
+def next_command(report: Report) -> str:
+    """Return the command to type first, or "": one that finishes a move in flight, or plans to realign the worst disk,
+    or follows the worst finding.
+    """
+    moving = set(audit.disks_in_flight(report))
+    urgent = [finding for finding in report.findings if finding.severity is not Severity.INFO]
+    urgent.sort(key=lambda finding: (finding.disk not in moving, finding.severity.rank, " plan " not in finding.next))
+    return next((finding.next.removeprefix(_ON_CAPTURED) for finding in urgent if _has_command(finding)), "")
+
+
+def _has_command(finding: Finding) -> bool:
+    """Return whether a finding has a command to show. The page explains every code itself."""
+    return bool(finding.next) and not finding.next.startswith("aligntool explain ")
+
+
+def commands_of(findings: Sequence[Finding], repairs: Iterable[reports.Repair], seen: set[str]) -> list[str]:
+    """Return the commands that the findings and repairs recommend, those of the worst first, and add them to `seen`.
+    The page shows no command twice.
+    """
+    found = [finding.next for finding in findings if _has_command(finding)]
+    found += [repair.next for repair in repairs if repair.answer == "with-shrink" and repair.next]
+    commands = dict.fromkeys(command.removeprefix(_ON_CAPTURED) for command in found)
+    fresh = [command for command in commands if command not in seen]
+    seen.update(fresh)
+    return fresh[:MOST_NEXT]
+
+
+# A row: equal disks, their verdict, map, table, stacks and findings.
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`disks`: all names; `name`: as the row shows them. `parts`: number, node, sector, start, size, content, verdict,
+    mount points, tone of the verdict.
+    """
+
+    id: str
+    name: str
+    disks: Sequence[str]
+    facts: str
+    size: str
+    small: svg.Picture
+    verdict: str
+    tone: str
+    codes: Sequence[tuple[str, str]]
+    reported: str
+    geometry: str
+    picture: svg.Picture | None
+    starts: Sequence[svg.Picture]
+    parts: Sequence[Sequence[str]]
+    more_parts: int
+    stacks: Sequence[Sequence[Level]]
+    answers: Sequence[str]
+    problems: Sequence[Problem]
+    notes: Sequence[Problem]
+    commands: Sequence[str]
+    details: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What the page shows of the disks. `hidden`: disks of rows that are not shown. `problems`, `notes`, `commands`:
+    those of the machine as a whole.
+    """
+
+    rows: Sequence[Row]
+    hidden: int
+    problems: Sequence[Problem]
+    notes: Sequence[Problem]
+    commands: Sequence[str]
+
+
+def machine_of(content: Content) -> Machine:
+    """Return the rows, those with the worst findings first. A note on the disks of several rows is one of the machine
+    as a whole.
+    """
+    report = content.report
+    groups = _equal_disks(content)
+    shown = groups[:MOST_DISKS]
+    row_of = {judged.disk.name: number for number, group in enumerate(shown) for judged in group}
+    common = _common_notes(report, row_of)
+    own: dict[int | None, list[Finding]] = {}
+    for finding in report.findings:
+        number = None if finding in common else row_of.get(finding.disk or "")
+        own.setdefault(number, []).append(finding)
+    seen = {next_command(report)}
+    names, above = disk_names(report), devices_above(report)
+    rows = [
+        _row(group, names[group[0].disk.name], own.get(number, ()), content, above, seen)
+        for number, group in enumerate(shown)
+    ]
+    rest = own.get(None, [])
+    problems, notes = _problems_and_notes(rest, content, "machine", None)
+    return Machine(rows, sum(map(len, groups[MOST_DISKS:])), problems, notes, commands_of(rest, (), seen))
+
+
+def _problems_and_notes(
+    findings: Sequence[Finding], content: Content, place: str, alone: str | None
+) -> tuple[list[Problem], list[Problem]]:
+    problems = problems_of(findings, content, place, alone)
+    notes = [problem for problem in problems if problem.severity == Severity.INFO.value]
+    return [problem for problem in problems if problem not in notes], notes
+
+
+def _common_notes(report: Report, row_of: Mapping[str, int]) -> frozenset[Finding]:
+    """Return the notes with the same words on the disks of several rows."""
+    places: dict[tuple[str, str], dict[int, None]] = {}
+    notes = [finding for finding in report.findings if finding.severity is Severity.INFO and finding.disk in row_of]
+    for finding in notes:
+        places.setdefault(_words_key(finding), {})[row_of[finding.disk or ""]] = None
+    return frozenset(finding for finding in notes if len(places[_words_key(finding)]) > 1)
+
+
+def _words_key(finding: Finding) -> tuple[str, str]:
+    disk = finding.disk or ""
+    return finding.code.value, finding.summary.removeprefix(f"{disk}: ").replace(f" of {disk} ", " ", 1)
+
+
+def _equal_disks(content: Content) -> list[list[Judged]]:
+    """Return the disks in groups of equal model, size, table, verdicts, problems and repairs, the worst first."""
+    found: dict[str, list[Finding]] = {}
+    for finding in content.report.findings:
+        found.setdefault(finding.disk or "", []).append(finding)
+    groups: dict[object, list[Judged]] = {}
+    for judged in content.report.judged:
+        name = judged.disk.name
+        likeness = _likeness(judged, found.get(name, ()), content.repairs.get(name, ()))
+        groups.setdefault(likeness, []).append(judged)
+    return sorted(groups.values(), key=lambda group: _urgency(group[0], found.get(group[0].disk.name, ())))
+
+
+def _likeness(judged: Judged, findings: Sequence[Finding], repairs: Sequence[reports.Repair]) -> object:
+    disk = judged.disk
+    table = tuple((part.number, part.extent) for part in disk.partitions)
+    grids = tuple((grid.kind, grid.size, grid.phase, grid.source) for grid in judged.grids)
+    verdicts = tuple((verdict.partition, verdict.answer, verdict.matters) for verdict in judged.verdicts)
+    problems = tuple((one.code, one.partition) for one in findings if one.severity is not Severity.INFO)
+    answers = tuple((repair.partition, repair.answer) for repair in repairs)
+    return audit.disk_words(disk), disk.size, disk.firmware, grids, table, verdicts, problems, answers
+
+
+def _urgency(judged: Judged, findings: Sequence[Finding]) -> tuple[int, bool]:
+    worst = min((finding.severity.rank for finding in findings), default=Severity.INFO.rank)
+    return worst, judged.disk.kind is DiskKind.LOOP and not judged.disk.partitions
+
+
+def _row(
+    group: Sequence[Judged], place: str, findings: Sequence[Finding], content: Content, above: Above, seen: set[str]
+) -> Row:
+    first, disks = group[0], [judged.disk for judged in group]
+    only = first.disk.name if len(group) == 1 else None
+    problems, notes = _problems_and_notes(findings, content, place, only)
+    repairs = [repair for disk in disks for repair in content.repairs.get(disk.name, ())]
+    lines = audit.repair_lines(content.repairs.get(first.disk.name, ()), width=10_000)
+    answers = ["".join(text for text, _ in line).strip() for line in lines]
+    verdict, tone = _verdict(first)
+    worst = min((finding.severity for finding in findings), key=lambda severity: severity.rank, default=Severity.INFO)
+    return Row(
+        id=place,
+        name=_names(group, content.report),
+        disks=[disk.name for disk in disks],
+        facts=" · ".join(filter(None, (audit.model_words(first.disk), first.disk.kind.value, first.disk.mapping))),
+        size="" if first.disk.size is None else format_about(first.disk.size),
+        small=small_map(first),
+        verdict=verdict,
+        tone=tone if worst is Severity.INFO else worst.value,
+        codes=[(problem.code, problem.severity) for problem in problems],
+        reported=" · ".join(_facts(group, content.temperatures)),
+        geometry=audit.geometry_words(first),
+        picture=disk_picture(first, f"map-{place}") if first.disk.partitions else None,
+        starts=list(start_pictures(first, place)),
+        parts=list(_parts(group)),
+        more_parts=max(len(first.disk.partitions) - MOST_PARTITIONS, 0),
+        stacks=stacks_of(group, above),
+        answers=[answer for answer in answers if not answer.startswith("→")],
+        problems=problems,
+        notes=notes,
+        commands=commands_of(findings, repairs, seen),
+        details=list(_details(group)),
+    )
+
+
+def _names(group: Sequence[Judged], report: Report) -> str:
+    """Return "vda–vdh" for disks that follow each other, otherwise their names."""
+    names = [judged.disk.name for judged in group]
+    order = [judged.disk.name for judged in report.judged]
+    start = order.index(names[0])
+    if len(names) > 2 and order[start : start + len(names)] == names:
+        return f"{names[0]}–{names[-1]}"
+    return shortened(names)
+
+
+def _facts(group: Sequence[Judged], temperatures: Mapping[str, float]) -> Iterator[str]:
+    disks = [judged.disk for judged in group]
+    if table := audit.table_words(disks[0]):
+        yield table
+    if disks[0].firmware:
+        yield f"firmware {disks[0].firmware}"
+    warm = [temperatures[disk.name] for disk in disks if disk.name in temperatures]
+    if warm:
+        yield f"{min(warm):g} °C" if min(warm) == max(warm) else f"{min(warm):g} to {max(warm):g} °C"
+    contents = [] if disks[0].partitions else [row[5] for judged in group for row in audit.table_rows(judged) if row[5]]
+    labels = [f'label "{layer.label}"' for disk in disks for layer in disk.content if layer.label]
+    if contents or labels:
+        yield shortened(list(dict.fromkeys([*contents, *labels])))
+    mounts = [mount for disk in disks for mount in disk.mounted_at]
+    if mounts:
+        yield f"mounted at {', '.join(mounts)}"
+
+
+def _verdict(judged: Judged) -> tuple[str, str]:
+    """Return the verdict on a disk in words, and its tone."""
+    answers = [verdict.answer for verdict in judged.verdicts if verdict.matters]
+    if not answers:
+        return "nothing to judge", "info"
+    if not judged.disk.partitions:
+        whole = judged.by_partition().get(None)
+        return audit.verdict_text(whole), _tone(whole)
+    for answer, tone in ((Answer.OFF, "error"), (Answer.UNKNOWN, "warning")):
+        if count := answers.count(answer):
+            return f"{count} of {len(answers)} {answer}", tone
+    return f"{len(answers)} on the grid", "good"
+
+
+def _parts(group: Sequence[Judged]) -> Iterator[Sequence[str]]:
+    """Yield a row for each partition of equal disks; what differs between them is listed."""
+    count = min(len(group[0].disk.partitions), MOST_PARTITIONS)
+    tables = [audit.table_rows(judged) for judged in group]
+    for number in range(count):
+        rows = [table[number] for table in tables]
+        parts = [judged.disk.partitions[number] for judged in group]
+        pairs = zip(rows, parts, strict=True)
+        contents = dict.fromkeys(" ".join(filter(None, (row[5], audit.partition_names(part)))) for row, part in pairs)
+        mounts = dict.fromkeys(mount for part in parts for mount in part.mounted_at)
+        node, verdict = rows[0][1], rows[0][6]
+        yield (
+            rows[0][0], node if len(group) == 1 else "", *rows[0][2:5], shortened(list(filter(None, contents))),
+            audit.verdict_text(verdict), ", ".join(mounts), _tone(verdict),
+        )  # fmt: skip
+
+
+def _tone(verdict: reports.Verdict | None) -> str:
+    if verdict is None or not verdict.matters:
+        return ""
+    worst = audit.worst_failed_check(verdict)
+    if verdict.answer is Answer.OFF and worst:
+        return "error" if worst.grid.severity is Severity.ERROR else "warning"
+    return "good" if verdict.answer is Answer.ON else "warning"
+
+
+def _details(group: Sequence[Judged]) -> Iterator[tuple[str, str]]:
+    """Yield what the drives report, each once."""
+    yield from dict.fromkeys(fact for judged in group for fact in audit.reported_facts(judged.disk))
