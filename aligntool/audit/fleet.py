@@ -2,7 +2,7 @@
 
 from bisect import insort
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from aligntool.audit.report import Answer, Code, Judged, Report, Severity
@@ -13,6 +13,8 @@ from aligntool.audit.report import Answer, Code, Judged, Report, Severity
 MOST_ROWS = 100  # in a list of the report
 MOST_MODELS, MOST_FIRMWARES, MOST_PLACES = 1000, 20, 5
 MOST_DRIVES = 1000  # of one machine
+MOST_SQUARES = 2000  # machines of the map on the page
+MOST_DISKS = 20  # misaligned disks of one machine on the page
 LONGEST = 80  # characters of a name, which is untrusted input
 ENOUGH = 5  # drives of a model: with fewer, a rare firmware is not significant
 _DAY_S = 86400
@@ -116,6 +118,23 @@ class Row:
     why: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class MachineRow:
+    """A machine in the list of the report, without its drives. `disks`: the first of its misaligned ones.
+    `extra_a_day`: of all of them; None: unknown.
+    """
+
+    machine: Machine
+    disks: tuple[Drive, ...]
+    extra_a_day: int | None
+
+
+def _machine_row(machine: Machine) -> MachineRow:
+    off = [drive for drive in machine.drives if drive.misaligned]
+    extra = [drive.extra_a_day for drive in off if drive.extra_a_day is not None]
+    return MachineRow(replace(machine, drives=()), tuple(off[:MOST_DISKS]), sum(extra) if extra else None)
+
+
 @dataclass(slots=True)
 class Firmware:
     """The drives of one model with one firmware: their number, and a few of them."""
@@ -182,10 +201,13 @@ class Fleet:
     _failing: list[tuple[tuple[int, int], Row]] = field(default_factory=list)
     _defects: list[tuple[tuple[int, int], Row]] = field(default_factory=list)
     _refused: list[tuple[int, Machine]] = field(default_factory=list)
+    _machines: list[tuple[tuple[float, int, int, int, int, int], MachineRow]] = field(default_factory=list)
+    _squares: list[tuple[int, Machine]] = field(default_factory=list)
 
     def add(self, number: int, machine: Machine) -> None:
         """Add a machine. `number`: the position of its snapshot among the arguments."""
         self.snapshots += 1
+        _insert_sorted(self._squares, number, replace(machine, drives=()), MOST_SQUARES)
         if machine.why is not None:
             self.not_audited += 1
             _insert_sorted(self._refused, number, machine)
@@ -200,6 +222,11 @@ class Fleet:
         if machine.date:
             first, last = self.dates or (machine.date, machine.date)
             self.dates = (min(first, machine.date), max(last, machine.date))
+        row = _machine_row(machine)
+        # As in the ranking of disks: a machine whose rate is unknown is before those that do not write.
+        extra = 0.5 if row.extra_a_day is None and row.disks else row.extra_a_day or 0
+        counts = (-machine.off_grid, -machine.errors, -machine.unknown, -machine.warnings)
+        _insert_sorted(self._machines, (-extra, *counts, number), row)
         for place, drive in enumerate(machine.drives):
             self._add_drive((number, place), Row(machine.name, machine.snapshot, drive))
 
@@ -230,6 +257,16 @@ class Fleet:
     def ranking(self) -> list[Row]:
         """Return the misaligned disks, those with the most extra work first."""
         return [row for _, row in self._ranked]
+
+    @property
+    def machines(self) -> list[MachineRow]:
+        """Return the audited machines, those with the most extra work first."""
+        return [row for _, row in self._machines]
+
+    @property
+    def squares(self) -> list[Machine]:
+        """Return the machines in the order of the arguments, without their drives."""
+        return [machine for _, machine in self._squares]
 
     @property
     def refused(self) -> list[Machine]:

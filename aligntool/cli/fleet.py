@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -14,6 +15,7 @@ from typing import IO, Annotated
 import typer
 
 from aligntool.audit.fleet import Fleet, Machine, machine_of
+from aligntool.audit.fleet_changes import compare_fleets, read_machines, states_of
 from aligntool.audit.judge import audit as judge
 from aligntool.cli import options
 from aligntool.cli.audit import FailOn
@@ -24,11 +26,12 @@ from aligntool.linux.process import SILENCE_S, Pulse, results_in_children
 from aligntool.linux.sysfs import read_written
 from aligntool.linux.targets import open_sysroot
 from aligntool.recipes.drives import known_geometries, load_drives
-from aligntool.render.fleet import fleet_json, fleet_lines, machine_json, page_html
+from aligntool.render.fleet import changes_json, fleet_json, fleet_lines, machine_json, page_html
 from aligntool.values import dataclass
 
 _REMOVAL_S = 2.0
 _LONGEST_REASON = 1000  # characters; an archive may contain names of any length
+_JSON = ".json"
 _ARCHIVES = (".tar.xz", ".tar.gz", ".txz", ".tgz", ".tar")
 
 
@@ -46,6 +49,7 @@ def fleet(
     *,
     json_: options.JsonOption = False,
     kept: PageFile,
+    since: Annotated[str | None, "--since", "Compare with older snapshots, or with a file of --json.", "OLDER"] = None,
     fail_on: Annotated[FailOn, "--fail-on", "Exit 1 at this severity or above.", "error|warning|never"] = FailOn.ERROR,
     timeout: options.TimeoutOption = SILENCE_S,
 ) -> None:
@@ -55,34 +59,56 @@ def fleet(
 
     Example: aligntool fleet snapshots/
 
+    With --since: what became worse, is new, became better, or is gone.
+
     Exit code: 0 nothing at or above --fail-on, 1 findings, 3 a snapshot could not be audited.
     """
     if json_ and kept.piped:
         raise typer.BadParameter("--json and -o - are mutually exclusive: both write to standard output")
-    named = (name for given in snapshots for name in _snapshots_in(given))
-    names = list({Path(name).absolute(): name for name in named}.values())  # each once, also if its folder is given
-    kept.refuse("nothing was written", names)
+    names = _names_of(snapshots)
+    older = [] if since is None or since.endswith(_JSON) else _names_of([since])
+    kept.refuse("nothing was written", [*names, *older, *([since] if since else [])])
+    before = read_machines(_text_of(since), since) if since and since.endswith(_JSON) else ()
     found = Fleet()
+    after: list[Machine] = []
     with _temporary_folder() as folder, tempfile.TemporaryFile() as spool:
         tempfile.tempdir = folder  # where children unpack: what a killed child leaves behind is removed with the folder
         places: dict[int, int] = {}
         for number, machine in _audit_all(names, timeout):
             found.add(number, machine)
-            if json_:
+            if since:
+                after.append(replace(machine, drives=()))
+            elif json_:
                 places[number] = spool.tell()
                 spool.write(machine_json(machine).encode() + b"\n")
+        if older:
+            before = tuple(replace(machine, drives=()) for _, machine in _audit_all(older, timeout))
         tempfile.tempdir = None
+        changes = compare_fleets(since, states_of(before), states_of(after)) if since else None
         if kept.file is not None:
-            kept.write(page_html(found, now()))
+            kept.write(page_html(found, now(), changes))
             options.say(f"{kept.file} written")
         if kept.piped:
-            sys.stdout.buffer.write(page_html(found, now()).encode())
+            sys.stdout.buffer.write(page_html(found, now(), changes).encode())
+        elif json_ and changes:
+            sys.stdout.write(changes_json(changes, now()))
         elif json_:
             sys.stdout.writelines(fleet_json(found, _spooled_lines(spool, places), now()))
         else:
-            page_lines(fleet_lines(found, width=options.terminal_width()))
+            page_lines(fleet_lines(found, changes, width=options.terminal_width()))
     sys.stdout.flush()
     raise typer.Exit(_exit_code(found, fail_on))
+
+
+def _names_of(given: Iterable[str]) -> list[str]:
+    """Return the snapshots, each once, also if its folder is given as well."""
+    named = (name for each in given for name in _snapshots_in(each))
+    return list({Path(name).absolute(): name for name in named}.values())
+
+
+def _text_of(name: str) -> str:
+    with failing_as(Refused, name):
+        return Path(name).read_text(encoding="utf-8", errors="replace")
 
 
 def _snapshots_in(given: str) -> Iterator[str]:

@@ -3,13 +3,17 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from aligntool import __version__
-from aligntool.audit.fleet import Fleet, Machine, Model, Row
+from aligntool.audit.fleet import MOST_ROWS, Fleet, Machine, MachineRow, Model, Row
+from aligntool.audit.fleet_changes import Change, ChangedMachine, FleetChanges, State, state_of
 from aligntool.audit.wording import shell_word
 from aligntool.documents import as_object
 from aligntool.render.audit import misaligned_words
 from aligntool.render.json import Value, as_value, dumps
 from aligntool.render.lines import EMPTY, Line, Style, columns, fit, paragraph, plain, stacked
 from aligntool.render.report import page
+from aligntool.render.report.disks import answer_bar
+from aligntool.render.report.rows import MOST_OPEN
+from aligntool.render.svg import Picture, strip
 from aligntool.units import counted, format_about
 
 ROWS_SHOWN = 20  # most rows of a list on a terminal
@@ -19,6 +23,7 @@ COLUMN_MEANINGS = (
     "off: misaligned partitions; cost: predicted factor by which a random 4 KiB write takes longer; written: per day, "
     "to these partitions, on average since the machine booted; extra: written × (cost − 1)"
 )
+_COUNTS = (("off", "off_grid"), ("errors", "errors"), ("unknown", "unknown"), ("warnings", "warnings"))
 _TONES = {Style.BAD: "error", Style.DOUBT: "warning", Style.GOOD: "good"}
 
 
@@ -73,11 +78,13 @@ def refused_words(machine: Machine) -> str:
     return f"{machine.snapshot}: {(machine.why or '').removeprefix(f'{machine.snapshot} ')}"
 
 
-def fleet_lines(fleet: Fleet, *, width: int) -> Iterator[Line]:
+def fleet_lines(fleet: Fleet, changes: FleetChanges | None = None, *, width: int) -> Iterator[Line]:
     """Yield the report as text, with lists cut to ROWS_SHOWN rows."""
     text, style = verdict_of(fleet)
     yield from stacked(((text, style),), width)
     yield from paragraph("; ".join(facts_of(fleet)), width, "")
+    if changes:
+        yield from _changes_lines(changes, width)
     if fleet.ranking:
         rows = [disk_cells(row) for row in fleet.ranking]
         yield from _table("Misaligned disks, most extra work first", DISKS, rows, (0, 1, 6), width)
@@ -105,6 +112,38 @@ def fleet_lines(fleet: Fleet, *, width: int) -> Iterator[Line]:
         yield ((f"→ aligntool audit --sysroot {shell_word(first.snapshot)}", Style.TYPE),)
 
 
+def _changes_lines(changes: FleetChanges, width: int) -> Iterator[Line]:
+    yield EMPTY
+    yield from paragraph(f"Since {changes.since}", width, style=Style.TITLE)
+    yield from paragraph(f"  {changes_words(changes)}", width)
+    for each in changes.machines[:ROWS_SHOWN]:
+        yield from paragraph(f"  {each.change:<6}  {each.machine}: {change_words(each)}", width)
+    yield from _more(len(changes.machines))
+
+
+def changes_words(changes: FleetChanges) -> str:
+    """Return "3 worse, 1 new, 0 better, 0 gone, 330 unchanged"."""
+    counts = [f"{changes.count(change)} {change}" for change in Change]
+    return ", ".join([*counts, f"{changes.unchanged} unchanged"])
+
+
+def change_words(each: ChangedMachine) -> str:
+    """Return "off 0 → 2, errors 1 → 3", or the state of a machine that is new or gone."""
+    if each.before is None or each.after is None:
+        return state_words(each.after or each.before)
+    if each.before.not_audited or each.after.not_audited:
+        return f"{state_words(each.before)} → {state_words(each.after)}"
+    pairs = ((word, getattr(each.before, name), getattr(each.after, name)) for word, name in _COUNTS)
+    return ", ".join(f"{word} {old} → {new}" for word, old, new in pairs if old != new)
+
+
+def state_words(state: State | None) -> str:
+    if state is None or state.not_audited:
+        return "not audited"
+    found = [f"{word} {getattr(state, name)}" for word, name in _COUNTS if getattr(state, name)]
+    return ", ".join(found) or "no findings"
+
+
 def _title(text: str) -> Iterator[Line]:
     yield EMPTY
     yield ((text, Style.TITLE),)
@@ -125,23 +164,87 @@ def _more(number: int) -> Iterator[Line]:
         yield ((f"  … and {number - ROWS_SHOWN} more; --json lists every machine", Style.DIM),)
 
 
-def page_html(fleet: Fleet, date: str) -> str:
+# The page: a square and a row for each machine.
+
+
+def tone_of(state: State) -> str:
+    """Return the tone of a machine: "error", "warning", "unknown" or "good"."""
+    if state.not_audited:
+        return "unknown"
+    if state.off_grid or state.errors:
+        return "error"
+    return "warning" if state.unknown or state.warnings else "good"
+
+
+def _mark(state: State) -> str:
+    """Return the text of a square: the number of misaligned partitions, or a sign."""
+    if state.not_audited:
+        return "×"
+    return str(state.off_grid) if state.off_grid else "!" if tone_of(state) != "good" else "·"
+
+
+def _verdict_words(machine: Machine) -> str:
+    total = machine.on_grid + machine.off_grid + machine.unknown
+    if machine.off_grid:
+        return f"{machine.off_grid} of {total} off the grid"
+    if machine.unknown:
+        return f"{machine.unknown} of {total} unknown"
+    return f"{total} on the grid" if total else "nothing to judge"
+
+
+def _row_of(row: MachineRow) -> dict[str, object]:
+    """Return a machine as the page shows it."""
+    machine = row.machine
+    facts = [counted(machine.disks, "disk")]
+    facts += [counted(machine.errors, "error")] if machine.errors else []
+    facts += [counted(machine.warnings, "warning")] if machine.warnings else []
+    facts += [f"{format_about(row.extra_a_day)} extra a day"] if row.extra_a_day else []
+    return {
+        "name": machine.name, "tone": tone_of(state_of(machine)), "verdict": _verdict_words(machine),
+        "facts": " · ".join(facts), "date": (machine.date or "")[:10],
+        "bar": answer_bar([machine.on_grid, machine.off_grid, machine.unknown]),
+        "disks": [disk_cells(Row(machine.name, machine.snapshot, drive))[1:] for drive in row.disks],
+        "command": f"aligntool audit --sysroot {shell_word(machine.snapshot)}",
+    }  # fmt: skip
+
+
+def _model_bar(model: Model, most: int) -> Picture:
+    """Return the drives of a model as a bar, the misaligned ones first. `most`: the drives of the longest bar."""
+    return strip([(model.misaligned / most, "bad"), ((model.drives - model.misaligned) / most, "good")], 16)
+
+
+def page_html(fleet: Fleet, date: str, changes: FleetChanges | None = None) -> str:
     """Return the report as a page in the style of the report for one machine."""
     verdict, style = verdict_of(fleet)
-    tiles = (
-        (fleet.snapshots - fleet.not_audited, "machines", "", ""),
-        (fleet.misaligned, "misaligned", "ranking", "error"), (fleet.disks, "disks", "", ""),
-        (fleet.on_grid, "on the grid", "", "good"), (fleet.off_grid, "off the grid", "ranking", "error"),
-        (fleet.unknown, "unknown", "", "warning"), (len(fleet.needing_attention), "need attention", "look", "warning"),
-        (fleet.not_audited, "not audited", "refused", "warning"),
-    )  # fmt: skip
+    counts = [fleet.on_grid, fleet.off_grid, fleet.unknown]
+    most = max((model.drives for model in fleet.groups), default=1)
+    states = [(machine, state_of(machine)) for machine in fleet.squares]
+    squares = [(machine.name, tone_of(state), _mark(state), state_words(state)) for machine, state in states]
+    first = next(iter(fleet.ranking), None)
     return page.render_page(
-        "fleet.html", fleet=fleet, made=date, tiles=tiles, verdict=verdict, tone=_TONES.get(style, "info"),
-        facts=list(facts_of(fleet)), ranking=[disk_cells(row) for row in fleet.ranking], disk_heads=DISKS,
-        meaning=COLUMN_MEANINGS, groups=[group_cells(each) for each in fleet.groups], group_heads=GROUPS,
+        "fleet.html", ("page.css", "picture.css", "fleet.css"), fleet=fleet, made=date, verdict=verdict,
+        tone=_TONES.get(style, "info"), facts=list(facts_of(fleet)), bar=answer_bar(counts),
+        legend=page.legend_of(counts), squares=squares, rows=list(map(_row_of, fleet.machines)), most_open=MOST_OPEN,
+        first=f"aligntool audit --sysroot {shell_word(first.snapshot)}" if first else "",
+        disk_heads=DISKS[1:], meaning=COLUMN_MEANINGS,
+        groups=[(*group_cells(each), _model_bar(each, most)) for each in fleet.groups[:MOST_ROWS]],
+        more_groups=max(len(fleet.groups) - MOST_ROWS, 0),
         looks=[look_words(row) for row in fleet.needing_attention],
-        refused=[refused_words(each) for each in fleet.refused],
+        refused=[refused_words(each) for each in fleet.refused], changes=changes,
+        changed=[(each, change_words(each)) for each in changes.machines[:MOST_ROWS]] if changes else [],
+        changes_words=changes_words(changes) if changes else "",
     )  # fmt: skip
+
+
+def changes_json(changes: FleetChanges, date: str) -> str:
+    """Return what changed since an older report."""
+    counts: dict[str, Value] = {change.value: changes.count(change) for change in Change}
+    document: Value = {
+        "schema": "aligntool.fleet.since", "version": 1, "aligntool": __version__, "date": date, "since": changes.since,
+        "summary": {**counts, "unchanged": changes.unchanged},
+        "machines": [as_value(as_object(each)) for each in changes.machines],
+    }  # fmt: skip
+    return dumps(document) + "\n"
 
 
 # The document in pieces: each machine was written as soon as it was audited.

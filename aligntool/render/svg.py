@@ -114,7 +114,7 @@ def svg_text(picture: Picture, *, alone: bool) -> str:
         head += [style, box(0, 0, width, height, "paper")]
     fluid = picture.fluid and not alone
     root = element(
-        "svg", "", (*head, *drawn), xmlns=NAMESPACE, viewBox="" if fluid else f"0 0 {width} {height}",
+        "svg", "", (*head, *drawn), xmlns=NAMESPACE if alone else "", viewBox="" if fluid else f"0 0 {width} {height}",
         width="100%" if fluid else width if alone else "", height=height if fluid or alone else "",
         role="img" if head else "", aria_labelledby=f"{name}-title {name}-desc" if head else "",
         aria_hidden="" if head else "true", class_="picture",

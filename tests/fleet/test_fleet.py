@@ -14,11 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from aligntool.audit.fleet import MOST_ROWS, Drive, Fleet, Machine
-from aligntool.render.fleet import verdict_of
+from aligntool.audit.fleet import MOST_ROWS, MOST_SQUARES, Drive, Fleet, Machine
+from aligntool.audit.fleet_changes import Change, State, compare_fleets
+from aligntool.render.fleet import page_html, verdict_of
+from aligntool.render.report.rows import MOST_OPEN
 from aligntool.units import GIB, MIB
 from tests.fleet.sample_snapshots import MACHINES, multiplied, pc
+from tests.render.report.browser import asked
+from tests.render.report.test_browser import PHONE, examined
 from tests.run_aligntool import program, run_aligntool
 from tests.schemas import check
 from tests.thorough import THOROUGH, when_thorough
@@ -223,7 +229,7 @@ class _Page(HTMLParser):
         self.text: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag not in ("meta", "link", "br"):
+        if tag not in ("meta", "link", "br", "input"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -241,10 +247,160 @@ def test_the_page_has_the_verdict_the_ranking_and_no_network(tmp_path: Path) -> 
     assert parser.open == []
     text = " ".join(" ".join(parser.text).split())
     assert text.count("4 of 5 machines have misaligned partitions") == 2  # the title, the headline
-    assert text.index("c-busy") < text.index("e-quiet") < text.index("b-unknown")
+    rows = re.findall(r'<h3 id="machine-\d+">([^<]+)</h3>', page.read_text())
+    assert rows == ["c-busy", "e-quiet", "b-unknown", "a-idle", "d-fine"]
+    squares = re.findall(r'<li class="(\w+)" title="([^"]+)">', page.read_text())
+    assert squares == [
+        ("error", "a-idle: off 1, errors 1"), ("error", "b-unknown: off 1, errors 1"),
+        ("error", "c-busy: off 1, errors 1"), ("good", "d-fine: no findings"), ("error", "e-quiet: off 1, errors 1"),
+    ]  # fmt: skip
     assert not re.search(r"https?://|<script", page.read_text())
     refused = run_aligntool("fleet", tmp_path / "in", "-o", page, code=3)
     assert "already exists" in refused.stderr and refused.stdout == ""
+
+
+def test_the_bars_of_models_are_to_scale(tmp_path: Path) -> None:
+    for number in range(6):
+        pc(tmp_path / "in" / f"x{number}", start=MIB if number < 4 else 32256, model="SSD X")
+    for number in range(3):
+        pc(tmp_path / "in" / f"y{number}", start=MIB if number else 32256, model="SSD Y")
+    page = run_aligntool("fleet", tmp_path / "in", "-o", "-", code=1).stdout
+    bars = re.findall(r'<th scope="row">(SSD .)</th><td class="bar">(.*?)</td>', page, re.DOTALL)
+    widths = {name: re.findall(r'width="([0-9.]+)%" height="14" class="(\w+)"', bar) for name, bar in bars}
+    assert widths == {
+        "SSD X": [("33.333", "bad"), ("66.667", "good")],
+        "SSD Y": [("16.667", "bad"), ("33.333", "good")],
+    }
+
+
+CHOSEN = """
+const shown = [...document.querySelectorAll('.machine-row h3')].filter(one => one.checkVisibility());
+say(shown.map(one => one.textContent));
+"""
+
+
+@pytest.mark.needs_tools("chromium")
+def test_the_filter_shows_only_machines_of_one_kind_without_a_script(tmp_path: Path) -> None:
+    for number in range(MOST_OPEN + 4):
+        pc(tmp_path / "in" / f"m{number:02}", start=MIB if number % 4 else 32256)
+    page = run_aligntool("fleet", tmp_path / "in", "-o", "-", code=1).stdout
+    misaligned = [f"m{number:02}" for number in range(0, MOST_OPEN + 4, 4)]
+    everything = asked(page, CHOSEN)
+    assert isinstance(everything, list) and len(everything) == MOST_OPEN
+    chosen = page.replace('id="only-all" checked', 'id="only-all"')
+    assert asked(chosen.replace('id="only-error"', 'id="only-error" checked'), CHOSEN) == misaligned
+    fine = asked(chosen.replace('id="only-good"', 'id="only-good" checked'), CHOSEN)
+    assert isinstance(fine, list) and len(fine) == MOST_OPEN + 4 - len(misaligned)
+
+
+@pytest.mark.needs_tools("chromium")
+@pytest.mark.parametrize(("width", "dark"), [(PHONE, True), (1200, False)], ids=["phone, dark", "desktop, light"])
+def test_axe_finds_nothing_on_the_page_of_many_machines(tmp_path: Path, width: int, dark: bool) -> None:
+    old, new = older_and_newer(tmp_path)
+    page = run_aligntool("fleet", new, "--since", old, "-o", "-", code=3).stdout
+    answer = examined(page, width=width, dark=dark)
+    assert answer["broken"] == [] and answer["outside"] == [] and answer["wide"] == []
+    assert {"color-contrast", "label"} <= set(answer["checked"])
+
+
+def test_a_page_of_many_machines_is_bounded() -> None:
+    fleet = Fleet()
+    for number in range(MOST_SQUARES + 100):
+        fleet.add(number, _machine(number))
+    page = page_html(fleet, "2026-11-29T00:00:00Z")
+    assert page.count('<article class="disk machine-row') == MOST_ROWS
+    assert len(re.findall(r'<li class="\w+" title=', page)) == MOST_SQUARES
+    assert f"The first {MOST_SQUARES} of {MOST_SQUARES + 100} machines." in page
+
+
+# Two fleets
+
+
+def older_and_newer(folder: Path) -> tuple[Path, Path]:
+    """Return two folders of snapshots. Between them one machine became misaligned, one was realigned, one is new, one
+    is gone, one cannot be read any more, and one is the same.
+    """
+    old, new = folder / "old", folder / "new"
+    for fleet, starts in (
+        (old, {"broken": MIB, "gone": MIB, "mended": 32256, "same": 32256, "worse": MIB}),
+        (new, {"mended": MIB, "new": 32256, "same": 32256, "worse": 32256}),
+    ):
+        for name, start in starts.items():
+            pc(fleet / name, start=start)
+    (new / "broken.tar.xz").write_bytes(b"no archive")
+    return old, new
+
+
+def test_since_lists_what_became_worse_is_new_became_better_or_is_gone(tmp_path: Path) -> None:
+    old, new = older_and_newer(tmp_path)
+    found = json.loads(run_aligntool("fleet", new, "--since", old, "--json", code=3).stdout)
+    check(found)
+    assert found["schema"] == "aligntool.fleet.since" and found["since"] == str(old)
+    assert [(each["machine"], each["change"]) for each in found["machines"]] == [
+        ("broken", "worse"), ("worse", "worse"), ("new", "new"), ("mended", "better"), ("gone", "gone"),
+    ]  # fmt: skip
+    assert found["summary"] == {"worse": 2, "new": 1, "better": 1, "gone": 1, "unchanged": 1}
+    worse = found["machines"][1]
+    assert (worse["before"]["off_grid"], worse["after"]["off_grid"]) == (0, 1)
+    assert found["machines"][2]["before"] is None and found["machines"][4]["after"] is None
+
+
+def test_since_is_in_the_text_and_on_the_page(tmp_path: Path) -> None:
+    old, new = older_and_newer(tmp_path)
+    page = tmp_path / "page.html"
+    text = run_aligntool("fleet", new, "--since", old, "-o", page, code=3).stdout
+    lines = text.partition(f"Since {old}\n")[2].splitlines()
+    assert lines[:6] == [
+        "  2 worse, 1 new, 1 better, 1 gone, 1 unchanged", "  worse   broken: no findings → not audited",
+        "  worse   worse: off 0 → 1, errors 0 → 1", "  new     new: off 1, errors 1",
+        "  better  mended: off 1 → 0, errors 1 → 0", "  gone    gone: no findings",
+    ]  # fmt: skip
+    parser = _Page()
+    parser.feed(page.read_text())
+    said = " ".join(" ".join(parser.text).split())
+    assert "2 worse, 1 new, 1 better, 1 gone, 1 unchanged" in said
+    assert said.index("broken: no findings → not audited") < said.index("mended: off 1 → 0")
+
+
+def test_since_reads_the_json_of_an_older_report(tmp_path: Path) -> None:
+    old, new = older_and_newer(tmp_path)
+    kept = tmp_path / "old.json"
+    kept.write_text(run_aligntool("fleet", old, "--json", code=1).stdout)
+    documents = [
+        json.loads(run_aligntool("fleet", new, "--since", each, "--json", code=3).stdout) for each in (old, kept)
+    ]
+    assert documents[0]["machines"] == documents[1]["machines"]
+    kept.write_text('{"schema": "aligntool.audit", "version": 1, "machines": []}')
+    refused = run_aligntool("fleet", new, "--since", kept, code=3)
+    assert f"{kept} is not a report of aligntool fleet --json" in refused.stderr and refused.stdout == ""
+    missing = run_aligntool("fleet", new, "--since", tmp_path / "missing.json", code=3)
+    assert "missing.json" in missing.stderr and "Traceback" not in missing.stderr
+
+
+def test_the_exit_code_with_since_is_that_of_the_newer_machines(tmp_path: Path) -> None:
+    for name, start in (("old", 32256), ("new", MIB)):
+        pc(tmp_path / name / "a", start=start)
+    (tmp_path / "old" / "b.tar.xz").write_bytes(b"no archive")
+    run_aligntool("fleet", tmp_path / "new", "--since", tmp_path / "old", code=0)
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 3)),
+    st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 3)),
+)
+def test_every_machine_is_counted_once_and_the_reverse_comparison_mirrors(
+    before: dict[str, int], after: dict[str, int]
+) -> None:
+    old, new = ({name: State(False, off, 0, 0, 0) for name, off in each.items()} for each in (before, after))
+    there, back = compare_fleets("x", old, new), compare_fleets("y", new, old)
+    assert len(there.machines) + there.unchanged == len(before.keys() | after.keys())
+    assert there.unchanged == back.unchanged
+    assert (
+        there.count(Change.WORSE)
+        == back.count(Change.BETTER)
+        == sum(after[name] > before[name] for name in before.keys() & after.keys())
+    )
+    assert there.count(Change.NEW) == back.count(Change.GONE) == len(after.keys() - before.keys())
 
 
 # Memory

@@ -288,11 +288,11 @@ _aligntool_tui() {
 
 _aligntool_schema() {
     _arguments -s -S \
-        '(--color)--color=[When to colour the output]:auto|always|never:((audit\:"The report of an audit" bench\:"A result of aligntool bench" bench.alignment\:"A result of aligntool bench alignment" bench.compare\:"Compared results of aligntool bench" bench.list\:"The saved results of aligntool bench" bench.span\:"A result of aligntool bench span" estimate.boot\:"The estimate of the storage'\''s part of a boot" events\:"One line of the events of a change" fleet\:"A report of many machines" plan\:"A plan" probe\:"The result of aligntool probe" raid-tune\:"The result of aligntool raid tune" raid.show\:"The arrays of a machine" recipes\:"Recipes" status\:"The state of a disk or an array" trace\:"The analysis of a log of commands"))' \
+        '(--color)--color=[When to colour the output]:auto|always|never:((audit\:"The report of an audit" bench\:"A result of aligntool bench" bench.alignment\:"A result of aligntool bench alignment" bench.compare\:"Compared results of aligntool bench" bench.list\:"The saved results of aligntool bench" bench.span\:"A result of aligntool bench span" estimate.boot\:"The estimate of the storage'\''s part of a boot" events\:"One line of the events of a change" fleet\:"A report of many machines" fleet.since\:"What changed between two reports of many machines" plan\:"A plan" probe\:"The result of aligntool probe" raid-tune\:"The result of aligntool raid tune" raid.show\:"The arrays of a machine" recipes\:"Recipes" status\:"The state of a disk or an array" trace\:"The analysis of a log of commands"))' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
-        '*:schema:((audit\:"The report of an audit" bench\:"A result of aligntool bench" bench.alignment\:"A result of aligntool bench alignment" bench.compare\:"Compared results of aligntool bench" bench.list\:"The saved results of aligntool bench" bench.span\:"A result of aligntool bench span" estimate.boot\:"The estimate of the storage'\''s part of a boot" events\:"One line of the events of a change" fleet\:"A report of many machines" plan\:"A plan" probe\:"The result of aligntool probe" raid-tune\:"The result of aligntool raid tune" raid.show\:"The arrays of a machine" recipes\:"Recipes" status\:"The state of a disk or an array" trace\:"The analysis of a log of commands"))'
+        '*:schema:((audit\:"The report of an audit" bench\:"A result of aligntool bench" bench.alignment\:"A result of aligntool bench alignment" bench.compare\:"Compared results of aligntool bench" bench.list\:"The saved results of aligntool bench" bench.span\:"A result of aligntool bench span" estimate.boot\:"The estimate of the storage'\''s part of a boot" events\:"One line of the events of a change" fleet\:"A report of many machines" fleet.since\:"What changed between two reports of many machines" plan\:"A plan" probe\:"The result of aligntool probe" raid-tune\:"The result of aligntool raid tune" raid.show\:"The arrays of a machine" recipes\:"Recipes" status\:"The state of a disk or an array" trace\:"The analysis of a log of commands"))'
 }
 
 _aligntool_report() {
@@ -338,6 +338,7 @@ _aligntool_fleet() {
         '(--output -o)--output=[Also write the report as an HTML page; - is standard output]:FILE:_files' \
         '(--output -o)-o+[Also write the report as an HTML page; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
+        '(--since)--since=[Compare with older snapshots, or with a file of --json]:OLDER: ' \
         '(--fail-on)--fail-on=[Exit 1 at this severity or above]:error|warning|never:(error warning never)' \
         '(--timeout)--timeout=[Skip a disk that does not respond for this long]:SECONDS: ' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \

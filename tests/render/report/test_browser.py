@@ -1,6 +1,7 @@
 """The page in a real Chromium: no console output, no request, inside its window, and valid by axe-core."""
 
 from importlib.resources import files
+from typing import Any
 
 import pytest
 
@@ -70,6 +71,15 @@ say({
 """
 
 
+def examined(page: str, *, width: int, dark: bool) -> dict[str, Any]:
+    """Return what AXE reports of a page with everything opened."""
+    axe = files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+    opened = page.replace("</body>", f"<script>{axe}</script></body>").replace("<details", "<details open")
+    answer = asked(opened, AXE, width=width, dark=dark)
+    assert isinstance(answer, dict)
+    return answer
+
+
 @pytest.mark.parametrize(
     ("width", "dark"),
     [
@@ -80,11 +90,7 @@ say({
     ids=["phone, dark", "desktop, light", "phone, light", "desktop, dark"],
 )
 def test_axe_finds_nothing_and_no_text_overflows_its_picture_or_the_window(width: int, dark: bool) -> None:
-    axe = files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
-    page = array_page() if width == PHONE else captured_page(MACHINE)
-    opened = page.replace("</body>", f"<script>{axe}</script></body>").replace("<details", "<details open")
-    answer = asked(opened, AXE, width=width, dark=dark)
-    assert isinstance(answer, dict)
+    answer = examined(array_page() if width == PHONE else captured_page(MACHINE), width=width, dark=dark)
     assert answer.get("broken") == [], answer
     assert {"color-contrast", "document-title", "region", "html-has-lang"} <= set(answer["checked"])
     assert answer["outside"] == []

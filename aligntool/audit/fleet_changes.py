@@ -1,0 +1,101 @@
+"""Compare two fleets: which machines became worse, are new, became better, or are gone."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from aligntool.audit.fleet import Machine
+from aligntool.documents import check_schema, decode, load_object
+from aligntool.errors import Refused
+
+FLEET_SCHEMA, FLEET_VERSION = "aligntool.fleet", 1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class State:
+    """The result of a machine. A greater one is worse: the first field that differs decides."""
+
+    not_audited: bool
+    off_grid: int
+    errors: int
+    unknown: int
+    warnings: int
+
+
+class Change(StrEnum):
+    """What happened to a machine between two reports, the most urgent first."""
+
+    WORSE = "worse"
+    NEW = "new"
+    BETTER = "better"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedMachine:
+    """A machine that changed. `before`, `after`: None if it is new or gone."""
+
+    machine: str
+    change: Change
+    before: State | None
+    after: State | None
+
+
+@dataclass(frozen=True, slots=True)
+class FleetChanges:
+    """The machines that changed since an older report, which is `since` as given; the most urgent first."""
+
+    since: str
+    machines: tuple[ChangedMachine, ...]
+    unchanged: int
+
+    def count(self, change: Change) -> int:
+        return sum(each.change is change for each in self.machines)
+
+
+def state_of(machine: Machine) -> State:
+    return State(machine.why is not None, machine.off_grid, machine.errors, machine.unknown, machine.warnings)
+
+
+def states_of(machines: Iterable[Machine]) -> dict[str, State]:
+    """Return the state of each machine by its name; of several with one name, the worst."""
+    states: dict[str, State] = {}
+    for machine in machines:
+        state = state_of(machine)
+        states[machine.name] = max(states.get(machine.name, state), state)
+    return states
+
+
+def compare_fleets(since: str, before: Mapping[str, State], after: Mapping[str, State]) -> FleetChanges:
+    """Compare two fleets by the names of their machines."""
+    changed = [
+        ChangedMachine(name, _change_of(before.get(name), after.get(name)), before.get(name), after.get(name))
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    ]
+    changed.sort(key=lambda each: each.after or _NO_FINDINGS, reverse=True)  # stable, as the next one
+    changed.sort(key=lambda each: list(Change).index(each.change))
+    return FleetChanges(since, tuple(changed), len(before.keys() | after.keys()) - len(changed))
+
+
+_NO_FINDINGS = State(False, 0, 0, 0, 0)
+
+
+def _change_of(before: State | None, after: State | None) -> Change:
+    if before is None:
+        return Change.NEW
+    if after is None:
+        return Change.GONE
+    return Change.WORSE if after > before else Change.BETTER
+
+
+def read_machines(text: str, name: str) -> tuple[Machine, ...]:
+    """Return the machines of a document that `aligntool fleet --json` wrote. `name`: of the file, for messages. Raises
+    Refused for any other document.
+    """
+    try:
+        found = load_object(text)
+        check_schema(found, FLEET_SCHEMA, FLEET_VERSION)
+        return decode(tuple[Machine, ...], found.get("machines"), "machines")
+    except ValueError as error:
+        raise Refused(f"{name} is not a report of aligntool fleet --json: {error}") from None
