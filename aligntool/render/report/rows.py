@@ -132,8 +132,8 @@ def commands_of(findings: Sequence[Finding], repairs: Iterable[reports.Repair], 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`disks`: all names; `name`: as the row shows them. `parts`: number, node, sector, start, size, content, verdict,
-    mount points, tone of the verdict.
+    """`disks`: all names; `name`: as the row shows them. `tone`: of the verdict; `worst`: of the findings. `parts`:
+    number, node, sector, start, size, content, verdict, mount points, tone of the verdict.
     """
 
     id: str
@@ -144,6 +144,7 @@ class Row:
     small: svg.Picture
     verdict: str
     tone: str
+    worst: str
     codes: Sequence[tuple[str, str]]
     reported: str
     geometry: str
@@ -265,7 +266,8 @@ def _row(
         size="" if first.disk.size is None else format_about(first.disk.size),
         small=small_map(first),
         verdict=verdict,
-        tone=tone if worst is Severity.INFO else worst.value,
+        tone=tone,
+        worst=worst.value,
         codes=[(problem.code, problem.severity) for problem in problems],
         reported=" · ".join(_facts(group, content.temperatures)),
         geometry=audit.geometry_words(first),
@@ -312,16 +314,17 @@ def _facts(group: Sequence[Judged], temperatures: Mapping[str, float]) -> Iterat
 
 def _verdict(judged: Judged) -> tuple[str, str]:
     """Return the verdict on a disk in words, and its tone."""
-    answers = [verdict.answer for verdict in judged.verdicts if verdict.matters]
-    if not answers:
-        return "nothing to judge", "info"
+    verdicts = [verdict for verdict in judged.verdicts if verdict.matters]
+    if not verdicts:
+        return "nothing to judge", ""
+    tone = min(map(_tone, verdicts), key=("error", "warning", "good").index)
     if not judged.disk.partitions:
-        whole = judged.by_partition().get(None)
-        return audit.verdict_text(whole), _tone(whole)
-    for answer, tone in ((Answer.OFF, "error"), (Answer.UNKNOWN, "warning")):
+        return audit.verdict_text(verdicts[0]), tone
+    answers = [verdict.answer for verdict in verdicts]
+    for answer in (Answer.OFF, Answer.UNKNOWN):
         if count := answers.count(answer):
             return f"{count} of {len(answers)} {answer}", tone
-    return f"{len(answers)} on the grid", "good"
+    return f"{len(answers)} on the grid", tone
 
 
 def _parts(group: Sequence[Judged]) -> Iterator[Sequence[str]]:

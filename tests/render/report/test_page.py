@@ -143,6 +143,20 @@ def test_a_finding_of_a_disk_is_in_the_row_of_that_disk(machine: str) -> None:
             assert finding.summary.partition(finding.disk)[2].lstrip(": ") in words_of(article)
 
 
+def test_a_row_has_the_tone_of_its_verdict_and_the_border_of_its_worst_finding() -> None:
+    found = content_of(one_disk(1 << 20))
+    error = Finding(Code.GPT_BACKUP_DAMAGED, Severity.ERROR, "nvme1n1: damaged", "nvme1n1")
+    tree = parsed(page_html(replace(found, report=replace(found.report, findings=(error,)))))
+    (summary,) = (one for one in tree.iter("summary") if "row" in one.attrib.get("class", "").split())
+    (verdict,) = (one for one in summary if "verdict" in one.attrib.get("class", "").split())
+    assert summary.attrib["class"] == "row error" and verdict.attrib["class"] == "verdict good"
+
+
+def test_a_backup_is_recommended_only_before_a_plan() -> None:
+    assert "make a backup" in words_of(banner_of(parsed(page_html(content_of(one_disk(32256))))))
+    assert "make a backup" not in words_of(banner_of(parsed(page_html(content_of(unknown_disk())))))
+
+
 def test_equal_disks_share_a_row_and_disks_with_other_tables_do_not() -> None:
     names = [names for names, _ in disk_rows(parsed(captured_page("md-on-misaligned-partitions")))]
     assert [f"vd{letter}" for letter in "abcdefgh"] in names and ["sda", "sdb", "sdc"] in names

@@ -192,6 +192,15 @@ def test_every_offset_is_drawn_once_with_its_boundary_and_distance() -> None:
         assert length == pytest.approx(past * (RIGHT - LEFT) / 4 / 4096, abs=0.1)
 
 
+def test_the_picture_of_a_start_in_the_docs_is_current() -> None:
+    """It is partition 1 of nvme1n1 of `array_machine`, which starts at sector 63."""
+    made = {picture.name: picture for picture in pictures_of(content_of(array_machine()))}
+    text = svg_text(made["start-nvme1n1-1"], alone=True)
+    assert (ROOT / "docs" / "pictures" / "start.svg").read_text() == text, (
+        "write that text into docs/pictures/start.svg"
+    )
+
+
 def test_the_cost_is_drawn_as_two_bars_of_its_share() -> None:
     for unit, share in ((4096, 1 / 2), (16384, 4 / 5)):
         picture = cost_picture(predict(unit), "cost")
