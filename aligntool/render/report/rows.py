@@ -16,6 +16,10 @@ MOST_DISKS = 64
 """Most rows of disks; the rest are counted."""
 MOST_OPEN = 12
 """Most rows that are seen at once; the rest, which are not worse, are folded."""
+MOST_LINES = 24
+"""Most lines of the only row that is open when the page opens, so that a page needs two screens. A picture of a start
+is as tall as five lines of the table beside it, a stack as three, two findings as four.
+"""
 MOST_PARTITIONS = 256
 MOST_OF_A_KIND = 40
 MOST_NEXT = 60
@@ -158,6 +162,12 @@ class Row:
     notes: Sequence[Problem]
     commands: Sequence[str]
     details: Sequence[tuple[str, str]]
+
+    @property
+    def is_short(self) -> bool:
+        """Return whether the opened row is short enough to be open from the start."""
+        lines = max(len(self.parts) + len(self.answers), 5 * len(self.starts))
+        return lines + 3 * len(self.stacks) + 4 * (len(self.problems) // 2) <= MOST_LINES
 
 
 @dataclass(frozen=True, slots=True)

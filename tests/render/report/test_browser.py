@@ -1,12 +1,16 @@
 """The page in a real Chromium: no console output, no request, inside its window, and valid by axe-core."""
 
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
 import pytest
 
+from aligntool.inventory import Inventory
+from aligntool.render.report.page import page_html
+from aligntool.units import Extent
 from tests.render.report.browser import asked, browse
-from tests.render.report.pages import HOSTILE, array_page, captured_page, named_page
+from tests.render.report.pages import HOSTILE, array_machine, array_page, captured_page, content_of, named_page
 from tests.render.report.test_page import MACHINES
 from tests.thorough import when_thorough
 
@@ -109,6 +113,21 @@ def test_a_machine_needs_two_screens(machine: str) -> None:
     assert isinstance(answer, list)
     tall, banner = answer
     assert tall <= 2 * SCREEN and banner <= SCREEN / 2
+
+
+@pytest.mark.parametrize(("parts", "starts"), [(4, 4), (12, 1), (12, 12), (128, 8)])
+def test_a_disk_of_many_partitions_needs_two_screens(parts: int, starts: int) -> None:
+    disk = array_machine().disks[1]
+    made = tuple(
+        replace(
+            disk.partitions[0], number=number + 1, content=(), holders=(),
+            extent=Extent((2048 * (number + 1) + number % starts % 7 + 1) * 512, 1 << 19),
+        )
+        for number in range(parts)
+    )  # fmt: skip
+    page = page_html(content_of(Inventory((replace(disk, partitions=made, links=(), holders=()),))))
+    tall = asked(page, "say(document.documentElement.scrollHeight)", width=1280, height=SCREEN)
+    assert isinstance(tall, int) and tall <= 2 * SCREEN
 
 
 HIDDEN = """
