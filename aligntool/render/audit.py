@@ -554,7 +554,7 @@ def misaligned_words(*counts: tuple[int, str]) -> str:
 
 
 def counted_disks(disks: Sequence[Judged]) -> str:
-    """Return "3 disks and 2 md devices": devices on disks are not disks."""
+    """Return "3 disks and 2 stacked devices": what is on disks is no disk."""
     return " and ".join(words for words, _ in _groups(disks))
 
 
@@ -566,7 +566,7 @@ def _groups(disks: Sequence[Judged]) -> Iterator[tuple[str, Sequence[Judged]]]:
         yield counted(len(drives), "disk"), drives
     if above:
         kinds = sorted({judged.disk.kind.value for judged in above})
-        yield counted(len(above), f"{'/'.join(kinds)} device"), above
+        yield counted(len(above), "stacked device" if drives else f"{'/'.join(kinds)} device"), above
 
 
 def summary_lines(report: Report, width: int) -> Iterator[Line]:
