@@ -245,7 +245,7 @@ def test_a_demo_prints_its_commands_and_their_output_in_sequence(tmp_path: Path)
         capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     said = [
-        done.stdout.find(words) for words in ("$ aligntool audit", "AT101", "$ aligntool plan", "To copy:", " steps;")
+        done.stdout.find(words) for words in ("$ aligntool audit", "AT101", "$ aligntool plan", "To copy:", "\nSteps")
     ]
     assert said == sorted(said) and -1 not in said
 
