@@ -196,4 +196,4 @@ def test_an_experiment_writes_to_a_device_only_after_its_name_was_typed(
     assert answered(tmp_path, words, "wrong\n") == 3 and image.read_bytes() == before
     # A full run starts fio 60 times, as the one in a folder does (test_experiment_facts.py).
     until, code = ("sequential read", 4) if command == "alignment" and not THOROUGH else ("", 0)
-    assert answered(tmp_path, words, f"{device.name}\n", until=until) == code and image.read_bytes() != before
+    assert answered(tmp_path, words, f"{device}\n", until=until) == code and image.read_bytes() != before

@@ -365,7 +365,7 @@ def test_a_device_is_overwritten_only_if_empty_and_its_name_is_typed(
     run("blkdiscard", "-z", device)
     emptied = image.read_bytes()
     assert answered(place, [str(device), *map(str, words)], "wrong\n") == 3
-    assert answered(place, [str(device), *map(str, words)], f"{device.name}\n") == 0
+    assert answered(place, [str(device), *map(str, words)], f"{device}\n") == 0
     after = image.read_bytes()
     assert after[:MIB] != bytes(MIB) and after[MIB:] == emptied[MIB:]
 
@@ -456,7 +456,7 @@ def test_content_created_while_the_confirmation_waits_is_not_overwritten(
         made.append(image.read_bytes())
 
     words = [str(device), *map(str, QUICK), "--destructive"]
-    assert answered(place, words, f"{device.name}\n", meanwhile) == 3
+    assert answered(place, words, f"{device}\n", meanwhile) == 3
     assert image.read_bytes() == made[0]
 
 
@@ -475,7 +475,7 @@ def answered(
         while not said.endswith("to continue: ") and (letter := child.stderr.read(1)):
             said += letter
         meanwhile()
-        os.write(leader, answer.encode())
+        os.write(leader, f"{answer}\x04".encode())  # the end of the input, after a wrong answer
         for line in child.stderr if until else ():
             if until in line:
                 child.send_signal(signal.SIGINT)

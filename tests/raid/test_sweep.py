@@ -215,7 +215,7 @@ def test_an_impossible_sweep_is_refused_with_the_reason(words: list[str], code: 
     assert said in done.stderr
 
 
-@pytest.mark.parametrize(("text", "said"), [(None, "cannot be read"), ("{}", "cannot be used")])
+@pytest.mark.parametrize(("text", "said"), [(None, "cannot be read"), ("{}", "is not a result of raid tune")])
 def test_an_invalid_measurement_is_refused_before_any_drive_is_read(
     text: str | None, said: str, tmp_path: Path
 ) -> None:

@@ -132,7 +132,7 @@ def test_data_written_by_another_program_during_the_confirmation_are_not_overwri
             asked += piece
         with Path(two[1]).open("r+b") as file:
             file.write(b"mine" * 1024)
-        os.write(leader, " ".join(Path(each).name for each in two).encode() + b"\n")
+        os.write(leader, " ".join(two).encode() + b"\n")
         said = child.stderr.read()
     os.close(leader)
     assert child.returncode == 3 and f"{Path(two[1]).name} " in said, said
