@@ -276,8 +276,8 @@ def rollback(disk: TargetArgument = None, *, chosen: Recovery, json_: options.Ev
 
     Example: sudo aligntool rollback /dev/sda
 
-    Exit code: 0 everything is in its old state, 3 nothing is in flight or it was not confirmed, 4 stopped again before
-    the end, or the move is complete and is not undone.
+    Exit code: 0 everything is in its old state, or only a rest of a journal was left and is zeroed, 3 nothing is in
+    flight or it was not confirmed, 4 stopped again before the end, or the move is complete and is not undone.
     """
     _recover(disk, chosen, back=True, json_=json_)
 
