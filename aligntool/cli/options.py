@@ -51,13 +51,17 @@ def confirm(
     word = escaped(name)
     for _ in range(ANSWERS):
         print(f"{harmless(f'Type {word} to continue:')} ", end="", file=sys.stderr, flush=True)
-        answer = sys.stdin.readline()
+        try:
+            answer = sys.stdin.readline()
+        except KeyboardInterrupt:
+            print(f"\naligntool: not confirmed; {undone}", file=sys.stderr)
+            raise
         if answer.split() == word.split():
             return
         if not answer.endswith("\n"):  # the end of the input, or Ctrl-D
             print(file=sys.stderr)
             break
-        remark(f"That is not {word}.")
+        remark(f"That is not {word}. Ctrl-C: {undone}.")
     raise Refused(f"the answer was not {word}; {undone}", code="not-confirmed", subject=name)
 
 

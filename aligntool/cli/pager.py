@@ -32,7 +32,8 @@ def page_lines(lines: str | Iterable[Line]) -> None:
     if isinstance(shown, io.StringIO):
         text = shown.getvalue()
         long = text.count("\n") >= shutil.get_terminal_size((80, 24)).lines
-        pager = pager_of(os.environ, login=login_user()) if long and os.environ.get("TERM", "dumb") != "dumb" else None
+        can_page = sys.stdin is not None and sys.stdin.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        pager = pager_of(os.environ, login=login_user()) if long and can_page else None
         if pager is None or not _paged(text, *pager):
             sys.stdout.write(text)
     sys.stdout.flush()

@@ -30,7 +30,7 @@ from aligntool.cli.reformat import Reformat
 from aligntool.cli.tables import ConvertCopy, partition_change
 from aligntool.commands import ByHand, by_hand
 from aligntool.device import Device
-from aligntool.errors import Refusal, Refused, failing_as, refuse
+from aligntool.errors import ExitCode, Refusal, Refused, failing_as, refuse
 from aligntool.formats.reader import TableReading
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Partition as TableEntry
@@ -64,7 +64,7 @@ from aligntool.realign.request import (
 from aligntool.realign.whole_disk import adds_table
 from aligntool.render.lines import EMPTY, Line, plain, show
 from aligntool.render.progress import remaining_step_lines, status_json, status_lines, table_lines
-from aligntool.units import KIB, Extent, format_size
+from aligntool.units import KIB, Extent, counted, format_size
 
 # `aligntool apply`: apply a saved plan, if it is still valid.
 
@@ -169,15 +169,24 @@ def status(
     Nothing is written.
 
     Example: sudo aligntool status
+
+    Exit code: 0 shown; 3 it was not found, or a disk of this machine could not be read.
     """
-    found = list(_all_unfinished()) if disk is None and journal is None else [_unfinished(disk, journal)]
+    unread: list[str] = []
+    found = list(_all_unfinished(unread)) if disk is None and journal is None else [_unfinished(disk, journal)]
     if not found:
         none = "Nothing is in flight on the disks of this machine, and no array is unfinished."
-        print_lines(status_json(None, move.Status("old", ())) if json_ else [plain(none)])
+        if unread:
+            could = f"{counted(len(unread), 'disk')} could not be: {', '.join(unread)}"
+            none = f"Nothing is in flight on the disks that could be read; {could}. No array is unfinished."
+        sentences = (none,) if unread else ()
+        print_lines(status_json(None, move.Status("old", sentences)) if json_ else [plain(none)])
     for number, each in enumerate(found):
         lines = status_lines(each.disk, each.status, width=terminal_width(), type_next=each.next)
         between = (EMPTY,) if number else ()
         print_lines(status_json(each.disk, each.status, type_next=each.next) if json_ else (*between, *lines))
+    if unread:
+        sys.exit(ExitCode.REFUSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +216,10 @@ def _unfinished_array(record: Record) -> _Unfinished:
     return _Unfinished(path, array_status(record), tuple(run_change.recovery_commands(path).split("\n")))
 
 
-def _all_unfinished() -> Iterator[_Unfinished]:
-    """Yield every unfinished array, and every disk of this machine that is in flight. Raises Refused."""
+def _all_unfinished(unread: list[str]) -> Iterator[_Unfinished]:
+    """Yield every unfinished array, and every disk of this machine that is in flight. `unread`: gets the other disks.
+    Raises Refused.
+    """
     yield from map(_unfinished_array, with_current_paths(find_records()))
     paths = [f"/dev/{block.name}" for block in list_blocks(LIVE)]
     jobs = [partial(_state_of, path) for path in paths]
@@ -216,12 +227,14 @@ def _all_unfinished() -> Iterator[_Unfinished]:
     for number, path in enumerate(paths):
         match states[number]:
             case None:
+                unread.append(path)
                 options.say(f"{path}: did not respond within {SILENCE_S:g} s")
             case "":
                 pass
             case "in-flight":
                 yield _in_flight(path)
             case why:
+                unread.append(path)
                 options.say(why)
 
 

@@ -6,7 +6,6 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from types import MappingProxyType
 
 from aligntool import steps
-from aligntool.audit.wording import layer_name
 from aligntool.change import Event, Plan, Said, StepBegun, StepDone, Waiting
 from aligntool.commands import ByHand, by_hand
 from aligntool.device import Device
@@ -676,8 +675,8 @@ def _content_changes(
         return
     sign = whole_disk.marker_of(journal)
     yield from in_flight.changes(device, journal, sign, back=back, restore_table=restore_table)
-    for start, layer in newcomers(device, journal):
-        yield in_flight.Change(None, start, f"a new {layer_name(layer)}")
+    for start, what in newcomers(device, journal):
+        yield in_flight.Change(None, start, f"something new, {what}")
     for index, step in enumerate(journal.contents.plan.steps):
         if back and isinstance(step, steps.ReleaseContent) and index < journal.position.step:
             content = patched(step.held, journal.contents.held[step.partition], step.patches)

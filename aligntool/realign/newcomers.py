@@ -1,9 +1,12 @@
 """Find content that another program has made in a disk in flight, where the change would overwrite it.
 
-A parked entry has a node, so a program can make a file system in it, also in one that only claims free space. Markers
-and saved bytes show that only where they are. So what is recognised where an entry in flight or a place of the plan
-begins must be the change's own: that was there before, or that a copy brings there. Both are known before the first
-write, and are in the journal.
+A parked entry has a node, so a program can make a file system or a table in it, also in one that only claims free
+space, or over whose first sectors a copy lies. There nothing is hidden whose return could be seen. So what is
+recognised where such an entry begins must be the change's own: that was there before, or that a copy brings there. Both
+are known before the first write, and are in the journal.
+
+Elsewhere an old or new place is compared byte by byte (realign/in_flight.py): while signatures are hidden one after the
+other, inner content can be recognised that was not before, so its name would prove nothing.
 """
 
 from collections.abc import Iterator
@@ -12,48 +15,74 @@ from aligntool import steps
 from aligntool.change import Plan
 from aligntool.device import Device
 from aligntool.formats.layers import read_layers
+from aligntool.formats.mbr import entries_of
 from aligntool.formats.tables import read_table
-from aligntool.inventory import Layer
+from aligntool.inventory import Layer, with_inner
 from aligntool.realign.disk_state import LegibleDisk, OverlaidDisk, places_in_use
+from aligntool.realign.in_flight import taken_from
 from aligntool.realign.journal import Journal
 from aligntool.realign.table import TableImages, all_sectors
 from aligntool.units import Extent
+
+_TABLE = "a partition table"
 
 
 def own_content(device: Device, plan: Plan, images: TableImages) -> tuple[str, ...]:
     """Return what can be recognised in flight without another program. Called before the first write."""
     copies = [step for step in plan.steps if isinstance(step, steps.CopyContent)]
     found: set[str] = set()
-    for place in _places(device, plan, images):
+    for place in _entries_in_flight(device, plan, images):
         brought = (copy for copy in copies if copy.target.contains(Extent(place.start, 1)))
         for shift in (0, *(copy.source.start - copy.target.start for copy in brought)):
             start = place.start + shift
-            found.update(map(_name, _layers(device, Extent(start, min(place.length, device.size - start)))))
+            found |= _names(device, Extent(start, min(place.length, device.size - start)))
     return tuple(sorted(found))
 
 
-def newcomers(device: Device, journal: Journal) -> Iterator[tuple[int, Layer]]:
-    """Yield the offset of each content that is not the change's own, with what it is. Journals of older versions do not
+def newcomers(device: Device, journal: Journal) -> Iterator[tuple[int, str]]:
+    """Yield the offset of each content that is not the change's own, with its kind. Journals of older versions do not
     state what is.
     """
-    own = journal.contents.recognised
-    if own is None:
+    contents = journal.contents
+    if contents.recognised is None:
         return
-    for place in _places(device, journal.contents.plan, journal.contents.images):
-        yield from ((place.start, layer) for layer in _layers(device, place) if _name(layer) not in own)
+    plan = contents.plan
+    hidden = [
+        step.source for step in plan.steps if isinstance(step, steps.HoldContent) and not _is_covered(journal, step)
+    ]
+    kept = [*hidden, *(place.before for place in plan.places if place.before and _is_unmoved(plan, place.number))]
+    for entry in _entries_in_flight(device, plan, contents.images):
+        start = Extent(entry.start, 1)
+        if any(place.contains(start) for place in kept):
+            continue
+        for name in sorted(_names(device, entry).difference(contents.recognised)):
+            yield entry.start, name if name == _TABLE else name.partition(" ")[0]
 
 
-def _places(device: Device, plan: Plan, images: TableImages) -> tuple[Extent, ...]:
-    """Return the places of the plan, and the entries in flight that have a byte of them."""
-    used = places_in_use(plan)
-    in_flight = OverlaidDisk(device, tuple(all_sectors(images.parked)))
-    entries = read_table(in_flight, sector_size=plan.disk.sector_size).partitions
-    touched = [each.extent for each in entries if any(each.extent.overlaps(place) for place in used)]
-    return tuple(dict.fromkeys((*used, *touched)))
+def _is_covered(journal: Journal, step: steps.HoldContent) -> bool:
+    """Return whether data may have been copied over the start of the old place."""
+    return any(one.contains(Extent(step.source.start, 1)) for one in taken_from(journal, step))
 
 
-def _layers(device: Device, place: Extent) -> tuple[Layer, ...]:
-    return read_layers(LegibleDisk(device, ()), place, sector_size=device.sector_size)
+def _is_unmoved(plan: Plan, number: int) -> bool:
+    return not any(isinstance(step, steps.HoldContent) and step.partition == number for step in plan.steps)
+
+
+def _entries_in_flight(device: Device, plan: Plan, images: TableImages) -> tuple[Extent, ...]:
+    """Return the entries of the table in flight that have a byte of a place of the plan."""
+    used, in_flight = places_in_use(plan), OverlaidDisk(device, tuple(all_sectors(images.parked)))
+    entries = (each.extent for each in read_table(in_flight, sector_size=plan.disk.sector_size).partitions)
+    return tuple(each for each in dict.fromkeys(entries) if any(each.overlaps(place) for place in used))
+
+
+def _names(device: Device, place: Extent) -> set[str]:
+    """Return what is recognised at a place: kind and UUID of each layer, and whether a table begins there."""
+    reader = LegibleDisk(device, ())
+    layers = with_inner(read_layers(reader, place, sector_size=device.sector_size))
+    head = reader.read(place.start, 2 * device.sector_size)
+    first, second = head[: device.sector_size], head[device.sector_size :]
+    has_table = second.startswith(b"EFI PART") or any(entry.sectors for entry in entries_of(first) or ())
+    return {*map(_name, layers), *([_TABLE] if has_table else [])}
 
 
 def _name(layer: Layer) -> str:

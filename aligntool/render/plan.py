@@ -359,15 +359,15 @@ def _summary_sentences(plan: Plan) -> Iterator[str]:
             )
             yield f"{moving} of {counted(len(plan.places), 'partition')} to move{copied}{time}."
             yield (
-                "At risk: the partitions that move, if the drive fails or the journal is lost meanwhile. Ctrl-C or a "
-                "power cut loses nothing: resume or rollback continues from there."
+                "At risk: the partitions that move, if the drive fails or the journal is lost meanwhile: have a backup."
+                " Ctrl-C or a power cut loses nothing: resume finishes the move, rollback undoes it."
             )
         case "convert":
             rebuilt = sum(isinstance(step, steps.RebuildContent) for step in plan.steps)
             yield f"{counted(len(plan.places), 'partition')} in a new table, {rebuilt} recreated in place."
             yield (
                 "At risk: the table and the recreated content, if the drive fails or the journal is lost meanwhile. "
-                "Ctrl-C or a power cut loses nothing: resume or rollback continues from there."
+                "Ctrl-C or a power cut loses nothing: resume finishes it, rollback undoes it."
             )
         case "layout" | "convert-copy":
             yield f"A new partition table: {counted(len(plan.places), 'partition')}."

@@ -5,9 +5,11 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from aligntool.cli import recover
 from tests.cli.old_disks import assert_whole, first_start
 from tests.cli.test_screen import Terminal
 from tests.conftest import attached, run
@@ -92,12 +94,27 @@ def two_in_flight(in_flight: Path) -> Iterator[list[str]]:
 @pytest.mark.needs_tools("losetup")
 def test_status_without_a_disk_lists_every_disk_in_flight(two_in_flight: list[str]) -> None:
     first, second, idle = two_in_flight
-    done = run_aligntool("status", code=0)
+    done = run_aligntool("status")
+    assert done.returncode == (3 if done.stderr else 0), "3: another disk of this machine cannot be read"
     for disk in (first, second):
         assert f"{disk}: in flight" in done.stdout and f"aligntool resume {disk} " in done.stdout
     assert f"{idle}:" not in done.stdout + done.stderr
-    documents = [json.loads(line) for line in run_aligntool("status", "--json", code=0).stdout.splitlines()]
+    documents = [json.loads(line) for line in run_aligntool("status", "--json").stdout.splitlines()]
     for document in documents:
         check(document)
     assert {first, second} <= {document["disk"] for document in documents if document["state"] == "in-flight"}
     assert idle not in {document["disk"] for document in documents}
+
+
+def test_status_does_not_say_that_nothing_is_in_flight_on_a_disk_that_it_could_not_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(recover, "list_blocks", lambda _: [SimpleNamespace(name="sdx"), SimpleNamespace(name="sdy")])
+    monkeypatch.setattr(recover, "find_records", lambda: ())
+    states = [(0, ""), (1, "/dev/sdy cannot be read: Input/output error")]
+    monkeypatch.setattr(recover, "results_in_children", lambda _: states)
+    with pytest.raises(SystemExit) as ended:
+        recover.status()
+    said = capsys.readouterr()
+    assert ended.value.code == 3
+    assert "on the disks that could be read; 1 disk could not be: /dev/sdy" in " ".join(said.out.split())

@@ -225,9 +225,7 @@ def test_content_made_in_an_entry_in_flight_is_kept_or_both_ways_stop(seed: int)
             disk = SimulatedDisk(world.platter)
             try:
                 list(way(MoveContext(disk, NoKernel())))
-            except Stopped as stop:
-                assert disk.operations == 0, stop
+            except Stopped:
                 stopped += 1
-            else:
-                assert final(disk)[seen.extent.start : seen.extent.start + len(header)] == header
+            assert final(disk)[seen.extent.start : seen.extent.start + len(header)] == header
     assert stopped
