@@ -65,14 +65,16 @@ class Change:
 
 
 def compare(
-    device: Device, start: int, view: View, taken: Sequence[Extent] = (), also: Sequence[bytes] = ()
-) -> Comparison:
+    device: Device, start: int, view: View, taken: Sequence[Extent] = (), also: Sequence[bytes] = (),
+    others: Sequence[View] = (),
+) -> Comparison:  # fmt: skip
     """Compare the place at `start` with the content of the view. `taken`: extents of the disk that may hold anything.
-    `also`: other content that a sector may have, range by range.
+    `also`: other content that a sector may have, range by range. `others`: as given to `signature_bytes` when it was
+    hidden.
 
     Unreadable sectors are not compared: a rollback must be possible on a disk that fails.
     """
-    size, signs = len(view.sign), signature_bytes(view)
+    size, signs = len(view.sign), signature_bytes(view, *others)
     deciding: Bytes = frozenset().union(*signs.last)
     found = _read_sectors(device, start, view, taken)
     shown = bool(deciding) and all(_byte(found, at, size) == view.read(at, 1)[0] for at in deciding)
@@ -115,13 +117,13 @@ def _expected(view: View, found: dict[int, bytes], also: Sequence[bytes]) -> Ite
 
 
 def found_at_source(
-    device: Device, start: int, view: View, taken: Sequence[Extent] = (), *, is_copied: bool = False
+    device: Device, start: int, views: tuple[View, View], taken: Sequence[Extent] = (), *, is_copied: bool = False
 ) -> tuple[Found, int]:
     """Return what is at the old place while it is hidden or shown again, and the first byte that another program
-    changed. `is_copied`: data may have been copied there, so that only the deciding signature shows that the content is
-    whole.
+    changed. `views`: as of `views_at_source`. `is_copied`: data may have been copied there, so that only the deciding
+    signature shows that the content is whole.
     """
-    seen = compare(device, start, view, taken)
+    seen = compare(device, start, views[0], taken, others=views[1:])
     at = next((at for at in (seen.other, seen.ours) if at is not None), start)
     if seen.ours is None and (seen.shown or not is_copied):
         return (Found.USED if seen.other is not None else Found.WHOLE), at
@@ -170,13 +172,13 @@ def _data_at_records(device: Device, journal: Journal) -> tuple[Extent, ...]:
 def _at_source(
     device: Device, journal: Journal, index: int, step: steps.HoldContent, sign: bytes, table: tuple[Extent, ...]
 ) -> int | None:
-    view, start = source_view(journal, step, sign), step.source.start
+    views, start = views_at_source(journal, step, sign), step.source.start
     taken = (*taken_from(journal, step), *table)
     if index == journal.position.step:
-        found, at = found_at_source(device, start, view, taken, is_copied=not journal.position.forward)
+        found, at = found_at_source(device, start, views, taken, is_copied=not journal.position.forward)
         return at if found is Found.CHANGED else None
-    seen = compare(device, start, view, taken)
-    is_back = bool(seen.compared) and seen.ours is None and not taken and not _is_like_marker(view)
+    seen = compare(device, start, views[0], taken, others=views[1:])
+    is_back = bool(seen.compared) and seen.ours is None and not taken and not _is_like_marker(views[0])
     if seen.other is not None:
         return seen.other
     return start if seen.shown or is_back else None
@@ -191,6 +193,14 @@ def _is_like_marker(view: View) -> bool:
 def source_view(journal: Journal, step: steps.HoldContent, sign: bytes) -> View:
     """Return the saved bytes of a partition, at its old place."""
     return View(step.held, journal.contents.held[step.partition], step.source.length, sign)
+
+
+def views_at_source(journal: Journal, step: steps.HoldContent, sign: bytes) -> tuple[View, View]:
+    """Return the saved bytes of a partition as views from the old place and from the new one."""
+    view = source_view(journal, step, sign)
+    targets = (one.target for one in journal.contents.plan.steps
+               if isinstance(one, steps.CopyContent) and one.partition == step.partition)  # fmt: skip
+    return view, replace(view, base=next(targets, step.source).start - step.source.start)
 
 
 def taken_from(journal: Journal, step: steps.HoldContent) -> tuple[Extent, ...]:

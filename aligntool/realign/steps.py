@@ -358,8 +358,9 @@ class Walk:
         for step in self.plan.steps:
             if not isinstance(step, steps.HoldContent):
                 continue
-            view, start = self._views_at_source(step)[0], step.source.start
-            seen = in_flight.compare(self.device, start, view)
+            view, *others = self._views_at_source(step)
+            start = step.source.start
+            seen = in_flight.compare(self.device, start, view, others=others)
             at = seen.ours if seen.ours is not None or seen.shown else seen.other
             if at is not None:
                 text = f"the content of partition {step.partition} is not back at byte {at}; the journal is kept"
@@ -383,9 +384,9 @@ class Walk:
             raise Stopped(text, hint="aligntool rollback DISK, then check the file system and start again")
 
     def _found_at_source(self, step: steps.HoldContent) -> tuple[in_flight.Found, int]:
-        view, taken = self._views_at_source(step)[0], in_flight.taken_from(self.journal, step)
+        views, taken = self._views_at_source(step), in_flight.taken_from(self.journal, step)
         is_copied = not self.journal.position.forward  # or may be: a rollback may have been interrupted
-        return in_flight.found_at_source(self.device, step.source.start, view, taken, is_copied=is_copied)
+        return in_flight.found_at_source(self.device, step.source.start, views, taken, is_copied=is_copied)
 
     def _undo_hold(self, index: int, step: steps.HoldContent) -> None:
         """Show the content at its old place again. What another program has written to since it was shown stays."""
@@ -458,11 +459,7 @@ class Walk:
         return Places(self.device, step.source.start, step.target.start, self.journal.device, stash)
 
     def _views_at_source(self, step: steps.HoldContent) -> tuple[hidden_signatures.View, hidden_signatures.View]:
-        """Return the saved bytes as views from the old place and from the new one."""
-        view = hidden_signatures.View(
-            step.held, self.journal.contents.held[step.partition], step.source.length, self.sign
-        )
-        return view, replace(view, base=self._both_places(step.partition)[1].start - step.source.start)
+        return in_flight.views_at_source(self.journal, step, self.sign)
 
     def _views_at_target(self, step: steps.ReleaseContent) -> tuple[hidden_signatures.View, hidden_signatures.View]:
         content = patched(step.held, self.journal.contents.held[step.partition], step.patches)
