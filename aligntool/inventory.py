@@ -505,6 +505,7 @@ class Sampled:
     unreadable: int
     digest: str  # SHA-256 of all places that are not blank, in hexadecimal
     spacing: int | None = None  # from one place to the next; None: everything was read
+    whole: int = 0  # bytes that a plan overwrites: if it is not 0, all of them are among the places
 
     @property
     def is_sparse(self) -> bool:

@@ -274,6 +274,9 @@ def unread_between(disk: Disk) -> str | None:
     if sampled is None or sampled.spacing is None or sampled.written or sampled.unreadable:
         return None
     apart = f"{sampled.places} places of 4KiB, every {format_size(sampled.spacing)}"
+    if sampled.whole:
+        whole = format_about(sampled.whole)
+        apart = f"all {whole} that are overwritten, and 4KiB in every {format_size(sampled.spacing)}"
     return f"{apart}, read as unwritten; what lies between them was not read"
 
 

@@ -26,7 +26,7 @@ from aligntool.linux.devices import FileReader
 from aligntool.linux.process import find_program, run_program
 from aligntool.linux.sysfs import opened
 from aligntool.linux.users import NoLoop, fresh_reader, read_only_loop
-from aligntool.units import GIB, KIB, MIB, Extent, align_down, align_up
+from aligntool.units import GIB, KIB, MIB, Extent, align_down, align_up, merged
 from aligntool.values import dataclass
 
 # Holes in a file. Reading a hole does not measure the drive, and nothing else reveals it.
@@ -79,9 +79,9 @@ MOST_ROTATING = 8192  # places: about a minute of a hard disk
 _IN_FLIGHT = 64  # places that the drive is asked for at once
 
 
-def sample(path: str, extent: Extent, beside: Sequence[int] = ()) -> Sampled:
+def sample(path: str, extent: Extent, beside: Sequence[int] = (), overwritten: Iterable[Extent] = ()) -> Sampled:
     """Read an extent, or places of it, and return how many places are written. `beside`: further offsets on the disk,
-    where data may have been put deliberately.
+    where data may have been put deliberately. `overwritten`: what will be, read whole up to READ_WHOLE.
     """
     blocks = -(-extent.length // PLACE)
     try:
@@ -93,7 +93,13 @@ def sample(path: str, extent: Extent, beside: Sequence[int] = ()) -> Sampled:
             if _is_rotating(reader.descriptor):
                 spacing = max(spacing, align_up(-(-extent.length // MOST_ROTATING), PLACE))
             places = tuple(_places(extent, spacing, beside))
-            return _sampled(reader, extent, places, len(places), spacing)
+            lost = merged(overwritten, extent, PLACE)
+            whole = sum(run.length for run in lost)
+            if whole > READ_WHOLE:
+                whole = 0
+            if whole:
+                places = tuple(dict.fromkeys((*_blocks(extent, lost), *_blocks(extent, places))))
+            return replace(_sampled(reader, extent, places, len(places), spacing), whole=whole)
     except OSError:
         return Sampled(blocks, 0, blocks, "")
 

@@ -1,7 +1,7 @@
 """Copy a disk to a new image or an empty disk, with a table for another sector size. The source is only read."""
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,15 +17,15 @@ from aligntool.audit.wording import (
     unrecognised_data,
 )
 from aligntool.change import Event, Plan, Progress, StepBegun, StepDone
-from aligntool.claims import outside
-from aligntool.commands import typed
+from aligntool.claims import is_unwritten, outside
+from aligntool.commands import shell_word, typed
 from aligntool.device import Device
 from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse, refuse_folder_name
 from aligntool.formats.gpt import read_bytes
 from aligntool.formats.reader import has_data
 from aligntool.inventory import Disk, Partition, Role, TableLabel
 from aligntool.linux.block import DiskDevice, limited, open_read_only
-from aligntool.linux.content import UsedMap, places_for_data, sample
+from aligntool.linux.content import PLACE, UsedMap, places_for_data, sample
 from aligntool.linux.fat import NewFat
 from aligntool.linux.lease import refuse_open_image
 from aligntool.linux.lock import lock_against_udev, lock_disk, open_exclusively, refuse_disturbed, written_at
@@ -79,8 +79,7 @@ class CopyRequest:
         """Return the plan, the facts it was made from, and the extents to copy. Raises Refused with every reason."""
         judged, units, cut = judged_units(self.source, self.request)
         disk, sizes = judged.disk, self.sector_sizes
-        image = _new_image(self.output, disk, sizes)
-        target, about = (image, ()) if image else _empty_disk(self.output, sizes, wipe=self.wipe)
+        target, empty = _target(self.output, disk, sizes)
         refuse_unconvertible(judged, sizes, units, cut, copied_to=target.size)
         with naming_loops(disk.path), hints_for_disk(disk.path, disk.raw_copy):
             _refuse_uncopied(disk, target.size, sizes)
@@ -96,6 +95,7 @@ class CopyRequest:
             _between_head_and_tail(target.size, sizes, disk), convert_table.BLOCK,
         )  # fmt: skip
         plan = plan_copy(disk, target, sizes, units, again, mapped, sum(run.length for run in runs))
+        about = () if empty is None else _refuse_data(empty, (*runs, *_written_besides(plan)), wipe=self.wipe)
         plan = replace(plan, attention=(*about, *plan.attention), notes=(*plan.notes, *_whole_copies(maps, mapped)))
         return FoundPlan(plan, judged, {}, {number: rebuild.parts for number, rebuild in rebuilds.items()}), runs
 
@@ -179,32 +179,57 @@ def _new_image(output: str, disk: Disk, sizes: tuple[int, ...]) -> steps.Subject
     return steps.Subject(output, size, max(sizes), None, None, None, None, None, "")
 
 
-def _empty_disk(output: str, sizes: tuple[int, ...], *, wipe: bool) -> tuple[steps.Subject, tuple[str, ...]]:
-    """Return the disk to be written to, and what is lost there or was not read. Raises Refused if it is not empty, or
-    has other sectors. `wipe`: data that nothing recognises may be lost.
-    """
+def _target(output: str, disk: Disk, sizes: tuple[int, ...]) -> tuple[steps.Subject, Disk | None]:
+    """Return the image to create, or the disk to be written to, also with all that was read of it. Raises Refused."""
+    if image := _new_image(output, disk, sizes):
+        return image, None
+    empty = _empty_disk(output, sizes)
+    return steps.subject(empty), empty
+
+
+def _empty_disk(output: str, sizes: tuple[int, ...]) -> Disk:
+    """Return the disk to be written to. Raises Refused if anything is recognised on it, or it has other sectors."""
     if not Path(output).is_block_device():
         raise Refused(f"{output} already exists", hint="use another name for -o", code="not-empty", subject=output)
     judged, _ = look_at(output, Request())
     disk = judged.disk
     refuse_part(output, disk, "a copy can only be written to a whole disk")
-    sampled = sample(disk.path, places_for_data(disk))
+    refuse_unfit(disk, wipe=None)
+    if disk.limits.logical_block_size not in sizes:
+        text = f"{disk.name} has sectors of {disk.limits.logical_block_size} bytes"
+        raise Refused(text, hint="\n".join(reformatting(disk, max(sizes))), code="sector-size", subject=disk.name)
+    return disk
+
+
+def _refuse_data(disk: Disk, written: Iterable[Extent], *, wipe: bool) -> tuple[str, ...]:
+    """Return what is lost of the disk to be written to, or was not read. Raises Refused if data would be overwritten
+    that nothing recognises, unless `wipe` allows it. `written`: all that the plan writes.
+    """
+    sampled = sample(disk.path, places_for_data(disk), overwritten=written)
     disk = replace(disk, sampled=sampled)
-    refuse_unfit(replace(disk, sampled=None) if wipe else disk, wipe=None)
     if not wipe:
+        refuse_unfit(disk, wipe=None)
         refuse(refuse_sparse(disk, disk.name, disk.path))
     if sampled.unreadable:
         text = f"{disk.name} cannot be read at {sampled.unreadable} of {sampled.places} places"
         raise Refused(text, hint="use another disk", code="failing", subject=disk.name)
-    if disk.limits.logical_block_size not in sizes:
-        text = f"{disk.name} has sectors of {disk.limits.logical_block_size} bytes"
-        raise Refused(text, hint="\n".join(reformatting(disk, max(sizes))), code="sector-size", subject=disk.name)
     lost = tuple(f"{LOST}{data}, on {disk.name}" for data in unrecognised_data(disk))
     unread = unread_between(disk)
-    return steps.subject(disk), (*lost, *((f"{disk.name}: {unread}",) if unread else ()))
+    return (*lost, *((f"{disk.name}: {unread}",) if unread else ()))
 
 
-# Applying the plan. No program recognises the copy before its sector 0 is written, which is the last write.
+def _written_besides(plan: Plan) -> Iterator[Extent]:
+    """Yield what a plan writes besides the extents that it copies."""
+    for step in plan.steps:
+        match step:
+            case steps.RebuildContent():
+                yield from (Extent(step.extent.start + run.start, run.length) for run in step.held.ranges)
+            case steps.ConvertTable():
+                yield from convert_table.table_places(step.label, plan.disk.size, step.sector_sizes)
+
+
+# Applying the plan. No program recognises the copy before its sector 0 is written, which is the last write. Nothing but
+# zeros, or the ones of discarded blocks, is overwritten without --wipe: what samples do not show is read here.
 
 
 @contextmanager
@@ -259,7 +284,7 @@ def check_same_copy(plan: Plan, asked: CopyRequest) -> tuple[FoundPlan, tuple[Ex
 def _applying(
     found: FoundPlan, runs: tuple[Extent, ...], source: Device, target: Device, asked: CopyRequest, since: int | None
 ) -> ChangeInProgress:
-    return ChangeInProgress(_events(found.plan, found.rebuilt, runs, source, target, since), asked.command)
+    return ChangeInProgress(_events(found, runs, source, target, asked, since), asked.command)
 
 
 @contextmanager
@@ -279,13 +304,9 @@ def _created_image(output: str, target: steps.Subject) -> Iterator[Device]:
 
 
 def _events(
-    plan: Plan,
-    made: Mapping[int, tuple[bytes, ...]],
-    runs: tuple[Extent, ...],
-    source: Device,
-    target: Device,
-    since: int | None,
+    found: FoundPlan, runs: tuple[Extent, ...], source: Device, target: Device, asked: CopyRequest, since: int | None
 ) -> Iterator[Event]:
+    plan, made = found.plan, found.rebuilt
     whole = yield from run_checks(plan)
     places = (place.after for place in plan.places if place.number in whole)
     runs = merged((*runs, *places), Extent(0, target.size), convert_table.BLOCK)
@@ -295,7 +316,9 @@ def _events(
         yield StepBegun(index)
         match step:
             case steps.CopyDisk():
-                yield from _copy_runs(index, runs, source, target)
+                for piece in _pieces(_written_besides(plan)):
+                    _keep_data(target, piece, asked)
+                yield from _copy_runs(index, runs, source, target, asked)
             case steps.RebuildContent():
                 write_verified(target, step.extent.start, step.held, made[step.partition])
             case steps.ConvertTable():
@@ -304,26 +327,43 @@ def _events(
         yield StepDone(index)
 
 
-def _copy_runs(index: int, runs: tuple[Extent, ...], source: Device, target: Device) -> Iterator[Event]:
+def _pieces(extents: Iterable[Extent]) -> Iterator[Extent]:
+    return (Extent(at, min(MIB, each.end - at)) for each in extents for at in range(each.start, each.end, MIB))
+
+
+def _keep_data(target: Device, piece: Extent, asked: CopyRequest) -> None:
+    """Raise Stopped if there is data that may not be lost: no sample showed it, or it is younger than the samples."""
+    if asked.wipe or target.is_hole(piece.start, piece.length):
+        return
+    old = bytes(target.read(piece.start, piece.length))
+    for at in range(0, len(old), PLACE):
+        if not is_unwritten(old[at : at + PLACE]):
+            text = f"{asked.output} holds data at byte {piece.start + at}, between the places that were read"
+            raise Stopped(f"{text}; if it is not needed, add: --wipe {shell_word(asked.output)}")
+
+
+def _copy_runs(
+    index: int, runs: tuple[Extent, ...], source: Device, target: Device, asked: CopyRequest
+) -> Iterator[Event]:
     total, done = sum(run.length for run in runs), 0
-    pieces = (Extent(at, min(MIB, run.end - at)) for run in runs for at in range(run.start, run.end, MIB))
     batch: list[Extent] = []
-    for piece in pieces:
+    for piece in _pieces(runs):
         batch.append(piece)
         done += piece.length
         if len(batch) == _BATCH:
-            _copy_batch(batch, source, target)
+            _copy_batch(batch, source, target, asked)
             batch = []
             yield Progress(index, done, total)
-    _copy_batch(batch, source, target)
+    _copy_batch(batch, source, target, asked)
 
 
-def _copy_batch(batch: list[Extent], source: Device, target: Device) -> None:
+def _copy_batch(batch: list[Extent], source: Device, target: Device, asked: CopyRequest) -> None:
     """Copy pieces and read them back. Zeros are not written where the target has zeros."""
     written: list[tuple[Extent, bytes]] = []
     for piece in batch:
         if target.is_hole(piece.start, piece.length) and source.is_hole(piece.start, piece.length):
             continue
+        _keep_data(target, piece, asked)
         length = min(piece.length, source.size - piece.start)
         with failing_as(Stopped, f"the source cannot be read at byte {piece.start}"):
             content = bytes(source.read(piece.start, length)).ljust(piece.length, b"\0")

@@ -202,6 +202,64 @@ def test_a_copy_over_unrecognised_data_is_complete_if_the_disk_is_named(tmp_path
     assert files_of(tmp_path, target) == files_of(tmp_path, image)
 
 
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup")
+@pytest.mark.parametrize("at", [0, ROOT + MIB // 2, SIZE - MIB // 2])
+def test_a_copy_reads_all_that_it_overwrites_of_a_disk_that_is_only_sampled(tmp_path: Path, at: int) -> None:
+    """A sample reads 4 KiB in every 16 MiB. Elsewhere on the disk nothing is overwritten."""
+    image, target = make(tmp_path), tmp_path / "target.img"
+    with target.open("wb") as file:
+        file.truncate(3 * 1024 * MIB)
+        file.seek(at + 5 * KIB)
+        file.write(b"\xa5")
+        file.seek(100 * MIB)
+        file.write(b"between two places")
+    with looped(target, sector_size=4096) as device:
+        said = aligntool("convert", image, "--yes", "-o", device, code=REFUSED)
+        assert "is not empty: unrecognised data at 1 of" in said
+        assert "lost: unrecognised data at 1 of" in aligntool(
+            "convert", image, "--dry-run", "-o", device, "--wipe", device
+        )
+    with target.open("r+b") as file:
+        file.seek(at + 5 * KIB)
+        file.write(b"\0")
+    with looped(target, sector_size=4096) as device:
+        said = aligntool("convert", image, "--yes", "-o", device)
+    read = r"all \d+\.?\d*MiB that are overwritten, and 4KiB in every 16MiB, read as unwritten"
+    assert re.search(read, " ".join(said.split()))
+    with target.open("rb") as file:
+        file.seek(100 * MIB)
+        assert file.read(18) == b"between two places"
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup")
+@pytest.mark.parametrize("at", [401 * MIB, 605 * MIB])
+def test_a_long_copy_stops_at_data_that_the_samples_missed(tmp_path: Path, at: int) -> None:
+    image, target = make(tmp_path, free=640 * MIB), tmp_path / "target.img"
+    with image.open("r+b") as file:
+        file.seek(400 * MIB)
+        file.write(os.urandom(2 * MIB))
+    with target.open("wb") as file:
+        file.truncate(1024 * MIB)
+        file.seek(at)
+        file.write(b"missed")
+    with looped(target, sector_size=4096) as device:
+        said = aligntool("convert", image, "--yes", "-o", device, code=STOPPED)
+        assert f"holds data at byte {at}, between the places that were read" in said
+        assert f"--wipe {device}" in said
+    with target.open("rb") as file:
+        assert file.read(4 * KIB) == bytes(4 * KIB)
+        file.seek(at)
+        assert file.read(6) == b"missed"
+    with looped(target, sector_size=4096) as device:
+        aligntool("convert", image, "--yes", "-o", device, "--wipe", device)
+    with image.open("rb") as file, target.open("rb") as other:
+        file.seek(at)
+        other.seek(at)
+        assert file.read(MIB) == other.read(MIB)
+
+
 LOGICALS = {5: (62 * MIB, 20 * MIB), 6: (83 * MIB, 17 * MIB)}
 
 
