@@ -118,6 +118,39 @@ def test_no_page_that_the_program_prints_has_a_command_that_changes_anything(pag
     assert [*changing_commands((ROOT / page).read_text(), begun=True)] == []
 
 
+# docs/ja/findings.md is written from the texts of the program, which are searched above, before each release.
+EXPLAINING = ("by-hand.md", "contributing.md", "benchmarks.md", "ja/findings.md")
+PAGES = [path for path in sorted((ROOT / "docs").glob("**/*.md")) if not str(path).endswith(EXPLAINING)]
+OWN_FILE = r"rm -f \$f"  # that the same line made
+
+
+def _to_paste(page: str) -> Iterator[str]:
+    """Yield each change among the commands of a page that name what they change: in blocks, and within sentences."""
+    for number, part in enumerate(re.split(r"^```.*\n", page, flags=re.MULTILINE)):
+        if number % 2:
+            yield from changing_commands(part)
+            continue
+        for span in re.findall(r"`([^`]+)`", part):
+            on_something = "sudo " in span or re.search(r"(?<![\w.])/[a-z]|\b[A-Z]{3,}\b", span)
+            yield from (words for words in changing_commands(span) if on_something)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "decisions" not in page.parts], ids=lambda page: page.name)
+def test_no_page_but_that_of_changes_by_hand_has_one_to_paste(page: Path) -> None:
+    assert [words for words in _to_paste(page.read_text()) if not words.startswith(OWN_FILE)] == []
+
+
+@pytest.mark.parametrize("readme", ["README.md", "README.ja.md", "SECURITY.md"])
+def test_no_first_page_has_a_change_to_paste(readme: str) -> None:
+    assert [*_to_paste((ROOT / readme).read_text())] == []
+
+
+def test_the_search_finds_a_change_to_paste_in_a_page() -> None:
+    assert [*_to_paste("`cryptsetup reencrypt` encrypts, and `sudo dd if=a of=/dev/sdb1` writes.")]
+    assert [*_to_paste("\n```\nsfdisk -d /dev/sda | sfdisk /dev/sdb\n```\n")]
+    assert not [*_to_paste("`cryptsetup reencrypt` encrypts, after `sudo umount /srv`.")]
+
+
 def test_the_search_finds_commands_that_change_something() -> None:
     for line in (*CHANGING, "sudo wipefs --all", "as root: partprobe /dev/sda, or restart", f"sgdisk -e {GAP}"):
         known = line not in ("an-unknown-program", "umount", "rm file", "blkid -p --probe=x")

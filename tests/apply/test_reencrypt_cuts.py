@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.commands import ByHand, by_hand
 from aligntool.units import KIB, MIB
 from tests.apply.test_reencrypt import REDUCED, START, Encrypted, kill_all, make_encrypted, wait_for
+from tests.by_hand import section_of
 from tests.conftest import run
 from tests.moving.media import Write, medium, needs_media
 from tests.moving.test_write_log import SEED, Epochs, replay, survivors
@@ -147,14 +149,14 @@ def test_without_its_record_the_change_is_continued_in_every_such_state(recorded
 
 
 def test_the_commands_in_the_documentation_keep_the_data(recorded: tuple[Encrypted, Epochs]) -> None:
-    page = (Path(__file__).parents[2] / "docs/layers.md").read_text().replace("sudo ", "")
+    page = section_of(by_hand(ByHand.LUKS, "cryptsetup")).replace("sudo ", "")
     cuts = list(worst_cuts(recorded[1]))
     for number, kept in (next(cut for cut in cuts if cut[1]), next(cut for cut in cuts if not cut[1])):
         disk = crash(recorded, number, kept)
-        first = page[page.index("dd if=/dev/zero") :].partition("`")[0] + "\ncryptsetup repair -q /dev/sdb1\n"
+        first = page[page.index("dd if=/dev/zero") :].partition("`")[0] + "\ncryptsetup repair -q PARTITION\n"
         whole = "head -c 16777216" + page.partition("head -c 16777216")[2].partition("```")[0]
         with disk.loop() as loop:
-            keyed = (first if kept else whole).replace("/dev/sdb1", str(loop))
+            keyed = (first if kept else whole).replace("PARTITION", str(loop))
             for word in ("repair -q", "reencrypt --resume-only"):
                 keyed = keyed.replace(f"cryptsetup {word}", f"cryptsetup {word} --key-file {disk.key}")
             run("sh", "-c", f"set -e\ncd {disk.image.parent}\nrm -f empty header\n{keyed}")

@@ -1,4 +1,4 @@
-"""A system moved to RAID1 as in docs/raid.md starts with both drives and with either one removed.
+"""A system moved to RAID1 as in docs/by-hand.md starts with both drives and with either one removed.
 
 The commands are those of the document, verbatim; the drives have its names. What a start wrote is kept in the images of
 its drives, which the next one gets as copies: a drive that is removed keeps its content.
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.commands import PAGE
 from aligntool.units import GIB
 from tests.conftest import run
 from tests.lab.conftest import Debian
@@ -83,10 +84,12 @@ class Observed:
 
 
 def blocks() -> dict[str, str]:
-    """Return the commands of docs/raid.md under "A system on RAID1", each block by its first word."""
-    text = (ROOT / "docs" / "raid.md").read_text()
-    section = text.partition("\n## A system on RAID1\n")[2].partition("\n## ")[0]
-    return {block.split()[0]: block for block in re.findall(r"^```\n(.*?)^```", section, re.MULTILINE | re.DOTALL)}
+    """Return the commands of docs/raid.md under "A system on RAID1" and of the sections that it names, each block by
+    its first word.
+    """
+    raid = (ROOT / "docs" / "raid.md").read_text().partition("\n## A system on RAID1\n")[2].partition("\n## ")[0]
+    text = raid.replace("sudo ", "") + (ROOT / PAGE).read_text()
+    return {block.split()[0]: block for block in re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL)}
 
 
 def typed(pc: DebianPC, commands: str) -> str:
