@@ -246,7 +246,7 @@ def plan_realign(
         reasons += partition_selection.unpatchable_reasons(disk, selection.names, found, shrunk)
         reasons += partition_selection.ambiguous_superblocks(disk, found)
     if reasons or found is None:
-        raise _refusal(disk, reasons, against, lambda: _fitting(judged, selection, goal))
+        raise _refusal(disk, reasons, against, lambda: _fitting(judged, selection, goal, claims))
     return write_plan(disk, goal, selection, found, used, shrunk)
 
 
@@ -327,7 +327,11 @@ def _no_room(
     if claims.in_the_way:
         roomy = search.search(disk, movable(disk, selection, used, {}), goal, ALL_FREE, finer=True)
         if not _lacks_room(roomy):
-            return unlisted_data(disk, claims, "plan realign", for_journal=found is not None)
+            refusal = unlisted_data(disk, claims, "plan realign", for_journal=found is not None)
+            named = _fitting(judged, selection, goal, claims)
+            alone = next_command(disk, "plan realign", *_options(named))
+            text = f"{refusal.text}; {partition_selection.partition_words(named)} can be moved without that"
+            return replace(refusal, text=text, hint=f"{alone}\n{refusal.hint}") if named else refusal
     helps, hint = partition_selection.shrink_hint(disk, used, places_for, shrink=goal.shrink)
     if found is not None:
         least, room = found.journal_least, found.journal_room
@@ -338,7 +342,7 @@ def _no_room(
         if least <= found.journal_unclaimed:
             text = f"{FULL_MBR}; a file on another disk also works"
         return Refusal("no-journal-room", disk.name, text, next_command(disk, "realign", "--journal FILE"), False)
-    if not hint and (named := _fitting(judged, selection, goal)):
+    if not hint and (named := _fitting(judged, selection, goal, claims)):
         helps = f"; there is for {partition_selection.partition_words(named)}"
         hint = next_command(disk, "plan realign", *_options(named))
     grain = " of the requested grain" if goal.grain_given else ""
@@ -349,14 +353,17 @@ def _no_room(
     return Refusal("no-room", disk.name, f"{text}{helps}", hint or next_look(disk), lasting=False)
 
 
-def _fitting(judged: Judged, selection: partition_selection.Selection, goal: RealignGoal) -> tuple[int, ...]:
+def _fitting(
+    judged: Judged, selection: partition_selection.Selection, goal: RealignGoal, claims: Claims
+) -> tuple[int, ...]:
     """Return the partitions for which there is room, also for a journal, while the others stay; () if the goal has more
     than partitions.
     """
     if replace(goal, partitions=()) != _GOAL:
         return ()
     against = partition_reasons(judged.disk, parts_of(judged.disk, selection.must))
-    rooms = _rooms(judged, selection, tuple(number for number, reasons in against.items() if _may_move(reasons)))
+    numbers = tuple(number for number, reasons in against.items() if _may_move(reasons))
+    rooms = _rooms(judged, selection, numbers, claims)
     return next((named for room, named in rooms.values() if room is _Room.ENOUGH), ())
 
 
@@ -483,33 +490,33 @@ def _options(numbers: Collection[int]) -> Iterator[str]:
 
 
 def _rooms(
-    judged: Judged, selection: partition_selection.Selection, numbers: tuple[int, ...]
+    judged: Judged, selection: partition_selection.Selection, numbers: tuple[int, ...], claims: Claims = ALL_FREE
 ) -> dict[int, tuple[_Room, tuple[int, ...]]]:
     """Return the room for each of these misaligned partitions that has any, and which partitions to name in the command
     that moves it: none if all misaligned partitions of the disk fit, otherwise those that fit together, or it alone.
+    An audit reads no free space, so that all counts as free: whether it is, is known when the move is planned.
     """
     disk = judged.disk
     if not numbers or not selection.start_grids or disk.size is None:
         return {}
     if len(disk.partitions) > _SEARCHED_UP_TO:
         return dict.fromkeys(_with_room_beside(disk, selection), (_Room.ENOUGH, ()))
-    if len(numbers) == len(selection.must) and (room := _room_for(judged, selection)) is not _Room.NONE:
+    if len(numbers) == len(selection.must) and (room := _room_for(judged, selection, claims)) is not _Room.NONE:
         return dict.fromkeys(numbers, (room, ()))
-    alone = {number: _room_of(judged, (number,)) for number in numbers}
+    alone = {number: _room_of(judged, (number,), claims) for number in numbers}
     fitting = tuple(number for number, room in alone.items() if room is not _Room.NONE)
     for named in (numbers, fitting):
-        if named and (room := _room_of(judged, named)) is not _Room.NONE:
+        if named and (room := _room_of(judged, named, claims)) is not _Room.NONE:
             return dict.fromkeys(named, (room, named))
     return {number: (alone[number], (number,)) for number in fitting}
 
 
-def _room_of(judged: Judged, numbers: tuple[int, ...]) -> _Room:
-    return _room_for(judged, partition_selection.select_partitions(judged, RealignGoal(partitions=numbers)))
+def _room_of(judged: Judged, numbers: tuple[int, ...], claims: Claims) -> _Room:
+    return _room_for(judged, partition_selection.select_partitions(judged, RealignGoal(partitions=numbers)), claims)
 
 
-def _room_for(judged: Judged, selection: partition_selection.Selection) -> _Room:
-    # An audit reads no free space: whether it is free is known when the move is planned.
-    found = search.search(judged.disk, movable(judged.disk, selection, {}, {}), _GOAL, ALL_FREE, finer=True)
+def _room_for(judged: Judged, selection: partition_selection.Selection, claims: Claims) -> _Room:
+    found = search.search(judged.disk, movable(judged.disk, selection, {}, {}), _GOAL, claims, finer=True)
     return _Room.NONE if found is None else _Room.ENOUGH if found.journal else _Room.NO_JOURNAL
 
 

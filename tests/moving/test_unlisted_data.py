@@ -132,6 +132,22 @@ def test_where_everything_is_taken_the_range_is_named(tmp_path: Path) -> None:
 SUPERBLOCK = 60 * MIB + 101 * KIB  # the first bytes of the file system that are not zero, which a refusal names
 
 
+def test_if_data_are_in_the_way_of_some_the_others_are_named(tmp_path: Path) -> None:
+    """One sector behind partition 5 keeps it where it is: in front of it is its EBR."""
+    image = tmp_path / "a.img"
+    starts = "".join(f"start={start}, size=38000\n" for start in (126, 40126, 80126))
+    make(image, 80 * MIB, f"label: dos\nstart=63, size=120063, type=5\n\n\n\n{starts}")
+    put(image, 38126 * SECTOR, b"data")
+    said = " ".join(aligntool("realign", image, "--dry-run", code=REFUSED).split())
+    assert "bytes 19520512..19521024" in said and "; partitions 6, 7 can be moved without that" in said
+    hint = f"plan realign {image} -p 6 -p 7"
+    assert hint in said
+    aligntool(*hint.split())
+    before = image.read_bytes()
+    aligntool("realign", image, "-p", "6", "-p", "7", "--yes")
+    assert image.read_bytes()[126 * SECTOR : 38200 * SECTOR] == before[126 * SECTOR : 38200 * SECTOR]
+
+
 @pytest.mark.parametrize("range_", ["0..1MiB", "1MiB..2MiB", "63MiB..65MiB", "60MiB..61MiB", f"{SUPERBLOCK}..61MiB"])
 def test_a_range_with_a_partition_or_something_recognised_is_refused(tmp_path: Path, range_: str) -> None:
     image, old = tmp_path / "disk.img", Extent(2047 * SECTOR, 40 * MIB)
