@@ -95,8 +95,9 @@ class CopyRequest:
             _between_head_and_tail(target.size, sizes, disk), convert_table.BLOCK,
         )  # fmt: skip
         plan = plan_copy(disk, target, sizes, units, again, mapped, sum(run.length for run in runs))
-        about = () if empty is None else _refuse_data(empty, (*runs, *_written_besides(plan)), wipe=self.wipe)
-        plan = replace(plan, attention=(*about, *plan.attention), notes=(*plan.notes, *_whole_copies(maps, mapped)))
+        whole = tuple(_whole_copies(maps, mapped))
+        lost, unread = _refuse_data(empty, (*runs, *_written_besides(plan)), wipe=self.wipe) if empty else ((), ())
+        plan = replace(plan, attention=(*lost, *plan.attention), notes=(*plan.notes, *whole, *unread))
         return FoundPlan(plan, judged, {}, {number: rebuild.parts for number, rebuild in rebuilds.items()}), runs
 
 
@@ -201,9 +202,9 @@ def _empty_disk(output: str, sizes: tuple[int, ...]) -> Disk:
     return disk
 
 
-def _refuse_data(disk: Disk, written: Iterable[Extent], *, wipe: bool) -> tuple[str, ...]:
-    """Return what is lost of the disk to be written to, or was not read. Raises Refused if data would be overwritten
-    that nothing recognises, unless `wipe` allows it. `written`: all that the plan writes.
+def _refuse_data(disk: Disk, written: Iterable[Extent], *, wipe: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what is lost of the disk to be written to, and what was not read. Raises Refused if data would be
+    overwritten that nothing recognises, unless `wipe` allows it. `written`: all that the plan writes.
     """
     sampled = sample(disk.path, places_for_data(disk), overwritten=written)
     disk = replace(disk, sampled=sampled)
@@ -215,7 +216,7 @@ def _refuse_data(disk: Disk, written: Iterable[Extent], *, wipe: bool) -> tuple[
         raise Refused(text, hint="use another disk", code="failing", subject=disk.name)
     lost = tuple(f"{LOST}{data}, on {disk.name}" for data in unrecognised_data(disk))
     unread = unread_between(disk)
-    return (*lost, *((f"{disk.name}: {unread}",) if unread else ()))
+    return lost, (f"{disk.name}: {unread}",) if unread else ()
 
 
 def _written_besides(plan: Plan) -> Iterator[Extent]:

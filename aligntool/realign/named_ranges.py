@@ -74,7 +74,7 @@ def described(reader: Reader, ranges: Iterable[Extent], save_to: str | None) -> 
             begin = f"the data there begin at byte {found[0].start} with {first.hex(' ')}"
         else:
             begin = "they read as zero"
-        yield f"{LOST}what is overwritten of bytes {format_range(extent)}, as requested{saved}: {begin}"
+        yield f"{LOST}bytes {format_range(extent)} may be overwritten, as requested{saved}: {begin}"
 
 
 def save(path: str, ranges: Sequence[Extent], file: str) -> None:

@@ -124,7 +124,9 @@ def test_where_everything_is_taken_the_range_is_named(tmp_path: Path) -> None:
     assert f"od -A d -t x1z -N 512 -j {old.end} {image}" in said and f"--overwrite-bytes {named} --save FILE" in said
     assert image.read_bytes() == before
     saved = tmp_path / "saved.img"
-    aligntool("realign", image, "--yes", "--overwrite-bytes", named, "--save", saved)
+    said = aligntool("realign", image, "--yes", "--overwrite-bytes", named, "--save", saved)
+    assert f"lost: bytes {named} may be overwritten" in " ".join(said.split()) and "Afterwards" not in said
+    assert said.index("Overwritten\n") < said.index("To copy:")
     assert place_of(image) == old.moved_to(MIB)
     assert saved.read_bytes()[old.end :] == before[old.end :]
 
