@@ -80,7 +80,7 @@ def described(reader: Reader, ranges: Iterable[Extent], save_to: str | None) -> 
 def save(path: str, ranges: Sequence[Extent], file: str) -> None:
     """Copy the ranges to a new file, at the offsets that they have on the disk; the rest of it is a hole.
 
-    Raises Refused if the file exists or cannot be written.
+    Raises Refused if the file exists, or cannot be written; then it is removed.
     """
     refuse_folder_name(file)
     place = Path(file)
@@ -95,6 +95,9 @@ def save(path: str, ranges: Sequence[Extent], file: str) -> None:
                         at += len(piece)
             os.fsync(descriptor)
             sync_folder(place.parent)
+        except BaseException:
+            place.unlink(missing_ok=True)  # a part of a copy, which the next run would refuse to overwrite
+            raise
         finally:
             os.close(descriptor)
 

@@ -14,6 +14,7 @@ from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
 from tests.moving.command_line import REFUSED, aligntool, begin, kill
 from tests.moving.disks import data_of, entries
+from tests.moving.loop_mounts import mounted
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs")
 
@@ -129,6 +130,23 @@ def test_where_everything_is_taken_the_range_is_named(tmp_path: Path) -> None:
     assert said.index("Overwritten\n") < said.index("To copy:")
     assert place_of(image) == old.moved_to(MIB)
     assert saved.read_bytes()[old.end :] == before[old.end :]
+
+
+@pytest.mark.needs_root
+def test_a_copy_of_named_ranges_that_fails_leaves_no_file(tmp_path: Path) -> None:
+    """The next run would take a part of the copy for a file of the user."""
+    image, old = tmp_path / "disk.img", Extent(2047 * SECTOR, 40 * MIB)
+    make(image, 64 * MIB, f"label: dos\nstart=2047, size={old.length // SECTOR}\n", old)
+    put(image, old.end, random.Random(6).randbytes(64 * MIB - old.end))
+    before, named = image.read_bytes(), f"{old.end}..{64 * MIB}"
+    with mounted(Path("none"), "mount", "-t", "tmpfs", "-o", "size=4m") as folder:
+        saved = folder / "saved.img"
+        words = ("realign", image, "--yes", "--overwrite-bytes", named, "--save", saved)
+        assert f"{saved}: No space left on device" in aligntool(*words, code=REFUSED)
+        assert not saved.exists() and image.read_bytes() == before
+        saved.write_bytes(b"mine")
+        assert f"{saved}: File exists" in aligntool(*words, code=REFUSED)
+        assert saved.read_bytes() == b"mine"
 
 
 SUPERBLOCK = 60 * MIB + 101 * KIB  # the first bytes of the file system that are not zero, which a refusal names
