@@ -210,6 +210,8 @@ class Used:
     partition: int
     bytes: int
     by: str  # "partclone.ext4", "everything: no map for crypto_LUKS"
+    # Bytes that its resizer leaves at least, if that was asked; not part of a plan.
+    least: int = field(default=0, metadata={OMITTED: True})
 
     @property
     def why(self) -> str:

@@ -18,7 +18,7 @@ from aligntool.claims import is_unwritten
 from aligntool.file_systems import EXT, file_system, has_length
 from aligntool.formats.fat_files import FIRST_CLUSTER, BrokenFatError, exfat_runs_to_keep, fat_entries
 from aligntool.formats.gpt import table_sizes
-from aligntool.formats.numbers import be32, be64, le16, le64
+from aligntool.formats.numbers import be32, be64, le16, le32, le64
 from aligntool.formats.reader import LONGEST_READ, MappedReader, Reader
 from aligntool.formats.windows_fs import FatBootSector, parse_fat_boot_sector
 from aligntool.inventory import DENSE, Disk, Layer, Sampled
@@ -319,6 +319,18 @@ def read_ext(path: str, start: int, claims: int) -> Iterator[Extent]:
     """Yield the used runs, counted from the file system's start. Raises NoMap."""
     with _named_for_e2fsprogs(path, start) as name, _output_of(DUMPE2FS, name) as lines:
         yield from used_in_dumpe2fs(lines, claims)
+
+
+def least_ext(path: str, start: int) -> int:
+    """Return the bytes that resize2fs leaves at least; 0 if it does not print them. It writes nothing for that, and
+    opens the disk only for reading (resize/main.c, print_min_size).
+    """
+    block_at = start + 1024 + 24  # s_log_block_size: linux/fs/ext4/ext4.h
+    with suppress(NoMap, OSError), _named_for_e2fsprogs(path, start) as name, fresh_reader(path) as reader:
+        with _output_of("resize2fs", "-P", name) as lines:
+            found = re.search(r": (\d+)$", "".join(lines).rstrip())
+        return int(found[1]) * (KIB << min(le32(reader.read(block_at, 4), 0), 6)) if found else 0
+    return 0
 
 
 @contextmanager

@@ -65,21 +65,26 @@ class WholeDisk:
             judged = replace(judged, disk=self._with_length(judged, key))
             disk = judged.disk
         maps: dict[int, UsedMap] = {}
+        least: dict[int, int] = {}
         if request.goal.shrink and not self.undo and disk.table is None and len(disk.content) == 1:
             part = partition_plan.as_partition(disk)
             maps[part.number] = requests.read_map(disk, part.number, part.extent, used_only=request.goal.used_only)
-        step = next(step for step in self._plan(judged, request, maps, claims).steps if isinstance(step, CopyContent))
+            least = requests.least_lengths(disk, (part,))
+        step = next(
+            step
+            for step in self._plan(judged, request, requests.uses_of(maps, least), claims).steps
+            if isinstance(step, CopyContent)
+        )
         number = step.partition
         if number not in maps:
             maps[number] = requests.read_map(disk, number, step.source, used_only=request.goal.used_only)
-        plan = self._plan(judged, request, maps, claims)
+        plan = self._plan(judged, request, requests.uses_of(maps, least), claims)
         requests.refuse_bad_blocks(disk, disk.partitions or (partition_plan.as_partition(disk),), (number,))
         return requests.FoundPlan(
             replace(plan, attention=(*plan.attention, *named_in_files(disk, undo=self.undo))), judged, maps
         )
 
-    def _plan(self, judged: Judged, request: requests.Request, maps: dict[int, UsedMap], claims: Claims) -> Plan:
-        used = {number: Used(number, used_map.bytes, used_map.by) for number, used_map in maps.items()}
+    def _plan(self, judged: Judged, request: requests.Request, used: dict[int, Used], claims: Claims) -> Plan:
         disk, inside = judged.disk, None
         kinds: tuple[str, ...] = ()
         if self.undo:

@@ -123,10 +123,12 @@ def most_shrinkable(part: Partition, used: Uses) -> int:
     """Return by how many bytes the partition can be shrunk: an eighth of the used bytes and 1 MiB stay free, for tables
     and fragments; of a large one less, but always more than resize2fs demands: 500 of 32,768 blocks (resize2fs.c).
 
-    If the used bytes were not read, half of the length; the file system's own tool refuses if that is too much.
+    It demands more of a small one, which `used` states. If the used bytes were not read, half of the length; the file
+    system's own tool refuses if that is too much.
     """
-    stays = used[part.number].bytes if part.number in used else part.extent.length // 2
-    stays = max(align_up(stays + min(stays // 8, GIB + stays // 64) + MIB, MIB), file_system(kind_of(part)).least_size)
+    use = used.get(part.number, Used(part.number, part.extent.length // 2, "half of it"))
+    stays = max(use.bytes + min(use.bytes // 8, GIB + use.bytes // 64) + MIB, use.least)
+    stays = max(align_up(stays, MIB), file_system(kind_of(part)).least_size)
     return align_down(part.extent.length - stays, MIB)
 
 

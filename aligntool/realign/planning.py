@@ -190,6 +190,7 @@ def estimate(
     unread = "everything: the used blocks were not read"
     parts = parts_of(disk, moving)
     uses = tuple(used.get(part.number, Used(part.number, part.extent.length, unread)) for part in parts)
+    uses = tuple(replace(use, least=0) for use in uses)
     total = sum(use.bytes for use in uses)
     if disk.kind is DiskKind.IMAGE:
         return Estimate(total, None, uses)

@@ -28,7 +28,7 @@ from aligntool.linux.block import DiskDevice, Limited, ReadOnlyDevice, limited, 
 from aligntool.linux.checks import CheckResult, check_content, missing_checker
 from aligntool.linux.child_process import STALL_S, OnNote
 from aligntool.linux.commands import with_health
-from aligntool.linux.content import UsedMap, is_free_behind, read_used, whole_partition_map
+from aligntool.linux.content import UsedMap, is_free_behind, least_ext, read_used, whole_partition_map
 from aligntool.linux.devices import FileReader
 from aligntool.linux.lock import lock_disk, refuse_disturbed, written_at
 from aligntool.linux.look import look
@@ -326,8 +326,9 @@ def _plan_with_maps(judged: Judged, request: Request, claims: Claims, sentences:
     only = request.goal.used_only
     shorter = shrinkable(disk) if request.goal.shrink else ()
     maps = {part.number: read_map(disk, part.number, part.extent, used_only=only) for part in shorter}
+    least = least_lengths(disk, shorter)
     while True:
-        used = {number: Used(number, found.bytes, found.by) for number, found in maps.items()}
+        used = uses_of(maps, least)
         plan = plan_realign(judged, request.goal, used, claims, names=names)
         moves = {step.partition: step for step in plan.steps if isinstance(step, steps.CopyContent)}
         unread = [step for number, step in moves.items() if number not in maps]
@@ -338,6 +339,15 @@ def _plan_with_maps(judged: Judged, request: Request, claims: Claims, sentences:
             return FoundPlan(plan, judged, {number: maps[number] for number in moves})
         for step in unread:
             maps[step.partition] = read_map(disk, step.partition, step.source, used_only=only)
+
+
+def least_lengths(disk: Disk, parts: Iterable[Partition]) -> dict[int, int]:
+    """Return the bytes below which the file system on each partition is not shrunk, where its resizer states them."""
+    return {part.number: least_ext(disk.path, part.extent.start) for part in parts if kind_of(part) in EXT}
+
+
+def uses_of(maps: Mapping[int, UsedMap], least: Mapping[int, int]) -> dict[int, Used]:
+    return {number: Used(number, found.bytes, found.by, least.get(number, 0)) for number, found in maps.items()}
 
 
 def _refuse_data_behind(disk: Disk, plan: Plan) -> None:

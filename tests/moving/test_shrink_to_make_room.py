@@ -7,7 +7,7 @@ import pytest
 
 from aligntool.units import MIB, Extent
 from tests.conftest import run
-from tests.moving.command_line import realign
+from tests.moving.command_line import REFUSED, aligntool, realign
 from tests.moving.disks import content_of, entries
 from tests.moving.loop_mounts import looped
 
@@ -37,6 +37,53 @@ def make(image: Path, label: str, rows: list[tuple[int, Path]]) -> Path:
 def extent(image: Path, number: int) -> Extent:
     entry = entries(image)[number]
     return Extent(entry["start"] * SECTOR, entry["size"] * SECTOR)
+
+
+def half_full(image: Path, size: int) -> int:
+    """Make an ext4 with 23 MiB of files, and return the bytes that resize2fs leaves at least, which are far more."""
+    tree = image.with_name("tree")
+    tree.mkdir()
+    for name, length in (("a", 20 * MIB), ("b", 3 * MIB)):
+        (tree / name).write_bytes(os.urandom(length))
+    with image.open("wb") as file:
+        file.truncate(size)
+    run("mke2fs", "-q", "-t", "ext4", "-b", "1024", "-d", tree, image)
+    return int(run("resize2fs", "-P", image).split()[-1]) * 1024
+
+
+@pytest.mark.needs_tools("resize2fs", "e2fsck", "mke2fs", "debugfs")
+@pytest.mark.parametrize("whole", [True, False])
+def test_no_ext4_is_planned_to_be_shorter_than_resize2fs_allows(tmp_path: Path, *, whole: bool) -> None:
+    """A smaller journal than the preferred one leaves enough room."""
+    image, kept = tmp_path / "disk.img", tmp_path / "kept"
+    least = half_full(image, 100 * MIB)
+    assert least > 55 * MIB
+    if not whole:
+        image = make(tmp_path / "table.img", "dos", [(63, image)])
+    words = ("partition",) if whole else ("realign", "--not-suspended")
+    aligntool(*words, image, "--yes", "--shrink")
+    place = extent(image, 1)
+    assert place.length >= least and place.start % MIB == 0
+    with image.open("rb") as file:
+        file.seek(place.start)
+        kept.write_bytes(file.read(place.length))
+    run("e2fsck", "-fn", kept)
+    run("debugfs", "-R", f"dump /a {tmp_path / 'a'}", kept)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "tree" / "a").read_bytes()
+
+
+@pytest.mark.needs_tools("resize2fs", "mke2fs")
+@pytest.mark.parametrize("whole", [True, False])
+def test_an_ext4_that_cannot_be_shrunk_enough_is_refused_by_the_plan(tmp_path: Path, *, whole: bool) -> None:
+    image = tmp_path / "disk.img"
+    least = half_full(image, 40 * MIB)
+    assert least > 36 * MIB
+    if not whole:
+        image = make(tmp_path / "table.img", "dos", [(63, image)])
+    before = image.read_bytes()
+    said = aligntool("plan", "partition" if whole else "realign", image, "--shrink", code=REFUSED)
+    assert "shrunk" in said and "resize2fs" not in said
+    assert image.read_bytes() == before
 
 
 @pytest.mark.needs_tools("resize2fs", "e2fsck", "mke2fs", "partx")
