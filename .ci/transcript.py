@@ -60,6 +60,7 @@ def recorded() -> list[str]:
     if os.waitpid(child, 0)[1]:
         sys.exit(printed.decode())
     text = re.sub(r"aligntool-demo-\w{8}\b", FOLDER, printed.decode())
+    text = re.sub(r"Done in \d+ s", "Done in 1 s", text)
     lines = (line.rstrip("\r").rpartition("\x1b[2K")[2] for line in text.removesuffix("\r\n").split("\n"))
     return [re.sub(r"\x1b\[\?25[lh]|\r", "", line) for line in lines if "━" not in line]
 

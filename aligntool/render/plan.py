@@ -584,6 +584,8 @@ def raid_plan_lines(plan: Plan, *, width: int, type_next: str = "", verbose: boo
     yield from stacked(((f"{plan.disk.path}: ", Style.TITLE), (plan.goal, Style.TITLE)), width)
     facts = f"  {size_words(plan.disk.size)} · {plan.disk.sector_size}-byte sectors"
     facts += f" · UUID {plan.disk.disk_id}" if plan.purpose != "layers" else ""
+    if plan.purpose == "raid" and type_next and " apply " not in type_next:
+        facts += " (each plan has a new one; -o FILE keeps it)"
     yield from paragraph(facts, width, style=Style.DIM)
     yield EMPTY
     if members:
@@ -610,11 +612,11 @@ def raid_plan_lines(plan: Plan, *, width: int, type_next: str = "", verbose: boo
 
 def _member_lines(members: Sequence[steps.MakeMember], width: int) -> Iterator[Line]:
     """Yield a row for each member: its device, the drive, and what is lost there."""
-    rows = [("member", "size", "drive", "now")]
+    rows = [("member", "drive", "size", "now")]
     for step in members:
         known = identity_words(("", step.disk.model), ("serial ", step.disk.serial)) or "a drive without a model"
-        rows.append((step.device, format_about(step.disk.size), known, "; ".join(step.holds) or "no data seen"))
-    heads, *texts = columns(rows, left=(0, 2, 3), wide=width - 2)
+        rows.append((step.device, known, format_about(step.disk.size), "; ".join(step.holds) or "no data seen"))
+    heads, *texts = columns(rows, left=(0, 1, 3), wide=width - 2)
     yield ((f"  {heads}", Style.DIM),)
     for step, text in zip(members, texts, strict=True):
         yield ((f"  {text.rstrip()}", Style.BAD if step.holds else Style.PLAIN),)

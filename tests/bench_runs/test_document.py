@@ -37,8 +37,8 @@ def document(change: Callable[[dict[str, object]], object]) -> str:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "Expecting value"),
-        ("{", "Expecting property name"),
+        ("", "it is empty"),
+        ("{", "not JSON at line 1, column 2"),
         ("[]", "the document"),
         ("{}", "schema"),
         ("[" * 200_000, "nested too deeply"),

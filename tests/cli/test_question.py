@@ -22,7 +22,7 @@ def asked(rows: list[str]) -> bool:
 
 def asked_again(times: int, rows: list[str]) -> bool:
     """Return whether the last line is the question, after so many wrong answers."""
-    return asked(rows) and rows.count("That is not disk.img.") == times
+    return asked(rows) and rows.count("That is not disk.img. Ctrl-C: nothing was written.") == times
 
 
 def question(terminal: Terminal) -> str:
@@ -47,7 +47,7 @@ def folder(disk: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("words", "lost"),
     [
         ("realign disk.img", "lost: nothing"),
-        ("realign disk.img --overwrite-bytes 100MiB..101MiB", "lost: what is overwritten of bytes 104857600"),
+        ("realign disk.img --overwrite-bytes 100MiB..101MiB", "lost: bytes 104857600"),
         ("layout disk.img --wipe disk.img --part rest:linux", "lost: partition 1, ext4"),
         ("apply plan.json", "lost: nothing"),
     ],
@@ -62,7 +62,11 @@ def test_a_change_names_what_is_lost_and_asks_for_the_name_as_it_was_typed(
         assert text.startswith("This writes to disk.img.") and text.endswith("Type disk.img to continue:")
         assert lost in text
         terminal.type("yes\n")
-        terminal.until(lambda rows: rows[-2:] == ["That is not disk.img.", "Type disk.img to continue:"])
+        terminal.until(
+            lambda rows: (
+                rows[-2:] == ["That is not disk.img. Ctrl-C: nothing was written.", "Type disk.img to continue:"]
+            )
+        )
         assert digest(disk) == before
         terminal.type(" disk.img \n")
         assert terminal.end() == 0
@@ -87,7 +91,7 @@ def test_the_name_is_that_of_the_command_line(folder: Path, disk: Path, name: st
     with Terminal("realign", name) as terminal:
         assert question(terminal).endswith(f"Type {name} to continue:")
         terminal.type("disk.img\n")
-        terminal.until(lambda rows: asked(rows) and rows[-2] == f"That is not {name}.")
+        terminal.until(lambda rows: asked(rows) and rows[-2] == f"That is not {name}. Ctrl-C: nothing was written.")
         terminal.type(f"{name}\n")
         assert terminal.end() == 0
     assert first_start(folder / name) == 2048

@@ -106,7 +106,7 @@ def test_status_without_a_disk_lists_every_disk_in_flight(two_in_flight: list[st
     assert idle not in {document["disk"] for document in documents}
 
 
-def test_status_does_not_say_that_nothing_is_in_flight_on_a_disk_that_it_could_not_read(
+def test_status_does_not_say_that_nothing_is_in_flight_on_an_unread_disk(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(recover, "list_blocks", lambda _: [SimpleNamespace(name="sdx"), SimpleNamespace(name="sdy")])

@@ -109,6 +109,6 @@ def test_the_tests_of_cuts_pass_without_a_bug(tmp_path: Path, run_cuts: RunCuts)
     assert code == 0, output[-3000:]
 
 
-def test_every_mutation_is_listed_in_the_docs() -> None:
-    listed = (ROOT / "docs" / "crash-safety.md").read_text()
-    assert [mutation.name for mutation in MUTATIONS if mutation.name not in listed] == []
+def test_the_docs_state_the_number_of_mutations() -> None:
+    text = (ROOT / "docs" / "crash-safety.md").read_text()
+    assert f"`tests/moving/mutations.py` has {len(MUTATIONS)} bugs" in text

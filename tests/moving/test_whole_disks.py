@@ -500,10 +500,7 @@ def check_named(image: Path, data: Extent, *options: str) -> None:
     named = ("--overwrite-bytes", range_, "--save", saved)
     assert f"--overwrite-bytes {range_} --save FILE" in said
     planned = " ".join(aligntool("plan", "partition", *options, image, *named).split())
-    assert (
-        f"what is overwritten of bytes {range_}, as requested, after a copy to {saved}" in planned
-        and "5a 5a" in planned
-    )
+    assert f"bytes {range_} may be overwritten, as requested, after a copy to {saved}" in planned and "5a 5a" in planned
     aligntool("partition", *options, image, *named, "--yes")
     assert saved.read_bytes()[data.start :] == b"\x5a" * data.length
 

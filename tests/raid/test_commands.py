@@ -88,7 +88,8 @@ def test_hints_about_arrays_of_a_captured_machine_are_for_that_machine(tmp_path:
         size.write_text(f"{int(size.read_text()) + 1}\n")
     shown = run_aligntool("raid", "show", "--json", "--sysroot", tmp_path)
     hints = [hint for each in json.loads(shown.stdout)["arrays"] for hint in each["next"]]
-    assert hints and all(hint.startswith(("on the captured machine: ", "aligntool explain ")) for hint in hints)
+    here = f"aligntool audit --map --sysroot {tmp_path} "  # a look at what was captured
+    assert hints and all(hint.startswith(("on the captured machine: ", "aligntool explain ", here)) for hint in hints)
     assert any(hint.startswith("on the captured machine: ") for hint in hints)
 
 

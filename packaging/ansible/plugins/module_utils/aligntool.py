@@ -31,7 +31,7 @@ class Aligntool:
     def unfinished_array(self):
         """Return the status of the unfinished array, or None. Disks in flight are other lines of the same output."""
         code, out, err = self.run("status", "--json")
-        if code:
+        if not out:  # 3 with output: another disk could not be read
             self.fail(code, out, err)
         return next((one for one in map(json.loads, out.splitlines()) if one["state"] == "unfinished"), None)
 
