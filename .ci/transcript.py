@@ -2,7 +2,8 @@
 
 demo.cast is for asciinema (format 2). demo.svg is the same from the first command on, as a picture that scrolls; it
 begins, and stays in the end, with the first screen, which has the verdict. They depend on nothing but the output of the
-demo: its folder gets a constant name, bars of progress are left out, and lines come at an even pace.
+demo: its folder gets a constant name and its move a constant time, bars of progress are left out, and lines come at an
+even pace.
 """
 
 import json
