@@ -53,6 +53,7 @@ class Comparison:
     ours: int | None  # the first byte of a sector that is at least partly a marker, except redundant signatures
     other: int | None  # the first byte of a sector that is neither
     compared: int  # sectors
+    has_signature: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def compare(
             other = start + at if other is None else other
         elif at not in signs.redundant:
             ours = start + at if ours is None else ours
-    return Comparison(shown, ours, other, len(found))
+    return Comparison(shown, ours, other, len(found), bool(deciding))
 
 
 def _read_sectors(device: Device, start: int, view: View, taken: Sequence[Extent]) -> dict[int, bytes]:
@@ -126,7 +127,10 @@ def found_at_source(
     seen = compare(device, start, views[0], taken, others=views[1:])
     at = next((at for at in (seen.other, seen.ours) if at is not None), start)
     if seen.ours is None and (seen.shown or not is_copied):
-        return (Found.USED if seen.other is not None else Found.WHOLE), at
+        if seen.other is None:
+            return Found.WHOLE, at
+        # Without its deciding signature it is other content: a rollback would write that signature into it.
+        return (Found.USED if seen.shown or not seen.has_signature else Found.CHANGED), at
     is_half_shown = seen.shown and seen.ours is not None
     return (Found.CHANGED if is_half_shown or seen.other is not None else Found.HIDDEN), at
 
