@@ -161,13 +161,15 @@ def changes(
 def _data_at_records(device: Device, journal: Journal) -> tuple[Extent, ...]:
     """Return the data that another program has put where an EBR was. In flight these sectors are hidden, and a
     partition in flight may lie over them. What was at the place of a new EBR is not known: the user may have named it.
+    Unreadable sectors are left out, as in `compare`.
     """
     images, unchanged = journal.contents.images, list[Extent]()
     in_flight = {sectors.at for sectors in all_sectors(images.parked)}
     records = {one.at: len(one.data) for one in all_sectors(images.before) if one.at not in in_flight}
     for at, length in records.items():
         known = [sectors.data for sectors in images.sectors if sectors.at == at]
-        if is_mix(bytes(device.read(at, length)), (bytes(length), *known)):
+        found = read_or_empty(device, at, length)
+        if not found or is_mix(found, (bytes(length), *known)):
             unchanged.append(Extent(at, length))
     own = (*unchanged, *places_in_use(journal.contents.plan))
     return Claims(device).kept_in_any((Extent(*record) for record in records.items()), own)

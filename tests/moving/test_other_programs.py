@@ -229,3 +229,22 @@ def test_content_made_in_an_entry_in_flight_is_kept_or_both_ways_stop(seed: int)
                 stopped += 1
             assert final(disk)[seen.extent.start : seen.extent.start + len(header)] == header
     assert stopped
+
+
+def test_an_unreadable_old_ebr_does_not_stop_a_resume() -> None:
+    """A disk that fails has to be brought to one of its states."""
+    found = 0
+    for seed in range(11000, 11040, 2):
+        crowd = make_crowd(seed, "dos")
+        kept = {part.record_new for part in crowd.parts}
+        places = [place for part in crowd.parts for place in (part.old, part.new)]
+        for part in crowd.parts:
+            record = Extent(part.record_old or 0, SECTOR)
+            if not part.moves or not record.start or record.start in kept or any(map(record.overlaps, places)):
+                continue
+            platter = until(crowd, crowd.platter, RewriteTable)[0]
+            disk = SimulatedDisk(platter, bad={record.start})
+            list(resume(MoveContext(disk, NoKernel())))
+            assert whole_at(crowd, final(disk), part, part.new.start)
+            found += 1
+    assert found
