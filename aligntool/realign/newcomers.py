@@ -18,7 +18,7 @@ from aligntool.formats.layers import read_layers
 from aligntool.formats.mbr import entries_of
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Layer, with_inner
-from aligntool.realign.disk_state import LegibleDisk, OverlaidDisk, places_in_use
+from aligntool.realign.disk_state import LegibleDisk, places_in_use
 from aligntool.realign.in_flight import taken_from
 from aligntool.realign.journal import Journal
 from aligntool.realign.table import TableImages, all_sectors
@@ -70,7 +70,7 @@ def _is_unmoved(plan: Plan, number: int) -> bool:
 
 def _entries_in_flight(device: Device, plan: Plan, images: TableImages) -> tuple[Extent, ...]:
     """Return the entries of the table in flight that have a byte of a place of the plan."""
-    used, in_flight = places_in_use(plan), OverlaidDisk(device, tuple(all_sectors(images.parked)))
+    used, in_flight = places_in_use(plan), LegibleDisk(device, tuple(all_sectors(images.parked)))
     entries = (each.extent for each in read_table(in_flight, sector_size=plan.disk.sector_size).partitions)
     return tuple(each for each in dict.fromkeys(entries) if any(each.overlaps(place) for place in used))
 

@@ -14,6 +14,7 @@ from aligntool.change import StepBegun
 from aligntool.errors import Refused, Stopped
 from aligntool.realign.journal_format import SLOT
 from aligntool.realign.move import MoveContext, find_journal, realign, resume, rollback
+from aligntool.realign.newcomers import newcomers
 from aligntool.steps import CloseJournal, HoldContent, ParkEntries, RewriteTable
 from aligntool.units import Extent
 from tests.moving.crowded_disks import Crowd, make_crowd
@@ -248,3 +249,14 @@ def test_an_unreadable_old_ebr_does_not_stop_a_resume() -> None:
             assert whole_at(crowd, final(disk), part, part.new.start)
             found += 1
     assert found
+
+
+@pytest.mark.parametrize("label", ["gpt", "dos"])
+def test_an_unreadable_start_of_an_entry_is_no_new_content(label: str) -> None:
+    crowd = make_crowd(12001, label, longest=300)
+    platter = until(crowd, crowd.platter, RewriteTable)[0]
+    for seen in entries(platter).values():
+        disk = SimulatedDisk(platter, bad={seen.extent.start})
+        journal = find_journal(disk, None)
+        assert journal is not None
+        assert list(newcomers(disk, journal)) == []
