@@ -252,7 +252,7 @@ def test_an_unreadable_old_ebr_does_not_stop_a_resume() -> None:
 
 
 @pytest.mark.parametrize("label", ["gpt", "dos"])
-def test_an_unreadable_start_of_an_entry_is_no_new_content(label: str) -> None:
+def test_an_unreadable_start_of_an_entry_counts_as_empty(label: str) -> None:
     crowd = make_crowd(12001, label, longest=300)
     platter = until(crowd, crowd.platter, RewriteTable)[0]
     for seen in entries(platter).values():
