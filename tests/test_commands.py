@@ -118,8 +118,7 @@ def test_no_page_that_the_program_prints_has_a_command_that_changes_anything(pag
     assert [*changing_commands((ROOT / page).read_text(), begun=True)] == []
 
 
-# docs/ja/findings.md is written from the texts of the program, which are searched above, before each release.
-EXPLAINING = ("by-hand.md", "contributing.md", "benchmarks.md", "ja/findings.md")
+EXPLAINING = ("by-hand.md", "contributing.md", "benchmarks.md")
 PAGES = [path for path in sorted((ROOT / "docs").glob("**/*.md")) if not str(path).endswith(EXPLAINING)]
 OWN_FILE = r"rm -f \$f"  # that the same line made
 
