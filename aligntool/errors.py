@@ -72,8 +72,12 @@ class Stopped(Exception):
         self.about: Sequence[str] = ()  # what each line of the hint does, if that is known
 
 
-class JournalUnwritten(Stopped):
-    """A journal could not be written: bytes of its place were, and nothing is in flight."""
+class NothingInFlight(Stopped):
+    """Something was written, and nothing is in flight: nothing to continue or undo; the hint is the error's own."""
+
+
+class JournalUnwritten(NothingInFlight):
+    """A journal could not be written: bytes of its place were."""
 
 
 @contextmanager

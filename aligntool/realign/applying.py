@@ -6,7 +6,7 @@ from functools import partial
 
 from aligntool.audit.wording import command
 from aligntool.change import ChangeState, Event, KernelBehind, Plan, Progress, Said, StepBegun, StepDone, Waiting
-from aligntool.errors import CONTINUE, JournalUnwritten, Killed, Refused, Stopped
+from aligntool.errors import CONTINUE, Killed, NothingInFlight, Refused, Stopped
 from aligntool.steps import CheckArray, CheckContent, DriveStep, ShrinkContent, WriteJournal
 from aligntool.units import format_about
 from aligntool.values import dataclass
@@ -100,7 +100,7 @@ def _apply(plan: Plan, applying: ChangeInProgress, reporting: Reporting, log: _L
         if not writing and not (isinstance(error, Killed) and (in_flight or far.shrunk_only or far.journaling)):
             raise  # a resume writes before its first step, a shrink before its last event, a journal before it counts
         raise Stopped(str(error), hint=far.commands_to_continue(hint, error.hint, known=not far.shrinking)) from error
-    except JournalUnwritten:
+    except NothingInFlight:
         log.begin()
         raise
     except Stopped as error:

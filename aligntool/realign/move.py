@@ -9,7 +9,7 @@ from aligntool import steps
 from aligntool.change import Event, Plan, Said, StepBegun, StepDone, Waiting
 from aligntool.commands import ByHand, by_hand
 from aligntool.device import Device
-from aligntool.errors import JournalUnwritten, Refused, Stopped
+from aligntool.errors import JournalUnwritten, NothingInFlight, Refused, Stopped
 from aligntool.formats import parked
 from aligntool.formats.layers import read_layers
 from aligntool.formats.tables import read_table
@@ -580,11 +580,11 @@ def status(context: MoveContext) -> Status:
 _NOTHING_BEGUN = "nothing was in flight: every partition is intact at its old place"
 
 
-def _already_complete(*, back: bool) -> Stopped:
+def _already_complete(*, back: bool) -> NothingInFlight:
     text = "the move is complete, and the partition table has been changed since; it stays as it is"
     if back:
         text = "the move is complete and cannot be rolled back; its journal is closed"
-    return Stopped(text, hint="aligntool plan realign DISK shows the current state")
+    return NothingInFlight(text, hint="aligntool audit DISK shows the current state")
 
 
 def _closed_or_resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterator[Event]:

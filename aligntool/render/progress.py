@@ -363,11 +363,16 @@ def about_ways(commands: Sequence[str], plan: Plan, left: Left) -> list[str]:
     }
     if not left.begun:
         words = dict.fromkeys(words, "closes the journal: nothing was moved yet")
-    elif any(isinstance(step, Commit) for step in plan.steps[: left.step]):
+    elif _is_committed(plan, left.step):
         words["rollback"] = "no longer possible: everything is at its new place"
     elif plan.purpose == "layers":
         words["rollback"] = "restores the old state, if nothing is encrypted yet"
     return [next((text for way, text in words.items() if f"aligntool {way} " in f"{line} "), "") for line in commands]
+
+
+def _is_committed(plan: Plan, step: int) -> bool:
+    """Return whether the new table is in force before this step."""
+    return any(isinstance(each, Commit) for each in plan.steps[:step])
 
 
 def _amount(plan: Plan, left: Left, size: int, *, back: bool) -> str:
@@ -390,10 +395,10 @@ def _remaining_steps(plan: Plan, step: int, *, back: bool) -> range:
 
 def remaining_step_lines(found: Status, *, back: bool) -> Iterator[Line]:
     """Yield the steps that a resume or a rollback will run, in order, numbered as in the plan; none if the move was not
-    begun.
+    begun, or if it is complete and cannot be undone.
     """
     plan = found.plan
-    if plan is None or not found.begun:
+    if plan is None or not found.begun or (back and _is_committed(plan, found.step)):
         return
     numbers = _remaining_steps(plan, found.step, back=back)
     yield plain(f"  {counted(len(numbers), 'step')} to {'undo' if back else 'take'}:")

@@ -125,6 +125,27 @@ def test_a_move_is_continued_only_on_the_disk_where_it_was_begun(
     assert refused > len(range(0, operations, EVERY))
 
 
+def test_a_complete_move_is_not_offered_to_be_undone(tmp_path: Path) -> None:
+    case = realigned("gpt", tmp_path)
+    commit = step_index(case.plan, Commit)
+    disk, file = SimulatedDisk(case.platter), SimulatedDisk(bytes(journal_place(case.plan).extent.length))
+    events = realign(case.plan, MoveContext(disk, NoKernel(), file), case.runs, case.rebuilt)
+    for event in events:
+        if event == StepDone(commit):
+            break
+    image, journal = tmp_path / "complete.img", tmp_path / "journal"
+    image.write_bytes(final(disk))
+    journal.write_bytes(final(file))
+    options = (image, "--journal", journal)
+    assert "rollback" not in aligntool("rollback", *options, "--dry-run").partition("\n")[2]
+    assert "no longer possible" in aligntool("status", *options)
+    said = aligntool("rollback", *options, "--yes", code=4).partition("\n")[2]
+    assert "the move is complete and cannot be rolled back; its journal is closed" in said
+    assert "resume" not in said
+    assert "rollback" not in said
+    assert "nothing is in flight" in aligntool("status", image)
+
+
 WAYS = [partial(way, restore_table=restore) for way in (resume, rollback) for restore in (False, True)]
 
 
