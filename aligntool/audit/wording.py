@@ -114,6 +114,7 @@ def change_by_hand(disk: Disk, section: ByHand, program: str, part: Partition | 
     return on_raw(disk, by_hand(section, program, place))
 
 
+LABELS = {"gpt": "GPT", "dos": "MBR"}  # tables whose usual name is not that of libparted
 LOST = "lost: "  # begins the sentences of a plan on what it overwrites, which are shown before the question
 VIOLATES = "VIOLATES"  # marks the sentences on broken rules, which a short plan shows, too
 SUSPENDED = "may be suspended: "  # begins the sentences on a system in a layer, which are shown before the question

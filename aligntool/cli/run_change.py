@@ -223,7 +223,7 @@ class _Seen:
 
     def __init__(self, plan: Plan, *, back: bool) -> None:
         self.plan = plan
-        self._back = back
+        self.back = back
         self._step = 0
         self._pace = Pace(time.monotonic)
 
@@ -237,13 +237,13 @@ class _Seen:
         last = self._pace.event
         if last is None:
             return Left(self._step, 0, 0)
-        moved = last.total - last.done if self._back else last.done
+        moved = last.total - last.done if self.back else last.done
         return Left(self._step, moved, last.total, self._pace.rate)
 
 
 @contextmanager
 def _reporting(seen: _Seen, on_stop: Callable[[], None], *, json_: bool) -> Iterator[OnEvent]:
-    with _stopping(on_stop), _reporter(seen.plan, json_=json_) as report:
+    with _stopping(on_stop), _reporter(seen.plan, json_=json_, back=seen.back) as report:
 
         def on_event(event: Event) -> None:
             seen.note(event)
@@ -252,13 +252,13 @@ def _reporting(seen: _Seen, on_stop: Callable[[], None], *, json_: bool) -> Iter
         yield on_event
 
 
-def _reporter(plan: Plan, *, json_: bool) -> AbstractContextManager[OnEvent]:
+def _reporter(plan: Plan, *, json_: bool, back: bool) -> AbstractContextManager[OnEvent]:
     """Return the reporter: JSON goes to standard output, a bar or lines to standard error."""
     if json_:
         return progress_json(plan, sys.stdout)
     if can_redraw(sys.stderr, os.environ):
-        return progress_bar(plan, sys.stderr, time.monotonic)
-    return progress_lines(plan, sys.stderr, time.monotonic)
+        return progress_bar(plan, sys.stderr, time.monotonic, back=back)
+    return progress_lines(plan, sys.stderr, time.monotonic, back=back)
 
 
 @contextmanager

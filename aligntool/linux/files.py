@@ -13,6 +13,7 @@ from typing import BinaryIO, Literal
 from aligntool.errors import Refused, refuse_folder_name
 from aligntool.linux.process import run_program
 from aligntool.linux.sysfs import live_paths, opened, opened_document
+from aligntool.units import format_about
 
 _NEW_SUFFIX = ".aligntool-new"
 
@@ -140,7 +141,7 @@ def read_text(name: str, *, hint: str = "", most: int = 1 << 26) -> str:
         with opened_document(name) as file:
             content = file.read(most + 1)
         if len(content) > most:
-            raise Refused(f"{name} cannot be read: it is too large", hint=hint)
+            raise Refused(f"{name} cannot be read: it is larger than {format_about(most)}", hint=hint)
         return content.decode()
     except (OSError, ValueError) as error:
         why = "not a text file" if isinstance(error, UnicodeDecodeError) else _reason(error)

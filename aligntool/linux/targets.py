@@ -417,8 +417,11 @@ def refuse_silent(path: str, silence_s: float = SILENCE_S) -> None:
         raise Refused(f"{path} did not answer within {silence_s:g} s", hint=typed("dmesg"))
 
 
+_LISTS = "aligntool audit, without a target, lists the disks of this machine"
+
+
 def _find_live(tree: Tree, target: str) -> Block | None:
-    with failing_as(Refused, target, hint="aligntool audit, without a target, lists the disks of this machine"):
+    with failing_as(Refused, target, hint=_LISTS):
         status = os.stat(target)  # noqa: PTH116  (one call, not three)
     mode = status.st_mode
     if stat.S_ISREG(mode):
@@ -430,11 +433,11 @@ def _find_live(tree: Tree, target: str) -> Block | None:
         return block
     if stat.S_ISDIR(mode):
         captured = os.path.isdir(f"{target}/sys")  # noqa: PTH112 - Path.is_dir fails without permission
-        hint = f"aligntool audit --sysroot {shell_word(target)}" if captured else "lsblk -d"
+        hint = f"aligntool audit --sysroot {shell_word(target)}" if captured else _LISTS
         raise Refused(f"{target} is a folder", hint=hint)
     what = "a character device" if stat.S_ISCHR(mode) else "neither a block device nor a regular file"
     # Users often give the controller of an NVMe drive instead of its namespace.
-    hint = f"sudo aligntool audit {shell_word(target)}n1" if re.fullmatch(r"(.*/)?nvme\d+", target) else "lsblk -d"
+    hint = f"sudo aligntool audit {shell_word(target)}n1" if re.fullmatch(r"(.*/)?nvme\d+", target) else _LISTS
     raise Refused(f"{target} is {what}", hint=hint)
 
 

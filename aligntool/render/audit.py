@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from aligntool.audit.drives import is_nothing_judged, targets_not_judged
 from aligntool.audit.grids import STACKED
 from aligntool.audit.report import Answer, Check, Code, Finding, Judged, Repair, Report, Severity, Verdict, explanations
-from aligntool.audit.wording import past_words
+from aligntool.audit.wording import LABELS, past_words
 from aligntool.commands import shell_word
 from aligntool.inventory import Disk, DiskKind, Layer, LinkHop, NvmeFacts, Partition, Role, Source, TableLabel
 from aligntool.render.lines import (
@@ -387,13 +387,13 @@ def _title_lines(disk: Disk, width: int) -> Iterator[Line]:
 
 
 def table_words(disk: Disk) -> str:
-    """Return "gpt table, 512-byte sectors", or "" if the table is unknown."""
+    """Return "GPT table, 512-byte sectors", or "" if the table is unknown."""
     if disk.table is None:
         return "no partition table" if disk.table_read and not disk.content else ""
     if disk.table.label is TableLabel.UNKNOWN:
         return "partitions as reported by the kernel"
     hybrid = "hybrid " if disk.table.hybrid else ""
-    return f"{hybrid}{disk.table.label} table, {disk.table.sector_size}-byte sectors"
+    return f"{hybrid}{LABELS.get(disk.table.label, disk.table.label)} table, {disk.table.sector_size}-byte sectors"
 
 
 def geometry_words(judged: Judged) -> str:

@@ -7,9 +7,10 @@ from typing import assert_never
 
 from aligntool import steps
 from aligntool.audit.arrays import IN_SYNC
-from aligntool.audit.wording import LOST, SUSPENDED, VIOLATES, shell_word
+from aligntool.audit.wording import LABELS, LOST, SUSPENDED, VIOLATES, shell_word
 from aligntool.change import Place, Plan
 from aligntool.documents import as_object
+from aligntool.inventory import Role
 from aligntool.raid import commands as raid_commands
 from aligntool.raid.boot import BACKUP
 from aligntool.raid.ceilings import ceiling_words
@@ -107,8 +108,6 @@ def shell_line(words: Sequence[str]) -> str:
 
 # The steps of a plan in words: what each does, and to which bytes.
 
-LABELS = {"gpt": "GPT", "dos": "MBR"}
-
 
 def byte_range(extent: Extent) -> str:
     """Return an extent as text: its first byte, and the first byte after it."""
@@ -148,6 +147,25 @@ def step_title(step: steps.Step) -> str:
             return f"create {'an' if step.label == 'dos' else 'a'} {LABELS.get(step.label, step.label)} table"
         case _:
             assert_never(step)
+
+
+def undo_title(step: steps.Step) -> str:
+    """Return a short title of what a rollback does in place of a step."""
+    match step:
+        case steps.ParkEntries():
+            return "write the old table: from here on the old places are valid"
+        case steps.HoldContent():
+            return f"restore the signatures of partition {step.partition} at the old place"
+        case steps.CopyContent():
+            return f"copy back what was overwritten of partition {step.partition}"
+        case steps.ReleaseContent():
+            return f"hide partition {step.partition} at the new place"
+        case steps.RebuildContent():
+            return f"restore the {step.kind} on partition {step.partition} as it was"
+        case steps.RewriteTable() | steps.ConvertTable():
+            return f"keep the new {LABELS.get(step.label, step.label)} table out of force"
+        case _:
+            return f"undo: {step_title(step)}"
 
 
 def _write_title(step: steps.Commit | steps.RebuildContent | steps.CopyDisk) -> str:
@@ -349,7 +367,8 @@ def _nothing_lost(plan: Plan) -> str:
 def _summary_sentences(plan: Plan) -> Iterator[str]:
     match plan.purpose:
         case "realign" | "partition" | "unpartition":
-            moving = sum(place.before is not None and place.before.start != place.after.start for place in plan.places)
+            moving = sum(isinstance(step, steps.CopyContent) for step in plan.steps)
+            count = sum(place.what != Role.EXTENDED for place in plan.places)
             estimate = plan.estimate
             copied = f", {size_words(estimate.bytes_to_copy)} to copy" if estimate else ""
             time = (
@@ -357,7 +376,7 @@ def _summary_sentences(plan: Plan) -> Iterator[str]:
                 if estimate and estimate.seconds is not None
                 else ", duration unknown"
             )
-            yield f"{moving} of {counted(len(plan.places), 'partition')} to move{copied}{time}."
+            yield f"{moving} of {counted(count, 'partition')} to move{copied}{time}."
             yield (
                 "At risk: the partitions that move, if the drive fails or the journal is lost meanwhile: have a backup."
                 " Ctrl-C or a power cut loses nothing: resume finishes the move, rollback undoes it."

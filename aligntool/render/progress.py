@@ -13,7 +13,7 @@ from aligntool.realign.move import Status
 from aligntool.render.audit import verdict_words
 from aligntool.render.json import Value, dumps
 from aligntool.render.lines import Line, Style, command_lines, harmless, paragraph, plain
-from aligntool.render.plan import partition_of, sector_words, size_words, step_title, time_words
+from aligntool.render.plan import partition_of, sector_words, size_words, step_title, time_words, undo_title
 from aligntool.steps import Commit, WriteJournal
 from aligntool.units import counted, format_about, format_size
 from aligntool.values import dataclass
@@ -212,8 +212,8 @@ def progress_json(plan: Plan, stream: TextIO) -> Iterator[OnEvent]:
 
 
 @contextmanager
-def progress_lines(plan: Plan, stream: TextIO, clock: Clock) -> Iterator[OnEvent]:
-    """Write a line for each step, and one for each completed twentieth of the bytes."""
+def progress_lines(plan: Plan, stream: TextIO, clock: Clock, *, back: bool = False) -> Iterator[OnEvent]:
+    """Write a line for each step, and one for each completed twentieth of the bytes. `back`: the plan is undone."""
     last_part = 0
 
     def write(text: str) -> None:
@@ -227,12 +227,12 @@ def progress_lines(plan: Plan, stream: TextIO, clock: Clock) -> Iterator[OnEvent
             last_part = part
             write(f"  {words}")
 
-    yield _event_reporter(plan, clock, write, show_copied, lambda words: None)
+    yield _event_reporter(plan, clock, write, show_copied, lambda words: None, back=back)
 
 
 @contextmanager
-def progress_bar(plan: Plan, stream: TextIO, clock: Clock) -> Iterator[OnEvent]:
-    """Draw one bar for all bytes of the plan; steps and messages scroll above it."""
+def progress_bar(plan: Plan, stream: TextIO, clock: Clock, *, back: bool = False) -> Iterator[OnEvent]:
+    """Draw one bar for all bytes of the plan; steps and messages scroll above it. `back`: the plan is undone."""
     from rich.text import Text
 
     with bar_with_text(stream) as bar:
@@ -245,13 +245,21 @@ def progress_bar(plan: Plan, stream: TextIO, clock: Clock) -> Iterator[OnEvent]:
             bar.update(task, words=words)
 
         yield _event_reporter(
-            plan, clock, lambda text: bar.console.print(Text(text), soft_wrap=True), show_copied, show_waiting
-        )
+            plan, clock, lambda text: bar.console.print(Text(text), soft_wrap=True), show_copied, show_waiting,
+            back=back,
+        )  # fmt: skip
 
 
 def _event_reporter(
-    plan: Plan, clock: Clock, write: _Show, show_copied: Callable[[Progress, str], None], show_waiting: _Show
+    plan: Plan,
+    clock: Clock,
+    write: _Show,
+    show_copied: Callable[[Progress, str], None],
+    show_waiting: _Show,
+    *,
+    back: bool,
 ) -> OnEvent:
+    title_of = undo_title if back else step_title
     pace = Pace(clock)
     reported_s = 0  # seconds without a response, as last reported
 
@@ -260,7 +268,7 @@ def _event_reporter(
         match event:
             case StepBegun():
                 index = event.index
-                title = step_title(plan.steps[index]) if 0 <= index < len(plan.steps) else "step"
+                title = title_of(plan.steps[index]) if 0 <= index < len(plan.steps) else "step"
                 write(f"{index + 1}/{len(plan.steps)} {harmless(title)}")
             case Said():
                 write(f"  {harmless(event.text)}")
@@ -327,8 +335,9 @@ def status_lines(disk: str, found: Status, *, width: int, type_next: Sequence[st
     if found.state in ("in-flight", "unfinished") and plan is not None:
         yield plain(f"  goal: {plan.goal}")
         if 0 <= found.step < len(plan.steps):
-            title, way = step_title(plan.steps[found.step]), "next" if found.forward else "rollback at"
-            yield from paragraph(f"  {way}: step {found.step + 1} of {len(plan.steps)}, {title}", width)
+            title_of, way = (step_title, "next") if found.forward else (undo_title, "rollback at")
+            words = f"  {way}: step {found.step + 1} of {len(plan.steps)}, {title_of(plan.steps[found.step])}"
+            yield from paragraph(words, width)
     if found.state == "in-flight" and plan is not None and found.total:
         yield plain(f"  at their new place: {size_words(found.done)} of {size_words(found.total)}")
     told = found.sentences
@@ -402,7 +411,8 @@ def remaining_step_lines(found: Status, *, back: bool) -> Iterator[Line]:
         return
     numbers = _remaining_steps(plan, found.step, back=back)
     yield plain(f"  {counted(len(numbers), 'step')} to {'undo' if back else 'take'}:")
-    yield from (plain(f"  {number + 1:3}. {step_title(plan.steps[number])}") for number in numbers)
+    title_of = undo_title if back else step_title
+    yield from (plain(f"  {number + 1:3}. {title_of(plan.steps[number])}") for number in numbers)
 
 
 def status_json(disk: str | None, found: Status, *, type_next: Sequence[str] = ()) -> str:
