@@ -30,7 +30,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from aligntool import __version__
 from aligntool.errors import ExitCode, Refused, Stopped
-from aligntool.render.lines import FORCE_COLOR, NO_COLOR, command_lines, escaped, harmless, text_of, wrap_by_cells
+from aligntool.render.lines import FORCE_COLOR, NO_COLOR, command_lines, escaped, fitted, text_of, wrap_by_cells
 from aligntool.render.translate import OUTPUT_LANGUAGES, language, translated, use_language
 
 # Command: module in aligntool.cli, function, first line of its docstring.
@@ -475,7 +475,7 @@ def _print_error(reason: str, hint: str, about: Sequence[str] = ()) -> None:
     """
     try:
         for line in reason.split("\n"):
-            print(f"aligntool: {harmless(line)}", file=sys.stderr)
+            print(fitted(f"aligntool: {line}", sys.stderr), file=sys.stderr)
         width = shutil.get_terminal_size((80, 24)).columns
         sys.stderr.writelines(text_of(command_lines(hint.split("\n") if hint else (), width, about)))
     except OSError:  # the terminal was closed: keep the exit code, also when Python flushes what is left

@@ -19,7 +19,7 @@ from aligntool.linux import virtual
 from aligntool.linux.files import refuse_output, write_file
 from aligntool.linux.process import SILENCE_S
 from aligntool.linux.targets import find_virtual
-from aligntool.render.lines import Line, escaped, harmless, plain, show, wants_color
+from aligntool.render.lines import Line, escaped, fitted, harmless, plain, show, wants_color
 from aligntool.units import is_grid_size, is_sector_size, parse_size
 from aligntool.values import dataclass
 
@@ -237,7 +237,7 @@ def own_program(*words: str) -> list[str]:
 def remark(words: str) -> None:
     """Write a line to standard error. A closed terminal or a full disk there must not change the exit code."""
     try:
-        print(harmless(words), file=sys.stderr, flush=True)
+        print(fitted(words, sys.stderr), file=sys.stderr, flush=True)
     except OSError:
         discard_stderr()
 

@@ -397,7 +397,8 @@ def _confirmed(named: str, disk: str, current: move.Status, chosen: Recovery, *,
     if chosen.dry_run and json_:
         print_lines(status_json(disk, current))
         return False
-    lines = (*status_lines(disk, current, width=terminal_width()), *remaining_step_lines(current, back=back))
+    width = terminal_width()
+    lines = (*status_lines(disk, current, width=width), *remaining_step_lines(current, back=back, width=width))
     on_screen = sys.stdout if chosen.dry_run else sys.stderr
     show(lines, on_screen, color=options.colored(on_screen))
     if not chosen.dry_run and current.plan:

@@ -5,6 +5,7 @@ names on a disk are untrusted input; then it prints plain text to a pipe, or sty
 rich is imported only for the terminal and for pictures.
 """
 
+import shutil
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import zip_longest
@@ -166,6 +167,13 @@ def wrapped(text: str, width: int, indent: str) -> Iterator[str]:
         line = line + word if is_empty else f"{line}{space}{word}"
         is_empty = False
     yield line
+
+
+def fitted(text: str, stream: TextIO) -> str:
+    """Return a sentence wrapped to the terminal that the stream is; for programs it stays one line."""
+    if not stream.isatty():
+        return harmless(text)
+    return "\n".join(wrapped(text, shutil.get_terminal_size((80, 24)).columns, "  "))
 
 
 _NOT_FIRST, _NOT_LAST = "、。」』）〜ーっゃゅょァィゥェォッャュョ,.;:)]}%", "「『（(["

@@ -12,7 +12,7 @@ from aligntool.inventory import Partition
 from aligntool.realign.move import Status
 from aligntool.render.audit import verdict_words
 from aligntool.render.json import Value, dumps
-from aligntool.render.lines import Line, Style, command_lines, harmless, paragraph, plain
+from aligntool.render.lines import Line, Style, command_lines, harmless, paragraph, plain, stacked
 from aligntool.render.plan import partition_of, sector_words, size_words, step_title, time_words, undo_title
 from aligntool.steps import Commit, WriteJournal
 from aligntool.units import counted, format_about, format_size
@@ -330,7 +330,7 @@ _STATES = {
 def status_lines(disk: str, found: Status, *, width: int, type_next: Sequence[str] = ()) -> Iterator[Line]:
     """Yield the state of a disk or an array. `type_next`: the commands to offer next."""
     words, style = _STATES.get(found.state, (found.state, Style.DOUBT))
-    yield ((f"{disk}: ", Style.TITLE), (words, style))
+    yield from stacked(((f"{disk}: ", Style.TITLE), (words, style)), width)
     plan = found.plan
     if found.state in ("in-flight", "unfinished") and plan is not None:
         yield plain(f"  goal: {plan.goal}")
@@ -402,7 +402,7 @@ def _remaining_steps(plan: Plan, step: int, *, back: bool) -> range:
     return range(min(step, last - 1), first - 1, -1) if back else range(step, last)
 
 
-def remaining_step_lines(found: Status, *, back: bool) -> Iterator[Line]:
+def remaining_step_lines(found: Status, *, back: bool, width: int) -> Iterator[Line]:
     """Yield the steps that a resume or a rollback will run, in order, numbered as in the plan; none if the move was not
     begun, or if it is complete and cannot be undone.
     """
@@ -412,7 +412,8 @@ def remaining_step_lines(found: Status, *, back: bool) -> Iterator[Line]:
     numbers = _remaining_steps(plan, found.step, back=back)
     yield plain(f"  {counted(len(numbers), 'step')} to {'undo' if back else 'take'}:")
     title_of = undo_title if back else step_title
-    yield from (plain(f"  {number + 1:3}. {title_of(plan.steps[number])}") for number in numbers)
+    for number in numbers:
+        yield from paragraph(f"  {number + 1:3}. {title_of(plan.steps[number])}", width, "       ")
 
 
 def status_json(disk: str | None, found: Status, *, type_next: Sequence[str] = ()) -> str:

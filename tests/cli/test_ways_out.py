@@ -64,6 +64,25 @@ def test_the_progress_of_either_way_only_grows_up_to_the_total(in_flight: Path, 
     assert_whole(in_flight)
 
 
+def test_a_rollback_says_what_it_does_and_not_what_it_undoes(in_flight: Path) -> None:
+    planned = run_aligntool("rollback", "--dry-run", in_flight, code=0).stdout
+    assert "copy back what was overwritten of partition 1" in planned
+    assert "restore the signatures of partition 1 at the old place" in planned
+    said = run_aligntool("rollback", "--yes", in_flight, code=0).stderr
+    assert "write the old table: from here on the old places are valid" in said
+    assert " copy partition 1" not in said.partition("steps to undo")[2]
+
+
+def test_an_error_wraps_at_a_terminal_and_stays_one_line_elsewhere(tmp_path: Path) -> None:
+    missing = tmp_path / " ".join(["missing"] * 20)
+    with Terminal("audit", missing) as terminal:
+        assert terminal.end() == 3
+        first, *rest = terminal.rows()
+    assert first.startswith("aligntool: ") and rest[0].startswith("  missing ")
+    assert "No such file or directory" in shown(rest)
+    assert f"aligntool: {missing}: No such file or directory\n" in run_aligntool("audit", missing).stderr
+
+
 @pytest.mark.parametrize("words", ["realign", "layout --part rest:linux --wipe disk.img", "resume", "rollback"])
 def test_a_change_ends_with_the_time_it_took(disk: Path, words: str) -> None:
     name, *options = words.split()
