@@ -1,7 +1,7 @@
 """The probe on simulated drives with known page, unit and cache: hits, misses, false answers.
 
 python -m tests.inference.study                     the table on standard output
-python -m tests.inference.study --write docs/probing.md     and into the page
+python -m tests.inference.study --write docs/probing.md     and its totals into the page
 python -m tests.inference.study --each 2 --rounds 2     fewer drives, shorter experiments
 python -m tests.inference.study hostile             misleading drives; "held-out": those unknown to the rules
 """
@@ -151,7 +151,7 @@ def main() -> None:
     parser.add_argument("which", nargs="?", choices=["usual", *KINDS], default="usual")
     parser.add_argument("--each", type=int, default=3, help="drives of each kind and noise")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds of each experiment")
-    parser.add_argument("--write", metavar="PAGE", type=Path, help="put the table (of kinds: totals) into this page")
+    parser.add_argument("--write", metavar="PAGE", type=Path, help="put the totals into this page")
     asked = parser.parse_args()
     table: Callable[[Iterable[Probed]], Iterator[str]] = _table
     if asked.which == "usual":
@@ -160,17 +160,12 @@ def main() -> None:
         table = _table_of_kinds
         with ProcessPoolExecutor() as pool:
             found = list(pool.map(probe_kind, kinds_of(asked.which, asked.each, asked.rounds), chunksize=4))
-    text = "".join(chain(table(found), [_summary(found)]))
-    print(text, end="")
+    print("".join(chain(table(found), [_summary(found)])), end="")
     if asked.write:
         page = asked.write.read_text()
         begin, end = (mark.format(asked.which) for mark in MARKS)
-        kept = text if asked.which == "usual" else _summary(found)
-        asked.write.write_text(
-            re.sub(
-                f"{re.escape(begin)}.*?{re.escape(end)}", begin + kept.replace("\\", r"\\") + end, page, flags=re.DOTALL
-            )
-        )
+        totals = begin + _summary(found) + end
+        asked.write.write_text(re.sub(f"{re.escape(begin)}.*?{re.escape(end)}", totals, page, flags=re.DOTALL))
 
 
 if __name__ == "__main__":
