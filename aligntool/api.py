@@ -35,6 +35,7 @@ from aligntool.realign.applying import apply_events
 from aligntool.realign.repairs import with_repairs
 from aligntool.realign.request import Request, find_plan, locked_realign, look_at
 from aligntool.realign.suspended import suspension_refusals
+from aligntool.realign.unmarked import with_unmarked_changes
 from aligntool.recipes.drives import known_geometries
 from aligntool.render import json, progress
 from aligntool.units import MIB, Extent
@@ -85,7 +86,9 @@ def look(
     named = (targets,) if isinstance(targets, str | Path) else targets
     given = UserLimits(sector_size=sector_size, physical_sector_size=physical_sector_size)
     folder = None if sysroot is None else str(sysroot)
-    return machine.look(tuple(map(str, named)), sysroot=folder, given=given, wake=wake, keep_going=True)
+    return with_unmarked_changes(
+        machine.look(tuple(map(str, named)), sysroot=folder, given=given, wake=wake, keep_going=True)
+    )
 
 
 def audit(

@@ -78,14 +78,16 @@ def _in_flight_findings(disk: Disk) -> Iterator[Finding]:
     if flight is None:
         return
     numbers = ", ".join(map(str, flight.partitions))
-    entries = f"entry {numbers} is" if len(flight.partitions) == 1 else f"entries {numbers} are"
+    entries = f"entry {numbers} is parked" if len(flight.partitions) == 1 else f"entries {numbers} are parked"
+    if not flight.partitions:
+        entries = "its journal shows it, but another program has replaced the partition table"
     journal = "the table names no journal on this disk; it is the file that was given with --journal"
     if flight.journal_at is not None:
         journal = f"the journal is at byte {flight.journal_at} of this disk"
     resume = next_resume(disk)
     undo = f"{next_resume(disk, 'rollback')} undoes it"
     status = f"{next_resume(disk, 'status')} shows how far the move got; {undo}"
-    text = f"a move of partitions is in flight: {entries} parked; do not mount, repair or partition the disk"
+    text = f"a move of partitions is in flight: {entries}; do not mount, repair or partition the disk"
     found = disk_finding(disk, Code.IN_FLIGHT, Severity.ERROR, text, journal, status, next_=resume)
     yield replace(found, sector_size=disk.sector_size, start=flight.journal_at)
 

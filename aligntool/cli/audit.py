@@ -25,6 +25,7 @@ from aligntool.linux.look import look
 from aligntool.linux.process import SILENCE_S
 from aligntool.linux.targets import UserLimits
 from aligntool.realign.repairs import for_machine, with_repairs
+from aligntool.realign.unmarked import with_unmarked_changes
 from aligntool.recipes.drives import known_geometries
 from aligntool.render import disk_map, prometheus
 from aligntool.render.audit import audit_lines
@@ -139,6 +140,7 @@ def audit(
     named, missing = _readable(named, timeout) if sysroot is None else (named, ())
     for root in roots:
         inventory = look(named, sysroot=root, given=given, wake=wake, silence_s=timeout, keep_going=True)
+        inventory = with_unmarked_changes(inventory, timeout)
         inventory = replace(_with_host(inventory) if host else inventory, unseen=(*inventory.unseen, *missing))
         if named and not inventory.disks and output_format is Format.TEXT:
             refuse(Refusal("not-read", unseen.what, unseen.why, unseen.hint) for unseen in inventory.unseen)

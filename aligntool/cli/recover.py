@@ -62,7 +62,7 @@ from aligntool.realign.request import (
     unthrottle_function,
 )
 from aligntool.realign.whole_disk import adds_table
-from aligntool.render.lines import EMPTY, Line, plain, show
+from aligntool.render.lines import EMPTY, Line, paragraph, plain, show
 from aligntool.render.progress import remaining_step_lines, status_json, status_lines, table_lines
 from aligntool.units import KIB, Extent, counted, format_size
 
@@ -180,7 +180,8 @@ def status(
             could = f"{counted(len(unread), 'disk')} could not be: {', '.join(unread)}"
             none = f"Nothing is in flight on the disks that could be read; {could}. No array is unfinished."
         sentences = (none,) if unread else ()
-        print_lines(status_json(None, move.Status("old", sentences)) if json_ else [plain(none)])
+        lines = paragraph(none, terminal_width())
+        print_lines(status_json(None, move.Status("old", sentences)) if json_ else lines)
     for number, each in enumerate(found):
         lines = status_lines(each.disk, each.status, width=terminal_width(), type_next=each.next)
         between = (EMPTY,) if number else ()
@@ -335,8 +336,8 @@ def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key
         return _zero_rest(named, disk, current, chosen, json_=json_)
     plan = _plan_in_flight(current, disk)
     restore = chosen.restore_table and current.restore_table
-    # A table that another program changed is refused below, or is confirmed separately.
-    asked = replace(chosen, yes=chosen.yes or current.restore_table)
+    # A table that another program changed is refused below, or is confirmed separately. A complete move is not undone.
+    asked = replace(chosen, yes=chosen.yes or current.restore_table or (back and current.complete))
     if not _confirmed(named, disk, current, asked, back=back, json_=json_):
         return
     shown = confirm_table(named, disk, journal, plan, yes=chosen.yes) if restore else None
@@ -425,6 +426,9 @@ def _read_status(disk: str, journal: str | None, *, any_table: bool) -> move.Sta
         _opened(journal) as file,
     ):
         refuse_partition(disk, Path(disk).stat())
+        if is_head(bytes(device.read(0, SLOT))):
+            text = f"{disk} is the journal of a move, not a disk"
+            raise Refused(text, hint=f"aligntool status DISK --journal {shell_word(disk)}")
         if device.size < _LEAST:
             text = f"{disk} is too small to be a disk with partitions: it has {format_size(device.size)}"
             raise Refused(text, hint=command("audit", disk))
@@ -462,6 +466,8 @@ def _next_commands(current: move.Status, disk: str, journal: str | None) -> tupl
         return (command("resume", disk),)
     if current.state != "in-flight":
         return ()
+    if current.complete:
+        return (command("resume", disk, *journal_options(journal)),)
     ways = run_change.recovery_commands(disk, *journal_options(journal)).split("\n")
     return tuple(f"{way} --restore-table" for way in ways) if current.restore_table else tuple(ways)
 

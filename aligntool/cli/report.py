@@ -26,6 +26,7 @@ from aligntool.measure.targets import read_any, temperature_of
 from aligntool.raid.ceilings import known_rates
 from aligntool.raid.running import arrays_of
 from aligntool.realign.repairs import with_repairs
+from aligntool.realign.unmarked import with_unmarked_changes
 from aligntool.recipes.drives import known_geometries
 from aligntool.render.lines import plain
 from aligntool.render.recipes import TOPIC
@@ -74,6 +75,7 @@ def report(
     if targets and root is None:
         refuse(options.attach_virtual(*targets, silence_s=timeout))
     inventory = look(tuple(targets or ()), sysroot=root, given=given, wake=wake, silence_s=timeout)
+    inventory = with_unmarked_changes(inventory, timeout)
     if targets:
         refuse(Refusal("not-read", each.what, f"{each.what}: {each.why}", each.hint) for each in inventory.unseen)
     content = _content(inventory, AuditOptions(page_size=geometry.page_size, grain=grain or MIB), measured)

@@ -214,7 +214,8 @@ def apply_and_report(plan: Plan, applying: ChangeInProgress, *, json_: bool, in_
         reporting = _reporting(seen, applying.on_stop, json_=json_)
         return apply_events(plan, applying, reporting, record, in_flight=in_flight)
     except Stopped as error:
-        error.about = about_ways(error.hint.split("\n"), plan, seen.left())
+        if seen.begun:
+            error.about = about_ways(error.hint.split("\n"), plan, seen.left())
         raise
 
 
@@ -225,11 +226,13 @@ class _Seen:
         self.plan = plan
         self.back = back
         self._step = 0
+        self.begun = False
         self._pace = Pace(time.monotonic)
 
     def note(self, event: Event) -> None:
         if isinstance(event, StepBegun):
             self._step = event.index
+            self.begun = True
         if isinstance(event, Progress):
             self._pace.note(event)
 

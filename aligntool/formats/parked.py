@@ -57,8 +57,13 @@ def parked_by_type(partitions: Sequence[Partition]) -> InFlight | None:
 
 
 def parked_numbers(disk: Disk) -> frozenset[int]:
-    """Return the numbers of the partitions that a move in flight has parked."""
-    return frozenset(disk.table.in_flight.partitions if disk.table and disk.table.in_flight else ())
+    """Return the numbers of the partitions that a move in flight has parked; all, if another program has replaced the
+    table of the move.
+    """
+    flight = disk.table.in_flight if disk.table else None
+    if flight and not flight.partitions:
+        return frozenset(part.number for part in disk.partitions)
+    return frozenset(flight.partitions if flight else ())
 
 
 def is_marked_in_flight(disk: Disk) -> bool:

@@ -7,6 +7,7 @@ from enum import Enum, auto
 from aligntool import steps
 from aligntool.claims import Claims
 from aligntool.device import Device
+from aligntool.formats.mbr import MbrEntry, entries_of, with_entries
 from aligntool.formats.parked import read_or_empty
 from aligntool.realign.disk_state import places_in_use, step_index
 from aligntool.realign.hidden_signatures import (
@@ -169,10 +170,27 @@ def _data_at_records(device: Device, journal: Journal) -> tuple[Extent, ...]:
     for at, length in records.items():
         known = [sectors.data for sectors in images.sectors if sectors.at == at]
         found = read_or_empty(device, at, length)
-        if not found or is_mix(found, (bytes(length), *known)):
+        if not found or is_mix(found, (bytes(length), *known)) or any(lists_the_same(found, one) for one in known):
             unchanged.append(Extent(at, length))
     own = (*unchanged, *places_in_use(journal.contents.plan))
     return Claims(device).kept_in_any((Extent(*record) for record in records.items()), own)
+
+
+def lists_the_same(found: bytes, record: bytes) -> bool:
+    """Return whether a sector is an EBR, and nothing else, that lists the same partition as this one. A program that
+    writes the old table back places the next EBR, and gives CHS addresses, by rules of its own.
+    """
+    both = entries_of(found), entries_of(record)
+    listed = [{(each.code, each.start, each.sectors) for each in entries or () if _is_data(each)} for entries in both]
+    empty = with_entries(bytes(len(found)), {})
+    return both[0] is not None and listed[0] == listed[1] and with_entries(found, _NO_ENTRIES) == empty
+
+
+def _is_data(entry: MbrEntry) -> bool:
+    return bool(entry.sectors) and not entry.is_extended
+
+
+_NO_ENTRIES = {slot: MbrEntry(0, bytes(3), 0, bytes(3), 0, 0) for slot in range(1, 5)}
 
 
 def _at_source(

@@ -63,6 +63,7 @@ class Status:
     forward: bool = True  # False: a rollback was in progress
     restore_table: bool = False  # another program changed the table
     begun: bool = True  # False: nothing was moved, and a resume only closes the journal
+    complete: bool = False  # every partition is at its new place: only the journal is still open
     is_marked: bool = False  # nothing is in flight, and a resume zeroes what a cut has left of the journal
 
 
@@ -132,11 +133,13 @@ def _search_journal(
     return lost or (_only_begun(list(unmarked.values())) if unmarked else None)
 
 
-def has_journal_in_flight(device: Device) -> bool:
-    """Return whether a change is in flight on a disk whose table does not show it. Only the places are searched to
-    which a marker leads, and those where journals usually are. Raises Refused if several journals qualify.
+def journal_in_flight(device: Device) -> int | None:
+    """Return the byte of the journal of a change that is in flight on a disk whose table does not show it, or None.
+    Only the places are searched to which a marker leads, and those where journals usually are. Raises Refused if
+    several journals qualify.
     """
-    return isinstance(_search_journal(device, None, sound=True, any_table=False), Journal)
+    found = _search_journal(device, None, sound=True, any_table=False)
+    return found.at if isinstance(found, Journal) else None
 
 
 def _only_begun(journals: list[Journal]) -> Journal:
@@ -229,7 +232,7 @@ def _in_file(file: Device, device: Device, entry: parked.ParkedMark | None) -> J
 
 def _in_file_elsewhere(why: str = "") -> Refused:
     text = "; ".join(filter(None, ("partitions of this disk are in flight, and their journal is in a file on another"
-                                   " disk", why)))  # fmt: skip
+                                   " disk, which begins with the words aligntool journal", why)))  # fmt: skip
     hint = "\n".join(f"aligntool {way} DISK --journal FILE" for way in ("resume", "rollback"))
     return Refused(text, hint=hint, code="journal-elsewhere")
 
@@ -266,10 +269,15 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
     on_content = (_changed_sentence(changed),) if changed else ()
     sentences = (*_SENTENCES.get(state, (unfinished,)), *on_table, *on_content, *journal.damage)
     restore = state is disk_state.DiskState.CHANGED and not used
-    begun = state is not disk_state.DiskState.NOT_BEGUN
-    return Status("in-flight", sentences, plan, position.step, done, total, position.forward, restore, begun)
+    if state in _UNFINISHED and not (changed or used or journal.damage):
+        sentences = (*sentences, _NOTHING_LOST)
+    return Status(
+        "in-flight", sentences, plan, position.step, done, total, position.forward, restore,
+        begun=state is not disk_state.DiskState.NOT_BEGUN, complete=state is disk_state.DiskState.COMPLETE,
+    )  # fmt: skip
 
 
+_NOTHING_LOST = "nothing is lost: resume makes everything valid at the new places, rollback at the old ones"
 _SENTENCES = {
     disk_state.DiskState.NOT_BEGUN: ("a move was prepared but not begun: every partition is intact at its old place",),
     disk_state.DiskState.COMPLETE: (
@@ -602,7 +610,7 @@ def _closed_or_resumed(context: MoveContext, *, back: bool, restore_table: bool)
         finish_closing(context.device, left)
     if back and is_complete:
         raise _already_complete(back=True)
-    yield Said("nothing was in flight; what was left of the journal is zeroed")
+    yield Said("nothing was in flight, and every partition stays where it is; what was left of the journal is zeroed")
 
 
 def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterator[Event]:

@@ -224,7 +224,7 @@ def shows_change(path: str) -> bool:
     """
     with open_read_only(path) as device:
         try:
-            return find_parked(device) is not None or move.has_journal_in_flight(device)
+            return find_parked(device) is not None or move.journal_in_flight(device) is not None
         except Refused:  # several journals qualify
             return True
 
@@ -259,7 +259,7 @@ def refuse_changed_table(disk: Disk) -> None:
         failing_as(Refused, f"{disk.path} cannot be read", hint=command("audit", disk.path)),
         open_read_only(disk.path) as device,
     ):
-        if move.has_journal_in_flight(device):
+        if move.journal_in_flight(device) is not None:
             text = f"{disk.path} is in flight: another program has changed the partition table"
             raise Refused(text, hint=command("status", disk.path), code="in-flight", subject=disk.path)
 

@@ -330,6 +330,8 @@ _STATES = {
 def status_lines(disk: str, found: Status, *, width: int, type_next: Sequence[str] = ()) -> Iterator[Line]:
     """Yield the state of a disk or an array. `type_next`: the commands to offer next."""
     words, style = _STATES.get(found.state, (found.state, Style.DOUBT))
+    if found.complete:
+        words, style = "complete, but its journal is still open", Style.DOUBT
     yield from stacked(((f"{disk}: ", Style.TITLE), (words, style)), width)
     plan = found.plan
     if found.state in ("in-flight", "unfinished") and plan is not None:
@@ -339,7 +341,7 @@ def status_lines(disk: str, found: Status, *, width: int, type_next: Sequence[st
             words = f"  {way}: step {found.step + 1} of {len(plan.steps)}, {title_of(plan.steps[found.step])}"
             yield from paragraph(words, width)
     if found.state == "in-flight" and plan is not None and found.total:
-        yield plain(f"  at their new place: {size_words(found.done)} of {size_words(found.total)}")
+        yield from paragraph(f"  at their new place: {size_words(found.done)} of {size_words(found.total)}", width)
     told = found.sentences
     if plan is None and found.state != "in-flight":
         told = found.sentences[1:] if found.is_marked else ()
@@ -407,7 +409,7 @@ def remaining_step_lines(found: Status, *, back: bool, width: int) -> Iterator[L
     begun, or if it is complete and cannot be undone.
     """
     plan = found.plan
-    if plan is None or not found.begun or (back and _is_committed(plan, found.step)):
+    if plan is None or not found.begun or (back and found.complete):
         return
     numbers = _remaining_steps(plan, found.step, back=back)
     yield plain(f"  {counted(len(numbers), 'step')} to {'undo' if back else 'take'}:")

@@ -20,9 +20,12 @@ def asked(rows: list[str]) -> bool:
     return rows[-1].endswith("to continue:")
 
 
+WRONG = "That is not {}: nothing was written. Type it again, or press Ctrl-C."
+
+
 def asked_again(times: int, rows: list[str]) -> bool:
     """Return whether the last line is the question, after so many wrong answers."""
-    return asked(rows) and rows.count("That is not disk.img. Ctrl-C: nothing was written.") == times
+    return asked(rows) and rows.count(WRONG.format("disk.img")) == times
 
 
 def question(terminal: Terminal) -> str:
@@ -62,11 +65,7 @@ def test_a_change_names_what_is_lost_and_asks_for_the_name_as_it_was_typed(
         assert text.startswith("This writes to disk.img.") and text.endswith("Type disk.img to continue:")
         assert lost in text
         terminal.type("yes\n")
-        terminal.until(
-            lambda rows: (
-                rows[-2:] == ["That is not disk.img. Ctrl-C: nothing was written.", "Type disk.img to continue:"]
-            )
-        )
+        terminal.until(lambda rows: rows[-2:] == [WRONG.format("disk.img"), "Type disk.img to continue:"])
         assert digest(disk) == before
         terminal.type(" disk.img \n")
         assert terminal.end() == 0
@@ -91,7 +90,7 @@ def test_the_name_is_that_of_the_command_line(folder: Path, disk: Path, name: st
     with Terminal("realign", name) as terminal:
         assert question(terminal).endswith(f"Type {name} to continue:")
         terminal.type("disk.img\n")
-        terminal.until(lambda rows: asked(rows) and rows[-2] == f"That is not {name}. Ctrl-C: nothing was written.")
+        terminal.until(lambda rows: asked(rows) and rows[-2] == WRONG.format(name))
         terminal.type(f"{name}\n")
         assert terminal.end() == 0
     assert first_start(folder / name) == 2048

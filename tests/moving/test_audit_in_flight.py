@@ -3,7 +3,9 @@
 import json
 import random
 import shlex
+import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,8 +20,9 @@ from tests.moving.conftest import MakeDisk
 from tests.moving.crowded_disks import make_crowd
 from tests.moving.disks import Row
 from tests.moving.entries import entries
-from tests.moving.filesystems import FILESYSTEMS
+from tests.moving.filesystems import FILESYSTEMS, SECTOR
 from tests.moving.simulated_disk import SimulatedDisk, crashes
+from tests.moving.test_kills import packed
 from tests.moving.test_simulated_cuts import act
 from tests.run_aligntool import program
 from tests.thorough import THOROUGH, sample
@@ -132,3 +135,29 @@ def test_a_partition_of_type_7f_of_another_program_is_audited_as_any_other(tmp_p
     run("sfdisk", "-q", image, stdin="label: dos\nunit: sectors\nstart=63, size=8000, type=7f\n")
     report = audit(look([str(image)]), {})
     assert [one.code for one in report.findings if one.severity is Severity.ERROR] == [Code.OFF_PHYSICAL]
+
+
+NEW_TABLE = "label: dos\n"
+
+
+@pytest.mark.needs_tools("sfdisk", "mkfs.fat", "mcopy", "mkfs.ext4", "debugfs", "e2fsck", "mkswap", "swaplabel")
+@pytest.mark.parametrize("table", ["new", "old", "none"])
+def test_a_move_under_another_table_is_an_error_and_goes_both_ways(make: MakeDisk, tmp_path: Path, table: str) -> None:
+    """Who sees unknown entries writes the old table back; sfdisk places the second EBR by a rule of its own."""
+    disk = packed(make, "dos", 63, "fat12", "ext2", "swap", logical=1)
+    before, dump = disk.seen(), run("sfdisk", "--dump", disk.image)
+    killed_while_copying(disk.image)
+    if table == "none":
+        with disk.image.open("r+b") as file:
+            file.write(bytes(SECTOR))
+    else:
+        run("sfdisk", "-q", "--wipe=never", disk.image, stdin=NEW_TABLE if table == "new" else dump)
+    document = json.loads(body(aligntool("audit", "--json", disk.image, code=3 if table == "none" else 1)))
+    codes = [one["code"] for one in document["findings"] if one["severity"] == "error"]
+    assert codes == ([] if table == "none" else ["AT317"])  # an image without a table is not judged at all
+    for way in ("resume", "rollback"):
+        copy = tmp_path / f"{way}.img"
+        shutil.copyfile(disk.image, copy)
+        aligntool(way, "--yes", copy, *(("--restore-table",) if table == "new" else ()))
+        assert replace(disk, image=copy).seen() == before
+        replace(disk, image=copy).check()

@@ -1,0 +1,41 @@
+"""Find changes in flight that the table does not show, because another program replaced it: for an audit."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+from aligntool.errors import Refused
+from aligntool.formats.parked import is_marked_in_flight
+from aligntool.inventory import Disk, InFlight, Inventory, Table, TableLabel
+from aligntool.linux.block import open_read_only
+from aligntool.linux.process import SILENCE_S, Pulse, results_in_children
+
+
+def with_unmarked_changes(inventory: Inventory, silence_s: float = SILENCE_S) -> Inventory:
+    """Return the inventory with every change in flight that only its journal shows, as `aligntool status` finds it. A
+    captured machine has no journal to read. A disk that does not answer within `silence_s` seconds stays as it is.
+    """
+    if inventory.captured:
+        return inventory
+    disks = [disk for disk in inventory.disks if disk.table_read and not is_marked_in_flight(disk)]
+    jobs = [partial(_journal_at, disk.path) for disk in disks]
+    found = {disks[number].path: at for number, at in results_in_children(jobs, silence_s)}
+    return replace(inventory, disks=tuple(_marked(disk, found) for disk in inventory.disks))
+
+
+def _journal_at(path: str, _: Pulse) -> int | None:
+    from aligntool.realign import move  # only in the child, and only if there is a disk to search
+
+    try:
+        with open_read_only(path) as device:
+            return move.journal_in_flight(device)
+    except (OSError, Refused):  # in use by a change at this moment, or gone: the audit reports what it could read
+        return None
+
+
+def _marked(disk: Disk, found: Mapping[str, int | None]) -> Disk:
+    at = found.get(disk.path)
+    if at is None:
+        return disk
+    table = disk.table or Table(TableLabel.UNKNOWN, disk.sector_size)
+    return replace(disk, table=replace(table, in_flight=InFlight((), at)))
