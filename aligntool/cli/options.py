@@ -17,6 +17,7 @@ from aligntool.audit.wording import typed_words as typed_words
 from aligntool.errors import Refusal, Refused
 from aligntool.linux import virtual
 from aligntool.linux.files import refuse_output, write_file
+from aligntool.linux.held import hold
 from aligntool.linux.process import SILENCE_S
 from aligntool.linux.targets import find_virtual
 from aligntool.render.lines import Line, escaped, fitted, harmless, plain, show, wants_color
@@ -208,7 +209,11 @@ def attach_virtual(
 ) -> tuple[Refusal, ...]:
     """Attach the virtual disks among the targets, so that they are read as the disks in them, and written to if
     `writes`. `alone`: no other program may write to them meanwhile. `no_lease`: see `Lease`. Return the refusals.
+
+    From here on all targets are held: no path is looked up again by this command (linux/held.py).
     """
+    for target in targets:
+        hold(target)
     found = find_virtual(targets, silence_s)
     return virtual.show_disks(found, say, writes=writes, alone=alone, no_lease=no_lease) if found else ()
 

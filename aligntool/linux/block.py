@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 
 from aligntool.device import Device, Job, Jobs
 from aligntool.errors import Refused, failing_as
+from aligntool.linux.held import open_held, status_of
 from aligntool.linux.sysfs import IO_NONE, READ_ONLY, leased
 from aligntool.units import KIB, MIB, align_down, align_up
 
@@ -349,7 +350,7 @@ def note_served(path: str) -> None:
     Buffered writes are sent one after the other, and a buffered read reaches the server after the page cache was
     dropped.
     """
-    _SERVED_BY_QEMU.add(os.stat(path).st_dev)  # noqa: PTH116
+    _SERVED_BY_QEMU.add(status_of(path).st_dev)
 
 
 def is_served(descriptor: int) -> bool:
@@ -421,11 +422,11 @@ def open_read_only(path: str, *, image_sector_size: int | None = None) -> Iterat
     Raises Refused if it is neither, or cannot be opened.
     """
     with failing_as(Refused, path, hint="lsblk -d", denied="run the same command with sudo"):
-        mode = os.stat(path).st_mode  # noqa: PTH116 - before the open, which a FIFO blocks, and which rewinds a tape
+        mode = status_of(path).st_mode  # before the open, which a FIFO blocks, and which rewinds a tape
         if not (stat.S_ISBLK(mode) or stat.S_ISREG(mode)):
             raise Refused(f"{path} is neither a block device nor an image file", hint="lsblk -d")
         try:
-            descriptor = os.open(path, READ_ONLY)
+            descriptor = open_held(path, READ_ONLY)
         except BlockingIOError as error:  # an image with a lease: linux/lease.py
             raise leased(path) from error
     try:

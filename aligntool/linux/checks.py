@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from aligntool.file_systems import EXT, file_system, name_for_e2fsck
+from aligntool.linux.held import descriptors_of, held, place_of
 from aligntool.linux.process import NOT_RUN, Ended, find_program, run_program
 from aligntool.linux.users import NoLoop, fresh_reader, read_only_loop
 from aligntool.units import Extent
@@ -84,13 +85,14 @@ def check_content(path: str, extent: Extent, kind: str) -> CheckResult:
     if missing := missing_checker(kind):
         return CheckResult(False, None, missing)
     try:
-        inside = name_for_e2fsck(str(Path(path).absolute()), extent.start) if kind in EXT else ""
-        if inside:
-            with fresh_reader(path):  # drops the cache
-                answer = run_program(*words, inside, only_reads=True)
-        else:
-            with read_only_loop(path, extent) as device:
-                answer = run_program(*words, device, only_reads=True)
+        with held(path):
+            inside = name_for_e2fsck(str(Path(place_of(path)).absolute()), extent.start) if kind in EXT else ""
+            if inside:
+                with fresh_reader(path):  # drops the cache
+                    answer = run_program(*words, inside, only_reads=True, pass_fds=descriptors_of(path))
+            else:
+                with read_only_loop(path, extent) as device:
+                    answer = run_program(*words, device, only_reads=True)
         if kind in EXT and answer.code in _NOT_CHECKED and _has_external_journal(path, extent):
             return CheckResult(False, None, f"{words[0]} cannot check this {kind}: its journal is on another device")
     except NoLoop as reason:

@@ -23,6 +23,7 @@ from aligntool.formats.reader import LONGEST_READ, MappedReader, Reader
 from aligntool.formats.windows_fs import FatBootSector, parse_fat_boot_sector
 from aligntool.inventory import DENSE, Disk, Layer, Sampled
 from aligntool.linux.devices import FileReader
+from aligntool.linux.held import descriptors_of, held, place_of
 from aligntool.linux.process import find_program, run_program
 from aligntool.linux.sysfs import opened
 from aligntool.linux.users import NoLoop, fresh_reader, read_only_loop
@@ -317,7 +318,10 @@ _FREE_BLOCKS = "  Free blocks: "
 
 def read_ext(path: str, start: int, claims: int) -> Iterator[Extent]:
     """Yield the used runs, counted from the file system's start. Raises NoMap."""
-    with _named_for_e2fsprogs(path, start) as name, _output_of(DUMPE2FS, name) as lines:
+    with (
+        _named_for_e2fsprogs(path, start) as name,
+        _output_of(DUMPE2FS, name, descriptors=descriptors_of(path)) as lines,
+    ):
         yield from used_in_dumpe2fs(lines, claims)
 
 
@@ -327,7 +331,7 @@ def least_ext(path: str, start: int) -> int:
     """
     block_at = start + 1024 + 24  # s_log_block_size: linux/fs/ext4/ext4.h
     with suppress(NoMap, OSError), _named_for_e2fsprogs(path, start) as name, fresh_reader(path) as reader:
-        with _output_of("resize2fs", "-P", name) as lines:
+        with _output_of("resize2fs", "-P", name, descriptors=descriptors_of(path)) as lines:
             found = re.search(r": (\d+)$", "".join(lines).rstrip())
         return int(found[1]) * (KIB << min(le32(reader.read(block_at, 4), 0), 6)) if found else 0
     return 0
@@ -341,9 +345,9 @@ def _named_for_e2fsprogs(path: str, start: int) -> Iterator[str]:
     and then for a file, if there is one of that name. No disk is searched for a tag with an unfinished quotation.
     e2fsprogs, lib/support/devname.c; util-linux, libblkid/src/read.c, blkid_parse_tag_string.
     """
-    with TemporaryDirectory(prefix="aligntool-") as folder:
+    with held(path), TemporaryDirectory(prefix="aligntool-") as folder:
         link, name = Path(folder, "='"), Path(folder, f"='?offset={start}")
-        link.symlink_to(Path(path).absolute())
+        link.symlink_to(Path(place_of(path)).absolute())
         name.touch()
         try:
             yield str(name)
@@ -352,12 +356,14 @@ def _named_for_e2fsprogs(path: str, start: int) -> Iterator[str]:
 
 
 @contextmanager
-def _output_of(program: str, *words: str) -> Iterator[Iterable[str]]:
-    """Yield the output of a program line by line: it can be hundreds of megabytes. Raises NoMap."""
+def _output_of(program: str, *words: str, descriptors: tuple[int, ...] = ()) -> Iterator[Iterable[str]]:
+    """Yield the output of a program, which inherits the descriptors, line by line: it can be hundreds of megabytes.
+    Raises NoMap.
+    """
     if find_program(program) is None:
         raise NoMap(f"{program} is not installed")
     with TemporaryFile("w+", encoding="ascii", errors="replace") as output:
-        answer = run_program(program, *words, only_reads=True, limit_s=MAP_S, output=output)
+        answer = run_program(program, *words, only_reads=True, limit_s=MAP_S, output=output, pass_fds=descriptors)
         if answer.code != 0:
             raise NoMap(f"{program} failed: {answer.last_lines}")
         yield output

@@ -13,6 +13,7 @@ from aligntool.formats.md import CHUNKED
 from aligntool.formats.reader import readable_length
 from aligntool.inventory import ArrayFacts, DiskKind, Gap, IoLimits, Unseen
 from aligntool.linux.commands import is_standby
+from aligntool.linux.held import open_held
 from aligntool.linux.sysfs import NOTHING, READ_ONLY, Record, Tree, as_number
 from aligntool.system import array_uuid
 from aligntool.units import KIB
@@ -178,7 +179,7 @@ _REASONS = {
 def open_to_read(path: str) -> int | Unseen:
     """Return a descriptor of the device, or why it cannot be opened."""
     try:
-        return os.open(path, READ_ONLY)
+        return open_held(path, READ_ONLY)
     except OSError as error:
         if isinstance(error, PermissionError) and os.geteuid() != 0:
             return Unseen(WHAT, f"needs root to open {path}", f"sudo aligntool audit {path}", Gap.DISK)

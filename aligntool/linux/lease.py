@@ -17,6 +17,7 @@ from pathlib import Path
 from aligntool.audit.wording import shell_word
 from aligntool.errors import Refused, failing_as
 from aligntool.linux.block import is_served
+from aligntool.linux.held import place_of, status_of
 from aligntool.linux.sysfs import leased, opened
 from aligntool.linux.users import all_ends, loops_over, openers, writers_below
 
@@ -76,7 +77,7 @@ class Lease:
         self._refuse_writers_below()
         if not stat.S_ISREG(os.fstat(self._descriptor).st_mode) or is_served(self._descriptor):
             return False
-        kind = _kind_of_file_system(self._descriptor)
+        kind = kind_of_file_system(self._descriptor)
         is_local = kind in _LOCAL_KINDS or os.major(os.fstat(self._descriptor).st_dev) != 0
         unknown = f"its file system, {kind}, does not know of users on its server" if not is_local else ""
         try:
@@ -144,7 +145,7 @@ def refuse_open_image(path: str, *, no_lease: bool, readers: bool = False) -> No
     """Raise Refused if another program has an image file open, or if that is unknown. `no_lease`, `readers`: see
     `Lease`. Without effect on anything but a file, and on a file that is to be changed, but not by this user.
     """
-    if not os.path.isfile(path) or not (readers or os.access(path, os.W_OK)):  # noqa: PTH113 - as in linux/lock.py
+    if not os.path.isfile(path) or not (readers or os.access(place_of(path), os.W_OK)):  # noqa: PTH113 - of a string
         return
     with failing_as(Refused, f"{path} cannot be read"):
         try:
@@ -156,7 +157,7 @@ def refuse_open_image(path: str, *, no_lease: bool, readers: bool = False) -> No
 
 def in_use(path: str) -> Refused:
     """Return the refusal of a file that another program or a loop device has open."""
-    if loops := tuple(loops_over(os.stat(path))):  # noqa: PTH116 - as in linux/lock.py
+    if loops := tuple(loops_over(status_of(path))):
         what = "; ".join(loop.what for loop in loops)
         return Refused(f"{path} is in use: {what}", hint=all_ends(loops), code="in-use", subject=path)
     text = f"{path} is open in another program{_names(path)}"
@@ -179,7 +180,7 @@ def _program(pid: int) -> str:
     return f"{Path(f'/proc/{pid}/comm').read_text(errors='replace').strip()} (process {pid})"
 
 
-def _kind_of_file_system(descriptor: int) -> str:
+def kind_of_file_system(descriptor: int) -> str:
     """Return the kind of the file system of an open file, such as "nfs4", or "an unknown one"."""
     with suppress(OSError, StopIteration):
         lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()

@@ -23,6 +23,7 @@ from aligntool.formats.reader import Reader
 from aligntool.inventory import LAST_NUMBER
 from aligntool.linux import users
 from aligntool.linux.block import DiskDevice
+from aligntool.linux.held import held, open_held, status_of
 from aligntool.linux.lease import Lease
 from aligntool.linux.process import end_program, find_program, run_program
 from aligntool.linux.sysfs import IO_NONE, live_paths, on_battery, opened
@@ -341,28 +342,31 @@ def lock_against_udev(disks: Iterable[str], *, shared: bool = False, keep_posix:
 def _open_and_lock(
     path: str, *, whole: bool | None = True, and_posix: bool = True, keep_posix: bool = False
 ) -> Iterator[int]:
-    """Open and lock the path. `whole`: a disk; False: a partition; None: either."""
-    descriptor = _open_exclusively(path, whole)
-    try:
-        _flock(descriptor, path, posix=fcntl.F_WRLCK if and_posix else None, keep_posix=keep_posix)
-        below = users.files_below(os.fstat(descriptor))  # the file of a loop device, which another program may change
-        refuse(Refusal("in-use", path, found.what, found.end) for name in below for found in locks_on(name))
-        with open_exclusively(below), lock_against_udev(below, keep_posix=keep_posix):
-            yield descriptor
-    finally:
-        with suppress(OSError):  # as in DiskDevice.close
-            os.close(descriptor)
+    """Open and lock the path, which is looked up only once while it is locked. `whole`: a disk; False: a partition;
+    None: either.
+    """
+    with held(path):
+        descriptor = _open_exclusively(path, whole)
+        try:
+            _flock(descriptor, path, posix=fcntl.F_WRLCK if and_posix else None, keep_posix=keep_posix)
+            below = users.files_below(os.fstat(descriptor))  # a loop device's file, which another program may change
+            refuse(Refusal("in-use", path, found.what, found.end) for name in below for found in locks_on(name))
+            with open_exclusively(below), lock_against_udev(below, keep_posix=keep_posix):
+                yield descriptor
+        finally:
+            with suppress(OSError):  # as in DiskDevice.close
+                os.close(descriptor)
 
 
 def _open_exclusively(path: str, whole: bool | None) -> int:
     """Open the path, then check that it is still the same device: another one may have taken its name meanwhile."""
     try:
-        status = os.stat(path)  # noqa: PTH116 - the same call as the fstat below
+        status = status_of(path)
         _refuse_unfit(path, status, whole=whole)
         _refuse_occupied(path, status)
         exclusive = os.O_EXCL if stat.S_ISBLK(status.st_mode) else 0
         _refuse_locked_image(path, status)
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY | exclusive)
+        descriptor = open_held(path, os.O_RDWR | os.O_NOCTTY | exclusive)
     except OSError as error:
         raise _not_opened(path, error) from error
     if not os.path.samestat(status, os.fstat(descriptor)):
@@ -475,7 +479,7 @@ def written_at(path: str) -> int | None:
     """Return when an image file was last written to; None if unknown: for a disk, which is opened exclusively, and for
     a file that a program serves, maybe with the present time (QEMU, block/export/fuse.c).
     """
-    status, folder = os.stat(path), os.stat(Path(path).resolve().parent)  # noqa: PTH116 - also of a disk
+    status, folder = status_of(path), os.stat(Path(path).resolve().parent)  # noqa: PTH116 - also of a disk
     return status.st_mtime_ns if stat.S_ISREG(status.st_mode) and status.st_dev == folder.st_dev else None
 
 
@@ -484,7 +488,7 @@ def refuse_disturbed(path: str, since: int | None) -> None:
     to. `since`: what `written_at` returned then.
     """
     with failing_as(Refused, path):
-        attached = [occupant for occupant in users.loops_over(os.stat(path)) if not occupant.passing]  # noqa: PTH116
+        attached = [occupant for occupant in users.loops_over(status_of(path)) if not occupant.passing]
         changed = written_at(path) != since
     refuse(Refusal("in-use", path, f"{path} is in use: {occupant.what}", occupant.end) for occupant in attached)
     if changed:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, TypeVar, cast
 
 from aligntool.errors import Refused, Stopped
+from aligntool.linux.held import all_descriptors
 from aligntool.linux.sysfs import live_paths
 from aligntool.values import dataclass
 
@@ -435,12 +436,14 @@ def _run_jobs(jobs: Sequence[Callable[[Pulse], object]], orders: int, answers: i
 
 
 def keep_only(*kept: int) -> None:
-    """Close all other descriptors: a child that hangs must not keep our output open, or a lock."""
+    """Close all other descriptors, except of disks that are held: a child that hangs must not keep our output open, or
+    a lock.
+    """
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)
     last = min(os.sysconf("SC_OPEN_MAX"), 1 << 16)  # it can be 2^30, closed one by one before Linux 5.9
-    for before, after in pairwise((2, *sorted(kept), last)):
+    for before, after in pairwise((2, *sorted({*kept, *all_descriptors()}), last)):
         os.closerange(before + 1, after)
 
 

@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 from aligntool.commands import typed
 from aligntool.errors import Refused, failing_as
+from aligntool.linux.held import open_held
 from aligntool.system import unescape
 from aligntool.values import dataclass
 
@@ -43,8 +44,8 @@ _SYSFS = ("block", "class/block", "dev/block", "class/nvme", "devices")  # any o
 
 @contextmanager
 def opened(path: str | Path, flags: int = READ_ONLY) -> Iterator[int]:
-    """Yield a descriptor of a file or device, and close it afterwards. Raises OSError."""
-    descriptor = os.open(path, flags | os.O_CLOEXEC)
+    """Yield a descriptor of a file or device, and close it afterwards. Raises OSError, and Refused as `open_held`."""
+    descriptor = open_held(str(path), flags)
     try:
         yield descriptor
     finally:

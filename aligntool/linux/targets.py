@@ -21,6 +21,7 @@ from aligntool.formats.layers import Contents, read_contents
 from aligntool.formats.reader import HeartbeatReader, Reader
 from aligntool.inventory import Disk, DiskKind, IoLimits
 from aligntool.linux.devices import Block, FileReader, block_of_number, find_block, list_blocks
+from aligntool.linux.held import open_held, place_of, status_of
 from aligntool.linux.process import SILENCE_S, SILENT, Pulse, result_in_child
 from aligntool.linux.sysfs import READ_ONLY, Tree, UdevDatabase, captured_tree, leased, opened, opened_document
 from aligntool.values import dataclass
@@ -102,7 +103,7 @@ def read_image(path: str, given: UserLimits, pulse: Pulse = SILENT, *, known: bo
         size=size,
         limits=limits,
         limits_given=limits_given,
-        read_only=not os.access(path, os.W_OK, effective_ids=True),  # by capabilities, too: linux/virtual.py
+        read_only=not os.access(place_of(path), os.W_OK, effective_ids=True),  # by capabilities, too: linux/virtual.py
         table=seen.table,
         table_read=seen.table_read,
         partitions=seen.partitions,
@@ -118,7 +119,7 @@ def _open_image(path: str) -> int:
     as_root = f"sudo aligntool audit {shell_word(path)}" if os.geteuid() else ""
     with failing_as(Refused, f"{path} cannot be opened", denied=as_root):
         try:
-            descriptor = os.open(path, READ_ONLY)
+            descriptor = open_held(path, READ_ONLY)
         except BlockingIOError as error:
             raise leased(path) from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # it was replaced meanwhile
@@ -213,7 +214,7 @@ def find_virtual(targets: Sequence[str], silence_s: float) -> dict[str, str]:
 
 def _opener_of(path: str) -> str:
     with suppress(OSError, ValueError):
-        if stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116
+        if stat.S_ISREG(status_of(path).st_mode):
             with opened(path) as descriptor:
                 tail = os.pread(descriptor, _FOOTER, max(0, os.fstat(descriptor).st_size - _FOOTER))
                 found = _container(os.pread(descriptor, _HEAD, 0), tail)
@@ -406,7 +407,7 @@ def refuse_silent(path: str, silence_s: float = SILENCE_S) -> None:
 
     def read(_: Pulse) -> bool:
         with suppress(OSError, ValueError):
-            mode = os.stat(path).st_mode  # noqa: PTH116
+            mode = status_of(path).st_mode
             if not (stat.S_ISREG(mode) or stat.S_ISBLK(mode)):
                 return True
             with opened(path) as descriptor:
@@ -422,7 +423,7 @@ _LISTS = "aligntool audit, without a target, lists the disks of this machine"
 
 def _find_live(tree: Tree, target: str) -> Block | None:
     with failing_as(Refused, target, hint=_LISTS):
-        status = os.stat(target)  # noqa: PTH116  (one call, not three)
+        status = status_of(target)
     mode = status.st_mode
     if stat.S_ISREG(mode):
         return None

@@ -16,6 +16,7 @@ from aligntool.commands import Command, joined_commands, typed
 from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.inventory import Inventory
 from aligntool.linux.devices import FileReader, forget_cached
+from aligntool.linux.held import open_held, status_of
 from aligntool.linux.partitions import find_devices
 from aligntool.linux.process import has_signal, result_in_child, thread_paths
 from aligntool.linux.sysfs import IO_NONE, READ_ONLY, live_paths, mounts_now, opened, swaps_now
@@ -228,12 +229,14 @@ def killed_processes(processes: Iterable[int | str]) -> Iterator[Occupant]:
 
 
 def openers(path: Path) -> Iterator[int]:
-    """Yield the processes that have a file open."""
+    """Yield the processes that have a file open, not those that only hold its name (O_PATH)."""
     place = path.resolve()
     for link in live_paths(Path("/proc"), "[0-9]*/fd/*"):
         with suppress(OSError):
             if link.readlink() == place:  # by name: a stat may hang if the file of another process is on a dead server
-                yield int(link.parts[2])
+                flags = (link.parent.with_name("fdinfo") / link.name).read_text().split("flags:\t")[1].split()[0]
+                if not int(flags, 8) & os.O_PATH:
+                    yield int(link.parts[2])
 
 
 def writers_below(status: os.stat_result) -> Iterator[tuple[str, int]]:
@@ -419,7 +422,7 @@ def unlisted_users(path: str) -> tuple[Occupant, ...]:
 
     Raises OSError if the path does not exist.
     """
-    status = os.stat(path)  # noqa: PTH116 - for its device number
+    status = status_of(path)
     names = nodes_of(status).values()
     others = (*loops_over(status), *exports_of(status), *caches(names))
     return (*others, *(occupant for name in names for occupant in locks_on(f"/dev/{name}")))
@@ -430,7 +433,7 @@ def locks_on(path: str) -> tuple[Occupant, ...]:
     count, not those on another node of the same device.
     """
     try:
-        descriptor = os.open(path, READ_ONLY)
+        descriptor = open_held(path, READ_ONLY)
     except OSError:
         return ()  # a missing node has no locks; an unreadable one is refused elsewhere
     try:

@@ -22,7 +22,8 @@ from aligntool.documents import load_object
 from aligntool.errors import Refusal, Refused, failing_as
 from aligntool.formats.numbers import be32, be64, le64
 from aligntool.linux.block import note_served
-from aligntool.linux.lease import Lease
+from aligntool.linux.held import TRY_AGAIN, descriptors_of, hold, is_held, release
+from aligntool.linux.lease import Lease, kind_of_file_system
 from aligntool.linux.process import PACKAGES, Ended, end_program, find_program, pdeathsig_prefix, run_program
 from aligntool.linux.sysfs import READ_ONLY, opened
 from aligntool.linux.targets import QEMU_DRIVERS, new_file, note_shown
@@ -95,10 +96,21 @@ def show_disks(
         if images:
             with failing_as(Refused, "the disk inside an image cannot be shown"):
                 _enter(_serve(tuple(images.values()), writes=writes), images)
+    for path in filter(is_held, openers):
+        if os.path.realpath(path) in images:
+            _hold_shown(path)
     for path, image in images.items():
         note_shown(path, image.plain, image.writable)
         note_served(path)
     return tuple(refusals)
+
+
+def _hold_shown(path: str) -> None:
+    """Hold the disk inside a file in place of the file. Raises Refused if the path does not lead to it by now."""
+    release(path)
+    hold(path)
+    if [kind_of_file_system(descriptor) for descriptor in descriptors_of(path)] != ["fuse"]:
+        raise Refused(f"{path} was replaced by another file while the disk in it was opened", hint=TRY_AGAIN)
 
 
 # Check an image before QEMU opens it. QEMU must not guess the format, and must not open other files that a header

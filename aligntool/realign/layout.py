@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -19,7 +20,9 @@ from aligntool.formats.mbr import ADDRESSABLE, entries_of, with_entries
 from aligntool.formats.part_types import ROLES
 from aligntool.inventory import Disk
 from aligntool.linux.content import places_for_data, sample
+from aligntool.linux.held import TRY_AGAIN, status_of
 from aligntool.linux.lock import lock_disk
+from aligntool.linux.sysfs import live_paths
 from aligntool.realign.placing import StartGrid, on_grain, required_grid
 from aligntool.realign.refusals import TABLE_NAMES, goal_refusals, refuse_impossible, refuse_unfit
 from aligntool.steps import MakeMember, MakeTable, NewEntry, Subject, is_same_disk, subject, wiped_ends
@@ -364,10 +367,12 @@ def make_layout(plan: Plan, disk: Disk, *, no_lease: bool = False) -> Iterator[E
     with (
         lock_disk(disk.path, image_sector_size=size, keep_posix=True, no_lease=no_lease) as locked,
         new_table(disk.path, step, plan.disk.sector_size) as table,
+        ExitStack() as opening,
     ):
         if locked.device.sector_size != plan.disk.sector_size:
             sizes = f"{locked.device.sector_size} bytes, but the disk in the plan has {plan.disk.sector_size}"
             raise _stale(f"{disk.path} has sectors of {sizes}")
+        opening.enter_context(opened_by_libparted(table.device, disk.path))
         locked.kernel.forget(locked.kernel.numbers())
         yield StepBegun(0)
         failures: tuple[type[Exception], ...] = (OSError, *libparted_errors())
@@ -375,12 +380,37 @@ def make_layout(plan: Plan, disk: Disk, *, no_lease: bool = False) -> Iterator[E
             if step.wipe:
                 zero(locked.device, wiped_ranges(disk, step))
             table.commitToDevice()
+            opening.close()
             set_types(locked.device, step)
             locked.kernel.show([(entry.number, entry.extent) for entry in step.entries])
         except failures as error:
             raise Stopped(f"{disk.path}: {error}; its new table may be incomplete", hint=_RETRY) from error
         yield StepDone(0)
     yield from (Said(note) for note in locked.notes)
+
+
+@contextmanager
+def opened_by_libparted(device: "parted.Device", path: str) -> Iterator[None]:
+    """Keep the disk open in libparted, which opens it by its path. Raises Refused if that leads to another one than the
+    disk at `path` that is locked.
+    """
+    before = _times_open(path)
+    device.open()
+    try:
+        if _times_open(path) == before:
+            raise Refused(f"libparted opened another file or device than {path}", hint=TRY_AGAIN)
+        yield
+    finally:
+        device.close()
+
+
+def _times_open(path: str) -> int:
+    """Return how many descriptors of this process are the disk or image at a path."""
+    status, found = status_of(path), []
+    for descriptor in live_paths(Path("/proc/self/fd"), "*"):
+        with suppress(OSError):  # that of the folder itself
+            found.append(os.path.samestat(descriptor.stat(), status))
+    return sum(found)
 
 
 def _stale(reason: str) -> Refused:

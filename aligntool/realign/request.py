@@ -30,6 +30,7 @@ from aligntool.linux.child_process import STALL_S, OnNote
 from aligntool.linux.commands import with_health
 from aligntool.linux.content import UsedMap, is_free_behind, least_ext, read_used, whole_partition_map
 from aligntool.linux.devices import FileReader
+from aligntool.linux.held import held, status_of
 from aligntool.linux.lock import lock_disk, refuse_disturbed, written_at
 from aligntool.linux.look import look
 from aligntool.linux.partitions import find_devices
@@ -110,6 +111,11 @@ def look_at(target: str, request: Request) -> tuple[Judged, Inventory]:
 def find_plan(target: str, request: Request) -> FoundPlan:
     """Return the plan that aligns the partitions of the disk. Raises Refused with every reason."""
     rule = "a realign takes a whole disk, or some of its partitions by number"
+    with held(target):
+        return _find_plan(target, request, rule)
+
+
+def _find_plan(target: str, request: Request, rule: str) -> FoundPlan:
     judged = look_before_change(target, request, rule, "--partition")
     path = judged.disk.path
     with naming_loops(path), hints_for_disk(path, judged.disk.raw_copy), hints_with_options(path, request.typed):
@@ -183,7 +189,7 @@ def _status_of(path: str) -> os.stat_result:
     with failing_as(
         Refused, path, hint=f"the device node {path} is missing: udev creates it, at the latest when the machine starts"
     ):
-        return Path(path).stat()
+        return status_of(path)
 
 
 @contextmanager

@@ -1,0 +1,187 @@
+"""Another user swaps what the path of an image leads to, after it was looked at or locked. strace and the bytes of the
+other file show that nothing is opened by the path again.
+"""
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from aligntool.errors import Refused
+from aligntool.linux.block import open_read_only
+from aligntool.linux.checks import check_content
+from aligntool.linux.content import least_ext, read_ext
+from aligntool.linux.held import held
+from aligntool.linux.lock import lock_disk, refuse_disturbed, written_at
+from aligntool.linux.look import look
+from aligntool.linux.users import fresh_reader, partition_loop, read_only_loop
+from aligntool.realign.layout import new_table, opened_by_libparted
+from aligntool.steps import MakeTable
+from aligntool.units import MIB, Extent
+from tests.conftest import digest, run
+from tests.run_aligntool import program
+
+Make = Callable[..., Path]
+AT = 63 * 512
+LENGTH = 62 * MIB
+root = pytest.mark.needs_root
+
+
+def formatted(image: Path, kind: str = "ext4", start: int = 63, size: int = LENGTH) -> Path:
+    """Make an MBR with one partition, and a file system in it."""
+    run("sfdisk", "-q", image, stdin=f"label: dos\nstart={start}, size={size // 512}, type=83\n")
+    inside = image.with_name("inside.img")
+    with inside.open("wb") as file:
+        file.truncate(size)
+    words = {"ext4": ("mkfs.ext4", "-q", "-F"), "xfs": ("mkfs.xfs", "-q", "-f"), "btrfs": ("mkfs.btrfs", "-q", "-f")}
+    run(*words[kind], inside)
+    run("dd", f"if={inside}", f"of={image}", "bs=512", f"seek={start}", "conv=notrunc,sparse", "status=none")
+    inside.unlink()
+    return image
+
+
+@pytest.fixture
+def images(sparse: Make) -> tuple[Path, Path]:
+    """A disk, and another file that its path will lead to."""
+    return formatted(sparse(64 * MIB, "mine.img")), formatted(sparse(64 * MIB, "other.img"))
+
+
+@contextmanager
+def swapped(how: str, mine: Path, other: Path) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Yield a path of the first image, and the function that makes it lead to the other one."""
+    link = mine.with_name("disk.img")
+    if how == "a link":
+        link.symlink_to(mine)
+        new = mine.with_name("new")
+        new.symlink_to(other)
+        yield str(link), lambda: new.rename(link)
+    else:
+        yield str(mine), lambda: other.replace(mine)
+
+
+def opens(path: str) -> None:
+    with open_read_only(path):
+        pass
+
+
+def reads(path: str) -> None:
+    with fresh_reader(path):
+        pass
+
+
+def loops(path: str) -> None:
+    with partition_loop(path, Extent(AT, LENGTH)):
+        pass
+
+
+def loops_to_read(path: str) -> None:
+    with read_only_loop(path, Extent(AT, LENGTH)):
+        pass
+
+
+USES = (
+    opens, reads, loops, loops_to_read,
+    lambda path: check_content(path, Extent(AT, LENGTH), "ext4"),
+    lambda path: list(read_ext(path, AT, LENGTH)),
+    lambda path: least_ext(path, AT),
+    lambda path: refuse_disturbed(path, written_at(path)),
+    lambda path: look((path,)),
+)  # fmt: skip
+NAMES = ("opened", "read", "looped", "looped-read-only", "checked", "mapped", "measured", "asked-for-uses", "looked-at")
+
+
+@root
+@pytest.mark.needs_tools("sfdisk", "mkfs.ext4", "e2fsck", "dumpe2fs")
+@pytest.mark.parametrize("how", ["a link", "a rename"])
+@pytest.mark.parametrize("use", USES, ids=NAMES)
+def test_what_a_locked_path_leads_to_afterwards_is_not_used(
+    use: Callable[[str], object], how: str, images: tuple[Path, Path]
+) -> None:
+    mine, other = images
+    before = digest(other)
+    with swapped(how, mine, other) as (path, swap), lock_disk(path):
+        use(path)  # as long as nothing is swapped
+        swap()
+        with pytest.raises(Refused, match="names another file or device than when it was first opened"):
+            use(path)
+    assert digest(other if how == "a link" else mine) == before
+
+
+@pytest.mark.needs_tools("sfdisk", "mkfs.ext4")
+def test_a_disk_that_was_looked_at_is_not_replaced_before_it_is_locked(images: tuple[Path, Path]) -> None:
+    mine, other = images
+    with swapped("a rename", mine, other) as (path, swap), held(path):
+        swap()
+        with pytest.raises(Refused, match="something replaced it"), lock_disk(path):
+            pass
+    with lock_disk(str(mine)):  # a later command knows nothing of the first one
+        pass
+
+
+@root
+@pytest.mark.needs_tools("sfdisk", "mkfs.ext4", "mkfs.btrfs", "btrfs", "resize2fs", "qemu-img")
+@pytest.mark.parametrize("kind", ["ext4", "btrfs"])
+@pytest.mark.parametrize("how", ["a link", "a rename"])
+def test_a_path_that_is_swapped_while_a_file_system_is_shrunk_changes_nothing_else(
+    kind: str, how: str, sparse: Make
+) -> None:
+    size = 400 * MIB
+    mine, other = (formatted(sparse(size, name), kind, size=size - AT) for name in ("mine.img", "other.img"))
+    before = digest(other)
+    with swapped(how, mine, other) as (path, swap):
+        words = program("realign", "--shrink", "--yes", "--not-suspended", "--json", path)
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+            assert running.stdout and running.stderr
+            next(line for line in running.stdout if "step-begun" in line and "ShrinkContent" in line)
+            swap()
+            events = [json.loads(line)["event"] for line in running.stdout]
+            said = running.stderr.read()
+    assert running.returncode in (3, 4), said
+    errors = [line for line in said.splitlines() if line.startswith("aligntool: ")]
+    assert len(errors) == 1 and "something replaced it" in errors[0], said
+    assert "progress" not in events
+    assert digest(other if how == "a link" else mine) == before
+
+
+@pytest.mark.needs_tools("sfdisk", "mkfs.ext4")
+def test_libparted_writes_only_to_the_disk_that_is_locked(images: tuple[Path, Path], sparse: Make) -> None:
+    """It opens a path. While it does, this one leads to another file, and afterwards to the locked one again."""
+    mine, other = sparse(64 * MIB, "empty.img"), images[1]
+    before = digest(other)
+    link = mine.with_name("disk.img")
+    link.symlink_to(mine)
+    with lock_disk(str(link)):
+        with new_table(str(link), MakeTable("gpt", ()), 512) as table, opened_by_libparted(table.device, str(link)):
+            pass
+        link.unlink()
+        link.symlink_to(other)
+        with new_table(str(link), MakeTable("gpt", ()), 512) as table:
+            link.unlink()
+            link.symlink_to(mine)
+            with (
+                pytest.raises(Refused, match="libparted opened another file"),
+                opened_by_libparted(table.device, str(link)),
+            ):
+                pass
+    assert digest(other) == before
+
+
+OPENING = "trace=open,openat,openat2,creat"
+
+
+@root
+@pytest.mark.needs_tools("strace", "sfdisk", "mkfs.ext4", "mkfs.xfs", "xfs_db", "e2fsck", "losetup")
+@pytest.mark.parametrize("kind", ["ext4", "xfs"])
+@pytest.mark.parametrize("words", ["audit", "plan realign", "realign --yes --not-suspended"])
+def test_the_path_of_an_image_is_looked_up_once(words: str, kind: str, sparse: Make, tmp_path: Path) -> None:
+    """By every process that a command starts; strace prints the name that each passes to the kernel."""
+    image = formatted(sparse(400 * MIB), kind, size=320 * MIB)
+    log = tmp_path / "strace.log"
+    run(
+        "strace", "-f", "-o", log, "-e", OPENING, *program(*words.split(), image), fails=True
+    )  # an audit finds something
+    found = [line for line in log.read_text().splitlines() if f'/{image.name}"' in line]
+    assert len(found) == 1 and "O_PATH" in found[0], "\n".join(found)
