@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 from pkgutil import get_data
+from uuid import UUID
 
 from aligntool import steps
 from aligntool.audit import array_boot
@@ -371,7 +372,8 @@ def boot_partition_steps(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[M
 def boot_copy_steps(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[steps.FileStep | EnableUnit]:
     """Yield the steps that keep the EFI system partitions in sync, by files of the system copied onto the array."""
     if volumes := boot_volumes(goal, placed):
-        yield edit(LIST_FILE, "ESP_COPIES=", f'ESP_COPIES="{" ".join(volumes)}"')
+        array = UUID(goal.array_uuid.replace(":", ""))  # as blkid writes it
+        yield edit(LIST_FILE, "ESP_COPIES=", f'ESP_COPIES="{" ".join(volumes)}" ESP_ARRAY={array}')
         yield from _unit_steps(UNIT, "esp-copies.sh", UNIT)
 
 

@@ -1,12 +1,13 @@
 """EFI system partitions and their copies in a plan, and how its files are written and rolled back."""
 
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from aligntool.change import Plan, to_json
 from aligntool.raid.steps_system import edit_file, find_file_trace, reload_restored, restore_file
-from aligntool.steps import EditFile, EnableUnit, FileStep, MakeFileSystem, ReloadUnits, WriteFile
+from aligntool.steps import EditFile, EnableUnit, FileStep, MakeArray, MakeFileSystem, ReloadUnits, WriteFile
 from aligntool.units import MIB
 from tests.apply.arrays.builders import paths_in, plan_of
 from tests.raid.builders import drives, goal, planned
@@ -27,7 +28,9 @@ def test_a_plan_lists_the_boot_partitions_that_it_makes_and_enables_the_unit_las
     made = [step.uuid for step in plan.steps if isinstance(step, MakeFileSystem) and step.kind == "vfat"]
     files = {step.path: step.lines for step in plan.steps if isinstance(step, EditFile | WriteFile)}
     assert len(set(made)) == 3
-    assert files["/etc/default/esp-copies"] == (f'ESP_COPIES="{" ".join(made)}"',)
+    (array,) = (step.uuid.replace(":", "") for step in plan.steps if isinstance(step, MakeArray))
+    listed = f'ESP_COPIES="{" ".join(made)}" ESP_ARRAY={UUID(array)}'
+    assert files["/etc/default/esp-copies"] == (listed,)
     assert any(f"UUID={made[0]} /boot/efi" in line for line in plan.attention)
     (unit,) = (path for path in files if path.endswith("esp-copies.service"))
     (script,) = (path for path in files if path.endswith("esp-copies.sh"))
@@ -72,7 +75,7 @@ def test_a_later_array_changes_only_the_list(root: Path, tmp_path: Path) -> None
     assert {name for name, text in texts(root).items() if was.get(name) != text} == {
         "etc/default/esp-copies", "etc/default/esp-copies.before-aligntool",
     }  # fmt: skip
-    assert texts(root)["etc/default/esp-copies"] == 'ESP_COPIES="AAAA-AAAA AAAA-AAAB"\n'
+    assert texts(root)["etc/default/esp-copies"].startswith('ESP_COPIES="AAAA-AAAA AAAA-AAAB" ESP_ARRAY=')
 
 
 def test_written_files_are_removed_by_a_rollback(root: Path, tmp_path: Path) -> None:
