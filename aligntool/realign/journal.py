@@ -315,8 +315,9 @@ class Journal:
         return found is not None and found.number == 0 and self._newest.number == 1
 
     def close(self, *, zeroed: bool = True) -> None:
-        """Wipe the heads: no move is in flight any more. Zero the whole place, which read as zero before the move, if
-        it is on the disk. `zeroed` False: wipe only the heads; the rest may be in use.
+        """Wipe the heads: no move is in flight any more. Zero the whole place: on the disk it read as zero before the
+        move, and it may hold keys of encrypted content. `zeroed` False: wipe only the heads on the disk; the rest may
+        be in use.
 
         What follows a head that cannot be wiped stays, so it is still followed by records of a complete move. Bytes
         that are not a head of this journal stay, too, and then so does all of its place: once the new table is durable,
@@ -324,7 +325,7 @@ class Journal:
         """
         place = next(step.journal for step in self.contents.plan.steps if isinstance(step, WriteJournal))
         own = [copy for copy in COPIES if self._has_head(copy)]
-        if place.file is not None or not zeroed or len(own) < len(COPIES):
+        if not (zeroed or place.file) or len(own) < len(COPIES):
             failed = [error for copy in own for error in self._write_one_by_one(0, bytes(SLOT), (copy,))]
             if len(failed) == len(COPIES):
                 raise failed[0]

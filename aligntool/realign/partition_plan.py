@@ -15,6 +15,7 @@ from aligntool.formats.mbr import ADDRESSABLE, MOST_SECTORS
 from aligntool.formats.windows_names import StartNames
 from aligntool.inventory import Disk, DiskKind, Layer, Partition, Role, TableLabel
 from aligntool.realign import search
+from aligntool.realign.old_keys import attention_to_keys
 from aligntool.realign.partition_selection import DELETE_FILES, MAKE_ROOM, REPAIR, Uses, most_shrinkable
 from aligntool.realign.placing import held_ranges, on_grain, required_grid
 from aligntool.realign.planning import copy_strips_for, estimate
@@ -387,6 +388,7 @@ def _plan(move: _Move, judged: Judged, label: str, used: Uses) -> Plan:
         *suspension_attention(disk),
         *(_boot_code_attention(disk) if back else ()),
         *((patched.attention,) if patched.attention else ()),
+        *attention_to_keys(disk.name, part.content),
     )
     plan_steps = tuple(_plan_steps(move, part, label, patched))
     cost = estimate(replace(disk, partitions=(part,)), frozenset({part.number}), used, plan_steps)

@@ -14,6 +14,7 @@ from aligntool.formats.md import RESERVED
 from aligntool.formats.part_types import EFI_SYSTEM
 from aligntool.formats.windows_names import BCD_STORES, SYSTEM_HIVE, StartNames
 from aligntool.inventory import Disk, Fault, Layer, Partition, Role, TableLabel
+from aligntool.realign.old_keys import attention_to_keys
 from aligntool.realign.placing import StartGrid, choices, kind_of, may_label_disk, on_grain, required_grid
 from aligntool.realign.refusals import SHUT_DOWN, content_reasons, partition_reasons
 from aligntool.realign.search import FoundPlaces, Patching, file_patches
@@ -357,6 +358,7 @@ def attention_to(
             yield f"partition {part.number} is the active partition, with {name}: if {lists} {again}"
         if part.number not in moving:
             continue
+        yield from attention_to_keys(f"partition {part.number}", part.content)
         if part.number in patched and patched[part.number].attention:
             yield patched[part.number].attention
         if part.type_code in EFI_SYSTEM:

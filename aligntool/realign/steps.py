@@ -20,8 +20,9 @@ from aligntool.realign.convert_table import conversion_of
 from aligntool.realign.disk_state import step_index
 from aligntool.realign.journal import Journal
 from aligntool.realign.journal_format import Position
+from aligntool.realign.old_keys import keys_at_old_places
 from aligntool.realign.schedule import Batch, Schedule
-from aligntool.realign.table import TableImages, TableState, claiming_numbers, write_table
+from aligntool.realign.table import TableImages, TableState, claiming_numbers, table_state, write_table
 from aligntool.units import GIB, MIB, Extent
 from aligntool.values import dataclass
 
@@ -268,11 +269,13 @@ class Walk:
     def forward(self) -> Iterator[Event]:
         """Walk from the journal's position to the end."""
         position = self.journal.position
+        was_written = self._has_new_table()
         self._forget()
         for index in range(position.step, len(self.plan.steps)):
             yield StepBegun(index)
             first = position.batch if index == position.step else 0
-            if isinstance(self.plan.steps[index], steps.CloseJournal) and index > position.step:
+            ends = isinstance(self.plan.steps[index], steps.CloseJournal)
+            if ends and index > position.step and not was_written:
                 self._clear_old_places()  # not after a cut: the free space may have been used since
             yield from self._apply_step(index, steps.journaled_step(self.plan.steps[index]), first)
             yield StepDone(index)
@@ -322,6 +325,7 @@ class Walk:
                 self._rebuild(index, step)
             case steps.RewriteTable() | steps.ConvertTable():
                 self.check_rebuilt(after=True)
+                self._erase_keys()
                 write_table(self.device, self._images(TableState.AFTER), TableState.AFTER)
             case steps.CloseJournal():
                 self.journal.close()
@@ -502,6 +506,22 @@ class Walk:
             for extent in left:
                 with suppress(OSError):  # no byte of a partition is there any more
                     zero(self.device, (extent,))
+
+    def _has_new_table(self) -> bool:
+        with suppress(OSError):  # a table that cannot be read is in flight
+            return table_state(self.device, self._images(TableState.AFTER)) is TableState.AFTER
+        return False
+
+    def _erase_keys(self) -> None:
+        """Zero the keys of encrypted content that are left at old places, unless the new table is there already: then
+        they are zeroed, and free space may have been used since.
+        """
+        if self._has_new_table():
+            return
+        occupied = tuple(self._occupied([place.after for place in self.plan.places]))
+        for extent in tuple(keys_at_old_places(self.device, self.journal, occupied)):
+            with suppress(OSError):  # a sector that accepts no write does not keep the disk in flight
+                zero(self.device, (extent,))
 
     def _clear_copies(self, step: steps.CopyContent, start: int, kept: int, occupied: Sequence[Extent]) -> None:
         """Zero the copy of a partition's content at byte `start`, outside of what is occupied. `kept`: the byte where
