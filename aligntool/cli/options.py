@@ -17,9 +17,8 @@ from aligntool.audit.wording import typed_words as typed_words
 from aligntool.errors import Refusal, Refused
 from aligntool.linux import virtual
 from aligntool.linux.files import refuse_output, write_file
-from aligntool.linux.held import hold
 from aligntool.linux.process import SILENCE_S
-from aligntool.linux.targets import find_virtual
+from aligntool.linux.targets import find_virtual, hold_targets
 from aligntool.render.lines import Line, escaped, fitted, harmless, plain, show, wants_color
 from aligntool.units import is_grid_size, is_sector_size, parse_size
 from aligntool.values import dataclass
@@ -212,8 +211,7 @@ def attach_virtual(
 
     From here on all targets are held: no path is looked up again by this command (linux/held.py).
     """
-    for target in targets:
-        hold(target)
+    hold_targets(targets, silence_s)
     found = find_virtual(targets, silence_s)
     return virtual.show_disks(found, say, writes=writes, alone=alone, no_lease=no_lease) if found else ()
 

@@ -27,7 +27,7 @@ from aligntool.linux.child_process import run_in_child
 from aligntool.linux.lock import inhibit_sleep, lock_disk
 from aligntool.linux.look import look
 from aligntool.linux.process import STOPPING
-from aligntool.linux.targets import UserLimits
+from aligntool.linux.targets import UserLimits, hold_targets
 from aligntool.measure import targets, timing, unit_design
 from aligntool.measure.results import room_words
 from aligntool.measure.run import keep_result, save_to_history
@@ -186,6 +186,7 @@ def probe(
             raise typer.BadParameter("--destructive is for disks; in a folder, only the temporary file is written")
         job = partial(_in_folder, target, file_size or GIB // 2, settings)
     else:
+        hold_targets((target,))
         disk = _look(target, settings.sector_size)
         if destructive:
             _confirm(target, disk, wipe=may_wipe, yes=yes)

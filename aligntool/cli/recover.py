@@ -38,10 +38,11 @@ from aligntool.inventory import Role
 from aligntool.linux.block import open_read_only
 from aligntool.linux.devices import list_blocks
 from aligntool.linux.files import read_text
+from aligntool.linux.held import status_of
 from aligntool.linux.lock import lock_disk, refuse_partition
 from aligntool.linux.process import SILENCE_S, Pulse, results_in_children, run_while_progressing
 from aligntool.linux.sysfs import LIVE
-from aligntool.linux.targets import find_virtual, raw_copy, refuse_ambiguous, refuse_containers
+from aligntool.linux.targets import find_virtual, hold_targets, raw_copy, refuse_ambiguous, refuse_containers
 from aligntool.raid.make import Record, find_records
 from aligntool.raid.reformat import ReformatGoal
 from aligntool.raid.running import PersistGoal
@@ -201,7 +202,10 @@ class _Unfinished:
 
 def _unfinished(target: str | None, journal: str | None) -> _Unfinished:
     """Return the state of a disk or an array that was named. Raises Refused."""
-    opener = find_virtual((_path_of(target),), SILENCE_S) if target is not None else {}
+    opener: dict[str, str] = {}
+    if target is not None:
+        hold_targets((_path_of(target),))
+        opener = find_virtual((_path_of(target),), SILENCE_S)
     record = _record(target, journal)
     if record is not None or target is None:
         return _unfinished_array(require_unfinished(record))
@@ -425,7 +429,7 @@ def _read_status(disk: str, journal: str | None, *, any_table: bool) -> move.Sta
         open_read_only(disk, image_sector_size=512) as device,
         _opened(journal) as file,
     ):
-        refuse_partition(disk, Path(disk).stat())
+        refuse_partition(disk, status_of(disk))
         if is_head(bytes(device.read(0, SLOT))):
             text = f"{disk} is the journal of a move, not a disk"
             raise Refused(text, hint=f"aligntool status DISK --journal {shell_word(disk)}")

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Self, cast
 
@@ -21,8 +22,8 @@ from aligntool.formats.layers import Contents, read_contents
 from aligntool.formats.reader import HeartbeatReader, Reader
 from aligntool.inventory import Disk, DiskKind, IoLimits
 from aligntool.linux.devices import Block, FileReader, block_of_number, find_block, list_blocks
-from aligntool.linux.held import open_held, place_of, status_of
-from aligntool.linux.process import SILENCE_S, SILENT, Pulse, result_in_child
+from aligntool.linux.held import hold, open_held, place_of, status_of
+from aligntool.linux.process import SILENCE_S, SILENT, Pulse, result_in_child, results_in_children
 from aligntool.linux.sysfs import READ_ONLY, Tree, UdevDatabase, captured_tree, leased, opened, opened_document
 from aligntool.values import dataclass
 
@@ -398,6 +399,21 @@ def refuse_ambiguous(target: str, *, folders: bool = False) -> None:
     what = "folder" if file.is_dir() else "file"
     text = f"{target} is ambiguous: it is a {what} in the current folder, and {node} is a disk"
     raise Refused(text, hint=f"give ./{shell_word(target)} for the {what}, {node} for the disk")
+
+
+def hold_targets(targets: Sequence[str], silence_s: float = SILENCE_S) -> None:
+    """Hold the targets until this process ends (linux/held.py), except those that do not answer: to look them up would
+    block this process forever.
+    """
+
+    def look_up(target: str, _: Pulse) -> bool:
+        with suppress(OSError, ValueError):
+            os.stat(target)  # noqa: PTH116
+        return True
+
+    for number, answered in results_in_children([partial(look_up, target) for target in targets], silence_s):
+        if answered:
+            hold(targets[number])
 
 
 def refuse_silent(path: str, silence_s: float = SILENCE_S) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.formats.reader import has_data
 from aligntool.linux.block import Buffers
+from aligntool.linux.held import open_held
 from aligntool.linux.sysfs import opened
 from aligntool.linux.users import Run, file_extents
 from aligntool.measure.results import room_words
@@ -54,7 +55,7 @@ def open_target(path: str, *, write: bool) -> int:
     """Open a file or device for direct I/O, with writes that return when they are durable. Raises Refused."""
     flags = (os.O_WRONLY | os.O_DSYNC) if write else os.O_RDONLY
     try:
-        return os.open(path, flags | os.O_DIRECT | os.O_CLOEXEC | os.O_NOCTTY)
+        return open_held(path, flags | os.O_DIRECT | os.O_NOCTTY)
     except OSError as error:
         if error.errno == errno.EINVAL:
             words = f"{path} does not support direct I/O: the times would be those of the page cache, not of the drive"

@@ -27,6 +27,7 @@ from aligntool.inventory import Disk, Partition, Role, TableLabel
 from aligntool.linux.block import DiskDevice, limited, open_read_only
 from aligntool.linux.content import PLACE, UsedMap, places_for_data, sample
 from aligntool.linux.fat import NewFat
+from aligntool.linux.held import status_of
 from aligntool.linux.lease import refuse_open_image
 from aligntool.linux.lock import lock_against_udev, lock_disk, open_exclusively, refuse_disturbed, written_at
 from aligntool.linux.targets import raw_copy
@@ -260,7 +261,7 @@ def _locked_source(path: str, *, no_lease: bool = False) -> Iterator[Device]:
     """Open the source for reading, locked so that no program writes to it meanwhile. `no_lease`: see `Lease`. Raises
     Refused. A writer that comes later is detected by what it writes: `refuse_disturbed`.
     """
-    found = (*occupants(Path(path).stat()), *locks_on(path))
+    found = (*occupants(status_of(path)), *locks_on(path))
     refuse(Refusal("in-use", path, f"{path} is in use: {user.what}", user.end) for user in found)
     disks = [path] if Path(path).is_block_device() else []
     with (

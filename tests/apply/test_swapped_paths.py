@@ -175,7 +175,7 @@ OPENING = "trace=open,openat,openat2,creat"
 @root
 @pytest.mark.needs_tools("strace", "sfdisk", "mkfs.ext4", "mkfs.xfs", "xfs_db", "e2fsck", "losetup")
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
-@pytest.mark.parametrize("words", ["audit", "plan realign", "realign --yes --not-suspended"])
+@pytest.mark.parametrize("words", ["audit", "plan realign", "realign --yes --not-suspended", "status", "probe"])
 def test_the_path_of_an_image_is_looked_up_once(words: str, kind: str, sparse: Make, tmp_path: Path) -> None:
     """By every process that a command starts; strace prints the name that each passes to the kernel."""
     image = formatted(sparse(400 * MIB), kind, size=320 * MIB)
