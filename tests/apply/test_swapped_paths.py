@@ -122,6 +122,23 @@ def test_a_disk_that_was_looked_at_is_not_replaced_before_it_is_locked(images: t
 
 
 @root
+@pytest.mark.needs_tools("losetup", "sfdisk", "mkfs.ext4")
+def test_another_disk_under_the_same_device_number_is_another_disk(images: tuple[Path, Path], loop: Make) -> None:
+    """A loop device is given another file; the kernel counts its disks (diskseq)."""
+    mine, other = images
+    device = loop(mine)
+    with held(str(device)):
+        with lock_disk(str(device)):
+            pass
+        run("losetup", "-d", device)
+        run("losetup", device, other)
+        with pytest.raises(Refused, match="names another file or device"), lock_disk(str(device)):
+            pass
+    with lock_disk(str(device)):
+        pass
+
+
+@root
 @pytest.mark.needs_tools("sfdisk", "mkfs.ext4", "mkfs.btrfs", "btrfs", "resize2fs", "qemu-img")
 @pytest.mark.parametrize("kind", ["ext4", "btrfs"])
 @pytest.mark.parametrize("how", ["a link", "a rename"])
