@@ -2,14 +2,14 @@
 
 import hashlib
 import os
-import tempfile
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from aligntool.errors import Refused, failing_as
+from aligntool.errors import Refused
 from aligntool.formats.mbr import USUAL_GEOMETRY, MbrEntry, with_entries
 from aligntool.inventory import Role
+from aligntool.linux.outputs import new_file, open_place, private_folder
 from aligntool.linux.process import find_program, run_program
 from aligntool.units import GIB, KIB, MIB, Extent, format_size
 
@@ -140,18 +140,17 @@ def make_demo_image(path: str | os.PathLike[str], *, size: int = DEFAULT_SIZE) -
     _refuse_without_programs()
     image = Path(path)
     try:
-        with image.open("xb") as file:
-            file.truncate(size)
+        with (
+            open_place(image) as place,
+            private_folder(image.absolute().parent, "aligntool-demo-") as folder,
+            new_file(place, 0o666) as descriptor,
+        ):
+            os.truncate(descriptor, size)
+            _fill(Path(f"/proc/self/fd/{descriptor}"), disk, folder)
     except FileExistsError:
         raise Refused(f"{image} already exists; nothing was written", hint="use another name") from None
     except OSError as error:
         raise Refused(f"{image} cannot be created: {error.strerror}") from error
-    try:
-        with failing_as(Refused, f"{image} cannot be written"):
-            _fill(image, disk)
-    except BaseException:
-        image.unlink()
-        raise
     return disk
 
 
@@ -163,21 +162,21 @@ def _refuse_without_programs() -> None:
         raise Refused(text, hint=f"install the packages {' '.join(sorted(set(missing.values())))}")
 
 
-def _fill(image: Path, disk: DemoDisk) -> None:
+def _fill(image: Path, disk: DemoDisk, place: Path) -> None:
+    """Write the disk to the image. `place`: a folder for its parts."""
     _write_table(image, disk)
     makers = {"ntfs": _make_ntfs, "ext3": _make_ext3, "vfat": _make_fat32, "swap": _make_swap}
-    with tempfile.TemporaryDirectory(prefix="aligntool-demo-", dir=image.absolute().parent) as name:
-        for partition in disk.partitions:
-            if partition.kind is None:
-                continue
-            folder = Path(name) / str(partition.number)
-            volume = Path(name) / f"{partition.number}.img"
-            _write_files(folder, partition.files)
-            with volume.open("xb") as file:
-                volume.chmod(0o600)
-                file.truncate(partition.extent.length)
-            makers[partition.kind](partition, volume, folder)
-            _copy_into(image, partition.extent, volume)
+    for partition in disk.partitions:
+        if partition.kind is None:
+            continue
+        folder = place / str(partition.number)
+        volume = place / f"{partition.number}.img"
+        _write_files(folder, partition.files)
+        with volume.open("xb") as file:
+            volume.chmod(0o600)
+            file.truncate(partition.extent.length)
+        makers[partition.kind](partition, volume, folder)
+        _copy_into(image, partition.extent, volume)
 
 
 def _write_table(image: Path, disk: DemoDisk) -> None:

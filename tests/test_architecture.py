@@ -163,6 +163,7 @@ WRITERS = {
     "linux/fat.py": "copies of a FAT, in a temporary folder",
     "linux/process.py": "/dev/null, for children",
     "linux/files.py": "files that are replaced whole",
+    "linux/outputs.py": "new files in open folders, for all others",
     "linux/lock.py": "the disk that linux/block.py writes to, locked",
     "linux/targets.py": "what a captured machine is unpacked to",
     "linux/users.py": "a loop device for a shrink",

@@ -26,6 +26,7 @@ from aligntool.inventory import Disk
 from aligntool.linux.child_process import run_in_child
 from aligntool.linux.lock import inhibit_sleep, lock_disk
 from aligntool.linux.look import look
+from aligntool.linux.outputs import make_folder
 from aligntool.linux.process import STOPPING
 from aligntool.linux.targets import UserLimits, hold_targets
 from aligntool.measure import targets, timing, unit_design
@@ -119,7 +120,7 @@ def fio_keeper(folder: str | None) -> Callable[[str, int, str], None]:
         return lambda title, number, text: None
 
     with failing_as(Refused, f"{folder} cannot be created"):
-        Path(folder).mkdir(parents=True, exist_ok=True)
+        make_folder(Path(folder))
 
     def keep(title: str, number: int, text: str) -> None:
         plain = re.sub(r"[^A-Za-z0-9.]+", "-", title)

@@ -1,55 +1,25 @@
 """Write files atomically: pages, archives, configuration files with their mode and owner."""
 
+import lzma
 import os
 import re
 import stat
 import tarfile
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
+from shutil import copyfileobj
 from typing import BinaryIO, Literal
 
 from aligntool.errors import Refused, refuse_folder_name
+from aligntool.linux.outputs import Place, new_file, open_place
 from aligntool.linux.process import run_program
 from aligntool.linux.sysfs import live_paths, opened, opened_document
 from aligntool.units import format_about
 
-_NEW_SUFFIX = ".aligntool-new"
-
-
-@contextmanager
-def _new_file(target: Path, new: Path, *, replace: bool, mode: int = 0o600) -> Iterator[BinaryIO]:
-    """Yield the new file. Afterwards its content is durable and at `target`; after an error it is removed.
-
-    Raises OSError; FileExistsError if `target` exists and `replace` is not set.
-    """
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(descriptor)
-        if replace or not _link_if_new(new, target):
-            new.replace(target)
-    except BaseException:
-        with suppress(OSError):
-            new.unlink()
-        raise
-
-
-def _link_if_new(new: Path, target: Path) -> bool:
-    """Name the file by a hard link, which replaces nothing, unlike a rename. False: no hard links here, as on FAT."""
-    try:
-        os.link(new, target)
-    except FileExistsError:
-        raise
-    except OSError:
-        if os.path.lexists(target):
-            raise FileExistsError from None
-        return False
-    new.unlink()
-    return True
+# Files of the system and aligntool's own records. A reader sees the old file or the new one, even after a power cut.
 
 
 def sync_folder(folder: Path) -> None:
@@ -60,58 +30,73 @@ def sync_folder(folder: Path) -> None:
 
 def remove_file(path: Path) -> None:
     """Remove a file durably, if it exists. Raises OSError."""
-    path.unlink(missing_ok=True)
-    sync_folder(path.parent)
+    with open_place(path) as place:
+        with suppress(FileNotFoundError):
+            os.unlink(place.name, dir_fd=place.folder)
+        place.sync()
 
 
-# Files of the system and aligntool's own records. A reader sees the old file or the new one, even after a power cut.
-
-
-def replace_file(path: Path, content: bytes, *, mode: int | None = None) -> None:
+def replace_file(path: Path, content: bytes, *, mode: int = 0o644) -> None:
     """Replace a file; it keeps its mode, owner and extended attributes. `mode` is for a new file.
 
     `path` must not be a symbolic link. Raises OSError.
     """
-    _write_like(path, content, like=path, mode=mode, replace=True)
+    with open_place(path) as place, _like(place) as like:
+        _write_like(place, content, like=like, mode=mode, replace=True)
 
 
 def keep_copy(path: Path, copy: Path) -> bool:
     """Copy a file with its attributes; False if `copy` already exists; it is kept. Raises OSError."""
-    if os.path.lexists(copy):
-        return False
-    try:
-        _write_like(copy, path.read_bytes(), like=path, mode=None, replace=False)
-    except FileExistsError:
-        return False
+    with open_place(path) as place, open_place(copy) as new, _like(place) as like:
+        if new.status() is not None:
+            return False
+        try:
+            _write_like(new, path.read_bytes(), like=like, mode=0o600, replace=False)
+        except FileExistsError:
+            return False
     return True
 
 
-def _write_like(target: Path, content: bytes, *, like: Path, mode: int | None, replace: bool) -> None:
-    """Write a file with the attributes of the file `like`."""
-    new = target.with_name(target.name + _NEW_SUFFIX)
-    new.unlink(missing_ok=True)  # of an interrupted attempt
-    with _new_file(target, new, replace=replace) as file:
-        file.write(content)
-        file.flush()
-        _copy_attributes(like, file.fileno(), mode)
-    sync_folder(target.parent)
-
-
-def _copy_attributes(path: Path, descriptor: int, mode: int | None) -> None:
-    """Copy mode, owner and extended attributes (SELinux labels, ACLs) of the file at `path`; without one set `mode`."""
-    try:
-        status = path.stat(follow_symlinks=False)
-    except FileNotFoundError:
-        os.fchmod(descriptor, 0o644 if mode is None else mode)
+@contextmanager
+def _like(place: Place) -> Iterator[int | None]:
+    """Yield a descriptor of the file whose attributes are copied, or None if there is none. Raises OSError."""
+    if place.status() is None:
+        yield None
         return
+    descriptor = place.open(os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _write_like(place: Place, content: bytes, *, like: int | None, mode: int, replace: bool) -> None:
+    """Write a file with the attributes of the file `like`; without one, with this mode."""
+    with new_file(place, replace=replace) as descriptor:
+        _write_all(descriptor, content)
+        if like is None:
+            os.fchmod(descriptor, mode)
+        else:
+            _copy_attributes(like, descriptor)
+    place.sync()
+
+
+def _copy_attributes(like: int, descriptor: int) -> None:
+    """Copy mode, owner and extended attributes (SELinux labels, ACLs)."""
+    status = os.fstat(like)
     os.fchown(descriptor, status.st_uid, status.st_gid)
     os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
     names: list[str] = []
     with suppress(OSError):  # a file system without them
-        names = os.listxattr(path, follow_symlinks=False)
+        names = os.listxattr(like)
     for name in names:
         with suppress(OSError):  # one that cannot be set, such as security.ima, does not prevent the others
-            os.setxattr(descriptor, name, os.getxattr(path, name, follow_symlinks=False))
+            os.setxattr(descriptor, name, os.getxattr(like, name))
+
+
+def _write_all(descriptor: int, content: bytes | BinaryIO) -> None:
+    with os.fdopen(os.dup(descriptor), "wb") as file:
+        copyfileobj(BytesIO(content) if isinstance(content, bytes) else content, file)
 
 
 _VOLATILE = ("tmpfs", "ramfs")
@@ -158,45 +143,74 @@ def write_pages(pages: Sequence[tuple[str, bytes]], *, overwrite: bool = False) 
         write_file(name, content, overwrite=overwrite)
 
 
-def write_file(name: str, content: bytes, *, overwrite: bool = False, mode: int = 0o666) -> None:
+def write_file(name: str, content: bytes | BinaryIO, *, overwrite: bool = False, mode: int = 0o666) -> None:
     """Write a file atomically. Raises Refused."""
     refuse_output(name, overwrite=overwrite)
     try:
-        target = _replaced_path(name) if overwrite else Path(name)
-        if overwrite and target.exists():  # its content may concern the same users only
-            mode &= target.stat().st_mode
-        new = target.with_name(
-            f".{target.name[:100]}.{os.getpid()}"
-        )  # not matched by *.prom, which node_exporter collects
-        with _new_file(target, new, replace=overwrite, mode=mode) as file:
-            file.write(content)
+        with open_place(name, follow=overwrite) as place:
+            old = _replaced(place, name, "nothing was written") if overwrite else None
+            if old is not None:  # its content may concern the same users only
+                mode &= old.st_mode
+            with new_file(place, mode, replace=old is not None) as descriptor:
+                _write_all(descriptor, content)
     except FileExistsError as error:
         raise Refused(f"{name} already exists; nothing was written", hint="use another name") from error
     except (OSError, ValueError) as error:
         raise Refused(f"{name} cannot be written: {_reason(error)}") from error
 
 
-_SHARED = stat.S_ISVTX | stat.S_IWOTH
-
-
-def _replaced_path(name: str) -> Path:
-    """Return the path of the file to replace: links are followed, but none that another user put into a folder for all,
-    such as /tmp (proc_sys_fs(5), protected_symlinks, which does not cover a rename). Raises Refused, and OSError.
+def _replaced(place: Place, name: str, undone: str) -> os.stat_result | None:
+    """Return the status of the file that is to be replaced, or None if there is none. Raises Refused unless aligntool
+    has written it, and OSError.
     """
-    path = Path(name)
     try:
-        descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)  # the link may be replaced meanwhile
+        descriptor = place.open(os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     except FileNotFoundError:
-        return path
+        return None
     try:
-        found, folder = os.fstat(descriptor), path.parent.stat()
-        if not stat.S_ISLNK(found.st_mode):
-            return path.parent.resolve() / path.name
-        if folder.st_mode & _SHARED == _SHARED and found.st_uid not in (os.geteuid(), folder.st_uid):
-            raise Refused(f"{name} is a symbolic link of another user; nothing was written", hint="use another name")
-        return _replaced_path(str(path.parent / os.readlink("", dir_fd=descriptor)))
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise Refused(f"{name} is not a regular file; {undone}", hint="use another name")
+        if not is_own_output(os.pread(descriptor, LONGEST_BEGINNING, 0)):
+            text = f"{name} is not recognised as written by aligntool, so it is not replaced; {undone}"
+            raise Refused(text, hint="use another name, or remove it")
+        return found
     finally:
         os.close(descriptor)
+
+
+# What --overwrite replaces: empty files, and those that begin as aligntool's own outputs do. Copies of disks, journals
+# and whatever another program wrote are not among them.
+
+LONGEST_BEGINNING = 4096
+_ARCHIVE_COMMENT = "aligntool snapshot"
+_ARCHIVE_HEADER = f"30 comment={_ARCHIVE_COMMENT}\n".encode()  # pax(1): the length of the record first
+_PNG_MARK = b"tEXtSoftware\0aligntool"
+_BEGINNINGS = re.compile(
+    rb'\s*\{\s*"schema":\s*"aligntool\.'  # every JSON document: docs/json.md
+    rb'|\{\s*"fio version"'  # fio's own results, which `bench --fio-output` saves
+    rb'|<!DOCTYPE html>\s*<html [^>]*>\s*<head>(?:\s*<meta [^>]*>)*?\s*<meta name="generator" content="aligntool '
+    rb'|<svg [^>]* aria-labelledby="([\w-]+)-title \1-desc" class="picture">'
+    rb"|# HELP aligntool_"  # metrics
+    rb"|\s*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d+\s+\d+\s+[A-Zm]\w?\s"  # a log of `trace record`, in blkparse's format
+    rb"|\x89PNG\r\n\x1a\n.{4}IHDR.{17}.{4}" + re.escape(_PNG_MARK),
+    re.DOTALL,
+)  # fmt: skip
+
+
+def is_own_output(beginning: bytes) -> bool:
+    """Return whether a file with this beginning may be replaced: it is empty, or an output of aligntool."""
+    return not beginning or bool(_BEGINNINGS.match(beginning)) or _is_own_archive(beginning)
+
+
+def _is_own_archive(beginning: bytes) -> bool:
+    """Return whether it is the beginning of a snapshot, which has a comment in its first header."""
+    with suppress(lzma.LZMAError, zlib.error, EOFError):
+        if beginning.startswith(b"\xfd7zXZ\0"):
+            beginning = lzma.LZMADecompressor().decompress(beginning, 2 * tarfile.BLOCKSIZE)
+        elif beginning.startswith(b"\x1f\x8b"):
+            beginning = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(beginning, 2 * tarfile.BLOCKSIZE)
+    return beginning[tarfile.BLOCKSIZE : 2 * tarfile.BLOCKSIZE].startswith(_ARCHIVE_HEADER)
 
 
 def refuse_output(
@@ -227,6 +241,12 @@ def refuse_output(
     if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
         why = "is not writable" if os.path.isdir(folder) else "is not a folder"  # noqa: PTH112
         raise Refused(f"{folder} {why}, so {name} cannot be written; {undone}")
+    try:
+        with open_place(name, follow=overwrite) as place:
+            if overwrite:
+                _replaced(place, name, undone)
+    except OSError as error:
+        raise Refused(f"{name} cannot be written: {_reason(error)}; {undone}", hint="use another name") from error
 
 
 def _loop_of(target: Path) -> str:
@@ -264,7 +284,8 @@ def write_snapshot(path: str, entries: Iterable[tuple[str, str, bytes]], *, over
 def archive_of(entries: Iterable[tuple[str, str, bytes]], mode: Literal["w", "w:gz", "w:xz"]) -> bytes:
     """Return the entries of linux.snapshot as a tar file."""
     archive = BytesIO()
-    with tarfile.open(fileobj=archive, mode=mode, format=tarfile.PAX_FORMAT) as tar:
+    comment = {"comment": _ARCHIVE_COMMENT}
+    with tarfile.open(fileobj=archive, mode=mode, format=tarfile.PAX_FORMAT, pax_headers=comment) as tar:
         for entry in entries:
             _add_entry(tar, *entry)
     return archive.getvalue()
@@ -283,6 +304,7 @@ def _add_entry(tar: "tarfile.TarFile", path: str, kind: str, content: bytes) -> 
 
 
 _PNG_S = 120
+_PNG_HEADER = 33  # bytes of the signature and of the first chunk, IHDR
 
 
 def png_of(svg: str) -> bytes:
@@ -290,4 +312,6 @@ def png_of(svg: str) -> bytes:
     ended = run_program("rsvg-convert", "--zoom", "2", "--format", "png", stdin=svg.encode(), limit_s=_PNG_S)
     if ended.code or not ended.stdout:
         raise Refused(f"rsvg-convert rendered nothing: {ended.last_words or f'exit code {ended.code}'}")
-    return ended.stdout
+    text = len(_PNG_MARK) - 4  # the type of the chunk is not counted (PNG specification, 5.3)
+    chunk = text.to_bytes(4, "big") + _PNG_MARK + zlib.crc32(_PNG_MARK).to_bytes(4, "big")
+    return ended.stdout[:_PNG_HEADER] + chunk + ended.stdout[_PNG_HEADER:]

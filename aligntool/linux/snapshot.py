@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import field
 from functools import partial
@@ -161,6 +161,10 @@ def collect(tree: sysfs.Tree, *, serials: bool, host: bool = False) -> Iterator[
         for number, image in enumerate(read_images(tree), 1):
             recorder.files[f"{IMAGES}/{number}"] = image_text(image).encode()
     masks = None if serials else Masks()
+    if masks:
+        for block, _ in recorded:
+            parts = (name for name in recorder.names(block.path) if recorder.exists(f"{block.path}/{name}/start"))
+            masks.note_disk(block.sysname, [name for name in parts if name.startswith(block.sysname)])
     yield from _masked(recorder.entries(), masks) if masks else recorder.entries()
     yield from _tables(tree, recorded, masks)
     manifest = {"date": now(), "aligntool": __version__, "host": tree.text(HOSTNAME) if host else None}
@@ -213,8 +217,9 @@ def _tables(tree: sysfs.Tree, recorded: list[tuple[Block, Disk]], masks: "Masks 
         sectors = found[number] or {}
         if masks:
             sectors = without_identities(sectors, masks.guid)
+        name = masks.device(block.sysname) if masks else block.sysname
         for at, content in sectors.items():
-            yield Entry(f"{CAPTURED_SECTORS[1:]}/{block.sysname}/{at}", FILE, content)
+            yield Entry(f"{CAPTURED_SECTORS[1:]}/{name}/{at}", FILE, content)
 
 
 def _table_sectors(tree: sysfs.Tree, block: Block, disk: Disk, pulse: Pulse) -> dict[int, bytes]:
@@ -232,24 +237,27 @@ def _table_sectors(tree: sysfs.Tree, block: Block, disk: Disk, pulse: Pulse) -> 
 
 def _masked(entries: list[Entry], masks: "Masks") -> Iterator[Entry]:
     """Yield the entries, files masked by their kind, and all paths and links masked, because some buses put identities
-    into paths.
+    into paths, and names of devices may be chosen.
     """
     for path, kind, content in entries:
         masked: bytes | None = content
         if kind == LINK:
-            masked = os.fsencode(masks.anywhere(os.fsdecode(content)))
+            masked = os.fsencode(masks.path(os.fsdecode(content)))
         elif kind == FILE:
             masked = mask_file(masks, f"/{path}", content)
         if masked is not None:
-            yield Entry(masks.anywhere(path), kind, masked)
+            yield Entry(masks.path(path), kind, masked)
 
 
-# Replace serial numbers, UUIDs, labels and names in a snapshot by placeholders, and omit what no audit requires.
+# Replace serial numbers, UUIDs, labels and names in a snapshot by placeholders, and omit everything else that is not
+# known to identify nothing: attributes, properties, options and words are kept only if a list has them, and only in the
+# form that the kernel gives them. What a later kernel adds is omitted.
 #
 # The same value gets the same placeholder everywhere, so that references stay valid and the audit of a masked snapshot
-# has the findings of the machine. Properties, options and words are kept only if an allow list has them.
+# has the findings of the machine.
 
 HOSTNAME = "/proc/sys/kernel/hostname"
+OSRELEASE = "/proc/sys/kernel/osrelease"
 SYSTEM_FILES = ("/etc/", "/usr/lib/os-release", "/aligntool/initramfs/", "/proc/cmdline", HOSTNAME)
 
 _UUID_OR_MAC = re.compile(
@@ -271,14 +279,78 @@ _KEPT_OPTIONS = frozenset((
     "defaults", "nofail", "noauto", "auto", "ro", "rw", "noatime", "relatime", "nodiratime", "discard",
     "nodiscard", "sw", "nouuid", "_netdev",
 ))  # fmt: skip
-_KEPT_PREFIXES = ("x-systemd.device-timeout=", "pri=", "logbufs=", "logbsize=", "sunit=", "swidth=", "stripe=")
+_KEPT_NUMBERS = re.compile(
+    r"(?:x-systemd\.device-timeout|pri|logbufs|logbsize|sunit|swidth|stripe)=-?\d{1,9}[a-z]{0,3}"
+)
 _SPEC_KEYS = ("UUID", "LABEL", "PARTUUID", "PARTLABEL", "ID")
 
 _MASKED_ATTRIBUTES = frozenset((
-    "serial", "wwid", "wwn", "nguid", "eui", "uuid", "subsysnqn", "hostnqn", "hostid", "cid", "sas_address",
-    "unique_id", "volume_name", "ident",
+    "serial", "wwid", "wwn", "nguid", "eui", "uuid", "subsysnqn", "hostnqn", "hostid", "cid",
 ))  # fmt: skip
-_OMITTED = frozenset(("vpd_pg80", "vpd_pg83", "inquiry", "address", "csd", "hostname"))
+# Numbers, and words of which the kernel has a few: Documentation/ABI/stable/sysfs-block, admin-guide/md.rst.
+_NUMBERS = (
+    "add_random", "alignment_offset", "atomic_write_boundary_bytes", "atomic_write_max_bytes",
+    "atomic_write_unit_max_bytes", "atomic_write_unit_min_bytes", "autoclear", "chunk_sectors", "chunk_size",
+    "chunksize", "cmdq_en", "cntlid", "component_size", "current_link_width", "dax", "degraded", "dio",
+    "discard_alignment", "discard_granularity", "discard_max_bytes", "discard_max_hw_bytes", "discard_zeroes_data",
+    "diskseq", "dma_alignment", "erase_size", "ext_range", "fua", "group_thread_cnt", "hidden", "hmb", "hw_sector_size",
+    "io_poll", "io_timeout", "iostats", "layout", "logical_block_size", "max_active_zones", "max_discard_segments",
+    "max_hw_sectors_kb", "max_integrity_segments", "max_link_width", "max_open_zones", "max_sectors_kb",
+    "max_segment_size", "max_segments", "minimum_io_size", "mismatch_cnt", "nomerges", "nr_requests", "nr_zones",
+    "nsid", "numa_node", "optimal_io_size", "partial_stripes_expensive", "partition", "partscan", "physical_block_size",
+    "preferred_erase_size", "protection_interval_bytes", "queue_depth", "raid_disks", "range", "read_ahead_kb",
+    "remapped_nvme", "removable", "ro", "rotational", "rq_affinity", "sizelimit", "sqsize", "stable_writes", "start",
+    "stripe_cache_size", "suspended", "tag_size", "timeout", "virt_boundary_mask", "wbt_lat_usec",
+    "write_same_max_bytes", "write_zeroes_max_bytes", "zone_append_max_bytes", "zone_write_granularity",
+)  # fmt: skip
+_NUMBER = r"-?\d{1,20}"
+_PRINTED = r"[ -~]{0,64}"  # of the maker: the same for all drives of a model
+_KEPT_ATTRIBUTES: dict[str, str] = dict.fromkeys(_NUMBERS, _NUMBER) | {
+    "dev": r"\d{1,7}:\d{1,7}",
+    **dict.fromkeys(("model", "vendor", "rev", "firmware_rev"), _PRINTED),
+    **dict.fromkeys(("class", "device", "manfid", "fwrev"), r"0x[0-9a-f]{1,8}"),
+    "ssr": r"[0-9a-f]{128}",  # SD Status: speeds and sizes
+    **dict.fromkeys(("current_link_speed", "max_link_speed"), r"[0-9.]{1,5} GT/s( PCIe)?|Unknown"),
+    "type": r"\d{1,3}|MMC|SD|SDIO|SDcombo",
+    "size": r"\d{1,20}",
+    "offset": _NUMBER,
+    "slot": r"\d{1,5}|none|journal",
+    "state": r"(live|running|offline|blocked|transport-offline|quiesce|in_sync|faulty|spare|journal|write_mostly|"
+    r"writemostly|write_error|want_replacement|replacement|external_bbl|failfast|,){1,16}",
+    "runtime_status": r"active|suspended|suspending|resuming|error|unsupported",
+    "transport": r"pcie|rdma|fc|tcp|loop|apple-nvme",
+    "subsystype": r"nvm|discovery",
+    "queue_type": r"none|simple|ordered",
+    "proc_name": r"[A-Za-z0-9_ -]{1,32}",  # the name of a driver
+    "scheduler": r"(\[?(none|mq-deadline|kyber|bfq|adios)\]? ?){1,8}",
+    "zoned": r"none|host-managed|host-aware",
+    "write_cache": r"write (back|through)",
+    "cache_type": r"write (back|through)|none",
+    "level": r"linear|raid\d{1,2}|faulty|container|multipath",
+    "metadata_version": r"\d\.\d{1,2}|none|external:(imsm|ddf|[-/]md_?\d{1,4}/\d{1,4})",
+    "array_state": r"clear|inactive|suspended|readonly|read-auto|clean|active|write-pending|active-idle|broken",
+    "sync_action": r"idle|resync|recover|check|repair|reshape|frozen",
+    "sync_completed": r"none|delayed|\d{1,20} / \d{1,20}",
+    "sync_speed": r"none|\d{1,12}",
+    "reshape_position": r"none|\d{1,20}",
+    "consistency_policy": r"none|unknown|resync|bitmap|journal|ppl",
+    "location": r"none|[+-]?\d{1,20}",
+}
+# Pages of vital product data by the number in their second byte (SPC-5, 7.7.2). Besides the ATA page, which is masked
+# as below, they have limits and provisioning and no identities (SBC-4, 6.6).
+_PAGES = {"vpd_pg89": 0x89, "vpd_pgb0": 0xB0, "vpd_pgb1": 0xB1, "vpd_pgb2": 0xB2}
+_PAGE = 64
+_CARD = re.compile(r".*/mmc\d+:[0-9a-f]{4}/name")  # the model of a memory card
+# Other names of devices are chosen: md_home, of mdadm's `CREATE names=yes`, and those of configfs.
+_KERNEL_NAME = re.compile(
+    r"(?:(?:[shv]d|xvd|ubd|dasd|fio|rssd|scm)[a-z]{1,4}\d{0,4}"
+    r"|(?:nvme\d+(?:c\d+)?n|mmcblk|md|md_d|dm-|loop|nbd|zram|ram|bcache|drbd|rbd|zd|sr|fd|nullb|pmem|mtdblock|ublkb|skd)"
+    r"\d{1,7}(?:boot\d|rpmb|gp\d|s|\.\d+s?)?(?:p\d{1,4})?"
+    r"|(?:cciss|ida|rd)!c\d{1,4}d\d{1,4}(?:p\d{1,4})?|etherd!e\d{1,5}\.\d{1,5}(?:p\d{1,4})?)"
+)
+_LONG_NUMBER = re.compile(r"(?<![0-9A-Za-z])0x[0-9a-f]{8,}(?![0-9A-Za-z])")  # world-wide names: /sys/devices/css0/...
+_RELEASE = r"\d+(?:\.\d+){1,3}(?:-(?:rc)?\d+)?"
+_IMAGE_NAME = re.compile(rf"(?:initrd(?:\.img)?|initramfs)(?:-{_RELEASE})?")
 _KEPT_PROPERTIES = re.compile(
     r"ID_(?:BUS|TYPE|MODEL|MODEL_ENC|REVISION|ATA(?:_\w+)?|DRIVE_\w+|PART_TABLE_TYPE|FS_TYPE|FS_VERSION|FS_USAGE|"
     r"PART_ENTRY_(?:SCHEME|TYPE|FLAGS|NUMBER|OFFSET|SIZE|DISK))|MAJOR|MINOR|DEVTYPE|PARTN|DISKSEQ|SUBSYSTEM"
@@ -287,7 +359,10 @@ _MASKED_PROPERTIES = re.compile(
     r"(?:ID_|SCSI_IDENT_|ID_SCSI_)SERIAL(?:_SHORT)?|ID_WWN\w*|ID_PART_(?:ENTRY|TABLE)_UUID|ID_PART_ENTRY_NAME|"
     r"ID_FS_(?:UUID|LABEL)(?:_ENC)?|MD_UUID"
 )
-_KEPT_UEVENT = re.compile(r"(?:MAJOR|MINOR|DEVNAME|DEVTYPE|DISKSEQ|PARTN|DRIVER|PCI_CLASS|PCI_ID|PCI_SUBSYS_ID)=.*")
+_KEPT_UEVENT = re.compile(
+    r"(?:MAJOR|MINOR|DISKSEQ|PARTN|PCI_CLASS)=[0-9A-F]{1,20}|DEVTYPE=(?:disk|partition)|DRIVER=[\w-]{1,32}"
+    r"|PCI_(?:ID|SUBSYS_ID)=[0-9A-F:]{1,20}"
+)
 
 _BLANKED: dict[str, tuple[tuple[int, int], ...]] = {
     # NVMe: serial number; FRU identifier; subsystem name, which holds the serial number; vendor's own bytes.
@@ -305,6 +380,32 @@ class Masks:
     """The placeholders assigned so far."""
 
     _given: dict[str, int] = field(default_factory=dict)
+    _devices: dict[str, str] = field(default_factory=dict)
+
+    def note_disk(self, name: str, parts: Iterable[str]) -> None:
+        """Note the names of a disk and its partitions, which are masked alike."""
+        masked = self.device(name)
+        if masked != name:
+            self._devices[name] = masked
+            self._devices |= {part: f"{masked}p{part.removeprefix(name).removeprefix('p')}" for part in parts}
+
+    def device(self, name: str) -> str:
+        """Mask the name of a device, unless the kernel has given it."""
+        if name in self._devices or _KERNEL_NAME.fullmatch(name):
+            return self._devices.get(name, name)
+        return f"md_{self.name(name[3:])}" if name.startswith("md_") else self._placeholder(name)
+
+    def path(self, path: str) -> str:
+        """Mask the names of devices and the identities in a path of the kernel."""
+        words = path.split("/")
+        for index, word in enumerate(words):
+            member = word.removeprefix("dev-")  # of an array, in its folder "md"
+            head = word[: len(word) - len(member)]
+            words[index] = head + self._devices.get(member, member)
+            if index and words[index - 1].endswith(".conf.d"):
+                words[index] = f"{self._placeholder(word)}.conf"
+        masked = self.anywhere("/".join(words))
+        return _LONG_NUMBER.sub(lambda found: self.value(found.group()), masked)
 
     def value(self, secret: str) -> str:
         """Mask an identity; its prefix and the number at its end are kept."""
@@ -344,8 +445,10 @@ class Masks:
         for folder, mask in (("/dev/md/", self.array_name), ("/dev/mapper/", self.name)):
             if node.startswith(folder):
                 return folder + mask(node.removeprefix(folder))
-        if node.startswith("<") or (node.startswith("/dev/") and node.count("/") == 2):
+        if node.startswith("<"):
             return node
+        if node.startswith("/dev/") and node.count("/") == 2:
+            return f"/dev/{self.device(node.removeprefix('/dev/'))}"
         return self.place(node) if node.startswith("/") else self.array_name(node)
 
     def anywhere(self, text: str) -> str:
@@ -373,7 +476,7 @@ class Masks:
 def mask_file(masks: Masks, path: str, content: bytes) -> bytes | None:
     """Return the masked content, or None to omit the file."""
     name = path.rpartition("/")[2]
-    if name in _OMITTED and "/pci_bus/" not in path and not path.startswith(SYSTEM_FILES):
+    if name in _PAGES and content[1:2] != bytes((_PAGES[name],)):
         return None
     runs = _BLANKED.get(name) or _BLANKED.get(name.rpartition(".")[2] if "/identify/" in path else "")
     if runs is not None:
@@ -381,27 +484,59 @@ def mask_file(masks: Masks, path: str, content: bytes) -> bytes | None:
         for start, end in runs:
             raw[start:end] = bytes(len(raw[start:end]))
         return bytes(raw)
+    if name in _PAGES:
+        return content[:_PAGE]
     text = content.decode("utf-8", "replace")
     if path.startswith(SYSTEM_FILES):
         return mask_system_file(masks, path, text).encode()
-    return _mask_text(masks, path, name, text).encode()
+    masked = _mask_attribute(masks, path, text) if path.startswith("/sys/") else _mask_text(masks, path, text)
+    return None if masked is None else masked.encode()
 
 
-def _mask_text(masks: Masks, path: str, name: str, text: str) -> str:
+def _mask_attribute(masks: Masks, path: str, text: str) -> str | None:
+    """Return an attribute of sysfs, masked, or None if it may identify something."""
+    name, value = path.rpartition("/")[2], sysfs.stripped(text.encode())
+    if name == "uevent":
+        return "".join(f"{kept}\n" for line in text.splitlines() if (kept := _mask_uevent_line(masks, line)))
+    for ending, mask in (("/dm/name", masks.name), ("/dm/uuid", masks.mapping_uuid), ("/backing_file", masks.place)):
+        if path.endswith(ending):
+            return mask(value) + "\n"
+    if name in _MASKED_ATTRIBUTES:
+        return masks.value(text)
+    if name == "metadata_version" and value.startswith("external:"):
+        text = masks.path(text)
+    form = _PRINTED if _CARD.fullmatch(path) else _KEPT_ATTRIBUTES.get(name)
+    return text if form and re.fullmatch(form, value) else None
+
+
+def _mask_text(masks: Masks, path: str, text: str) -> str | None:
+    """Return another file of the kernel or udev, masked, or None if nothing is known about it."""
     if path.startswith("/run/udev/data/"):
         return "".join(f"{kept}\n" for line in text.splitlines() if (kept := _mask_udev_line(masks, line)))
     if path == sysfs.MOUNTS:
         mounts = [mount for mount in sysfs.parse_mounts(text.encode()) if mount.source.startswith("/dev/")]
         rows = [(mount.number, masks.place(mount.place), mount.kind, masks.node(mount.source)) for mount in mounts]
-        return "".join(f"1 1 {number} / {place} rw - {kind} {node} rw\n" for number, place, kind, node in rows)
+        return "".join(
+            f"1 1 {number} / {place} rw - {kind.partition('.')[0]} {node} rw\n" for number, place, kind, node in rows
+        )
     if path == sysfs.SWAPS:
         return "".join(_mask_swap_line(masks, line) for line in text.splitlines())
-    if name == "uevent":
-        return "".join(f"{line}\n" for line in text.splitlines() if _KEPT_UEVENT.fullmatch(line))
-    for ending, mask in (("/dm/name", masks.name), ("/dm/uuid", masks.mapping_uuid), ("/backing_file", masks.place)):
-        if path.endswith(ending):
-            return mask(text.strip()) + "\n"
-    return masks.value(text) if name in _MASKED_ATTRIBUTES else masks.anywhere(text)
+    if path == sysfs.DISKSTATS:
+        return "".join(_mask_counters(masks, line) for line in text.splitlines())
+    form = {sysfs.UPTIME: r"[0-9. ]+", OSRELEASE: _RELEASE}.get(path)
+    found = re.match(form, text) if form else None
+    return f"{found[0]}\n" if found else None
+
+
+def _mask_uevent_line(masks: Masks, line: str) -> str:
+    if line.startswith("DEVNAME="):
+        return f"DEVNAME={masks.device(line.removeprefix('DEVNAME=').replace('/', '!')).replace('!', '/')}"
+    return line if _KEPT_UEVENT.fullmatch(line) else ""
+
+
+def _mask_counters(masks: Masks, line: str) -> str:
+    major, minor, name, *counts = line.split() or ["", "", ""]
+    return f"{major} {minor} {masks.device(name)} {' '.join(filter(str.isdecimal, counts))}\n" if counts else ""
 
 
 def _mask_udev_line(masks: Masks, line: str) -> str:
@@ -431,7 +566,8 @@ def mask_system_file(masks: Masks, path: str, text: str) -> str:
     if path == HOSTNAME:
         return masks.name(text.strip()) + "\n"
     if path == "/proc/cmdline":
-        return " ".join(_mask_word(masks, word) for word in text.split() if concerns_arrays(word)) + "\n"
+        words = (_mask_word(masks, word) for word in text.split() if concerns_arrays(word))
+        return " ".join(filter(None, words)) + "\n"
     if path.endswith("os-release"):
         return "".join(f"{line}\n" for line in text.splitlines() if line.startswith(("ID=", "ID_LIKE=")))
     if path == LATE_START_ENABLED:
@@ -460,22 +596,38 @@ def _mask_fstab(masks: Masks, text: str) -> Iterator[str]:
     for line in parse_fstab(text):
         spec = _mask_spec(masks, line.spec)
         if spec:
-            kept = [word for word in line.options if word in _KEPT_OPTIONS or word.startswith(_KEPT_PREFIXES)]
-            yield f"{spec} {masks.place(line.place)} {line.kind} {','.join(kept) or 'defaults'} 0 0\n"
+            kept = [word for word in line.options if word in _KEPT_OPTIONS or _KEPT_NUMBERS.fullmatch(word)]
+            yield f"{spec} {masks.place(line.place)} {line.kind.partition('.')[0]} {','.join(kept) or 'defaults'} 0 0\n"
 
 
 def _mask_word(masks: Masks, word: str) -> str:
+    """Mask a word of the kernel command line; return "" if nothing is known about it."""
     key, _, value = word.partition("=")
     if key == "rd.md.uuid":
         return f"{key}={masks.value(value)}"
     if key in ("root", "resume"):
         return f"{key}={_mask_spec(masks, value) or 'masked'}"
-    return word if key.startswith("rd.") else f"{key}=masked"
+    if key in ("md", "raid"):
+        return f"{key}=masked"
+    return word if re.fullmatch(r"rd\.(?:auto|md(?:\.(?:conf|imsm|ddf))?)(?:=[01])?", word) else ""
 
 
 def _mask_fact(masks: Masks, line: str) -> str:
+    """Mask a line about an initramfs; return "" if nothing is known about it."""
     key, _, value = line.partition("=")
-    return f"{key}={masks.value(value)}" if key == "asked" else masks.anywhere(line)
+    if key == "asked":
+        return f"{key}={masks.value(value)}"
+    if key == "path":
+        return f"{key}={_mask_image_path(masks, value)}"
+    return line if re.fullmatch(r"(?:maker|mdadm|unseen)=[A-Za-z' -]{0,80}", line) else ""
+
+
+def _mask_image_path(masks: Masks, path: str) -> str:
+    """Mask the folders of an initramfs, which may be the id of the machine, and what is added to a kernel's release."""
+    folder, _, name = path.rpartition("/")
+    kept = _IMAGE_NAME.match(name)
+    plain = f"{kept[0] if kept else masks.name(name)}{'.img' if name.endswith('.img') else ''}"
+    return f"{folder if folder in _COMMON_PLACES else masks.place(folder)}/{plain}"
 
 
 def _mask_spec(masks: Masks, spec: str) -> str:

@@ -1,17 +1,15 @@
 """Record a trace with blktrace while a command runs."""
 
-import errno
 import mmap
 import os
 import re
-import shutil
 import signal
 import stat
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -19,14 +17,14 @@ from typing import IO
 from aligntool.audit.wording import shell_word
 from aligntool.commands import ByHand, by_hand, typed
 from aligntool.errors import Refusal, Refused, failing_as, refuse
+from aligntool.linux.files import write_file
+from aligntool.linux.outputs import private_folder
 from aligntool.linux.process import end_program, find_program, how_ended, kill_or_abandon, pdeathsig_prefix, run_program
 from aligntool.linux.sysfs import LIVE, live_paths, mounts_now
 from aligntool.linux.users import block_number, disk_folder, sysfs_folder
 from aligntool.measure.targets import mount_of
 
 # The log of a recorded trace: in a folder while it grows, then a file. It replaces another file with --overwrite only.
-
-_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV)  # FAT has no links; another file system
 
 LOG = "log"
 """The name of the text in the folder."""
@@ -37,20 +35,14 @@ def log_folder(output: str | None) -> Iterator[Path]:
     """Create a folder beside the log, or in the folder for temporary files, and remove it afterwards. Raises Refused if
     it cannot be created.
     """
-    folder = None if output is None else _create_folder(Path(output).absolute().parent)
-    if folder is not None and not _supports_mapping(folder):
-        shutil.rmtree(folder, ignore_errors=True)
-        folder = None
-    folder = folder or _create_folder(Path(tempfile.gettempdir()))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _create_folder(parent: Path) -> Path:
-    with failing_as(Refused, f"cannot write in {parent}", hint="-o FILE elsewhere"):
-        return Path(tempfile.mkdtemp(prefix=".aligntool-trace-", dir=parent))
+    parents = [Path(output).absolute().parent] if output else []
+    for parent in (*parents, Path(tempfile.gettempdir())):
+        with ExitStack() as stack:
+            with failing_as(Refused, f"cannot write in {parent}", hint="-o FILE elsewhere"):
+                folder = stack.enter_context(private_folder(parent, ".aligntool-trace-"))
+            if parent not in parents or _supports_mapping(folder):
+                yield folder
+                return
 
 
 def _supports_mapping(folder: Path) -> bool:
@@ -68,18 +60,12 @@ def _supports_mapping(folder: Path) -> bool:
 
 
 def save_log(folder: Path, output: str | None, *, overwrite: bool = False) -> None:
-    """Move the log to `output`, if a log was recorded and is to be saved. Raises Refused."""
+    """Copy the log to `output`, if a log was recorded and is to be saved. Raises Refused."""
     text = folder / LOG
     if output is None or not text.exists():
         return
-    with failing_as(Refused, f"{output} cannot be saved"):
-        try:
-            (os.replace if overwrite else os.link)(text, output)  # atomic
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-            with text.open("rb") as recorded, Path(output).open("wb" if overwrite else "xb") as file:
-                shutil.copyfileobj(recorded, file)
+    with text.open("rb") as recorded:
+        write_file(output, recorded, overwrite=overwrite)
 
 
 # Run a command while blktrace records the requests to a disk. However it ends (Ctrl-C, a signal, an error), no program

@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 
 from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.linux.files import write_file
+from aligntool.linux.outputs import make_folder, open_place
 from aligntool.measure.fio import Job, Measured, Side, name_of, run_job
 from aligntool.measure.results import Sample, Series, steadiness
 from aligntool.measure.schedule import OVERHEAD_S, BenchPlan, filling, job_of, rounds_of, warm_up
@@ -35,15 +36,16 @@ def made_file(folder: str, size: int, *, name: str | None = None) -> Iterator[st
     The path is that of the descriptor: the owner of the folder could put a link to a disk in place of the file.
     """
     path = str(Path(folder, name or f"{PREFIX}{secrets.token_hex(4)}"))
-    with failing_as(Refused, f"{path} cannot be created", denied="name a folder that you may write to"):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    denied = "name a folder that you may write to"
+    with failing_as(Refused, f"{path} cannot be created", denied=denied), open_place(path) as place:
+        descriptor = place.open(os.O_RDWR | os.O_CREAT | os.O_EXCL)
     try:
         with failing_as(Refused, f"{format_about(size)} cannot be allocated in {folder}"):
             os.posix_fallocate(descriptor, 0, size)
         yield f"/proc/{os.getpid()}/fd/{descriptor}"
     finally:
-        with suppress(FileNotFoundError):
-            Path(path).unlink()
+        with suppress(FileNotFoundError), open_place(path) as place:
+            os.unlink(place.name, dir_fd=place.folder)
         os.close(descriptor)
 
 
@@ -66,7 +68,7 @@ def save_to_history(folder: Path, when: str, profile: str, text: str) -> str:
     """
     stem = re.sub(r"[^A-Za-z0-9-]", "", when.replace(":", "")) + "-" + re.sub(r"[^A-Za-z0-9_-]", "_", profile)
     with failing_as(Refused, f"{folder} cannot be created"):
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
     for number in range(1, 1000):
         path = folder / (f"{stem}.json" if number == 1 else f"{stem}-{number}.json")
         if not path.exists():

@@ -12,8 +12,9 @@ from aligntool.commands import shell_word
 from aligntool.errors import Refused, failing_as
 from aligntool.inventory import Disk, DiskKind, Sampled, link_maximum, port_above, runs_below
 from aligntool.linux.content import hole_share, sample
-from aligntool.linux.files import read_text
+from aligntool.linux.files import read_text, replace_file
 from aligntool.linux.look import look
+from aligntool.linux.outputs import make_folder
 from aligntool.linux.sysfs import LIVE, READ_ONLY, Mount, live_paths, mounts_now, on_battery, opened
 from aligntool.linux.targets import refuse_ambiguous, refuse_silent
 from aligntool.linux.users import block_number, kernel_name, sysfs_folder
@@ -94,9 +95,10 @@ def recorded_test_data(path: str, size: int, report: Callable[[str], None]) -> I
         yield
     finally:
         try:
-            _test_data().parent.mkdir(parents=True, exist_ok=True)
-            with _test_data().open("a") as file:
-                file.write(f"{sample(path, Extent(0, size)).digest}\n")
+            file, digest = _test_data(), sample(path, Extent(0, size)).digest
+            make_folder(file.parent)
+            known = file.read_text() if file.exists() else ""
+            replace_file(file, f"{known}{digest}\n".encode())
         except OSError as error:
             report(
                 f"{path}: the test data is not recorded, so that the next measurement needs --wipe: {error.strerror}"

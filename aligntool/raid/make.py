@@ -22,6 +22,7 @@ from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse
 from aligntool.inventory import Disk
 from aligntool.linux.files import remove_file, replace_file, sync_folder
 from aligntool.linux.lock import partition_problem
+from aligntool.linux.outputs import make_folder, open_place
 from aligntool.linux.process import find_program, inherited, run_program
 from aligntool.linux.users import killed_processes, openers
 from aligntool.raid import steps_drives, steps_luks, steps_md, steps_system
@@ -150,10 +151,12 @@ def lock_state(state: Path = STATE) -> Iterator[None]:
     runs. Create the state directory. Raises Refused.
     """
     with failing_as(Refused, str(state), denied="run the same command with sudo"):
-        (state / "arrays").mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(state)
+        make_folder(state / "arrays", 0o700)
         sync_folder(state)
         sync_folder(state.parent)
-        descriptor = os.open(state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with open_place(state / "lock") as place:
+            descriptor = place.open(os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with inherited(descriptor):

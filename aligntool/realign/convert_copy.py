@@ -30,6 +30,7 @@ from aligntool.linux.fat import NewFat
 from aligntool.linux.held import status_of
 from aligntool.linux.lease import refuse_open_image
 from aligntool.linux.lock import lock_against_udev, lock_disk, open_exclusively, refuse_disturbed, written_at
+from aligntool.linux.outputs import open_place, remove_if_same
 from aligntool.linux.targets import raw_copy
 from aligntool.linux.users import locks_on, occupants
 from aligntool.realign import convert_table
@@ -291,15 +292,15 @@ def _applying(
 
 @contextmanager
 def _created_image(output: str, target: steps.Subject) -> Iterator[Device]:
-    path = Path(output)
-    with failing_as(Refused, output, hint="use another name for -o"):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with failing_as(Refused, output, hint="use another name for -o"), open_place(output) as place:
+        descriptor = place.open(os.O_RDWR | os.O_CREAT | os.O_EXCL)
     try:
         os.truncate(descriptor, target.size)
         with DiskDevice(descriptor, image_sector_size=target.sector_size) as device:
             yield device
     except BaseException:
-        path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            remove_if_same(output, descriptor)
         raise
     finally:
         os.close(descriptor)

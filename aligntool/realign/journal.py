@@ -21,8 +21,9 @@ from aligntool.device import Device, Sectors, Writing, zero
 from aligntool.documents import has_few_values, parse_json
 from aligntool.errors import JournalUnwritten, Refused, refuse_folder_name
 from aligntool.linux.block import DiskDevice
-from aligntool.linux.files import sync_folder, volatile_kind
+from aligntool.linux.files import volatile_kind
 from aligntool.linux.lock import MOUNT_FOR_WRITING
+from aligntool.linux.outputs import new_file, open_place, remove_if_same
 from aligntool.realign import journal_format
 from aligntool.realign.journal_format import (
     BODY_AT,
@@ -463,12 +464,11 @@ def open_journal(file: str, *, length: int | None = None) -> Iterator[DiskDevice
     was written. Raises Refused.
     """
     refuse_folder_name(file)
-    path = Path(file)
     if length is None:
-        descriptor = _open(path, os.O_RDWR)
+        descriptor = _open(file)
     else:
         refuse_volatile(file)
-        descriptor = _create(path, length)
+        descriptor = _create(file, length)
     needed = True
     try:
         _lock_file(descriptor, file)
@@ -480,15 +480,9 @@ def open_journal(file: str, *, length: int | None = None) -> Iterator[DiskDevice
         raise
     finally:
         if length is not None and not needed:
-            _remove(path, descriptor)
+            with suppress(OSError):  # the change is complete, or nothing was written: a file that stays is harmless
+                remove_if_same(file, descriptor)
         os.close(descriptor)
-
-
-def _remove(path: Path, descriptor: int) -> None:
-    """Remove the file of this descriptor, unless it was removed or renamed, or another file has its name now."""
-    with suppress(OSError):  # the change is complete, or nothing was written: a file that stays is harmless
-        if os.path.samestat(path.lstat(), os.fstat(descriptor)):
-            path.unlink()
 
 
 def _lock_file(descriptor: int, file: str) -> None:
@@ -498,32 +492,39 @@ def _lock_file(descriptor: int, file: str) -> None:
         raise Refused(f"{file} is in use by another aligntool process", code="in-use", subject=file) from None
 
 
-def _open(path: Path, flags: int) -> int:
+def _open(file: str) -> int:
     try:
-        descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
-    except FileExistsError:
-        raise _already_exists(path) from None
+        with open_place(file, follow=True) as place:
+            descriptor = place.open(os.O_RDWR)
     except OSError as error:
         hint = MOUNT_FOR_WRITING if error.errno == errno.EROFS else _JOURNAL_HINT
-        raise Refused(f"{path}: {error.strerror}", hint=hint) from error
+        raise Refused(f"{file}: {error.strerror}", hint=hint) from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise Refused(f"{path} is not a regular file")
+        raise Refused(f"{file} is not a regular file")
     return descriptor
 
 
-def _create(path: Path, length: int) -> int:
+def _create(file: str, length: int) -> int:
     """Create the file, its blocks allocated and its name durable before the first write."""
-    descriptor = _open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+    kept = -1
     try:
-        os.posix_fallocate(descriptor, 0, length)
-        os.fsync(descriptor)
-        sync_folder(path.parent)
+        with open_place(file) as place:
+            with new_file(place) as descriptor:
+                kept = os.dup(descriptor)
+                os.posix_fallocate(descriptor, 0, length)
+            place.sync()
     except OSError as error:
-        os.close(descriptor)
-        path.unlink()
-        raise Refused(f"{path}: a journal of {format_about(length)} cannot be created: {error.strerror}") from error
-    return descriptor
+        if kept >= 0:
+            with suppress(OSError):
+                remove_if_same(file, kept)
+            os.close(kept)
+        if isinstance(error, FileExistsError):
+            raise _already_exists(Path(file)) from None
+        hint = MOUNT_FOR_WRITING if error.errno == errno.EROFS else _JOURNAL_HINT
+        text = f"{file}: a journal of {format_about(length)} cannot be created: {error.strerror}"
+        raise Refused(text, hint=hint) from error
+    return kept
 
 
 def _already_exists(path: Path) -> Refused:

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 from aligntool.audit.wording import LOST, layer_name, next_command
 from aligntool.claims import Claims, format_range
@@ -11,7 +10,7 @@ from aligntool.formats.gpt import table_sizes
 from aligntool.formats.layers import read_layers
 from aligntool.formats.reader import Reader, read_pieces
 from aligntool.inventory import Disk, Role, TableLabel
-from aligntool.linux.files import sync_folder
+from aligntool.linux.outputs import new_file, open_place
 from aligntool.linux.users import fresh_reader
 from aligntool.units import KIB, MIB, Extent, align_down, align_up
 
@@ -80,26 +79,17 @@ def described(reader: Reader, ranges: Iterable[Extent], save_to: str | None) -> 
 def save(path: str, ranges: Sequence[Extent], file: str) -> None:
     """Copy the ranges to a new file, at the offsets that they have on the disk; the rest of it is a hole.
 
-    Raises Refused if the file exists, or cannot be written; then it is removed.
+    Raises Refused if the file exists, or cannot be written; then nothing is left of it.
     """
     refuse_folder_name(file)
-    place = Path(file)
-    with failing_as(Refused, file, hint="--save FILE names a new file"):
-        descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            with fresh_reader(path) as reader:
-                for extent in ranges:
-                    at = extent.start
-                    for piece in read_pieces(reader, extent):
-                        _write_all(descriptor, piece, at)
-                        at += len(piece)
-            os.fsync(descriptor)
-            sync_folder(place.parent)
-        except BaseException:
-            place.unlink(missing_ok=True)  # a part of a copy, which the next run would refuse to overwrite
-            raise
-        finally:
-            os.close(descriptor)
+    with failing_as(Refused, file, hint="--save FILE names a new file"), open_place(file) as place:
+        with new_file(place) as descriptor, fresh_reader(path) as reader:
+            for extent in ranges:
+                at = extent.start
+                for piece in read_pieces(reader, extent):
+                    _write_all(descriptor, piece, at)
+                    at += len(piece)
+        place.sync()
 
 
 def _write_all(descriptor: int, content: bytes, at: int) -> None:

@@ -187,8 +187,9 @@ def test_a_hyphen_writes_only_the_plan_to_standard_output(tmp_path: Path) -> Non
     words = ("plan", "layout", image, "--part", "rest:linux")
     assert run_aligntool(*words, "-o", "-", code=0).stdout == run_aligntool(*words, "--json", code=0).stdout
     kept = tmp_path / "plan.json"
-    kept.write_text("old")
-    assert run_aligntool(*words, "-o", kept).returncode == 3 and kept.read_text() == "old"
+    old = '{"schema": "aligntool.plan", "version": 1}'
+    kept.write_text(old)
+    assert run_aligntool(*words, "-o", kept).returncode == 3 and kept.read_text() == old
     assert "aligntool apply" in run_aligntool(*words, "-o", kept, "--overwrite", code=0).stdout
     assert kept.read_text() == run_aligntool(*words, "--json", code=0).stdout
 

@@ -42,11 +42,12 @@ def test_the_page_shows_the_same_partition_starts_as_sfdisk(image: Path, tmp_pat
 @pytest.mark.needs_tools("sfdisk")
 def test_no_output_is_written_if_one_of_two_exists_unless_overwrite_is_given(image: Path, tmp_path: Path) -> None:
     page, picture = tmp_path / "report.html", tmp_path / "map.svg"
-    picture.write_text("mine")
+    assert report("--chart", "queue-depth", "--svg", picture).returncode == 0
+    before = picture.read_text()
     words = (image, "-o", page, "--chart", "map-old-img", "--svg", picture)
     refused = report(*words)
     assert refused.returncode == 3 and "already exists; nothing was written" in refused.stderr
-    assert picture.read_text() == "mine" and not page.exists()
+    assert picture.read_text() == before and not page.exists()
     done = report(*words, "--overwrite")
     assert done.returncode == 0, done.stderr
     assert ElementTree.parse(picture).getroot().tag.endswith("svg")
