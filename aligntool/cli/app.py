@@ -22,7 +22,7 @@ from importlib.util import find_spec
 from inspect import Parameter, Signature, signature
 from pkgutil import get_data
 from threading import RLock
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Annotated, NoReturn, get_args, get_origin
 
 import typer
@@ -423,6 +423,24 @@ def _run_command() -> int:
         sys.stdout.flush()  # a full disk is reported here; at exit it would be a traceback
 
 
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """End as after Ctrl-C, so that temporary folders are removed. Only once: that is not interrupted again."""
+    for each in _ENDING:
+        signal.signal(each, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _prepare_signals() -> None:
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # when a reader closes the pipe (head, less), end as cat does
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # some supervisors ignore it; then every child seems to exit with 0
+    for number in _ENDING:
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP
+            signal.signal(number, _interrupt)
+
+
 def main() -> None:
     """Run the program, and end with the exit code that docs/cli.md documents."""
     if len(os.environ.get("COLUMNS", "")) > 4:  # lines that are padded to such a width would fill the memory
@@ -430,8 +448,7 @@ def main() -> None:
     if (code := language(os.environ)) in OUTPUT_LANGUAGES:
         use_language(code)
         translate_typer()
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # when a reader closes the pipe (head, less), end as cat does
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # some supervisors ignore it; then every child seems to exit with 0
+    _prepare_signals()
     try:
         sys.exit(_run_command())
     except UsageError as error:  # type: ignore[misc] # a class of exceptions in all versions
