@@ -77,6 +77,17 @@ def test_every_package_requires_or_contains_the_libraries_of_pyproject() -> None
         assert arch.get(name, f"python-{name}") in _text("PKGBUILD")
 
 
+def test_what_a_release_is_made_with_is_pinned_by_digests() -> None:
+    text = (ROOT / ".ci/constraints.txt").read_text()
+    lines = [line for line in text.replace("\\\n", "").splitlines() if line[:1] not in "#-"]
+    pinned = {line.partition("==")[0].lower() for line in lines}
+    assert pinned >= {*NEEDED, "build", "hatchling", "packaging", "pathspec", "pluggy"} - {"pyparted"}
+    assert all(re.fullmatch(r"[\w-]+==[\w.]+( +--hash=sha256:[0-9a-f]{64})+", line) for line in lines)
+    assert "--only-binary :all:" in text and "https:" not in text
+    installs = [line for line in (ROOT / ".ci/dist").read_text().splitlines() if "pip install" in line]
+    assert all("--require-hashes" in line or '--no-deps "$work"' in line for line in installs) and len(installs) == 2
+
+
 def test_the_pkgbuild_is_a_valid_bash_script() -> None:
     run("bash", "-n", PACKAGING / "PKGBUILD")
 
