@@ -254,6 +254,46 @@ def test_only_these_modules_write_through_a_device() -> None:
     assert _modules_with(_writes_to_a_device) == DEVICE_WRITERS
 
 
+# Modules that make names in folders: files and folders of their own, in temporary folders that nobody else may enter.
+# Every file under a name that the user or the configuration gave is made by linux/outputs.py: decisions/0056.
+CREATORS = {
+    "cli/app.py": "standard error that is closed, as /dev/null",
+    "cli/fleet.py": "a temporary folder",
+    "demo_disk.py": "the parts of the demo's image, in a private folder",
+    "linux/content.py": "a link, in a temporary folder",
+    "linux/fat.py": "copies of a FAT, in a temporary folder",
+    "linux/outputs.py": "all others",
+    "linux/targets.py": "what a captured machine is unpacked to, in a temporary folder",
+    "linux/virtual.py": "a mount point and the overlay of a view, in a temporary folder",
+    "measure/fio.py": "job files and results, in a temporary folder",
+    "measure/logs.py": "links to the files of a trace, in a temporary folder",
+    "measure/record_trace.py": "an attempt, in a private folder",
+    "measure/run.py": "a request to drop caches, in /proc",
+    "raid/steps_luks.py": "a copy of a header, in a temporary folder",
+    "raid/steps_reformat.py": "attributes of an array, in sysfs",
+    "realign/shrink.py": "a temporary mount point",
+}
+_CREATING = re.compile(
+    r"os\.(mkdir|makedirs|link|symlink|rename|replace|mknod|mkfifo)|tempfile\.(mkdtemp|mkstemp|NamedTemporaryFile)"
+    r"|.+\.(mkdir|touch|symlink_to|hardlink_to|rename|write_bytes|write_text)"
+)
+
+
+def _creates_a_name(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    name = ast.unparse(node.func)
+    if name == "os.open":
+        return bool(re.search(r"O_CREAT|O_TMPFILE", ast.unparse(node)))
+    modes = [str(each.value) for each in node.args if isinstance(each, ast.Constant)]
+    opens = name.rpartition(".")[2] == "open" and any(re.fullmatch(r"[xwa][bt+]*", mode) for mode in modes)
+    return opens or bool(_CREATING.fullmatch(name))
+
+
+def test_only_one_module_creates_files_under_names_that_were_given() -> None:
+    assert _modules_with(_creates_a_name) == set(CREATORS)
+
+
 # Instructions for contributors
 
 KINDS = {"ext4", "xfs", "btrfs", "vfat", "ntfs", "exfat", "f2fs", "swap"}
