@@ -248,10 +248,10 @@ def _first_index(journal: Journal, kind: type[steps.CopyContent | steps.ReleaseC
     return next((index for index, step in enumerate(plan_steps) if isinstance(step, kind)), len(plan_steps))
 
 
-def first_difference(device: Device, start: int, view: View) -> int | None:
-    """Return the first byte of a sector that differs from the content of the view."""
+def first_difference(device: Device, start: int, view: View, taken: Sequence[Extent] = ()) -> int | None:
+    """Return the first byte of a sector that differs from the content of the view. `taken`: see `compare`."""
     size = len(view.sign)
-    found = _read_sectors(device, start, view, ())
+    found = _read_sectors(device, start, view, taken)
     return next((start + at for at, sector in found.items() if sector != view.read(at, size)), None)
 
 

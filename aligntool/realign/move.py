@@ -617,15 +617,7 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
     device = context.device
     journal = _find_or_refuse(context, any_table=restore_table)
     walk, images, state = _walk(context, journal), journal.contents.images, _disk_state(device, journal)
-    if state is disk_state.DiskState.CHANGED and disk_state.is_used(device, journal.contents.plan):
-        # Without the parked entry nothing is in flight.
-        hint = f"{by_hand(ByHand.SIGNATURES, 'wipefs', 'DISK')}\naligntool audit DISK"
-        raise Refused(f"{disk_state.USED}; nothing was written", hint=hint, code="table-changed")
-    if state in _UNFINISHED and (restore_table or images.of_whole_disk or state is not disk_state.DiskState.CHANGED):
-        _refuse_changed_content(walk, back=back, restore_table=restore_table)
-    if state is disk_state.DiskState.CHANGED and not restore_table:
-        hint = f"aligntool {'rollback' if back else 'resume'} DISK --restore-table, which shows both tables and asks"
-        raise Refused(f"{CHANGED_TABLE}; nothing was written", hint=hint, code="table-changed")
+    _refuse_changed_disk(walk, state, back=back, restore_table=restore_table)
     for damage in journal.damage:
         yield Said(damage)
     if images.of_whole_disk and state in (disk_state.DiskState.NOT_BEGUN, disk_state.DiskState.COMPLETE):
@@ -653,6 +645,28 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
     yield from walk.back() if back else walk.forward()
 
 
+def _refuse_changed_disk(walk: Walk, state: disk_state.DiskState, *, back: bool, restore_table: bool) -> None:
+    """Raise Refused or Stopped if another program has written to the disk in flight. With `restore_table`, content that
+    was released and is covered by the old table is released again.
+    """
+    device, journal = walk.device, walk.journal
+    plan, images = journal.contents.plan, journal.contents.images
+    is_changed = state is disk_state.DiskState.CHANGED
+    if is_changed and disk_state.is_used(device, plan):
+        # Without the parked entry nothing is in flight.
+        hint = f"{by_hand(ByHand.SIGNATURES, 'wipefs', 'DISK')}\naligntool audit DISK"
+        raise Refused(f"{disk_state.USED}; nothing was written", hint=hint, code="table-changed")
+    covered = images.of_whole_disk and whole_disk.is_covered(device, journal)
+    is_compared = restore_table or (images.of_whole_disk and not covered) or not is_changed
+    if state in _UNFINISHED and is_compared:
+        _refuse_changed_content(walk, back=back, restore_table=restore_table, covered=covered)
+    if is_changed and not restore_table:
+        hint = f"aligntool {'rollback' if back else 'resume'} DISK --restore-table, which shows both tables and asks"
+        raise Refused(f"{CHANGED_TABLE}; nothing was written", hint=hint, code="table-changed")
+    if covered:
+        journal.record(Position(disk_state.step_index(plan, steps.ReleaseContent)))
+
+
 def _is_complete(walk: Walk, state: disk_state.DiskState) -> bool:
     """Return whether the new table was written. Raises Stopped if the journal says so, but neither that table nor all
     of the new content is there.
@@ -668,28 +682,35 @@ def _is_complete(walk: Walk, state: disk_state.DiskState) -> bool:
 _UNFINISHED = (disk_state.DiskState.CHANGED, disk_state.DiskState.IN_FLIGHT, disk_state.DiskState.UNREADABLE)
 
 
-def _refuse_changed_content(walk: Walk, *, back: bool, restore_table: bool) -> None:
+def _refuse_changed_content(walk: Walk, *, back: bool, restore_table: bool, covered: bool) -> None:
     """Raise Stopped if another program has written where content is in flight: neither direction may overwrite it."""
-    changes = tuple(_content_changes(walk.device, walk.journal, back=back, restore_table=restore_table))
+    changes = tuple(
+        _content_changes(walk.device, walk.journal, back=back, restore_table=restore_table, covered=covered)
+    )
     if changes:
         raise Stopped(f"{_changed_sentence(changes)}; nothing was written, and the journal is kept: {in_flight.CHOOSE}")
 
 
 def _content_changes(
-    device: Device, journal: Journal, *, back: bool, restore_table: bool = False
+    device: Device, journal: Journal, *, back: bool, restore_table: bool = False, covered: bool = False
 ) -> Iterator[in_flight.Change]:
-    """Yield where another program has written. `back`: also where only a rollback overwrites something."""
-    if disk_state.is_complete(journal):
+    """Yield where another program has written. `back`: also where only a rollback overwrites something. `covered`:
+    content is released again that a table lies over.
+    """
+    if disk_state.is_complete(journal) and not covered:
         return
     sign = whole_disk.marker_of(journal)
-    yield from in_flight.changes(device, journal, sign, back=back, restore_table=restore_table)
-    for start, what in newcomers(device, journal):
-        yield in_flight.Change(None, start, f"something new, {what}")
+    images = journal.contents.images.sectors if restore_table else ()
+    table_places = tuple(Extent(sectors.at, len(sectors.data)) for sectors in images)
+    if back or not covered:  # from the release on, nothing else is written
+        yield from in_flight.changes(device, journal, sign, back=back, restore_table=restore_table)
+        for start, what in newcomers(device, journal):
+            yield in_flight.Change(None, start, f"something new, {what}")
     for index, step in enumerate(journal.contents.plan.steps):
-        if back and isinstance(step, steps.ReleaseContent) and index < journal.position.step:
+        if (back or covered) and isinstance(step, steps.ReleaseContent) and index < journal.position.step:
             content = patched(step.held, journal.contents.held[step.partition], step.patches)
             view = View(step.held, content, step.target.length, sign)
-            at = in_flight.first_difference(device, step.target.start, view)
+            at = in_flight.first_difference(device, step.target.start, view, table_places)
             if at is not None:
                 yield in_flight.Change(step.partition, at)
 

@@ -183,6 +183,8 @@ def find_whole_disk_state(device: Device, journal: Journal) -> DiskState:
         if table is tables.TableState.BEFORE and step <= step_index(plan, steps.ParkEntries):
             return DiskState.NOT_BEGUN
         released = step >= step_index(plan, steps.ReleaseContent)
+        if released and _has_table_over_content(device, journal):
+            return DiskState.CHANGED if is_covered(device, journal) else DiskState.IN_FLIGHT
         if is_complete(journal) or (released and visible):
             return DiskState.COMPLETE
     if _has_only_our_bytes(device, journal):
@@ -202,8 +204,29 @@ def _is_half_hidden(device: Device, journal: Journal) -> bool:
     return compare(device, 0, view_at_start(journal)).ours is not None
 
 
+def is_covered(device: Device, journal: Journal) -> bool:
+    """Return whether a table that was removed lies over the content that was released in its place: another program has
+    written it back, and only the journal has these bytes of the content.
+    """
+    plan = journal.contents.plan
+    was_released = not adds_table(plan) and journal.position.step > step_index(plan, steps.ReleaseContent)
+    return was_released and _has_table_over_content(device, journal)
+
+
+def _has_table_over_content(device: Device, journal: Journal) -> bool:
+    """Return whether a sector in the place of a table has other bytes of this change than those of the content."""
+    images, view = journal.contents.images, view_at_start(journal)
+    size = len(view.sign)
+    sectors = (at for one in images.sectors for at in range(one.at, one.at + len(one.data), size))
+    contents = ((at, view.read(at, size)) for at in sectors)
+    differs = any(content and _read(device, Extent(at, size)) != content for at, content in contents)
+    return differs and _has_only_our_bytes(device, journal)
+
+
 def is_unsettled(device: Device, journal: Journal) -> bool:
     """Return whether this journal, which no entry of the table names, still has work to do."""
+    if is_covered(device, journal):
+        return True
     disk_state = find_whole_disk_state(device, journal)
     goal = {DiskState.NOT_BEGUN: tables.TableState.BEFORE, DiskState.COMPLETE: tables.TableState.AFTER}.get(disk_state)
     if goal is None:

@@ -15,7 +15,7 @@ from aligntool.change import Plan, RealignGoal
 from aligntool.claims import ALL_FREE, outside
 from aligntool.errors import Refused, Stopped
 from aligntool.inventory import Layer
-from aligntool.realign.move import find_journal
+from aligntool.realign.move import MoveContext, find_journal, resume, rollback
 from aligntool.realign.partition_plan import plan_partition, with_needed_length
 from aligntool.realign.partition_request import WholeDisk
 from aligntool.realign.request import Request, look_at
@@ -23,7 +23,7 @@ from aligntool.units import KIB, MIB, Extent, align_up
 from tests.conftest import run
 from tests.moving.libblkid import ProbedImage
 from tests.moving.simulated_disk import SimulatedDisk, crashes
-from tests.moving.test_simulated_cuts import act_on, final, recovered
+from tests.moving.test_simulated_cuts import NoKernel, act_on, final, recovered
 from tests.run_aligntool import run_aligntool
 from tests.thorough import THOROUGH, sample
 
@@ -336,3 +336,34 @@ def test_writes_of_a_system_after_a_cut_are_kept(tmp_path: Path, label: str, und
             assert seen(done)["TYPE"] == "ext2", f"cut {number}, {how}"
             assert done[USED : USED + 4] == b"used", f"cut {number}, {how}"
     assert count
+
+
+@pytest.mark.parametrize("kind", MAKE)
+@pytest.mark.parametrize("length", [512, 17 * KIB])  # a protective MBR alone, a whole GPT: UEFI specification 2.10, 5.3
+def test_an_old_table_over_released_content_stops_or_is_taken_back(tmp_path: Path, kind: str, length: int) -> None:
+    """Only the journal has the bytes that it covers: neither direction may close it before they are back."""
+    case = make(tmp_path, kind)
+    case = make(tmp_path, kind, undo=True, old=final(case.act(case.platter, "realign")))
+    whole = case.act(case.platter, "realign")
+    stopped = 0
+    for platter in crashes(case.platter, whole.log, random.Random(kind)):
+        is_released = is_whole_at(case, platter, case.target) and seen(platter).get("TYPE") == kind
+        if not is_released or find_journal(SimulatedDisk(platter), None) is None:
+            continue
+        covered = case.platter[:length] + platter[length:]
+        if covered == platter:
+            continue
+        for way, state in ((resume, "new"), (rollback, "old")):
+            disk = SimulatedDisk(covered)
+            try:
+                list(way(MoveContext(disk, NoKernel())))  # as long as the release is not recorded, it is repeated
+            except (Refused, Stopped) as stop:
+                assert disk.operations == 0, stop
+                stopped += 1
+                try:
+                    list(way(MoveContext(disk, NoKernel()), restore_table=True))
+                except Stopped:  # the old place is gone, once the journal is being closed
+                    assert way is rollback and disk.operations == 0
+                    continue
+            assert end(case, tmp_path, final(disk)) == state
+    assert stopped
