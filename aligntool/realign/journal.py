@@ -437,10 +437,9 @@ def erase_heads(device: Device, place: JournalPlace) -> None:
 
 
 def erase_unfinished(device: Device, place: JournalPlace, id_: bytes) -> None:
-    """Erase the heads of a journal that could not be written, and zero its place on the disk. Raises OSError."""
+    """Erase the heads of a journal that could not be written, and zero its place. Raises OSError."""
     erase_heads(device, place)
-    if place.file is None:
-        finish_closing(device, journal_format.Closing(id_, place.extent))
+    finish_closing(device, journal_format.Closing(id_, place.extent))
 
 
 def new_id() -> bytes:
