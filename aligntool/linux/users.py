@@ -8,7 +8,7 @@ import stat
 import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping, Set
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from aligntool.audit.wording import release_command
@@ -531,33 +531,31 @@ def partition_loop(path: str, extent: Extent, *, direct: bool = False) -> Iterat
     program has the descriptor, the device's name cannot refer to another disk. Raises Refused if it cannot be
     attached, and Stopped if the writes cannot be made durable.
     """
-    try:
-        _write_back(path)
-        loop = _attach(path, extent, read_only=False, direct=direct)
-        fcntl.ioctl(loop.descriptor, _BLKROSET, struct.pack("i", 0))
-    except NoLoop as reason:
-        raise Refused(str(reason), hint=typed("modprobe loop")) from reason
-    except OSError as error:
-        raise Refused(f"{path}: {error.strerror}") from error
-    try:
+    with ExitStack() as stack:
+        try:
+            backing = stack.enter_context(opened(path, os.O_RDWR))  # not by its path again once something was written
+            _write_back(backing)
+            loop = _attach(backing, extent, read_only=False, direct=direct)
+            stack.callback(_write_back, backing)
+            stack.callback(os.close, loop.descriptor)
+            fcntl.ioctl(loop.descriptor, _BLKROSET, struct.pack("i", 0))
+        except NoLoop as reason:
+            raise Refused(str(reason), hint=typed("modprobe loop")) from reason
+        except OSError as error:
+            raise Refused(f"{path}: {error.strerror}") from error
         with failing_as(Stopped, f"{loop.device} over {path}", "; no partition was moved"):
             yield loop
             os.fsync(loop.descriptor)
-    finally:
-        os.close(loop.descriptor)
-        _write_back(path)
 
 
-def _attach(path: str, extent: Extent, *, read_only: bool, direct: bool = False) -> PartitionLoop:
-    """Attach a loop device. Raises OSError if `path` cannot be opened, and NoLoop."""
-    flags = READ_ONLY if read_only else os.O_RDWR | os.O_CLOEXEC
-    with opened(path, flags) as backing:
-        config = loop_config(backing, extent, read_only=read_only, direct=direct)
-        try:
-            with opened(CONTROL, os.O_RDWR) as control:
-                return _attach_free(control, config, flags)
-        except OSError as error:
-            raise NoLoop(f"no loop device: {error.strerror}") from error
+def _attach(backing: int, extent: Extent, *, read_only: bool, direct: bool = False) -> PartitionLoop:
+    """Attach a loop device over an open disk or image. Raises NoLoop."""
+    config = loop_config(backing, extent, read_only=read_only, direct=direct)
+    try:
+        with opened(CONTROL, os.O_RDWR) as control:
+            return _attach_free(control, config, READ_ONLY if read_only else os.O_RDWR | os.O_CLOEXEC)
+    except OSError as error:
+        raise NoLoop(f"no loop device: {error.strerror}") from error
 
 
 def _attach_free(control: int, config: bytes, flags: int) -> PartitionLoop:
@@ -575,12 +573,11 @@ def _attach_free(control: int, config: bytes, flags: int) -> PartitionLoop:
     raise OSError(errno.EBUSY, "other programs took every free device")
 
 
-def _write_back(path: str) -> None:
+def _write_back(descriptor: int) -> None:
     """Write back the page cache of the disk or image; for a disk, also drop it."""
-    with opened(path, os.O_RDONLY) as descriptor:
-        os.fsync(descriptor)
-        if stat.S_ISBLK(os.fstat(descriptor).st_mode):
-            fcntl.ioctl(descriptor, _BLKFLSBUF)
+    os.fsync(descriptor)
+    if stat.S_ISBLK(os.fstat(descriptor).st_mode):
+        fcntl.ioctl(descriptor, _BLKFLSBUF)
 
 
 # A partition for programs that only read: without stale caches, as a read-only device. It is the only change of the
@@ -610,9 +607,8 @@ def read_only_loop(path: str, extent: Extent) -> Iterator[str]:
     """
     if os.geteuid() != 0:
         raise NoLoop("needs root")
-    with fresh_reader(path):
-        pass
-    loop = _attach(path, extent, read_only=True)
+    with fresh_reader(path) as reader:
+        loop = _attach(reader.descriptor, extent, read_only=True)
     try:
         yield loop.device
     finally:

@@ -627,7 +627,7 @@ def _shrink(
     if step.is_mounted:
         with defer_interrupts():
             shrink_btrfs(path, step)
-        written = written_at(path)
+        written = _written_by_shrink(path)
     else:
         prepared = prepare_shrink(plan, step, request, context)
         with context.alone():
@@ -635,9 +635,17 @@ def _shrink(
             yield Said("the shrunk file system has no errors, and is written to the disk")
             with defer_interrupts():
                 yield from shrink_commit.write(plan, context, prepared)
-            written = written_at(path)
+            written = _written_by_shrink(path)
     yield StepDone(index)
     return written
+
+
+def _written_by_shrink(path: str) -> int | None:
+    """Return when an image was last written to. Raises Stopped if the path does not lead to it any more."""
+    try:
+        return written_at(path)
+    except Refused as error:
+        raise Stopped(f"{error}; no partition was moved", hint=command("audit", path)) from error
 
 
 def prepare_shrink(

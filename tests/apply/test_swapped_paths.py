@@ -3,6 +3,8 @@ other file show that nothing is opened by the path again.
 """
 
 import json
+import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +24,7 @@ from aligntool.realign.layout import new_table, opened_by_libparted
 from aligntool.steps import MakeTable
 from aligntool.units import MIB, Extent
 from tests.conftest import digest, run
-from tests.run_aligntool import program
+from tests.run_aligntool import program, run_aligntool
 
 Make = Callable[..., Path]
 AT = 63 * 512
@@ -161,6 +163,25 @@ def test_a_path_that_is_swapped_while_a_file_system_is_shrunk_changes_nothing_el
     assert len(errors) == 1 and "something replaced it" in errors[0], said
     assert "progress" not in events
     assert digest(other if how == "a link" else mine) == before
+
+
+@root
+@pytest.mark.needs_tools("sfdisk", "mkfs.btrfs", "btrfs")
+def test_a_path_that_is_swapped_by_the_end_of_a_shrink_stops_the_change(sparse: Make, tmp_path: Path) -> None:
+    """Something was written by then, so it is no refusal. A program in place of btrfs swaps the link behind it."""
+    size = 400 * MIB
+    mine, other = (formatted(sparse(size, name), "btrfs", size=size - AT) for name in ("mine.img", "other.img"))
+    before, started_as = digest(other), digest(mine)
+    program_folder = tmp_path / "bin"
+    program_folder.mkdir()
+    with swapped("a link", mine, other) as (path, _):
+        script = f'{shutil.which("btrfs")} "$@"\n[ "$2" != resize ] || mv -T {mine.with_name("new")} {path}\n'
+        (program_folder / "btrfs").write_text(f"#!/bin/sh\nset -e\n{script}")
+        (program_folder / "btrfs").chmod(0o755)
+        env = {"PATH": f"{program_folder}:{os.environ['PATH']}"}
+        done = run_aligntool("realign", "--shrink", "--yes", "--not-suspended", path, env=env, code=4)
+    assert "something replaced it meanwhile; no partition was moved" in done.stderr
+    assert digest(other) == before and digest(mine) != started_as
 
 
 @pytest.mark.needs_tools("sfdisk", "mkfs.ext4")
