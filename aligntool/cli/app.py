@@ -22,7 +22,7 @@ from importlib.util import find_spec
 from inspect import Parameter, Signature, signature
 from pkgutil import get_data
 from threading import RLock
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Annotated, NoReturn, get_args, get_origin
 
 import typer
@@ -30,6 +30,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from aligntool import __version__
 from aligntool.errors import ExitCode, Refused, Stopped
+from aligntool.linux.process import interrupt_once
 from aligntool.render.lines import FORCE_COLOR, NO_COLOR, command_lines, escaped, fitted, text_of, wrap_by_cells
 from aligntool.render.translate import OUTPUT_LANGUAGES, language, translated, use_language
 
@@ -423,22 +424,27 @@ def _run_command() -> int:
         sys.stdout.flush()  # a full disk is reported here; at exit it would be a traceback
 
 
-_ENDING = (signal.SIGTERM, signal.SIGHUP)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """End as after Ctrl-C, so that temporary folders are removed. Only once: that is not interrupted again."""
-    for each in _ENDING:
-        signal.signal(each, signal.SIG_IGN)
-    raise KeyboardInterrupt
+_MOMENT_S = 0.01
 
 
 def _prepare_signals() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # when a reader closes the pipe (head, less), end as cat does
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # some supervisors ignore it; then every child seems to exit with 0
-    for number in _ENDING:
+    for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP
-            signal.signal(number, _interrupt)
+            signal.signal(number, interrupt_once)
+    signal.signal(signal.SIGALRM, interrupt_once)
+    sys.unraisablehook = _interrupt_again
+
+
+def _interrupt_again(discarded: "sys.UnraisableHookArgs") -> None:
+    """Interrupt the command a moment later, if that happened while an object was freed: Python discards what is raised
+    there.
+    """
+    if isinstance(discarded.exc_value, KeyboardInterrupt):
+        signal.setitimer(signal.ITIMER_REAL, _MOMENT_S)
+    else:
+        sys.__unraisablehook__(discarded)
 
 
 def main() -> None:

@@ -8,12 +8,13 @@ import signal
 import subprocess
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, TypeVar, cast
+from types import FrameType
+from typing import IO, NoReturn, TypeVar, cast
 
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.held import all_descriptors
@@ -43,6 +44,8 @@ PACKAGES = {
     "rsvg-convert": "librsvg2-bin (Fedora: librsvg2-tools, openSUSE: rsvg-convert, Arch: librsvg)",
 }
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+ENDING = STOPPING[:3]  # those that end a command as Ctrl-C does; SIGQUIT ends it at once
+_CLEANUP_S = 1.0  # for a child to remove its temporary folders
 _SBIN = ":/usr/local/sbin:/usr/sbin:/sbin"  # missing in a plain user's PATH
 _MAX_MESSAGE = 1500  # characters of a program's last output
 _KILL_GRACE_S = 1.0
@@ -340,6 +343,9 @@ def results_in_children(
                 else:
                     idle.append(child)
                 yield job, cast(T, answer[0]) if answer else None
+    except KeyboardInterrupt:
+        _interrupt_children(children)
+        raise
     finally:
         for child in children:
             _end_child(child, kill=True)
@@ -372,6 +378,9 @@ def run_while_progressing(job: Callable[[], T], what: str = "a disk", silence_s:
                 text = f"{what} did not answer within {silence_s:g} s"
                 raise Refused(text, hint="sudo dmesg", code="no-answer", subject=what)
             _receive([child])
+    except KeyboardInterrupt:
+        _interrupt_children([child])
+        raise
     finally:
         _end_child(child, kill=not answer)
     return cast(T, answer[0])
@@ -400,13 +409,11 @@ def _assign_jobs(
 def _start_child(jobs: Sequence[Callable[[Pulse], object]], job: int) -> _Child:
     child_orders, orders = os.pipe()
     answers, child_answers = os.pipe()
-    # Block Ctrl-C around the fork: otherwise Python may print a traceback of its own code.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    # Block signals around the fork: otherwise Python may print a traceback of its own code.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     pid = os.fork()
     if pid == 0:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # SIGINT reaches the whole group; one traceback is enough
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        _run_jobs(jobs, child_orders, child_answers)
+        _run_jobs(jobs, child_orders, child_answers, before)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
     os.close(child_orders)
     os.close(child_answers)
@@ -414,10 +421,14 @@ def _start_child(jobs: Sequence[Callable[[Pulse], object]], job: int) -> _Child:
     return _Child(pid, orders, answers, job, now, now, now, seen=now)
 
 
-def _run_jobs(jobs: Sequence[Callable[[Pulse], object]], orders: int, answers: int) -> None:
-    """Run jobs in the child until there are no more. Never return."""
+def _run_jobs(jobs: Sequence[Callable[[Pulse], object]], orders: int, answers: int, unblocked: Iterable[int]) -> None:
+    """Run jobs in the child until there are no more. Never return. `unblocked`: the signals that are blocked then."""
     code = 1
     try:
+        for each in ENDING:
+            if signal.getsignal(each) != signal.SIG_IGN:  # as under nohup
+                signal.signal(each, interrupt_once)
+        signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
         keep_only(orders, answers)
         pulse = Pulse(answers)
         while order := os.read(orders, _LENGTH):
@@ -583,6 +594,27 @@ def _take_answer(child: _Child) -> tuple[object] | None:
     if error is not None:
         raise error
     return (answer,)
+
+
+def interrupt_once(number: int, frame: FrameType | None) -> NoReturn:
+    """Handle a signal as Ctrl-C, so that temporary folders are removed. A second signal does not interrupt that."""
+    for each in ENDING:
+        signal.signal(each, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _interrupt_children(children: Iterable[_Child]) -> None:
+    """Let children remove their temporary folders, for a moment; one that waits for a disk cannot."""
+    deadline = time.monotonic() + _CLEANUP_S
+    for child in children:
+        with suppress(ProcessLookupError):
+            os.kill(child.pid, signal.SIGTERM)
+    for child in children:
+        with suppress(ChildProcessError):
+            while not os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                if time.monotonic() > deadline:
+                    return
+                time.sleep(0.01)
 
 
 def _end_child(child: _Child, *, kill: bool) -> None:

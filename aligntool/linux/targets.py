@@ -362,7 +362,7 @@ def _unpack_member(tar: "tarfile.TarFile", member: "tarfile.TarInfo", folder: st
     if member.issym():
         os.symlink(member.linkname, path)  # noqa: PTH211
     elif member.isreg() and (source := tar.extractfile(member)):
-        with open(path, "xb") as file:  # noqa: PTH123  (O_EXCL follows no link)
+        with source, open(path, "xb") as file:  # noqa: PTH123  (O_EXCL follows no link)
             file.write(source.read(LARGEST_MEMBER))
 
 

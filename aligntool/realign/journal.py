@@ -536,13 +536,12 @@ def refuse_existing(file: str) -> None:
     if os.path.lexists(path):
         raise _already_exists(path)
     try:
-        is_folder = stat.S_ISDIR(path.absolute().parent.stat().st_mode)
+        with open_place(path):
+            pass
     except PermissionError:
         return  # root, who applies the plan, may look there
     except OSError as error:
         raise Refused(f"{path}: {error.strerror}", hint=_JOURNAL_HINT) from error
-    if not is_folder:
-        raise Refused(f"{path}: {os.strerror(errno.ENOTDIR)}", hint=_JOURNAL_HINT)
 
 
 def refuse_volatile(file: str) -> None:

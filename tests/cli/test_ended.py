@@ -44,7 +44,8 @@ def test_no_unpacked_capture_is_left_behind(
     large_capture: Path, tmp_path: Path, command: str, number: signal.Signals
 ) -> None:
     temporary = tmp_path / "temporary"
-    child = _started((*command.split(), str(large_capture)), temporary)
+    words = command.replace("page.html", str(tmp_path / "page.html")).split()
+    child = _started((*words, str(large_capture)), temporary)
     os.killpg(child.pid, number)
     assert child.wait(60) == INTERRUPTED and child.stdout is not None
     assert b"Traceback" not in child.stdout.read()
@@ -57,3 +58,56 @@ def test_a_signal_that_is_ignored_stays_ignored(large_capture: Path, tmp_path: P
     child.send_signal(signal.SIGHUP)
     assert child.wait(60) != INTERRUPTED and child.stdout is not None
     child.stdout.close()
+
+
+def _main(tmp_path: Path, command: str) -> subprocess.Popen[bytes]:
+    """Run aligntool with a function in place of its commands, and return when it is at work."""
+    code = f"""
+import pathlib, tempfile, time
+from aligntool.cli import app
+from aligntool.linux.process import result_in_child
+
+def work(*_, **__):
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "part").touch()
+        time.sleep(60)
+
+{command}
+app.main()
+"""
+    child = subprocess.Popen(
+        [sys.executable, "-c", code], env={**os.environ, "TMPDIR": str(tmp_path)}, stderr=subprocess.PIPE,
+        start_new_session=True,
+    )  # fmt: skip
+    while child.poll() is None and not list(tmp_path.glob("*/part")):
+        time.sleep(0.01)
+    return child
+
+
+@pytest.mark.parametrize("whole_group", [True, False])
+def test_a_child_that_looks_at_a_disk_removes_its_folder_too(tmp_path: Path, *, whole_group: bool) -> None:
+    """Ctrl-C reaches all processes of the terminal, `kill` one."""
+    child = _main(tmp_path, "app.app = lambda **_: result_in_child(work)")
+    (os.killpg if whole_group else os.kill)(child.pid, signal.SIGINT if whole_group else signal.SIGTERM)
+    assert child.communicate(timeout=30)[1] == b"" and child.returncode == INTERRUPTED
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_arrives_while_an_object_is_freed_ends_the_command(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    command = """
+class Freed:
+    def __del__(self):
+        work()
+
+def freeing(**_):
+    Freed()
+    time.sleep(60)
+
+app.app = freeing
+"""
+    child = _main(tmp_path, command)
+    child.send_signal(number)
+    assert child.communicate(timeout=30)[1] == b"" and child.returncode == INTERRUPTED
