@@ -45,6 +45,16 @@ def replace_file(path: Path, content: bytes, *, mode: int = 0o644) -> None:
         _write_like(place, content, like=like, mode=mode, replace=True)
 
 
+def append_line(path: Path, line: str) -> None:
+    """Add a line to a file, which is replaced by the longer one, and must not be a symbolic link. Raises OSError."""
+    with open_place(path) as place, _like(place) as like:
+        known = b""
+        if like is not None:
+            with os.fdopen(os.dup(like), "rb") as file:
+                known = file.read()
+        _write_like(place, known + f"{line}\n".encode(), like=like, mode=0o644, replace=True)
+
+
 def keep_copy(path: Path, copy: Path) -> bool:
     """Copy a file with its attributes; False if `copy` already exists; it is kept. Raises OSError."""
     with open_place(path) as place, open_place(copy) as new, _like(place) as like:

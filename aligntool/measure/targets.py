@@ -12,7 +12,7 @@ from aligntool.commands import shell_word
 from aligntool.errors import Refused, failing_as
 from aligntool.inventory import Disk, DiskKind, Sampled, link_maximum, port_above, runs_below
 from aligntool.linux.content import hole_share, sample
-from aligntool.linux.files import read_text, replace_file
+from aligntool.linux.files import append_line, read_text
 from aligntool.linux.look import look
 from aligntool.linux.outputs import make_folder
 from aligntool.linux.sysfs import LIVE, READ_ONLY, Mount, live_paths, mounts_now, on_battery, opened
@@ -95,10 +95,8 @@ def recorded_test_data(path: str, size: int, report: Callable[[str], None]) -> I
         yield
     finally:
         try:
-            file, digest = _test_data(), sample(path, Extent(0, size)).digest
-            make_folder(file.parent)
-            known = file.read_text() if file.exists() else ""
-            replace_file(file, f"{known}{digest}\n".encode())
+            make_folder(_test_data().parent)
+            append_line(_test_data(), sample(path, Extent(0, size)).digest)
         except OSError as error:
             report(
                 f"{path}: the test data is not recorded, so that the next measurement needs --wipe: {error.strerror}"

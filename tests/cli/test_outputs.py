@@ -13,6 +13,7 @@ from aligntool.errors import Refused
 from aligntool.linux.files import keep_copy, remove_file, replace_file, write_file, write_snapshot
 from aligntool.linux.outputs import make_folder, new_file, open_place, private_folder
 from aligntool.measure.run import made_file, save_to_history
+from aligntool.measure.targets import recorded_test_data
 from aligntool.realign.journal import open_journal
 from aligntool.realign.named_ranges import save
 from aligntool.units import KIB, MIB, Extent
@@ -64,6 +65,37 @@ def test_root_writes_nothing_behind_a_link_of_another_user(
     with pytest.raises((Refused, OSError), match="is a symbolic link of another user") as refusal:
         write(f"{trap[1]}/new")
     assert str(trap[1]) in str(refusal.value)
+
+
+@pytest.mark.needs_root
+def test_no_journal_is_opened_behind_a_link_of_another_user(trap: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "journal").write_bytes(bytes(MIB))
+    link = trap[1].parent / "journal"
+    link.symlink_to(tmp_path / "journal")
+    os.chown(link, NOBODY, NOBODY, follow_symlinks=False)
+    with pytest.raises(Refused, match="is a symbolic link of another user"), open_journal(str(link)):
+        pass
+
+
+@pytest.mark.needs_root
+def test_records_of_test_data_are_not_appended_to_the_file_behind_a_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, victim, state = tmp_path / "disk.img", tmp_path / "passwd", tmp_path / "state/aligntool"
+    disk.write_bytes(b"data" * KIB)
+    victim.write_text("root:x:0:0\n")
+    state.mkdir(parents=True)
+    (state / "test-data").symlink_to(victim)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    said: list[str] = []
+    with recorded_test_data(str(disk), 4 * KIB, said.append):
+        pass
+    assert victim.read_text() == "root:x:0:0\n" and len(said) == 1
+    (state / "test-data").unlink()
+    for _ in range(2):
+        with recorded_test_data(str(disk), 4 * KIB, said.append):
+            pass
+    assert len((state / "test-data").read_text().splitlines()) == 2 and len(said) == 1
 
 
 @pytest.mark.needs_root
