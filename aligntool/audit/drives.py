@@ -6,7 +6,7 @@ from dataclasses import replace
 from aligntool import inventory as facts
 from aligntool.audit.grids import Grade, grade_optimal_io, minimum_io_doubt
 from aligntool.audit.report import REQUEST, Answer, Code, Finding, Grid, GridKind, Report, Severity, Verdict, predict
-from aligntool.audit.wording import change_by_hand
+from aligntool.audit.wording import LABELS, change_by_hand
 from aligntool.commands import ByHand
 from aligntool.inventory import Disk, DiskKind, Gap, Inventory, KnownGeometry, Source, Unseen
 from aligntool.units import format_about, format_rate, format_size
@@ -74,7 +74,7 @@ def _logical_sector_clause(disk: Disk) -> str:
         return ""
     size, table = format_size(disk.sector_size), disk.table
     if table and not table.sector_size_assumed:
-        return f"; logical sectors of {size}, as its {table.label} table shows"
+        return f"; logical sectors of {size}, as its {LABELS.get(table.label, table.label)} table shows"
     return f"; logical sectors of {size} are assumed{', too: set another size with --sector-size' if table else ''}"
 
 

@@ -222,12 +222,12 @@ class _Walk:
             return
         name = wording.layer_name(layer)
         sector = f"the physical sector of {format_size(physical.size)} ({physical.source})"
-        text = f"{name} works in units of {format_size(unit)}, smaller than {sector}"
+        text = f"{name} works in units of {format_size(unit)}, smaller than {sector}, which each write of one rewrites"
         found = self.finding(Code.SMALL_BLOCKS, Severity.INFO, text, name, layer.extent.start)
         is_outermost = self.partition is not None and layer in self.partition.content
         if layer.version == "LUKS2" and is_outermost:
             found = replace(found, next=wording.next_command(self.disk, "plan realign", "--layers"))
-        yield replace(found, grid=physical, cost=predict(physical.size, request=unit))
+        yield replace(found, grid=physical)
 
 
 def _code_of(grid: Grid) -> Code:

@@ -66,7 +66,7 @@ def fleet(
     if json_ and kept.piped:
         raise typer.BadParameter("--json and -o - are mutually exclusive: both write to standard output")
     names = _names_of(snapshots)
-    older = [] if since is None or since.endswith(_JSON) else _names_of([since])
+    older = [] if since is None or since.endswith(_JSON) else _older(since)
     kept.refuse("nothing was written", [*names, *older, *([since] if since else [])])
     before = read_machines(_text_of(since), since) if since and since.endswith(_JSON) else ()
     found = Fleet()
@@ -104,6 +104,13 @@ def _names_of(given: Iterable[str]) -> list[str]:
     """Return the snapshots, each once, also if its folder is given as well."""
     named = (name for each in given for name in _snapshots_in(each))
     return list({Path(name).absolute(): name for name in named}.values())
+
+
+def _older(given: str) -> list[str]:
+    """Return the snapshots to compare with. A wrong name must not make every machine a new one."""
+    with failing_as(Refused, f"--since {given}"):
+        Path(given).stat()
+    return _names_of([given])
 
 
 def _text_of(name: str) -> str:

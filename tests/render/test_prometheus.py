@@ -73,6 +73,9 @@ def test_promtool_accepts_the_file_of_an_image(tmp_path: Path) -> None:
     again = run_aligntool(*words)
     assert again.returncode == 3 and "--overwrite" in again.stderr
     file.write_text("old")
+    foreign = run_aligntool(*words, "--overwrite")
+    assert foreign.returncode == 3 and file.read_text() == "old", "only what aligntool wrote is replaced"
+    file.write_text("# HELP aligntool_build_info of an older run\n")
     assert run_aligntool(*words, "--overwrite").returncode == 0
     assert run("promtool", "check", "metrics", stdin=file.read_text()) == ""
 
@@ -81,16 +84,17 @@ def test_promtool_accepts_the_file_of_an_image(tmp_path: Path) -> None:
 def test_a_collector_never_reads_an_incomplete_prom_file(tmp_path: Path) -> None:
     """node_exporter reads every file whose name ends in .prom: the file may get this name only by a rename."""
     file, log = tmp_path / "aligntool.prom", tmp_path / "log"
-    file.write_text("old")
+    run_aligntool("audit", "--format", "prometheus", "-o", file, "--sysroot", MACHINES / f"{NAMES[0]}.tar.xz")
     words = program(
         "audit", "--format", "prometheus", "-o", file, "--overwrite", "--sysroot", MACHINES / f"{NAMES[0]}.tar.xz"
     )
-    run("strace", "-f", "-o", log, "-e", "trace=openat,rename,renameat,renameat2", *words, fails=True)
+    traced = "trace=open,openat,link,linkat,rename,renameat,renameat2"
+    run("strace", "-f", "-o", log, "-e", traced, *words, fails=True)
     lines = log.read_text().splitlines()
-    made = [line for line in lines if str(tmp_path) in line and "O_CREAT" in line]
-    renamed = [line for line in lines if "rename" in line and f'"{file}"' in line]
-    assert len(made) == 1 and not re.search(r'\.prom"', made[0])
-    assert len(renamed) == 1 and file.read_text().startswith("# HELP")
+    named = [line for line in lines if file.name in line and not re.search(r"O_RDONLY|O_PATH|O_DIRECTORY", line)]
+    made = [line for line in lines if re.search(r"O_TMPFILE|O_CREAT", line) and "/dev/" not in line]
+    assert len(made) == 1 and file.name not in made[0]
+    assert len(named) == 1 and " rename" in named[0] and file.read_text().startswith("# HELP")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["aligntool.prom", "log"]
 
 
