@@ -159,6 +159,7 @@ WRITERS = {
     "cli/fleet.py": "snapshots from a list of hosts, in a temporary folder",
     "demo_disk.py": "its image",
     "linux/block.py": "the disk of a move",
+    "linux/confined.py": "the root folder of a confined program, in memory; the map of its user namespace",
     "linux/content.py": "what a checker prints, as a temporary file",
     "linux/fat.py": "copies of a FAT, in a temporary folder",
     "linux/process.py": "/dev/null, for children",
@@ -186,6 +187,7 @@ WRITERS = {
 OPENERS = {
     "cli/app.py": "/dev/null",
     "cli/options.py": "/dev/null",
+    "linux/confined.py": "what every confined program may read; block devices, compared with their descriptors",
     "linux/files.py": "files that are replaced whole",
     "linux/held.py": "disks and images, each by its path once",
     "linux/process.py": "/dev/null",
@@ -260,6 +262,7 @@ CREATORS = {
     "cli/app.py": "standard error that is closed, as /dev/null",
     "cli/fleet.py": "a temporary folder",
     "demo_disk.py": "the parts of the demo's image, in a private folder",
+    "linux/confined.py": "the root folder of a confined program, in memory",
     "linux/content.py": "a link, in a temporary folder",
     "linux/fat.py": "copies of a FAT, in a temporary folder",
     "linux/outputs.py": "all others",
@@ -292,6 +295,77 @@ def _creates_a_name(node: ast.AST) -> bool:
 
 def test_only_one_module_creates_files_under_names_that_were_given() -> None:
     assert _modules_with(_creates_a_name) == set(CREATORS)
+
+
+# Modules that start programs. A program that parses what others wrote to a disk or image is confined
+# (linux/confined.py): it reaches its disk and nothing else.
+CONFINED = {
+    "linux/checks.py": "checkers of file systems, blkid",
+    "linux/confined.py": "whatever these modules give it",
+    "linux/content.py": "dumpe2fs, resize2fs -P, xfs_db, btrfs inspect-internal, partclone",
+    "linux/fat.py": "mtools, fsck.fat",
+    "linux/system.py": "what unpacks an initramfs",
+    "linux/virtual.py": "qemu-img, qemu-storage-daemon, what unpacks an image",
+    "raid/steps_luks.py": "cryptsetup luksDump, luksUUID",
+    "realign/shrink.py": "resize2fs, e2fsck, ntfsresize",
+}
+NOT_CONFINED = {
+    "cli/pager.py": "the pager of the user",
+    "cli/partitions.py": "aligntool itself, for the demo",
+    "cli/screens.py": "aligntool itself",
+    "demo_disk.py": "mkfs, mtools on content that aligntool makes",
+    "linux/commands.py": "smartctl and nvme, which read no content of a disk",
+    "linux/fat.py": "mkfs.fat, for a new file",
+    "linux/files.py": "stat, findmnt, rsvg-convert of a picture that aligntool draws",
+    "linux/lock.py": "udevadm, systemd-inhibit",
+    "linux/luks.py": "cryptsetup open: the kernel's device mapper needs root, its nodes and udev",
+    "linux/process.py": "whatever the others give it",
+    "linux/virtual.py": "qemu-img create, for a new file",
+    "measure/arrays.py": "mdadm, blkdiscard: drives of a measurement, and md's own superblocks",
+    "measure/fio.py": "fio, which writes its own data",
+    "measure/logs.py": "blkparse: a log that the user gives, not a disk",
+    "measure/record_trace.py": "blktrace, blkparse: what the kernel reports; a command of the user",
+    "raid/make.py": "modprobe, mdadm and mkfs: they write to the machine's drives",
+    "raid/steps_luks.py": "cryptsetup reencrypt, luksHeaderBackup and so on: device mapper, the kernel's keys",
+    "raid/steps_md.py": "mdadm, mkfs; mount, where the kernel parses",
+    "raid/steps_reformat.py": "nvme format, sfdisk, mdadm: they write to a member of the array",
+    "raid/steps_system.py": "systemctl, findmnt, update-initramfs and so on: the system itself",
+    "realign/shrink.py": "mount and btrfs, where the kernel parses",
+}
+STARTING = {
+    *("run_program", "run_or_stop", "follow_program", "Popen", "create_subprocess_exec", "create_subprocess_shell"),
+    *("subprocess.run", "subprocess.call", "os.system", "os.popen", "check_call", "check_output", "getoutput"),
+    *("execv", "execve", "execvp", "execvpe", "execl", "execlp", "posix_spawn", "posix_spawnp", "spawnv", "spawnvp"),
+}
+STARTING_CONFINED = {"run_confined", "started", "confinement"}
+PARSERS = re.compile(
+    r"e2fsck|dumpe2fs|resize2fs|xfs_(db|repair)|btrfs|partclone\..+|ntfs.+|fsck\..+|m(dir|copy|attrib|type)|qemu-img"
+    r"|qemu-storage-daemon|xz|gzip|zstd|blkid|lz4|bzip2|lzop|debugfs|tune2fs|hivex.+"
+)
+
+
+def _started_by(node: ast.AST) -> str:
+    """Return the name of a called function, without its module unless STARTING has it; "" for anything else."""
+    name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+    return name if name in STARTING else name.rpartition(".")[2]
+
+
+def test_each_module_that_starts_a_program_states_how() -> None:
+    assert _modules_with(lambda node: _started_by(node) in STARTING_CONFINED) == set(CONFINED)
+    assert _modules_with(lambda node: _started_by(node) in STARTING) == set(NOT_CONFINED) | {"linux/confined.py"}
+
+
+def test_no_program_that_parses_content_is_started_unconfined() -> None:
+    allowed = ("qemu-img create", "btrfs filesystem")
+    found = [
+        f"{_name(path)}:{node.lineno}: {words}"
+        for path in SOURCES
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.Call) and _started_by(node) in STARTING
+        for words in [" ".join(str(each.value) for each in node.args if isinstance(each, ast.Constant))]
+        if PARSERS.fullmatch(words.partition(" ")[0]) and not words.startswith(allowed)
+    ]
+    assert not found
 
 
 # Instructions for contributors

@@ -31,7 +31,7 @@ def _commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
 
 
 COMMANDS = dict(_commands(whole_program()))
-EVERYWHERE = ("help", "color", "no_pager")
+EVERYWHERE = ("help", "color", "no_pager", "unconfined")
 
 
 def section(page: str, title: str) -> str:
@@ -60,7 +60,7 @@ def test_the_options_of_every_command_are_documented_once() -> None:
     assert [f"| `{parameter.opts[0]}" in text for parameter in shared] == [True] * (len(EVERYWHERE) - 1)
     for name, command in COMMANDS.items():
         if not hasattr(command, "commands"):
-            assert {"color", "no_pager"} <= {parameter.name for parameter in command.params}, name
+            assert {"color", "no_pager", "unconfined"} <= {parameter.name for parameter in command.params}, name
 
 
 def test_rich_reads_no_words_of_a_help_text_as_a_style() -> None:

@@ -100,8 +100,8 @@ DEFAULT_COMMANDS = {"bench": "run", "trace": "read"}
 # Modules that commands import but seldom need: each is executed when a name in it is first used. Only Python files: a
 # compiled module (mmap) would be empty, because its names come with an object that its own loader creates.
 LATE_MODULES = {
-    "aligntool.cli.layers", "aligntool.linux.virtual", "aligntool.realign.planning", "aligntool.render.disk_map",
-    "aligntool.render.prometheus", "aligntool.render.report.page",
+    "aligntool.cli.layers", "aligntool.linux.confined", "aligntool.linux.virtual", "aligntool.realign.planning",
+    "aligntool.render.disk_map", "aligntool.render.prometheus", "aligntool.render.report.page",
     "ctypes", "gzip", "hashlib", "json", "lzma", "tarfile", "tempfile",
 }  # fmt: skip
 
@@ -334,9 +334,17 @@ def _eager(callback: Callable[..., None]) -> dict[str, object]:
     return {"callback": callback, "is_eager": True}
 
 
+def _unconfined(wanted: bool) -> None:
+    if wanted:
+        import_module("aligntool.linux.confined").allow_unconfined()
+
+
 _GLOBAL_OPTIONS = {
     "color": Annotated[str | None, "--color", "When to colour the output.", "auto|always|never", _eager(_color)],
     "no_pager": Annotated[bool, "--no-pager", "Do not show long text in a pager.", _eager(_no_pager)],
+    "unconfined": Annotated[
+        bool, "--unconfined", "Do not confine the programs that parse a disk or image.", _eager(_unconfined)
+    ],
 }
 """Options of every command; they may also precede it."""
 

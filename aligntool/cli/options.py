@@ -15,7 +15,7 @@ from aligntool.audit.wording import command as command
 from aligntool.audit.wording import hints_for_disk as hints_for_disk
 from aligntool.audit.wording import typed_words as typed_words
 from aligntool.errors import Refusal, Refused
-from aligntool.linux import virtual
+from aligntool.linux import confined, virtual
 from aligntool.linux.files import refuse_output, write_file
 from aligntool.linux.process import SILENCE_S
 from aligntool.linux.targets import find_virtual, hold_targets
@@ -234,7 +234,7 @@ def own_program(*words: str) -> list[str]:
     searched for modules.
     """
     code = f"import sys; sys.path[:] = {sys.path!r}; from aligntool.__main__ import main; main()"
-    return [sys.executable, "-I", "-c", code, *words]
+    return [sys.executable, "-I", "-c", code, *(("--unconfined",) if confined.is_unconfined() else ()), *words]
 
 
 def remark(words: str) -> None:

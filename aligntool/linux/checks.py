@@ -1,11 +1,14 @@
 """Check a file system with its own checker."""
 
+import os
 import re
 from pathlib import Path
 
 from aligntool.file_systems import EXT, file_system, name_for_e2fsck
-from aligntool.linux.held import descriptors_of, held, place_of
-from aligntool.linux.process import NOT_RUN, Ended, find_program, run_program
+from aligntool.linux.confined import run_confined
+from aligntool.linux.held import held
+from aligntool.linux.process import NOT_RUN, Ended, find_program
+from aligntool.linux.sysfs import opened
 from aligntool.linux.users import NoLoop, fresh_reader, read_only_loop
 from aligntool.units import Extent
 from aligntool.values import dataclass
@@ -86,20 +89,28 @@ def check_content(path: str, extent: Extent, kind: str) -> CheckResult:
         return CheckResult(False, None, missing)
     try:
         with held(path):
-            inside = name_for_e2fsck(str(Path(place_of(path)).absolute()), extent.start) if kind in EXT else ""
-            if inside:
-                with fresh_reader(path):  # drops the cache
-                    answer = run_program(*words, inside, only_reads=True, pass_fds=descriptors_of(path))
+            if kind in EXT:
+                with fresh_reader(path) as reader:  # drops the cache
+                    name = f"/proc/self/fd/{reader.descriptor}"
+                    answer = run_confined(*words, name_for_e2fsck(name, extent.start), disks=(reader.descriptor,))
+                    answer = _with_path(answer, name, str(Path(path).absolute()))
             else:
-                with read_only_loop(path, extent) as device:
-                    answer = run_program(*words, device, only_reads=True)
-        if kind in EXT and answer.code in _NOT_CHECKED and _has_external_journal(path, extent):
-            return CheckResult(False, None, f"{words[0]} cannot check this {kind}: its journal is on another device")
+                with read_only_loop(path, extent) as device, opened(device) as disk:
+                    answer = run_confined(*words, device, disks=(disk,))
+            unfit = kind in EXT and answer.code in _NOT_CHECKED and _has_external_journal(path, extent)
     except NoLoop as reason:
         return CheckResult(False, None, str(reason))
     except OSError as error:
         return CheckResult(False, None, f"{path}: {error.strerror}")
+    if unfit:
+        return CheckResult(False, None, f"{words[0]} cannot check this {kind}: its journal is on another device")
     return _check_result(kind, words[0], answer)
+
+
+def _with_path(answer: Ended, name: str, path: str) -> Ended:
+    """Return the output with the path of the disk in place of the name by which the checker opened it."""
+    stdout, stderr = (text.replace(name.encode(), os.fsencode(path)) for text in (answer.stdout, answer.stderr))
+    return Ended(answer.code, stdout, stderr)
 
 
 def _has_external_journal(path: str, extent: Extent) -> bool:
@@ -127,6 +138,15 @@ def _check_result(kind: str, program: str, answer: Ended) -> CheckResult:
     if found := unsupported.search(text):
         return CheckResult(False, None, f"{program} cannot check this {kind} ({found[0].rstrip('.')})")
     return CheckResult(True, f"{program} found errors in the {kind}: {answer.last_lines}", program)
+
+
+def run_blkid(device: str, *words: str) -> Ended:
+    """Return what blkid finds on a device, without its cache; NOT_RUN if it cannot be opened."""
+    try:
+        with opened(device) as disk:
+            return run_confined("blkid", "-p", *words, device, disks=(disk,))
+    except OSError as error:
+        return Ended(NOT_RUN, b"", f"{device}: {error.strerror}".encode())
 
 
 def reports_only(findings: re.Pattern[str], text: str) -> bool:

@@ -22,9 +22,9 @@ from aligntool.formats.numbers import be32, be64, le16, le32, le64
 from aligntool.formats.reader import LONGEST_READ, MappedReader, Reader
 from aligntool.formats.windows_fs import FatBootSector, parse_fat_boot_sector
 from aligntool.inventory import DENSE, Disk, Layer, Sampled
+from aligntool.linux.confined import run_confined
 from aligntool.linux.devices import FileReader
-from aligntool.linux.held import descriptors_of, held, place_of
-from aligntool.linux.process import find_program, run_program
+from aligntool.linux.process import find_program
 from aligntool.linux.sysfs import opened
 from aligntool.linux.users import NoLoop, fresh_reader, read_only_loop
 from aligntool.units import GIB, KIB, MIB, Extent, align_down, align_up, merged
@@ -289,7 +289,8 @@ def tree_chunks(device: str) -> tuple[Extent, ...]:
     Raises NoMap if data has any other profile than single, or the output is not understood.
     """
     words = ("btrfs", "inspect-internal", "dump-tree", "-t", "chunk", device)
-    answer = run_program(*words, only_reads=True, limit_s=PATIENCE_S)
+    with opened(device) as disk:
+        answer = run_confined(*words, disks=(disk,), limit_s=PATIENCE_S)
     if answer.code != 0:
         raise NoMap(f"btrfs inspect-internal failed: {answer.last_lines}")
     chunks, length = [], 0
@@ -319,8 +320,9 @@ _FREE_BLOCKS = "  Free blocks: "
 def read_ext(path: str, start: int, claims: int) -> Iterator[Extent]:
     """Yield the used runs, counted from the file system's start. Raises NoMap."""
     with (
-        _named_for_e2fsprogs(path, start) as name,
-        _output_of(DUMPE2FS, name, descriptors=descriptors_of(path)) as lines,
+        fresh_reader(path) as reader,
+        _named_for_e2fsprogs(path, reader.descriptor, start) as (name, folder),
+        _output_of(DUMPE2FS, name, disk=reader.descriptor, folder=folder) as lines,
     ):
         yield from used_in_dumpe2fs(lines, claims)
 
@@ -330,40 +332,45 @@ def least_ext(path: str, start: int) -> int:
     opens the disk only for reading (resize/main.c, print_min_size).
     """
     block_at = start + 1024 + 24  # s_log_block_size: linux/fs/ext4/ext4.h
-    with suppress(NoMap, OSError), _named_for_e2fsprogs(path, start) as name, fresh_reader(path) as reader:
-        with _output_of("resize2fs", "-P", name, descriptors=descriptors_of(path)) as lines:
+    with (
+        suppress(NoMap, OSError),
+        fresh_reader(path) as reader,
+        _named_for_e2fsprogs(path, reader.descriptor, start) as (name, folder),
+    ):
+        with _output_of("resize2fs", "-P", name, disk=reader.descriptor, folder=folder) as lines:
             found = re.search(r": (\d+)$", "".join(lines).rstrip())
         return int(found[1]) * (KIB << min(le32(reader.read(block_at, 4), 0), 6)) if found else 0
     return 0
 
 
 @contextmanager
-def _named_for_e2fsprogs(path: str, start: int) -> Iterator[str]:
-    """Yield a name by which e2fsprogs open the file system at `start`, whatever is in `path`.
+def _named_for_e2fsprogs(path: str, disk: int, start: int) -> Iterator[tuple[str, Path]]:
+    """Yield a name by which e2fsprogs open the file system at `start` of a descriptor, and its folder. `path`: of the
+    disk, for messages.
 
     From 1.47.1 on, dumpe2fs takes `disk.img?offset=0` for a tag such as LABEL=root, which it looks for on every disk,
     and then for a file, if there is one of that name. No disk is searched for a tag with an unfinished quotation.
     e2fsprogs, lib/support/devname.c; util-linux, libblkid/src/read.c, blkid_parse_tag_string.
     """
-    with held(path), TemporaryDirectory(prefix="aligntool-") as folder:
+    with TemporaryDirectory(prefix="aligntool-") as folder:
         link, name = Path(folder, "='"), Path(folder, f"='?offset={start}")
-        link.symlink_to(Path(place_of(path)).absolute())
+        link.symlink_to(f"/proc/self/fd/{disk}")
         name.touch()
         try:
-            yield str(name)
+            yield str(name), Path(folder)
         except NoMap as reason:
             raise NoMap(str(reason).replace(str(link), path)) from reason
 
 
 @contextmanager
-def _output_of(program: str, *words: str, descriptors: tuple[int, ...] = ()) -> Iterator[Iterable[str]]:
-    """Yield the output of a program, which inherits the descriptors, line by line: it can be hundreds of megabytes.
-    Raises NoMap.
+def _output_of(program: str, *words: str, disk: int, folder: Path | None = None) -> Iterator[Iterable[str]]:
+    """Yield the output of a program line by line: it can be hundreds of megabytes. `disk`, `folder`: see
+    `run_confined`. Raises NoMap.
     """
     if find_program(program) is None:
         raise NoMap(f"{program} is not installed")
     with TemporaryFile("w+", encoding="ascii", errors="replace") as output:
-        answer = run_program(program, *words, only_reads=True, limit_s=MAP_S, output=output, pass_fds=descriptors)
+        answer = run_confined(program, *words, disks=(disk,), folder=folder, limit_s=MAP_S, output=output)
         if answer.code != 0:
             raise NoMap(f"{program} failed: {answer.last_lines}")
         yield output
@@ -433,7 +440,7 @@ def read_xfs(reader: Reader, device: str, start: int, layer: Layer) -> Iterator[
         raise NoMap("its log is external, and may hold changes")
     group, expected = be32(reader.read(start + XFS_GROUP_AT, 4), 0), be64(reader.read(start + XFS_FREE_AT, 8), 0)
     block = layer.data_unit or 0
-    with _output_of(XFS_DB, "-r", "-c", "freesp -d", device) as lines:
+    with opened(device) as disk, _output_of(XFS_DB, "-r", "-c", "freesp -d", device, disk=disk) as lines:
         count = (layer.claims_size or 0) // block
         listed = yield from _used_between(_free_in_freesp(lines, group), count, block, XFS_DB)
     if listed > expected:
@@ -519,7 +526,8 @@ def read_partclone(program: str, device: str, layer: Layer, least: int, *, shrun
     with TemporaryDirectory(prefix="aligntool-") as folder:
         target, log = Path(folder, "map"), Path(folder, "log")
         words = ("-D", "-q", "-B", "-s", device, "-o", str(target), "-L", str(log), *(("-I",) if shrunk else ()))
-        answer = run_program(program, *words, only_reads=True, limit_s=MAP_S)
+        with opened(device) as disk:
+            answer = run_confined(program, *words, disks=(disk,), folder=Path(folder), limit_s=MAP_S)
         if answer.code != 0:
             raise NoMap(f"{program} failed: {answer.last_lines}")
         try:

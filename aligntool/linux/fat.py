@@ -18,8 +18,10 @@ from aligntool.formats.reader import is_blank, read_pieces
 from aligntool.formats.windows_fs import ENTRY, FAT12_BELOW, FAT16_BELOW, FatBootSector, parse_fat_boot_sector
 from aligntool.inventory import Layer
 from aligntool.linux.checks import ABOUT_LABELS, reports_only
+from aligntool.linux.confined import run_confined
 from aligntool.linux.content import NoMap, read_fat
 from aligntool.linux.process import Ended, run_program
+from aligntool.linux.sysfs import opened
 from aligntool.linux.users import fresh_reader
 from aligntool.units import MIB, Extent, align_down, align_up, format_about, merged
 
@@ -169,7 +171,8 @@ def _copy_and_compare(folder: Path, path: str) -> int:
         raise _not_rebuilt("names, sizes, times or attributes of its files differ after the copy")
     if _digests(folder, "old") != _digests(folder, "new"):
         raise _not_rebuilt("its files differ after the copy")
-    checked = run_program("fsck.fat", "-n", str(Path(folder, "new")), only_reads=True)
+    with opened(folder / "new") as disk:
+        checked = run_confined("fsck.fat", "-n", f"/proc/self/fd/{disk}", disks=(disk,))
     if checked.code and not (checked.code == 1 and reports_only(ABOUT_LABELS, checked.output + checked.errors)):
         raise _not_rebuilt(f"fsck.fat found errors in the new FAT for {shell_word(path)}: {checked.last_lines}")
     return count
@@ -214,7 +217,7 @@ def _extract(folder: Path, name: str) -> Iterator[Path]:
 def _mtools(folder: Path, name: str, *words: str, empty: bool = False) -> str:
     """Return the output of a program of mtools. `empty`: it may find nothing."""
     environment = {"MTOOLSRC": str(Path(folder, f"{name}.conf")), "LC_ALL": "C.UTF-8"}
-    result: Ended = run_program(*words, environment=environment)
+    result: Ended = run_confined(*words, folder=folder, environment=environment)
     if result.code and not (empty and "not found" in result.errors):
         raise _not_rebuilt(f"{words[0]}: {result.last_words}")
     return result.output

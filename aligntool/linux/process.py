@@ -110,6 +110,7 @@ def run_program(
     pass_fds: tuple[int, ...] = (),
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    before_exec: Callable[[], None] | None = None,
 ) -> Ended:
     """Run a program to its end, in the C locale. Raises Refused if it cannot be started.
 
@@ -117,6 +118,7 @@ def run_program(
 
     `only_reads`: the program ends when aligntool is killed; if it cannot be started the code is NOT_RUN.
     `limit_s`: terminate it after this time, with NOT_RUN. `output`: a file for its output, to be read line by line.
+    `before_exec`: called in the child; it also ends the program when aligntool is killed (see linux/confined.py).
     """
     program = find_program(words[0])
     if program is None:
@@ -125,10 +127,11 @@ def run_program(
     with _memory_file(stdin) as source, _memory_file() as printed, _memory_file() as errors:
         try:
             child = subprocess.Popen(  # in its own session, so that Ctrl-C on the terminal does not reach it
-                (*(pdeathsig_prefix("KILL") if only_reads else ()), program, *words[1:]),
+                (*(pdeathsig_prefix("KILL") if only_reads and not before_exec else ()), program, *words[1:]),
                 stdin=source, stdout=output or printed, stderr=errors, cwd=folder,
                 pass_fds=pass_fds if only_reads else (*pass_fds, *_inherited),
                 env={**os.environ, "LC_ALL": "C", **(environment or {})}, start_new_session=not only_reads,
+                preexec_fn=before_exec,
             )  # fmt: skip
         except OSError as error:
             return _not_run(f"{words[0]} cannot be started: {error.strerror}", "", only_reads)

@@ -3,13 +3,13 @@
 import json
 import os
 import re
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 from typing import IO, cast
 
 from aligntool import system as config_files
+from aligntool.linux import confined
 from aligntool.linux.process import export_values, find_program
 from aligntool.linux.sysfs import LIVE, Tree
 from aligntool.system import LATE_START_ENABLED, Initramfs, MdadmConf, System
@@ -149,8 +149,7 @@ def _read_archives(descriptor: int, facts: _ImageFacts) -> None:
 
 def _read_compressed(descriptor: int, rest: int, program: str, facts: _ImageFacts) -> None:
     os.lseek(descriptor, rest, os.SEEK_SET)
-    words, pipe = (find_program(program) or program, "-dc"), subprocess.PIPE
-    with subprocess.Popen(words, stdin=descriptor, stdout=pipe, stderr=subprocess.DEVNULL) as child:
+    with confined.started((find_program(program) or program, "-dc"), length=MOST_BYTES, stdin=descriptor) as child:
         timer = threading.Timer(PATIENCE_S, child.kill)
         timer.daemon = True
         timer.start()

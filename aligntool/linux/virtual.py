@@ -3,7 +3,6 @@ partition as a file that is copied on write.
 """
 
 import atexit
-import ctypes
 import json
 import os
 import select
@@ -11,7 +10,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, cast
@@ -21,6 +20,7 @@ from aligntool.commands import ByHand, Command, by_hand, typed
 from aligntool.documents import load_object
 from aligntool.errors import Refusal, Refused, failing_as
 from aligntool.formats.numbers import be32, be64, le64
+from aligntool.linux import confined
 from aligntool.linux.block import note_served
 from aligntool.linux.held import TRY_AGAIN, descriptors_of, hold, is_held, release
 from aligntool.linux.lease import Lease, kind_of_file_system
@@ -32,13 +32,12 @@ from aligntool.units import GIB, KIB, MIB, TIB, Extent, format_about
 from aligntool.values import dataclass
 
 # qemu-storage-daemon shows the disk as a file by FUSE. It is mounted over the image, in a mount namespace that only
-# this process and its children enter: every path stays as the user gave it, no other program sees the disk, and nothing
-# remains mounted when the last of them has ended, for whatever reason. docs/decisions/0040 has the reasons.
+# this process and its children are in: every path stays as the user gave it, no other program sees the disk, and
+# nothing remains mounted when the last of them has ended, for whatever reason. docs/decisions/0040 has the reasons.
+#
+# The server gets the image and the connection of the mount, and can reach nothing else (linux/confined.py): what a
+# header names, and what a flaw in QEMU opens, is not there.
 
-_UNSHARE = ("unshare", "--mount", "--propagation", "slave")
-_UNSHARE_AS_USER = ("--user", "--map-current-user", "--keep-caps")  # only an owner of the namespace may mount in it
-_EXIT_IF_ORPHAN = ("sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"')  # closes the race before pdeathsig is set
-_CLONE_NEWNS, _CLONE_NEWUSER = 0x20000, 0x10000000  # <linux/sched.h>, for setns(2), which Python has from 3.12 on
 _ANSWER_S = 20.0
 _PATIENCE_S = 5.0  # the server of a killed aligntool keeps the lock for a moment
 _PAUSE_S = 0.1
@@ -50,7 +49,7 @@ _DAMAGED, _LEAKS_ONLY = 2, 3  # qemu-img(1), check
 @dataclass(frozen=True, slots=True)
 class _Image:
     """An open image. `node`: QEMU's BlockdevOptions for it. `plain`: the command that converts it to a raw image.
-    `writable`: to an image that can be changed, "" if it is one.
+    `writable`: to an image that can be changed, "" if it is one. `backing`: descriptors of what it is an overlay of.
     """
 
     path: str
@@ -58,6 +57,11 @@ class _Image:
     node: Mapping[str, object]
     plain: str
     writable: str = ""
+    backing: tuple[int, ...] = ()
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        return (self.descriptor, *self.backing)
 
 
 def show_disks(
@@ -95,7 +99,10 @@ def show_disks(
                 refusals.append(Refusal("virtual-disk", path, str(refusal), refusal.hint))
         if images:
             with failing_as(Refused, "the disk inside an image cannot be shown"):
-                _enter(_serve(tuple(images.values()), writes=writes), images)
+                _serve(tuple(images.values()), writes=writes)
+                for path in images:
+                    # This loads the owner, without which the kernel refuses a user's open for writing.
+                    os.stat(path)  # noqa: PTH116
     for path in filter(is_held, openers):
         if os.path.realpath(path) in images:
             _hold_shown(path)
@@ -180,13 +187,13 @@ def _read_info(
     also if it is locked.
     """
     deadline = time.monotonic() + (_PATIENCE_S if alone else 0)
-    while (info := _qemu_img("info", descriptor, node, "--output=json")).code and "lock" in info.errors.split():
+    while (info := _qemu_img("info", (descriptor,), node, "--output=json")).code and "lock" in info.errors.split():
         if time.monotonic() < deadline:
             time.sleep(_PAUSE_S)
             continue
         if alone:
             raise _in_use(path)
-        info = _qemu_img("info", descriptor, node, "--output=json", "--force-share")
+        info = _qemu_img("info", (descriptor,), node, "--output=json", "--force-share")
         return _decode_info(path, descriptor, info), True
     return _decode_info(path, descriptor, info), False
 
@@ -196,12 +203,12 @@ def _in_use(path: str) -> Refused:
     return Refused(f"{path} is in use by another program, such as a virtual machine", hint=hint)
 
 
-def _qemu_img(command: str, descriptor: int, node: Mapping[str, object], *options: str) -> Ended:
+def _qemu_img(command: str, descriptors: tuple[int, ...], node: Mapping[str, object], *options: str) -> Ended:
     node_options = {**node, "read-only": True}
     node_options.pop("force-share", None)
     limit_s = _ANSWER_S if command == "info" else None
     words = ("qemu-img", command, *options, f"json:{json.dumps(node_options)}")
-    return run_program(*words, only_reads=True, limit_s=limit_s, pass_fds=(descriptor,))
+    return confined.run_confined(*words, disks=descriptors, limit_s=limit_s)
 
 
 def _decode_info(path: str, descriptor: int, info: Ended) -> Mapping[str, object]:
@@ -229,7 +236,7 @@ def _refuse_unsound(
     special = facts.get("format-specific")
     data = special.get("data") if isinstance(special, dict) else None
     corrupt = isinstance(data, dict) and data.get("corrupt")
-    check = _qemu_img("check", descriptor, node, "-q")
+    check = _qemu_img("check", (descriptor,), node, "-q")
     if check.code == _DAMAGED:
         why = f"{path} is damaged according to qemu-img check: {_with_path(check.last_lines, path, descriptor)}"
     elif writes and (corrupt or facts.get("dirty-flag")):
@@ -260,15 +267,9 @@ def _unpack(path: str, descriptor: int, tool: str, say: Callable[[str], object],
     folder = os.environ.get("TMPDIR") or "/var/tmp"  # /tmp is often in memory
     say(f"{path} is unpacked with {tool} into a temporary file in {folder}")
     with failing_as(Refused, f"it cannot be unpacked into {folder}"), tempfile.TemporaryFile(dir=folder) as file:
-        with subprocess.Popen(
-            (*pdeathsig_prefix("KILL"), find_program(tool) or tool, "-dc", *_OPTIONS.get(tool, ())),
-            stdin=descriptor, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        ) as child:  # fmt: skip
-            try:
-                _write_sparse(cast(IO[bytes], child.stdout), file, path)
-            except BaseException:
-                child.kill()
-                raise
+        words = (find_program(tool) or tool, "-dc", *_OPTIONS.get(tool, ()))
+        with confined.started(words, length=_MAX_LENGTH, stdin=descriptor) as child:
+            _write_sparse(cast(IO[bytes], child.stdout), file, path)
             message = cast(IO[bytes], child.stderr).read(4096).decode("utf-8", "replace").strip()
         if child.returncode:
             raise Refused(f"{tool} cannot unpack {path}: {message}", hint=typed(f"{tool} -t", safe, sudo=False))
@@ -320,7 +321,8 @@ class View:
         """Return what was written, counted from the start of the partition, in ascending order and separate. It must
         have been flushed. Raises Refused.
         """
-        listed = _qemu_img("map", self._overlay.descriptor, self._overlay.node, "--output=json", "--force-share")
+        overlay = self._overlay
+        listed = _qemu_img("map", overlay.descriptors, overlay.node, "--output=json", "--force-share")
         if listed.code:
             raise Refused(f"qemu-img cannot list what was written: {listed.last_words}")
         pieces = (piece for piece in json.loads(listed.output) if piece["depth"] == 0 and piece["present"])
@@ -349,42 +351,78 @@ def copy_on_write_view(path: str, extent: Extent) -> Iterator[View]:
             raise Refused(str(reason), hint=typed("modprobe loop")) from reason
         descriptor = stack.enter_context(opened(str(overlay), os.O_RDWR | os.O_CLOEXEC))
         overlay.unlink()
+        below = stack.enter_context(opened(partition))
         node = {
             "driver": "qcow2", "file": {"driver": "file", "filename": f"/proc/self/fd/{descriptor}"},
             "backing": {
-                "driver": "raw", "read-only": True, "file": {"driver": "host_device", "filename": partition},
+                "driver": "raw", "read-only": True,
+                "file": {"driver": "host_device", "filename": f"/proc/self/fd/{below}"},
             },
         }  # fmt: skip
-        image = _Image(str(shown), descriptor, node, "")
-        own = run_program(*_UNSHARE, "true", only_reads=True).code == 0  # not in a chroot: its root is no mount point
-        server = _serve((image,), writes=True, own_mounts=own)
+        image = _Image(str(shown), descriptor, node, "", backing=(below,))
+        server = _serve((image,), writes=True, in_own_root=True)
         stack.callback(end_program, server, signal.SIGTERM, _ANSWER_S)
-        yield View(f"/proc/{server.pid}/root{shown}" if own else str(shown), image)
+        yield View(str(shown) if confined.is_unconfined() else f"/proc/{server.pid}/root{confined.VIEW}", image)
 
 
-# The server, and the namespace.
+# The server.
 
 
-def _serve(images: tuple[_Image, ...], *, writes: bool, own_mounts: bool = True) -> "subprocess.Popen[bytes]":
-    """Start the server; return it when it shows all disks. `own_mounts`: in a mount namespace. Raises Refused."""
-    for program in ("qemu-storage-daemon", "unshare", "setpriv"):
-        _refuse_missing(program)
+def _serve(
+    images: tuple[_Image, ...], *, writes: bool, in_own_root: bool = False
+) -> "subprocess.Popen[bytes]":  # fmt: skip
+    """Start the server; return it when it shows all disks. `in_own_root`: where only processes that know the server
+    find the disk, instead of in place of the image. Raises Refused.
+    """
+    _refuse_missing("qemu-storage-daemon")
     words: list[str] = []
-    for number, image in enumerate(images):
-        node = {**image.node, "node-name": f"disk{number}"}
-        export = {
-            "type": "fuse", "id": f"file{number}", "node-name": f"disk{number}", "writable": writes, "growable": False,
-            "mountpoint": os.path.realpath(image.path),
-        }  # fmt: skip
-        words += ["--blockdev", json.dumps(node), "--export", json.dumps(export)]
-    user = _UNSHARE_AS_USER if os.geteuid() else ()
-    namespace = (*_UNSHARE, *user) if own_mounts else ()
-    with tempfile.TemporaryFile() as errors:
+    with ExitStack() as stack:
+        places = tuple(os.path.realpath(image.path) for image in images)
+        try:
+            if not in_own_root:
+                confined.enter_own_mounts()
+            connections = () if confined.is_unconfined() else _connected(stack, places, mounts=not in_own_root)
+        except OSError as error:
+            raise _not_shown(images[0], f"{error.filename}: {error.strerror}") from error
+        if connections:
+            places = tuple(f"/dev/fd/{connection}" for connection in connections)
+        for number, (image, place) in enumerate(zip(images, places, strict=True)):
+            node = {**image.node, "node-name": f"disk{number}"}
+            export = {
+                "type": "fuse", "id": f"file{number}", "node-name": f"disk{number}", "writable": writes,
+                "growable": False, "mountpoint": place,
+            }  # fmt: skip
+            words += ["--blockdev", json.dumps(node), "--export", json.dumps(export)]
+        return _started(words, images, connections, writes=writes, in_own_root=in_own_root)
+
+
+def _connected(stack: ExitStack, places: Sequence[str], *, mounts: bool) -> tuple[int, ...]:
+    """Return a connection to FUSE for each place, and mount it there if `mounts`. Whatever opens the place then waits
+    for the server, and fails when no process has the connection any more. Raises OSError.
+    """
+    connections = tuple(stack.enter_context(opened("/dev/fuse", os.O_RDWR)) for _ in places)
+    for connection, place in zip(connections if mounts else (), places, strict=mounts):
+        confined.mount_fuse(connection, place)
+    return connections
+
+
+def _started(
+    words: Sequence[str], images: tuple[_Image, ...], connections: tuple[int, ...], *, writes: bool, in_own_root: bool
+) -> "subprocess.Popen[bytes]":
+    """Start the server with these words, and return it when it answers. Raises Refused."""
+    program = find_program("qemu-storage-daemon") or ""
+    disks = tuple(descriptor for image in images for descriptor in image.descriptors)
+    prefix, before_exec = pdeathsig_prefix("TERM"), None
+    if not confined.is_unconfined():
+        prefix, before_exec = (), confined.confinement(
+            program, disks=disks, writes=writes, most_written=None, serves=connections,
+            view=connections[0] if in_own_root else None, end=signal.SIGTERM,
+        )  # fmt: skip
+    with tempfile.TemporaryFile() as errors, confined.cannot_be_confined("qemu-storage-daemon"):
         server = subprocess.Popen(  # in its own session, so that Ctrl-C on the terminal does not reach it
-            (*namespace, *pdeathsig_prefix("TERM"), *_EXIT_IF_ORPHAN, str(os.getpid()), "qemu-storage-daemon",
-             *words, "--chardev", "stdio,id=monitor", "--monitor", "monitor"),
+            (*prefix, program, *words, "--chardev", "stdio,id=monitor", "--monitor", "monitor"),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True,
-            pass_fds=[image.descriptor for image in images], env={**os.environ, "LC_ALL": "C"},
+            pass_fds=(*disks, *connections), env={**os.environ, "LC_ALL": "C"}, preexec_fn=before_exec,
         )  # fmt: skip
         atexit.register(end_program, server, signal.SIGTERM, _ANSWER_S)  # upon which it closes the images
         # The server opens the monitor last: the greeting means that all disks are shown.
@@ -396,27 +434,14 @@ def _serve(images: tuple[_Image, ...], *, writes: bool, own_mounts: bool = True)
         message = errors.read(4096).decode("utf-8", "replace").strip().rpartition("}: ")[2]  # without the options
     if "lock" in message.split():  # for a writer alone: others may read
         raise _in_use(images[0].path)
-    path = shell_word(images[0].path)
-    raise Refused(
-        f"qemu-storage-daemon cannot export the disk in {path}: {message or 'it did not answer'}",
-        hint=images[0].plain + ("\nor run the same command with sudo" if user else ""),
+    raise _not_shown(images[0], message or "it did not answer")
+
+
+def _not_shown(image: _Image, why: str) -> Refused:
+    return Refused(
+        f"qemu-storage-daemon cannot export the disk in {shell_word(image.path)}: {why}",
+        hint=image.plain + ("\nor run the same command with sudo" if os.geteuid() else ""),
     )
-
-
-def _enter(server: "subprocess.Popen[bytes]", images: Mapping[str, _Image]) -> None:
-    """Enter the namespace of the server. Raises OSError."""
-    folder = Path.cwd()  # setns changes to the root folder
-    kinds = _CLONE_NEWNS | (_CLONE_NEWUSER if os.geteuid() else 0)
-    libc, pidfd = ctypes.CDLL(None, use_errno=True), os.pidfd_open(server.pid)
-    try:
-        if libc.setns(pidfd, kinds):
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number))
-    finally:
-        os.close(pidfd)
-    os.chdir(folder)
-    for path in images:
-        os.stat(path)  # noqa: PTH116 - loads the owner, without which the kernel refuses a user's open for writing
 
 
 def _safe_path(path: str) -> str:

@@ -14,10 +14,10 @@ from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse
 from aligntool.inventory import Disk, TableCopyState, TableLabel
 from aligntool.linux import lock as locks
 from aligntool.linux.block import DiskDevice
+from aligntool.linux.checks import run_blkid
 from aligntool.linux.content import sample
 from aligntool.linux.lock import LockedDisk, lock_disk
 from aligntool.linux.look import look
-from aligntool.linux.process import run_program
 from aligntool.raid.members import ranges_to_zero
 from aligntool.realign.layout import libparted_errors, new_table, set_types
 from aligntool.units import Extent
@@ -92,7 +92,7 @@ def _signature_at(device: str, extent: Extent, where: str) -> Iterator[Refusal]:
     """Yield a reason if blkid finds a signature. An extent without a length extends to the end of the device."""
     length = ("-S", str(extent.length)) if extent.length else ()
     columns = ("-o", "value", "-s", "TYPE", "-s", "PTTYPE")
-    probed = run_program("blkid", "-p", "-O", str(extent.start), *length, *columns, device)
+    probed = run_blkid(device, "-O", str(extent.start), *length, *columns)
     if probed.code == 0 and probed.output.strip():
         text = f"{device} holds {probed.output.split()[0]} at byte {extent.start}, {where}"
         yield Refusal("not-empty", device, text, typed("blkid -p -O", extent.start, device))

@@ -19,9 +19,11 @@ from aligntool.formats.tables import read_table
 from aligntool.formats.volumes import NOT_BY_CRYPTSETUP, is_reencrypted, unflushed_copy
 from aligntool.inventory import Disk
 from aligntool.linux.block import ReadOnlyDevice, open_read_only
+from aligntool.linux.confined import run_confined
 from aligntool.linux.lock import lock_disk
 from aligntool.linux.luks import open_luks
 from aligntool.linux.process import Ended, follow_program, how_ended, run_program
+from aligntool.linux.sysfs import opened
 from aligntool.linux.users import PartitionLoop, partition_loop
 from aligntool.raid.commands import reencrypt_command
 from aligntool.realign.whole_disk import other_kinds
@@ -96,8 +98,11 @@ class _Header:
 def _read_header(loop: PartitionLoop, device: str | None = None) -> _Header:
     """Read the LUKS2 header, also from a file with a copy of it. Raises Stopped if cryptsetup cannot read it."""
     device = device or loop.device
-    uuid = run_program("cryptsetup", "luksUUID", device, pass_fds=(loop.descriptor,))
-    dump = run_program("cryptsetup", "luksDump", "--dump-json-metadata", device, pass_fds=(loop.descriptor,))
+    with opened(device) as disk:  # locked by aligntool; the folder of cryptsetup's own locks is not reachable
+        name = f"/proc/self/fd/{disk}"  # device may be a file
+        uuid = run_confined("cryptsetup", "luksUUID", "--disable-locks", name, disks=(disk,))
+        words = ("cryptsetup", "luksDump", "--disable-locks", "--dump-json-metadata", name)
+        dump = run_confined(*words, disks=(disk,))
     try:
         tree = json.loads(dump.output)
         described, slots = tree["segments"].values(), tree["keyslots"].values()

@@ -11,7 +11,7 @@ from aligntool.change import Said
 from aligntool.commands import typed
 from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.file_systems import FILE_SYSTEMS
-from aligntool.linux.checks import check_content
+from aligntool.linux.checks import check_content, run_blkid
 from aligntool.linux.lock import kernel_folder, wait_for_udev
 from aligntool.linux.process import export_values, run_or_stop, run_program
 from aligntool.linux.sysfs import live_paths, opened
@@ -78,13 +78,13 @@ _NOTHING_FOUND, _AMBIVALENT = 2, 8  # blkid(8), EXIT STATUS
 
 def is_there(step: MakeFileSystem) -> bool:
     """Return whether blkid finds the file system of the plan on the device; it probes, and ignores its cache."""
-    found = export_values(run_program("blkid", "-p", "-o", "export", step.device).output)
+    found = export_values(run_blkid(step.device, "-o", "export").output)
     return (found.get("TYPE"), found.get("UUID", "").lower()) == (step.kind, step.uuid.lower())
 
 
 def recognised_on(device: str) -> str:
     """Return what blkid recognises, including partition tables; "" for nothing. Raises Stopped if it fails."""
-    probed = run_program("blkid", "-p", "-o", "value", "-s", "TYPE", "-s", "PTTYPE", device)
+    probed = run_blkid(device, "-o", "value", "-s", "TYPE", "-s", "PTTYPE")
     if probed.code == _AMBIVALENT:
         return "more than one signature"
     if probed.code not in (0, _NOTHING_FOUND):

@@ -18,8 +18,10 @@ from aligntool.audit.wording import shell_word
 from aligntool.commands import ByHand, by_hand
 from aligntool.errors import Refused, Stopped
 from aligntool.file_systems import EXT, file_system
+from aligntool.linux.confined import run_confined
 from aligntool.linux.content import shrink_mark
 from aligntool.linux.process import Ended, find_program, how_ended, run_program
+from aligntool.linux.sysfs import opened
 from aligntool.linux.targets import raw_copy
 from aligntool.linux.users import PartitionLoop, partition_loop
 from aligntool.linux.virtual import View, copy_on_write_view
@@ -86,7 +88,8 @@ def refuse_unshrinkable(path: str, step: ShrinkContent) -> None:
         raise Refused(f"not installed: {names}", hint=f"install the packages that contain {names}")
     with partition_loop(path, step.extent) as loop:
         for words in _check_commands(step.kind, loop.device, step.length):
-            ended = _run(loop, words)
+            with opened(loop.device) as disk:
+                ended = run_confined(*words, disks=(disk,))
             if ended.code:
                 hint = _NEWER_TOOL if _names_unknown_feature(ended.errors) else MAKE_ROOM
                 raise Refused(f"partition {step.partition}: {_failure(words[0], ended)}", hint=hint)
@@ -118,7 +121,7 @@ def shrunk_view(path: str, step: ShrinkContent) -> Iterator[View]:
         with partition_loop(view.path, whole) as loop:
             check = ("e2fsck", "-f", "-n") if step.kind in EXT else ("ntfsresize", "--info", "-ff")
             for words in (*_shrink_commands(step.kind, loop.device, "", step.length), (*check, loop.device)):
-                ended = run_program(*words, pass_fds=(loop.descriptor,), only_reads=True)
+                ended = run_confined(*words, disks=(loop.descriptor,), writes=True)
                 if ended.code not in (0, _REPAIRED.get(words[0], 0)):
                     text = f"partition {step.partition}: {_failure(words[0], ended)}, on a copy-on-write view"
                     hint = _FREE_SPACE if view.is_full else _check_hint(path, step, ended.errors)

@@ -6,6 +6,8 @@ A changed option has to be changed only here.
 import os
 import select
 import subprocess
+import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -45,6 +47,30 @@ def begin(*words: str | Path, errors: IO[bytes] | None = None) -> subprocess.Pop
     """Start it in the background, without reading its output. `errors`: a file for its stderr."""
     quiet = subprocess.DEVNULL
     return subprocess.Popen(program(*words), stdin=quiet, stdout=quiet, stderr=errors or quiet)
+
+
+def wait_for_child(process: subprocess.Popen[bytes], name: str) -> int:
+    """Wait until a program of this name runs that the process, or a child of it, has started; return its number."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        assert process.poll() is None
+        programs = {number: each for number, each in _running()}
+        for number, (parent, word) in programs.items():
+            while parent != process.pid and parent in programs:
+                parent = programs[parent][0]
+            if word == name and parent == process.pid:
+                return number
+        time.sleep(0.02)
+    raise AssertionError(f"{name} was not started")
+
+
+def _running() -> Iterator[tuple[int, tuple[int, str]]]:
+    """Yield each process with its parent and its name (proc(5), stat)."""
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            head, _, fields = file.read_text(errors="replace").rpartition(") ")
+            number, _, name = head.partition(" (")
+            yield int(number), (int(fields.split()[1]), name)
 
 
 def kill(process: subprocess.Popen[bytes]) -> int:

@@ -1,6 +1,7 @@
 """The devices and files that a user names, and the result; images; without root; nothing is opened for writing."""
 
 import atexit
+import ctypes
 import os
 import pickle
 import re
@@ -297,6 +298,7 @@ def as_nobody(work: Callable[[], Inventory]) -> Inventory:
             os.setgroups([])
             os.setresgid(65534, 65534, 65534)
             os.setresuid(65534, 65534, 65534)
+            ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE: /proc/self is its own, as after an exec
             with os.fdopen(writing, "wb") as file:
                 pickle.dump(work(), file)
             atexit._run_exitfuncs()

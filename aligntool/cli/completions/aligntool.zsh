@@ -57,6 +57,7 @@ _aligntool_audit() {
         '(--overwrite)--overwrite[Replace existing files]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:audit:_aligntool_devices'
@@ -66,6 +67,7 @@ _aligntool_explain() {
     _arguments -s -S \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:explain:((AT101\:"Partition starts off the physical sectors" AT102\:"Partition starts off the NAND page or the drive'\''s internal unit" AT103\:"Partition starts off the card'\''s allocation unit" AT104\:"Partition starts off the RAID chunk" AT105\:"Partition starts off the optimal I/O size" AT106\:"Partition does not start on a multiple of 1 MiB or of the given grain" AT107\:"Partition or disk does not end on a physical sector" AT108\:"Partition starts off the erase block" AT109\:"Alignment cannot be judged" AT110\:"Alignment does not matter here" AT201\:"The members of a stacked device contradict each other" AT202\:"The optimal I/O size is not plausible" AT203\:"The drive hides its physical sector size" AT204\:"The physical sector size is assumed" AT205\:"The minimum I/O size is not plausible" AT206\:"The drive offers a faster sector format" AT207\:"The drive works in units larger than 4 KiB" AT208\:"The physical sectors do not start at byte 0" AT209\:"The drive and its adapter disagree on the physical sector" AT210\:"The sector size comes from the partition table" AT301\:"The primary GPT is damaged" AT302\:"The backup GPT is damaged or missing" AT303\:"The table was written for another sector size" AT304\:"Partitions overlap" AT305\:"A partition ends beyond the disk" AT306\:"The chain of logical partitions is broken" AT307\:"Hybrid MBR" AT308\:"The kernel'\''s partitions differ from the table" AT309\:"A table entry is invalid" AT310\:"The protective MBR is wrong" AT311\:"A partition lies outside the usable area" AT312\:"The backup GPT is not at the end of the disk" AT313\:"The two copies of the GPT differ" AT314\:"Windows dynamic disk" AT315\:"Member of a firmware or whole-disk RAID" AT316\:"The partition table cannot be read" AT317\:"A move of partitions is in flight" AT318\:"A partition covers the partition table" AT319\:"Both copies of the GPT are damaged" AT401\:"Data inside the partition start off the physical sectors" AT402\:"Data inside the partition start off the page, unit or allocation unit" AT403\:"The clusters of a FAT or exFAT file system are off the grid" AT404\:"Data inside start off the array'\''s chunk or stripe" AT405\:"The file system'\''s stripe settings do not fit the array" AT406\:"Blocks are smaller than the physical sector" AT407\:"The file system is larger than its partition" AT408\:"More than one format is recognised" AT409\:"A superblock is inconsistent" AT501\:"A PCIe link runs slower than both its ends support" AT502\:"Drives share an uplink that is slower than their links combined" AT503\:"The drive is attached to the chipset" AT504\:"Firmware RAID mode hides NVMe drives" AT505\:"The drive is behind Intel VMD" AT506\:"The host memory buffer is smaller than the drive requested" AT507\:"How much of a DRAM-less drive its buffer can map" AT508\:"The drive takes one command at a time" AT509\:"The drive is faster than its slot" AT510\:"The drive database has a note on this model" AT511\:"The firmware of a drive has a known defect" AT601\:"An array runs with members missing" AT602\:"An array is being resynchronised, rebuilt or checked" AT603\:"The array'\''s chunk cuts the pages or units of its members" AT604\:"A full stripe of RAID5 or RAID6 is longer than one request" AT605\:"A redundant array has no write-intent bitmap" AT606\:"The bitmap of RAID5 or RAID6 on flash is too fine" AT607\:"RAID5 or RAID6 on flash does not pass on discards" AT608\:"A whole-drive array member still has a GPT header" AT609\:"A member is a drive without a partition table" AT610\:"The members have logical sectors of different sizes" AT611\:"No ARRAY line in mdadm.conf names the array" AT612\:"The array'\''s line in mdadm.conf does not name it by its UUID" AT613\:"An initramfs does not know the array" AT614\:"The array belongs to another host" AT615\:"An array is referenced by its number" AT616\:"A data array is mounted without nofail" AT617\:"The creation of an array was interrupted" AT618\:"A data array is not started when a drive is missing" AT619\:"An array contains failed members" AT620\:"The DEVICE line of mdadm.conf does not permit the members of an array" AT901\:"Something could not be read" AT902\:"A disk or target could not be judged" AT903\:"A disk did not answer in time" queue-depth))'
@@ -76,6 +78,7 @@ _aligntool_drives() {
         '(--firmware)--firmware=[Show only rows that match this firmware revision]:REVISION: ' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:drives: '
@@ -107,6 +110,7 @@ _aligntool_realign() {
         '(--page-size)--page-size=[NAND page or internal unit, such as 16KiB]:SIZE:(4KiB 8KiB 16KiB 32KiB 64KiB)' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:realign:_aligntool_devices'
@@ -131,6 +135,7 @@ _aligntool_layout() {
         '(--page-size)--page-size=[NAND page or internal unit, such as 16KiB]:SIZE:(4KiB 8KiB 16KiB 32KiB 64KiB)' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:layout:_aligntool_devices'
@@ -160,6 +165,7 @@ _aligntool_partition() {
         '(--page-size)--page-size=[NAND page or internal unit, such as 16KiB]:SIZE:(4KiB 8KiB 16KiB 32KiB 64KiB)' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:partition:_aligntool_devices'
@@ -186,6 +192,7 @@ _aligntool_convert() {
         '(--json)--json[Report events as JSON lines]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:convert:_aligntool_devices'
@@ -203,6 +210,7 @@ _aligntool_apply() {
         '(--json)--json[Report events as JSON lines]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:apply:_files'
@@ -214,6 +222,7 @@ _aligntool_status() {
         '(--json)--json[Print JSON]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:status:_aligntool_devices'
@@ -231,6 +240,7 @@ _aligntool_resume() {
         '(--json)--json[Report events as JSON lines]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:resume:_aligntool_devices'
@@ -247,6 +257,7 @@ _aligntool_rollback() {
         '(--json)--json[Report events as JSON lines]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:rollback:_aligntool_devices'
@@ -271,6 +282,7 @@ _aligntool_probe() {
         '(--json)--json[Print JSON; sizes are in bytes, times in µs]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:probe:_aligntool_devices'
@@ -281,6 +293,7 @@ _aligntool_tui() {
         '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:tui:_aligntool_devices'
@@ -290,6 +303,7 @@ _aligntool_schema() {
     _arguments -s -S \
         '(--color)--color=[When to colour the output]:auto|always|never:((audit\:"The report of an audit" bench\:"A result of aligntool bench" bench.alignment\:"A result of aligntool bench alignment" bench.compare\:"Compared results of aligntool bench" bench.list\:"The saved results of aligntool bench" bench.span\:"A result of aligntool bench span" estimate.boot\:"The estimate of the storage'\''s part of a boot" events\:"One line of the events of a change" fleet\:"A report of many machines" fleet.since\:"What changed between two reports of many machines" plan\:"A plan" probe\:"The result of aligntool probe" raid-tune\:"The result of aligntool raid tune" raid.show\:"The arrays of a machine" recipes\:"Recipes" status\:"The state of a disk or an array" trace\:"The analysis of a log of commands"))' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:schema:((audit\:"The report of an audit" bench\:"A result of aligntool bench" bench.alignment\:"A result of aligntool bench alignment" bench.compare\:"Compared results of aligntool bench" bench.list\:"The saved results of aligntool bench" bench.span\:"A result of aligntool bench span" estimate.boot\:"The estimate of the storage'\''s part of a boot" events\:"One line of the events of a change" fleet\:"A report of many machines" fleet.since\:"What changed between two reports of many machines" plan\:"A plan" probe\:"The result of aligntool probe" raid-tune\:"The result of aligntool raid tune" raid.show\:"The arrays of a machine" recipes\:"Recipes" status\:"The state of a disk or an array" trace\:"The analysis of a log of commands"))'
@@ -313,6 +327,7 @@ _aligntool_report() {
         '(--grain)--grain=[Boundary that partitions should start on \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:report:_aligntool_devices'
@@ -327,6 +342,7 @@ _aligntool_snapshot() {
         '(--overwrite)--overwrite[Replace existing files]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:snapshot: '
@@ -343,6 +359,7 @@ _aligntool_fleet() {
         '(--timeout)--timeout=[Skip a disk that does not respond for this long]:SECONDS: ' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:fleet:_files'
@@ -352,6 +369,7 @@ _aligntool_demo() {
     _arguments -s -S \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:demo:_files'
@@ -381,6 +399,7 @@ _aligntool_plan_realign() {
         '(--page-size)--page-size=[NAND page or internal unit, such as 16KiB]:SIZE:(4KiB 8KiB 16KiB 32KiB 64KiB)' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:realign:_aligntool_devices'
@@ -406,6 +425,7 @@ _aligntool_plan_layout() {
         '(--page-size)--page-size=[NAND page or internal unit, such as 16KiB]:SIZE:(4KiB 8KiB 16KiB 32KiB 64KiB)' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:layout:_aligntool_devices'
@@ -434,6 +454,7 @@ _aligntool_plan_partition() {
         '(--page-size)--page-size=[NAND page or internal unit, such as 16KiB]:SIZE:(4KiB 8KiB 16KiB 32KiB 64KiB)' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:partition:_aligntool_devices'
@@ -455,6 +476,7 @@ _aligntool_plan_convert() {
         '(--json)--json[Print JSON]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:convert:_aligntool_devices'
@@ -487,6 +509,7 @@ _aligntool_raid_plan() {
         '(--json)--json[Print JSON]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:plan:_aligntool_devices'
@@ -498,6 +521,7 @@ _aligntool_raid_show() {
         '(--json)--json[Print JSON]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:show:_aligntool_arrays'
@@ -530,6 +554,7 @@ _aligntool_raid_create() {
         '(--json)--json[Report events as JSON lines]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:create:_aligntool_devices'
@@ -550,6 +575,7 @@ _aligntool_raid_persist() {
         '(--sysroot)--sysroot=[Use a captured machine\: a snapshot or its folder]:DIR:_files' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:persist:_aligntool_arrays'
@@ -568,6 +594,7 @@ _aligntool_raid_reformat() {
         '(--json)--json[Report events as JSON lines]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:reformat:_aligntool_arrays'
@@ -593,6 +620,7 @@ _aligntool_raid_tune() {
         '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:tune:_aligntool_devices'
@@ -619,6 +647,7 @@ _aligntool_bench_run() {
         '(--pause)--pause=[Pause before each run]:SECONDS: ' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:run:_aligntool_devices'
@@ -629,6 +658,7 @@ _aligntool_bench_list() {
         '(--json)--json[Print JSON]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:list: '
@@ -638,6 +668,7 @@ _aligntool_bench_show() {
     _arguments -s -S \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:show:_files'
@@ -648,6 +679,7 @@ _aligntool_bench_compare() {
         '(--json)--json[Print JSON]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:compare:_files'
@@ -672,6 +704,7 @@ _aligntool_bench_alignment() {
         '(--json)--json[Print JSON]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:alignment:_aligntool_devices'
@@ -695,6 +728,7 @@ _aligntool_bench_span() {
         '(--json)--json[Print JSON]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:span:_aligntool_devices'
@@ -711,6 +745,7 @@ _aligntool_trace_read() {
         '(--json)--json[Print JSON; sizes are in bytes]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:read:_files'
@@ -726,6 +761,7 @@ _aligntool_trace_record() {
         '(--json)--json[Print JSON; CMD'\''s standard output goes to standard error]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:record:_aligntool_devices'
@@ -741,6 +777,7 @@ _aligntool_estimate_boot() {
         '(--json)--json[Print JSON; times are in seconds]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:boot:_files'
@@ -751,6 +788,7 @@ _aligntool_recipes_list() {
         '(--json)--json[Print JSON]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:list: '
@@ -761,6 +799,7 @@ _aligntool_recipes_show() {
         '(--json)--json[Print JSON]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:show:((cloned-ssd\:"an old table that was cloned onto an SSD\: 1 MiB, or refused" gpt-34-40\:"a GPT whose first partition begins at sector 34 or 40\: old macOS, FreeBSD, storage boxes" large-unit-qlc\:"QLC SSDs with mapping units of 16 to 64 KiB that do not report them" sd-card\:"SD cards and eMMC\: every start on a multiple of 4 MiB, none before the first" sector-63\:"a disk partitioned by cylinders\: first partition at sector 63 (Windows XP and before, old Linux)" data-disk\:"a data disk\: one Linux partition over the whole disk" desktop-bios\:"a PC that boots by BIOS from a GPT\: BIOS boot partition for GRUB, root, swap" desktop-uefi\:"a PC that boots by UEFI\: EFI system partition, root, swap" sd-card\:"the SD card of a Raspberry Pi or similar board\: FAT for the firmware, Linux, both aligned to 4 MiB" server-nvme-raid\:"a member of a software RAID on NVMe\: EFI system partition, /boot member, data member, room for a smaller spare" nvme-raid0-scratch\:"a fast scratch disk of NVMe drives\: RAID0, chunk 256 KiB, XFS as in the article of 2015" partition-level\:"an array over one partition of each drive, next to the other partitions\: RAID1, XFS" raid1-data\:"data mirrored on two drives\: RAID1, XFS" raid1-system\:"a system that boots from either drive\: RAID1 with ext4, and an EFI system partition on each drive" raid10-database\:"a database with pages of 16 KiB\: RAID10 with near copies, XFS" raid5-archive\:"an archive that survives the failure of one drive\: RAID5, long writes, XFS" raid6-archive\:"an archive that survives the failure of two drives\: RAID6, long writes, XFS" amorphousdiskmark\:"AmorphousDiskMark'\''s tests\: 128 KiB and 4 KiB at depth 32, 1 MiB and 4 KiB at depth 1" as-ssd\:"AS SSD'\''s tests, with its score; its access time is the median latency of RND4K Q1T1" atto\:"ATTO'\''s sweep\: sequential requests from 512 bytes to 64 MiB at depth 4" boot\:"boot\: one random 4 KiB request at a time, and the time that a boot takes at that rate" crystaldiskmark-nvme\:"CrystalDiskMark'\''s tests for NVMe drives\: deeper queues and sixteen threads" crystaldiskmark\:"CrystalDiskMark'\''s default tests\: for any drive, and comparable with most reviews" iometer\:"IOMeter evaluation\: 128 KiB sequential, 4 KiB random at 1, 2 and 4 workers, after preconditioning" peak\:"peak\: deep queues only, the figures on the box" real-world\:"real world\: one request at a time, large and small" steady\:"steady state\: 4 KiB random writes and reads in rounds until they are steady, after overwriting all twice" threads\:"IOPS by number of threads\: 4 KiB random reads, 1 to 32 threads of depth 32"))'
@@ -771,6 +810,7 @@ _aligntool_recipes_check() {
         '(--json)--json[Print JSON]' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:check:_files'
