@@ -33,15 +33,15 @@ def parse_json(text: str | bytes, parse_constant: Callable[[str], object] | None
     """Parse JSON. Raises ValueError if it is none or has too many values, which is decided before they take memory, and
     RecursionError if it is too deep.
     """
-    if not has_few_values(text):
+    if count_values(text) > MOST_VALUES:
         raise ValueError(f"more than {MOST_VALUES} values")
     return json.loads(text, parse_constant=parse_constant)
 
 
-def has_few_values(text: str | bytes) -> bool:
-    """Return whether a JSON text is within the budget of values. A separator within a text counts as well."""
+def count_values(text: str | bytes) -> int:
+    """Return at least the number of values in a JSON text: a separator within a text counts as well."""
     coded = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    return sum(coded.count(separator) for separator in (b",", b"[", b"{")) <= MOST_VALUES
+    return sum(coded.count(separator) for separator in (b",", b"[", b"{"))
 
 
 def wire_fields(kind: object) -> dict[str, Field[Any]]:

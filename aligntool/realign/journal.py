@@ -14,11 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
+from typing import AnyStr
 
 from aligntool.change import Plan, from_json, to_json
 from aligntool.claims import outside
 from aligntool.device import Device, Sectors, Writing, zero
-from aligntool.documents import has_few_values, parse_json
+from aligntool.documents import count_values, parse_json
 from aligntool.errors import JournalUnwritten, Refused, refuse_folder_name
 from aligntool.linux.block import DiskDevice
 from aligntool.linux.files import volatile_kind
@@ -49,6 +50,7 @@ _LENGTH = struct.Struct("<Q")
 _RUN = struct.Struct("<QQ")
 LONGEST = 1 << 30  # bytes unpacked; a damaged length must not fill memory
 _LONGEST_INDEX = 16 << 20  # bytes of plan, extents and lengths; refused when a journal is written with more
+_MOST_VALUES = 500_000  # of the index, likewise: a few KiB on the disk unpack to as many as fit into these bytes
 
 _KEYS = frozenset({"plan", "images", "runs", "held"})
 _NUMBERED = "numbered_at"
@@ -85,7 +87,7 @@ def pack(contents: Contents) -> bytes:
     if contents.recognised is not None:
         index[_RECOGNISED] = contents.recognised
     text = json.dumps(index).encode()
-    if len(text) > _LONGEST_INDEX or not has_few_values(text):
+    if len(text) > _LONGEST_INDEX or count_values(text) > _MOST_VALUES:
         raise Refused("the plan has too many parts for one journal", hint="move fewer partitions at once: --partition")
     return zlib.compress(b"".join((_LENGTH.pack(len(text)), text, *blobs)), 1)
 
@@ -107,7 +109,7 @@ def _unpack(body: bytes, longest: int) -> Contents:
     length = _LENGTH.unpack(raw[: _LENGTH.size])[0]
     if length > _LONGEST_INDEX:
         raise ValueError
-    index = parse_json(raw[_LENGTH.size : _LENGTH.size + length])
+    index = parse_json(_with_few_values(raw[_LENGTH.size : _LENGTH.size + length]))
     blobs = BytesIO(raw)  # in the order in which they were written
     blobs.seek(_LENGTH.size + length)
     if set(index) - {_NUMBERED, _RECOGNISED} != _KEYS:
@@ -115,7 +117,7 @@ def _unpack(body: bytes, longest: int) -> Contents:
     images = TableImages(*(_read_images(index["images"][name], blobs) for name in _STATES))
     runs = {number: _unpack_runs(_read_blob(size, blobs)) for number, size in index["runs"]}
     held = {number: tuple(_read_blob(size, blobs) for size in sizes) for number, sizes in index["held"]}
-    plan = from_json(index["plan"])
+    plan = from_json(_with_few_values(index["plan"]))
     copied = {step.partition for step in plan.steps if isinstance(step, CopyContent)}
     saved = {step.partition for step in plan.steps if isinstance(step, HoldContent | RebuildContent)}
     if copied - runs.keys() or saved - held.keys():
@@ -124,6 +126,12 @@ def _unpack(body: bytes, longest: int) -> Contents:
     if not isinstance(numbered_at, int | None):
         raise ValueError
     return Contents(plan, images, runs, held, numbered_at, _read_names(index.get(_RECOGNISED)))
+
+
+def _with_few_values(text: AnyStr) -> AnyStr:
+    if count_values(text) > _MOST_VALUES:
+        raise ValueError
+    return text
 
 
 def _read_names(found: object) -> tuple[str, ...] | None:

@@ -26,6 +26,7 @@ from aligntool.realign.journal_format import (
     LostPart,
     NoJournal,
     Position,
+    begins_as_own,
     head_or_none,
     is_head,
     read_closing,
@@ -45,6 +46,7 @@ from aligntool.values import dataclass
 
 SEARCHED = 16 * GIB
 LONGEST_USUAL = 64 * MIB  # bytes of a journal with the preferred sizes, at most
+_MOST_STARTS = 256  # of partitions before which the rest of a journal is searched; Linux shows 255
 NEAR_THE_END = GIB // 4  # journals are usually here; searched whenever no entry and no marker names a journal
 NEAR_THE_START = GIB // 16  # or in the gap before the first partition
 CHANGED_TABLE = "another program has changed or removed the partition table since the move began"
@@ -407,6 +409,8 @@ def _has_new_sector(found: bytes, old: bytes, new: bytes, size: int) -> bool:
 
 def _unsearched_sentences(device: Device) -> tuple[str, ...]:
     """Return a sentence if a journal may be in a part of the disk that was not searched."""
+    if len(_starts(device, device.sector_size)) > _MOST_STARTS:
+        return (f"the table has more than {_MOST_STARTS} partitions; before the others, nothing was searched",)
     if device.size <= 2 * SEARCHED or is_readable(device):
         return ()
     searched = f"the first and last {SEARCHED // GIB} GiB; the space between was not searched"
@@ -436,10 +440,17 @@ def find_left(device: Device) -> Closing | Journal | None:
 
     It is searched where journals are placed: at the end of the disk, and before partitions.
     """
-    ends = {device.size: NEAR_THE_END, **dict.fromkeys(_starts(device, device.sector_size, 4096), LONGEST_USUAL)}
+    starts = _starts(device, device.sector_size, 4096)[:_MOST_STARTS]
+    ends = {device.size: NEAR_THE_END, **dict.fromkeys(starts, LONGEST_USUAL)}
+    searched: set[int] = set()
     for end, length in ends.items():
         last = align_down(min(end, device.size) - GRID, GRID)
         for at in range(last, max(last - length, -1), -GRID):
+            if at in searched:
+                continue
+            searched.add(at)
+            if not begins_as_own(parked.read_or_empty(device, at, device.sector_size)):
+                continue
             if closing := read_closing(device, at):
                 if not _is_listed(device, closing.extent):
                     return closing
