@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from aligntool.documents import LARGEST
 from aligntool.errors import Refusal, Refused, refuse
-from aligntool.units import parse_size
+from aligntool.units import MIB, parse_size
 from aligntool.values import dataclass
 
 if TYPE_CHECKING:
@@ -185,6 +185,7 @@ def read_tables(
     """
     import tomllib
 
+    _refuse_large(file, content)
     try:
         parsed = tomllib.loads(content)
     except (ValueError, RecursionError) as error:  # ValueError also for an integer of more than 4300 digits
@@ -193,6 +194,19 @@ def read_tables(
     if keys is not None:
         top.allow(*keys, elsewhere=kinds)
     return top, {kind: _entries(file, kind, parsed.get(kind, [])) for kind in kinds}
+
+
+LONGEST = MIB  # characters of a file; the drive database, the largest that is shipped, has less than a fifth of it
+MOST_DOTS = 100  # in one line; tomllib needs quadratic time for a key of that many parts
+
+
+def _refuse_large(file: str, content: str) -> None:
+    """Raise Refused for a file that would take very long to parse, or much memory."""
+    if len(content) > LONGEST:
+        raise Refused(f"{file} is not a file of tables: it has more than {LONGEST} characters")
+    for number, line in enumerate(content.split("\n"), start=1):
+        if line.count(".") > MOST_DOTS:
+            raise Refused(f"{file}, line {number} has more than {MOST_DOTS} dots, which no key and no text needs")
 
 
 def _entries(file: str, kind: str, rows: object) -> tuple[Entry, ...]:
