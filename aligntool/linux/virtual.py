@@ -252,6 +252,7 @@ def _refuse_unsound(
 
 _MAX_WRITTEN = 64 * GIB  # data that are not zeros
 _MAX_LENGTH = 2 * TIB
+_RESERVE = GIB  # or a twentieth of a small file system, which stays free
 _PIECE = MIB
 _OPTIONS = {"xz": ("--memlimit-decompress=1GiB",)}  # others have their own limits
 
@@ -278,13 +279,25 @@ def _unpack(path: str, descriptor: int, tool: str, say: Callable[[str], object],
         yield _Image(path, file.fileno(), node, plain, plain)
 
 
+def _refuse_if_nearly_full(file: IO[bytes], path: str, written: int) -> None:
+    found = os.fstatvfs(file.fileno())
+    reserve = min(_RESERVE, found.f_blocks * found.f_frsize // 20)
+    if found.f_bavail * found.f_frsize < reserve + _PIECE:
+        text = f"{path} unpacks to more than there is space for: after {format_about(written)}, only the reserve of"
+        hint = "name a folder with more space: TMPDIR=FOLDER"
+        raise Refused(f"{text} {format_about(reserve)} is left", hint=hint)
+
+
 def _write_sparse(stream: IO[bytes], file: IO[bytes], path: str) -> None:
-    """Write the stream to the file, with holes for zeros. Raises Refused if it is too long."""
+    """Write the stream to the file, with holes for zeros. Raises Refused if it is too long, or before other programs
+    run out of space.
+    """
     written, zeros = 0, bytes(_PIECE)
     while piece := stream.read(_PIECE):
         if piece == zeros[: len(piece)]:
             file.seek(len(piece), os.SEEK_CUR)
         else:
+            _refuse_if_nearly_full(file, path, written)
             written += file.write(piece)
         if written > _MAX_WRITTEN or file.tell() > _MAX_LENGTH:
             text = f"{path} unpacks to more than {format_about(_MAX_WRITTEN)} of data, or {format_about(_MAX_LENGTH)}"

@@ -124,6 +124,28 @@ def test_a_compressed_image_has_the_same_audit_as_the_raw_image(raw: Path) -> No
         assert audited(packed) == expected, tool
 
 
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """Mount a file system of 64 MiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    run("mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", folder)
+    yield folder
+    run("umount", folder)
+
+
+@pytest.mark.needs_root
+def test_unpacking_stops_before_the_file_system_is_full(tmp_path: Path, small: Path) -> None:
+    image = tmp_path / "disk.img"
+    image.write_bytes(b"x" * 100 * MIB)
+    run("xz", "-1", image)
+    done = run_aligntool("audit", f"{image}.xz", code=3, env={"TMPDIR": str(small)})
+    assert "unpacks to more than there is space for" in done.stderr
+    assert "Traceback" not in done.stderr
+    left = os.statvfs(small)
+    assert left.f_bavail == left.f_blocks, "the temporary file is removed"
+
+
 def test_an_audit_leaves_no_mount_and_does_not_change_the_image(raw: Path) -> None:
     image = made(raw, "qcow2")
     before = digest(image)
