@@ -79,7 +79,8 @@ def disk_bar_lines(judged: Judged, *, width: int) -> Iterator[Line]:
     """
     size, stretches = judged.disk.size or 0, stretches_of(judged)
     parts = [part for part in stretches if not part.free and part.end <= size]
-    containers = [(part.extent, str(part.number), Style.DIM) for part in containers_of(judged.disk)]
+    around = (part for part in containers_of(judged.disk) if part.extent.start < size)
+    containers = [(part.extent, str(part.number), Style.DIM) for part in around]
     bar = (*containers, *((Extent(part.start, part.length), part.label, _stretch_style(part)) for part in parts))
     columns = _columns([extent for extent, _, _ in bar], size, width)
     if not parts or not columns:
