@@ -86,7 +86,11 @@ def _verdicts(disk: Disk, grids: Sequence[Grid], above: str) -> Iterator[Verdict
         exemption = start_exemption(partition, image) or aligned_data_exemption(partition, grids)
         doubt = data_start_doubt(partition) or sector_size_doubt(disk)
         verdict = judge_start(disk, partition.number, partition.extent.start, grids, exemption=exemption, doubt=doubt)
-        yield replace(verdict, answer=Answer.UNKNOWN, matters=False, why=above) if above else verdict
+        if above:
+            verdict = replace(verdict, answer=Answer.UNKNOWN, matters=False, why=above)
+        elif (unread := unread_reason(disk, partition)) and not exemption:
+            verdict = replace(verdict, answer=Answer.UNKNOWN, why=unread)
+        yield verdict
     if gap := drives.whole_disk_gap(disk):
         checks = judge_start(disk, None, 0, grids).checks
         yield Verdict(disk.name, None, 0, Answer.UNKNOWN, checks, why=f"{gap.what}: {gap.why}")
@@ -222,6 +226,12 @@ def data_start_doubt(partition: Partition) -> str:
     if partition.type_code == _LDM:
         return "the starts of its volumes are in the LDM database of this Windows dynamic disk; ldmtool shows them"
     return ""
+
+
+def unread_reason(disk: Disk, partition: Partition) -> str:
+    """Return why the content of the partition was not looked at, though the disk can be read, or ""."""
+    gap = drives.worst_gap(disk)
+    return f"{gap.what}: {gap.why}" if gap and disk.table_read and not partition.content_read else ""
 
 
 def sector_size_doubt(disk: Disk) -> str:

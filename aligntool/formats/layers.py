@@ -1,20 +1,32 @@
 """Recognise the contents of disks and partitions: all readers of superblocks, in the order in which they are tried."""
 
-import errno
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import partial
 
 from aligntool.formats import linux_fs, md, other_layers, volumes, windows_fs
-from aligntool.formats.reader import Area, Reader, TableReading, is_damaged, open_area
+from aligntool.formats.reader import (
+    AREAS,
+    BYTES,
+    ITEMS,
+    LEVELS,
+    MOST,
+    PARTITIONS,
+    Area,
+    Budget,
+    OverBudgetError,
+    Reader,
+    TableReading,
+    is_damaged,
+    open_area,
+)
 from aligntool.formats.tables import gpt_headers, is_backup_alone, read_table, with_boot_code
-from aligntool.inventory import Gap, Layer, Partition, Role, Table, TableCopy, Unseen, missing_bytes
-from aligntool.units import KIB, MIB, Extent
+from aligntool.inventory import Gap, Layer, Partition, Role, Table, TableCopy, Unseen, missing_bytes, with_inner
+from aligntool.units import KIB, Extent
 from aligntool.values import dataclass
 
 # The contents of a disk or an image: its table, and the layers on each partition.
 
-MOST_READ = 512 * MIB  # of one disk in search of layers; 255 ordinary partitions take a quarter of it
 WHAT = "partition table and contents"
 
 
@@ -34,56 +46,29 @@ class Contents:
 NOT_READ = Contents()
 
 
-@dataclass(slots=True)
-class _LimitedReader:
-    """A reader with a limit on the bytes read: thousands of table entries can name the same place, and each can
-    lead to nested containers.
-    """
-
-    below: Reader
-    left: int = MOST_READ
-
-    @property
-    def size(self) -> int:
-        return self.below.size
-
-    @property
-    def spent(self) -> bool:
-        return self.left <= 0
-
-    def read(self, offset: int, length: int) -> bytes:
-        if self.spent:
-            raise OSError(errno.EFBIG, f"{MOST_READ // MIB} MiB were read to recognise contents, which is the limit")
-        piece = self.below.read(offset, length)
-        self.left -= len(piece)
-        return piece
-
-
 def read_contents(reader: Reader, *, sector_size: int | None) -> Contents:
     """Return the contents. Never raises: parts that cannot be read are listed in `unseen`, the others are returned."""
     try:
         reading = read_table(reader, sector_size=sector_size)
     except OSError as error:
         return Contents(unseen=(Unseen(WHAT, f"cannot be read: {error.strerror}", gap=Gap.DISK),))
-    unseen: list[Unseen] = []
-    limited = _LimitedReader(reader)
+    search = _Search(reader)
     if reading.table and is_backup_alone(reading.table):
-        whole = _layers(limited, Extent(0, reader.size), sector_size or 512, "the disk as a whole", unseen)
+        whole = search.layers(Extent(0, reader.size), sector_size or 512, "the disk as a whole")
         if whole:  # the disk is used without a table; the backup GPT is left over from earlier use
             reading = TableReading(None, ())
-    reading = with_boot_code(reader, reading)
+    reading = search.without_too_many(with_boot_code(reader, reading))
     table_sector = reading.table.sector_size if reading.table else sector_size or 512
     parked = reading.table.in_flight.partitions if reading.table and reading.table.in_flight else ()
     partitions = []
     for part in reading.partitions:
         if part.number not in parked and part.role not in (Role.EXTENDED, Role.MAP):
-            layers = _layers(limited, part.extent, table_sector, f"partition {part.number}", unseen)
+            layers = search.layers(part.extent, table_sector, f"partition {part.number}")
             part = replace(part, content=layers or (), content_read=layers is not None)
         partitions.append(part)
     ends = [part.extent.end for part in partitions if part.role not in (Role.EXTENDED, Role.MAP)]
     last_end = max(ends, default=None)
-    extent = Extent(0, reader.size)
-    whole = _layers(limited, extent, table_sector, "the disk as a whole", unseen, last_end=last_end)
+    whole = search.layers(Extent(0, reader.size), table_sector, "the disk as a whole", last_end)
     content = whole or ()
     if reading.table is not None:
         # A member of an array (firmware RAID, md or DRBD below a table), or a hybrid ISO image, which includes the
@@ -95,24 +80,56 @@ def read_contents(reader: Reader, *, sector_size: int | None) -> Contents:
     headers: tuple[TableCopy, ...] = ()
     if reading.table is None or any(layer.kind == "linux_raid_member" for layer in content):
         headers = gpt_headers(reader, sector_size or table_sector)
-    return Contents(reading.table, True, tuple(partitions), content, whole is not None, tuple(unseen), headers)
+    return Contents(reading.table, True, tuple(partitions), content, whole is not None, tuple(search.unseen), headers)
 
 
 _BELOW = ("drbd", "iso9660")
 
 
-def _layers(
-    reader: _LimitedReader, extent: Extent, sector: int, what: str, unseen: list[Unseen], last_end: int | None = None
-) -> tuple[Layer, ...] | None:
-    """Return the layers at `extent`, or None after adding to `unseen` that they cannot be read."""
-    was_spent = reader.spent
-    try:
-        return read_layers(reader, extent, sector_size=sector, last_end=last_end)
-    except OSError as error:
-        if not was_spent:  # reported once, not for each of thousands
-            rest = " and everything after it" if reader.spent else ""
-            unseen.append(Unseen(f"contents of {what}{rest}", f"cannot be read: {error.strerror}"))
-        return None
+@dataclass(slots=True)
+class _Search:
+    """The search for the layers of one disk, with one budget. Equal extents are searched once: thousands of entries of
+    a table can name the same place.
+    """
+
+    reader: Reader
+    budget: Budget = field(default_factory=Budget)
+    unseen: list[Unseen] = field(default_factory=list)
+    found: dict[tuple[Extent, int | None], tuple[Layer, ...] | None] = field(default_factory=dict)
+
+    def without_too_many(self, reading: TableReading) -> TableReading:
+        """Return the table with as many partitions as the budget has. If it has more, their contents are not read."""
+        try:
+            self.budget.spend(PARTITIONS, len(reading.partitions))
+        except OverBudgetError as error:
+            self.unseen.append(Unseen("partitions", str(error.strerror), gap=Gap.DISK))
+        return replace(reading, partitions=reading.partitions[: MOST[PARTITIONS]])
+
+    def layers(
+        self, extent: Extent, sector_size: int, what: str, last_end: int | None = None
+    ) -> tuple[Layer, ...] | None:
+        """Return the layers at `extent`, or None after adding to `unseen` that they cannot be read, or that the budget
+        is spent.
+        """
+        if self.budget.is_spent:
+            return None  # reported once, not for each of thousands
+        key = extent, last_end
+        try:
+            if key not in self.found:
+                self.found[key] = None
+                self.found[key] = read_layers(
+                    self.reader, extent, sector_size=sector_size, last_end=last_end, budget=self.budget
+                )
+            layers = self.found[key]
+            self.budget.spend(ITEMS, sum(1 + len(layer.segments) for layer in with_inner(layers or ())))
+        except OverBudgetError as error:
+            name = f"contents of {what} and everything after it"
+            self.unseen.append(Unseen(name, str(error.strerror), gap=Gap.DISK))
+            return None
+        except OSError as error:
+            self.unseen.append(Unseen(f"contents of {what}", f"cannot be read: {error.strerror}"))
+            return None
+        return layers
 
 
 # The layers on a partition, recognised from its bytes alone.
@@ -120,9 +137,6 @@ def _layers(
 # The order and the rule for ambiguity are those of libblkid's safe probing: RAID members and encrypted volumes
 # before file systems; two file systems at once are ambiguous.
 
-DEEPEST = 6  # layers inside layers; real stacks have four
-MOST_AREAS = 48  # probed for one partition, however a hostile disk nests them
-MOST_HEADS = 1024  # of further areas: a suspended system prevents every change, in whatever volume it is
 SMALLEST = 1024  # the two sectors of an extended partition contain no file system
 FLOPPY = 1440 * KIB  # no RAID up to this size, and the first match counts (blkid: tiny devices)
 
@@ -147,31 +161,43 @@ LAST_RESORT: tuple[Read, ...] = (volumes.read_luks_second,)
 
 
 def read_layers(
-    reader: Reader, extent: Extent, *, sector_size: int = 512, last_end: int | None = None
+    reader: Reader, extent: Extent, *, sector_size: int = 512, last_end: int | None = None, budget: Budget | None = None
 ) -> tuple[Layer, ...]:
     """Return the layers at `extent` of a disk, empty if nothing is recognised. `last_end`: where the last partition
     ends, if `extent` is a disk whose partitions are known; a superblock at its end may be that of the partition.
+    `budget`: of the disk, if more than this extent of it is searched.
 
-    Raises OSError if the medium cannot be read, and nothing else whatever the bytes are.
+    Raises OSError if the medium cannot be read or the budget is spent, and nothing else whatever the bytes are.
     """
-    areas_left, heads_left = iter(range(MOST_AREAS)), iter(range(MOST_HEADS))  # shared by all nested areas
+    budget = budget or Budget()
 
     def probe(reader: Reader, extent: Extent, depth: int) -> tuple[Layer, ...]:
-        if extent.start < 0 or extent.length <= SMALLEST or depth > DEEPEST:
+        if extent.start < 0 or extent.length <= SMALLEST:
             return ()
-        if next(areas_left, None) is None:
-            return () if next(heads_left, None) is None else _suspended(reader, extent, sector_size)
+        budget.spend(AREAS)
+        budget.spend(LEVELS, depth if depth > MOST[LEVELS] else 0)
         inside = partial(probe, depth=depth + 1)
-        return _recognise(open_area(reader, extent, sector_size, inside, last_end=None if depth else last_end))
+        last = None if depth else last_end
+        return _recognise(open_area(reader, extent, sector_size, inside, last_end=last, budget=budget))
 
-    return probe(reader, extent, 0)
+    return probe(_CountedReader(reader, budget), extent, 0)
 
 
-def _suspended(reader: Reader, extent: Extent, sector_size: int) -> tuple[Layer, ...]:
-    """Return the image of a suspended system, and no other layer: one short read shows it."""
-    head = reader.read(extent.start, min(linux_fs.PAGES[-1], extent.length))
-    layer = linux_fs.read_swap(Area(reader, extent, sector_size, head, b"", lambda *_: ()))
-    return (layer,) if layer and layer.kind == "swsuspend" else ()
+@dataclass(frozen=True, slots=True)
+class _CountedReader:
+    """A reader that takes what is read from a budget."""
+
+    below: Reader
+    budget: Budget
+
+    @property
+    def size(self) -> int:
+        return self.below.size
+
+    def read(self, offset: int, length: int) -> bytes:
+        content = self.below.read(offset, length)
+        self.budget.spend(BYTES, len(content))
+        return content
 
 
 def _recognise(area: Area) -> tuple[Layer, ...]:

@@ -1,9 +1,12 @@
 """Read bytes of a disk or an image by offset, with bounds for hostile counts; faults and checksums of what was read."""
 
+import errno
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from functools import cache
+from operator import itemgetter
 from typing import Literal, Protocol
 
 from aligntool.formats.numbers import le64, text_at, uuid_at
@@ -68,7 +71,8 @@ class HeartbeatReader:
 class MappedReader:
     """A volume made of runs of another reader, as assembled by LVM and md.
 
-    `runs` are (offset in the volume, offset below, length), in bytes. A read ends at the first byte that no run covers.
+    `runs` are (offset in the volume, offset below, length), in bytes, in ascending order. A read ends at the first byte
+    that no run covers.
     """
 
     below: Reader
@@ -79,8 +83,11 @@ class MappedReader:
         remaining = readable_length(offset, length, self.size)
         pieces = []
         while remaining > 0:
-            run = next((run for run in self.runs if run[0] <= offset < run[0] + run[2]), None)
-            if run is None:
+            at = bisect_right(self.runs, offset, key=itemgetter(0)) - 1
+            if at < 0:
+                break
+            run = self.runs[at]
+            if offset >= run[0] + run[2]:
                 break
             piece = self.below.read(run[1] + offset - run[0], min(remaining, run[0] + run[2] - offset))
             if not piece:
@@ -212,6 +219,41 @@ CHECKSUM_PREFIX = "checksum"  # the first word of the problem of a bad superbloc
 
 Inside = Callable[[Reader, Extent], tuple[Layer, ...]]
 
+# The budget of one disk. Every number is far above that of any real disk, and so low that a disk that was made to be
+# expensive is read in seconds. docs/decisions/0055 has the measurements.
+
+PARTITIONS = "partitions"  # Linux shows 255, a new GPT has room for 128
+BYTES = "bytes in search of contents"  # 255 ordinary partitions take a quarter of them
+AREAS = "containers"  # partitions, volumes, and what is in them; one disk of a large server has hundreds
+LEVELS = "containers inside each other"  # real stacks have four
+WORDS = "words of metadata"  # of LVM and LUKS2; a group of 1000 volumes has 50,000
+ITEMS = "layers and segments"  # in all partitions together; each becomes output
+MOST: Mapping[str, int] = {
+    PARTITIONS: 256, BYTES: 512 * MIB, AREAS: 4096, LEVELS: 6, WORDS: 1_000_000, ITEMS: 32_768,
+}  # fmt: skip
+
+
+class OverBudgetError(OSError):
+    """A disk has more contents than any real disk. As an OSError, it makes contents unreadable, never empty."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """What may still be spent on the contents of one disk."""
+
+    left: dict[str, int] = field(default_factory=lambda: dict(MOST))
+
+    @property
+    def is_spent(self) -> bool:
+        return min(self.left.values()) < 0
+
+    def spend(self, what: str, amount: int = 1) -> None:
+        """Spend `amount` of one of the above. Raises OverBudgetError."""
+        self.left[what] -= amount
+        if self.is_spent:
+            why = f"not everything was looked at: more than {MOST[what]:,} {what}, which no real disk has"
+            raise OverBudgetError(errno.EFBIG, why)
+
 
 @dataclass(frozen=True, slots=True)
 class Area:
@@ -224,6 +266,7 @@ class Area:
     tail: bytes
     inside: Inside  # recognises the layers in a part of it
     last_end: int | None = None  # of the last partition of the disk, if this is a disk whose partitions are known
+    budget: Budget = field(default_factory=Budget)
 
     @property
     def start(self) -> int:
@@ -291,7 +334,15 @@ def _read_from(area: Area, place: int, length: int) -> bytes:
     return area.read(place if place >= 0 else area.size // 512 * 512 + place, length)
 
 
-def open_area(reader: Reader, extent: Extent, sector_size: int, inside: Inside, *, last_end: int | None = None) -> Area:
+def open_area(
+    reader: Reader,
+    extent: Extent,
+    sector_size: int,
+    inside: Inside,
+    *,
+    last_end: int | None = None,
+    budget: Budget | None = None,
+) -> Area:
     """Return the area, with both ends read in advance: nearly all signatures are there."""
     head = reader.read(extent.start, min(HEAD, extent.length))
     is_whole = extent.start == 0 and extent.end >= reader.size
@@ -299,7 +350,7 @@ def open_area(reader: Reader, extent: Extent, sector_size: int, inside: Inside, 
     tail = reader.read(extent.start + tail_start, extent.length - tail_start)
     if len(tail) < extent.length - tail_start:
         tail = b""  # the disk ends before the container: the last bytes are not the container's end
-    return Area(reader, extent, sector_size, head, tail, inside, last_end)
+    return Area(reader, extent, sector_size, head, tail, inside, last_end, budget or Budget())
 
 
 def checksum_problem(of: str, stored: int | str, computed: int | str) -> tuple[str, ...]:

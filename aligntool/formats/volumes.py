@@ -9,8 +9,9 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import accumulate, pairwise
 
+from aligntool.documents import count_values
 from aligntool.formats.numbers import be16, be32, be64, le32, le64, text_at
-from aligntool.formats.reader import MAY_BE_SHARED, Area, MappedReader, checksum_problem, crc32_seeded
+from aligntool.formats.reader import MAY_BE_SHARED, WORDS, Area, Budget, MappedReader, checksum_problem, crc32_seeded
 from aligntool.inventory import Layer, Segment
 from aligntool.units import KIB, MIB, Extent
 from aligntool.values import dataclass
@@ -20,7 +21,6 @@ from aligntool.values import dataclass
 # Bad text never raises: everything before the first error is returned. Grammar: lvm2 libdm/libdm-config.c.
 
 DEEPEST = 8  # volume group, logical volumes, volume, segment: real metadata has four levels
-MOST_TOKENS = 200_000
 
 Value = int | float | str
 Section = dict[str, "Value | list[Value] | Section"]
@@ -37,14 +37,14 @@ class _Unreadable(ValueError):
 
 
 def parse(text: str) -> Section:
-    return parse_metadata(text)[0]
+    return parse_metadata(text, Budget())[0]
 
 
-def parse_metadata(text: str) -> tuple[Section, bool]:
-    """Return everything before the first error, and whether that is the whole text."""
+def parse_metadata(text: str, budget: Budget) -> tuple[Section, bool]:
+    """Return everything before the first error, and whether that is the whole text. Raises OverBudgetError."""
     root: Section = {}
     with suppress(_Unreadable):
-        tokens = _tokens(text)
+        tokens = _tokens(text, budget)
         _read_section(tokens, root, DEEPEST)
         return root, next(tokens, None) is None
     return root, False
@@ -89,12 +89,10 @@ def _value(kind: str, word: str) -> Value:
     raise _Unreadable(word)
 
 
-def _tokens(text: str) -> Iterator[tuple[str, str]]:
+def _tokens(text: str, budget: Budget) -> Iterator[tuple[str, str]]:
     at, token = 0, re.compile(_TOKEN)
-    for _ in range(MOST_TOKENS):
-        match = token.match(text, at)
-        if match is None:
-            break
+    while match := token.match(text, at):
+        budget.spend(WORDS)
         at = match.end()
         if match.lastgroup:
             yield match.lastgroup, match.group()
@@ -115,7 +113,6 @@ AREA_HEADER = 512
 IGNORED = 1  # a raw location's flag: this metadata area is not in use
 LONGEST_TEXT = MIB
 MOST_AREAS = 8
-MOST_PIECES = 1024  # of a volume to be read: each read walks over them
 LONGEST_NAME = 127  # NAME_LEN of lvm2; each segment repeats the names
 GROUPS_OF_UUID = (6, 4, 4, 4, 4, 4, 6)
 
@@ -151,7 +148,7 @@ def read_lvm(area: Area) -> Layer | None:
     data_areas, metadata_areas = _areas(header)
     problems = list(checksum_problem("the LVM label", le32(label, 16), crc32_seeded(label[20:], SEED)))
     text = _newest_text(area, metadata_areas, problems)
-    group = _read_group(text, _dashed(raw_uuid)) if text else None
+    group = _read_group(text, _dashed(raw_uuid), area.budget) if text else None
     # pvresize changes the length in the metadata and not in the label, and metadata may all be on other disks.
     size = le64(header, 32)
     is_known = size > area.size or _is_in_no_group(area, metadata_areas)
@@ -215,8 +212,8 @@ def _newest_text(area: Area, places: list[tuple[int, int]], problems: list[str])
     return None
 
 
-def _read_group(text: str, uuid: str) -> _Group | None:
-    root, is_whole = parse_metadata(text)
+def _read_group(text: str, uuid: str, budget: Budget) -> _Group | None:
+    root, is_whole = parse_metadata(text, budget)
     for name, section in root.items():
         if not isinstance(section, dict) or len(name) > LONGEST_NAME:
             continue
@@ -303,7 +300,7 @@ def _inner(area: Area, group: _Group, segments: tuple[Segment, ...]) -> Iterator
         elif name.startswith("pvmove") or (is_content and not item.volume_offset):
             heads.append(item.extent)  # a later segment may begin with anything, too
     for name, pieces in ((name, sorted(pieces)) for name, pieces in runs.items()):
-        if pieces[0][0] != 0 or len(pieces) > MOST_PIECES:
+        if pieces[0][0] != 0:
             continue
         if any(label.overlaps(Extent(start, length)) for _, start, length in pieces):
             continue
@@ -431,9 +428,10 @@ def _read_luks2(area: Area) -> Layer | None:
     updates = [be64(content, 16) for content, _ in (first, second)]
     newest = max((first, second), key=lambda header: (not header[1], be64(header[0], 16)))
     if not problems and updates[0] != updates[1]:
-        if _from_second(first, second) is not None:
+        if _from_second(first, second, area.budget) is not None:
             return replace(_luks2_layer(area, second, ()), unclean=UNFLUSHED)
-        if not (_requirements(_metadata(newest[0])) or "").startswith(REENCRYPTING):  # they are written in turn
+        needs = _requirements(_metadata(newest[0], area.budget)) or ""
+        if not needs.startswith(REENCRYPTING):  # they are written in turn
             problems = (
                 f"the two LUKS2 headers differ: update {updates[0]} and update {updates[1]}; the newer is used",
             )
@@ -459,7 +457,7 @@ def _read_luks2_header(area: Area, at: int) -> _Header | None:
 
 def _luks2_layer(area: Area, header: _Header, problems: tuple[str, ...]) -> Layer:
     content = header[0]
-    tree = _metadata(content)
+    tree = _metadata(content, area.budget)
     segments, needs = _luks_segments(_in_use(tree)), _requirements(tree)
     is_plain = all(segment.get("type") == "crypt" and not segment.get("integrity") for segment in _in_use(tree))
     offset, length = min(((at, length) for at, length, _ in segments), default=(None, 0))
@@ -478,10 +476,12 @@ def _luks2_layer(area: Area, header: _Header, problems: tuple[str, ...]) -> Laye
     )  # fmt: skip
 
 
-def _metadata(content: bytes) -> Section:
-    """Return the JSON area of a header; empty if it is not valid."""
+def _metadata(content: bytes, budget: Budget) -> Section:
+    """Return the JSON area of a header; empty if it is not valid. Raises OverBudgetError."""
+    text = content[4096:].split(b"\0", 1)[0]
+    budget.spend(WORDS, count_values(text))
     try:
-        tree = json.loads(content[4096:].split(b"\0", 1)[0])
+        tree = json.loads(text)
     except (ValueError, RecursionError):
         return {}
     return tree if isinstance(tree, dict) else {}
@@ -529,15 +529,19 @@ def is_reencrypted(tree: Section) -> bool:
     cryptsetup (2.6 to 2.8) must not continue then: it takes the only segment for the one before, and would encrypt all
     data again, which loses them (lib/luks2/luks2_reencrypt.c, _offset_forward).
     """
-    digests = [(name, digest["segments"]) for name, digest in _sections(tree, "digests") if "segments" in digest]
-
-    def encryption(name: str, segment: Section) -> tuple[object, ...]:
-        of_segment = [digest for digest, names in digests if isinstance(names, list) and name in names]
-        return segment.get("type"), segment.get("sector_size"), segment.get("encryption"), of_segment
-
-    found = {str(segment.get("flags")): encryption(name, segment) for name, segment in _sections(tree, "segments")}
+    found = {str(segment.get("flags")): (name, segment) for name, segment in _sections(tree, "segments")}
     ends = [next((one for flags, one in found.items() if flag in flags), None) for flag in ("-previous", "-final")]
-    return len(_in_use(tree)) == 1 and None not in ends and ends[0] != found.get("None") == ends[1]
+    if len(_in_use(tree)) != 1 or None in (*ends, found.get("None")):
+        return False
+    before, after, now = (_encryption(tree, *named) for named in (*ends, found["None"]) if named)
+    return before != now == after
+
+
+def _encryption(tree: Section, name: str, segment: Section) -> tuple[object, ...]:
+    """Return how a segment is encrypted, with the digests of its keys."""
+    digests = [(digest, value.get("segments")) for digest, value in _sections(tree, "digests")]
+    of_segment = [digest for digest, names in digests if isinstance(names, list) and name in names]
+    return segment.get("type"), segment.get("sector_size"), segment.get("encryption"), of_segment
 
 
 def unflushed_copy(area: Area) -> bytes | None:
@@ -550,14 +554,14 @@ def unflushed_copy(area: Area) -> bytes | None:
     one update older, follows, the data and the journal are as it tells.
     """
     first, second = _read_luks2_header(area, 0), _read_luks2_header(area, be64(area.head, 8))
-    return _from_second(first, second) if first and second else None
+    return _from_second(first, second, area.budget) if first and second else None
 
 
-def _from_second(first: _Header, second: _Header) -> bytes | None:
+def _from_second(first: _Header, second: _Header, budget: Budget) -> bytes | None:
     """Return the first header made from the second, if only that tells the state of the data; else None."""
     if first[1] or second[1] or be64(first[0], 16) != be64(second[0], 16) + 1:
         return None
-    trees = [_metadata(content) for content, _ in (first, second)]
+    trees = [_metadata(content, budget) for content, _ in (first, second)]
     hot = ["in-reencryption" in str(_in_use(tree)) for tree in trees]
     if hot[0] == hot[1] or not _before(trees[0]):  # without the segments before, it is finished, and its journal wiped
         return None

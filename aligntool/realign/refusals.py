@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from aligntool.audit import wording
+from aligntool.audit.drives import worst_gap
 from aligntool.audit.report import Judged
 from aligntool.change import LayoutGoal, PartitionRequest
 from aligntool.claims import Claims, format_range
@@ -64,6 +65,8 @@ def _disk_refusals(disk: Disk, *, wipe: bool | None, above: Inventory | None = N
     if not disk.table_read or not disk.content_read:
         text = f"{name}: content not readable, so it may not be empty"
         yield Refusal("not-read", name, text, wording.next_command(disk, "audit"))
+    elif gap := worst_gap(disk):
+        yield Refusal("not-read", name, f"{name}: {gap.what}: {gap.why}", wording.next_command(disk, "audit"))
     elif not wipe:
         for content in wording.contents_or_data(disk):
             yield Refusal("not-empty", name, f"{name} is not empty: {content}", _hint_to_keep_content(disk, wipe))
@@ -155,6 +158,8 @@ def _device_reasons(disk: Disk) -> Iterator[Refusal]:
     if not disk.table_read:
         text = f"the partition table of {name} was not read"
         yield Refusal("not-read", name, text, wording.next_command(disk, "plan realign"), lasting=False)
+    elif gap := worst_gap(disk):
+        yield Refusal("not-read", name, f"{name}: {gap.what}: {gap.why}", wording.next_command(disk, "audit"))
     if disk.kind is DiskKind.DM:
         below = f": it is mapped to {', '.join(disk.slaves)}" if disk.slaves else ""
         yield Refusal("mapping", name, f"{name} is a device-mapper device{below}", audit)

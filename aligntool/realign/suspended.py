@@ -26,7 +26,6 @@ _UNSEEN_VOLUMES = re.compile(r"_([tv]data|cdata|cvol|w?corig|iorig|[rm]image_\d+
 
 The endings are reserved (lvm(8), "Reserved names").
 """
-_MOST_SEGMENTS = 1024  # of a physical volume whose volumes were all looked at: MOST_HEADS in formats/layers.py
 _MOST_NAMED = 4
 
 
@@ -69,7 +68,7 @@ def _has_whole_volumes(group: Layer) -> bool:
     volumes = {segment.volume for segment in group.segments}
     begun = {segment.volume for segment in group.segments if not segment.volume_offset}
     is_striped = any(segment.stripe_size for segment in group.segments)
-    is_simple = volumes == begun and not is_striped and len(group.segments) <= _MOST_SEGMENTS
+    is_simple = volumes == begun and not is_striped
     return is_simple and not any(_UNSEEN_VOLUMES.search(volume) for volume in volumes)
 
 

@@ -7,6 +7,7 @@ its own, started by `run.py`, because atheris requires one.
 import argparse
 import hashlib
 import re
+import resource
 import signal
 import sys
 import tempfile
@@ -19,12 +20,15 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
+from aligntool.units import MIB
+
 if TYPE_CHECKING:
     from types import FrameType
 
     from tests.fuzz.targets import Target
 
 SECONDS_AN_INPUT = 5.0  # of processor time; two orders of magnitude above the slowest real disk
+MEMORY_AN_INPUT = 110 * MIB  # of address space: what a command may take, without the program itself
 MOST_KEPT = 500  # inputs with a new shape, kept for mutation
 FOUND = Path(__file__).parent / "found"
 
@@ -42,8 +46,13 @@ class Failure:
 
 
 @contextmanager
-def limited(seconds: float) -> Iterator[None]:
-    """Limit the processor time, so that a busy machine is not taken for a slow parser."""
+def limited(seconds: float, memory: int = MEMORY_AN_INPUT) -> Iterator[None]:
+    """Limit the processor time, so that a busy machine is not taken for a slow parser, and the address space beyond
+    what this process has: Python then raises MemoryError.
+    """
+    usual = resource.getrlimit(resource.RLIMIT_AS)
+    now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (now + memory, usual[1]))
 
     def stop(_number: int, _frame: "FrameType | None") -> None:
         raise TooSlow(f"more than {seconds:g} seconds of processor time")
@@ -55,6 +64,7 @@ def limited(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
+        resource.setrlimit(resource.RLIMIT_AS, usual)
 
 
 def try_input(
@@ -87,6 +97,18 @@ class Record:
     tried: int = 0
     shapes: set[str] = field(default_factory=set)
     failures: dict[str, Failure] = field(default_factory=dict)
+    slowest: float = 0.0  # seconds of processor time of one input
+
+    def try_next(self, target: "Target", data: bytes) -> bool:
+        """Try an input, and record the result and its cost; return whether the result was new."""
+        began = time.process_time()
+        outcome = try_input(target.name, target.run, data)
+        self.slowest = max(self.slowest, time.process_time() - began)
+        return self.add(outcome)
+
+    def cost(self) -> str:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return f"SLOWEST {self.slowest:.2f} s PEAK {peak // MIB} MiB"
 
     def add(self, outcome: str | Failure) -> bool:
         """Record a result; return whether it was new."""
@@ -119,11 +141,11 @@ def fuzz_blindly(target: "Target", record: Record, *, runs: int, seconds: float,
     with tempfile.TemporaryDirectory(prefix="aligntool-fuzz-") as folder:
         pool = target.seeds(Path(folder))
     for data in pool:
-        record.add(try_input(target.name, target.run, data))
+        record.try_next(target, data)
     end = time.monotonic() + seconds
     while record.tried < runs and time.monotonic() < end:
         data = target.mutate(mutator, random.choice(pool), target.longest)
-        if record.add(try_input(target.name, target.run, data)) and len(pool) < MOST_KEPT:
+        if record.try_next(target, data) and len(pool) < MOST_KEPT:
             pool.append(data)
 
 
@@ -143,7 +165,10 @@ def fuzz_guided(name: str, record: Record, *, work: Path, runs: int, seconds: fl
         return target.mutate(Mutator(Random(number), atheris.Mutate), data, min(most, target.longest))
 
     def one_input(data: bytes) -> None:
-        record.add(try_input(target.name, target.run, data))
+        before = record.slowest
+        record.try_next(target, data)
+        if record.slowest > 1.1 * before:  # libFuzzer ends the process, so there is no later moment for it
+            print(record.cost(), flush=True)
 
     seeds, corpus = target.seeds(work), work / "corpus"
     corpus.mkdir()
@@ -186,7 +211,7 @@ def main() -> int:
     from tests.fuzz.targets import target_named
 
     fuzz_blindly(target_named(given.target), record, runs=given.runs, seconds=given.seconds, seed=given.seed)
-    print(f"TRIED {record.tried} SHAPES {len(record.shapes)}", flush=True)
+    print(f"TRIED {record.tried} SHAPES {len(record.shapes)} {record.cost()}", flush=True)
     return 1 if record.failures else 0
 
 

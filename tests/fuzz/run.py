@@ -25,6 +25,7 @@ GRACE_S = 120  # for start-up, the seeds and a last long input
 
 _TRIED = re.compile(r"^stat::number_of_executed_units: (\d+)$|^TRIED (\d+) SHAPES", re.MULTILINE)
 _COVERED = re.compile(r" cov: (\d+) ")
+_COST = re.compile(r"SLOWEST .*MiB")
 _SHAPES = re.compile(r"SHAPES (\d+)")
 
 
@@ -35,6 +36,7 @@ class Outcome:
     reached: str
     failures: tuple[str, ...]
     ended_well: bool
+    cost: str  # the slowest input, and the peak of memory of the process
     told: str  # the whole output of the process, if it printed no numbers
 
     @property
@@ -57,7 +59,7 @@ def fuzz(target: str, *, engine: str, seconds: float, runs: int | None = None, s
             done = subprocess.run(words, capture_output=True, text=True, errors="replace", cwd=ROOT,
                                   check=False, timeout=seconds + GRACE_S)  # fmt: skip
         except subprocess.TimeoutExpired as late:
-            return Outcome(target, 0, "nothing", (), False, f"{target} did not end: {late}")
+            return Outcome(target, 0, "nothing", (), False, "", f"{target} did not end: {late}")
     return _read(target, done.stdout, done.stderr)
 
 
@@ -67,7 +69,8 @@ def _read(target: str, said: str, talked: str) -> Outcome:
     covered, shapes = _COVERED.findall(talked), _SHAPES.search(said)
     reached = f"{covered[-1]} branches" if covered else f"{shapes.group(1)} shapes" if shapes else "nothing"
     failures = tuple(line for line in said.splitlines() if line.startswith("FAILURE "))
-    return Outcome(target, tried, reached, failures, found is not None, said + talked)
+    cost = _COST.findall(said)
+    return Outcome(target, tried, reached, failures, found is not None, cost[-1] if cost else "", said + talked)
 
 
 def names() -> tuple[str, ...]:
@@ -78,7 +81,7 @@ def names() -> tuple[str, ...]:
 
 def print_outcome(outcome: Outcome, elapsed_s: float) -> None:
     print(f"{outcome.target:<14} {outcome.tried:>8} inputs  {outcome.reached:>14}  {elapsed_s:>5.0f} s  "
-          f"{outcome.failed or 'no'} failures", flush=True)  # fmt: skip
+          f"{outcome.failed or 'no'} failures  {outcome.cost.lower()}", flush=True)  # fmt: skip
     if outcome.failed:
         kept = outcome.told if outcome.failures else outcome.told[-3000:]
         wanted = [line for line in kept.splitlines() if not line.startswith(("#", "INFO", "stat::"))]

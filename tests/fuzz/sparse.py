@@ -57,9 +57,12 @@ class SparseDisk:
 
     def encoded(self) -> bytes:
         head = _HEAD.pack(self.choices & 0xFF, self.size & LARGEST, self.start & LARGEST)
-        return head + b"".join(
-            _PIECE.pack(piece.at & LARGEST, len(piece.content)) + piece.content for piece in self.pieces
+        parts = (
+            Piece(piece.at + at, piece.content[at : at + LONGEST_PIECE])
+            for piece in self.pieces
+            for at in range(0, len(piece.content) or 1, LONGEST_PIECE)
         )
+        return head + b"".join(_PIECE.pack(part.at & LARGEST, len(part.content)) + part.content for part in parts)
 
     def with_bytes(self, at: int, content: bytes) -> "SparseDisk":
         """Write these bytes at this place, inside the piece that covers it or as a new piece."""

@@ -12,19 +12,22 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from aligntool.documents import load_object
 from aligntool.errors import Refused
 from aligntool.formats import volumes
 from aligntool.formats.identify import decode_hmb, decode_identify, decode_names, decode_nvme, identify_in_vpd
-from aligntool.formats.layers import MOST_READ, read_contents, read_layers
-from aligntool.formats.reader import LONGEST_READ
+from aligntool.formats.layers import read_contents, read_layers
+from aligntool.formats.reader import BYTES, LONGEST_READ, MOST, OverBudgetError
 from aligntool.formats.tables import read_table
-from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits, Layer, Partition, Table, TableLabel
+from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits, Layer, Partition, Role, Table, TableLabel
 from aligntool.linux.devices import vpd_serial
 from aligntool.linux.look import look
 from aligntool.linux.sysfs import Record, parse_dump, parse_record
+from aligntool.realign.journal import unpack
 from aligntool.recipes.drives import DriveDatabase, load_drives
+from aligntool.recipes.schema import read_tables
 from aligntool.units import MIB, Extent
-from tests.fuzz import handmade_seeds, machine, tool_seeds
+from tests.fuzz import bombs, handmade_seeds, machine, tool_seeds
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.properties import Broken, check, render_all
 from tests.fuzz.sparse import HAS_BAD_SECTOR, IS_DRIVE, SparseDisk, decode
@@ -70,6 +73,8 @@ def run_layers(data: bytes) -> str:
     container = disk.container
     try:
         layers = read_layers(reader, container, sector_size=disk.sector_size or 512)
+    except OverBudgetError:
+        return "over budget"
     except OSError:
         if not disk.choices & HAS_BAD_SECTOR:
             raise
@@ -89,7 +94,7 @@ def run_contents(data: bytes) -> str:
     disk = decode(data)
     reader = disk.reader()
     seen = read_contents(reader, sector_size=disk.sector_size)
-    if reader.bytes_read > MOST_READ_BY_TABLES + MOST_READ + LONGEST_READ:
+    if reader.bytes_read > MOST_READ_BY_TABLES + MOST[BYTES] + LONGEST_READ:
         raise Broken(f"{reader.bytes_read} bytes were read of a disk with {len(seen.partitions)} partitions")
     _render_disk(
         data, disk, table=seen.table, partitions=seen.partitions, table_read=seen.table_read,
@@ -198,6 +203,45 @@ def _machine_folder() -> "tempfile.TemporaryDirectory[str]":
     return folder
 
 
+def run_bomb(data: bytes) -> str:
+    """As `run_contents`, and what was cut off must be reported, and never be called aligned."""
+    disk = decode(data)
+    seen = read_contents(disk.reader(), sector_size=disk.sector_size)
+    _render_disk(
+        data, disk, table=seen.table, partitions=seen.partitions, table_read=seen.table_read,
+        content=seen.content, content_read=seen.content_read, unseen=seen.unseen,
+    )  # fmt: skip
+    cut = [part.number for part in seen.partitions if not part.content_read and part.role is Role.PRIMARY]
+    parked = seen.table.in_flight.partitions if seen.table and seen.table.in_flight else ()
+    if set(cut) - set(parked) and not seen.unseen:
+        raise Broken(f"nothing says that partition {cut[0]} was not looked at")
+    return f"{len(seen.partitions)} {len(cut)} {[unseen.why for unseen in seen.unseen][:1]}"
+
+
+def run_journal(data: bytes) -> str:
+    """The body of a journal of a disk of 1 MiB, with these bytes inside."""
+    try:
+        unpack(zlib.compress(len(data).to_bytes(8, "little") + data, 1), MIB)
+    except Refused:
+        return "refused"
+    return "journal"
+
+
+def run_toml(data: bytes) -> str:
+    try:
+        _, tables = read_tables("FILE", data.decode("utf-8", "replace"), kinds=("drive",), keys=None)
+    except Refused:
+        return "refused"
+    return str(len(tables["drive"]))
+
+
+def run_json(data: bytes) -> str:
+    try:
+        return str(min(len(load_object(data.decode("utf-8", "replace"))), 9))
+    except ValueError:
+        return "refused"
+
+
 def _few_requests(count: int) -> None:
     if count > MOST_REQUESTS:
         raise Broken(f"{count} requests to the disk")
@@ -233,6 +277,22 @@ def _some(*families: str) -> Seeds:
     return seeds
 
 
+def _bombs(_: Path) -> list[bytes]:
+    return [make().encoded() for make in bombs.DISKS.values()]
+
+
+def _texts_of(suffix: str) -> Seeds:
+    def seeds(folder: Path) -> list[bytes]:
+        path, found = folder / "text", []
+        for name, (make, _) in bombs.TEXTS.items():
+            if name.endswith(suffix):
+                make(path)
+                found.append(path.read_bytes())
+        return found
+
+    return seeds
+
+
 TARGETS = (
     Target("gpt", run_table, Mutator.disk, _some("gpt")),
     Target("mbr", run_table, Mutator.disk, _some("mbr")),
@@ -248,6 +308,10 @@ TARGETS = (
     Target("ata", run_ata, Mutator.disk, _some("ata")),
     Target("udev", run_udev, Mutator.text, handmade_seeds.udev_texts),
     Target("lvm-text", run_lvm_text, Mutator.text, handmade_seeds.lvm_texts),
+    Target("bombs", run_bomb, Mutator.disk, _bombs, 2 * MIB),
+    Target("journal", run_journal, Mutator.text, lambda _: list(bombs.INDEXES), 4 * MIB),
+    Target("toml", run_toml, Mutator.text, _texts_of(".toml"), 2 * MIB),
+    Target("json", run_json, Mutator.text, _texts_of(".json"), 2 * MIB),
     Target("machine", run_machine, Mutator.edits, handmade_seeds.machine_edits, 4096),
 )
 

@@ -68,10 +68,11 @@ def mirrors_of_luks(size: int = 64 * MIB) -> SparseDisk:
     )
 
 
-def partitions_on_one_place(count: int) -> SparseDisk:
-    """Make this many partitions, all of them the same disk of `mirrors_of_luks`."""
+def partitions_on_one_place(count: int, shorter: int = 0) -> SparseDisk:
+    """Make this many partitions, all of them the same disk of `mirrors_of_luks`, or each by so many sectors shorter."""
     inside, first = mirrors_of_luks(), 100_000
-    disk = gpt_of([(first, first + inside.size // 512 - 1)] * count)
+    last = first + inside.size // 512 - 1
+    disk = gpt_of([(first, last - shorter * number) for number in range(count)])
     moved = tuple(Piece(piece.at + first * 512, piece.content) for piece in inside.pieces)
     return SparseDisk(disk.size, (*disk.pieces, *moved))
 

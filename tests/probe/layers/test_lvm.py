@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.formats import volumes
-from aligntool.formats.reader import MAY_BE_SHARED, Area
+from aligntool.formats.reader import MAY_BE_SHARED, Area, Budget
 from aligntool.formats.smallest_units import smallest_unit
 from aligntool.inventory import Layer, Segment
 from aligntool.units import KIB, MIB, Extent
@@ -155,7 +155,7 @@ def test_a_hibernation_image_is_found_in_the_last_of_many_volumes(made: Made, sp
     swap = sparse(MIB, "swap.img")
     run("mkswap", swap)
     (last,) = (part.extent for part in the_layer(image).segments if part.volume == "vg/volume59")
-    for mark, kinds in ((b"SWAPSPACE2", []), (b"S1SUSPEND\0", ["swsuspend"])):
+    for mark, kinds in ((b"SWAPSPACE2", ["swap"]), (b"S1SUSPEND\0", ["swsuspend"])):
         with image.open("r+b") as file:
             file.seek(last.start)
             file.write(swap.read_bytes()[: 4 * KIB - 10] + mark)
@@ -421,7 +421,7 @@ def test_the_text_parser_stops_at_invalid_text_without_an_error() -> None:
     assert depth == volumes.DEEPEST
     assert volumes.parse("}") == {}
     for text, whole in (("a = 1", True), ("a { b = 1 } c = 2", True), ("a = 1 } b = 2", False), ("a = 1 b = @", False)):
-        assert volumes.parse_metadata(text)[1] == whole, text
+        assert volumes.parse_metadata(text, Budget())[1] == whole, text
     assert volumes.parse("a = " + "9" * 5000) == {}
 
 
