@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -27,9 +28,12 @@ from aligntool.linux.sysfs import read_written
 from aligntool.linux.targets import open_sysroot
 from aligntool.recipes.drives import known_geometries, load_drives
 from aligntool.render.fleet import changes_json, fleet_json, fleet_lines, machine_json, page_html
+from aligntool.units import MIB
 from aligntool.values import dataclass
 
 _REMOVAL_S = 2.0
+_PROCESSOR_S = 5.0  # of processor time for each MiB, begun or whole, of an archive
+_FOLDER_S = 60.0  # of a folder, whose size is not known
 _LONGEST_REASON = 1000  # characters; an archive may contain names of any length
 _JSON = ".json"
 _ARCHIVES = (".tar.xz", ".tar.gz", ".txz", ".tgz", ".tar")
@@ -154,15 +158,32 @@ def _audit_all(names: list[str], silence_s: float) -> Iterator[tuple[int, Machin
 def _audit(name: str, pulse: Pulse) -> Machine:
     """Audit a snapshot, in a child. Whatever fails, it becomes one line of the report."""
     try:
-        with open_sysroot(name) as tree:
+        with _limited_processor_time(name), open_sysroot(name) as tree:
             pulse.beat()
             inventory, written = look((), sysroot=tree.root), read_written(tree)
-        return machine_of(name, judge(inventory, known_geometries(inventory)), written)
+            return machine_of(name, judge(inventory, known_geometries(inventory)), written)
     except Refused as refusal:
         why = str(refusal)
     except Exception as error:
         why = f"a bug in aligntool, please report it: {type(error).__name__}: {error}"
     return Machine(name, why=why[:_LONGEST_REASON])
+
+
+@contextmanager
+def _limited_processor_time(name: str) -> Iterator[None]:
+    """Raise Refused in a snapshot that takes far longer than any machine, however busy this one is."""
+    limit_s = _PROCESSOR_S * (1 + os.path.getsize(name) // MIB) if os.path.isfile(name) else _FOLDER_S  # noqa: PTH113, PTH202
+
+    def stop(_number: int, _frame: object) -> None:
+        raise Refused(f"{name} was not audited: it takes more than {limit_s:g} s of processor time")
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, limit_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def _spooled_lines(spool: IO[bytes], places: dict[int, int]) -> Iterable[str]:

@@ -7,6 +7,7 @@ import re
 import stat
 import tarfile
 import tempfile
+import time
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -25,6 +26,7 @@ from aligntool.linux.devices import Block, FileReader, block_of_number, find_blo
 from aligntool.linux.held import hold, open_held, place_of, status_of
 from aligntool.linux.process import SILENCE_S, SILENT, Pulse, result_in_child, results_in_children
 from aligntool.linux.sysfs import READ_ONLY, Tree, UdevDatabase, captured_tree, leased, opened, opened_document
+from aligntool.units import MIB
 from aligntool.values import dataclass
 
 # Sector sizes that the user gives, because the kernel reports none or wrong ones.
@@ -248,6 +250,7 @@ LARGEST_MEMBER = 16 * 1024 * 1024
 _LONGEST_HEADER = 64 * 1024  # of a tar archive: names and times of one member
 _LONGEST_COMMON = 4 * 1024  # of all headers that concern every member; tarfile copies them for each
 DEEPEST = 100  # nested folders, as many as a `Tree` follows
+UNPACKING_S = 2.0  # of processor time for each MiB, begun or whole, of an archive; to remove the files takes as long
 
 
 @dataclass(slots=True)
@@ -305,10 +308,16 @@ def unpack(archive: str, folder: str) -> None:
             tarfile.open(fileobj=(data := _Bounded(stream, MOST_BYTES)), mode="r|", tarinfo=_bounded_member()) as tar,  # type: ignore[call-overload]
         ):
             folders = {folder}
+            limit_s = UNPACKING_S * (1 + os.path.getsize(archive) // MIB)  # noqa: PTH202
+            end = time.process_time() + limit_s
             for members, member in enumerate(tar):
                 if members > MOST_MEMBERS or member.size > LARGEST_MEMBER:
                     raise Refused(f"{archive} unpacks to more or larger files than any captured machine has")
+                if time.process_time() > end:
+                    text = f"{archive} was not unpacked: that takes more than {limit_s:g} s of processor time"
+                    raise Refused(text, hint="unpack it with tar, and give the folder")
                 _unpack_member(tar, member, folder, folders)
+                tar.members = []  # which would keep all of them in memory
             while data.read(1 << 16):  # gzip and xz have their checksum at the end
                 pass
     except (tarfile.TarError, lzma.LZMAError, zlib.error, OSError, EOFError, ValueError, OverflowError,

@@ -23,6 +23,7 @@ from aligntool.render.fleet import page_html, verdict_of
 from aligntool.render.report.rows import MOST_OPEN
 from aligntool.units import GIB, MIB
 from tests.fleet.sample_snapshots import MACHINES, multiplied, pc
+from tests.fuzz import bombs
 from tests.render.report.browser import asked
 from tests.render.report.test_browser import PHONE, examined
 from tests.run_aligntool import program, run_aligntool
@@ -205,6 +206,19 @@ def test_a_hostile_snapshot_is_one_line_and_the_others_are_audited(tmp_path: Pat
     check(json.loads(run_aligntool("fleet", "--json", folder, code=3).stdout))
     text = page.read_text()
     assert "<script" not in text and "\x1b" not in text and "<b>" not in text
+
+
+def test_a_snapshot_without_an_end_is_named_and_the_others_are_audited(tmp_path: Path) -> None:
+    """900,000 folders of one name: some KiB, and far more work than in an archive of that size."""
+    folder = machines(tmp_path / "machines")
+    count = len(list(folder.iterdir()))
+    endless = folder / "endless.tar.xz"
+    bombs.archive(endless, bombs.ARCHIVES["equal folders.tar.xz"]())
+    found = document(folder, code=3)
+    (failed,) = (machine for machine in found["machines"] if machine["why"])
+    assert failed["snapshot"] == str(endless)
+    assert "processor time" in failed["why"]
+    assert len(found["machines"]) == count + 1
 
 
 def test_a_name_in_an_archive_does_not_fill_the_report(tmp_path: Path) -> None:
