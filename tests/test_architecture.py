@@ -183,25 +183,20 @@ WRITERS = {
     "realign/journal.py": "a journal in a file",
     "realign/named_ranges.py": "a copy of named ranges",
 }
-# Modules that write through a Device, which another module opened.
 OPENERS = {
     "cli/app.py": "/dev/null",
     "cli/options.py": "/dev/null",
     "linux/confined.py": "what every confined program may read; block devices, compared with their descriptors",
-    "linux/files.py": "files that are replaced whole",
     "linux/held.py": "disks and images, each by its path once",
+    "linux/outputs.py": "folders, one by one, and new files in them",
     "linux/process.py": "/dev/null",
     "linux/sysfs.py": "files of the kernel and of captured machines; documents that the user named",
     "linux/users.py": "a free loop device",
-    "measure/run.py": "a new file for fio, the lock of a device",
     "measure/timing.py": "/dev/cpu_dma_latency",
-    "raid/make.py": "the lock of the records",
     "raid/steps_reformat.py": "a member of an array in /dev",
-    "realign/convert_copy.py": "a new image",
-    "realign/journal.py": "a journal in a file",
-    "realign/named_ranges.py": "a new file with a copy of what is overwritten",
 }
 """The modules that call os.open, and for what. Disks are opened by `open_held` or `opened`: docs/decisions/0054."""
+# Modules that write through a Device, which another module opened.
 DEVICE_WRITERS = {
     "device.py",
     *(f"realign/{name}.py" for name in ("convert_copy", "hidden_signatures", "journal", "layout")),

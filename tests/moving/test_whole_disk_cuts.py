@@ -340,7 +340,7 @@ def test_writes_of_a_system_after_a_cut_are_kept(tmp_path: Path, label: str, und
 
 @pytest.mark.parametrize("kind", MAKE)
 @pytest.mark.parametrize("length", [512, 17 * KIB])  # a protective MBR alone, a whole GPT: UEFI specification 2.10, 5.3
-def test_an_old_table_over_released_content_stops_or_is_taken_back(tmp_path: Path, kind: str, length: int) -> None:
+def test_an_old_table_over_released_content_loses_nothing(tmp_path: Path, kind: str, length: int) -> None:
     """Only the journal has the bytes that it covers: neither direction may close it before they are back."""
     case = make(tmp_path, kind)
     case = make(tmp_path, kind, undo=True, old=final(case.act(case.platter, "realign")))
