@@ -250,7 +250,7 @@ LARGEST_MEMBER = 16 * 1024 * 1024
 _LONGEST_HEADER = 64 * 1024  # of a tar archive: names and times of one member
 _LONGEST_COMMON = 4 * 1024  # of all headers that concern every member; tarfile copies them for each
 DEEPEST = 100  # nested folders, as many as a `Tree` follows
-UNPACKING_S = 2.0  # of processor time for each MiB, begun or whole, of an archive; to remove the files takes as long
+UNPACKING_S = 1.5  # of processor time for each MiB, begun or whole, of an archive; to remove the files takes as long
 
 
 @dataclass(slots=True)
