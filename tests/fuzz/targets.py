@@ -222,8 +222,8 @@ def run_journal(data: bytes) -> str:
     """The body of a journal of a disk of 1 MiB, with these bytes inside."""
     try:
         unpack(zlib.compress(len(data).to_bytes(8, "little") + data, 1), MIB)
-    except Refused:
-        return "refused"
+    except Refused as refusal:
+        return f"refused by {type(refusal.__cause__).__name__}"
     return "journal"
 
 
