@@ -140,11 +140,18 @@ def _check_result(kind: str, program: str, answer: Ended) -> CheckResult:
     return CheckResult(True, f"{program} found errors in the {kind}: {answer.last_lines}", program)
 
 
+_NOTHING_FOUND = 2  # by blkid
+
+
 def run_blkid(device: str, *words: str) -> Ended:
-    """Return what blkid finds on a device, without its cache; NOT_RUN if it cannot be opened."""
+    """Return what blkid finds on a device, without its cache: as of a device that is gone, nothing (blkid(8), 2).
+    NOT_RUN if it cannot be opened.
+    """
     try:
         with opened(device) as disk:
             return run_confined("blkid", "-p", *words, device, disks=(disk,))
+    except FileNotFoundError as error:
+        return Ended(_NOTHING_FOUND, b"", f"{device}: {error.strerror}".encode())
     except OSError as error:
         return Ended(NOT_RUN, b"", f"{device}: {error.strerror}".encode())
 

@@ -671,7 +671,7 @@ def _refuse_changed_disk(walk: Walk, state: disk_state.DiskState, *, back: bool,
     is_compared = restore_table or (images.of_whole_disk and not covered) or not is_changed
     if state in _UNFINISHED and is_compared:
         _refuse_changed_content(walk, back=back, restore_table=restore_table, covered=covered)
-    if is_changed and not restore_table:
+    if state is disk_state.DiskState.CHANGED and not restore_table:
         hint = f"aligntool {'rollback' if back else 'resume'} DISK --restore-table, which shows both tables and asks"
         raise Refused(f"{CHANGED_TABLE}; nothing was written", hint=hint, code="table-changed")
     if covered:

@@ -86,7 +86,7 @@ def test_every_key_that_stops_a_move_leaves_the_disk_in_flight(disk: Path) -> No
     shell.until(b"MiB of", after=before)
     shell.types(b"\x03")
     shell.until(b"code=4", after=before)
-    assert b"the journal is kept" in shell.printed and b"Traceback" not in shell.printed
+    assert b"the journal is kept" in b" ".join(shell.printed.split()) and b"Traceback" not in shell.printed
     shell.closes()
     shell.ended()
 
@@ -96,13 +96,13 @@ def test_every_key_that_stops_a_move_leaves_the_disk_in_flight(disk: Path) -> No
         often.types(b"\x03")
         time.sleep(0.02)
     assert often.ended() == ExitCode.STOPPED, often.printed
-    assert b"the journal is kept" in often.printed and b"Traceback" not in often.printed
+    assert b"the journal is kept" in b" ".join(often.printed.split()) and b"Traceback" not in often.printed
 
     quits = AtTerminal(*program("resume", *slow))
     quits.until(b"MiB of")
     quits.types(b"\x1c")
     assert quits.ended() == ExitCode.STOPPED, quits.printed
-    assert b"the journal is kept" in quits.printed and quits.echoes()
+    assert b"the journal is kept" in b" ".join(quits.printed.split()) and quits.echoes()
 
     closed = AtTerminal(*program("rollback", *slow))
     closed.until(b"MiB of")
