@@ -61,7 +61,7 @@ def confirm(
         if not answer.endswith("\n"):  # the end of the input, or Ctrl-D
             print(file=sys.stderr)
             break
-        remark(f"That is not {word}: {undone}. Type it again, or press Ctrl-C.")
+        remark(f"That is not {word}; {undone}. Ctrl-C ends.")
     raise Refused(f"the answer was not {word}; {undone}", code="not-confirmed", subject=name)
 
 

@@ -430,12 +430,12 @@ def _read_status(disk: str, journal: str | None, *, any_table: bool) -> move.Sta
         _opened(journal) as file,
     ):
         refuse_partition(disk, status_of(disk))
-        if is_head(bytes(device.read(0, SLOT))):
-            text = f"{disk} is the journal of a move, not a disk"
-            raise Refused(text, hint=f"aligntool status DISK --journal {shell_word(disk)}")
         if device.size < _LEAST:
             text = f"{disk} is too small to be a disk with partitions: it has {format_size(device.size)}"
             raise Refused(text, hint=command("audit", disk))
+        if is_head(bytes(device.read(0, SLOT))):
+            text = f"{disk} is the journal of a move, not a disk"
+            raise Refused(text, hint=f"aligntool status DISK --journal {shell_word(disk)}")
         try:
             found = move.journal_status(device, file, any_table=any_table)
             if found.state != "in-flight" and Path(disk).is_file():

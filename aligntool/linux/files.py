@@ -136,7 +136,7 @@ def read_text(name: str, *, hint: str = "", most: int = 1 << 26) -> str:
         with opened_document(name) as file:
             content = file.read(most + 1)
         if len(content) > most:
-            raise Refused(f"{name} cannot be read: it is larger than {format_about(most)}", hint=hint)
+            raise Refused(f"{name} cannot be read: it is too large, more than {format_about(most)}", hint=hint)
         return content.decode()
     except (OSError, ValueError) as error:
         why = "not a text file" if isinstance(error, UnicodeDecodeError) else _reason(error)

@@ -26,12 +26,19 @@ def large_capture(tmp_path: Path) -> Path:
     return archive
 
 
+def _with_default_signals() -> None:
+    """Undo what a nohup or a background job has set for these tests themselves."""
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def _started(words: tuple[str, ...], temporary: Path, *before: str) -> subprocess.Popen[bytes]:
     """Start a command, and return when it unpacks something."""
     temporary.mkdir()
     child = subprocess.Popen(
         [*before, sys.executable, "-m", "aligntool", *words], env={**os.environ, "TMPDIR": str(temporary)},
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        preexec_fn=_with_default_signals,
     )  # fmt: skip
     while child.poll() is None and not any(temporary.rglob("sys/block/*")):
         time.sleep(0.01)
@@ -77,7 +84,7 @@ app.main()
 """
     child = subprocess.Popen(
         [sys.executable, "-c", code], env={**os.environ, "TMPDIR": str(tmp_path)}, stderr=subprocess.PIPE,
-        start_new_session=True,
+        start_new_session=True, preexec_fn=_with_default_signals,
     )  # fmt: skip
     while child.poll() is None and not list(tmp_path.glob("*/part")):
         time.sleep(0.01)

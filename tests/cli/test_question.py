@@ -20,7 +20,7 @@ def asked(rows: list[str]) -> bool:
     return rows[-1].endswith("to continue:")
 
 
-WRONG = "That is not {}: nothing was written. Type it again, or press Ctrl-C."
+WRONG = "That is not {}; nothing was written. Ctrl-C ends."
 
 
 def asked_again(times: int, rows: list[str]) -> bool:
