@@ -254,8 +254,10 @@ class _Confinement:
                 opened_places.append((path, access, os.open(path, os.O_PATH | os.O_CLOEXEC)))
         private = private and self._has_own_root(opened_places)
         version = landlock_version()
-        if not private and (self.serves or not version):
-            raise OSError(errno.ENOSYS, "neither namespaces nor Landlock")
+        if not private:
+            if self.serves or not version:
+                raise OSError(errno.ENOSYS, "neither namespaces nor Landlock")
+            opened_places += self._zone_models()
         _drop_rights(as_nobody=self.as_nobody)
         if version:
             self._restrict_files(version, opened_places)
@@ -310,6 +312,16 @@ class _Confinement:
                     descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
                     if os.path.samestat(os.fstat(descriptor), status):
                         yield path, self.access, descriptor
+
+    def _zone_models(self) -> Iterator[tuple[str, int, int]]:
+        """Yield the files that say whether a disk is zoned. fsck.f2fs fails if one is there and may not be read, but
+        not without one (f2fs-tools, lib/libf2fs_zoned.c, f2fs_get_zoned_model).
+        """
+        for disk in self.disks:
+            number = os.fstat(disk).st_rdev
+            path = f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/queue/zoned"
+            with suppress(OSError):
+                yield path, _READ_FILE, os.open(path, os.O_PATH | os.O_CLOEXEC)
 
     def _show_exports(self, base: str) -> None:
         """Make a file /dev/fd/N for each descriptor of FUSE.
@@ -383,6 +395,14 @@ def enter_own_mounts() -> None:
     them afterwards. Raises OSError.
     """
     _unshare(_NEWNS)
+
+
+def has_own_root() -> bool:
+    """Return whether programs can have a root folder of their own: not in a chroot whose root is no mount point."""
+    child = os.fork()
+    if not child:
+        os._exit(not _own_namespaces())
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def _own_namespaces() -> bool:

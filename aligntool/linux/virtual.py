@@ -99,7 +99,7 @@ def show_disks(
                 refusals.append(Refusal("virtual-disk", path, str(refusal), refusal.hint))
         if images:
             with failing_as(Refused, "the disk inside an image cannot be shown"):
-                _serve(tuple(images.values()), writes=writes)
+                _serve(tuple(images.values()), writes=writes, confines=not confined.is_unconfined())
                 for path in images:
                     # This loads the owner, without which the kernel refuses a user's open for writing.
                     os.stat(path)  # noqa: PTH116
@@ -373,28 +373,31 @@ def copy_on_write_view(path: str, extent: Extent) -> Iterator[View]:
             },
         }  # fmt: skip
         image = _Image(str(shown), descriptor, node, "", backing=(below,))
-        server = _serve((image,), writes=True, in_own_root=True)
+        # Without a root of its own, other processes see the view, too. The server parses nothing of the disk, only the
+        # overlay that was made for it here.
+        in_own_root = not confined.is_unconfined() and confined.has_own_root()
+        server = _serve((image,), writes=True, is_view=True, confines=in_own_root)
         stack.callback(end_program, server, signal.SIGTERM, _ANSWER_S)
-        yield View(str(shown) if confined.is_unconfined() else f"/proc/{server.pid}/root{confined.VIEW}", image)
+        yield View(f"/proc/{server.pid}/root{confined.VIEW}" if in_own_root else str(shown), image)
 
 
 # The server.
 
 
 def _serve(
-    images: tuple[_Image, ...], *, writes: bool, in_own_root: bool = False
+    images: tuple[_Image, ...], *, writes: bool, confines: bool, is_view: bool = False
 ) -> "subprocess.Popen[bytes]":  # fmt: skip
-    """Start the server; return it when it shows all disks. `in_own_root`: where only processes that know the server
-    find the disk, instead of in place of the image. Raises Refused.
+    """Start the server; return it when it shows all disks. `confines`: it is confined. `is_view`: if so, only processes
+    that know the server find the disk, instead of in place of the image. Raises Refused.
     """
     _refuse_missing("qemu-storage-daemon")
     words: list[str] = []
     with ExitStack() as stack:
         places = tuple(os.path.realpath(image.path) for image in images)
         try:
-            if not in_own_root:
+            if not is_view:
                 confined.enter_own_mounts()
-            connections = () if confined.is_unconfined() else _connected(stack, places, mounts=not in_own_root)
+            connections = _connected(stack, places, mounts=not is_view) if confines else ()
         except OSError as error:
             raise _not_shown(images[0], f"{error.filename}: {error.strerror}") from error
         if connections:
@@ -406,7 +409,7 @@ def _serve(
                 "growable": False, "mountpoint": place,
             }  # fmt: skip
             words += ["--blockdev", json.dumps(node), "--export", json.dumps(export)]
-        return _started(words, images, connections, writes=writes, in_own_root=in_own_root)
+        return _started(words, images, connections, writes=writes, in_own_root=is_view)
 
 
 def _connected(stack: ExitStack, places: Sequence[str], *, mounts: bool) -> tuple[int, ...]:
@@ -426,7 +429,7 @@ def _started(
     program = find_program("qemu-storage-daemon") or ""
     disks = tuple(descriptor for image in images for descriptor in image.descriptors)
     prefix, before_exec = pdeathsig_prefix("TERM"), None
-    if not confined.is_unconfined():
+    if connections:
         prefix, before_exec = (), confined.confinement(
             program, disks=disks, writes=writes, most_written=None, serves=connections,
             view=connections[0] if in_own_root else None, end=signal.SIGTERM,
