@@ -292,7 +292,10 @@ class _Confinement:
             Path(base, "proc/mounts").symlink_to("self/mounts")
             self._show_exports(base)
             _called("mount", _libc().mount(None, base.encode(), None, _REMOUNT | _BIND | _ROOT_FLAGS, None))
-            os.chroot(base)
+            # All other mounts leave this namespace: a file system that is unmounted meanwhile must not stay in use.
+            os.chdir(base)
+            _called("pivot_root", _libc().pivot_root(b".", b"."))
+            _called("umount", _libc().umount2(b".", _DETACH))
             os.chdir("/")
         except OSError:
             if self.serves:

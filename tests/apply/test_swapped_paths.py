@@ -175,7 +175,8 @@ def test_a_path_that_is_swapped_by_the_end_of_a_shrink_stops_the_change(sparse: 
     program_folder = tmp_path / "bin"
     program_folder.mkdir()
     with swapped("a link", mine, other) as (path, _):
-        script = f'{shutil.which("btrfs")} "$@"\n[ "$2" != resize ] || mv -T {mine.with_name("new")} {path}\n'
+        btrfs = shutil.which("btrfs")
+        script = f'[ "$2" = resize ] || exec {btrfs} "$@"\n{btrfs} "$@"\nmv -T {mine.with_name("new")} {path}\n'
         (program_folder / "btrfs").write_text(f"#!/bin/sh\nset -e\n{script}")
         (program_folder / "btrfs").chmod(0o755)
         env = {"PATH": f"{program_folder}:{os.environ['PATH']}"}

@@ -209,3 +209,19 @@ def test_where_nothing_can_be_confined_the_way_on_is_named(tmp_path: Path) -> No
             assert done.stderr.count("is not started: it cannot be confined here, neither by Landlock") == 1
             assert "--unconfined" in done.stderr and image.read_bytes() == before
     run_aligntool("audit", image, code=0)
+
+
+@needs_namespaces
+@pytest.mark.needs_root
+def test_no_mount_of_the_machine_is_kept_in_use(disk: Path, tmp_path: Path) -> None:
+    """A file system that is unmounted while a program runs must be free for others, where mounts are not shared."""
+    place = tmp_path / "mounted"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place], check=True)
+    try:
+        with opened(disk) as descriptor:
+            seen = run_confined("cat", "/proc/self/mountinfo", disks=(descriptor,))
+    finally:
+        subprocess.run(["umount", place], check=True)
+    assert seen.code == 0 and " / / " in seen.output
+    assert str(place) not in seen.output
