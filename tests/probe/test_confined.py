@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -213,15 +214,22 @@ def test_where_nothing_can_be_confined_the_way_on_is_named(tmp_path: Path) -> No
 
 @needs_namespaces
 @pytest.mark.needs_root
+@pytest.mark.needs_tools("mkfs.ext4", "losetup")
 def test_no_mount_of_the_machine_is_kept_in_use(disk: Path, tmp_path: Path) -> None:
     """A file system that is unmounted while a program runs must be free for others, where mounts are not shared."""
-    place = tmp_path / "mounted"
+    image, place = tmp_path / "other.img", tmp_path / "mounted"
+    with image.open("wb") as file:
+        file.truncate(4 * MIB)
+    subprocess.run(["mkfs.ext4", "-q", image], check=True)
     place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place], check=True)
-    try:
-        with opened(disk) as descriptor:
-            seen = run_confined("cat", "/proc/self/mountinfo", disks=(descriptor,))
-    finally:
-        subprocess.run(["umount", place], check=True)
-    assert seen.code == 0 and " / / " in seen.output
-    assert str(place) not in seen.output
+    with looped(image) as device:
+        subprocess.run(["mount", "--make-private", device, place], check=True)
+        words = 'echo started >"/proc/self/fd/$0"; sleep 5'
+        with subprocess.Popen([sys.executable, "-c", RUN, words, disk, "writes"], stdout=subprocess.PIPE) as running:
+            while "started" not in disk.read_text() and running.poll() is None:
+                time.sleep(0.01)
+            subprocess.run(["umount", place], check=True)
+            again = subprocess.run(["mount", "-o", "ro", device, place], check=False).returncode
+            assert again == 0 and running.poll() is None
+            subprocess.run(["umount", place], check=True)
+            running.terminate()
