@@ -171,7 +171,7 @@ def block_of(partition: Partition | None) -> int:
 
 def _ruler_lines(check: Check, start: int, block: int, width: int) -> Iterator[Line]:
     grid = check.grid
-    head = 24
+    head = 24 if width > 24 + 2 * CELLS_A_UNIT else 18  # beside a list, a terminal of 120 columns has 52
     units = max(min((width - head - 2) // CELLS_A_UNIT, MOST_UNITS), 2)
     cells = units * CELLS_A_UNIT
     first = start - check.off_by

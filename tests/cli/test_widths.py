@@ -22,10 +22,18 @@ def named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.needs_tools("sfdisk", "mke2fs")
-@pytest.mark.parametrize("columns", [72, 80, 100])
+@pytest.mark.parametrize("columns", [60, 72, 80, 100])
 def test_a_map_fits_the_terminal(named: Path, columns: int) -> None:
     text = run_aligntool("audit", "--map", named, env={"COLUMNS": str(columns)}).stdout
     assert "second" in text and max(map(len, text.splitlines())) <= columns
+
+
+@pytest.mark.needs_tools("sfdisk", "mke2fs")
+def test_the_pictures_fit_beside_a_list(named: Path) -> None:
+    """A picture that wraps shows blocks at other places of their sectors."""
+    lines = run_aligntool("audit", "--map", named, env={"COLUMNS": "52"}).stdout.splitlines()
+    drawn = [line for line in lines if "|-" in line or "[=" in line or line.strip() == "^"]
+    assert len(drawn) > 5 and max(map(len, drawn)) <= 52
 
 
 @pytest.mark.needs_tools("sfdisk", "mke2fs")
