@@ -2,6 +2,7 @@
 other file show that nothing is opened by the path again.
 """
 
+import fcntl
 import json
 import os
 import shutil
@@ -123,21 +124,39 @@ def test_a_disk_that_was_looked_at_is_not_replaced_before_it_is_locked(images: t
         pass
 
 
+LOOP_CTL_ADD, LOOP_CTL_REMOVE = 0x4C80, 0x4C81  # <linux/loop.h>
+
+
+@contextmanager
+def loop_of_its_own() -> Iterator[Path]:
+    """Yield a loop device with a number that no other test is given while it is free."""
+    with Path("/dev/loop-control").open("rb") as control:
+        number = fcntl.ioctl(control, LOOP_CTL_ADD, 1000 + os.getpid() % 100_000)
+        try:
+            yield Path(f"/dev/loop{number}")
+        finally:
+            fcntl.ioctl(control, LOOP_CTL_REMOVE, number)
+
+
 @root
 @pytest.mark.needs_tools("losetup", "sfdisk", "mkfs.ext4")
-def test_another_disk_under_the_same_device_number_is_another_disk(images: tuple[Path, Path], loop: Make) -> None:
+def test_another_disk_under_the_same_device_number_is_another_disk(images: tuple[Path, Path]) -> None:
     """A loop device is given another file; the kernel counts its disks (diskseq)."""
     mine, other = images
-    device = loop(mine)
-    with held(str(device)):
-        with lock_disk(str(device)):
-            pass
-        run("losetup", "-d", device)
-        run("losetup", device, other)
-        with pytest.raises(Refused, match="names another file or device"), lock_disk(str(device)):
-            pass
-    with lock_disk(str(device)):
-        pass
+    with loop_of_its_own() as device:
+        run("losetup", device, mine)
+        try:
+            with held(str(device)):
+                with lock_disk(str(device)):
+                    pass
+                run("losetup", "-d", device)
+                run("losetup", device, other)
+                with pytest.raises(Refused, match="names another file or device"), lock_disk(str(device)):
+                    pass
+            with lock_disk(str(device)):
+                pass
+        finally:
+            run("losetup", "-d", device)
 
 
 @root
