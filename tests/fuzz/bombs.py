@@ -23,16 +23,16 @@ from pathlib import Path
 
 from aligntool.change import SCHEMA as PLAN_SCHEMA
 from aligntool.change import VERSION as PLAN_VERSION
-from aligntool.formats.reader import crc32_seeded
 from aligntool.measure.results import SCHEMA as BENCH_SCHEMA
 from aligntool.measure.results import VERSION as BENCH_VERSION
 from aligntool.realign.journal_format import BODY_AT, COPIES, RECORD_SLOTS, Head, Position, Record, padded
 from aligntool.units import GIB, KIB, MIB
 from tests.fuzz import worst_cases
-from tests.fuzz.checksums import LVM_SEED, fix_checksums
-from tests.fuzz.handmade_layers import be, ext, le, lvm, md, md_0_90, packed, swap, xfs
+from tests.fuzz.checksums import fix_checksums
+from tests.fuzz.handmade_layers import be, ext, le, md, md_0_90, packed, swap, xfs
 from tests.fuzz.handmade_seeds import mbr
 from tests.fuzz.sparse import Piece, SparseDisk, of_pieces
+from tests.fuzz.worst_cases import TAR_MEMBER, TAR_RECORD, lvm_at, tar_header
 
 SECONDS = 5  # of processor time, of a command and all its children
 MEMORY = 150 * MIB  # of the largest of its processes
@@ -97,17 +97,6 @@ IMAGE = (
     ("audit", "--format", "prometheus", "IMG"), ("report", "-o", "-", "IMG"), ("status", "IMG"),
     ("plan", "realign", "IMG"), ("plan", "convert", "IMG", "--sector-size", "4096"), ("plan", "partition", "IMG"),
 )  # fmt: skip
-
-
-def lvm_at(start: int, text: bytes) -> list[tuple[int, bytes]]:
-    """Return the pieces of an LVM volume with this metadata."""
-    label, header = dict(lvm())[512], packed(
-        512, (4, b" LVM2 x[5A%r0N*>" + le(1) + le(4096, 8) + le(2 * MIB, 8)), (40, le(512, 8) + le(len(text), 8)),
-        (56, le(crc32_seeded(text, LVM_SEED))),
-    )  # fmt: skip
-    label = label[:16] + le(crc32_seeded(label[20:], LVM_SEED)) + label[20:]
-    header = le(crc32_seeded(header[4:], LVM_SEED)) + header[4:]
-    return [(start + 512, label), (start + 4096, header), (start + 4096 + 512, text)]
 
 
 def lvm_text(volumes: int, segments: int, *, status: str = "VISIBLE", length: int = 1) -> bytes:
@@ -380,16 +369,6 @@ TEXTS: Mapping[str, tuple[Callable[[Path], None], tuple[tuple[str, ...], ...]]] 
 CAPTURE = (("audit", "--sysroot", "FILE"), ("fleet", "FILE"), ("report", "--sysroot", "FILE", "-o", "-"))
 
 
-def _header(kind: bytes, length: int) -> bytes:
-    member = tarfile.TarInfo("x")
-    member.type, member.size = kind, length
-    return member.tobuf(tarfile.USTAR_FORMAT)
-
-
-_MEMBER = _header(tarfile.REGTYPE, 0)
-_RECORD = b"30 comment=" + b"x" * 18 + b"\n"
-
-
 def _members(count: int, size: int = 0) -> Iterator[bytes]:
     """Yield many members, each in a folder of its own."""
     for at in range(count):
@@ -408,11 +387,15 @@ def _disks(count: int) -> Iterator[bytes]:
 
 
 ARCHIVES: Mapping[str, Callable[[], Iterator[bytes]]] = {
-    "long extended header.tar.gz": lambda: iter((_header(tarfile.XHDTYPE, 400 * MIB), b"1" * 400 * MIB, _MEMBER)),
-    "common headers.tar.gz": lambda: iter((_header(tarfile.XGLTYPE, 510) + (_RECORD * 17).ljust(512, b"\0"),) * 1000),
-    "extended headers.tar.gz": lambda: iter((_header(tarfile.XHDTYPE, 30) + _RECORD.ljust(512, b"\0"),) * 200_000),
+    "long extended header.tar.gz": lambda: iter((tar_header(tarfile.XHDTYPE, 400 * MIB), b"1" * 400 * MIB, TAR_MEMBER)),
+    "common headers.tar.gz": lambda: iter(
+        (tar_header(tarfile.XGLTYPE, 510) + (TAR_RECORD * 17).ljust(512, b"\0"),) * 1000
+    ),
+    "extended headers.tar.gz": lambda: iter(
+        (tar_header(tarfile.XHDTYPE, 30) + TAR_RECORD.ljust(512, b"\0"),) * 200_000
+    ),
     "many members.tar.gz": lambda: _members(120_000),
-    "equal folders.tar.xz": lambda: iter((_header(tarfile.DIRTYPE, 0) * 1000,) * 900),
+    "equal folders.tar.xz": lambda: iter((tar_header(tarfile.DIRTYPE, 0) * 1000,) * 900),
     "zeros.tar.gz": lambda: _members(30, 16 * MIB - 512),
     "many disks.tar.gz": lambda: _disks(30_000),
     "long attributes.tar.gz": lambda: _members(400, MIB),

@@ -16,6 +16,7 @@ from tests.fuzz.bombs import BOMBS, DISKS, Bomb, cost_of
 from tests.fuzz.campaign import limited
 from tests.fuzz.handmade_layers import LVM_TEXT
 from tests.fuzz.sparse import SparseDisk
+from tests.fuzz.worst_cases import lvm_at
 from tests.thorough import sample
 
 CUT = ("many_volumes", "nested_volumes", "adjacent_entries")
@@ -88,7 +89,7 @@ def test_a_recipe_of_dotted_keys_is_one_clear_refusal(make: Callable[[Path], Non
 
 def test_equal_extents_are_searched_once() -> None:
     start, length = bombs.FIRST, 60_000
-    pieces = bombs.lvm_at(start * 512, bombs.lvm_text(50, 2))
+    pieces = lvm_at(start * 512, bombs.lvm_text(50, 2))
     read = []
     for copies in (1, 100):
         reader = bombs.over([(start, start + length)] * copies, pieces, size=64 * MIB).reader()
@@ -103,9 +104,9 @@ def test_the_largest_honest_disk_is_looked_at_as_a_whole() -> None:
     """128 partitions, each a physical volume, one of them with 1000 volumes of four segments."""
     size, each = 64 * GIB, 900_000
     places = [(4096 + each * number, 4096 + each * (number + 1) - 1) for number in range(128)]
-    pieces = bombs.lvm_at(places[0][0] * 512, bombs.lvm_text(1000, 4, length=8))
+    pieces = lvm_at(places[0][0] * 512, bombs.lvm_text(1000, 4, length=8))
     for first, _ in places[1:]:
-        pieces += bombs.lvm_at(first * 512, LVM_TEXT)
+        pieces += lvm_at(first * 512, LVM_TEXT)
     seen = seen_of(bombs.over(places, pieces, size=size))
     assert seen.unseen == ()
     assert [part.content_read for part in seen.partitions] == [True] * 128

@@ -24,6 +24,7 @@ from tests.fuzz.campaign import limited
 from tests.fuzz.machine import write_machine
 from tests.fuzz.properties import check, render_all
 from tests.fuzz.sparse import SparseDisk, SparseReader
+from tests.fuzz.worst_cases import TAR_MEMBER, TAR_RECORD, tar_header
 
 SECONDS = 15.0  # ten times the duration on a slow machine, and far below the durations before the limits
 
@@ -127,20 +128,12 @@ def test_a_small_archive_of_sparse_files_does_not_fill_the_disk(tmp_path: Path) 
         assert taken < 64 * MIB
 
 
-def _header(kind: bytes, length: int) -> bytes:
-    member = tarfile.TarInfo("x")
-    member.type, member.size = kind, length
-    return member.tobuf(tarfile.USTAR_FORMAT)
-
-
-_MEMBER = _header(tarfile.REGTYPE, 0)
-_RECORD = b"30 comment=" + b"x" * 18 + b"\n"
 TARS = {
-    "a long extended header": _header(tarfile.XHDTYPE, 400 * MIB) + b"1" * 400 * MIB + _MEMBER,
-    "a long name": _header(tarfile.GNUTYPE_LONGNAME, 400 * MIB) + b"n" * 400 * MIB + _MEMBER,
-    "long common headers": (_header(tarfile.XGLTYPE, 510) + (_RECORD * 17).ljust(512, b"\0")) * 1000 + _MEMBER,
-    "headers of headers": (_header(tarfile.XHDTYPE, 30) + _RECORD.ljust(512, b"\0")) * 5000 + _MEMBER,
-    "a sparse file": _header(tarfile.GNUTYPE_SPARSE, 0) + bytes(1024),
+    "a long extended header": tar_header(tarfile.XHDTYPE, 400 * MIB) + b"1" * 400 * MIB + TAR_MEMBER,
+    "a long name": tar_header(tarfile.GNUTYPE_LONGNAME, 400 * MIB) + b"n" * 400 * MIB + TAR_MEMBER,
+    "long common headers": (tar_header(tarfile.XGLTYPE, 510) + (TAR_RECORD * 17).ljust(512, b"\0")) * 1000 + TAR_MEMBER,
+    "headers of headers": (tar_header(tarfile.XHDTYPE, 30) + TAR_RECORD.ljust(512, b"\0")) * 5000 + TAR_MEMBER,
+    "a sparse file": tar_header(tarfile.GNUTYPE_SPARSE, 0) + bytes(1024),
 }
 
 

@@ -40,6 +40,17 @@ def gpt_of(places: Sequence[tuple[int, int]], *, size: int = 512 * MIB) -> Spars
     return SparseDisk(size, pieces)
 
 
+def lvm_at(start: int, text: bytes) -> list[tuple[int, bytes]]:
+    """Return the pieces of an LVM volume with this metadata."""
+    label, header = dict(lvm())[512], packed(
+        512, (4, b" LVM2 x[5A%r0N*>" + le(1) + le(4096, 8) + le(2 * MIB, 8)), (40, le(512, 8) + le(len(text), 8)),
+        (56, le(crc32_seeded(text, LVM_SEED))),
+    )  # fmt: skip
+    label = label[:16] + le(crc32_seeded(label[20:], LVM_SEED)) + label[20:]
+    header = le(crc32_seeded(header[4:], LVM_SEED)) + header[4:]
+    return [(start + 512, label), (start + 4096, header), (start + 4096 + 512, text)]
+
+
 def lvm_of_many_pieces(segments: int, *, group: bytes = b"vg", size: int = 64 * MIB) -> SparseDisk:
     """Make one volume, composed of extents of one sector each."""
     listed = b"".join(
@@ -50,13 +61,7 @@ def lvm_of_many_pieces(segments: int, *, group: bytes = b"vg", size: int = 64 * 
         group + b'{extent_size=1\nphysical_volumes{p{id="abcdef-ghij-klmn-opqr-stuv-wxyz-ABCDEF"\npe_start=0\n'
         b'pe_count=10}}\nlogical_volumes{l{status=["VISIBLE"]\n' + listed + b"}}}\n"
     )
-    label, header = dict(lvm())[512], packed(
-        512, (4, b" LVM2 x[5A%r0N*>" + le(1) + le(4096, 8) + le(2 * MIB, 8)), (40, le(512, 8) + le(len(text), 8)),
-        (56, le(crc32_seeded(text, LVM_SEED))),
-    )  # fmt: skip
-    label = label[:16] + le(crc32_seeded(label[20:], LVM_SEED)) + label[20:]
-    header = le(crc32_seeded(header[4:], LVM_SEED)) + header[4:]
-    return SparseDisk(size, (Piece(512, label), Piece(4096, header), Piece(4096 + 512, text)))
+    return SparseDisk(size, tuple(Piece(*piece) for piece in lvm_at(0, text)))
 
 
 def mirrors_of_luks(size: int = 64 * MIB) -> SparseDisk:
@@ -103,3 +108,17 @@ def archive_of_holes(path: Path, members: int, each: int = 16 * MIB) -> None:
         raw[148:156] = b"%06o\0 " % sum(raw)
         headers.append(bytes(raw))
     path.write_bytes(b"".join(headers) + bytes(KIB))
+
+
+# Headers of archives.
+
+
+def tar_header(kind: bytes, length: int) -> bytes:
+    """Return the header of a member of this kind and length."""
+    member = tarfile.TarInfo("x")
+    member.type, member.size = kind, length
+    return member.tobuf(tarfile.USTAR_FORMAT)
+
+
+TAR_MEMBER = tar_header(tarfile.REGTYPE, 0)
+TAR_RECORD = b"30 comment=" + b"x" * 18 + b"\n"
