@@ -15,9 +15,10 @@ from aligntool.formats.mbr import ADDRESSABLE, MOST_SECTORS
 from aligntool.formats.windows_names import StartNames
 from aligntool.inventory import Disk, DiskKind, Layer, Partition, Role, TableLabel
 from aligntool.realign import search
+from aligntool.realign.held_ranges import held_ranges
 from aligntool.realign.old_keys import attention_to_keys
 from aligntool.realign.partition_selection import DELETE_FILES, MAKE_ROOM, REPAIR, Uses, most_shrinkable
-from aligntool.realign.placing import held_ranges, on_grain, required_grid
+from aligntool.realign.placing import on_grain, required_grid
 from aligntool.realign.planning import copy_strips_for, estimate
 from aligntool.realign.refusals import TABLE_NAMES, content_reasons, disk_reasons, partition_reasons, unlisted_data
 from aligntool.realign.suspended import suspension_attention

@@ -1,17 +1,15 @@
-"""Find places for partitions: start grids, the order of copies, held ranges, boot loaders at fixed places."""
+"""Find places for partitions: start grids, the order of copies, boot loaders at fixed places."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from enum import Enum
-from functools import lru_cache, reduce
+from functools import reduce
 from math import gcd, lcm
 
 from aligntool.audit.report import Grid, Severity
-from aligntool.formats.signatures import SIGNATURES, XFS_LOG_SEARCHED, ZFS_LABEL
 from aligntool.formats.windows_names import StartNames
-from aligntool.inventory import BootCode, Disk, Layer, Partition, Role
-from aligntool.steps import SavedRanges
-from aligntool.units import KIB, MIB, Extent, align_down, align_up, merged, off_by
+from aligntool.inventory import BootCode, Disk, Partition, Role
+from aligntool.units import MIB, Extent, align_down, align_up, off_by
 from aligntool.values import dataclass
 
 # Disks that depend on the position of their partitions: boot media, boards whose boot ROM reads fixed offsets,
@@ -83,58 +81,12 @@ def _is_ventoy(disk: Disk) -> bool:
     return marked and {1, 2} <= set(parts) and parts[2].start == parts[1].end and parts[2].length == _VTOYEFI
 
 
-# The bytes of a partition that the journal keeps while the rest is copied: everything by which blkid would recognise
-# it.
-#
-# The offsets that blkid reads are in `formats.signatures`. Heads and tails are held generously, 128 KiB at either end;
-# in between, only the sectors in which a signature could lie.
-
 UNKNOWN = "unknown"
-_END = 128 * KIB
-_UNKNOWN_HEAD = MIB // 2
-_IN_LONG_RANGES = frozenset({"zfs_member", "xfs_external_log"})
 
 
 def kind_of(partition: Partition) -> str:
     """Return blkid's name of the content; "unknown" if nothing was recognised."""
     return partition.content[0].kind if partition.content else UNKNOWN
-
-
-def held_ranges(
-    partition: Partition, length: int, sector_size: int, more: Iterable[Extent] = (), *, signatures_only: bool = False
-) -> SavedRanges:
-    """Return the held ranges of a partition of `length` bytes that moves. `more`: further ranges to hold.
-    `signatures_only`: only the sectors in which a signature could lie, for a small journal.
-
-    The ranges are whole sectors of the table, sorted and disjoint. A range that crosses the end of a short partition
-    is clipped; a partition shorter than head and tail is held whole.
-    """
-    kinds = set(_kinds(partition.content))
-    ends = () if signatures_only and not kinds & _IN_LONG_RANGES else _head_and_tail(kinds, length)
-    return SavedRanges(merged((*ends, *_signature_ranges(length), *more), Extent(0, length), sector_size))
-
-
-@lru_cache(1)  # asked twice, with and without head and tail
-def _signature_ranges(length: int) -> tuple[Extent, ...]:
-    signatures = (signature for signature in SIGNATURES if signature.kind not in _IN_LONG_RANGES)
-    return tuple(Extent(at, signature.width) for signature in signatures for at in signature.places(length))
-
-
-def _kinds(layers: Iterable[Layer]) -> Iterator[str]:
-    """Yield the kinds of these layers and of those inside, which are recognised once the outer signature is hidden."""
-    for layer in layers:
-        yield layer.kind
-        yield from _kinds(layer.inner)
-
-
-def _head_and_tail(kinds: set[str], length: int) -> Iterator[Extent]:
-    head, tail = _END if kinds else _UNKNOWN_HEAD, _END
-    if "xfs_external_log" in kinds:
-        head = XFS_LOG_SEARCHED
-    if "zfs_member" in kinds:
-        head, tail = 2 * ZFS_LABEL, 3 * ZFS_LABEL
-    yield Extent(0, head)
-    yield Extent(max(0, length - tail), tail)
 
 
 # Where a partition may start: the offsets on every grid that matters. This arithmetic knows neither partitions nor

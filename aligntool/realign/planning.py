@@ -19,7 +19,8 @@ from aligntool.formats.windows_names import StartNames
 from aligntool.inventory import Disk, DiskKind, Partition, Role
 from aligntool.realign import partition_selection, search
 from aligntool.realign.claimed_room import FULL_MBR
-from aligntool.realign.placing import Movable, containers, first_place, held_ranges, kind_of, logicals_of, row_of
+from aligntool.realign.held_ranges import held_ranges
+from aligntool.realign.placing import Movable, containers, first_place, kind_of, logicals_of, row_of
 from aligntool.realign.refusals import disk_reasons, partition_reasons, unlisted_data
 from aligntool.realign.schedule import Schedule
 from aligntool.realign.suspended import suspension_attention

@@ -10,6 +10,7 @@ from aligntool.formats.windows_names import LENGTH_OF_START, StartNames
 from aligntool.inventory import Disk, Layer, Partition, Role, TableLabel
 from aligntool.realign import placing
 from aligntool.realign.claimed_room import FlightClaims, entries_in_flight, mbr_room, unused_slots
+from aligntool.realign.held_ranges import held_ranges
 from aligntool.steps import EntryChange, JournalPlace, Patch
 from aligntool.units import KIB, MIB, Extent, align_down, align_up, merged
 from aligntool.values import dataclass
@@ -577,8 +578,8 @@ def _needs(
     patches = {number: found for number, one in names.items() if (found := file_patches(one, moved))}
     held = spots = sum(map(len, patches.values())) * (2 * sector + _PATCH)
     for number in moves.keys() | patches.keys():
-        held += placing.held_ranges(parts[number], before[number].length, sector).length
-        spots += placing.held_ranges(parts[number], before[number].length, sector, signatures_only=True).length
+        held += held_ranges(parts[number], before[number].length, sector).length
+        spots += held_ranges(parts[number], before[number].length, sector, signatures_only=True).length
     if disk.table and disk.table.label is TableLabel.GPT:
         table = sum(table_sizes(sector))
     else:

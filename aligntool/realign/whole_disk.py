@@ -19,9 +19,9 @@ from aligntool.realign import hidden_signatures
 from aligntool.realign import table as tables
 from aligntool.realign.convert_table import conversion_of
 from aligntool.realign.disk_state import DiskState, is_complete, journal_place, step_index
+from aligntool.realign.held_ranges import held_ranges
 from aligntool.realign.in_flight import compare
 from aligntool.realign.journal import Journal
-from aligntool.realign.placing import held_ranges
 from aligntool.realign.steps import patched
 from aligntool.units import Extent, align_down
 
