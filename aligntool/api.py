@@ -29,13 +29,13 @@ from aligntool.change import (
 from aligntool.errors import Refusal, Refused, Stopped, refuse
 from aligntool.inventory import Disk, DiskKind, Inventory, Layer, Partition, Unseen
 from aligntool.linux import look as machine
+from aligntool.linux.applying import apply_events
 from aligntool.linux.systemd_journal import record
 from aligntool.linux.targets import UserLimits
-from aligntool.realign.applying import apply_events
+from aligntool.mover.unmarked import with_unmarked_changes
 from aligntool.realign.repairs import with_repairs
 from aligntool.realign.request import Request, find_plan, locked_realign, look_at
 from aligntool.realign.suspended import suspension_refusals
-from aligntool.realign.unmarked import with_unmarked_changes
 from aligntool.recipes.drives import known_geometries
 from aligntool.render import json, progress
 from aligntool.units import MIB, Extent

@@ -179,8 +179,8 @@ WRITERS = {
     "raid/steps_luks.py": "the header of a LUKS2 after a power cut; a copy of it, in a temporary folder",
     "raid/steps_md.py": "an array that is flushed",
     "raid/steps_reformat.py": "how much of an array md compares, in sysfs",
-    "realign/convert_copy.py": "a new image that a disk is copied to",
-    "realign/journal.py": "a journal in a file",
+    "convert/copying.py": "a new image that a disk is copied to",
+    "mover/journal.py": "a journal in a file",
     "realign/named_ranges.py": "a copy of named ranges",
 }
 OPENERS = {
@@ -198,9 +198,11 @@ OPENERS = {
 """The modules that call os.open, and for what. Disks are opened by `open_held` or `opened`: docs/decisions/0054."""
 # Modules that write through a Device, which another module opened.
 DEVICE_WRITERS = {
+    "convert/copying.py",
     "device.py",
-    *(f"realign/{name}.py" for name in ("convert_copy", "hidden_signatures", "journal", "layout")),
-    *(f"realign/{name}.py" for name in ("numbered_marker", "shrink", "steps", "table")),
+    "layout/layout.py",
+    *(f"mover/{name}.py" for name in ("hidden_signatures", "journal", "numbered_marker", "steps", "table")),
+    "realign/shrink.py",
 }
 _FLAGS = {"O_RDWR", "O_WRONLY", "O_CREAT", "O_APPEND"}
 _MODE = re.compile(r"(?=.*[wxa+])[rwxabt+]{1,3}")
@@ -388,7 +390,7 @@ def test_the_steps_to_add_a_file_system_list_every_module_that_names_several() -
 def test_planning_and_judging_use_no_sector_arithmetic() -> None:
     turning = [
         f"{_name(path)}:{node.lineno}: {ast.unparse(node)}"
-        for path in _pure("formats")
+        for path in _pure("contents", "formats")
         for node in ast.walk(_tree(path))
         if isinstance(node, ast.BinOp) and _is_sector_arithmetic(node)
     ]

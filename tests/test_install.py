@@ -245,7 +245,7 @@ def test_every_supported_python_is_named_by_the_package() -> None:
 def test_one_file_starts_and_all_its_modules_load_without_a_warning(pyz: Path, python: str) -> None:
     assert _alone(pyz, "--version", python=(python, *STRICT)).stdout == f"aligntool {__version__}\n"
     loaded = _python(python, "-I", "-S", *STRICT, "-c", IMPORT_ALL, pyz).split()
-    assert {"aligntool.cli.app", "aligntool.realign.move", "aligntool.raid.planning"} < set(loaded)
+    assert {"aligntool.cli.app", "aligntool.mover.move", "aligntool.raid.planning"} < set(loaded)
 
 
 @when_thorough("moves the disk of the demo by each Python")

@@ -29,6 +29,7 @@ from aligntool.linux.look import look
 from aligntool.linux.process import run_while_progressing
 from aligntool.linux.sysfs import Tree
 from aligntool.linux.users import unlisted_users
+from aligntool.mover.move import Status, journal_status
 from aligntool.raid import make
 from aligntool.raid.ceilings import known_rates
 from aligntool.raid.members import Known
@@ -37,7 +38,6 @@ from aligntool.raid.running import ArrayView, arrays_of, find_array
 from aligntool.raid.steps_drives import lock_members, read_all_disks
 from aligntool.raid.steps_luks import NO_KEY, Key
 from aligntool.raid.steps_system import Paths
-from aligntool.realign.move import Status, journal_status
 from aligntool.realign.planning import on_captured_machine
 from aligntool.realign.request import find_holders, refuse_in_flight
 from aligntool.realign.suspended import names_suspensions

@@ -24,8 +24,8 @@ from aligntool.linux.files import read_text
 from aligntool.linux.look import look
 from aligntool.linux.process import SILENCE_S
 from aligntool.linux.targets import UserLimits
+from aligntool.mover.unmarked import with_unmarked_changes
 from aligntool.realign.repairs import for_machine, with_repairs
-from aligntool.realign.unmarked import with_unmarked_changes
 from aligntool.recipes.drives import known_geometries
 from aligntool.render import disk_map, prometheus
 from aligntool.render.audit import audit_lines

@@ -20,8 +20,8 @@ from aligntool.cli.reference import find_recipe
 from aligntool.demo_disk import make_demo_image
 from aligntool.errors import ExitCode, Refused, Stopped, refuse, refuse_folder_name
 from aligntool.inventory import Disk
+from aligntool.layout.layout import make_layout, plan_layout, refuse_unsound, with_samples
 from aligntool.linux.lease import refuse_open_image
-from aligntool.realign.layout import make_layout, plan_layout, refuse_unsound, with_samples
 from aligntool.realign.request import (
     Request,
     find_holders,

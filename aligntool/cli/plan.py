@@ -14,12 +14,12 @@ from aligntool.cli import options
 from aligntool.cli.reference import find_recipe
 from aligntool.cli.run_change import ChangeInProgress, Operation, end_change, pipes_may_break
 from aligntool.commands import ByHand, by_hand
+from aligntool.contents.file_systems import EXT, file_system, name_for_e2fsck
 from aligntool.errors import Refused
-from aligntool.file_systems import EXT, file_system, name_for_e2fsck
 from aligntool.linux.lease import refuse_open_image
 from aligntool.linux.targets import raw_copy
+from aligntool.mover.journal import refuse_existing
 from aligntool.realign import request as requests
-from aligntool.realign.journal import refuse_existing
 from aligntool.realign.request import FoundPlan, Request, find_plan, look_at
 from aligntool.realign.shrink import shrink_words
 from aligntool.render.lines import Line

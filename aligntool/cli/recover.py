@@ -29,6 +29,8 @@ from aligntool.cli.raid import CreateArray, Persist, clear_hint_of
 from aligntool.cli.reformat import Reformat
 from aligntool.cli.tables import ConvertCopy, partition_change
 from aligntool.commands import ByHand, by_hand
+from aligntool.convert.copying import CopyRequest
+from aligntool.convert.operation import Conversion
 from aligntool.device import Device
 from aligntool.errors import ExitCode, Refusal, Refused, failing_as, refuse
 from aligntool.formats.reader import TableReading
@@ -43,17 +45,15 @@ from aligntool.linux.lock import lock_disk, refuse_partition
 from aligntool.linux.process import SILENCE_S, Pulse, results_in_children, run_while_progressing
 from aligntool.linux.sysfs import LIVE
 from aligntool.linux.targets import find_virtual, hold_targets, raw_copy, refuse_ambiguous, refuse_containers
+from aligntool.mover import move
+from aligntool.mover.disk_state import OverlaidDisk, foreign_content, overlay, places_in_use
+from aligntool.mover.journal import Journal
+from aligntool.mover.journal_format import SLOT, NoJournal, is_head
+from aligntool.mover.whole_disk import adds_table
 from aligntool.raid.make import Record, find_records
 from aligntool.raid.reformat import ReformatGoal
 from aligntool.raid.running import PersistGoal
 from aligntool.raid.steps_luks import NO_KEY, Key
-from aligntool.realign import move
-from aligntool.realign.convert_copy import CopyRequest
-from aligntool.realign.convert_request import Conversion
-from aligntool.realign.disk_state import OverlaidDisk, foreign_content, overlay, places_in_use
-from aligntool.realign.journal import Journal
-from aligntool.realign.journal_format import SLOT, NoJournal, is_head
-from aligntool.realign.partition_request import WholeDisk
 from aligntool.realign.request import (
     Request,
     checked_disk,
@@ -62,10 +62,10 @@ from aligntool.realign.request import (
     shows_change,
     unthrottle_function,
 )
-from aligntool.realign.whole_disk import adds_table
 from aligntool.render.lines import EMPTY, Line, paragraph, plain, show
 from aligntool.render.progress import remaining_step_lines, status_json, status_lines, table_lines
 from aligntool.units import KIB, Extent, counted, format_size
+from aligntool.whole_disk.operation import WholeDisk
 
 # `aligntool apply`: apply a saved plan, if it is still valid.
 

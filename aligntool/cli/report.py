@@ -23,10 +23,10 @@ from aligntool.linux.snapshot import collect
 from aligntool.linux.sysfs import Tree
 from aligntool.linux.targets import UserLimits
 from aligntool.measure.targets import read_any, temperature_of
+from aligntool.mover.unmarked import with_unmarked_changes
 from aligntool.raid.ceilings import known_rates
 from aligntool.raid.running import arrays_of
 from aligntool.realign.repairs import with_repairs
-from aligntool.realign.unmarked import with_unmarked_changes
 from aligntool.recipes.drives import known_geometries
 from aligntool.render.lines import plain
 from aligntool.render.recipes import TOPIC

@@ -19,14 +19,14 @@ from aligntool.change import ChangeState, Event, Plan, Progress, StepBegun, to_j
 from aligntool.cli.options import PlanFile, colored, confirm, print_lines, remark, say, target_lines, terminal_width
 from aligntool.cli.pager import page_lines
 from aligntool.errors import Refusal, Refused, Stopped, refuse
+from aligntool.layout.layout import require_libparted
+from aligntool.linux.applying import ChangeInProgress as ChangeInProgress
+from aligntool.linux.applying import apply_events
+from aligntool.linux.applying import recovery_commands as recovery_commands
+from aligntool.linux.change_process import Locked, apply_in_child
 from aligntool.linux.process import STOPPING, run_while_progressing
 from aligntool.linux.systemd_journal import record
 from aligntool.linux.targets import writable_copy
-from aligntool.realign.applying import ChangeInProgress as ChangeInProgress
-from aligntool.realign.applying import apply_events
-from aligntool.realign.applying import recovery_commands as recovery_commands
-from aligntool.realign.change_process import Locked, apply_in_child
-from aligntool.realign.layout import require_libparted
 from aligntool.realign.suspended import suspension_refusals
 from aligntool.render.lines import EMPTY, Line, can_redraw, show, text_of
 from aligntool.render.plan import attention_lines, summary_lines, time_words

@@ -13,14 +13,14 @@ from aligntool.cli import options
 from aligntool.cli.layers import read_key
 from aligntool.cli.plan import DiskChange, DiskOperation, overwriting, overwriting_words, report_result, table_change
 from aligntool.cli.run_change import ChangeInProgress, Operation, ends_stream, lock_in_child, run_change, show_only
+from aligntool.convert.copying import CopyRequest, check_same_copy, lock_copy
+from aligntool.convert.operation import Conversion
+from aligntool.convert.planning import sector_size_options
 from aligntool.errors import Refused, refuse
 from aligntool.linux.lease import refuse_open_image
-from aligntool.realign.convert_copy import CopyRequest, check_same_copy, lock_copy
-from aligntool.realign.convert_plan import sector_size_options
-from aligntool.realign.convert_request import Conversion
-from aligntool.realign.convert_table import SIZES
-from aligntool.realign.partition_request import WholeDisk
+from aligntool.mover.convert_table import SIZES
 from aligntool.realign.request import Request
+from aligntool.whole_disk.operation import WholeDisk
 
 # `aligntool partition` and `plan partition`: put the content of a whole disk into a partition, and back.
 

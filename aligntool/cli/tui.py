@@ -5,7 +5,7 @@ from importlib import import_module
 
 from aligntool.cli import options
 from aligntool.errors import Refused, Stopped
-from aligntool.realign.applying import recovery_commands
+from aligntool.linux.applying import recovery_commands
 
 
 def tui(targets: options.TargetsArgument = None, *, rate: options.RateOption = None) -> None:

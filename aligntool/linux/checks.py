@@ -4,7 +4,7 @@ import os
 import re
 from pathlib import Path
 
-from aligntool.file_systems import EXT, file_system, name_for_e2fsck
+from aligntool.contents.file_systems import EXT, file_system, name_for_e2fsck
 from aligntool.linux.confined import run_confined
 from aligntool.linux.held import held
 from aligntool.linux.process import NOT_RUN, Ended, find_program

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 from aligntool.audit.wording import is_node
 from aligntool.commands import ByHand, by_hand
-from aligntool.formats.layers import WHAT
-from aligntool.formats.md import CHUNKED
+from aligntool.contents.layers import WHAT
+from aligntool.contents.md import CHUNKED
 from aligntool.formats.reader import readable_length
 from aligntool.inventory import ArrayFacts, DiskKind, Gap, IoLimits, Unseen
 from aligntool.linux.commands import is_standby

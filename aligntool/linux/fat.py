@@ -11,11 +11,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from aligntool.audit.wording import shell_word
+from aligntool.contents.fat_files import BrokenFatError, copy_boot_label, copy_files, count_root_entries
+from aligntool.contents.windows_fs import ENTRY, FAT12_BELOW, FAT16_BELOW, FatBootSector, parse_fat_boot_sector
 from aligntool.errors import Refused
-from aligntool.formats.fat_files import BrokenFatError, copy_boot_label, copy_files, count_root_entries
 from aligntool.formats.numbers import le16
 from aligntool.formats.reader import is_blank, read_pieces
-from aligntool.formats.windows_fs import ENTRY, FAT12_BELOW, FAT16_BELOW, FatBootSector, parse_fat_boot_sector
 from aligntool.inventory import Layer
 from aligntool.linux.checks import ABOUT_LABELS, reports_only
 from aligntool.linux.confined import run_confined
@@ -25,7 +25,7 @@ from aligntool.linux.sysfs import opened
 from aligntool.linux.users import fresh_reader
 from aligntool.units import MIB, Extent, align_down, align_up, format_about, merged
 
-# It works on copies in files: nothing on the disk is written. mkfs.fat makes the new FAT, formats/fat_files.py copies
+# It works on copies in files: nothing on the disk is written. mkfs.fat makes the new FAT, contents/fat_files.py copies
 # the files, and mtools and fsck.fat compare it with the old one, file by file, before it is used.
 
 _BLOCK = 4096  # whole sectors of either size

@@ -10,11 +10,11 @@ from typing import TypeVar
 
 from aligntool import __version__
 from aligntool.commands import typed
+from aligntool.contents.layers import NOT_READ, WHAT, Contents, read_contents
 from aligntool.documents import decode, load_object
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats import identify
 from aligntool.formats.gpt import MOST_ENTRY_BYTES
-from aligntool.formats.layers import NOT_READ, WHAT, Contents, read_contents
 from aligntool.formats.reader import HeartbeatReader
 from aligntool.formats.table_sectors import TableSectors
 from aligntool.formats.tables import read_table

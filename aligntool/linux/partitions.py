@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from aligntool.formats.layers import Contents
+from aligntool.contents.layers import Contents
 from aligntool.formats.parked import parked_by_type
 from aligntool.formats.part_types import gpt_type_name, mbr_type_name
 from aligntool.inventory import (

@@ -18,8 +18,8 @@ from typing import IO, Self, cast
 
 from aligntool.audit.wording import shell_word
 from aligntool.commands import Command, typed
+from aligntool.contents.layers import Contents, read_contents
 from aligntool.errors import Refused, failing_as
-from aligntool.formats.layers import Contents, read_contents
 from aligntool.formats.reader import HeartbeatReader, Reader
 from aligntool.inventory import Disk, DiskKind, IoLimits
 from aligntool.linux.devices import Block, FileReader, block_of_number, find_block, list_blocks

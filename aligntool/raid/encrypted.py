@@ -8,8 +8,8 @@ from aligntool.audit.report import Judged
 from aligntool.audit.wording import change_by_hand, next_command, next_look
 from aligntool.change import Estimate, Plan
 from aligntool.commands import ByHand
+from aligntool.contents.volumes import REENCRYPTING
 from aligntool.errors import Refusal, refuse
-from aligntool.formats.volumes import REENCRYPTING
 from aligntool.inventory import Disk, Layer, Partition
 from aligntool.realign.partition_selection import small_sectors
 from aligntool.realign.refusals import disk_reasons, partition_reasons

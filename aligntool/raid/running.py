@@ -13,8 +13,8 @@ from aligntool.audit.report import Finding, Judged, Report, Severity
 from aligntool.audit.wording import grid_words, layer_name, past_words, shell_word
 from aligntool.change import Plan
 from aligntool.commands import ByHand, by_hand, typed
+from aligntool.contents.file_systems import FILE_SYSTEMS
 from aligntool.errors import Refusal, Refused, refuse
-from aligntool.file_systems import FILE_SYSTEMS
 from aligntool.inventory import ArrayFacts, Disk, Inventory, Layer
 from aligntool.raid import boot
 from aligntool.raid.ceilings import Ceiling, Rates, ceiling, narrowest_link

@@ -12,6 +12,7 @@ from aligntool.commands import typed
 from aligntool.device import Device, zero
 from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse
 from aligntool.inventory import Disk, TableCopyState, TableLabel
+from aligntool.layout.layout import libparted_errors, new_table, set_types
 from aligntool.linux import lock as locks
 from aligntool.linux.block import DiskDevice
 from aligntool.linux.checks import run_blkid
@@ -19,7 +20,6 @@ from aligntool.linux.content import sample
 from aligntool.linux.lock import LockedDisk, lock_disk
 from aligntool.linux.look import look
 from aligntool.raid.members import ranges_to_zero
-from aligntool.realign.layout import libparted_errors, new_table, set_types
 from aligntool.units import Extent
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from aligntool.audit.wording import command, layer_name, shell_word
 from aligntool.change import Event, Plan, Progress, Said
 from aligntool.commands import ByHand, by_hand
+from aligntool.contents.layers import read_layers
+from aligntool.contents.smallest_units import smallest_unit
+from aligntool.contents.volumes import NOT_BY_CRYPTSETUP, is_reencrypted, unflushed_copy
 from aligntool.errors import Refused, Stopped, failing_as
-from aligntool.formats.layers import read_layers
 from aligntool.formats.reader import open_area
-from aligntool.formats.smallest_units import smallest_unit
 from aligntool.formats.tables import read_table
-from aligntool.formats.volumes import NOT_BY_CRYPTSETUP, is_reencrypted, unflushed_copy
 from aligntool.inventory import Disk
 from aligntool.linux.block import ReadOnlyDevice, open_read_only
 from aligntool.linux.confined import run_confined
@@ -25,8 +25,8 @@ from aligntool.linux.luks import open_luks
 from aligntool.linux.process import Ended, follow_program, how_ended, run_program
 from aligntool.linux.sysfs import opened
 from aligntool.linux.users import PartitionLoop, partition_loop
+from aligntool.mover.whole_disk import other_kinds
 from aligntool.raid.commands import reencrypt_command
-from aligntool.realign.whole_disk import other_kinds
 from aligntool.steps import ReencryptSectors, is_same_disk, subject
 from aligntool.units import MIB, Extent, format_size
 

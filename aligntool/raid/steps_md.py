@@ -9,8 +9,8 @@ from pathlib import Path
 
 from aligntool.change import Said
 from aligntool.commands import typed
+from aligntool.contents.file_systems import FILE_SYSTEMS
 from aligntool.errors import Refused, Stopped, failing_as
-from aligntool.file_systems import FILE_SYSTEMS
 from aligntool.linux.checks import check_content, run_blkid
 from aligntool.linux.lock import kernel_folder, wait_for_udev
 from aligntool.linux.process import export_values, run_or_stop, run_program

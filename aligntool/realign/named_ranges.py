@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from aligntool.audit.wording import LOST, layer_name, next_command
 from aligntool.claims import Claims, format_range
+from aligntool.contents.layers import read_layers
 from aligntool.errors import Refusal, Refused, failing_as, refuse, refuse_folder_name
 from aligntool.formats.gpt import table_sizes
-from aligntool.formats.layers import read_layers
 from aligntool.formats.reader import Reader, read_pieces
 from aligntool.inventory import Disk, Role, TableLabel
 from aligntool.linux.outputs import new_file, open_place

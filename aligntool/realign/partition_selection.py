@@ -8,13 +8,13 @@ from aligntool.audit.report import Answer, GridKind, Judged, Verdict
 from aligntool.audit.wording import layer_name, next_command, past_words, shell_word
 from aligntool.change import RealignGoal, Used
 from aligntool.commands import ByHand, by_hand
+from aligntool.contents.file_systems import EXT, SHRINKABLE, file_system, has_length
+from aligntool.contents.md import RESERVED
+from aligntool.contents.windows_names import BCD_STORES, SYSTEM_HIVE, StartNames
 from aligntool.errors import Refusal
-from aligntool.file_systems import EXT, SHRINKABLE, file_system, has_length
-from aligntool.formats.md import RESERVED
 from aligntool.formats.part_types import EFI_SYSTEM
-from aligntool.formats.windows_names import BCD_STORES, SYSTEM_HIVE, StartNames
 from aligntool.inventory import Disk, Fault, Layer, Partition, Role, TableLabel
-from aligntool.realign.old_keys import attention_to_keys
+from aligntool.mover.old_keys import attention_to_keys
 from aligntool.realign.placing import StartGrid, choices, kind_of, may_label_disk, on_grain, required_grid
 from aligntool.realign.refusals import SHUT_DOWN, content_reasons, partition_reasons
 from aligntool.realign.search import FoundPlaces, Patching, file_patches

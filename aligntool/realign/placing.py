@@ -7,7 +7,7 @@ from functools import reduce
 from math import gcd, lcm
 
 from aligntool.audit.report import Grid, Severity
-from aligntool.formats.windows_names import StartNames
+from aligntool.contents.windows_names import StartNames
 from aligntool.inventory import BootCode, Disk, Partition, Role
 from aligntool.units import MIB, Extent, align_down, align_up, off_by
 from aligntool.values import dataclass

@@ -13,16 +13,16 @@ from aligntool.audit.wording import contents_of_disk, labelled, next_command, ne
 from aligntool.change import Estimate, Place, Plan, RealignGoal, Used
 from aligntool.claims import ALL_FREE, Claims
 from aligntool.commands import shell_word
+from aligntool.contents.file_systems import FILE_SYSTEMS, SHRINKABLE
+from aligntool.contents.windows_names import StartNames
 from aligntool.errors import Refusal, Refused, refuse
-from aligntool.file_systems import FILE_SYSTEMS, SHRINKABLE
-from aligntool.formats.windows_names import StartNames
 from aligntool.inventory import Disk, DiskKind, Partition, Role
+from aligntool.mover.claimed_room import FULL_MBR
+from aligntool.mover.held_ranges import held_ranges
+from aligntool.mover.schedule import Schedule
 from aligntool.realign import partition_selection, search
-from aligntool.realign.claimed_room import FULL_MBR
-from aligntool.realign.held_ranges import held_ranges
 from aligntool.realign.placing import Movable, containers, first_place, kind_of, logicals_of, row_of
 from aligntool.realign.refusals import disk_reasons, partition_reasons, unlisted_data
-from aligntool.realign.schedule import Schedule
 from aligntool.realign.suspended import suspension_attention
 from aligntool.units import GIB, MIB, Extent, align_down, format_about, format_size
 

@@ -9,12 +9,12 @@ from aligntool.audit.report import Judged
 from aligntool.change import LayoutGoal, PartitionRequest
 from aligntool.claims import Claims, format_range
 from aligntool.commands import ByHand, by_hand, typed, typed_on_loop
+from aligntool.contents.file_systems import FILE_SYSTEMS, file_system, name_for_e2fsck
+from aligntool.contents.volumes import NOT_BY_CRYPTSETUP, REENCRYPTED, REENCRYPTING, UNFLUSHED
+from aligntool.contents.windows_fs import MEDIUM_ERRORS, WINDOWS_HIBERNATED, is_small_fat32
 from aligntool.errors import Refusal, refuse
-from aligntool.file_systems import FILE_SYSTEMS, file_system, name_for_e2fsck
 from aligntool.formats.part_types import ROLES, role_list
 from aligntool.formats.reader import MAY_BE_SHARED
-from aligntool.formats.volumes import NOT_BY_CRYPTSETUP, REENCRYPTED, REENCRYPTING, UNFLUSHED
-from aligntool.formats.windows_fs import MEDIUM_ERRORS, WINDOWS_HIBERNATED, is_small_fat32
 from aligntool.inventory import Disk, DiskKind, Fault, Inventory, Layer, Partition, Role, TableLabel, with_inner
 from aligntool.realign.placing import containers, fixed_layout_reasons, fixed_place_reasons, logicals_of
 from aligntool.realign.search import irregular_chain_reason

@@ -16,15 +16,17 @@ from aligntool.audit.report import AuditOptions, Judged
 from aligntool.audit.wording import command, hints_for_disk, hints_with_options, holders_of, shell_word
 from aligntool.change import Event, Plan, RealignGoal, Said, StepBegun, StepDone, Used, Waiting
 from aligntool.claims import Claims
+from aligntool.contents.bad_blocks import bad_blocks
+from aligntool.contents.file_systems import EXT
+from aligntool.contents.layers import read_layers
+from aligntool.contents.windows_names import StartNames, read_names
 from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse
-from aligntool.file_systems import EXT
-from aligntool.formats.bad_blocks import bad_blocks
-from aligntool.formats.layers import read_layers
 from aligntool.formats.parked import find_parked, read_or_empty
 from aligntool.formats.reader import is_blank, open_area
-from aligntool.formats.windows_names import StartNames, read_names
 from aligntool.inventory import Disk, Inventory, Layer, Partition, Role, TableLabel
+from aligntool.linux.applying import ChangeInProgress, recovery_commands
 from aligntool.linux.block import DiskDevice, Limited, ReadOnlyDevice, limited, open_read_only
+from aligntool.linux.change_process import apply_in_child
 from aligntool.linux.checks import CheckResult, check_content, missing_checker
 from aligntool.linux.child_process import STALL_S, OnNote
 from aligntool.linux.commands import with_health
@@ -37,10 +39,9 @@ from aligntool.linux.partitions import find_devices
 from aligntool.linux.process import STOPPING
 from aligntool.linux.targets import UserLimits, raw_copy
 from aligntool.linux.users import all_ends, fresh_reader, loops_over, occupants, remaining_occupants
-from aligntool.realign import disk_state, journal_format, move, shrink_commit, table
-from aligntool.realign.applying import ChangeInProgress, recovery_commands
-from aligntool.realign.change_process import apply_in_child
-from aligntool.realign.journal import Journal, open_journal, refuse_volatile
+from aligntool.mover import disk_state, journal_format, move, table
+from aligntool.mover.journal import Journal, open_journal, refuse_volatile
+from aligntool.realign import shrink_commit
 from aligntool.realign.named_ranges import described, refuse_named, save
 from aligntool.realign.partition_selection import fills, overwriting_text, shrinkable
 from aligntool.realign.placing import kind_of

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 from aligntool.change import RealignGoal
 from aligntool.claims import Claims
+from aligntool.contents.windows_names import LENGTH_OF_START, StartNames
 from aligntool.formats.gpt import table_sizes
-from aligntool.formats.windows_names import LENGTH_OF_START, StartNames
 from aligntool.inventory import Disk, Layer, Partition, Role, TableLabel
+from aligntool.mover.claimed_room import FlightClaims, entries_in_flight, mbr_room, unused_slots
+from aligntool.mover.held_ranges import held_ranges
 from aligntool.realign import placing
-from aligntool.realign.claimed_room import FlightClaims, entries_in_flight, mbr_room, unused_slots
-from aligntool.realign.held_ranges import held_ranges
 from aligntool.steps import EntryChange, JournalPlace, Patch
 from aligntool.units import KIB, MIB, Extent, align_down, align_up, merged
 from aligntool.values import dataclass

@@ -5,9 +5,9 @@ bytes look free, and a GPT beside one for sectors of another size, which would k
 from collections.abc import Iterator
 
 from aligntool.audit.wording import layer_name, next_command
+from aligntool.contents.layers import read_layers
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.gpt import check_copy
-from aligntool.formats.layers import read_layers
 from aligntool.formats.other_tables import read_apm
 from aligntool.formats.reader import Reader, TableReading
 from aligntool.formats.tables import find_gpt, read_gpt

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from aligntool.audit.wording import shell_word
 from aligntool.commands import ByHand, by_hand
+from aligntool.contents.file_systems import EXT, file_system
 from aligntool.errors import Refused, Stopped
-from aligntool.file_systems import EXT, file_system
 from aligntool.linux.confined import run_confined
 from aligntool.linux.content import shrink_mark
 from aligntool.linux.process import Ended, find_program, how_ended, run_program

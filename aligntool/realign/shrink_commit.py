@@ -16,13 +16,13 @@ from aligntool.errors import JournalUnwritten, Refused, Stopped
 from aligntool.formats import mbr
 from aligntool.formats.parked import PARKED_MBR, parked_mbr_entry
 from aligntool.formats.reader import Reader
-from aligntool.realign import hidden_signatures, move, newcomers, table
-from aligntool.realign.applying import recovery_commands
-from aligntool.realign.claimed_room import claims_of
-from aligntool.realign.disk_state import journal_place
-from aligntool.realign.hidden_signatures import with_signatures
-from aligntool.realign.journal import Contents, new_id, pack
-from aligntool.realign.journal_format import BODY_AT
+from aligntool.linux.applying import recovery_commands
+from aligntool.mover import hidden_signatures, move, newcomers, table
+from aligntool.mover.claimed_room import claims_of
+from aligntool.mover.disk_state import journal_place
+from aligntool.mover.hidden_signatures import with_signatures
+from aligntool.mover.journal import Contents, new_id, pack
+from aligntool.mover.journal_format import BODY_AT
 from aligntool.realign.partition_selection import DELETE_FILES, MAKE_ROOM
 from aligntool.realign.search import copy_length, free_runs
 from aligntool.units import KIB, MIB, Extent, format_size

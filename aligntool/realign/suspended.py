@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 
 from aligntool.audit.wording import SUSPENDED, layer_name
 from aligntool.change import Plan
+from aligntool.contents.signatures import FILE_SYSTEM_SIGNATURES
 from aligntool.errors import Refusal
-from aligntool.formats.signatures import FILE_SYSTEM_SIGNATURES
 from aligntool.inventory import Disk, Layer, with_inner
 
 _NO_CONTAINERS = frozenset((

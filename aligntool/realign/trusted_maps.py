@@ -7,9 +7,9 @@ partition is known. docs/crash-safety.md, "Free blocks".
 
 from collections.abc import Iterator
 
+from aligntool.contents.shadow_copies import shadow_copies
 from aligntool.formats.part_types import WITHOUT_SUPERBLOCK, gpt_type_name
 from aligntool.formats.reader import Reader, is_blank, open_area
-from aligntool.formats.shadow_copies import shadow_copies
 from aligntool.inventory import COEXISTING_KINDS, Disk, Layer, Partition, Role, layers_on
 from aligntool.units import GIB, KIB, Extent, align_up
 

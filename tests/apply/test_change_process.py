@@ -13,10 +13,10 @@ import pytest
 
 from aligntool.change import Event, Plan, Progress, Said, StepBegun, StepDone, Waiting
 from aligntool.errors import Killed, Refused, Stopped
+from aligntool.linux.applying import ChangeInProgress, apply_events
+from aligntool.linux.change_process import apply_in_child
 from aligntool.linux.child_process import run_in_child
 from aligntool.linux.process import run_program
-from aligntool.realign.applying import ChangeInProgress, apply_events
-from aligntool.realign.change_process import apply_in_child
 from aligntool.steps import MakeTable, ShrinkContent, Subject
 from aligntool.units import MIB, Extent
 

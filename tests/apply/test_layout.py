@@ -15,9 +15,9 @@ from aligntool.device import Job, Jobs
 from aligntool.errors import Refused, Stopped
 from aligntool.formats.part_types import ROLES
 from aligntool.inventory import Disk
+from aligntool.layout.layout import make_layout, plan_layout, set_types
 from aligntool.linux.look import look
 from aligntool.linux.targets import UserLimits
-from aligntool.realign.layout import make_layout, plan_layout, set_types
 from aligntool.steps import MakeTable
 from aligntool.units import MIB
 from tests.conftest import digest, is_blank, run, unmount

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.convert.copying import _locked_source
 from aligntool.errors import Refused
 from aligntool.linux.lock import lock_disk, refuse_disturbed, uses_by_other_paths, written_at
 from aligntool.linux.users import caches, exports_of
-from aligntool.realign.convert_copy import _locked_source
 from aligntool.realign.request import naming_loops
 from aligntool.units import MIB, Extent
 from tests.by_hand import type_by_hand

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused
+from aligntool.layout.layout import new_table, opened_by_libparted
 from aligntool.linux.block import open_read_only
 from aligntool.linux.checks import check_content
 from aligntool.linux.content import least_ext, read_ext
@@ -21,7 +22,6 @@ from aligntool.linux.held import held
 from aligntool.linux.lock import lock_disk, refuse_disturbed, written_at
 from aligntool.linux.look import look
 from aligntool.linux.users import fresh_reader, partition_loop, read_only_loop
-from aligntool.realign.layout import new_table, opened_by_libparted
 from aligntool.steps import MakeTable
 from aligntool.units import MIB, Extent
 from tests.conftest import digest, run

@@ -12,8 +12,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from aligntool.__main__ import main
-from aligntool.realign.journal import Journal
-from aligntool.realign.steps import Walk
+from aligntool.mover.journal import Journal
+from aligntool.mover.steps import Walk
 
 
 def nothing(self: Walk) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.realign.journal_format import SLOT, Closing
+from aligntool.mover.journal_format import SLOT, Closing
 from aligntool.units import KIB, MIB, Extent
 from tests.cli.old_disks import make_old_disk
 from tests.conftest import run

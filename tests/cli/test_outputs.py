@@ -14,7 +14,7 @@ from aligntool.linux.files import keep_copy, remove_file, replace_file, write_fi
 from aligntool.linux.outputs import make_folder, new_file, open_place, private_folder
 from aligntool.measure.run import made_file, save_to_history
 from aligntool.measure.targets import recorded_test_data
-from aligntool.realign.journal import open_journal
+from aligntool.mover.journal import open_journal
 from aligntool.realign.named_ranges import save
 from aligntool.units import KIB, MIB, Extent
 from tests.run_aligntool import run_aligntool

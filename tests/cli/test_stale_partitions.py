@@ -11,7 +11,7 @@ import pytest
 
 from aligntool.change import Place, Plan
 from aligntool.errors import Refused
-from aligntool.realign.steps import hidden_from
+from aligntool.mover.steps import hidden_from
 from aligntool.steps import ParkEntries, Subject
 from aligntool.units import GIB, MIB, Extent
 from tests.cli.old_disks import assert_whole, first_start, make_old_disk

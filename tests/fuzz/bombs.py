@@ -25,7 +25,7 @@ from aligntool.change import SCHEMA as PLAN_SCHEMA
 from aligntool.change import VERSION as PLAN_VERSION
 from aligntool.measure.results import SCHEMA as BENCH_SCHEMA
 from aligntool.measure.results import VERSION as BENCH_VERSION
-from aligntool.realign.journal_format import BODY_AT, COPIES, RECORD_SLOTS, Head, Position, Record, padded
+from aligntool.mover.journal_format import BODY_AT, COPIES, RECORD_SLOTS, Head, Position, Record, padded
 from aligntool.units import GIB, KIB, MIB
 from tests.fuzz import worst_cases
 from tests.fuzz.checksums import fix_checksums

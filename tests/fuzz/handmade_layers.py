@@ -1,7 +1,7 @@
 """Superblocks written by hand, small and just valid enough to be recognised: for missing tools, and for formats that no
 tool here makes.
 
-One list of disks per family of layers. Layouts: the headers that `aligntool.formats.layers` names.
+One list of disks per family of layers. Layouts: the headers that `aligntool.contents.layers` names.
 """
 
 import json

@@ -12,18 +12,18 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from aligntool.contents import volumes
+from aligntool.contents.layers import read_contents, read_layers
 from aligntool.documents import load_object
 from aligntool.errors import Refused
-from aligntool.formats import volumes
 from aligntool.formats.identify import decode_hmb, decode_identify, decode_names, decode_nvme, identify_in_vpd
-from aligntool.formats.layers import read_contents, read_layers
 from aligntool.formats.reader import BYTES, LONGEST_READ, MOST, OverBudgetError
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits, Layer, Partition, Role, Table, TableLabel
 from aligntool.linux.devices import vpd_serial
 from aligntool.linux.look import look
 from aligntool.linux.sysfs import Record, parse_dump, parse_record
-from aligntool.realign.journal import unpack
+from aligntool.mover.journal import unpack
 from aligntool.recipes.drives import DriveDatabase, load_drives
 from aligntool.recipes.schema import read_tables
 from aligntool.units import MIB, Extent

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.contents.layers import Contents, read_contents
 from aligntool.errors import Refused
-from aligntool.formats.layers import Contents, read_contents
-from aligntool.realign.journal import unpack
+from aligntool.mover.journal import unpack
 from aligntool.units import GIB, KIB, MIB
 from tests.fuzz import bombs
 from tests.fuzz.bombs import BOMBS, DISKS, Bomb, cost_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.formats.layers import read_layers
+from aligntool.contents.layers import read_layers
 from aligntool.formats.tables import read_table
 from aligntool.units import MIB, Extent
 from tests.fuzz import handmade_seeds, run

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.contents.layers import read_contents, read_layers
 from aligntool.errors import Refused
-from aligntool.formats.layers import read_contents, read_layers
 from aligntool.formats.reader import MOST, PARTITIONS
 from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits, Layer, Partition, Role, Table, TableLabel
 from aligntool.linux.look import look

@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from aligntool.formats.layers import read_contents
+from aligntool.contents.layers import read_contents
 from aligntool.formats.reader import Reader
 from aligntool.linux.devices import FileReader
 from aligntool.units import MIB

@@ -19,6 +19,7 @@ from aligntool.change import (
     plan_with_request,
     to_json,
 )
+from aligntool.convert.operation import Conversion
 from aligntool.measure import results
 from aligntool.measure.alignment import Knee, Load, Rate
 from aligntool.measure.alignment import Place as At
@@ -32,7 +33,6 @@ from aligntool.raid.make import Record, save
 from aligntool.raid.measured import Identity, Sample, Tuning, tuning_text
 from aligntool.raid.reformat import ReformatGoal
 from aligntool.raid.running import ArrayView, MemberView, PersistGoal
-from aligntool.realign.convert_request import Conversion
 from aligntool.realign.request import Request
 from aligntool.recipes.goals import BenchGoal, BenchTest, Recipe
 from aligntool.render.experiments import alignment_json, span_json

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from aligntool.change import Event, Place, Plan
-from aligntool.realign.move import MoveContext, realign, rollback
+from aligntool.mover.move import MoveContext, realign, rollback
 from aligntool.steps import (
     CloseJournal,
     CopyContent,

@@ -19,22 +19,22 @@ from types import ModuleType
 import pytest
 
 TUPLES = {
-    "aligntool.formats.layers": ("OWNER_READERS", "FILE_SYSTEM_READERS", "ON_FLOPPIES", "LAST_RESORT"),
-    "aligntool.formats.other_layers": ("DRBD_MARKS", "OWNER_MARKS", "OTHERS"),
-    "aligntool.formats.signatures": ("OWNER_SIGNATURES", "FILE_SYSTEM_SIGNATURES", "PARTITION_TABLES"),
+    "aligntool.contents.layers": ("OWNER_READERS", "FILE_SYSTEM_READERS", "ON_FLOPPIES", "LAST_RESORT"),
+    "aligntool.contents.other_layers": ("DRBD_MARKS", "OWNER_MARKS", "OTHERS"),
+    "aligntool.contents.signatures": ("OWNER_SIGNATURES", "FILE_SYSTEM_SIGNATURES", "PARTITION_TABLES"),
     "aligntool.formats.other_tables": ("_BOOT_SECTOR_MAGICS", "_MAGICS"),
     "aligntool.formats.tables": ("_MAGICS", "_ENCRYPTION"),  # boot programs before the first partition; in sector 0
 }
-DERIVED = {"aligntool.formats.signatures": "SIGNATURES"}  # the sum of the others
+DERIVED = {"aligntool.contents.signatures": "SIGNATURES"}  # the sum of the others
 # Without root and quick; those of moves come last.
 TESTS = (
     "tests/probe/layers", "tests/probe/tables", "tests/realign", "tests/verdicts", "tests/audit",
     "tests/moving/test_recognition.py",
 )  # fmt: skip
 FIRST: dict[str, str | tuple[str, ...]] = {  # the tests that are likely to miss a recogniser of this module
-    "aligntool.formats.layers": "tests/probe/layers/test_as_libblkid.py",
-    "aligntool.formats.other_layers": "tests/probe/layers/test_as_libblkid.py",
-    "aligntool.formats.signatures": (
+    "aligntool.contents.layers": "tests/probe/layers/test_as_libblkid.py",
+    "aligntool.contents.other_layers": "tests/probe/layers/test_as_libblkid.py",
+    "aligntool.contents.signatures": (
         "tests/moving/test_recognition.py::test_a_signature_that_libblkid",
         "tests/moving/test_recognition.py::test_nothing_is_recognised_once",
     ),

@@ -13,10 +13,10 @@ from itertools import combinations
 from pathlib import Path
 
 from aligntool.change import Place, Plan
-from aligntool.formats.layers import read_layers
+from aligntool.contents.layers import read_layers
 from aligntool.inventory import Partition
-from aligntool.realign.held_ranges import held_ranges
-from aligntool.realign.move import MoveContext, realign, rollback
+from aligntool.mover.held_ranges import held_ranges
+from aligntool.mover.move import MoveContext, realign, rollback
 from aligntool.realign.planning import copy_strips_for
 from aligntool.steps import (
     CloseJournal,

@@ -13,7 +13,7 @@ import pytest
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Code, Severity
 from aligntool.linux.look import look
-from aligntool.realign import move
+from aligntool.mover import move
 from tests.conftest import run
 from tests.moving.command_line import aligntool
 from tests.moving.conftest import MakeDisk

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.formats.bad_blocks import bad_blocks
+from aligntool.contents.bad_blocks import bad_blocks
 from aligntool.formats.reader import open_area
 from aligntool.linux.users import fresh_reader
 from aligntool.units import MIB, Extent

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused
-from aligntool.realign.journal import open_journal
+from aligntool.mover.journal import open_journal
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
 from tests.moving import fileset

@@ -13,13 +13,13 @@ import pytest
 
 from aligntool.change import Event, Plan
 from aligntool.errors import Refused, Stopped
+from aligntool.mover.disk_state import step_index
+from aligntool.mover.in_flight import HIDDEN_FIRST
+from aligntool.mover.journal import Contents as JournalContents
+from aligntool.mover.journal import Journal
+from aligntool.mover.journal_format import Position
+from aligntool.mover.move import MoveContext, find_journal, journal_status, realign, resume, rollback
 from aligntool.realign import shrink_commit
-from aligntool.realign.disk_state import step_index
-from aligntool.realign.in_flight import HIDDEN_FIRST
-from aligntool.realign.journal import Contents as JournalContents
-from aligntool.realign.journal import Journal
-from aligntool.realign.journal_format import Position
-from aligntool.realign.move import MoveContext, find_journal, journal_status, realign, resume, rollback
 from aligntool.steps import Commit, HoldContent, ParkEntries, RebuildContent
 from aligntool.units import KIB, Extent
 from tests.conftest import run

@@ -11,8 +11,8 @@ import pytest
 from aligntool.change import Plan, RealignGoal
 from aligntool.claims import ALL_FREE
 from aligntool.errors import Refused
-from aligntool.realign.claimed_room import FULL_MBR, FlightClaims, claims_of, entries_in_flight
-from aligntool.realign.move import MoveContext, realign, resume, rollback
+from aligntool.mover.claimed_room import FULL_MBR, FlightClaims, claims_of, entries_in_flight
+from aligntool.mover.move import MoveContext, realign, resume, rollback
 from aligntool.realign.planning import plan_realign
 from aligntool.realign.request import Request, look_at
 from aligntool.steps import ParkEntries, WriteJournal

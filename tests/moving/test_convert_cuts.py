@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from aligntool.change import Plan
+from aligntool.convert.operation import Conversion
 from aligntool.errors import Stopped
-from aligntool.realign.convert_request import Conversion
-from aligntool.realign.move import MoveContext, find_journal, resume, rollback
+from aligntool.mover.move import MoveContext, find_journal, resume, rollback
 from aligntool.realign.request import Request
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run

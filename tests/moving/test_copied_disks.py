@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused
-from aligntool.realign.move import MoveContext, realign, resume, rollback, status
+from aligntool.mover.move import MoveContext, realign, resume, rollback, status
 from aligntool.steps import HoldContent
 from aligntool.units import MIB
 from tests.moving.crowded_disks import Crowd, make_crowd

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from aligntool.errors import Refused, Stopped
-from aligntool.realign.journal_format import Record, read_record
-from aligntool.realign.move import MoveContext, find_journal, resume, rollback, status
+from aligntool.mover.journal_format import Record, read_record
+from aligntool.mover.move import MoveContext, find_journal, resume, rollback, status
 from aligntool.steps import WriteJournal
 from tests.moving.crowded_disks import Crowd, make_crowd
 from tests.moving.simulated_disk import SimulatedDisk, crashes

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.realign.disk_state import foreign_content
-from aligntool.realign.journal import Journal
-from aligntool.realign.move import MoveContext, find_journal, realign, resume
+from aligntool.mover.disk_state import foreign_content
+from aligntool.mover.journal import Journal
+from aligntool.mover.move import MoveContext, find_journal, realign, resume
 from aligntool.realign.request import Request, find_plan
 from aligntool.steps import CopyContent, HoldContent
 from aligntool.units import KIB, MIB, Extent

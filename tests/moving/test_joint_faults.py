@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from aligntool.errors import Refused
-from aligntool.realign.journal import Contents, Journal
-from aligntool.realign.journal_format import BODY_AT, COPIES, SLOT, SMALLEST_COPY, Position, Record
-from aligntool.realign.move import find_journal
+from aligntool.mover.journal import Contents, Journal
+from aligntool.mover.journal_format import BODY_AT, COPIES, SLOT, SMALLEST_COPY, Position, Record
+from aligntool.mover.move import find_journal
 from aligntool.steps import HoldContent, JournalPlace
 from aligntool.units import Extent
 from tests.moving.crowded_disks import Crowd, make_crowd

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from aligntool.change import Event, Plan, RealignGoal, StepDone
+from aligntool.convert.operation import Conversion
 from aligntool.errors import Refused, Stopped
 from aligntool.formats.parked import find_parked
-from aligntool.realign.convert_request import Conversion
-from aligntool.realign.disk_state import journal_place, step_index
-from aligntool.realign.journal import Journal
-from aligntool.realign.move import MoveContext, find_journal, realign, resume, rollback
+from aligntool.mover.disk_state import journal_place, step_index
+from aligntool.mover.journal import Journal
+from aligntool.mover.move import MoveContext, find_journal, realign, resume, rollback
+from aligntool.mover.whole_disk import adds_table
 from aligntool.realign.request import Request, find_plan
-from aligntool.realign.whole_disk import adds_table
 from aligntool.steps import Commit, CopyContent, HoldContent, ParkEntries, ReleaseContent
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run

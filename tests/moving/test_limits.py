@@ -9,10 +9,10 @@ import pytest
 
 from aligntool.change import Plan, RealignGoal
 from aligntool.claims import ALL_FREE
-from aligntool.realign.move import MoveContext, journal_status, realign
+from aligntool.mover.move import MoveContext, journal_status, realign
+from aligntool.mover.table import is_readable
 from aligntool.realign.planning import plan_realign
 from aligntool.realign.request import Request, look_at
-from aligntool.realign.table import is_readable
 from aligntool.units import MIB, Extent
 from tests.conftest import run
 from tests.moving.command_line import aligntool

@@ -9,8 +9,8 @@ import pytest
 
 from aligntool.change import StepBegun
 from aligntool.errors import Refused, Stopped
-from aligntool.realign.journal_format import read_record
-from aligntool.realign.move import MoveContext, find_journal, resume, rollback, status
+from aligntool.mover.journal_format import read_record
+from aligntool.mover.move import MoveContext, find_journal, resume, rollback, status
 from aligntool.steps import CloseJournal, CopyContent, HoldContent
 from aligntool.units import MIB
 from tests.conftest import run
@@ -239,7 +239,7 @@ def _moves_logicals(crowd: Crowd) -> bool:
 def _closing(crowd: Crowd) -> bytes:
     disk = SimulatedDisk(crowd.platter)
     index = next(index for index, step in enumerate(crowd.plan.steps) if isinstance(step, CloseJournal))
-    from aligntool.realign.move import realign
+    from aligntool.mover.move import realign
 
     for event in realign(crowd.plan, MoveContext(disk, NoKernel()), crowd.runs):
         if event == StepBegun(index):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from aligntool.errors import Refused, Stopped
-from aligntool.realign.move import MoveContext, realign
+from aligntool.mover.move import MoveContext, realign
 from tests.moving.crowded_disks import Crowd, make_crowd
 from tests.moving.simulated_disk import SimulatedDisk
 from tests.moving.test_simulated_cuts import NoKernel, act, check_end, check_nothing_or_whole, final, is_new, recover

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from aligntool.change import RealignGoal, Used
+from aligntool.contents.shadow_copies import HEADER, shadow_copies
 from aligntool.formats import part_types
 from aligntool.formats.reader import open_area
-from aligntool.formats.shadow_copies import HEADER, shadow_copies
 from aligntool.linux.devices import FileReader
 from aligntool.realign.request import Request, find_plan
 from aligntool.units import KIB, MIB, Extent

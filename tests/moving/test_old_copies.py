@@ -13,8 +13,8 @@ import pytest
 
 from aligntool.change import Event
 from aligntool.errors import Refused, Stopped
-from aligntool.realign.journal import Journal
-from aligntool.realign.move import MoveContext, realign, resume, rollback
+from aligntool.mover.journal import Journal
+from aligntool.mover.move import MoveContext, realign, resume, rollback
 from aligntool.units import Extent
 from tests.moving.crowded_disks import JOURNAL, Crowd, make_crowd
 from tests.moving.entries import entries

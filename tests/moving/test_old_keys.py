@@ -15,9 +15,9 @@ import pytest
 
 from aligntool.change import Plan, RealignGoal
 from aligntool.errors import Stopped
-from aligntool.realign.journal import Journal
-from aligntool.realign.journal_format import SLOT, is_head
-from aligntool.realign.move import MoveContext, find_journal, find_left, realign, resume, rollback
+from aligntool.mover.journal import Journal
+from aligntool.mover.journal_format import SLOT, is_head
+from aligntool.mover.move import MoveContext, find_journal, find_left, realign, resume, rollback
 from aligntool.realign.request import Request, find_plan
 from aligntool.units import MIB, Extent
 from tests.conftest import run

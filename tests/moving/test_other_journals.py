@@ -13,8 +13,8 @@ import pytest
 
 from aligntool.change import StepBegun, StepDone
 from aligntool.errors import Refused
-from aligntool.realign.journal import Journal, pack, unpack
-from aligntool.realign.move import MoveContext, realign, resume, rollback
+from aligntool.mover.journal import Journal, pack, unpack
+from aligntool.mover.move import MoveContext, realign, resume, rollback
 from aligntool.steps import (
     CloseJournal,
     CopyContent,

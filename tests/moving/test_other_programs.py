@@ -12,9 +12,9 @@ import pytest
 
 from aligntool.change import StepBegun
 from aligntool.errors import Refused, Stopped
-from aligntool.realign.journal_format import SLOT
-from aligntool.realign.move import MoveContext, find_journal, realign, resume, rollback
-from aligntool.realign.newcomers import newcomers
+from aligntool.mover.journal_format import SLOT
+from aligntool.mover.move import MoveContext, find_journal, realign, resume, rollback
+from aligntool.mover.newcomers import newcomers
 from aligntool.steps import CloseJournal, HoldContent, ParkEntries, RewriteTable
 from aligntool.units import Extent
 from tests.moving.crowded_disks import Crowd, make_crowd

@@ -10,7 +10,7 @@ from itertools import count
 import pytest
 
 from aligntool.errors import Refused, Stopped
-from aligntool.realign.move import MoveContext, find_journal, realign, resume, rollback
+from aligntool.mover.move import MoveContext, find_journal, realign, resume, rollback
 from aligntool.steps import CopyContent, EntryChange, HoldContent, RewriteTable, WriteJournal
 from aligntool.units import Extent
 from tests.moving.entries import entries

@@ -12,8 +12,8 @@ import tests.moving.recognisers
 print(len(getattr(importlib.import_module(sys.argv[1]), sys.argv[2])))
 """
 # Of md 0.90 and 1.1, for test_md.py; it has no DRBD.
-NEEDED = ("aligntool.formats.layers:OWNER_READERS:0", "aligntool.formats.layers:OWNER_READERS:2")
-NOT_TESTED = "aligntool.formats.other_layers:DRBD_MARKS:1"
+NEEDED = ("aligntool.contents.layers:OWNER_READERS:0", "aligntool.contents.layers:OWNER_READERS:2")
+NOT_TESTED = "aligntool.contents.other_layers:DRBD_MARKS:1"
 
 
 def count(module: str, name: str, without: str) -> int:
@@ -30,7 +30,7 @@ def test_every_recogniser_has_a_name_and_a_description() -> None:
 
 
 def test_a_recogniser_is_removed_from_its_list_and_from_the_sum_of_lists() -> None:
-    module = "aligntool.formats.signatures"
+    module = "aligntool.contents.signatures"
     without = f"{module}:FILE_SYSTEM_SIGNATURES:3"
     for name in ("FILE_SYSTEM_SIGNATURES", "SIGNATURES"):
         assert count(module, name, without) == count(module, name, "") - 1

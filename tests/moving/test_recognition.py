@@ -8,10 +8,10 @@ import random
 
 import pytest
 
-from aligntool.formats.layers import read_layers
+from aligntool.contents.layers import read_layers
 from aligntool.inventory import Partition
-from aligntool.realign import hidden_signatures
-from aligntool.realign.held_ranges import held_ranges
+from aligntool.mover import hidden_signatures
+from aligntool.mover.held_ranges import held_ranges
 from aligntool.steps import SavedRanges
 from aligntool.units import Extent
 from tests.in_memory import BytesReader

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from aligntool.change import StepBegun
-from aligntool.realign.hidden_signatures import marker
-from aligntool.realign.move import MoveContext, find_journal, realign, resume, rollback, status
+from aligntool.mover.hidden_signatures import marker
+from aligntool.mover.move import MoveContext, find_journal, realign, resume, rollback, status
 from aligntool.steps import CopyContent, HoldContent, ParkEntries, ReleaseContent, RewriteTable
 from aligntool.units import MIB, Extent
 from tests.moving.crowded_disks import JOURNAL, Crowd, make_crowd

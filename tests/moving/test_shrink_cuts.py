@@ -15,12 +15,12 @@ import pytest
 from aligntool.change import Plan, RealignGoal
 from aligntool.errors import Refused, Stopped
 from aligntool.formats.parked import find_parked
-from aligntool.realign.move import MoveContext, find_journal, journal_status, resume, rollback
-from aligntool.realign.partition_request import WholeDisk
+from aligntool.mover.move import MoveContext, find_journal, journal_status, resume, rollback
 from aligntool.realign.request import Request, find_plan, prepare_shrink
 from aligntool.realign.shrink_commit import Prepared, write
 from aligntool.steps import ShrinkContent, WriteJournal
 from aligntool.units import MIB, Extent
+from aligntool.whole_disk.operation import WholeDisk
 from tests.conftest import run
 from tests.moving.conftest import Contents
 from tests.moving.disks import Row, content_of, make_disk

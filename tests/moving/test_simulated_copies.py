@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from aligntool.realign.journal_format import Position
-from aligntool.realign.schedule import Schedule
-from aligntool.realign.steps import Places, copy_batches
+from aligntool.mover.journal_format import Position
+from aligntool.mover.schedule import Schedule
+from aligntool.mover.steps import Places, copy_batches
 from aligntool.steps import CopyStrips
 from aligntool.units import Extent
 from tests.moving.simulated_disk import SECTOR, PowerCut, SimulatedDisk

@@ -10,7 +10,7 @@ import pytest
 
 from aligntool.change import Plan
 from aligntool.errors import Stopped
-from aligntool.realign.move import MoveContext, find_journal, find_left, realign, resume, rollback
+from aligntool.mover.move import MoveContext, find_journal, find_left, realign, resume, rollback
 from aligntool.units import Extent
 from tests.moving.crowded_disks import PATCH_AT, Crowd, Part, make_crowd
 from tests.moving.entries import Seen, entries

@@ -9,7 +9,7 @@ import pytest
 
 from aligntool.change import KernelBehind
 from aligntool.errors import JournalUnwritten, Refused, Stopped
-from aligntool.realign.move import MoveContext, realign, resume, rollback, status
+from aligntool.mover.move import MoveContext, realign, resume, rollback, status
 from aligntool.steps import CloseJournal, JournalPlace, WriteJournal
 from aligntool.units import Extent
 from tests.moving.crowded_disks import JOURNAL, Crowd, make_crowd

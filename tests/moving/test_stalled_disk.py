@@ -22,7 +22,7 @@ import pytest
 from aligntool.errors import ExitCode, Refused
 from aligntool.linux.lock import lock_disk
 from aligntool.linux.sysfs import live_paths
-from aligntool.realign.journal_format import SLOT
+from aligntool.mover.journal_format import SLOT
 from aligntool.units import KIB, MIB
 from tests.moving import fileset
 from tests.moving.command_line import REFUSED, STOPPED, aligntool, resume, rollback

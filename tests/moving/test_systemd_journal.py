@@ -16,8 +16,8 @@ import pytest
 
 from aligntool.change import ChangeState
 from aligntool.errors import Refused
+from aligntool.linux.applying import ChangeInProgress, apply_events
 from aligntool.linux.systemd_journal import KINDS, record
-from aligntool.realign.applying import ChangeInProgress, apply_events
 from aligntool.realign.request import Request, find_plan, locked_realign
 from tests.conftest import run
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from aligntool.realign.move import find_journal
+from aligntool.mover.move import find_journal
 from tests.moving.crowded_disks import Crowd, make_noisy
 from tests.moving.simulated_disk import SECTOR, SimulatedDisk, crashes
 from tests.moving.test_simulated_cuts import act, check_end, final, is_new, recover

@@ -15,11 +15,11 @@ from aligntool.change import Plan, RealignGoal
 from aligntool.claims import ALL_FREE, outside
 from aligntool.errors import Refused, Stopped
 from aligntool.inventory import Layer
-from aligntool.realign.move import MoveContext, find_journal, resume, rollback
-from aligntool.realign.partition_plan import plan_partition, with_needed_length
-from aligntool.realign.partition_request import WholeDisk
+from aligntool.mover.move import MoveContext, find_journal, resume, rollback
 from aligntool.realign.request import Request, look_at
 from aligntool.units import KIB, MIB, Extent, align_up
+from aligntool.whole_disk.operation import WholeDisk
+from aligntool.whole_disk.planning import plan_partition, with_needed_length
 from tests.conftest import run
 from tests.moving.libblkid import ProbedImage
 from tests.moving.simulated_disk import SimulatedDisk, crashes

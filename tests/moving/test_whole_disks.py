@@ -21,11 +21,11 @@ from aligntool.claims import ALL_FREE
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits, Layer, Partition, Segment
 from aligntool.linux.block import ReadOnlyDevice, open_read_only
-from aligntool.realign import partition_request
-from aligntool.realign.partition_plan import plan_partition, refuse_unmovable, with_needed_length
-from aligntool.realign.partition_request import WholeDisk, named_in_files
 from aligntool.realign.request import Request
 from aligntool.units import KIB, MIB, Extent, align_up
+from aligntool.whole_disk import operation as partition_request
+from aligntool.whole_disk.operation import WholeDisk, named_in_files
+from aligntool.whole_disk.planning import plan_partition, refuse_unmovable, with_needed_length
 from tests.by_hand import command_of, section_of, type_by_hand
 from tests.conftest import digest, run
 from tests.moving.command_line import REFUSED, aligntool

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.change import Plan, from_json
-from aligntool.realign.move import MoveContext, find_journal, realign, resume, rollback
+from aligntool.mover.move import MoveContext, find_journal, realign, resume, rollback
 from aligntool.realign.request import Request, find_plan
 from aligntool.steps import CopyContent, HoldContent, ReleaseContent
 from aligntool.units import Extent

@@ -5,7 +5,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aligntool.realign.schedule import Batch, Schedule
+from aligntool.mover.schedule import Batch, Schedule
 from aligntool.steps import CopyStrips
 from aligntool.units import Extent
 from tests.thorough import examples

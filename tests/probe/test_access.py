@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aligntool.formats.layers import read_contents
+from aligntool.contents.layers import read_contents
 from aligntool.inventory import DiskKind, Fault, Inventory, Role, TableLabel, Unseen
 from aligntool.linux import devices
 from aligntool.linux.devices import find_block

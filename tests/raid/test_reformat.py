@@ -12,8 +12,8 @@ import pytest
 from aligntool.audit.arrays import members_of
 from aligntool.audit.judge import audit
 from aligntool.change import Plan, from_json, to_json
+from aligntool.contents.smallest_units import Unit
 from aligntool.errors import Refused, Stopped
-from aligntool.formats.smallest_units import Unit
 from aligntool.inventory import Disk, Inventory, Layer, LbaFormat, NvmeFacts, Partition, Table, TableLabel
 from aligntool.raid import steps_reformat
 from aligntool.raid.commands import member_commands, table_script

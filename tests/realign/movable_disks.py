@@ -9,7 +9,7 @@ from dataclasses import replace
 from aligntool.audit.report import Judged
 from aligntool.change import Plan, RealignGoal, Used
 from aligntool.claims import ALL_FREE
-from aligntool.formats.windows_names import StartNames
+from aligntool.contents.windows_names import StartNames
 from aligntool.inventory import Disk, DiskKind, Partition, Role, TableLabel
 from aligntool.realign.planning import plan_realign
 from aligntool.units import MIB, Extent

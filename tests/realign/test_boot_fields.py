@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from aligntool.change import Plan, RealignGoal
+from aligntool.contents.windows_names import BCD_STORES, SYSTEM_HIVE, NamedStart, StartNames
 from aligntool.errors import Refused
-from aligntool.formats.windows_names import BCD_STORES, SYSTEM_HIVE, NamedStart, StartNames
 from aligntool.inventory import Disk, Layer, Partition, Role, TableLabel
-from aligntool.realign.held_ranges import held_ranges
+from aligntool.mover.held_ranges import held_ranges
 from aligntool.realign.search import needed_for, patching
 from aligntool.steps import Patch, ReleaseContent, ShrinkContent
 from aligntool.units import MIB, Extent

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.convert.operation import Conversion
 from aligntool.errors import Refusal, Refused
-from aligntool.realign.convert_request import Conversion
 from aligntool.realign.request import Request
 from aligntool.units import KIB, MIB
 from tests.by_hand import command_of, section_of, type_by_hand

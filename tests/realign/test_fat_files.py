@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.contents.layers import read_layers
 from aligntool.errors import Refused
-from aligntool.formats.layers import read_layers
 from aligntool.linux.fat import new_fat
 from aligntool.linux.users import fresh_reader
 from aligntool.units import KIB, MIB, Extent

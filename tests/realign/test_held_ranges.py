@@ -7,8 +7,8 @@ import pytest
 
 from aligntool.inventory import Layer, Partition
 from aligntool.linux.look import look
-from aligntool.realign.held_ranges import held_ranges
-from aligntool.realign.hidden_signatures import View, marker, signature_bytes
+from aligntool.mover.held_ranges import held_ranges
+from aligntool.mover.hidden_signatures import View, marker, signature_bytes
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
 from tests.moving.containers import CONTAINERS

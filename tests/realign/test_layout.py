@@ -12,7 +12,7 @@ from aligntool.change import LayoutGoal, PartitionRequest, Plan, from_json, to_j
 from aligntool.errors import Refused
 from aligntool.formats.part_types import ROLES
 from aligntool.inventory import Disk, DiskKind, KnownGeometry, Layer, Partition, Source, Table, TableLabel
-from aligntool.realign.layout import plan_layout, wiped_ranges
+from aligntool.layout.layout import plan_layout, wiped_ranges
 from aligntool.steps import MakeTable
 from aligntool.units import GIB, KIB, MIB, TIB, Extent
 from tests.audit.builders import judge, made_disk

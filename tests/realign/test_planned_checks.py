@@ -1,6 +1,6 @@
 """A plan contains a check if there is a checker, and only then."""
 
-from aligntool.file_systems import FILE_SYSTEMS
+from aligntool.contents.file_systems import FILE_SYSTEMS
 from aligntool.steps import CheckContent
 from aligntool.units import MIB
 from tests.realign.movable_disks import movable_disk, plan_for

@@ -11,20 +11,20 @@ from aligntool.change import LayoutGoal, PartitionRequest, Plan, RealignGoal
 from aligntool.claims import ALL_FREE
 from aligntool.cli.partitions import Layout
 from aligntool.commands import shell_word
+from aligntool.contents.windows_fs import WINDOWS_HIBERNATED
+from aligntool.convert.operation import Conversion
 from aligntool.errors import Refused
 from aligntool.formats.reader import MAY_BE_SHARED
-from aligntool.formats.windows_fs import WINDOWS_HIBERNATED
 from aligntool.inventory import Disk, DiskKind, Fault, Inventory, Layer, Partition, Role, Table, TableFault, TableLabel
 from aligntool.linux import users
 from aligntool.linux.partitions import find_devices
 from aligntool.linux.sysfs import Tree
 from aligntool.realign import request
-from aligntool.realign.convert_request import Conversion
-from aligntool.realign.partition_request import WholeDisk
 from aligntool.realign.planning import find_repairs, plan_realign
 from aligntool.realign.refusals import refuse_impossible
 from aligntool.realign.request import Request, find_plan
 from aligntool.units import MIB, Extent
+from aligntool.whole_disk.operation import WholeDisk
 from tests.conftest import run
 from tests.probe.trees import MadeDisk, make_tree
 from tests.realign.movable_disks import judged, movable_disk, plan_for

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from aligntool.convert.planning import reformatting
 from aligntool.inventory import Disk, DiskKind, IoLimits, LbaFormat, NvmeFacts
-from aligntool.realign.convert_plan import reformatting
 from aligntool.units import GIB
 
 NVME = Disk("nvme0n1", "/dev/nvme0n1", DiskKind.NVME, GIB, IoLimits(logical_block_size=512))

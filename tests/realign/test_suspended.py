@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from aligntool.change import RealignGoal
-from aligntool.formats.layers import read_layers
-from aligntool.formats.signatures import FILE_SYSTEM_SIGNATURES, OWNER_SIGNATURES
+from aligntool.contents.layers import read_layers
+from aligntool.contents.signatures import FILE_SYSTEM_SIGNATURES, OWNER_SIGNATURES
 from aligntool.inventory import Layer
 from aligntool.realign.suspended import may_hold_suspended_system
 from aligntool.units import MIB, Extent

@@ -9,7 +9,7 @@ from aligntool.audit.report import AuditOptions, Judged
 from aligntool.change import LayoutGoal, Plan, RaidGoal, RealignGoal, Used, to_json
 from aligntool.claims import ALL_FREE
 from aligntool.inventory import Disk, DiskKind, TableLabel
-from aligntool.realign.layout import plan_layout
+from aligntool.layout.layout import plan_layout
 from aligntool.realign.planning import plan_realign
 from aligntool.recipes.goals import BenchGoal, Recipe, load_recipes
 from aligntool.units import GIB, MIB

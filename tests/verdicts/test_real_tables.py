@@ -14,7 +14,7 @@ import pytest
 
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Answer, Code, Report, Severity, Verdict
-from aligntool.formats.layers import read_contents
+from aligntool.contents.layers import read_contents
 from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits
 from aligntool.linux.devices import FileReader
 from aligntool.linux.look import look

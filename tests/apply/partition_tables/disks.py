@@ -8,7 +8,7 @@ from typing import Any
 
 from aligntool.device import Job, Jobs, Writing
 from aligntool.formats.tables import read_table
-from aligntool.realign.table import TableImages, table_images
+from aligntool.mover.table import TableImages, table_images
 from aligntool.steps import EntryChange, ParkEntries, RewriteTable
 from aligntool.units import MIB, Extent
 from tests.conftest import run

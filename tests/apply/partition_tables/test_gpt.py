@@ -9,7 +9,7 @@ import pytest
 from aligntool.errors import Refused
 from aligntool.formats.gpt import new_pair
 from aligntool.formats.parked import PARKED_GPT, ParkedMark, find_parked
-from aligntool.realign.table import TableState, table_state
+from aligntool.mover.table import TableState, table_state
 from aligntool.units import MIB, Extent
 from tests.apply.partition_tables.disks import (
     JOURNAL_AT,

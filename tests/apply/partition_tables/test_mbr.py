@@ -8,7 +8,7 @@ import pytest
 from aligntool.errors import Refused
 from aligntool.formats.mbr import USUAL_GEOMETRY, moved_address
 from aligntool.formats.parked import ParkedMark, find_parked
-from aligntool.realign.table import TableState, table_state
+from aligntool.mover.table import TableState, table_state
 from aligntool.steps import EntryChange
 from aligntool.units import MIB, Extent
 from tests.apply.partition_tables.disks import (

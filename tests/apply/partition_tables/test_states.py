@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from aligntool.errors import Stopped
 from aligntool.formats.parked import find_parked
-from aligntool.realign.table import TableImages, TableState, groups_leading_to, table_state
+from aligntool.mover.table import TableImages, TableState, groups_leading_to, table_state
 from aligntool.steps import EntryChange
 from aligntool.units import MIB, Extent
 from tests.apply.partition_tables.disks import JOURNAL_AT, MemoryDevice, images_for

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.formats.layers import read_layers
+from aligntool.contents.layers import read_layers
 from aligntool.inventory import Layer
 from aligntool.linux.devices import FileReader
 from aligntool.units import MIB, Extent

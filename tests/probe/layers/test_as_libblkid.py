@@ -5,7 +5,7 @@ The specimens are those of `tests/moving/specimens.py`: made by their own tools,
 
 import pytest
 
-from aligntool.formats.layers import read_layers
+from aligntool.contents.layers import read_layers
 from aligntool.units import MIB, Extent
 from tests.in_memory import BytesReader
 from tests.moving.libblkid import ProbedImage, find_library, known_kinds

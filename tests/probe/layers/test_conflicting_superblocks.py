@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.formats.layers import read_layers
+from aligntool.contents.layers import read_layers
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
 from tests.in_memory import BytesReader

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aligntool.formats import volumes
-from aligntool.formats.layers import read_layers
+from aligntool.contents import volumes
+from aligntool.contents.layers import read_layers
 from aligntool.formats.reader import LEVELS, WORDS, OverBudgetError
 from aligntool.inventory import Layer
 from aligntool.units import KIB, MIB, Extent

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.formats import volumes
+from aligntool.contents import volumes
+from aligntool.contents.smallest_units import smallest_unit
 from aligntool.formats.reader import MAY_BE_SHARED, Area, Budget
-from aligntool.formats.smallest_units import smallest_unit
 from aligntool.inventory import Layer, Segment
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import find_tool, run

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.formats.layers import read_layers
+from aligntool.contents.layers import read_layers
 from aligntool.formats.reader import MAY_BE_SHARED
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import find_tool, run

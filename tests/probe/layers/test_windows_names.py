@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from aligntool.contents.windows_names import StartNames, read_names
 from aligntool.formats.reader import Area, open_area
-from aligntool.formats.windows_names import StartNames, read_names
 from aligntool.units import MIB, Extent
 from tests.in_memory import BytesReader
 from tests.moving import windows

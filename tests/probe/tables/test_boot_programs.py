@@ -5,7 +5,7 @@ Offsets and magics: the sources that aligntool/formats/tables.py names.
 
 import pytest
 
-from aligntool.formats.layers import read_contents
+from aligntool.contents.layers import read_contents
 from aligntool.inventory import BootCode
 from aligntool.units import KIB
 from tests.in_memory import BytesReader

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 from aligntool import steps
 from aligntool.claims import outside
+from aligntool.contents.layers import read_layers
 from aligntool.device import Device
-from aligntool.formats.layers import read_layers
 from aligntool.inventory import Layer, with_inner
-from aligntool.realign.disk_state import LegibleDisk
-from aligntool.realign.journal import Journal
-from aligntool.realign.table import all_sectors
+from aligntool.mover.disk_state import LegibleDisk
+from aligntool.mover.journal import Journal
+from aligntool.mover.table import all_sectors
 from aligntool.units import Extent, align_down, align_up, merged
 
 LUKS = "crypto_LUKS"

@@ -10,9 +10,9 @@ from itertools import groupby
 from sys import byteorder
 from typing import Protocol
 
+from aligntool.contents.windows_fs import ATTRIBUTES, DIRECTORY, ENTRY, LONG_NAME, VOLUME_LABEL, parse_fat_boot_sector
 from aligntool.formats.numbers import le16, le32, le64
 from aligntool.formats.reader import Reader, read_pieces
-from aligntool.formats.windows_fs import ATTRIBUTES, DIRECTORY, ENTRY, LONG_NAME, VOLUME_LABEL, parse_fat_boot_sector
 from aligntool.units import MIB, Extent
 
 # Long names, short names, times and attributes are in the directory entries, which are copied byte by byte; mcopy

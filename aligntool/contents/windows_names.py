@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import field
 from itertools import islice
 
-from aligntool.formats import windows_fs
+from aligntool.contents import windows_fs
 from aligntool.formats.numbers import le16, le32, le64
 from aligntool.formats.reader import Area
 from aligntool.units import KIB, Extent

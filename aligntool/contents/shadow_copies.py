@@ -5,7 +5,7 @@ of the volume, and all others where they were, also if NTFS calls them free by n
 Layout: libvshadow, documentation, "Volume Shadow Snapshot (VSS) format".
 """
 
-from aligntool.formats import windows_fs
+from aligntool.contents import windows_fs
 from aligntool.formats.reader import Area
 
 HEADER = 0x1E00  # bytes from the start of the volume, in the file $Boot

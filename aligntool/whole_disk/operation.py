@@ -10,9 +10,9 @@ from aligntool.audit.wording import change_by_hand, hints_with_options, layer_na
 from aligntool.change import Plan, Used
 from aligntool.claims import Claims
 from aligntool.commands import ByHand
+from aligntool.contents.file_systems import EXT
+from aligntool.contents.layers import read_layers
 from aligntool.errors import Refused
-from aligntool.file_systems import EXT
-from aligntool.formats.layers import read_layers
 from aligntool.formats.reader import MappedReader, Reader, has_data
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Disk, DiskKind, Layer, Partition
@@ -20,13 +20,13 @@ from aligntool.linux.block import open_read_only
 from aligntool.linux.content import UsedMap
 from aligntool.linux.luks import open_luks
 from aligntool.linux.users import NoLoop, read_only_loop
-from aligntool.realign import partition_plan
+from aligntool.mover.whole_disk import other_kinds, refuse_unusual_table, table_inside
 from aligntool.realign import request as requests
 from aligntool.realign.second_table import refuse_second_table
-from aligntool.realign.whole_disk import other_kinds, refuse_unusual_table, table_inside
 from aligntool.steps import CopyContent
 from aligntool.system import TableLine, parse_crypttab, parse_fstab
 from aligntool.units import Extent, align_down, align_up
+from aligntool.whole_disk import planning as partition_plan
 
 _BLOCK = 4096
 _FREE_FIRST_SECTOR = (*EXT, "btrfs", "swap", "LVM2_member")

@@ -8,18 +8,18 @@ from types import MappingProxyType
 from aligntool import steps
 from aligntool.change import Event, Plan, Said, StepBegun, StepDone, Waiting
 from aligntool.commands import ByHand, by_hand
+from aligntool.contents.layers import read_layers
 from aligntool.device import Device
 from aligntool.errors import JournalUnwritten, NothingInFlight, Refused, Stopped
 from aligntool.formats import parked
-from aligntool.formats.layers import read_layers
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Role
-from aligntool.realign import disk_state, in_flight, numbered_marker, table, whole_disk
-from aligntool.realign.claimed_room import claims_of
-from aligntool.realign.convert_table import conversion_of, convert_images, rebuilt_halves
-from aligntool.realign.hidden_signatures import View, read_saved
-from aligntool.realign.journal import GRID, Contents, Journal, erase_unfinished, finish_closing, new_id, pack
-from aligntool.realign.journal_format import (
+from aligntool.mover import disk_state, in_flight, numbered_marker, table, whole_disk
+from aligntool.mover.claimed_room import claims_of
+from aligntool.mover.convert_table import conversion_of, convert_images, rebuilt_halves
+from aligntool.mover.hidden_signatures import View, read_saved
+from aligntool.mover.journal import GRID, Contents, Journal, erase_unfinished, finish_closing, new_id, pack
+from aligntool.mover.journal_format import (
     BODY_AT,
     SLOT,
     Closing,
@@ -31,9 +31,9 @@ from aligntool.realign.journal_format import (
     is_head,
     read_closing,
 )
-from aligntool.realign.newcomers import newcomers, own_content
-from aligntool.realign.steps import Kernel, Walk, hidden_from, patched, progress
-from aligntool.realign.table import TableState, is_own_table, is_readable, table_state, write_table
+from aligntool.mover.newcomers import newcomers, own_content
+from aligntool.mover.steps import Kernel, Walk, hidden_from, patched, progress
+from aligntool.mover.table import TableState, is_own_table, is_readable, table_state, write_table
 from aligntool.units import GIB, KIB, MIB, Extent, align_down
 from aligntool.values import dataclass
 

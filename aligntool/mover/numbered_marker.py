@@ -16,11 +16,11 @@ from aligntool.claims import outside
 from aligntool.device import Device
 from aligntool.errors import Refused
 from aligntool.formats.parked import read_or_empty
-from aligntool.realign.disk_state import is_complete
-from aligntool.realign.hidden_signatures import is_marker, is_mix
-from aligntool.realign.journal import Journal
-from aligntool.realign.journal_format import Position, Record
-from aligntool.realign.table import TableImages, TableState, table_state
+from aligntool.mover.disk_state import is_complete
+from aligntool.mover.hidden_signatures import is_marker, is_mix
+from aligntool.mover.journal import Journal
+from aligntool.mover.journal_format import Position, Record
+from aligntool.mover.table import TableImages, TableState, table_state
 from aligntool.units import Extent
 
 _LINE = 96  # bytes; two of them follow the text of the marker, and each has a digest, as a write may be torn

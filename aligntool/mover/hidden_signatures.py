@@ -8,9 +8,9 @@ from functools import lru_cache
 from itertools import islice
 from typing import Literal
 
+from aligntool.contents import signatures
 from aligntool.device import Device
 from aligntool.errors import Stopped
-from aligntool.formats import signatures
 from aligntool.formats.parked import read_or_empty
 from aligntool.steps import SavedRanges
 from aligntool.units import KIB, Extent, align_down, merged

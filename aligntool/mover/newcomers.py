@@ -5,7 +5,7 @@ space, or over whose first sectors a copy lies. There nothing is hidden whose re
 recognised where such an entry begins must be the change's own: that was there before, or that a copy brings there. Both
 are known before the first write, and are in the journal.
 
-Elsewhere an old or new place is compared byte by byte (realign/in_flight.py): while signatures are hidden one after the
+Elsewhere an old or new place is compared byte by byte (mover/in_flight.py): while signatures are hidden one after the
 other, inner content can be recognised that was not before, so its name would prove nothing.
 """
 
@@ -13,15 +13,15 @@ from collections.abc import Iterator
 
 from aligntool import steps
 from aligntool.change import Plan
+from aligntool.contents.layers import read_layers
 from aligntool.device import Device
-from aligntool.formats.layers import read_layers
 from aligntool.formats.mbr import entries_of
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Layer, with_inner
-from aligntool.realign.disk_state import LegibleDisk, places_in_use
-from aligntool.realign.in_flight import taken_from
-from aligntool.realign.journal import Journal
-from aligntool.realign.table import TableImages, all_sectors
+from aligntool.mover.disk_state import LegibleDisk, places_in_use
+from aligntool.mover.in_flight import taken_from
+from aligntool.mover.journal import Journal
+from aligntool.mover.table import TableImages, all_sectors
 from aligntool.units import Extent
 
 _TABLE = "a partition table"

@@ -10,12 +10,12 @@ from aligntool.audit.wording import LOST, change_by_hand, labelled, layer_name, 
 from aligntool.change import Place, Plan, RealignGoal
 from aligntool.claims import Claims
 from aligntool.commands import ByHand
+from aligntool.contents.file_systems import FILE_SYSTEMS, file_system
+from aligntool.contents.smallest_units import Unit
 from aligntool.errors import Refusal, Refused, refuse
-from aligntool.file_systems import FILE_SYSTEMS, file_system
 from aligntool.formats.mbr import ADDRESSABLE
-from aligntool.formats.smallest_units import Unit
 from aligntool.inventory import Disk, DiskKind, Fault, Layer, Partition, Role, TableLabel
-from aligntool.realign.convert_table import BLOCK, table_places
+from aligntool.mover.convert_table import BLOCK, table_places
 from aligntool.realign.placing import containers, kind_of, logicals_of
 from aligntool.realign.refusals import content_reasons, disk_reasons, unlisted_data
 from aligntool.realign.search import STEP, copy_length, free_runs

@@ -13,7 +13,7 @@ from aligntool.formats.mbr import EMPTY_ENTRY, Geometry, MbrEntry, entries_of, m
 from aligntool.formats.parked import parked_gpt_entry, parked_mbr_entry, valid_copies
 from aligntool.formats.part_types import GPT_PROTECTIVE
 from aligntool.inventory import LAST_NUMBER
-from aligntool.realign.claimed_room import FULL_MBR, NO_CLAIMS, FlightClaims, entries_in_flight, mbr_room, unused_slots
+from aligntool.mover.claimed_room import FULL_MBR, NO_CLAIMS, FlightClaims, entries_in_flight, mbr_room, unused_slots
 from aligntool.steps import EntryChange, ParkEntries, RewriteTable
 from aligntool.units import Extent
 from aligntool.values import dataclass
@@ -245,7 +245,7 @@ class TableImages:
 
     @property
     def of_whole_disk(self) -> bool:
-        """Return whether the disk has a table only before or only after the move: realign/whole_disk.py."""
+        """Return whether the disk has a table only before or only after the move: mover/whole_disk.py."""
         return self.has_table(TableState.BEFORE) != self.has_table(TableState.AFTER)
 
     def without_sector_0(self, state: TableState) -> "TableImages":

@@ -19,11 +19,14 @@ from aligntool.audit.wording import (
 from aligntool.change import Event, Plan, Progress, StepBegun, StepDone
 from aligntool.claims import is_unwritten, outside
 from aligntool.commands import shell_word, typed
+from aligntool.convert.operation import describe_rebuilding, judged_units, recreate_fats
+from aligntool.convert.planning import label_of, new_extent, plan_copy, reformatting, refuse_unconvertible
 from aligntool.device import Device
 from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse, refuse_folder_name
 from aligntool.formats.gpt import read_bytes
 from aligntool.formats.reader import has_data
 from aligntool.inventory import Disk, Partition, Role, TableLabel
+from aligntool.linux.applying import ChangeInProgress
 from aligntool.linux.block import DiskDevice, limited, open_read_only
 from aligntool.linux.content import PLACE, UsedMap, places_for_data, sample
 from aligntool.linux.fat import NewFat
@@ -33,11 +36,9 @@ from aligntool.linux.lock import lock_against_udev, lock_disk, open_exclusively,
 from aligntool.linux.outputs import open_place, remove_if_same
 from aligntool.linux.targets import raw_copy
 from aligntool.linux.users import locks_on, occupants
-from aligntool.realign import convert_table
-from aligntool.realign.applying import ChangeInProgress
-from aligntool.realign.convert_plan import label_of, new_extent, plan_copy, reformatting, refuse_unconvertible
-from aligntool.realign.convert_request import describe_rebuilding, judged_units, recreate_fats
-from aligntool.realign.hidden_signatures import write_verified
+from aligntool.mover import convert_table
+from aligntool.mover.hidden_signatures import write_verified
+from aligntool.mover.table import sound_mbr, sound_pair
 from aligntool.realign.refusals import refuse_unfit
 from aligntool.realign.request import (
     FoundPlan,
@@ -49,7 +50,6 @@ from aligntool.realign.request import (
     refuse_part,
     run_checks,
 )
-from aligntool.realign.table import sound_mbr, sound_pair
 from aligntool.units import GIB, MIB, Extent, align_up, merged
 
 _MOST_FAT = GIB

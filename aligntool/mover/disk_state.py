@@ -8,13 +8,13 @@ from typing import assert_never
 
 from aligntool import steps
 from aligntool.change import Plan
+from aligntool.contents.layers import read_layers
 from aligntool.device import Device, Sectors
-from aligntool.formats.layers import read_layers
 from aligntool.formats.parked import read_or_empty
 from aligntool.inventory import Layer
-from aligntool.realign import table as tables
-from aligntool.realign.journal import Journal
-from aligntool.realign.table import TableImages, TableState, all_sectors, is_readable, table_state
+from aligntool.mover import table as tables
+from aligntool.mover.journal import Journal
+from aligntool.mover.table import TableImages, TableState, all_sectors, is_readable, table_state
 from aligntool.units import Extent, align_down, align_up
 from aligntool.values import dataclass
 

@@ -11,15 +11,15 @@ from aligntool.errors import Refused
 from aligntool.formats.gpt import MOST_ENTRIES, GptCopy, GptEntry, new_copy, read_bytes, table_sizes
 from aligntool.formats.mbr import moved_entry, protective_mbr, with_entries
 from aligntool.inventory import TableLabel
-from aligntool.realign import table as tables
-from aligntool.realign.claimed_room import claims_of
-from aligntool.realign.hidden_signatures import marker
+from aligntool.mover import table as tables
+from aligntool.mover.claimed_room import claims_of
+from aligntool.mover.hidden_signatures import marker
 from aligntool.units import Extent, align_down, align_up
 
 # The old GPT and the new one overlap, so in flight there is none: markers cover both, and a backup GPT with parked
-# entries is in the last sectors, as when a table is made (realign/whole_disk.py). The groups of all three images cover
+# entries is in the last sectors, as when a table is made (mover/whole_disk.py). The groups of all three images cover
 # the same bytes, sector 0 last, so the disk is in one of the three states exactly if all these bytes match its image,
-# as for an MBR (realign/table.py). docs/decisions/0042 has the argument. An MBR stays in sector 0, so its images are
+# as for an MBR (mover/table.py). docs/decisions/0042 has the argument. An MBR stays in sector 0, so its images are
 # those of a move.
 
 SIZES = (512, 4096)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import field, replace
 from functools import partial
 
-from aligntool.formats import linux_fs, md, other_layers, volumes, windows_fs
+from aligntool.contents import linux_fs, md, other_layers, volumes, windows_fs
 from aligntool.formats.reader import (
     AREAS,
     BYTES,

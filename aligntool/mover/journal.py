@@ -25,8 +25,8 @@ from aligntool.linux.block import DiskDevice
 from aligntool.linux.files import volatile_kind
 from aligntool.linux.lock import MOUNT_FOR_WRITING
 from aligntool.linux.outputs import new_file, open_place, remove_if_same
-from aligntool.realign import journal_format
-from aligntool.realign.journal_format import (
+from aligntool.mover import journal_format
+from aligntool.mover.journal_format import (
     BODY_AT,
     COPIES,
     OTHER_VERSION,
@@ -37,7 +37,7 @@ from aligntool.realign.journal_format import (
     Position,
     Record,
 )
-from aligntool.realign.table import TableImages
+from aligntool.mover.table import TableImages
 from aligntool.steps import CopyContent, HoldContent, JournalPlace, RebuildContent, WriteJournal
 from aligntool.units import Extent, format_about
 from aligntool.values import dataclass
@@ -68,10 +68,8 @@ class Contents:
     images: TableImages
     runs: Mapping[int, tuple[Extent, ...]]
     held: Mapping[int, tuple[bytes, ...]]
-    numbered_at: int | None = None  # byte of the disk; only with a journal in a file (realign/numbered_marker.py)
-    recognised: tuple[str, ...] | None = (
-        None  # in the change's own bytes (realign/newcomers.py); None: an older journal
-    )
+    numbered_at: int | None = None  # byte of the disk; only with a journal in a file (mover/numbered_marker.py)
+    recognised: tuple[str, ...] | None = None  # in the change's own bytes (mover/newcomers.py); None: an older journal
 
 
 def pack(contents: Contents) -> bytes:

@@ -6,23 +6,23 @@ from uuid import UUID, uuid4
 
 from aligntool import steps
 from aligntool.change import Plan
+from aligntool.contents.signatures import FILE_SYSTEM_SIGNATURES, OWNER_SIGNATURES
 from aligntool.device import Device, Sectors, Writing
 from aligntool.formats.gpt import GptCopy, new_pair, table_sizes
 from aligntool.formats.mbr import USUAL_GEOMETRY, MbrEntry, entries_of, protective_mbr, with_entries
 from aligntool.formats.parked import parked_gpt_entry, read_or_empty
 from aligntool.formats.part_types import ROLES, PartRole
 from aligntool.formats.reader import MappedReader, Reader
-from aligntool.formats.signatures import FILE_SYSTEM_SIGNATURES, OWNER_SIGNATURES
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Partition
-from aligntool.realign import hidden_signatures
-from aligntool.realign import table as tables
-from aligntool.realign.convert_table import conversion_of
-from aligntool.realign.disk_state import DiskState, is_complete, journal_place, step_index
-from aligntool.realign.held_ranges import held_ranges
-from aligntool.realign.in_flight import compare
-from aligntool.realign.journal import Journal
-from aligntool.realign.steps import patched
+from aligntool.mover import hidden_signatures
+from aligntool.mover import table as tables
+from aligntool.mover.convert_table import conversion_of
+from aligntool.mover.disk_state import DiskState, is_complete, journal_place, step_index
+from aligntool.mover.held_ranges import held_ranges
+from aligntool.mover.in_flight import compare
+from aligntool.mover.journal import Journal
+from aligntool.mover.steps import patched
 from aligntool.units import Extent, align_down
 
 # A new table lies where the content was, and a table that is removed lies where the content will be. So in flight there

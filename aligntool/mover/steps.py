@@ -10,19 +10,19 @@ from typing import Protocol, assert_never
 from aligntool import steps
 from aligntool.change import Event, KernelBehind, Plan, Progress, StepBegun, StepDone
 from aligntool.claims import outside
+from aligntool.contents.windows_fs import CHANGING, CHECKED_SECTORS
 from aligntool.device import Device, Jobs, zero
 from aligntool.errors import Refused, Stopped
 from aligntool.formats.reader import rotating_sum
-from aligntool.formats.windows_fs import CHANGING, CHECKED_SECTORS
 from aligntool.linux.block import equal_memory
-from aligntool.realign import hidden_signatures, in_flight, numbered_marker
-from aligntool.realign.convert_table import conversion_of
-from aligntool.realign.disk_state import step_index
-from aligntool.realign.journal import Journal
-from aligntool.realign.journal_format import Position
-from aligntool.realign.old_keys import keys_at_old_places
-from aligntool.realign.schedule import Batch, Schedule
-from aligntool.realign.table import TableImages, TableState, claiming_numbers, table_state, write_table
+from aligntool.mover import hidden_signatures, in_flight, numbered_marker
+from aligntool.mover.convert_table import conversion_of
+from aligntool.mover.disk_state import step_index
+from aligntool.mover.journal import Journal
+from aligntool.mover.journal_format import Position
+from aligntool.mover.old_keys import keys_at_old_places
+from aligntool.mover.schedule import Batch, Schedule
+from aligntool.mover.table import TableImages, TableState, claiming_numbers, table_state, write_table
 from aligntool.units import GIB, MIB, Extent
 from aligntool.values import dataclass
 
@@ -159,7 +159,7 @@ def copy_batches(
 
     While one batch is flushed, read back and recorded, the next batch is already being read, so the disk is not idle:
     without this it was idle for a fifth of the time. This is safe. No batch writes what a later one reads, except into
-    the stash (realign/schedule.py), and the writes to the stash are complete when the next read begins. No byte of a
+    the stash (mover/schedule.py), and the writes to the stash are complete when the next read begins. No byte of a
     batch is written before the record of the previous batch is durable.
 
     A batch whose source and target are both holes of a sparse image needs no copy. It is recorded together with the

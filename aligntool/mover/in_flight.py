@@ -9,8 +9,8 @@ from aligntool.claims import Claims
 from aligntool.device import Device
 from aligntool.formats.mbr import MbrEntry, entries_of, with_entries
 from aligntool.formats.parked import read_or_empty
-from aligntool.realign.disk_state import places_in_use, step_index
-from aligntool.realign.hidden_signatures import (
+from aligntool.mover.disk_state import places_in_use, step_index
+from aligntool.mover.hidden_signatures import (
     Bytes,
     View,
     is_marker,
@@ -20,9 +20,9 @@ from aligntool.realign.hidden_signatures import (
     signature_ranges,
     with_markers,
 )
-from aligntool.realign.journal import Journal
-from aligntool.realign.journal_format import Position
-from aligntool.realign.table import all_sectors
+from aligntool.mover.journal import Journal
+from aligntool.mover.journal_format import Position
+from aligntool.mover.table import all_sectors
 from aligntool.units import Extent, align_down, merged
 from aligntool.values import dataclass
 

@@ -24,7 +24,7 @@ def with_unmarked_changes(inventory: Inventory, silence_s: float = SILENCE_S) ->
 
 
 def _journal_at(path: str, _: Pulse) -> int | None:
-    from aligntool.realign import move  # only in the child, and only if there is a disk to search
+    from aligntool.mover import move  # only in the child, and only if there is a disk to search
 
     try:
         with open_read_only(path) as device:

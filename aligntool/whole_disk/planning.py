@@ -9,20 +9,20 @@ from aligntool.audit.report import Judged
 from aligntool.change import Place, Plan, RealignGoal
 from aligntool.claims import ALL_FREE, Claims
 from aligntool.commands import ByHand, by_hand
+from aligntool.contents.file_systems import EXT, FILE_SYSTEMS, SHRINKABLE, file_system
+from aligntool.contents.windows_names import StartNames
 from aligntool.errors import Refusal, Refused, refuse
-from aligntool.file_systems import EXT, FILE_SYSTEMS, SHRINKABLE, file_system
 from aligntool.formats.mbr import ADDRESSABLE, MOST_SECTORS
-from aligntool.formats.windows_names import StartNames
 from aligntool.inventory import Disk, DiskKind, Layer, Partition, Role, TableLabel
+from aligntool.mover.held_ranges import held_ranges
+from aligntool.mover.old_keys import attention_to_keys
+from aligntool.mover.whole_disk import NUMBER, places, role_of
 from aligntool.realign import search
-from aligntool.realign.held_ranges import held_ranges
-from aligntool.realign.old_keys import attention_to_keys
 from aligntool.realign.partition_selection import DELETE_FILES, MAKE_ROOM, REPAIR, Uses, most_shrinkable
 from aligntool.realign.placing import on_grain, required_grid
 from aligntool.realign.planning import copy_strips_for, estimate
 from aligntool.realign.refusals import TABLE_NAMES, content_reasons, disk_reasons, partition_reasons, unlisted_data
 from aligntool.realign.suspended import suspension_attention
-from aligntool.realign.whole_disk import NUMBER, places, role_of
 from aligntool.units import MIB, Extent, align_down, align_up, format_about, format_size
 
 # Contents known to work at another offset of the disk, found by their UUID or label.

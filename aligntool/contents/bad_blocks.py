@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
 
-from aligntool.formats.fat_files import BAD_CLUSTER, FIRST_CLUSTER, exfat_table, fat_entries
-from aligntool.formats.linux_fs import INCOMPAT_64BIT, swap_number
+from aligntool.contents.fat_files import BAD_CLUSTER, FIRST_CLUSTER, exfat_table, fat_entries
+from aligntool.contents.linux_fs import INCOMPAT_64BIT, swap_number
+from aligntool.contents.windows_fs import CannotFollow, bad_clusters, open_ntfs, parse_fat_boot_sector
 from aligntool.formats.numbers import le16, le32
 from aligntool.formats.reader import LONGEST_READ, Area
-from aligntool.formats.windows_fs import CannotFollow, bad_clusters, open_ntfs, parse_fat_boot_sector
 
 
 def bad_blocks(area: Area, kind: str) -> int:

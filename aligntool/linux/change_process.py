@@ -17,10 +17,10 @@ from types import FrameType
 from typing import cast
 
 from aligntool.change import ChangeState, Event, Plan, Said, Waiting, waiting_words
+from aligntool.linux.applying import ChangeInProgress, apply_events
 from aligntool.linux.child_process import STALL_S, Child, OnNote, child_process
 from aligntool.linux.lock import inhibit_sleep
 from aligntool.linux.process import STOPPING
-from aligntool.realign.applying import ChangeInProgress, apply_events
 from aligntool.steps import DriveStep
 from aligntool.values import dataclass
 

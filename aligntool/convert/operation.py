@@ -5,17 +5,17 @@ from dataclasses import dataclass, replace
 
 from aligntool.audit.report import Judged
 from aligntool.audit.wording import hints_for_disk
+from aligntool.contents.smallest_units import Unit, smallest_unit
+from aligntool.convert import planning as convert_plan
 from aligntool.errors import Refused, failing_as
 from aligntool.formats.reader import read_or_none
-from aligntool.formats.smallest_units import Unit, smallest_unit
 from aligntool.inventory import Disk
 from aligntool.linux.block import open_read_only
 from aligntool.linux.fat import NewFat, new_fat
 from aligntool.linux.users import fresh_reader
-from aligntool.realign import convert_plan
+from aligntool.mover.convert_table import BLOCK, check_sizes, convert_images
+from aligntool.mover.hidden_signatures import with_signatures
 from aligntool.realign import request as requests
-from aligntool.realign.convert_table import BLOCK, check_sizes, convert_images
-from aligntool.realign.hidden_signatures import with_signatures
 from aligntool.realign.second_table import refuse_second_table
 from aligntool.units import MIB
 

@@ -1,0 +1,1 @@
+"""What aligntool knows of each kind of content."""

@@ -1,0 +1,1 @@
+"""Plan and write new partition tables."""

@@ -1,0 +1,1 @@
+"""The engine that moves content in place and survives every interruption."""

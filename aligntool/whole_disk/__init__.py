@@ -1,0 +1,1 @@
+"""Put a content on a whole disk into a partition, and back."""
