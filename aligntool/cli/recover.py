@@ -407,13 +407,15 @@ def _confirmed(named: str, disk: str, current: move.Status, chosen: Recovery, *,
     on_screen = sys.stdout if chosen.dry_run else sys.stderr
     show(lines, on_screen, color=options.colored(on_screen))
     if not chosen.dry_run and current.plan:
-        options.confirm(named, options.target_lines(disk, _lost_by(current.plan, back=back)), yes=chosen.yes)
+        options.confirm(named, question_lines(disk, current.plan, back=back), yes=chosen.yes)
     return not chosen.dry_run
 
 
-def _lost_by(plan: Plan, *, back: bool) -> Iterator[Line]:
-    """Yield what a resume or a rollback loses: of an array, the array itself."""
-    yield plain("  lost: the new array and what is stored on it") if back and plan.purpose == "raid" else _NOTHING_LOST
+def question_lines(disk: str, plan: Plan, *, back: bool) -> Iterator[Line]:
+    """Yield the facts of the question of a resume or a rollback, which loses nothing but a new array."""
+    loses_array = back and plan.purpose == "raid"
+    lost = plain("  lost: the new array and what is stored on it") if loses_array else _NOTHING_LOST
+    return options.target_lines(disk, [lost])
 
 
 def _disk_status(disk: str, journal: str | None, *, any_table: bool = False) -> move.Status:

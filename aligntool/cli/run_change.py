@@ -108,8 +108,7 @@ def run_change(
         return
     if yes and not not_suspended:
         refuse(suspension_refusals(plan))
-    about = summary_lines(plan, width=terminal_width())  # the plan may have scrolled off the screen
-    confirm(operation.named, target_lines(_written_to(plan), about), yes=yes)
+    confirm(operation.named, question_lines(plan, width=terminal_width()), yes=yes)
     with timed():
         apply_plan(operation, plan, json_=json_)
 
@@ -164,6 +163,11 @@ def show_plan(operation: Operation, plan: Plan, stream: TextIO, *, verbose: bool
     """Write the plan as text."""
     show(operation.lines(plan, "", verbose=verbose), stream, color=colored(stream))
     stream.flush()
+
+
+def question_lines(plan: Plan, *, width: int) -> Iterator[Line]:
+    """Yield the facts of the question about a plan: the plan itself may have scrolled off the screen."""
+    return target_lines(_written_to(plan), summary_lines(plan, width=width))
 
 
 def _written_to(plan: Plan) -> str:

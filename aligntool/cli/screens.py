@@ -26,13 +26,14 @@ from textual.widgets import DataTable, Footer, Input, ProgressBar, Static
 
 from aligntool.audit.wording import command, shell_word
 from aligntool.change import Plan, Progress, from_json
+from aligntool.cli import recover, run_change
 from aligntool.cli.options import ANSWERS, own_program
 from aligntool.cli.plan import commands_of
 from aligntool.errors import ExitCode, Refused
 from aligntool.linux.block import open_read_only
 from aligntool.mover.move import journal_status
 from aligntool.realign.suspended import suspension_sentences
-from aligntool.render.lines import Line, escaped, fit, harmless
+from aligntool.render.lines import Line, escaped, fit, harmless, plain
 from aligntool.render.plan import attention_lines, plan_lines
 from aligntool.render.progress import Pace
 from aligntool.units import counted, format_size
@@ -151,9 +152,10 @@ def read_journal(path: str) -> Plan | None:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change to confirm: a plan, the command that applies it, and the command's standard input."""
+    """A change to confirm: a plan, the facts of the question, the command that applies it, and its standard input."""
 
     plan: Plan
+    facts: Iterable[Line]
     words: tuple[str, ...]
     given: bytes = b""
 
@@ -291,7 +293,7 @@ class DiskPage(Screen[None]):
         can = {"audit": free, "plan": plans, "realign": plans, "recover": recovers}
         return (can | {"back": not self._confirmed, "stop": self._confirmed}).get(action, True)
 
-    def _settle(self, message: str = "", *, busy: bool = False, change: Change | None = None) -> None:
+    def _settle(self, message: str | Text = "", *, busy: bool = False, change: Change | None = None) -> None:
         """Show the current activity below the text, and the keys that are available."""
         self._busy, self._unconfirmed = busy, change
         message_line = self.query_one("#talk", Static)
@@ -353,7 +355,8 @@ class DiskPage(Screen[None]):
             return None
         plan = from_json(output.decode())
         self._show(as_text(plan_lines(plan, width=self._width, commands=commands_of(plan))))
-        return Change(plan, ("apply", "/dev/stdin"), output) if plan.steps else None
+        facts = run_change.question_lines(plan, width=self._width)
+        return Change(plan, facts, ("apply", "/dev/stdin"), output) if plan.steps else None
 
     @work(exclusive=True)
     async def action_realign(self) -> None:
@@ -366,7 +369,11 @@ class DiskPage(Screen[None]):
         self._show(await self._printed(way, "--dry-run"))
         known = await read_disk_state(self._disk.path) == "in-flight"
         plan = await asyncio.to_thread(read_journal, self._disk.path) if known else None
-        self._ask(Change(plan, (way, self._disk.path)) if plan else None)
+        if plan is None:
+            self._settle()
+            return
+        facts = recover.question_lines(self._disk.path, plan, back=way == "rollback")
+        self._ask(Change(plan, facts, (way, self._disk.path)))
 
     def _ask(self, change: Change | None) -> None:
         if change is None:
@@ -374,12 +381,8 @@ class DiskPage(Screen[None]):
             return
         self.query_one(Input).value = ""
         self._answers_left = ANSWERS
-        suspended = [f"It {sentence}.\n" for sentence in suspension_sentences(change.plan)] if change.given else []
-        message = (
-            f"This writes to {escaped(self._disk.path)}.\n{harmless(''.join(suspended))}"
-            f"Type {escaped(self._disk.path)} to continue, or press Esc:"
-        )
-        self._settle(message, change=change)
+        typed = plain(f"Type {escaped(self._disk.path)} to continue, or press Esc:")
+        self._settle(as_text([*change.facts, typed]), change=change)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         if self._unconfirmed is None:

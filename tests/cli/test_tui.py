@@ -93,6 +93,7 @@ def test_a_disk_is_audited_planned_confirmed_and_moved(disk: Path) -> None:
         assert "31.50KiB" in await user.press("p", until="To copy:")
         asked = await user.press("r", until="to continue")
         assert f"This writes to {disk}." in asked and f"Type {disk} to continue" in asked and "Journal" in asked
+        assert "lost: nothing" in asked and "At risk: the partitions that move" in asked, "as on the command line"
         for answer in ("yes", disk.name):
             await user.answer(answer, until=f"That is not {disk}. Type {disk} to continue")
             assert digest(disk) == before
@@ -141,7 +142,8 @@ def test_a_stopped_move_is_in_flight_and_can_be_rolled_back(disk: Path) -> None:
         assert "the journal is kept" in user.seen()
         assert "the journal is kept" in user.app.stopped[str(disk)]
         assert "Resume" in user.offered() and not {"Plan", "Realign"} & user.offered()
-        assert "steps to undo" in await user.press("b", until="to continue")
+        asked = await user.press("b", until="to continue")
+        assert "steps to undo" in asked and f"This writes to {disk}." in asked and "lost: nothing" in asked
         await user.answer(str(disk), until="$ aligntool audit")
 
     assert not stepped(disk, steps, rate=4 << 20).stopped
