@@ -129,6 +129,34 @@ def only_disk(report: Report) -> str | None:
     return report.judged[0].disk.name if len(report.judged) == 1 else None
 
 
+def next_finding(report: Report) -> Finding | None:
+    """Return the finding with the command to type first: one that finishes a move in flight, or plans to realign the
+    worst disk, or follows the worst finding. None if no finding has a command.
+    """
+    moving = disks_in_flight(report)
+    urgent = [finding for finding in report.findings if finding.severity is not Severity.INFO and has_command(finding)]
+    urgent.sort(key=lambda finding: (finding.disk not in moving, finding.severity.rank, " plan " not in finding.next))
+    return next(iter(urgent), None)
+
+
+def has_command(finding: Finding) -> bool:
+    """Return whether a finding has a command that does more than explain it."""
+    return bool(finding.next) and not finding.next.startswith("aligntool explain ")
+
+
+def urgency(report: Report) -> Mapping[str | None, tuple[bool, int]]:
+    """Return a key for each disk with findings, which sorts the disk of the next command first, then by severity."""
+    first = next_finding(report)
+    keys: dict[str | None, tuple[bool, int]] = {}
+    for finding in report.findings:
+        key = (first is None or finding.disk != first.disk, finding.severity.rank)
+        keys[finding.disk] = min(key, keys.get(finding.disk, key))
+    return keys
+
+
+NOT_URGENT = (True, Severity.INFO.rank)
+
+
 def finding_lines(report: Report, *, width: int, verbose: bool, quiet: bool) -> Iterator[Line]:
     hidden: list[Finding] = []
     for findings in by_code(report):
@@ -163,6 +191,7 @@ def _group_lines(findings: Sequence[Finding], *, width: int, verbose: bool, alon
     if words := "; ".join(" ".join(row) for row in cost_rows(findings)):
         yield from dim_lines(f"    cost, predicted: {words}", width, "      ")
     steps = list(dict.fromkeys(finding.next for finding in findings if finding.next))
+    steps.sort(key=lambda step: " plan " not in step)
     for step in steps[:3]:
         yield (("    → ", Style.DIM), (step, Style.TYPE))
     yield EMPTY
@@ -298,8 +327,10 @@ def _squashfs_images(report: Report) -> Sequence[Judged]:
 
 
 def _brief_lines(report: Report, disks: Sequence[Judged], width: int) -> Iterator[Line]:
-    """Yield a line for each disk: name, verdict, description."""
+    """Yield a line for each disk: name, verdict, description. The disk of the next command is the first."""
     moving = disks_in_flight(report)
+    keys = urgency(report)
+    disks = sorted(disks, key=lambda judged: keys.get(judged.disk.name, NOT_URGENT))
     verdicts = [_disk_verdict(judged, moving=judged.disk.name in moving) for judged in disks]
     names = max(cell_width(harmless(judged.disk.name)) for judged in disks)
     words = max(cell_width(harmless(text)) for text, _ in verdicts)

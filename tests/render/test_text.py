@@ -100,13 +100,22 @@ def test_more_than_four_disks_are_shown_in_one_line_each() -> None:
     lines = text(judge(*fine, bad, blank), verbose=False).splitlines()
     assert lines[0] == "1 of 6 disks has misaligned partitions"
     rows = {line.split()[0]: line for line in lines[2:8]}
-    assert [*rows] == ["sd0", "sd1", "sd2", "sd3", "sdbad", "nvme11n1"]
+    assert [*rows] == ["sdbad", "sd0", "sd1", "sd2", "sd3", "nvme11n1"], "the worst first, the others as given"
     assert "  2 on the grid  " in rows["sd0"] and "  1 of 2 off  " in rows["sdbad"]
     assert "  no partitions  " in rows["nvme11n1"]
     assert max(map(len, rows.values())) <= 80
     assert "audit DISK" in lines[8] and not any(line.startswith("  # ") for line in lines)
     for shown, tables in ((text(judge(*fine, bad, blank), verbose=True), 5), (text(judge(*fine), verbose=False), 4)):
         assert sum(line.startswith("  # ") for line in shown.splitlines()) == tables
+
+
+def test_the_first_row_and_the_first_command_are_about_the_same_disk() -> None:
+    fine = [made_disk("2048+4096", name=f"sd{index}", physical=4096) for index in range(4)]
+    whole = replace(made_disk(name="sdwhole", physical=4096), content=(Layer("ext4", Extent(0, 1 << 20)),))
+    whole = replace(whole, limits=replace(whole.limits, alignment_offset=3584))
+    lines = text(judge(*fine, whole, made_disk("63+4096", name="sdz", physical=4096)), verbose=False).splitlines()
+    assert [line.split()[0] for line in lines[2:4]] == ["sdz", "sdwhole"], "the second has no command that moves it"
+    assert next(line for line in lines if line.startswith("    → ")).endswith("plan realign /dev/sdz")
 
 
 def test_loop_devices_of_snaps_are_shown_in_one_line() -> None:

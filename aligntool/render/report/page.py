@@ -370,12 +370,13 @@ LONGEST = 1200
 
 def page_html(content: disks.Content) -> str:
     report = content.report
+    first, asked = rows.next_command(report)
     counts = [report.count_answers(answer) for answer, _, _ in disks.ANSWERS]
     return render_page(
         "page.html", ("page.css", "picture.css"), content=content, report=report, headline=disks.headline(report),
         cost=disks.cost_words(report), bar=disks.answer_bar(counts), legend=legend_of(counts),
         problems=", ".join(counted(report.count(severity), _SEVERITY_WORDS[severity]) for severity in Severity),
-        first=rows.next_command(report), disks=rows.machine_of(content), most_open=rows.MOST_OPEN,
+        first=first, asked=asked, disks=rows.machine_of(content), most_open=rows.MOST_OPEN,
         explained=rows.explained_codes(report),
         tree=disks.tree_of(report, content.arrays), measured=content.measured,
         arrays=[

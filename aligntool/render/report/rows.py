@@ -104,26 +104,17 @@ def explained_codes(report: Report) -> list[Explained]:
 # The commands to type next.
 
 
-def next_command(report: Report) -> str:
-    """Return the command to type first, or "": one that finishes a move in flight, or plans to realign the worst disk,
-    or follows the worst finding.
-    """
-    moving = set(audit.disks_in_flight(report))
-    urgent = [finding for finding in report.findings if finding.severity is not Severity.INFO]
-    urgent.sort(key=lambda finding: (finding.disk not in moving, finding.severity.rank, " plan " not in finding.next))
-    return next((finding.next.removeprefix(_ON_CAPTURED) for finding in urgent if _has_command(finding)), "")
-
-
-def _has_command(finding: Finding) -> bool:
-    """Return whether a finding has a command to show. The page explains every code itself."""
-    return bool(finding.next) and not finding.next.startswith("aligntool explain ")
+def next_command(report: Report) -> tuple[str, str]:
+    """Return the command to type first, and the disk that it is about; "" if there is none."""
+    found = audit.next_finding(report)
+    return (found.next.removeprefix(_ON_CAPTURED), found.disk or "") if found else ("", "")
 
 
 def commands_of(findings: Sequence[Finding], repairs: Iterable[reports.Repair], seen: set[str]) -> list[str]:
     """Return the commands that the findings and repairs recommend, those of the worst first, and add them to `seen`.
     The page shows no command twice.
     """
-    found = [finding.next for finding in findings if _has_command(finding)]
+    found = [finding.next for finding in findings if audit.has_command(finding)]
     found += [repair.next for repair in repairs if repair.answer == "with-shrink" and repair.next]
     commands = dict.fromkeys(command.removeprefix(_ON_CAPTURED) for command in found)
     fresh = [command for command in commands if command not in seen]
@@ -196,7 +187,7 @@ def machine_of(content: Content) -> Machine:
     for finding in report.findings:
         number = None if finding in common else row_of.get(finding.disk or "")
         own.setdefault(number, []).append(finding)
-    seen = {next_command(report)}
+    seen = {next_command(report)[0]}
     names, above = disk_names(report), devices_above(report)
     rows = [
         _row(group, names[group[0].disk.name], own.get(number, ()), content, above, seen)
@@ -239,7 +230,8 @@ def _equal_disks(content: Content) -> list[list[Judged]]:
         name = judged.disk.name
         likeness = _likeness(judged, found.get(name, ()), content.repairs.get(name, ()))
         groups.setdefault(likeness, []).append(judged)
-    return sorted(groups.values(), key=lambda group: _urgency(group[0], found.get(group[0].disk.name, ())))
+    keys = audit.urgency(content.report)
+    return sorted(groups.values(), key=lambda group: _urgency(group, keys))
 
 
 def _likeness(judged: Judged, findings: Sequence[Finding], repairs: Sequence[reports.Repair]) -> object:
@@ -252,9 +244,11 @@ def _likeness(judged: Judged, findings: Sequence[Finding], repairs: Sequence[rep
     return audit.disk_words(disk), disk.size, disk.firmware, grids, table, verdicts, problems, answers
 
 
-def _urgency(judged: Judged, findings: Sequence[Finding]) -> tuple[int, bool]:
-    worst = min((finding.severity.rank for finding in findings), default=Severity.INFO.rank)
-    return worst, judged.disk.kind is DiskKind.LOOP and not judged.disk.partitions
+def _urgency(group: Sequence[Judged], keys: Mapping[str | None, tuple[bool, int]]) -> tuple[tuple[bool, int], bool]:
+    """Return a key that sorts the disks of the next command first, then by severity, unused loop devices last."""
+    disk = group[0].disk
+    worst = min(keys.get(judged.disk.name, audit.NOT_URGENT) for judged in group)
+    return worst, disk.kind is DiskKind.LOOP and not disk.partitions
 
 
 def _row(

@@ -267,17 +267,18 @@ def test_the_banner_has_the_predicted_cost_and_for_which_writes() -> None:
 def test_the_next_command_plans_the_move_or_finishes_the_one_in_flight() -> None:
     (command,) = banner_of(parsed(captured_page("md-on-misaligned-partitions"))).iter("pre")
     assert words_of(command) == "sudo aligntool plan realign /dev/vda"
+    assert "vda" in disk_rows(parsed(captured_page("md-on-misaligned-partitions")))[0][0]
     off = Finding(Code.OFF_PHYSICAL, Severity.ERROR, "off", "sda", next="sudo aligntool plan realign /dev/sda")
     flight = Finding(Code.IN_FLIGHT, Severity.ERROR, "moving", "sdb", next="sudo aligntool resume /dev/sdb")
     found = replace(content_of(one_disk(32256)).report, findings=(off, flight))
-    assert next_command(found) == "sudo aligntool resume /dev/sdb"
-    assert next_command(replace(found, findings=(off,))) == "sudo aligntool plan realign /dev/sda"
-    assert next_command(replace(found, findings=())) == ""
+    assert next_command(found) == ("sudo aligntool resume /dev/sdb", "sdb")
+    assert next_command(replace(found, findings=(off,))) == ("sudo aligntool plan realign /dev/sda", "sda")
+    assert next_command(replace(found, findings=())) == ("", "")
 
 
 def test_commands_of_a_capture_are_for_the_captured_machine_and_without_that_prefix() -> None:
     said = words_of(parsed(captured_page("md-on-misaligned-partitions")))
-    assert "Next, on the captured machine" in said and "on the captured machine: sudo" not in said
+    assert "Next for vda, on the captured machine" in said and "on the captured machine: sudo" not in said
     assert "sudo aligntool plan realign /dev/vdb" in said
 
 
