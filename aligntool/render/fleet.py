@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from aligntool import __version__
-from aligntool.audit.fleet import MOST_ROWS, Fleet, Machine, MachineRow, Model, Row
+from aligntool.audit.fleet import MOST_ROWS, Drive, Fleet, Machine, MachineRow, Model, Row
 from aligntool.audit.fleet_changes import Change, ChangedMachine, FleetChanges, State, state_of
 from aligntool.audit.wording import shell_word
 from aligntool.documents import as_object
@@ -17,8 +17,13 @@ from aligntool.render.svg import Picture, strip
 from aligntool.units import counted, format_about
 
 ROWS_SHOWN = 20  # most rows of a list on a terminal
-DISKS = ("machine", "disk", "off", "cost", "written", "extra", "model")
+MACHINES = ("machine", "off", "errors", "warnings", "extra", "misaligned disks")
+DISKS = ("disk", "off", "cost", "written", "extra", "model")
 GROUPS = ("model", "drives", "misaligned", "firmware")
+EXTRA_MEANING = (
+    "off: misaligned partitions; extra: predicted extra work of the drives per day, as bytes written; –: the snapshot "
+    "does not show how much was written"
+)
 COLUMN_MEANINGS = (
     "off: misaligned partitions; cost: predicted factor by which a random 4 KiB write takes longer; written: per day, "
     "to these partitions, on average since the machine booted; extra: written × (cost − 1)"
@@ -43,25 +48,42 @@ def verdict_of(fleet: Fleet) -> tuple[str, Style]:
     return f"OK: every partition of {counted(audited, 'machine')} starts on its boundaries", Style.GOOD
 
 
-def facts_of(fleet: Fleet) -> Iterator[str]:
-    """Yield the other facts about all machines, a phrase each."""
+def facts_of(fleet: Fleet, *, unknown: bool = True) -> Iterator[str]:
+    """Yield the other facts about all machines, a phrase each. `unknown`: also the number of unknown starts."""
     if fleet.not_audited:
         yield f"{counted(fleet.not_audited, 'snapshot')} could not be audited"
     if looks := len(fleet.needing_attention):
         yield f"{counted(looks, 'drive')} {'needs' if looks == 1 else 'need'} new firmware or attention"
-    if fleet.unknown:
-        yield f"{fleet.unknown} unknown"
+    if unknown and fleet.unknown:
+        yield f"{counted(fleet.unknown, 'start')} unknown"
     yield f"{counted(fleet.errors, 'error')}, {counted(fleet.warnings, 'warning')}"
     if fleet.dates:
         first, last = (date[:10] for date in fleet.dates)
         yield f"captured on {first}" if first == last else f"captured from {first} to {last}"
 
 
-def disk_cells(row: Row) -> tuple[str, ...]:
-    drive = row.drive
+def order_of(fleet: Fleet) -> str:
+    """Return what the machines are ranked by: without a known amount written, extra work is no basis."""
+    is_known = any(row.extra_a_day for row in fleet.machines)
+    return "most extra work" if is_known else "most misaligned partitions"
+
+
+def machine_cells(row: MachineRow) -> tuple[str, ...]:
+    machine = row.machine
+    disks = ", ".join(f"{drive.name} {drive.model}".rstrip() for drive in row.disks)
+    counts = map(str, (machine.off_grid, machine.errors, machine.warnings))
+    return machine.name, *counts, _about(row.extra_a_day), disks
+
+
+def _about(size: int | None) -> str:
+    return "–" if size is None else format_about(size)
+
+
+def disk_cells(drive: Drive) -> tuple[str, ...]:
     cost = "–" if drive.cost is None else f"{drive.cost:.2f}×"
-    written, extra = ("–" if size is None else format_about(size) for size in (drive.written_a_day, drive.extra_a_day))
-    return row.machine, drive.name, str(drive.misaligned), cost, written, extra, drive.model
+    return (
+        drive.name, str(drive.misaligned), cost, _about(drive.written_a_day), _about(drive.extra_a_day), drive.model,
+    )  # fmt: skip
 
 
 def group_cells(model: Model) -> tuple[str, ...]:
@@ -85,11 +107,11 @@ def fleet_lines(fleet: Fleet, changes: FleetChanges | None = None, *, width: int
     yield from paragraph("; ".join(facts_of(fleet)), width, "")
     if changes:
         yield from _changes_lines(changes, width)
-    if fleet.ranking:
-        rows = [disk_cells(row) for row in fleet.ranking]
-        yield from _table("Misaligned disks, most extra work first", DISKS, rows, (0, 1, 6), width)
-        yield from _more(fleet.misaligned_disks)
-        yield from paragraph(COLUMN_MEANINGS, width, "", Style.DIM)
+    if fleet.misaligned:
+        rows = [machine_cells(row) for row in fleet.machines[: fleet.misaligned]]
+        yield from _table(f"Misaligned machines, {order_of(fleet)} first", MACHINES, rows, (0, 5), width)
+        yield from _more(fleet.misaligned)
+        yield from paragraph(EXTRA_MEANING, width, "", Style.DIM)
     if fleet.groups:
         yield from _table("Drives by model", GROUPS, [group_cells(each) for each in fleet.groups], (0, 3), width)
         yield from _more(len(fleet.groups))
@@ -106,10 +128,13 @@ def fleet_lines(fleet: Fleet, changes: FleetChanges | None = None, *, width: int
         for each in texts[:ROWS_SHOWN]:
             yield from paragraph(f"  {each}", width)
         yield from _more(number)
-    first = next(iter(fleet.ranking), None)
-    if first:
+    if fleet.misaligned:
         yield EMPTY
-        yield ((f"→ aligntool audit --sysroot {shell_word(first.snapshot)}", Style.TYPE),)
+        yield ((f"→ {_audit_command(fleet.machines[0].machine)}", Style.TYPE),)
+
+
+def _audit_command(machine: Machine) -> str:
+    return f"aligntool audit --sysroot {shell_word(machine.snapshot)}"
 
 
 def _changes_lines(changes: FleetChanges, width: int) -> Iterator[Line]:
@@ -156,7 +181,7 @@ def _table(
     names = [(fit(cells[0], 22).rstrip(), *cells[1:]) for cells in rows[:ROWS_SHOWN]]
     head, *lines = columns([heads, *names], left=left, wide=width - 2)
     yield ((f"  {head}".rstrip(), Style.DIM),)
-    yield from (plain(f"  {line}") for line in lines)
+    yield from (plain(f"  {line}".rstrip()) for line in lines)
 
 
 def _more(number: int) -> Iterator[Line]:
@@ -165,6 +190,11 @@ def _more(number: int) -> Iterator[Line]:
 
 
 # The page: a square and a row for each machine.
+
+_FILTERS = (
+    ("all", "all"), ("error", "misaligned or with errors"), ("warning", "unknown or with warnings"),
+    ("good", "without findings"), ("unknown", "not audited"),
+)  # fmt: skip
 
 
 def tone_of(state: State) -> str:
@@ -195,7 +225,7 @@ def _verdict_words(machine: Machine) -> str:
 def _row_of(row: MachineRow) -> dict[str, object]:
     """Return a machine as the page shows it."""
     machine = row.machine
-    facts = [counted(machine.disks, "disk")]
+    facts = [f"{machine.disks} disks and stacked devices" if machine.disks > 1 else counted(machine.disks, "disk")]
     facts += [counted(machine.errors, "error")] if machine.errors else []
     facts += [counted(machine.warnings, "warning")] if machine.warnings else []
     facts += [f"{format_about(row.extra_a_day)} extra a day"] if row.extra_a_day else []
@@ -203,8 +233,7 @@ def _row_of(row: MachineRow) -> dict[str, object]:
         "name": machine.name, "tone": tone_of(state_of(machine)), "verdict": _verdict_words(machine),
         "facts": " · ".join(facts), "date": (machine.date or "")[:10],
         "bar": answer_bar([machine.on_grid, machine.off_grid, machine.unknown]),
-        "disks": [disk_cells(Row(machine.name, machine.snapshot, drive))[1:] for drive in row.disks],
-        "command": f"aligntool audit --sysroot {shell_word(machine.snapshot)}",
+        "disks": list(map(disk_cells, row.disks)), "command": _audit_command(machine),
     }  # fmt: skip
 
 
@@ -220,13 +249,16 @@ def page_html(fleet: Fleet, date: str, changes: FleetChanges | None = None) -> s
     most = max((model.drives for model in fleet.groups), default=1)
     states = [(machine, state_of(machine)) for machine in fleet.squares]
     squares = [(machine.name, tone_of(state), _mark(state), state_words(state)) for machine, state in states]
-    first = next(iter(fleet.ranking), None)
+    first = fleet.machines[0].machine if fleet.misaligned else None
+    tones = [tone for _, tone, _, _ in squares]
     return page.render_page(
         "fleet.html", ("page.css", "picture.css", "fleet.css"), fleet=fleet, made=date, verdict=verdict,
-        tone=_TONES.get(style, "info"), facts=list(facts_of(fleet)), bar=answer_bar(counts),
-        legend=page.legend_of(counts), squares=squares, rows=list(map(_row_of, fleet.machines)), most_open=MOST_OPEN,
-        first=f"aligntool audit --sysroot {shell_word(first.snapshot)}" if first else "",
-        disk_heads=DISKS[1:], meaning=COLUMN_MEANINGS,
+        tone=_TONES.get(style, "info"), facts=list(facts_of(fleet, unknown=False)), bar=answer_bar(counts),
+        legend=page.legend_of(counts), starts=counted(sum(counts), "start"), squares=squares,
+        rows=list(map(_row_of, fleet.machines)), most_open=MOST_OPEN,
+        first=_audit_command(first) if first else "", asked=first.name if first else "", order=order_of(fleet),
+        filters=[(id_, words, len(tones) if id_ == "all" else tones.count(id_)) for id_, words in _FILTERS],
+        disk_heads=DISKS, meaning=COLUMN_MEANINGS,
         groups=[(*group_cells(each), _model_bar(each, most)) for each in fleet.groups[:MOST_ROWS]],
         more_groups=max(len(fleet.groups) - MOST_ROWS, 0),
         looks=[look_words(row) for row in fleet.needing_attention],

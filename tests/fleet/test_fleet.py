@@ -71,6 +71,27 @@ def test_misaligned_disks_are_ranked_by_predicted_cost_and_amount_written(tmp_pa
     assert found["summary"]["misaligned"] == 4 and found["summary"]["snapshots"] == 5
 
 
+def test_the_text_ranks_machines_and_says_by_what(tmp_path: Path) -> None:
+    lines = run_aligntool("fleet", machines(tmp_path / "known"), code=1).stdout.splitlines()
+    at = lines.index("Misaligned machines, most extra work first")
+    assert [line.split()[0] for line in lines[at + 2 : at + 6]] == ["c-busy", "e-quiet", "b-unknown", "a-idle"]
+    assert lines[-1] == f"→ aligntool audit --sysroot {tmp_path}/known/c-busy"
+    pc(tmp_path / "unknown" / "only")
+    text = run_aligntool("fleet", tmp_path / "unknown", code=1).stdout
+    page = run_aligntool("fleet", tmp_path / "unknown", "-o", "-", code=1).stdout
+    assert "Misaligned machines, most misaligned partitions first" in text
+    assert "Next for <strong>only</strong>, the machine with the most misaligned partitions:" in page
+    assert "extra work" not in page
+
+
+def test_each_filter_of_the_page_has_the_number_of_its_machines(tmp_path: Path) -> None:
+    page = run_aligntool("fleet", machines(tmp_path), "-o", "-", code=1).stdout
+    filters = re.findall(r'id="only-(\w+)"[^>]*> ([^<]+)</label>', page)
+    assert [(name, words.rpartition(": ")[2]) for name, words in filters] == [
+        ("all", "5"), ("error", "4"), ("warning", "0"), ("good", "1"), ("unknown", "0"),
+    ]  # fmt: skip
+
+
 def test_a_snapshot_that_is_given_twice_is_counted_once(tmp_path: Path) -> None:
     found = document(machines(tmp_path), tmp_path / "c-busy", code=1)
     assert found["summary"]["snapshots"] == 5 and found["summary"]["misaligned"] == 4

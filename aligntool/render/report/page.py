@@ -375,6 +375,7 @@ def page_html(content: disks.Content) -> str:
     return render_page(
         "page.html", ("page.css", "picture.css"), content=content, report=report, headline=disks.headline(report),
         cost=disks.cost_words(report), bar=disks.answer_bar(counts), legend=legend_of(counts),
+        starts=counted(sum(counts), "start"),
         problems=", ".join(counted(report.count(severity), _SEVERITY_WORDS[severity]) for severity in Severity),
         first=first, asked=asked, disks=rows.machine_of(content), most_open=rows.MOST_OPEN,
         explained=rows.explained_codes(report),
