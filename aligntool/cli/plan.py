@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from math import ceil
 from typing import Annotated, Protocol
 
 from typer import BadParameter
@@ -161,7 +162,7 @@ class DiskChange(DiskOperation):
         refuse_open_image(plan.disk.path, no_lease=self.no_lease)
         if plan.steps and self.asked.goal.journal_file:
             refuse_existing(self.asked.goal.journal_file)
-        return plan
+        return _limited(plan, self.rate)
 
     def document(self, plan: Plan) -> str:
         return plan_with_request(plan, *self.kept) + "\n"
@@ -183,6 +184,14 @@ class DiskChange(DiskOperation):
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
         report_result(plan, plan.disk.path, self.asked, json_=json_, kernel_behind=kernel_behind)
+
+
+def _limited(plan: Plan, rate: int | None) -> Plan:
+    """Return the plan with a duration in which the copying does not exceed `rate`, which also gives an image one."""
+    cost = plan.estimate
+    if not rate or cost is None:
+        return plan
+    return replace(plan, estimate=replace(cost, seconds=max(cost.seconds or 0, ceil(cost.bytes_to_copy / rate))))
 
 
 def realign_of(disk: str, asked: Request, rate: int | None = None, *, no_lease: bool = False) -> DiskChange:

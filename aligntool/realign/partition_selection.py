@@ -410,9 +410,10 @@ def _windows_attention(disk: Disk, part: Partition, names: Mapping[int, StartNam
     active = _is_active(part) or any(_is_active(other) and kind_of(other) == "ntfs" for other in disk.partitions)
     if (active or SYSTEM_HIVE in files) and not files & set(BCD_STORES):
         yield (
-            f"partition {part.number} may hold a Windows that starts from the MBR: from Vista on its boot entries (BCD)"
-            " name the disk signature and the old start. If it does not start, start the Windows repair medium and run:"
-            " bootrec /rebuildbcd, then bcdboot C:\\Windows /s C:"
+            f"partition {part.number} may hold a Windows that starts from the MBR. Windows XP and older have no boot"
+            " entries that name a start. From Vista on they (BCD) name the disk signature and the old start: if such a"
+            " Windows does not start, start the Windows repair medium and run: bootrec /rebuildbcd, then bcdboot"
+            " C:\\Windows /s C:"
         )
     elif SYSTEM_HIVE not in files:
         where = "by the disk signature and the start of the partition"

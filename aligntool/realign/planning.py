@@ -64,7 +64,7 @@ def write_plan(
     )
     notes = (*selection.notes, *partition_selection.notes_on(disk, selection, found, shrunk, patched))
     cost = estimate(disk, moving, used, plan_steps) if moving else Estimate(0, 0)
-    words = _goal_words(goal, moves=bool(moving))
+    words = _goal_words(goal)
     return Plan("realign", steps.subject(disk), words, places, plan_steps, attention, notes, cost)
 
 
@@ -174,9 +174,9 @@ def _place(part: Partition, selection: partition_selection.Selection, after: Ext
     return Place(part.number, part.extent, after, labelled(part.content[0]) if part.content else what, why)
 
 
-def _goal_words(goal: RealignGoal, *, moves: bool) -> str:
-    """Return the goal in words. If nothing moves, a start may still be off a grain that was not given."""
-    on = format_size(goal.grain) if moves or goal.grain_given or goal.partitions else "its boundary"
+def _goal_words(goal: RealignGoal) -> str:
+    """Return the goal in words. A partition that stays may be off a grain that was not given."""
+    on = format_size(goal.grain) if goal.grain_given or goal.partitions else "its boundary"
     numbers, least_start = ", ".join(map(str, goal.partitions)), format_size(goal.least_start)
     words = f"every start on {on}"
     if goal.partitions:

@@ -132,9 +132,11 @@ def step_title(step: steps.Step) -> str:
         case steps.WriteJournal():
             return "write the journal"
         case steps.ParkEntries():
-            return f"park {_partitions(step.parked)}: set a type that nothing mounts"
+            inside = ", ".join(str(number) for number in step.partitions if number not in step.parked)
+            also = f", and with them {inside}" if inside else ""
+            return f"park {_partitions(step.parked)}{also}: set a type that nothing mounts"
         case steps.HoldContent():
-            return f"hide partition {step.partition}: save its signatures in the journal"
+            return f"hide partition {step.partition} from other programs: its signatures are saved in the journal"
         case steps.CopyContent():
             return f"copy partition {step.partition}"
         case steps.ReleaseContent():
@@ -483,6 +485,9 @@ def _cost_lines(plan: Plan, width: int) -> Iterator[Line]:
         if estimate.seconds is not None:
             words += f", about {time_words(estimate.seconds)}"
         yield ((words, Style.TITLE),)
+        if saved := sum(step.held.length for step in plan.steps if isinstance(step, steps.HoldContent)):
+            text = f"  the progress omits the signatures, up to {size_words(saved)}, which the journal saves"
+            yield from paragraph(text, width, "  ")
         for used in estimate.used:
             by = used.by if used.by.startswith("everything") else f"according to {used.by}"
             yield from paragraph(f"  partition {used.partition}: {size_words(used.bytes)}, {by}", width)
@@ -527,7 +532,7 @@ def _title_of_all(same: Sequence[steps.Step]) -> str:
             kinds = dict.fromkeys(step.kind for step in same if isinstance(step, steps.CheckContent))
             return f"check {parts} ({', '.join(kinds)}), read-only"
         case steps.HoldContent() if len(same) > 1:
-            return f"hide {parts}: save their signatures in the journal"
+            return f"hide {parts} from other programs: their signatures are saved in the journal"
         case steps.ReleaseContent() if len(same) > 1:
             return f"restore the signatures of {parts} at the new places"
         case steps.MakeMember():

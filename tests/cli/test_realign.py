@@ -47,6 +47,30 @@ def test_a_plan_is_shown_with_the_command_that_applies_it_and_writes_nothing(dis
     assert digest(disk) == before
 
 
+def test_the_title_does_not_promise_a_grain_that_a_partition_keeps_off(disk: Path) -> None:
+    run("sfdisk", "-q", "--append", disk, stdin="start=204808, size=2048\n")  # on 4 KiB, not on 1 MiB
+    said = run_aligntool("plan", "realign", disk, code=0).stdout
+    assert said.splitlines()[0].endswith(": every start on its boundary")
+    assert run_aligntool("plan", "realign", "--grain", "1MiB", disk, code=0).stdout.splitlines()[0].endswith("on 1MiB")
+
+
+def test_a_rate_gives_the_move_of_an_image_a_duration(disk: Path) -> None:
+    size = json.loads(run_aligntool("plan", "realign", "--json", disk).stdout)["plan"]["estimate"]["bytes_to_copy"]
+    said = run_aligntool("realign", "--rate", "1MiB", disk, code=3).stdout
+    assert f"To copy: {size / MIB:.1f}MiB ({size}B), about {-(-size // MIB)} s\n" in said
+
+
+def test_the_progress_and_the_signatures_are_together_what_is_to_copy(disk: Path) -> None:
+    saved = re.search(r"omits the signatures, up to .*?(\d+)(KiB|B\))", run_aligntool("plan", "realign", disk).stdout)
+    events = [
+        json.loads(line) for line in run_aligntool("realign", "--yes", "--json", disk, code=0).stdout.splitlines()
+    ]
+    total = next(event["total"] for event in events if event["event"] == "progress")
+    assert saved is not None
+    signatures = int(saved[1]) * (1024 if saved[2] == "KiB" else 1)
+    assert 0 < events[0]["bytes_to_copy"] - total <= signatures
+
+
 def test_the_command_lines_of_the_checks_are_shown_and_can_be_run(disk: Path) -> None:
     said = run_aligntool("plan", "realign", "-v", disk).stdout
     line = next(line.strip().removeprefix("$ ") for line in said.splitlines() if line.strip().startswith("$ "))
