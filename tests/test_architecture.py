@@ -156,7 +156,7 @@ def test_dry_run_is_used_only_in_the_command_line() -> None:
 WRITERS = {
     "cli/app.py": "closed standard streams, as /dev/null",
     "cli/options.py": "standard error that is closed, as /dev/null",
-    "cli/fleet.py": "snapshots from a list of hosts, in a temporary folder",
+    "cli/fleet.py": "the audited machines, in a temporary file without a name",
     "demo_disk.py": "its image",
     "linux/block.py": "the disk of a move",
     "linux/confined.py": "the root folder of a confined program, in memory; the map of its user namespace",
