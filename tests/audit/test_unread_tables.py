@@ -76,7 +76,7 @@ def test_metrics_a_page_and_a_fleet_do_not_say_ok(captured: Path) -> None:
     assert NOT_ALL in page and OK not in page
     fleet = run_aligntool("fleet", captured, code=0).stdout.splitlines()
     assert fleet[0] == "No machine is known to have misaligned partitions; not all could be judged"
-    assert fleet[1].startswith("1 unknown; ")
+    assert fleet[1].startswith("1 start unknown; ")
     (machine,) = json.loads(run_aligntool("fleet", "--json", captured).stdout)["machines"]
     assert (machine["on_grid"], machine["off_grid"], machine["unknown"]) == (1, 0, 1)
 
