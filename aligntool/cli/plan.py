@@ -162,6 +162,9 @@ class DiskChange(DiskOperation):
         refuse_open_image(plan.disk.path, no_lease=self.no_lease)
         if plan.steps and self.asked.goal.journal_file:
             refuse_existing(self.asked.goal.journal_file)
+        return plan
+
+    def shown(self, plan: Plan) -> Plan:
         return _limited(plan, self.rate)
 
     def document(self, plan: Plan) -> str:

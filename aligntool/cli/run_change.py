@@ -63,6 +63,10 @@ class Operation(Protocol):
         byte range and command.
         """
 
+    def shown(self, plan: Plan) -> Plan:
+        """Return the plan with the duration under the options of this run, which the journal does not record."""
+        return plan
+
     def next_command(self) -> str:
         """Return the command that makes and applies this plan."""
 
@@ -100,7 +104,8 @@ def run_change(
         require_libparted(kept)
         run_while_progressing(lambda: operation.refuse_changed(kept))
     plan = kept or _possible_plan(operation)
-    show_plan(operation, plan, sys.stderr if json_ else sys.stdout, verbose=verbose)
+    shown = operation.shown(plan)
+    show_plan(operation, shown, sys.stderr if json_ else sys.stdout, verbose=verbose)
     if not plan.steps:
         if json_:
             sys.stdout.write(plan_event_json(plan))
@@ -108,7 +113,7 @@ def run_change(
         return
     if yes and not not_suspended:
         refuse(suspension_refusals(plan))
-    confirm(operation.named, question_lines(plan, width=terminal_width()), yes=yes)
+    confirm(operation.named, question_lines(shown, width=terminal_width()), yes=yes)
     with timed():
         apply_plan(operation, plan, json_=json_)
 
