@@ -5,6 +5,7 @@ from dataclasses import replace
 from enum import Enum, auto
 
 from aligntool import steps
+from aligntool.change import Plan
 from aligntool.claims import Claims
 from aligntool.device import Device
 from aligntool.formats.mbr import MbrEntry, entries_of, with_entries
@@ -228,24 +229,34 @@ def views_at_source(journal: Journal, step: steps.HoldContent, sign: bytes) -> t
 
 
 def taken_from(journal: Journal, step: steps.HoldContent) -> tuple[Extent, ...]:
-    """Return the extents of the disk in which the change may have written over the markers of a partition: the new
-    places of all partitions, and the sectors of EBRs.
+    """Return the extents of the disk in which the change may have written over the markers of a partition: what is
+    copied, what is released, and the sectors of EBRs. In between, the markers stay, also at a new place.
     """
     contents, position = journal.contents, journal.position
-    targets = [one for one in contents.plan.steps if isinstance(one, steps.CopyContent | steps.ReleaseContent)]
-    if not targets or (position.forward and position.step < _first_index(journal, steps.CopyContent)):
-        return ()
-    released = not position.forward or position.step >= _first_index(journal, steps.ReleaseContent)
-    own = step.source.start if not released else None  # a partition that stays
-    places = [one.target for one in targets if one.partition != step.partition or one.target.start != own]
-    if position.step >= step_index(contents.plan, steps.Commit):
+    # Journals of older versions do not state whether a rollback was begun.
+    is_unknown = contents.brought is None and position.step >= _first_copy(contents.plan)
+    is_any = not position.forward or journal.newest.turned or is_unknown
+    places: list[Extent] = []
+    for index, one in enumerate(contents.plan.steps):
+        if not is_any and position.step < index:
+            break
+        match one:
+            case steps.CopyContent():
+                written: Sequence[Extent] = contents.runs[one.partition]
+            case steps.ReleaseContent():
+                written = one.held.ranges
+            case _:
+                continue
+        places += (Extent(one.target.start + extent.start, extent.length) for extent in written)
+    has_records = is_any and not contents.images.of_whole_disk  # a rollback leaves the new EBRs
+    if has_records or position.step >= step_index(contents.plan, steps.Commit):
         places += [Extent(sectors.at, len(sectors.data)) for sectors in contents.images.sectors]
     return tuple(dict.fromkeys(places))
 
 
-def _first_index(journal: Journal, kind: type[steps.CopyContent | steps.ReleaseContent]) -> int:
-    plan_steps = journal.contents.plan.steps
-    return next((index for index, step in enumerate(plan_steps) if isinstance(step, kind)), len(plan_steps))
+def _first_copy(plan: Plan) -> int:
+    copies = (index for index, step in enumerate(plan.steps) if isinstance(step, steps.CopyContent))
+    return next(copies, len(plan.steps))
 
 
 def first_difference(device: Device, start: int, view: View, taken: Sequence[Extent] = ()) -> int | None:

@@ -54,7 +54,7 @@ _MOST_VALUES = 500_000  # of the index, likewise: a few KiB on the disk unpack t
 
 _KEYS = frozenset({"plan", "images", "runs", "held"})
 _NUMBERED = "numbered_at"
-_RECOGNISED = "recognised"
+_RECOGNISED, _BROUGHT = "recognised", "brought"
 _STATES = ("before", "parked", "after")
 
 
@@ -70,6 +70,7 @@ class Contents:
     held: Mapping[int, tuple[bytes, ...]]
     numbered_at: int | None = None  # byte of the disk; only with a journal in a file (mover/numbered_marker.py)
     recognised: tuple[str, ...] | None = None  # in the change's own bytes (mover/newcomers.py); None: an older journal
+    brought: Mapping[int, tuple[str, ...]] | None = None  # likewise, by old place, once its content is hidden
 
 
 def pack(contents: Contents) -> bytes:
@@ -84,6 +85,8 @@ def pack(contents: Contents) -> bytes:
         index[_NUMBERED] = contents.numbered_at
     if contents.recognised is not None:
         index[_RECOGNISED] = contents.recognised
+    if contents.brought is not None:
+        index[_BROUGHT] = list(contents.brought.items())
     text = json.dumps(index).encode()
     if len(text) > _LONGEST_INDEX or count_values(text) > _MOST_VALUES:
         raise Refused("the plan has too many parts for one journal", hint="move fewer partitions at once: --partition")
@@ -110,7 +113,7 @@ def _unpack(body: bytes, longest: int) -> Contents:
     index = parse_json(_with_few_values(raw[_LENGTH.size : _LENGTH.size + length]))
     blobs = BytesIO(raw)  # in the order in which they were written
     blobs.seek(_LENGTH.size + length)
-    if set(index) - {_NUMBERED, _RECOGNISED} != _KEYS:
+    if set(index) - {_NUMBERED, _RECOGNISED, _BROUGHT} != _KEYS:
         raise ValueError
     images = TableImages(*(_read_images(index["images"][name], blobs) for name in _STATES))
     runs = {number: _unpack_runs(_read_blob(size, blobs)) for number, size in index["runs"]}
@@ -123,7 +126,9 @@ def _unpack(body: bytes, longest: int) -> Contents:
     numbered_at = index.get(_NUMBERED)
     if not isinstance(numbered_at, int | None):
         raise ValueError
-    return Contents(plan, images, runs, held, numbered_at, _read_names(index.get(_RECOGNISED)))
+    found = index.get(_BROUGHT)
+    brought = None if found is None else {start: _read_names(names) or () for start, names in found}
+    return Contents(plan, images, runs, held, numbered_at, _read_names(index.get(_RECOGNISED)), brought)
 
 
 def _with_few_values(text: AnyStr) -> AnyStr:
@@ -286,11 +291,17 @@ class Journal:
         a bad sector in the other one does not keep a disk in flight.
         """
         self._write_newest_everywhere()
-        record = Record(self._newest.number + 1, position)
+        record = self.following(position)
         sealed = record.sealed(self.id)
         for slot in (record.next_slot, record.slot):
             self._write_to_either(slot, sealed)
         self._newest = record
+
+    def following(self, position: Position) -> Record:
+        """Return the record that is written next."""
+        newest = self._newest
+        turned = position.forward and (newest.turned or not newest.position.forward)
+        return Record(newest.number + 1, position, turned)
 
     def repair_copies(self) -> None:
         """Repair the damaged parts of each copy, then write the newest record to every sector that lacks it.

@@ -29,8 +29,9 @@ _MAGIC = b"aligntool journal\n"
 _VERSION = 1
 OTHER_VERSION = "use the aligntool that began the move, or a newer one"
 _HEAD = struct.Struct("<18sHB16sQQ32s")  # magic, version, which copy, id, copy length, body length, body SHA-256
-_RECORD = struct.Struct("<18s16sQBIQ")  # magic, id, number, forward, step, batch
+_RECORD = struct.Struct("<18s16sQBIQ")  # magic, id, number, way, step, batch
 _RECORD_MAGIC = b"aligntool record_\n"
+_TURNED = 2  # added to 1, which says forward: older versions take both for forward
 _CHECKSUM = struct.Struct("<I")
 _CLOSING = struct.Struct("<18s16sQQ")  # magic, id, start, length
 _CLOSING_MAGIC = b"aligntool closing\n"
@@ -68,6 +69,7 @@ class Head:
 class Record:
     number: int
     position: Position
+    turned: bool = False  # forward, and a rollback was begun before: what it undid may be left at new places
 
     @property
     def slot(self) -> int:
@@ -83,7 +85,8 @@ class Record:
 
     def sealed(self, id_: bytes) -> bytes:
         at = self.position
-        return _with_checksum(_RECORD.pack(_RECORD_MAGIC, id_, self.number, at.forward, at.step, at.batch))
+        way = at.forward + _TURNED * self.turned
+        return _with_checksum(_RECORD.pack(_RECORD_MAGIC, id_, self.number, way, at.step, at.batch))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +145,10 @@ def read_record(device: Device, at: int, id_: bytes) -> Record | None:
     content = _without_checksum(read_or_nothing(device, at, _used_length(device)))
     if content is None:
         return None
-    magic, of, number, forward, step, batch = _RECORD.unpack(content[: _RECORD.size])
+    magic, of, number, way, step, batch = _RECORD.unpack(content[: _RECORD.size])
     if magic != _RECORD_MAGIC or of != id_:
         return None
-    return Record(number, Position(step, batch, bool(forward)))
+    return Record(number, Position(step, batch, bool(way)), bool(way & _TURNED))
 
 
 def read_or_nothing(device: Device, at: int, length: int) -> bytes:

@@ -31,7 +31,7 @@ from aligntool.mover.journal_format import (
     is_head,
     read_closing,
 )
-from aligntool.mover.newcomers import newcomers, own_content
+from aligntool.mover.newcomers import brought_content, newcomers, own_content
 from aligntool.mover.steps import Kernel, Walk, hidden_from, patched, progress
 from aligntool.mover.table import TableState, is_own_table, is_readable, table_state, write_table
 from aligntool.units import GIB, KIB, MIB, Extent, align_down
@@ -799,10 +799,10 @@ def _journal_contents(
             patched(step.held, held[step.partition], step.patches)
     copies = [step for step in plan.steps if isinstance(step, steps.CopyContent)]
     numbered_at = numbered_marker.place_for(plan, images, held) if at is None else None
-    own = own_content(device, plan, images)
+    own, brought = own_content(device, plan, images), brought_content(device, plan)
     for gap in _GAPS:
         copied = {step.partition: _without_saved(_with_gaps_filled(runs[step.partition], gap), step) for step in copies}
-        contents = Contents(plan, images, copied, held, numbered_at, own)
+        contents = Contents(plan, images, copied, held, numbered_at, own, brought)
         if BODY_AT + len(pack(contents)) <= disk_state.journal_place(plan).copy_length:
             break
     return contents

@@ -3,7 +3,8 @@
 A parked entry has a node, so a program can make a file system or a table in it, also in one that only claims free
 space, or over whose first sectors a copy lies. There nothing is hidden whose return could be seen. So what is
 recognised where such an entry begins must be the change's own: that was there before, or that a copy brings there. Both
-are known before the first write, and are in the journal.
+are known before the first write, and are in the journal. Once the content of an old place is hidden, only what a copy
+brings there is the change's own: its former first bytes, put back from a backup, are not.
 
 Elsewhere an old or new place is compared byte by byte (mover/in_flight.py): while signatures are hidden one after the
 other, inner content can be recognised that was not before, so its name would prove nothing.
@@ -21,6 +22,7 @@ from aligntool.inventory import Layer, with_inner
 from aligntool.mover.disk_state import LegibleDisk, places_in_use
 from aligntool.mover.in_flight import taken_from
 from aligntool.mover.journal import Journal
+from aligntool.mover.journal_format import Position
 from aligntool.mover.table import TableImages, all_sectors
 from aligntool.units import Extent
 
@@ -31,7 +33,7 @@ def own_content(device: Device, plan: Plan, images: TableImages) -> tuple[str, .
     """Return what can be recognised in flight without another program. Called before the first write."""
     copies = [step for step in plan.steps if isinstance(step, steps.CopyContent)]
     found: set[str] = set()
-    for place in _entries_in_flight(device, plan, images):
+    for place in (*_entries_in_flight(device, plan, images), *_old_places(plan, images)):
         brought = (copy for copy in copies if copy.target.contains(Extent(place.start, 1)))
         for shift in (0, *(copy.source.start - copy.target.start for copy in brought)):
             start = place.start + shift
@@ -39,29 +41,59 @@ def own_content(device: Device, plan: Plan, images: TableImages) -> tuple[str, .
     return tuple(sorted(found))
 
 
+def brought_content(device: Device, plan: Plan) -> dict[int, tuple[str, ...]]:
+    """Return what can be recognised where each old place begins once its content is hidden: only what is written there.
+    Called before the first write.
+    """
+    sources = {step.partition: step.source for step in plan.steps if isinstance(step, steps.HoldContent)}
+    arriving = [step for step in plan.steps if isinstance(step, steps.ReleaseContent)]
+    found: dict[int, tuple[str, ...]] = {}
+    for place in sources.values():
+        names: set[str] = set()
+        for step in arriving:
+            if step.target.contains(Extent(place.start, 1)):
+                start = place.start + sources[step.partition].start - step.target.start
+                names |= _names(device, Extent(start, min(place.length, device.size - start)))
+        found[place.start] = tuple(sorted(names))
+    return found
+
+
 def newcomers(device: Device, journal: Journal) -> Iterator[tuple[int, str]]:
     """Yield the offset of each content that is not the change's own, with its kind. Journals of older versions do not
     state what is.
     """
-    contents = journal.contents
+    contents, position = journal.contents, journal.position
     if contents.recognised is None:
         return
-    plan = contents.plan
-    hidden = [
-        step.source for step in plan.steps if isinstance(step, steps.HoldContent) and not _is_covered(journal, step)
-    ]
-    kept = [*hidden, *(place.before for place in plan.places if place.before and _is_unmoved(plan, place.number))]
-    for entry in _entries_in_flight(device, plan, contents.images):
-        start = Extent(entry.start, 1)
-        if any(place.contains(start) for place in kept):
+    plan, brought = contents.plan, contents.brought or {}
+    holds = [(index, step) for index, step in enumerate(plan.steps) if isinstance(step, steps.HoldContent)]
+    # A step that is hiding leaves a part of its content, so names prove nothing.
+    hidden = [step.source for index, step in holds if Position(index) == position or not _is_covered(journal, step)]
+    unmoved = [place.before for place in plan.places if place.before and _is_unmoved(plan, place.number)]
+    old_places = tuple(_old_places(plan, contents.images)) if brought else ()
+    left = {step.source.start: brought.get(step.source.start) for index, step in holds if index < position.step}
+    for place in dict.fromkeys((*_entries_in_flight(device, plan, contents.images), *old_places)):
+        start = Extent(place.start, 1)
+        kept = hidden if place in old_places else [*hidden, *unmoved]  # a container has old places in it
+        if any(each.contains(start) for each in kept):
             continue
-        for name in sorted(_names(device, entry).difference(contents.recognised)):
-            yield entry.start, name if name == _TABLE else name.partition(" ")[0]
+        own = left.get(place.start)
+        for name in sorted(_names(device, place).difference(contents.recognised if own is None else own)):
+            yield place.start, name if name == _TABLE else name.partition(" ")[0]
+
+
+def _old_places(plan: Plan, images: TableImages) -> Iterator[Extent]:
+    """Yield the old places, which may have no entry of their own in flight, except those where a table begins."""
+    tables = [Extent(sectors.at, len(sectors.data)) for sectors in images.sectors]
+    sources = (step.source for step in plan.steps if isinstance(step, steps.HoldContent))
+    yield from (each for each in sources if not any(table.contains(Extent(each.start, 1)) for table in tables))
 
 
 def _is_covered(journal: Journal, step: steps.HoldContent) -> bool:
     """Return whether data may have been copied over the start of the old place."""
-    return any(one.contains(Extent(step.source.start, 1)) for one in taken_from(journal, step))
+    head = step.held.ranges[0]
+    start = Extent(step.source.start + head.start, head.length)
+    return any(one.overlaps(start) for one in taken_from(journal, step))
 
 
 def _is_unmoved(plan: Plan, number: int) -> bool:

@@ -53,7 +53,7 @@ def record(device: Device, journal: Journal, sign: bytes, position: Position) ->
     if at is None or not has_number or not is_marker(read_or_empty(device, at, len(sign)), sign):
         journal.record(position)
         return
-    following = Record(newest.number + 1, position)
+    following = journal.following(position)
     _write(device, at, _numbered(sign, newest, following), position)
     journal.record(position)
     _write(device, at, sign if is_last else _numbered(sign, following, following), position)
