@@ -68,6 +68,7 @@ bzip2 -dc *
 bzip2 -t *
 cat ...
 cryptsetup luksDump *
+df -h *
 dmesg
 e2fsck -f -n *
 efibootmgr -v

@@ -1,13 +1,13 @@
 """Start, resume or roll back a move: find its journal, check it, and walk the steps of its plan."""
 
 import errno
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from types import MappingProxyType
 
 from aligntool import steps
 from aligntool.change import Event, Plan, Said, StepBegun, StepDone, Waiting
-from aligntool.commands import ByHand, by_hand
+from aligntool.commands import ByHand, by_hand, typed
 from aligntool.contents.layers import read_layers
 from aligntool.device import Device
 from aligntool.errors import JournalUnwritten, NothingInFlight, Refused, Stopped
@@ -32,9 +32,9 @@ from aligntool.mover.journal_format import (
     read_closing,
 )
 from aligntool.mover.newcomers import brought_content, newcomers, own_content
-from aligntool.mover.steps import Kernel, Walk, hidden_from, patched, progress
+from aligntool.mover.steps import Kernel, Walk, hidden_from, patched, places_written, progress
 from aligntool.mover.table import TableState, is_own_table, is_readable, table_state, write_table
-from aligntool.units import GIB, KIB, MIB, Extent, align_down
+from aligntool.units import GIB, KIB, MIB, Extent, align_down, format_size, merged
 from aligntool.values import dataclass
 
 # Finding the journal and the state of a disk from the disk alone.
@@ -505,6 +505,7 @@ def _find_heads(device: Device, length: int) -> Iterator[int]:
 # The work may stop at every `yield`: a caller that consumes no further event leaves the same state as a power cut.
 
 _GAPS = (0, *(64 * KIB << step for step in range(0, 40, 4)))  # unused bytes between runs that may be copied, too
+_SHARE_OF_MAPS = 100  # of the bytes that a file grows by: its file system needs less for its own maps of them
 Runs = Mapping[int, tuple[Extent, ...]]  # by the number of a partition, counted from its start
 RESUME = "aligntool resume DISK; or aligntool rollback DISK, which undoes everything"
 
@@ -518,6 +519,7 @@ class MoveContext:
     journal: Device | None = None
     unanswered: Callable[[], Waiting | None] = lambda: None  # the request that a disk has not answered for seconds
     alone: Callable[[], AbstractContextManager[None]] = nullcontext  # keeps other programs from opening an image file
+    room_for: Callable[[Iterable[Extent]], tuple[int, int] | None] = lambda _: None  # of a sparse image: linux/block.py
 
     def device_of(self, place: steps.JournalPlace) -> Device:
         """Return the device on which a journal with this place is written. Raises Refused if its file is not open."""
@@ -549,6 +551,7 @@ def begin(context: MoveContext, contents: Contents, id_: bytes) -> Iterator[Even
     """Write a journal with these contents, and execute the steps of its plan after that. Raises like `realign`."""
     index = disk_state.step_index(contents.plan, steps.WriteJournal)
     try:
+        _refuse_full(context, contents)
         with hidden_from(context.kernel, contents.plan):
             yield StepBegun(index)
             journal = _create_journal(context, contents, id_)
@@ -556,6 +559,24 @@ def begin(context: MoveContext, contents: Contents, id_: bytes) -> Iterator[Even
         raise Refused(f"{_move_sentence(error)}; no partition was touched") from error
     yield StepDone(index)
     yield from _stopping_on_errors(_walk(context, journal).forward())
+
+
+def _refuse_full(context: MoveContext, contents: Contents) -> None:
+    """Raise Refused if the holes of a sparse image that the change fills need more space than there is: in flight
+    nobody could finish or undo it before some is made.
+    """
+    device, name = context.device, contents.plan.disk.path
+    places = merged(places_written(device, contents), Extent(0, device.size), device.sector_size)
+    found = context.room_for(places)
+    if found is None:
+        return
+    needed, free = found
+    needed += needed // _SHARE_OF_MAPS
+    if needed > free:
+        text = f"{name} is sparse, and its file would grow by up to {format_size(needed)}, but where it is stored only"
+        raise Refused(
+            f"{text} {format_size(free)} are free", hint=typed("df -h", name, sudo=False), code="no-room", subject=name
+        )
 
 
 def _create_journal(context: MoveContext, contents: Contents, id_: bytes) -> Journal:

@@ -18,7 +18,7 @@ from aligntool.linux.block import equal_memory
 from aligntool.mover import hidden_signatures, in_flight, numbered_marker
 from aligntool.mover.convert_table import conversion_of
 from aligntool.mover.disk_state import step_index
-from aligntool.mover.journal import Journal
+from aligntool.mover.journal import Contents, Journal
 from aligntool.mover.journal_format import Position
 from aligntool.mover.old_keys import keys_at_old_places
 from aligntool.mover.schedule import Batch, Schedule
@@ -600,6 +600,37 @@ class Walk:
 
 _MOST_CLEARED = GIB  # bytes of old places outside of the new ones; more would take as long as the move
 _MOST_HIDDEN = 16  # bytes of a sector that differ in a copy, if single bytes of signatures are hidden
+
+
+def places_written(device: Device, contents: Contents) -> Iterator[Extent]:
+    """Yield the bytes of the disk that a change writes, before it begins: of its copies all but those from a hole to a
+    hole.
+    """
+    yield from (Extent(sectors.at, len(sectors.data)) for sectors in contents.images.sectors)
+    for step in contents.plan.steps:
+        match step:
+            case steps.WriteJournal() if step.journal.file is None:
+                yield step.journal.extent
+            case steps.HoldContent():
+                yield from (Extent(step.source.start + one.start, one.length) for one in step.held.ranges)
+            case steps.ReleaseContent():
+                yield from (Extent(step.target.start + one.start, one.length) for one in step.held.ranges)
+            case steps.RebuildContent():
+                yield from (Extent(step.extent.start + one.start, one.length) for one in step.held.ranges)
+            case steps.CopyContent():
+                yield from _places_copied(device, contents, step)
+
+
+def _places_copied(device: Device, contents: Contents, step: steps.CopyContent) -> Iterator[Extent]:
+    distance = step.target.start - step.source.start
+    for batch in Schedule(contents.runs[step.partition], distance, step.lanes).batches():
+        for copy in batch:
+            for at in range(0, 0 if copy.to_stash else copy.length, REQUEST_LENGTH):
+                length = min(REQUEST_LENGTH, copy.length - at)
+                source, target = step.source.start + copy.source + at, step.target.start + copy.target + at
+                is_hole = not copy.from_stash and device.is_hole(source, length)
+                if not (is_hole and device.is_hole(target, length)):
+                    yield Extent(target, length)
 
 
 def _is_hidden_copy(sector: bytes, original: bytes, sign: bytes) -> bool:

@@ -513,7 +513,8 @@ def locked_disk(
         with opened as journal:
             devices = {path: locked.device} | ({journal_file: journal} if journal_file and journal else {})
             unanswered = partial(_unanswered, devices)
-            yield move.MoveContext(device, locked.kernel, journal, unanswered, locked.lease.held)
+            held, room_for = locked.lease.held, locked.device.room_for
+            yield move.MoveContext(device, locked.kernel, journal, unanswered, held, room_for)
 
 
 def _unanswered(devices: Mapping[str, DiskDevice]) -> Waiting | None:
