@@ -32,7 +32,7 @@ from aligntool.commands import ByHand, by_hand
 from aligntool.convert.copying import CopyRequest
 from aligntool.convert.operation import Conversion
 from aligntool.device import Device
-from aligntool.errors import ExitCode, Refusal, Refused, failing_as, refuse
+from aligntool.errors import ExitCode, Refusal, Refused, Stopped, failing_as, refuse
 from aligntool.formats.reader import TableReading
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Partition as TableEntry
@@ -341,6 +341,8 @@ def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key
     plan = _plan_in_flight(current, disk)
     restore = chosen.restore_table and current.restore_table
     # A table that another program changed is refused below, or is confirmed separately. A complete move is not undone.
+    if not chosen.dry_run:
+        _refuse_changed_disk(disk, journal, back=back, restore_table=restore)
     asked = replace(chosen, yes=chosen.yes or current.restore_table or (back and current.complete))
     if not _confirmed(named, disk, current, asked, back=back, json_=json_):
         return
@@ -450,6 +452,23 @@ def _read_status(disk: str, journal: str | None, *, any_table: bool) -> move.Sta
             raise Refused(f"{journal} contains no journal: {why}", hint=command("audit", disk)) from error
         except OSError as error:
             raise Refused(f"{disk} cannot be read: {error.strerror}", hint=command("audit", disk)) from error
+
+
+def _refuse_changed_disk(disk: str, journal: str | None, *, back: bool, restore_table: bool) -> None:
+    """Raise what the work would raise before its first write, so that nobody confirms what cannot be done."""
+
+    def look() -> None:
+        with (
+            hints_for_disk(disk, raw_copy(disk)),
+            open_read_only(disk, image_sector_size=512) as device,
+            _opened(journal) as file,
+        ):
+            move.refuse_changed_disk(device, file, back=back, restore_table=restore_table)
+
+    try:
+        run_while_progressing(look, " or ".join(filter(None, (disk, journal))))
+    except Stopped as error:
+        raise Stopped(str(error), hint=run_change.recovery_commands(disk, *journal_options(journal))) from error
 
 
 def _opened(journal: str | None) -> AbstractContextManager[Device | None]:

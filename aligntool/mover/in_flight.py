@@ -8,6 +8,7 @@ from aligntool import steps
 from aligntool.change import Plan
 from aligntool.claims import Claims
 from aligntool.device import Device
+from aligntool.errors import Stopped
 from aligntool.formats.mbr import MbrEntry, entries_of, with_entries
 from aligntool.formats.parked import read_or_empty
 from aligntool.mover.disk_state import places_in_use, step_index
@@ -35,6 +36,8 @@ from aligntool.values import dataclass
 # whole, except for sectors with redundant signatures. Any other state was made by another program.
 
 CHOOSE = 'docs/crash-safety.md, "Content that another program changed", explains the choice'
+STAYS = "it is whole, and a rollback leaves it as it is"
+START_AGAIN = "aligntool rollback DISK, then check the file system and start again"
 HIDDEN_FIRST = 2  # the batch of a RebuildContent that has begun. 1: version 0.1 began it, which hid no signature
 
 
@@ -65,6 +68,7 @@ class Change:
     partition: int | None  # None: not in one
     at: int  # byte of the disk
     what: str = ""  # if it is not in a partition
+    is_used: bool = False  # it is whole, and a rollback leaves it as it is
 
 
 def compare(
@@ -140,8 +144,8 @@ def found_at_source(
 def changes(
     device: Device, journal: Journal, sign: bytes, *, back: bool = False, restore_table: bool = False
 ) -> Iterator[Change]:
-    """Yield each place in flight that another program has written to, according to the journal's position. `back`: also
-    content that was rebuilt completely, and that only a rollback overwrites. `restore_table`: the sectors of the table
+    """Yield each place that another program has written to, according to the journal's position, and that would stop
+    the work: at once, or at one of the steps that follow. `back`: a rollback. `restore_table`: the sectors of the table
     are not compared, as the user has decided what they are to hold.
     """
     images = journal.contents.images.sectors if restore_table else ()
@@ -149,14 +153,16 @@ def changes(
     plan, position = journal.contents.plan, journal.position
     for index, step in enumerate(plan.steps):
         match step:
-            case steps.HoldContent() if index <= position.step:
-                change = _at_source(device, journal, index, step, sign, table)
+            case steps.HoldContent() if index < position.step:
+                at, is_used = _at_hidden(device, journal, step, sign, table), False
+            case steps.HoldContent():
+                at, is_used = _at_shown(device, journal, index, step, sign, table, back=back)
             case steps.RebuildContent():
-                change = _at_rebuilt(device, journal, index, step, sign, back=back)
+                at, is_used = _at_rebuilt(device, journal, index, step, sign, back=back)
             case _:
                 continue
-        if change is not None:
-            yield Change(step.partition, change)
+        if at is not None:
+            yield Change(step.partition, at, is_used=is_used)
     yield from (Change(None, data.start, "an EBR") for data in _data_at_records(device, journal))
 
 
@@ -194,14 +200,33 @@ def _is_data(entry: MbrEntry) -> bool:
 _NO_ENTRIES = {slot: MbrEntry(0, bytes(3), 0, bytes(3), 0, 0) for slot in range(1, 5)}
 
 
-def _at_source(
-    device: Device, journal: Journal, index: int, step: steps.HoldContent, sign: bytes, table: tuple[Extent, ...]
+def _at_shown(
+    device: Device, journal: Journal, index: int, step: steps.HoldContent, sign: bytes, table: tuple[Extent, ...],
+    *, back: bool,
+) -> tuple[int | None, bool]:  # fmt: skip
+    """Return the byte that stops the work at content that is not hidden yet, or is shown again, and whether the content
+    is whole.
+    """
+    views, start, position = views_at_source(journal, step, sign), step.source.start, journal.position
+    if index > position.step and back:
+        return not_back(device, start, views), False
+    taken = () if index > position.step else (*taken_from(journal, step), *table)
+    found, at = found_at_source(device, start, views, taken, is_copied=index == position.step and not position.forward)
+    is_used = found is Found.USED and not back
+    return (at if found is Found.CHANGED or is_used else None), is_used
+
+
+def not_back(device: Device, start: int, views: tuple[View, View]) -> int | None:
+    """Return the first byte that shows that the content is not back at its old place, or None."""
+    seen = compare(device, start, views[0], others=views[1:])
+    return seen.ours if seen.ours is not None or seen.shown else seen.other
+
+
+def _at_hidden(
+    device: Device, journal: Journal, step: steps.HoldContent, sign: bytes, table: tuple[Extent, ...]
 ) -> int | None:
     views, start = views_at_source(journal, step, sign), step.source.start
     taken = (*taken_from(journal, step), *table)
-    if index == journal.position.step:
-        found, at = found_at_source(device, start, views, taken, is_copied=not journal.position.forward)
-        return at if found is Found.CHANGED else None
     seen = compare(device, start, views[0], taken, others=views[1:])
     is_back = bool(seen.compared) and seen.ours is None and not taken and not _is_like_marker(views[0])
     if seen.other is not None:
@@ -289,6 +314,16 @@ def first_unfinished(
     return None
 
 
+def check_rebuilt(device: Device, journal: Journal, sign: bytes, *, after: bool) -> None:
+    """Raise Stopped if a part of rebuilt content is of the other state: no table may show a mixture."""
+    for step in journal.contents.plan.steps:
+        if isinstance(step, steps.RebuildContent):
+            at = first_unfinished(device, journal, step, sign, after=after)
+            if at is not None:
+                text = f"the content of partition {step.partition} is incomplete at byte {at}; the journal is kept"
+                raise Stopped(text, hint="aligntool status DISK")
+
+
 def hidden_part(before: View, after: View) -> steps.SavedRanges:
     """Return the ranges that are hidden while the rest is rebuilt: those with a signature, before or after, and the
     first sector, in which a marker leads to the journal.
@@ -374,10 +409,12 @@ def _first_other(device: Device, start: int, views: Sequence[View], redundant: B
 
 def _at_rebuilt(
     device: Device, journal: Journal, index: int, step: steps.RebuildContent, sign: bytes, *, back: bool
-) -> int | None:
-    position = journal.position
-    if index > position.step or (index < position.step and not back):
-        return None
+) -> tuple[int | None, bool]:
+    """Return the byte that stops the work at content that is rebuilt, and whether the content is whole."""
+    position, is_complete = journal.position, index < journal.position.step
+    is_done = not (is_complete or is_rebuilding(position, index)) if back else is_complete
+    if is_done:
+        return first_unfinished(device, journal, step, sign, after=not back), False
     found, at = found_at_rebuilt(device, journal, index, step, sign)
-    is_complete = index < position.step
-    return at if found is Found.CHANGED or (found is Found.USED and is_complete) else None
+    is_used = found is Found.USED and not back
+    return (at if found is Found.CHANGED or is_used or (found is Found.USED and is_complete) else None), is_used

@@ -649,12 +649,16 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
     device = context.device
     journal = _find_or_refuse(context, any_table=restore_table)
     walk, images, state = _walk(context, journal), journal.contents.images, _disk_state(device, journal)
-    _refuse_changed_disk(walk, state, back=back, restore_table=restore_table)
+    covered = _refuse_changed_disk(device, journal, state, back=back, restore_table=restore_table)
+    complete = not covered and _is_complete(device, journal, state)
+    if state in _UNFINISHED and not complete:
+        walk.forget()  # raises Refused if a partition is in use, so it comes before the first write
+    if covered:
+        journal.record(Position(disk_state.step_index(journal.contents.plan, steps.ReleaseContent)))
     for damage in journal.damage:
         yield Said(damage)
     if images.of_whole_disk and state in (disk_state.DiskState.NOT_BEGUN, disk_state.DiskState.COMPLETE):
         return (yield from _settle(walk, state, back=back))
-    complete = _is_complete(walk, state)
     match state:
         case disk_state.DiskState.NOT_BEGUN:
             write_table(device, images, TableState.BEFORE)
@@ -677,11 +681,23 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
     yield from walk.back() if back else walk.forward()
 
 
-def _refuse_changed_disk(walk: Walk, state: disk_state.DiskState, *, back: bool, restore_table: bool) -> None:
-    """Raise Refused or Stopped if another program has written to the disk in flight. With `restore_table`, content that
-    was released and is covered by the old table is released again.
+def refuse_changed_disk(device: Device, file: Device | None, *, back: bool, restore_table: bool) -> None:
+    """Raise Refused or Stopped, before the user is asked, if a resume or a rollback would raise it before its first
+    write.
     """
-    device, journal = walk.device, walk.journal
+    journal = find_journal(device, file, any_table=restore_table)
+    if journal is not None:
+        state = _disk_state(device, journal)
+        if not _refuse_changed_disk(device, journal, state, back=back, restore_table=restore_table):
+            _is_complete(device, journal, state)
+
+
+def _refuse_changed_disk(
+    device: Device, journal: Journal, state: disk_state.DiskState, *, back: bool, restore_table: bool
+) -> bool:
+    """Raise Refused or Stopped if another program has written to the disk in flight. Return whether content that was
+    released is covered by the old table, which `restore_table` removes: then it is released again.
+    """
     plan, images = journal.contents.plan, journal.contents.images
     is_changed = state is disk_state.DiskState.CHANGED
     if is_changed and disk_state.is_used(device, plan):
@@ -691,36 +707,37 @@ def _refuse_changed_disk(walk: Walk, state: disk_state.DiskState, *, back: bool,
     covered = images.of_whole_disk and whole_disk.is_covered(device, journal)
     is_compared = restore_table or (images.of_whole_disk and not covered) or not is_changed
     if state in _UNFINISHED and is_compared:
-        _refuse_changed_content(walk, back=back, restore_table=restore_table, covered=covered)
+        _refuse_changed_content(device, journal, back=back, restore_table=restore_table, covered=covered)
     if state is disk_state.DiskState.CHANGED and not restore_table:
         hint = f"aligntool {'rollback' if back else 'resume'} DISK --restore-table, which shows both tables and asks"
         raise Refused(f"{CHANGED_TABLE}; nothing was written", hint=hint, code="table-changed")
-    if covered:
-        journal.record(Position(disk_state.step_index(plan, steps.ReleaseContent)))
+    return covered
 
 
-def _is_complete(walk: Walk, state: disk_state.DiskState) -> bool:
+def _is_complete(device: Device, journal: Journal, state: disk_state.DiskState) -> bool:
     """Return whether the new table was written. Raises Stopped if the journal says so, but neither that table nor all
     of the new content is there.
     """
     if state is disk_state.DiskState.LEFT:
         return True
-    complete = disk_state.is_complete(walk.journal) or state is disk_state.DiskState.COMPLETE
-    if complete and table_state(walk.device, walk.journal.contents.images) is not TableState.AFTER:
-        walk.check_rebuilt(after=True)
+    complete = disk_state.is_complete(journal) or state is disk_state.DiskState.COMPLETE
+    if complete and table_state(device, journal.contents.images) is not TableState.AFTER:
+        in_flight.check_rebuilt(device, journal, whole_disk.marker_of(journal), after=True)
     return complete
 
 
 _UNFINISHED = (disk_state.DiskState.CHANGED, disk_state.DiskState.IN_FLIGHT, disk_state.DiskState.UNREADABLE)
 
 
-def _refuse_changed_content(walk: Walk, *, back: bool, restore_table: bool, covered: bool) -> None:
+def _refuse_changed_content(
+    device: Device, journal: Journal, *, back: bool, restore_table: bool, covered: bool
+) -> None:
     """Raise Stopped if another program has written where content is in flight: neither direction may overwrite it."""
-    changes = tuple(
-        _content_changes(walk.device, walk.journal, back=back, restore_table=restore_table, covered=covered)
-    )
+    changes = tuple(_content_changes(device, journal, back=back, restore_table=restore_table, covered=covered))
     if changes:
-        raise Stopped(f"{_changed_sentence(changes)}; nothing was written, and the journal is kept: {in_flight.CHOOSE}")
+        text = f"{_changed_sentence(changes)}; nothing was written, and the journal is kept"
+        is_whole = all(change.is_used for change in changes)
+        raise Stopped(f"{text}: {in_flight.STAYS if is_whole else in_flight.CHOOSE}")
 
 
 def _content_changes(

@@ -270,7 +270,7 @@ class Walk:
         """Walk from the journal's position to the end."""
         position = self.journal.position
         was_written = self._has_new_table()
-        self._forget()
+        self.forget()
         for index in range(position.step, len(self.plan.steps)):
             yield StepBegun(index)
             first = position.batch if index == position.step else 0
@@ -283,7 +283,7 @@ class Walk:
     def back(self) -> Iterator[Event]:
         """Walk from the journal's position to the beginning."""
         position = self.journal.position
-        self._forget()
+        self.forget()
         for index in range(position.step, step_index(self.plan, steps.ParkEntries) - 1, -1):
             yield StepBegun(index)
             step = self.plan.steps[index]
@@ -304,7 +304,7 @@ class Walk:
     def _record(self, position: Position) -> None:
         numbered_marker.record(self.device, self.journal, self.sign, position)
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """Remove from the kernel the partitions that move, and those of a table in flight that claim free space."""
         claiming = claiming_numbers(self.journal.contents.images)
         self.kernel.forget((*_moving_numbers(self.plan), *sorted(claiming)))
@@ -324,7 +324,7 @@ class Walk:
             case steps.RebuildContent():
                 self._rebuild(index, step)
             case steps.RewriteTable() | steps.ConvertTable():
-                self.check_rebuilt(after=True)
+                in_flight.check_rebuilt(self.device, self.journal, self.sign, after=True)
                 self._erase_keys()
                 write_table(self.device, self._images(TableState.AFTER), TableState.AFTER)
             case steps.CloseJournal():
@@ -339,7 +339,7 @@ class Walk:
         match step:
             case steps.ParkEntries():
                 self._complete_sources()
-                self.check_rebuilt(after=False)
+                in_flight.check_rebuilt(self.device, self.journal, self.sign, after=False)
                 self._clear_new_places()
                 write_table(self.device, self._images(TableState.BEFORE), TableState.BEFORE)
             case steps.ReleaseContent():
@@ -362,30 +362,19 @@ class Walk:
         for step in self.plan.steps:
             if not isinstance(step, steps.HoldContent):
                 continue
-            view, *others = self._views_at_source(step)
-            start = step.source.start
-            seen = in_flight.compare(self.device, start, view, others=others)
-            at = seen.ours if seen.ours is not None or seen.shown else seen.other
+            views, start = self._views_at_source(step), step.source.start
+            at = in_flight.not_back(self.device, start, views)
             if at is not None:
                 text = f"the content of partition {step.partition} is not back at byte {at}; the journal is kept"
                 raise Stopped(text, hint="aligntool status DISK")
-            hidden_signatures.restore_signatures(self.device, start, view)
-
-    def check_rebuilt(self, *, after: bool) -> None:
-        """Raise Stopped if a part of rebuilt content is of the other state: no table may show a mixture."""
-        for step in self.plan.steps:
-            if isinstance(step, steps.RebuildContent):
-                at = in_flight.first_unfinished(self.device, self.journal, step, self.sign, after=after)
-                if at is not None:
-                    text = f"the content of partition {step.partition} is incomplete at byte {at}; the journal is kept"
-                    raise Stopped(text, hint="aligntool status DISK")
+            hidden_signatures.restore_signatures(self.device, start, views[0])
 
     def _check_source(self, step: steps.HoldContent) -> None:
         """Raise Stopped unless the content to be hidden is that of the journal."""
         found, at = self._found_at_source(step)
         if found in (in_flight.Found.USED, in_flight.Found.CHANGED):
             text = f"another program has changed byte {at} since the journal was written"
-            raise Stopped(text, hint="aligntool rollback DISK, then check the file system and start again")
+            raise Stopped(text, hint=in_flight.START_AGAIN)
 
     def _found_at_source(self, step: steps.HoldContent) -> tuple[in_flight.Found, int]:
         views, taken = self._views_at_source(step), in_flight.taken_from(self.journal, step)
@@ -409,7 +398,7 @@ class Walk:
         found, at = in_flight.found_at_rebuilt(self.device, self.journal, index, step, self.sign)
         if found in (in_flight.Found.USED, in_flight.Found.CHANGED):
             text = f"another program has changed byte {at} since the journal was written"
-            raise Stopped(text, hint="aligntool rollback DISK, then check the file system and start again")
+            raise Stopped(text, hint=in_flight.START_AGAIN)
         if not in_flight.is_rebuilding(self.journal.position, index):
             self._record(Position(index, in_flight.HIDDEN_FIRST))
         self._rewrite(step, after=True)
@@ -602,6 +591,17 @@ _MOST_CLEARED = GIB  # bytes of old places outside of the new ones; more would t
 _MOST_HIDDEN = 16  # bytes of a sector that differ in a copy, if single bytes of signatures are hidden
 
 
+def _is_hidden_copy(sector: bytes, original: bytes, sign: bytes) -> bool:
+    """Return whether a sector is a copy of `original`, or of it with hidden signatures, or the marker."""
+    if sector in (original, sign):
+        return True
+    return sum(one != other for one, other in zip(sector, original, strict=True)) <= _MOST_HIDDEN
+
+
+def schedule_of(journal: Journal, step: steps.CopyContent) -> Schedule:
+    return Schedule(journal.contents.runs[step.partition], step.target.start - step.source.start, step.lanes)
+
+
 def places_written(device: Device, contents: Contents) -> Iterator[Extent]:
     """Yield the bytes of the disk that a change writes, before it begins: of its copies all but those from a hole to a
     hole.
@@ -631,17 +631,6 @@ def _places_copied(device: Device, contents: Contents, step: steps.CopyContent) 
                 is_hole = not copy.from_stash and device.is_hole(source, length)
                 if not (is_hole and device.is_hole(target, length)):
                     yield Extent(target, length)
-
-
-def _is_hidden_copy(sector: bytes, original: bytes, sign: bytes) -> bool:
-    """Return whether a sector is a copy of `original`, or of it with hidden signatures, or the marker."""
-    if sector in (original, sign):
-        return True
-    return sum(one != other for one, other in zip(sector, original, strict=True)) <= _MOST_HIDDEN
-
-
-def schedule_of(journal: Journal, step: steps.CopyContent) -> Schedule:
-    return Schedule(journal.contents.runs[step.partition], step.target.start - step.source.start, step.lanes)
 
 
 def progress(journal: Journal) -> tuple[int, int]:

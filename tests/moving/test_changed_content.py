@@ -165,7 +165,8 @@ def test_a_file_system_made_at_a_place_in_flight_is_not_overwritten(
                 continue
             try:
                 list(way(MoveContext(disk, NoKernel())))
-            except (Refused, Stopped):
+            except (Refused, Stopped) as stop:
+                assert disk.operations == 0 or "complete" in str(stop), f"cut {cut}: {stop}"
                 stopped += 1
             result = final(disk)
             assert result[place.start :][: len(head)] == head, f"cut {cut}, {place}"
@@ -307,3 +308,26 @@ def test_no_other_change_begins_under_an_old_table_that_was_put_back(
     result = image.read_bytes()
     place = next(step.journal.extent for step in case.steps if hasattr(step, "journal"))
     assert result[: place.start] + result[place.end :] == case.platter[: place.start] + case.platter[place.end :]
+
+
+@pytest.mark.parametrize("way", ["resume", "rollback"])
+def test_a_changed_disk_is_refused_before_the_question(tmp_path: Path, contents: Contents, way: str) -> None:
+    """Without a terminal, the question itself would be refused with another exit code."""
+    case, image = moved("gpt", tmp_path, contents), tmp_path / "disk.img"
+    platter = next(
+        left for cut, left in case.cuts() if position(left) and is_hidden(case, left) and not is_taken(case, left)
+    )
+    place, head = case.places[0], new_head(tmp_path)
+    image.write_bytes(platter[: place.start] + head + platter[place.start + len(head) :])
+    done = run_aligntool(way, image)
+    assert (done.returncode, "another program has written" in done.stderr) == (4, True), done.stderr
+    dry = run_aligntool(way, "--dry-run", image, code=0)
+    assert "another program has written" in dry.stdout
+
+
+def is_hidden(case: Case, platter: bytes) -> bool:
+    return platter[case.places[0].start :].startswith(b"aligntool: a partition was here")
+
+
+def is_taken(case: Case, platter: bytes) -> bool:
+    return is_overwritten_by_copies(case, platter, case.places[0])
