@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar, get_args
 
@@ -11,7 +11,6 @@ from aligntool.documents import OMITTED, as_object, check_schema, decode, load_o
 from aligntool.errors import Refused
 from aligntool.steps import CheckContent, Step, Subject
 from aligntool.units import KIB, MIB, Extent
-from aligntool.values import dataclass
 
 # Events that applying a plan yields. They are defined here so that `render` need not import what applies.
 

@@ -7,9 +7,8 @@ the program and a section of docs/by-hand.md, which explains the case, what to s
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
-
-from aligntool.values import dataclass
 
 PAGE = "docs/by-hand.md"
 

@@ -5,10 +5,10 @@ The real implementation is a block device or an image file; the tests have one w
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Protocol
 
 from aligntool.units import MIB, Extent
-from aligntool.values import dataclass
 
 Job = Callable[[], None]
 Jobs = Iterable[Job]

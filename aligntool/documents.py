@@ -6,13 +6,11 @@ document can be renamed: `new_name: int = field(metadata={WIRE: "old_name"})`.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import Field, fields, is_dataclass, replace
+from dataclasses import Field, dataclass, fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
-
-from aligntool.values import dataclass
 
 LARGEST = 1 << 63  # largest number; no disk has more bytes
 MOST = 10_000  # items of a list

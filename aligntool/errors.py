@@ -2,10 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import IntEnum
-
-from aligntool.values import dataclass
 
 
 class ExitCode(IntEnum):

@@ -5,13 +5,12 @@ came from a device (models, serials, labels) are kept as they were read; `render
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from aligntool.system import Manifest, System
 from aligntool.system import array_uuid as uuid_words
 from aligntool.units import MIB, Extent
-from aligntool.values import dataclass
 
 # Facts that drives and arrays report: NVMe, ATA, md.
 

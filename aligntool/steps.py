@@ -3,11 +3,10 @@
 import hashlib
 import json
 from collections.abc import Collection, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from aligntool.inventory import Disk, array_uuid, layers_on
 from aligntool.units import MIB, Extent, merged
-from aligntool.values import dataclass
 
 # The identity of the disk that a plan is for. Applying computes it again for the disk that it finds; the two must be
 # equal.

@@ -6,10 +6,9 @@ is invalid is skipped, never an error.
 
 import re
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import PurePath
-
-from aligntool.values import dataclass
 
 LATE_START = "mdadm-late-start.timer"  # installed by aligntool: docs/decisions/0022
 LATE_START_ENABLED = f"/etc/systemd/system/sysinit.target.wants/{LATE_START}"  # the link that `systemctl enable` makes

@@ -5,6 +5,7 @@ Sources: mdadm.conf(5), fstab(5), systemd.mount(5).
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import PurePath
 
 from aligntool.audit.arrays import REDUNDANT
@@ -14,7 +15,6 @@ from aligntool.audit.wording import shell_word
 from aligntool.commands import ByHand, by_hand, typed
 from aligntool.inventory import ArrayFacts, Disk, Inventory, superblocks_on
 from aligntool.system import ArrayLine, Initramfs, System, TableLine
-from aligntool.values import dataclass
 
 _AS_ROOT = "sudo aligntool audit"
 DEEPEST = 8  # levels of stacked devices

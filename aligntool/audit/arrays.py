@@ -1,7 +1,7 @@
 """Judge running md arrays: degraded, chunk, stripe cache, bitmap, discards, members that differ."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from aligntool.audit.drives import disk_finding, disk_note
 from aligntool.audit.report import Code, Finding, Grid, GridKind, Judged, Severity
@@ -10,7 +10,6 @@ from aligntool.commands import ByHand
 from aligntool.inventory import ArrayFacts, Disk, DiskKind, Inventory, Layer, Partition
 from aligntool.system import System
 from aligntool.units import GIB, KIB, MIB, Extent, format_about, format_size
-from aligntool.values import dataclass
 
 # Running arrays: state, chunk, bitmap, members. An array made as `aligntool raid plan` recommends causes no error or
 # warning here, except AT605 if it has no bitmap.

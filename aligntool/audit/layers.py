@@ -1,7 +1,7 @@
 """Judge the content of partitions: data starts, LVM segments, stripe settings, block sizes, superblocks."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from aligntool.audit import wording
 from aligntool.audit.grids import STACKED, believed_minimum_io
@@ -9,7 +9,6 @@ from aligntool.audit.report import Answer, Code, Finding, Grid, GridKind, Judged
 from aligntool.formats.part_types import EFI_SYSTEM
 from aligntool.inventory import COEXISTING_KINDS, Disk, Layer, Partition, missing_bytes
 from aligntool.units import format_size
-from aligntool.values import dataclass
 
 # Stripe settings of ext4 and XFS against the array below.
 #

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from math import gcd
@@ -12,7 +12,6 @@ from aligntool.documents import BOUNDS, POSITIVE, check_schema, decode, load_obj
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, Inventory, Source
 from aligntool.units import MIB, is_power_of_two, off_by
-from aligntool.values import dataclass
 
 # The finding codes: stable names, one rule each. `explanations` returns their texts, which `aligntool explain CODE`
 # shows.

@@ -4,7 +4,6 @@ A command's module is imported only when the command runs or its help is shown.
 """
 
 import errno
-import gc
 import io
 import os
 import select
@@ -12,26 +11,20 @@ import shutil
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
-from copy import copy
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, is_dataclass
-from functools import partial
 from importlib import import_module
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
 from inspect import Parameter, Signature, signature
 from pkgutil import get_data
-from threading import RLock
-from types import ModuleType
-from typing import Annotated, NoReturn, get_args, get_origin
+from typing import Annotated, NoReturn
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from aligntool import __version__
 from aligntool.errors import ExitCode, Refused, Stopped
 from aligntool.linux.process import interrupt_once
-from aligntool.render.lines import FORCE_COLOR, NO_COLOR, command_lines, escaped, fitted, text_of, wrap_by_cells
+from aligntool.render.lines import FORCE_COLOR, NO_COLOR, command_lines, escaped, fitted, text_of
 from aligntool.render.translate import OUTPUT_LANGUAGES, language, translated, use_language
 
 # Command: module in aligntool.cli, function, first line of its docstring.
@@ -97,53 +90,6 @@ GROUPS = {
 DEFAULT_COMMANDS = {"bench": "run", "trace": "read"}
 
 
-# Modules that commands import but seldom need: each is executed when a name in it is first used. Only Python files: a
-# compiled module (mmap) would be empty, because its names come with an object that its own loader creates.
-LATE_MODULES = {
-    "aligntool.cli.layers", "aligntool.linux.confined", "aligntool.linux.virtual", "aligntool.realign.planning",
-    "aligntool.render.disk_map", "aligntool.render.prometheus", "aligntool.render.report.page",
-    "ctypes", "gzip", "hashlib", "json", "lzma", "tarfile", "tempfile",
-}  # fmt: skip
-
-
-class LateModule(ModuleType):
-    """A module that is not executed yet."""
-
-    _lock = RLock()
-
-    def __getattr__(self, name: str) -> object:
-        with self._lock:
-            if loader := self.__dict__.pop("__late__", None):
-                loader.exec_module(self)
-                self.__class__ = ModuleType  # type: ignore[assignment]
-        return ModuleType.__getattribute__(self, name)
-
-
-class LateModules:
-    """Find and load the modules of LATE_MODULES. importlib's LazyLoader would execute a module at its second import."""
-
-    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
-        if name not in LATE_MODULES:
-            return None
-        LATE_MODULES.remove(name)
-        spec = find_spec(name)
-        if spec:
-            spec.loader_state, spec.loader = spec.loader, self  # type: ignore[assignment] # Loader is slow to import
-        return spec
-
-    def create_module(self, _: ModuleSpec) -> None:
-        """Return None, for an ordinary module."""
-
-    def exec_module(self, module: ModuleType) -> None:
-        if spec := module.__spec__:
-            spec.loader = module.__loader__ = module.__dict__["__late__"] = spec.loader_state
-            module.__class__ = LateModule
-
-
-_NO_PATHS = ("cmd", "code", "model", "name")
-"""Arguments that are not paths: the words of another program, a finding, a drive, a recipe or document."""
-
-
 class LateCommand(TyperCommand):
     """A command with its name and short help; the rest is loaded when needed."""
 
@@ -153,20 +99,11 @@ class LateCommand(TyperCommand):
 
     def load(self) -> TyperCommand:
         """Return the command with its options."""
-        sys.meta_path.insert(0, LateModules())
         function = getattr(import_module(f"aligntool.cli.{self._module_name}"), self._function_name)
         program = typer.Typer(add_completion=False)
         program.command(self.name)(spread_options(function))
         command = typer.main.get_command(program)
-        for parameter in command.params:
-            if parameter.param_type_name == "argument":  # help shows only its metavar, without <str> or TEXT
-                parameter.type = kind = copy(parameter.type)
-                kind.__dict__.update(name="", get_metavar=lambda *_, **__: "")
-                if parameter.name not in _NO_PATHS:
-                    kind.__dict__["convert"] = partial(_without_leading_dash, kind.convert)
-        # The collector skips what is loaded by now, also in children and at exit; this saves a fifth of an audit.
-        gc.freeze()
-        gc.enable()
+        show_help(command.params)
         return command  # type: ignore[return-value] # a single command is not a group
 
     def make_context(  # type: ignore[override] # click's Context, which some versions of typer bundle
@@ -175,29 +112,27 @@ class LateCommand(TyperCommand):
         return self.load().make_context(info_name, args, parent, **extra)  # type: ignore[return-value]
 
 
-def _without_leading_dash(convert: Callable[..., object], word: object, *context: object) -> object:
-    """Return what `convert` makes of ./-disk.img instead of -disk.img, which printed commands would pass as options."""
-    return convert(f"./{word}" if isinstance(word, str) and len(word) > 1 and word.startswith("-") else word, *context)
+def show_help(parameters: Iterable[object]) -> None:
+    """Translate the help of a command's parameters. rich takes "[default: 1MiB]" for a style."""
+    for parameter in parameters:
+        if isinstance(parameter, TyperOption | TyperArgument):
+            parameter.help = translated(parameter.help or "").replace("[", "\\[")
 
 
 def spread_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command for typer: each field of a parameter that is a dataclass becomes an option of its own."""
-    parameters = signature(command).parameters
-    annotations = {name: parameter.annotation for name, parameter in parameters.items()}
-    groups = {name: kind for name, kind in annotations.items() if isinstance(kind, type) and is_dataclass(kind)}
+    """Return a command for typer: each field of a parameter that is a dataclass becomes an option of its own, and the
+    options of every command are added.
+    """
+    groups = {
+        name: parameter.annotation
+        for name, parameter in signature(command).parameters.items()
+        if isinstance(parameter.annotation, type) and is_dataclass(parameter.annotation)
+    }
     spread: list[Parameter] = []
-    for name, parameter in parameters.items():
-        group = [
-            Parameter(
-                field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=_typer_annotation(field.type)
-            )
-            for field in (fields(groups[name]) if name in groups else ())
-        ]
-        spread += group or [parameter.replace(annotation=_typer_annotation(parameter.annotation))]
-    spread += [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=_typer_annotation(kind))
-        for name, kind in _GLOBAL_OPTIONS.items()
-    ]
+    for name, parameter in signature(command).parameters.items():
+        group = fields(groups[name]) if name in groups else ()
+        spread += [_option(field.name, field.default, field.type) for field in group] or [parameter]
+    spread += [_option(name, None, kind) for name, kind in _GLOBAL_OPTIONS.items()]
 
     def wrapper(**values: object) -> None:
         for name in _GLOBAL_OPTIONS:
@@ -214,19 +149,8 @@ def spread_options(command: Callable[..., None]) -> Callable[..., None]:
     return wrapper
 
 
-def _typer_annotation(kind: object) -> object:
-    """Return the annotation that typer needs for a parameter described as in `cli/options.py`."""
-    if get_origin(kind) is not Annotated:
-        return kind
-    value_type, *rest = get_args(kind)
-    names, help_text, *metavar = (part for part in rest if isinstance(part, str))
-    arguments = {name: value for part in rest if isinstance(part, dict) for name, value in part.items()}
-    arguments["parser"] = next(filter(callable, rest), arguments.get("parser"))
-    arguments["metavar"] = next(iter(metavar), arguments.get("metavar"))
-    arguments["help"] = translated(help_text).replace("[", "\\[")  # rich takes "[default: 1MiB]" for a style
-    if names.startswith("-"):
-        return Annotated[value_type, typer.Option(*names.split(), **arguments)]
-    return Annotated[value_type, typer.Argument(**arguments | {"metavar": names})]
+def _option(name: str, default: object, kind: object) -> Parameter:
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
 def _late_commands(prefix: str) -> dict[str, LateCommand]:
@@ -285,8 +209,7 @@ class Program(TyperGroup):
     def __init__(self, **given: object) -> None:
         super().__init__(**given)  # type: ignore[arg-type] # typer's own arguments
         self.help, self.epilog = translated(self.help or ""), translated(self.epilog or "")
-        for option in self.params:
-            vars(option)["help"] = translated(vars(option).get("help") or "")
+        show_help(self.params)
         self.commands.update(_late_commands(""))
         self.commands.update({name: Group(name, *row) for name, row in GROUPS.items()})
 
@@ -329,21 +252,29 @@ def _no_pager(wanted: bool) -> None:
         os.environ["ALIGNTOOL_PAGER"] = ""
 
 
-def _eager(callback: Callable[..., None]) -> dict[str, object]:
-    """Return the arguments of typer.Option for an option that is processed before the others."""
-    return {"callback": callback, "is_eager": True}
-
-
 def _unconfined(wanted: bool) -> None:
     if wanted:
         import_module("aligntool.linux.confined").allow_unconfined()
 
 
 _GLOBAL_OPTIONS = {
-    "color": Annotated[str | None, "--color", "When to colour the output.", "auto|always|never", _eager(_color)],
-    "no_pager": Annotated[bool, "--no-pager", "Do not show long text in a pager.", _eager(_no_pager)],
+    "color": Annotated[
+        str | None,
+        typer.Option(
+            "--color", metavar="auto|always|never", callback=_color, is_eager=True, help="When to colour the output."
+        ),
+    ],
+    "no_pager": Annotated[
+        bool, typer.Option("--no-pager", callback=_no_pager, is_eager=True, help="Do not show long text in a pager.")
+    ],
     "unconfined": Annotated[
-        bool, "--unconfined", "Do not confine the programs that parse a disk or image.", _eager(_unconfined)
+        bool,
+        typer.Option(
+            "--unconfined",
+            callback=_unconfined,
+            is_eager=True,
+            help="Do not confine the programs that parse a disk or image.",
+        ),
     ],
 }
 """Options of every command; they may also precede it."""
@@ -364,49 +295,24 @@ def _completion(shell: str | None) -> None:
 
 
 def _options(
-    version: Annotated[bool, "--version -V", "Print the version and exit.", _eager(_version)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
     completion: Annotated[
-        str | None, "--show-completion", "Print the completion file of bash, zsh or fish.", "SHELL", _eager(_completion)
+        str | None,
+        typer.Option(
+            "--show-completion",
+            metavar="SHELL",
+            callback=_completion,
+            is_eager=True,
+            help="Print the completion file of bash, zsh or fish.",
+        ),
     ] = None,
 ) -> None:
     """Options before the command."""
 
 
 app.callback()(spread_options(_options))
-
-
-# Texts of typer and click themselves. Only some of their versions use gettext, which cannot read a single file.
-TYPER_TEXTS = (
-    "ARGUMENTS_PANEL_TITLE", "OPTIONS_PANEL_TITLE", "COMMANDS_PANEL_TITLE", "DEFAULT_STRING", "REQUIRED_LONG_STRING",
-)  # fmt: skip
-USAGE_WORDS = ("Usage:", "[OPTIONS]", "COMMAND [ARGS]...")
-
-
-def translate_typer() -> None:
-    """Translate help. typer.rich_utils is imported only when it is needed to draw it anyway."""
-
-    def after(kind: object, method: str, change: Callable[..., object]) -> None:
-        before = getattr(kind, method)
-        setattr(kind, method, lambda *given: change(before(*given)))
-
-    def message(text: str) -> str:
-        wrap_by_cells()
-        drawing = import_module("typer.rich_utils")
-        vars(drawing).update({name: translated(getattr(drawing, name)) for name in TYPER_TEXTS})
-        return translated(text)
-
-    def usage(text: str) -> str:
-        for word in USAGE_WORDS:
-            text = text.replace(word, message(word))
-        return text
-
-    def help_option(option: object) -> object:
-        vars(option).update(help=translated("Show this message and exit."))
-        return option
-
-    command = TyperCommand.__base__  # of click, which some versions of typer bundle
-    after(command, "get_usage", usage)
-    after(command, "get_help_option", help_option)
 
 
 UsageError = typer.BadParameter.__mro__[1]  # of click, which some versions of typer bundle
@@ -461,7 +367,6 @@ def main() -> None:
         del os.environ["COLUMNS"]
     if (code := language(os.environ)) in OUTPUT_LANGUAGES:
         use_language(code)
-        translate_typer()
     _prepare_signals()
     try:
         sys.exit(_run_command())

@@ -4,7 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain
 from pathlib import PurePath
@@ -27,12 +27,10 @@ from aligntool.linux.targets import UserLimits
 from aligntool.mover.unmarked import with_unmarked_changes
 from aligntool.realign.repairs import for_machine, with_repairs
 from aligntool.recipes.drives import known_geometries
-from aligntool.render import disk_map, prometheus
 from aligntool.render.audit import audit_lines
 from aligntool.render.json import audit_json
 from aligntool.render.lines import EMPTY, Line, Style, text_of
 from aligntool.units import MIB
-from aligntool.values import dataclass
 
 # Saved measurements, for an audit.
 #
@@ -87,27 +85,35 @@ class ReportFile(options.ResultFile):
     """Where the report is written."""
 
     output: Annotated[
-        options.File, "--output -o", "Write the report to this file atomically; - is standard output."
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write the report to this file atomically; - is standard output."
+        ),
     ] = None
 
 
 def audit(
     targets: options.TargetsArgument = None,
     *,
-    map_: Annotated[bool, "--map", "Draw each disk to scale, and the blocks of each partition over sectors."] = False,
-    json_: Annotated[bool, "--json", "The same as --format json."] = False,
-    host: Annotated[bool, "--host", "Include the name of this machine in the JSON."] = False,
+    map_: Annotated[
+        bool, typer.Option("--map", help="Draw each disk to scale, and the blocks of each partition over sectors.")
+    ] = False,
+    json_: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    host: Annotated[bool, typer.Option("--host", help="Include the name of this machine in the JSON.")] = False,
     format_: Annotated[
-        Format | None, "--format", "Format of the report [default: text].", "text|json|prometheus"
+        Format | None,
+        typer.Option("--format", metavar="text|json|prometheus", help="Format of the report [default: text]."),
     ] = None,
     fail_on: Annotated[
         FailOn | None,
-        "--fail-on",
-        "Exit 1 at this severity or above [default: error]; 3 if a disk was not judged.",
-        "error|warning|never",
+        typer.Option(
+            "--fail-on",
+            metavar="error|warning|never",
+            help="Exit 1 at this severity or above [default: error]; 3 if a disk was not judged.",
+        ),
     ] = None,
-    quiet: Annotated[bool, "--quiet -q", "Show only errors and warnings, one line each."] = False,
-    verbose: Annotated[bool, "--verbose -v", "Show every disk and every note in full."] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show only errors and warnings, one line each.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every disk and every note in full.")] = False,
     wake: options.WakeOption = False,
     timeout: options.TimeoutOption = SILENCE_S,
     sysroot: options.SysrootsOption = None,
@@ -116,7 +122,9 @@ def audit(
     page_size: options.PageOption = None,
     measured: options.MeasuredOption = None,
     grain: options.AuditGrainOption = None,
-    serials: Annotated[bool, "--serials", "Add serial numbers to the metrics of --format prometheus."] = False,
+    serials: Annotated[
+        bool, typer.Option("--serials", help="Add serial numbers to the metrics of --format prometheus.")
+    ] = False,
     kept: ReportFile,
 ) -> None:
     """Check the alignment of every partition: on the grid, off the grid, or unknown.
@@ -150,6 +158,8 @@ def audit(
         case Format.JSON:
             _write(chain.from_iterable(audit_json(*with_repairs(report)) for report in reports), kept)
         case Format.PROMETHEUS:
+            from aligntool.render import prometheus
+
             run = prometheus.Run(time.time(), time.monotonic() - began_s)
             _write(prometheus.audit_prometheus(reports[0], run, serials=serials), kept)
         case Format.TEXT:
@@ -204,7 +214,11 @@ def _with_host(inventory: Inventory) -> Inventory:
 def _lines(report: Report, *, map_: bool, quiet: bool, verbose: bool) -> Iterable[Line]:
     width = options.terminal_width()
     report, repairs = with_repairs(report)
-    maps = disk_map.map_lines(report, width=width) if map_ else ()
+    maps: Iterable[Line] = ()
+    if map_:
+        from aligntool.render import disk_map
+
+        maps = disk_map.map_lines(report, width=width)
     return audit_lines(report, width=width, verbose=verbose, quiet=quiet, repairs=repairs, maps=maps)
 
 

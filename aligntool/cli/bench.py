@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Annotated, TypeVar
 
@@ -14,7 +14,7 @@ from aligntool import __version__
 from aligntool.audit.judge import audit
 from aligntool.audit.report import AuditOptions, Severity
 from aligntool.cli import options, probe
-from aligntool.cli.options import Grid, Size, print_lines, remark, seconds, terminal_width, whole
+from aligntool.cli.options import print_lines, remark, seconds, terminal_width, whole
 from aligntool.cli.pager import page_lines
 from aligntool.cli.reference import find_recipe
 from aligntool.errors import ExitCode, Refused, Stopped
@@ -35,7 +35,6 @@ from aligntool.render.experiments import alignment_json, alignment_lines, span_j
 from aligntool.render.lines import Line, plain, show
 from aligntool.render.plan import time_words
 from aligntool.units import GIB, MIB, Extent, format_about
-from aligntool.values import dataclass
 
 # `aligntool bench list`, `show` and `compare`: saved results; nothing is measured.
 
@@ -49,7 +48,11 @@ def list_results_command(*, json_: options.JsonOption = False) -> None:
     page_lines(shown.list_json(kept) if json_ else shown.list_lines(kept, width=terminal_width()))
 
 
-def show_command(file: Annotated[str, "FILE", "A result listed by `aligntool bench list`."]) -> None:
+def show_command(
+    file: Annotated[
+        str, typer.Argument(parser=options.path, metavar="FILE", help="A result listed by `aligntool bench list`.")
+    ],
+) -> None:
     """Show a saved result.
 
     Example: aligntool bench show result.json
@@ -66,7 +69,10 @@ def show_command(file: Annotated[str, "FILE", "A result listed by `aligntool ben
 
 
 def compare_command(
-    files: Annotated[list[str], "FILE...", "Results; each is compared with the first."],
+    files: Annotated[
+        list[str],
+        typer.Argument(parser=options.path, metavar="FILE...", help="Results; each is compared with the first."),
+    ],
     *,
     json_: options.JsonOption = False,
 ) -> None:
@@ -105,26 +111,54 @@ class LoadOptions:
     """The settings of CrystalDiskMark other than its tests."""
 
     mix: Annotated[
-        int | None, "--mix", "Also run each test mixed, with this percentage of reads.", "PERCENT", whole(1, 99)
+        int | None,
+        typer.Option(
+            "--mix",
+            parser=whole(1, 99),
+            metavar="PERCENT",
+            help="Also run each test mixed, with this percentage of reads.",
+        ),
     ] = None
-    data: Annotated[Data, "--data", "The data to write and read back.", "random|zero"] = Data.RANDOM
-    pause: Annotated[float, "--pause", "Pause before each run.", "SECONDS", seconds(0.0, 3600.0)] = 0.0
+    data: Annotated[Data, typer.Option("--data", metavar="random|zero", help="The data to write and read back.")] = (
+        Data.RANDOM
+    )
+    pause: Annotated[
+        float, typer.Option("--pause", parser=seconds(0.0, 3600.0), metavar="SECONDS", help="Pause before each run.")
+    ] = 0.0
 
 
 def bench_run(
     target: options.MeasureTargetArgument,
     *,
-    profile: Annotated[str, "--profile", "A name from `recipes list`, or a file.", "NAME"] = "crystaldiskmark",
-    span: Annotated[Size, "--span", "Range of the requests; in a folder, the size of the file."] = None,
-    runtime: Annotated[float | None, "--runtime", "Duration of each run.", "SECONDS", seconds(0.1, _LONGEST_S)] = None,
-    repeats: Annotated[int | None, "--repeats", "Runs of each test.", "N", whole(1, 1000)] = None,
+    profile: Annotated[
+        str, typer.Option("--profile", metavar="NAME", help="A name from `recipes list`, or a file.")
+    ] = "crystaldiskmark",
+    span: Annotated[
+        int | None,
+        typer.Option(
+            "--span",
+            metavar="SIZE",
+            parser=options.size,
+            help="Range of the requests; in a folder, the size of the file.",
+        ),
+    ] = None,
+    runtime: Annotated[
+        float | None,
+        typer.Option("--runtime", parser=seconds(0.1, _LONGEST_S), metavar="SECONDS", help="Duration of each run."),
+    ] = None,
+    repeats: Annotated[
+        int | None, typer.Option("--repeats", parser=whole(1, 1000), metavar="N", help="Runs of each test.")
+    ] = None,
     passes_: Annotated[
-        str | None, "--passes", "Numbers of passes over the same data, such as 1,5, to reveal a cache.", "N,N"
+        str | None,
+        typer.Option(
+            "--passes", metavar="N,N", help="Numbers of passes over the same data, such as 1,5, to reveal a cache."
+        ),
     ] = None,
     destructive: options.DestructiveOption = False,
     wipe: options.WipeDataOption = None,
     yes: options.YesOption = False,
-    dry_run: Annotated[bool, "--dry-run", "Show the fio command lines, and stop."] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the fio command lines, and stop.")] = False,
     kept: options.ResultFile,
     fio_output: options.FioOutputOption = None,
     json_: options.JsonOption = False,
@@ -250,15 +284,19 @@ def _locked_device(target: Target) -> Iterator[None]:
 # Starts and spans are counted from the disk's first byte, whatever the path is.
 
 Sweep = TypeVar("Sweep", Starts, Spans)
-RuntimeOption = Annotated[float, "--runtime", "Duration of each run.", "SECONDS", seconds(0.1, 3600.0)]
+RuntimeOption = Annotated[
+    float, typer.Option("--runtime", parser=seconds(0.1, 3600.0), metavar="SECONDS", help="Duration of each run.")
+]
 
 
 @dataclass(frozen=True, slots=True)
 class SweepOptions(options.ResultFile):
     """Options of `bench alignment` and `bench span`."""
 
-    span: Annotated[Size, "--size", "Size of the file in a folder."] = None
-    repeats: Annotated[int, "--repeats", "Number of runs.", "N", whole(5, 1000)] = 5
+    span: Annotated[
+        int | None, typer.Option("--size", metavar="SIZE", parser=options.size, help="Size of the file in a folder.")
+    ] = None
+    repeats: Annotated[int, typer.Option("--repeats", parser=whole(5, 1000), metavar="N", help="Number of runs.")] = 5
     destructive: options.DestructiveOption = False
     wipe: options.WipeDataOption = None
     yes: options.YesOption = False
@@ -378,12 +416,18 @@ StartKey = tuple[alignment.Load, alignment.Place, int]
 def bench_alignment(
     target: options.MeasureTargetArgument,
     *,
-    unit: Annotated[Grid, "--unit", "The drive's unit [default: from the audit]."] = None,
-    start: Annotated[Grid, "--start", "Test only this start; sector 63 is 32256."] = None,
+    unit: Annotated[
+        int | None,
+        typer.Option("--unit", metavar="SIZE", parser=options.grid, help="The drive's unit [default: from the audit]."),
+    ] = None,
+    start: Annotated[
+        int | None,
+        typer.Option("--start", metavar="SIZE", parser=options.grid, help="Test only this start; sector 63 is 32256."),
+    ] = None,
     every: Annotated[
-        bool, "--every", "Test every sector of the unit, not every eighth of it; takes a long time."
+        bool, typer.Option("--every", help="Test every sector of the unit, not every eighth of it; takes a long time.")
     ] = False,
-    depth: Annotated[int, "--depth", "Requests in flight.", "N", whole(1, 1024)] = 1,
+    depth: Annotated[int, typer.Option("--depth", parser=whole(1, 1024), metavar="N", help="Requests in flight.")] = 1,
     runtime: RuntimeOption = 1.0,
     chosen: SweepOptions,
 ) -> None:
@@ -449,9 +493,17 @@ def _sweep(working: RunTarget, places: tuple[alignment.Place, ...], depth: int) 
 def bench_span(
     target: options.MeasureTargetArgument,
     *,
-    smallest: Annotated[Size, "--from", "The smallest span [default: 64MiB]."] = None,
-    largest: Annotated[Size, "--to", "The largest span [default: the whole target]."] = None,
-    write: Annotated[bool, "--write", "Write instead of reading: to a file, or to an empty device."] = False,
+    smallest: Annotated[
+        int | None,
+        typer.Option("--from", metavar="SIZE", parser=options.size, help="The smallest span [default: 64MiB]."),
+    ] = None,
+    largest: Annotated[
+        int | None,
+        typer.Option("--to", metavar="SIZE", parser=options.size, help="The largest span [default: the whole target]."),
+    ] = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Write instead of reading: to a file, or to an empty device.")
+    ] = False,
     runtime: RuntimeOption = 2.0,
     chosen: SweepOptions,
 ) -> None:

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -29,7 +29,6 @@ from aligntool.linux.targets import open_sysroot
 from aligntool.recipes.drives import known_geometries, load_drives
 from aligntool.render.fleet import changes_json, fleet_json, fleet_lines, machine_json, page_html
 from aligntool.units import MIB
-from aligntool.values import dataclass
 
 _REMOVAL_S = 2.0
 _PROCESSOR_S = 5.0  # of processor time for each MiB, begun or whole, of an archive
@@ -43,18 +42,33 @@ _ARCHIVES = (".tar.xz", ".tar.gz", ".txz", ".tgz", ".tar")
 class PageFile(options.ResultFile):
     """Where the page is written."""
 
-    output: Annotated[options.File, "--output -o", "Also write the report as an HTML page; - is standard output."] = (
-        None
-    )
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Also write the report as an HTML page; - is standard output."
+        ),
+    ] = None
 
 
 def fleet(
-    snapshots: Annotated[list[str], "SNAPSHOT...", "Files written by `aligntool snapshot`, or folders of them."],
+    snapshots: Annotated[
+        list[str],
+        typer.Argument(
+            parser=options.path,
+            metavar="SNAPSHOT...",
+            help="Files written by `aligntool snapshot`, or folders of them.",
+        ),
+    ],
     *,
     json_: options.JsonOption = False,
     kept: PageFile,
-    since: Annotated[str | None, "--since", "Compare with older snapshots, or with a file of --json.", "OLDER"] = None,
-    fail_on: Annotated[FailOn, "--fail-on", "Exit 1 at this severity or above.", "error|warning|never"] = FailOn.ERROR,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="OLDER", help="Compare with older snapshots, or with a file of --json."),
+    ] = None,
+    fail_on: Annotated[
+        FailOn, typer.Option("--fail-on", metavar="error|warning|never", help="Exit 1 at this severity or above.")
+    ] = FailOn.ERROR,
     timeout: options.TimeoutOption = SILENCE_S,
 ) -> None:
     """Audit many captured machines in one report.

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from getpass import getpass
 from pathlib import Path
 
@@ -19,7 +20,6 @@ from aligntool.realign.request import Request, look_at, look_before_change
 from aligntool.render.lines import Line, plain
 from aligntool.render.plan import step_title
 from aligntool.units import MIB
-from aligntool.values import dataclass
 
 _LONGEST_KEY = 8 * MIB  # cryptsetup's own limit for a key file
 

@@ -5,7 +5,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Annotated, TextIO
 
@@ -15,13 +15,12 @@ from aligntool.audit.wording import command as command
 from aligntool.audit.wording import hints_for_disk as hints_for_disk
 from aligntool.audit.wording import typed_words as typed_words
 from aligntool.errors import Refusal, Refused
-from aligntool.linux import confined, virtual
+from aligntool.linux import confined
 from aligntool.linux.files import refuse_output, write_file
 from aligntool.linux.process import SILENCE_S
 from aligntool.linux.targets import find_virtual, hold_targets
 from aligntool.render.lines import Line, escaped, fitted, harmless, plain, show, wants_color
 from aligntool.units import is_grid_size, is_sector_size, parse_size
-from aligntool.values import dataclass
 
 # The question before anything is written: what is written to, what is lost, then the name of the target.
 #
@@ -213,7 +212,11 @@ def attach_virtual(
     """
     hold_targets(targets, silence_s)
     found = find_virtual(targets, silence_s)
-    return virtual.show_disks(found, say, writes=writes, alone=alone, no_lease=no_lease) if found else ()
+    if not found:
+        return ()
+    from aligntool.linux import virtual
+
+    return virtual.show_disks(found, say, writes=writes, alone=alone, no_lease=no_lease)
 
 
 def print_lines(lines: str | Iterable[Line]) -> None:
@@ -281,79 +284,183 @@ def _ordered_sectors(context: typer.Context, option: typer.CallbackParam, given:
     return given
 
 
-# A parameter of a command is written as Annotated[type, names, help]: the names of an option as typed, or the metavar
-# of an argument; then the help text and, except for flags, the metavar and the parser of the value.
-# `cli/app.py` converts it to an option of typer, and passes mappings as further arguments of typer.Option.
+def text(word: str) -> str:
+    """Return an argument as it is. Help shows the name of this function as its type."""
+    return word
 
-Size = Annotated[int | None, {"metavar": "SIZE", "parser": size}]
-Grid = Annotated[int | None, {"metavar": "SIZE", "parser": grid}]
-Name = Annotated[str | None, {"metavar": "NAME"}]
-File = Annotated[str | None, {"metavar": "FILE"}]
-Files = Annotated[list[str] | None, {"metavar": "FILE"}]
-Folder = Annotated[str | None, {"metavar": "DIR"}]
-HIDDEN = {"hidden": True}
-_GEOMETRY = {"rich_help_panel": "Geometry, if the device does not report it"}
-_SECTORS = _GEOMETRY | {"metavar": "SIZE", "parser": sector, "callback": _ordered_sectors}
+
+def path(word: str) -> str:
+    """Return ./-disk.img instead of -disk.img, which printed commands would pass as options."""
+    return f"./{word}" if len(word) > 1 and word.startswith("-") else word
+
+
+_GEOMETRY = "Geometry, if the device does not report it"
 
 TargetsArgument = Annotated[
-    list[str] | None, "[TARGET...]", "Devices, images or virtual disks [default: this machine's disks]."
+    list[str] | None,
+    typer.Argument(
+        parser=path, metavar="[TARGET...]", help="Devices, images or virtual disks [default: this machine's disks]."
+    ),
 ]
-DiskArgument = Annotated[str, "DISK", "A whole disk, or a disk image file."]
-MeasureTargetArgument = Annotated[str, "TARGET", "A folder (for a temporary file), a file, or a device."]
-JsonOption = Annotated[bool, "--json", "Print JSON."]
-EventsOption = Annotated[bool, "--json", "Report events as JSON lines."]
-YesOption = Annotated[bool, "--yes", "Do not ask for confirmation; refusals still apply."]
-DryRunOption = Annotated[bool, "--dry-run", "Show the plan and stop."]
-VerbosePlanOption = Annotated[bool, "--verbose -v", "Show every byte range, command and reason of the plan."]
+DiskArgument = Annotated[str, typer.Argument(parser=path, metavar="DISK", help="A whole disk, or a disk image file.")]
+MeasureTargetArgument = Annotated[
+    str, typer.Argument(parser=path, metavar="TARGET", help="A folder (for a temporary file), a file, or a device.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+EventsOption = Annotated[bool, typer.Option("--json", help="Report events as JSON lines.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation; refusals still apply.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")]
+VerbosePlanOption = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Show every byte range, command and reason of the plan.")
+]
 SysrootsOption = Annotated[
-    list[str] | None, "--sysroot", "Use a captured machine: a snapshot or its folder; may be repeated.", "DIR"
+    list[str] | None,
+    typer.Option("--sysroot", metavar="DIR", help="Use a captured machine: a snapshot or its folder; may be repeated."),
 ]
-SysrootOption = Annotated[list[str] | None, "--sysroot", "Use a captured machine: a snapshot or its folder.", "DIR"]
+SysrootOption = Annotated[
+    list[str] | None, typer.Option("--sysroot", metavar="DIR", help="Use a captured machine: a snapshot or its folder.")
+]
 WipeOption = Annotated[
-    list[str] | None, "--wipe", "Allow everything on this device to be lost; may be repeated.", "DEVICE"
+    list[str] | None,
+    typer.Option("--wipe", metavar="DEVICE", help="Allow everything on this device to be lost; may be repeated."),
 ]
-OverwriteOption = Annotated[bool, "--overwrite", "Replace existing files."]
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
 RecipeOption = Annotated[
-    Name, "--recipe", "Use a recipe that comes with aligntool, or your own from a file: FILE.toml."
+    str | None,
+    typer.Option(
+        "--recipe", metavar="NAME", help="Use a recipe that comes with aligntool, or your own from a file: FILE.toml."
+    ),
 ]
-DestructiveOption = Annotated[bool, "--destructive", "Write to the device itself, which must be empty."]
+DestructiveOption = Annotated[
+    bool, typer.Option("--destructive", help="Write to the device itself, which must be empty.")
+]
 WipeDataOption = Annotated[
-    list[str] | None, "--wipe", "With --destructive: allow unrecognised data on this device to be lost.", "DEVICE"
+    list[str] | None,
+    typer.Option(
+        "--wipe", metavar="DEVICE", help="With --destructive: allow unrecognised data on this device to be lost."
+    ),
 ]
-FioOutputOption = Annotated[Folder, "--fio-output", "Save fio's JSON output of every run in this folder."]
+FioOutputOption = Annotated[
+    str | None, typer.Option("--fio-output", metavar="DIR", help="Save fio's JSON output of every run in this folder.")
+]
 TableOption = Annotated[
-    str | None, "--table", "gpt, or dos for an MBR [default: gpt].", "gpt|dos", one_of("gpt", "dos")
+    str | None,
+    typer.Option(
+        "--table", parser=one_of("gpt", "dos"), metavar="gpt|dos", help="gpt, or dos for an MBR [default: gpt]."
+    ),
 ]
-NewGrainOption = Annotated[Grid, "--grain", "Boundary on which partitions start [default: 1MiB]."]
-NewJournalOption = Annotated[File, "--journal", "Write the journal to this file on another disk, not to free space."]
+NewGrainOption = Annotated[
+    int | None,
+    typer.Option("--grain", metavar="SIZE", parser=grid, help="Boundary on which partitions start [default: 1MiB]."),
+]
+NewJournalOption = Annotated[
+    str | None,
+    typer.Option(
+        "--journal", metavar="FILE", help="Write the journal to this file on another disk, not to free space."
+    ),
+]
 OverwriteBytesOption = Annotated[
-    list[str] | None, "--overwrite-bytes", "Allow these bytes, which no partition has, to be overwritten.", "FROM..TO"
+    list[str] | None,
+    typer.Option(
+        "--overwrite-bytes", metavar="FROM..TO", help="Allow these bytes, which no partition has, to be overwritten."
+    ),
 ]
-SaveOption = Annotated[File, "--save", "Copy what --overwrite-bytes names to this new file first."]
+SaveOption = Annotated[
+    str | None, typer.Option("--save", metavar="FILE", help="Copy what --overwrite-bytes names to this new file first.")
+]
 UsedOnlyOption = Annotated[
-    bool, "--used-only", "Copy only used blocks, even if something else on the disk may need the free ones."
+    bool,
+    typer.Option(
+        "--used-only", help="Copy only used blocks, even if something else on the disk may need the free ones."
+    ),
 ]
-KeyFileOption = Annotated[File, "--key-file", "Read the LUKS2 key from this file [default: ask for it]."]
-NoLeaseOption = Annotated[bool, "--no-lease", "No other program has the image open, where that cannot be found out."]
+KeyFileOption = Annotated[
+    str | None,
+    typer.Option("--key-file", metavar="FILE", help="Read the LUKS2 key from this file [default: ask for it]."),
+]
+NoLeaseOption = Annotated[
+    bool, typer.Option("--no-lease", help="No other program has the image open, where that cannot be found out.")
+]
 NotSuspendedOption = Annotated[
-    bool, "--not-suspended", "No system is suspended to disk in a layer that cannot be looked into, such as a LUKS."
+    bool,
+    typer.Option(
+        "--not-suspended", help="No system is suspended to disk in a layer that cannot be looked into, such as a LUKS."
+    ),
 ]
-RateOption = Annotated[Size, "--rate", "Copy at most this much per second, such as 50MiB."]
+RateOption = Annotated[
+    int | None,
+    typer.Option("--rate", metavar="SIZE", parser=size, help="Copy at most this much per second, such as 50MiB."),
+]
 SystemOption = Annotated[
-    str | None, "--system", "debian, debian-dracut, fedora, opensuse or arch [default: this system].", "NAME",
-    one_of("debian", "debian-dracut", "fedora", "opensuse", "arch"),
-]  # fmt: skip
-WakeOption = Annotated[bool, "--wake", "Also read disks that are asleep."]
+    str | None,
+    typer.Option(
+        "--system",
+        parser=one_of("debian", "debian-dracut", "fedora", "opensuse", "arch"),
+        metavar="NAME",
+        help="debian, debian-dracut, fedora, opensuse or arch [default: this system].",
+    ),
+]
+WakeOption = Annotated[bool, typer.Option("--wake", help="Also read disks that are asleep.")]
 TimeoutOption = Annotated[
-    float, "--timeout", "Skip a disk that does not respond for this long.", "SECONDS", seconds(0.1, 3600)
+    float,
+    typer.Option(
+        "--timeout",
+        parser=seconds(0.1, 3600),
+        metavar="SECONDS",
+        help="Skip a disk that does not respond for this long.",
+    ),
 ]
-SectorOption = Annotated[int | None, "--sector-size", "Logical sector size, such as 4096.", _SECTORS]
+SectorOption = Annotated[
+    int | None,
+    typer.Option(
+        "--sector-size",
+        metavar="SIZE",
+        parser=sector,
+        rich_help_panel=_GEOMETRY,
+        callback=_ordered_sectors,
+        help="Logical sector size, such as 4096.",
+    ),
+]
 PhysicalOption = Annotated[
-    int | None, "--physical-sector-size", "Physical sector size; image files are assumed to have 4096.", _SECTORS
+    int | None,
+    typer.Option(
+        "--physical-sector-size",
+        metavar="SIZE",
+        parser=sector,
+        rich_help_panel=_GEOMETRY,
+        callback=_ordered_sectors,
+        help="Physical sector size; image files are assumed to have 4096.",
+    ),
 ]
-PageOption = Annotated[Grid, "--page-size", "NAND page or internal unit, such as 16KiB.", _GEOMETRY]
-AuditGrainOption = Annotated[Grid, "--grain", "Boundary that partitions should start on [default: 1MiB].", _GEOMETRY]
-MeasuredOption = Annotated[Files, "--measured", "Compare with the result of `aligntool probe -o FILE`.", _GEOMETRY]
+PageOption = Annotated[
+    int | None,
+    typer.Option(
+        "--page-size",
+        metavar="SIZE",
+        parser=grid,
+        rich_help_panel=_GEOMETRY,
+        help="NAND page or internal unit, such as 16KiB.",
+    ),
+]
+AuditGrainOption = Annotated[
+    int | None,
+    typer.Option(
+        "--grain",
+        metavar="SIZE",
+        parser=grid,
+        rich_help_panel=_GEOMETRY,
+        help="Boundary that partitions should start on [default: 1MiB].",
+    ),
+]
+MeasuredOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--measured",
+        metavar="FILE",
+        rich_help_panel=_GEOMETRY,
+        help="Compare with the result of `aligntool probe -o FILE`.",
+    ),
+]
 
 
 _STDOUT = "-"
@@ -363,7 +470,10 @@ _STDOUT = "-"
 class ResultFile:
     """Where a result is saved, in addition to the printed text."""
 
-    output: Annotated[File, "--output -o", "Save the result as JSON; - is standard output."] = None
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Save the result as JSON; - is standard output."),
+    ] = None
     overwrite: OverwriteOption = False
 
     @property
@@ -393,7 +503,12 @@ class ResultFile:
 class PlanFile(ResultFile):
     """Where a plan is written."""
 
-    output: Annotated[File, "--output -o", "Save the plan, for `aligntool apply FILE`; - is standard output."] = None
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Save the plan, for `aligntool apply FILE`; - is standard output."
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated
 
 import typer
@@ -14,7 +14,7 @@ import typer
 from aligntool.audit.wording import shell_word
 from aligntool.change import LayoutGoal, PartitionRequest, Plan, RealignGoal
 from aligntool.cli import layers, options, run_change
-from aligntool.cli.options import Size, command, own_program, remark, typed_words
+from aligntool.cli.options import command, own_program, remark, typed_words
 from aligntool.cli.plan import DiskOperation, RealignOptions, realign_of
 from aligntool.cli.reference import find_recipe
 from aligntool.demo_disk import make_demo_image
@@ -31,7 +31,6 @@ from aligntool.realign.request import (
     refuse_part,
 )  # fmt: skip
 from aligntool.recipes.goals import parse_part
-from aligntool.values import dataclass
 
 # `aligntool realign`: plan, show, confirm, apply.
 
@@ -123,11 +122,14 @@ _PART = "A partition, such as 512MiB:esp; may be repeated. `rest:linux` takes th
 class LayoutOptions:
     """Options of a new partition table, except the geometry."""
 
-    parts: Annotated[list[str] | None, "--part", _PART, "SIZE:ROLE[:NAME]"] = None
+    parts: Annotated[list[str] | None, typer.Option("--part", metavar="SIZE:ROLE[:NAME]", help=_PART)] = None
     label: options.TableOption = None
     recipe: options.RecipeOption = None
     grain: options.NewGrainOption = None
-    spare_end: Annotated[Size, "--spare-end", "Free space to leave at the end."] = None
+    spare_end: Annotated[
+        int | None,
+        typer.Option("--spare-end", metavar="SIZE", parser=options.size, help="Free space to leave at the end."),
+    ] = None
     wipe: options.WipeOption = None
 
     def goal_and_request(self, disk: str, geometry: options.Geometry) -> tuple[LayoutGoal, Request]:
@@ -262,7 +264,12 @@ def _goal(parts: tuple[PartitionRequest, ...], name: str | None) -> LayoutGoal:
 
 def demo(
     image: Annotated[
-        str | None, "IMAGE", "Write the image to this file and keep it [default: a temporary file]."
+        str | None,
+        typer.Argument(
+            parser=options.path,
+            metavar="IMAGE",
+            help="Write the image to this file and keep it [default: a temporary file].",
+        ),
     ] = None,
 ) -> None:
     """Create a misaligned disk image, audit it, realign it, and audit it again.

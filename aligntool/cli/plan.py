@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from math import ceil
 from typing import Annotated, Protocol
 
-from typer import BadParameter
+import typer
 
 from aligntool.audit.wording import shell_word
 from aligntool.change import Plan, RealignGoal, plan_with_request
@@ -27,7 +27,6 @@ from aligntool.render.lines import Line
 from aligntool.render.plan import plan_lines
 from aligntool.render.progress import result_lines
 from aligntool.steps import CheckContent, ShrinkContent
-from aligntool.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +35,33 @@ class RealignOptions:
 
     partitions: Annotated[
         list[str] | None,
-        "--partition -p",
-        "Move only these, such as 1,2 [default: all that are off the grid].",
-        "N[,N]",
+        typer.Option(
+            "--partition",
+            "-p",
+            metavar="N[,N]",
+            help="Move only these, such as 1,2 [default: all that are off the grid].",
+        ),
     ] = None
     grain: Annotated[
-        options.Grid, "--grain", "Boundary on which partitions start [default: 1MiB if there is room]."
+        int | None,
+        typer.Option(
+            "--grain",
+            metavar="SIZE",
+            parser=options.grid,
+            help="Boundary on which partitions start [default: 1MiB if there is room].",
+        ),
     ] = None
     recipe: options.RecipeOption = None
-    shrink: Annotated[bool, "--shrink", "Allow file systems to be shrunk with their own tools to make room."] = False
+    shrink: Annotated[
+        bool, typer.Option("--shrink", help="Allow file systems to be shrunk with their own tools to make room.")
+    ] = False
     used_only: options.UsedOnlyOption = False
     journal: options.NewJournalOption = None
     overwrite_bytes: options.OverwriteBytesOption = None
     save: options.SaveOption = None
     layers: Annotated[
-        bool, "--layers", "Move nothing; re-encrypt each LUKS2 volume with sectors of the drive's size."
+        bool,
+        typer.Option("--layers", help="Move nothing; re-encrypt each LUKS2 volume with sectors of the drive's size."),
     ] = False
 
     def request(self, geometry: options.Geometry) -> Request:
@@ -59,7 +70,7 @@ class RealignOptions:
         moving = (self.grain, self.recipe, self.shrink, self.used_only, self.journal, self.overwrite_bytes)
         if self.layers and any(moving):
             excluded = "--grain, --recipe, --shrink, --used-only, --journal and --overwrite-bytes"
-            raise BadParameter(f"--layers moves nothing: it excludes {excluded}")
+            raise typer.BadParameter(f"--layers moves nothing: it excludes {excluded}")
         goal = find_recipe(self.recipe, "realign").goal if self.recipe else RealignGoal()
         if not isinstance(goal, RealignGoal):
             raise Refused(f"the recipe {self.recipe} is not for a realign", hint="aligntool recipes list")
@@ -79,11 +90,11 @@ class RealignOptions:
 def overwriting(goal: RealignGoal, ranges: Iterable[str] | None, save_to: str | None) -> RealignGoal:
     """Return the goal with the values of --overwrite-bytes and --save, or raise a usage error."""
     if save_to and not ranges:
-        raise BadParameter("--save requires --overwrite-bytes")
+        raise typer.BadParameter("--save requires --overwrite-bytes")
     try:
         named = tuple(sorted(parse_range(text) for text in ranges or ()))
     except ValueError as error:
-        raise BadParameter(str(error)) from None
+        raise typer.BadParameter(str(error)) from None
     return replace(goal, overwrite=named, save_to=options.absolute(save_to))
 
 

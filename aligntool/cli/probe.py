@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -19,7 +19,7 @@ import typer
 from aligntool.audit.wording import shell_word, unread_between
 from aligntool.change import Progress
 from aligntool.cli import options
-from aligntool.cli.options import File, Size, command, print_lines, remark, say, sector, terminal_width, whole
+from aligntool.cli.options import command, print_lines, remark, say, sector, terminal_width, whole
 from aligntool.cli.run_change import pipes_may_break
 from aligntool.errors import ExitCode, Killed, Refused, Stopped, failing_as
 from aligntool.inventory import Disk
@@ -40,7 +40,6 @@ from aligntool.render.lines import can_redraw, plain
 from aligntool.render.plan import time_words
 from aligntool.render.progress import Pace, bench_progress_bar, bench_progress_lines
 from aligntool.units import GIB, MIB, format_size
-from aligntool.values import dataclass
 
 # Before a measurement: refuse targets that must not be written to, or have no room.
 
@@ -149,24 +148,63 @@ def identity(disk: Disk) -> ProbedDisk:
 class ProbeFile(options.ResultFile):
     """Where the result is written."""
 
-    output: Annotated[File, "--output -o", "Save the result, for `audit --measured FILE`; - is standard output."] = None
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Save the result, for `audit --measured FILE`; - is standard output."
+        ),
+    ] = None
 
 
 def probe(
-    target: Annotated[str, "TARGET", "A disk or image file, which is only read; or a folder, for a temporary file."],
+    target: Annotated[
+        str,
+        typer.Argument(
+            parser=options.path,
+            metavar="TARGET",
+            help="A disk or image file, which is only read; or a folder, for a temporary file.",
+        ),
+    ],
     *,
-    destructive: Annotated[bool, "--destructive", "Also write to the disk itself, which must be empty."] = False,
+    destructive: Annotated[
+        bool, typer.Option("--destructive", help="Also write to the disk itself, which must be empty.")
+    ] = False,
     wipe: options.WipeDataOption = None,
     yes: options.YesOption = False,
-    limit: Annotated[int, "--limit", "Time requests for at most this long.", "SECONDS", whole(1, 86400)] = 120,
-    most: Annotated[Size, "--most", "Read and write at most this much; one round must fit [default: 1GiB]."] = None,
-    file_size: Annotated[Size, "--size", "Size of the file in a folder [default: 512MiB]."] = None,
-    largest: Annotated[Size, "--largest", "The largest unit to look for [default: 8MiB]."] = None,
-    sector_size: Annotated[int | None, "--sector-size", "The smallest request to time.", "SIZE", sector] = None,
-    seed: Annotated[int, "--seed", "Seed for the random offsets and their order.", "N", whole(0)] = 1,
+    limit: Annotated[
+        int,
+        typer.Option("--limit", parser=whole(1, 86400), metavar="SECONDS", help="Time requests for at most this long."),
+    ] = 120,
+    most: Annotated[
+        int | None,
+        typer.Option(
+            "--most",
+            metavar="SIZE",
+            parser=options.size,
+            help="Read and write at most this much; one round must fit [default: 1GiB].",
+        ),
+    ] = None,
+    file_size: Annotated[
+        int | None,
+        typer.Option(
+            "--size", metavar="SIZE", parser=options.size, help="Size of the file in a folder [default: 512MiB]."
+        ),
+    ] = None,
+    largest: Annotated[
+        int | None,
+        typer.Option(
+            "--largest", metavar="SIZE", parser=options.size, help="The largest unit to look for [default: 8MiB]."
+        ),
+    ] = None,
+    sector_size: Annotated[
+        int | None, typer.Option("--sector-size", parser=sector, metavar="SIZE", help="The smallest request to time.")
+    ] = None,
+    seed: Annotated[
+        int, typer.Option("--seed", parser=whole(0), metavar="N", help="Seed for the random offsets and their order.")
+    ] = 1,
     kept: ProbeFile,
-    verbose: Annotated[bool, "--verbose -v", "Show the penalty of every size."] = False,
-    json_: Annotated[bool, "--json", "Print JSON; sizes are in bytes, times in µs."] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the penalty of every size.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON; sizes are in bytes, times in µs.")] = False,
 ) -> None:
     """Find the internal unit of a drive by timing requests.
 

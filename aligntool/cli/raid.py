@@ -4,7 +4,7 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +16,7 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import NOT_MOUNTED, RAID_WORDS, ArrayRequest, Plan, RaidGoal, plan_with_request, to_json
 from aligntool.cli import arrays as acting
 from aligntool.cli import options
-from aligntool.cli.options import File, Name, Size, mount_point, one_of, print_lines, resolve_device, terminal_width
+from aligntool.cli.options import mount_point, one_of, print_lines, resolve_device, terminal_width
 from aligntool.cli.pager import page_lines
 from aligntool.cli.probe import bench_progress, ended_by_signals
 from aligntool.cli.reference import find_recipe
@@ -37,12 +37,16 @@ from aligntool.raid.running import PersistGoal, find_array, plan_persist
 from aligntool.render import plan as shown
 from aligntool.render import tuning as sweeps
 from aligntool.render.lines import Style, plain, show
-from aligntool.values import dataclass
 
-DrivesArgument = Annotated[list[str], "DEVICE...", "Drives, or one partition of each drive."]
+DrivesArgument = Annotated[
+    list[str], typer.Argument(parser=options.path, metavar="DEVICE...", help="Drives, or one partition of each drive.")
+]
 WORKLOAD = one_of(*RAID_WORDS["workload"])
 BitmapOption = Annotated[
-    str | None, "--bitmap", "The write-intent bitmap.", "internal|none", one_of(*RAID_WORDS["bitmap"])
+    str | None,
+    typer.Option(
+        "--bitmap", parser=one_of(*RAID_WORDS["bitmap"]), metavar="internal|none", help="The write-intent bitmap."
+    ),
 ]
 LEVELS = ("0", "1", "10", "5", "6")
 
@@ -59,29 +63,75 @@ def level_word(text: str) -> str:
 class ArrayOptions:
     """The options of `raid plan` and `raid create`."""
 
-    level: Annotated[str | None, "--level -l", "RAID level.", "0|1|10|5|6", level_word] = None
+    level: Annotated[
+        str | None, typer.Option("--level", "-l", parser=level_word, metavar="0|1|10|5|6", help="RAID level.")
+    ] = None
     recipe: options.RecipeOption = None
-    chunk: Annotated[Size, "--chunk", "Chunk size [default: as recommended]."] = None
+    chunk: Annotated[
+        int | None,
+        typer.Option("--chunk", metavar="SIZE", parser=options.size, help="Chunk size [default: as recommended]."),
+    ] = None
     workload: Annotated[
-        str | None, "--workload", "general, boot, database, sequential, lsm, vm [default: general].", "NAME", WORKLOAD
+        str | None,
+        typer.Option(
+            "--workload",
+            parser=WORKLOAD,
+            metavar="NAME",
+            help="general, boot, database, sequential, lsm, vm [default: general].",
+        ),
     ] = None
     filesystem: Annotated[
-        str | None, "--fs", "File system: xfs, ext4, btrfs, swap, none [default: xfs].", "NAME",
-        one_of(*RAID_WORDS["filesystem"]),
-    ] = None  # fmt: skip
-    layout: Annotated[Name, "--layout", "Layout: RAID10: n2, f2, o2 ...; RAID5, RAID6: left-symmetric ..."] = None
+        str | None,
+        typer.Option(
+            "--fs",
+            parser=one_of(*RAID_WORDS["filesystem"]),
+            metavar="NAME",
+            help="File system: xfs, ext4, btrfs, swap, none [default: xfs].",
+        ),
+    ] = None
+    layout: Annotated[
+        str | None,
+        typer.Option(
+            "--layout", metavar="NAME", help="Layout: RAID10: n2, f2, o2 ...; RAID5, RAID6: left-symmetric ..."
+        ),
+    ] = None
     bitmap: BitmapOption = None
     metadata: Annotated[
-        str | None, "--metadata", "Metadata version: 1.2, or 1.0 (at the end, RAID1 only) [default: 1.2].", "1.2|1.0",
-        one_of(*RAID_WORDS["metadata"]),
-    ] = None  # fmt: skip
-    name: Annotated[Name, "--name", "The array's name [default: data]."] = None
-    mount: Annotated[str | None, "--mount", "Mount point, or none [default: /srv/NAME].", "DIR", mount_point] = None
-    database_page: Annotated[Size, "--database-page", "Page size for --workload database [default: 16KiB]."] = None
-    spare_room: Annotated[Size, "--spare-end", "Free space to leave at the end of each drive."] = None
-    whole: Annotated[bool, "--whole-drives", "Use whole drives as members, without partition tables."] = False
+        str | None,
+        typer.Option(
+            "--metadata",
+            parser=one_of(*RAID_WORDS["metadata"]),
+            metavar="1.2|1.0",
+            help="Metadata version: 1.2, or 1.0 (at the end, RAID1 only) [default: 1.2].",
+        ),
+    ] = None
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="The array's name [default: data].")] = None
+    mount: Annotated[
+        str | None,
+        typer.Option("--mount", parser=mount_point, metavar="DIR", help="Mount point, or none [default: /srv/NAME]."),
+    ] = None
+    database_page: Annotated[
+        int | None,
+        typer.Option(
+            "--database-page",
+            metavar="SIZE",
+            parser=options.size,
+            help="Page size for --workload database [default: 16KiB].",
+        ),
+    ] = None
+    spare_room: Annotated[
+        int | None,
+        typer.Option(
+            "--spare-end", metavar="SIZE", parser=options.size, help="Free space to leave at the end of each drive."
+        ),
+    ] = None
+    whole: Annotated[
+        bool, typer.Option("--whole-drives", help="Use whole drives as members, without partition tables.")
+    ] = False
     wipe: options.WipeOption = None
-    measured: Annotated[File, "--tuned", "Use the result of `raid tune` on these drives."] = None
+    measured: Annotated[
+        str | None, typer.Option("--tuned", metavar="FILE", help="Use the result of `raid tune` on these drives.")
+    ] = None
     system: options.SystemOption = None
 
     def goal(self) -> RaidGoal:
@@ -136,10 +186,15 @@ def _goal(level: str | None, name: str | None) -> RaidGoal:
 
 @ends_stream
 def persist_command(
-    array: Annotated[str, "ARRAY", "A running array: md127, /dev/md/data, data."],
+    array: Annotated[
+        str, typer.Argument(parser=options.path, metavar="ARRAY", help="A running array: md127, /dev/md/data, data.")
+    ],
     *,
     system: options.SystemOption = None,
-    mount: Annotated[str | None, "--mount", "Mount point, now and at every boot.", "DIR", mount_point] = None,
+    mount: Annotated[
+        str | None,
+        typer.Option("--mount", parser=mount_point, metavar="DIR", help="Mount point, now and at every boot."),
+    ] = None,
     dry_run: options.DryRunOption = False,
     verbose: options.VerbosePlanOption = False,
     yes: options.YesOption = False,
@@ -258,7 +313,12 @@ def find_array_plan(drives: list[str], goal: RaidGoal) -> Plan:
 
 
 def show_command(
-    arrays: Annotated[list[str] | None, "[ARRAY...]", "Arrays: md0, /dev/md/data, data [default: all]."] = None,
+    arrays: Annotated[
+        list[str] | None,
+        typer.Argument(
+            parser=options.path, metavar="[ARRAY...]", help="Arrays: md0, /dev/md/data, data [default: all]."
+        ),
+    ] = None,
     *,
     sysroot: options.SysrootOption = None,
     json_: options.JsonOption = False,
@@ -287,7 +347,7 @@ def create_command(
     dry_run: options.DryRunOption = False,
     verbose: options.VerbosePlanOption = False,
     yes: options.YesOption = False,
-    wait: Annotated[bool, "--wait", "Wait until the first resynchronisation is finished."] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the first resynchronisation is finished.")] = False,
     json_: options.EventsOption = False,
 ) -> None:
     """Create an array, and configure the system to start it at every boot.
@@ -346,25 +406,56 @@ def _sizes(text: str | None) -> tuple[int, ...]:
 class TuningFile(options.ResultFile):
     """Where the result of a sweep is written."""
 
-    output: Annotated[File, "--output -o", "Save the result, for `raid plan --tuned FILE`; - is standard output."] = (
-        None
-    )
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Save the result, for `raid plan --tuned FILE`; - is standard output.",
+        ),
+    ] = None
 
 
 def tune_command(
-    drives: Annotated[list[str], "DEVICE...", "Empty drives, or one empty partition of each drive."],
+    drives: Annotated[
+        list[str],
+        typer.Argument(
+            parser=options.path, metavar="DEVICE...", help="Empty drives, or one empty partition of each drive."
+        ),
+    ],
     *,
-    level: Annotated[str | None, "--level -l", "RAID level.", "0|10|5|6", level_word] = None,
-    workload: Annotated[str, "--workload", "As for `raid plan`.", "NAME", WORKLOAD] = "general",
-    chunks: Annotated[str | None, "--chunks", "Chunk sizes to try, such as 64KiB,128KiB.", "SIZE,..."] = None,
-    layout: Annotated[Name, "--layout", "As for `raid plan`."] = None,
+    level: Annotated[
+        str | None, typer.Option("--level", "-l", parser=level_word, metavar="0|10|5|6", help="RAID level.")
+    ] = None,
+    workload: Annotated[
+        str, typer.Option("--workload", parser=WORKLOAD, metavar="NAME", help="As for `raid plan`.")
+    ] = "general",
+    chunks: Annotated[
+        str | None, typer.Option("--chunks", metavar="SIZE,...", help="Chunk sizes to try, such as 64KiB,128KiB.")
+    ] = None,
+    layout: Annotated[str | None, typer.Option("--layout", metavar="NAME", help="As for `raid plan`.")] = None,
     bitmap: BitmapOption = None,
-    page: Annotated[Size, "--database-page", "Page size of the database [default: 16KiB]."] = None,
-    span: Annotated[Size, "--span", "How much of each array to use."] = None,
-    runtime: Annotated[float, "--runtime", "Duration of each load.", "SECONDS", options.seconds(0.1, 86400)] = 5.0,
-    repeats: Annotated[int, "--repeats", "Rounds over all chunk sizes.", "N", options.whole(1, 1000)] = 5,
+    page: Annotated[
+        int | None,
+        typer.Option(
+            "--database-page", metavar="SIZE", parser=options.size, help="Page size of the database [default: 16KiB]."
+        ),
+    ] = None,
+    span: Annotated[
+        int | None, typer.Option("--span", metavar="SIZE", parser=options.size, help="How much of each array to use.")
+    ] = None,
+    runtime: Annotated[
+        float,
+        typer.Option("--runtime", parser=options.seconds(0.1, 86400), metavar="SECONDS", help="Duration of each load."),
+    ] = 5.0,
+    repeats: Annotated[
+        int, typer.Option("--repeats", parser=options.whole(1, 1000), metavar="N", help="Rounds over all chunk sizes.")
+    ] = 5,
     kept: TuningFile,
-    clear: Annotated[bool, "--clear", "Only remove test arrays of an earlier sweep from these members."] = False,
+    clear: Annotated[
+        bool, typer.Option("--clear", help="Only remove test arrays of an earlier sweep from these members.")
+    ] = False,
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,
 ) -> None:

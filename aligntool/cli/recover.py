@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+import typer
+
 from aligntool.audit.wording import layer_name, shell_word
 from aligntool.change import ArrayRequest, ChangeState, LayoutGoal, Plan, Said, from_json, request_in_document
 from aligntool.cli import options, run_change
@@ -22,7 +24,7 @@ from aligntool.cli.arrays import (
     with_current_paths,
 )  # fmt: skip
 from aligntool.cli.layers import Layers, read_key, report_layers
-from aligntool.cli.options import File, command, hints_for_disk, print_lines, remark, terminal_width
+from aligntool.cli.options import command, hints_for_disk, print_lines, remark, terminal_width
 from aligntool.cli.partitions import Layout
 from aligntool.cli.plan import realign_of, report_result, table_change
 from aligntool.cli.raid import CreateArray, Persist, clear_hint_of
@@ -72,7 +74,9 @@ from aligntool.whole_disk.operation import WholeDisk
 
 @run_change.ends_stream
 def apply(
-    file: Annotated[str, "FILE", "A plan written by `aligntool plan ... -o FILE`."],
+    file: Annotated[
+        str, typer.Argument(parser=options.path, metavar="FILE", help="A plan written by `aligntool plan ... -o FILE`.")
+    ],
     *,
     verbose: options.VerbosePlanOption = False,
     yes: options.YesOption = False,
@@ -133,7 +137,9 @@ def _saved_plan(
 _NOTHING_LOST = plain("  lost: nothing")
 _LEAST = 64 * KIB  # bytes; the tables alone take more than half of it
 
-JournalFileOption = Annotated[File, "--journal", "The journal file, if it is on another disk."]
+JournalFileOption = Annotated[
+    str | None, typer.Option("--journal", metavar="FILE", help="The journal file, if it is on another disk.")
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,21 +148,33 @@ class Recovery:
 
     journal: JournalFileOption = None
     restore_table: Annotated[
-        bool, "--restore-table", "Restore the journal's partition table over one that was changed."
+        bool, typer.Option("--restore-table", help="Restore the journal's partition table over one that was changed.")
     ] = False
-    dry_run: Annotated[bool, "--dry-run", "Show what is in flight and the remaining steps, and stop."] = False
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what is in flight and the remaining steps, and stop.")
+    ] = False
     yes: options.YesOption = False
     rate: options.RateOption = None
     no_lease: options.NoLeaseOption = False
 
 
 TargetArgument = Annotated[
-    str | None, "[DISK]", "A disk or image, or an array's name or member [default: the unfinished array]."
+    str | None,
+    typer.Argument(
+        parser=options.path,
+        metavar="[DISK]",
+        help="A disk or image, or an array's name or member [default: the unfinished array].",
+    ),
 ]
 
 
 StatusArgument = Annotated[
-    str | None, "[DISK]", "A disk or image, or an array's name or member [default: whatever is in flight here]."
+    str | None,
+    typer.Argument(
+        parser=options.path,
+        metavar="[DISK]",
+        help="A disk or image, or an array's name or member [default: whatever is in flight here].",
+    ),
 ]
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from aligntool.audit.report import Code, findings_markdown
-from aligntool.cli.options import HIDDEN, JsonOption, terminal_width
+from aligntool.cli.options import JsonOption, path, terminal_width, text
 from aligntool.cli.pager import page_lines
 from aligntool.documents import schema_texts
 from aligntool.errors import Refused
@@ -22,11 +22,15 @@ from aligntool.render import recipes as shown
 
 def drives(
     model: Annotated[
-        str | None, "MODEL", "Model as printed by the kernel or on the label [default: every row]."
+        str | None,
+        typer.Argument(
+            parser=text, metavar="MODEL", help="Model as printed by the kernel or on the label [default: every row]."
+        ),
     ] = None,
     *,
     firmware: Annotated[
-        str | None, "--firmware", "Show only rows that match this firmware revision.", "REVISION"
+        str | None,
+        typer.Option("--firmware", metavar="REVISION", help="Show only rows that match this firmware revision."),
     ] = None,
 ) -> None:
     """Show what is known about a drive, with the source of every fact.
@@ -47,9 +51,12 @@ def drives(
 
 
 def explain(
-    code: Annotated[str | None, "CODE", "A code such as AT101, or queue-depth [default: list all]."] = None,
+    code: Annotated[
+        str | None,
+        typer.Argument(parser=text, metavar="CODE", help="A code such as AT101, or queue-depth [default: list all]."),
+    ] = None,
     *,
-    markdown: Annotated[bool, "--markdown", "Print the page docs/findings.md.", HIDDEN] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", hidden=True, help="Print the page docs/findings.md.")] = False,
 ) -> None:
     """Explain a finding: what it means, what it costs, and what to do.
 
@@ -90,7 +97,9 @@ def list_recipes(*, json_: JsonOption = False) -> None:
 
 
 def show_recipe(
-    name: Annotated[str, "NAME", "A name from `aligntool recipes list`."], *, json_: JsonOption = False
+    name: Annotated[str, typer.Argument(parser=text, metavar="NAME", help="A name from `aligntool recipes list`.")],
+    *,
+    json_: JsonOption = False,
 ) -> None:
     """Show the goal of a recipe, and the sources of its numbers.
 
@@ -99,7 +108,11 @@ def show_recipe(
     _show_recipes(tuple(each for each in load_recipes() if each.name == name) or (recipe(name),), json_=json_)
 
 
-def check_recipe(file: Annotated[str, "FILE", "A recipe of your own, in TOML."], *, json_: JsonOption = False) -> None:
+def check_recipe(
+    file: Annotated[str, typer.Argument(parser=path, metavar="FILE", help="A recipe of your own, in TOML.")],
+    *,
+    json_: JsonOption = False,
+) -> None:
     """Check a recipe of your own, and show it.
 
     Unknown keys and values are errors.
@@ -136,7 +149,10 @@ def _is_recipe_file(name: str) -> bool:
 
 
 def schema(
-    name: Annotated[str | None, "NAME", "A document, such as audit or events [default: list all]."] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(parser=text, metavar="NAME", help="A document, such as audit or events [default: list all]."),
+    ] = None,
 ) -> None:
     """Print the JSON Schema of a document that aligntool writes.
 

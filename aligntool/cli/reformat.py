@@ -1,8 +1,10 @@
 """`aligntool raid reformat`: change the LBA format of the NVMe members of a running array, one at a time."""
 
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated
+
+import typer
 
 from aligntool.audit.arrays import members_of
 from aligntool.change import Plan, plan_with_request
@@ -17,14 +19,20 @@ from aligntool.linux.lock import open_exclusively
 from aligntool.raid.planning import needs_of_plan
 from aligntool.raid.reformat import ReformatGoal, plan_reformat
 from aligntool.raid.steps_reformat import read_array_details
-from aligntool.values import dataclass
 
 
 @ends_stream
 def reformat(
-    array: Annotated[str, "ARRAY", "A running array: md127, /dev/md/data, data."],
+    array: Annotated[
+        str, typer.Argument(parser=options.path, metavar="ARRAY", help="A running array: md127, /dev/md/data, data.")
+    ],
     *,
-    lba_size: Annotated[int, "--lba-size", "Logical block size in bytes, such as 4096.", "SIZE", options.sector],
+    lba_size: Annotated[
+        int,
+        typer.Option(
+            "--lba-size", parser=options.sector, metavar="SIZE", help="Logical block size in bytes, such as 4096."
+        ),
+    ],
     dry_run: options.DryRunOption = False,
     verbose: options.VerbosePlanOption = False,
     yes: options.YesOption = False,

@@ -43,11 +43,21 @@ _STDOUT = "-"
 def report(
     targets: options.TargetsArgument = None,
     *,
-    output: Annotated[options.File, "--output -o", "Where to write the page; - is standard output."] = None,
-    chart: Annotated[options.Name, "--chart", "Select a single picture, for --svg and --png."] = None,
-    svg: Annotated[options.File, "--svg", "Write that picture as SVG."] = None,
-    png: Annotated[options.File, "--png", "Write that picture as PNG; needs rsvg-convert."] = None,
-    bench: Annotated[options.Files, "--bench", "Add a result of `aligntool bench`; may be repeated."] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Where to write the page; - is standard output."),
+    ] = None,
+    chart: Annotated[
+        str | None, typer.Option("--chart", metavar="NAME", help="Select a single picture, for --svg and --png.")
+    ] = None,
+    svg: Annotated[str | None, typer.Option("--svg", metavar="FILE", help="Write that picture as SVG.")] = None,
+    png: Annotated[
+        str | None, typer.Option("--png", metavar="FILE", help="Write that picture as PNG; needs rsvg-convert.")
+    ] = None,
+    bench: Annotated[
+        list[str] | None,
+        typer.Option("--bench", metavar="FILE", help="Add a result of `aligntool bench`; may be repeated."),
+    ] = None,
     overwrite: options.OverwriteOption = False,
     sysroot: options.SysrootOption = None,
     wake: options.WakeOption = False,
@@ -144,10 +154,15 @@ def _write(pages: list[tuple[str, bytes]], *, overwrite: bool) -> None:
 
 
 def snapshot(
-    output: Annotated[str, "--output -o", "The file to write: .tar.xz or .tar.gz; - is standard output.", "FILE"],
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The file to write: .tar.xz or .tar.gz; - is standard output."
+        ),
+    ],
     *,
-    serials: Annotated[bool, "--serials", "Keep serial numbers, UUIDs and labels."] = False,
-    host: Annotated[bool, "--host", "Include the name of this machine in the manifest."] = False,
+    serials: Annotated[bool, typer.Option("--serials", help="Keep serial numbers, UUIDs and labels.")] = False,
+    host: Annotated[bool, typer.Option("--host", help="Include the name of this machine in the manifest.")] = False,
     overwrite: options.OverwriteOption = False,
 ) -> None:
     """Capture what an audit reads from this machine.

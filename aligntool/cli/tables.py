@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Annotated
 
-from typer import BadParameter
+import typer
 
 from aligntool.change import Plan, RealignGoal, plan_with_request
 from aligntool.cli import options
@@ -29,16 +29,25 @@ from aligntool.whole_disk.operation import WholeDisk
 class PartitionOptions:
     """Options of a table for a whole disk, except the geometry."""
 
-    undo: Annotated[bool, "--undo", "Remove the partition table of a disk with one partition."] = False
+    undo: Annotated[bool, typer.Option("--undo", help="Remove the partition table of a disk with one partition.")] = (
+        False
+    )
     label: options.TableOption = None
     grain: options.NewGrainOption = None
-    shrink: Annotated[bool, "--shrink", "Allow the file system to be shrunk with its own tool to make room."] = False
+    shrink: Annotated[
+        bool, typer.Option("--shrink", help="Allow the file system to be shrunk with its own tool to make room.")
+    ] = False
     used_only: options.UsedOnlyOption = False
     journal: options.NewJournalOption = None
     overwrite_bytes: options.OverwriteBytesOption = None
     save: options.SaveOption = None
     key_file: Annotated[
-        options.File, "--key-file", "Open a LUKS volume with this key to find the space in use; - asks for the key."
+        str | None,
+        typer.Option(
+            "--key-file",
+            metavar="FILE",
+            help="Open a LUKS volume with this key to find the space in use; - asks for the key.",
+        ),
     ] = None
 
     def request(self, geometry: options.Geometry) -> WholeDisk:
@@ -53,7 +62,7 @@ class PartitionOptions:
         }  # fmt: skip
         unused = own | {"--shrink": self.shrink, "--journal": None}
         for option in (name for name, given in unused.items() if self.undo and given):
-            raise BadParameter(f"--undo and {option} are mutually exclusive")
+            raise typer.BadParameter(f"--undo and {option} are mutually exclusive")
         flags = {"--undo": self.undo, "--shrink": self.shrink, "--used-only": self.used_only}
         words = options.typed_words(own | geometry.typed)
         typed = (*(word for word, given in flags.items() if given), *words, *overwriting_words(goal))
@@ -132,9 +141,17 @@ class ConvertOptions:
     """Options of a conversion to another sector size."""
 
     sector_size: Annotated[
-        str, "--sector-size", "Sector size of the new table: 4096 or 512.", "SIZE", options.one_of("4096", "512")
+        str,
+        typer.Option(
+            "--sector-size",
+            parser=options.one_of("4096", "512"),
+            metavar="SIZE",
+            help="Sector size of the new table: 4096 or 512.",
+        ),
     ] = "4096"
-    both: Annotated[bool, "--both", "Write tables for both sector sizes; for images that will be copied."] = False
+    both: Annotated[
+        bool, typer.Option("--both", help="Write tables for both sector sizes; for images that will be copied.")
+    ] = False
     journal: options.NewJournalOption = None
     overwrite_bytes: options.OverwriteBytesOption = None
     save: options.SaveOption = None
@@ -152,7 +169,7 @@ class ConvertOptions:
     ) -> "ConvertCopy":
         """Return the operation that writes a copy and only reads the disk. Raises Refused."""
         if output in ("", "-"):
-            raise BadParameter("name a file or a disk for the copy: -o NEW")
+            raise typer.BadParameter("name a file or a disk for the copy: -o NEW")
         if self.journal:
             text = "a copy has no journal: it gets its table only when it is complete"
             raise Refused(text, hint="omit --journal", code="invalid-option", subject="--journal")
@@ -168,17 +185,21 @@ class ConvertOptions:
     @property
     def sizes(self) -> tuple[int, ...]:
         if self.both and self.sector_size != "4096":
-            raise BadParameter("--both and --sector-size are mutually exclusive")
+            raise typer.BadParameter("--both and --sector-size are mutually exclusive")
         return SIZES if self.both else (int(self.sector_size),)
 
 
 OutputOption = Annotated[
-    options.File, "--output -o", "Write a copy to this new image or empty disk; DISK is only read."
+    str | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="Write a copy to this new image or empty disk; DISK is only read."
+    ),
 ]
 
 
 CopyWipeOption = Annotated[
-    list[str] | None, "--wipe", "With -o: allow unrecognised data on this disk to be lost.", "DEVICE"
+    list[str] | None,
+    typer.Option("--wipe", metavar="DEVICE", help="With -o: allow unrecognised data on this disk to be lost."),
 ]
 
 
@@ -211,9 +232,9 @@ def convert(
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the end, with the journal kept.
     """
     if used_only and output is None:
-        raise BadParameter("--used-only requires -o: otherwise no content is copied")
+        raise typer.BadParameter("--used-only requires -o: otherwise no content is copied")
     if wipe and output is None:
-        raise BadParameter("--wipe requires -o: otherwise no other disk is written to")
+        raise typer.BadParameter("--wipe requires -o: otherwise no other disk is written to")
     writes, alone = not dry_run and output is None, not dry_run
     refuse(options.attach_virtual(disk, writes=writes, alone=alone, no_lease=no_lease))
     operation: Operation

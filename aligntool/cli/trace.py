@@ -4,6 +4,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,7 @@ import typer
 
 from aligntool.audit.judge import audit
 from aligntool.audit.report import AuditOptions, Severity
-from aligntool.cli.options import File, Grid, ResultFile, print_lines, say, size, terminal_width, whole
+from aligntool.cli.options import ResultFile, grid, path, print_lines, say, size, terminal_width, text, whole
 from aligntool.cli.probe import ended_by_signals
 from aligntool.errors import ExitCode, Refused
 from aligntool.linux.look import look
@@ -24,20 +25,31 @@ from aligntool.measure.targets import read_result
 from aligntool.recipes.drives import known_geometries
 from aligntool.render.lines import plain
 from aligntool.render.trace import Counted, Rated, Source, boot_json, boot_lines, trace_json, trace_lines
-from aligntool.values import dataclass
 
 # `aligntool estimate boot`: the time of a boot that the storage takes, from the rates of a drive.
 
 
 def boot(
-    results: Annotated[list[str] | None, "RESULT...", "One or two results of aligntool bench."] = None,
+    results: Annotated[
+        list[str] | None,
+        typer.Argument(parser=path, metavar="RESULT...", help="One or two results of aligntool bench."),
+    ] = None,
     *,
-    rate_a: Annotated[str | None, "--rate-a", "Random 4 KiB rate at depth 1: reads, writes.", "MB/s[,MB/s]"] = None,
-    rate_b: Annotated[str | None, "--rate-b", "The same for another drive, to compare.", "MB/s[,MB/s]"] = None,
-    log: Annotated[str | None, "--trace", "Use the commands of this log instead of the built-in boot.", "LOG"] = None,
-    reads: Annotated[int | None, "--reads", "Number of reads.", "N", whole(0)] = None,
-    writes: Annotated[int | None, "--writes", "Number of writes.", "N", whole(0)] = None,
-    json_: Annotated[bool, "--json", "Print JSON; times are in seconds."] = False,
+    rate_a: Annotated[
+        str | None, typer.Option("--rate-a", metavar="MB/s[,MB/s]", help="Random 4 KiB rate at depth 1: reads, writes.")
+    ] = None,
+    rate_b: Annotated[
+        str | None, typer.Option("--rate-b", metavar="MB/s[,MB/s]", help="The same for another drive, to compare.")
+    ] = None,
+    log: Annotated[
+        str | None,
+        typer.Option("--trace", metavar="LOG", help="Use the commands of this log instead of the built-in boot."),
+    ] = None,
+    reads: Annotated[int | None, typer.Option("--reads", parser=whole(0), metavar="N", help="Number of reads.")] = None,
+    writes: Annotated[
+        int | None, typer.Option("--writes", parser=whole(0), metavar="N", help="Number of writes.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON; times are in seconds.")] = False,
 ) -> None:
     """Estimate how long a drive needs for the commands of a boot.
 
@@ -102,22 +114,61 @@ def phase(text: str) -> int:
     return 0 if text.strip() == "0" else size(text)
 
 
-_GRID = {"rich_help_panel": "Alignment"}
+_ALIGNMENT = "Alignment"
 
 
 def trace(
-    log: Annotated[str, "LOG", "Text of blkparse, a blktrace file, an iolog of fio, CSV; - for stdin."],
+    log: Annotated[
+        str,
+        typer.Argument(
+            parser=path, metavar="LOG", help="Text of blkparse, a blktrace file, an iolog of fio, CSV; - for stdin."
+        ),
+    ],
     *,
-    format_: Annotated[TraceFormat, "--log-format", "Format of the log.", "auto|blkparse|iolog|csv"] = TraceFormat.AUTO,
-    grid_: Annotated[Grid, "--grid", "Compare the requests with boundaries of this size, such as 4KiB.", _GRID] = None,
-    phase_: Annotated[int | None, "--phase", "Offset of the first boundary of --grid.", "N", phase, _GRID] = None,
+    format_: Annotated[
+        TraceFormat, typer.Option("--log-format", metavar="auto|blkparse|iolog|csv", help="Format of the log.")
+    ] = TraceFormat.AUTO,
+    grid_: Annotated[
+        int | None,
+        typer.Option(
+            "--grid",
+            metavar="SIZE",
+            parser=grid,
+            rich_help_panel=_ALIGNMENT,
+            help="Compare the requests with boundaries of this size, such as 4KiB.",
+        ),
+    ] = None,
+    phase_: Annotated[
+        int | None,
+        typer.Option(
+            "--phase",
+            parser=phase,
+            rich_help_panel=_ALIGNMENT,
+            metavar="N",
+            help="Offset of the first boundary of --grid.",
+        ),
+    ] = None,
     disk: Annotated[
-        str | None, "--disk", "Compare the requests with the boundaries from the audit.", "DISK", _GRID
+        str | None,
+        typer.Option(
+            "--disk",
+            rich_help_panel=_ALIGNMENT,
+            metavar="DISK",
+            help="Compare the requests with the boundaries from the audit.",
+        ),
     ] = None,
     partition: Annotated[
-        int | None, "--partition -p", "Offsets in the log are relative to this partition.", "N", whole(1), _GRID
+        int | None,
+        typer.Option(
+            "--partition",
+            "-p",
+            parser=whole(1),
+            rich_help_panel=_ALIGNMENT,
+            metavar="N",
+            help="Offsets in the log are relative to this partition.",
+        ),
     ] = None,
-    json_: Annotated[bool, "--json", "Print JSON; sizes are in bytes."] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON; sizes are in bytes.")] = False,
 ) -> None:
     """Analyse a log of commands to a drive.
 
@@ -172,19 +223,35 @@ def boundaries_of(
 class TraceFile(ResultFile):
     """Where the log is written."""
 
-    output: Annotated[File, "--output -o", "Save the log, as text of blkparse; - is standard output."] = None
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Save the log, as text of blkparse; - is standard output."),
+    ] = None
 
 
 def record_command(
-    disk: Annotated[str, "DISK", "The disk or partition to record."],
-    cmd: Annotated[list[str], "CMD...", "The command to run, with its arguments; after --."],
+    disk: Annotated[str, typer.Argument(parser=path, metavar="DISK", help="The disk or partition to record.")],
+    cmd: Annotated[
+        list[str],
+        typer.Argument(parser=text, metavar="CMD...", help="The command to run, with its arguments; after --."),
+    ],
     *,
     kept: TraceFile,
     grid_: Annotated[
-        Grid, "--grid", "Compare the requests with boundaries of this size [default: from the audit]."
+        int | None,
+        typer.Option(
+            "--grid",
+            metavar="SIZE",
+            parser=grid,
+            help="Compare the requests with boundaries of this size [default: from the audit].",
+        ),
     ] = None,
-    phase_: Annotated[int | None, "--phase", "Offset of the first boundary of --grid.", "N", phase] = None,
-    json_: Annotated[bool, "--json", "Print JSON; CMD's standard output goes to standard error."] = False,
+    phase_: Annotated[
+        int | None, typer.Option("--phase", parser=phase, metavar="N", help="Offset of the first boundary of --grid.")
+    ] = None,
+    json_: Annotated[
+        bool, typer.Option("--json", help="Print JSON; CMD's standard output goes to standard error.")
+    ] = False,
 ) -> None:
     """Analyse the requests to a disk while a command runs.
 

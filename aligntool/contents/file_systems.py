@@ -1,8 +1,9 @@
 """The file systems that aligntool moves, and the programs of each: its checker, its map of used blocks, its resizer."""
 
+from dataclasses import dataclass
+
 from aligntool.inventory import Layer
 from aligntool.units import KIB, MIB
-from aligntool.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Recognise the contents of disks and partitions: all readers of superblocks, in the order in which they are tried."""
 
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from aligntool.contents import linux_fs, md, other_layers, volumes, windows_fs
@@ -23,7 +23,6 @@ from aligntool.formats.reader import (
 from aligntool.formats.tables import gpt_headers, is_backup_alone, read_table, with_boot_code
 from aligntool.inventory import Gap, Layer, Partition, Role, Table, TableCopy, Unseen, missing_bytes, with_inner
 from aligntool.units import KIB, Extent
-from aligntool.values import dataclass
 
 # The contents of a disk or an image: its table, and the layers on each partition.
 

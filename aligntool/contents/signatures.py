@@ -9,9 +9,9 @@ both). The order of the table is that of libblkid: RAID members and encryption, 
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from aligntool.units import KIB, MIB, align_down
-from aligntool.values import dataclass
 
 ZFS_LABEL = 256 * KIB  # two at either end; those at the end are aligned to their own size
 ZFS_UBERBLOCKS_WANTED = 4  # libblkid before 2.41 recognises a pool by any four of them

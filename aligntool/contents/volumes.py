@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
 from aligntool.documents import count_values
@@ -14,7 +14,6 @@ from aligntool.formats.numbers import be16, be32, be64, le32, le64, text_at
 from aligntool.formats.reader import MAY_BE_SHARED, WORDS, Area, Budget, MappedReader, checksum_problem, crc32_seeded
 from aligntool.inventory import Layer, Segment
 from aligntool.units import KIB, MIB, Extent
-from aligntool.values import dataclass
 
 # LVM's text format: sections in braces, values after equal signs, lists in brackets.
 #

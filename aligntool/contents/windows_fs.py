@@ -3,13 +3,12 @@
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from aligntool.formats.numbers import be16, be64, guid_at, le16, le32, le64, serial_at, text_at
 from aligntool.formats.reader import Area, checksum_problem, rotating_sum
 from aligntool.inventory import Layer
 from aligntool.units import KIB, MIB, is_power_of_two
-from aligntool.values import dataclass
 
 MEDIUM_ERRORS = (  # exFAT, FAT; only Windows clears them
     "has errors on its medium that a system detected (media failure flag set)",

@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import islice
 
 from aligntool.contents import windows_fs
 from aligntool.formats.numbers import le16, le32, le64
 from aligntool.formats.reader import Area
 from aligntool.units import KIB, Extent
-from aligntool.values import dataclass
 
 # A file of an NTFS volume by its path: its bytes, and their places on the volume.
 

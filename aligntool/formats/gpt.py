@@ -4,7 +4,7 @@ import struct
 import uuid
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Self
 
 from aligntool.device import Device, Sectors
@@ -12,7 +12,6 @@ from aligntool.formats.part_types import BASIC_DATA, LDM_TYPES, gpt_type_name
 from aligntool.formats.reader import Reader, beyond_end, overlaps, read_or_none
 from aligntool.inventory import Fault, Partition, TableCopy, TableCopyState, TableFault
 from aligntool.units import Extent, align_down, align_up
-from aligntool.values import dataclass
 
 # The structures: UEFI specification 2.10, tables 5-5 (header) and 5-6 (entry).
 

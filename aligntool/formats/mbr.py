@@ -2,14 +2,13 @@
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, product
 
 from aligntool.formats.part_types import EXTENDED_TYPES, GPT_PROTECTIVE, mbr_type_name
 from aligntool.formats.reader import Reader, read_or_none, unreadable_fault
 from aligntool.inventory import LAST_NUMBER, Fault, Partition, Role, TableFault
 from aligntool.units import Extent
-from aligntool.values import dataclass
 
 # CHS addresses (cylinder, head, sector) of moved MBR entries: some boot code still reads them.
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from aligntool.device import Device
@@ -11,7 +11,6 @@ from aligntool.formats.mbr import MbrEntry, MbrSector, entries_of
 from aligntool.formats.part_types import GPT_PROTECTIVE
 from aligntool.inventory import Disk, InFlight, Partition
 from aligntool.units import align_down
-from aligntool.values import dataclass
 
 # Parked entries: the partition types and fields that mark a move in flight.
 

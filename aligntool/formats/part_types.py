@@ -1,9 +1,8 @@
 """Partition types of GPT and MBR: their names, and the types for the role of a new partition."""
 
+from dataclasses import dataclass
 from functools import cache
 from pkgutil import get_data
-
-from aligntool.values import dataclass
 
 BASIC_DATA = "EBD0A0A2-B9E5-4433-87C0-68B6B72699C7"
 LDM_TYPES = frozenset({"5808C8AA-7E8F-42E0-85D2-E1E90434CFB3", "AF9B60A0-1431-4F62-BC68-3311714A69AD"})

@@ -4,7 +4,7 @@ import errno
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from operator import itemgetter
 from typing import Literal, Protocol
@@ -12,7 +12,6 @@ from typing import Literal, Protocol
 from aligntool.formats.numbers import le64, text_at, uuid_at
 from aligntool.inventory import Fault, Layer, Partition, Role, Table, TableFault, TableLabel
 from aligntool.units import KIB, MIB, Extent
-from aligntool.values import dataclass
 
 # Bytes of a disk or an image, read by absolute offset, never written.
 #

@@ -3,13 +3,13 @@
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 from aligntool.formats.gpt import MOST_ENTRY_BYTES, SIGNATURE, Header, header_crc_is_good, with_header_crc
 from aligntool.formats.parked import PARKED_GPT
 from aligntool.formats.reader import Reader, TableReading, readable_length
 from aligntool.inventory import Role, TableLabel
 from aligntool.units import Extent, is_sector_size
-from aligntool.values import dataclass
 
 _MBR_SECTOR = 512  # whatever the disk's sector size
 _MBR_ENTRIES_AT = 446  # before them: boot code and the disk signature

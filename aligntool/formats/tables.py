@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from aligntool.formats import gpt as gpts
 from aligntool.formats.mbr import MbrSector, hybrid_entries, parse_sector, protective_faults
@@ -13,7 +13,6 @@ from aligntool.formats.reader import Reader, TableReading, has_data, limit_fault
 from aligntool.formats.unix_tables import read_atari, read_bsd, read_dasd, read_sgi, read_sun
 from aligntool.inventory import BootCode, Fault, Role, Table, TableCopy, TableCopyState, TableFault, TableLabel
 from aligntool.units import KIB, MIB, align_down
-from aligntool.values import dataclass
 
 # GPT: the sector size that it was written for, which of its copies to use, and their differences.
 #

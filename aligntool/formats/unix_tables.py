@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise, product
 from operator import xor
@@ -11,7 +12,6 @@ from aligntool.formats.part_types import numbered_types
 from aligntool.formats.reader import Reader, TableReading, plain_table, read_or_none, unreadable_fault
 from aligntool.inventory import Fault, Partition, Role, TableFault, TableLabel
 from aligntool.units import Extent
-from aligntool.values import dataclass
 
 # The Atari root sector: AHDI with its chain of extended (XGM) partitions, and the ICD variant.
 #

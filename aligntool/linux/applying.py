@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 from aligntool.audit.wording import command
@@ -9,7 +10,6 @@ from aligntool.change import ChangeState, Event, KernelBehind, Plan, Progress, S
 from aligntool.errors import CONTINUE, Killed, NothingInFlight, Refused, Stopped
 from aligntool.steps import CheckArray, CheckContent, DriveStep, ShrinkContent, WriteJournal
 from aligntool.units import format_about
-from aligntool.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

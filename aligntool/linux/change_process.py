@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import field
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Event as Flag
@@ -22,7 +22,6 @@ from aligntool.linux.child_process import STALL_S, Child, OnNote, child_process
 from aligntool.linux.lock import inhibit_sleep
 from aligntool.linux.process import STOPPING
 from aligntool.steps import DriveStep
-from aligntool.values import dataclass
 
 Locked = Callable[[OnNote], AbstractContextManager[ChangeInProgress]]
 _Begun = tuple[str, ChangeState, str]  # the fields of ChangeInProgress that can be sent: hint, way, disk

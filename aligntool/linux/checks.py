@@ -2,6 +2,7 @@
 
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from aligntool.contents.file_systems import EXT, file_system, name_for_e2fsck
@@ -11,7 +12,6 @@ from aligntool.linux.process import NOT_RUN, Ended, find_program
 from aligntool.linux.sysfs import opened
 from aligntool.linux.users import NoLoop, fresh_reader, read_only_loop
 from aligntool.units import Extent
-from aligntool.values import dataclass
 
 # Nothing is repaired and nothing is written. Each checker has its own option for a check without repair, and reports
 # errors in its own way.

@@ -13,7 +13,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
@@ -23,7 +23,6 @@ from typing import NoReturn, TypeVar, cast
 from aligntool.change import Waiting, waiting_words
 from aligntool.errors import Killed
 from aligntool.linux.process import STOPPING, ProcessProgress, has_signal, how_ended, keep_only, progress_of, waited_for
-from aligntool.values import dataclass
 
 STALL_S = 5.0  # a request that takes longer is reported, repeatedly
 _GRACE_S = 9.0  # for requests in progress when the work is stopped

@@ -14,6 +14,7 @@ import struct
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import IO
@@ -22,7 +23,6 @@ from aligntool.errors import Refused
 from aligntool.linux.process import Ended, find_program, pdeathsig_prefix, run_program
 from aligntool.linux.sysfs import opened
 from aligntool.units import GIB, MIB
-from aligntool.values import dataclass
 
 # Two layers, each where the kernel and the rights of the user allow it; without either, nothing is started.
 #

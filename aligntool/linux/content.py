@@ -7,7 +7,7 @@ import re
 import stat
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush, merge
 from itertools import chain, groupby, islice, takewhile
 from operator import attrgetter, itemgetter
@@ -28,7 +28,6 @@ from aligntool.linux.process import find_program
 from aligntool.linux.sysfs import opened
 from aligntool.linux.users import NoLoop, fresh_reader, read_only_loop
 from aligntool.units import GIB, KIB, MIB, Extent, align_down, align_up, merged
-from aligntool.values import dataclass
 
 # Holes in a file. Reading a hole does not measure the drive, and nothing else reveals it.
 

@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from aligntool.audit.wording import is_node
 from aligntool.commands import ByHand, by_hand
@@ -17,7 +18,6 @@ from aligntool.linux.held import open_held
 from aligntool.linux.sysfs import NOTHING, READ_ONLY, Record, Tree, as_number
 from aligntool.system import array_uuid
 from aligntool.units import KIB
-from aligntool.values import dataclass
 
 # List the block devices that are disks. Captured trees keep them in different places, and the kernel has many block
 # devices that are not disks.

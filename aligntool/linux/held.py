@@ -9,10 +9,10 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from aligntool.errors import Refused
-from aligntool.values import dataclass
 
 _PROC = "/proc/self/fd"
 

@@ -12,7 +12,7 @@ import subprocess
 import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, cast
 
@@ -29,7 +29,6 @@ from aligntool.linux.process import end_program, find_program, run_program
 from aligntool.linux.sysfs import IO_NONE, live_paths, on_battery, opened
 from aligntool.linux.users import disk_folder, kernel_name, locks_on, sysfs_folder
 from aligntool.units import Extent
-from aligntool.values import dataclass
 
 # Verify the device nodes of partitions: that they exist, are block devices, and show the planned bytes. A tool that
 # opens a missing node creates a regular file; a tool that opens another disk's node destroys that disk.

@@ -4,7 +4,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from typing import TypeVar
 
@@ -27,7 +27,6 @@ from aligntool.linux.sysfs import Record, Tree, UdevDatabase, read_mounts, refus
 from aligntool.linux.system import RECORDS, read_system
 from aligntool.linux.targets import UserLimits, find_target, open_sysroot, read_image, with_user_limits
 from aligntool.system import Manifest, System
-from aligntool.values import dataclass
 
 # Read NvmeFacts and AtaFacts of a disk. A file of the kernel takes precedence over a command to the drive.
 

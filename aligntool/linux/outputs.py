@@ -12,10 +12,10 @@ import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from aligntool.linux.sysfs import MOST_LINKS
-from aligntool.values import dataclass
 
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _OPEN_LINK = os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW

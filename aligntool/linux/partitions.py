@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from aligntool.contents.layers import Contents
 from aligntool.formats.parked import parked_by_type
@@ -22,7 +22,6 @@ from aligntool.inventory import (
 from aligntool.linux.devices import SYSFS_SECTOR, Block, list_names, names_above, read_mapping
 from aligntool.linux.sysfs import LIVE, Mounts, Record, Tree, UdevDatabase, as_number, read_mounts
 from aligntool.units import Extent
-from aligntool.values import dataclass
 
 # The kernel's partitions, with udev's records. sysfs counts in 512-byte units whatever the disk's sectors are, and does
 # not report the type of a partition.

@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from aligntool.inventory import Adapter, Disk, LinkHop, Port, Source, Uplink
 from aligntool.linux.sysfs import Tree
 from aligntool.recipes.drives import PortFamily, Side, lane_bandwidth, load_chipsets
-from aligntool.values import dataclass
 
 # Names of PCI devices, from the pci.ids file of the machine that runs aligntool. The file is long (1.3 MB, 35,000
 # names) and a machine needs only a few of them: it is read once, for the first name, and searched as bytes, never

@@ -10,7 +10,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
@@ -19,7 +19,6 @@ from typing import IO, NoReturn, TypeVar, cast
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.held import all_descriptors
 from aligntool.linux.sysfs import live_paths
-from aligntool.values import dataclass
 
 NOT_RUN = 1000  # an exit code is at most 255
 # Packages whose names are not those of their programs

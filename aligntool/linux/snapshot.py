@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 from uuid import UUID
@@ -25,7 +25,6 @@ from aligntool.linux.system import CAPTURED as IMAGES
 from aligntool.linux.system import FILES, MDADM_CONFS, image_text, read_images, read_system
 from aligntool.linux.targets import UserLimits
 from aligntool.system import LATE_START_ENABLED, MdadmConf, concerns_arrays, parse_fstab, parse_mdadm_conf
-from aligntool.values import dataclass
 
 # A tree that records everything that is read from it. So a snapshot is always complete: a file that the audit did
 # not read is not required to repeat it.

@@ -7,7 +7,7 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,7 +15,6 @@ from aligntool.commands import typed
 from aligntool.errors import Refused, failing_as
 from aligntool.linux.held import open_held
 from aligntool.system import unescape
-from aligntool.values import dataclass
 
 # The kernel's files: /sys, /proc and /run/udev of this machine, or of another one captured in a folder. A captured
 # tree is hostile: its symbolic links may lead out of it, its files may be pipes, devices or endless. `Tree` shields

@@ -5,7 +5,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import IO, cast
 
 from aligntool import system as config_files
@@ -13,7 +13,6 @@ from aligntool.linux import confined
 from aligntool.linux.process import export_values, find_program
 from aligntool.linux.sysfs import LIVE, Tree
 from aligntool.system import LATE_START_ENABLED, Initramfs, MdadmConf, System
-from aligntool.values import dataclass
 
 # The family of the distribution, whose files and commands make an array permanent.
 

@@ -11,7 +11,7 @@ import time
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Self, cast
@@ -27,7 +27,6 @@ from aligntool.linux.held import hold, open_held, place_of, status_of
 from aligntool.linux.process import SILENCE_S, SILENT, Pulse, result_in_child, results_in_children
 from aligntool.linux.sysfs import READ_ONLY, Tree, UdevDatabase, captured_tree, leased, opened, opened_document
 from aligntool.units import MIB
-from aligntool.values import dataclass
 
 # Sector sizes that the user gives, because the kernel reports none or wrong ones.
 

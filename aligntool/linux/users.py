@@ -9,6 +9,7 @@ import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from aligntool.audit.wording import release_command
@@ -21,7 +22,6 @@ from aligntool.linux.partitions import find_devices
 from aligntool.linux.process import has_signal, result_in_child, thread_paths
 from aligntool.linux.sysfs import IO_NONE, READ_ONLY, live_paths, mounts_now, opened, swaps_now
 from aligntool.units import Extent
-from aligntool.values import dataclass
 
 # Users of a disk: mounts, swap, stacked devices, loop devices. The kernel reports only EBUSY, and for a loop device
 # over a disk or file not even that.

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
@@ -29,7 +30,6 @@ from aligntool.linux.sysfs import READ_ONLY, opened
 from aligntool.linux.targets import QEMU_DRIVERS, new_file, note_shown
 from aligntool.linux.users import NoLoop, read_only_loop
 from aligntool.units import GIB, KIB, MIB, TIB, Extent, format_about
-from aligntool.values import dataclass
 
 # qemu-storage-daemon shows the disk as a file by FUSE. It is mounted over the image, in a mount namespace that only
 # this process and its children are in: every path stays as the user gave it, no other program sees the disk, and

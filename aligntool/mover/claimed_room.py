@@ -5,12 +5,12 @@ a cloud. So in flight every byte that a plan still needs is in a parked entry.
 """
 
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from aligntool import steps
 from aligntool.claims import outside
 from aligntool.formats import mbr
 from aligntool.units import MIB, Extent, align_down
-from aligntool.values import dataclass
 
 _LEAST = MIB  # free runs that are shorter are not used by other programs, which place partitions on 1 MiB
 

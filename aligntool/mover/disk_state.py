@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum, auto
 from types import UnionType
 from typing import assert_never
@@ -16,7 +17,6 @@ from aligntool.mover import table as tables
 from aligntool.mover.journal import Journal
 from aligntool.mover.table import TableImages, TableState, all_sectors, is_readable, table_state
 from aligntool.units import Extent, align_down, align_up
-from aligntool.values import dataclass
 
 # The state of a disk, from its table and the journal of a move. It decides what may be written.
 #

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from typing import Literal
@@ -14,7 +14,6 @@ from aligntool.errors import Stopped
 from aligntool.formats.parked import read_or_empty
 from aligntool.steps import SavedRanges
 from aligntool.units import KIB, Extent, align_down, merged
-from aligntool.values import dataclass
 
 # The bytes that recognition depends on, and the order in which they are hidden and restored.
 #

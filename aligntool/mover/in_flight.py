@@ -1,7 +1,7 @@
 """Compare the places of a change in flight with what the change left there: another program may have used them."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from aligntool import steps
@@ -26,7 +26,6 @@ from aligntool.mover.journal import Journal
 from aligntool.mover.journal_format import Position
 from aligntool.mover.table import all_sectors
 from aligntool.units import Extent, align_down, merged
-from aligntool.values import dataclass
 
 # The rule for every step that makes content unusable: it is hidden before and shown after, so a program that changed
 # it has ignored the parked entry, or has put an older copy back. Whatever is found to be neither the content nor a

@@ -12,6 +12,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import AnyStr
@@ -40,7 +41,6 @@ from aligntool.mover.journal_format import (
 from aligntool.mover.table import TableImages
 from aligntool.steps import CopyContent, HoldContent, JournalPlace, RebuildContent, WriteJournal
 from aligntool.units import Extent, format_about
-from aligntool.values import dataclass
 
 # The body of a journal: its contents packed into bytes, and unpacked.
 #

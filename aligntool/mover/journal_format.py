@@ -4,14 +4,13 @@ import hashlib
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 
 from aligntool.device import Device
 from aligntool.errors import Refused
 from aligntool.formats.parked import read_or_empty
 from aligntool.units import Extent
-from aligntool.values import dataclass
 
 # The parts of a journal that fit in one sector: heads and records, each with a checksum, and their places in
 # a copy.

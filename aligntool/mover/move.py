@@ -3,6 +3,7 @@
 import errno
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from aligntool import steps
@@ -35,7 +36,6 @@ from aligntool.mover.newcomers import brought_content, newcomers, own_content
 from aligntool.mover.steps import Kernel, Walk, hidden_from, patched, places_written, progress
 from aligntool.mover.table import TableState, is_own_table, is_readable, table_state, write_table
 from aligntool.units import GIB, KIB, MIB, Extent, align_down, format_size, merged
-from aligntool.values import dataclass
 
 # Finding the journal and the state of a disk from the disk alone.
 #

@@ -15,11 +15,10 @@ docs/crash-safety.md has a drawing.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from aligntool.steps import CopyStrips
 from aligntool.units import Extent, align_down, align_up
-from aligntool.values import dataclass
 
 UNIT = 4096  # cuts are at multiples of this, counted from the partition's start, if the window allows
 

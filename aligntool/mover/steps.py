@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Protocol, assert_never
@@ -24,7 +24,6 @@ from aligntool.mover.old_keys import keys_at_old_places
 from aligntool.mover.schedule import Batch, Schedule
 from aligntool.mover.table import TableImages, TableState, claiming_numbers, table_state, write_table
 from aligntool.units import GIB, MIB, Extent
-from aligntool.values import dataclass
 
 # Fields of boot sectors that hold the start of the partition, patched in memory.
 #

@@ -1,7 +1,7 @@
 """Build the partition tables of a move (before it, in flight, after it), MBR or GPT, and write them in a safe order."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain, combinations, zip_longest
 
@@ -16,7 +16,6 @@ from aligntool.inventory import LAST_NUMBER
 from aligntool.mover.claimed_room import FULL_MBR, NO_CLAIMS, FlightClaims, entries_in_flight, mbr_room, unused_slots
 from aligntool.steps import EntryChange, ParkEntries, RewriteTable
 from aligntool.units import Extent
-from aligntool.values import dataclass
 
 # Conditions on a table and on the changes to it, for every kind of table.
 

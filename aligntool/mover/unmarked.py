@@ -9,6 +9,7 @@ from aligntool.formats.parked import is_marked_in_flight
 from aligntool.inventory import Disk, InFlight, Inventory, Table, TableLabel
 from aligntool.linux.block import open_read_only
 from aligntool.linux.process import SILENCE_S, Pulse, results_in_children
+from aligntool.mover import move
 
 
 def with_unmarked_changes(inventory: Inventory, silence_s: float = SILENCE_S) -> Inventory:
@@ -24,8 +25,6 @@ def with_unmarked_changes(inventory: Inventory, silence_s: float = SILENCE_S) ->
 
 
 def _journal_at(path: str, _: Pulse) -> int | None:
-    from aligntool.mover import move  # only in the child, and only if there is a disk to search
-
     try:
         with open_read_only(path) as device:
             return move.journal_in_flight(device)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import PurePath
 from pkgutil import get_data
 from uuid import UUID
@@ -19,7 +20,6 @@ from aligntool.raid.members import Placed
 from aligntool.steps import EditFile, EnableUnit, InitramfsStep, MakeArray, MakeFileSystem, SystemStep, WriteFile
 from aligntool.system import LATE_START, ArrayLine, MdadmConf, parse_mdadm_conf
 from aligntool.system import System as Files
-from aligntool.values import dataclass
 
 # Configuration files of each family of distributions. Sources: Debian's mdadm (hooks/mdadm, mkconf), dracut's 90mdraid
 # and 70mdraid module-setup.sh, Debian's dracut (conflicts with initramfs-tools), Arch's mdadm_udev hook.

@@ -4,12 +4,12 @@ It needs no goal: a running array also has a ceiling.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 
 from aligntool.inventory import Disk, KnownGeometry, LinkHop, Uplink
 from aligntool.raid.levels import Level, copies_of
 from aligntool.units import format_rate
-from aligntool.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

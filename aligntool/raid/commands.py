@@ -1,6 +1,7 @@
 """Commands and steps that create arrays and file systems."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import assert_never
 
 from aligntool import steps
@@ -12,7 +13,6 @@ from aligntool.raid.levels import LEVELS, Level, capacity, data_members
 from aligntool.raid.members import METADATA, Placed
 from aligntool.steps import DataArea, MakeArray, MakeFileSystem, SystemStep
 from aligntool.units import GIB, KIB, MIB, align_down, format_size
-from aligntool.values import dataclass
 
 # `mdadm --create` with every value given, so that nothing depends on its defaults or on its questions.
 #

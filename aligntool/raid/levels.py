@@ -1,7 +1,8 @@
 """RAID levels: how many members each needs, how many copies it stores, how much of a stripe holds data (md(4))."""
 
+from dataclasses import dataclass
+
 from aligntool.change import RAID_WORDS
-from aligntool.values import dataclass
 
 WORKLOADS = RAID_WORDS["workload"]
 PARITY_LAYOUTS = ("left-symmetric", "left-asymmetric", "right-symmetric", "right-asymmetric")

@@ -1,7 +1,7 @@
 """Members of an array: their health and differences, their extents and data offset, and the ranges to zero."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from aligntool.audit.arrays import Member, partition_node
 from aligntool.audit.report import Grid
@@ -13,7 +13,6 @@ from aligntool.inventory import Disk, DiskKind, Health, KnownGeometry, LinkHop, 
 from aligntool.raid.levels import Level
 from aligntool.steps import DataArea, MakeArray, NewEntry, SetPartitionType, Step, wiped_ends
 from aligntool.units import MIB, Extent, align_down, align_up, format_about, format_size
-from aligntool.values import dataclass
 
 # Wear and temperature of the members, in words, with warnings.
 #

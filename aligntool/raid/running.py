@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 from types import MappingProxyType
 
@@ -23,7 +23,6 @@ from aligntool.raid.members import Known, dramless_words, is_dramless, link_word
 from aligntool.steps import CheckInitramfs, EditFile, RebuildInitramfs, ReloadUnits, Step, Subject
 from aligntool.system import TableLine
 from aligntool.units import format_about, format_rate, format_size
-from aligntool.values import dataclass
 
 # Finding an array by name: the kernel's, a node below /dev, or the name that mdadm gave it.
 #

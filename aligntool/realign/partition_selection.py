@@ -1,7 +1,7 @@
 """Decide which partitions must, may or cannot move, which file system is shrunk, and which warnings and notes apply."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from aligntool.audit.layers import data_starts
 from aligntool.audit.report import Answer, GridKind, Judged, Verdict
@@ -19,7 +19,6 @@ from aligntool.realign.placing import StartGrid, choices, kind_of, may_label_dis
 from aligntool.realign.refusals import SHUT_DOWN, content_reasons, partition_reasons
 from aligntool.realign.search import FoundPlaces, Patching, file_patches
 from aligntool.units import GIB, KIB, MIB, align_down, align_up, format_about, format_size, off_by
-from aligntool.values import dataclass
 
 # Which file system to shrink, and by how little, so that everything fits. Only shrinking changes more than positions.
 #

@@ -1,7 +1,7 @@
 """Find places for partitions: start grids, the order of copies, boot loaders at fixed places."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import reduce
 from math import gcd, lcm
@@ -10,7 +10,6 @@ from aligntool.audit.report import Grid, Severity
 from aligntool.contents.windows_names import StartNames
 from aligntool.inventory import BootCode, Disk, Partition, Role
 from aligntool.units import MIB, Extent, align_down, align_up, off_by
-from aligntool.values import dataclass
 
 # Disks that depend on the position of their partitions: boot media, boards whose boot ROM reads fixed offsets,
 # disklabels. These are facts about the boot programs of other projects, each with its source; docs/boot-layouts.md has

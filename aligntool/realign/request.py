@@ -5,7 +5,7 @@ import signal
 import stat
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -53,7 +53,6 @@ from aligntool.realign.suspended import names_suspensions
 from aligntool.realign.trusted_maps import why_free_blocks_may_be_needed
 from aligntool.recipes.drives import known_geometries
 from aligntool.units import KIB, Extent, align_down, align_up, format_about, is_grid_size, is_sector_size
-from aligntool.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Find places for all partitions of a disk and for the journal, and the patches to file systems."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from aligntool.change import RealignGoal
 from aligntool.claims import Claims
@@ -13,7 +13,6 @@ from aligntool.mover.held_ranges import held_ranges
 from aligntool.realign import placing
 from aligntool.steps import EntryChange, JournalPlace, Patch
 from aligntool.units import KIB, MIB, Extent, align_down, align_up, merged
-from aligntool.values import dataclass
 
 # Where the EBRs of logical partitions lie after a move, and where their container ends then. An EBR is a table between
 # the partitions: moving a partition moves its EBR too.

@@ -6,7 +6,7 @@ move. The journal is in blocks that are free in both states: docs/decisions/0046
 
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from aligntool import steps
 from aligntool.audit.wording import shell_word
@@ -26,7 +26,6 @@ from aligntool.mover.journal_format import BODY_AT
 from aligntool.realign.partition_selection import DELETE_FILES, MAKE_ROOM
 from aligntool.realign.search import copy_length, free_runs
 from aligntool.units import KIB, MIB, Extent, format_size
-from aligntool.values import dataclass
 
 _MOST = 256 * MIB  # bytes to write: what is there now and what will be are both in memory
 _HEAD = Extent(0, 4 * KIB)  # with the decisive signatures of ext2, ext3, ext4 and NTFS

@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
 
 from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits, KnownGeometry, Source
 from aligntool.recipes import schema
 from aligntool.units import PIB, is_power_of_two
-from aligntool.values import dataclass
 
 # The table of chipsets (`recipes/chipsets.toml`): which PCI devices belong to a processor and which to a chipset, and
 # the link between the two. sysfs hides a chipset's uplink: its root ports are on bus 0 beside the processor's, and no

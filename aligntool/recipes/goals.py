@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from typing import Any
@@ -11,7 +12,6 @@ from aligntool.errors import Refused
 from aligntool.formats.part_types import ROLES, role_list
 from aligntool.recipes.schema import Entry, read_each, read_recipes, read_tables
 from aligntool.units import GIB, MIB, format_size, is_power_of_two, parse_size
-from aligntool.values import dataclass
 
 # Benchmark profiles (kind "bench"): the loads, their size and number, without a drive. A profile makes two results
 # comparable, so it is complete.

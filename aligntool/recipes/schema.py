@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pkgutil import get_data  # importlib.resources takes 10 ms to import
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from aligntool.documents import LARGEST
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.units import MIB, parse_size
-from aligntool.values import dataclass
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable

@@ -194,29 +194,6 @@ def _breakable_pieces(text: str) -> Iterator[tuple[str, str]]:
         yield " " if number and not at else "", word[at:]
 
 
-def wrap_by_cells() -> None:
-    """Make rich wrap Japanese. rich breaks lines only at spaces, and when it strips the space at the end of a full line
-    it counts characters instead of columns (rich 13 to 15), so it cuts the end of a line of wide characters.
-    """
-    from rich import _wrap
-    from rich.text import Text
-
-    def words(text: str) -> Iterator[tuple[int, int, str]]:
-        for at, end, word in by_spaces(text):
-            for space, part in _breakable_pieces(word.rstrip()):
-                to = at + len(space + part)
-                to = to if text[to:end].strip() else end
-                yield at, to, text[at:to]
-                at = to
-
-    def rstrip_end(text: Text, size: int) -> None:
-        while text.cell_len > size and text.plain.endswith(" "):
-            text.right_crop(1)
-
-    by_spaces, _wrap.words = _wrap.words, words
-    Text.rstrip_end = rstrip_end  # type: ignore[assignment, method-assign]
-
-
 def paragraph(text: str, width: int, indent: str = "    ", style: Style = Style.PLAIN) -> Iterator[Line]:
     """Wrap a sentence to lines of one style. `indent`: of the lines after the first."""
     for line in wrapped(text, width, indent):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from math import exp
 from typing import TYPE_CHECKING, TextIO
 
@@ -16,7 +17,6 @@ from aligntool.render.lines import Line, Style, command_lines, harmless, paragra
 from aligntool.render.plan import partition_of, sector_words, size_words, step_title, time_words, undo_title
 from aligntool.steps import Commit, WriteJournal
 from aligntool.units import counted, format_about, format_size
-from aligntool.values import dataclass
 
 if TYPE_CHECKING:
     import rich.progress

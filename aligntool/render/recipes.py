@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from aligntool.audit.report import QUESTIONS, Code, explanations
 from aligntool.audit.wording import shell_word
@@ -11,7 +12,6 @@ from aligntool.inventory import KnownGeometry
 from aligntool.recipes.goals import BenchGoal, Recipe
 from aligntool.render.lines import EMPTY, Line, Style, paragraph, plain, stacked
 from aligntool.units import format_size, significant
-from aligntool.values import dataclass
 
 # Rows of the drive database as text.
 

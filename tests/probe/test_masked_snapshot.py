@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,6 @@ from aligntool.linux.snapshot import collect
 from aligntool.linux.sysfs import Tree
 from aligntool.linux.targets import open_sysroot
 from aligntool.units import GIB, KIB, MIB
-from aligntool.values import dataclass
 from tests.machines.captured import HERE
 from tests.probe.trees import MadeDisk, MadePartition, make_tree
 from tests.run_aligntool import run_aligntool
