@@ -149,7 +149,9 @@ def run_blkid(device: str, *words: str) -> Ended:
     """
     try:
         with opened(device) as disk:
-            return run_confined("blkid", "-p", *words, device, disks=(disk,))
+            # Not by its path: /dev/md/NAME and the like are links, which nothing shows to a confined program, and blkid
+            # ends with the same code whether it finds no content or no device.
+            return run_confined("blkid", "-p", *words, f"/proc/self/fd/{disk}", disks=(disk,))
     except FileNotFoundError as error:
         return Ended(_NOTHING_FOUND, b"", f"{device}: {error.strerror}".encode())
     except OSError as error:

@@ -12,7 +12,7 @@ import signal
 import stat
 import struct
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -122,8 +122,9 @@ def run_confined(
     `disks`: descriptors that it inherits, and may open again as /proc/self/fd/N, block devices also by their own path:
     btrfs resolves the former to it (common/path-utils.c, path_canonicalize). `writes`: also for writing. `folder`:
     where it may create files. `limit_s`: terminate it after this time, instead of the limit for disks of this size. For
-    others see `run_program`. Raises Refused if it cannot be confined.
+    others see `run_program`. Raises Refused if it cannot be confined, ValueError for any other path of a device.
     """
+    _check_devices(words, disks, folder)
     program = find_program(words[0])
     before_exec = None
     if program and not _unconfined:
@@ -134,6 +135,17 @@ def run_confined(
             *words, only_reads=True, limit_s=limit_s or time_limit(disks), output=output, stdin=stdin, pass_fds=disks,
             environment={"MALLOC_ARENA_MAX": "2", **(environment or {})}, before_exec=before_exec,
         )  # fmt: skip
+
+
+def _check_devices(words: Iterable[str], disks: Iterable[int], folder: Path | None) -> None:
+    """Raise ValueError for a path in /dev that the program does not find, such as a link: it may take a device that is
+    not there for one without content.
+    """
+    known = [os.readlink(f"/proc/self/fd/{disk}") for disk in disks]
+    for word in words:
+        is_temporary = folder is not None and word.startswith(f"{folder}/")
+        if word.startswith("/dev/") and word not in known and not is_temporary:
+            raise ValueError(f"{word} is not the path of a disk that is given")
 
 
 @contextmanager

@@ -106,6 +106,30 @@ def test_a_block_device_is_also_found_under_its_own_path(prefix: tuple[str, ...]
 
 
 @each_layer
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("mkfs.ext4", "blkid")
+def test_blkid_finds_the_content_behind_a_link(prefix: tuple[str, ...], before: Before, tmp_path: Path) -> None:
+    image, link = tmp_path / "disk.img", tmp_path / "link"
+    with image.open("wb") as file:
+        file.truncate(4 * MIB)
+    subprocess.run(["mkfs.ext4", "-q", image], check=True)
+    words = "import sys; from aligntool.linux.checks import run_blkid; print(run_blkid(sys.argv[1], *sys.argv[2:]))"
+    with looped(image) as device:
+        link.symlink_to(device)
+        known = subprocess.run(["blkid", "-p", "-o", "value", "-s", "TYPE", link], capture_output=True, check=True)
+        found = subprocess.run(
+            [*prefix, sys.executable, "-c", words, link, "-o", "value", "-s", "TYPE"],
+            capture_output=True, text=True, check=False, preexec_fn=before,
+        )  # fmt: skip
+        assert found.stdout == f"Ended(code=0, stdout={known.stdout!r}, stderr=b'')\n", found.stderr
+
+
+def test_a_program_gets_no_path_of_a_device_that_it_would_not_find(disk: Path) -> None:
+    with opened(disk) as descriptor, pytest.raises(ValueError, match="/dev/disk/by-id/usb is not the path of a disk"):
+        run_confined("blkid", "-p", "/dev/disk/by-id/usb", disks=(descriptor,))
+
+
+@each_layer
 def test_nothing_can_be_written_that_is_not_given_for_it(
     prefix: tuple[str, ...], before: Before, disk: Path, secret: Path
 ) -> None:
