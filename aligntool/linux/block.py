@@ -227,11 +227,8 @@ class DiskDevice:
         """Return whether these bytes are a hole (lseek(2), SEEK_DATA); file systems without holes report only data."""
         if self._is_block:
             return False
-        try:
-            with self._pending_request("read"):
-                return os.lseek(self._descriptor, offset, os.SEEK_DATA) >= offset + length
-        except OSError as error:
-            return error.errno == errno.ENXIO  # no data from here to the end of the file
+        with self._pending_request("read"):
+            return _is_hole(self._descriptor, offset, length)
 
     def room_for(self, places: Iterable[Extent]) -> tuple[int, int] | None:
         """Return the bytes of these places that an image has no space for yet, and the free bytes of the file system
@@ -399,6 +396,13 @@ def _set_direct_io(descriptor: int, *, on: bool) -> None:
     fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_DIRECT if on else flags & ~os.O_DIRECT)
 
 
+def _is_hole(descriptor: int, offset: int, length: int) -> bool:
+    try:
+        return os.lseek(descriptor, offset, os.SEEK_DATA) >= offset + length
+    except OSError as error:
+        return error.errno == errno.ENXIO  # no data from here to the end of the file
+
+
 # A Device that cannot write, to read the state of a disk. It must work while another program has the disk locked,
 # and must not be able to do harm.
 
@@ -408,6 +412,7 @@ class ReadOnlyDevice:
 
     def __init__(self, descriptor: int, sector_size: int = 512) -> None:
         self._descriptor = descriptor
+        self._is_block = stat.S_ISBLK(os.fstat(descriptor).st_mode)
         self.size = os.lseek(descriptor, 0, os.SEEK_END) // sector_size * sector_size
         self.sector_size = sector_size
 
@@ -427,7 +432,8 @@ class ReadOnlyDevice:
         raise OSError(errno.EBADF, "this device was opened read-only")
 
     def is_hole(self, offset: int, length: int) -> bool:
-        return False  # never called: nothing is copied from here
+        """Return whether these bytes are a hole, which a block device does not have."""
+        return not self._is_block and _is_hole(self._descriptor, offset, length)
 
     def flush(self) -> None:
         """Do nothing: nothing was written."""

@@ -449,7 +449,7 @@ def find_left(device: Device) -> Closing | Journal | None:
             if at in searched:
                 continue
             searched.add(at)
-            if not begins_as_own(parked.read_or_empty(device, at, device.sector_size)):
+            if not begins_as_own(_read_unless_hole(device, at, device.sector_size)):
                 continue
             if closing := read_closing(device, at):
                 if not _is_listed(device, closing.extent):
@@ -492,9 +492,13 @@ def _find_heads(device: Device, length: int) -> Iterator[int]:
     forwards = range(0, max(min(first, last - length), 0), GRID)
     for places in (backwards, forwards):
         for at in places:
-            if is_head(parked.read_or_empty(device, at, SLOT)):
+            if is_head(_read_unless_hole(device, at, SLOT)):
                 second = head_or_none(device, at, 1)  # the head of the first copy may be damaged
                 yield at if second is None else at - second.copy_length
+
+
+def _read_unless_hole(device: Device, at: int, length: int) -> bytes:
+    return b"" if device.is_hole(at, length) else parked.read_or_empty(device, at, length)
 
 
 # Executing a plan: first run, resume and rollback are the same walk along the plan's steps.

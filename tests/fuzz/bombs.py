@@ -188,8 +188,8 @@ def distant_entries() -> SparseDisk:
 
 
 def damaged_table() -> SparseDisk:
-    """A disk of 8 GiB whose table is damaged, so that all of its ends are searched for a journal."""
-    disk = over([(FIRST + 100_000 * (1 + at), 200_300 + 100_000 * (1 + at)) for at in range(100)], [], size=8 * GIB)
+    """A disk of 128 GiB whose table is damaged, so that 32 GiB of it are searched for a journal."""
+    disk = over([(FIRST + 100_000 * (1 + at), 200_300 + 100_000 * (1 + at)) for at in range(100)], [], size=128 * GIB)
     return disk.with_bytes(1024 + 100, b"x")
 
 

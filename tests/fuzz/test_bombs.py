@@ -9,7 +9,9 @@ import pytest
 
 from aligntool.contents.layers import Contents, read_contents
 from aligntool.errors import Refused
+from aligntool.linux.block import ReadOnlyDevice
 from aligntool.mover.journal import unpack
+from aligntool.mover.move import find_journal, find_left
 from aligntool.units import GIB, KIB, MIB
 from tests.fuzz import bombs
 from tests.fuzz.bombs import BOMBS, DISKS, Bomb, cost_of
@@ -66,6 +68,24 @@ def test_what_was_not_looked_at_is_a_finding_and_unknown(name: str, saved: Saved
 def test_no_change_of_a_disk_that_was_cut_off_is_planned(name: str, words: tuple[str, ...], saved: Saved) -> None:
     cost, tail = cost_of(["plan", *words, saved(DISKS[name]())])
     assert cost.code == 3, tail
+
+
+class CountingDevice(ReadOnlyDevice):
+    """Counts what is read of an image."""
+
+    reads = 0
+
+    def read(self, offset: int, length: int) -> bytes:
+        self.reads += 1
+        return super().read(offset, length)
+
+
+def test_holes_of_an_image_are_not_searched_for_a_journal(saved: Saved) -> None:
+    with saved(bombs.damaged_table()).open("rb") as file:
+        device = CountingDevice(file.fileno())
+        assert find_journal(device, None) is None
+        assert find_left(device) is None
+    assert 0 < device.reads < 5000
 
 
 @pytest.mark.parametrize("number", range(len(bombs.INDEXES)))
