@@ -16,6 +16,7 @@ from aligntool.contents import volumes
 from aligntool.contents.layers import read_contents, read_layers
 from aligntool.documents import load_object
 from aligntool.errors import Refused
+from aligntool.formats.gpt import MOST_ENTRY_BYTES
 from aligntool.formats.identify import decode_hmb, decode_identify, decode_names, decode_nvme, identify_in_vpd
 from aligntool.formats.reader import BYTES, LONGEST_READ, MOST, OverBudgetError
 from aligntool.formats.tables import read_table
@@ -32,7 +33,7 @@ from tests.fuzz.mutation import Mutator
 from tests.fuzz.properties import Broken, check, render_all
 from tests.fuzz.sparse import HAS_BAD_SECTOR, IS_DRIVE, SparseDisk, decode
 
-MOST_READ_BY_TABLES = 8 * MIB  # both GPT copies at three places with a MiB of entries each, and a chain of EBRs
+MOST_READ_BY_TABLES = 4 * MOST_ENTRY_BYTES + MIB  # a GPT, its backup at three places, and a chain of EBRs
 MOST_READ_BY_LAYERS = 24 * MIB  # 32 areas one inside the other: both ends of each, and the labels of ZFS
 MOST_READ_OF_LUKS = 9 * MIB  # two headers of at most 4 MiB
 MOST_REQUESTS = 20_000

@@ -8,16 +8,19 @@ from pathlib import Path
 import pytest
 
 from aligntool.contents.layers import read_layers
+from aligntool.formats.gpt import MOST_ENTRY_BYTES
 from aligntool.formats.tables import read_table
 from aligntool.units import MIB, Extent
 from tests.fuzz import handmade_seeds, run
 from tests.fuzz.campaign import Failure, Record, fuzz_blindly, try_input
 from tests.fuzz.checksums import fix_checksums
 from tests.fuzz.conftest import Count
+from tests.fuzz.handmade_layers import le
+from tests.fuzz.handmade_seeds import mbr
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.properties import Broken, check
 from tests.fuzz.sparse import IS_CUT_SHORT, Piece, SparseDisk, TooMuchRead, decode, of_pieces
-from tests.fuzz.targets import TARGETS, Target, target_named
+from tests.fuzz.targets import MOST_READ_BY_TABLES, TARGETS, Target, target_named
 from tests.in_memory import BytesReader
 from tests.thorough import sample, when_thorough
 
@@ -71,6 +74,17 @@ BROKE_SOMETHING_ONCE = {
 def test_inputs_that_once_caused_a_failure_cause_none(name: str) -> None:
     disk = BROKE_SOMETHING_ONCE[name]
     assert target_named("other-layers").run(disk.encoded()) == "none"
+
+
+def test_the_longest_gpt_with_a_backup_at_every_place_is_read_once_for_each() -> None:
+    places = (1, 40_000, 49_999, 64 * MIB // 512 - 1)
+    header = b"EFI PART".ljust(32, b"\0") + le(40_000, 8) + bytes(32) + le(2, 8) + le(MOST_ENTRY_BYTES // 128) + le(128)
+    pieces = [(0, mbr((0xEE, 1, 49_999))), *((lba * 512, header) for lba in places)]
+    disk = of_pieces(64 * MIB, pieces)
+    reader = disk.reader()
+    read_table(reader, sector_size=512)
+    assert 4 * MOST_ENTRY_BYTES < reader.bytes_read < MOST_READ_BY_TABLES
+    assert "gpt" in target_named("gpt").run(disk.encoded())
 
 
 @when_thorough("takes 5 s for each")
