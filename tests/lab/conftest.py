@@ -26,9 +26,9 @@ class Lab:
 
     folders: pytest.TempPathFactory
 
-    def guest(self, *drives: Drive, memory_mib: int = 1536, cpus: int = 2) -> Guest:
+    def guest(self, *drives: Drive, memory_mib: int = 1536, cpus: int = 2, kernel_options: Sequence[str] = ()) -> Guest:
         """Return a guest that can be started several times with the same drives."""
-        return Guest(self.folders.mktemp("guest"), drives, memory_mib, cpus=cpus)
+        return Guest(self.folders.mktemp("guest"), drives, memory_mib, cpus=cpus, kernel_options=kernel_options)
 
     def run(self, *drives: Drive, script: str, limit_s: float = LIMIT_S, cpus: int = 2) -> Path:
         """Start a guest with these drives and run this script in it; return the folder that it had as /lab."""

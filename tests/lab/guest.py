@@ -47,6 +47,7 @@ class Guest:
     memory_mib: int = 1536
     kvm: bool | None = None  # None: if it works
     cpus: int = 2
+    kernel_options: Sequence[str] = ()
 
     def run(self, script: str, *, limit_s: float = LIMIT_S) -> Path:
         """Run this script in a fresh guest until its first failing command; return the folder it wrote to.
@@ -86,7 +87,7 @@ class Guest:
             *_virtme(kernel),
             *(() if kvm else ("--disable-kvm",)),
             *("--memory", f"{self.memory_mib}M", "--cpus", str(self.cpus), "--rwdir", f"/lab={self.folder / 'lab'}"),
-            *(word for option in KERNEL_OPTIONS for word in ("-a", option)),
+            *(word for option in (*KERNEL_OPTIONS, *self.kernel_options) for word in ("-a", option)),
             *options,
             *(f"-q={word}" for word in (*qemu, *(() if kvm else ("-cpu", CPU)))),
         ]
