@@ -16,6 +16,7 @@ from pathlib import Path
 
 from aligntool.documents import WIRE, decode, load_object
 from aligntool.errors import Refused, Stopped, failing_as
+from aligntool.linux.held import descriptors_of, open_held, place_of
 from aligntool.linux.process import find_program, kill_or_abandon
 from aligntool.units import format_size
 
@@ -279,7 +280,7 @@ def _refuse_unfit(job: Job) -> None:
     shorter (filesetup.c, extend_file).
     """
     opening = failing_as(Refused, f"{job.path} cannot be opened", denied="run the same command with sudo")
-    with opening, open(job.path, "rb") as file:  # noqa: PTH123 - the user's own spelling
+    with opening, os.fdopen(open_held(job.path, os.O_RDONLY), "rb") as file:
         mode = os.fstat(file.fileno()).st_mode
         size = file.seek(0, os.SEEK_END) if stat.S_ISREG(mode) or stat.S_ISBLK(mode) else None
     if size is None:
@@ -298,7 +299,7 @@ def _run(program: str, job: Job, tell: Tell) -> tuple[str, str, int, bool]:
         words: tuple[str, ...] = (program, "--output-format=json", f"--output={output}", "--eta=always")
         words += fio_options(_with_plain_path(job, folder))
         interrupted = False
-        with _started(words, errors.fileno()) as child:
+        with _started(words, errors.fileno(), descriptors_of(job.path)) as child:
             try:
                 _report_progress(child, job, tell)
             except KeyboardInterrupt:
@@ -311,7 +312,11 @@ def _run(program: str, job: Job, tell: Tell) -> tuple[str, str, int, bool]:
 
 
 def _with_plain_path(job: Job, folder: str) -> Job:
-    """Return the job with a symbolic link in place of a path that fio would misread."""
+    """Return the job with the descriptor of what is held, or a symbolic link in place of a path that fio would misread.
+    Raises Refused as `place_of` does.
+    """
+    if (place := place_of(job.path)) != job.path:
+        return replace(job, path=place)
     path = os.path.abspath(job.path)  # noqa: PTH100 - links in the user's path are not resolved
     if is_plain(path):
         return replace(job, path=path)
@@ -321,7 +326,7 @@ def _with_plain_path(job: Job, folder: str) -> Job:
 
 
 @contextmanager
-def _started(words: tuple[str, ...], errors: int) -> "Iterator[subprocess.Popen[bytes]]":
+def _started(words: tuple[str, ...], errors: int, inherited: tuple[int, ...]) -> "Iterator[subprocess.Popen[bytes]]":
     """Start fio, and end it if it still runs after the block.
 
     fio gets its own session, so that Ctrl-C reaches only aligntool, which then signals fio. If aligntool itself is
@@ -330,7 +335,7 @@ def _started(words: tuple[str, ...], errors: int) -> "Iterator[subprocess.Popen[
     with failing_as(Refused, "fio cannot be started", hint=INSTALL):
         child = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
-            env=os.environ | {"LC_ALL": "C"}, start_new_session=True,
+            env=os.environ | {"LC_ALL": "C"}, start_new_session=True, pass_fds=inherited,
         )  # fmt: skip
     try:
         yield child

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused, Stopped
+from aligntool.linux.held import held
 from aligntool.measure.fio import Job, Pattern, fill_job, fio_options, is_plain, read_fio, run_job
 from aligntool.units import KIB, MIB
 from tests.conftest import is_blank, run
@@ -59,6 +60,19 @@ def test_a_file_is_filled_with_incompressible_data(sparse: Callable[..., Path]) 
     packed = subprocess.run(["gzip", "-c", path], stdout=subprocess.PIPE, check=True).stdout
     assert len(packed) > SIZE * 0.95
     assert told == sorted(told) and all(0 <= share <= 1 for share in told)
+
+
+@fio
+def test_fio_gets_what_is_held_and_not_another_file_of_its_name(sparse: Callable[..., Path]) -> None:
+    path, other = sparse(SIZE), sparse(SIZE, "other.img")
+    with held(str(path)):
+        run_job(fill_job(str(path), SIZE, direct=False))
+        assert not is_blank(path)
+        path.rename(path.with_name("kept.img"))
+        other.rename(path)
+        with pytest.raises(Refused, match="something replaced it"):
+            run_job(fill_job(str(path), SIZE, direct=False))
+    assert is_blank(path)
 
 
 @fio
