@@ -1,18 +1,20 @@
 """Every command on files that are as expensive as possible: processor time, memory, and what is said of the rest."""
 
 import json
+import re
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from aligntool.contents.layers import Contents, read_contents
+from aligntool.contents.layers import Contents, read_contents, read_layers
 from aligntool.errors import Refused
+from aligntool.formats.reader import AREAS, BYTES, ITEMS, LEVELS, MOST, PARTITIONS, WORDS, Budget, OverBudgetError
 from aligntool.linux.block import ReadOnlyDevice
 from aligntool.mover.journal import unpack
 from aligntool.mover.move import find_journal, find_left
-from aligntool.units import GIB, KIB, MIB
+from aligntool.units import GIB, KIB, MIB, Extent
 from tests.fuzz import bombs
 from tests.fuzz.bombs import BOMBS, DISKS, Bomb, cost_of
 from tests.fuzz.campaign import limited
@@ -105,6 +107,35 @@ def test_a_recipe_of_dotted_keys_is_one_clear_refusal(make: Callable[[Path], Non
     assert cost.is_allowed
     assert (cost.code, tail.count("\n")) == (3, 1), tail
     assert "line 1 has more than 100 dots" in tail
+
+
+@pytest.mark.parametrize(
+    ("what", "left", "name"),
+    [
+        (WORDS, 100, "many_volumes"),
+        (WORDS, 100, "many_headers"),
+        (AREAS, 3, "nested_volumes"),
+        (LEVELS, 1, "nested_volumes"),
+        (BYTES, 1000, "volumes_to_look_into"),
+    ],
+)
+def test_every_reader_spends_the_budget_of_its_disk(what: str, left: int, name: str) -> None:
+    extent = Extent(bombs.FIRST * 512, 7800 * 512)
+    reader = DISKS[name]().reader()
+    with pytest.raises(OverBudgetError, match=what):
+        read_layers(reader, extent, sector_size=512, budget=Budget({**MOST, what: left}))
+
+
+def test_the_budget_is_that_of_the_decision() -> None:
+    text = (Path(__file__).parents[2] / "docs/decisions/0055-one-budget-for-each-disk.md").read_text()
+    rows = dict(re.findall(r"^\| ([^|]+?) \| ([0-9][^|]*?) \|", text, re.MULTILINE))
+    stated = [int(most.removesuffix(" MiB").replace(",", "")) * (MIB if "MiB" in most else 1) for most in rows.values()]
+    assert stated == [MOST[what] for what in (PARTITIONS, BYTES, AREAS, LEVELS, WORDS, ITEMS)]
+
+
+@pytest.mark.parametrize(("what", "name"), [(PARTITIONS, "many_segments"), (ITEMS, "everything_at_once")])
+def test_what_all_partitions_have_together_is_limited(what: str, name: str) -> None:
+    assert [gap.why for gap in seen_of(DISKS[name]()).unseen if f" {what}, which" in gap.why]
 
 
 def test_equal_extents_are_searched_once() -> None:
