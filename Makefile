@@ -39,7 +39,8 @@ transcript: .venv/.ready-demo ## record the demo again: docs/pictures/demo.cast 
 messages: .venv/.ready-test ## update the catalogues of translations in po/, and list what is not translated
 	@.venv/bin/python .ci/messages.py
 
-man: .venv/.ready-test ## rewrite the manual pages from docs/cli.md, and the completion files from the options
+man: .venv/.ready-test ## rewrite the manual pages, the completion files, and the page of findings
+	@.venv/bin/aligntool explain --markdown > docs/findings.md
 	@.venv/bin/python .ci/man.py
 	@.venv/bin/python .ci/completion.py
 
@@ -47,13 +48,13 @@ site: .venv/.ready-test ## make the pages of docs/ a site in build/site, with a 
 	@.venv/bin/python -m sphinx -qW --keep-going -c .ci -d build/doctrees . build/site
 	@.venv/bin/python -m sphinx -qW --keep-going -c .ci -d build/doctrees-ja -t ja . build/site/ja
 
-dist: ## make aligntool.pyz (one file, runs by any Python 3.11 or newer), wheel and sdist in dist/
+dist: man ## make aligntool.pyz (one file, runs by any Python 3.11 or newer), wheel and sdist in dist/
 	@.ci/dist dist
 
-deb: ## make the package for Debian 12, 13 and Ubuntu 24.04 in dist/
+deb: man ## make the package for Debian 12, 13 and Ubuntu 24.04 in dist/
 	@.ci/package deb dist
 
-rpm: ## make the package for Fedora and its kin in dist/
+rpm: man ## make the package for Fedora and its kin in dist/
 	@.ci/package rpm dist
 
 test-packages: ## install, try and remove the packages on bare Debian and Ubuntu systems; as root (docs/contributing.md)

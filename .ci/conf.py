@@ -7,6 +7,7 @@ docs/README.md, docs/ja/README.md and docs/decisions/README.md.
 
 import os
 import re
+import sys
 from pathlib import Path
 
 from docutils import nodes
@@ -14,6 +15,9 @@ from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 
 from aligntool import __version__
+
+sys.path.insert(0, str(Path(__file__).parent))
+from translated_pages import followed
 
 JAPANESE = tags.has("ja")  # type: ignore[name-defined]  # Sphinx defines it # noqa: F821
 
@@ -81,6 +85,14 @@ def add_menus(app: Sphinx, name: str, source: list[str]) -> None:
         source[0] += menu(BELOW[name])
 
 
+def mark_behind(app: Sphinx, name: str, source: list[str]) -> None:
+    """Let a translated page begin with the English pages that have changed since it was translated."""
+    behind = [page for page, _, is_current, _ in followed(source[0], Path(app.srcdir, "docs")) if not is_current]
+    if behind:
+        links = "、".join(f"[docs/{page}](../{page})" for page in behind)
+        source[0] = f"> この翻訳は英語版より古くなっています。最新の内容: {links}\n\n{source[0]}"
+
+
 def other_site(name: str, other: str) -> str:
     """Return the address of a page of the other language, seen from a page of this one."""
     ours, theirs = ("ja/", "") if JAPANESE else ("", "ja/")
@@ -124,6 +136,7 @@ def redirect_to_first_page(app: Sphinx, error: Exception | None) -> None:
 def setup(app: Sphinx) -> None:
     """Connect the event handlers of Sphinx."""
     app.connect("source-read", add_menus)
+    app.connect("source-read", mark_behind)
     app.connect("doctree-read", link_other_language)
     app.connect("doctree-read", mark_tasks)
     app.connect("html-page-context", add_language)

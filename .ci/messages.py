@@ -10,7 +10,6 @@ po/typer.txt: the texts of typer and click, from the versions of Debian 12 on, a
 """
 
 import ast
-import hashlib
 import json
 import re
 import subprocess
@@ -23,6 +22,7 @@ from importlib import import_module
 from pathlib import Path
 
 from jinja2 import Environment
+from translated_pages import followed
 
 from aligntool.audit.report import QUESTIONS, explanations, findings_markdown
 from aligntool.cli.app import COMMANDS, FIRST_PAGE
@@ -184,8 +184,6 @@ def untranslated(po: Path) -> list[str]:
     return [text for text in texts if text]  # the header has the empty message
 
 
-FOLLOWED = r"^<!-- follows docs/(\S+)(?: \((.*)\))? sha256:(\S+) -->$"
-"""The first lines of a translated page: the page or the sections that it follows, and the SHA-256 of their words."""
 PARTS = {
     "code": r"^```.*?^```$", "headings": r"^#+ ", "tables": r"^\|(?=[^\n]*\|$)", "lists": r"^\d+\. |^- ",
     "pictures": r"^!\[",
@@ -196,26 +194,16 @@ PARTS = {
 def outdated(page: Path, docs: Path) -> Iterator[str]:
     """Yield the differences between a translated page and the English pages in `docs` that it follows."""
     own, english = page.read_text(), ""
-    for name, sections, digest in re.findall(FOLLOWED, own, re.MULTILINE):
-        text = (docs / name).read_text()
-        if sections:
-            text = "".join(f"## {title}\n{section(text, title)}" for title in sections.split(", "))
-        now = hashlib.sha256(" ".join(text.split()).encode()).hexdigest()
-        if digest != now:
-            yield f"docs/{name} has changed (git log -p docs/{name}); afterwards write sha256:{now}"
-        english += text if not sections or english else f"# \n{text}"
+    for name, text, is_current, digest in followed(own, docs):
+        if not is_current:
+            yield f"docs/{name} has changed (git log -p docs/{name}); afterwards write sha256:{digest}"
+        english += text if text.startswith("# ") or english else f"# \n{text}"
     for part, pattern in PARTS.items():
         if re.findall(pattern, own, re.MULTILINE | re.DOTALL) != re.findall(pattern, english, re.MULTILINE | re.DOTALL):
             yield f"the {part} differ"
     ours, theirs = ({*re.findall(r"`[^`\n]+`|AT\d{3}", text)} for text in (own, english))
     if ours != theirs:
         yield f"words of code that only one of the pages has: {', '.join(sorted(ours ^ theirs))}"
-
-
-def section(page: str, title: str) -> str:
-    """Return the text of a section, or nothing if the page has none of this title."""
-    found = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
-    return found[1] if found else ""
 
 
 def print_remaining(code: str) -> None:

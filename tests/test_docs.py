@@ -17,6 +17,7 @@ from aligntool.cli.app import COMMANDS as TABLE
 from aligntool.errors import ExitCode
 from aligntool.render.prometheus import METRICS
 from tests.commands import whole_program
+from tests.thorough import when_thorough
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -103,6 +104,7 @@ def test_every_finding_code_has_an_explanation_and_every_explanation_a_code() ->
         assert not any("**" in answer or "# " in answer for answer in text.answers), code
 
 
+@when_thorough("`make man` writes it")
 def test_the_page_of_findings_is_current() -> None:
     written = (DOCS / "findings.md").read_text()
     assert written == findings_markdown(), "run: aligntool explain --markdown > docs/findings.md"
@@ -163,9 +165,10 @@ def test_every_page_is_in_the_list_of_its_folder(folder: str) -> None:
     assert {page.name for page in (DOCS / folder).glob("*.md")} - set(listed) == {"README.md"}
 
 
-# The manual pages, which `make man` generates from the pages in docs/.
+# The manual pages, which `make man` generates from the pages in docs/, also for each package.
 
 
+@when_thorough("packages are made with new ones")
 def test_the_manual_pages_are_those_of_docs(tmp_path: Path) -> None:
     subprocess.run([sys.executable, ROOT / ".ci" / "man.py", tmp_path], check=True, cwd=ROOT)
     made = {path.relative_to(tmp_path): path.read_text() for path in tmp_path.rglob("*.[15]")}
@@ -173,6 +176,7 @@ def test_the_manual_pages_are_those_of_docs(tmp_path: Path) -> None:
     assert made == kept, "type: make man"
 
 
+@when_thorough("packages are made with new ones")
 def test_the_completion_files_are_current(tmp_path: Path) -> None:
     subprocess.run([sys.executable, ROOT / ".ci" / "completion.py", tmp_path], check=True, cwd=ROOT)
     kept = ROOT / "aligntool" / "cli" / "completions"

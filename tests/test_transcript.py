@@ -10,6 +10,7 @@ import pytest
 
 from aligntool.demo_disk import PROGRAMS
 from tests.conftest import run
+from tests.thorough import when_thorough
 
 ROOT = Path(__file__).parent.parent
 PICTURES = ROOT / "docs" / "pictures"
@@ -27,6 +28,7 @@ def _played(cast: Path) -> tuple[dict[str, object], str]:
     return head, COLOR.sub("", "".join(text for _, _, text in events)).replace("\r\n", "\n")
 
 
+@when_thorough("the recording is made for a release")
 @pytest.mark.needs_root  # an ordinary user has no map of an NTFS
 @pytest.mark.needs_tools(*PROGRAMS)
 def test_the_recording_in_the_readme_is_the_current_output_of_the_demo(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ from aligntool.units import Extent
 from tests.bench_runs.sample_results import result, series
 from tests.conftest import run
 from tests.render.report.pages import HOSTILE, array_machine, charts, content_of, named_machine
+from tests.thorough import when_thorough
 
 SVG = "{http://www.w3.org/2000/svg}"
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -192,6 +193,7 @@ def test_every_offset_is_drawn_once_with_its_boundary_and_distance() -> None:
         assert length == pytest.approx(past * (RIGHT - LEFT) / 4 / 4096, abs=0.1)
 
 
+@when_thorough("a picture of the documentation follows later")
 def test_the_picture_of_a_start_in_the_docs_is_current() -> None:
     """It is partition 1 of nvme1n1 of `array_machine`, which starts at sector 63."""
     made = {picture.name: picture for picture in pictures_of(content_of(array_machine()))}
