@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
 
-from aligntool.contents.fat_files import BAD_CLUSTER, FIRST_CLUSTER, exfat_table, fat_entries
-from aligntool.contents.linux_fs import INCOMPAT_64BIT, swap_number
-from aligntool.contents.windows_fs import CannotFollow, bad_clusters, open_ntfs, parse_fat_boot_sector
+from aligntool.contents.exfat import exfat_table
+from aligntool.contents.ext import INCOMPAT_64BIT
+from aligntool.contents.fat import BAD_CLUSTER, FIRST_CLUSTER, fat_entries, parse_fat_boot_sector
+from aligntool.contents.ntfs import CannotFollow, bad_clusters, open_ntfs
+from aligntool.contents.swap import swap_number
 from aligntool.formats.numbers import le16, le32
 from aligntool.formats.reader import LONGEST_READ, Area
 

@@ -1,26 +1,28 @@
-"""Copy all files and folders of a FAT into an empty one: directory entries stay the same except for their clusters.
+"""Copy all files and folders of a FAT into an empty one: directory entries stay the same except for their clusters."""
 
-Also read allocation tables, and find the clusters of an exFAT that no map may omit.
-"""
-
-import re
 from array import array
-from collections.abc import Iterable, Iterator
-from itertools import groupby
+from collections.abc import Iterator
 from sys import byteorder
 from typing import Protocol
 
-from aligntool.contents.windows_fs import ATTRIBUTES, DIRECTORY, ENTRY, LONG_NAME, VOLUME_LABEL, parse_fat_boot_sector
-from aligntool.formats.numbers import le16, le32, le64
-from aligntool.formats.reader import Reader, read_pieces
-from aligntool.units import MIB, Extent
+from aligntool.contents.fat import (
+    ATTRIBUTES,
+    BAD_CLUSTER,
+    DIRECTORY,
+    ENTRY,
+    FIRST_CLUSTER,
+    LONG_NAME,
+    VOLUME_LABEL,
+    BrokenFatError,
+    fat_entries,
+    parse_fat_boot_sector,
+)
+from aligntool.formats.numbers import le16, le32
 
 # Long names, short names, times and attributes are in the directory entries, which are copied byte by byte; mcopy
 # recreates short names and folder times, and cannot read characters outside the BMP. Deleted entries are omitted.
 # Source: Microsoft's FAT specification 1.03, "FAT Directory Structure" and "FSInfo Sector Structure".
 
-FIRST_CLUSTER = 2  # the number of the first cluster
-BAD_CLUSTER = {12: 0xFF7, 16: 0xFFF7, 32: 0x0FFFFFF7}  # marks a bad cluster; greater values end a chain
 _DOT, _DOT_DOT = b".".ljust(11), b"..".ljust(11)
 _DELETED = 0xE5
 _HIGH, _LOW = 20, 26  # offsets in an entry: both halves of its first cluster
@@ -36,86 +38,6 @@ class Bytes(Protocol):
 
     def __getitem__(self, piece: slice, /) -> bytes: ...
     def __setitem__(self, piece: slice, content: bytes, /) -> None: ...
-
-
-class BrokenFatError(ValueError):
-    """The source is inconsistent, or cannot be copied into the target. Arguments: the reason and, if there is one, a
-    hint.
-    """
-
-
-def fat_entries(bits: int, table: Iterable[bytes]) -> Iterator[int]:
-    """Yield the entries of an allocation table that is read in pieces."""
-    for piece in table:
-        if bits == 12:  # the largest table of a FAT12 is one piece
-            yield from (le16(piece, n * 3 // 2) >> (4 if n % 2 else 0) & 0xFFF for n in range(len(piece) * 2 // 3))
-            continue
-        words = array("H" if bits == 16 else "I", piece)
-        if byteorder == "big":
-            words.byteswap()
-        yield from words if bits == 16 else (word & 0x0FFFFFFF for word in words)
-
-
-# exFAT: specification, sections 3.1 (boot sector), 4.1 (allocation table), 7.1 and 7.2 (bitmap and up-case table).
-
-_SYSTEM_FILE = re.compile(rb"[\x81\x82]")  # types of entries of the root directory: bitmap, up-case table
-_MOST_SYSTEM_FILES = 16  # two bitmaps and one table are valid
-_MOST_KEPT = 256 * MIB  # the longest directory; the bitmap of a volume of 16 TiB with clusters of 32 KiB has 64 MiB
-_ENTRIES = 1024  # of the allocation table are read at once
-
-
-def exfat_table(reader: Reader) -> Extent:
-    """Return the first allocation table of an exFAT, up to the entry of its last cluster."""
-    boot = reader.read(0, 512)
-    return Extent(le32(boot, 80) << boot[108], 4 * (le32(boot, 92) + FIRST_CLUSTER))
-
-
-def exfat_runs_to_keep(reader: Reader) -> Iterator[Extent]:
-    """Yield the clusters of an exFAT that partclone may omit: its root directory, allocation bitmap and up-case table,
-    if the bitmap lists them as free, which fsck.exfat 1.2.0 does not report; and the last two. partclone 0.3.23 ends
-    its search at the number of clusters, but numbers begin with 2 (libexfat/cluster.c, find_used_clusters).
-
-    Raises BrokenFatError if there are more than a volume has.
-    """
-    boot = reader.read(0, 512)
-    heap, cluster, count = le32(boot, 88) << boot[108], 1 << boot[108] + boot[109], le32(boot, 92)
-    kept = min(count, 2)
-    yield Extent(heap + (count - kept) * cluster, kept * cluster)
-    numbers: set[int] = set()
-    _add_chain(reader, le32(boot, 96), numbers, cluster)
-    first_clusters: set[int] = set()
-    for piece in (piece for run in _cluster_runs(numbers, heap, cluster) for piece in read_pieces(reader, run)):
-        for at in (found.start() * ENTRY for found in _SYSTEM_FILE.finditer(piece[::ENTRY])):
-            first = le32(piece, at + 20)
-            if 0 <= first - FIRST_CLUSTER < count and first not in first_clusters:
-                first_clusters.add(first)
-                yield Extent(heap + (first - FIRST_CLUSTER) * cluster, le64(piece, at + 24))  # as Linux reads it
-                _add_chain(reader, first, numbers, cluster)
-            if len(first_clusters) > _MOST_SYSTEM_FILES:
-                raise BrokenFatError("its root directory lists too many bitmaps and up-case tables")
-    yield from _cluster_runs(numbers, heap, cluster)
-
-
-def _add_chain(reader: Reader, number: int, numbers: set[int], cluster: int) -> None:
-    """Add the clusters of a chain, up to one that is already in `numbers`: a damaged chain may have a cycle. Raises
-    BrokenFatError if that makes too many.
-    """
-    table, entries, start = exfat_table(reader), b"", 0
-    while FIRST_CLUSTER <= number < table.length // 4 and number not in numbers:
-        numbers.add(number)
-        if len(numbers) * cluster > _MOST_KEPT:
-            raise BrokenFatError("the chains of its root directory, bitmap and up-case table are too long")
-        if not start <= number < start + len(entries) // 4:
-            start = number - number % _ENTRIES
-            entries = reader.read(table.start + 4 * start, 4 * _ENTRIES)
-        number = le32(entries, 4 * (number - start))
-
-
-def _cluster_runs(numbers: Iterable[int], heap: int, cluster: int) -> Iterator[Extent]:
-    """Yield the runs of clusters, in ascending order."""
-    for _, alike in groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0]):
-        run = [number for _, number in alike]
-        yield Extent(heap + (run[0] - FIRST_CLUSTER) * cluster, len(run) * cluster)
 
 
 def copy_files(old: Bytes, new: Bytes) -> int:

@@ -4,7 +4,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from aligntool.contents import linux_fs, md, other_layers, volumes, windows_fs
+from aligntool.contents import (
+    bitlocker,
+    btrfs,
+    exfat,
+    ext,
+    f2fs,
+    fat,
+    firmware_raid,
+    ldm,
+    luks,
+    lvm,
+    md,
+    ntfs,
+    other,
+    swap,
+    xfs,
+    zfs,
+)
 from aligntool.formats.reader import (
     AREAS,
     BYTES,
@@ -143,20 +160,20 @@ Read = Callable[[Area], Layer | None]
 
 # Formats that own the whole container: anything else found there is inside them or is an old remnant.
 OWNER_READERS: tuple[Read, ...] = (
-    *md.READERS, md.read_ddf, md.read_intel, md.read_other_firmware, other_layers.read_drbd, volumes.read_lvm,
-    volumes.read_luks, other_layers.read_owner, windows_fs.read_bitlocker, windows_fs.read_ldm,
+    *md.READERS, firmware_raid.read_ddf, firmware_raid.read_intel, firmware_raid.read_other_firmware, other.read_drbd,
+    lvm.read_lvm, luks.read_luks, other.read_owner, bitlocker.read_bitlocker, ldm.read_ldm,
 )  # fmt: skip
 FILE_SYSTEM_READERS: tuple[Read, ...] = (
-    other_layers.read_bcache, other_layers.read_bcachefs, windows_fs.read_fat, linux_fs.read_swap, linux_fs.read_xfs,
-    linux_fs.read_xfs_log, linux_fs.read_ext, other_layers.read_udf, other_layers.read_iso9660,
-    other_layers.read_zfs, other_layers.read_hfs, other_layers.read_ufs, windows_fs.read_ntfs, windows_fs.read_refs,
-    other_layers.read_cramfs, other_layers.read_squashfs, linux_fs.read_btrfs, windows_fs.read_exfat,
-    linux_fs.read_f2fs, other_layers.read_apfs, other_layers.read_erofs, other_layers.read_befs,
-    other_layers.read_other,
+    other.read_bcache, other.read_bcachefs, fat.read_fat, swap.read_swap, xfs.read_xfs,
+    xfs.read_xfs_log, ext.read_ext, other.read_udf, other.read_iso9660,
+    zfs.read_zfs, other.read_hfs, other.read_ufs, ntfs.read_ntfs, other.read_refs,
+    other.read_cramfs, other.read_squashfs, btrfs.read_btrfs, exfat.read_exfat,
+    f2fs.read_f2fs, other.read_apfs, other.read_erofs, other.read_befs,
+    other.read_other,
 )  # fmt: skip
 # LDM's own partition has 1 MiB.
-ON_FLOPPIES: tuple[Read, ...] = (volumes.read_luks, windows_fs.read_bitlocker, windows_fs.read_ldm)
-LAST_RESORT: tuple[Read, ...] = (volumes.read_luks_second,)
+ON_FLOPPIES: tuple[Read, ...] = (luks.read_luks, bitlocker.read_bitlocker, ldm.read_ldm)
+LAST_RESORT: tuple[Read, ...] = (luks.read_luks_second,)
 
 
 def read_layers(
@@ -234,7 +251,7 @@ def _is_inside(layer: Layer, owners: tuple[Layer, ...]) -> bool:
     """
     for owner in owners:
         if owner.kind == "drbd":  # what is as long as the whole container does not know of its metadata
-            return layer.extent.start + (layer.claims_size or 0) <= owner.extent.end - other_layers.DRBD_BLOCK
+            return layer.extent.start + (layer.claims_size or 0) <= owner.extent.end - other.DRBD_BLOCK
         at_end = owner.kind.endswith("_raid_member") and owner.data_start == owner.extent.start
         if not at_end or is_damaged(owner):
             continue

@@ -5,7 +5,7 @@ of the volume, and all others where they were, also if NTFS calls them free by n
 Layout: libvshadow, documentation, "Volume Shadow Snapshot (VSS) format".
 """
 
-from aligntool.contents import windows_fs
+from aligntool.contents import ntfs
 from aligntool.formats.reader import Area
 
 HEADER = 0x1E00  # bytes from the start of the volume, in the file $Boot
@@ -22,10 +22,10 @@ def shadow_copies(area: Area) -> str:
     if area.read(HEADER, len(_IDENTIFIER)) == _IDENTIFIER:
         return "has shadow copies (header of the volume)"
     try:
-        files = windows_fs.open_ntfs(area)
-        folder = windows_fs.find_reference(files, windows_fs.ROOT, _FOLDER)
-        names = windows_fs.names_in(files, folder & windows_fs.NUMBER) if folder is not None else ()
+        files = ntfs.open_ntfs(area)
+        folder = ntfs.find_reference(files, ntfs.ROOT, _FOLDER)
+        names = ntfs.names_in(files, folder & ntfs.NUMBER) if folder is not None else ()
         found = any(_NAME in name.upper() for name in names)
-    except windows_fs.CannotFollow:
+    except ntfs.CannotFollow:
         return "may have shadow copies: its folder System Volume Information cannot be followed"
     return "has shadow copies (files in System Volume Information)" if found else ""

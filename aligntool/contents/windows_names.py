@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from aligntool.contents import windows_fs
+from aligntool.contents import ntfs
 from aligntool.formats.numbers import le16, le32, le64
 from aligntool.formats.reader import Area
 from aligntool.units import KIB, Extent
@@ -20,8 +20,8 @@ _TRANSFORMED = 0x00FF | 0x4000 | 0x8000  # flags of an attribute: compressed, en
 class File:
     """A file that is stored byte for byte on the volume, or in its record."""
 
-    files: windows_fs.NtfsFiles
-    runs: windows_fs.Runs
+    files: ntfs.NtfsFiles
+    runs: ntfs.Runs
     size: int
     resident: bytes | None = None
 
@@ -34,14 +34,14 @@ class File:
             if start < stop:
                 at = first * cluster + start - before
                 if first < 0 or not 0 <= at <= self.files.area.size - (stop - start):
-                    raise windows_fs.CannotFollow(_NOT_LOCATED)
+                    raise ntfs.CannotFollow(_NOT_LOCATED)
                 if found and found[-1].end == at:
                     found[-1] = Extent(found[-1].start, found[-1].length + stop - start)
                 else:
                     found.append(Extent(at, stop - start))
             before += count * cluster
         if offset < 0 or end > self.size or sum(extent.length for extent in found) != length:
-            raise windows_fs.CannotFollow(_NOT_LOCATED)
+            raise ntfs.CannotFollow(_NOT_LOCATED)
         return tuple(found)
 
     def read(self, offset: int, length: int) -> bytes:
@@ -50,30 +50,30 @@ class File:
             return self.resident[offset : offset + length]
         found = b"".join(self.files.area.read(extent.start, extent.length) for extent in self.places(offset, length))
         if len(found) != length:
-            raise windows_fs.CannotFollow(_NOT_LOCATED)
+            raise ntfs.CannotFollow(_NOT_LOCATED)
         return found
 
 
-def open_file(files: windows_fs.NtfsFiles, path: str) -> File | None:
+def open_file(files: ntfs.NtfsFiles, path: str) -> File | None:
     """Return the file at a path with backslashes, or None if it does not exist. Raises CannotFollow."""
-    number = windows_fs.ROOT
+    number = ntfs.ROOT
     for name in path.strip("\\").split("\\"):
-        found = windows_fs.find_reference(files, number, name.upper())
+        found = ntfs.find_reference(files, number, name.upper())
         if found is None:
             return None
-        number = found & windows_fs.NUMBER
+        number = found & ntfs.NUMBER
         if le16(files.record(number), 16) != found >> 48:
-            raise windows_fs.CannotFollow(_NOT_LOCATED)
-    parts = files.parts(number, windows_fs.DATA)
+            raise ntfs.CannotFollow(_NOT_LOCATED)
+    parts = files.parts(number, ntfs.DATA)
     if not parts:
-        raise windows_fs.CannotFollow(_NOT_LOCATED)
+        raise ntfs.CannotFollow(_NOT_LOCATED)
     if not parts[0][8]:
-        value = windows_fs.resident_value(parts[0])
+        value = ntfs.resident_value(parts[0])
         return File(files, (), len(value), value)
     if any(le16(part, 12) & _TRANSFORMED for part in parts):
         text = "is stored compressed, encrypted or sparse, so its bytes on the disk differ from its content"
-        raise windows_fs.CannotFollow(text)
-    return File(files, windows_fs.runs_of(parts), min(le64(parts[0], 48), le64(parts[0], 56)))
+        raise ntfs.CannotFollow(text)
+    return File(files, ntfs.runs_of(parts), min(le64(parts[0], 48), le64(parts[0], 56)))
 
 
 # A registry hive: keys and values, and the offsets of the values in the file.
@@ -115,7 +115,7 @@ class Hive:
             or total != le32(head, 508)
             or (le32(head, 20), le32(head, 28), le32(head, 32)) != (1, 0, 1)
         ):
-            raise windows_fs.CannotFollow(_DAMAGED)
+            raise ntfs.CannotFollow(_DAMAGED)
         return self._key(le32(head, 36))
 
     @property
@@ -146,13 +146,13 @@ class Hive:
         numbers = self._cell(le32(key, 40)) if count else b""
         for index in range(count):
             if len(numbers) < 4 * (index + 1):
-                raise windows_fs.CannotFollow(_DAMAGED)
+                raise ntfs.CannotFollow(_DAMAGED)
             value = self._cell(le32(numbers, 4 * index), b"vk")
             size = le32(value, 4)
             if not size & _INLINE_DATA and 0 < size <= _LARGEST_CELL // 4:
                 data = self._cell(le32(value, 8))
                 if len(data) < size:
-                    raise windows_fs.CannotFollow(_DAMAGED)
+                    raise ntfs.CannotFollow(_DAMAGED)
                 name = _name(value, 20, le16(value, 2), le16(value, 16) & _ASCII_NAME[b"vk"])
                 yield Value(name, data[:size], _HEADER + le32(value, 8) + 4)
 
@@ -162,13 +162,13 @@ class Hive:
     def _cell(self, at: int, magic: bytes = b"") -> bytes:
         """Return the content of a cell, without its length. `at` is relative to the end of the header."""
         if next(self.budget, None) is None:
-            raise windows_fs.CannotFollow(_DAMAGED)
+            raise ntfs.CannotFollow(_DAMAGED)
         size = (1 << 32) - le32(self.file.read(_HEADER + at, 4), 0)  # a negative number: the cell is in use
         if at % 8 or not 8 <= size <= (1 << 31):
-            raise windows_fs.CannotFollow(_DAMAGED)
+            raise ntfs.CannotFollow(_DAMAGED)
         content = self.file.read(_HEADER + at + 4, min(size, _LARGEST_CELL) - 4)
         if not content.startswith(magic):
-            raise windows_fs.CannotFollow(_DAMAGED)
+            raise ntfs.CannotFollow(_DAMAGED)
         return content
 
     def _keys_in_list(self, at: int, depth: int = 0) -> Iterator[int]:
@@ -177,7 +177,7 @@ class Hive:
         kind, count = cell[:2], le16(cell, 2)
         width = {b"lf": 8, b"lh": 8, b"li": 4, b"ri": 4}.get(kind, 0)
         if not width or len(cell) < 4 + width * count or (kind == b"ri" and depth):
-            raise windows_fs.CannotFollow(_DAMAGED)
+            raise ntfs.CannotFollow(_DAMAGED)
         for index in range(count):
             listed = le32(cell, 4 + width * index)
             yield from self._keys_in_list(listed, depth + 1) if kind == b"ri" else (listed,)
@@ -229,7 +229,7 @@ def read_names(area: Area, signature: bytes) -> StartNames:
     """Return the start offsets in an NTFS volume for the disk with this signature of four bytes. Raises OSError."""
     found, path = StartNames(), "$MFT"
     try:
-        files = windows_fs.open_ntfs(area)
+        files = ntfs.open_ntfs(area)
         for path in (*BCD_STORES, SYSTEM_HIVE):
             if (file := open_file(files, path)) is not None:
                 found = _with_hive(found, path, Hive(file), signature)
@@ -238,7 +238,7 @@ def read_names(area: Area, signature: bytes) -> StartNames:
             text = file.read(0, min(file.size, _LARGEST_CELL))
             starts = frozenset(int(match[1]) for match in re.finditer(_OFFSET, text.replace(b"\0", b"")))
             return StartNames(found.files, found.starts, found.dirty, found.unclear, starts)
-    except windows_fs.CannotFollow as error:
+    except ntfs.CannotFollow as error:
         if path == RECOVERY:
             return found  # these offsets are reported and never changed
         return StartNames(found.files, found.starts, found.dirty, f"{path} {error}")
@@ -250,7 +250,7 @@ def _with_hive(names: StartNames, path: str, hive: Hive, signature: bytes) -> St
         *islice(_mounted(hive, signature) if path == SYSTEM_HIVE else _bcd_starts(hive, signature), _MOST_NAMES + 1)
     ]
     if len(named) > _MOST_NAMES:
-        raise windows_fs.CannotFollow(_DAMAGED)
+        raise ntfs.CannotFollow(_DAMAGED)
     starts = tuple(NamedStart(what, start, hive.file.places(at, LENGTH_OF_START)) for what, start, at in named)
     dirty = () if hive.is_clean else (path,)
     return StartNames((*names.files, path), (*names.starts, *starts), (*names.dirty, *dirty))

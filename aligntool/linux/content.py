@@ -15,9 +15,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 
 from aligntool.claims import is_unwritten
-from aligntool.contents.fat_files import FIRST_CLUSTER, BrokenFatError, exfat_runs_to_keep, fat_entries
+from aligntool.contents.exfat import exfat_runs_to_keep
+from aligntool.contents.fat import FIRST_CLUSTER, BrokenFatError, FatBootSector, fat_entries, parse_fat_boot_sector
 from aligntool.contents.file_systems import EXT, file_system, has_length
-from aligntool.contents.windows_fs import FatBootSector, parse_fat_boot_sector
 from aligntool.formats.gpt import table_sizes
 from aligntool.formats.numbers import be32, be64, le16, le32, le64
 from aligntool.formats.reader import LONGEST_READ, MappedReader, Reader

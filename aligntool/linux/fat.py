@@ -11,8 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from aligntool.audit.wording import shell_word
-from aligntool.contents.fat_files import BrokenFatError, copy_boot_label, copy_files, count_root_entries
-from aligntool.contents.windows_fs import ENTRY, FAT12_BELOW, FAT16_BELOW, FatBootSector, parse_fat_boot_sector
+from aligntool.contents.fat import ENTRY, FAT12_BELOW, FAT16_BELOW, BrokenFatError, FatBootSector, parse_fat_boot_sector
+from aligntool.contents.fat_files import copy_boot_label, copy_files, count_root_entries
 from aligntool.errors import Refused
 from aligntool.formats.numbers import le16
 from aligntool.formats.reader import is_blank, read_pieces

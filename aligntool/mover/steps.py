@@ -10,7 +10,7 @@ from typing import Protocol, assert_never
 from aligntool import steps
 from aligntool.change import Event, KernelBehind, Plan, Progress, StepBegun, StepDone
 from aligntool.claims import outside
-from aligntool.contents.windows_fs import CHANGING, CHECKED_SECTORS
+from aligntool.contents.exfat import CHANGING, CHECKED_SECTORS
 from aligntool.device import Device, Jobs, zero
 from aligntool.errors import Refused, Stopped
 from aligntool.formats.reader import rotating_sum

@@ -8,7 +8,7 @@ from aligntool.audit.report import Judged
 from aligntool.audit.wording import change_by_hand, next_command, next_look
 from aligntool.change import Estimate, Plan
 from aligntool.commands import ByHand
-from aligntool.contents.volumes import REENCRYPTING
+from aligntool.contents.luks import REENCRYPTING
 from aligntool.errors import Refusal, refuse
 from aligntool.inventory import Disk, Layer, Partition
 from aligntool.realign.partition_selection import small_sectors

@@ -9,9 +9,10 @@ from aligntool.audit.report import Judged
 from aligntool.change import LayoutGoal, PartitionRequest
 from aligntool.claims import Claims, format_range
 from aligntool.commands import ByHand, by_hand, typed, typed_on_loop
+from aligntool.contents.fat import MEDIUM_ERRORS, is_small_fat32
 from aligntool.contents.file_systems import FILE_SYSTEMS, file_system, name_for_e2fsck
-from aligntool.contents.volumes import NOT_BY_CRYPTSETUP, REENCRYPTED, REENCRYPTING, UNFLUSHED
-from aligntool.contents.windows_fs import MEDIUM_ERRORS, WINDOWS_HIBERNATED, is_small_fat32
+from aligntool.contents.luks import NOT_BY_CRYPTSETUP, REENCRYPTED, REENCRYPTING, UNFLUSHED
+from aligntool.contents.ntfs import WINDOWS_HIBERNATED
 from aligntool.errors import Refusal, refuse
 from aligntool.formats.part_types import ROLES, role_list
 from aligntool.formats.reader import MAY_BE_SHARED

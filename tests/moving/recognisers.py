@@ -20,7 +20,7 @@ import pytest
 
 TUPLES = {
     "aligntool.contents.layers": ("OWNER_READERS", "FILE_SYSTEM_READERS", "ON_FLOPPIES", "LAST_RESORT"),
-    "aligntool.contents.other_layers": ("DRBD_MARKS", "OWNER_MARKS", "OTHERS"),
+    "aligntool.contents.other": ("DRBD_MARKS", "OWNER_MARKS", "OTHERS"),
     "aligntool.contents.signatures": ("OWNER_SIGNATURES", "FILE_SYSTEM_SIGNATURES", "PARTITION_TABLES"),
     "aligntool.formats.other_tables": ("_BOOT_SECTOR_MAGICS", "_MAGICS"),
     "aligntool.formats.tables": ("_MAGICS", "_ENCRYPTION"),  # boot programs before the first partition; in sector 0
@@ -33,7 +33,7 @@ TESTS = (
 )  # fmt: skip
 FIRST: dict[str, str | tuple[str, ...]] = {  # the tests that are likely to miss a recogniser of this module
     "aligntool.contents.layers": "tests/probe/layers/test_as_libblkid.py",
-    "aligntool.contents.other_layers": "tests/probe/layers/test_as_libblkid.py",
+    "aligntool.contents.other": "tests/probe/layers/test_as_libblkid.py",
     "aligntool.contents.signatures": (
         "tests/moving/test_recognition.py::test_a_signature_that_libblkid",
         "tests/moving/test_recognition.py::test_nothing_is_recognised_once",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.contents.windows_fs import ENTRY, VOLUME_LABEL, FatBootSector, parse_fat_boot_sector
+from aligntool.contents.fat import ENTRY, VOLUME_LABEL, FatBootSector, parse_fat_boot_sector
 from aligntool.units import MIB, Extent
 from tests.conftest import run
 from tests.moving.command_line import REFUSED, aligntool

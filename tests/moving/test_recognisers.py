@@ -13,7 +13,7 @@ print(len(getattr(importlib.import_module(sys.argv[1]), sys.argv[2])))
 """
 # Of md 0.90 and 1.1, for test_md.py; it has no DRBD.
 NEEDED = ("aligntool.contents.layers:OWNER_READERS:0", "aligntool.contents.layers:OWNER_READERS:2")
-NOT_TESTED = "aligntool.contents.other_layers:DRBD_MARKS:1"
+NOT_TESTED = "aligntool.contents.other:DRBD_MARKS:1"
 
 
 def count(module: str, name: str, without: str) -> int:

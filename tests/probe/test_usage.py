@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aligntool.contents.fat_files import exfat_runs_to_keep
+from aligntool.contents.exfat import exfat_runs_to_keep
 from aligntool.inventory import DiskKind, Layer
 from aligntool.linux import checks, content
 from aligntool.linux.content import EDGE, MOST_RUNS, SMALLEST_GAP, NoMap, UsedMap, read_used, with_edges

@@ -11,7 +11,7 @@ from aligntool.change import LayoutGoal, PartitionRequest, Plan, RealignGoal
 from aligntool.claims import ALL_FREE
 from aligntool.cli.partitions import Layout
 from aligntool.commands import shell_word
-from aligntool.contents.windows_fs import WINDOWS_HIBERNATED
+from aligntool.contents.ntfs import WINDOWS_HIBERNATED
 from aligntool.convert.operation import Conversion
 from aligntool.errors import Refused
 from aligntool.formats.reader import MAY_BE_SHARED

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.contents.volumes import LUKS, LUKS_SECOND, UNFLUSHED
+from aligntool.contents.luks import LUKS, LUKS_SECOND, UNFLUSHED
 from aligntool.units import MIB
 from tests.conftest import run
 from tests.moving.containers import rewrite_segment

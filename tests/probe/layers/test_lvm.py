@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.contents import volumes
+from aligntool.contents import lvm as lvm_format
 from aligntool.contents.smallest_units import smallest_unit
 from aligntool.formats.reader import MAY_BE_SHARED, Area, Budget
 from aligntool.inventory import Layer, Segment
@@ -353,7 +353,7 @@ def test_remnants_in_a_later_segment_are_ignored(made: Made, sparse: Sparse) -> 
         assert [inner.kind for inner in the_layer(image).inner] == kinds
 
 
-class LongStatus(list[volumes.Value]):
+class LongStatus(list[lvm_format.Value]):
     """The status of a volume, which has a megabyte in hostile metadata."""
 
     times_read = 0
@@ -365,10 +365,10 @@ class LongStatus(list[volumes.Value]):
 
 def test_the_status_of_a_volume_is_not_read_again_for_each_segment() -> None:
     status = LongStatus()
-    group = volumes._Group("vg", MIB, MIB, 9, "pv0", 10 * MIB, {"lv": {"status": status}}, True, "")
+    group = lvm_format._Group("vg", MIB, MIB, 9, "pv0", 10 * MIB, {"lv": {"status": status}}, True, "")
     parts = tuple(Segment("vg/lv", at * MIB, Extent((at + 1) * MIB, MIB)) for at in range(9))
     area = Area(BytesReader(bytes(4096)), Extent(0, 4096), 512, bytes(4096), bytes(512), lambda *_: ())
-    assert [*volumes._inner(area, group, parts)] == []
+    assert [*lvm_format._inner(area, group, parts)] == []
     assert status.times_read == 1
 
 
@@ -409,20 +409,20 @@ def test_a_group_that_is_shared_with_other_machines_is_reported(made: Made, said
 
 
 def test_the_text_parser_stops_at_invalid_text_without_an_error() -> None:
-    assert volumes.parse('a = 1 b = [1, "x\\"y", -2.5] c { d = 4 } e = @') == {
+    assert lvm_format.parse('a = 1 b = [1, "x\\"y", -2.5] c { d = 4 } e = @') == {
         "a": 1,
         "b": [1, 'x"y', -2.5],
         "c": {"d": 4},
     }
-    depth, section = 0, volumes.parse("a {" * 100_000)
+    depth, section = 0, lvm_format.parse("a {" * 100_000)
     while (inner := section.get("a")) is not None:
         assert isinstance(inner, dict)
         depth, section = depth + 1, inner
-    assert depth == volumes.DEEPEST
-    assert volumes.parse("}") == {}
+    assert depth == lvm_format.DEEPEST
+    assert lvm_format.parse("}") == {}
     for text, whole in (("a = 1", True), ("a { b = 1 } c = 2", True), ("a = 1 } b = 2", False), ("a = 1 b = @", False)):
-        assert volumes.parse_metadata(text, Budget())[1] == whole, text
-    assert volumes.parse("a = " + "9" * 5000) == {}
+        assert lvm_format.parse_metadata(text, Budget())[1] == whole, text
+    assert lvm_format.parse("a = " + "9" * 5000) == {}
 
 
 def test_a_physical_volume_that_does_not_list_its_volumes_fits_no_sector_size(made: Made) -> None:

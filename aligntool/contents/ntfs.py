@@ -1,246 +1,14 @@
-"""Decode FAT, exFAT, NTFS and other formats of Windows: where their data begin and whether they are clean."""
+"""NTFS: its boot sector, its files, and whether it is clean."""
 
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from aligntool.formats.numbers import be16, be64, guid_at, le16, le32, le64, serial_at, text_at
-from aligntool.formats.reader import Area, checksum_problem, rotating_sum
+from aligntool.formats.numbers import le16, le32, le64, text_at
+from aligntool.formats.reader import Area
 from aligntool.inventory import Layer
 from aligntool.units import KIB, MIB, is_power_of_two
-
-MEDIUM_ERRORS = (  # exFAT, FAT; only Windows clears them
-    "has errors on its medium that a system detected (media failure flag set)",
-    "has errors on its medium that a system detected (error bit in the allocation table)",
-)
-
-# exFAT.
-#
-# Source: Microsoft's exFAT file system specification, section 3 (boot region) and 7.3 (volume label).
-
-CHANGING = (106, 107, 112)  # VolumeFlags and PercentInUse: excluded from the checksum
-CHECKED_SECTORS = 11
-ENTRY = 32
-LONGEST_DIRECTORY = 64 * KIB  # of the root directory is searched for the label
-MOST_CLUSTERS_READ = 64
-
-
-def read_exfat(area: Area) -> Layer | None:
-    boot = area.head[:512]
-    if boot[:11] != b"\xeb\x76\x90EXFAT   " or boot[510:512] != b"\x55\xaa" or any(boot[11:64]):
-        return None
-    hidden, sectors, fat, fat_length, heap, clusters, root = struct.unpack_from("<2Q5I", boot, 64)
-    flags, sector_shift, cluster_shift, copies = struct.unpack_from("<H3B", boot, 106)
-    if not (9 <= sector_shift <= 12 and cluster_shift <= 25 - sector_shift and copies in (1, 2)):
-        return None
-    if fat < 24 or heap < fat + fat_length * copies or not 2 <= root <= clusters + 1:
-        return None
-    sector, cluster = 1 << sector_shift, 1 << sector_shift + cluster_shift
-    unclean = "was not unmounted cleanly (dirty flag set)" if flags & 0x2 else None
-    if flags & 0x4:
-        unclean = MEDIUM_ERRORS[0]
-    directories = _directories(area, root, fat * sector, heap * sector, cluster, clusters)
-    copy = area.read((CHECKED_SECTORS + 1) * sector, 512)
-    return replace(
-        area.layer("exfat", sectors << sector_shift, cluster), version=f"{boot[105]}.{boot[104]}",
-        label=_exfat_label(directories), uuid=serial_at(boot, 100), data_start=area.start + heap * sector,
-        problems=_exfat_problems(area, sector), unclean=unclean, hidden_sectors=hidden,
-        backup_boot=(CHECKED_SECTORS + 1) * sector,
-        backup_hidden_sectors=le64(copy, 64) if copy[:11] == boot[:11] else None,
-    )  # fmt: skip
-
-
-def _exfat_problems(area: Area, sector: int) -> tuple[str, ...]:
-    region = area.read(0, (CHECKED_SECTORS + 1) * sector)
-    stored = region[CHECKED_SECTORS * sector :]
-    computed = rotating_sum(region[: CHECKED_SECTORS * sector], CHANGING)
-    if stored == computed.to_bytes(4, "little") * (sector // 4):
-        return ()
-    first = next((at for at in range(0, len(stored), 4) if le32(stored, at) != computed), 0)
-    return checksum_problem("the exFAT boot region", le32(stored, first), computed) or (
-        f"the boot region of exFAT ends after {len(region)} bytes",
-    )
-
-
-def _exfat_label(directories: Iterator[bytes]) -> str | None:
-    for directory in directories:
-        for at in range(0, len(directory) - ENTRY + 1, ENTRY):
-            if directory[at] == 0:
-                return None
-            if directory[at] == 0x83:  # the entry of the volume label
-                return text_at(directory, at + 2, min(directory[at + 1], 11) * 2, "utf-16-le")
-    return None
-
-
-def _directories(
-    area: Area, number: int, fat: int, heap: int, cluster: int, clusters: int, mask: int = 0xFFFFFFFF
-) -> Iterator[bytes]:
-    """Yield the clusters of a directory in the order of the allocation table at `fat`, up to the limits of the search.
-
-    `mask`: the bits of an entry that are the cluster number.
-    """
-    left = LONGEST_DIRECTORY
-    for _ in range(MOST_CLUSTERS_READ):
-        if not 2 <= number < clusters + 2 or left <= 0:
-            return
-        yield area.read(heap + (number - 2) * cluster, min(cluster, left))
-        left -= cluster
-        number = le32(area.read(fat + 4 * number, 4), 0) & mask
-
-
-# FAT12, FAT16 and FAT32.
-#
-# A master boot record begins with a jump and ends with 55 AA like a FAT boot sector, so every field is checked
-# first. Source: Microsoft's FAT specification 1.03 (fatgen103).
-
-FAT12_BELOW, FAT16_BELOW, MOST_CLUSTERS = 4085, 65525, 0x0FFFFFF6
-ATTRIBUTES, VOLUME_LABEL, DIRECTORY, LONG_NAME = 11, 0x08, 0x10, 0x0F
-NAMES = (
-    (0x52, b"MSWIN"), (0x52, b"FAT32   "), (0x36, b"MSDOS"), (0x36, b"FAT16   "), (0x36, b"FAT12   "),
-    (0x36, b"FAT     "),
-)  # fmt: skip
-OTHERS = (b"JFS     ", b"HPFS    ")  # OS/2 put FAT-like boot sectors in front of these
-
-
-@dataclass(frozen=True, slots=True)
-class FatBootSector:
-    """The layout of a FAT volume as stated by its boot sector."""
-
-    sector: int  # bytes
-    cluster: int  # bytes
-    reserved: int  # sectors
-    copies: int  # of the allocation table
-    fats: int  # sectors of all copies
-    directory: int  # bytes of a fixed root directory; nonzero on FAT32: an area that is not used
-    sectors: int
-    clusters: int
-    root_cluster: int  # FAT32 only, else 0
-
-    @property
-    def data_start(self) -> int:
-        # The directory counts on FAT32 as well: linux/fs/fat/inode.c, fat_fill_super(); FatFileAreaLbo of Windows.
-        return (self.reserved + self.fats) * self.sector + -(-self.directory // self.sector) * self.sector
-
-    @property
-    def bits(self) -> int:
-        if self.root_cluster:
-            return 32
-        return 12 if self.clusters < FAT12_BELOW else 16
-
-
-def is_small_fat32(problem: str) -> bool:
-    """Return whether a problem of a layer is that some systems mistake the FAT32 for a FAT16, wherever it is."""
-    return problem.startswith("a FAT32 of ")
-
-
-def read_fat(area: Area) -> Layer | None:
-    sector = area.head[:512]
-    boot = parse_fat_boot_sector(sector)
-    if boot is None or (boot.bits == 32 and not _has_plausible_info(area, sector, boot)):
-        return None
-    extended = 64 if boot.bits == 32 else 36  # offset of drive number, signature, serial and label
-    signature = sector[extended + 2]
-    few = f"a FAT32 of {boot.clusters} clusters: some systems treat fewer than {FAT16_BELOW} as FAT16"
-    backup = le16(sector, 50) if boot.bits == 32 else 0
-    copy = area.read(backup * boot.sector, 512) if 0 < backup < boot.reserved else b""
-    return replace(
-        area.layer("vfat", boot.sectors * boot.sector, boot.cluster), version=f"FAT{boot.bits}",
-        label=_root_label(area, boot),  # Windows and blkid use the directory, not the copy in the boot sector
-        uuid=serial_at(sector, extended + 3) if signature in (0x28, 0x29) else None,
-        data_start=area.start + boot.data_start, unclean=_fat_unclean(area, sector, boot, extended),
-        problems=(few,) if boot.bits == 32 and boot.clusters < FAT16_BELOW else (), hidden_sectors=le32(sector, 28),
-        backup_boot=backup * boot.sector if copy else None,
-        backup_hidden_sectors=le32(copy, 28) if parse_fat_boot_sector(copy) else None,
-    )  # fmt: skip
-
-
-def _fat_unclean(area: Area, sector: bytes, boot: FatBootSector, extended: int) -> str | None:
-    """Return why the volume is not clean, or None: while it is mounted, Windows clears bits in the entry of cluster 1,
-    Linux sets one after the drive number.
-    """
-    entry = le32(area.read(boot.reserved * boot.sector + boot.bits // 8, 4), 0)
-    shut, no_error = {16: (0x8000, 0x4000), 32: (0x08000000, 0x04000000)}.get(boot.bits, (0, 0))
-    if entry & no_error != no_error:
-        return MEDIUM_ERRORS[1]
-    if entry & shut != shut:
-        return "was not unmounted cleanly (bit in the allocation table)"
-    return "was not unmounted cleanly (dirty flag set)" if sector[extended + 1] & 0x1 else None  # FAT_STATE_DIRTY
-
-
-def parse_fat_boot_sector(sector: bytes) -> FatBootSector | None:
-    """Return the boot sector, or None if its fields are inconsistent. `sector`: the volume's first 512 bytes."""
-    if len(sector) < 512 or not _looks_like_fat(sector):
-        return None
-    size, per_cluster, reserved, copies, entries, total16, media, fat16 = struct.unpack_from("<HBHBHHBH", sector, 11)
-    if size not in (512, 1024, 2048, 4096) or not is_power_of_two(per_cluster):
-        return None
-    if not reserved or not copies or not (media >= 0xF8 or media == 0xF0):
-        return None
-    fats = (fat16 or le32(sector, 36)) * copies
-    directory, sectors = entries * ENTRY, total16 or le32(sector, 32)
-    clusters = (sectors - reserved - fats - -(-directory // size)) // per_cluster
-    root = 0 if fat16 else le32(sector, 44)
-    most = FAT16_BELOW - 1 if fat16 else MOST_CLUSTERS
-    if not fats or not 0 < clusters <= most or (not fat16 and root < 2):
-        return None
-    return FatBootSector(size, size * per_cluster, reserved, copies, fats, directory, sectors, clusters, root)
-
-
-def _looks_like_fat(sector: bytes) -> bool:
-    named = any(sector.startswith(name, at) for at, name in NAMES)
-    return named or (sector[510:512] == b"\x55\xaa" and sector[0x36:0x3E] not in OTHERS)
-
-
-def _has_plausible_info(area: Area, sector: bytes, boot: FatBootSector) -> bool:
-    """Return whether FAT32's FSInfo sector has its signatures, or is empty (blkid's rule, from real volumes)."""
-    at = le16(sector, 48)
-    if at in (0, 0xFFFF):
-        return True
-    info = area.read(at * boot.sector, 512)
-    return info[:4] in (b"RRaA", b"RRdA", bytes(4)) and info[484:488] in (b"rrAa", bytes(4))
-
-
-def _root_label(area: Area, boot: FatBootSector) -> str | None:
-    if not boot.root_cluster:
-        at = (boot.reserved + boot.fats) * boot.sector
-        return _label_in(area.read(at, min(boot.directory, LONGEST_DIRECTORY)))
-    fat = boot.reserved * boot.sector
-    clusters = _directories(area, boot.root_cluster, fat, boot.data_start, boot.cluster, boot.clusters, 0x0FFFFFFF)
-    return next((label for directory in clusters if (label := _label_in(directory))), None)
-
-
-def _label_in(directory: bytes) -> str | None:
-    for at in range(0, len(directory) - ENTRY + 1, ENTRY):
-        first, attributes = directory[at], directory[at + ATTRIBUTES]
-        if first == 0:
-            return None
-        if first == 0xE5 or attributes & 0x3F == LONG_NAME or le16(directory, at + 20) or le16(directory, at + 26):
-            continue
-        if attributes & (VOLUME_LABEL | DIRECTORY) == VOLUME_LABEL:
-            name = directory[at : at + 11]
-            return text_at(b"\xe5" + name[1:] if first == 0x05 else name, 0, 11, "cp437")
-    return None
-
-
-# Windows dynamic disks: the private header of the Logical Disk Manager.
-#
-# Layout: linux/block/partitions/ldm.c, ldm_parse_privhead.
-
-SECTOR = 512
-
-
-def read_ldm(area: Area) -> Layer | None:
-    places = (area.head[6 * SECTOR : 7 * SECTOR], area.tail[-SECTOR:])  # on an MBR disk; at the end of a GPT partition
-    header = next((place for place in places if place[:8] == b"PRIVHEAD"), b"")
-    if len(header) < SECTOR or be16(header, 12) != 2:
-        return None
-    start = be64(header, 0x11B) * SECTOR
-    return Layer(
-        kind="ldm", extent=area.extent, version=f"{be16(header, 12)}.{be16(header, 14)}",
-        uuid=text_at(header, 0x30, 64, "ascii"), data_start=start if area.is_whole and start else None,
-    )  # fmt: skip
-
 
 # The state of an NTFS volume: the dirty flag, an unfinished log, a hibernated Windows.
 #
@@ -257,6 +25,7 @@ LONGEST_INDEX = 64 * MIB  # of a directory whose names are all read
 LONGEST_LIST = 256 * KIB  # of attributes, as Windows limits it
 MOST_PIECES = 4096  # of a file
 
+SECTOR = 512
 HIBERNATION_HEADER = 4096
 HIBERNATED = (b"hibr", b"HIBR")  # after a resume it is b"wake" or b"RSTR"
 WINDOWS_HIBERNATED = "Windows is hibernated in it, or was shut down with fast startup (hiberfil.sys)"
@@ -364,7 +133,7 @@ def runs_of(parts: Sequence[bytes]) -> Runs:
 def open_ntfs(area: Area) -> NtfsFiles:
     """Return the files of an NTFS volume. Raises CannotFollow."""
     boot = area.head[:512]
-    files = NtfsFiles(area, _cluster_size(boot), _record_size(boot, _cluster_size(boot)), ())
+    files = NtfsFiles(area, cluster_size(boot), _record_size(boot, cluster_size(boot)), ())
     if not files.cluster:
         raise CannotFollow(_LOST)
     first = replace(files, table=((le64(boot, 48), -(-MFT_RECORD_ROOM // files.cluster)),))
@@ -546,21 +315,17 @@ def _search(node: bytes, name: str) -> tuple[int | None, int | None]:
     raise CannotFollow(_LOST)
 
 
-# NTFS, ReFS and BitLocker.
-#
-# Layout of NTFS: linux/fs/ntfs3/ntfs.h, struct NTFS_BOOT; of BitLocker: cryptsetup lib/bitlk/bitlk.c and
-# libbde's format notes; of ReFS: libfsrefs's format notes.
+# The boot sector. Layout: linux/fs/ntfs3/ntfs.h, struct NTFS_BOOT.
 
 VOLUME_NAME = 0x60
 UNUSED = ((14, 2), (16, 1), (17, 2), (19, 2), (22, 2), (32, 4))  # fields of FAT that are zero on NTFS
-VISTA, WINDOWS_7, TO_GO = b"\xeb\x52\x90-FVE-FS-", b"\xeb\x58\x90-FVE-FS-", b"\xeb\x58\x90MSWIN4.1"
 
 
 def read_ntfs(area: Area) -> Layer | None:
     boot = area.head[:512]
     if len(boot) < 512 or boot[3:11] != b"NTFS    " or any(any(boot[at : at + size]) for at, size in UNUSED):
         return None
-    sector, cluster = le16(boot, 11), _cluster_size(boot)
+    sector, cluster = le16(boot, 11), cluster_size(boot)
     sectors, table, mirror, serial = struct.unpack_from("<3Q8xQ", boot, 40)
     if not is_power_of_two(sector) or not 256 <= sector <= 4096 or not cluster or not sectors:
         return None
@@ -579,7 +344,7 @@ def read_ntfs(area: Area) -> Layer | None:
     )  # fmt: skip
 
 
-def _cluster_size(boot: bytes) -> int:
+def cluster_size(boot: bytes) -> int:
     """Return the bytes per cluster, or 0 for an invalid field. A field above 128 is a negated exponent of two."""
     sectors = boot[13]
     if sectors > 128:
@@ -593,41 +358,3 @@ def _record_size(boot: bytes, cluster: int) -> int:
     raw = boot[64]
     size = raw * cluster if raw < 128 else 1 << 256 - raw if raw > 225 else 0
     return size if 256 <= size <= 64 * KIB else 0
-
-
-def read_refs(area: Area) -> Layer | None:
-    boot = area.head[:512]
-    if boot[:8] != b"\0\0\0ReFS\0":
-        return None
-    sector, per_cluster = le32(boot, 32), le32(boot, 36)
-    known = sector in (512, 4096) and is_power_of_two(per_cluster) and sector * per_cluster <= 64 * KIB
-    claims = le64(boot, 24) * sector if known else None
-    return area.layer("ReFS", claims or None, sector * per_cluster if known else None)
-
-
-def read_bitlocker(area: Area) -> Layer | None:
-    boot = area.head[:512]
-    start = boot[:11] if len(boot) == 512 else b""
-    at = {WINDOWS_7: le64(boot, 176), TO_GO: le64(boot, 440)}.get(start, 0)
-    metadata = area.read(at, 64 * KIB) if at and at % 64 == 0 else b""
-    if start != VISTA and metadata[:8] != b"-FVE-FS-":
-        return None
-    sector, cluster = le16(boot, 11), _cluster_size(boot)
-    version = str(le16(metadata, 10)) if metadata else None
-    unit = cluster or (sector if is_power_of_two(sector) else None)
-    # Encryption in place: all data has the same offset as in the file system.
-    found = replace(area.layer("BitLocker", None, unit), version=version, label=next(_descriptions(metadata), None))
-    return replace(found, uuid=guid_at(metadata, 64 + 16))
-
-
-def _descriptions(metadata: bytes) -> Iterator[str]:
-    """Yield the descriptions in the metadata, whose entries are: size, entry type, value type, version, value."""
-    end, at = min(64 + le32(metadata, 64), len(metadata)), 64 + 48
-    while at + 8 < end:
-        size = le16(metadata, at)
-        if size < 8 or at + size > end:
-            return
-        text = text_at(metadata, at + 8, size - 8, "utf-16-le")
-        if le32(metadata, at + 2) == 7 | 2 << 16 and text:  # a description, a string
-            yield text
-        at += size

@@ -1,8 +1,7 @@
-"""ZFS, bcache, UFS, ISO 9660, APFS and HFS+, disk image headers: superblocks to layers."""
+"""Contents that are only recognised: bcache, UFS, ISO 9660, APFS and HFS+, ReFS, disk image headers, and others."""
 
 import hashlib
 import struct
-from collections.abc import Iterator
 from dataclasses import replace
 from uuid import UUID
 
@@ -403,83 +402,14 @@ def read_befs(area: Area) -> Layer | None:
     )  # fmt: skip
 
 
-# Members of ZFS pools.
-#
-# There are four copies of the label, two at each end; each has an XDR name-value list with pool name, identifiers and
-# ashift. Source: ZFS on-disk specification, chapter 1; openzfs module/nvpair/nvpair.c.
-
-LABEL = 256 * KIB
-PAIRS_READ = 48 * KIB  # of up to 112 KiB; real lists are a few KiB long
-SMALLEST = 64 * MIB
-UINT64, STRING, LIST = 8, 9, 19
-MOST_PAIRS = 512
-EXPORTED = 1  # POOL_STATE_EXPORTED: openzfs include/sys/fs/zfs.h
-MULTIHOST = 0xA11CEA11  # MMP_MAGIC: openzfs include/sys/uberblock_impl.h
-_UBERBLOCKS = {b"\x0c\xb1\xba\0\0\0\0\0": le64, b"\0\0\0\0\0\xba\xb1\x0c": be64}  # in either byte order
+# ReFS. Layout: libfsrefs's format notes.
 
 
-def read_zfs(area: Area) -> Layer | None:
-    if area.size < SMALLEST:
+def read_refs(area: Area) -> Layer | None:
+    boot = area.head[:512]
+    if boot[:8] != b"\0\0\0ReFS\0":
         return None
-    last = area.size // LABEL * LABEL - 2 * LABEL
-    for label in (0,) if area.ends_with_a_partition else (0, last):
-        facts = dict(_nvlist_pairs(area.read(label + 16 * KIB, PAIRS_READ)))
-        if isinstance(facts.get("pool_guid"), int) or isinstance(facts.get("guid"), int):
-            ring = area.read(label + 128 * KIB, 128 * KIB)
-            is_shared = facts.get("state") != EXPORTED and _is_multihost(ring)
-            return replace(_zfs_layer(area, facts), unclean=f"{MAY_BE_SHARED} (multihost)" if is_shared else None)
-    ring = area.read(128 * KIB, 128 * KIB)
-    if sum(ring[at : at + 8] in _UBERBLOCKS for at in range(0, len(ring), KIB)) >= 4:
-        return _zfs_layer(area, {})  # as in blkid: fewer than four may be remnants
-    return None
-
-
-def _is_multihost(ring: bytes) -> bool:
-    """Return whether the newest uberblock has the property multihost on: machines that may import the pool then detect
-    each other by the delay of its last write, which is 0 if it is off.
-    """
-    newest, found = (-1, -1), False
-    for at in range(0, len(ring) - KIB + 1, KIB):
-        if number := _UBERBLOCKS.get(ring[at : at + 8]):
-            group, time, mark, delay = (number(ring, at + field) for field in (16, 32, 176, 184))
-            if (group, time) > newest:
-                newest, found = (group, time), mark == MULTIHOST and delay > 0
-    return found
-
-
-def _zfs_layer(area: Area, facts: dict[str, int | str]) -> Layer:
-    name, ashift, guid, version = (facts.get(key) for key in ("name", "ashift", "pool_guid", "version"))
-    return Layer(
-        kind="zfs_member", extent=area.extent, version=str(version) if isinstance(version, int) else None,
-        label=name if isinstance(name, str) else None, uuid=str(guid) if isinstance(guid, int) else None,
-        data_start=area.start + 4 * MIB,  # two labels and the boot block lie before it
-        data_unit=1 << ashift if isinstance(ashift, int) and 9 <= ashift <= 24 else None,
-    )  # fmt: skip
-
-
-def _nvlist_pairs(packed: bytes) -> Iterator[tuple[str, int | str]]:
-    """Yield (name, value) of the numbers and strings of the label, and the ashift from its vdev tree."""
-    if packed[:1] != b"\x01" or packed[1:2] not in (b"\0", b"\x01"):
-        return  # encoding 1 is XDR, the only one on disk
-    at, depth, seen = 12, 0, set()
-    for _ in range(MOST_PAIRS):
-        size, name_length = be32(packed, at), be32(packed, at + 8)
-        if not size:
-            if not depth:
-                return
-            depth, at = depth - 1, at + 8
-            continue
-        value = at + 12 + (name_length + 3 & ~3)
-        if value + 8 > min(at + size, len(packed)):
-            return
-        name, kind = packed[at + 12 : at + 12 + name_length].decode("ascii", "replace"), be32(packed, value)
-        if kind == LIST:
-            depth, at = depth + 1, value + 16
-            continue
-        if (not depth or name == "ashift") and name not in seen:
-            seen.add(name)
-            if kind == UINT64:
-                yield name, be64(packed, value + 8)
-            elif kind == STRING:
-                yield name, text_at(packed, value + 12, min(be32(packed, value + 8), 256)) or ""
-        at += size
+    sector, per_cluster = le32(boot, 32), le32(boot, 36)
+    known = sector in (512, 4096) and is_power_of_two(per_cluster) and sector * per_cluster <= 64 * KIB
+    claims = le64(boot, 24) * sector if known else None
+    return area.layer("ReFS", claims or None, sector * per_cluster if known else None)

@@ -1,0 +1,94 @@
+"""ext2, ext3, ext4 and their external journal."""
+
+from dataclasses import replace
+
+from aligntool.formats.numbers import le16, le32, le64, text_at, uuid_at
+from aligntool.formats.reader import MAY_BE_SHARED, Area, checksum_problem, crc32c
+from aligntool.inventory import Layer
+
+# Layout: linux/fs/ext4/ext4.h, struct ext4_super_block; the superblock lies at byte 1024.
+
+COMPAT_HAS_JOURNAL = 0x4
+INCOMPAT_FILETYPE, INCOMPAT_RECOVER, INCOMPAT_JOURNAL_DEV, INCOMPAT_META_BG = 0x2, 0x4, 0x8, 0x10
+INCOMPAT_64BIT, INCOMPAT_MMP = 0x80, 0x100
+RO_COMPAT_EXT3 = 0x7  # sparse_super, large_file, btree_dir: all that ext2 and ext3 may have
+RO_COMPAT_METADATA_CSUM, RO_COMPAT_ORPHAN_PRESENT = 0x400, 0x10000
+STATE_VALID, STATE_ERROR = 0x1, 0x2
+FLAGS_TEST_FILESYS = 0x4
+
+
+def read_ext(area: Area) -> Layer | None:
+    superblock = area.read(1024, 1024)
+    if len(superblock) < 1024 or le16(superblock, 0x38) != 0xEF53:
+        return None
+    log_block, revision = le32(superblock, 0x18), le32(superblock, 0x4C)
+    if log_block > 6 or revision > 1 or not le32(superblock, 0x20):  # blocks of at most 64 KiB
+        return None  # a two-byte magic alone is weak evidence
+    block = 1024 << log_block
+    incompat, ro_compat = le32(superblock, 0x60), le32(superblock, 0x64)
+    high = le32(superblock, 0x150) if incompat & INCOMPAT_64BIT else 0
+    claims = (high << 32 | le32(superblock, 4)) * block
+    if not claims:
+        return None
+    kind = _ext_kind(superblock)
+    layer = replace(
+        area.layer(kind, claims, block), version=f"{revision}.{le16(superblock, 0x3E)}",
+        label=text_at(superblock, 0x78, 16), uuid=uuid_at(superblock, 0x68),
+    )  # fmt: skip
+    if ro_compat & RO_COMPAT_METADATA_CSUM:
+        wrong = checksum_problem("the ext4 superblock", le32(superblock, 0x3FC), crc32c(superblock[:0x3FC]))
+        layer = replace(layer, problems=wrong)
+    if kind == "jbd":
+        return layer
+    return replace(
+        layer, stripe_unit=le16(superblock, 0x164) * block, stripe_width=le32(superblock, 0x170) * block,
+        unclean=_mmp_unclean(area, superblock, block) or _ext_unclean(superblock),
+    )  # fmt: skip
+
+
+def _ext_kind(superblock: bytes) -> str:
+    has_journal = le32(superblock, 0x5C) & COMPAT_HAS_JOURNAL
+    incompat, ro_compat = le32(superblock, 0x60), le32(superblock, 0x64)
+    if incompat & INCOMPAT_JOURNAL_DEV:
+        return "jbd"
+    if le32(superblock, 0x160) & FLAGS_TEST_FILESYS:
+        return "ext4dev"
+    known = INCOMPAT_FILETYPE | INCOMPAT_META_BG | (INCOMPAT_RECOVER if has_journal else 0)
+    if incompat & ~known or ro_compat & ~RO_COMPAT_EXT3:
+        return "ext4"
+    return "ext3" if has_journal else "ext2"
+
+
+def _mmp_unclean(area: Area, superblock: bytes, block: int) -> str | None:
+    """Return the reason if another machine has it mounted or may have (multiple mount protection), otherwise None.
+
+    linux/fs/ext4/mmp.c; include/linux/ext4.h, struct mmp_struct.
+    """
+    if not le32(superblock, 0x60) & INCOMPAT_MMP:
+        return None
+    found = area.read(le64(superblock, 0x168) * block, 128)
+    if len(found) < 128 or le32(found, 0) != 0x004D4D50:  # EXT4_MMP_MAGIC
+        return "its block for multiple mount protection (MMP) is damaged"
+    node = text_at(found, 16, 64) or "an unnamed machine"
+    match le32(found, 4):
+        case 0xFF4D4D50:  # EXT4_MMP_SEQ_CLEAN
+            return f"{MAY_BE_SHARED} (MMP)"
+        case 0xE24D4D50:  # EXT4_MMP_SEQ_FSCK
+            return f"it is being checked by {node}, or the check was interrupted (MMP)"
+    return f"it is mounted on {node}, or that machine stopped without unmounting it (MMP); unmount it there first"
+
+
+NEEDS_REPLAY = "needs its journal replayed (recovery flag set)"
+
+
+def _ext_unclean(superblock: bytes) -> str | None:
+    state = le16(superblock, 0x3A)
+    if le32(superblock, 0x60) & INCOMPAT_RECOVER:
+        return NEEDS_REPLAY
+    if state & STATE_ERROR:
+        return "has errors that the kernel detected (error flag set)"
+    if not state & STATE_VALID:
+        return "was not unmounted cleanly (valid flag clear)"
+    if le32(superblock, 0xE8) or le32(superblock, 0x64) & RO_COMPAT_ORPHAN_PRESENT:
+        return "has deleted files that are not yet released (orphan list)"
+    return None

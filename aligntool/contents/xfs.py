@@ -1,0 +1,127 @@
+"""XFS, and external XFS logs."""
+
+from bisect import bisect_left
+from dataclasses import replace
+
+from aligntool.formats.numbers import be16, be32, be64, le32, text_at, uuid_at
+from aligntool.formats.reader import Area, checksum_problem, crc32c_inverted
+from aligntool.inventory import Layer
+from aligntool.units import KIB
+
+# Whether the log of an XFS was closed by an unmount.
+#
+# Only the log itself shows it: each of its 512-byte blocks has the number of the cycle in which it was written,
+# the head is where that number changes, and the last record before the head of a clean log has one operation, the
+# unmount. Layout: linux/fs/xfs/libxfs/xfs_log_format.h; the search: xlog_find_head() and xlog_check_unmount_rec()
+# in linux/fs/xfs/xfs_log_recover.c.
+
+BLOCK = 512  # the unit of the log, whatever the sector size
+XFS_LOG_MAGIC = b"\xfe\xed\xba\xbe"
+CYCLE_DATA = 32 * KIB  # data bytes whose cycle numbers fit into one header block
+LOOK_BACK = 256 * KIB // BLOCK + 8  # blocks of the largest record and its headers
+UNMOUNT = 0x20  # XLOG_UNMOUNT_TRANS, in oh_flags of an operation
+
+
+def xfs_log_unclean(area: Area, superblock: bytes) -> str | None:
+    """Return why the file system is not clean. None: it was unmounted, or the state is unknown, because the log is
+    external, truncated or unwritten.
+    """
+    block, number, shift = be32(superblock, 4), be64(superblock, 48), superblock[124]
+    # A block number has the allocation group in its upper bits; that of an external log is 0.
+    start = ((number >> shift) * be32(superblock, 84) + (number & (1 << shift) - 1)) * block
+    count = be32(superblock, 96) * block // BLOCK
+    if not start or count <= LOOK_BACK:
+        return None
+    first, last = _cycle(area, start), _cycle(area, start + (count - 1) * BLOCK)
+    if not first:
+        return None
+    head = 0  # the first block with another cycle than the first block
+    if first != last:
+        head = bisect_left(range(count - 1), True, key=lambda at: _cycle(area, start + at * BLOCK) != first)
+    before = _blocks_before(area, start, count, head)
+    at = before.rfind(XFS_LOG_MAGIC)
+    while at > 0 and at % BLOCK:  # a magic in the middle of a block is data
+        at = before.rfind(XFS_LOG_MAGIC, 0, at)
+    if at < 0 or at % BLOCK:
+        return "needs its log replayed (no record where it ends)"
+    return None if _is_unmount(before[at:]) else "needs its log replayed (the last record is not an unmount)"
+
+
+def _cycle(area: Area, at: int) -> int:
+    """Return the cycle in which a block was written; in a record header it follows the magic."""
+    data = area.read(at, 8)
+    return be32(data, 4 if data[:4] == XFS_LOG_MAGIC else 0)
+
+
+def _blocks_before(area: Area, start: int, count: int, head: int) -> bytes:
+    """Return the last LOOK_BACK blocks before the head; before the start of the log come the blocks at its end."""
+    direct = min(head, LOOK_BACK)
+    wrapped = LOOK_BACK - direct
+    data = area.read(start + (head - direct) * BLOCK, direct * BLOCK)
+    return area.read(start + (count - wrapped) * BLOCK, wrapped * BLOCK) + data if wrapped else data
+
+
+def _is_unmount(record: bytes) -> bool:
+    """Return whether the bytes are exactly one record, with the unmount as its only operation."""
+    version, length, operations, size = (be32(record, at) for at in (8, 12, 40, 320))
+    headers = -(-size // CYCLE_DATA) if version & 2 and size > CYCLE_DATA else 1
+    whole = headers * BLOCK + -(-length // BLOCK) * BLOCK == len(record)
+    operation = record[headers * BLOCK : headers * BLOCK + 12]
+    return whole and operations == 1 and len(operation) == 12 and bool(operation[9] & UNMOUNT)
+
+
+# XFS, and external XFS logs.
+#
+# Everything but the checksum is big-endian. Layout: linux/fs/xfs/libxfs/xfs_format.h, struct xfs_dsb;
+# xfs_log_format.h, struct xlog_rec_header.
+
+XFS_MAGIC = b"XFSB"
+INCOMPAT_ZONED = 0x200  # Linux 6.15; sb_rtstart
+
+
+def read_xfs(area: Area) -> Layer | None:
+    superblock = area.head[: 32 * 1024]
+    if superblock[:4] != XFS_MAGIC or len(superblock) < 512 or not _is_consistent(superblock):
+        return None
+    block = be32(superblock, 4)
+    claims = None if _has_zones(superblock) else be64(superblock, 8) * block
+    return replace(
+        area.layer("xfs", claims, block), label=text_at(superblock, 108, 12), uuid=uuid_at(superblock, 32),
+        stripe_unit=be32(superblock, 184) * block, stripe_width=be32(superblock, 188) * block,
+        problems=_xfs_problems(superblock), unclean=xfs_log_unclean(area, superblock),
+    )  # fmt: skip
+
+
+def _has_zones(superblock: bytes) -> bool:
+    """Return whether a section of zones with the data of files may follow the blocks that the superblock counts."""
+    return be16(superblock, 100) & 0xF == 5 and bool(be32(superblock, 216) & INCOMPAT_ZONED)
+
+
+def _is_consistent(superblock: bytes) -> bool:
+    """Return whether the sizes match their logarithms, and the groups match the blocks, as mount and blkid require."""
+    sizes = be32(superblock, 4), be16(superblock, 102), be16(superblock, 104)  # of a block, a sector, an inode
+    logarithms, known = superblock[120:123], (range(9, 17), range(9, 16), range(8, 12))
+    blocks, group, groups = be64(superblock, 8), be32(superblock, 84), be32(superblock, 88)
+    fit = all(log in logs and size == 1 << log for size, log, logs in zip(sizes, logarithms, known, strict=True))
+    return fit and groups > 0 and (groups - 1) * group < blocks <= groups * group
+
+
+def _xfs_problems(superblock: bytes) -> tuple[str, ...]:
+    if be16(superblock, 100) & 0xF != 5:
+        return ()
+    sector = superblock[: be16(superblock, 102)]
+    blanked = sector[:224] + bytes(4) + sector[228:]
+    return checksum_problem("the XFS superblock", le32(sector, 224), crc32c_inverted(blanked))
+
+
+def read_xfs_log(area: Area) -> Layer | None:
+    """Return an external log. It has no superblock: search its first 64 KiB for a record header."""
+    if area.head[:4] == XFS_MAGIC:
+        return None  # any records belong to its internal log
+    for at in range(0, min(len(area.head), 64 * 1024), 512):
+        if area.head[at : at + 4] != XFS_LOG_MAGIC:
+            continue
+        version, length = be32(area.head, at + 8), be32(area.head, at + 12)
+        if version in (1, 2) and 0 < length < 1 << 31 and be32(area.head, at + 300) in (1, 2, 3):  # XLOG_FMT_
+            return Layer(kind="xfs_external_log", extent=area.extent)
+    return None
