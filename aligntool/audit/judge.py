@@ -8,9 +8,10 @@ from aligntool.audit import drives, report, wording
 from aligntool.audit.array_boot import array_number_findings, late_start_findings, system_findings
 from aligntool.audit.arrays import array_findings, members_of, whole_member_findings, with_members
 from aligntool.audit.grids import Sized, grids_of, physical_sector, shifted_arrays
-from aligntool.audit.layers import CONTAINERS, data_starts, layer_findings
+from aligntool.audit.layers import data_starts, layer_findings
 from aligntool.audit.report import Answer, Code, Finding, Grid, GridKind, Judged, Severity, Verdict
 from aligntool.audit.tables import array_above, gpt_is_lost, table_findings
+from aligntool.contents.catalogue import kind_named
 from aligntool.formats.parked import parked_numbers
 from aligntool.formats.part_types import EFI_SYSTEM
 from aligntool.inventory import Disk, DiskKind, Inventory, KnownGeometry, Layer, Partition, Role, TableLabel
@@ -337,7 +338,7 @@ def start_findings(disk: Disk, partition: Partition | None, verdict: Verdict, se
     code, is_dasd = CODES[grid.kind], disk.kind is DiskKind.DASD or (disk.table and disk.table.label is TableLabel.DASD)
     if code is Code.OFF_GRAIN and (partition is None or is_dasd):
         return  # a whole MiB is not the goal for a disk used whole, nor on DASD, where the goal is a track
-    compensating = _data_on_the_grid(partition, grid, _FILE_SYSTEMS)
+    compensating = _clusters_on_the_grid(partition, grid)
     if compensating and severity is Severity.ERROR:
         severity = Severity.WARNING
     yield finding(
@@ -393,11 +394,8 @@ def _evidence(partition: Partition | None, verdict: Verdict, worst: report.Check
         return
     if (partition.kernel_alignment_offset or 0) > 0:
         yield f"the kernel agrees: the partition's alignment_offset is {partition.kernel_alignment_offset}"
-    for layer in _data_on_the_grid(partition, worst.grid, _FILE_SYSTEMS | CONTAINERS):
+    for layer in _data_on_the_grid(partition, worst.grid):
         yield f"the data of {wording.layer_name(layer)} inside begin on the boundary nevertheless"
-
-
-_FILE_SYSTEMS = frozenset({"vfat", "exfat"})
 
 
 def aligned_data_exemption(partition: Partition, grids: Sequence[Grid]) -> str:
@@ -410,15 +408,24 @@ def aligned_data_exemption(partition: Partition, grids: Sequence[Grid]) -> str:
     missed = [grid for grid in required if grid.off_by(partition.extent.start)]
     if not places or not missed or any(grid.off_by(place) for grid in required for place in places):
         return ""
-    if partition.content[0].kind == "linux_raid_member" and any(grid.kind is GridKind.PHYSICAL for grid in missed):
+    if kind_named(partition.content[0].kind).updates_superblock and any(
+        grid.kind is GridKind.PHYSICAL for grid in missed
+    ):
         return ""
     return f"the data of {wording.layer_name(partition.content[0])} inside begin on the boundary"
 
 
-def _data_on_the_grid(partition: Partition | None, grid: Grid, kinds: frozenset[str]) -> tuple[Layer, ...]:
-    """Return the layers whose data are on the grid although the partition's start is not. SD cards are formatted with
-    the partition off and the clusters on the boundary (SD Part 2, File System); cryptsetup and pvcreate compensate for
-    the offset that the kernel reports.
+def _clusters_on_the_grid(partition: Partition | None, grid: Grid) -> tuple[Layer, ...]:
+    """Return the file systems whose clusters are on the grid although the partition's start is not: SD cards are
+    formatted so (SD Part 2, File System).
     """
-    layers = [layer for layer in (partition.content if partition else ()) if layer.kind in kinds]
+    return tuple(layer for layer in _data_on_the_grid(partition, grid) if kind_named(layer.kind).has_clusters)
+
+
+def _data_on_the_grid(partition: Partition | None, grid: Grid) -> tuple[Layer, ...]:
+    """Return the layers whose data are on the grid although the partition's start is not: cryptsetup and pvcreate
+    compensate for the offset that the kernel reports, and some file systems have clusters on the boundary.
+    """
+    named = ((layer, kind_named(layer.kind)) for layer in (partition.content if partition else ()))
+    layers = [layer for layer, kind in named if kind.has_clusters or kind.is_container]
     return tuple(layer for layer in layers if layer.data_start is not None and grid.off_by(layer.data_start) == 0)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from aligntool.audit import wording
 from aligntool.audit.grids import STACKED, believed_minimum_io
 from aligntool.audit.report import Answer, Code, Finding, Grid, GridKind, Judged, Severity, Verdict, predict
+from aligntool.contents.catalogue import kind_named
 from aligntool.formats.part_types import EFI_SYSTEM
 from aligntool.inventory import COEXISTING_KINDS, Disk, Layer, Partition, missing_bytes
 from aligntool.units import format_size
@@ -59,7 +60,6 @@ def _stripe_mismatch(layer: Layer, level: str, chunk: int, stripe: int | None) -
 _COMPARED = frozenset(
     {GridKind.PHYSICAL, GridKind.MINIMUM_IO, GridKind.PAGE, GridKind.UNIT, GridKind.ALLOCATION, GridKind.CHUNK}
 )
-CONTAINERS = frozenset({"crypto_LUKS", "LVM2_member", "linux_raid_member"})
 
 
 def data_starts(partition: Partition) -> tuple[int, ...]:
@@ -67,12 +67,12 @@ def data_starts(partition: Partition) -> tuple[int, ...]:
     encryption or volume manager. Return () if there is none, or if its superblock is inconsistent or ambiguous.
     """
     content = partition.content
-    if len(content) != 1 or content[0].kind not in CONTAINERS or any(layer.problems for layer in content):
+    if len(content) != 1 or not kind_named(content[0].kind).is_container or any(layer.problems for layer in content):
         return ()
     top = content[0]
     # A striped array spreads its content over the members: only the member's own data area has a place on this disk.
     while top.raid_chunk is None and len(top.inner) == 1 and top.kind == "linux_raid_member":
-        if top.inner[0].kind not in CONTAINERS or top.inner[0].problems:
+        if not kind_named(top.inner[0].kind).is_container or top.inner[0].problems:
             break
         top = top.inner[0]
     places = {segment.extent.start for segment in top.segments}
@@ -147,7 +147,7 @@ class _Walk:
         grid = self._worst_grid(start)
         if grid is None:
             return
-        if layer.kind not in ("vfat", "exfat"):
+        if not kind_named(layer.kind).has_clusters:
             yield self._off(_code_of(grid), grid.severity, wording.layer_name(layer), "data start", start, grid)
         elif grid.kind in (GridKind.PHYSICAL, GridKind.MINIMUM_IO):  # an EFI system partition is rarely written
             boot = self.partition is not None and self.partition.type_code in EFI_SYSTEM
@@ -190,8 +190,8 @@ class _Walk:
         if part is None or start not in data_starts(part):
             return False
         sizes = [grid.size for grid in self.grids if grid.kind is GridKind.PHYSICAL]
-        is_member = part.content[0].kind == "linux_raid_member"
-        return not is_member or not any((start - part.extent.start) % size for size in sizes)
+        updates = kind_named(part.content[0].kind).updates_superblock
+        return not updates or not any((start - part.extent.start) % size for size in sizes)
 
     def _size(self, layer: Layer, *, in_volume: bool) -> Iterator[Finding]:
         """Yield findings on a layer that is larger than its container, and on other damage of its superblock.
@@ -215,7 +215,7 @@ class _Walk:
     def _small_blocks(self, layer: Layer) -> Iterator[Finding]:
         physical = next((grid for grid in self.grids if grid.kind is GridKind.PHYSICAL), None)
         unit = layer.data_unit or 0
-        if physical is None or not 0 < unit < physical.size or layer.kind in ("swap", "iso9660", "squashfs", "erofs"):
+        if physical is None or not 0 < unit < physical.size or not kind_named(layer.kind).writes_units:
             return
         if layer.kind == "crypto_LUKS" and layer.data_start is None:  # its data are on another device
             return

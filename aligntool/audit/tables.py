@@ -7,6 +7,7 @@ from aligntool.audit.drives import disk_finding
 from aligntool.audit.report import Code, Finding, Severity
 from aligntool.audit.wording import change_by_hand, look_at_table, next_command, next_resume, shell_word
 from aligntool.commands import ByHand
+from aligntool.contents.catalogue import kind_named
 from aligntool.formats.parked import is_marked_in_flight, parked_numbers
 from aligntool.inventory import LAST_NUMBER, Disk, DiskKind, Fault, Role, TableFault, TableLabel
 from aligntool.units import Extent, counted, format_size
@@ -28,19 +29,11 @@ _SEVERITIES = dict.fromkeys(_WARNINGS, Severity.WARNING) | dict.fromkeys(_NOTES,
 _OF_IMAGES = (Fault.PROTECTIVE_MBR, Fault.GPT_BACKUP_MISPLACED)
 _COPIES_DAMAGED = {Fault.GPT_PRIMARY_DAMAGED, Fault.GPT_BACKUP_DAMAGED}
 
-_WHOLE_DISK_MEMBERS = {
-    "isw_raid_member": "Intel RST (IMSM)", "ddf_raid_member": "DDF", "nvidia_raid_member": "NVIDIA",
-    "promise_fasttrack_raid_member": "Promise FastTrak", "silicon_medley_raid_member": "Silicon Image Medley",
-    "lsi_mega_raid_member": "LSI MegaRAID", "linux_raid_member": "md", "mpath_member": "multipath",
-    "drbd": "DRBD", "geom_raid_member": "FreeBSD GEOM",
-}  # fmt: skip
-
 
 def array_above(disk: Disk, by_name: Mapping[str, Disk]) -> str:
     """Return why a table on this disk belongs to a device above it, or "" if it is the disk's own."""
     kinds = [layer.kind for layer in disk.content] or [disk.content_hint or ""]
-    member = next((_WHOLE_DISK_MEMBERS[kind] for kind in kinds if kind in _WHOLE_DISK_MEMBERS), None)
-    if member:
+    if member := next((title for kind in kinds if (title := kind_named(kind).array_title)), ""):
         return f"the whole disk is a member of a {member} array; a table seen on it belongs to the array"
     for holder in disk.holders:
         above = by_name.get(holder)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from aligntool.audit.report import Grid
 from aligntool.commands import ByHand, Command, by_hand, typed, typed_on_loop
 from aligntool.commands import shell_word as shell_word
+from aligntool.contents.catalogue import kind_named
 from aligntool.errors import Refusal, Refused, Stopped
 from aligntool.formats.parked import is_marked_in_flight
 from aligntool.inventory import Disk, DiskKind, Inventory, Layer, Partition, Role, Source, TableLabel
@@ -37,17 +38,7 @@ def past_words(past: int, size: int) -> str:
 
 def layer_name(layer: Layer) -> str:
     """Return the usual name of a layer: "md 1.2", "LUKS2", "LVM2 PV", "FAT32"."""
-    match layer.kind:
-        case "linux_raid_member":
-            return f"md {layer.version or ''}".strip()
-        case "crypto_LUKS":
-            return layer.version if layer.version and layer.version.startswith("LUKS") else f"LUKS{layer.version or ''}"
-        case "LVM2_member":
-            return "LVM2 PV"
-        case "vfat":
-            return layer.version or "FAT"
-        case _:
-            return layer.kind
+    return kind_named(layer.kind).title(layer)
 
 
 def next_look(disk: Disk) -> str:

@@ -15,7 +15,8 @@ from aligntool.cli import options
 from aligntool.cli.reference import find_recipe
 from aligntool.cli.run_change import ChangeInProgress, Operation, end_change, pipes_may_break
 from aligntool.commands import ByHand, by_hand
-from aligntool.contents.file_systems import EXT, file_system, name_for_e2fsck
+from aligntool.contents.catalogue import kind_named
+from aligntool.contents.ext import name_for_e2fsck
 from aligntool.errors import Refused
 from aligntool.linux.lease import refuse_open_image
 from aligntool.linux.targets import raw_copy
@@ -115,10 +116,10 @@ def commands_of(plan: Plan) -> dict[int, tuple[str, ...]]:
     for index, step in enumerate(plan.steps):
         match step:
             case CheckContent():
-                words = " ".join(file_system(step.kind).checker)
+                words = " ".join(kind_named(step.kind).checker)
                 place = f"-o {step.extent.start} --sizelimit {step.extent.length}"
                 loop = f"losetup -r -f --show {place} {shell_word(checked)}"
-                if words and step.kind in EXT and (inside := name_for_e2fsck(checked, step.extent.start)):
+                if words.startswith("e2fsck") and (inside := name_for_e2fsck(checked, step.extent.start)):
                     lines[index] = (f"{words} {shell_word(inside)}",)
                 elif words:
                     lines[index] = (loop, f"{words} DEVICE")

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from aligntool.contents.kind import Kind
 from aligntool.contents.ntfs import cluster_size
 from aligntool.formats.numbers import guid_at, le16, le32, le64, text_at
 from aligntool.formats.reader import Area
@@ -38,3 +39,6 @@ def _descriptions(metadata: bytes) -> Iterator[str]:
         if le32(metadata, at + 2) == 7 | 2 << 16 and text:  # a description, a string
             yield text
         at += size
+
+
+BITLOCKER = Kind("BitLocker", used_by_windows=True)

@@ -3,10 +3,11 @@
 import hashlib
 from dataclasses import replace
 
+from aligntool.contents.kind import Kind, contains_no_device, in_whole_blocks
 from aligntool.formats.numbers import le16, le32, le64, text_at, uuid_at
 from aligntool.formats.reader import Area, checksum_problem, crc32c_inverted, xxh64
 from aligntool.inventory import Layer
-from aligntool.units import KIB, is_power_of_two
+from aligntool.units import KIB, MIB, is_power_of_two
 
 # The trees that place chunks are not needed for alignment: chunks start at multiples of 64 KiB of the device, and
 # inside them btrfs uses its sector size. Layout: linux/include/uapi/linux/btrfs_tree.h, struct btrfs_super_block.
@@ -41,3 +42,17 @@ def _btrfs_problems(superblock: bytes) -> tuple[str, ...]:
             return checksum_problem(of, stored.hex(), hashlib.blake2b(covered, digest_size=32).hexdigest())
         case unknown:
             return (f"the btrfs superblock's checksum type {unknown} is not known",)
+
+
+BTRFS = Kind(
+    "btrfs",
+    checker=("btrfs", "check", "--readonly"),
+    map_source="partclone.btrfs",
+    shrinkable=True,
+    least_size=256 * MIB,  # btrfs_ioctl_resize() in the kernel's fs/btrfs/ioctl.c
+    works_anywhere=True,
+    leaves_first_sector=True,
+    smallest_unit=in_whole_blocks,
+    is_seen_through=contains_no_device,
+    starts_extlinux=True,
+)

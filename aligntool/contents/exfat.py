@@ -6,7 +6,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
 
-from aligntool.contents.fat import ENTRY, FIRST_CLUSTER, MEDIUM_ERRORS, BrokenFatError, directories
+from aligntool.contents.fat import (
+    BAD_CLUSTER,
+    ENTRY,
+    FIRST_CLUSTER,
+    MEDIUM_ERRORS,
+    BrokenFatError,
+    cleaning_with,
+    directories,
+    fat_entries,
+    table_pieces,
+)
+from aligntool.contents.kind import Kind, StartField, Unit, UnitOf, contains_no_device, unit_of
 from aligntool.formats.numbers import le32, le64, serial_at, text_at
 from aligntool.formats.reader import Area, Reader, checksum_problem, read_pieces, rotating_sum
 from aligntool.inventory import Layer
@@ -125,3 +136,35 @@ def _cluster_runs(numbers: Iterable[int], heap: int, cluster: int) -> Iterator[E
     for _, alike in groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0]):
         run = [number for _, number in alike]
         yield Extent(heap + (run[0] - FIRST_CLUSTER) * cluster, len(run) * cluster)
+
+
+def _bad_blocks(area: Area) -> int:
+    table = exfat_table(area)
+    # A search is much faster than a comparison of each entry, of which a large volume has 100 million.
+    pieces = table_pieces(area, table.start, table.length)
+    marked = (piece for piece in pieces if b"\xf7\xff\xff\xff" in piece)
+    return sum(map(BAD_CLUSTER[32].__eq__, fat_entries(32, marked)))
+
+
+def _smallest_unit(reader: Reader, layer: Layer, unit_of_inner: UnitOf) -> Unit:
+    shift = reader.read(layer.extent.start, 512)[108:109]  # the binary logarithm of bytes per sector
+    return replace(unit_of(1 << min(int.from_bytes(shift), 16)), exact=True)
+
+
+EXFAT = Kind(
+    "exfat",
+    checker=("fsck.exfat", "-n"),
+    cleaning=cleaning_with("fsck.exfat"),
+    list_clearer="mkfs.exfat",
+    recreator="mkfs.exfat",
+    map_source="partclone.exfat",
+    why_not_shrinkable="no tool here shrinks an exFAT",
+    works_anywhere=True,
+    role="windows",
+    start_field=StartField(0x40, 8, "exFAT partition offset", checksum="exFAT boot checksum"),  # specification, 3.1
+    bad_blocks=_bad_blocks,
+    smallest_unit=_smallest_unit,
+    has_clusters=True,
+    is_seen_through=contains_no_device,
+    used_by_windows=True,
+)

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from aligntool.commands import ByHand
+from aligntool.contents.kind import Kind, contains_no_device, in_whole_blocks
 from aligntool.formats.numbers import le16, le32, le64, text_at, uuid_at
 from aligntool.formats.reader import MAY_BE_SHARED, Area, checksum_problem, crc32c
 from aligntool.inventory import Layer
@@ -92,3 +94,48 @@ def _ext_unclean(superblock: bytes) -> str | None:
     if le32(superblock, 0xE8) or le32(superblock, 0x64) & RO_COMPAT_ORPHAN_PRESENT:
         return "has deleted files that are not yet released (orphan list)"
     return None
+
+
+def _bad_blocks(area: Area) -> int:
+    """Return the length of inode 1, which consists of the bad blocks: its inode is the first in the table of group 0.
+
+    linux/fs/ext4/ext4.h, EXT4_BAD_INO, struct ext4_group_desc, struct ext4_inode.
+    """
+    superblock = area.read(1024, 1024)
+    block = 1024 << min(le32(superblock, 0x18), 6)
+    group = area.read((1024 // block + 1) * block, 64)  # the descriptors follow the block with the superblock
+    long = le32(superblock, 0x60) & INCOMPAT_64BIT and le16(superblock, 0xFE) >= 64
+    table = le32(group, 8) | (le32(group, 0x28) << 32 if long else 0)
+    inode = area.read(table * block, 128)
+    return max(le32(inode, 4) // block, 1) if le32(inode, 28) else 0
+
+
+_EXT2 = Kind(
+    "ext2",
+    checker=("e2fsck", "-f", "-n"),
+    cleaning=lambda layer: (ByHand.UNCLEAN, "e2fsck"),
+    list_clearer="e2fsck",
+    unsharer="tune2fs",
+    recreator="mke2fs",
+    shortener="resize2fs",
+    map_source="dumpe2fs",
+    shrinkable=True,
+    works_anywhere=True,
+    leaves_first_sector=True,
+    bad_blocks=_bad_blocks,
+    smallest_unit=in_whole_blocks,
+    is_seen_through=contains_no_device,
+    starts_extlinux=True,
+)
+EXT = (_EXT2, replace(_EXT2, name="ext3"), replace(_EXT2, name="ext4"))
+EXT_NAMES = tuple(kind.name for kind in EXT)
+JOURNAL = Kind("jbd", is_seen_through=contains_no_device)
+TEST = Kind("ext4dev", unsharer="tune2fs", is_seen_through=contains_no_device)
+ANY = Kind("ext", is_seen_through=contains_no_device)  # as its signature is called
+
+
+def name_for_e2fsck(path: str, start: int) -> str:
+    """Return the name by which e2fsck opens the file system at byte `start` of a disk or image, or "" if it cannot: it
+    expects options after the first question mark.
+    """
+    return "" if "?" in path else f"{path}?offset={start}"

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from aligntool.contents.kind import Kind, contains_no_device
 from aligntool.formats.numbers import le16, le32, le64, text_at, uuid_at
 from aligntool.formats.reader import Area, checksum_problem, crc32_seeded
 from aligntool.inventory import Layer
@@ -55,3 +56,13 @@ def _f2fs_problems(superblock: bytes) -> tuple[str, ...]:
     if at % 4 or at + 4 > len(superblock):
         return (f"the f2fs superblock states byte {at} for its checksum, which is outside the superblock",)
     return checksum_problem("the f2fs superblock", le32(superblock, at), crc32_seeded(superblock[:at], F2FS_MAGIC))
+
+
+# partclone.f2fs maps file systems of mkfs.f2fs and sload.f2fs, but was not tested on one that a kernel wrote.
+F2FS = Kind(
+    "f2fs",
+    checker=("fsck.f2fs", "--dry-run"),
+    why_not_shrinkable="no tool here shrinks an F2FS",
+    works_anywhere=True,
+    is_seen_through=contains_no_device,
+)

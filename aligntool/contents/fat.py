@@ -2,12 +2,15 @@
 
 import struct
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from sys import byteorder
 
+from aligntool.commands import ByHand
+from aligntool.contents.kind import Kind, StartField, Unit, UnitOf, contains_no_device, unit_of
 from aligntool.formats.numbers import le16, le32, serial_at, text_at
-from aligntool.formats.reader import Area
+from aligntool.formats.reader import LONGEST_READ, Area, Reader
 from aligntool.inventory import Layer
 from aligntool.units import KIB, is_power_of_two
 
@@ -185,3 +188,63 @@ def fat_entries(bits: int, table: Iterable[bytes]) -> Iterator[int]:
         if byteorder == "big":
             words.byteswap()
         yield from words if bits == 16 else (word & 0x0FFFFFFF for word in words)
+
+
+def table_pieces(area: Area, start: int, length: int) -> Iterator[bytes]:
+    """Yield the bytes of an allocation table in pieces, up to the first one that is cut off."""
+    for done in range(0, length, LONGEST_READ):
+        size = min(LONGEST_READ, length - done)
+        piece = area.read(start + done, size)
+        if len(piece) < size:
+            return
+        yield piece
+
+
+def _bad_blocks(area: Area) -> int:
+    boot = parse_fat_boot_sector(area.head[:512])
+    if boot is None:
+        return 0
+    length = -(-(boot.clusters + FIRST_CLUSTER) * boot.bits // 8)
+    entries = fat_entries(boot.bits, table_pieces(area, boot.reserved * boot.sector, length))
+    return sum(map(BAD_CLUSTER[boot.bits].__eq__, islice(entries, FIRST_CLUSTER, boot.clusters + FIRST_CLUSTER)))
+
+
+_SCAN_MEDIUM = "in Windows: chkdsk /r, which also clears the mark of these errors; fsck.fat and fsck.exfat do not"
+
+
+def cleaning_with(program: str) -> Callable[[Layer], str | tuple[ByHand, str]]:
+    """Return how a FAT or an exFAT becomes clean, with the checker of its kind."""
+
+    def cleaning(layer: Layer) -> str | tuple[ByHand, str]:
+        return _SCAN_MEDIUM if layer.unclean in MEDIUM_ERRORS else (ByHand.UNCLEAN, program)
+
+    return cleaning
+
+
+def sector_of_boot_sector(reader: Reader, layer: Layer, unit_of_inner: UnitOf) -> Unit:
+    """Return the bytes per sector of a FAT or NTFS, which works on sectors of this size only."""
+    head = reader.read(layer.extent.start, 512)
+    return replace(unit_of(le16(head, 11)), exact=True)
+
+
+FAT = Kind(
+    "vfat",
+    title=lambda layer: layer.version or "FAT",
+    short_title=lambda layer: layer.version or layer.kind,
+    checker=("fsck.fat", "-n"),
+    cleaning=cleaning_with("fsck.fat"),
+    list_clearer="mkfs.fat",
+    map_source="the allocation table",
+    is_map_checked=False,  # it is the table that systems read
+    why_not_shrinkable="no tool here shrinks a FAT",
+    works_anywhere=True,
+    role="fat",
+    start_field=StartField(0x1C, 4, "FAT hidden sectors"),  # fatgen103
+    bad_blocks=_bad_blocks,
+    smallest_unit=sector_of_boot_sector,
+    has_clusters=True,
+    is_seen_through=contains_no_device,
+    used_by_windows=True,
+    starts_windows=True,
+    starts_syslinux=True,
+)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from aligntool.contents.kind import Kind
 from aligntool.formats.numbers import be32, be64, le16, le32, text_at
 from aligntool.formats.reader import Area, Magic, checksum_problem, crc32_seeded
 from aligntool.inventory import Layer
@@ -119,3 +120,10 @@ def _read_with_checksum(area: Area) -> Layer | None:
     else:
         return None
     return replace(area.layer(kind), version=version)
+
+
+_TITLES = {
+    "isw": "Intel RST (IMSM)", "ddf": "DDF", "nvidia": "NVIDIA", "promise_fasttrack": "Promise FastTrak",
+    "silicon_medley": "Silicon Image Medley", "lsi_mega": "LSI MegaRAID", "geom": "FreeBSD GEOM",
+}  # fmt: skip
+FIRMWARE_RAID = tuple(Kind(f"{name}_raid_member", array_title=title) for name, title in _TITLES.items())

@@ -1,5 +1,6 @@
 """Windows dynamic disks: the private header of the Logical Disk Manager."""
 
+from aligntool.contents.kind import Kind
 from aligntool.formats.numbers import be16, be64, text_at
 from aligntool.formats.reader import Area
 from aligntool.inventory import Layer
@@ -19,3 +20,6 @@ def read_ldm(area: Area) -> Layer | None:
         kind="ldm", extent=area.extent, version=f"{be16(header, 12)}.{be16(header, 14)}",
         uuid=text_at(header, 0x30, 64, "ascii"), data_start=start if area.is_whole and start else None,
     )  # fmt: skip
+
+
+LDM = Kind("ldm")

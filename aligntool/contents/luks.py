@@ -4,12 +4,14 @@ import hashlib
 import json
 from dataclasses import replace
 
-from aligntool.contents.lvm import Section, sections
+from aligntool.commands import ByHand
+from aligntool.contents.kind import Kind, Unit, UnitOf, unit_of
+from aligntool.contents.lvm_text import Section, sections
 from aligntool.documents import count_values
 from aligntool.formats.numbers import be16, be32, be64, text_at
-from aligntool.formats.reader import WORDS, Area, Budget, checksum_problem
+from aligntool.formats.reader import WORDS, Area, Budget, Reader, checksum_problem
 from aligntool.inventory import Layer
-from aligntool.units import KIB
+from aligntool.units import KIB, MIB
 
 # The content is encrypted, so there is no inner layer. Formats: LUKS1 on-disk format 1.2.3, LUKS2 on-disk
 # format 1.1 (cryptsetup's docs folder). A volume with a detached header, on another device, cannot be recognised.
@@ -250,3 +252,40 @@ def _payload_problem(area: Area, payload: int, header: int) -> tuple[str, ...]:
     """
     text = f"the encrypted data should start at byte {payload}, but its container has {area.size} bytes"
     return () if header <= area.size else (text,)
+
+
+LONGEST_HEADER = 4 * MIB
+_LARGEST_SECTOR = 4096
+
+
+def _smallest_unit(reader: Reader, layer: Layer, unit_of_inner: UnitOf) -> Unit:
+    """Return dm-crypt's sectors: the content already has none smaller."""
+    header = reader.read(layer.extent.start, LONGEST_HEADER)
+    odd = any(word in header for word in (b"online-reencrypt", b'"integrity":'))
+    if odd or (layer.data_start or 1) % _LARGEST_SECTOR:
+        return Unit(None, "is being re-encrypted, has integrity tags, or has its data off a 4096-byte boundary")
+    return unit_of(layer.data_unit)
+
+
+def _title(layer: Layer) -> str:
+    return layer.version if layer.version and layer.version.startswith("LUKS") else f"LUKS{layer.version or ''}"
+
+
+def _cleaning(layer: Layer) -> str | tuple[ByHand, str]:
+    unclean = layer.unclean or ""
+    if unclean.startswith((REENCRYPTED, UNFLUSHED)):
+        return NOT_BY_CRYPTSETUP
+    return (ByHand.LUKS, "cryptsetup") if unclean.startswith(REENCRYPTING) else ""
+
+
+LUKS_KIND = Kind(
+    "crypto_LUKS",
+    title=_title,
+    short_title=lambda layer: "LUKS",
+    examiner="cryptsetup luksDump",
+    cleaning=_cleaning,
+    works_anywhere=True,
+    role="luks",
+    smallest_unit=_smallest_unit,
+    is_container=True,
+)

@@ -3,101 +3,17 @@
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
+from aligntool.contents.kind import UNKNOWN_UNIT, Kind, Unit, UnitOf, unit_of
+from aligntool.contents.luks import LONGEST_HEADER
+from aligntool.contents.lvm_text import Section, parse_metadata, sections
 from aligntool.formats.numbers import le32, le64
-from aligntool.formats.reader import MAY_BE_SHARED, WORDS, Area, Budget, MappedReader, checksum_problem, crc32_seeded
+from aligntool.formats.reader import MAY_BE_SHARED, Area, Budget, MappedReader, Reader, checksum_problem, crc32_seeded
 from aligntool.inventory import Layer, Segment
 from aligntool.units import MIB, Extent
 
-# LVM's text format: sections in braces, values after equal signs, lists in brackets.
-#
-# Bad text never raises: everything before the first error is returned. Grammar: lvm2 libdm/libdm-config.c.
-
-DEEPEST = 8  # volume group, logical volumes, volume, segment: real metadata has four levels
-
-Value = int | float | str
-Section = dict[str, "Value | list[Value] | Section"]
-
-_TOKEN = (
-    r'(?as)\s+|#[^\n]*|(?P<text>"(?:[^"\\]|\\.)*")|(?P<number>[+-]?\d+(?:\.\d+)?(?![\w.-]))'
-    r"|(?P<word>[\w.+/-]+)|(?P<mark>[{}\[\]=,])"
-)
-_LONGEST_NUMBER = 20
-
-
-class _Unreadable(ValueError):
-    """The rest of the text is not in the format."""
-
-
-def parse(text: str) -> Section:
-    return parse_metadata(text, Budget())[0]
-
-
-def parse_metadata(text: str, budget: Budget) -> tuple[Section, bool]:
-    """Return everything before the first error, and whether that is the whole text. Raises OverBudgetError."""
-    root: Section = {}
-    with suppress(_Unreadable):
-        tokens = _tokens(text, budget)
-        _read_section(tokens, root, DEEPEST)
-        return root, next(tokens, None) is None
-    return root, False
-
-
-def _read_section(tokens: Iterator[tuple[str, str]], section: Section, levels: int) -> None:
-    """Read up to the closing brace: `name {` opens a section inside this one, `name = value` stores a value."""
-    for kind, name in tokens:
-        if (kind, name) == ("mark", "}"):
-            return
-        opening = next(tokens, ("", ""))
-        if kind == "mark" or opening not in (("mark", "{"), ("mark", "=")) or not levels:
-            raise _Unreadable(name)
-        if opening == ("mark", "{"):
-            inner: Section = {}
-            section[name] = inner
-            _read_section(tokens, inner, levels - 1)
-        else:
-            section[name] = _read_value(tokens)
-
-
-def _read_value(tokens: Iterator[tuple[str, str]]) -> "Value | list[Value]":
-    kind, word = next(tokens, ("", ""))
-    if kind != "mark" or word != "[":
-        return _value(kind, word)
-    items: list[Value] = []
-    for kind, word in tokens:
-        if kind == "mark" and word == "]":
-            return items
-        if kind != "mark":
-            items.append(_value(kind, word))
-        elif word != ",":
-            break
-    raise _Unreadable(word)
-
-
-def _value(kind: str, word: str) -> Value:
-    if kind == "text":
-        return re.sub(r"\\(.)", r"\1", word[1:-1], flags=re.DOTALL)
-    if kind == "number" and len(word) <= _LONGEST_NUMBER:
-        return float(word) if "." in word else int(word)
-    raise _Unreadable(word)
-
-
-def _tokens(text: str, budget: Budget) -> Iterator[tuple[str, str]]:
-    at, token = 0, re.compile(_TOKEN)
-    while match := token.match(text, at):
-        budget.spend(WORDS)
-        at = match.end()
-        if match.lastgroup:
-            yield match.lastgroup, match.group()
-    if at < len(text):
-        raise _Unreadable(text[at : at + 20])
-
-
-# LVM2 physical volumes.
-#
 # Formats: lvm2 lib/format_text/layout.h (label, physical volume header, metadata area) and the text metadata
 # itself.
 
@@ -338,12 +254,6 @@ def _on_disk(layer: Layer, runs: list[tuple[int, int, int]]) -> Layer:
     )
 
 
-def sections(section: Section, name: str) -> Iterator[tuple[str, Section]]:
-    inside = section.get(name)
-    if isinstance(inside, dict):
-        yield from ((key, value) for key, value in inside.items() if isinstance(value, dict))
-
-
 def _numbered_segments(volume: Section) -> Iterator[Section]:
     return (value for key, value in volume.items() if key.startswith("segment") and isinstance(value, dict))
 
@@ -358,3 +268,62 @@ def _places(value: object) -> list[tuple[str, int]]:
     """Return (name, first extent) of each pair in `stripes = ["pv0", 0, "pv1", 0]`."""
     pairs = zip(value[::2], value[1::2], strict=False) if isinstance(value, list) else ()
     return [(name, first) for name, first in pairs if isinstance(name, str) and isinstance(first, int) and first >= 0]
+
+
+def _smallest_unit(reader: Reader, layer: Layer, unit_of_inner: UnitOf) -> Unit:
+    """Return the smallest unit of the volumes and their offsets. The unit of a volume is known only if its content is
+    recognised and begins on this physical volume.
+    """
+    if layer.data_unit is None:  # the metadata of its group is on other physical volumes
+        return Unit(None, "does not list the volumes on it")
+    places = [layer.data_start or 1]
+    places += [number for segment in layer.segments for number in (segment.extent.start, segment.extent.length)]
+    places += [segment.stripe_size for segment in layer.segments if segment.stripe_size]
+    units = [unit_of(min(place & -place for place in places))]  # the largest power of two that divides it
+    for volume in sorted({segment.volume for segment in layer.segments}):
+        firsts = [part.extent for part in layer.segments if part.volume == volume and part.volume_offset == 0]
+        found = [inner for inner in layer.inner if inner.extent.start in [first.start for first in firsts]]
+        is_cut = found and found[0].kind == "crypto_LUKS" and firsts[0].length < LONGEST_HEADER
+        if len(firsts) != 1 or len(found) != 1 or is_cut or found[0].kind == layer.kind:
+            units.append(Unit(None, f"has the volume {volume}, whose content is not recognised"))
+            continue
+        unit = unit_of_inner(reader, found[0])
+        if unit.exact:
+            unit = UNKNOWN_UNIT
+        units.append(replace(unit, words=f"has the volume {volume}, whose {found[0].kind} {unit.words}"))
+    return min(units, key=lambda unit: unit.size or 0)
+
+
+_UNSEEN_VOLUMES = re.compile(r"_([tv]data|cdata|cvol|w?corig|iorig|[rm]image_\d+)(?![a-z])|/pvmove\d+$", re.ASCII)
+"""Hidden volumes that show at most a part of a volume: of thin and VDO pools, caches, RAID, a running pvmove.
+
+The endings are reserved (lvm(8), "Reserved names").
+"""
+
+
+def _has_whole_volumes(group: Layer) -> bool:
+    """Return whether every volume of a physical volume is of a simple kind and begins on it."""
+    if group.problems:
+        return False
+    if group.data_unit is None:  # no metadata: the physical volume is in no group, or the metadata are on another disk
+        return group.claims_size is not None
+    volumes = {segment.volume for segment in group.segments}
+    begun = {segment.volume for segment in group.segments if not segment.volume_offset}
+    is_striped = any(segment.stripe_size for segment in group.segments)
+    is_simple = volumes == begun and not is_striped
+    return is_simple and not any(_UNSEEN_VOLUMES.search(volume) for volume in volumes)
+
+
+LVM = Kind(
+    "LVM2_member",
+    title=lambda layer: "LVM2 PV",
+    short_title=lambda layer: "LVM",
+    unsharer="vgchange",
+    shortener="pvresize",
+    works_anywhere=True,
+    role="lvm",
+    leaves_first_sector=True,
+    smallest_unit=_smallest_unit,
+    is_container=True,
+    is_seen_through=_has_whole_volumes,
+)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
+from aligntool.contents.kind import Kind
 from aligntool.formats.numbers import be32, le16, le32, le64, text_at, uuid_at
 from aligntool.formats.reader import MAY_BE_SHARED, Area, checksum_problem, folded_sum
 from aligntool.inventory import Layer
@@ -126,3 +127,22 @@ def _with_array(area: Area, layer: Layer, data: Extent, level_number: int, membe
 READERS: tuple[Callable[[Area], Layer | None], ...] = (
     read_0_90, *(partial(_read_1, version=version) for version in ("1.0", "1.1", "1.2")),
 )  # fmt: skip
+
+
+def _is_seen_through(layer: Layer) -> bool:
+    """Return whether the member has the start of the content; one of another level may not."""
+    is_whole = layer.raid_level == "raid1" or (layer.raid_level in ("raid0", "linear") and layer.raid_members == 1)
+    return is_whole and not layer.problems
+
+
+MD = Kind(
+    "linux_raid_member",
+    title=lambda layer: f"md {layer.version or ''}".strip(),
+    short_title=lambda layer: "md",
+    array_title="md",
+    examiner="mdadm --examine",
+    unsharer="mdadm",
+    is_container=True,
+    updates_superblock=True,
+    is_seen_through=_is_seen_through,
+)

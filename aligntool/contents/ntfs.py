@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from aligntool.contents.fat import sector_of_boot_sector
+from aligntool.contents.kind import Kind, StartField, contains_no_device
 from aligntool.formats.numbers import le16, le32, le64, text_at
 from aligntool.formats.reader import Area
 from aligntool.inventory import Layer
@@ -358,3 +360,31 @@ def _record_size(boot: bytes, cluster: int) -> int:
     raw = boot[64]
     size = raw * cluster if raw < 128 else 1 << 256 - raw if raw > 225 else 0
     return size if 256 <= size <= 64 * KIB else 0
+
+
+def _bad_blocks(area: Area) -> int:
+    with suppress(CannotFollow):  # ntfsresize, which checks the volume before a move, rejects it
+        return bad_clusters(open_ntfs(area))
+    return 0
+
+
+SHUT_DOWN = "start Windows and shut it down with: shutdown /s /f /t 0"
+
+NTFS = Kind(
+    "ntfs",
+    checker=("ntfsresize", "--info", "--bad-sectors", "--no-progress-bar"),  # ntfsfix does not count every cluster
+    cleaning=lambda layer: SHUT_DOWN,
+    list_clearer="ntfsfix",
+    recreator="mkfs.ntfs",
+    map_source="partclone.ntfs",
+    shrinkable=True,
+    works_anywhere=True,
+    role="windows",
+    start_field=StartField(0x1C, 4, "NTFS hidden sectors"),  # linux/fs/ntfs3/ntfs.h, struct NTFS_BOOT
+    bad_blocks=_bad_blocks,
+    smallest_unit=sector_of_boot_sector,
+    is_seen_through=contains_no_device,
+    used_by_windows=True,
+    holds_windows=True,
+    starts_windows=True,
+)

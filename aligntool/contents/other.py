@@ -5,6 +5,7 @@ import struct
 from dataclasses import replace
 from uuid import UUID
 
+from aligntool.contents.kind import Kind, StartField, contains_no_device
 from aligntool.formats.numbers import be16, be32, be64, le16, le32, le64, text_at, uuid_at
 from aligntool.formats.reader import MAY_BE_SHARED, Area, Magic, checksum_problem, crc32c, crc64, fletcher64
 from aligntool.inventory import Layer
@@ -413,3 +414,36 @@ def read_refs(area: Area) -> Layer | None:
     known = sector in (512, 4096) and is_power_of_two(per_cluster) and sector * per_cluster <= 64 * KIB
     claims = le64(boot, 24) * sector if known else None
     return area.layer("ReFS", claims or None, sector * per_cluster if known else None)
+
+
+# What is known of them beside their superblocks.
+
+
+def _file_system(name: str, *, unsharer: str = "", writes_units: bool = True) -> Kind:
+    return Kind(name, unsharer=unsharer, writes_units=writes_units, is_seen_through=contains_no_device)
+
+
+_FILE_SYSTEMS = (
+    "exfs", "reiserfs", "reiser4", "jfs", "udf", "hfsplus", "hfs", "ufs", "hpfs", "sysv", "xenix", "cramfs", "romfs",
+    "scoutfs", "minix", "gfs", "ocfs", "vxfs", "squashfs3", "nss", "ubifs", "bfs", "VMFS", "nilfs2", "mpool", "apfs",
+    "zonefs", "bcachefs",
+    "DM_verity_hash",  # only hashes
+    # Used by databases, storage servers and virtual machines, which know nothing of the partitions of this disk.
+    "ceph_bluestore", "oracleasm", "VMFS_volume_member", "qcow2", "qed", "vmdk", "vdi", "vhdx", "vhd",
+)  # fmt: skip
+OTHER = (
+    *map(_file_system, _FILE_SYSTEMS),
+    *(_file_system(name, writes_units=False) for name in ("iso9660", "squashfs", "erofs")),
+    _file_system("gfs2", unsharer="tunegfs2"),
+    _file_system("ocfs2", unsharer="tunefs.ocfs2"),
+    Kind("ReFS", is_seen_through=contains_no_device, used_by_windows=True),
+    Kind(
+        "befs",
+        # Haiku's makebootable writes it in sectors of 512 bytes.
+        start_field=StartField(0x1FA, 4, "BFS partition offset", boots="Haiku"),
+        is_seen_through=contains_no_device,
+    ),
+    Kind("bcache", is_seen_through=lambda layer: False),  # the cache may have newer data
+    Kind("drbd", array_title="DRBD"),
+    Kind("mpath_member", array_title="multipath"),  # udev's name for a path
+)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from aligntool.contents.kind import Kind, contains_no_device, in_whole_blocks
 from aligntool.formats.numbers import be32, le32, text_at, uuid_at
 from aligntool.formats.reader import Area
 from aligntool.inventory import Layer
@@ -56,3 +57,23 @@ def swap_number(head: bytes, at: int) -> int:
     """Return a field of a swap header of version 1, in either byte order; 0 if it is of another version."""
     number = {1: le32, 1 << 24: be32}.get(le32(head, HEADER_AT))
     return number(head, HEADER_AT + at) if number else 0
+
+
+def _bad_blocks(area: Area) -> int:
+    return swap_number(area.head, 8)  # nr_badpages in union swap_header
+
+
+SWAP = Kind(
+    "swap",
+    list_clearer="mkswap",
+    shortener="mkswap",
+    cleaning=lambda layer: "start the suspended system and shut it down",
+    works_anywhere=True,
+    role="swap",
+    leaves_first_sector=True,
+    bad_blocks=_bad_blocks,
+    smallest_unit=in_whole_blocks,
+    writes_units=False,
+    is_seen_through=contains_no_device,
+)
+SUSPENDED_SYSTEM = Kind("swsuspend", is_seen_through=contains_no_device)

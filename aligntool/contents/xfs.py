@@ -3,8 +3,10 @@
 from bisect import bisect_left
 from dataclasses import replace
 
+from aligntool.contents.kind import Kind, Unit, UnitOf, contains_no_device, unit_of
+from aligntool.contents.signatures import XFS_LOG_SEARCHED
 from aligntool.formats.numbers import be16, be32, be64, le32, text_at, uuid_at
-from aligntool.formats.reader import Area, checksum_problem, crc32c_inverted
+from aligntool.formats.reader import Area, Reader, checksum_problem, crc32c_inverted
 from aligntool.inventory import Layer
 from aligntool.units import KIB
 
@@ -125,3 +127,25 @@ def read_xfs_log(area: Area) -> Layer | None:
         if version in (1, 2) and 0 < length < 1 << 31 and be32(area.head, at + 300) in (1, 2, 3):  # XLOG_FMT_
             return Layer(kind="xfs_external_log", extent=area.extent)
     return None
+
+
+_SECTORS = (102, 194)  # struct xfs_dsb: sb_sectsize and sb_logsectsize
+
+
+def _smallest_unit(reader: Reader, layer: Layer, unit_of_inner: UnitOf) -> Unit:
+    head = reader.read(layer.extent.start, 512)
+    return unit_of(min((size for at in _SECTORS if (size := be16(head, at))), default=None))
+
+
+XFS = Kind(
+    "xfs",
+    checker=("xfs_repair", "-n"),
+    recreator="mkfs.xfs",
+    map_source="xfs_db",
+    why_not_shrinkable="XFS cannot be shrunk (xfs_growfs(8)); copy its files to another disk",
+    works_anywhere=True,
+    smallest_unit=_smallest_unit,
+    is_seen_through=contains_no_device,
+    starts_extlinux=True,
+)
+EXTERNAL_LOG = Kind("xfs_external_log", held_ends=(XFS_LOG_SEARCHED, 128 * KIB), is_seen_through=contains_no_device)

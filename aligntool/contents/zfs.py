@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from aligntool.contents.kind import Kind, contains_no_device
 from aligntool.formats.numbers import be32, be64, le64, text_at
 from aligntool.formats.reader import MAY_BE_SHARED, Area
 from aligntool.inventory import Layer
@@ -86,3 +87,13 @@ def _nvlist_pairs(packed: bytes) -> Iterator[tuple[str, int | str]]:
             elif kind == STRING:
                 yield name, text_at(packed, value + 12, min(be32(packed, value + 8), 256)) or ""
         at += size
+
+
+# The kernel does not resume from a swap area on a volume of ZFS.
+ZFS = Kind(
+    "zfs_member",
+    short_title=lambda layer: "ZFS",
+    unsharer="zpool",
+    held_ends=(2 * LABEL, 3 * LABEL),
+    is_seen_through=contains_no_device,
+)

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 from aligntool.audit.report import Judged
 from aligntool.audit.wording import hints_for_disk
-from aligntool.contents.smallest_units import Unit, smallest_unit
+from aligntool.contents.catalogue import smallest_unit
+from aligntool.contents.kind import Unit
 from aligntool.convert import planning as convert_plan
 from aligntool.errors import Refused, failing_as
 from aligntool.formats.reader import read_or_none

@@ -10,8 +10,8 @@ from aligntool.audit.wording import LOST, change_by_hand, labelled, layer_name, 
 from aligntool.change import Place, Plan, RealignGoal
 from aligntool.claims import Claims
 from aligntool.commands import ByHand
-from aligntool.contents.file_systems import FILE_SYSTEMS, file_system
-from aligntool.contents.smallest_units import Unit
+from aligntool.contents.catalogue import kind_named
+from aligntool.contents.kind import Unit
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.mbr import ADDRESSABLE
 from aligntool.inventory import Disk, DiskKind, Fault, Layer, Partition, Role, TableLabel
@@ -253,7 +253,7 @@ def _content_hint(disk: Disk, part: Partition, layer: Layer, size: int) -> str:
         return _how_to_reencrypt(disk, part, layer)
     if layer.kind == "LVM2_member":
         return "create a volume group on a disk with such sectors, and copy the files of each volume into it"
-    if recreate := file_system(layer.kind).recreate:
+    if recreate := kind_named(layer.kind).recreator:
         how = change_by_hand(disk, ByHand.RECREATING, recreate, part)
         return f"recreate it for sectors of {size} bytes and copy its files into it: {how}"
     return next_command(disk, "audit")
@@ -326,7 +326,7 @@ def _steps(disk: Disk, sizes: Sizes, journal: steps.JournalPlace, rebuilding: Re
 
 def _checks(disk: Disk, numbers: Collection[int]) -> Iterator[steps.CheckContent]:
     for part in disk.partitions:
-        if part.number in numbers and kind_of(part) in FILE_SYSTEMS:
+        if part.number in numbers and kind_named(kind_of(part)).checker:
             yield steps.CheckContent(part.number, part.extent, kind_of(part))
 
 

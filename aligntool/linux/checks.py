@@ -5,7 +5,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from aligntool.contents.file_systems import EXT, file_system, name_for_e2fsck
+from aligntool.contents.catalogue import kind_named
+from aligntool.contents.ext import EXT_NAMES, name_for_e2fsck
 from aligntool.linux.confined import run_confined
 from aligntool.linux.held import held
 from aligntool.linux.process import NOT_RUN, Ended, find_program
@@ -72,7 +73,7 @@ class CheckResult:
 
 def missing_checker(kind: str) -> str:
     """Return that the checker of this kind is not installed; "" if it is, or if there is none."""
-    words = file_system(kind).checker[:1]
+    words = kind_named(kind).checker[:1]
     return "" if all(map(find_program, words)) else f"{words[0]} is not installed"
 
 
@@ -82,14 +83,14 @@ def check_content(path: str, extent: Extent, kind: str) -> CheckResult:
     It takes as long as the checker does: minutes for a full disk. Without root only ext2, ext3 and ext4 in an image are
     checked, because only e2fsck accepts an offset into a file.
     """
-    words = file_system(kind).checker
+    words = kind_named(kind).checker
     if not words:
         return CheckResult(False, None, f"no checker for {kind}")
     if missing := missing_checker(kind):
         return CheckResult(False, None, missing)
     try:
         with held(path):
-            if kind in EXT:
+            if kind in EXT_NAMES:
                 with fresh_reader(path) as reader:  # drops the cache
                     name = f"/proc/self/fd/{reader.descriptor}"
                     answer = run_confined(*words, name_for_e2fsck(name, extent.start), disks=(reader.descriptor,))
@@ -97,7 +98,7 @@ def check_content(path: str, extent: Extent, kind: str) -> CheckResult:
             else:
                 with read_only_loop(path, extent) as device, opened(device) as disk:
                     answer = run_confined(*words, device, disks=(disk,))
-            unfit = kind in EXT and answer.code in _NOT_CHECKED and _has_external_journal(path, extent)
+            unfit = kind in EXT_NAMES and answer.code in _NOT_CHECKED and _has_external_journal(path, extent)
     except NoLoop as reason:
         return CheckResult(False, None, str(reason))
     except OSError as error:
@@ -130,10 +131,10 @@ def _check_result(kind: str, program: str, answer: Ended) -> CheckResult:
         return CheckResult(True, None, program)
     if kind == "vfat" and answer.code == 1 and reports_only(HARMLESS, text):
         return CheckResult(True, None, program)
-    if kind in EXT and answer.code == _LEFT_UNCORRECTED and reports_only(QUOTA_USAGE, text):
+    if kind in EXT_NAMES and answer.code == _LEFT_UNCORRECTED and reports_only(QUOTA_USAGE, text):
         return CheckResult(True, None, program)
     unsupported = UNSUPPORTED
-    if kind in EXT and answer.code in _NOT_CHECKED:  # otherwise it may be the name of a file that is damaged
+    if kind in EXT_NAMES and answer.code in _NOT_CHECKED:  # otherwise it may be the name of a file that is damaged
         unsupported = _UNKNOWN_TO_E2FSCK
     if found := unsupported.search(text):
         return CheckResult(False, None, f"{program} cannot check this {kind} ({found[0].rstrip('.')})")

@@ -15,9 +15,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 
 from aligntool.claims import is_unwritten
+from aligntool.contents.catalogue import kind_named
 from aligntool.contents.exfat import exfat_runs_to_keep
+from aligntool.contents.ext import EXT_NAMES
 from aligntool.contents.fat import FIRST_CLUSTER, BrokenFatError, FatBootSector, fat_entries, parse_fat_boot_sector
-from aligntool.contents.file_systems import EXT, file_system, has_length
+from aligntool.contents.kind import has_length
 from aligntool.formats.gpt import table_sizes
 from aligntool.formats.numbers import be32, be64, le16, le32, le64
 from aligntool.formats.reader import LONGEST_READ, MappedReader, Reader
@@ -592,7 +594,7 @@ def read_used(
         with fresh_reader(path) as reader, closing(_yield_used(path, reader, extent, layer, shrunk)) as runs:
             claims, free = layer.claims_size or 0, is_free_behind(reader, extent, layer)
             used = chain(runs, [Extent(claims, 0 if free else extent.length - claims)])
-            return with_edges(used, extent.length, sector_size=sector_size, by=file_system(layer.kind).map_source)
+            return with_edges(used, extent.length, sector_size=sector_size, by=kind_named(layer.kind).map_source)
     except (NoMap, NoLoop) as reason:
         return whole_partition_map(extent.length, str(reason))
     except OSError as error:
@@ -629,7 +631,7 @@ def is_free_behind(reader: Reader, extent: Extent, layer: Layer) -> bool:
 
 def _why_no_map(extent: Extent, layer: Layer) -> str | None:
     """Return why no map of this content is accepted, or None."""
-    if not file_system(layer.kind).map_source:
+    if not kind_named(layer.kind).map_source:
         return f"no map for {layer.kind}"
     return _why_unknown(extent, layer)
 
@@ -647,7 +649,7 @@ def _why_unknown(extent: Extent, layer: Layer) -> str | None:
 
 def _yield_used(path: str, reader: Reader, extent: Extent, layer: Layer, shrunk: bool) -> Generator[Extent]:
     """Yield the used runs of the file system in ascending order. Raises NoMap, NoLoop, OSError."""
-    if layer.kind in EXT:
+    if layer.kind in EXT_NAMES:
         yield from read_ext(path, extent.start, layer.claims_size or 0)
     elif layer.kind == "vfat":
         yield from read_fat(reader, extent.start)
@@ -660,7 +662,7 @@ def _yield_used(path: str, reader: Reader, extent: Extent, layer: Layer, shrunk:
             elif layer.kind == "exfat":
                 yield from _read_exfat(reader, device, extent, layer)
             else:
-                yield from read_partclone(file_system(layer.kind).map_source, device, layer, 0, shrunk=shrunk)
+                yield from read_partclone(kind_named(layer.kind).map_source, device, layer, 0, shrunk=shrunk)
 
 
 def _read_btrfs(reader: Reader, device: str, start: int, layer: Layer) -> Iterator[Extent]:
@@ -671,14 +673,14 @@ def _read_btrfs(reader: Reader, device: str, start: int, layer: Layer) -> Iterat
     least = le64(reader.read(start + SUPERBLOCKS[0] + BYTES_USED, 8), 0)
     rooms = (Extent(at, ROOM) for at in SUPERBLOCKS if at + ROOM <= (layer.claims_size or 0))
     more = sorted((*tree_chunks(device), *rooms))
-    used = read_partclone(file_system(layer.kind).map_source, device, layer, least)
+    used = read_partclone(kind_named(layer.kind).map_source, device, layer, least)
     return merge(used, more, key=attrgetter("start"))
 
 
 def _read_exfat(reader: Reader, device: str, extent: Extent, layer: Layer) -> Iterator[Extent]:
     """Yield the runs that partclone maps, and those that it may omit. Raises NoMap."""
     whole = MappedReader(reader, ((0, extent.start, extent.length),), extent.length)
-    used = read_partclone(file_system(layer.kind).map_source, device, layer, 0)
+    used = read_partclone(kind_named(layer.kind).map_source, device, layer, 0)
     try:
         return merge(used, sorted(exfat_runs_to_keep(whole)), key=attrgetter("start"))
     except BrokenFatError as error:

@@ -4,17 +4,17 @@ The offsets that blkid reads are in `contents.signatures`. Heads and tails are h
 in between, only the sectors in which a signature could lie.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from aligntool.contents.signatures import SIGNATURES, XFS_LOG_SEARCHED, ZFS_LABEL
+from aligntool.contents.catalogue import kind_named
+from aligntool.contents.signatures import SIGNATURES
 from aligntool.inventory import Layer, Partition
 from aligntool.steps import SavedRanges
 from aligntool.units import KIB, MIB, Extent, merged
 
 _END = 128 * KIB
 _UNKNOWN_HEAD = MIB // 2
-_IN_LONG_RANGES = frozenset({"zfs_member", "xfs_external_log"})
 
 
 def held_ranges(
@@ -26,14 +26,16 @@ def held_ranges(
     The ranges are whole sectors of the table, sorted and disjoint. A range that crosses the end of a short partition
     is clipped; a partition shorter than head and tail is held whole.
     """
-    kinds = set(_kinds(partition.content))
-    ends = () if signatures_only and not kinds & _IN_LONG_RANGES else _head_and_tail(kinds, length)
+    kinds = [kind_named(name) for name in _kinds(partition.content)]
+    fixed = [kind.held_ends for kind in kinds if kind.held_ends]
+    head_and_tail = fixed or [(_END if kinds else _UNKNOWN_HEAD, _END)]
+    ends = () if signatures_only and not fixed else _ends(head_and_tail, length)
     return SavedRanges(merged((*ends, *_signature_ranges(length), *more), Extent(0, length), sector_size))
 
 
 @lru_cache(1)  # asked twice, with and without head and tail
 def _signature_ranges(length: int) -> tuple[Extent, ...]:
-    signatures = (signature for signature in SIGNATURES if signature.kind not in _IN_LONG_RANGES)
+    signatures = (signature for signature in SIGNATURES if not kind_named(signature.kind).held_ends)
     return tuple(Extent(at, signature.width) for signature in signatures for at in signature.places(length))
 
 
@@ -44,11 +46,8 @@ def _kinds(layers: Iterable[Layer]) -> Iterator[str]:
         yield from _kinds(layer.inner)
 
 
-def _head_and_tail(kinds: set[str], length: int) -> Iterator[Extent]:
-    head, tail = _END if kinds else _UNKNOWN_HEAD, _END
-    if "xfs_external_log" in kinds:
-        head = XFS_LOG_SEARCHED
-    if "zfs_member" in kinds:
-        head, tail = 2 * ZFS_LABEL, 3 * ZFS_LABEL
+def _ends(lengths: Sequence[tuple[int, int]], length: int) -> Iterator[Extent]:
+    """Yield the longest head and the longest tail."""
+    head, tail = (max(each) for each in zip(*lengths, strict=True))
     yield Extent(0, head)
     yield Extent(max(0, length - tail), tail)

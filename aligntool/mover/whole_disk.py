@@ -6,6 +6,7 @@ from uuid import UUID, uuid4
 
 from aligntool import steps
 from aligntool.change import Plan
+from aligntool.contents.catalogue import kind_named
 from aligntool.contents.signatures import FILE_SYSTEM_SIGNATURES, OWNER_SIGNATURES
 from aligntool.device import Device, Sectors, Writing
 from aligntool.formats.gpt import GptCopy, new_pair, table_sizes
@@ -35,14 +36,11 @@ from aligntool.units import Extent, align_down
 
 _LONG = 6  # least bytes of a signature that is not a coincidence
 NUMBER = 1  # of the only partition
-_ROLES = {
-    "swap": "swap", "LVM2_member": "lvm", "crypto_LUKS": "luks", "vfat": "fat", "ntfs": "windows", "exfat": "windows",
-}  # fmt: skip
 
 
 def role_of(kind: str) -> PartRole:
     """Return the role of a partition with this content."""
-    return ROLES[_ROLES.get(kind, "linux")]
+    return ROLES[kind_named(kind).role]
 
 
 def other_kinds(device: Device, kind: str) -> tuple[str, ...]:

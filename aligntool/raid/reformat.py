@@ -16,7 +16,7 @@ from aligntool.audit.wording import (
 )
 from aligntool.change import Plan
 from aligntool.commands import ByHand, by_hand, typed
-from aligntool.contents.smallest_units import NOT_READ, Unit
+from aligntool.contents.kind import NOT_READ, Unit
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.gpt import table_sizes
 from aligntool.inventory import ArrayFacts, Disk, DiskKind, Inventory, Layer, LbaFormat, TableLabel, array_uuid

@@ -13,7 +13,7 @@ from aligntool.audit.report import Finding, Judged, Report, Severity
 from aligntool.audit.wording import grid_words, layer_name, past_words, shell_word
 from aligntool.change import Plan
 from aligntool.commands import ByHand, by_hand, typed
-from aligntool.contents.file_systems import FILE_SYSTEMS
+from aligntool.contents.catalogue import kind_named
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import ArrayFacts, Disk, Inventory, Layer
 from aligntool.raid import boot
@@ -267,7 +267,7 @@ def refuse_mount(array: RunningArray, place: str | None) -> Iterator[Refusal]:
     if not _PLACE.fullmatch(place) or place == "/":
         text = f"{place!r} is not a valid mount point for fstab"
         yield Refusal("invalid-option", "--mount", text, "--mount /srv/data")
-    if layer is None or not layer.uuid or layer.kind not in FILE_SYSTEMS:
+    if layer is None or not layer.uuid or not kind_named(layer.kind).checker:
         content, look = layer.kind if layer else "no single file system", typed("blkid -p", disk.path)
         text = f"{disk.path} holds {content}, so it cannot be mounted directly"
         if disk.content_read:

@@ -11,9 +11,9 @@ from pathlib import Path
 from aligntool.audit.wording import command, layer_name, shell_word
 from aligntool.change import Event, Plan, Progress, Said
 from aligntool.commands import ByHand, by_hand
+from aligntool.contents.catalogue import smallest_unit
 from aligntool.contents.layers import read_layers
 from aligntool.contents.luks import NOT_BY_CRYPTSETUP, is_reencrypted, unflushed_copy
-from aligntool.contents.smallest_units import smallest_unit
 from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.formats.reader import open_area
 from aligntool.formats.tables import read_table

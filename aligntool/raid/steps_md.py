@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aligntool.change import Said
 from aligntool.commands import typed
-from aligntool.contents.file_systems import FILE_SYSTEMS
+from aligntool.contents.catalogue import kind_named
 from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.linux.checks import check_content, run_blkid
 from aligntool.linux.lock import kernel_folder, wait_for_udev
@@ -121,7 +121,7 @@ def refuse_foreign(device: str, planned: Sequence[MakeFileSystem]) -> None:
 
 def refuse_used(step: MakeFileSystem) -> None:
     """Raise Refused if the file system to be wiped has files, or if that is unknown."""
-    exists = step.kind in FILE_SYSTEMS and kernel_folder(step.device) is not None and is_there(step)
+    exists = kind_named(step.kind).checker and kernel_folder(step.device) is not None and is_there(step)
     if exists and not was_never_mounted(step.device, step.kind):
         with _mount_points(step) as places:
             found = sorted({name for place in places for name in files_below(place)})[:5]

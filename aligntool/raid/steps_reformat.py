@@ -10,7 +10,8 @@ from aligntool.audit.arrays import IN_SYNC, Member
 from aligntool.audit.wording import shell_word
 from aligntool.change import Progress, Said
 from aligntool.commands import ByHand, by_hand, typed
-from aligntool.contents.smallest_units import NOT_READ, Unit, smallest_unit
+from aligntool.contents.catalogue import smallest_unit
+from aligntool.contents.kind import NOT_READ, Unit
 from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.formats.identify import format_scope
 from aligntool.inventory import Disk, TableCopyState, array_uuid

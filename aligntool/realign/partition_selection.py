@@ -8,15 +8,17 @@ from aligntool.audit.report import Answer, GridKind, Judged, Verdict
 from aligntool.audit.wording import layer_name, next_command, past_words, shell_word
 from aligntool.change import RealignGoal, Used
 from aligntool.commands import ByHand, by_hand
-from aligntool.contents.file_systems import EXT, SHRINKABLE, file_system, has_length
+from aligntool.contents.catalogue import kind_named
+from aligntool.contents.kind import has_length
 from aligntool.contents.md import RESERVED
+from aligntool.contents.ntfs import SHUT_DOWN
 from aligntool.contents.windows_names import BCD_STORES, SYSTEM_HIVE, StartNames
 from aligntool.errors import Refusal
 from aligntool.formats.part_types import EFI_SYSTEM
 from aligntool.inventory import Disk, Fault, Layer, Partition, Role, TableLabel
 from aligntool.mover.old_keys import attention_to_keys
 from aligntool.realign.placing import StartGrid, choices, kind_of, may_label_disk, on_grain, required_grid
-from aligntool.realign.refusals import SHUT_DOWN, content_reasons, partition_reasons
+from aligntool.realign.refusals import content_reasons, partition_reasons
 from aligntool.realign.search import FoundPlaces, Patching, file_patches
 from aligntool.units import GIB, KIB, MIB, align_down, align_up, format_about, format_size, off_by
 
@@ -67,7 +69,7 @@ def room_by_shrinking(disk: Disk, used: Uses, fits: Fits) -> tuple[FoundPlaces, 
 
 def shrink_hint(disk: Disk, used: Uses, fits: Fits, *, shrink: bool) -> tuple[str, str]:
     """Return the end of a sentence and the next command; both empty if nothing would help."""
-    shorter = [part for part in disk.partitions if kind_of(part) in SHRINKABLE and not fills(part)]
+    shorter = [part for part in disk.partitions if kind_named(kind_of(part)).shrinkable and not fills(part)]
     if shrink and shorter:
         return f"; {overwriting_text(shorter[-1])}", ""
     if shrink:
@@ -105,7 +107,7 @@ def attention_to_shrunk(shrunk: Shrinks) -> Iterator[str]:
 
 def shrinkable(disk: Disk) -> tuple[Partition, ...]:
     """Return the partitions that can be shrunk, from the end of the disk to its start."""
-    found = [part for part in disk.partitions if kind_of(part) in SHRINKABLE]
+    found = [part for part in disk.partitions if kind_named(kind_of(part)).shrinkable]
     against = partition_reasons(disk, found)
     found = [part for part in found if part.role in (Role.PRIMARY, Role.LOGICAL) and not against[part.number]]
     return tuple(sorted(found, key=lambda part: -part.extent.start))
@@ -128,7 +130,7 @@ def most_shrinkable(part: Partition, used: Uses) -> int:
     """
     use = used.get(part.number, Used(part.number, part.extent.length // 2, "half of it"))
     stays = max(use.bytes + min(use.bytes // 8, GIB + use.bytes // 64) + MIB, use.least)
-    stays = max(align_up(stays, MIB), file_system(kind_of(part)).least_size)
+    stays = max(align_up(stays, MIB), kind_named(kind_of(part)).least_size)
     return align_down(part.extent.length - stays, MIB)
 
 
@@ -177,7 +179,7 @@ def _data_offset(selection: "Selection", judged: Judged, part: Partition, need: 
         return 0
     name, first = layer_name(part.content[0]), offsets[0]
     physical = max((grid.size for grid in judged.grids if grid.kind is GridKind.PHYSICAL), default=sector_size)
-    unit = physical if part.content[0].kind == "linux_raid_member" else sector_size
+    unit = physical if kind_named(part.content[0].kind).updates_superblock else sector_size
     if any((place - first) % need.size for place in offsets):
         apart = f"segments of {name} begin at different distances from a boundary of {format_size(need.size)}"
         selection.notes.append(f"partition {part.number}: {apart}; a move aligns its start, but not all of them")
@@ -334,8 +336,6 @@ def _sort_by_start(selection: Selection, part: Partition, verdict: Verdict, goal
 # lists of sectors.
 
 _ACTIVE = ("active", "boot")
-_OF_WINDOWS = ("ntfs", "vfat", "exfat", "ReFS", "BitLocker")
-_EXTLINUX = (*EXT, "btrfs", "xfs")  # file systems on which extlinux and LILO install themselves
 
 
 def attention_to(
@@ -363,7 +363,8 @@ def attention_to(
         if part.type_code in EFI_SYSTEM:
             lost = "firmware entries that name its start may no longer find it; `efibootmgr -v` shows them, and"
             yield f"partition {part.number} is the EFI system partition: {lost} \\EFI\\BOOT is found in any case"
-        if dos and (kind_of(part) == "ntfs" or (with_windows and _is_active(part) and kind_of(part) == "vfat")):
+        kind = kind_named(kind_of(part))
+        if dos and (kind.holds_windows or (with_windows and _is_active(part) and kind.starts_windows)):
             yield from _windows_attention(disk, part, names)
 
 
@@ -398,7 +399,8 @@ def _may_start_from(disk: Disk, part: Partition) -> bool:
     codes = disk.table.boot_code if disk.table else ()
     grub = any(code.kind.startswith("GRUB") and code.partition is None for code in codes)
     known = any(code.partition == part.number for code in codes)
-    return not known and (kind_of(part) == "vfat" or (kind_of(part) in _EXTLINUX and not grub))
+    kind = kind_named(kind_of(part))
+    return not known and (kind.starts_syslinux or (kind.starts_extlinux and not grub))
 
 
 def _windows_attention(disk: Disk, part: Partition, names: Mapping[int, StartNames]) -> Iterator[str]:
@@ -406,7 +408,9 @@ def _windows_attention(disk: Disk, part: Partition, names: Mapping[int, StartNam
     partition can only lose its drive letter, another may no longer boot.
     """
     files = {file for volume in names.values() for file in volume.files}
-    active = _is_active(part) or any(_is_active(other) and kind_of(other) == "ntfs" for other in disk.partitions)
+    active = _is_active(part) or any(
+        _is_active(other) and kind_named(kind_of(other)).holds_windows for other in disk.partitions
+    )
     if (active or SYSTEM_HIVE in files) and not files & set(BCD_STORES):
         yield (
             f"partition {part.number} may hold a Windows that starts from the MBR. Windows XP and older have no boot"
@@ -438,7 +442,7 @@ def unpatchable_reasons(
 ) -> Iterator[Refusal]:
     """Yield the reasons why files that name a start cannot be changed with the move."""
     parts = {part.number: part for part in disk.partitions}
-    windows = any(kind_of(parts[number]) in _OF_WINDOWS for number in found.order)
+    windows = any(kind_named(kind_of(parts[number])).used_by_windows for number in found.order)
     for number, volume in names.items():
         what = f"partition {number}"
         if volume.unclear and windows:
@@ -502,7 +506,7 @@ def notes_on(
 
 def _windows_notes(disk: Disk, selection: Selection, found: FoundPlaces) -> Iterator[str]:
     if disk.table and disk.table.label is TableLabel.GPT:
-        if any(kind_of(part) == "ntfs" for part in disk.partitions if part.number in found.order):
+        if any(kind_named(kind_of(part)).holds_windows for part in disk.partitions if part.number in found.order):
             yield "Windows finds the partitions of a GPT by their GUIDs: its boot entries and drive letters stay valid"
         return
     for number, volume in selection.names.items():

@@ -9,10 +9,10 @@ from aligntool.audit.report import Judged
 from aligntool.change import LayoutGoal, PartitionRequest
 from aligntool.claims import Claims, format_range
 from aligntool.commands import ByHand, by_hand, typed, typed_on_loop
-from aligntool.contents.fat import MEDIUM_ERRORS, is_small_fat32
-from aligntool.contents.file_systems import FILE_SYSTEMS, file_system, name_for_e2fsck
-from aligntool.contents.luks import NOT_BY_CRYPTSETUP, REENCRYPTED, REENCRYPTING, UNFLUSHED
-from aligntool.contents.ntfs import WINDOWS_HIBERNATED
+from aligntool.contents.catalogue import kind_named
+from aligntool.contents.ext import name_for_e2fsck
+from aligntool.contents.fat import is_small_fat32
+from aligntool.contents.ntfs import SHUT_DOWN, WINDOWS_HIBERNATED
 from aligntool.errors import Refusal, refuse
 from aligntool.formats.part_types import ROLES, role_list
 from aligntool.formats.reader import MAY_BE_SHARED
@@ -303,7 +303,7 @@ def content_reasons(disk: Disk, part: Partition, what: str) -> Iterator[Refusal]
         yield Refusal("ambiguous", what, text, look_at_part(disk, part, "wipefs --no-act"))
         return
     for layer in part.content:
-        check = look_at_part(disk, part, _CHECKERS.get(layer.kind, "blkid -p"))
+        check = look_at_part(disk, part, kind_named(layer.kind).look)
         if layer.kind == "BitLocker":
             text = (
                 f"{what} is encrypted with BitLocker: its inner boot sector contains its offset and cannot be changed"
@@ -363,53 +363,25 @@ def bad_blocks_refusal(disk: Disk, part: Partition, what: str, layer: Layer, cou
         f"the {wording.layer_name(layer)} on {what} lists {counted(count, 'bad block')} of its medium,"
         " and after the move the list would point to the wrong blocks"
     )
-    clearer = file_system(layer.kind).list_clearer or f"mkfs.{layer.kind.removeprefix('v')}"
-    if layer.kind == "swap":
-        clearer = "mkswap"
-    clearing = wording.change_by_hand(disk, ByHand.BAD_BLOCKS, clearer, part)
+    clearing = wording.change_by_hand(disk, ByHand.BAD_BLOCKS, kind_named(layer.kind).list_clearer, part)
     cloned = f"if the list is of another drive, from which this one was cloned: {clearing}"
     if disk.kind is DiskKind.IMAGE:
         return Refusal("failing", what, text, cloned, lasting=False)
     return Refusal("failing", what, text, f"{wording.look_at(disk, 'smartctl -a')}\n{cloned}", lasting=False)
 
 
-_CHECKERS = {kind: " ".join(each.checker) for kind, each in FILE_SYSTEMS.items()} | {
-    "linux_raid_member": "mdadm --examine",
-    "crypto_LUKS": "cryptsetup luksDump",
-}
-"""Commands that check a content and write nothing."""
-
-SCAN_MEDIUM = "in Windows: chkdsk /r, which also clears the mark of these errors; fsck.fat and fsck.exfat do not"
-SHUT_DOWN = "start Windows and shut it down with: shutdown /s /f /t 0"
-_ACTIONS = {"ntfs": SHUT_DOWN, "swap": "start the suspended system and shut it down"}
-"""Actions for contents that only their own system can clean."""
-
-
-_SHARING_ENDERS = {
-    "LVM2_member": "vgchange",
-    "zfs_member": "zpool",
-    "linux_raid_member": "mdadm",
-    "gfs2": "tunegfs2",
-    "ocfs2": "tunefs.ocfs2",
-}
-
-
 def _cleaner(disk: Disk, part: Partition, layer: Layer) -> str:
     """Return how the user makes an unclean content clean."""
+    kind = kind_named(layer.kind)
     if (layer.unclean or "").startswith(MAY_BE_SHARED):
-        program = _SHARING_ENDERS.get(layer.kind, "tune2fs")
-        return _by_hand(disk, part, layer, ByHand.SHARED, program)
-    if layer.unclean in MEDIUM_ERRORS:
-        return SCAN_MEDIUM
-    if layer.kind in _ACTIONS:
-        return _ACTIONS[layer.kind]
-    if layer.kind == "crypto_LUKS":
-        if (layer.unclean or "").startswith((REENCRYPTED, UNFLUSHED)):
-            return NOT_BY_CRYPTSETUP
-        if (layer.unclean or "").startswith(REENCRYPTING):
-            return _by_hand(disk, part, layer, ByHand.LUKS, "cryptsetup")
-        return look_at_part(disk, part, "cryptsetup luksDump")
-    return _by_hand(disk, part, layer, ByHand.UNCLEAN, file_system(layer.kind).cleaner or "mount")
+        return _by_hand(disk, part, layer, ByHand.SHARED, kind.unsharer)
+    match kind.cleaning(layer):
+        case (section, program):
+            return _by_hand(disk, part, layer, section, program)
+        case "":
+            return look_at_part(disk, part, kind.look)
+        case sentence:
+            return sentence
 
 
 def _by_hand(disk: Disk, part: Partition, layer: Layer, section: ByHand, program: str) -> str:

@@ -16,8 +16,8 @@ from aligntool.audit.report import AuditOptions, Judged
 from aligntool.audit.wording import command, hints_for_disk, hints_with_options, holders_of, shell_word
 from aligntool.change import Event, Plan, RealignGoal, Said, StepBegun, StepDone, Used, Waiting
 from aligntool.claims import Claims
-from aligntool.contents.bad_blocks import bad_blocks
-from aligntool.contents.file_systems import EXT
+from aligntool.contents.catalogue import kind_named
+from aligntool.contents.ext import EXT_NAMES
 from aligntool.contents.layers import read_layers
 from aligntool.contents.windows_names import StartNames, read_names
 from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse
@@ -349,7 +349,7 @@ def _plan_with_maps(judged: Judged, request: Request, claims: Claims, sentences:
 
 def least_lengths(disk: Disk, parts: Iterable[Partition]) -> dict[int, int]:
     """Return the bytes below which the file system on each partition is not shrunk, where its resizer states them."""
-    return {part.number: least_ext(disk.path, part.extent.start) for part in parts if kind_of(part) in EXT}
+    return {part.number: least_ext(disk.path, part.extent.start) for part in parts if kind_of(part) in EXT_NAMES}
 
 
 def uses_of(maps: Mapping[int, UsedMap], least: Mapping[int, int]) -> dict[int, Used]:
@@ -383,7 +383,8 @@ def refuse_bad_blocks(disk: Disk, parts: Iterable[Partition], moved: Collection[
             continue
         try:
             with fresh_reader(disk.path) as reader:
-                count = bad_blocks(open_area(reader, part.extent, disk.sector_size, lambda *_: ()), layer.kind)
+                area = open_area(reader, part.extent, disk.sector_size, lambda *_: ())
+                count = kind_named(layer.kind).bad_blocks(area)
         except OSError as error:
             text = f"{disk.path} cannot be read: {error.strerror}"
             raise Refused(text, code="not-read", subject=disk.name) from error
@@ -391,9 +392,6 @@ def refuse_bad_blocks(disk: Disk, parts: Iterable[Partition], moved: Collection[
             what = f"partition {part.number}" if disk.partitions else disk.name
             found.append(bad_blocks_refusal(disk, part, what, layer, count))
     refuse(found)
-
-
-MAPPED_UNCHECKED = ("vfat",)  # its map is the table that systems read
 
 
 def names_on(disk: Disk) -> dict[int, StartNames]:
@@ -406,7 +404,7 @@ def names_on(disk: Disk) -> dict[int, StartNames]:
         return {}
     found = {}
     for part in disk.partitions:
-        if kind_of(part) == "ntfs":
+        if kind_named(kind_of(part)).holds_windows:
             try:
                 with fresh_reader(disk.path) as reader:
                     area = open_area(reader, part.extent, disk.sector_size, lambda *_: ())
@@ -422,7 +420,7 @@ def read_map(disk: Disk, number: int, extent: Extent, *, used_only: bool, shrunk
     system has just been shrunk, and checked.
     """
     layer = layer_of(disk, number)
-    if layer and layer.kind not in MAPPED_UNCHECKED and (missing := missing_checker(layer.kind)):
+    if layer and kind_named(layer.kind).is_map_checked and (missing := missing_checker(layer.kind)):
         return whole_partition_map(extent.length, missing)
     used = read_used(disk.path, extent, layer, sector_size=disk.sector_size, shrunk=shrunk)
     free = extent.length - used.bytes
@@ -586,7 +584,7 @@ def run_checks(plan: Plan) -> Generator[Event, None, frozenset[int]]:
             result = _check(checked_disk(plan), step)
             if result.checked:
                 yield Said(f"checked by {result.by}")
-            elif _is_copied(plan, step.partition) and step.kind not in MAPPED_UNCHECKED:
+            elif _is_copied(plan, step.partition) and kind_named(step.kind).is_map_checked:
                 whole.add(step.partition)
                 yield Said(f"not checked: {result.by}; unused blocks are copied as well")
             else:
@@ -660,7 +658,7 @@ def prepare_shrink(
         layer = next(iter(read_layers(reader, Extent(0, step.extent.length), sector_size=size)), None)
         if why := _why_too_long(step, layer):
             raise Refused(f"{why}; nothing was written", hint=command("audit", path))
-        if step.kind in EXT:  # which may use blocks that are not written
+        if step.kind in EXT_NAMES:  # which may use blocks that are not written
             length = (layer.claims_size if layer else None) or step.length  # what follows it belongs to the old one
             used += read_used(view.path, Extent(0, length), layer, sector_size=size).runs
         return shrink_commit.prepare(plan, step, context, reader, view.changed(), used)

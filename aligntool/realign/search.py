@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 
 from aligntool.change import RealignGoal
 from aligntool.claims import Claims
+from aligntool.contents.catalogue import kind_named
+from aligntool.contents.kind import StartField
 from aligntool.contents.windows_names import LENGTH_OF_START, StartNames
 from aligntool.formats.gpt import table_sizes
 from aligntool.inventory import Disk, Layer, Partition, Role, TableLabel
@@ -202,17 +204,11 @@ def copy_length(size: int) -> int:
 
 # Fields of boot sectors that record where their partition begins, and their new values.
 #
-# NTFS and FAT: "hidden sectors", 4 bytes at 0x1C, in the boot sector and in its copy (FAT: fatgen103; NTFS:
-# ntfs3/ntfs.h, struct NTFS_BOOT). exFAT: "PartitionOffset", 8 bytes at 0x40, in both boot regions, each of
-# which ends with a sector of checksums (exFAT specification 3.1 and 3.4). BFS: 4 bytes at 0x1FA in the boot block, in
-# sectors of 512 bytes (Haiku's makebootable). Linux reads none of them; boot code of DOS, Windows and Haiku does.
+# They are in the boot sector and in its copy; exFAT has them in both boot regions, each of which ends with a sector of
+# checksums (exFAT specification 3.4). Linux reads none of them; boot code of DOS, Windows and Haiku does.
 
-_HIDDEN = {"ntfs": 0x1C, "vfat": 0x1C, "befs": 0x1FA}
-_EXFAT_OFFSET = 0x40
 _CHECKSUM = 11  # the sector of checksums in an exFAT boot region
 _REGION = 12  # sectors of one region
-_NAMES = {"ntfs": "NTFS hidden sectors", "vfat": "FAT hidden sectors", "befs": "BFS partition offset"}
-_LARGEST = {**dict.fromkeys(_HIDDEN, 0xFFFFFFFF), "exfat": 0xFFFFFFFFFFFFFFFF}
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +222,9 @@ class Patching:
 
 def patching(partition: Partition, after: Extent, record_after: int | None, sector_size: int) -> Patching:
     """Return the patches to a boot sector. `record_after`: the byte of a logical partition's EBR after the move."""
-    layer = next((layer for layer in partition.content if layer.kind in _LARGEST), None)
-    if layer is None or layer.hidden_sectors is None:
+    fields = ((layer, kind_named(layer.kind).start_field) for layer in partition.content)
+    layer, start_field = next(((layer, one) for layer, one in fields if one), (None, None))
+    if layer is None or start_field is None or layer.hidden_sectors is None:
         return Patching()
     recorded, number = layer.hidden_sectors, partition.number
     if recorded == 0 and partition.extent.start:
@@ -237,18 +234,19 @@ def patching(partition: Partition, after: Extent, record_after: int | None, sect
     new = _new_value(partition, recorded, after, record_after, sector_size)
     if new is None:
         where = f"its boot sector records {recorded} hidden sectors, which does not match its start"
-        system = "Haiku" if layer.kind == "befs" else "DOS or Windows"
-        left = f"the field is left unchanged, and {system} may fail to boot from it"
+        left = f"the field is left unchanged, and {start_field.boots} may fail to boot from it"
         return Patching(attention=f"partition {number}: {where}; {left}")
     notes = []
-    if new > _LARGEST[layer.kind]:
+    if new >= 1 << 8 * start_field.length:
         new = 0
         notes.append("its new start does not fit into the boot sector's field, which becomes 0")
     if new == recorded:
         return Patching()
     if copy := _unpatched_copy(layer):
         notes.append(copy)
-    return Patching(_patches(layer, recorded, new), note=f"partition {number}: {'; '.join(notes)}" if notes else "")
+    return Patching(
+        _patches(layer, start_field, recorded, new), note=f"partition {number}: {'; '.join(notes)}" if notes else ""
+    )
 
 
 def _unpatched_copy(layer: Layer) -> str:
@@ -303,12 +301,23 @@ def _new_value(
     return (after.start - record_after) // sector_size
 
 
-def _patches(layer: Layer, before: int, after: int) -> tuple[Patch, ...]:
-    if layer.kind == "exfat":
-        return _exfat_patches(layer, before, after)
-    boots = (0,) if layer.backup_boot is None or _unpatched_copy(layer) else (0, layer.backup_boot)
-    name, field_at = _NAMES[layer.kind], _HIDDEN[layer.kind]
-    return tuple(Patch(name if boot == 0 else f"{name} (copy)", boot + field_at, 4, before, after) for boot in boots)
+def _patches(layer: Layer, start_field: StartField, before: int, after: int) -> tuple[Patch, ...]:
+    """Return the patches to the boot sector and to its copy. The position of the second boot region of an exFAT
+    determines the sector size of the volume; without it the position of the checksums is unknown, and there are no
+    patches.
+    """
+    if start_field.checksum and not layer.backup_boot:
+        return ()
+    boots = [(0, "")]
+    if layer.backup_boot is not None and not _unpatched_copy(layer):
+        boots.append((layer.backup_boot, " (copy)"))
+    patches = []
+    for boot, copy in boots:
+        patches.append(Patch(f"{start_field.title}{copy}", boot + start_field.at, start_field.length, before, after))
+        if start_field.checksum:
+            sector = (layer.backup_boot or 0) // _REGION
+            patches.append(Patch(f"{start_field.checksum}{copy}", boot + _CHECKSUM * sector, sector))
+    return tuple(patches)
 
 
 def with_new_copy(layer: Layer, length: int) -> Layer:
@@ -322,20 +331,6 @@ def with_new_copy(layer: Layer, length: int) -> Layer:
     return replace(
         layer, backup_boot=length - sector, backup_hidden_sectors=layer.hidden_sectors if is_copied else None
     )
-
-
-def _exfat_patches(layer: Layer, before: int, after: int) -> tuple[Patch, ...]:
-    """Return the patches to both boot regions of an exFAT. The position of the second region determines the sector size
-    of the volume; without it the position of the checksums is unknown, and there are no patches.
-    """
-    if not layer.backup_boot:
-        return ()
-    sector = layer.backup_boot // _REGION
-    patches: list[Patch] = []
-    for region, copy in ((0, ""), (layer.backup_boot, " (copy)"))[: 1 if _unpatched_copy(layer) else 2]:
-        patches.append(Patch(f"exFAT partition offset{copy}", region + _EXFAT_OFFSET, 8, before, after))
-        patches.append(Patch(f"exFAT boot checksum{copy}", region + _CHECKSUM * sector, sector))
-    return tuple(patches)
 
 
 # The search for places: partitions stay in their order if possible, otherwise one jumps over its neighbours. Room for

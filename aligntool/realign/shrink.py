@@ -16,7 +16,8 @@ from pathlib import Path
 
 from aligntool.audit.wording import shell_word
 from aligntool.commands import ByHand, by_hand
-from aligntool.contents.file_systems import EXT, file_system
+from aligntool.contents.catalogue import kind_named
+from aligntool.contents.ext import EXT_NAMES
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.confined import run_confined
 from aligntool.linux.content import shrink_mark
@@ -44,14 +45,14 @@ def shrink_words(kind: str, device: str, folder: str, length: int) -> tuple[Word
 def _check_commands(kind: str, device: str, length: int) -> tuple[Words, ...]:
     """Return the commands that check and write nothing. A btrfs has none: only its superblock is read."""
     match kind:
-        case kind if kind in EXT:
+        case kind if kind in EXT_NAMES:
             return (("resize2fs", "-P", device),)
         case "ntfs":
             return (("ntfsresize", "--no-action", "-ff", "--size", str(length), device),)
         case "btrfs":
             return ()
         case _:
-            raise Refused(file_system(kind).why_not_shrinkable or f"{kind} cannot be shrunk")
+            raise Refused(kind_named(kind).why_not_shrinkable or f"{kind} cannot be shrunk")
 
 
 def _shrink_commands(kind: str, device: str, folder: str, length: int) -> tuple[Words, ...]:
@@ -93,7 +94,7 @@ def refuse_unshrinkable(path: str, step: ShrinkContent) -> None:
             if ended.code:
                 hint = _NEWER_TOOL if _names_unknown_feature(ended.errors) else MAKE_ROOM
                 raise Refused(f"partition {step.partition}: {_failure(words[0], ended)}", hint=hint)
-            if step.kind in EXT:
+            if step.kind in EXT_NAMES:
                 _refuse_too_short(step, loop.device, ended.output)
         if step.kind == "btrfs":
             _refuse_unsuitable_btrfs(path, step, loop.device)
@@ -119,7 +120,7 @@ def shrunk_view(path: str, step: ShrinkContent) -> Iterator[View]:
     whole = Extent(0, step.extent.length)
     with copy_on_write_view(path, step.extent) as view:
         with partition_loop(view.path, whole) as loop:
-            check = ("e2fsck", "-f", "-n") if step.kind in EXT else ("ntfsresize", "--info", "-ff")
+            check = ("e2fsck", "-f", "-n") if step.kind in EXT_NAMES else ("ntfsresize", "--info", "-ff")
             for words in (*_shrink_commands(step.kind, loop.device, "", step.length), (*check, loop.device)):
                 ended = run_confined(*words, disks=(loop.descriptor,), writes=True)
                 if ended.code not in (0, _REPAIRED.get(words[0], 0)):
@@ -182,7 +183,7 @@ def _check_hint(path: str, step: ShrinkContent, errors: str) -> str:
         return _NEWER_TOOL
     if "feature" in errors or "bigalloc" in errors:  # or stable_inodes: resize2fs refuses, and a check finds nothing
         return f"copy its files to another disk: {step.kind} with this feature cannot be shrunk"
-    if step.kind not in EXT:
+    if step.kind not in EXT_NAMES:
         return "start Windows and run there: chkdsk /f; then plan again"
     return f"{raw_copy(path) or _by_hand(path, step, ByHand.UNCLEAN, 'e2fsck')}; then plan again"
 

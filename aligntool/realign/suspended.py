@@ -1,31 +1,13 @@
 """Find what may hold a suspended system that nobody can see: layers whose content cannot be looked into."""
 
-import re
 from collections.abc import Iterator, Sequence
 
 from aligntool.audit.wording import SUSPENDED, layer_name
 from aligntool.change import Plan
-from aligntool.contents.signatures import FILE_SYSTEM_SIGNATURES
+from aligntool.contents.catalogue import kind_named
 from aligntool.errors import Refusal
 from aligntool.inventory import Disk, Layer, with_inner
 
-_NO_CONTAINERS = frozenset((
-    *(signature.kind for signature in FILE_SYSTEM_SIGNATURES),
-    "ext2", "ext3", "ext4", "ext4dev", "jbd", "bcachefs", "hfs", "squashfs3", "gfs2",
-    "DM_verity_hash",  # only hashes
-    # Used by databases, storage servers and virtual machines, which know nothing of the partitions of this disk.
-    "ceph_bluestore", "oracleasm", "VMFS_volume_member", "qcow2", "qed", "vmdk", "vdi", "vhdx", "vhd",
-))  # fmt: skip
-"""Contents without a block device inside, so without a swap area. An unknown kind counts as a container.
-
-The kernel does not resume from a swap area on a volume of ZFS.
-"""
-
-_UNSEEN_VOLUMES = re.compile(r"_([tv]data|cdata|cvol|w?corig|iorig|[rm]image_\d+)(?![a-z])|/pvmove\d+$", re.ASCII)
-"""Hidden volumes of LVM that show at most a part of a volume: of thin and VDO pools, caches, RAID, a running pvmove.
-
-The endings are reserved (lvm(8), "Reserved names").
-"""
 _MOST_NAMED = 4
 
 
@@ -41,35 +23,8 @@ def may_hold_suspended_system(disk: Disk) -> str:
 
 
 def _unseen_names(content: Sequence[Layer]) -> Iterator[str]:
-    names = (layer_name(layer) for layer in with_inner(content) if not _is_seen_through(layer))
+    names = (layer_name(layer) for layer in with_inner(content) if not kind_named(layer.kind).is_seen_through(layer))
     yield from dict.fromkeys(names)
-
-
-def _is_seen_through(layer: Layer) -> bool:
-    """Return whether a suspended system inside a layer would have been recognised."""
-    if layer.kind in _NO_CONTAINERS:
-        return True
-    if layer.problems:
-        return False
-    match layer.kind:
-        case "linux_raid_member":  # a member of another level may have no start of the content
-            return layer.raid_level == "raid1" or (layer.raid_level in ("raid0", "linear") and layer.raid_members == 1)
-        case "LVM2_member":
-            return _has_whole_volumes(layer)
-        case "bcache":  # the cache may have newer data
-            return False
-    return bool(layer.inner)
-
-
-def _has_whole_volumes(group: Layer) -> bool:
-    """Return whether every volume of a physical volume is of a simple kind and begins on it."""
-    if group.data_unit is None:  # no metadata: the physical volume is in no group, or the metadata are on another disk
-        return group.claims_size is not None
-    volumes = {segment.volume for segment in group.segments}
-    begun = {segment.volume for segment in group.segments if not segment.volume_offset}
-    is_striped = any(segment.stripe_size for segment in group.segments)
-    is_simple = volumes == begun and not is_striped
-    return is_simple and not any(_UNSEEN_VOLUMES.search(volume) for volume in volumes)
 
 
 # A change of such a disk needs the user's word: typed at the question, or given as an option.

@@ -7,6 +7,7 @@ from aligntool.audit.grids import STACKED
 from aligntool.audit.report import Answer, Check, Code, Finding, Judged, Repair, Report, Severity, Verdict, explanations
 from aligntool.audit.wording import LABELS, past_words
 from aligntool.commands import shell_word
+from aligntool.contents.catalogue import kind_named
 from aligntool.inventory import Disk, DiskKind, Layer, LinkHop, NvmeFacts, Partition, Role, Source, TableLabel
 from aligntool.render.lines import (
     EMPTY,
@@ -488,13 +489,12 @@ def _contents(layers: Sequence[Layer], hint: str | None) -> str:
         return hint or ""
     names, layer = [], layers[0]
     while True:
-        names.append(layer.version if layer.kind == "vfat" and layer.version else _SHORT.get(layer.kind, layer.kind))
+        names.append(kind_named(layer.kind).short_title(layer))
         if not layer.inner or len(names) == 4:
             return " › ".join(names)
         layer = layer.inner[0]
 
 
-_SHORT = {"linux_raid_member": "md", "crypto_LUKS": "LUKS", "LVM2_member": "LVM", "zfs_member": "ZFS"}
 _HEADS = ("#", "node", "sector", "start", "size", "content")
 
 

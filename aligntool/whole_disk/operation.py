@@ -10,7 +10,7 @@ from aligntool.audit.wording import change_by_hand, hints_with_options, layer_na
 from aligntool.change import Plan, Used
 from aligntool.claims import Claims
 from aligntool.commands import ByHand
-from aligntool.contents.file_systems import EXT
+from aligntool.contents.catalogue import kind_named
 from aligntool.contents.layers import read_layers
 from aligntool.errors import Refused
 from aligntool.formats.reader import MappedReader, Reader, has_data
@@ -29,7 +29,6 @@ from aligntool.units import Extent, align_down, align_up
 from aligntool.whole_disk import planning as partition_plan
 
 _BLOCK = 4096
-_FREE_FIRST_SECTOR = (*EXT, "btrfs", "swap", "LVM2_member")
 _LVM = ("lvm/lvm.conf", "lvm/lvmlocal.conf", "lvm/devices/system.devices")
 
 
@@ -166,8 +165,9 @@ def _boot_attention(reader: Reader, disk: Disk) -> Iterator[str]:
     """Yield that a boot program in the first sector is not the disk's any more. These kinds leave that sector free,
     except FAT, in which syslinux writes its name (core/diskstart.inc, bsOemName).
     """
-    sector, kind = reader.read(0, 440), disk.content[0].kind
-    if (kind in _FREE_FIRST_SECTOR and has_data(sector)) or (kind == "vfat" and sector.startswith(b"SYSLINUX", 3)):
+    sector, kind = reader.read(0, 440), kind_named(disk.content[0].kind)
+    is_syslinux = kind.starts_syslinux and sector.startswith(b"SYSLINUX", 3)
+    if (kind.leaves_first_sector and has_data(sector)) or is_syslinux:
         yield (
             f"the boot program in the first sector of {disk.name} moves with the content: no BIOS starts from this disk"
             " until one is installed again, such as with grub-install"

@@ -9,7 +9,7 @@ from aligntool.audit.report import Judged
 from aligntool.change import Place, Plan, RealignGoal
 from aligntool.claims import ALL_FREE, Claims
 from aligntool.commands import ByHand, by_hand
-from aligntool.contents.file_systems import EXT, FILE_SYSTEMS, SHRINKABLE, file_system
+from aligntool.contents.catalogue import kind_named
 from aligntool.contents.windows_names import StartNames
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.mbr import ADDRESSABLE, MOST_SECTORS
@@ -26,8 +26,6 @@ from aligntool.realign.suspended import suspension_attention
 from aligntool.units import MIB, Extent, align_down, align_up, format_about, format_size
 
 # Contents known to work at another offset of the disk, found by their UUID or label.
-
-KINDS = frozenset((*FILE_SYSTEMS, "swap", "crypto_LUKS", "LVM2_member"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +132,9 @@ def with_needed_length(luks: Layer, inside: Sequence[Layer], decrypted: int, dis
     to the end of the disk: with dm-integrity, tags lie between them, and there are fewer.
     """
     what, unit, start = f"{wording.layer_name(luks)} on {disk.name}", luks.data_unit or 512, luks.data_start or 0
-    found = [layer for layer in inside if layer.kind in KINDS and layer.claims_size and not layer.problems]
+    found = [
+        layer for layer in inside if kind_named(layer.kind).works_anywhere and layer.claims_size and not layer.problems
+    ]
     if not start or decrypted != align_down((disk.size or 0) - start, unit):
         text = f"the {what} has {decrypted} bytes inside, which do not extend from byte {start} to the end of the disk"
         raise Refused(text, hint=wording.next_command(disk, "audit"), code="content-kind", subject=disk.name)
@@ -179,9 +179,9 @@ def _content_refusals(disk: Disk, others: Collection[str]) -> Iterator[Refusal]:
             text = f"{what} is ambiguous: {kinds} are recognised"
             yield Refusal("ambiguous", name, text, _signatures_command(disk))
         for layer in disk.content:
-            if layer.kind not in KINDS and not layer.kind.endswith("_member"):
+            if not kind_named(layer.kind).works_anywhere and not layer.kind.endswith("_member"):
                 yield _unsupported(disk, layer, name)
-            elif layer.kind not in KINDS and not layer.kind.endswith("_raid_member"):
+            elif not kind_named(layer.kind).works_anywhere and not layer.kind.endswith("_raid_member"):
                 text = f"{name} is a {layer.kind}: the table belongs to the pool or device of which it is a member"
                 yield Refusal("array-member", name, text, wording.next_command(disk, "audit"))
 
@@ -204,7 +204,7 @@ def _table_refusals(
         return
     part, what = disk.partitions[0], f"partition {disk.partitions[0].number}"
     yield from partition_reasons(disk, (part,))[part.number]
-    if part.content and part.content[0].kind not in KINDS:
+    if part.content and not kind_named(part.content[0].kind).works_anywhere:
         yield _unsupported(disk, part.content[0], what)
     elif not part.content and part.content_read:
         text = f"nothing is recognised on {what}"
@@ -309,7 +309,7 @@ def _longest(disk: Disk, part: Partition, goal: RealignGoal, start: int, journal
 
 def _shortened(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: Uses, claims: Claims) -> _Move | None:
     """Return the move of the content after a shrink that makes just enough room for the best possible journal."""
-    if part.content[0].kind not in SHRINKABLE:
+    if not kind_named(part.content[0].kind).shrinkable:
         return None
     least_length = part.extent.length - most_shrinkable(part, used)
     for pair in search.journal_sizes(_needs(disk, part, start)):
@@ -326,7 +326,7 @@ def _too_long(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: 
     length, what = part.extent.length, wording.layer_name(layer)
     beside = "beside the table" if goal.journal_file else "beside the table and the journal"
     text = f"the {what} on {name} takes {length} bytes, but {beside} there is room for {most}, {length - most} fewer"
-    if goal.shrink and layer.kind in SHRINKABLE:
+    if goal.shrink and kind_named(layer.kind).shrinkable:
         by = format_size(max(most_shrinkable(part, used), 0))
         text = f"{text}; it can be shrunk by an estimated {by} at most"
         if part.number in used and (why := used[part.number].why):
@@ -335,7 +335,7 @@ def _too_long(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: 
         text = f"{text}; its length depends on the {wording.layer_name(layer.inner[0])} inside"
     elif layer.kind == "crypto_LUKS":
         text = f"{text}; without its key the whole disk counts as in use, because its header does not state its length"
-    elif why := file_system(layer.kind).why_not_shrinkable:
+    elif why := kind_named(layer.kind).why_not_shrinkable:
         text = f"{text}; {why}"
     return Refused(
         text, hint=_shrink_hint(goal, part) or _how_to_shorten(disk, part, most), code="no-room", subject=name
@@ -345,9 +345,9 @@ def _too_long(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: 
 def _shrink_hint(goal: RealignGoal, part: Partition) -> str:
     """Return what makes room if --shrink cannot, or "" if it was not given or the content is not its subject."""
     kind = part.content[0].kind
-    if not goal.shrink or kind not in SHRINKABLE:
+    if not goal.shrink or not kind_named(kind).shrinkable:
         return ""
-    if part.extent.length <= (least := file_system(kind).least_size):
+    if part.extent.length <= (least := kind_named(kind).least_size):
         return f"copy its files to another disk: a {kind} is not shrunk below {format_size(least)}"
     return DELETE_FILES if goal.journal_file else MAKE_ROOM
 
@@ -355,13 +355,12 @@ def _shrink_hint(goal: RealignGoal, part: Partition) -> str:
 def _how_to_shorten(disk: Disk, part: Partition, most: int) -> str:
     """Return how the user makes the content short enough; the audit if `most` is 0, because nothing does."""
     layer = part.content[0]
-    programs = {"LVM2_member": "pvresize", "swap": "mkswap", **dict.fromkeys(EXT, "resize2fs")}
-    if most and layer.kind in SHRINKABLE:
+    if most and kind_named(layer.kind).shrinkable:
         return wording.next_command(disk, "plan partition", "--shrink")
     if most and layer.kind == "crypto_LUKS" and not layer.inner:
         return wording.next_command(disk, "plan partition", "--key-file FILE")
     inside = layer.inner[0] if layer.kind == "crypto_LUKS" and layer.inner else layer
-    program = programs.get(inside.kind)
+    program = kind_named(inside.kind).shortener
     if not program or align_down(most - (layer.data_start or 0 if inside is not layer else 0), MIB) <= 0:
         return wording.next_command(disk, "audit")
     return wording.change_by_hand(disk, ByHand.SHRINKING, program)
@@ -415,7 +414,7 @@ def _plan_steps(move: _Move, part: Partition, label: str, patched: search.Patchi
     source, journal, size = part.extent, move.journal, disk.sector_size
     more = (places(disk.size or 0, size)[0], *(search.needed_for(patch) for patch in patched.patches))
     held = held_ranges(part, source.length, size, more, signatures_only=not search.holds_all(journal, move.needs))
-    if kind in FILE_SYSTEMS:
+    if kind_named(kind).checker:
         yield steps.CheckContent(number, move.shrunk_from or source, kind)
     if move.shrunk_from:
         yield steps.ShrinkContent(number, move.shrunk_from, kind, source.length)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from aligntool.contents import lvm
+from aligntool.contents import lvm_text
 from aligntool.contents.layers import read_contents, read_layers
 from aligntool.documents import load_object
 from aligntool.errors import Refused
@@ -162,13 +162,13 @@ def _render_record(data: bytes, record: Record) -> None:
 
 
 def run_lvm_text(data: bytes) -> str:
-    section = lvm.parse(data.decode("utf-8", "replace"))
+    section = lvm_text.parse(data.decode("utf-8", "replace"))
     return _outline(section, 0)
 
 
 def _outline(section: object, depth: int) -> str:
     """Outline the text, and check that it ends: the parser promises a limit on nesting."""
-    if depth > lvm.DEEPEST + 1:
+    if depth > lvm_text.DEEPEST + 1:
         raise Broken(f"sections nested {depth} deep")
     if isinstance(section, dict):
         return "{" + "".join(_outline(value, depth + 1) for value in list(section.values())[:6]) + "}"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.contents.bad_blocks import bad_blocks
+from aligntool.contents.catalogue import kind_named
 from aligntool.formats.reader import open_area
 from aligntool.linux.users import fresh_reader
 from aligntool.units import MIB, Extent
@@ -28,7 +28,7 @@ TYPES = {"ntfs": "7", "exfat": "7", "vfat": "c", "swap": "82"}
 
 def count_of(content: Path, kind: str) -> int:
     with fresh_reader(str(content)) as reader:
-        return bad_blocks(open_area(reader, Extent(0, reader.size), SECTOR, lambda *_: ()), kind)
+        return kind_named(kind).bad_blocks(open_area(reader, Extent(0, reader.size), SECTOR, lambda *_: ()))
 
 
 def on_disk(content: Path, kind: str) -> Path:

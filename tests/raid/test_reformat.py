@@ -12,7 +12,7 @@ import pytest
 from aligntool.audit.arrays import members_of
 from aligntool.audit.judge import audit
 from aligntool.change import Plan, from_json, to_json
-from aligntool.contents.smallest_units import Unit
+from aligntool.contents.kind import Unit
 from aligntool.errors import Refused, Stopped
 from aligntool.inventory import Disk, Inventory, Layer, LbaFormat, NvmeFacts, Partition, Table, TableLabel
 from aligntool.raid import steps_reformat

@@ -1,13 +1,13 @@
 """A plan contains a check if there is a checker, and only then."""
 
-from aligntool.contents.file_systems import FILE_SYSTEMS
+from aligntool.contents.catalogue import KINDS
 from aligntool.steps import CheckContent
 from aligntool.units import MIB
 from tests.realign.movable_disks import movable_disk, plan_for
 
 
-def test_every_file_system_that_a_plan_checks_has_a_checker() -> None:
-    assert not [kind for kind, each in FILE_SYSTEMS.items() if not each.checker]
+def test_every_kind_whose_used_blocks_are_read_or_that_is_shrunk_has_a_checker() -> None:
+    assert not [kind.name for kind in KINDS if (kind.map_source or kind.shrinkable) and not kind.checker]
 
 
 def test_content_without_a_checker_gets_no_check_in_the_plan() -> None:

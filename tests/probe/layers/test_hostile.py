@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aligntool.contents import lvm as lvm_format
+from aligntool.contents import lvm_text
 from aligntool.contents.layers import read_layers
 from aligntool.formats.reader import LEVELS, WORDS, OverBudgetError
 from aligntool.inventory import Layer
@@ -166,7 +166,7 @@ def test_every_image_is_recognised_before_it_is_damaged(images: dict[str, Image]
 @settings(deadline=20_000, max_examples=examples(200))
 @given(st.text(alphabet='ab1 ={}[],"\\#\n-.', max_size=300))
 def test_the_lvm_text_parser_accepts_any_text(text: str) -> None:
-    assert isinstance(lvm_format.parse(text), dict)
+    assert isinstance(lvm_text.parse(text), dict)
 
 
 @settings(deadline=20_000, max_examples=examples(300))

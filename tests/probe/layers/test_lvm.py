@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from aligntool.contents import lvm as lvm_format
-from aligntool.contents.smallest_units import smallest_unit
+from aligntool.contents import lvm_text
+from aligntool.contents.catalogue import smallest_unit
 from aligntool.formats.reader import MAY_BE_SHARED, Area, Budget
 from aligntool.inventory import Layer, Segment
 from aligntool.units import KIB, MIB, Extent
@@ -353,7 +354,7 @@ def test_remnants_in_a_later_segment_are_ignored(made: Made, sparse: Sparse) -> 
         assert [inner.kind for inner in the_layer(image).inner] == kinds
 
 
-class LongStatus(list[lvm_format.Value]):
+class LongStatus(list[lvm_text.Value]):
     """The status of a volume, which has a megabyte in hostile metadata."""
 
     times_read = 0
@@ -409,20 +410,20 @@ def test_a_group_that_is_shared_with_other_machines_is_reported(made: Made, said
 
 
 def test_the_text_parser_stops_at_invalid_text_without_an_error() -> None:
-    assert lvm_format.parse('a = 1 b = [1, "x\\"y", -2.5] c { d = 4 } e = @') == {
+    assert lvm_text.parse('a = 1 b = [1, "x\\"y", -2.5] c { d = 4 } e = @') == {
         "a": 1,
         "b": [1, 'x"y', -2.5],
         "c": {"d": 4},
     }
-    depth, section = 0, lvm_format.parse("a {" * 100_000)
+    depth, section = 0, lvm_text.parse("a {" * 100_000)
     while (inner := section.get("a")) is not None:
         assert isinstance(inner, dict)
         depth, section = depth + 1, inner
-    assert depth == lvm_format.DEEPEST
-    assert lvm_format.parse("}") == {}
+    assert depth == lvm_text.DEEPEST
+    assert lvm_text.parse("}") == {}
     for text, whole in (("a = 1", True), ("a { b = 1 } c = 2", True), ("a = 1 } b = 2", False), ("a = 1 b = @", False)):
-        assert lvm_format.parse_metadata(text, Budget())[1] == whole, text
-    assert lvm_format.parse("a = " + "9" * 5000) == {}
+        assert lvm_text.parse_metadata(text, Budget())[1] == whole, text
+    assert lvm_text.parse("a = " + "9" * 5000) == {}
 
 
 def test_a_physical_volume_that_does_not_list_its_volumes_fits_no_sector_size(made: Made) -> None:

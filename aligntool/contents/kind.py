@@ -1,0 +1,157 @@
+"""What the program may ask of a kind of content.
+
+Every default is the careful answer: of a kind that states nothing else, every byte is copied, it is not shrunk, not
+converted and not put elsewhere, a suspended system may be in it, and no program that changes it is suggested.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from aligntool.commands import ByHand
+from aligntool.formats.reader import Area, Reader
+from aligntool.inventory import Layer
+from aligntool.units import KIB
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """The smallest unit in which some content is read and written: it cannot be used on larger sectors.
+
+    `size` is in bytes; None: not known, or it varies. `words` describe the unit in a message, after a name. `exact`:
+    the content works only on sectors of this size.
+    """
+
+    size: int | None
+    words: str
+    exact: bool = False
+
+    def fits(self, sector: int) -> bool:
+        """Return whether the content works on sectors of `sector` bytes."""
+        if self.size is None or self.exact:
+            return self.size == sector
+        return self.size >= sector and self.size % sector == 0
+
+
+NOT_READ = Unit(None, "could not be read")
+UNKNOWN_UNIT = Unit(None, "is not known to work on sectors of another size")
+
+UnitOf = Callable[[Reader, Layer], Unit]
+
+
+@dataclass(frozen=True, slots=True)
+class StartField:
+    """The field of a boot sector that records where the partition begins, in sectors."""
+
+    at: int  # byte in the boot sector
+    length: int  # bytes
+    title: str
+    boots: str = "DOS or Windows"  # what reads it
+    checksum: str = ""  # title of the checksum of the boot region that has it
+
+
+def _kind_name(layer: Layer) -> str:
+    return layer.kind
+
+
+def _unknown_unit(reader: Reader, layer: Layer, unit_of: UnitOf) -> Unit:
+    return UNKNOWN_UNIT
+
+
+def _by_mounting(layer: Layer) -> tuple[ByHand, str]:
+    return ByHand.UNCLEAN, "mount"
+
+
+def _has_inner(layer: Layer) -> bool:
+    return bool(layer.inner) and not layer.problems
+
+
+def contains_no_device(layer: Layer) -> bool:
+    """Return that a suspended system cannot be in this layer, because no block device is: a file system."""
+    return True
+
+
+def _no_list(area: Area) -> int:
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of content. Text is empty and functions return nothing where there is nothing to say."""
+
+    name: str  # TYPE of blkid
+
+    # Names for users: "LUKS2", in a table "LUKS", and of the array of which a whole disk is a member.
+    title: Callable[[Layer], str] = _kind_name
+    short_title: Callable[[Layer], str] = _kind_name
+    array_title: str = ""
+
+    # Programs. The checker checks everything and writes nothing, but for the device; e2fsck also takes
+    # "IMAGE?offset=BYTES". The others are only named in messages.
+    checker: tuple[str, ...] = ()
+    examiner: str = "blkid -p"  # shows more, where there is no checker
+    list_clearer: str = ""  # clears the list of bad blocks of the medium
+    unsharer: str = ""  # removes the mark that other machines may use it
+    recreator: str = ""  # makes it anew for sectors of another size
+    shortener: str = ""  # makes it shorter, where aligntool does not
+    # How an unclean content becomes clean: a sentence, or a section of docs/by-hand.md and its program; "": look at it.
+    cleaning: Callable[[Layer], str | tuple[ByHand, str]] = _by_mounting
+
+    # Used blocks: the program that lists them, or the structure that is read. `is_map_checked`: it is relied on only if
+    # the checker finds no errors.
+    map_source: str = ""
+    is_map_checked: bool = True
+
+    # Shrinking.
+    shrinkable: bool = False
+    why_not_shrinkable: str = ""
+    least_size: int = 0  # bytes that its resizer leaves at least
+
+    # Another place.
+    works_anywhere: bool = False  # also at another offset of the disk
+    role: str = "linux"  # of its partition, in formats/part_types.py
+    leaves_first_sector: bool = False  # to a boot program
+    start_field: StartField | None = None
+    # Bytes of head and tail that the journal holds in any case; None: 128 KiB, or only the sectors of signatures.
+    held_ends: tuple[int, int] | None = None
+    bad_blocks: Callable[[Area], int] = _no_list  # how many blocks it lists as bad places of its medium
+
+    # Other sectors. The third argument finds the unit of what is inside.
+    smallest_unit: Callable[[Reader, Layer, UnitOf], Unit] = _unknown_unit
+
+    # Data: those of a container may be on a boundary although its start is not; so may the clusters of a FAT. The
+    # superblock of an array is written as often as its data.
+    is_container: bool = False
+    has_clusters: bool = False
+    updates_superblock: bool = False
+    writes_units: bool = True  # one by one, so that a unit below the physical sector is slow
+
+    # Suspended systems and starting ones.
+    is_seen_through: Callable[[Layer], bool] = _has_inner  # a suspended system inside would have been recognised
+    used_by_windows: bool = False
+    holds_windows: bool = False  # with its registry, drive letters and boot entries
+    starts_windows: bool = False  # has its boot manager, if it is on an MBR disk
+    starts_syslinux: bool = False  # which keeps a list of sectors
+    starts_extlinux: bool = False  # or LILO; unless sector 0 has GRUB
+
+    @property
+    def look(self) -> str:
+        """Return the command that checks or examines it and writes nothing."""
+        return " ".join(self.checker) or self.examiner
+
+
+def unit_of(size: int | None) -> Unit:
+    """Return the unit of a content that is read and written in blocks of `size` bytes; None: not recorded."""
+    return Unit(size, f"uses blocks of {size} bytes" if size else "does not record its block size")
+
+
+def in_whole_blocks(reader: Reader, layer: Layer, unit_of_inner: UnitOf) -> Unit:
+    """Return the unit of a content all of whose requests are whole blocks or pages."""
+    return unit_of(layer.data_unit)
+
+
+_ROUNDED = 64 * KIB  # bytes to which mkfs, resizers and partition programs round; the largest block of ext4
+
+
+def has_length(layer: Layer, length: int) -> bool:
+    """Return whether a file system has `length` bytes, or fewer by no more than a tool rounds down."""
+    return 0 <= length - (layer.claims_size or 0) <= max(layer.data_unit or 0, _ROUNDED)
