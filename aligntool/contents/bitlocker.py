@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from aligntool.contents.kind import Kind
 from aligntool.contents.ntfs import cluster_size
+from aligntool.contents.signatures import magic
 from aligntool.formats.numbers import guid_at, le16, le32, le64, text_at
 from aligntool.formats.reader import Area
 from aligntool.inventory import Layer
@@ -41,4 +42,17 @@ def _descriptions(metadata: bytes) -> Iterator[str]:
         at += size
 
 
-BITLOCKER = Kind("BitLocker", used_by_windows=True)
+BITLOCKER = Kind(
+    "BitLocker",
+    readers=(read_bitlocker,),
+    is_owner=True,
+    is_on_floppies=True,
+    signatures=(
+        magic(
+            "BitLocker",
+            *(b"\xeb" + rest for rest in (b"\x52\x90-FVE-FS-", b"\x58\x90-FVE-FS-", b"\x58\x90MSWIN4.1")),
+            heads=(0,),
+        ),
+    ),
+    used_by_windows=True,
+)

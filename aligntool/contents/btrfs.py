@@ -4,6 +4,7 @@ import hashlib
 from dataclasses import replace
 
 from aligntool.contents.kind import Kind, contains_no_device, in_whole_blocks
+from aligntool.contents.signatures import magic
 from aligntool.formats.numbers import le16, le32, le64, text_at, uuid_at
 from aligntool.formats.reader import Area, checksum_problem, crc32c_inverted, xxh64
 from aligntool.inventory import Layer
@@ -46,6 +47,8 @@ def _btrfs_problems(superblock: bytes) -> tuple[str, ...]:
 
 BTRFS = Kind(
     "btrfs",
+    readers=(read_btrfs,),
+    signatures=(magic("btrfs", b"_BHRfS_M", heads=(64 * KIB + 64, 64)),),
     checker=("btrfs", "check", "--readonly"),
     map_source="partclone.btrfs",
     shrinkable=True,

@@ -18,6 +18,7 @@ from aligntool.contents.fat import (
     table_pieces,
 )
 from aligntool.contents.kind import Kind, StartField, Unit, UnitOf, contains_no_device, unit_of
+from aligntool.contents.signatures import magic
 from aligntool.formats.numbers import le32, le64, serial_at, text_at
 from aligntool.formats.reader import Area, Reader, checksum_problem, read_pieces, rotating_sum
 from aligntool.inventory import Layer
@@ -153,6 +154,8 @@ def _smallest_unit(reader: Reader, layer: Layer, unit_of_inner: UnitOf) -> Unit:
 
 EXFAT = Kind(
     "exfat",
+    readers=(read_exfat,),
+    signatures=(magic("exfat", b"EXFAT   ", heads=(3,)),),
     checker=("fsck.exfat", "-n"),
     cleaning=cleaning_with("fsck.exfat"),
     list_clearer="mkfs.exfat",

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 from aligntool.commands import ByHand
 from aligntool.contents.kind import Kind, contains_no_device, in_whole_blocks
+from aligntool.contents.signatures import magic
 from aligntool.formats.numbers import le16, le32, le64, text_at, uuid_at
 from aligntool.formats.reader import MAY_BE_SHARED, Area, checksum_problem, crc32c
 from aligntool.inventory import Layer
+from aligntool.units import KIB
 
 # Layout: linux/fs/ext4/ext4.h, struct ext4_super_block; the superblock lies at byte 1024.
 
@@ -131,7 +133,13 @@ EXT = (_EXT2, replace(_EXT2, name="ext3"), replace(_EXT2, name="ext4"))
 EXT_NAMES = tuple(kind.name for kind in EXT)
 JOURNAL = Kind("jbd", is_seen_through=contains_no_device)
 TEST = Kind("ext4dev", unsharer="tune2fs", is_seen_through=contains_no_device)
-ANY = Kind("ext", is_seen_through=contains_no_device)  # as its signature is called
+# Any of them, by the name that its signature has.
+ANY = Kind(
+    "ext",
+    readers=(read_ext,),
+    signatures=(magic("ext", b"\x53\xef", heads=(KIB + 56,)),),
+    is_seen_through=contains_no_device,
+)
 
 
 def name_for_e2fsck(path: str, start: int) -> str:

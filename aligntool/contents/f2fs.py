@@ -3,9 +3,11 @@
 from dataclasses import replace
 
 from aligntool.contents.kind import Kind, contains_no_device
+from aligntool.contents.signatures import magic
 from aligntool.formats.numbers import le16, le32, le64, text_at, uuid_at
 from aligntool.formats.reader import Area, checksum_problem, crc32_seeded
 from aligntool.inventory import Layer
+from aligntool.units import KIB
 
 # Layout: linux/include/linux/f2fs_fs.h, struct f2fs_super_block.
 
@@ -61,6 +63,8 @@ def _f2fs_problems(superblock: bytes) -> tuple[str, ...]:
 # partclone.f2fs maps file systems of mkfs.f2fs and sload.f2fs, but was not tested on one that a kernel wrote.
 F2FS = Kind(
     "f2fs",
+    readers=(read_f2fs,),
+    signatures=(magic("f2fs", b"\x10\x20\xf5\xf2", heads=(KIB,)),),
     checker=("fsck.f2fs", "--dry-run"),
     why_not_shrinkable="no tool here shrinks an F2FS",
     works_anywhere=True,

@@ -9,6 +9,7 @@ from sys import byteorder
 
 from aligntool.commands import ByHand
 from aligntool.contents.kind import Kind, StartField, Unit, UnitOf, contains_no_device, unit_of
+from aligntool.contents.signatures import Signature
 from aligntool.formats.numbers import le16, le32, serial_at, text_at
 from aligntool.formats.reader import LONGEST_READ, Area, Reader
 from aligntool.inventory import Layer
@@ -227,8 +228,16 @@ def sector_of_boot_sector(reader: Reader, layer: Layer, unit_of_inner: UnitOf) -
     return replace(unit_of(le16(head, 11)), exact=True)
 
 
+# A boot sector of FAT: one of the magics, sectors per cluster (a power of two), and the number of FATs (not zero).
+_FAT = (
+    rb"(?=.{54}(?:MSDOS|FAT1[26]   |FAT     )|.{82}(?:MSWIN|FAT32   )|.{510}\x55\xaa)"
+    rb".{13}[\x01\x02\x04\x08\x10\x20\x40\x80].{2}[^\0]"
+)
+
 FAT = Kind(
     "vfat",
+    readers=(read_fat,),
+    signatures=(Signature("vfat", _FAT, 512, (0,), vital=13),),
     title=lambda layer: layer.version or "FAT",
     short_title=lambda layer: layer.version or layer.kind,
     checker=("fsck.fat", "-n"),

@@ -1,8 +1,10 @@
 """Members of RAID sets made by firmware or a controller's BIOS, and by FreeBSD."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from aligntool.contents.kind import Kind
+from aligntool.contents.signatures import Signature, from_end, magic
 from aligntool.formats.numbers import be32, be64, le16, le32, text_at
 from aligntool.formats.reader import Area, Magic, checksum_problem, crc32_seeded
 from aligntool.inventory import Layer
@@ -23,7 +25,7 @@ LONGEST_INTEL = 32 * KIB
 
 PROMISE = (63, 255, 256, 16, 399, 591, 675, 735, 911, 974, 991, 951, 3087)  # sectors from the end, as in libblkid
 
-SIGNATURES = (
+_MAGICS = (
     Magic("lsi_mega_raid_member", -SECTOR, b"$XIDE$"),
     Magic("nvidia_raid_member", -2 * SECTOR, b"NVIDIA  \x1e\0\0\0", version_at=(-2 * SECTOR + 16, 2)),
     *(Magic("promise_fasttrack_raid_member", -at * SECTOR, b"Promise Technology, Inc.") for at in PROMISE),
@@ -98,7 +100,7 @@ def read_other_firmware(area: Area) -> Layer | None:
     if not area.is_whole or area.size < SMALLEST:
         return None
     # A partition that covers the last sector has its own metadata there; one in a GEOM array never reaches that sector.
-    marks = SIGNATURES if area.last_end == area.size else (*SIGNATURES, *GEOM)
+    marks = _MAGICS if area.last_end == area.size else (*_MAGICS, *GEOM)
     found = next((layer for mark in marks if (layer := mark.layer(area))), None)
     return replace(found, data_start=area.start) if found else _read_with_checksum(area)
 
@@ -122,8 +124,52 @@ def _read_with_checksum(area: Area) -> Layer | None:
     return replace(area.layer(kind), version=version)
 
 
-_TITLES = {
-    "isw": "Intel RST (IMSM)", "ddf": "DDF", "nvidia": "NVIDIA", "promise_fasttrack": "Promise FastTrak",
-    "silicon_medley": "Silicon Image Medley", "lsi_mega": "LSI MegaRAID", "geom": "FreeBSD GEOM",
-}  # fmt: skip
-FIRMWARE_RAID = tuple(Kind(f"{name}_raid_member", array_title=title) for name, title in _TITLES.items())
+def _kind(
+    name: str, *signatures: Signature, title: str = "", reader: Callable[[Area], Layer | None] | None = None
+) -> Kind:
+    readers = () if reader is None else (reader,)
+    return Kind(name, readers=readers, is_owner=True, signatures=signatures, array_title=title)
+
+
+FIRMWARE_RAID = (
+    _kind(
+        "ddf_raid_member",
+        magic("ddf_raid_member", b"\xde\x11\xde\x11", tails=from_end(1, 257)),
+        title="DDF",
+        reader=read_ddf,
+    ),
+    _kind(
+        "isw_raid_member",
+        magic("isw_raid_member", b"Intel Raid ISM Cfg Sig. ", tails=(*from_end(2), (4 * KIB, 8 * KIB))),
+        title="Intel RST (IMSM)",
+        reader=read_intel,
+    ),
+    _kind(
+        "lsi_mega_raid_member",
+        magic("lsi_mega_raid_member", b"$XIDE$", tails=from_end(1)),
+        title="LSI MegaRAID",
+        reader=read_other_firmware,
+    ),
+    _kind("via_raid_member", magic("via_raid_member", b"\x55\xaa", tails=from_end(1))),
+    _kind(
+        "silicon_medley_raid_member",
+        magic("silicon_medley_raid_member", b"\0\0\0\x2f", tails=from_end(1, at=0x60)),
+        title="Silicon Image Medley",
+    ),
+    _kind("nvidia_raid_member", magic("nvidia_raid_member", b"NVIDIA  ", tails=from_end(2)), title="NVIDIA"),
+    _kind(
+        "promise_fasttrack_raid_member",
+        magic("promise_fasttrack_raid_member", b"Promise Technology, Inc.", tails=from_end(*PROMISE)),
+        title="Promise FastTrak",
+    ),
+    _kind(
+        "hpt45x_raid_member", magic("hpt45x_raid_member", b"\xf3\x16\x78\x5a", b"\xfd\x16\x78\x5a", tails=from_end(11))
+    ),
+    _kind(
+        "hpt37x_raid_member",
+        magic("hpt37x_raid_member", b"\xf0\x16\x78\x5a", b"\xfd\x16\x78\x5a", heads=(4 * KIB + 544,)),
+    ),
+    _kind("adaptec_raid_member", magic("adaptec_raid_member", b"\x37\xfc\x4d\x1e", tails=from_end(1))),
+    _kind("jmicron_raid_member", magic("jmicron_raid_member", b"JM", tails=from_end(1))),
+    _kind("geom_raid_member", title="FreeBSD GEOM"),
+)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from aligntool.commands import ByHand
+from aligntool.contents.signatures import Signature
 from aligntool.formats.reader import Area, Reader
 from aligntool.inventory import Layer
 from aligntool.units import KIB
@@ -79,6 +80,13 @@ class Kind:
     """A kind of content. Text is empty and functions return nothing where there is nothing to say."""
 
     name: str  # TYPE of blkid
+
+    # Recognition. A reader may also return layers of kinds that state none. `is_owner`: it owns the whole container,
+    # and anything else found there is inside it or is an old remnant. No RAID is on a floppy, but these are.
+    readers: tuple[Callable[[Area], Layer | None], ...] = ()
+    is_owner: bool = False
+    is_on_floppies: bool = False
+    signatures: tuple[Signature, ...] = ()  # of libblkid
 
     # Names for users: "LUKS2", in a table "LUKS", and of the array of which a whole disk is a member.
     title: Callable[[Layer], str] = _kind_name

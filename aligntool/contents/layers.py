@@ -1,27 +1,11 @@
-"""Recognise the contents of disks and partitions: all readers of superblocks, in the order in which they are tried."""
+"""Recognise the contents of disks and partitions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from aligntool.contents import (
-    bitlocker,
-    btrfs,
-    exfat,
-    ext,
-    f2fs,
-    fat,
-    firmware_raid,
-    ldm,
-    luks,
-    lvm,
-    md,
-    ntfs,
-    other,
-    swap,
-    xfs,
-    zfs,
-)
+from aligntool.contents.catalogue import FILE_SYSTEM_READERS, LAST_RESORT, ON_FLOPPIES, OWNER_READERS
+from aligntool.contents.other import DRBD_BLOCK
 from aligntool.formats.reader import (
     AREAS,
     BYTES,
@@ -156,25 +140,6 @@ class _Search:
 SMALLEST = 1024  # the two sectors of an extended partition contain no file system
 FLOPPY = 1440 * KIB  # no RAID up to this size, and the first match counts (blkid: tiny devices)
 
-Read = Callable[[Area], Layer | None]
-
-# Formats that own the whole container: anything else found there is inside them or is an old remnant.
-OWNER_READERS: tuple[Read, ...] = (
-    *md.READERS, firmware_raid.read_ddf, firmware_raid.read_intel, firmware_raid.read_other_firmware, other.read_drbd,
-    lvm.read_lvm, luks.read_luks, other.read_owner, bitlocker.read_bitlocker, ldm.read_ldm,
-)  # fmt: skip
-FILE_SYSTEM_READERS: tuple[Read, ...] = (
-    other.read_bcache, other.read_bcachefs, fat.read_fat, swap.read_swap, xfs.read_xfs,
-    xfs.read_xfs_log, ext.read_ext, other.read_udf, other.read_iso9660,
-    zfs.read_zfs, other.read_hfs, other.read_ufs, ntfs.read_ntfs, other.read_refs,
-    other.read_cramfs, other.read_squashfs, btrfs.read_btrfs, exfat.read_exfat,
-    f2fs.read_f2fs, other.read_apfs, other.read_erofs, other.read_befs,
-    other.read_other,
-)  # fmt: skip
-# LDM's own partition has 1 MiB.
-ON_FLOPPIES: tuple[Read, ...] = (luks.read_luks, bitlocker.read_bitlocker, ldm.read_ldm)
-LAST_RESORT: tuple[Read, ...] = (luks.read_luks_second,)
-
 
 def read_layers(
     reader: Reader, extent: Extent, *, sector_size: int = 512, last_end: int | None = None, budget: Budget | None = None
@@ -229,7 +194,7 @@ def _recognise(area: Area) -> tuple[Layer, ...]:
     return tuple(sorted(layers, key=is_damaged))  # stable: a damaged superblock is weaker evidence
 
 
-def _read_all(readers: tuple[Read, ...], area: Area) -> tuple[Layer, ...]:
+def _read_all(readers: tuple[Callable[[Area], Layer | None], ...], area: Area) -> tuple[Layer, ...]:
     return tuple(layer for read in readers if (layer := read(area)) is not None)
 
 
@@ -251,7 +216,7 @@ def _is_inside(layer: Layer, owners: tuple[Layer, ...]) -> bool:
     """
     for owner in owners:
         if owner.kind == "drbd":  # what is as long as the whole container does not know of its metadata
-            return layer.extent.start + (layer.claims_size or 0) <= owner.extent.end - other.DRBD_BLOCK
+            return layer.extent.start + (layer.claims_size or 0) <= owner.extent.end - DRBD_BLOCK
         at_end = owner.kind.endswith("_raid_member") and owner.data_start == owner.extent.start
         if not at_end or is_damaged(owner):
             continue

@@ -22,4 +22,9 @@ def read_ldm(area: Area) -> Layer | None:
     )  # fmt: skip
 
 
-LDM = Kind("ldm")
+LDM = Kind(
+    "ldm",
+    readers=(read_ldm,),
+    is_owner=True,
+    is_on_floppies=True,  # its own partition has 1 MiB
+)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from aligntool.commands import ByHand
 from aligntool.contents.kind import Kind, Unit, UnitOf, unit_of
 from aligntool.contents.lvm_text import Section, sections
+from aligntool.contents.signatures import magic
 from aligntool.documents import count_values
 from aligntool.formats.numbers import be16, be32, be64, text_at
 from aligntool.formats.reader import WORDS, Area, Budget, Reader, checksum_problem
@@ -16,8 +17,8 @@ from aligntool.units import KIB, MIB
 # The content is encrypted, so there is no inner layer. Formats: LUKS1 on-disk format 1.2.3, LUKS2 on-disk
 # format 1.1 (cryptsetup's docs folder). A volume with a detached header, on another device, cannot be recognised.
 
-LUKS = b"LUKS\xba\xbe"
-LUKS_SECOND = b"SKUL\xba\xbe"
+MAGIC = b"LUKS\xba\xbe"
+SECOND_MAGIC = b"SKUL\xba\xbe"
 HEADER_SIZES = tuple(16 * KIB << power for power in range(9))  # specification 3.1: 16 KiB to 4 MiB
 CHECKSUM_AT, CHECKSUM_SIZE = 448, 64
 SECTOR = 512
@@ -32,7 +33,7 @@ NOT_BY_CRYPTSETUP = "do not open or continue it with cryptsetup, which would los
 
 
 def read_luks(area: Area) -> Layer | None:
-    if area.head[:6] != LUKS:
+    if area.head[:6] != MAGIC:
         return None
     version = be16(area.head, 6)
     if version == 1:
@@ -47,7 +48,7 @@ def read_luks_second(area: Area) -> Layer | None:
     """
     for at in HEADER_SIZES:
         start = area.read(at, 264)
-        if start[:6] == LUKS_SECOND and be64(start, 256) == at:
+        if start[:6] == SECOND_MAGIC and be64(start, 256) == at:
             lost = (f"the first LUKS2 header is gone; the second, {at} bytes further, is left",)
             return _luks2_layer(area, second, lost) if (second := _read_luks2_header(area, at)) else None
     return None
@@ -92,7 +93,7 @@ def _read_luks2_header(area: Area, at: int) -> _Header | None:
     """Return the header copy at `at`, with its JSON area, or None if there is none."""
     start = area.read(at, 4096)
     size = be64(start, 8)
-    if start[:6] not in (LUKS, LUKS_SECOND) or be16(start, 6) != 2 or size not in HEADER_SIZES:
+    if start[:6] not in (MAGIC, SECOND_MAGIC) or be16(start, 6) != 2 or size not in HEADER_SIZES:
         return None
     content = area.read(at, size)
     if len(content) < size:
@@ -215,7 +216,7 @@ def _from_second(first: _Header, second: _Header, budget: Budget) -> bytes | Non
     hot = ["in-reencryption" in str(_in_use(tree)) for tree in trees]
     if hot[0] == hot[1] or not _before(trees[0]):  # without the segments before, it is finished, and its journal wiped
         return None
-    copy = LUKS + second[0][len(LUKS) : 256] + bytes(8) + second[0][264:]  # its own offset is 0
+    copy = MAGIC + second[0][len(MAGIC) : 256] + bytes(8) + second[0][264:]  # its own offset is 0
     digest = _luks2_checksum(copy).ljust(CHECKSUM_SIZE, b"\0")
     return copy[:CHECKSUM_AT] + digest + copy[CHECKSUM_AT + CHECKSUM_SIZE :]
 
@@ -278,8 +279,15 @@ def _cleaning(layer: Layer) -> str | tuple[ByHand, str]:
     return (ByHand.LUKS, "cryptsetup") if unclean.startswith(REENCRYPTING) else ""
 
 
-LUKS_KIND = Kind(
+LUKS = Kind(
     "crypto_LUKS",
+    readers=(read_luks,),
+    is_owner=True,
+    is_on_floppies=True,
+    signatures=(
+        magic("crypto_LUKS", MAGIC, heads=(0,)),
+        magic("crypto_LUKS", SECOND_MAGIC, heads=tuple(16 * KIB << step for step in range(9))),
+    ),
     title=_title,
     short_title=lambda layer: "LUKS",
     examiner="cryptsetup luksDump",

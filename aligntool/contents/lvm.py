@@ -9,6 +9,7 @@ from itertools import accumulate, pairwise
 from aligntool.contents.kind import UNKNOWN_UNIT, Kind, Unit, UnitOf, unit_of
 from aligntool.contents.luks import LONGEST_HEADER
 from aligntool.contents.lvm_text import Section, parse_metadata, sections
+from aligntool.contents.signatures import magic
 from aligntool.formats.numbers import le32, le64
 from aligntool.formats.reader import MAY_BE_SHARED, Area, Budget, MappedReader, Reader, checksum_problem, crc32_seeded
 from aligntool.inventory import Layer, Segment
@@ -316,6 +317,9 @@ def _has_whole_volumes(group: Layer) -> bool:
 
 LVM = Kind(
     "LVM2_member",
+    readers=(read_lvm,),
+    is_owner=True,
+    signatures=(magic("LVM2_member", b"LVM2 001", heads=(536, 24, 1048, 1560)),),
     title=lambda layer: "LVM2 PV",
     short_title=lambda layer: "LVM",
     unsharer="vgchange",

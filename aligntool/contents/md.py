@@ -6,6 +6,7 @@ from functools import partial
 from typing import Literal
 
 from aligntool.contents.kind import Kind
+from aligntool.contents.signatures import both_orders, magic
 from aligntool.formats.numbers import be32, le16, le32, le64, text_at, uuid_at
 from aligntool.formats.reader import MAY_BE_SHARED, Area, checksum_problem, folded_sum
 from aligntool.inventory import Layer
@@ -16,6 +17,7 @@ from aligntool.units import KIB, MIB, Extent
 
 SECTOR = 512
 MAGIC = 0xA92B4EFC
+_MD = both_orders(MAGIC)
 RESERVED = 64 * KIB  # version 0.90 reserves the last aligned 64 KiB
 SUPERBLOCK_0 = 4096
 SUPERBLOCK_1 = 256
@@ -137,6 +139,12 @@ def _is_seen_through(layer: Layer) -> bool:
 
 MD = Kind(
     "linux_raid_member",
+    readers=READERS,
+    is_owner=True,
+    signatures=(
+        magic("linux_raid_member", *_MD, tails=((64 * KIB, 64 * KIB), (4 * KIB, 8 * KIB))),
+        magic("linux_raid_member", *_MD, heads=(0, 4 * KIB)),
+    ),
     title=lambda layer: f"md {layer.version or ''}".strip(),
     short_title=lambda layer: "md",
     array_title="md",

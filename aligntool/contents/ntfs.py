@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from aligntool.contents.fat import sector_of_boot_sector
 from aligntool.contents.kind import Kind, StartField, contains_no_device
+from aligntool.contents.signatures import magic
 from aligntool.formats.numbers import le16, le32, le64, text_at
 from aligntool.formats.reader import Area
 from aligntool.inventory import Layer
@@ -372,6 +373,8 @@ SHUT_DOWN = "start Windows and shut it down with: shutdown /s /f /t 0"
 
 NTFS = Kind(
     "ntfs",
+    readers=(read_ntfs,),
+    signatures=(magic("ntfs", b"NTFS    ", heads=(3,)),),
     checker=("ntfsresize", "--info", "--bad-sectors", "--no-progress-bar"),  # ntfsfix does not count every cluster
     cleaning=lambda layer: SHUT_DOWN,
     list_clearer="ntfsfix",

@@ -2,10 +2,12 @@
 
 import hashlib
 import struct
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from uuid import UUID
 
 from aligntool.contents.kind import Kind, StartField, contains_no_device
+from aligntool.contents.signatures import UNIT, Signature, both_orders, from_end, magic
 from aligntool.formats.numbers import be16, be32, be64, le16, le32, le64, text_at, uuid_at
 from aligntool.formats.reader import MAY_BE_SHARED, Area, Magic, checksum_problem, crc32c, crc64, fletcher64
 from aligntool.inventory import Layer
@@ -416,34 +418,135 @@ def read_refs(area: Area) -> Layer | None:
     return area.layer("ReFS", claims or None, sector * per_cluster if known else None)
 
 
-# What is known of them beside their superblocks.
+# The kinds, and the signatures of libblkid: more than the readers recognise.
+
+_Reader = Callable[[Area], Layer | None]
 
 
-def _file_system(name: str, *, unsharer: str = "", writes_units: bool = True) -> Kind:
-    return Kind(name, unsharer=unsharer, writes_units=writes_units, is_seen_through=contains_no_device)
+def _owner(name: str, *signatures: Signature, reader: _Reader | None = None) -> Kind:
+    readers = () if reader is None else (reader,)
+    return Kind(name, readers=readers, is_owner=True, signatures=signatures)
 
 
-_FILE_SYSTEMS = (
-    "exfs", "reiserfs", "reiser4", "jfs", "udf", "hfsplus", "hfs", "ufs", "hpfs", "sysv", "xenix", "cramfs", "romfs",
-    "scoutfs", "minix", "gfs", "ocfs", "vxfs", "squashfs3", "nss", "ubifs", "bfs", "VMFS", "nilfs2", "mpool", "apfs",
-    "zonefs", "bcachefs",
-    "DM_verity_hash",  # only hashes
-    # Used by databases, storage servers and virtual machines, which know nothing of the partitions of this disk.
-    "ceph_bluestore", "oracleasm", "VMFS_volume_member", "qcow2", "qed", "vmdk", "vdi", "vhdx", "vhd",
-)  # fmt: skip
-OTHER = (
-    *map(_file_system, _FILE_SYSTEMS),
-    *(_file_system(name, writes_units=False) for name in ("iso9660", "squashfs", "erofs")),
-    _file_system("gfs2", unsharer="tunegfs2"),
-    _file_system("ocfs2", unsharer="tunefs.ocfs2"),
-    Kind("ReFS", is_seen_through=contains_no_device, used_by_windows=True),
-    Kind(
-        "befs",
-        # Haiku's makebootable writes it in sectors of 512 bytes.
-        start_field=StartField(0x1FA, 4, "BFS partition offset", boots="Haiku"),
-        is_seen_through=contains_no_device,
+def _file_system(name: str, *signatures: Signature, reader: _Reader | None = None) -> Kind:
+    """Return a kind without a block device inside."""
+    kind = _owner(name, *signatures, reader=reader)
+    return replace(kind, is_owner=False, is_seen_through=contains_no_device)
+
+
+_UFS = both_orders(0x19540119, 0x00011954, 0x00195612, 0x00095014, 0x00612195, 0x05231994)
+_WITH_SIGNATURES = (
+    replace(
+        _owner("bcache", magic("bcache", BCACHE_MAGIC, heads=(4 * KIB + 24,)), reader=read_bcache),
+        is_seen_through=lambda layer: False,
+        is_owner=False,
+    ),  # the cache may have newer data
+    _file_system(
+        "bcachefs",
+        magic("bcachefs", BCACHEFS_MAGIC, heads=(4 * KIB + 24, 2 * MIB + 24), tails=((1, MIB - 24),)),
+        reader=read_bcachefs,
     ),
-    Kind("bcache", is_seen_through=lambda layer: False),  # the cache may have newer data
-    Kind("drbd", array_title="DRBD"),
+    _file_system("ceph_bluestore", magic("ceph_bluestore", b"bluestore block device", heads=(0,))),
+    replace(
+        _owner(
+            "drbd",
+            magic(
+                "drbd", *(b"\x83\x74\x02" + last for last in (b"\x6b", b"\x6c", b"\x6d")), tails=((1, 4 * KIB - 60),)
+            ),
+            reader=read_drbd,
+        ),
+        array_title="DRBD",
+    ),
+    _owner("drbdmanage_control_volume", magic("drbdmanage_control_volume", b"$DRBDmgr=q", heads=(0,))),
+    _owner("drbdproxy_datalog", magic("drbdproxy_datalog", b"DRBDdlh*", heads=(0,))),
+    _owner("LVM1_member", magic("LVM1_member", b"HM", heads=(0,))),
+    _owner("DM_snapshot_cow", magic("DM_snapshot_cow", b"SnAp", heads=(0,))),
+    _file_system("DM_verity_hash", magic("DM_verity_hash", b"verity\0\0", heads=(0,))),  # only hashes
+    _owner("DM_integrity", magic("DM_integrity", b"integrt\0", heads=(0,))),
+    replace(
+        _file_system(
+            "VMFS_volume_member", magic("VMFS_volume_member", b"\x0d\xd0\x01\xc0", heads=(MIB,)), reader=read_owner
+        ),
+        is_owner=True,
+    ),
+    _owner("ubi", magic("ubi", b"UBI#", heads=(0,))),
+    _owner("vdo", magic("vdo", b"dmvdo001", heads=(0,))),
+    _owner("stratis", magic("stratis", b"!Stra0tis\x86\xff\x02^\x41rh", heads=(UNIT + 4, 9 * UNIT + 4))),
+    _owner("cs_fvault2", magic("cs_fvault2", b"CS", heads=(88,))),
+    _file_system("exfs", magic("exfs", b"EXFS", heads=(0,))),
+    _file_system(
+        "reiserfs",
+        magic("reiserfs", b"ReIsErFs", heads=(8 * KIB + 0x34, 8 * KIB + 20)),
+        magic("reiserfs", b"ReIsErFs", b"ReIsEr2Fs", b"ReIsEr3Fs", heads=(64 * KIB + 0x34,)),
+    ),
+    _file_system("reiser4", magic("reiser4", b"ReIsEr4", heads=(64 * KIB,))),
+    _file_system("jfs", magic("jfs", b"JFS1", heads=(32 * KIB,))),
+    _file_system(
+        "udf",
+        magic("udf", *(b"BEA01", b"BOOT2", b"CD001", b"CDW02", b"NSR02", b"NSR03", b"TEA01"), heads=(32 * KIB + 1,)),
+        reader=read_udf,
+    ),
+    replace(
+        _file_system("iso9660", magic("iso9660", b"CDROM", heads=(32 * KIB + 9,)), reader=read_iso9660),
+        writes_units=False,
+    ),
+    _file_system("hfsplus", magic("hfsplus", b"BD", b"H+", b"HX", heads=(KIB,)), reader=read_hfs),
+    _file_system("ufs", magic("ufs", *_UFS, heads=tuple(at * KIB + 1372 for at in (0, 8, 64, 256))), reader=read_ufs),
+    _file_system("hpfs", magic("hpfs", b"\x49\xe8\x95\xf9", heads=(8 * KIB,))),
+    _file_system(
+        "sysv", magic("sysv", *both_orders(0xFD187E20), heads=tuple(at * KIB + 1016 for at in (0, 9, 15, 18)))
+    ),
+    _file_system("xenix", magic("xenix", b"\x2b\x55\x44", b"\x44\x55\x2b", heads=(2 * KIB,))),
+    replace(_file_system("ReFS", magic("ReFS", b"\0\0\0ReFS\0", heads=(0,)), reader=read_refs), used_by_windows=True),
+    _file_system("cramfs", magic("cramfs", b"\x45\x3d\xcd\x28", b"\x28\xcd\x3d\x45", heads=(0,)), reader=read_cramfs),
+    _file_system("romfs", magic("romfs", b"-rom1fs-", heads=(0,))),
+    _file_system("scoutfs", magic("scoutfs", b"\x8b\x42\x3c\x10", heads=(64 * KIB + 4,))),
+    _file_system(
+        "minix",
+        magic(
+            "minix",
+            *(pair[::step] for pair in (b"\x7f\x13", b"\x8f\x13", b"\x68\x24", b"\x78\x24") for step in (1, -1)),
+            heads=(KIB + 16,),
+        ),
+        magic("minix", b"\x5a\x4d", b"\x4d\x5a", heads=(KIB + 24,)),
+    ),
+    _file_system("gfs", magic("gfs", b"\x01\x16\x19\x70", heads=(64 * KIB,))),
+    _file_system("ocfs", magic("ocfs", b"OracleCFS", heads=(8 * KIB,))),
+    replace(
+        _file_system("ocfs2", magic("ocfs2", b"OCFSV2", heads=(KIB, 2 * KIB, 4 * KIB, 8 * KIB))),
+        unsharer="tunefs.ocfs2",
+    ),
+    _file_system("oracleasm", magic("oracleasm", b"ORCLDISK", heads=(32,))),
+    _file_system("vxfs", magic("vxfs", b"\xf5\xfc\x01\xa5", b"\xa5\x01\xfc\xf5", heads=(KIB, 8 * KIB))),
+    replace(
+        _file_system("squashfs", magic("squashfs", b"hsqs", b"sqsh", heads=(0,)), reader=read_squashfs),
+        writes_units=False,
+    ),
+    _file_system("nss", magic("nss", b"SPB5", heads=(4 * KIB,))),
+    _file_system("ubifs", magic("ubifs", b"\x31\x18\x10\x06", heads=(0,))),
+    _file_system("bfs", magic("bfs", b"\xce\xfa\xad\x1b", heads=(0,))),
+    _file_system("VMFS", magic("VMFS", b"\x5e\xf1\xab\x2f", heads=(2 * MIB,))),
+    replace(
+        _file_system("befs", magic("befs", b"BFS1", b"1SFB", heads=(32, 544))),
+        start_field=StartField(0x1FA, 4, "BFS partition offset", boots="Haiku"),
+    ),  # Haiku's makebootable writes it in sectors of 512 bytes
+    _file_system("nilfs2", magic("nilfs2", b"\x34\x34", heads=(KIB + 6,), tails=from_end(8, at=6))),
+    _file_system("mpool", magic("mpool", b"mpoolDev", heads=(0,))),
+    _file_system("apfs", magic("apfs", b"NXSB", heads=(32,)), reader=read_apfs),
+    _file_system("zonefs", magic("zonefs", b"SFOZ", heads=(0,))),
+    replace(
+        _file_system("erofs", magic("erofs", b"\xe2\xe1\xf5\xe0", heads=(KIB,)), reader=read_erofs), writes_units=False
+    ),
+)
+WITHOUT_SIGNATURES = (
+    *map(_file_system, ("hfs", "squashfs3", "qcow2", "qed", "vmdk", "vdi", "vhdx", "vhd")),
+    replace(_file_system("gfs2"), unsharer="tunegfs2"),
     Kind("mpath_member", array_title="multipath"),  # udev's name for a path
 )
+LAST_READERS = (read_befs, read_other)
+_BY_NAME = {kind.name: kind for kind in _WITH_SIGNATURES}
+
+
+def others(*names: str) -> Iterator[Kind]:
+    """Yield these kinds."""
+    return (_BY_NAME[name] for name in names)

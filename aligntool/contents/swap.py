@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from aligntool.contents.kind import Kind, contains_no_device, in_whole_blocks
+from aligntool.contents.signatures import magic
 from aligntool.formats.numbers import be32, le32, text_at, uuid_at
 from aligntool.formats.reader import Area
 from aligntool.inventory import Layer
@@ -63,8 +64,13 @@ def _bad_blocks(area: Area) -> int:
     return swap_number(area.head, 8)  # nr_badpages in union swap_header
 
 
+_SWAP_MAGICS = (b"SWAP-SPACE", b"SWAPSPACE2", b"S1SUSPEND", b"S2SUSPEND", b"ULSUSPEND", b"LINHIB0001")
+_SWAP_PLACES = tuple((4 * KIB << step) - 10 for step in range(5))
+
 SWAP = Kind(
     "swap",
+    readers=(read_swap,),
+    signatures=(magic("swap", *_SWAP_MAGICS, heads=_SWAP_PLACES),),
     list_clearer="mkswap",
     shortener="mkswap",
     cleaning=lambda layer: "start the suspended system and shut it down",
@@ -76,4 +82,8 @@ SWAP = Kind(
     writes_units=False,
     is_seen_through=contains_no_device,
 )
-SUSPENDED_SYSTEM = Kind("swsuspend", is_seen_through=contains_no_device)
+SUSPENDED_SYSTEM = Kind(
+    "swsuspend",
+    signatures=(magic("swsuspend", b"\xed\xc3\x02\xe9\x98\x56\xe5\x0c", heads=(0,)),),
+    is_seen_through=contains_no_device,
+)

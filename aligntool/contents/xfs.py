@@ -4,7 +4,7 @@ from bisect import bisect_left
 from dataclasses import replace
 
 from aligntool.contents.kind import Kind, Unit, UnitOf, contains_no_device, unit_of
-from aligntool.contents.signatures import XFS_LOG_SEARCHED
+from aligntool.contents.signatures import UNIT, Signature, magic
 from aligntool.formats.numbers import be16, be32, be64, le32, text_at, uuid_at
 from aligntool.formats.reader import Area, Reader, checksum_problem, crc32c_inverted
 from aligntool.inventory import Layer
@@ -18,6 +18,7 @@ from aligntool.units import KIB
 # in linux/fs/xfs/xfs_log_recover.c.
 
 BLOCK = 512  # the unit of the log, whatever the sector size
+XFS_LOG_SEARCHED = 256 * KIB  # by libblkid
 XFS_LOG_MAGIC = b"\xfe\xed\xba\xbe"
 CYCLE_DATA = 32 * KIB  # data bytes whose cycle numbers fit into one header block
 LOOK_BACK = 256 * KIB // BLOCK + 8  # blocks of the largest record and its headers
@@ -139,6 +140,8 @@ def _smallest_unit(reader: Reader, layer: Layer, unit_of_inner: UnitOf) -> Unit:
 
 XFS = Kind(
     "xfs",
+    readers=(read_xfs,),
+    signatures=(magic("xfs", b"XFSB", heads=(0,)),),
     checker=("xfs_repair", "-n"),
     recreator="mkfs.xfs",
     map_source="xfs_db",
@@ -148,4 +151,14 @@ XFS = Kind(
     is_seen_through=contains_no_device,
     starts_extlinux=True,
 )
-EXTERNAL_LOG = Kind("xfs_external_log", held_ends=(XFS_LOG_SEARCHED, 128 * KIB), is_seen_through=contains_no_device)
+EXTERNAL_LOG = Kind(
+    "xfs_external_log",
+    readers=(read_xfs_log,),
+    signatures=(
+        Signature(
+            "xfs_external_log", rb"\xfe\xed\xba\xbe.{4}\0\0\0[\x01-\x03]", 12, tuple(range(0, XFS_LOG_SEARCHED, UNIT))
+        ),
+    ),
+    held_ends=(XFS_LOG_SEARCHED, 128 * KIB),
+    is_seen_through=contains_no_device,
+)

@@ -4,15 +4,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from aligntool.contents.kind import Kind, contains_no_device
+from aligntool.contents.signatures import Signature
 from aligntool.formats.numbers import be32, be64, le64, text_at
 from aligntool.formats.reader import MAY_BE_SHARED, Area
 from aligntool.inventory import Layer
-from aligntool.units import KIB, MIB
+from aligntool.units import KIB, MIB, align_down
 
 # There are four copies of the label, two at each end; each has an XDR name-value list with pool name, identifiers and
 # ashift. Source: ZFS on-disk specification, chapter 1; openzfs module/nvpair/nvpair.c.
 
-LABEL = 256 * KIB
+LABEL = 256 * KIB  # two at either end; those at the end are aligned to their own size
 PAIRS_READ = 48 * KIB  # of up to 112 KiB; real lists are a few KiB long
 SMALLEST = 64 * MIB
 UINT64, STRING, LIST = 8, 9, 19
@@ -89,9 +90,29 @@ def _nvlist_pairs(packed: bytes) -> Iterator[tuple[str, int | str]]:
         at += size
 
 
+def zfs_labels(length: int) -> tuple[int, ...]:
+    """Return the offsets of the four labels of a pool member."""
+    end = align_down(length, LABEL)
+    return (0, LABEL, end - 2 * LABEL, end - LABEL)
+
+
+def _nvlists(length: int) -> Iterator[int]:
+    yield from (label + 16 * KIB for label in zfs_labels(length))
+
+
+def _uberblocks(length: int) -> Iterator[int]:
+    yield from (at for label in zfs_labels(length) for at in range(label + 128 * KIB, label + LABEL, KIB))
+
+
+NVLIST = Signature("zfs_member", rb"\x01[\0\x01]\0\0\0{7}\x01", 12, more=_nvlists)
+UBERBLOCK = Signature("zfs_member", rb"\x0c\xb1\xba\0{5}|\0{5}\xba\xb1\x0c", 24, more=_uberblocks)
+UBERBLOCKS_WANTED = 4  # libblkid before 2.41 recognises a pool by any four of them
+
 # The kernel does not resume from a swap area on a volume of ZFS.
 ZFS = Kind(
     "zfs_member",
+    readers=(read_zfs,),
+    signatures=(NVLIST, UBERBLOCK),
     short_title=lambda layer: "ZFS",
     unsharer="zpool",
     held_ends=(2 * LABEL, 3 * LABEL),

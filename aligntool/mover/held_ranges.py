@@ -1,14 +1,13 @@
 """The bytes of a partition that the journal keeps while the rest is copied: all by which blkid would recognise it.
 
-The offsets that blkid reads are in `contents.signatures`. Heads and tails are held generously, 128 KiB at either end;
-in between, only the sectors in which a signature could lie.
+The offsets that blkid reads are in `contents.catalogue.SIGNATURES`. Heads and tails are held generously, 128 KiB at
+either end; in between, only the sectors in which a signature could lie.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from aligntool.contents.catalogue import kind_named
-from aligntool.contents.signatures import SIGNATURES
+from aligntool.contents.catalogue import SIGNATURES, kind_named
 from aligntool.inventory import Layer, Partition
 from aligntool.steps import SavedRanges
 from aligntool.units import KIB, MIB, Extent, merged

@@ -8,7 +8,9 @@ from functools import lru_cache
 from itertools import islice
 from typing import Literal
 
-from aligntool.contents import signatures
+from aligntool.contents import zfs
+from aligntool.contents.catalogue import SIGNATURES
+from aligntool.contents.signatures import Signature
 from aligntool.device import Device
 from aligntool.errors import Stopped
 from aligntool.formats.parked import read_or_empty
@@ -94,11 +96,7 @@ def with_signatures(
     signature, so that all of them can be hidden. Raises OSError.
     """
     within = Extent(0, length)
-    places = (
-        Extent(at, min(one.width, length - at))
-        for one in signatures.SIGNATURES
-        for at in signatures.signature_offsets(one, length)
-    )
+    places = (Extent(at, min(one.width, length - at)) for one in SIGNATURES for at in one.places(length))
     searched = SavedRanges(merged(places, within, sector_size))
     view = View(searched, read_saved(device, start, searched), length, bytes(sector_size))
     return merged((*ranges, *signature_ranges(view), Extent(0, sector_size)), within, sector_size)
@@ -132,7 +130,7 @@ def _parts_of(view: View, held: SavedRanges) -> tuple[bytes, ...]:
     return tuple(view.read(extent.start, extent.length) for extent in held.ranges)
 
 
-def has_signature(view: View, signature: signatures.Signature) -> bool:
+def has_signature(view: View, signature: Signature) -> bool:
     """Return whether a signature is in the view."""
     return any(found is signature for found, _ in _find_signatures(view))
 
@@ -157,7 +155,7 @@ def sectors_of(level: Bytes, size: int) -> Bytes:
     return frozenset(align_down(at, size) for at in level)
 
 
-def _hidden_last(view: View, found: Sequence[tuple[signatures.Signature, int]]) -> tuple[Bytes, ...]:
+def _hidden_last(view: View, found: Sequence[tuple[Signature, int]]) -> tuple[Bytes, ...]:
     """Return the bytes to be hidden last, in levels: one byte of the signature that blkid reports.
 
     For a mirror of md with its superblock at the end: that superblock, then what is recognised without it, which is
@@ -171,15 +169,15 @@ def _hidden_last(view: View, found: Sequence[tuple[signatures.Signature, int]]) 
     signature, at = found[0]
     if (below := _mirrored_below(view, found)) is not None:
         return (frozenset({at}), frozenset({below}))
-    if signature not in (signatures.ZFS_NVLIST, signatures.ZFS_UBERBLOCK):
+    if signature not in (zfs.NVLIST, zfs.UBERBLOCK):
         return (frozenset({at}),)
-    labels = [at for one, at in found if one is signatures.ZFS_NVLIST]
-    blocks = [at for one, at in found if one is signatures.ZFS_UBERBLOCK]
-    blocks.sort(key=lambda at: (at >= signatures.ZFS_LABEL, -_transaction_group(view, at), at))
-    return (frozenset(blocks[: signatures.ZFS_UBERBLOCKS_WANTED]), frozenset(labels[:1]))
+    labels = [at for one, at in found if one is zfs.NVLIST]
+    blocks = [at for one, at in found if one is zfs.UBERBLOCK]
+    blocks.sort(key=lambda at: (at >= zfs.LABEL, -_transaction_group(view, at), at))
+    return (frozenset(blocks[: zfs.UBERBLOCKS_WANTED]), frozenset(labels[:1]))
 
 
-def _mirrored_below(view: View, found: Sequence[tuple[signatures.Signature, int]]) -> int | None:
+def _mirrored_below(view: View, found: Sequence[tuple[Signature, int]]) -> int | None:
     """Return the vital byte of the content of a member of md that is a mirror and has its superblock at the end, or
     None. Of other levels, content that is recognised on a member is not whole.
 
@@ -207,7 +205,7 @@ def _transaction_group(view: View, at: int) -> int:
     return int.from_bytes(view.read(start + 16, 8), "little" if is_little else "big")
 
 
-def _find_signatures(view: View) -> Iterator[tuple[signatures.Signature, int]]:
+def _find_signatures(view: View) -> Iterator[tuple[Signature, int]]:
     """Yield each signature that is present, and its vital byte."""
     for signature, pattern, number, at, end in _saved_places(view.held, view.length, view.base):
         if match := pattern.match(view.content[number], at, end):
@@ -221,13 +219,13 @@ def _find_signatures(view: View) -> Iterator[tuple[signatures.Signature, int]]:
 @lru_cache(maxsize=64)
 def _saved_places(
     held: SavedRanges, length: int, base: int
-) -> Sequence[tuple[signatures.Signature, re.Pattern[bytes], int, int, int]]:
+) -> Sequence[tuple[Signature, re.Pattern[bytes], int, int, int]]:
     """Return every place in saved bytes where a partition of this length at `base` may have a signature: its pattern,
     the number of the range, and start and end in it.
 
     Cached: a move calls this a thousand times, and there are some 800 places.
     """
-    places = ((one, base + at) for one in signatures.SIGNATURES for at in signatures.signature_offsets(one, length))
+    places = ((one, base + at) for one in SIGNATURES for at in one.places(length))
     return [
         (one, one.pattern, number, at - extent.start, at - extent.start + one.width)
         for one, at in places

@@ -6,8 +6,7 @@ from uuid import UUID, uuid4
 
 from aligntool import steps
 from aligntool.change import Plan
-from aligntool.contents.catalogue import kind_named
-from aligntool.contents.signatures import FILE_SYSTEM_SIGNATURES, OWNER_SIGNATURES
+from aligntool.contents.catalogue import CONTENT_SIGNATURES, kind_named
 from aligntool.device import Device, Sectors, Writing
 from aligntool.formats.gpt import GptCopy, new_pair, table_sizes
 from aligntool.formats.mbr import USUAL_GEOMETRY, MbrEntry, entries_of, protective_mbr, with_entries
@@ -51,11 +50,7 @@ def other_kinds(device: Device, kind: str) -> tuple[str, ...]:
     held = held_ranges(Partition(NUMBER, Extent(0, device.size)), device.size, size, signatures_only=True)
     view = hidden_signatures.View(held, hidden_signatures.read_saved(device, 0, held), device.size, bytes(size))
     family = "ext" if kind.startswith("ext") else kind
-    present = (
-        signature
-        for signature in (*OWNER_SIGNATURES, *FILE_SYSTEM_SIGNATURES)
-        if signature.width >= _LONG and signature.kind != family
-    )
+    present = (signature for signature in CONTENT_SIGNATURES if signature.width >= _LONG and signature.kind != family)
     return tuple(
         dict.fromkeys(signature.kind for signature in present if hidden_signatures.has_signature(view, signature))
     )

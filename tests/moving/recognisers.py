@@ -19,25 +19,30 @@ from types import ModuleType
 import pytest
 
 TUPLES = {
-    "aligntool.contents.layers": ("OWNER_READERS", "FILE_SYSTEM_READERS", "ON_FLOPPIES", "LAST_RESORT"),
+    "aligntool.contents.catalogue": (
+        "OWNER_READERS",
+        "FILE_SYSTEM_READERS",
+        "ON_FLOPPIES",
+        "LAST_RESORT",
+        "SIGNATURES",
+    ),
     "aligntool.contents.other": ("DRBD_MARKS", "OWNER_MARKS", "OTHERS"),
-    "aligntool.contents.signatures": ("OWNER_SIGNATURES", "FILE_SYSTEM_SIGNATURES", "PARTITION_TABLES"),
     "aligntool.formats.other_tables": ("_BOOT_SECTOR_MAGICS", "_MAGICS"),
     "aligntool.formats.tables": ("_MAGICS", "_ENCRYPTION"),  # boot programs before the first partition; in sector 0
 }
-DERIVED = {"aligntool.contents.signatures": "SIGNATURES"}  # the sum of the others
+WITHIN = {"SIGNATURES": "CONTENT_SIGNATURES"}  # a list that is a part of another one
 # Without root and quick; those of moves come last.
 TESTS = (
     "tests/probe/layers", "tests/probe/tables", "tests/realign", "tests/verdicts", "tests/audit",
     "tests/moving/test_recognition.py",
 )  # fmt: skip
 FIRST: dict[str, str | tuple[str, ...]] = {  # the tests that are likely to miss a recogniser of this module
-    "aligntool.contents.layers": "tests/probe/layers/test_as_libblkid.py",
-    "aligntool.contents.other": "tests/probe/layers/test_as_libblkid.py",
-    "aligntool.contents.signatures": (
+    "aligntool.contents.catalogue": (
+        "tests/probe/layers/test_as_libblkid.py",
         "tests/moving/test_recognition.py::test_a_signature_that_libblkid",
         "tests/moving/test_recognition.py::test_nothing_is_recognised_once",
     ),
+    "aligntool.contents.other": "tests/probe/layers/test_as_libblkid.py",
     "aligntool.formats.other_tables": "tests/probe/tables/test_boot_sectors.py",
     "aligntool.formats.tables": "tests/probe/tables/test_boot_programs.py",
 }
@@ -65,7 +70,7 @@ def remove(name: str) -> None:
     module, each, index = name.split(":")
     loaded = importlib.import_module(module)
     gone = getattr(loaded, each)[int(index)]
-    for attribute in (each, DERIVED.get(module, each)):
+    for attribute in (each, WITHIN.get(each, each)):
         before = getattr(loaded, attribute)
         after = tuple(one for one in before if one is not gone)
         for user in [one for one in sys.modules.values() if isinstance(one, ModuleType)]:

@@ -12,7 +12,7 @@ import tests.moving.recognisers
 print(len(getattr(importlib.import_module(sys.argv[1]), sys.argv[2])))
 """
 # Of md 0.90 and 1.1, for test_md.py; it has no DRBD.
-NEEDED = ("aligntool.contents.layers:OWNER_READERS:0", "aligntool.contents.layers:OWNER_READERS:2")
+NEEDED = ("aligntool.contents.catalogue:OWNER_READERS:0", "aligntool.contents.catalogue:OWNER_READERS:2")
 NOT_TESTED = "aligntool.contents.other:DRBD_MARKS:1"
 
 
@@ -29,10 +29,10 @@ def test_every_recogniser_has_a_name_and_a_description() -> None:
     assert {name.split(":")[0] for name in every} == set(TUPLES)
 
 
-def test_a_recogniser_is_removed_from_its_list_and_from_the_sum_of_lists() -> None:
-    module = "aligntool.contents.signatures"
-    without = f"{module}:FILE_SYSTEM_SIGNATURES:3"
-    for name in ("FILE_SYSTEM_SIGNATURES", "SIGNATURES"):
+def test_a_recogniser_is_removed_from_its_list_and_from_the_list_inside_it() -> None:
+    module = "aligntool.contents.catalogue"
+    without = f"{module}:SIGNATURES:3"
+    for name in ("CONTENT_SIGNATURES", "SIGNATURES"):
         assert count(module, name, without) == count(module, name, "") - 1
 
 

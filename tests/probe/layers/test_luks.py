@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.contents.luks import LUKS, LUKS_SECOND, UNFLUSHED
+from aligntool.contents.luks import MAGIC, SECOND_MAGIC, UNFLUSHED
 from aligntool.units import MIB
 from tests.conftest import run
 from tests.moving.containers import rewrite_segment
@@ -112,7 +112,7 @@ def test_a_newer_first_header_is_not_trusted_where_its_flush_may_be_missing(
     sparse: Sparse, first: tuple[int, str], second: tuple[int, str], is_unflushed: bool
 ) -> None:
     content = sparse(32 * MIB)
-    copies = (header_copy(LUKS, 0, *first), header_copy(LUKS_SECOND, 16384, *second))
+    copies = (header_copy(MAGIC, 0, *first), header_copy(SECOND_MAGIC, 16384, *second))
     with content.open("r+b") as file:
         file.write(b"".join(copies))
     (layer,) = layers_of(content)
