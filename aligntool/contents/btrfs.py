@@ -1,9 +1,10 @@
 """btrfs."""
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import replace
 
-from aligntool.contents.kind import Kind, contains_no_device, in_whole_blocks
+from aligntool.contents.kind import Kind, NewArray, OnArray, contains_no_device, in_whole_blocks
 from aligntool.contents.signatures import magic
 from aligntool.formats.numbers import le16, le32, le64, text_at, uuid_at
 from aligntool.formats.reader import Area, checksum_problem, crc32c_inverted, xxh64
@@ -45,14 +46,28 @@ def _btrfs_problems(superblock: bytes) -> tuple[str, ...]:
             return (f"the btrfs superblock's checksum type {unknown} is not known",)
 
 
+def _options(array: NewArray) -> Iterator[str]:
+    yield from ("-f", "-d", "single", "-m", "dup", "-U", array.uuid, "-L", array.name)
+
+
+def _notes(array: NewArray) -> Iterator[str]:
+    yield "btrfs has no stripe settings; on md its checksums detect damage but cannot repair data"
+
+
+_LEAST = 109 * MIB  # mkfs.btrfs, for one device: 114294784
+
 BTRFS = Kind(
     "btrfs",
     readers=(read_btrfs,),
     signatures=(magic("btrfs", b"_BHRfS_M", heads=(64 * KIB + 64, 64)),),
     checker=("btrfs", "check", "--readonly"),
+    maker="mkfs.btrfs",
+    mount_options=("noatime",),
+    on_array=OnArray(options=_options, notes=_notes, least_size=lambda array: _LEAST),
     map_source="partclone.btrfs",
     shrinkable=True,
     least_size=256 * MIB,  # btrfs_ioctl_resize() in the kernel's fs/btrfs/ioctl.c
+    is_mountable=True,
     works_anywhere=True,
     leaves_first_sector=True,
     smallest_unit=in_whole_blocks,

@@ -162,6 +162,7 @@ EXFAT = Kind(
     recreator="mkfs.exfat",
     map_source="partclone.exfat",
     why_not_shrinkable="no tool here shrinks an exFAT",
+    is_mountable=True,
     works_anywhere=True,
     role="windows",
     start_field=StartField(0x40, 8, "exFAT partition offset", checksum="exFAT boot checksum"),  # specification, 3.1

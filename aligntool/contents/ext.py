@@ -1,14 +1,15 @@
 """ext2, ext3, ext4 and their external journal."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from aligntool.commands import ByHand
-from aligntool.contents.kind import Kind, contains_no_device, in_whole_blocks
+from aligntool.contents.kind import Kind, NewArray, OnArray, contains_no_device, in_whole_blocks
 from aligntool.contents.signatures import magic
 from aligntool.formats.numbers import le16, le32, le64, text_at, uuid_at
 from aligntool.formats.reader import MAY_BE_SHARED, Area, checksum_problem, crc32c
 from aligntool.inventory import Layer
-from aligntool.units import KIB
+from aligntool.units import GIB, KIB, format_size
 
 # Layout: linux/fs/ext4/ext4.h, struct ext4_super_block; the superblock lies at byte 1024.
 
@@ -112,6 +113,59 @@ def _bad_blocks(area: Area) -> int:
     return max(le32(inode, 4) // block, 1) if le32(inode, 28) else 0
 
 
+# On an array. mke2fs takes stripes in blocks.
+
+_LONGEST_LABEL = 16  # bytes
+_LARGE, _INODE_RATIO = GIB // 2, 4 * KIB  # smaller ones get an inode for every 4 KiB: mke2fs.conf, "small"
+_LARGEST_STRIDE = 0xFFFF  # s_raid_stride has 16 bits, and mke2fs truncates larger values
+_SUPERBLOCK = KIB
+_TIME, _COUNT, _PLACE = 0x2C, 0x34, 0x88  # s_mtime, s_mnt_count (and s_magic), s_last_mounted
+
+
+def _options(array: NewArray) -> Iterator[str]:
+    """Yield the options of mke2fs(8), which would ask if it found the content of a former array at the same place."""
+    yield from ("-F", "-U", array.uuid, "-L", array.name[:_LONGEST_LABEL], "-b", str(array.block))
+    if array.inode_size:
+        yield from ("-I", str(array.inode_size))
+    width = array.chunk * array.data // array.block if array.wants_stripes else 0
+    # Both are given: for an omitted value mke2fs takes what the device reports, before 1.47.3 the width on flash too.
+    yield from ("-E", f"stride={array.chunk // array.block},stripe_width={width}")
+
+
+def _notes(array: NewArray) -> Iterator[str]:
+    """Yield the stripe settings. A stripe width makes ext4 collect whole stripes, which saves reads on parity levels
+    and seeks on rotating disks; on flash without parity it only slows the allocator (mke2fs.c, "set_raid_stripe").
+    """
+    width = "a stripe width" if array.wants_stripes else "no stripe width, which slows its allocator on flash"
+    if array.chunk:
+        yield f"ext4: a stride of one chunk and {width}"
+    else:
+        yield "ext4: no stride, because a RAID1 has no chunk"
+
+
+def _chunk_problem(array: NewArray) -> str:
+    if array.chunk // array.block > _LARGEST_STRIDE:
+        return f"a chunk of {format_size(array.chunk)} is too large for the stride of ext4"
+    return ""
+
+
+def _was_never_mounted(head: bytes) -> bool:
+    block = head[_SUPERBLOCK:]
+    used = le32(block, _TIME) or le16(block, _COUNT) or any(block[_PLACE : _PLACE + 1])
+    return le16(block, 0x38) == 0xEF53 and not used
+
+
+_ON_ARRAY = OnArray(
+    options=_options,
+    notes=_notes,
+    # mke2fs refuses inodes as long as the space for which it makes one: mke2fs.conf(5), inode_ratio.
+    inode_sizes=lambda block: (128, min(block, 4 * KIB)),
+    least_size=lambda array: _LARGE if (array.inode_size or 0) >= _INODE_RATIO else 0,
+    if_too_small="omit inode_size",
+    chunk_problem=_chunk_problem,
+    was_never_mounted=_was_never_mounted,
+)
+
 _EXT2 = Kind(
     "ext2",
     checker=("e2fsck", "-f", "-n"),
@@ -120,6 +174,8 @@ _EXT2 = Kind(
     unsharer="tune2fs",
     recreator="mke2fs",
     shortener="resize2fs",
+    is_mountable=True,
+    is_checked_at_boot=True,
     map_source="dumpe2fs",
     shrinkable=True,
     works_anywhere=True,
@@ -129,7 +185,11 @@ _EXT2 = Kind(
     is_seen_through=contains_no_device,
     starts_extlinux=True,
 )
-EXT = (_EXT2, replace(_EXT2, name="ext3"), replace(_EXT2, name="ext4"))
+EXT = (
+    _EXT2,
+    replace(_EXT2, name="ext3"),
+    replace(_EXT2, name="ext4", maker="mkfs.ext4", mount_options=("noatime",), on_array=_ON_ARRAY),
+)
 EXT_NAMES = tuple(kind.name for kind in EXT)
 JOURNAL = Kind("jbd", is_seen_through=contains_no_device)
 TEST = Kind("ext4dev", unsharer="tune2fs", is_seen_through=contains_no_device)

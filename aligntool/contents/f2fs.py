@@ -67,6 +67,7 @@ F2FS = Kind(
     signatures=(magic("f2fs", b"\x10\x20\xf5\xf2", heads=(KIB,)),),
     checker=("fsck.f2fs", "--dry-run"),
     why_not_shrinkable="no tool here shrinks an F2FS",
+    is_mountable=True,
     works_anywhere=True,
     is_seen_through=contains_no_device,
 )

@@ -4,7 +4,7 @@ Every default is the careful answer: of a kind that states nothing else, every b
 converted and not put elsewhere, a suspended system may be in it, and no program that changes it is suggested.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from aligntool.commands import ByHand
@@ -48,6 +48,46 @@ class StartField:
     title: str
     boots: str = "DOS or Windows"  # what reads it
     checksum: str = ""  # title of the checksum of the boot region that has it
+
+
+@dataclass(frozen=True, slots=True)
+class NewArray:
+    """What is requested of the content of a new array, and the array. Sizes in bytes; None: not requested."""
+
+    uuid: str
+    name: str
+    chunk: int  # 0: none
+    data: int  # members' worth of data in a full stripe
+    wants_stripes: bool  # it is faster if whole stripes are written
+    block_size: int | None
+    inode_size: int | None
+    log_size: int | None
+
+    @property
+    def block(self) -> int:
+        return self.block_size or 4 * KIB
+
+
+def _no_notes(array: NewArray) -> Iterator[str]:
+    yield from ()
+
+
+@dataclass(frozen=True, slots=True)
+class OnArray:
+    """How a kind is made on a new array."""
+
+    options: Callable[[NewArray], Iterator[str]]  # of its mkfs, with every value given
+    notes: Callable[[NewArray], Iterator[str]] = _no_notes  # why it gets these stripe settings
+    option_notes: Callable[[NewArray], Iterator[str]] = _no_notes  # what was requested
+    # Limits, of which its mkfs would fail or lower a value: of inodes for a length of blocks, None: it has neither; of
+    # a log; of the array, and how to stay above that; and what is wrong with the chunk.
+    inode_sizes: Callable[[int], tuple[int, int]] | None = None
+    log_sizes: tuple[int, int] | None = None
+    least_size: Callable[[NewArray], int] = lambda array: 0
+    if_too_small: str = "use larger members, or --fs ext4"
+    chunk_problem: Callable[[NewArray], str] = lambda array: ""
+    # Whether its first 4 KiB prove that it was never mounted.
+    was_never_mounted: Callable[[bytes], bool] = lambda head: False
 
 
 def _kind_name(layer: Layer) -> str:
@@ -103,6 +143,14 @@ class Kind:
     shortener: str = ""  # makes it shorter, where aligntool does not
     # How an unclean content becomes clean: a sentence, or a section of docs/by-hand.md and its program; "": look at it.
     cleaning: Callable[[Layer], str | tuple[ByHand, str]] = _by_mounting
+
+    maker: str = ""  # mkfs
+
+    # Mounting: by a line of fstab, with the recommended options; fsck(8) at boot.
+    is_mountable: bool = False
+    mount_options: tuple[str, ...] = ()
+    is_checked_at_boot: bool = False
+    on_array: OnArray | None = None
 
     # Used blocks: the program that lists them, or the structure that is read. `is_map_checked`: it is relied on only if
     # the checker finds no errors.

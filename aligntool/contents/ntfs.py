@@ -381,6 +381,7 @@ NTFS = Kind(
     recreator="mkfs.ntfs",
     map_source="partclone.ntfs",
     shrinkable=True,
+    is_mountable=True,
     works_anywhere=True,
     role="windows",
     start_field=StartField(0x1C, 4, "NTFS hidden sectors"),  # linux/fs/ntfs3/ntfs.h, struct NTFS_BOOT

@@ -1,8 +1,9 @@
 """Swap space, and the image of a suspended system in it."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
-from aligntool.contents.kind import Kind, contains_no_device, in_whole_blocks
+from aligntool.contents.kind import Kind, NewArray, OnArray, contains_no_device, in_whole_blocks
 from aligntool.contents.signatures import magic
 from aligntool.formats.numbers import be32, le32, text_at, uuid_at
 from aligntool.formats.reader import Area
@@ -67,10 +68,19 @@ def _bad_blocks(area: Area) -> int:
 _SWAP_MAGICS = (b"SWAP-SPACE", b"SWAPSPACE2", b"S1SUSPEND", b"S2SUSPEND", b"ULSUSPEND", b"LINHIB0001")
 _SWAP_PLACES = tuple((4 * KIB << step) - 10 for step in range(5))
 
+_LONGEST_LABEL = 15  # bytes
+
+
+def _options(array: NewArray) -> Iterator[str]:
+    yield from ("-U", array.uuid, "-L", array.name[:_LONGEST_LABEL])
+
+
 SWAP = Kind(
     "swap",
     readers=(read_swap,),
     signatures=(magic("swap", *_SWAP_MAGICS, heads=_SWAP_PLACES),),
+    maker="mkswap",
+    on_array=OnArray(options=_options),
     list_clearer="mkswap",
     shortener="mkswap",
     cleaning=lambda layer: "start the suspended system and shut it down",

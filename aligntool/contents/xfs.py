@@ -1,14 +1,15 @@
 """XFS, and external XFS logs."""
 
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import replace
 
-from aligntool.contents.kind import Kind, Unit, UnitOf, contains_no_device, unit_of
+from aligntool.contents.kind import Kind, NewArray, OnArray, Unit, UnitOf, contains_no_device, unit_of
 from aligntool.contents.signatures import UNIT, Signature, magic
 from aligntool.formats.numbers import be16, be32, be64, le32, text_at, uuid_at
 from aligntool.formats.reader import Area, Reader, checksum_problem, crc32c_inverted
 from aligntool.inventory import Layer
-from aligntool.units import KIB
+from aligntool.units import GIB, KIB, MIB, format_size
 
 # Whether the log of an XFS was closed by an unmount.
 #
@@ -138,14 +139,100 @@ def _smallest_unit(reader: Reader, layer: Layer, unit_of_inner: UnitOf) -> Unit:
     return unit_of(min((size for at in _SECTORS if (size := be16(head, at))), default=None))
 
 
+# On an array. mkfs.xfs takes stripes in bytes and data members.
+
+_LOG_UNIT = 256 * KIB  # the maximum; above it mkfs.xfs falls back to 32KiB (xfs_mkfs.c, calc_stripe_factors)
+_LOG_FALLBACK = 32 * KIB
+_INODE = 512  # the default of mkfs.xfs with checksums
+_LONGEST_LABEL = 12  # bytes
+_LOG_SIZES = (64 * MIB, 2038 * MIB)  # xfs_mkfs.c, XFS_MIN_REALISTIC_LOG_BLOCKS; xfs_fs.h, XFS_MAX_LOG_BYTES
+# xfs_mkfs.c, validate_supported: 300 MiB and a log of 64 MiB. With a stripe there are eight allocation groups or more,
+# the log has to lie in one of them, and mkfs.xfs may shorten each by a stripe unit.
+_LEAST = 300 * MIB
+_GROUPS = 8
+_GROUP = 64 * MIB + 256 * KIB  # the log, and what precedes it
+# Stripe units for its allocation groups; with fewer mkfs.xfs fails where a unit is 64 MiB or more.
+_UNITS = 16
+_WIDTH = 2 * GIB  # xfs_validate_stripe_geometry: the stripe is shorter than this
+_IN_PROGRESS = 126  # struct xfs_dsb: 1 until mkfs.xfs has written everything else; it cannot be mounted before
+
+
+def _log_unit(chunk: int) -> int:
+    """Return the log stripe unit in bytes, to which XFS pads its log writes."""
+    return chunk if chunk <= _LOG_UNIT else _LOG_FALLBACK
+
+
+def _options(array: NewArray) -> Iterator[str]:
+    """Yield the options of mkfs.xfs(8), which would refuse if it found the content of a former array."""
+    yield from ("-f", "-m", f"uuid={array.uuid}", "-L", array.name[:_LONGEST_LABEL])
+    yield from ("-b", f"size={array.block}", "-i", f"size={array.inode_size or _INODE}")
+    log = [f"size={array.log_size}"] if array.log_size else []
+    if array.chunk:
+        yield from ("-d", f"su={array.chunk},sw={array.data}")
+        log.append(f"su={_log_unit(array.chunk)}")
+    else:  # otherwise mkfs.xfs uses the I/O sizes that md passes on from its members, which are not stripes
+        yield from ("-d", "noalign")
+    if log:
+        yield from ("-l", ",".join(log))
+
+
+def _notes(array: NewArray) -> Iterator[str]:
+    chunk = array.chunk
+    if not chunk:
+        yield "XFS: no stripe unit (noalign): a RAID1 has no chunk, and mkfs.xfs would use the drives' I/O sizes"
+        return
+    width = f"stripe width {array.data} units (data members)"
+    yield f"XFS: stripe unit {format_size(chunk)} (the chunk), {width}"
+    if _log_unit(chunk) != chunk:
+        most = f"its maximum is {format_size(_LOG_UNIT)}, less than the chunk"
+        yield f"XFS: log stripe unit {format_size(_log_unit(chunk))}, because {most}"
+
+
+def _option_notes(array: NewArray) -> Iterator[str]:
+    if array.log_size:
+        yield f"XFS: a log of {format_size(array.log_size)} as requested; by default it grows with the file system"
+    if array.inode_size:
+        yield f"XFS: inodes of {array.inode_size}B as requested; the default of mkfs.xfs is {_INODE}B"
+
+
+def _least_size(array: NewArray) -> int:
+    return max(_GROUPS * (_GROUP + array.chunk), _UNITS * array.chunk) if array.chunk else _LEAST
+
+
+def _chunk_problem(array: NewArray) -> str:
+    if array.chunk * array.data < _WIDTH:
+        return ""
+    wide = f"a stripe of {array.data} times {format_size(array.chunk)}"
+    return f"{wide} is too wide for xfs, which requires less than {format_size(_WIDTH)}"
+
+
+def _was_never_mounted(head: bytes) -> bool:
+    return head.startswith(XFS_MAGIC) and head[_IN_PROGRESS] == 1
+
+
+_ON_ARRAY = OnArray(
+    options=_options,
+    notes=_notes,
+    option_notes=_option_notes,
+    inode_sizes=lambda block: (512, min(block // 2, 2 * KIB)),
+    log_sizes=_LOG_SIZES,
+    least_size=_least_size,
+    chunk_problem=_chunk_problem,
+    was_never_mounted=_was_never_mounted,
+)
+
 XFS = Kind(
     "xfs",
     readers=(read_xfs,),
     signatures=(magic("xfs", b"XFSB", heads=(0,)),),
     checker=("xfs_repair", "-n"),
     recreator="mkfs.xfs",
+    maker="mkfs.xfs",
+    mount_options=("noatime",),
+    on_array=_ON_ARRAY,
     map_source="xfs_db",
     why_not_shrinkable="XFS cannot be shrunk (xfs_growfs(8)); copy its files to another disk",
+    is_mountable=True,
     works_anywhere=True,
     smallest_unit=_smallest_unit,
     is_seen_through=contains_no_device,

@@ -13,6 +13,7 @@ from aligntool.audit.array_boot import RunningArray, kernel_node, short_name
 from aligntool.audit.arrays import partition_node
 from aligntool.change import RaidGoal
 from aligntool.commands import ByHand, by_hand
+from aligntool.contents.catalogue import kind_named
 from aligntool.errors import Refusal
 from aligntool.inventory import Inventory
 from aligntool.raid.levels import LEVELS
@@ -114,11 +115,6 @@ MAKERS = {
 DEVICE_TIMEOUT = "x-systemd.device-timeout=2min"
 
 
-def default_options(filesystem: str) -> tuple[str, ...]:
-    """Return the recommended mount options, without the `nofail` that `mount_options` adds."""
-    return ("noatime",) if filesystem in ("xfs", "ext4", "btrfs") else ()
-
-
 def sets_device_timeout(options: Sequence[str]) -> bool:
     """Return whether the options set a timeout for the device already: systemd.mount(5)."""
     return any(option.startswith("x-systemd.device-timeout=") for option in options)
@@ -128,14 +124,14 @@ def mount_options(goal: RaidGoal) -> tuple[str, ...]:
     """Return the mount options of the goal's file system. All but the root get `nofail`: a machine whose data array is
     missing still boots, and can be repaired over the network.
     """
-    given = default_options(goal.filesystem) if goal.mount_options is None else goal.mount_options
+    given = kind_named(goal.filesystem).mount_options if goal.mount_options is None else goal.mount_options
     extra = () if goal.place == "/" else ("nofail", *(() if sets_device_timeout(given) else (DEVICE_TIMEOUT,)))
     return tuple(dict.fromkeys((*given, *extra)))
 
 
 def mount_line(uuid: str, place: str, kind: str, options: Sequence[str]) -> str:
     """Return a line of fstab. XFS and btrfs are not checked at boot: fsck.xfs(8)."""
-    return f"UUID={uuid} {place} {kind} {','.join(options)} 0 {2 if kind.startswith('ext') else 0}"
+    return f"UUID={uuid} {place} {kind} {','.join(options)} 0 {2 if kind_named(kind).is_checked_at_boot else 0}"
 
 
 def mount_steps(uuid: str, place: str, line: str, *, mounted: bool = False) -> Iterator[EditFile | SystemStep]:

@@ -7,6 +7,8 @@ from typing import assert_never
 from aligntool import steps
 from aligntool.audit.arrays import is_flash
 from aligntool.change import RaidGoal
+from aligntool.contents.catalogue import kind_named
+from aligntool.contents.kind import NewArray
 from aligntool.formats.gpt import table_sizes
 from aligntool.raid.boot import MAKERS
 from aligntool.raid.levels import LEVELS, Level, capacity, data_members
@@ -143,100 +145,34 @@ def consistency_notes(geometry: ArrayGeometry) -> Iterator[str]:
     yield "no --assume-clean: the members may not hold zeros, so the initial resynchronisation runs"
 
 
-# The mkfs command of the array's file system, with every value given.
-#
-# Each mkfs takes stripes in its own units: mke2fs in blocks, mkfs.xfs in bytes and data members; those of btrfs and
-# swap take none.
+# The mkfs command of the array's file system.
 
-XFS_LOG_UNIT = 256 * KIB  # the maximum; above it mkfs.xfs falls back to 32KiB (xfs_mkfs.c, calc_stripe_factors)
-XFS_LOG_FALLBACK = 32 * KIB
-BLOCK = 4096
-XFS_INODE = 512  # the default of mkfs.xfs with checksums
-XFS_LABEL, EXT_LABEL, SWAP_LABEL = 12, 16, 15  # longest labels, in bytes
+
+def new_array(goal: RaidGoal, geometry: ArrayGeometry) -> NewArray:
+    """Return what the kind of the goal's file system needs to know."""
+    wants_stripes = bool(geometry.level.parity) or not geometry.flash
+    sizes = (goal.block_size, goal.inode_size, goal.log_size)
+    return NewArray(goal.filesystem_uuid, goal.name, geometry.chunk or 0, geometry.data, wants_stripes, *sizes)
 
 
 def file_system_step(goal: RaidGoal, geometry: ArrayGeometry) -> MakeFileSystem | None:
     """Return the step that makes the goal's file system, or None if the goal has none.
 
-    Options: mkfs.xfs(8), mke2fs(8), mkfs.btrfs(8), mkswap(8). They force the creation: on drives that held an array
-    before, the data of the new one begin at the same byte, so mkfs would find the old content and refuse or ask. The
-    content of the members was checked before the array was created.
+    Its options force the creation: on drives that held an array before, the data of the new one begin at the same byte,
+    so mkfs would find the old content and refuse or ask. The content of the members was checked before the array was
+    created.
     """
-    uuid, options = goal.filesystem_uuid, tuple[str, ...]()
-    match goal.filesystem:
-        case "none":
-            return None
-        case "xfs":
-            options = ("-f", *_xfs(goal, geometry))
-        case "ext4":
-            options = ("-F", *_ext4(goal, geometry))
-        case "btrfs":
-            options = ("-f", "-d", "single", "-m", "dup", "-U", uuid, "-L", goal.name)
-        case "swap":
-            options = ("-U", uuid, "-L", goal.name[:SWAP_LABEL])
-    return MakeFileSystem(geometry.device, goal.filesystem, uuid, options)
-
-
-def mkfs_of(kind: str) -> str:
-    """Return the program that makes a file system of this kind."""
-    return {"swap": "mkswap", "vfat": "mkfs.fat"}.get(kind, f"mkfs.{kind}")
-
-
-def _xfs(goal: RaidGoal, geometry: ArrayGeometry) -> Iterator[str]:
-    yield from ("-m", f"uuid={goal.filesystem_uuid}", "-L", goal.name[:XFS_LABEL])
-    yield from ("-b", f"size={goal.block_size or BLOCK}", "-i", f"size={goal.inode_size or XFS_INODE}")
-    log = [f"size={goal.log_size}"] if goal.log_size else []
-    if geometry.chunk:
-        yield from ("-d", f"su={geometry.chunk},sw={geometry.data}")
-        log.append(f"su={log_unit(geometry.chunk)}")
-    else:  # otherwise mkfs.xfs uses the I/O sizes that md passes on from its members, which are not stripes
-        yield from ("-d", "noalign")
-    if log:
-        yield from ("-l", ",".join(log))
-
-
-def log_unit(chunk: int) -> int:
-    """Return the log stripe unit in bytes, to which XFS pads its log writes."""
-    return chunk if chunk <= XFS_LOG_UNIT else XFS_LOG_FALLBACK
-
-
-def _ext4(goal: RaidGoal, geometry: ArrayGeometry) -> Iterator[str]:
-    block = goal.block_size or BLOCK
-    yield from ("-U", goal.filesystem_uuid, "-L", goal.name[:EXT_LABEL], "-b", str(block))
-    if goal.inode_size:
-        yield from ("-I", str(goal.inode_size))
-    chunk = geometry.chunk or 0
-    width = chunk * geometry.data // block if has_width(geometry) else 0
-    # Both are given: for an omitted value mke2fs takes what the device reports, before 1.47.3 the width on flash too.
-    yield from ("-E", f"stride={chunk // block},stripe_width={width}")
-
-
-def has_width(geometry: ArrayGeometry) -> bool:
-    """Return whether ext4 gets a stripe width. It makes ext4 collect whole stripes, which saves reads on parity levels
-    and seeks on rotating disks; on flash without parity it only slows the allocator (mke2fs.c, "set_raid_stripe").
-    """
-    return bool(geometry.level.parity) or not geometry.flash
+    on_array = kind_named(goal.filesystem).on_array
+    if on_array is None:
+        return None
+    options = tuple(on_array.options(new_array(goal, geometry)))
+    return MakeFileSystem(geometry.device, goal.filesystem, goal.filesystem_uuid, options)
 
 
 def filesystem_notes(goal: RaidGoal, geometry: ArrayGeometry) -> Iterator[str]:
     """Yield why the file system gets these stripe settings, a sentence each."""
-    chunk = geometry.chunk
-    match goal.filesystem:
-        case "xfs" if chunk:
-            width = f"stripe width {geometry.data} units (data members)"
-            yield f"XFS: stripe unit {format_size(chunk)} (the chunk), {width}"
-            if log_unit(chunk) != chunk:
-                most = f"its maximum is {format_size(XFS_LOG_UNIT)}, less than the chunk"
-                yield f"XFS: log stripe unit {format_size(log_unit(chunk))}, because {most}"
-        case "xfs":
-            yield "XFS: no stripe unit (noalign): a RAID1 has no chunk, and mkfs.xfs would use the drives' I/O sizes"
-        case "ext4" if chunk:
-            width = "a stripe width" if has_width(geometry) else "no stripe width, which slows its allocator on flash"
-            yield f"ext4: a stride of one chunk and {width}"
-        case "ext4":
-            yield "ext4: no stride, because a RAID1 has no chunk"
-        case "btrfs":
-            yield "btrfs has no stripe settings; on md its checksums detect damage but cannot repair data"
+    if on_array := kind_named(goal.filesystem).on_array:
+        yield from on_array.notes(new_array(goal, geometry))
     if goal.block_size and goal.block_size > 4 * KIB:
         yield f"most machines cannot mount blocks of {format_size(goal.block_size)}: their memory pages are smaller"
 
@@ -287,7 +223,7 @@ def command_of(step: ProgramStep) -> tuple[str, ...]:
     if isinstance(step, MakeArray):
         return create_command(step)
     if isinstance(step, MakeFileSystem):
-        return (mkfs_of(step.kind), *step.options, step.device)
+        return (kind_named(step.kind).maker, *step.options, step.device)
     return _purpose_and_command(step)[1]
 
 

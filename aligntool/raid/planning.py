@@ -8,7 +8,8 @@ from aligntool import steps
 from aligntool.audit.arrays import Member, chunk_units
 from aligntool.audit.report import Judged
 from aligntool.audit.wording import LOST, VIOLATES, unread_between
-from aligntool.change import Plan, RaidGoal
+from aligntool.change import NOT_MOUNTED, Plan, RaidGoal
+from aligntool.contents.catalogue import kind_named
 from aligntool.errors import Refusal, refuse
 from aligntool.inventory import Inventory, superblocks_on
 from aligntool.raid import boot, ceilings, chunks, commands, members, refusals
@@ -112,16 +113,14 @@ def _placement_notes(decided: Decided) -> Iterator[str]:
 def _option_notes(decided: Decided) -> Iterator[str]:
     """Yield the options of the goal that differ from the recommended ones, and why."""
     goal = decided.goal
-    if goal.filesystem == "xfs" and goal.log_size:
-        yield f"XFS: a log of {format_size(goal.log_size)} as requested; by default it grows with the file system"
-    if goal.filesystem == "xfs" and goal.inode_size:
-        yield f"XFS: inodes of {goal.inode_size}B as requested; the default of mkfs.xfs is {commands.XFS_INODE}B"
+    kind = kind_named(goal.filesystem)
+    if kind.on_array:
+        yield from kind.on_array.option_notes(commands.new_array(goal, decided.geometry))
     if goal.mount_options is not None and goal.place:
-        defaults = boot.default_options(goal.filesystem)
         for option in goal.mount_options:
             if option == "logbufs=8":
                 yield "mount option logbufs=8 as requested; it is the default of XFS"
-            elif option not in defaults:
+            elif option not in kind.mount_options:
                 yield f"mount option {option} as requested; aligntool would omit it"
 
 
@@ -194,7 +193,7 @@ def _discards(decided: Decided, inventory: Inventory) -> Iterator[str]:
 def _system_attention(decided: Decided) -> Iterator[str]:
     goal = decided.goal
     yield from boot.esp_notes(goal, decided.placed)
-    if goal.filesystem not in ("none", "swap") and not goal.place:
+    if goal.filesystem not in NOT_MOUNTED and not goal.place:
         fstab = f"the file system by UUID={goal.filesystem_uuid} in its own fstab"
         yield f"a system installed on the array needs this ARRAY line in its mdadm.conf and initramfs, and {fstab}"
     if note := boot.SYSTEMS[goal.system].note:
@@ -255,7 +254,7 @@ def needs_of_goal(goal: RaidGoal, *, here: bool) -> Needs:
     permanent = (*boot.persistence_steps(goal, boot.SYSTEMS[goal.system], device), *boot.mount_steps_of_goal(goal))
     ours = permanent if here else ()
     programs = {name for step in ours if not isinstance(step, steps.EditFile) for name in commands.programs_of(step)}
-    programs |= {*_MAKING, *({commands.mkfs_of(goal.filesystem)} if goal.filesystem != "none" else ())}
+    programs |= {*_MAKING, *filter(None, (kind_named(goal.filesystem).maker,))}
     return Needs(frozenset(programs), device, ours)
 
 

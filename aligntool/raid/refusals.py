@@ -7,22 +7,22 @@ from aligntool.audit import wording
 from aligntool.audit.arrays import Member
 from aligntool.change import NOT_MOUNTED, RAID_WORDS, RaidGoal
 from aligntool.commands import ByHand, by_hand
+from aligntool.contents.catalogue import kind_named
 from aligntool.errors import Refusal
 from aligntool.inventory import Disk, DiskKind, LbaFormat, Role
 from aligntool.raid.boot import SYSTEMS
-from aligntool.raid.commands import BLOCK, ArrayGeometry
+from aligntool.raid.commands import ArrayGeometry, new_array
 from aligntool.raid.levels import LEVELS, copies_of, layouts_of
 from aligntool.raid.measured import TEST_UUID, has_test_array
 from aligntool.raid.members import Placed, own_length
 from aligntool.steps import recognised_content
-from aligntool.units import GIB, KIB, MIB, format_about, format_size, is_power_of_two
+from aligntool.units import KIB, format_about, format_size, is_power_of_two
 
 # Reasons in the goal, for any members.
 #
 # md, mdadm or fstab would refuse these, too, and no drive has to be read to find them.
 
 PAGE = 4 * KIB  # the kernel's page: a chunk is a multiple of it (md.c, raid5.c setup_conf)
-XFS_LOG = (64 * MIB, 2038 * MIB)  # xfs_mkfs.c, XFS_MIN_REALISTIC_LOG_BLOCKS; xfs_fs.h, XFS_MAX_LOG_BYTES
 MOST_NUMBER = (1 << 20) - 1  # a name that is a number becomes that of the node: md.c, add_named_array, MINORMASK
 LONGEST_NAME = 27  # 31 with the prefix "any:", which mdadm omits from a longer name (super1.c)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -76,19 +76,22 @@ def _refuse_names(goal: RaidGoal) -> Iterator[Refusal]:
 
 def _refuse_mkfs_sizes(goal: RaidGoal) -> Iterator[Refusal]:
     """Refuse sizes that mkfs.xfs and mke2fs refuse or reduce: mkfs.xfs(8), mke2fs(8)."""
-    block, xfs = goal.block_size or BLOCK, goal.filesystem == "xfs"
-    # mke2fs refuses inodes as long as the space for which it makes one: mke2fs.conf(5), inode_ratio, and EXT4_RATIO.
-    inodes = (512, min(block // 2, 2 * KIB)) if xfs else (128, min(block, 4 * KIB))
-    limits = {"block_size": (goal.block_size, KIB, 64 * KIB), "inode_size": (goal.inode_size, *inodes)}
-    for key, (size, least, most) in limits.items() if goal.filesystem in ("xfs", "ext4") else ():
+    on_array, block = kind_named(goal.filesystem).on_array, goal.block_size or 4 * KIB
+    if on_array is None or on_array.inode_sizes is None:
+        return
+    limits = {
+        "block_size": (goal.block_size, KIB, 64 * KIB),
+        "inode_size": (goal.inode_size, *on_array.inode_sizes(block)),
+    }
+    for key, (size, least, most) in limits.items():
         if size is not None and not (least <= size <= most and is_power_of_two(size)):
             found, *ends = map(format_size, (size, least, most))
             text = f"{goal.filesystem}: {key} must be a power of two from {ends[0]} to {ends[1]}, not {found}"
             yield Refusal("invalid-option", key, text, f"omit {key}")
-    size = goal.log_size if xfs else None
-    if size is not None and (size % block or not XFS_LOG[0] <= size <= XFS_LOG[1]):
-        found, *ends = map(format_size, (size, *XFS_LOG))
-        text = f"xfs: log_size must be a multiple of its blocks from {ends[0]} to {ends[1]}, not {found}"
+    sizes, log = on_array.log_sizes, goal.log_size
+    if sizes and log is not None and (log % block or not sizes[0] <= log <= sizes[1]):
+        found, *ends = map(format_size, (log, *sizes))
+        text = f"{goal.filesystem}: log_size must be a multiple of its blocks from {ends[0]} to {ends[1]}, not {found}"
         yield Refusal("invalid-option", "log_size", text, "omit log_size")
 
 
@@ -192,7 +195,9 @@ def _refuse_sectors(members: Sequence[Member], goal: RaidGoal) -> Iterator[Refus
             "block-sizes", ", ".join(sizes), f"{text}: {listed}", "\n".join(_hints_for_equal_blocks(members, goal))
         )
     sector = max((size for size in sizes.values() if size), default=0)
-    if goal.filesystem in ("xfs", "ext4") and (goal.block_size or sector) < sector:
+    on_array = kind_named(goal.filesystem).on_array
+    has_blocks = on_array is not None and on_array.inode_sizes is not None
+    if has_blocks and (goal.block_size or sector) < sector:
         short = format_size(goal.block_size or 0)
         text = f"{goal.filesystem} cannot have blocks of {short} on logical blocks of {format_size(sector)}"
         yield Refusal("invalid-option", "block_size", text, "omit block_size")
@@ -360,18 +365,6 @@ def unrecognised_content(member: Member) -> tuple[str, ...]:
 #
 # These checks need the decided sizes. Both programs would fail only after the tables are written.
 
-# xfs_mkfs.c, validate_supported: 300 MiB and a log of 64 MiB. With a stripe there are eight allocation groups or more,
-# the log has to lie in one of them, and mkfs.xfs may shorten each by a stripe unit.
-XFS_LEAST = 300 * MIB
-XFS_GROUPS = 8
-XFS_GROUP = 64 * MIB + 256 * KIB  # the log, and what precedes it
-# Stripe units for its allocation groups; with fewer mkfs.xfs fails where a unit is 64 MiB or more.
-XFS_UNITS = 16
-XFS_WIDTH = 2 * GIB  # xfs_validate_stripe_geometry: the stripe is shorter than this
-BTRFS_LEAST = 109 * MIB  # mkfs.btrfs, for one device: 114294784
-EXT4_LARGE, EXT4_RATIO = GIB // 2, 4 * KIB  # smaller ones get an inode for every 4 KiB: mke2fs.conf, "small"
-EXT4_STRIDE = 0xFFFF  # s_raid_stride has 16 bits, and mke2fs truncates larger values
-
 
 def geometry_problems(goal: RaidGoal, placed: Sequence[Placed], geometry: ArrayGeometry) -> Iterator[Refusal]:
     """Yield every reason in the sizes of a decided array."""
@@ -407,26 +400,17 @@ def _refuse_lengths(goal: RaidGoal, placed: Sequence[Placed], geometry: ArrayGeo
 
 
 def _refuse_filesystem(goal: RaidGoal, geometry: ArrayGeometry) -> Iterator[Refusal]:
-    least, chunk = _least_size(goal, geometry), geometry.chunk or 0
+    on_array = kind_named(goal.filesystem).on_array
+    if on_array is None:
+        return
+    array = new_array(goal, geometry)
+    least = on_array.least_size(array)
     if geometry.size < least:
         text = f"{goal.filesystem} needs {format_size(least)} here, but the array has {format_about(geometry.size)}"
-        hint = "use larger members, or --fs ext4" if goal.filesystem != "ext4" else "omit inode_size"
-        yield Refusal("too-small", geometry.device, text, hint)
-    text = ""
-    if goal.filesystem == "xfs" and chunk * geometry.data >= XFS_WIDTH:
-        wide = f"a stripe of {geometry.data} times {format_size(chunk)}"
-        text = f"{wide} is too wide for xfs, which requires less than {format_size(XFS_WIDTH)}"
-    elif goal.filesystem == "ext4" and chunk // (goal.block_size or BLOCK) > EXT4_STRIDE:
-        text = f"a chunk of {format_size(chunk)} is too large for the stride of ext4"
-    elif goal.filesystem in ("xfs", "ext4") and chunk % (goal.block_size or BLOCK):
-        blocks = format_size(goal.block_size or BLOCK)
-        text = f"a chunk of {format_size(chunk)} is not a multiple of the blocks of {goal.filesystem}, {blocks}"
+        yield Refusal("too-small", geometry.device, text, on_array.if_too_small)
+    text = on_array.chunk_problem(array)
+    if not text and on_array.inode_sizes and array.chunk % array.block:
+        blocks = format_size(array.block)
+        text = f"a chunk of {format_size(array.chunk)} is not a multiple of the blocks of {goal.filesystem}, {blocks}"
     if text:
         yield Refusal("invalid-option", "--chunk", text, "--chunk 512KiB")
-
-
-def _least_size(goal: RaidGoal, geometry: ArrayGeometry) -> int:
-    chunk = geometry.chunk or 0
-    xfs = max(XFS_GROUPS * (XFS_GROUP + chunk), XFS_UNITS * chunk) if chunk else XFS_LEAST
-    ext4 = EXT4_LARGE if (goal.inode_size or 0) >= EXT4_RATIO else 0
-    return {"btrfs": BTRFS_LEAST, "xfs": xfs, "ext4": ext4}.get(goal.filesystem, 0)

@@ -267,7 +267,7 @@ def refuse_mount(array: RunningArray, place: str | None) -> Iterator[Refusal]:
     if not _PLACE.fullmatch(place) or place == "/":
         text = f"{place!r} is not a valid mount point for fstab"
         yield Refusal("invalid-option", "--mount", text, "--mount /srv/data")
-    if layer is None or not layer.uuid or not kind_named(layer.kind).checker:
+    if layer is None or not layer.uuid or not kind_named(layer.kind).is_mountable:
         content, look = layer.kind if layer else "no single file system", typed("blkid -p", disk.path)
         text = f"{disk.path} holds {content}, so it cannot be mounted directly"
         if disk.content_read:
@@ -308,7 +308,7 @@ def mount_steps(array: RunningArray, place: str | None) -> Iterator[Step]:
         return
     layer, line = array.disk.content[0], ""
     if not any(line.place == place for line in array.fstab_lines()):
-        options = (*(boot.default_options(layer.kind) or ("defaults",)), "nofail", boot.DEVICE_TIMEOUT)
+        options = (*(kind_named(layer.kind).mount_options or ("defaults",)), "nofail", boot.DEVICE_TIMEOUT)
         line = boot.mount_line(layer.uuid or "", place, layer.kind, options)
     yield from boot.mount_steps(layer.uuid or "", place, line, mounted=place in array.places())
 

@@ -1,7 +1,6 @@
 """Steps on the array: create, assemble, verify, undo; its file systems; remains of earlier arrays."""
 
 import os
-import struct
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -68,11 +67,6 @@ def _number(file: Path, unit: int = 1) -> int | None:
 # A record shows how far aligntool came, but not what the user has done since: a file system that may have been written
 # to is never recreated or wiped.
 
-_XFS_IN_PROGRESS = 126  # struct xfs_dsb: 1 until mkfs.xfs has written everything else; it cannot be mounted before
-_EXT_SUPER = KIB
-# struct ext4_super_block, from its start: s_mtime, s_mnt_count, s_last_mounted.
-_EXT_TIME, _EXT_COUNT, _EXT_PLACE = 0x2C, 0x34, 0x88
-_EXT_MAGIC = 0xEF53
 _NOTHING_FOUND, _AMBIVALENT = 2, 8  # blkid(8), EXIT STATUS
 
 
@@ -96,14 +90,8 @@ def was_never_mounted(device: str, kind: str) -> bool:
     """Return whether the superblock proves that it was never mounted; False also means unknown. Raises OSError."""
     with open(device, "rb", buffering=0) as file:  # noqa: PTH123 - a device
         head = os.pread(file.fileno(), 4 * KIB, 0)
-    if kind == "xfs":
-        return head.startswith(b"XFSB") and head[_XFS_IN_PROGRESS] == 1
-    if kind == "ext4":
-        block = head[_EXT_SUPER:]
-        (mounted,) = struct.unpack_from("<I", block, _EXT_TIME)
-        count, _, magic = struct.unpack_from("<HHH", block, _EXT_COUNT)
-        return magic == _EXT_MAGIC and not (mounted or count or block[_EXT_PLACE])
-    return False
+    on_array = kind_named(kind).on_array
+    return on_array is not None and on_array.was_never_mounted(head)
 
 
 def refuse_foreign(device: str, planned: Sequence[MakeFileSystem]) -> None:
@@ -121,7 +109,8 @@ def refuse_foreign(device: str, planned: Sequence[MakeFileSystem]) -> None:
 
 def refuse_used(step: MakeFileSystem) -> None:
     """Raise Refused if the file system to be wiped has files, or if that is unknown."""
-    exists = kind_named(step.kind).checker and kernel_folder(step.device) is not None and is_there(step)
+    is_mountable = kind_named(step.kind).is_mountable
+    exists = is_mountable and kernel_folder(step.device) is not None and is_there(step)
     if exists and not was_never_mounted(step.device, step.kind):
         with _mount_points(step) as places:
             found = sorted({name for place in places for name in files_below(place)})[:5]
