@@ -189,8 +189,6 @@ class KnownGeometry:
 
 # Layers on a partition: file systems, RAID members, encryption, volumes.
 
-COEXISTING_KINDS = frozenset({"iso9660", "hfs", "udf"})  # on bridge and hybrid discs; libblkid accepts any mix of these
-
 
 @dataclass(frozen=True, slots=True)
 class Segment:

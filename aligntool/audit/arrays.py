@@ -7,6 +7,7 @@ from aligntool.audit.drives import disk_finding, disk_note
 from aligntool.audit.report import Code, Finding, Grid, GridKind, Judged, Severity
 from aligntool.audit.wording import change_by_hand, look_at
 from aligntool.commands import ByHand
+from aligntool.contents.md import MD
 from aligntool.inventory import ArrayFacts, Disk, DiskKind, Inventory, Layer, Partition
 from aligntool.system import System
 from aligntool.units import GIB, KIB, MIB, Extent, format_about, format_size
@@ -286,7 +287,7 @@ def with_members(inventory: Inventory) -> Inventory:
             return on.content
         array, offset = offsets[name]
         layer = Layer(
-            "linux_raid_member", extent, array.metadata, data_start=extent.start + offset,
+            MD.name, extent, array.metadata, data_start=extent.start + offset,
             raid_level=array.level, raid_chunk=array.chunk or 0, raid_members=len(array.members),
         )  # fmt: skip
         return (layer,)
@@ -309,7 +310,7 @@ def whole_member_findings(disk: Disk) -> Iterator[Finding]:
 
     If the array's data start at byte 0, a table seen on the drive, with its partitions, belongs to the array.
     """
-    layer = next((layer for layer in disk.content if layer.kind == "linux_raid_member"), None)
+    layer = next((layer for layer in disk.content if layer.kind == MD.name), None)
     if layer is None or disk.kind in _VIRTUAL or layer.extent.start != 0:
         return
     stale = [copy for copy in disk.gpt_headers if layer.data_start or copy.name == "backup"]

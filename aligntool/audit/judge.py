@@ -12,6 +12,9 @@ from aligntool.audit.layers import data_starts, layer_findings
 from aligntool.audit.report import Answer, Code, Finding, Grid, GridKind, Judged, Severity, Verdict
 from aligntool.audit.tables import array_above, gpt_is_lost, table_findings
 from aligntool.contents.catalogue import kind_named
+from aligntool.contents.ldm import LDM
+from aligntool.contents.luks import LUKS
+from aligntool.contents.md import MD
 from aligntool.formats.parked import parked_numbers
 from aligntool.formats.part_types import EFI_SYSTEM
 from aligntool.inventory import Disk, DiskKind, Inventory, KnownGeometry, Layer, Partition, Role, TableLabel
@@ -106,7 +109,7 @@ def _findings(judged: Judged, rows: Sequence[KnownGeometry], above: str) -> Iter
     parked = parked_numbers(disk)
     parts: dict[int | None, Partition] = {partition.number: partition for partition in disk.partitions}
     # The data of a whole-disk member are judged like those of a member partition.
-    if not above or (not disk.partitions and any(layer.kind == "linux_raid_member" for layer in disk.content)):
+    if not above or (not disk.partitions and any(layer.kind == MD.name for layer in disk.content)):
         reported = drives.worst_gap(disk)  # has one finding for the disk, not one for each partition
         for verdict in judged.verdicts[:MOST_FINDINGS_A_PARTITION_TABLE]:
             if verdict.partition in parked or verdict.why == LOST or (reported and verdict.answer is Answer.UNKNOWN):
@@ -219,7 +222,7 @@ def holds_data(partition: Partition) -> bool:
     kinds = {layer.kind for layer in partition.content}
     if not partition.content_read and partition.content_hint:
         kinds.add(partition.content_hint)
-    return bool(kinds - {"ldm"})  # the LDM database is expected in a partition of its type
+    return bool(kinds - {LDM.name})  # the LDM database is expected in a partition of its type
 
 
 def data_start_doubt(partition: Partition) -> str:
@@ -247,8 +250,8 @@ def hybrid_image(disk: Disk) -> Extent | None:
 
     An older ISO 9660 below a newer table does not count: no partition begins where such an image does.
     """
-    seen = next((layer for layer in disk.content if layer.kind == "iso9660"), None)
-    whole = seen is not None or disk.content_hint == "iso9660"
+    seen = next((layer for layer in disk.content if kind_named(layer.kind).is_disc_image), None)
+    whole = seen is not None or kind_named(disk.content_hint or "").is_disc_image
     covering = [part for part in disk.partitions if _covers_the_image(part, whole=whole)]
     if not covering or (not whole and any(_contradicts_an_image(part) for part in disk.partitions)):
         return None
@@ -262,7 +265,7 @@ def hybrid_image(disk: Disk) -> Extent | None:
 
 def _contradicts_an_image(partition: Partition) -> bool:
     """Return whether the content of the partition contradicts an ISO image of which only the entry was seen."""
-    kinds = {layer.kind for layer in partition.content} - {"iso9660"}
+    kinds = {layer.kind for layer in partition.content if not kind_named(layer.kind).is_disc_image}
     return bool(kinds) and partition.extent.start > 0 and partition.type_code not in EFI_SYSTEM
 
 
@@ -275,8 +278,8 @@ def _covers_the_image(partition: Partition, *, whole: bool) -> bool:
     if partition.extent.start != _VOLUME_DESCRIPTORS:
         return False
     if partition.content:
-        return any(layer.kind == "iso9660" for layer in partition.content)
-    return partition.content_hint == "iso9660" or (partition.name or "").startswith("ISO9660")
+        return any(kind_named(layer.kind).is_disc_image for layer in partition.content)
+    return kind_named(partition.content_hint or "").is_disc_image or (partition.name or "").startswith("ISO9660")
 
 
 # Verdicts and findings on the start and end of each partition.
@@ -376,7 +379,7 @@ def _odd_luks(content: Sequence[Layer], end: int) -> str:
     """
     for layer in content:
         unit, length = layer.data_unit or 1, max(0, end - (layer.data_start or end))
-        to_end = layer.kind == "crypto_LUKS" and not layer.claims_size and not layer.has_tags
+        to_end = layer.kind == LUKS.name and not layer.claims_size and not layer.has_tags
         if to_end and (rest := length % unit):
             name = wording.layer_name(layer)
             return (

@@ -7,8 +7,9 @@ from aligntool.audit import wording
 from aligntool.audit.grids import STACKED, believed_minimum_io
 from aligntool.audit.report import Answer, Code, Finding, Grid, GridKind, Judged, Severity, Verdict, predict
 from aligntool.contents.catalogue import kind_named
+from aligntool.contents.md import MD
 from aligntool.formats.part_types import EFI_SYSTEM
-from aligntool.inventory import COEXISTING_KINDS, Disk, Layer, Partition, missing_bytes
+from aligntool.inventory import Disk, Layer, Partition, missing_bytes
 from aligntool.units import format_size
 
 # Stripe settings of ext4 and XFS against the array below.
@@ -22,7 +23,7 @@ def _array_below(disk: Disk, below: Layer | None) -> tuple[str, int, int | None]
     is known.
     """
     if below is not None:
-        if below.kind == "linux_raid_member" and below.raid_level:
+        if below.kind == MD.name and below.raid_level:
             return below.raid_level, below.raid_chunk or 0, _full_stripe(below)
         return "", -1, None
     if disk.array:
@@ -71,7 +72,7 @@ def data_starts(partition: Partition) -> tuple[int, ...]:
         return ()
     top = content[0]
     # A striped array spreads its content over the members: only the member's own data area has a place on this disk.
-    while top.raid_chunk is None and len(top.inner) == 1 and top.kind == "linux_raid_member":
+    while top.raid_chunk is None and len(top.inner) == 1 and top.kind == MD.name:
         if not kind_named(top.inner[0].kind).is_container or top.inner[0].problems:
             break
         top = top.inner[0]
@@ -111,7 +112,7 @@ class _Walk:
 
     def contents(self, layers: Sequence[Layer]) -> Iterator[Finding]:
         part = self.partition
-        if len(layers) > 1 and not all(layer.kind in COEXISTING_KINDS for layer in layers):
+        if len(layers) > 1 and not all(kind_named(layer.kind).coexists for layer in layers):
             text = f"{', '.join(map(wording.layer_name, layers))} are all recognised here"
             found = self.finding(Code.AMBIGUOUS_CONTENT, Severity.WARNING, text, None, None)
             node = f"/dev/{part.node}" if part and part.node else self.disk.path
@@ -217,7 +218,7 @@ class _Walk:
         unit = layer.data_unit or 0
         if physical is None or not 0 < unit < physical.size or not kind_named(layer.kind).writes_units:
             return
-        if layer.kind == "crypto_LUKS" and layer.data_start is None:  # its data are on another device
+        if kind_named(layer.kind).may_be_detached and layer.data_start is None:  # its data are on another device
             return
         name = wording.layer_name(layer)
         sector = f"the physical sector of {format_size(physical.size)} ({physical.source})"

@@ -110,7 +110,8 @@ def _fault_finding(disk: Disk, fault: TableFault) -> Finding:
         # For example a type without sectors: the kernel omits the entry and nothing is lost.
         severity = Severity.WARNING
     covering = (part for part in disk.partitions if part.number in fault.partitions and part.extent.start == 0)
-    image = disk.content_hint == "iso9660" or any(layer.kind == "iso9660" for layer in disk.content)
+    kinds = [layer.kind for layer in disk.content]
+    image = any(kind_named(name).is_disc_image for name in (disk.content_hint or "", *kinds))
     other = disk.table is not None and disk.table.label is not TableLabel.DOS
     if fault.fault is Fault.OVERLAP and any(image or other or part.type_code == "0x00" for part in covering):
         severity = Severity.INFO  # intended in hybrid ISO images; of other tables, the entry of the whole disk

@@ -6,6 +6,7 @@ from dataclasses import replace
 from aligntool.contents.kind import Kind
 from aligntool.contents.ntfs import cluster_size
 from aligntool.contents.signatures import magic
+from aligntool.errors import Refusal
 from aligntool.formats.numbers import guid_at, le16, le32, le64, text_at
 from aligntool.formats.reader import Area
 from aligntool.inventory import Layer
@@ -42,6 +43,13 @@ def _descriptions(metadata: bytes) -> Iterator[str]:
         at += size
 
 
+_FIXED = Refusal(
+    "bitlocker",
+    "",
+    "is encrypted with BitLocker: its inner boot sector contains its offset and cannot be changed from outside",
+    "decrypt it in Windows: manage-bde -off C:",
+)
+
 BITLOCKER = Kind(
     "BitLocker",
     readers=(read_bitlocker,),
@@ -54,5 +62,6 @@ BITLOCKER = Kind(
             heads=(0,),
         ),
     ),
+    why_fixed=lambda layer: _FIXED,
     used_by_windows=True,
 )

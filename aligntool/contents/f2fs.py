@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from aligntool.contents.kind import Kind, contains_no_device
 from aligntool.contents.signatures import magic
+from aligntool.errors import Refusal
 from aligntool.formats.numbers import le16, le32, le64, text_at, uuid_at
 from aligntool.formats.reader import Area, checksum_problem, crc32_seeded
 from aligntool.inventory import Layer
@@ -60,12 +61,19 @@ def _f2fs_problems(superblock: bytes) -> tuple[str, ...]:
     return checksum_problem("the f2fs superblock", le32(superblock, at), crc32_seeded(superblock[:at], F2FS_MAGIC))
 
 
+def _why_fixed(layer: Layer) -> Refusal | None:
+    if layer.claims_size is not None:  # it has the sum over all devices, or 0
+        return None
+    return Refusal("content-kind", "", "is part of an F2FS on several devices, and no tool checks it alone")
+
+
 # partclone.f2fs maps file systems of mkfs.f2fs and sload.f2fs, but was not tested on one that a kernel wrote.
 F2FS = Kind(
     "f2fs",
     readers=(read_f2fs,),
     signatures=(magic("f2fs", b"\x10\x20\xf5\xf2", heads=(KIB,)),),
     checker=("fsck.f2fs", "--dry-run"),
+    why_fixed=_why_fixed,
     why_not_shrinkable="no tool here shrinks an F2FS",
     is_mountable=True,
     works_anywhere=True,

@@ -246,6 +246,7 @@ FAT = Kind(
     maker="mkfs.fat",
     map_source="the allocation table",
     is_map_checked=False,  # it is the table that systems read
+    is_recreated=True,
     why_not_shrinkable="no tool here shrinks a FAT",
     is_mountable=True,
     works_anywhere=True,

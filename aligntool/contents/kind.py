@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from aligntool.commands import ByHand
 from aligntool.contents.signatures import Signature
+from aligntool.errors import Refusal
 from aligntool.formats.reader import Area, Reader
 from aligntool.inventory import Layer
-from aligntool.units import KIB
+from aligntool.units import KIB, Extent
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,14 @@ def contains_no_device(layer: Layer) -> bool:
     return True
 
 
+def _not_fixed(layer: Layer) -> Refusal | None:
+    return None
+
+
+def _nothing_reads_free_blocks(reader: Reader, extent: Extent) -> str:
+    return ""
+
+
 def _no_list(area: Area) -> int:
     return 0
 
@@ -128,6 +137,18 @@ class Kind:
     is_on_floppies: bool = False
     signatures: tuple[Signature, ...] = ()  # of libblkid
 
+    # What else there may be.
+    coexists: bool = False  # on bridge and hybrid discs; libblkid accepts any mix of these
+    is_disc_image: bool = False  # written to a whole medium, with a table inside
+    is_packed_image: bool = False  # of which a machine may have dozens on loop devices
+    leaves_label_free: bool = False  # the sectors of a disklabel
+    describes_others: bool = (
+        False  # belongs to all bytes of another partition: hashes, tags, chunks that differ from it
+    )
+    why_free_blocks_matter: Callable[[Reader, Extent], str] = (
+        _nothing_reads_free_blocks  # a clause, such as "has snapshots"
+    )
+
     # Names for users: "LUKS2", in a table "LUKS", and of the array of which a whole disk is a member.
     title: Callable[[Layer], str] = _kind_name
     short_title: Callable[[Layer], str] = _kind_name
@@ -140,6 +161,8 @@ class Kind:
     list_clearer: str = ""  # clears the list of bad blocks of the medium
     unsharer: str = ""  # removes the mark that other machines may use it
     recreator: str = ""  # makes it anew for sectors of another size
+    recreating: str = ""  # how else it can be made for sectors of another size
+    is_recreated: bool = False  # by aligntool itself
     shortener: str = ""  # makes it shorter, where aligntool does not
     # How an unclean content becomes clean: a sentence, or a section of docs/by-hand.md and its program; "": look at it.
     cleaning: Callable[[Layer], str | tuple[ByHand, str]] = _by_mounting
@@ -159,10 +182,13 @@ class Kind:
 
     # Shrinking.
     shrinkable: bool = False
+    after_shrink: str = ""  # what happens then
     why_not_shrinkable: str = ""
+    is_never_shrunk: str = ""  # the same in some words
     least_size: int = 0  # bytes that its resizer leaves at least
 
     # Another place.
+    why_fixed: Callable[[Layer], Refusal | None] = _not_fixed  # why it cannot be moved; without its subject
     works_anywhere: bool = False  # also at another offset of the disk
     role: str = "linux"  # of its partition, in formats/part_types.py
     leaves_first_sector: bool = False  # to a boot program
@@ -177,17 +203,29 @@ class Kind:
     # Data: those of a container may be on a boundary although its start is not; so may the clusters of a FAT. The
     # superblock of an array is written as often as its data.
     is_container: bool = False
+    counts_in_512: bool = False  # bytes, whatever the sectors
+    may_be_detached: bool = False  # its header, from its data
     has_clusters: bool = False
     updates_superblock: bool = False
     writes_units: bool = True  # one by one, so that a unit below the physical sector is slow
 
     # Suspended systems and starting ones.
     is_seen_through: Callable[[Layer], bool] = _has_inner  # a suspended system inside would have been recognised
+    is_suspended_system: bool = False
     used_by_windows: bool = False
     holds_windows: bool = False  # with its registry, drive letters and boot entries
     starts_windows: bool = False  # has its boot manager, if it is on an MBR disk
     starts_syslinux: bool = False  # which keeps a list of sectors
     starts_extlinux: bool = False  # or LILO; unless sector 0 has GRUB
+
+    @property
+    def is_member(self) -> bool:
+        """Return whether a table on the same disk belongs to the pool, array or device of which it is a member."""
+        return self.name.endswith("_member")
+
+    @property
+    def is_raid_member(self) -> bool:
+        return self.name.endswith("_raid_member")
 
     @property
     def look(self) -> str:

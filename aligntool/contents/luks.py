@@ -296,4 +296,5 @@ LUKS = Kind(
     role="luks",
     smallest_unit=_smallest_unit,
     is_container=True,
+    may_be_detached=True,
 )

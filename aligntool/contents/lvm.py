@@ -328,6 +328,8 @@ LVM = Kind(
     role="lvm",
     leaves_first_sector=True,
     smallest_unit=_smallest_unit,
+    recreating="create a volume group on a disk with such sectors, and copy the files of each volume into it",
     is_container=True,
+    counts_in_512=True,
     is_seen_through=_has_whole_volumes,
 )

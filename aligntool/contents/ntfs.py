@@ -9,9 +9,9 @@ from aligntool.contents.fat import sector_of_boot_sector
 from aligntool.contents.kind import Kind, StartField, contains_no_device
 from aligntool.contents.signatures import magic
 from aligntool.formats.numbers import le16, le32, le64, text_at
-from aligntool.formats.reader import Area
+from aligntool.formats.reader import Area, Reader, open_area
 from aligntool.inventory import Layer
-from aligntool.units import KIB, MIB, is_power_of_two
+from aligntool.units import KIB, MIB, Extent, is_power_of_two
 
 # The state of an NTFS volume: the dirty flag, an unfinished log, a hibernated Windows.
 #
@@ -363,6 +363,36 @@ def _record_size(boot: bytes, cluster: int) -> int:
     return size if 256 <= size <= 64 * KIB else 0
 
 
+# Shadow copies of Windows.
+#
+# A shadow copy is made of the clusters that were in use when it was made: those that were overwritten since are in a
+# file of the volume, and all others where they were, also if NTFS calls them free by now.
+# Layout: libvshadow, documentation, "Volume Shadow Snapshot (VSS) format".
+
+HEADER = 0x1E00  # bytes from the start of the volume, in the file $Boot
+_IDENTIFIER = bytes.fromhex("6b870838 76c1484e b7ae0404 6e6cc752")  # a GUID as it is stored
+_NAME = "{3808876B-C176-4E48-B7AE-04046E6CC752}"  # the same; of the catalog, or after the GUID of a shadow copy
+_FOLDER = "SYSTEM VOLUME INFORMATION"
+
+
+def shadow_copies(reader: Reader, extent: Extent) -> str:
+    """Return a clause that states that the volume has shadow copies or may have some, or "". Raises OSError.
+
+    The header is also there if the copies are kept on another volume, which has the files then.
+    """
+    area = open_area(reader, extent, SECTOR, lambda *_: ())
+    if area.read(HEADER, len(_IDENTIFIER)) == _IDENTIFIER:
+        return "has shadow copies (header of the volume)"
+    try:
+        files = open_ntfs(area)
+        folder = find_reference(files, ROOT, _FOLDER)
+        names = names_in(files, folder & NUMBER) if folder is not None else ()
+        found = any(_NAME in name.upper() for name in names)
+    except CannotFollow:
+        return "may have shadow copies: its folder System Volume Information cannot be followed"
+    return "has shadow copies (files in System Volume Information)" if found else ""
+
+
 def _bad_blocks(area: Area) -> int:
     with suppress(CannotFollow):  # ntfsresize, which checks the volume before a move, rejects it
         return bad_clusters(open_ntfs(area))
@@ -381,6 +411,12 @@ NTFS = Kind(
     recreator="mkfs.ntfs",
     map_source="partclone.ntfs",
     shrinkable=True,
+    # ntfsresize sets the dirty flag, and then ntfs_fill_super() (Linux, fs/ntfs3/super.c) requires `force`.
+    after_shrink=(
+        "Windows checks a shrunk NTFS at its next start;"
+        " until then the ntfs3 driver of Linux does not mount it writable (ntfs-3g does)"
+    ),
+    why_free_blocks_matter=shadow_copies,
     is_mountable=True,
     works_anywhere=True,
     role="windows",

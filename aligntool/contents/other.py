@@ -460,9 +460,10 @@ _WITH_SIGNATURES = (
     _owner("drbdmanage_control_volume", magic("drbdmanage_control_volume", b"$DRBDmgr=q", heads=(0,))),
     _owner("drbdproxy_datalog", magic("drbdproxy_datalog", b"DRBDdlh*", heads=(0,))),
     _owner("LVM1_member", magic("LVM1_member", b"HM", heads=(0,))),
-    _owner("DM_snapshot_cow", magic("DM_snapshot_cow", b"SnAp", heads=(0,))),
-    _file_system("DM_verity_hash", magic("DM_verity_hash", b"verity\0\0", heads=(0,))),  # only hashes
-    _owner("DM_integrity", magic("DM_integrity", b"integrt\0", heads=(0,))),
+    replace(_owner("DM_snapshot_cow", magic("DM_snapshot_cow", b"SnAp", heads=(0,))), describes_others=True),
+    # Only hashes.
+    replace(_file_system("DM_verity_hash", magic("DM_verity_hash", b"verity\0\0", heads=(0,))), describes_others=True),
+    replace(_owner("DM_integrity", magic("DM_integrity", b"integrt\0", heads=(0,))), describes_others=True),
     replace(
         _file_system(
             "VMFS_volume_member", magic("VMFS_volume_member", b"\x0d\xd0\x01\xc0", heads=(MIB,)), reader=read_owner
@@ -481,17 +482,29 @@ _WITH_SIGNATURES = (
     ),
     _file_system("reiser4", magic("reiser4", b"ReIsEr4", heads=(64 * KIB,))),
     _file_system("jfs", magic("jfs", b"JFS1", heads=(32 * KIB,))),
-    _file_system(
-        "udf",
-        magic("udf", *(b"BEA01", b"BOOT2", b"CD001", b"CDW02", b"NSR02", b"NSR03", b"TEA01"), heads=(32 * KIB + 1,)),
-        reader=read_udf,
+    replace(
+        _file_system(
+            "udf",
+            magic(
+                "udf", *(b"BEA01", b"BOOT2", b"CD001", b"CDW02", b"NSR02", b"NSR03", b"TEA01"), heads=(32 * KIB + 1,)
+            ),
+            reader=read_udf,
+        ),
+        coexists=True,
     ),
     replace(
         _file_system("iso9660", magic("iso9660", b"CDROM", heads=(32 * KIB + 9,)), reader=read_iso9660),
+        coexists=True,
+        is_disc_image=True,
         writes_units=False,
     ),
     _file_system("hfsplus", magic("hfsplus", b"BD", b"H+", b"HX", heads=(KIB,)), reader=read_hfs),
-    _file_system("ufs", magic("ufs", *_UFS, heads=tuple(at * KIB + 1372 for at in (0, 8, 64, 256))), reader=read_ufs),
+    replace(
+        _file_system(
+            "ufs", magic("ufs", *_UFS, heads=tuple(at * KIB + 1372 for at in (0, 8, 64, 256))), reader=read_ufs
+        ),
+        leaves_label_free=True,
+    ),
     _file_system("hpfs", magic("hpfs", b"\x49\xe8\x95\xf9", heads=(8 * KIB,))),
     _file_system(
         "sysv", magic("sysv", *both_orders(0xFD187E20), heads=tuple(at * KIB + 1016 for at in (0, 9, 15, 18)))
@@ -520,6 +533,7 @@ _WITH_SIGNATURES = (
     _file_system("vxfs", magic("vxfs", b"\xf5\xfc\x01\xa5", b"\xa5\x01\xfc\xf5", heads=(KIB, 8 * KIB))),
     replace(
         _file_system("squashfs", magic("squashfs", b"hsqs", b"sqsh", heads=(0,)), reader=read_squashfs),
+        is_packed_image=True,
         writes_units=False,
     ),
     _file_system("nss", magic("nss", b"SPB5", heads=(4 * KIB,))),
@@ -539,7 +553,8 @@ _WITH_SIGNATURES = (
     ),
 )
 WITHOUT_SIGNATURES = (
-    *map(_file_system, ("hfs", "squashfs3", "qcow2", "qed", "vmdk", "vdi", "vhdx", "vhd")),
+    *map(_file_system, ("squashfs3", "qcow2", "qed", "vmdk", "vdi", "vhdx", "vhd")),
+    replace(_file_system("hfs"), coexists=True),
     replace(_file_system("gfs2"), unsharer="tunegfs2"),
     Kind("mpath_member", array_title="multipath"),  # udev's name for a path
 )

@@ -94,6 +94,7 @@ SWAP = Kind(
 )
 SUSPENDED_SYSTEM = Kind(
     "swsuspend",
+    is_suspended_system=True,
     signatures=(magic("swsuspend", b"\xed\xc3\x02\xe9\x98\x56\xe5\x0c", heads=(0,)),),
     is_seen_through=contains_no_device,
 )

@@ -233,6 +233,7 @@ XFS = Kind(
     map_source="xfs_db",
     why_not_shrinkable="XFS cannot be shrunk (xfs_growfs(8)); copy its files to another disk",
     is_mountable=True,
+    is_never_shrunk="XFS cannot be shrunk",
     works_anywhere=True,
     smallest_unit=_smallest_unit,
     is_seen_through=contains_no_device,

@@ -116,5 +116,6 @@ ZFS = Kind(
     short_title=lambda layer: "ZFS",
     unsharer="zpool",
     held_ends=(2 * LABEL, 3 * LABEL),
+    leaves_label_free=True,
     is_seen_through=contains_no_device,
 )

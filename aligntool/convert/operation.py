@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from aligntool.audit.report import Judged
 from aligntool.audit.wording import hints_for_disk
-from aligntool.contents.catalogue import smallest_unit
+from aligntool.contents.catalogue import kind_named, smallest_unit
 from aligntool.contents.kind import Unit
 from aligntool.convert import planning as convert_plan
 from aligntool.errors import Refused, failing_as
@@ -72,7 +72,7 @@ def recreate_fats(judged: Judged, sizes: tuple[int, ...], units: dict[int, Unit]
     disk, size = judged.disk, max(sizes)
     found = {}
     for part in disk.partitions:
-        if part.content and part.content[0].kind == "vfat" and not units[part.number].fits(size):
+        if part.content and kind_named(part.content[0].kind).is_recreated and not units[part.number].fits(size):
             length = convert_plan.new_extent(part).length
             found[part.number] = new_fat(disk.path, part.extent, part.content[0], length, size, most)
     return found

@@ -12,6 +12,7 @@ from aligntool.claims import Claims
 from aligntool.commands import ByHand
 from aligntool.contents.catalogue import kind_named
 from aligntool.contents.kind import Unit
+from aligntool.contents.luks import LUKS
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.mbr import ADDRESSABLE
 from aligntool.inventory import Disk, DiskKind, Fault, Layer, Partition, Role, TableLabel
@@ -218,11 +219,12 @@ def _end_refusals(disk: Disk, part: Partition, units: Units, cut: Collection[int
     if len(part.content) != 1 or part.role is Role.EXTENDED or not (rest := part.extent.end - new_extent(part).end):
         return
     layer, unit = part.content[0], units[part.number]
+    recreated = kind_named(layer.kind).is_recreated
     fits = bool(layer.claims_size) and (layer.claims_size or 0) <= new_extent(part).length
     text = f"partition {part.number} ends {rest} bytes after a multiple of {BLOCK}"
-    if part.number in cut and (fits or layer.kind != "vfat"):  # a FAT that uses them is recreated shorter
+    if part.number in cut and (fits or not recreated):  # a FAT that uses them is recreated shorter
         text += ", which are not blank and would be outside of it"
-    elif layer.kind == "vfat" or (unit.size and not unit.exact and fits):
+    elif recreated or (unit.size and not unit.exact and fits):
         return
     else:
         text += f", and its {layer_name(layer)} may use them"
@@ -231,8 +233,8 @@ def _end_refusals(disk: Disk, part: Partition, units: Units, cut: Collection[int
 
 def _content_refusals(disk: Disk, part: Partition, size: int, unit: Unit) -> Iterator[Refusal]:
     layer, what = part.content[0], f"partition {part.number}"
-    kind, way = layer.kind, _content_hint(disk, part, layer, size)
-    if unit.fits(size) or kind == "vfat" or (kind == "LVM2_member" and size == min(size, 512)):
+    kind, way = kind_named(layer.kind), _content_hint(disk, part, layer, size)
+    if unit.fits(size) or kind.is_recreated or (kind.counts_in_512 and size == min(size, 512)):
         return
     if unit.exact:
         text = (
@@ -240,8 +242,8 @@ def _content_refusals(disk: Disk, part: Partition, size: int, unit: Unit) -> Ite
             "which Windows mounts only on a disk with the same sector size"
         )
         yield Refusal("sector-size", what, text, way)
-    elif unit.size or kind in ("crypto_LUKS", "LVM2_member"):
-        text = f"{what}: its {kind} {unit.words}, and sectors of {size} bytes cannot be read in parts"
+    elif unit.size or kind.is_container:
+        text = f"{what}: its {layer.kind} {unit.words}, and sectors of {size} bytes cannot be read in parts"
         yield Refusal("sector-size", what, text, way)
     else:
         yield Refusal("content-kind", what, f"{what} holds {layer_name(layer)}, which {unit.words}", way)
@@ -249,12 +251,13 @@ def _content_refusals(disk: Disk, part: Partition, size: int, unit: Unit) -> Ite
 
 def _content_hint(disk: Disk, part: Partition, layer: Layer, size: int) -> str:
     """Return how the user can make this content fit sectors of `size` bytes."""
-    if layer.kind == "crypto_LUKS":
+    if layer.kind == LUKS.name:
         return _how_to_reencrypt(disk, part, layer)
-    if layer.kind == "LVM2_member":
-        return "create a volume group on a disk with such sectors, and copy the files of each volume into it"
-    if recreate := kind_named(layer.kind).recreator:
-        how = change_by_hand(disk, ByHand.RECREATING, recreate, part)
+    kind = kind_named(layer.kind)
+    if kind.recreating:
+        return kind.recreating
+    if kind.recreator:
+        how = change_by_hand(disk, ByHand.RECREATING, kind.recreator, part)
         return f"recreate it for sectors of {size} bytes and copy its files into it: {how}"
     return next_command(disk, "audit")
 
@@ -326,8 +329,8 @@ def _steps(disk: Disk, sizes: Sizes, journal: steps.JournalPlace, rebuilding: Re
 
 def _checks(disk: Disk, numbers: Collection[int]) -> Iterator[steps.CheckContent]:
     for part in disk.partitions:
-        if part.number in numbers and kind_named(kind_of(part)).checker:
-            yield steps.CheckContent(part.number, part.extent, kind_of(part))
+        if part.number in numbers and kind_of(part).checker:
+            yield steps.CheckContent(part.number, part.extent, kind_of(part).name)
 
 
 def _rewrite_steps(
@@ -336,7 +339,7 @@ def _rewrite_steps(
     for part in disk.partitions:
         if part.number in rebuilding:
             held = steps.SavedRanges(rebuilding[part.number].runs)
-            yield steps.RebuildContent(part.number, kind_of(part), new_extent(part), max(sizes), held)
+            yield steps.RebuildContent(part.number, kind_of(part).name, new_extent(part), max(sizes), held)
     records = new_records(disk)
     changes = tuple(
         steps.EntryChange(part.number, part.extent, _new_place(disk, part), part.record_at, records.get(part.number))

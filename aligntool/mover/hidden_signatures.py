@@ -10,6 +10,7 @@ from typing import Literal
 
 from aligntool.contents import zfs
 from aligntool.contents.catalogue import SIGNATURES
+from aligntool.contents.md import MD
 from aligntool.contents.signatures import Signature
 from aligntool.device import Device
 from aligntool.errors import Stopped
@@ -184,7 +185,7 @@ def _mirrored_below(view: View, found: Sequence[tuple[Signature, int]]) -> int |
     Level: md(4), struct mdp_superblock_1 (byte 72) of version 1.0 and mdp_super_t (word 7) of 0.90.
     """
     signature, at = found[0]
-    if signature.kind != "linux_raid_member":
+    if signature.kind != MD.name:
         return None
     start = align_down(at, 4 * KIB)
     version = view.read(start + 4, 4)

@@ -10,14 +10,13 @@ from collections.abc import Iterator
 from aligntool import steps
 from aligntool.claims import outside
 from aligntool.contents.layers import read_layers
+from aligntool.contents.luks import LUKS
 from aligntool.device import Device
 from aligntool.inventory import Layer, with_inner
 from aligntool.mover.disk_state import LegibleDisk
 from aligntool.mover.journal import Journal
 from aligntool.mover.table import all_sectors
 from aligntool.units import Extent, align_down, align_up, merged
-
-LUKS = "crypto_LUKS"
 
 
 def keys_at_old_places(device: Device, journal: Journal, occupied: tuple[Extent, ...]) -> Iterator[Extent]:
@@ -31,7 +30,7 @@ def keys_at_old_places(device: Device, journal: Journal, occupied: tuple[Extent,
         if not isinstance(step, steps.CopyContent):
             continue
         layers = read_layers(reader, step.target, sector_size=contents.plan.disk.sector_size)
-        for header in map(header_of, (layer for layer in with_inner(layers) if layer.kind == LUKS)):
+        for header in map(header_of, (layer for layer in with_inner(layers) if layer.kind == LUKS.name)):
             start = align_down(header.start - step.target.start, size)
             inside = Extent(start, align_up(header.end - step.target.start, size) - start)
             copied = merged(contents.runs[step.partition], inside, size)
@@ -48,7 +47,7 @@ def header_of(luks: Layer) -> Extent:
 
 def attention_to_keys(what: str, layers: tuple[Layer, ...]) -> Iterator[str]:
     """Yield what a user should know who has removed a passphrase, or is going to."""
-    if any(layer.kind == LUKS for layer in with_inner(layers)):
+    if any(layer.kind == LUKS.name for layer in with_inner(layers)):
         yield (
             f"{what}: what is left of its LUKS header at the old place is overwritten with zeros; flash may keep a copy"
             ", which a passphrase that is removed later still opens"

@@ -49,8 +49,7 @@ def other_kinds(device: Device, kind: str) -> tuple[str, ...]:
     size = device.sector_size
     held = held_ranges(Partition(NUMBER, Extent(0, device.size)), device.size, size, signatures_only=True)
     view = hidden_signatures.View(held, hidden_signatures.read_saved(device, 0, held), device.size, bytes(size))
-    family = "ext" if kind.startswith("ext") else kind
-    present = (signature for signature in CONTENT_SIGNATURES if signature.width >= _LONG and signature.kind != family)
+    present = (signature for signature in CONTENT_SIGNATURES if signature.width >= _LONG and signature.kind != kind)
     return tuple(
         dict.fromkeys(signature.kind for signature in present if hidden_signatures.has_signature(view, signature))
     )

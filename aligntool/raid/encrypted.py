@@ -8,7 +8,7 @@ from aligntool.audit.report import Judged
 from aligntool.audit.wording import change_by_hand, next_command, next_look
 from aligntool.change import Estimate, Plan
 from aligntool.commands import ByHand
-from aligntool.contents.luks import REENCRYPTING
+from aligntool.contents.luks import LUKS, REENCRYPTING
 from aligntool.errors import Refusal, refuse
 from aligntool.inventory import Disk, Layer, Partition
 from aligntool.realign.partition_selection import small_sectors
@@ -33,7 +33,7 @@ def plan_layers(judged: Judged, partitions: tuple[int, ...]) -> Plan:
     for number in (wanted for wanted in partitions if wanted not in existing):
         text = f"there is no partition {number} on {disk.name}"
         reasons.append(Refusal("no-partition", f"partition {number}", text, next_command(disk, "audit")))
-    if any(layer.kind == "crypto_LUKS" for layer in disk.content):
+    if any(layer.kind == LUKS.name for layer in disk.content):
         text = f"{disk.name} as a whole is a LUKS; only LUKS2 volumes in partitions are changed"
         reasons.append(Refusal("layer-fixed", disk.name, text, "cryptsetup(8), reencrypt --sector-size"))
     if found:

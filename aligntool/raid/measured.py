@@ -8,6 +8,7 @@ from math import exp, log, log2
 from statistics import fmean, median
 
 from aligntool.change import RaidGoal
+from aligntool.contents.md import MD
 from aligntool.documents import BOUNDS, POSITIVE, WIRE, as_object, check_schema, decode, load_object
 from aligntool.errors import Refused
 from aligntool.inventory import Disk
@@ -294,7 +295,7 @@ def has_test_array(disk: Disk) -> bool:
     """Return whether a sweep left a test array on the disk or on a partition of it, by md's name and UUID together."""
     layers = [*disk.content, *(layer for part in disk.partitions for layer in part.content)]
     named = [layer for layer in layers if (layer.label or "").rpartition(":")[2] == TEST_NAME]
-    uuids = [(layer.uuid or "").replace("-", "") for layer in named if layer.kind == "linux_raid_member"]
+    uuids = [(layer.uuid or "").replace("-", "") for layer in named if layer.kind == MD.name]
     return any(uuid.startswith(TEST_UUID.replace(":", "")) for uuid in uuids)
 
 

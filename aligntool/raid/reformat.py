@@ -17,6 +17,7 @@ from aligntool.audit.wording import (
 from aligntool.change import Plan
 from aligntool.commands import ByHand, by_hand, typed
 from aligntool.contents.kind import NOT_READ, Unit
+from aligntool.contents.luks import LUKS
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.gpt import table_sizes
 from aligntool.inventory import ArrayFacts, Disk, DiskKind, Inventory, Layer, LbaFormat, TableLabel, array_uuid
@@ -273,7 +274,7 @@ def _refuse_content(array: _Array) -> Iterator[Refusal]:
 
 
 def _alternative(disk: Disk, layer: Layer) -> str:
-    if layer.kind == "crypto_LUKS" and not layer.unclean and layer.data_start:
+    if layer.kind == LUKS.name and not layer.unclean and layer.data_start:
         return change_by_hand(disk, ByHand.LUKS, "cryptsetup")
     return _INSTEAD
 

@@ -66,7 +66,7 @@ def _refuse_names(goal: RaidGoal) -> Iterator[Refusal]:
         text = f"mdadm takes the name {goal.name} for the number of the array, which is at most {MOST_NUMBER}"
         yield Refusal("invalid-option", "--name", text, f"--name n{goal.name[: LONGEST_NAME - 1]}")
     if goal.mount_at and goal.filesystem in NOT_MOUNTED:
-        content = "swap space" if goal.filesystem == "swap" else "no file system"
+        content = "swap space" if kind_named(goal.filesystem).on_array else "no file system"
         text = f"nothing can be mounted at {goal.mount_at}: the array gets {content}"
         yield Refusal("invalid-option", "--mount", text, "omit --mount, or choose --fs xfs")
     if goal.mount_at and not re.fullmatch(r"/[^\s\\#]*", goal.mount_at):
@@ -284,7 +284,7 @@ def _refuse_place(member: Member) -> Iterator[Refusal]:
     if part is None:
         return
     for layer in disk.content:
-        if layer.kind != "iso9660":  # of a hybrid image, which does not fill its disk
+        if not kind_named(layer.kind).is_disc_image:  # of a hybrid image, which does not fill its disk
             text = f"{disk.name} as a whole is a {layer.kind}: the table belongs to the array"
             yield Refusal("array-member", name, text, wording.look_at(disk, "wipefs --no-act"))
     seen = dict(disk.kernel_partitions).get(part.number, part.extent)

@@ -10,7 +10,8 @@ from aligntool.change import RealignGoal, Used
 from aligntool.commands import ByHand, by_hand
 from aligntool.contents.catalogue import kind_named
 from aligntool.contents.kind import has_length
-from aligntool.contents.md import RESERVED
+from aligntool.contents.luks import LUKS
+from aligntool.contents.md import MD, RESERVED
 from aligntool.contents.ntfs import SHUT_DOWN
 from aligntool.contents.windows_names import BCD_STORES, SYSTEM_HIVE, StartNames
 from aligntool.errors import Refusal
@@ -69,12 +70,12 @@ def room_by_shrinking(disk: Disk, used: Uses, fits: Fits) -> tuple[FoundPlaces, 
 
 def shrink_hint(disk: Disk, used: Uses, fits: Fits, *, shrink: bool) -> tuple[str, str]:
     """Return the end of a sentence and the next command; both empty if nothing would help."""
-    shorter = [part for part in disk.partitions if kind_named(kind_of(part)).shrinkable and not fills(part)]
+    shorter = [part for part in disk.partitions if kind_of(part).shrinkable and not fills(part)]
     if shrink and shorter:
         return f"; {overwriting_text(shorter[-1])}", ""
     if shrink:
-        kinds = {kind_of(part) for part in disk.partitions if part.role is not Role.EXTENDED}
-        only = " (XFS cannot be shrunk)" if "xfs" in kinds else ""
+        kinds = [kind_of(part) for part in disk.partitions if part.role is not Role.EXTENDED]
+        only = next((f" ({kind.is_never_shrunk})" for kind in kinds if kind.is_never_shrunk), "")
         whole = (f"; all of partition {number} counts as used: {use.why}" for number, use in used.items() if use.why)
         return f"; no file system here can be shrunk enough{only}{''.join(whole)}", ""
     room = room_by_shrinking(disk, used, fits)
@@ -88,7 +89,7 @@ def shrink_hint(disk: Disk, used: Uses, fits: Fits, *, shrink: bool) -> tuple[st
 
 def overwriting_text(part: Partition) -> str:
     """Return a sentence on a file system that is shorter than its partition."""
-    rest, kind = part.extent.length - (part.content[0].claims_size or 0), kind_of(part)
+    rest, kind = part.extent.length - (part.content[0].claims_size or 0), kind_of(part).name
     return (
         f"the {kind} on partition {part.number} is {format_about(rest)} shorter than its partition, and shrinking"
         " would overwrite the bytes after it: first resize one of them to the length of the other"
@@ -96,18 +97,15 @@ def overwriting_text(part: Partition) -> str:
 
 
 def attention_to_shrunk(shrunk: Shrinks) -> Iterator[str]:
-    """Yield what remains to do after a shrink: ntfsresize sets the dirty flag, and then ntfs_fill_super() (Linux,
-    fs/ntfs3/super.c) requires `force`.
-    """
+    """Yield what happens after a shrink."""
     for number, shrink in sorted(shrunk.items()):
-        if shrink.kind == "ntfs":
-            until = "until then the ntfs3 driver of Linux does not mount it writable (ntfs-3g does)"
-            yield f"partition {number}: Windows checks a shrunk NTFS at its next start; {until}"
+        if then := kind_named(shrink.kind).after_shrink:
+            yield f"partition {number}: {then}"
 
 
 def shrinkable(disk: Disk) -> tuple[Partition, ...]:
     """Return the partitions that can be shrunk, from the end of the disk to its start."""
-    found = [part for part in disk.partitions if kind_named(kind_of(part)).shrinkable]
+    found = [part for part in disk.partitions if kind_of(part).shrinkable]
     against = partition_reasons(disk, found)
     found = [part for part in found if part.role in (Role.PRIMARY, Role.LOGICAL) and not against[part.number]]
     return tuple(sorted(found, key=lambda part: -part.extent.start))
@@ -130,7 +128,7 @@ def most_shrinkable(part: Partition, used: Uses) -> int:
     """
     use = used.get(part.number, Used(part.number, part.extent.length // 2, "half of it"))
     stays = max(use.bytes + min(use.bytes // 8, GIB + use.bytes // 64) + MIB, use.least)
-    stays = max(align_up(stays, MIB), kind_named(kind_of(part)).least_size)
+    stays = max(align_up(stays, MIB), kind_of(part).least_size)
     return align_down(part.extent.length - stays, MIB)
 
 
@@ -140,7 +138,7 @@ def _try(part: Partition, by: int, fits: Fits) -> FoundPlaces | None:
 
 
 def _shrunk(part: Partition, by: int) -> Shrunk:
-    return Shrunk(kind_of(part), part.extent.length - by)
+    return Shrunk(kind_of(part).name, part.extent.length - by)
 
 
 # Which partitions must move, which may, and which stay, by the request, the verdicts and the exceptions; independent of
@@ -203,7 +201,7 @@ def small_sectors(judged: Judged, partitions: Collection[int]) -> tuple[int, tup
     size = min(max(sizes, default=judged.disk.sector_size), LARGEST_SECTOR)
     outermost = ((part, part.content[0]) for part in judged.disk.partitions if part.content)
     named = (pair for pair in outermost if pair[0].number in partitions or not partitions)
-    return size, tuple(pair for pair in named if pair[1].kind == "crypto_LUKS" and (pair[1].data_unit or size) < size)
+    return size, tuple(pair for pair in named if pair[1].kind == LUKS.name and (pair[1].data_unit or size) < size)
 
 
 def _sector_notes(judged: Judged, goal: RealignGoal) -> Iterator[str]:
@@ -363,7 +361,7 @@ def attention_to(
         if part.type_code in EFI_SYSTEM:
             lost = "firmware entries that name its start may no longer find it; `efibootmgr -v` shows them, and"
             yield f"partition {part.number} is the EFI system partition: {lost} \\EFI\\BOOT is found in any case"
-        kind = kind_named(kind_of(part))
+        kind = kind_of(part)
         if dos and (kind.holds_windows or (with_windows and _is_active(part) and kind.starts_windows)):
             yield from _windows_attention(disk, part, names)
 
@@ -399,7 +397,7 @@ def _may_start_from(disk: Disk, part: Partition) -> bool:
     codes = disk.table.boot_code if disk.table else ()
     grub = any(code.kind.startswith("GRUB") and code.partition is None for code in codes)
     known = any(code.partition == part.number for code in codes)
-    kind = kind_named(kind_of(part))
+    kind = kind_of(part)
     return not known and (kind.starts_syslinux or (kind.starts_extlinux and not grub))
 
 
@@ -408,9 +406,7 @@ def _windows_attention(disk: Disk, part: Partition, names: Mapping[int, StartNam
     partition can only lose its drive letter, another may no longer boot.
     """
     files = {file for volume in names.values() for file in volume.files}
-    active = _is_active(part) or any(
-        _is_active(other) and kind_named(kind_of(other)).holds_windows for other in disk.partitions
-    )
+    active = _is_active(part) or any(_is_active(other) and kind_of(other).holds_windows for other in disk.partitions)
     if (active or SYSTEM_HIVE in files) and not files & set(BCD_STORES):
         yield (
             f"partition {part.number} may hold a Windows that starts from the MBR. Windows XP and older have no boot"
@@ -442,7 +438,7 @@ def unpatchable_reasons(
 ) -> Iterator[Refusal]:
     """Yield the reasons why files that name a start cannot be changed with the move."""
     parts = {part.number: part for part in disk.partitions}
-    windows = any(kind_named(kind_of(parts[number])).used_by_windows for number in found.order)
+    windows = any(kind_of(parts[number]).used_by_windows for number in found.order)
     for number, volume in names.items():
         what = f"partition {number}"
         if volume.unclear and windows:
@@ -469,7 +465,7 @@ def ambiguous_superblocks(disk: Disk, found: FoundPlaces) -> Iterator[Refusal]:
         place = found.after[part.number]
         kinds = {(layer.kind, (layer.version or "")[:2]) for layer in part.content}
         same = place.start % RESERVED == 0 and place.start + align_down(place.length, RESERVED) == end
-        if same and ("linux_raid_member", "0.") in kinds:
+        if same and (MD.name, "0.") in kinds:
             what, other = f"partition {part.number}", next_command(disk, "plan realign", "--grain 4KiB")
             text = f"{what}: at its new place, its md superblock would count for all of {disk.name}, too"
             yield Refusal("ambiguous", what, text, other)
@@ -506,7 +502,7 @@ def notes_on(
 
 def _windows_notes(disk: Disk, selection: Selection, found: FoundPlaces) -> Iterator[str]:
     if disk.table and disk.table.label is TableLabel.GPT:
-        if any(kind_named(kind_of(part)).holds_windows for part in disk.partitions if part.number in found.order):
+        if any(kind_of(part).holds_windows for part in disk.partitions if part.number in found.order):
             yield "Windows finds the partitions of a GPT by their GUIDs: its boot entries and drive letters stay valid"
         return
     for number, volume in selection.names.items():

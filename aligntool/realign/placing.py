@@ -7,6 +7,8 @@ from functools import reduce
 from math import gcd, lcm
 
 from aligntool.audit.report import Grid, Severity
+from aligntool.contents.catalogue import kind_named
+from aligntool.contents.kind import Kind
 from aligntool.contents.windows_names import StartNames
 from aligntool.inventory import BootCode, Disk, Partition, Role
 from aligntool.units import MIB, Extent, align_down, align_up, off_by
@@ -19,7 +21,6 @@ BOOT_LOADERS = 16 * MIB  # end of Rockchip's U-Boot, the largest known
 # Started by a BIOS, or by the firmware of a mainframe, not by a boot ROM.
 _SECTOR_0 = frozenset({"GRUB", "GRUB Legacy", "LILO", "Haiku Boot Manager", "Ventoy", "syslinux", "zipl"})
 _VTOYEFI = 32 * MIB  # VENTOY_PART_SIZE
-_ISO = "iso9660"
 _DISKLABEL = "may hold a BSD disklabel, whose entries count from the start of the disk"
 _LABEL_TYPES = {
     "0xa5": _DISKLABEL,  # FreeBSD, and NetBSD before 1.3.3
@@ -30,7 +31,6 @@ _LABEL_TYPES = {
     "824CC7A0-36A8-11E3-890A-952519AD3F61": _DISKLABEL,  # OpenBSD
 }
 LABELS_DISK = ("0xa6", "0xa9", "824CC7A0-36A8-11E3-890A-952519AD3F61")  # OpenBSD and NetBSD list the whole disk
-_LEAVE_LABEL_FREE = frozenset({"ufs", "zfs_member"})  # their superblocks leave the sectors of a disklabel free
 
 
 def boot_rom_code(disk: Disk) -> tuple[BootCode, ...]:
@@ -43,20 +43,24 @@ def fixed_layout_reasons(disk: Disk) -> Iterator[str]:
     """Yield the reasons why no partition of the disk can be moved."""
     if _is_ventoy(disk):
         yield f"{disk.name} is a Ventoy medium: its second partition must directly follow the first"
-    if any(layer.kind == _ISO for layer in disk.content):
+    if any(kind_named(layer.kind).is_disc_image for layer in disk.content):
         inside = "its partitions are ranges of the image, and bytes outside them may belong to it"
         yield f"{disk.name} holds an ISO 9660 image from its first byte (isohybrid): {inside}"
 
 
 def may_label_disk(part: Partition) -> bool:
     """Return whether the partition may hold a disklabel that lists other partitions of the disk, by their sectors."""
-    return part.type_code in LABELS_DISK and {layer.kind for layer in part.content} <= _LEAVE_LABEL_FREE
+    return part.type_code in LABELS_DISK and _leaves_label_free(part)
+
+
+def _leaves_label_free(part: Partition) -> bool:
+    return all(kind_named(layer.kind).leaves_label_free for layer in part.content)
 
 
 def fixed_place_reasons(disk: Disk, part: Partition) -> Iterator[str]:
     """Yield the reasons why this partition cannot be moved, or not by changing its entry alone."""
     why = _LABEL_TYPES.get(part.type_code) or _LABEL_TYPES.get(part.type_code.upper())
-    if why and part.role is not Role.NESTED and {layer.kind for layer in part.content} <= _LEAVE_LABEL_FREE:
+    if why and part.role is not Role.NESTED and _leaves_label_free(part):
         yield f"partition {part.number} {why}"
     for code in disk.table.boot_code if disk.table else ():
         if code.encrypts and not part.content:
@@ -83,9 +87,9 @@ def _is_ventoy(disk: Disk) -> bool:
 UNKNOWN = "unknown"
 
 
-def kind_of(partition: Partition) -> str:
-    """Return blkid's name of the content; "unknown" if nothing was recognised."""
-    return partition.content[0].kind if partition.content else UNKNOWN
+def kind_of(partition: Partition) -> Kind:
+    """Return the kind of the content, with the name "unknown" if nothing was recognised."""
+    return kind_named(partition.content[0].kind if partition.content else UNKNOWN)
 
 
 # Where a partition may start: the offsets on every grid that matters. This arithmetic knows neither partitions nor

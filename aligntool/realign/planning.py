@@ -13,7 +13,6 @@ from aligntool.audit.wording import contents_of_disk, labelled, next_command, ne
 from aligntool.change import Estimate, Place, Plan, RealignGoal, Used
 from aligntool.claims import ALL_FREE, Claims
 from aligntool.commands import shell_word
-from aligntool.contents.catalogue import kind_named
 from aligntool.contents.windows_names import StartNames
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import Disk, DiskKind, Partition, Role
@@ -115,8 +114,8 @@ def _steps(
     moves = {number: (found.before[number], found.after[number]) for number in patched}
     helds = {number: _held(disk, parts[number], found, patched[number]) for number in moves}
     for number in touched:
-        if kind_named(kind_of(parts[number])).checker:
-            yield steps.CheckContent(number, parts[number].extent, kind_of(parts[number]))
+        if kind_of(parts[number]).checker:
+            yield steps.CheckContent(number, parts[number].extent, kind_of(parts[number]).name)
     for number, shrink in sorted(shrunk.items()):
         yield steps.ShrinkContent(number, parts[number].extent, shrink.kind, shrink.length)
     yield steps.WriteJournal(journal)
@@ -127,9 +126,9 @@ def _steps(
     for number in found.order:
         source, target = moves[number]
         lanes = copy_strips_for(abs(target.start - source.start), journal, disk.sector_size)
-        yield steps.CopyContent(number, kind_of(parts[number]), source, target, helds[number], lanes)
+        yield steps.CopyContent(number, kind_of(parts[number]).name, source, target, helds[number], lanes)
     for number in sorted(moves):
-        kind, target = kind_of(parts[number]), moves[number][1]
+        kind, target = kind_of(parts[number]).name, moves[number][1]
         yield steps.ReleaseContent(number, kind, target, helds[number], patched[number].patches)
     yield steps.RewriteTable(disk.table.label.value, changes)
     yield steps.CloseJournal(journal)
@@ -479,7 +478,7 @@ def _repair(disk: Disk, number: int, found: tuple[_Room, tuple[int, ...]], reaso
     if room is _Room.ENOUGH:
         command = reasons[0].hint if reasons else next_command(disk, "plan realign", *named)
         return Repair(number, IN_PLACE, f"there is room to move onto the grid{first}", command)
-    shrinkable = (part for part in disk.partitions if kind_named(kind_of(part)).shrinkable)
+    shrinkable = (part for part in disk.partitions if kind_of(part).shrinkable)
     if shorter := [str(part.number) for part in shrinkable if partition_selection.fills(part)]:
         who = f"the file system on partition {' or '.join(shorter[-2:])}"
         why = f"there is not enough room; shrinking {who} may make some{first}"

@@ -173,7 +173,8 @@ def _device_reasons(disk: Disk) -> Iterator[Refusal]:
         text = f"{name} may be failing: {disk.failing}"
         yield Refusal("failing", name, text, wording.look_at(disk, "smartctl -a"))
     for layer in disk.content:
-        if layer.kind.endswith("_raid_member") or layer.kind in ("drbd", "mpath_member"):
+        kind = kind_named(layer.kind)
+        if kind.is_raid_member or kind.array_title:
             text = f"{name} as a whole is a {layer.kind}: the table belongs to the array"
             yield Refusal("array-member", name, text, audit)
         elif disk.partitions and disk.table is None:  # mkfs does not make the kernel read the table again
@@ -181,7 +182,7 @@ def _device_reasons(disk: Disk) -> Iterator[Refusal]:
                 f"{name} as a whole holds {layer.kind} and has no partition table, but the kernel has partitions on it"
             )
             yield Refusal("kernel-differs", name, text, _reread(disk), lasting=False)
-        elif disk.partitions and layer.kind != "iso9660":
+        elif disk.partitions and not kind.is_disc_image:
             text = f"{name} as a whole holds {layer.kind}, and a table in which nothing is recognised: one is a remnant"
             clear = wording.change_by_hand(disk, ByHand.SIGNATURES, "wipefs")
             hint = f"{wording.look_at(disk, 'wipefs --no-act')}\nto erase the remnant: {clear}"
@@ -243,7 +244,7 @@ def _suspended_reasons(disk: Disk) -> Iterator[Refusal]:
         *((f"partition {part.number}", part.content) for part in disk.partitions),
     ):
         for layer in with_inner(content):
-            if layer.kind == "swsuspend":
+            if kind_named(layer.kind).is_suspended_system:
                 yield _suspended(what)
             elif layer.unclean == WINDOWS_HIBERNATED:
                 yield Refusal("unclean", what, f"{what}: {layer.unclean}", SHUT_DOWN, lasting=False)
@@ -303,17 +304,13 @@ def content_reasons(disk: Disk, part: Partition, what: str) -> Iterator[Refusal]
         yield Refusal("ambiguous", what, text, look_at_part(disk, part, "wipefs --no-act"))
         return
     for layer in part.content:
-        check = look_at_part(disk, part, kind_named(layer.kind).look)
-        if layer.kind == "BitLocker":
-            text = (
-                f"{what} is encrypted with BitLocker: its inner boot sector contains its offset and cannot be changed"
-            )
-            yield Refusal("bitlocker", what, f"{text} from outside", "decrypt it in Windows: manage-bde -off C:")
-        if layer.kind == "swsuspend":
+        kind = kind_named(layer.kind)
+        check = look_at_part(disk, part, kind.look)
+        if kind.is_suspended_system:
             yield _suspended(what)
-        if layer.kind == "f2fs" and layer.claims_size is None:  # it has the sum over all devices, or 0
-            text = f"{what} is part of an F2FS on several devices, and no tool checks it alone"
-            yield Refusal("content-kind", what, text, wording.next_command(disk, "audit"))
+        if fixed := kind.why_fixed(layer):
+            hint = fixed.hint or wording.next_command(disk, "audit")
+            yield replace(fixed, subject=what, text=f"{what} {fixed.text}", hint=hint)
         for problem in layer.problems:
             if not is_small_fat32(problem):
                 yield Refusal("content-damaged", what, f"{what}: {problem}", check)

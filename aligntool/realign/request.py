@@ -349,7 +349,7 @@ def _plan_with_maps(judged: Judged, request: Request, claims: Claims, sentences:
 
 def least_lengths(disk: Disk, parts: Iterable[Partition]) -> dict[int, int]:
     """Return the bytes below which the file system on each partition is not shrunk, where its resizer states them."""
-    return {part.number: least_ext(disk.path, part.extent.start) for part in parts if kind_of(part) in EXT_NAMES}
+    return {part.number: least_ext(disk.path, part.extent.start) for part in parts if kind_of(part).name in EXT_NAMES}
 
 
 def uses_of(maps: Mapping[int, UsedMap], least: Mapping[int, int]) -> dict[int, Used]:
@@ -404,7 +404,7 @@ def names_on(disk: Disk) -> dict[int, StartNames]:
         return {}
     found = {}
     for part in disk.partitions:
-        if kind_named(kind_of(part)).holds_windows:
+        if kind_of(part).holds_windows:
             try:
                 with fresh_reader(disk.path) as reader:
                     area = open_area(reader, part.extent, disk.sector_size, lambda *_: ())

@@ -7,14 +7,12 @@ partition is known. docs/crash-safety.md, "Free blocks".
 
 from collections.abc import Iterator
 
-from aligntool.contents.shadow_copies import shadow_copies
+from aligntool.contents.catalogue import kind_named
 from aligntool.formats.part_types import WITHOUT_SUPERBLOCK, gpt_type_name
-from aligntool.formats.reader import Reader, is_blank, open_area
-from aligntool.inventory import COEXISTING_KINDS, Disk, Layer, Partition, Role, layers_on
+from aligntool.formats.reader import Reader, is_blank
+from aligntool.inventory import Disk, Layer, Partition, Role, layers_on
 from aligntool.units import GIB, KIB, Extent, align_up
 
-_DESCRIBING_OTHERS = frozenset({"DM_verity_hash", "DM_integrity", "DM_snapshot_cow"})
-"""Kinds of content that belong to all bytes of another partition: hashes, tags, or the chunks that differ from it."""
 _LONGEST_READ = GIB  # bytes that are read to find that a partition, or the rest of one, holds nothing
 _BLOCK = 4 * KIB  # a file system may end before the end of the last one
 
@@ -33,16 +31,14 @@ def why_free_blocks_may_be_needed(
 def _reasons(disk: Disk, reader: Reader, extent: Extent, layer: Layer, free_behind: bool) -> Iterator[str]:
     """Yield the reasons, those that take the least reading first."""
     for other in layers_on(disk, None):
-        if other.kind in _DESCRIBING_OTHERS:
+        if kind_named(other.kind).describes_others:
             yield f"{other.kind} on this disk may belong to free blocks, too"
     for part in disk.partitions:
         name = gpt_type_name(part.type_code)
         if " verity" in name:
             yield f"partition {part.number} has the type {name}, and its hashes may cover free blocks, too"
-    if layer.kind == "ntfs":
-        area = open_area(reader, extent, disk.sector_size, lambda *_: ())
-        if found := shadow_copies(area):
-            yield f"the NTFS {found}, and they need free clusters, too"
+    if found := kind_named(layer.kind).why_free_blocks_matter(reader, extent):
+        yield f"the {layer.kind.upper()} {found}, and they need free clusters, too"
     end = min(align_up(layer.claims_size or 0, _BLOCK), extent.length)
     behind = Extent(extent.start + end, extent.length - end)
     if not free_behind and _may_have_data(reader, behind):
@@ -57,7 +53,7 @@ def _why_unknown(part: Partition, reader: Reader) -> str:
     kinds = {layer.kind for layer in part.content}
     if part.role in (Role.EXTENDED, Role.MAP) or part.type_code in WITHOUT_SUPERBLOCK:
         return ""
-    if len(kinds) == 1 or (kinds and kinds <= COEXISTING_KINDS):
+    if len(kinds) == 1 or (kinds and all(kind_named(kind).coexists for kind in kinds)):
         return ""
     if kinds:
         return f"the content of partition {part.number} is ambiguous"

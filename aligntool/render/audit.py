@@ -321,7 +321,7 @@ def _squashfs_images(report: Report) -> Sequence[Judged]:
         judged
         for judged in report.judged
         if judged.disk.kind is DiskKind.LOOP
-        and [layer.kind for layer in judged.disk.content] == ["squashfs"]
+        and [kind_named(layer.kind).is_packed_image for layer in judged.disk.content] == [True]
         and all(verdict.answer is not Answer.OFF for verdict in judged.verdicts)
     ]
     return images if len(images) > 1 else ()

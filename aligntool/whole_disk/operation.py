@@ -12,6 +12,7 @@ from aligntool.claims import Claims
 from aligntool.commands import ByHand
 from aligntool.contents.catalogue import kind_named
 from aligntool.contents.layers import read_layers
+from aligntool.contents.luks import LUKS
 from aligntool.errors import Refused
 from aligntool.formats.reader import MappedReader, Reader, has_data
 from aligntool.formats.tables import read_table
@@ -109,7 +110,7 @@ class WholeDisk:
     def _with_length(self, judged: Judged, key: bytes) -> Disk:
         """Return the disk with its LUKS as long as its content needs. Raises Refused as for any other content."""
         disk = judged.disk
-        if [(layer.kind, layer.claims_size) for layer in disk.content] != [("crypto_LUKS", None)]:
+        if [(layer.kind, layer.claims_size) for layer in disk.content] != [(LUKS.name, None)]:
             return disk
         partition_plan.refuse_unmovable(judged, _others(disk))
         (luks,) = disk.content

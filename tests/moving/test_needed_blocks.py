@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from aligntool.change import RealignGoal, Used
-from aligntool.contents.shadow_copies import HEADER, shadow_copies
+from aligntool.contents.ntfs import HEADER, shadow_copies
 from aligntool.formats import part_types
-from aligntool.formats.reader import open_area
 from aligntool.linux.devices import FileReader
 from aligntool.realign.request import Request, find_plan
 from aligntool.units import KIB, MIB, Extent
@@ -204,7 +203,7 @@ NTFS = ("sfdisk", "mkntfs", "ntfs-3g", "partclone.ntfs", "ntfsresize")
 def found_in(image: Path) -> str:
     with image.open("rb") as file:
         reader = FileReader(file.fileno(), image.stat().st_size)
-        return shadow_copies(open_area(reader, Extent(OLD * SECTOR, LENGTH), SECTOR, lambda *_: ()))
+        return shadow_copies(reader, Extent(OLD * SECTOR, LENGTH))
 
 
 @pytest.mark.needs_root
