@@ -1,10 +1,11 @@
-"""The Device protocol: an open disk, and all operations of a move on it.
+"""A Device is an open disk, with all operations of a move on it. A Medium is a content that is only read.
 
-The real implementation is a block device or an image file; the tests have one with a write cache and power cuts.
+The real implementation of a Device is a block device or an image file; the tests have one with a write cache and power
+cuts. That of a Medium runs programs; the tests have one with what these printed.
 """
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -80,3 +81,43 @@ def _zero_piece(device: Device, at: int, length: int) -> None:
         if bytes(device.read(at, length)) == zeros:
             return
     device.write(at, zeros)
+
+
+OUTPUT = "OUTPUT"
+"""A word of a command line that stands for a new file, which is read instead of what the program prints."""
+OTHER_OUTPUT = "OTHER-OUTPUT"
+"""A word of a command line that stands for a new file that is not read."""
+
+
+class Borrowed(Protocol):
+    """A content that programs can open by its name, and only read."""
+
+    @property
+    def name(self) -> str: ...
+
+    def lines_of(
+        self, *words: str, title: str = "", limit_s: float | None = None
+    ) -> AbstractContextManager[Iterable[str]]:
+        """Run a program that gets this content, and nothing else, and return what it printed, line by line: it may be
+        hundreds of megabytes. `title`: what a message calls it, else the first word. Raises NoMap if it fails.
+        """
+        ...
+
+
+class Medium(Protocol):
+    """A content, from its first byte to its last one, to which nothing writes."""
+
+    @property
+    def size(self) -> int: ...
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return the bytes, fewer at the end. Raises OSError."""
+        ...
+
+    def device(self) -> AbstractContextManager[Borrowed]:
+        """Lend a read-only block device of this content. Raises NoLoop if there can be none."""
+        ...
+
+    def at_offset(self) -> AbstractContextManager[Borrowed]:
+        """Lend the disk or image with the name by which e2fsprogs open the content inside it."""
+        ...

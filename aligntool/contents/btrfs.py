@@ -1,15 +1,20 @@
 """btrfs."""
 
 import hashlib
-from collections.abc import Iterator
+import re
+from collections.abc import Generator, Iterator
 from dataclasses import replace
+from heapq import merge
+from operator import attrgetter
 
 from aligntool.contents.kind import Kind, NewArray, OnArray, contains_no_device, in_whole_blocks
 from aligntool.contents.signatures import magic
+from aligntool.contents.used_blocks import NoMap, used_by_partclone
+from aligntool.device import Borrowed, Medium
 from aligntool.formats.numbers import le16, le32, le64, text_at, uuid_at
 from aligntool.formats.reader import Area, checksum_problem, crc32c_inverted, xxh64
 from aligntool.inventory import Layer
-from aligntool.units import KIB, MIB, is_power_of_two
+from aligntool.units import GIB, KIB, MIB, Extent, is_power_of_two
 
 # The trees that place chunks are not needed for alignment: chunks start at multiples of 64 KiB of the device, and
 # inside them btrfs uses its sector size. Layout: linux/include/uapi/linux/btrfs_tree.h, struct btrfs_super_block.
@@ -46,6 +51,65 @@ def _btrfs_problems(superblock: bytes) -> tuple[str, ...]:
             return (f"the btrfs superblock's checksum type {unknown} is not known",)
 
 
+# The conditions under which a map of a btrfs is accepted. partclone.btrfs 0.3.23 lost the second copy of data with the
+# DUP profile (a copy of only the mapped runs was damaged): a map is accepted only if data has the profile single.
+
+_SUPERBLOCKS = (64 * KIB, 64 * MIB, 256 * GIB)  # btrfs_sb_offset(), linux/fs/btrfs/disk-io.h
+_ROOM = 64 * KIB  # kept for each of them
+_BYTES_USED, _NUM_DEVICES = 120, 136  # in struct btrfs_super_block
+_PATIENCE_S = 300.0
+
+_CHUNK = r"\blength (\d+) .* type (\S+)"
+_STRIPE = r"\bstripe \d+ devid \d+ offset (\d+)"
+_PROFILES = {"DATA", "METADATA", "single"}
+
+
+def _check_devices(medium: Medium) -> None:
+    """Raise NoMap for a file system on several devices: the used blocks of one are known only from all of them."""
+    devices = le64(medium.read(_SUPERBLOCKS[0] + _NUM_DEVICES, 8), 0)
+    if devices != 1:
+        raise NoMap(f"this btrfs has {devices} devices")
+
+
+def _tree_chunks(device: Borrowed) -> tuple[Extent, ...]:
+    """Return the chunks of the trees, which also contain older trees.
+
+    partclone maps only the current trees; `mount -o usebackuproot` falls back to older ones that
+    are not yet overwritten.
+
+    Raises NoMap if data has any other profile than single, or the output is not understood.
+    """
+    words = ("btrfs", "inspect-internal", "dump-tree", "-t", "chunk", device.name)
+    chunks, length = [], 0
+    with device.lines_of(*words, title="btrfs inspect-internal", limit_s=_PATIENCE_S) as lines:
+        for line in lines:
+            if chunk := re.search(_CHUNK, line):
+                kinds = set(chunk[2].split("|"))
+                if "DATA" in kinds and kinds - _PROFILES:
+                    raise NoMap(f"this btrfs stores data as {chunk[2]}, and partclone maps only one copy of it")
+                length = int(chunk[1]) if kinds & {"METADATA", "SYSTEM"} else 0
+            elif (stripe := re.search(_STRIPE, line)) and length:
+                chunks.append(Extent(int(stripe[1]), length))
+    if not chunks:
+        raise NoMap("btrfs inspect-internal lists no metadata chunk")
+    return tuple(chunks)
+
+
+_PARTCLONE = "partclone.btrfs"
+
+
+def _used_blocks(medium: Medium, layer: Layer, shrunk: bool) -> Generator[Extent]:
+    """Yield the runs that partclone maps, chunks of trees, and superblocks. Raises NoMap if partclone maps fewer bytes
+    than the superblock counts.
+    """
+    with medium.device() as device:
+        _check_devices(medium)
+        least = le64(medium.read(_SUPERBLOCKS[0] + _BYTES_USED, 8), 0)
+        rooms = (Extent(at, _ROOM) for at in _SUPERBLOCKS if at + _ROOM <= (layer.claims_size or 0))
+        more = sorted((*_tree_chunks(device), *rooms))
+        yield from merge(used_by_partclone(_PARTCLONE, device, layer, least), more, key=attrgetter("start"))
+
+
 def _options(array: NewArray) -> Iterator[str]:
     yield from ("-f", "-d", "single", "-m", "dup", "-U", array.uuid, "-L", array.name)
 
@@ -64,7 +128,8 @@ BTRFS = Kind(
     maker="mkfs.btrfs",
     mount_options=("noatime",),
     on_array=OnArray(options=_options, notes=_notes, least_size=lambda array: _LEAST),
-    map_source="partclone.btrfs",
+    map_source=_PARTCLONE,
+    used_blocks=_used_blocks,
     shrinkable=True,
     least_size=256 * MIB,  # btrfs_ioctl_resize() in the kernel's fs/btrfs/ioctl.c
     is_mountable=True,

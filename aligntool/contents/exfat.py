@@ -2,9 +2,11 @@
 
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
+from heapq import merge
 from itertools import groupby
+from operator import attrgetter
 
 from aligntool.contents.fat import (
     BAD_CLUSTER,
@@ -19,6 +21,8 @@ from aligntool.contents.fat import (
 )
 from aligntool.contents.kind import Kind, StartField, Unit, UnitOf, contains_no_device, unit_of
 from aligntool.contents.signatures import magic
+from aligntool.contents.used_blocks import NoMap, used_by_partclone
+from aligntool.device import Medium
 from aligntool.formats.numbers import le32, le64, serial_at, text_at
 from aligntool.formats.reader import Area, Reader, checksum_problem, read_pieces, rotating_sum
 from aligntool.inventory import Layer
@@ -152,6 +156,20 @@ def _smallest_unit(reader: Reader, layer: Layer, unit_of_inner: UnitOf) -> Unit:
     return replace(unit_of(1 << min(int.from_bytes(shift), 16)), exact=True)
 
 
+_PARTCLONE = "partclone.exfat"
+
+
+def _used_blocks(medium: Medium, layer: Layer, shrunk: bool) -> Generator[Extent]:
+    """Yield the runs that partclone maps, and those that it may omit. Raises NoMap."""
+    with medium.device() as device:
+        used = used_by_partclone(_PARTCLONE, device, layer, 0)
+        try:
+            kept = sorted(exfat_runs_to_keep(medium))
+        except BrokenFatError as error:
+            raise NoMap(str(error)) from error
+        yield from merge(used, kept, key=attrgetter("start"))
+
+
 EXFAT = Kind(
     "exfat",
     readers=(read_exfat,),
@@ -160,7 +178,8 @@ EXFAT = Kind(
     cleaning=cleaning_with("fsck.exfat"),
     list_clearer="mkfs.exfat",
     recreator="mkfs.exfat",
-    map_source="partclone.exfat",
+    map_source=_PARTCLONE,
+    used_blocks=_used_blocks,
     why_not_shrinkable="no tool here shrinks an exFAT",
     is_mountable=True,
     works_anywhere=True,

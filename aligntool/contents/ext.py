@@ -1,15 +1,20 @@
 """ext2, ext3, ext4 and their external journal."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
+from itertools import takewhile
 
 from aligntool.commands import ByHand
 from aligntool.contents.kind import Kind, NewArray, OnArray, contains_no_device, in_whole_blocks
 from aligntool.contents.signatures import magic
+from aligntool.contents.used_blocks import NoMap, used_between
+from aligntool.device import Medium
 from aligntool.formats.numbers import le16, le32, le64, text_at, uuid_at
 from aligntool.formats.reader import MAY_BE_SHARED, Area, checksum_problem, crc32c
 from aligntool.inventory import Layer
-from aligntool.units import GIB, KIB, format_size
+from aligntool.units import GIB, KIB, Extent, format_size
 
 # Layout: linux/fs/ext4/ext4.h, struct ext4_super_block; the superblock lies at byte 1024.
 
@@ -99,6 +104,66 @@ def _ext_unclean(superblock: bytes) -> str | None:
     return None
 
 
+# Used blocks of ext2, ext3 and ext4, from the free ones that dumpe2fs lists. dumpe2fs accepts an offset into an image:
+# neither root nor a loop device is required. Clusters of bigalloc are listed by their first block, groups without a
+# bitmap (BLOCK_UNINIT) as the library computes them.
+
+_DUMPE2FS = "dumpe2fs"
+
+_FREE_BLOCKS = "  Free blocks: "
+
+
+def _used_blocks(medium: Medium, layer: Layer, shrunk: bool) -> Generator[Extent]:
+    with medium.at_offset() as disk, disk.lines_of(_DUMPE2FS, disk.name) as lines:
+        yield from used_in_dumpe2fs(lines, layer.claims_size or 0)
+
+
+def _least_length(medium: Medium) -> int:
+    """Return the bytes that resize2fs leaves at least; 0 if it does not print them. It writes nothing for that, and
+    opens the disk only for reading (resize/main.c, print_min_size).
+    """
+    with suppress(NoMap, OSError), medium.at_offset() as disk:
+        with disk.lines_of("resize2fs", "-P", disk.name) as lines:
+            found = re.search(r": (\d+)$", "".join(lines).rstrip())
+        block = KIB << min(le32(medium.read(1024 + 24, 4), 0), 6)  # s_log_block_size
+        return int(found[1]) * block if found else 0
+    return 0
+
+
+def used_in_dumpe2fs(report: Iterable[str], claims: int) -> Iterator[Extent]:
+    """Yield the used runs from the output of dumpe2fs. Raises NoMap if it is inconsistent.
+
+    The number of listed free blocks must be the superblock's.
+    """
+    lines = iter(report)
+    header = "".join(takewhile(lambda line: not line.startswith("Group 0:"), lines))
+    block, count, expected = (_header_number(header, name) for name in ("Block size", "Block count", "Free blocks"))
+    cluster = _header_number(header, "Cluster size", missing=block)
+    if count * block != claims or cluster % block:
+        raise NoMap(f"{_DUMPE2FS} counts {count} blocks of {block} bytes, but the superblock {claims} bytes")
+    lists = (line.removeprefix(_FREE_BLOCKS).split(",") for line in lines if line.startswith(_FREE_BLOCKS))
+    items = (item.strip().partition("-") for items in lists for item in items)
+    runs = (_parse_run(first, last or first, cluster // block) for first, _, last in items if first)
+    free = ((first, min(end, count)) for first, end in runs)  # the last cluster may be cut short
+    listed = yield from used_between(free, count, block, _DUMPE2FS)
+    if listed != expected:
+        raise NoMap(f"{_DUMPE2FS} lists {listed} free blocks, the superblock counts {expected}")
+
+
+def _parse_run(first: str, last: str, ratio: int) -> tuple[int, int]:
+    if not (first.isdecimal() and last.isdecimal()) or int(first) > int(last):
+        raise NoMap(f"{_DUMPE2FS} prints {first!r}-{last!r}, which is not a run of blocks")
+    return int(first), int(last) + ratio
+
+
+def _header_number(report: str, name: str, *, missing: int | None = None) -> int:
+    if found := re.search(rf"^{name}: +(\d+)$", report, re.MULTILINE):
+        return int(found[1])
+    if missing is None:
+        raise NoMap(f"{_DUMPE2FS} does not print its {name.lower()}")
+    return missing
+
+
 def _bad_blocks(area: Area) -> int:
     """Return the length of inode 1, which consists of the bad blocks: its inode is the first in the table of group 0.
 
@@ -176,7 +241,9 @@ _EXT2 = Kind(
     shortener="resize2fs",
     is_mountable=True,
     is_checked_at_boot=True,
-    map_source="dumpe2fs",
+    map_source=_DUMPE2FS,
+    used_blocks=_used_blocks,
+    least_length=_least_length,
     shrinkable=True,
     works_anywhere=True,
     leaves_first_sector=True,

@@ -2,18 +2,20 @@
 
 import struct
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import groupby, islice
 from sys import byteorder
 
 from aligntool.commands import ByHand
 from aligntool.contents.kind import Kind, StartField, Unit, UnitOf, contains_no_device, unit_of
 from aligntool.contents.signatures import Signature
+from aligntool.contents.used_blocks import NoMap
+from aligntool.device import Medium
 from aligntool.formats.numbers import le16, le32, serial_at, text_at
 from aligntool.formats.reader import LONGEST_READ, Area, Reader
 from aligntool.inventory import Layer
-from aligntool.units import KIB, is_power_of_two
+from aligntool.units import KIB, Extent, is_power_of_two
 
 # A master boot record begins with a jump and ends with 55 AA like a FAT boot sector, so every field is checked
 # first. Source: Microsoft's FAT specification 1.03 (fatgen103).
@@ -228,6 +230,55 @@ def sector_of_boot_sector(reader: Reader, layer: Layer, unit_of_inner: UnitOf) -
     return replace(unit_of(le16(head, 11)), exact=True)
 
 
+# Used clusters of FAT12, FAT16 and FAT32, from the allocation table itself. The table is simple enough to be read
+# here, so neither root nor another program is required: an entry of 0 is free, anything else (a next cluster, the end
+# of a chain, a bad cluster) is used. Source: Microsoft's FAT specification 1.03, "FAT Data Structure".
+
+_NOT_MIRRORED = 0x80  # in BPB_ExtFlags: only one copy of the table is up to date
+
+
+def used_clusters(reader: Reader, start: int) -> Generator[Extent]:
+    """Yield the used runs, counted from the file system's start. Raises NoMap, and OSError if a read fails."""
+    sector = reader.read(start, 512)
+    boot = parse_fat_boot_sector(sector)
+    if boot is None:
+        raise NoMap("its boot sector is invalid")
+    if boot.bits == 32 and le16(sector, 40) & _NOT_MIRRORED:
+        raise NoMap("only one copy of its allocation table is kept up to date")
+    if boot.bits == 32 and boot.directory:  # mtools takes the clusters to begin before it, Linux and Windows behind it
+        raise NoMap(
+            "it is a FAT32 with a root directory of fixed size, as in FAT16: systems differ on where its clusters begin"
+        )
+    length, copy_length = -(-(boot.clusters + FIRST_CLUSTER) * boot.bits // 8), boot.fats // boot.copies * boot.sector
+    if length > copy_length:
+        raise NoMap(f"its allocation table of {copy_length} bytes is too short for {boot.clusters} clusters")
+    yield Extent(0, boot.data_start)
+    position = boot.data_start
+    table = _read_table(reader, start + boot.reserved * boot.sector, boot, length, copy_length)
+    entries = islice(fat_entries(boot.bits, table), FIRST_CLUSTER, boot.clusters + FIRST_CLUSTER)
+    for used, alike in groupby(entries, key=bool):
+        run = Extent(position, sum(1 for _ in alike) * boot.cluster)
+        if used:
+            yield run
+        position = run.end
+
+
+def _read_table(reader: Reader, start: int, boot: FatBootSector, length: int, copy_length: int) -> Iterator[bytes]:
+    """Yield the table in pieces. Raises NoMap if it is cut off, or if its copies differ."""
+    for done in range(0, length, LONGEST_READ):
+        size = min(LONGEST_READ, length - done)
+        piece, *others = (reader.read(start + copy * copy_length + done, size) for copy in range(boot.copies))
+        if len(piece) != size:
+            raise NoMap("its allocation table is truncated")
+        if any(other != piece for other in others):
+            raise NoMap("the copies of its allocation table differ")
+        yield piece
+
+
+def _used_blocks(medium: Medium, layer: Layer, shrunk: bool) -> Generator[Extent]:
+    return used_clusters(medium, 0)
+
+
 # A boot sector of FAT: one of the magics, sectors per cluster (a power of two), and the number of FATs (not zero).
 _FAT = (
     rb"(?=.{54}(?:MSDOS|FAT1[26]   |FAT     )|.{82}(?:MSWIN|FAT32   )|.{510}\x55\xaa)"
@@ -245,6 +296,7 @@ FAT = Kind(
     list_clearer="mkfs.fat",
     maker="mkfs.fat",
     map_source="the allocation table",
+    used_blocks=_used_blocks,
     is_map_checked=False,  # it is the table that systems read
     is_recreated=True,
     why_not_shrinkable="no tool here shrinks a FAT",

@@ -4,11 +4,12 @@ Every default is the careful answer: of a kind that states nothing else, every b
 converted and not put elsewhere, a suspended system may be in it, and no program that changes it is suggested.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
 from aligntool.commands import ByHand
 from aligntool.contents.signatures import Signature
+from aligntool.device import Medium
 from aligntool.errors import Refusal
 from aligntool.formats.reader import Area, Reader
 from aligntool.inventory import Layer
@@ -178,6 +179,8 @@ class Kind:
     # Used blocks: the program that lists them, or the structure that is read. `is_map_checked`: it is relied on only if
     # the checker finds no errors.
     map_source: str = ""
+    used_blocks: Callable[[Medium, Layer, bool], Generator[Extent]] | None = None  # last: it was just shrunk
+    only_header_matters: bool = False  # what else it holds is not needed
     is_map_checked: bool = True
 
     # Shrinking.
@@ -186,6 +189,8 @@ class Kind:
     why_not_shrinkable: str = ""
     is_never_shrunk: str = ""  # the same in some words
     least_size: int = 0  # bytes that its resizer leaves at least
+    least_length: Callable[[Medium], int] | None = None  # the same, of this one; 0: not known
+    is_unclean_after_shrink: bool = False
 
     # Another place.
     why_fixed: Callable[[Layer], Refusal | None] = _not_fixed  # why it cannot be moved; without its subject

@@ -1,13 +1,15 @@
 """NTFS: its boot sector, its files, and whether it is clean."""
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from aligntool.contents.fat import sector_of_boot_sector
 from aligntool.contents.kind import Kind, StartField, contains_no_device
 from aligntool.contents.signatures import magic
+from aligntool.contents.used_blocks import used_by_partclone
+from aligntool.device import Medium
 from aligntool.formats.numbers import le16, le32, le64, text_at
 from aligntool.formats.reader import Area, Reader, open_area
 from aligntool.inventory import Layer
@@ -401,6 +403,14 @@ def _bad_blocks(area: Area) -> int:
 
 SHUT_DOWN = "start Windows and shut it down with: shutdown /s /f /t 0"
 
+_PARTCLONE = "partclone.ntfs"
+
+
+def _used_blocks(medium: Medium, layer: Layer, shrunk: bool) -> Generator[Extent]:
+    with medium.device() as device:
+        yield from used_by_partclone(_PARTCLONE, device, layer, 0, shrunk=shrunk)
+
+
 NTFS = Kind(
     "ntfs",
     readers=(read_ntfs,),
@@ -409,7 +419,9 @@ NTFS = Kind(
     cleaning=lambda layer: SHUT_DOWN,
     list_clearer="ntfsfix",
     recreator="mkfs.ntfs",
-    map_source="partclone.ntfs",
+    map_source=_PARTCLONE,
+    used_blocks=_used_blocks,
+    is_unclean_after_shrink=True,
     shrinkable=True,
     # ntfsresize sets the dirty flag, and then ntfs_fill_super() (Linux, fs/ntfs3/super.c) requires `force`.
     after_shrink=(

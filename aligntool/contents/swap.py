@@ -84,6 +84,7 @@ SWAP = Kind(
     list_clearer="mkswap",
     shortener="mkswap",
     cleaning=lambda layer: "start the suspended system and shut it down",
+    only_header_matters=True,
     works_anywhere=True,
     role="swap",
     leaves_first_sector=True,

@@ -5,31 +5,29 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from heapq import heappop, heappush, merge
-from itertools import chain, groupby, islice, takewhile
-from operator import attrgetter, itemgetter
+from heapq import heappop, heappush
+from itertools import chain, islice
+from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 
 from aligntool.claims import is_unwritten
 from aligntool.contents.catalogue import kind_named
-from aligntool.contents.exfat import exfat_runs_to_keep
-from aligntool.contents.ext import EXT_NAMES
-from aligntool.contents.fat import FIRST_CLUSTER, BrokenFatError, FatBootSector, fat_entries, parse_fat_boot_sector
 from aligntool.contents.kind import has_length
+from aligntool.contents.used_blocks import NoMap
+from aligntool.device import OTHER_OUTPUT, OUTPUT, Borrowed
 from aligntool.formats.gpt import table_sizes
-from aligntool.formats.numbers import be32, be64, le16, le32, le64
-from aligntool.formats.reader import LONGEST_READ, MappedReader, Reader
+from aligntool.formats.reader import Reader
 from aligntool.inventory import DENSE, Disk, Layer, Sampled
 from aligntool.linux.confined import run_confined
 from aligntool.linux.devices import FileReader
 from aligntool.linux.process import find_program
 from aligntool.linux.sysfs import opened
 from aligntool.linux.users import NoLoop, fresh_reader, read_only_loop
-from aligntool.units import GIB, KIB, MIB, Extent, align_down, align_up, merged
+from aligntool.units import KIB, MIB, Extent, align_down, align_up, merged
 
 # Holes in a file. Reading a hole does not measure the drive, and nothing else reveals it.
 
@@ -210,10 +208,6 @@ SMALLEST_GAP = 64 * KIB  # a shorter one costs more to skip than to copy
 MOST_RUNS = 65536
 
 
-class NoMap(Exception):
-    """There is no map of used blocks; the message is the reason."""
-
-
 @dataclass(frozen=True, slots=True)
 class UsedMap:
     """The used blocks. `runs` are counted from the partition's start, sorted, separate, multiples of its sector
@@ -261,310 +255,98 @@ def with_edges(
     return UsedMap((*runs, Extent(position, length - position)), by)
 
 
-# The conditions under which a map of a btrfs is accepted. partclone.btrfs 0.3.23 lost the second copy of data with the
-# DUP profile (a copy of only the mapped runs was damaged): a map is accepted only if data has the profile single.
+# A content for the functions of its kind, and the programs that they start.
 
-SUPERBLOCKS = (64 * KIB, 64 * MIB, 256 * GIB)  # btrfs_sb_offset(), linux/fs/btrfs/disk-io.h
-ROOM = 64 * KIB  # kept for each of them
-BYTES_USED, NUM_DEVICES = 120, 136  # in struct btrfs_super_block
-PATIENCE_S = 300.0
-
-_CHUNK = re.compile(r"\blength (\d+) .* type (\S+)")
-_STRIPE = re.compile(r"\bstripe \d+ devid \d+ offset (\d+)")
-_PROFILES = {"DATA", "METADATA", "single"}
-
-
-def check_devices(reader: Reader, start: int) -> None:
-    """Raise NoMap for a file system on several devices: the used blocks of one are known only from all of them."""
-    devices = le64(reader.read(start + SUPERBLOCKS[0] + NUM_DEVICES, 8), 0)
-    if devices != 1:
-        raise NoMap(f"this btrfs has {devices} devices")
-
-
-def tree_chunks(device: str) -> tuple[Extent, ...]:
-    """Return the chunks of the trees, which also contain older trees.
-
-    partclone maps only the current trees; `mount -o usebackuproot` falls back to older ones that
-    are not yet overwritten.
-
-    Raises NoMap if data has any other profile than single, or the output is not understood.
-    """
-    words = ("btrfs", "inspect-internal", "dump-tree", "-t", "chunk", device)
-    with opened(device) as disk:
-        answer = run_confined(*words, disks=(disk,), limit_s=PATIENCE_S)
-    if answer.code != 0:
-        raise NoMap(f"btrfs inspect-internal failed: {answer.last_lines}")
-    chunks, length = [], 0
-    for line in answer.output.splitlines():
-        if chunk := _CHUNK.search(line):
-            kinds = set(chunk[2].split("|"))
-            if "DATA" in kinds and kinds - _PROFILES:
-                raise NoMap(f"this btrfs stores data as {chunk[2]}, and partclone maps only one copy of it")
-            length = int(chunk[1]) if kinds & {"METADATA", "SYSTEM"} else 0
-        elif (stripe := _STRIPE.search(line)) and length:
-            chunks.append(Extent(int(stripe[1]), length))
-    if not chunks:
-        raise NoMap("btrfs inspect-internal lists no metadata chunk")
-    return tuple(chunks)
-
-
-# Used blocks of ext2, ext3 and ext4, from the free ones that dumpe2fs lists. dumpe2fs accepts an offset into an image:
-# neither root nor a loop device is required. Clusters of bigalloc are listed by their first block, groups without a
-# bitmap (BLOCK_UNINIT) as the library computes them.
-
-DUMPE2FS = "dumpe2fs"
 MAP_S = 1800.0  # the bitmaps of a full disk of 16 TiB are 512 MiB, all over the disk
 
-_FREE_BLOCKS = "  Free blocks: "
+
+@dataclass(frozen=True, slots=True)
+class _Borrowed:
+    """A content under a name by which programs open it. `folder`: where they may write files."""
+
+    name: str
+    descriptor: int
+    folder: Path | None = None
+
+    @contextmanager
+    def lines_of(self, *words: str, title: str = "", limit_s: float | None = None) -> Iterator[Iterable[str]]:
+        title = title or words[0]
+        if find_program(words[0]) is None:
+            raise NoMap(f"{words[0]} is not installed")
+        if OUTPUT in words:
+            with self._file_of(words, title) as lines:
+                yield lines
+            return
+        with TemporaryFile("w+", encoding="ascii", errors="replace") as output:
+            answer = run_confined(
+                *words, disks=(self.descriptor,), folder=self.folder, limit_s=limit_s or MAP_S, output=output
+            )
+            if answer.code != 0:
+                raise NoMap(f"{title} failed: {answer.last_lines}")
+            yield output
+
+    @contextmanager
+    def _file_of(self, words: Sequence[str], title: str) -> Iterator[Iterable[str]]:
+        """Yield the lines of the file that a program writes."""
+        with TemporaryDirectory(prefix="aligntool-") as folder:
+            files = {OUTPUT: Path(folder, "map"), OTHER_OUTPUT: Path(folder, "log")}
+            named = (str(files.get(word, word)) for word in words)
+            answer = run_confined(*named, disks=(self.descriptor,), folder=Path(folder), limit_s=MAP_S)
+            if answer.code != 0:
+                raise NoMap(f"{title} failed: {answer.last_lines}")
+            try:
+                lines = files[OUTPUT].open(encoding="ascii")
+            except OSError as error:
+                raise NoMap(f"{title} wrote no map: {error}") from error
+            with lines:
+                yield lines
 
 
-def read_ext(path: str, start: int, claims: int) -> Iterator[Extent]:
-    """Yield the used runs, counted from the file system's start. Raises NoMap."""
-    with (
-        fresh_reader(path) as reader,
-        _named_for_e2fsprogs(path, reader.descriptor, start) as (name, folder),
-        _output_of(DUMPE2FS, name, disk=reader.descriptor, folder=folder) as lines,
-    ):
-        yield from used_in_dumpe2fs(lines, claims)
+@dataclass(frozen=True, slots=True)
+class PartitionMedium:
+    """The content at an extent of a disk or image, with a reader that is open."""
 
+    path: str
+    extent: Extent
+    reader: FileReader
 
-def least_ext(path: str, start: int) -> int:
-    """Return the bytes that resize2fs leaves at least; 0 if it does not print them. It writes nothing for that, and
-    opens the disk only for reading (resize/main.c, print_min_size).
-    """
-    block_at = start + 1024 + 24  # s_log_block_size: linux/fs/ext4/ext4.h
-    with (
-        suppress(NoMap, OSError),
-        fresh_reader(path) as reader,
-        _named_for_e2fsprogs(path, reader.descriptor, start) as (name, folder),
-    ):
-        with _output_of("resize2fs", "-P", name, disk=reader.descriptor, folder=folder) as lines:
-            found = re.search(r": (\d+)$", "".join(lines).rstrip())
-        return int(found[1]) * (KIB << min(le32(reader.read(block_at, 4), 0), 6)) if found else 0
-    return 0
+    @property
+    def size(self) -> int:
+        return self.extent.length
+
+    def read(self, offset: int, length: int) -> bytes:
+        return self.reader.read(self.extent.start + offset, max(0, min(length, self.size - offset)))
+
+    @contextmanager
+    def device(self) -> Iterator[Borrowed]:
+        with read_only_loop(self.path, self.extent) as device, opened(device) as descriptor:
+            yield _Borrowed(device, descriptor)
+
+    @contextmanager
+    def at_offset(self) -> Iterator[Borrowed]:
+        """Yield the descriptor with a name by which e2fsprogs open the content.
+
+        From 1.47.1 on, dumpe2fs takes `disk.img?offset=0` for a tag such as LABEL=root, which it looks for on every
+        disk, and then for a file, if there is one of that name. No disk is searched for a tag with an unfinished
+        quotation. e2fsprogs, lib/support/devname.c; util-linux, libblkid/src/read.c, blkid_parse_tag_string.
+        """
+        with TemporaryDirectory(prefix="aligntool-") as folder:
+            link, name = Path(folder, "='"), Path(folder, f"='?offset={self.extent.start}")
+            link.symlink_to(f"/proc/self/fd/{self.reader.descriptor}")
+            name.touch()
+            try:
+                yield _Borrowed(str(name), self.reader.descriptor, Path(folder))
+            except NoMap as reason:
+                raise NoMap(str(reason).replace(str(link), self.path)) from reason
 
 
 @contextmanager
-def _named_for_e2fsprogs(path: str, disk: int, start: int) -> Iterator[tuple[str, Path]]:
-    """Yield a name by which e2fsprogs open the file system at `start` of a descriptor, and its folder. `path`: of the
-    disk, for messages.
-
-    From 1.47.1 on, dumpe2fs takes `disk.img?offset=0` for a tag such as LABEL=root, which it looks for on every disk,
-    and then for a file, if there is one of that name. No disk is searched for a tag with an unfinished quotation.
-    e2fsprogs, lib/support/devname.c; util-linux, libblkid/src/read.c, blkid_parse_tag_string.
+def open_medium(path: str, extent: Extent) -> Iterator[PartitionMedium]:
+    """Yield the content at `extent` of the disk or image `path`, after dropping the cache of earlier reads. Raises
+    OSError.
     """
-    with TemporaryDirectory(prefix="aligntool-") as folder:
-        link, name = Path(folder, "='"), Path(folder, f"='?offset={start}")
-        link.symlink_to(f"/proc/self/fd/{disk}")
-        name.touch()
-        try:
-            yield str(name), Path(folder)
-        except NoMap as reason:
-            raise NoMap(str(reason).replace(str(link), path)) from reason
-
-
-@contextmanager
-def _output_of(program: str, *words: str, disk: int, folder: Path | None = None) -> Iterator[Iterable[str]]:
-    """Yield the output of a program line by line: it can be hundreds of megabytes. `disk`, `folder`: see
-    `run_confined`. Raises NoMap.
-    """
-    if find_program(program) is None:
-        raise NoMap(f"{program} is not installed")
-    with TemporaryFile("w+", encoding="ascii", errors="replace") as output:
-        answer = run_confined(program, *words, disks=(disk,), folder=folder, limit_s=MAP_S, output=output)
-        if answer.code != 0:
-            raise NoMap(f"{program} failed: {answer.last_lines}")
-        yield output
-
-
-def used_in_dumpe2fs(report: Iterable[str], claims: int) -> Iterator[Extent]:
-    """Yield the used runs from the output of dumpe2fs. Raises NoMap if it is inconsistent.
-
-    The number of listed free blocks must be the superblock's.
-    """
-    lines = iter(report)
-    header = "".join(takewhile(lambda line: not line.startswith("Group 0:"), lines))
-    block, count, expected = (_header_number(header, name) for name in ("Block size", "Block count", "Free blocks"))
-    cluster = _header_number(header, "Cluster size", missing=block)
-    if count * block != claims or cluster % block:
-        raise NoMap(f"{DUMPE2FS} counts {count} blocks of {block} bytes, but the superblock {claims} bytes")
-    lists = (line.removeprefix(_FREE_BLOCKS).split(",") for line in lines if line.startswith(_FREE_BLOCKS))
-    items = (item.strip().partition("-") for items in lists for item in items)
-    runs = (_parse_run(first, last or first, cluster // block) for first, _, last in items if first)
-    free = ((first, min(end, count)) for first, end in runs)  # the last cluster may be cut short
-    listed = yield from _used_between(free, count, block, DUMPE2FS)
-    if listed != expected:
-        raise NoMap(f"{DUMPE2FS} lists {listed} free blocks, the superblock counts {expected}")
-
-
-def _parse_run(first: str, last: str, ratio: int) -> tuple[int, int]:
-    if not (first.isdecimal() and last.isdecimal()) or int(first) > int(last):
-        raise NoMap(f"{DUMPE2FS} prints {first!r}-{last!r}, which is not a run of blocks")
-    return int(first), int(last) + ratio
-
-
-def _header_number(report: str, name: str, *, missing: int | None = None) -> int:
-    if found := re.search(rf"^{name}: +(\d+)$", report, re.MULTILINE):
-        return int(found[1])
-    if missing is None:
-        raise NoMap(f"{DUMPE2FS} does not print its {name.lower()}")
-    return missing
-
-
-def _used_between(
-    free: Iterable[tuple[int, int]], count: int, block: int, program: str
-) -> Generator[Extent, None, int]:
-    """Yield the bytes between free runs of blocks; return the number of free blocks. Raises NoMap if the runs overlap
-    or are out of order.
-    """
-    position = listed = 0
-    for first, end in chain(free, [(count, count)]):
-        if first < position:
-            raise NoMap(f"{program} lists block {first} twice or out of order")
-        if first > position:
-            yield Extent(position * block, (first - position) * block)
-        listed += end - first
-        position = end
-    return listed
-
-
-# Used blocks of XFS, from the free ones that xfs_db lists in each allocation group. It keeps nothing in memory:
-# partclone.xfs has a bit for each block, 512 MiB for 16 TiB, and searches the tree for every block.
-
-XFS_DB = "xfs_db"
-XFS_LOG_AT, XFS_GROUP_AT, XFS_FREE_AT = 48, 84, 144  # sb_logstart, sb_agblocks, sb_fdblocks in struct xfs_dsb
-
-
-def read_xfs(reader: Reader, device: str, start: int, layer: Layer) -> Iterator[Extent]:
-    """Yield the used runs, counted from the file system's start. Raises NoMap."""
-    if not be64(reader.read(start + XFS_LOG_AT, 8), 0):  # xfs_db does not replay it
-        raise NoMap("its log is external, and may hold changes")
-    group, expected = be32(reader.read(start + XFS_GROUP_AT, 4), 0), be64(reader.read(start + XFS_FREE_AT, 8), 0)
-    block = layer.data_unit or 0
-    with opened(device) as disk, _output_of(XFS_DB, "-r", "-c", "freesp -d", device, disk=disk) as lines:
-        count = (layer.claims_size or 0) // block
-        listed = yield from _used_between(_free_in_freesp(lines, group), count, block, XFS_DB)
-    if listed > expected:
-        raise NoMap(f"{XFS_DB} lists {listed} free blocks, the superblock counts {expected}")
-
-
-def _free_in_freesp(report: Iterable[str], group: int) -> Iterator[tuple[int, int]]:
-    """Yield the free runs of blocks, up to the histogram at the end. Raises NoMap for any other line.
-
-    A single block counts as used: the blocks of a group's free list come first, unordered (db/freesp.c, scan_ag).
-    """
-    lines = (line.split() for line in report)
-    if next(lines, None) != ["agno", "agbno", "len"]:
-        raise NoMap(f"{XFS_DB} lists no free blocks")
-    for words in takewhile(lambda words: words[:1] != ["from"], lines):
-        if len(words) != 3 or not all(word.isdecimal() for word in words):
-            raise NoMap(f"{XFS_DB} prints {' '.join(words)!r}, which is not a run of blocks")
-        number, first, count = map(int, words)
-        if first + count > group:
-            raise NoMap(f"{XFS_DB} lists blocks beyond the end of group {number}")
-        if count > 1:
-            yield number * group + first, number * group + first + count
-
-
-# Used clusters of FAT12, FAT16 and FAT32, from the allocation table itself. The table is simple enough to be read
-# here, so neither root nor another program is required: an entry of 0 is free, anything else (a next cluster, the end
-# of a chain, a bad cluster) is used. Source: Microsoft's FAT specification 1.03, "FAT Data Structure".
-
-NOT_MIRRORED = 0x80  # in BPB_ExtFlags: only one copy of the table is up to date
-
-
-def read_fat(reader: Reader, start: int) -> Iterator[Extent]:
-    """Yield the used runs, counted from the file system's start. Raises NoMap, and OSError if a read fails."""
-    sector = reader.read(start, 512)
-    boot = parse_fat_boot_sector(sector)
-    if boot is None:
-        raise NoMap("its boot sector is invalid")
-    if boot.bits == 32 and le16(sector, 40) & NOT_MIRRORED:
-        raise NoMap("only one copy of its allocation table is kept up to date")
-    if boot.bits == 32 and boot.directory:  # mtools takes the clusters to begin before it, Linux and Windows behind it
-        raise NoMap(
-            "it is a FAT32 with a root directory of fixed size, as in FAT16: systems differ on where its clusters begin"
-        )
-    length, copy_length = -(-(boot.clusters + FIRST_CLUSTER) * boot.bits // 8), boot.fats // boot.copies * boot.sector
-    if length > copy_length:
-        raise NoMap(f"its allocation table of {copy_length} bytes is too short for {boot.clusters} clusters")
-    yield Extent(0, boot.data_start)
-    position = boot.data_start
-    table = _read_table(reader, start + boot.reserved * boot.sector, boot, length, copy_length)
-    entries = islice(fat_entries(boot.bits, table), FIRST_CLUSTER, boot.clusters + FIRST_CLUSTER)
-    for used, alike in groupby(entries, key=bool):
-        run = Extent(position, sum(1 for _ in alike) * boot.cluster)
-        if used:
-            yield run
-        position = run.end
-
-
-def _read_table(reader: Reader, start: int, boot: FatBootSector, length: int, copy_length: int) -> Iterator[bytes]:
-    """Yield the table in pieces. Raises NoMap if it is cut off, or if its copies differ."""
-    for done in range(0, length, LONGEST_READ):
-        size = min(LONGEST_READ, length - done)
-        piece, *others = (reader.read(start + copy * copy_length + done, size) for copy in range(boot.copies))
-        if len(piece) != size:
-            raise NoMap("its allocation table is truncated")
-        if any(other != piece for other in others):
-            raise NoMap("the copies of its allocation table differ")
-        yield piece
-
-
-# Used blocks as partclone maps them for ddrescue. "+" is used, "?" is free, anything else counts as used, and the lines
-# must cover the file system without a hole. Format: GNU ddrescue manual, "Mapfile structure".
-
-FREE = "?"
-
-
-def read_partclone(program: str, device: str, layer: Layer, least: int, *, shrunk: bool = False) -> Iterator[Extent]:
-    """Yield the used runs, `least` bytes at least, and the bytes that the map does not cover. Raises NoMap.
-
-    It runs without --force: partclone must fail on a file system that is mounted, or not clean unless it was `shrunk`.
-    """
-    if find_program(program) is None:
-        raise NoMap(f"{program} is not installed")
-    with TemporaryDirectory(prefix="aligntool-") as folder:
-        target, log = Path(folder, "map"), Path(folder, "log")
-        words = ("-D", "-q", "-B", "-s", device, "-o", str(target), "-L", str(log), *(("-I",) if shrunk else ()))
-        with opened(device) as disk:
-            answer = run_confined(program, *words, disks=(disk,), folder=Path(folder), limit_s=MAP_S)
-        if answer.code != 0:
-            raise NoMap(f"{program} failed: {answer.last_lines}")
-        try:
-            with target.open(encoding="ascii") as lines:
-                known, mapped = yield from used_in_mapfile(lines)
-        except (OSError, UnicodeDecodeError) as error:
-            raise NoMap(f"{program} wrote no map: {error}") from error
-    claims = layer.claims_size or 0
-    if not claims - 2 * (layer.data_unit or 0) <= known <= claims:
-        raise NoMap(f"{program} maps {known} bytes, the superblock counts {claims}")
-    if mapped < least:
-        raise NoMap(f"{program} finds {mapped} used bytes, but the superblock {least}")
-    yield Extent(known, claims - known)
-
-
-def used_in_mapfile(text: Iterable[str]) -> Generator[Extent, None, tuple[int, int]]:
-    """Yield the used runs of a mapfile; return its end and the number of used bytes. Raises NoMap if it has a hole or
-    an invalid line.
-    """
-    lines = (line.split() for line in text if line.strip() and not line.startswith("#"))
-    mapped_to = used = 0
-    for words in islice(lines, 1, None):  # the first line is the current position
-        try:
-            position, size, status = words
-            run = Extent(int(position, 16), int(size, 16))
-        except ValueError as error:
-            raise NoMap(f"its map has an invalid line: {' '.join(words)}") from error
-        if run.start != mapped_to or run.length <= 0:
-            raise NoMap(f"its map has a hole or an overlap at byte {mapped_to}")
-        if status != FREE:
-            used += run.length
-            yield run
-        mapped_to = run.end
-    if not used:
-        raise NoMap("its map has no used blocks")
-    return mapped_to, used
+    with fresh_reader(path) as reader:
+        yield PartitionMedium(path, extent, reader)
 
 
 # The used blocks of a partition, so that a move copies nothing else. If a map is in doubt, everything is copied
@@ -579,29 +361,32 @@ def read_used(
     A tool that fails raises nothing: the map is then `whole_partition_map`. Nothing may write to the partition.
     `shrunk`: an NTFS that ntfsresize has just shrunk and checked, and marked for a check by Windows.
     """
-    if shrunk and layer and layer.kind == "ntfs":
-        layer = replace(layer, unclean=None)
-    else:
-        shrunk = False
     if layer is None:
         return whole_partition_map(extent.length, "its content is unknown")
-    if layer.kind == "swap" and _why_unknown(extent, layer) is None:
-        return _swap_map(extent.length, layer, sector_size)
-    why = _why_no_map(extent, layer)
-    if why:
-        return whole_partition_map(extent.length, why)
+    kind = kind_named(layer.kind)
+    if shrunk and kind.is_unclean_after_shrink:
+        layer = replace(layer, unclean=None)
+    why = _why_unknown(extent, layer)
+    if kind.only_header_matters and why is None:
+        return _header_map(extent.length, layer, sector_size)
+    if kind.used_blocks is None:
+        why = f"no map for {layer.kind}"
+    if why or kind.used_blocks is None:
+        return whole_partition_map(extent.length, why or "")
     try:
-        with fresh_reader(path) as reader, closing(_yield_used(path, reader, extent, layer, shrunk)) as runs:
-            claims, free = layer.claims_size or 0, is_free_behind(reader, extent, layer)
-            used = chain(runs, [Extent(claims, 0 if free else extent.length - claims)])
-            return with_edges(used, extent.length, sector_size=sector_size, by=kind_named(layer.kind).map_source)
+        with open_medium(path, extent) as medium:
+            claims, free = layer.claims_size or 0, is_free_behind(medium.reader, extent, layer)
+            behind = Extent(claims, 0 if free else extent.length - claims)
+            with closing(kind.used_blocks(medium, layer, shrunk and kind.is_unclean_after_shrink)) as runs:
+                used = chain(runs, [behind])
+                return with_edges(used, extent.length, sector_size=sector_size, by=kind.map_source)
     except (NoMap, NoLoop) as reason:
         return whole_partition_map(extent.length, str(reason))
     except OSError as error:
         return whole_partition_map(extent.length, f"it cannot be read: {error.strerror}")
 
 
-def _swap_map(length: int, layer: Layer, sector_size: int) -> UsedMap:
+def _header_map(length: int, layer: Layer, sector_size: int) -> UsedMap:
     """Return the map of a swap area: what the pages hold is not needed, what follows them may be anything."""
     end, header = align_down(layer.claims_size or 0, sector_size), Extent(0, layer.data_unit or PLACE)
     if end == length:
@@ -629,13 +414,6 @@ def is_free_behind(reader: Reader, extent: Extent, layer: Layer) -> bool:
     return sector == shrink_mark(length) and has_length(layer, length)
 
 
-def _why_no_map(extent: Extent, layer: Layer) -> str | None:
-    """Return why no map of this content is accepted, or None."""
-    if not kind_named(layer.kind).map_source:
-        return f"no map for {layer.kind}"
-    return _why_unknown(extent, layer)
-
-
 def _why_unknown(extent: Extent, layer: Layer) -> str | None:
     """Return why the superblock does not prove what is in use, or None."""
     if layer.unclean:
@@ -645,43 +423,3 @@ def _why_unknown(extent: Extent, layer: Layer) -> str | None:
     if layer.extent.start != extent.start or not layer.claims_size:
         return f"the length of the {layer.kind} is unknown"
     return None
-
-
-def _yield_used(path: str, reader: Reader, extent: Extent, layer: Layer, shrunk: bool) -> Generator[Extent]:
-    """Yield the used runs of the file system in ascending order. Raises NoMap, NoLoop, OSError."""
-    if layer.kind in EXT_NAMES:
-        yield from read_ext(path, extent.start, layer.claims_size or 0)
-    elif layer.kind == "vfat":
-        yield from read_fat(reader, extent.start)
-    else:
-        with read_only_loop(path, extent) as device:
-            if layer.kind == "xfs":
-                yield from read_xfs(reader, device, extent.start, layer)
-            elif layer.kind == "btrfs":
-                yield from _read_btrfs(reader, device, extent.start, layer)
-            elif layer.kind == "exfat":
-                yield from _read_exfat(reader, device, extent, layer)
-            else:
-                yield from read_partclone(kind_named(layer.kind).map_source, device, layer, 0, shrunk=shrunk)
-
-
-def _read_btrfs(reader: Reader, device: str, start: int, layer: Layer) -> Iterator[Extent]:
-    """Yield the runs that partclone maps, chunks of trees, and superblocks. Raises NoMap if partclone maps fewer bytes
-    than the superblock counts.
-    """
-    check_devices(reader, start)
-    least = le64(reader.read(start + SUPERBLOCKS[0] + BYTES_USED, 8), 0)
-    rooms = (Extent(at, ROOM) for at in SUPERBLOCKS if at + ROOM <= (layer.claims_size or 0))
-    more = sorted((*tree_chunks(device), *rooms))
-    used = read_partclone(kind_named(layer.kind).map_source, device, layer, least)
-    return merge(used, more, key=attrgetter("start"))
-
-
-def _read_exfat(reader: Reader, device: str, extent: Extent, layer: Layer) -> Iterator[Extent]:
-    """Yield the runs that partclone maps, and those that it may omit. Raises NoMap."""
-    whole = MappedReader(reader, ((0, extent.start, extent.length),), extent.length)
-    used = read_partclone(kind_named(layer.kind).map_source, device, layer, 0)
-    try:
-        return merge(used, sorted(exfat_runs_to_keep(whole)), key=attrgetter("start"))
-    except BrokenFatError as error:
-        raise NoMap(str(error)) from error

@@ -11,15 +11,23 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from aligntool.audit.wording import shell_word
-from aligntool.contents.fat import ENTRY, FAT12_BELOW, FAT16_BELOW, BrokenFatError, FatBootSector, parse_fat_boot_sector
+from aligntool.contents.fat import (
+    ENTRY,
+    FAT12_BELOW,
+    FAT16_BELOW,
+    BrokenFatError,
+    FatBootSector,
+    parse_fat_boot_sector,
+    used_clusters,
+)
 from aligntool.contents.fat_files import copy_boot_label, copy_files, count_root_entries
+from aligntool.contents.used_blocks import NoMap
 from aligntool.errors import Refused
 from aligntool.formats.numbers import le16
 from aligntool.formats.reader import is_blank, read_pieces
 from aligntool.inventory import Layer
 from aligntool.linux.checks import ABOUT_LABELS, reports_only
 from aligntool.linux.confined import run_confined
-from aligntool.linux.content import NoMap, read_fat
 from aligntool.linux.process import Ended, run_program
 from aligntool.linux.sysfs import opened
 from aligntool.linux.users import fresh_reader
@@ -96,7 +104,7 @@ def _copy_used(path: str, extent: Extent, old: Path, most: int) -> FatBootSector
     try:
         with fresh_reader(path) as reader, old.open("xb") as file:
             boot = parse_fat_boot_sector(reader.read(extent.start, 512))
-            runs = tuple(read_fat(reader, extent.start))
+            runs = tuple(used_clusters(reader, extent.start))
             used = sum(run.length for run in runs)
             if used > most:
                 text = f"the FAT at byte {extent.start} has {format_about(used)} in use"
@@ -225,7 +233,7 @@ def _mtools(folder: Path, name: str, *words: str, empty: bool = False) -> str:
 
 def _runs(new: Path) -> Iterator[Extent]:
     with fresh_reader(str(new)) as reader:
-        yield from merged(read_fat(reader, 0), Extent(0, reader.size), _BLOCK)
+        yield from merged(used_clusters(reader, 0), Extent(0, reader.size), _BLOCK)
 
 
 def _not_rebuilt(text: str, hint: str = "aligntool audit DISK") -> Refused:

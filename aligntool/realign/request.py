@@ -30,7 +30,7 @@ from aligntool.linux.change_process import apply_in_child
 from aligntool.linux.checks import CheckResult, check_content, missing_checker
 from aligntool.linux.child_process import STALL_S, OnNote
 from aligntool.linux.commands import with_health
-from aligntool.linux.content import UsedMap, is_free_behind, least_ext, read_used, whole_partition_map
+from aligntool.linux.content import UsedMap, is_free_behind, open_medium, read_used, whole_partition_map
 from aligntool.linux.devices import FileReader
 from aligntool.linux.held import held, status_of
 from aligntool.linux.lock import lock_disk, refuse_disturbed, written_at
@@ -349,7 +349,15 @@ def _plan_with_maps(judged: Judged, request: Request, claims: Claims, sentences:
 
 def least_lengths(disk: Disk, parts: Iterable[Partition]) -> dict[int, int]:
     """Return the bytes below which the file system on each partition is not shrunk, where its resizer states them."""
-    return {part.number: least_ext(disk.path, part.extent.start) for part in parts if kind_of(part).name in EXT_NAMES}
+    found = {}
+    for part in parts:
+        if least_length := kind_of(part).least_length:
+            try:
+                with open_medium(disk.path, part.extent) as medium:
+                    found[part.number] = least_length(medium)
+            except OSError:
+                found[part.number] = 0
+    return found
 
 
 def uses_of(maps: Mapping[int, UsedMap], least: Mapping[int, int]) -> dict[int, Used]:

@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.contents.catalogue import kind_named
 from aligntool.errors import Refused
+from aligntool.inventory import Layer
 from aligntool.layout.layout import new_table, opened_by_libparted
 from aligntool.linux.block import open_read_only
 from aligntool.linux.checks import check_content
-from aligntool.linux.content import least_ext, read_ext
+from aligntool.linux.content import open_medium
 from aligntool.linux.held import held
 from aligntool.linux.lock import lock_disk, refuse_disturbed, written_at
 from aligntool.linux.look import look
@@ -85,11 +87,24 @@ def loops_to_read(path: str) -> None:
         pass
 
 
+def maps(path: str) -> None:
+    with open_medium(path, Extent(AT, LENGTH)) as medium:
+        used_blocks = kind_named("ext4").used_blocks
+        assert used_blocks
+        list(used_blocks(medium, Layer("ext4", Extent(AT, LENGTH), claims_size=LENGTH), False))
+
+
+def measures(path: str) -> None:
+    with open_medium(path, Extent(AT, LENGTH)) as medium:
+        least_length = kind_named("ext4").least_length
+        assert least_length
+        least_length(medium)
+
+
 USES = (
     opens, reads, loops, loops_to_read,
     lambda path: check_content(path, Extent(AT, LENGTH), "ext4"),
-    lambda path: list(read_ext(path, AT, LENGTH)),
-    lambda path: least_ext(path, AT),
+    maps, measures,
     lambda path: refuse_disturbed(path, written_at(path)),
     lambda path: look((path,)),
 )  # fmt: skip

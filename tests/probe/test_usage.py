@@ -19,9 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aligntool.contents.exfat import exfat_runs_to_keep
+from aligntool.contents.ext import used_in_dumpe2fs
+from aligntool.contents.fat import used_clusters
+from aligntool.contents.used_blocks import NoMap, used_in_mapfile
 from aligntool.inventory import DiskKind, Layer
-from aligntool.linux import checks, content
-from aligntool.linux.content import EDGE, MOST_RUNS, SMALLEST_GAP, NoMap, UsedMap, read_used, with_edges
+from aligntool.linux import checks
+from aligntool.linux.content import EDGE, MOST_RUNS, SMALLEST_GAP, UsedMap, read_used, with_edges
 from aligntool.linux.devices import FileReader
 from aligntool.realign.request import read_map
 from aligntool.units import GIB, KIB, MIB, TIB, Extent
@@ -357,7 +360,7 @@ def test_the_used_clusters_of_a_fat_are_those_that_mshowfat_lists(
     run("mdel", "-i", image, *(f"::{name}" for name in names[::2]))
 
     with image.open("rb") as file:
-        runs = tuple(content.read_fat(FileReader(file.fileno(), size), 0))
+        runs = tuple(used_clusters(FileReader(file.fileno(), size), 0))
     report = run("fsck.fat", "-v", "-n", image)
     start = next(int(line.split()[5]) for line in report.splitlines() if "Data area starts at byte" in line)
     listed = run("mshowfat", "-i", image, *(f"::{name}" for name in (*names[1::2], "rest")))
@@ -500,7 +503,7 @@ MAP = """# Mapfile
 
 @pytest.mark.parametrize("status", ["+", "-", "*", "/"])
 def test_only_blocks_that_a_mapfile_marks_as_untried_are_unused(status: str) -> None:
-    found = content.used_in_mapfile(MAP.format(status).splitlines())
+    found = used_in_mapfile(MAP.format(status).splitlines())
     assert (next(found), next(found)) == (Extent(0, 0x1000), Extent(0x2000, 0x1000))
     with pytest.raises(StopIteration) as end:
         next(found)
@@ -516,7 +519,7 @@ def test_a_mapfile_with_a_gap_or_an_invalid_line_is_rejected(line: str, instead:
     broken = MAP.format("+").replace(line, instead)
     assert broken != MAP.format("+")
     with pytest.raises(NoMap):
-        list(content.used_in_mapfile(broken.splitlines()))
+        list(used_in_mapfile(broken.splitlines()))
 
 
 REPORT = """Block count:              100
@@ -530,7 +533,7 @@ Group 1: (Blocks 50-99)
 
 
 def test_blocks_that_dumpe2fs_does_not_list_as_free_are_used() -> None:
-    runs = list(content.used_in_dumpe2fs(REPORT.splitlines(keepends=True), 409600))
+    runs = list(used_in_dumpe2fs(REPORT.splitlines(keepends=True), 409600))
     assert runs == [Extent(first * 4096, count * 4096) for first, count in ((0, 10), (20, 10), (31, 29), (69, 21))]
 
 
@@ -541,7 +544,7 @@ def test_blocks_that_dumpe2fs_does_not_list_as_free_are_used() -> None:
 )  # fmt: skip
 def test_an_inconsistent_report_is_rejected(words: str, instead: str) -> None:
     with pytest.raises(NoMap):
-        list(content.used_in_dumpe2fs(REPORT.replace(words, instead).splitlines(keepends=True), 409600))
+        list(used_in_dumpe2fs(REPORT.replace(words, instead).splitlines(keepends=True), 409600))
 
 
 @pytest.fixture
