@@ -196,11 +196,6 @@ class ShrinkContent:
     kind: str
     length: int  # the largest size afterwards
 
-    @property
-    def is_mounted(self) -> bool:
-        """Return whether its tool works on the disk, on a mounted file system; the others work on a view."""
-        return self.kind == "btrfs"
-
 
 @dataclass(frozen=True, slots=True)
 class WriteJournal:

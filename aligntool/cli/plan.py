@@ -16,7 +16,6 @@ from aligntool.cli.reference import find_recipe
 from aligntool.cli.run_change import ChangeInProgress, Operation, end_change, pipes_may_break
 from aligntool.commands import ByHand, by_hand
 from aligntool.contents.catalogue import kind_named
-from aligntool.contents.ext import name_for_e2fsck
 from aligntool.errors import Refused
 from aligntool.linux.lease import refuse_open_image
 from aligntool.linux.targets import raw_copy
@@ -116,16 +115,17 @@ def commands_of(plan: Plan) -> dict[int, tuple[str, ...]]:
     for index, step in enumerate(plan.steps):
         match step:
             case CheckContent():
-                words = " ".join(kind_named(step.kind).checker)
+                kind = kind_named(step.kind)
+                words = " ".join(kind.checker)
                 place = f"-o {step.extent.start} --sizelimit {step.extent.length}"
                 loop = f"losetup -r -f --show {place} {shell_word(checked)}"
-                if words.startswith("e2fsck") and (inside := name_for_e2fsck(checked, step.extent.start)):
+                if kind.name_in_image and (inside := kind.name_in_image(checked, step.extent.start)):
                     lines[index] = (f"{words} {shell_word(inside)}",)
                 elif words:
                     lines[index] = (loop, f"{words} DEVICE")
             case ShrinkContent():
                 loop = f"losetup -f --show -o {step.extent.start} --sizelimit {step.extent.length} {path}"
-                loop = loop if step.is_mounted else "losetup -f --show VIEW"
+                loop = loop if kind_named(step.kind).is_shrunk_mounted else "losetup -f --show VIEW"
                 shrinking = shrink_words(step.kind, "DEVICE", "FOLDER", step.length)
                 lines[index] = (loop, *(" ".join(words) for words in shrinking))
     return lines

@@ -7,7 +7,18 @@ from dataclasses import replace
 from heapq import merge
 from operator import attrgetter
 
-from aligntool.contents.kind import Kind, NewArray, OnArray, contains_no_device, in_whole_blocks
+from aligntool.contents.kind import (
+    Answers,
+    Kind,
+    NewArray,
+    OnArray,
+    Read,
+    Shrinker,
+    Unsuitable,
+    Words,
+    contains_no_device,
+    in_whole_blocks,
+)
 from aligntool.contents.signatures import magic
 from aligntool.contents.used_blocks import NoMap, used_by_partclone
 from aligntool.device import Borrowed, Medium
@@ -118,6 +129,37 @@ def _notes(array: NewArray) -> Iterator[str]:
     yield "btrfs has no stripe settings; on md its checksums detect damage but cannot repair data"
 
 
+def _shrink(device: str, folder: str, length: int) -> tuple[Words, ...]:
+    """Return the commands. A btrfs must be mounted to be shrunk, where no other process sees the mount and no paused
+    balance goes on: the lines after `unshare` are the script of its shell.
+    """
+    mount = ("mount", "-t", "btrfs", "-o", "skip_balance", device, folder)
+    resize = ("btrfs", "filesystem", "resize", str(length), folder)
+    return ("unshare", "--mount", "sh", "-e"), mount, resize, ("umount", folder)
+
+
+def _unsuitable(read: Read) -> Unsuitable | None:
+    """Return why it cannot be shrunk: of several devices, `btrfs filesystem resize` would resize that with id 1, and
+    Linux mounts a seed read-only (uapi/linux/btrfs_tree.h, struct btrfs_super_block).
+    """
+    superblock = read(64 * KIB, 4 * KIB)
+    devices, number = le64(superblock, 0x88), le64(superblock, 0xC9)
+    if (devices, number) != (1, 1):
+        text = f"is device {number} of a btrfs with {devices} devices; aligntool does not choose one"
+        return Unsuitable(text, "btrfs")
+    if superblock[0x38 + 4] & 1:  # BTRFS_SUPER_FLAG_SEEDING, 1 << 32
+        hint = "if no other btrfs was made from it: {}; then plan again"
+        return Unsuitable("is a btrfs seed, which is read-only", "btrfstune", hint, takes_raw_copy=True)
+    return None
+
+
+# It has no check: only its superblock is read.
+_SHRINKER = Shrinker(check=lambda device, length: (), shrink=_shrink, unsuitable=_unsuitable, is_mounted=True)
+# One of several devices is missing; a feature that it does not know.
+_ANSWERS = Answers(
+    unable=r"warning, device \d+ is missing$|couldn't open (?:RDWR )?because of unsupported option features "
+)
+
 _LEAST = 109 * MIB  # mkfs.btrfs, for one device: 114294784
 
 BTRFS = Kind(
@@ -125,12 +167,13 @@ BTRFS = Kind(
     readers=(read_btrfs,),
     signatures=(magic("btrfs", b"_BHRfS_M", heads=(64 * KIB + 64, 64)),),
     checker=("btrfs", "check", "--readonly"),
+    answers=_ANSWERS,
     maker="mkfs.btrfs",
     mount_options=("noatime",),
     on_array=OnArray(options=_options, notes=_notes, least_size=lambda array: _LEAST),
     map_source=_PARTCLONE,
     used_blocks=_used_blocks,
-    shrinkable=True,
+    shrinker=_SHRINKER,
     least_size=256 * MIB,  # btrfs_ioctl_resize() in the kernel's fs/btrfs/ioctl.c
     is_mountable=True,
     works_anywhere=True,

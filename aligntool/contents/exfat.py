@@ -19,7 +19,7 @@ from aligntool.contents.fat import (
     fat_entries,
     table_pieces,
 )
-from aligntool.contents.kind import Kind, StartField, Unit, UnitOf, contains_no_device, unit_of
+from aligntool.contents.kind import Answers, Kind, StartField, Unit, UnitOf, contains_no_device, unit_of
 from aligntool.contents.signatures import magic
 from aligntool.contents.used_blocks import NoMap, used_by_partclone
 from aligntool.device import Medium
@@ -175,6 +175,7 @@ EXFAT = Kind(
     readers=(read_exfat,),
     signatures=(magic("exfat", b"EXFAT   ", heads=(3,)),),
     checker=("fsck.exfat", "-n"),
+    answers=Answers(unable="unsupported FAT count: "),  # fsck.exfat 1.2.0, for two
     cleaning=cleaning_with("fsck.exfat"),
     list_clearer="mkfs.exfat",
     recreator="mkfs.exfat",

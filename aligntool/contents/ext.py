@@ -7,7 +7,16 @@ from dataclasses import replace
 from itertools import takewhile
 
 from aligntool.commands import ByHand
-from aligntool.contents.kind import Kind, NewArray, OnArray, contains_no_device, in_whole_blocks
+from aligntool.contents.kind import (
+    Answers,
+    Kind,
+    NewArray,
+    OnArray,
+    Read,
+    Shrinker,
+    contains_no_device,
+    in_whole_blocks,
+)
 from aligntool.contents.signatures import magic
 from aligntool.contents.used_blocks import NoMap, used_between
 from aligntool.device import Medium
@@ -231,9 +240,67 @@ _ON_ARRAY = OnArray(
     was_never_mounted=_was_never_mounted,
 )
 
+# The answers of e2fsck(8).
+
+# What e2fsck prints, with exit code 4, if only the counts of blocks and inodes of users, groups or projects are wrong
+# (e2fsprogs, lib/support/mkquota.c), which mkfs.ext4 -O quota -d leaves so: it copies the files after it has counted.
+# Bitmaps and files are right, and Linux mounts it.
+_QUOTA_USAGE = (
+    r"(?:e2fsck \d\S* \(\S+\)|Pass \d: Checking [a-z ,]+"
+    r"|\[QUOTA WARNING\] Usage inconsistent for ID \d+: ?actual \(-?\d+, -?\d+\) != expected \(-?\d+, -?\d+\)"
+    r"|Update quota info for quota type \d\? no"
+    r"|.*: \*+ WARNING: Filesystem still has errors \*+|.*: \d+/\d+ files \(\S+ non-contiguous\), \d+/\d+ blocks)$"
+)
+_LEFT_UNCORRECTED = 4
+_NOT_CHECKED = (8, 12)  # operational error, alone or with "errors left uncorrected"
+
+
+def _journal_elsewhere(read: Read) -> str:
+    """Return that a file system has a journal (s_feature_compat) that is no inode of its own (s_journal_inum); e2fsck
+    reports in many ways that it does not find it.
+    """
+    superblock = read(1024, 1024)
+    is_elsewhere = superblock[0x5C] & COMPAT_HAS_JOURNAL and not any(superblock[0xE0:0xE4])
+    return "its journal is on another device" if is_elsewhere else ""
+
+
+_ANSWERS = Answers(
+    harmless=(_LEFT_UNCORRECTED, _QUOTA_USAGE),
+    # For a feature that it does not know, or the version of a character encoding. With another exit code it may be the
+    # name of a file that is damaged.
+    unable=r".+ has unsupported (?:feature\(s\)|encoding): ",
+    unable_codes=_NOT_CHECKED,
+    elsewhere=_journal_elsewhere,
+)
+
+
+def _least(output: str, read: Read) -> int:
+    """Return what resize2fs -P prints: "Estimated minimum size of the filesystem: N", in blocks (resize/main.c)."""
+    return int(output.split()[-1]) * (KIB << le32(read(1024 + 24, 4), 0))  # s_log_block_size
+
+
+# resize2fs(8) requires a check first; e2fsck -p repairs only what is safe, and the plan found the file system clean.
+_SHRINKER = Shrinker(
+    check=lambda device, length: (("resize2fs", "-P", device),),
+    shrink=lambda device, folder, length: (("e2fsck", "-f", "-p", device), ("resize2fs", device, f"{length // KIB}K")),
+    verify=("e2fsck", "-f", "-n"),
+    least=_least,
+    uses_unwritten=True,
+)
+
+
+def name_for_e2fsck(path: str, start: int) -> str:
+    """Return the name by which e2fsck opens the file system at byte `start` of a disk or image, or "" if it cannot: it
+    expects options after the first question mark.
+    """
+    return "" if "?" in path else f"{path}?offset={start}"
+
+
 _EXT2 = Kind(
     "ext2",
     checker=("e2fsck", "-f", "-n"),
+    name_in_image=name_for_e2fsck,
+    answers=_ANSWERS,
     cleaning=lambda layer: (ByHand.UNCLEAN, "e2fsck"),
     list_clearer="e2fsck",
     unsharer="tune2fs",
@@ -244,7 +311,7 @@ _EXT2 = Kind(
     map_source=_DUMPE2FS,
     used_blocks=_used_blocks,
     least_length=_least_length,
-    shrinkable=True,
+    shrinker=_SHRINKER,
     works_anywhere=True,
     leaves_first_sector=True,
     bad_blocks=_bad_blocks,
@@ -257,7 +324,6 @@ EXT = (
     replace(_EXT2, name="ext3"),
     replace(_EXT2, name="ext4", maker="mkfs.ext4", mount_options=("noatime",), on_array=_ON_ARRAY),
 )
-EXT_NAMES = tuple(kind.name for kind in EXT)
 JOURNAL = Kind("jbd", is_seen_through=contains_no_device)
 TEST = Kind("ext4dev", unsharer="tune2fs", is_seen_through=contains_no_device)
 # Any of them, by the name that its signature has.
@@ -267,10 +333,3 @@ ANY = Kind(
     signatures=(magic("ext", b"\x53\xef", heads=(KIB + 56,)),),
     is_seen_through=contains_no_device,
 )
-
-
-def name_for_e2fsck(path: str, start: int) -> str:
-    """Return the name by which e2fsck opens the file system at byte `start` of a disk or image, or "" if it cannot: it
-    expects options after the first question mark.
-    """
-    return "" if "?" in path else f"{path}?offset={start}"

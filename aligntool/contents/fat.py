@@ -8,7 +8,7 @@ from itertools import groupby, islice
 from sys import byteorder
 
 from aligntool.commands import ByHand
-from aligntool.contents.kind import Kind, StartField, Unit, UnitOf, contains_no_device, unit_of
+from aligntool.contents.kind import Answers, Kind, StartField, Unit, UnitOf, contains_no_device, unit_of
 from aligntool.contents.signatures import Signature
 from aligntool.contents.used_blocks import NoMap
 from aligntool.device import Medium
@@ -279,6 +279,26 @@ def _used_blocks(medium: Medium, layer: Layer, shrunk: bool) -> Generator[Extent
     return used_clusters(medium, 0)
 
 
+# The answers of fsck.fat 4.2.
+#
+# With exit code 1 and nothing else than these it found what harms no system: a label that is in one place only, or that
+# DOS would not write; a stale count of free clusters, a differing copy of the boot sector (Windows and partition tools
+# patch only the first one), a FAT32 without a copy or without that count, as the specification allows (BPB_BkBootSec,
+# BPB_FSInfo).
+
+ABOUT_LABELS = (
+    r"fsck\.fat |Leaving filesystem unchanged|.*: \d+ files, \d+/\d+ clusters$"
+    r"|(?:Volume l|L)abel '|Label in boot sector |There is no label in boot sector,"
+    r"|Auto-(?:removing label|copying volume label) ?"
+)
+_HARMLESS = (
+    rf"{ABOUT_LABELS}|Free cluster summary |Auto-correcting"
+    r"|There are differences between boot sector and its backup|This is mostly harmless|[0-9:, /a-f]+$"
+    r"|Not automatically fixing this|There is no backup boot sector|Auto-creating backup boot block"
+    r"|Created backup of boot sector|No FSINFO sector|Not automatically creating it"
+)
+_ANSWERS = Answers(harmless=(1, _HARMLESS), unable="Currently, only 1 or 2 FATs are supported")
+
 # A boot sector of FAT: one of the magics, sectors per cluster (a power of two), and the number of FATs (not zero).
 _FAT = (
     rb"(?=.{54}(?:MSDOS|FAT1[26]   |FAT     )|.{82}(?:MSWIN|FAT32   )|.{510}\x55\xaa)"
@@ -292,6 +312,7 @@ FAT = Kind(
     title=lambda layer: layer.version or "FAT",
     short_title=lambda layer: layer.version or layer.kind,
     checker=("fsck.fat", "-n"),
+    answers=_ANSWERS,
     cleaning=cleaning_with("fsck.fat"),
     list_clearer="mkfs.fat",
     maker="mkfs.fat",

@@ -38,6 +38,8 @@ class Unit:
 NOT_READ = Unit(None, "could not be read")
 UNKNOWN_UNIT = Unit(None, "is not known to work on sectors of another size")
 
+Read = Callable[[int, int], bytes]  # the bytes of a content from an offset on
+Words = tuple[str, ...]
 UnitOf = Callable[[Reader, Layer], Unit]
 
 
@@ -90,6 +92,63 @@ class OnArray:
     chunk_problem: Callable[[NewArray], str] = lambda array: ""
     # Whether its first 4 KiB prove that it was never mounted.
     was_never_mounted: Callable[[bytes], bool] = lambda head: False
+
+
+def _nothing_elsewhere(read: Read) -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What a checker means by other answers than an exit code of 0. Patterns are those of `re`.
+
+    `harmless`: an exit code, with which nothing is wrong if each line matches. `unable`: begins the line by which it
+    says that it cannot check this format; with `unable_codes`, only if it exits with one of them. With these it may
+    also have found that a part is elsewhere: `elsewhere` returns what, from the bytes of the content.
+    """
+
+    harmless: tuple[int, str] | None = None
+    unable: str = ""
+    unable_codes: tuple[int, ...] = ()
+    elsewhere: Callable[[Read], str] = _nothing_elsewhere
+
+
+@dataclass(frozen=True, slots=True)
+class Unsuitable:
+    """Why a file system of a kind that can be shrunk cannot be. `text` follows the name of its partition."""
+
+    text: str
+    program: str  # by which a user changes that
+    hint: str = "{}"  # the command, or where it is explained, is inserted
+    takes_raw_copy: bool = False
+
+
+def _has_no_least(output: str, read: Read) -> int:
+    return 0
+
+
+def _is_suitable(read: Read) -> Unsuitable | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Shrinker:
+    """How a kind is shrunk, by the command lines of its own tool. A length is in bytes.
+
+    `check`: whether it is possible, without writing, for a device and a length; `least`: the length that its output
+    states. `shrink`: for a device, a folder to mount it and a length; `verify`: what checks the result. `repair`: what
+    a user does if that fails; "": its checker repairs it. `is_mounted`: its tool works on the disk, on a mounted file
+    system; others work on a view.
+    """
+
+    check: Callable[[str, int], tuple[Words, ...]]
+    shrink: Callable[[str, str, int], tuple[Words, ...]]
+    verify: Words = ()
+    least: Callable[[str, Read], int] = _has_no_least
+    unsuitable: Callable[[Read], Unsuitable | None] = _is_suitable
+    repair: str = ""
+    is_mounted: bool = False
+    uses_unwritten: bool = False  # a result may have blocks in use that its tool did not write
 
 
 def _kind_name(layer: Layer) -> str:
@@ -159,6 +218,8 @@ class Kind:
     # "IMAGE?offset=BYTES". The others are only named in messages.
     checker: tuple[str, ...] = ()
     examiner: str = "blkid -p"  # shows more, where there is no checker
+    name_in_image: Callable[[str, int], str] | None = None  # by which the checker opens it at an offset of an image
+    answers: Answers = Answers()
     list_clearer: str = ""  # clears the list of bad blocks of the medium
     unsharer: str = ""  # removes the mark that other machines may use it
     recreator: str = ""  # makes it anew for sectors of another size
@@ -184,7 +245,7 @@ class Kind:
     is_map_checked: bool = True
 
     # Shrinking.
-    shrinkable: bool = False
+    shrinker: Shrinker | None = None
     after_shrink: str = ""  # what happens then
     why_not_shrinkable: str = ""
     is_never_shrunk: str = ""  # the same in some words
@@ -231,6 +292,14 @@ class Kind:
     @property
     def is_raid_member(self) -> bool:
         return self.name.endswith("_raid_member")
+
+    @property
+    def shrinkable(self) -> bool:
+        return self.shrinker is not None
+
+    @property
+    def is_shrunk_mounted(self) -> bool:
+        return self.shrinker is not None and self.shrinker.is_mounted
 
     @property
     def look(self) -> str:

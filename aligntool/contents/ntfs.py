@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from aligntool.contents.fat import sector_of_boot_sector
-from aligntool.contents.kind import Kind, StartField, contains_no_device
+from aligntool.contents.kind import Kind, Shrinker, StartField, Words, contains_no_device
 from aligntool.contents.signatures import magic
 from aligntool.contents.used_blocks import used_by_partclone
 from aligntool.device import Medium
@@ -411,6 +411,18 @@ def _used_blocks(medium: Medium, layer: Layer, shrunk: bool) -> Generator[Extent
         yield from used_by_partclone(_PARTCLONE, device, layer, 0, shrunk=shrunk)
 
 
+def _shrink(device: str, folder: str, length: int) -> tuple[Words, ...]:
+    return (("ntfsresize", "-ff", "--size", str(length), device),)
+
+
+# ntfsresize(8): -ff asks no questions, and Windows checks the volume at its next start.
+_SHRINKER = Shrinker(
+    check=lambda device, length: (("ntfsresize", "--no-action", "-ff", "--size", str(length), device),),
+    shrink=_shrink,
+    verify=("ntfsresize", "--info", "-ff"),
+    repair="start Windows and run there: chkdsk /f",
+)
+
 NTFS = Kind(
     "ntfs",
     readers=(read_ntfs,),
@@ -422,7 +434,7 @@ NTFS = Kind(
     map_source=_PARTCLONE,
     used_blocks=_used_blocks,
     is_unclean_after_shrink=True,
-    shrinkable=True,
+    shrinker=_SHRINKER,
     # ntfsresize sets the dirty flag, and then ntfs_fill_super() (Linux, fs/ntfs3/super.c) requires `force`.
     after_shrink=(
         "Windows checks a shrunk NTFS at its next start;"

@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 from itertools import takewhile
 
-from aligntool.contents.kind import Kind, NewArray, OnArray, Unit, UnitOf, contains_no_device, unit_of
+from aligntool.contents.kind import Answers, Kind, NewArray, OnArray, Unit, UnitOf, contains_no_device, unit_of
 from aligntool.contents.signatures import UNIT, Signature, magic
 from aligntool.contents.used_blocks import NoMap, used_between
 from aligntool.device import Medium
@@ -262,11 +262,21 @@ _ON_ARRAY = OnArray(
     was_never_mounted=_was_never_mounted,
 )
 
+# xfs_repair 6.1.0 cannot check it if the log or the realtime data is on another device, nor a small XFS of old, which
+# has one allocation group and so no second superblock, nor a feature that it does not know.
+_ANSWERS = Answers(
+    unable=(
+        r"fatal error -- This filesystem has an external log\.|xfs_repair: filesystem has a realtime subvolume$"
+        r"|Only one AG detected - cannot validate filesystem geometry\.|Found unsupported filesystem features\."
+    )
+)
+
 XFS = Kind(
     "xfs",
     readers=(read_xfs,),
     signatures=(magic("xfs", b"XFSB", heads=(0,)),),
     checker=("xfs_repair", "-n"),
+    answers=_ANSWERS,
     recreator="mkfs.xfs",
     maker="mkfs.xfs",
     mount_options=("noatime",),

@@ -7,6 +7,7 @@ from functools import partial
 
 from aligntool.audit.wording import command
 from aligntool.change import ChangeState, Event, KernelBehind, Plan, Progress, Said, StepBegun, StepDone, Waiting
+from aligntool.contents.catalogue import kind_named
 from aligntool.errors import CONTINUE, Killed, NothingInFlight, Refused, Stopped
 from aligntool.steps import CheckArray, CheckContent, DriveStep, ShrinkContent, WriteJournal
 from aligntool.units import format_about
@@ -191,7 +192,7 @@ def _begins_writing(plan: Plan, event: Event) -> bool:
     if not isinstance(event, StepBegun):
         return False
     step = next(iter(plan.steps[event.index :]), None)
-    on_view = isinstance(step, ShrinkContent) and not step.is_mounted
+    on_view = isinstance(step, ShrinkContent) and not kind_named(step.kind).is_shrunk_mounted
     return not (on_view or isinstance(step, CheckContent | WriteJournal | CheckArray))
 
 

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 
 from aligntool.audit.wording import shell_word
 from aligntool.contents.fat import (
+    ABOUT_LABELS,
     ENTRY,
     FAT12_BELOW,
     FAT16_BELOW,
@@ -26,7 +27,7 @@ from aligntool.errors import Refused
 from aligntool.formats.numbers import le16
 from aligntool.formats.reader import is_blank, read_pieces
 from aligntool.inventory import Layer
-from aligntool.linux.checks import ABOUT_LABELS, reports_only
+from aligntool.linux.checks import reports_only
 from aligntool.linux.confined import run_confined
 from aligntool.linux.process import Ended, run_program
 from aligntool.linux.sysfs import opened

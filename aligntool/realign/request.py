@@ -17,7 +17,6 @@ from aligntool.audit.wording import command, hints_for_disk, hints_with_options,
 from aligntool.change import Event, Plan, RealignGoal, Said, StepBegun, StepDone, Used, Waiting
 from aligntool.claims import Claims
 from aligntool.contents.catalogue import kind_named
-from aligntool.contents.ext import EXT_NAMES
 from aligntool.contents.layers import read_layers
 from aligntool.contents.windows_names import StartNames, read_names
 from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse
@@ -631,7 +630,7 @@ def _shrink(
     path = plan.disk.path
     refuse_unshrinkable(path, step)
     yield StepBegun(index)
-    if step.is_mounted:
+    if kind_named(step.kind).is_shrunk_mounted:
         with defer_interrupts():
             shrink_btrfs(path, step)
         written = _written_by_shrink(path)
@@ -666,7 +665,8 @@ def prepare_shrink(
         layer = next(iter(read_layers(reader, Extent(0, step.extent.length), sector_size=size)), None)
         if why := _why_too_long(step, layer):
             raise Refused(f"{why}; nothing was written", hint=command("audit", path))
-        if step.kind in EXT_NAMES:  # which may use blocks that are not written
+        shrinker = kind_named(step.kind).shrinker
+        if shrinker and shrinker.uses_unwritten:
             length = (layer.claims_size if layer else None) or step.length  # what follows it belongs to the old one
             used += read_used(view.path, Extent(0, length), layer, sector_size=size).runs
         return shrink_commit.prepare(plan, step, context, reader, view.changed(), used)

@@ -17,7 +17,7 @@ from pathlib import Path
 from aligntool.audit.wording import shell_word
 from aligntool.commands import ByHand, by_hand
 from aligntool.contents.catalogue import kind_named
-from aligntool.contents.ext import EXT_NAMES
+from aligntool.contents.kind import Read, Shrinker, Words
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.confined import run_confined
 from aligntool.linux.content import shrink_mark
@@ -28,50 +28,24 @@ from aligntool.linux.users import PartitionLoop, partition_loop
 from aligntool.linux.virtual import View, copy_on_write_view
 from aligntool.realign.partition_selection import MAKE_ROOM
 from aligntool.steps import ShrinkContent
-from aligntool.units import KIB, Extent, format_size
+from aligntool.units import Extent, format_size
 
 _REPAIRED = {"e2fsck": 1}  # e2fsck(8): errors were corrected
 _NEWER_TOOL = "install a newer version of e2fsprogs, and plan again"
 _FREE_SPACE = "no space is left for temporary files: set TMPDIR to a folder on another disk"
 
-Words = tuple[str, ...]
-
 
 def shrink_words(kind: str, device: str, folder: str, length: int) -> tuple[Words, ...]:
     """Return the command lines: first those that check whether shrinking is possible, then those that shrink."""
-    return (*_check_commands(kind, device, length), *_shrink_commands(kind, device, folder, length))
+    shrinker = _shrinker_of(kind)
+    return (*shrinker.check(device, length), *shrinker.shrink(device, folder, length))
 
 
-def _check_commands(kind: str, device: str, length: int) -> tuple[Words, ...]:
-    """Return the commands that check and write nothing. A btrfs has none: only its superblock is read."""
-    match kind:
-        case kind if kind in EXT_NAMES:
-            return (("resize2fs", "-P", device),)
-        case "ntfs":
-            return (("ntfsresize", "--no-action", "-ff", "--size", str(length), device),)
-        case "btrfs":
-            return ()
-        case _:
-            raise Refused(kind_named(kind).why_not_shrinkable or f"{kind} cannot be shrunk")
-
-
-def _shrink_commands(kind: str, device: str, folder: str, length: int) -> tuple[Words, ...]:
-    """Return the commands that shrink.
-
-    resize2fs(8) requires a check first; e2fsck -p repairs only what is safe, and the plan found the file system clean.
-    ntfsresize(8): -ff asks no questions, and Windows checks the volume at its next start. A btrfs must be mounted to be
-    shrunk, where no other process sees the mount and no paused balance goes on: the lines after `unshare` are the
-    script of its shell.
-    """
-    match kind:
-        case "ntfs":
-            return (("ntfsresize", "-ff", "--size", str(length), device),)
-        case "btrfs":
-            mount = ("mount", "-t", "btrfs", "-o", "skip_balance", device, folder)
-            resize = ("btrfs", "filesystem", "resize", str(length), folder)
-            return ("unshare", "--mount", "sh", "-e"), mount, resize, ("umount", folder)
-        case _:
-            return ("e2fsck", "-f", "-p", device), ("resize2fs", device, f"{length // KIB}K")
+def _shrinker_of(name: str) -> Shrinker:
+    kind = kind_named(name)
+    if kind.shrinker is None:
+        raise Refused(kind.why_not_shrinkable or f"{name} cannot be shrunk")
+    return kind.shrinker
 
 
 def refuse_unshrinkable(path: str, step: ShrinkContent) -> None:
@@ -87,17 +61,21 @@ def refuse_unshrinkable(path: str, step: ShrinkContent) -> None:
     if missing:
         names = ", ".join(missing)
         raise Refused(f"not installed: {names}", hint=f"install the packages that contain {names}")
+    shrinker = _shrinker_of(step.kind)
     with partition_loop(path, step.extent) as loop:
-        for words in _check_commands(step.kind, loop.device, step.length):
+        for words in shrinker.check(loop.device, step.length):
             with opened(loop.device) as disk:
                 ended = run_confined(*words, disks=(disk,))
             if ended.code:
                 hint = _NEWER_TOOL if _names_unknown_feature(ended.errors) else MAKE_ROOM
                 raise Refused(f"partition {step.partition}: {_failure(words[0], ended)}", hint=hint)
-            if step.kind in EXT_NAMES:
-                _refuse_too_short(step, loop.device, ended.output)
-        if step.kind == "btrfs":
-            _refuse_unsuitable_btrfs(path, step, loop.device)
+            _refuse_too_short(step, shrinker.least(ended.output, _reading(loop.device)), words[0])
+        if unsuitable := shrinker.unsuitable(_reading(loop.device)):
+            how = (raw_copy(path) if unsuitable.takes_raw_copy else "") or _by_hand(
+                path, step, ByHand.SHRINKING, unsuitable.program
+            )
+            text = f"partition {step.partition} {unsuitable.text}"
+            raise Refused(text, hint=unsuitable.hint.format(how))
 
 
 def shrink_btrfs(path: str, step: ShrinkContent) -> None:
@@ -106,7 +84,7 @@ def shrink_btrfs(path: str, step: ShrinkContent) -> None:
     Raises Refused if nothing was written, and Stopped if the tool failed and may have written.
     """
     with partition_loop(path, step.extent) as loop, _mount_point() as folder:
-        unshare, *commands = _shrink_commands(step.kind, loop.device, folder, step.length)
+        unshare, *commands = _shrinker_of(step.kind).shrink(loop.device, folder, step.length)
         script = "".join(f"{shlex.join((find_program(words[0]) or words[0], *words[1:]))}\n" for words in commands)
         script += _marking(loop.device, step)
         _run_unshared(path, step, loop, unshare, script)
@@ -117,11 +95,11 @@ def shrunk_view(path: str, step: ShrinkContent) -> Iterator[View]:
     """Yield a view of the partition in which its ext2, ext3, ext4 or NTFS was shrunk and then checked. The disk is not
     written to. Raises Refused if the tool fails or its result has errors.
     """
-    whole = Extent(0, step.extent.length)
+    whole, shrinker = Extent(0, step.extent.length), _shrinker_of(step.kind)
     with copy_on_write_view(path, step.extent) as view:
         with partition_loop(view.path, whole) as loop:
-            check = ("e2fsck", "-f", "-n") if step.kind in EXT_NAMES else ("ntfsresize", "--info", "-ff")
-            for words in (*_shrink_commands(step.kind, loop.device, "", step.length), (*check, loop.device)):
+            commands = shrinker.shrink(loop.device, "", step.length)
+            for words in (*commands, (*shrinker.verify, loop.device)):
                 ended = run_confined(*words, disks=(loop.descriptor,), writes=True)
                 if ended.code not in (0, _REPAIRED.get(words[0], 0)):
                     text = f"partition {step.partition}: {_failure(words[0], ended)}, on a copy-on-write view"
@@ -183,8 +161,8 @@ def _check_hint(path: str, step: ShrinkContent, errors: str) -> str:
         return _NEWER_TOOL
     if "feature" in errors or "bigalloc" in errors:  # or stable_inodes: resize2fs refuses, and a check finds nothing
         return f"copy its files to another disk: {step.kind} with this feature cannot be shrunk"
-    if step.kind not in EXT_NAMES:
-        return "start Windows and run there: chkdsk /f; then plan again"
+    if repair := _shrinker_of(step.kind).repair:
+        return f"{repair}; then plan again"
     return f"{raw_copy(path) or _by_hand(path, step, ByHand.UNCLEAN, 'e2fsck')}; then plan again"
 
 
@@ -192,39 +170,22 @@ def _by_hand(path: str, step: ShrinkContent, section: ByHand, program: str) -> s
     return by_hand(section, program, f"{shell_word(path)}, {step.extent.length} bytes from byte {step.extent.start}")
 
 
-def _refuse_too_short(step: ShrinkContent, device: str, output: str) -> None:
-    """Raise Refused if the new length is below the minimum that resize2fs -P prints: "Estimated minimum size of the
-    filesystem: N", in blocks of the file system (resize/main.c).
-    """
-    blocks = int(output.split()[-1])
-    with Path(device).open("rb") as file:
-        file.seek(1024 + 24)  # s_log_block_size: linux/fs/ext4/ext4.h
-        least = blocks * (KIB << int.from_bytes(file.read(4), "little"))
+def _reading(device: str) -> Read:
+    def read(offset: int, length: int) -> bytes:
+        with Path(device).open("rb") as file:
+            file.seek(offset)
+            return file.read(length)
+
+    return read
+
+
+def _refuse_too_short(step: ShrinkContent, least: int, program: str) -> None:
+    """Raise Refused if the new length is below the minimum that its tool states."""
     if step.length < least:
         text = (
-            f"its {step.kind} needs at least {format_size(least)}, according to resize2fs; {format_size(step.length)}"
+            f"its {step.kind} needs at least {format_size(least)}, according to {program}; {format_size(step.length)}"
         )
         raise Refused(f"partition {step.partition}: {text} would be left", hint=MAKE_ROOM)
-
-
-def _refuse_unsuitable_btrfs(path: str, step: ShrinkContent, device: str) -> None:
-    """Raise Refused for a btrfs of several devices, of which `btrfs filesystem resize` would resize that with id 1, and
-    for a seed, which Linux mounts read-only (uapi/linux/btrfs_tree.h, struct btrfs_super_block).
-    """
-    with Path(device).open("rb") as file:
-        file.seek(64 * KIB)
-        superblock = file.read(4 * KIB)
-    devices, number = (int.from_bytes(superblock[at : at + 8], "little") for at in (0x88, 0xC9))
-    if (devices, number) != (1, 1):
-        text = (
-            f"partition {step.partition} is device {number} of a btrfs with {devices} devices;"
-            " aligntool does not choose one"
-        )
-        raise Refused(text, hint=_by_hand(path, step, ByHand.SHRINKING, "btrfs"))
-    if superblock[0x38 + 4] & 1:  # BTRFS_SUPER_FLAG_SEEDING, 1 << 32
-        text = f"partition {step.partition} is a btrfs seed, which is read-only"
-        clear = raw_copy(path) or _by_hand(path, step, ByHand.SHRINKING, "btrfstune")
-        raise Refused(text, hint=f"if no other btrfs was made from it: {clear}; then plan again")
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from aligntool import steps
 from aligntool.audit.arrays import IN_SYNC
 from aligntool.audit.wording import LABELS, LOST, SUSPENDED, VIOLATES, shell_word
 from aligntool.change import Place, Plan
+from aligntool.contents.catalogue import kind_named
 from aligntool.documents import as_object
 from aligntool.inventory import Role
 from aligntool.raid import commands as raid_commands
@@ -210,7 +211,7 @@ def _content_details(step: ContentStep) -> Iterator[str]:
         case steps.ShrinkContent():
             freed = size_words(step.extent.length - step.length)
             yield f"bytes {byte_range(step.extent)}; the last {freed} become free"
-            if step.is_mounted:
+            if kind_named(step.kind).is_shrunk_mounted:
                 yield "with its own tool, which never overwrites data in use"
             else:
                 yield "with its own tool on a copy-on-write view, then written under a journal of its own"
