@@ -14,6 +14,7 @@ from aligntool.audit.arrays import partition_node
 from aligntool.change import RaidGoal
 from aligntool.commands import ByHand, by_hand
 from aligntool.contents.catalogue import kind_named
+from aligntool.contents.swap import SWAP
 from aligntool.errors import Refusal
 from aligntool.inventory import Inventory
 from aligntool.raid.levels import LEVELS
@@ -151,7 +152,7 @@ def mount_steps_of_goal(goal: RaidGoal) -> Iterator[EditFile | SystemStep]:
     line, uuid = f"UUID={goal.filesystem_uuid} none swap sw,nofail 0 0", goal.filesystem_uuid
     if goal.place:
         line = mount_line(uuid, goal.place, goal.filesystem, mount_options(goal))
-    if goal.filesystem == "swap" or goal.place:
+    if goal.filesystem == SWAP.name or goal.place:
         yield from mount_steps(uuid, goal.place, line)
 
 

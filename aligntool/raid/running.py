@@ -14,6 +14,7 @@ from aligntool.audit.wording import grid_words, layer_name, past_words, shell_wo
 from aligntool.change import Plan
 from aligntool.commands import ByHand, by_hand, typed
 from aligntool.contents.catalogue import kind_named
+from aligntool.contents.swap import SWAP
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import ArrayFacts, Disk, Inventory, Layer
 from aligntool.raid import boot
@@ -224,7 +225,7 @@ def _repaired_line(line: TableLine, array: RunningArray) -> str:
     if _is_by_node(line, array):
         text = _with_field(text, 0, f"UUID={uuid_behind(line.spec, array.disk)}")
     if _lacks_nofail(line):
-        waits = line.kind == "swap" or boot.sets_device_timeout(line.options)
+        waits = line.kind == SWAP.name or boot.sets_device_timeout(line.options)
         more = ("nofail",) if waits else ("nofail", boot.DEVICE_TIMEOUT)
         words = [word.rstrip("\r") for word in line.options] or ["defaults"]  # a carriage return hides the last one
         text = _with_field(text.rstrip("\r"), 3, ",".join((*words, *(word for word in more if word not in words))))
@@ -241,7 +242,7 @@ def _lacks_nofail(line: TableLine) -> bool:
     """
     if {"nofail", "noauto"} & set(line.options):
         return False
-    return line.kind == "swap" or not array_boot.SYSTEM_PLACES.fullmatch(line.place)
+    return line.kind == SWAP.name or not array_boot.SYSTEM_PLACES.fullmatch(line.place)
 
 
 def _with_field(text: str, number: int, value: str) -> str:
@@ -319,7 +320,7 @@ def mount_words(array: RunningArray, place: str | None) -> Iterator[str]:
     for line in lines:
         change = "is identified by UUID from now on" if _is_by_node(line, array) else "stays as it is"
         extra = ", and may be missing when the system boots (nofail)" if _lacks_nofail(line) else ""
-        yield f"fstab: {line.place if line.kind != 'swap' else 'swap'} {change}{extra}"
+        yield f"fstab: {line.place if line.kind != SWAP.name else 'swap'} {change}{extra}"
     if not lines and place is None:
         stacked = [disk.name for disk in array.stack() if disk.name != array.disk.name]
         carries = f"; on top of it: {', '.join(stacked)}" if stacked else "; --mount DIR adds a line"
