@@ -1,5 +1,6 @@
 """All kinds of content: the order in which they are recognised, and by name."""
 
+from aligntool.contents.bcachefs import BCACHEFS
 from aligntool.contents.bitlocker import BITLOCKER
 from aligntool.contents.btrfs import BTRFS
 from aligntool.contents.exfat import EXFAT
@@ -25,7 +26,9 @@ from aligntool.inventory import Layer
 KINDS = (
     MD,
     *FIRMWARE_RAID,
-    *others("bcache", "bcachefs", "ceph_bluestore", "drbd", "drbdmanage_control_volume", "drbdproxy_datalog"),
+    *others("bcache"),
+    BCACHEFS,
+    *others("ceph_bluestore", "drbd", "drbdmanage_control_volume", "drbdproxy_datalog"),
     LVM,
     *others("LVM1_member", "DM_snapshot_cow", "DM_verity_hash", "DM_integrity"),
     LUKS,

@@ -96,17 +96,14 @@ def read_apfs(area: Area) -> Layer | None:
     )  # fmt: skip
 
 
-# bcache (backing and caching devices) and bcachefs: related formats, with superblocks in the same place.
+# bcache: backing and caching devices.
 #
-# Layout: linux/include/uapi/linux/bcache.h (kernel 5.x), linux/fs/bcachefs/sb-members_format.h.
+# Layout: linux/include/uapi/linux/bcache.h (kernel 5.x).
 
 BCACHE_SUPERBLOCK_AT = 4096
-BCACHE_SECTOR = 512  # the unit of both
+BCACHE_SECTOR = 512
 BCACHE_MAGIC = bytes.fromhex("c68573f64e1a45ca8265f57f48ba6d81")
-BCACHEFS_MAGIC = bytes.fromhex("c68573f666ce90a9d96a60cf803df7ef")
 BACKING = (1, 4, 6)  # versions: backing device, with data offset, with features
-FIELDS_AT = 752
-MEMBERS_V1, MEMBERS_V2 = 1, 11
 
 
 def read_bcache(area: Area) -> Layer | None:
@@ -136,43 +133,6 @@ def _bcache_problems(superblock: bytes) -> tuple[str, ...]:
     if keys > 256:
         return (f"the bcache superblock lists {keys} journal buckets, but at most 256 fit",)
     return checksum_problem("the bcache superblock", le64(superblock, 0), crc64(superblock[8 : 208 + 8 * keys]))
-
-
-def read_bcachefs(area: Area) -> Layer | None:
-    superblock = area.read(BCACHE_SUPERBLOCK_AT, 4096)
-    magic, is_bcache = superblock[24:40], le64(superblock, 8) * BCACHE_SECTOR == BCACHE_SUPERBLOCK_AT
-    if (
-        magic not in (BCACHEFS_MAGIC, BCACHE_MAGIC)
-        or is_bcache
-        or le64(superblock, 104) * BCACHE_SECTOR != BCACHE_SUPERBLOCK_AT
-    ):
-        return None  # before 2022, bcachefs used the magic of bcache
-    superblock = area.read(BCACHE_SUPERBLOCK_AT, min(FIELDS_AT + 8 * le32(superblock, 124), 64 * 1024))
-    version = le16(superblock, 16)
-    member = _own_member(superblock)
-    bucket = le16(member, 26) * BCACHE_SECTOR
-    claims = le64(member, 16) * bucket or None
-    return replace(
-        area.layer("bcachefs", claims, le16(superblock, 120) * BCACHE_SECTOR or None),
-        version=f"{version >> 10}.{version & 0x3FF}", label=text_at(superblock, 72, 32),
-        uuid=uuid_at(superblock, 56), data_start=area.start + le16(member, 24) * bucket if bucket else None,
-    )  # fmt: skip
-
-
-def _own_member(superblock: bytes) -> bytes:
-    """Return the entry of this device in the member list, or b"" if there is none."""
-    index, at = superblock[122] if len(superblock) > 122 else 0, FIELDS_AT
-    while at + 8 <= len(superblock):
-        length, field = 8 * le32(superblock, at), le32(superblock, at + 4)
-        if length < 8 or at + length > len(superblock):
-            break
-        if field in (MEMBERS_V1, MEMBERS_V2):
-            size, first = (56, 8) if field == MEMBERS_V1 else (le16(superblock, at + 8), 16)
-            begin = at + first + index * size
-            if size >= 28 and begin + size <= at + length:
-                return superblock[begin : begin + size]
-        at += length
-    return b""
 
 
 # Read-only file systems: squashfs, EROFS and cramfs.
@@ -441,11 +401,6 @@ _WITH_SIGNATURES = (
         is_seen_through=lambda layer: False,
         is_owner=False,
     ),  # the cache may have newer data
-    _file_system(
-        "bcachefs",
-        magic("bcachefs", BCACHEFS_MAGIC, heads=(4 * KIB + 24, 2 * MIB + 24), tails=((1, MIB - 24),)),
-        reader=read_bcachefs,
-    ),
     _file_system("ceph_bluestore", magic("ceph_bluestore", b"bluestore block device", heads=(0,))),
     replace(
         _owner(
