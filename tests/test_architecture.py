@@ -378,6 +378,8 @@ NAMING_KINDS = {
     "inventory.py": "the UUID of an array",
     "linux/devices.py": "names of device nodes",
     "linux/lease.py": "file systems of the running kernel",
+    "linux/sysfs.py": "file systems of the running kernel",
+    "linux/users.py": "file systems of the running kernel",
     "measure/results.py": "file systems of the running kernel",
 }
 

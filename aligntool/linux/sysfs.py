@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 from aligntool.commands import typed
-from aligntool.contents.btrfs import BTRFS
 from aligntool.errors import Refused, failing_as
 from aligntool.linux.held import open_held
 from aligntool.system import unescape
@@ -371,10 +370,10 @@ class Mounts:
 def read_mounts(tree: Tree) -> Mounts:
     places: dict[str, list[str]] = {}
     mounts = tuple(parse_mounts(tree.content(MOUNTS) or b""))
-    shared = tuple(_btrfs_nodes(tree)) if any(mount.kind == BTRFS.name for mount in mounts) else ()
+    shared = tuple(_btrfs_nodes(tree)) if any(mount.kind == "btrfs" for mount in mounts) else ()
     for mount in mounts:
         nodes = {mount.source} if mount.source.startswith("/dev/") else set()
-        nodes |= next((others for others in shared if mount.kind == BTRFS.name and mount.source in others), set())
+        nodes |= next((others for others in shared if mount.kind == "btrfs" and mount.source in others), set())
         for key in (mount.number, *nodes):
             places.setdefault(key, []).append(mount.place)
     for node in parse_swaps(tree.content(SWAPS) or b""):

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from aligntool.audit.wording import release_command
 from aligntool.commands import Command, joined_commands, typed
-from aligntool.contents.btrfs import BTRFS
 from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.inventory import Inventory
 from aligntool.linux.devices import FileReader, forget_cached
@@ -160,7 +159,7 @@ def _mount_occupants(nodes: Mapping[int, str]) -> Iterator[Occupant]:
     """Yield the mounts, inner ones first, matched by number and by source: the number of a btrfs is not a device's."""
     for mount in reversed(tuple(mounts_now())):
         source = block_number(mount.source)
-        numbers = (_parse_number(mount.number), source, *(_btrfs_devices(source) if mount.kind == BTRFS.name else ()))
+        numbers = (_parse_number(mount.number), source, *(_btrfs_devices(source) if mount.kind == "btrfs" else ()))
         if name := next((nodes[number] for number in numbers if number in nodes), None):
             yield Occupant(f"{name} is mounted at {mount.place}", typed("umount", mount.place))
 
