@@ -13,7 +13,6 @@ from aligntool.audit.report import Answer, Code, Finding, Grid, GridKind, Judged
 from aligntool.audit.tables import array_above, gpt_is_lost, table_findings
 from aligntool.contents.catalogue import kind_named
 from aligntool.contents.ldm import LDM
-from aligntool.contents.luks import LUKS
 from aligntool.contents.md import MD
 from aligntool.formats.parked import parked_numbers
 from aligntool.formats.part_types import EFI_SYSTEM
@@ -379,7 +378,7 @@ def _odd_luks(content: Sequence[Layer], end: int) -> str:
     """
     for layer in content:
         unit, length = layer.data_unit or 1, max(0, end - (layer.data_start or end))
-        to_end = layer.kind == LUKS.name and not layer.claims_size and not layer.has_tags
+        to_end = kind_named(layer.kind).fills_device and not layer.claims_size and not layer.has_tags
         if to_end and (rest := length % unit):
             name = wording.layer_name(layer)
             return (

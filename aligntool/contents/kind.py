@@ -271,6 +271,8 @@ class Kind:
     is_container: bool = False
     counts_in_512: bool = False  # bytes, whatever the sectors
     may_be_detached: bool = False  # its header, from its data
+    fills_device: bool = False  # in whole units, unless its header states a length
+    opens_with_key: bool = False  # which alone shows what is inside
     has_clusters: bool = False
     updates_superblock: bool = False
     writes_units: bool = True  # one by one, so that a unit below the physical sector is slow

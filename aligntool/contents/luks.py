@@ -297,4 +297,6 @@ LUKS = Kind(
     smallest_unit=_smallest_unit,
     is_container=True,
     may_be_detached=True,
+    fills_device=True,
+    opens_with_key=True,
 )

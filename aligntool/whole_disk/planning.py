@@ -10,7 +10,6 @@ from aligntool.change import Place, Plan, RealignGoal
 from aligntool.claims import ALL_FREE, Claims
 from aligntool.commands import ByHand, by_hand
 from aligntool.contents.catalogue import kind_named
-from aligntool.contents.luks import LUKS
 from aligntool.contents.windows_names import StartNames
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.mbr import ADDRESSABLE, MOST_SECTORS
@@ -236,7 +235,7 @@ def _luks_length_refusals(disk: Disk, part: Partition, what: str) -> Iterator[Re
     for layer in part.content:
         unit, start = layer.data_unit or disk.sector_size, (layer.data_start or 0) - part.extent.start
         length = align_down(disk.size or 0, disk.sector_size) - start
-        if layer.kind == LUKS.name and start > 0 and not layer.claims_size and length % unit:
+        if kind_named(layer.kind).fills_device and start > 0 and not layer.claims_size and length % unit:
             text = (
                 f"{what} holds {wording.layer_name(layer)} with sectors of {unit} bytes: on the whole disk its data"
                 f" would be {length} bytes long, which is not a multiple of that, so it would not open"
@@ -288,7 +287,7 @@ def _journal(
 
 def _own_bytes(disk: Disk, part: Partition) -> Extent:
     """Return the bytes of content that begins at byte 0. What follows that of a LUKS is its own noise."""
-    return Extent(0, disk.size or 0) if part.content[0].kind == LUKS.name else part.extent
+    return Extent(0, disk.size or 0) if kind_named(part.content[0].kind).fills_device else part.extent
 
 
 def _fitting(disk: Disk, part: Partition, goal: RealignGoal, start: int, length: int, claims: Claims) -> _Move | None:
@@ -333,9 +332,9 @@ def _too_long(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: 
         text = f"{text}; it can be shrunk by an estimated {by} at most"
         if part.number in used and (why := used[part.number].why):
             text = f"{text}, because all of it counts as used: {why}"
-    elif layer.kind == LUKS.name and layer.inner:
+    elif kind_named(layer.kind).opens_with_key and layer.inner:
         text = f"{text}; its length depends on the {wording.layer_name(layer.inner[0])} inside"
-    elif layer.kind == LUKS.name:
+    elif kind_named(layer.kind).opens_with_key:
         text = f"{text}; without its key the whole disk counts as in use, because its header does not state its length"
     elif why := kind_named(layer.kind).why_not_shrinkable:
         text = f"{text}; {why}"
@@ -359,9 +358,9 @@ def _how_to_shorten(disk: Disk, part: Partition, most: int) -> str:
     layer = part.content[0]
     if most and kind_named(layer.kind).shrinkable:
         return wording.next_command(disk, "plan partition", "--shrink")
-    if most and layer.kind == LUKS.name and not layer.inner:
+    if most and kind_named(layer.kind).opens_with_key and not layer.inner:
         return wording.next_command(disk, "plan partition", "--key-file FILE")
-    inside = layer.inner[0] if layer.kind == LUKS.name and layer.inner else layer
+    inside = layer.inner[0] if kind_named(layer.kind).opens_with_key and layer.inner else layer
     program = kind_named(inside.kind).shortener
     if not program or align_down(most - (layer.data_start or 0 if inside is not layer else 0), MIB) <= 0:
         return wording.next_command(disk, "audit")
@@ -434,7 +433,7 @@ def _notes(move: _Move) -> Iterator[str]:
     disk, target, journal = move.disk, move.target, move.journal
     back, layer = target.start == 0, move.part.content[0]
     yield f"UUID and label of the {wording.layer_name(layer)} stay: whatever uses them still finds it"
-    for inner in layer.inner if layer.kind == LUKS.name else ():
+    for inner in layer.inner if kind_named(layer.kind).opens_with_key else ():
         what = wording.layer_name(inner)
         yield f"the key shows {what} inside, which ends at byte {layer.claims_size}: the rest is not moved"
     if back:
