@@ -25,13 +25,13 @@ from aligntool.errors import ExitCode, Refused, failing_as
 from aligntool.linux.look import look, now
 from aligntool.linux.process import SILENCE_S, Pulse, results_in_children
 from aligntool.linux.sysfs import read_written
-from aligntool.linux.targets import open_sysroot
+from aligntool.linux.targets import folder_in_memory, open_sysroot
 from aligntool.recipes.drives import known_geometries, load_drives
 from aligntool.render.fleet import changes_json, fleet_json, fleet_lines, machine_json, page_html
 from aligntool.units import MIB
 
 _REMOVAL_S = 2.0
-_PROCESSOR_S = 5.0  # of processor time for each MiB, begun or whole, of an archive
+_PROCESSOR_S = 5.0  # of processor time without the kernel's, for each MiB, begun or whole, of an archive
 _FOLDER_S = 60.0  # of a folder, whose size is not known
 _LONGEST_REASON = 1000  # characters; an archive may contain names of any length
 _JSON = ".json"
@@ -191,13 +191,13 @@ def _limited_processor_time(name: str) -> Iterator[None]:
     def stop(_number: int, _frame: object) -> None:
         raise Refused(f"{name} was not audited: it takes more than {limit_s:g} s of processor time")
 
-    before = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, limit_s)
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, limit_s)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def _spooled_lines(spool: IO[bytes], places: dict[int, int]) -> Iterable[str]:
@@ -209,7 +209,7 @@ def _spooled_lines(spool: IO[bytes], places: dict[int, int]) -> Iterable[str]:
 @contextmanager
 def _temporary_folder() -> Iterator[str]:
     """Yield a folder, and remove it with its content, even if a killed child is still about to make a file."""
-    folder = tempfile.mkdtemp(prefix="aligntool-")
+    folder = tempfile.mkdtemp(prefix="aligntool-", dir=folder_in_memory())
     try:
         yield folder
     finally:

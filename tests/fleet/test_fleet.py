@@ -238,7 +238,7 @@ def test_a_snapshot_without_an_end_is_named_and_the_others_are_audited(tmp_path:
     found = document(folder, code=3)
     (failed,) = (machine for machine in found["machines"] if machine["why"])
     assert failed["snapshot"] == str(endless)
-    assert "processor time" in failed["why"]
+    assert "more than 10000 files" in failed["why"]
     assert len(found["machines"]) == count + 1
 
 

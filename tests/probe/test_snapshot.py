@@ -306,6 +306,16 @@ class TestHostileArchives:
         with pytest.raises(Refused, match="than any captured machine"):
             look([], sysroot=str(archive_of(tmp_path / "a.tar.xz", *members)))
 
+    def test_files_are_counted_for_the_size_of_the_archive(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(targets, "MEMBERS_PER_MIB", 100)
+        members = [member(f"sys/block/{number}") for number in range(100)]
+        assert isinstance(look([], sysroot=str(archive_of(tmp_path / "a.tar.xz", *members))), Inventory)
+        with pytest.raises(Refused, match="more than 100 files") as refused:
+            look([], sysroot=str(archive_of(tmp_path / "b.tar.xz", *members, member("sys/x"))))
+        assert "with tar" in refused.value.hint
+
     @pytest.mark.parametrize("content", [b"", b"no archive", b"\xfd7zXZ\0broken", b"\x1f\x8bbroken", bytes(10240)])
     def test_a_file_that_is_not_an_archive_is_refused(self, tmp_path: Path, content: bytes) -> None:
         path = tmp_path / "a.tar.xz"
