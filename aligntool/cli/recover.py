@@ -230,6 +230,8 @@ def _unfinished(target: str | None, journal: str | None) -> _Unfinished:
     disk = _path_of(target)
     may_change = opener.get(disk, "qcow2") == "qcow2"  # virtual disks of no other kind
     current = _disk_status(disk, journal)
+    if current.restore_table and current.plan:
+        current = replace(current, sentences=(*current.sentences, *_what_bars_restoring(disk, journal, current.plan)))
     commands = _next_commands(current, disk, journal)
     return _Unfinished(disk, current, commands if may_change or not commands else (raw_copy(disk),))
 
@@ -525,18 +527,12 @@ def confirm_table(named: str, disk: str, journal_file: str | None, plan: Plan, *
 
     Raises Refused, also if an added partition is in an area that the move reads or writes.
     """
-    with open_read_only(disk) as device, open_read_only(journal_file) if journal_file else nullcontext() as file:
-        journal = move.find_journal(device, file, any_table=True)
-        if journal is None:
-            raise Refused(f"{disk}: nothing is in flight on this disk", code="not-in-flight", subject=disk)
-        found = read_current_table(device, plan)
-        foreign = tuple(_foreign_content(device, journal, found))
-        written = read_table(overlay(device, journal), sector_size=plan.disk.sector_size)
+    found, written, overwritten = _compared_tables(disk, journal_file, plan)
     for which, table in (("found", found), ("to be written", written)):
         show(
             table_lines(f"the partition table {which}", table.partitions), sys.stderr, color=options.colored(sys.stderr)
         )
-    refuse(_overwriting_refusals(disk, (*_unlisted(plan, found.partitions, written.partitions), *foreign)))
+    refuse(_overwriting_refusals(disk, overwritten))
     lost = plain("  lost: the partition table found")
     options.confirm(named, options.target_lines(disk, [lost]), yes=yes)
     return found
@@ -574,6 +570,27 @@ def _overwriting_refusals(disk: str, found: Iterable[_Overwritten]) -> Iterator[
         clearing = raw_copy(disk) or (for_partition if each.number else for_whole_disk)
         hint = f"if it is not needed: {clearing}; then the same command again"
         yield Refusal("overwritten", _name_of(each.number), each.text, hint)
+
+
+def _compared_tables(
+    disk: str, journal_file: str | None, plan: Plan
+) -> tuple[TableReading, TableReading, tuple[_Overwritten, ...]]:
+    """Return the table found, the table to be written, and what that and the rest of the move would overwrite."""
+    with open_read_only(disk) as device, open_read_only(journal_file) if journal_file else nullcontext() as file:
+        journal = move.find_journal(device, file, any_table=True)
+        if journal is None:
+            raise Refused(f"{disk}: nothing is in flight on this disk", code="not-in-flight", subject=disk)
+        found = read_current_table(device, plan)
+        foreign = tuple(_foreign_content(device, journal, found))
+        written = read_table(overlay(device, journal), sector_size=plan.disk.sector_size)
+    return found, written, (*_unlisted(plan, found.partitions, written.partitions), *foreign)
+
+
+def _what_bars_restoring(disk: str, journal_file: str | None, plan: Plan) -> Iterator[str]:
+    """Yield why a resume or a rollback with --restore-table would be refused now."""
+    overwritten = run_while_progressing(lambda: _compared_tables(disk, journal_file, plan)[2])
+    for each in overwritten:
+        yield f"{each.text}: as long as it is there, --restore-table is refused"
 
 
 def _foreign_content(device: Device, journal: Journal, found: TableReading) -> Iterator[_Overwritten]:

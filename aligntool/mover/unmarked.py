@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
+from aligntool.audit.wording import command
 from aligntool.errors import Refused
 from aligntool.formats.parked import is_marked_in_flight
-from aligntool.inventory import Disk, InFlight, Inventory, Table, TableLabel
+from aligntool.inventory import Disk, Gap, InFlight, Inventory, Table, TableLabel, Unseen
 from aligntool.linux.block import open_read_only
 from aligntool.linux.process import SILENCE_S, Pulse, results_in_children
 from aligntool.mover import move
@@ -18,10 +20,16 @@ def with_unmarked_changes(inventory: Inventory, silence_s: float = SILENCE_S) ->
     """
     if inventory.captured:
         return inventory
-    disks = [disk for disk in inventory.disks if disk.table_read and not is_marked_in_flight(disk)]
-    jobs = [partial(_journal_at, disk.path) for disk in disks]
-    found = {disks[number].path: at for number, at in results_in_children(jobs, silence_s)}
-    return replace(inventory, disks=tuple(_marked(disk, found) for disk in inventory.disks))
+    paths = [disk.path for disk in inventory.disks if disk.table_read and not is_marked_in_flight(disk)]
+    files = [unseen.what for unseen in inventory.unseen if unseen.gap is Gap.DISK]  # images without a known content
+    jobs = [*(partial(_journal_at, path) for path in paths), *(partial(_journal_in_image, path) for path in files)]
+    paths += files
+    found = {paths[number]: at for number, at in results_in_children(jobs, silence_s)}
+    return replace(
+        inventory,
+        disks=tuple(_marked(disk, found) for disk in inventory.disks),
+        unseen=tuple(unseen if found.get(unseen.what) is None else _in_flight(unseen) for unseen in inventory.unseen),
+    )
 
 
 def _journal_at(path: str, _: Pulse) -> int | None:
@@ -30,6 +38,16 @@ def _journal_at(path: str, _: Pulse) -> int | None:
             return move.journal_in_flight(device)
     except (OSError, Refused):  # in use by a change at this moment, or gone: the audit reports what it could read
         return None
+
+
+def _in_flight(unseen: Unseen) -> Unseen:
+    """Return why a disk cannot be judged, of which nothing but the journal of a change is recognised."""
+    path = unseen.what
+    return replace(unseen, why=f"{path} cannot be judged: a change is in flight on it", hint=command("status", path))
+
+
+def _journal_in_image(path: str, pulse: Pulse) -> int | None:
+    return _journal_at(path, pulse) if Path(path).is_file() else None
 
 
 def _marked(disk: Disk, found: Mapping[str, int | None]) -> Disk:

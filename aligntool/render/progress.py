@@ -15,7 +15,7 @@ from aligntool.render.audit import verdict_words
 from aligntool.render.json import Value, dumps
 from aligntool.render.lines import Line, Style, command_lines, harmless, paragraph, plain, stacked
 from aligntool.render.plan import partition_of, sector_words, size_words, step_title, time_words, undo_title
-from aligntool.steps import Commit, WriteJournal
+from aligntool.steps import CloseJournal, Commit, WriteJournal
 from aligntool.units import counted, format_about, format_size
 
 if TYPE_CHECKING:
@@ -332,16 +332,19 @@ def status_lines(disk: str, found: Status, *, width: int, type_next: Sequence[st
     words, style = _STATES.get(found.state, (found.state, Style.DOUBT))
     if found.complete:
         words, style = "complete, but its journal is still open", Style.DOUBT
+    elif not found.begun:
+        words, style = "prepared but not begun, and its journal is still open", Style.DOUBT
     yield from stacked(((f"{disk}: ", Style.TITLE), (words, style)), width)
     plan = found.plan
     if found.state in ("in-flight", "unfinished") and plan is not None:
         yield plain(f"  goal: {plan.goal}")
         if 0 <= found.step < len(plan.steps):
-            title_of, way = (step_title, "next") if found.forward else (undo_title, "rollback at")
+            title_of, way = (step_title, "next") if found.forward else (undo_title, "next of the rollback")
             words = f"  {way}: step {found.step + 1} of {len(plan.steps)}, {title_of(plan.steps[found.step])}"
             yield from paragraph(words, width)
     if found.state == "in-flight" and plan is not None and found.total:
-        yield from paragraph(f"  at their new place: {size_words(found.done)} of {size_words(found.total)}", width)
+        place = "at their new place" if found.forward else "still at their new place"
+        yield from paragraph(f"  {place}: {size_words(found.done)} of {size_words(found.total)}", width)
     told = found.sentences
     if plan is None and found.state != "in-flight":
         told = found.sentences[1:] if found.is_marked else ()
@@ -374,6 +377,9 @@ def about_ways(commands: Sequence[str], plan: Plan, left: Left) -> list[str]:
     }
     if not left.begun:
         words = dict.fromkeys(words, "closes the journal: nothing was moved yet")
+    elif isinstance(plan.steps[left.step], CloseJournal):
+        words["resume"] = "closes the journal: everything is at its new place"
+        words["rollback"] = "no longer possible: everything is at its new place"
     elif _is_committed(plan, left.step):
         words["rollback"] = "no longer possible: everything is at its new place"
     elif plan.purpose == "layers":

@@ -190,6 +190,7 @@ def test_a_partition_created_meanwhile_in_the_area_of_the_move_is_not_overwritte
     run("sfdisk", "-q", "--no-reread", "--delete", image, "1")
     run("sfdisk", "-q", "--no-reread", "--append", "--wipe", "never", image, stdin="start=4096, size=4096\n")
     before = digest(image)
+    assert "--restore-table is refused" in " ".join(run_aligntool("status", image).stdout.split())
     done = run_aligntool("resume", image, "--restore-table", "--yes")
     assert done.returncode == 3 and "docs/by-hand.md#delete-a-partition" in done.stderr, done.stderr
     assert digest(image) == before

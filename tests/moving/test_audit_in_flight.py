@@ -24,7 +24,7 @@ from tests.moving.filesystems import FILESYSTEMS, SECTOR
 from tests.moving.simulated_disk import SimulatedDisk, crashes
 from tests.moving.test_kills import packed
 from tests.moving.test_simulated_cuts import act
-from tests.run_aligntool import program
+from tests.run_aligntool import program, run_aligntool
 from tests.thorough import THOROUGH, sample
 
 KINDS = {kind.name: kind for kind in FILESYSTEMS}
@@ -155,6 +155,9 @@ def test_a_move_under_another_table_is_an_error_and_goes_both_ways(make: MakeDis
     document = json.loads(body(aligntool("audit", "--json", disk.image, code=3 if table == "none" else 1)))
     codes = [one["code"] for one in document["findings"] if one["severity"] == "error"]
     assert codes == ([] if table == "none" else ["AT317"])  # an image without a table is not judged at all
+    if table == "none":
+        hints = run_aligntool("audit", disk.image, code=3).stderr.replace("'", "")
+        assert f"→ aligntool status {disk.image}\n" in hints and "→ file" not in hints
     for way in ("resume", "rollback"):
         copy = tmp_path / f"{way}.img"
         shutil.copyfile(disk.image, copy)

@@ -354,7 +354,7 @@ def test_each_way_out_is_a_command_and_what_is_left_of_it() -> None:
         "finishes the move: 4 steps, 30MiB, about 30 s", "restores the old state: 3 steps, 10MiB, about 10 s",
     ]  # fmt: skip
     assert about_ways(WAYS, PLAN, Left(8, 40 * MIB, 40 * MIB)) == [
-        "finishes the move: 1 step", "no longer possible: everything is at its new place",
+        "closes the journal: everything is at its new place", "no longer possible: everything is at its new place",
     ]  # fmt: skip
     assert about_ways(WAYS, PLAN, replace(left, begun=False)) == ["closes the journal: nothing was moved yet"] * 2
     assert about_ways(("aligntool status x.img",), PLAN, left) == [""]
