@@ -42,6 +42,7 @@ class ByHand(StrEnum):
     EMPTYING = "overwrite-what-is-not-needed"
     SECTOR_SIZE = "another-sector-size"
     RECREATING = "make-a-file-system-anew"
+    FILLING = "fill-a-new-partition"
     VOLUMES = "move-lvm-volumes"
     MEMBERS = "members-of-an-array"
     ARRAY_SETTINGS = "settings-of-an-array"
@@ -217,6 +218,11 @@ def typed_on_loop(words: str, path: str, *options: str) -> str:
 def by_hand(section: ByHand, program: str, on: str = "") -> str:
     """Return where the user finds how to make a change with another program. `on`: what it is to change, in words."""
     return f"by hand, with {program}{on and ' on '}{on}: {PAGE}#{section}"
+
+
+def is_by_hand(hint: str) -> bool:
+    """Return whether a hint leads to a page instead of being a command."""
+    return f": {PAGE}#" in hint
 
 
 def shell_word(text: str) -> str:

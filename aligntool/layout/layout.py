@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aligntool.audit.report import Grid, GridKind, Judged, Severity
-from aligntool.audit.wording import LOST, contents_or_data, grid_words
+from aligntool.audit.wording import LABELS, LOST, contents_or_data, grid_words
 from aligntool.change import Event, LayoutGoal, PartitionRequest, Place, Plan, Said, StepBegun, StepDone
+from aligntool.commands import ByHand, by_hand
 from aligntool.device import Device, zero
 from aligntool.documents import LARGEST
 from aligntool.errors import Refusal, Refused, Stopped, refuse
@@ -24,7 +25,7 @@ from aligntool.linux.held import TRY_AGAIN, status_of
 from aligntool.linux.lock import lock_disk
 from aligntool.linux.sysfs import live_paths
 from aligntool.realign.placing import StartGrid, on_grain, required_grid
-from aligntool.realign.refusals import TABLE_NAMES, goal_refusals, refuse_impossible, refuse_unfit
+from aligntool.realign.refusals import goal_refusals, refuse_impossible, refuse_unfit
 from aligntool.steps import MakeMember, MakeTable, NewEntry, Subject, is_same_disk, subject, wiped_ends
 from aligntool.units import (
     MIB,
@@ -172,7 +173,7 @@ def _plan_new_table(judged: Judged, goal: LayoutGoal) -> Plan:
         refuse(_beyond_mbr(disk, extents, sector_size))
     step = MakeTable(goal.label, _entries(goal, extents), goal.wipe)
     parts, on = counted(len(extents), "partition"), format_size(grid.size)
-    title = f"a new {TABLE_NAMES[goal.label]} with {parts}, every start on {on}"
+    title = f"a new {LABELS[goal.label]} with {parts}, every start on {on}"
     places = tuple(_place(entry, goal.parts[entry.number - 1], grid) for entry in step.entries)
     notes = (*grid_notes, *_notes(disk, goal, extents, room, step))
     return Plan("layout", layout_subject(disk), title, places, (step,), layout_attention(disk, wipe=goal.wipe), notes)
@@ -200,7 +201,8 @@ def layout_subject(disk: Disk) -> Subject:
 def layout_attention(disk: Disk, *, wipe: bool) -> tuple[str, ...]:
     """Return what is lost and what remains to do; the same as long as the content of the disk is unchanged."""
     lost = tuple(f"{LOST}{content}" for content in contents_or_data(disk)) if wipe else ()
-    return (*lost, "the partitions are empty: each still needs its file system, array member or swap header")
+    to_fill = by_hand(ByHand.FILLING, "mkfs, mkswap, pvcreate or mdadm")
+    return (*lost, f"the partitions are empty: each still needs its file system, swap header or member: {to_fill}")
 
 
 def wiped_ranges(disk: Disk, step: MakeTable) -> tuple[Extent, ...]:
@@ -323,7 +325,7 @@ def refuse_unsound(plan: Plan) -> None:
     """
     step = plan.steps[0] if len(plan.steps) == 1 else None
     unit, size = plan.disk.sector_size, plan.disk.size
-    if isinstance(step, MakeTable) and step.label in TABLE_NAMES and is_sector_size(unit):
+    if isinstance(step, MakeTable) and step.label in LABELS and is_sector_size(unit):
         pairs = zip(step.entries, plan.places, strict=True)
         same = len(step.entries) == len(plan.places) and all(
             (at, entry.extent) == (entry.number, place.after)
