@@ -87,7 +87,9 @@ def _disk_refusals(judged: Judged, sizes: Sizes) -> Iterator[Refusal]:
     yield from disk_reasons(judged)
     audit = next_command(disk, "audit")
     if table is None or not disk.partitions:
-        yield Refusal("no-partition", disk.name, f"{disk.name} has no partitions", audit)
+        text = f"{disk.name} has no partitions, so there is nothing to convert: a new table replaces an empty one"
+        layout = next_command(disk, "plan layout", "--part rest:linux")
+        yield Refusal("no-partition", disk.name, text, audit if table is None else layout)
     elif table.label is TableLabel.DOS and len(sizes) > 1:
         text = f"{disk.name} has an MBR, and two MBRs do not fit in one sector"
         yield Refusal("table-kind", disk.name, text, change_by_hand(disk, ByHand.TABLE_KIND, "sgdisk"))
