@@ -6,7 +6,7 @@ from dataclasses import replace
 from aligntool import inventory as facts
 from aligntool.audit.grids import Grade, grade_optimal_io, minimum_io_doubt
 from aligntool.audit.report import REQUEST, Answer, Code, Finding, Grid, GridKind, Report, Severity, Verdict, predict
-from aligntool.audit.wording import LABELS, change_by_hand
+from aligntool.audit.wording import change_by_hand, label_words
 from aligntool.commands import ByHand
 from aligntool.inventory import Disk, DiskKind, Gap, Inventory, KnownGeometry, Source, Unseen
 from aligntool.units import format_about, format_rate, format_size
@@ -74,7 +74,7 @@ def _logical_sector_clause(disk: Disk) -> str:
         return ""
     size, table = format_size(disk.sector_size), disk.table
     if table and not table.sector_size_assumed:
-        return f"; logical sectors of {size}, as its {LABELS.get(table.label, table.label)} table shows"
+        return f"; logical sectors of {size}, as its {label_words(table.label)} table shows"
     return f"; logical sectors of {size} are assumed{', too: set another size with --sector-size' if table else ''}"
 
 
@@ -97,7 +97,7 @@ def _ignored_size_findings(disk: Disk, known: Sequence[KnownGeometry]) -> Iterat
 def _table_sector_findings(disk: Disk) -> Iterator[Finding]:
     table = disk.table if disk.kind is DiskKind.IMAGE and disk.limits.logical_block_size is None else None
     if table and table.sector_size != 512:
-        text = f"its {table.label} table is written in sectors of {table.sector_size} bytes"
+        text = f"its {label_words(table.label)} table is written in sectors of {table.sector_size} bytes"
         attach = change_by_hand(disk, ByHand.ATTACHING, "losetup")
         yield disk_note(disk, Code.TABLE_TELLS_SECTOR_SIZE, f"{text}; to attach it with such sectors: {attach}")
 

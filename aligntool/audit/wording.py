@@ -105,11 +105,16 @@ def change_by_hand(disk: Disk, section: ByHand, program: str, part: Partition | 
     return on_raw(disk, by_hand(section, program, place))
 
 
-LABELS = {"gpt": "GPT", "dos": "MBR"}  # tables whose usual name is not that of libparted
+LABELS = {"gpt": "GPT", "dos": "MBR"}  # the tables that aligntool writes, whose usual names are not those of libfdisk
 LOST = "lost: "  # begins the sentences of a plan on what it overwrites, which are shown before the question
 VIOLATES = "VIOLATES"  # marks the sentences on broken rules, which a short plan shows, too
 SUSPENDED = "may be suspended: "  # begins the sentences on a system in a layer, which are shown before the question
 _LSBLK = "lsblk -d lists the other drives"
+
+
+def label_words(label: str) -> str:
+    """Return the usual name of a kind of partition table."""
+    return LABELS.get(label, label)
 
 
 def use_refusals(
@@ -239,7 +244,7 @@ def contents_of_disk(disk: Disk, whole: str = "whole disk") -> tuple[str, ...]:
     found = [f"partition {part.number}, {name}, {format_about(part.extent.length)}" for part, name in named]
     found += [f"{content} on the {whole}" for content in contents(disk)]
     if disk.table and not disk.partitions:
-        found.append(f"a partition table ({disk.table.label}) without partitions")
+        found.append(f"a partition table ({label_words(disk.table.label)}) without partitions")
     if disk.table is None:  # firmware that finds one copy "repairs" the other, and overwrites the data there
         found += [f"the remains of a GPT, its {copy.name} copy at byte {copy.at}" for copy in disk.gpt_headers]
     return tuple(found)

@@ -47,7 +47,7 @@ def _about_content(disk: Disk, partition: Partition | None) -> Iterator[Refusal]
             text = f"{name} is not empty: partition {part.number}, {format_about(part.extent.length)}"
             yield Refusal("not-empty", name, text, hint)
         if disk.table and not disk.partitions:
-            yield Refusal("not-empty", name, f"{name} has a partition table ({disk.table.label})")
+            yield Refusal("not-empty", name, f"{name} has a partition table ({wording.label_words(disk.table.label)})")
     hint = "a benchmark never erases; name something empty, or a folder on it"
     for content in wording.contents(on):
         yield Refusal("not-empty", name, f"{name} is not empty: {content}", hint)

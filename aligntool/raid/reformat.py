@@ -9,6 +9,7 @@ from aligntool.audit.wording import (
     change_by_hand,
     device_refusals,
     inner_first,
+    label_words,
     labelled,
     look_at,
     shell_word,
@@ -256,7 +257,7 @@ def _refuse_content(array: _Array) -> Iterator[Refusal]:
     if array.shrinks and disk.table and disk.table.sector_size == size:
         return
     if disk.table or disk.partitions:
-        label = disk.table.label if disk.table else "partition"
+        label = label_words(disk.table.label) if disk.table else "partition"
         text = f"{name} has a {label} table, which is stored in the present blocks: on {where} it would not be found"
         yield Refusal("layer-blocks", name, text, _INSTEAD)
     elif not (disk.table_read and disk.content_read):

@@ -24,7 +24,6 @@ from aligntool.units import counted, format_size
 # Why a disk gets no new table: because of its content, or because of the request. These checks stand between a typing
 # error and lost data.
 
-TABLE_NAMES = {"gpt": "GPT", "dos": "MBR"}
 MOST_ENTRIES = {"gpt": 128, "dos": 4}  # no logical partitions: more than four need a GPT
 LONGEST_NAME = 36  # UTF-16 code units, UEFI 5.3.3
 
@@ -98,7 +97,7 @@ def _hint_to_keep_content(disk: Disk, wipe: bool | None) -> str:
 
 
 def _option_refusals(disk: Disk, goal: LayoutGoal) -> Iterator[Refusal]:
-    if goal.label not in TABLE_NAMES:
+    if goal.label not in wording.LABELS:
         text = f"{goal.label!r} is not a supported kind of table"
         yield Refusal("invalid-option", "--table", text, "--table gpt, or --table dos for an MBR")
         return
@@ -198,7 +197,7 @@ def _table_reasons(disk: Disk) -> Iterator[Refusal]:
     if table is None:
         return
     if table.label not in MOVED_LABELS:
-        text = f"{name} has a {table.label} partition table; only dos and gpt are supported"
+        text = f"{name} has a {wording.label_words(table.label)} partition table; only MBR and GPT are supported"
         yield Refusal("table-kind", name, text, wording.next_command(disk, "audit"))
         return
     if table.hybrid or any(fault.fault is Fault.HYBRID_MBR for fault in table.faults):

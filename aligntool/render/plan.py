@@ -7,7 +7,7 @@ from typing import assert_never
 
 from aligntool import steps
 from aligntool.audit.arrays import IN_SYNC
-from aligntool.audit.wording import LABELS, LOST, SUSPENDED, VIOLATES, shell_word
+from aligntool.audit.wording import LOST, SUSPENDED, VIOLATES, label_words, shell_word
 from aligntool.change import Place, Plan
 from aligntool.contents.catalogue import kind_named
 from aligntool.documents import as_object
@@ -147,7 +147,7 @@ def step_title(step: steps.Step) -> str:
         case steps.CloseJournal():
             return "close the journal: its place reads as zero again" if not step.journal.file else "close the journal"
         case steps.MakeTable():
-            return f"create {'an' if step.label == 'dos' else 'a'} {LABELS.get(step.label, step.label)} table"
+            return f"create {'an' if step.label == 'dos' else 'a'} {label_words(step.label)} table"
         case _:
             assert_never(step)
 
@@ -166,7 +166,7 @@ def undo_title(step: steps.Step) -> str:
         case steps.RebuildContent():
             return f"restore the {step.kind} on partition {step.partition} as it was"
         case steps.RewriteTable() | steps.ConvertTable():
-            return f"keep the new {LABELS.get(step.label, step.label)} table out of force"
+            return f"keep the new {label_words(step.label)} table out of force"
         case _:
             return f"undo: {step_title(step)}"
 
@@ -178,7 +178,7 @@ def _write_title(step: steps.Commit | steps.RebuildContent | steps.CopyDisk) -> 
         if not step.sector_size:
             return f"write the shrunk {step.kind} on partition {step.partition}"
         return f"rewrite the {step.kind} on partition {step.partition} for {step.sector_size}-byte sectors"
-    label = LABELS.get(step.label, step.label)
+    label = label_words(step.label)
     if step.changes and step.changes[0].after.start == 0:
         return f"clear the remains of the {label} at the end of the disk"
     if isinstance(step, steps.RewriteTable) and not step.changes:
@@ -431,7 +431,7 @@ def attention_lines(plan: Plan, *, width: int) -> Iterator[Line]:
 
 def _title_lines(plan: Plan, width: int) -> Iterator[Line]:
     disk = plan.disk
-    label = f"{LABELS.get(disk.label, disk.label)} table" if disk.label else "no partition table"
+    label = f"{label_words(disk.label)} table" if disk.label else "no partition table"
     known = identity_words(("", disk.model), ("serial ", disk.serial), ("disk ", disk.disk_id))
     facts = (known, size_words(disk.size), label, f"{disk.sector_size}-byte sectors")
     yield from stacked(((f"{disk.path}: ", Style.TITLE), (plan.goal, Style.TITLE)), width)

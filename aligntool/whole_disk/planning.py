@@ -21,7 +21,7 @@ from aligntool.realign import search
 from aligntool.realign.partition_selection import DELETE_FILES, MAKE_ROOM, REPAIR, Uses, most_shrinkable
 from aligntool.realign.placing import on_grain, required_grid
 from aligntool.realign.planning import copy_strips_for, estimate
-from aligntool.realign.refusals import TABLE_NAMES, content_reasons, disk_reasons, partition_reasons, unlisted_data
+from aligntool.realign.refusals import content_reasons, disk_reasons, partition_reasons, unlisted_data
 from aligntool.realign.suspended import suspension_attention
 from aligntool.units import MIB, Extent, align_down, align_up, format_about, format_size
 
@@ -380,7 +380,7 @@ def _plan(move: _Move, judged: Judged, label: str, used: Uses) -> Plan:
     before = move.shrunk_from or part.extent
     why = "becomes the whole disk" if back else f"gets a partition of type {role_of(part.content[0].kind).title}"
     place = Place(part.number, before, move.target, wording.labelled(part.content[0]), why)
-    table = TABLE_NAMES.get(label, label)
+    table = wording.label_words(label)
     words = (
         "the only partition becomes the whole disk" if back else f"the content moves into a partition of a new {table}"
     )

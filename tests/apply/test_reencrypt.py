@@ -404,8 +404,8 @@ def test_a_luks_without_a_partition_is_not_reported_as_having_nothing_to_do() ->
         (("mkfs.fat", "-S", "4096"), ""),
         (("mkfs.f2fs", "-q"), "is not known to work on sectors of another size"),
         (("true",), "nothing is recognised inside"),
-        (("sh", "-c", f'mkfs.btrfs -q "$0" && {TABLE.format("gpt")}'), "btrfs and a gpt table is recognised inside"),
-        (("sh", "-c", f'mke2fs -q -F -t ext4 -b 4096 "$0" && {TABLE.format("dos")}'), "ext4 and a dos table"),
+        (("sh", "-c", f'mkfs.btrfs -q "$0" && {TABLE.format("gpt")}'), "btrfs and a GPT table is recognised inside"),
+        (("sh", "-c", f'mke2fs -q -F -t ext4 -b 4096 "$0" && {TABLE.format("dos")}'), "ext4 and an MBR table"),
     ],
 )
 def test_only_content_that_works_on_larger_sectors_is_accepted(

@@ -32,7 +32,7 @@ def test_an_empty_disk_and_an_empty_partition_may_be_overwritten() -> None:
         (replace(EMPTY, content_read=False), None, ["sdx could not be read"]),
         (replace(EMPTY, content=EXT4), None, ['sdx is not empty: ext4 "precious"']),
         (replace(EMPTY, content_hint="zfs_member"), None, ["sdx is not empty: zfs_member"]),
-        (replace(EMPTY, table=Table(TableLabel.DOS, 512)), None, ["sdx has a partition table (dos)"]),
+        (replace(EMPTY, table=Table(TableLabel.DOS, 512)), None, ["sdx has a partition table (MBR)"]),
         (
             PARTED, None,
             ["partition 2 of sdx is mounted at /srv", "not empty: partition 1, 64MiB", "not empty: partition 2, 64MiB"],

@@ -147,7 +147,7 @@ def test_smaller_blocks_require_nothing_of_the_content_of_the_array() -> None:
 @pytest.mark.parametrize(
     ("change", "evidence"),
     [
-        ({"table": Table(TableLabel.GPT, 4096)}, "has a gpt table, which is stored in the present blocks"),
+        ({"table": Table(TableLabel.GPT, 4096)}, "has a GPT table, which is stored in the present blocks"),
         ({"table": Table(TableLabel.DOS, 4096)}, "on an array with logical blocks of 512 bytes it would not be found"),
         ({"table_read": False}, "could not be read"),
         ({"table": Table(TableLabel.GPT, 512)}, ""),
@@ -315,7 +315,7 @@ def test_a_stored_block_size_stays_when_the_members_get_smaller_blocks(stored: i
     if stored:
         assert "store 4096-byte blocks, which the array keeps" in planned(inventory, details, 512).attention[0]
     else:
-        with pytest.raises(Refused, match="gpt table"):
+        with pytest.raises(Refused, match="GPT table"):
             planned(inventory, details, 512)
 
 

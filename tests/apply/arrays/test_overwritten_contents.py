@@ -93,7 +93,7 @@ def test_unrecognised_data_are_overwritten_only_if_the_drive_is_named(
     assert done.returncode == 3 and "has changed since the plan was made" in done.stderr
     run("sfdisk", "-q", "--no-tell-kernel", drives[0], stdin="label: dos\n")
     done = run_aligntool(*PLAN, *drives)
-    assert done.returncode == 3 and "a partition table (dos) without partitions" in done.stderr
+    assert done.returncode == 3 and "a partition table (MBR) without partitions" in done.stderr
     assert f"{drives[0].name} is not empty: unrecognised data at 6 of 67 places" in done.stderr
     run("blkdiscard", "--zeroout", drives[0])
     assert run_aligntool(*PLAN, *drives).returncode == 0
