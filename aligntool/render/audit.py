@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from aligntool.audit.drives import is_nothing_judged, targets_not_judged
-from aligntool.audit.grids import STACKED
+from aligntool.audit.grids import FLOPPY_SIZES, STACKED
 from aligntool.audit.report import Answer, Check, Code, Finding, Judged, Repair, Report, Severity, Verdict, explanations
-from aligntool.audit.wording import LABELS, past_words
+from aligntool.audit.wording import label_words, past_words
 from aligntool.commands import shell_word
 from aligntool.contents.catalogue import kind_named
 from aligntool.inventory import Disk, DiskKind, Layer, LinkHop, NvmeFacts, Partition, Role, Source, TableLabel
@@ -389,13 +389,24 @@ def disk_lines(judged: Judged, *, width: int) -> Iterator[Line]:
     rows = table_rows(judged)
     if rows:
         yield from _table_lines(rows, width=width)
+        if note := whole_image_note(disk):
+            yield from dim_lines(f"  {note}", width)
         yield from _name_lines(disk, width)
     elif disk.table_read or disk.table:
         yield (("  no partitions", Style.DIM),)
 
 
+def whole_image_note(disk: Disk) -> str:
+    """Return what the verdict on an image without a table does not cover, or ""."""
+    if disk.kind is not DiskKind.IMAGE or disk.table or disk.partitions or not disk.content:
+        return ""
+    if disk.size in FLOPPY_SIZES:
+        return ""
+    return "if this is the image of a partition, its start on its disk is not in the image and not judged"
+
+
 def disk_words(disk: Disk) -> str:
-    """Return "Samsung SSD 980 · 1TB · nvme · gpt table, 512-byte sectors"."""
+    """Return "Samsung SSD 980 · 1TB · nvme · GPT table, 512-byte sectors"."""
     size = "size unknown" if disk.size is None else format_about(disk.size)
     facts = [model_words(disk), size, disk.kind.value, disk.mapping, table_words(disk)]
     return " · ".join(fact for fact in facts if fact)
@@ -425,7 +436,7 @@ def table_words(disk: Disk) -> str:
     if disk.table.label is TableLabel.UNKNOWN:
         return "partitions as reported by the kernel"
     hybrid = "hybrid " if disk.table.hybrid else ""
-    return f"{hybrid}{LABELS.get(disk.table.label, disk.table.label)} table, {disk.table.sector_size}-byte sectors"
+    return f"{hybrid}{label_words(disk.table.label)} table, {disk.table.sector_size}-byte sectors"
 
 
 def geometry_words(judged: Judged) -> str:
@@ -607,8 +618,10 @@ def summary_lines(report: Report, width: int) -> Iterator[Line]:
     pieces = [(f"{counted_disks(report.judged)}: ", Style.TITLE)]
     on, off, unknown = counts[Answer.ON], counts[Answer.OFF], counts[Answer.UNKNOWN]
     for answer, words in (
-        (Answer.ON, f"{on} on the grid, "), (Answer.OFF, f"{off} off, "), (Answer.UNKNOWN, f"{unknown} unknown"),
-    ):  # fmt: skip
+        (Answer.ON, f"{counted(on, 'start')} on the grid, "),
+        (Answer.OFF, f"{off} off, "),
+        (Answer.UNKNOWN, f"{unknown} unknown"),
+    ):
         pieces.append((words, _ANSWERS[answer] if counts[answer] else Style.DIM))
     problems = f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"
     line = (*pieces, (f" · {problems}", Style.PLAIN))

@@ -10,6 +10,7 @@ from aligntool.linux.look import look
 from aligntool.linux.targets import UserLimits
 from aligntool.units import KIB, MIB
 from tests.conftest import run
+from tests.run_aligntool import run_aligntool
 
 
 @pytest.mark.needs_tools("mkfs.fat")
@@ -34,3 +35,18 @@ def test_an_mbr_of_ambiguous_sector_size_is_not_judged_until_one_is_given(tmp_pa
     assert ("AT101" in [one.code.value for one in report.findings]) == (sectors == 512)
     note = next(one for one in report.findings if one.code.value == "AT204")
     assert sectors or "512" in note.summary.split(";")[2]
+
+
+@pytest.mark.needs_tools("mkfs.ext4", "mkfs.fat", "sfdisk")
+def test_the_start_of_a_partition_is_not_in_its_image(tmp_path: Path) -> None:
+    """The verdict stays: it is that of a file system on a whole disk."""
+    image, floppy, disk = tmp_path / "part.img", tmp_path / "floppy.img", tmp_path / "disk.img"
+    run("mkfs.ext4", "-q", "-F", image, "8m")
+    run("mkfs.fat", "-C", floppy, "1440")
+    disk.write_bytes(bytes(8 * MIB))
+    run("sfdisk", "-q", disk, stdin="label: gpt\nstart=2048\n")
+    note = "if this is the image of a partition, its start"
+    said = {name: run_aligntool("audit", name, code=0).stdout for name in (image, floppy, disk)}
+    assert [note in text for text in said.values()] == [True, False, False]
+    page = run_aligntool("report", "-o", "-", image).stdout
+    assert note in page and "start on the grid" in said[image]

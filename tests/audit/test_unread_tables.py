@@ -52,7 +52,7 @@ def test_a_snapshot_of_a_loop_device_without_partition_nodes_is_not_ok(tmp_path:
     shutil.rmtree(folder / "aligntool" / "sectors")  # as captured without root
     snapshot = folder
     named = run_aligntool("audit", "--sysroot", snapshot, device.name, code=3)
-    assert named.stdout.startswith(f"{NOTHING}\n") and "0 on the grid, 0 off, 1 unknown" in named.stdout
+    assert named.stdout.startswith(f"{NOTHING}\n") and "0 starts on the grid, 0 off, 1 unknown" in named.stdout
     (disk,) = document("--sysroot", snapshot, device.name, code=3)["disks"]
     assert disk["verdict"]["answer"] == "unknown" and disk["verdict"]["matters"] and not disk["partitions"]
 
@@ -66,7 +66,9 @@ def test_an_audit_counts_it_as_unknown_and_exits_as_documented(captured: Path) -
     report = document("--sysroot", captured, code=0)
     assert [unseen["what"] for unseen in report["unseen"]] == ["loop0"]
     assert [(found["code"], found["disk"]) for found in report["findings"]][:1] == [("AT902", "loop0")]
-    assert "1 on the grid, 0 off, 1 unknown" in run_aligntool("audit", "--sysroot", captured).stdout.splitlines()[-2]
+    assert (
+        "1 start on the grid, 0 off, 1 unknown" in run_aligntool("audit", "--sysroot", captured).stdout.splitlines()[-2]
+    )
 
 
 def test_metrics_a_page_and_a_fleet_do_not_say_ok(captured: Path) -> None:

@@ -622,7 +622,7 @@ def test_the_demo_ends_with_every_partition_on_the_grid() -> None:
     done = run_aligntool("demo")
     assert done.returncode == 0, done.stderr
     assert "3 off" in done.stdout and done.stdout.rstrip().endswith(
-        "4 on the grid, 0 off, 0 unknown · 0 errors, 0 warnings"
+        "4 starts on the grid, 0 off, 0 unknown · 0 errors, 0 warnings"
     )
 
 

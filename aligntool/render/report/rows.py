@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from aligntool.audit import report as reports
 from aligntool.audit.report import Answer, Cost, Finding, Judged, Report, Severity
+from aligntool.commands import is_by_hand
 from aligntool.inventory import DiskKind
 from aligntool.render import audit, svg
 from aligntool.render.report.disks import Content, Loss, disk_names
@@ -110,16 +111,35 @@ def next_command(report: Report) -> tuple[str, str]:
     return (found.next.removeprefix(_ON_CAPTURED), found.disk or "") if found else ("", "")
 
 
-def commands_of(findings: Sequence[Finding], repairs: Iterable[reports.Repair], seen: set[str]) -> list[str]:
+Commands = Sequence[tuple[str, Sequence[str]]]
+"""Headings, each with the commands below it."""
+
+
+def commands_of(
+    findings: Sequence[Finding], repairs: Iterable[reports.Repair], seen: set[str], *, captured: bool
+) -> Commands:
     """Return the commands that the findings and repairs recommend, those of the worst first, and add them to `seen`.
-    The page shows no command twice.
+    The page shows no command twice. `captured`: the report is of a capture.
     """
     found = [finding.next for finding in findings if audit.has_command(finding)]
     found += [repair.next for repair in repairs if repair.answer == "with-shrink" and repair.next]
-    commands = dict.fromkeys(command.removeprefix(_ON_CAPTURED) for command in found)
-    fresh = [command for command in commands if command not in seen]
+    headings: dict[str, str] = {}
+    for command in found:
+        headings.setdefault(command.removeprefix(_ON_CAPTURED), _heading_of(command, captured=captured))
+    fresh = [command for command in headings if command not in seen]
     seen.update(fresh)
-    return fresh[:MOST_NEXT]
+    groups: dict[str, list[str]] = {}
+    for command in fresh[:MOST_NEXT]:
+        groups.setdefault(headings[command], []).append(command)
+    return list(groups.items())
+
+
+def _heading_of(command: str, *, captured: bool) -> str:
+    if is_by_hand(command):
+        return "To do with another program: these sections of the documentation"
+    if not captured:
+        return "Commands"
+    return "Commands for the capture, here" if " --sysroot " in command else "Commands on the captured machine"
 
 
 # A row: equal disks, their verdict, map, table, stacks and findings.
@@ -149,9 +169,10 @@ class Row:
     more_parts: int
     stacks: Sequence[Sequence[Level]]
     answers: Sequence[str]
+    about_start: str
     problems: Sequence[Problem]
     notes: Sequence[Problem]
-    commands: Sequence[str]
+    commands: Commands
     details: Sequence[tuple[str, str]]
 
     @property
@@ -171,7 +192,7 @@ class Machine:
     hidden: int
     problems: Sequence[Problem]
     notes: Sequence[Problem]
-    commands: Sequence[str]
+    commands: Commands
 
 
 def machine_of(content: Content) -> Machine:
@@ -195,7 +216,13 @@ def machine_of(content: Content) -> Machine:
     ]
     rest = own.get(None, [])
     problems, notes = _problems_and_notes(rest, content, "machine", None)
-    return Machine(rows, sum(map(len, groups[MOST_DISKS:])), problems, notes, commands_of(rest, (), seen))
+    return Machine(
+        rows,
+        sum(map(len, groups[MOST_DISKS:])),
+        problems,
+        notes,
+        commands_of(rest, (), seen, captured=report.inventory.captured),
+    )
 
 
 def _problems_and_notes(
@@ -281,9 +308,10 @@ def _row(
         more_parts=max(len(first.disk.partitions) - MOST_PARTITIONS, 0),
         stacks=stacks_of(group, above),
         answers=[answer for answer in answers if not answer.startswith("→")],
+        about_start=audit.whole_image_note(first.disk),
         problems=problems,
         notes=notes,
-        commands=commands_of(findings, repairs, seen),
+        commands=commands_of(findings, repairs, seen, captured=content.report.inventory.captured),
         details=list(_details(group)),
     )
 

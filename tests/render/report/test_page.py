@@ -281,6 +281,11 @@ def test_commands_of_a_capture_are_for_the_captured_machine_and_without_that_pre
     said = words_of(parsed(captured_page("md-on-misaligned-partitions")))
     assert "Next for vda, on the captured machine" in said and "on the captured machine: sudo" not in said
     assert "sudo aligntool plan realign /dev/vdb" in said
+    for heading, command in (
+        ("Commands on the captured machine:", "sudo aligntool plan realign /dev/vdb"),
+        ("To do with another program: these sections of the documentation:", "by hand, with mdadm"),
+    ):
+        assert re.search(rf"{heading}[^:]*{command}", said), heading
 
 
 def boxes_of(tree: ElementTree.Element) -> list[list[tuple[str, str]]]:
