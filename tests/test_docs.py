@@ -16,6 +16,7 @@ from aligntool.audit.report import QUESTIONS, Code, explanations, findings_markd
 from aligntool.cli.app import COMMANDS as TABLE
 from aligntool.errors import ExitCode
 from aligntool.render.prometheus import METRICS
+from aligntool.render.recipes import glossary, glossary_markdown, term_key
 from tests.commands import whole_program
 from tests.thorough import when_thorough
 
@@ -108,6 +109,14 @@ def test_every_finding_code_has_an_explanation_and_every_explanation_a_code() ->
 def test_the_page_of_findings_is_current() -> None:
     written = (DOCS / "findings.md").read_text()
     assert written == findings_markdown(), "run: aligntool explain --markdown > docs/findings.md"
+
+
+def test_the_page_of_the_glossary_is_that_of_the_program() -> None:
+    assert (DOCS / "glossary.md").read_text() == glossary_markdown(), "run: cp aligntool/render/glossary.md docs/"
+    bold = [
+        term for line in re.findall(r"^\*\*(.+)\*\*", glossary_markdown(), re.MULTILINE) for term in line.split(", ")
+    ]
+    assert len(bold) > 60 and all(term_key(term) in glossary() for term in bold)
 
 
 def test_every_finding_code_is_used_by_a_rule() -> None:

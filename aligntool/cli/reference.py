@@ -53,14 +53,18 @@ def drives(
 def explain(
     code: Annotated[
         str | None,
-        typer.Argument(parser=text, metavar="CODE", help="A code such as AT101, or queue-depth [default: list all]."),
+        typer.Argument(
+            parser=text,
+            metavar="CODE",
+            help="A code such as AT101, a word such as grain, or queue-depth [default: list all].",
+        ),
     ] = None,
     *,
     markdown: Annotated[bool, typer.Option("--markdown", hidden=True, help="Print the page docs/findings.md.")] = False,
 ) -> None:
     """Explain a finding: what it means, what it costs, and what to do.
 
-    queue-depth explains with a chart how concurrency hides latency.
+    A word of the glossary is explained as well. queue-depth explains with a chart how concurrency hides latency.
 
     Example: aligntool explain AT101
     """
@@ -74,11 +78,15 @@ def explain(
     if code.lower() == shown.TOPIC:
         page_lines(shown.explain_topic(width=width))
         return
+    if shown.term_key(code) in shown.glossary():
+        page_lines(shown.term_lines(code, width=width))
+        return
     known = {listed.value: listed for listed in Code}
     if code.upper() not in known:
         near = get_close_matches(code.upper(), known, n=1, cutoff=0.7)
-        hint = f"the closest is {near[0]}" if near else "aligntool explain lists them"
-        raise typer.BadParameter(f"there is no finding {code!r}; {hint}")
+        near += get_close_matches(shown.term_key(code), shown.glossary(), cutoff=0.7)
+        hint = f"the closest: {', '.join(near)}" if near else "aligntool explain lists them"
+        raise typer.BadParameter(f"there is no finding and no word {code!r}; {hint}")
     page_lines(shown.explain_lines(known[code.upper()], width=width))
 
 

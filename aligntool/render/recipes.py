@@ -1,8 +1,11 @@
 """Show recipes, the drive database, explanations and the queue-depth picture as text."""
 
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pkgutil import get_data
 
 from aligntool.audit.report import QUESTIONS, Code, explanations
 from aligntool.audit.wording import shell_word
@@ -167,6 +170,43 @@ def list_lines(*, width: int) -> Iterator[Line]:
         line = ((code.value, Style.TITLE), (f"  {text.severity:<8}", Style.NOTE), (text.title, Style.PLAIN))
         yield from stacked(line, width)
     yield from stacked(((TOPIC, Style.TITLE), (f"  {TITLE}", Style.PLAIN)), width)
+    yield EMPTY
+    words = ", ".join(dict.fromkeys(title for title, _ in glossary().values()))
+    yield from paragraph(f"Words that can be explained, too: {words}", width, "  ")
+
+
+# The glossary: `aligntool explain WORD`.
+
+_TERM = re.compile(r"^\*\*(.+)\*\*(?: \((.+)\))?: (.+(?:\n\w.*)*)", re.MULTILINE)
+
+
+@cache
+def glossary_markdown() -> str:
+    """Return the text of the page docs/glossary.md."""
+    return (get_data("aligntool.render", "glossary.md") or b"").decode()
+
+
+@cache
+def glossary() -> Mapping[str, tuple[str, str]]:
+    """Return the terms of each entry and its text, by each of its terms as `term_key` returns it."""
+    found = {}
+    for terms, alternatives, text in _TERM.findall(glossary_markdown()):
+        title = f"{terms} ({alternatives})" if alternatives else terms
+        for term in (*terms.split(", "), *filter(None, alternatives.split(", "))):
+            found[term_key(term)] = (title, text.replace("\n", " ").replace("*", "").replace("`", ""))
+    return found
+
+
+def term_key(word: str) -> str:
+    """Return a word as it is looked up: case and hyphens do not matter."""
+    return re.sub(r"[\s_-]+", " ", word).strip().lower()
+
+
+def term_lines(word: str, *, width: int) -> Iterator[Line]:
+    """Yield the entry of the glossary for a word that it has."""
+    title, text = glossary()[term_key(word)]
+    yield ((title, Style.TITLE),)
+    yield from paragraph(f"  {text}", width, "  ")
 
 
 # Recipes as text and as JSON.

@@ -152,6 +152,13 @@ def test_explain_describes_a_code_and_lists_all() -> None:
     assert len(run_aligntool("explain").stdout.splitlines()) > 40
 
 
+def test_explain_knows_the_words_of_the_glossary() -> None:
+    for word in ("stripe", "Read-modify-write", "physical sector", "AU", "in flight"):
+        assert len(run_aligntool("explain", word, code=0).stdout.splitlines()) >= 2, word
+    near = run_aligntool("explain", "strype", code=2).stderr
+    assert "stripe" in near
+
+
 def test_drives_shows_an_entry_with_its_source() -> None:
     done = run_aligntool("drives", "WD20EARS")
     assert done.returncode == 0
