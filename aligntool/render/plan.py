@@ -332,8 +332,8 @@ def plan_lines(
     yield EMPTY
     yield from _lost_lines(plan, width)
     if plan.steps:
-        yield from _cost_lines(plan, width)
-        yield EMPTY
+        if cost := tuple(_cost_lines(plan, width)):
+            yield from (*cost, EMPTY)
         yield from step_lines(plan, commands, width) if verbose else short_step_lines(plan, width)
         yield EMPTY
     else:
