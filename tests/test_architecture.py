@@ -526,6 +526,12 @@ def _python(*arguments: str) -> str:
 # The drawing itself
 
 
+def test_tests_have_the_folders_of_the_program() -> None:
+    folders = {path.name for path in (ROOT / "tests").iterdir() if (path / "__init__.py").is_file()}
+    program = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()}
+    assert folders - program == {"ansible", "bench", "boots", "fuzz", "golden", "lab", "schemas"} & folders
+
+
 def test_every_module_has_a_layer_in_the_contract() -> None:
     contract = (ROOT / "pyproject.toml").read_text()
     layers = re.search(r"^layers = \[(.*?)^\]", contract, re.MULTILINE | re.DOTALL)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from aligntool.render.prometheus import METRICS
+from tests.audit.machines.captured import HERE as MACHINES
 from tests.conftest import run
-from tests.machines.captured import HERE as MACHINES
 from tests.run_aligntool import run_aligntool
 
 PACKAGING = Path(__file__).parent.parent / "packaging"

@@ -13,13 +13,13 @@ from aligntool.documents import schema_texts
 from aligntool.measure.results import to_json
 from aligntool.raid.measured import Sample, choose, tuning_text
 from aligntool.units import MIB
-from tests.bench_runs.sample_results import result, series
 from tests.cli.old_disks import make_old_disk
 from tests.golden.documents import TUNING, V1, kept
+from tests.measure.bench.sample_results import result, series
+from tests.measure.trace.blktrace_files import drawn_records, write_trace
 from tests.run_aligntool import run_aligntool
 from tests.schemas import check, check_lines, objects, strict
 from tests.thorough import sample
-from tests.trace.blktrace_files import drawn_records, write_trace
 
 PACKAGE = Path(__file__).parent.parent / "aligntool"
 SCHEMAS = {name: json.loads(text) for name, text in schema_texts().items()}

@@ -30,18 +30,18 @@ FEWEST = 6  # some of which wait for a disk, a lock or a time limit
 ROOT = Path(__file__).parent.parent
 # The files that take longest begin before other files, or the last process would end long after the others.
 LONGEST = (
-    "tests/moving/test_simulated_mutations.py",
-    "tests/moving/test_planned_cuts.py",
-    "tests/bench_runs/test_experiment_facts.py",
-    "tests/bench_runs/test_drives.py",
-    "tests/apply/arrays/test_locked_members.py",
-    "tests/probe/test_deadline.py",
+    "tests/mover/test_simulated_mutations.py",
+    "tests/mover/test_planned_cuts.py",
+    "tests/measure/bench/test_experiment_facts.py",
+    "tests/measure/bench/test_drives.py",
+    "tests/raid/applying/test_locked_members.py",
+    "tests/linux/test_deadline.py",
     "tests/test_architecture.py",
     "tests/fuzz/test_fuzz.py",
     "tests/test_completion.py",
     "tests/cli/test_tui.py",
     "tests/raid/test_sweep_failures.py",
-    "tests/moving/test_stalled_disk.py",
+    "tests/mover/test_stalled_disk.py",
     "tests/cli/test_job_control.py",
 )
 ORDER = {"lab": 0, "mounts": 1, **dict.fromkeys(LONGEST, 2), "timed": 4, "alone": 5}
@@ -56,7 +56,7 @@ WORDS = {
     "mounts": frozenset({"mount", "umount", "unmount", "unshare", "mounted", "FILESYSTEMS", "CONTAINERS"}),
 }
 # They use such words, and mount nothing.
-WITHOUT_MOUNTS = ("tests/test_install.py", "tests/moving/test_audit_in_flight.py", "tests/moving/test_stalled_disk.py")
+WITHOUT_MOUNTS = ("tests/test_install.py", "tests/mover/test_audit_in_flight.py", "tests/mover/test_stalled_disk.py")
 UNTIMED = "test_the_requests_to_the_drive"  # a simulated drive whose requests are counted
 # Locked, never written: any three files that every process of this checkout has.
 GATE, ROOM, ROOM_OF_TIMED = (Path(__file__).with_name(name) for name in ("workers.py", "conftest.py", "thorough.py"))

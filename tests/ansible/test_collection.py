@@ -19,8 +19,8 @@ from aligntool.units import MIB
 from tests.ansible.play import COLLECTION, Played, environment, play_thrice, read
 from tests.cli.old_disks import assert_whole, first_start, make_old_disk
 from tests.conftest import attached, run
-from tests.moving.disks import entries
-from tests.moving.test_kills import killed
+from tests.mover.disks import entries
+from tests.mover.test_kills import killed
 from tests.schemas import check
 from tests.thorough import when_thorough
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import attached, run
-from tests.probe.trees import MadeDisk, MadePartition, make_tree
+from tests.linux.trees import MadeDisk, MadePartition, make_tree
 from tests.run_aligntool import run_aligntool
 
 GIB = 1 << 30

@@ -21,8 +21,8 @@ from tests.bench.old_disks import forget, write_out  # noqa: E402
 from tests.bench.page import put  # noqa: E402
 from tests.bench.timing import aligntool, once  # noqa: E402
 from tests.conftest import run  # noqa: E402
-from tests.moving.disks import place  # noqa: E402
-from tests.moving.loop_mounts import looped  # noqa: E402
+from tests.mover.disks import place  # noqa: E402
+from tests.mover.loop_mounts import looped  # noqa: E402
 
 GIB, MIB = 1 << 30, 1 << 20
 COMMAND = "sudo python -m tests.bench.convert --write docs/benchmarks.md"

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.audit.fleet.sample_snapshots import multiplied
 from tests.bench.page import put
 from tests.bench.timing import aligntool
-from tests.fleet.sample_snapshots import multiplied
 
 _PEAK = """
 import sys

@@ -61,7 +61,7 @@ def copy_out_and_back(folder: Path, content: Path) -> float:
 def larger_sectors(folder: Path, content: Path) -> float:
     image, state, key = image_of(folder, content), folder / "state", folder / "key"
     shutil.rmtree(state, ignore_errors=True)
-    return timed(lambda: run(sys.executable, "-m", "tests.apply.reencrypting", "begin", image, state, key))
+    return timed(lambda: run(sys.executable, "-m", "tests.raid.reencrypting", "begin", image, state, key))
 
 
 def decrypt_and_encrypt(folder: Path, content: Path) -> float:

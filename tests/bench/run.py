@@ -28,7 +28,7 @@ from tests.bench.old_disks import CONTENTS  # noqa: E402
 from tests.bench.page import put  # noqa: E402
 from tests.bench.timing import Run, aligntool, once  # noqa: E402
 from tests.conftest import find_tool  # noqa: E402
-from tests.probe.trees import MadeDisk, MadePartition, make_tree  # noqa: E402
+from tests.linux.trees import MadeDisk, MadePartition, make_tree  # noqa: E402
 
 GIB = 1 << 30
 MIB = 1 << 20

@@ -23,7 +23,7 @@ from tests.bench.old_disks import forget, write_out  # noqa: E402
 from tests.bench.page import put  # noqa: E402
 from tests.bench.timing import aligntool, once  # noqa: E402
 from tests.conftest import run  # noqa: E402
-from tests.moving.containers import rewrite_segment  # noqa: E402
+from tests.mover.containers import rewrite_segment  # noqa: E402
 
 GIB, MIB = 1 << 30, 1 << 20
 COMMAND = "sudo python -m tests.bench.whole_disk --write docs/benchmarks.md"

@@ -8,8 +8,8 @@ from pathlib import Path
 from aligntool.units import MIB
 from tests.boots.system import ROOT_UUID, SWAP_UUID
 from tests.conftest import run
-from tests.moving.disks import place
-from tests.moving.loop_mounts import mounted, partitioned
+from tests.mover.disks import place
+from tests.mover.loop_mounts import mounted, partitioned
 
 SECTOR = 512
 ROOT_LENGTH = 900 * MIB + 7 * SECTOR

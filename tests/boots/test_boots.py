@@ -14,9 +14,9 @@ from tests.boots.bootdisks import bios_disk, uefi_disk
 from tests.boots.pc import boot
 from tests.boots.system import BOOTED, SWAP_UUID, build
 from tests.conftest import run
-from tests.moving.command_line import realign, resume
-from tests.moving.disks import check_table, entries
-from tests.moving.test_kills import killed
+from tests.mover.command_line import realign, resume
+from tests.mover.disks import check_table, entries
+from tests.mover.test_kills import killed
 from tests.thorough import THOROUGH
 
 WANTED = [

@@ -14,7 +14,7 @@ from tests.boots.test_boots import WANTED, booted_from
 from tests.boots.test_boots import folder as folder
 from tests.boots.test_boots import tree as tree
 from tests.conftest import run
-from tests.moving.disks import check_table, entries
+from tests.mover.disks import check_table, entries
 
 pytestmark = [*WANTED, pytest.mark.needs_tools("mksquashfs")]
 ROOT = Path(__file__).parent.parent.parent

@@ -10,8 +10,8 @@ from tests.boots.pc import boot
 from tests.boots.system import BOOTED, SWAP_UUID, build
 from tests.boots.test_boots import WANTED
 from tests.conftest import run
-from tests.moving.command_line import aligntool
-from tests.moving.loop_mounts import looped
+from tests.mover.command_line import aligntool
+from tests.mover.loop_mounts import looped
 
 pytestmark = [*WANTED, pytest.mark.needs_tools("partx", "mdir", "fsck.fat")]
 

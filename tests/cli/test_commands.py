@@ -20,7 +20,7 @@ from tests.run_aligntool import program, run_aligntool
 from tests.schemas import check
 
 ROOT = Path(__file__).parents[2]
-CAPTURED = str(ROOT / "tests/machines/nvme-behind-switch.tar.xz")
+CAPTURED = str(ROOT / "tests/audit/machines/nvme-behind-switch.tar.xz")
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from aligntool.units import MIB
 from tests.by_hand import command_of, type_by_hand
 from tests.cli.old_disks import LENGTH, START, make_old_disk
 from tests.conftest import attached, run
-from tests.moving.loop_mounts import looped, mounted
+from tests.mover.loop_mounts import looped, mounted
 from tests.run_aligntool import program, run_aligntool
 from tests.thorough import sample
 

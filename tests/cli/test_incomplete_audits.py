@@ -16,7 +16,7 @@ import pytest
 
 from aligntool.units import GIB, MIB
 from tests.conftest import run
-from tests.probe.trees import MadeDisk, MadePartition, make_tree
+from tests.linux.trees import MadeDisk, MadePartition, make_tree
 from tests.run_aligntool import program, run_aligntool
 from tests.schemas import check
 from tests.thorough import sample

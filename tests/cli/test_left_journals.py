@@ -9,7 +9,7 @@ from aligntool.mover.journal_format import SLOT, Closing
 from aligntool.units import KIB, MIB, Extent
 from tests.cli.old_disks import make_old_disk
 from tests.conftest import run
-from tests.moving.command_line import REFUSED, aligntool
+from tests.mover.command_line import REFUSED, aligntool
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs")
 

@@ -12,7 +12,7 @@ import pytest
 from aligntool.cli.app import COMMANDS
 from tests.commands import whole_program
 from tests.conftest import run
-from tests.moving.loop_mounts import looped
+from tests.mover.loop_mounts import looped
 from tests.run_aligntool import run_aligntool
 from tests.thorough import sample
 

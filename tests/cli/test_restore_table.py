@@ -14,7 +14,7 @@ import pytest
 from aligntool.units import KIB, MIB
 from tests.cli.old_disks import LENGTH, assert_whole, first_start, make_old_disk
 from tests.conftest import digest, run
-from tests.moving.filesystems import LINUX
+from tests.mover.filesystems import LINUX
 from tests.run_aligntool import program, run_aligntool
 from tests.thorough import sample
 

@@ -17,7 +17,7 @@ from aligntool.units import GIB, MIB, Extent
 from tests.cli.old_disks import assert_whole, first_start, make_old_disk
 from tests.cli.test_restore_table import kill_while_copying
 from tests.conftest import add_partition, run
-from tests.moving.loop_mounts import looped
+from tests.mover.loop_mounts import looped
 from tests.run_aligntool import run_aligntool
 from tests.thorough import sample
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.commands import whole_program
 from tests.conftest import run
-from tests.probe.trees import MadeDisk, MadePartition, make_tree
+from tests.linux.trees import MadeDisk, MadePartition, make_tree
 from tests.run_aligntool import run_aligntool
 
 SOURCES = Path(__file__).parents[2] / "aligntool"

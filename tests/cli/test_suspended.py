@@ -13,7 +13,7 @@ from tests.cli.old_disks import assert_whole, first_start, make_old_disk
 from tests.cli.test_screen import Terminal
 from tests.cli.test_tui import User, stepped
 from tests.conftest import digest, run
-from tests.moving.test_audit_in_flight import killed_while_copying
+from tests.mover.test_audit_in_flight import killed_while_copying
 from tests.run_aligntool import run_aligntool
 
 pytestmark = pytest.mark.needs_tools("cryptsetup", "sfdisk", "mke2fs", "debugfs")

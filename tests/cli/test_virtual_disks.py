@@ -26,8 +26,8 @@ from aligntool.linux.targets import UserLimits, find_virtual, read_image
 from aligntool.linux.virtual import show_disks
 from aligntool.units import MIB
 from tests.conftest import digest, find_tool, run
-from tests.moving.loop_mounts import looped
-from tests.probe.test_look import as_nobody
+from tests.linux.test_look import as_nobody
+from tests.mover.loop_mounts import looped
 from tests.run_aligntool import program, run_aligntool
 
 pytestmark = pytest.mark.needs_tools("qemu-img", "qemu-storage-daemon", "unshare", "setpriv", "sfdisk", "mkfs.ext4")

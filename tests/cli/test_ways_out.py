@@ -13,7 +13,7 @@ from aligntool.cli import recover
 from tests.cli.old_disks import assert_whole, first_start
 from tests.cli.test_screen import Terminal
 from tests.conftest import attached, run
-from tests.moving.test_audit_in_flight import killed_while_copying
+from tests.mover.test_audit_in_flight import killed_while_copying
 from tests.run_aligntool import run_aligntool
 from tests.schemas import check
 

@@ -40,7 +40,7 @@ from aligntool.render.plan import arrays_json
 from aligntool.render.recipes import recipes_json
 from aligntool.steps import ReencryptSectors
 from aligntool.units import KIB, MIB, Extent
-from tests.bench_runs.sample_results import result, series
+from tests.measure.bench.sample_results import result, series
 from tests.render.sample_plans import ARRAY, CONVERT, LAYOUT, PLAN, REFORMAT
 
 V1 = Path(__file__).parent / "v1"

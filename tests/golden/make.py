@@ -50,8 +50,8 @@ from tests.golden.journals import (
     journal_at,
     newest,
 )
-from tests.moving.simulated_disk import SimulatedDisk
-from tests.moving.test_simulated_cuts import NoKernel
+from tests.mover.simulated_disk import SimulatedDisk
+from tests.mover.test_simulated_cuts import NoKernel
 
 HELD = SavedRanges((Extent(0, 2 * SECTOR), Extent(9 * SECTOR, SECTOR)))
 BACK_FROM = 0.7  # the share of the stages of a move after which it is rolled back

@@ -28,9 +28,9 @@ from tests.golden.journals import (
     records,
     stages,
 )
-from tests.moving.entries import entries
-from tests.moving.simulated_disk import SimulatedDisk
-from tests.moving.test_simulated_cuts import NoKernel
+from tests.mover.entries import entries
+from tests.mover.simulated_disk import SimulatedDisk
+from tests.mover.test_simulated_cuts import NoKernel
 from tests.thorough import sample
 
 PARK = 1  # the place of ParkEntries among the steps

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.conftest import run
 from tests.lab import debian
 from tests.lab.kernel import CACHE
-from tests.moving.loop_mounts import mounted, partitioned
+from tests.mover.loop_mounts import mounted, partitioned
 
 # In its own mount namespace, which ends with it; without questions.
 _APT = """set -e

@@ -13,7 +13,7 @@ from tests.conftest import find_tool
 from tests.lab.conftest import Lab
 from tests.lab.drives import MIB, Nvme, image
 from tests.lab.kernel import ROOT
-from tests.moving.disks import entries
+from tests.mover.disks import entries
 from tests.thorough import when_thorough
 
 pytestmark = [

@@ -15,7 +15,7 @@ from tests.lab.drives import Nvme
 from tests.lab.kernel import ROOT
 from tests.lab.reformat_cases import SERIALS, SIZE
 from tests.lab.stalled_members import CASES, Case
-from tests.moving.command_line import REFUSED, STOPPED
+from tests.mover.command_line import REFUSED, STOPPED
 from tests.thorough import when_thorough
 
 pytestmark = [

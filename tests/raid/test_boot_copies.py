@@ -18,7 +18,7 @@ from aligntool.raid.boot import system_file_text
 from aligntool.units import MIB
 from tests.conftest import run
 from tests.fuzz.handmade_layers import md
-from tests.moving.loop_mounts import mounted
+from tests.mover.loop_mounts import mounted
 
 pytestmark = [
     pytest.mark.needs_root,

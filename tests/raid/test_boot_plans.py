@@ -9,7 +9,7 @@ from aligntool.change import Plan, to_json
 from aligntool.raid.steps_system import edit_file, find_file_trace, reload_restored, restore_file
 from aligntool.steps import EditFile, EnableUnit, FileStep, MakeArray, MakeFileSystem, ReloadUnits, WriteFile
 from aligntool.units import MIB
-from tests.apply.arrays.builders import paths_in, plan_of
+from tests.raid.applying.builders import paths_in, plan_of
 from tests.raid.builders import drives, goal, planned
 
 FOLDERS = ("etc/default", "etc/mdadm", "etc/systemd/system", "usr/local/lib")

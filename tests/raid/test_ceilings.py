@@ -10,7 +10,7 @@ from aligntool.inventory import Source, Uplink
 from aligntool.raid.ceilings import DriveRate, ceiling, ceiling_words, known_rates
 from aligntool.raid.levels import LEVELS
 from aligntool.recipes.drives import load_drives
-from tests.machines.captured import report
+from tests.audit.machines.captured import report
 from tests.raid.builders import drives, linked
 
 X4, X2 = 3_938_000_000, 1_969_000_000  # PCIe 3.0, PCIE_SPEED2MBS_ENC in the kernel's pci.h

@@ -12,7 +12,7 @@ from aligntool.raid.boot import MAKERS, SYSTEMS, Maker
 from aligntool.raid.commands import command_of
 from aligntool.steps import CheckInitramfs
 from tests.conftest import run
-from tests.probe.initramfs_images import LINE, UUID, by_cpio
+from tests.raid.initramfs_images import LINE, UUID, by_cpio
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_tools("unshare", "mount", "cpio", "gzip")]
 

@@ -11,8 +11,8 @@ from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits
 from aligntool.raid.planning import plan_raid
 from aligntool.units import GIB, KIB, MIB, Extent
-from tests.machines.captured import judged as captured
-from tests.machines.captured import report
+from tests.audit.machines.captured import judged as captured
+from tests.audit.machines.captured import report
 from tests.raid.builders import drive, drives, goal, judged, layer, planned
 from tests.run_aligntool import run_aligntool
 

@@ -17,7 +17,7 @@ from aligntool.render.lines import text_of
 from aligntool.render.plan import array_lines, arrays_json
 from aligntool.units import KIB, MIB
 from tests.audit.array_builders import OTHER, array, drive, image, lines, machine, system
-from tests.machines.captured import HERE, report
+from tests.audit.machines.captured import HERE, report
 from tests.raid.builders import linked
 from tests.thorough import THOROUGH
 

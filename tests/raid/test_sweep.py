@@ -23,7 +23,7 @@ from aligntool.render.tuning import plan_command
 from aligntool.steps import MakeArray
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.conftest import is_blank, run
-from tests.probe.layers.test_md import SIZE, member, superblock_1
+from tests.contents.test_md import SIZE, member, superblock_1
 from tests.raid.builders import drive, drives, goal, judged, planned
 from tests.run_aligntool import run_aligntool
 from tests.thorough import sample

@@ -21,9 +21,9 @@ from aligntool.realign.planning import find_repairs, plan_realign
 from aligntool.steps import CopyContent, ReleaseContent, WriteJournal
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
-from tests.moving.superblocks import befs
-from tests.probe.tables.images import mbr
-from tests.probe.tables.mbr_images import bsd_label, solaris_vtoc
+from tests.formats.images import mbr
+from tests.formats.mbr_images import bsd_label, solaris_vtoc
+from tests.mover.superblocks import befs
 from tests.thorough import sample
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "mkfs.fat", "mke2fs", "sgdisk")

@@ -15,7 +15,7 @@ from aligntool.realign.planning import find_repairs, plan_realign
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.audit.builders import judge, made_disk, with_content
 from tests.conftest import run
-from tests.moving.loop_mounts import looped
+from tests.mover.loop_mounts import looped
 from tests.run_aligntool import run_aligntool
 
 START, SIZE = 1 * MIB, 64 * MIB

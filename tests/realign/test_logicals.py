@@ -14,8 +14,8 @@ from aligntool.realign.planning import plan_realign
 from aligntool.steps import CopyContent, EntryChange, ParkEntries, RewriteTable
 from aligntool.units import Extent
 from tests.conftest import run
-from tests.moving.command_line import REFUSED, aligntool
-from tests.moving.entries import write_records
+from tests.mover.command_line import REFUSED, aligntool
+from tests.mover.entries import write_records
 from tests.realign.movable_disks import judged, movable_disk, plan_for, starts
 
 SECTOR = 512

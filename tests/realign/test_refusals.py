@@ -26,7 +26,7 @@ from aligntool.realign.request import Request, find_plan
 from aligntool.units import MIB, Extent
 from aligntool.whole_disk.operation import WholeDisk
 from tests.conftest import run
-from tests.probe.trees import MadeDisk, make_tree
+from tests.linux.trees import MadeDisk, make_tree
 from tests.realign.movable_disks import judged, movable_disk, plan_for
 
 OFF = "63+100000 ext4; 104448+100000 xfs"

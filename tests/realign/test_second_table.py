@@ -10,7 +10,7 @@ import pytest
 
 from aligntool.units import KIB, MIB
 from tests.conftest import run
-from tests.moving.command_line import REFUSED, aligntool
+from tests.mover.command_line import REFUSED, aligntool
 from tests.thorough import sample
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "parted", "mke2fs")

@@ -12,8 +12,8 @@ from aligntool.contents.layers import read_layers
 from aligntool.inventory import Layer
 from aligntool.realign.suspended import may_hold_suspended_system
 from aligntool.units import MIB, Extent
+from tests.contents.test_lvm import Lvm, linear, made, raid_and_thin, restored
 from tests.in_memory import BytesReader
-from tests.probe.layers.test_lvm import Lvm, linear, made, raid_and_thin, restored
 from tests.realign.movable_disks import movable_disk, plan_for
 
 __all__ = ["made"]  # a fixture

@@ -32,8 +32,8 @@ from aligntool.render.json import audit_json
 from aligntool.system import Manifest
 from aligntool.units import KIB, MIB, Extent
 from tests.audit.builders import judge, made_disk, with_content
-from tests.machines.captured import HERE
-from tests.machines.captured import report as captured_report
+from tests.audit.machines.captured import HERE
+from tests.audit.machines.captured import report as captured_report
 from tests.schemas import check
 from tests.thorough import examples, sample
 

@@ -14,9 +14,9 @@ from aligntool.inventory import InFlight, LinkHop, Port, Table, TableLabel
 from aligntool.render.prometheus import ARRAY_STATES, METRICS, Run, audit_prometheus
 from tests.audit.array_builders import array, drive
 from tests.audit.builders import judge, made_disk
+from tests.audit.machines.captured import HERE as MACHINES
+from tests.audit.machines.captured import report as captured
 from tests.conftest import run
-from tests.machines.captured import HERE as MACHINES
-from tests.machines.captured import report as captured
 from tests.run_aligntool import program, run_aligntool
 from tests.thorough import examples, sample
 

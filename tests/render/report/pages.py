@@ -11,7 +11,7 @@ from aligntool.render.report.disks import Content, Measured
 from aligntool.render.report.page import page_html
 from aligntool.render.svg import Bar, BarChart, Chart, CurveChart, Mark, Point, RatioChart, Series
 from aligntool.units import KIB, MIB, Extent
-from tests.machines.captured import report
+from tests.audit.machines.captured import report
 from tests.raid.builders import SIZE, drive, linked
 
 X4 = 3_938_000_000  # PCIe 3.0 x4, PCIE_SPEED2MBS_ENC in the kernel's pci.h

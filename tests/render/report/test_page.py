@@ -23,7 +23,7 @@ from aligntool.render.report.disks import Content, ceiling_chart, headline
 from aligntool.render.report.page import page_html
 from aligntool.render.report.rows import MOST_OPEN, next_command
 from aligntool.units import Extent
-from tests.machines.captured import report
+from tests.audit.machines.captured import report
 from tests.render.report.pages import HOSTILE, array_machine, array_page, captured_page, content_of, named_page
 from tests.thorough import sample, when_thorough
 

@@ -39,8 +39,8 @@ from aligntool.render.svg import (
     words_width,
 )
 from aligntool.units import Extent
-from tests.bench_runs.sample_results import result, series
 from tests.conftest import run
+from tests.measure.bench.sample_results import result, series
 from tests.render.report.pages import HOSTILE, array_machine, charts, content_of, named_machine
 from tests.thorough import when_thorough
 

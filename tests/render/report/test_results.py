@@ -13,7 +13,7 @@ from aligntool.measure.results import DriveState, Result
 from aligntool.render.report.page import page_html, show_measurements
 from aligntool.render.svg import BarChart, Chart, CurveChart, RatioChart, table_of
 from aligntool.units import KIB, MIB, mb_s
-from tests.bench_runs.sample_results import result, series
+from tests.measure.bench.sample_results import result, series
 from tests.render.report.pages import HOSTILE, array_machine, content_of
 from tests.render.report.test_page import parsed, words_of
 from tests.run_aligntool import run_aligntool

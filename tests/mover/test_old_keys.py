@@ -1,0 +1,201 @@
+"""Whatever a move of a LUKS is interrupted by, no key slot is left outside of the place where the LUKS is in the end.
+
+The LUKS is cryptsetup's. A slot that is removed later must not open an old header: neither in what the new place does
+not cover of the old one, nor in the journal.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from aligntool.change import Plan, RealignGoal
+from aligntool.errors import Stopped
+from aligntool.mover.journal import Journal
+from aligntool.mover.journal_format import SLOT, is_head
+from aligntool.mover.move import MoveContext, find_journal, find_left, realign, resume, rollback
+from aligntool.realign.request import Request, find_plan
+from aligntool.units import MIB, Extent
+from tests.conftest import run
+from tests.mover.planned_disks import with_journal_in_file
+from tests.mover.simulated_disk import SECTOR, SimulatedDisk, until_cut
+from tests.mover.test_simulated_cuts import NoKernel
+from tests.run_aligntool import run_aligntool
+from tests.thorough import THOROUGH
+
+pytestmark = pytest.mark.needs_tools("cryptsetup", "sfdisk")
+
+LENGTH = 3 * MIB
+FORMATS = {
+    "luks1": ("--type", "luks1", "--offset", "4096"),
+    "luks2": ("--type", "luks2", "--luks2-metadata-size", "16k", "--luks2-keyslots-size", "256k", "--offset", "2048"),
+}
+FAST = ("--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000")
+ENDS = ("resume", "rollback")
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    platter: bytes
+    plan: Plan
+    runs: dict[int, tuple[Extent, ...]]
+    keys: frozenset[bytes]  # sectors of the header and of the slots
+
+    @property
+    def places(self) -> tuple[Extent, Extent]:
+        (place,) = self.plan.places
+        assert place.before
+        return place.before, place.after
+
+
+def luks(kind: str, path: Path) -> bytes:
+    """Return a LUKS in a file, and noise in its data."""
+    with path.open("wb") as file:
+        file.truncate(LENGTH)
+    run("cryptsetup", "-q", "luksFormat", *FORMATS[kind], *FAST, path, "-", stdin="removed later")
+    raw = bytearray(path.read_bytes())
+    start = int(FORMATS[kind][-1]) * SECTOR
+    raw[start:] = random.Random(kind).randbytes(LENGTH - start)
+    path.write_bytes(raw)
+    return bytes(raw)
+
+
+def key_sectors(raw: bytes, kind: str) -> frozenset[bytes]:
+    header = range(0, int(FORMATS[kind][-1]) * SECTOR, SECTOR)
+    return frozenset(raw[at : at + SECTOR] for at in header) - {bytes(SECTOR)}
+
+
+def make_image(folder: Path, kind: str, start: int) -> tuple[Path, frozenset[bytes]]:
+    raw = luks(kind, folder / "luks.img")
+    image = folder / "disk.img"
+    with image.open("wb") as file:
+        file.truncate(start * SECTOR + LENGTH + 6 * MIB)
+    run("sfdisk", "-q", image, stdin=f"label: dos\nstart={start}, size={LENGTH // SECTOR}, type=83\n")
+    with image.open("r+b") as file:
+        file.seek(start * SECTOR)
+        file.write(raw)
+    return image, key_sectors(raw, kind)
+
+
+@cache
+def moved(kind: str, start: int) -> Moved:
+    with TemporaryDirectory(prefix="aligntool-keys-") as folder:
+        image, keys = make_image(Path(folder), kind, start)
+        found = find_plan(str(image), Request(goal=RealignGoal()))
+        return Moved(image.read_bytes(), found.plan, found.runs, keys)
+
+
+def leaks(platter: bytes, keys: frozenset[bytes], place: Extent) -> list[int]:
+    """Return the offsets of sectors of keys outside of the place."""
+    found = (at for at in range(0, len(platter), SECTOR) if platter[at : at + SECTOR] in keys)
+    return [at for at in found if not place.contains(Extent(at, SECTOR))]
+
+
+def ended(case: Moved, platter: bytes, way: str) -> bytes:
+    """Resume or roll back as a user would, until nothing is in flight or left."""
+    for how in (way, "resume"):
+        disk = SimulatedDisk(platter)
+        if find_journal(disk, None) is None and find_left(disk) is None:
+            break
+        context = MoveContext(disk, NoKernel())
+        try:
+            for _ in resume(context) if how == "resume" else rollback(context):
+                pass
+        except Stopped as stop:
+            assert "complete" in str(stop)
+        platter = disk.after_the_cut(random.Random(0), torn=False)
+    return platter
+
+
+def cuts(operations: int) -> Iterator[int]:
+    """Yield every cut of the end, where keys are overwritten, and some before it."""
+    yield from range(operations - 60, operations, 1 if THOROUGH else 3)
+    yield from random.Random(0).sample(range(operations - 60), operations - 60 if THOROUGH else 6)
+
+
+@pytest.mark.parametrize("start", [63, 2 * 2048 + 7])
+@pytest.mark.parametrize("kind", FORMATS)
+def test_no_key_is_left_at_the_other_place_after_any_cut(kind: str, start: int) -> None:
+    case = moved(kind, start)
+    disk = SimulatedDisk(case.platter)
+    until_cut(realign(case.plan, MoveContext(disk, NoKernel()), case.runs))
+    old, new = case.places
+    content = case.platter[old.start : old.end]
+    for cut in [*cuts(disk.operations), None]:
+        stopped = SimulatedDisk(case.platter, cut=cut)
+        until_cut(realign(case.plan, MoveContext(stopped, NoKernel()), case.runs))
+        for way in ENDS:
+            luck = random.Random(f"{cut} {way}")
+            platter = ended(case, stopped.after_the_cut(luck), way)
+            place = new if platter[new.start : new.end] == content else old
+            assert platter[place.start : place.end] == content, f"cut at {cut}, {way}: the content is not whole"
+            assert not leaks(platter, case.keys, place), f"cut at {cut}, {way}"
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_rollback_that_is_cut_leaves_no_key_at_the_new_place(kind: str) -> None:
+    case = moved(kind, 63)
+    old, _ = case.places
+    halfway = SimulatedDisk(case.platter)
+    events = realign(case.plan, MoveContext(halfway, NoKernel()), case.runs)
+    next(event for event in events if getattr(event, "index", 0) == len(case.plan.steps) - 2)  # the new table is next
+    begun = halfway.after_the_cut(random.Random(0), torn=False)
+    back = SimulatedDisk(begun)
+    until_cut(rollback(MoveContext(back, NoKernel())))
+    for cut in range(0, back.operations, 1 if THOROUGH else 7):
+        stopped = SimulatedDisk(begun, cut=cut)
+        until_cut(rollback(MoveContext(stopped, NoKernel())))
+        platter = ended(case, stopped.after_the_cut(random.Random(cut)), "rollback")
+        assert platter[old.start : old.end] == case.platter[old.start : old.end]
+        assert not leaks(platter, case.keys, old), f"cut at {cut}"
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_what_another_program_put_where_the_keys_were_is_not_overwritten(kind: str) -> None:
+    """Once the new table is written, that is free space, such as for the core image of GRUB in front of a partition. A
+    journal in a file is followed to its end then, from before that write if the cut was before the next record.
+    """
+    case = moved(kind, 63)
+    plan = with_journal_in_file(case.plan)
+    disk, file = SimulatedDisk(case.platter), SimulatedDisk(bytes(20 * MIB))
+    until_cut(realign(plan, MoveContext(disk, NoKernel(), file), case.runs))
+    old, new = case.places
+    at, core = old.start + 300 * SECTOR, b"core image".ljust(SECTOR, b"\1")
+    steps = set()
+    for cut in range(file.operations - 40, file.operations):
+        disk, file = SimulatedDisk(case.platter), SimulatedDisk(bytes(20 * MIB), cut=cut)
+        until_cut(realign(plan, MoveContext(disk, NoKernel(), file), case.runs))
+        platter, record = (each.after_the_cut(random.Random(cut), torn=False) for each in (disk, file))
+        is_new = platter[new.start : new.start + 6] == b"LUKS\xba\xbe" and platter[446 + 4] == 0x83
+        if not is_new or not is_head(record[:SLOT]):
+            continue
+        disk, file = SimulatedDisk(platter[:at] + core + platter[at + SECTOR :]), SimulatedDisk(record)
+        steps.add(Journal.open(file, 0, disk_size=disk.size).position.step)
+        until_cut(resume(MoveContext(disk, NoKernel(), file)))
+        assert disk.read(at, SECTOR) == core
+    assert len(steps) > 1
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_journal_in_a_file_keeps_no_key(kind: str) -> None:
+    case = moved(kind, 63)
+    plan = with_journal_in_file(case.plan)
+    disk, file = SimulatedDisk(case.platter), SimulatedDisk(bytes(20 * MIB))
+    until_cut(realign(plan, MoveContext(disk, NoKernel(), file), case.runs))
+    assert any(file.log)
+    assert not any(file.after_the_cut(random.Random(0), torn=False))
+    assert not leaks(disk.after_the_cut(random.Random(0), torn=False), case.keys, case.places[1])
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_removed_passphrase_opens_nothing_that_is_left_on_the_disk(kind: str, tmp_path: Path) -> None:
+    image, keys = make_image(tmp_path, kind, 63)
+    said = run_aligntool("realign", image, "--yes", "--not-suspended", code=0).stdout
+    assert "flash may keep a copy" in " ".join(said.split())
+    raw = image.read_bytes()
+    (luks_at,) = (at for at in range(0, len(raw), SECTOR) if raw[at : at + 6] == b"LUKS\xba\xbe")
+    assert luks_at == MIB and not leaks(raw, keys, Extent(MIB, LENGTH))
