@@ -362,6 +362,8 @@ def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key
     restore = chosen.restore_table and current.restore_table
     # A table that another program changed is refused below, or is confirmed separately. A complete move is not undone.
     if not chosen.dry_run:
+        if restore:  # names what was made meanwhile, and how to delete it
+            refuse(_overwriting_refusals(disk, _compared_tables(disk, journal, plan)[2]))
         _refuse_changed_disk(disk, journal, back=back, restore_table=restore)
     asked = replace(chosen, yes=chosen.yes or current.restore_table or (back and current.complete))
     if not _confirmed(named, disk, current, asked, back=back, json_=json_):
