@@ -228,7 +228,7 @@ LEVELS = "containers inside each other"  # real stacks have four
 WORDS = "words of metadata"  # of LVM and LUKS2; a group of 1000 volumes has 50,000
 ITEMS = "layers and segments"  # in all partitions together; each becomes output
 MOST: Mapping[str, int] = {
-    PARTITIONS: 256, BYTES: 512 * MIB, AREAS: 4096, LEVELS: 6, WORDS: 1_000_000, ITEMS: 32_768,
+    PARTITIONS: 256, BYTES: 512 * MIB, AREAS: 4096, LEVELS: 6, WORDS: 1_000_000, ITEMS: 16_384,
 }  # fmt: skip
 
 
