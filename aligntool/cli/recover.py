@@ -514,7 +514,8 @@ def _next_commands(current: move.Status, disk: str, journal: str | None) -> tupl
     if current.state != "in-flight":
         return ()
     if current.complete:
-        return (command("resume", disk, *journal_options(journal)),)
+        restoring = ("--restore-table",) if current.restore_table else ()
+        return (command("resume", disk, *journal_options(journal), *restoring),)
     ways = run_change.recovery_commands(disk, *journal_options(journal)).split("\n")
     return tuple(f"{way} --restore-table" for way in ways) if current.restore_table else tuple(ways)
 

@@ -12,6 +12,7 @@ from aligntool.change import Plan
 from aligntool.contents.layers import read_layers
 from aligntool.device import Device, Sectors
 from aligntool.formats.parked import read_or_empty
+from aligntool.formats.tables import read_table
 from aligntool.inventory import Layer
 from aligntool.mover import table as tables
 from aligntool.mover.journal import Journal
@@ -34,7 +35,9 @@ class DiskState(Enum):
     COMPLETE = auto()  # every partition is at its new place, and whole
     LEFT = auto()  # as COMPLETE, but the table was changed since: the user continued to use the disk
     UNREADABLE = auto()  # in flight or complete; no table is readable, but there is evidence of the journal's move
-    CHANGED = auto()  # in flight; there is another table, or no table and no evidence of the journal's move
+    # In flight; there is another table, or no table and no evidence of the journal's move. Or complete, but the table
+    # lists an old place, where the content is not any more.
+    CHANGED = auto()
 
 
 def find_disk_state(device: Device, journal: Journal) -> DiskState:
@@ -45,7 +48,11 @@ def find_disk_state(device: Device, journal: Journal) -> DiskState:
     shown = tables.shows_table(device, images)
     if shown and (table is not TableState.OTHER or tables.is_own_table(device, images)):
         if table is TableState.BEFORE and step <= step_index(plan, steps.ParkEntries):
-            return DiskState.NOT_BEGUN
+            # A rollback removes its markers before it writes the old table; another program does not wait for that.
+            is_undone = journal.position.forward or not has_markers(device, journal)
+            return DiskState.NOT_BEGUN if is_undone else DiskState.IN_FLIGHT
+        if complete and lists_old_place(device, plan):
+            return DiskState.CHANGED
         if table is TableState.OTHER and complete and is_readable(device):
             return DiskState.LEFT  # the MBR is unchanged, the chain of EBRs is not
         committed = table is TableState.AFTER or (table is TableState.BEFORE and images.before == images.after)
@@ -53,9 +60,18 @@ def find_disk_state(device: Device, journal: Journal) -> DiskState:
             return DiskState.COMPLETE
         return DiskState.IN_FLIGHT
     if shown is False or (shown and is_readable(device)) or covers_content(plan):
-        return DiskState.LEFT if complete else DiskState.CHANGED
+        return DiskState.LEFT if complete and not lists_old_place(device, plan) else DiskState.CHANGED
     known = has_evidence(device, journal) and not any(foreign_content(device, journal, [Extent(0, device.size)]))
     return DiskState.UNREADABLE if known else DiskState.CHANGED
+
+
+def lists_old_place(device: Device, plan: Plan) -> bool:
+    """Return whether the table lists a place from which a partition moves, and to which none moves."""
+    reading = read_table(LegibleDisk(device, ()), sector_size=device.sector_size)
+    listed = {part.extent for part in reading.partitions}
+    old = {step.source for step in plan.steps if isinstance(step, steps.HoldContent)}
+    new = {step.target for step in plan.steps if isinstance(step, steps.ReleaseContent)}
+    return bool(listed & (old - new))
 
 
 def covers_content(plan: Plan) -> bool:

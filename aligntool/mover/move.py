@@ -169,10 +169,11 @@ def _is_of_this_move(device: Device, journal: Journal, *, sound: bool, is_marked
     if images.of_whole_disk:
         begun = _is_begun(journal) and (any_table or disk_state.has_markers(device, journal))
         return is_marked or begun or whole_disk.is_unsettled(device, journal)
-    state = table_state(device, images)
+    state, found = table_state(device, images), disk_state.find_disk_state(device, journal)
     if state is not TableState.OTHER or is_own_table(device, images):
-        settled = sound and state in (TableState.BEFORE, TableState.AFTER)
-        unfinished &= disk_state.find_disk_state(device, journal) is not disk_state.DiskState.COMPLETE
+        is_shown = state in (TableState.BEFORE, TableState.AFTER)
+        settled = sound and is_shown and found in (disk_state.DiskState.NOT_BEGUN, disk_state.DiskState.COMPLETE)
+        unfinished &= found is not disk_state.DiskState.COMPLETE
         return is_marked or unfinished or not settled  # otherwise a journal whose heads could not be wiped
     if disk_state.covers_content(plan):
         return journal.position.step < disk_state.step_index(plan, steps.Commit) and unfinished
@@ -182,6 +183,7 @@ def _is_of_this_move(device: Device, journal: Journal, *, sound: bool, is_marked
         or not is_readable(device)
         or disk_state.has_markers(device, journal)
         or (unfinished and _has_new_content(device, journal))
+        or (disk_state.is_complete(journal) and found is disk_state.DiskState.CHANGED)
     )
 
 
@@ -269,17 +271,21 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
     changed = tuple(_content_changes(device, journal, back=False)) if state in _UNFINISHED else ()
     on_table = {"UNREADABLE": (unread,), "CHANGED": (disk_state.USED if used else CHANGED_TABLE,)}.get(state.name, ())
     on_content = (_changed_sentence(changed),) if changed else ()
-    sentences = (*_SENTENCES.get(state, (unfinished,)), *on_table, *on_content, *journal.damage)
+    is_hidden = state is disk_state.DiskState.CHANGED and disk_state.is_complete(journal)
+    complete = is_hidden or state is disk_state.DiskState.COMPLETE
+    first = _AT_NEW_PLACES if is_hidden else _SENTENCES.get(state, (unfinished,))
+    sentences = (*first, *on_table, *on_content, *journal.damage)
     restore = state is disk_state.DiskState.CHANGED and not used
-    if state in _UNFINISHED and not (changed or used or journal.damage):
+    if state in _UNFINISHED and not (complete or changed or used or journal.damage):
         sentences = (*sentences, _NOTHING_LOST)
     return Status(
         "in-flight", sentences, plan, position.step, done, total, position.forward, restore,
-        begun=state is not disk_state.DiskState.NOT_BEGUN, complete=state is disk_state.DiskState.COMPLETE,
+        begun=state is not disk_state.DiskState.NOT_BEGUN, complete=complete,
     )  # fmt: skip
 
 
 _NOTHING_LOST = "nothing is lost: resume makes everything valid at the new places, rollback at the old ones"
+_AT_NEW_PLACES = ("every partition is intact at its new place, which the table does not list: do not use the old ones",)
 _SENTENCES = {
     disk_state.DiskState.NOT_BEGUN: ("a move was prepared but not begun: every partition is intact at its old place",),
     disk_state.DiskState.COMPLETE: (
@@ -641,6 +647,7 @@ def _closed_or_resumed(context: MoveContext, *, back: bool, restore_table: bool)
     is_complete = False
     if isinstance(left, Journal):
         is_complete = _disk_state(context.device, left) is disk_state.DiskState.COMPLETE
+        _clear_after_rollback(_walk(context, left))
         left.close()
     else:
         finish_closing(context.device, left)
@@ -777,10 +784,17 @@ def _end_unbegun(walk: Walk) -> Iterator[Event]:
     """Close the journal of a move that was not begun, unless it is a file: this disk may be a backup of the one in
     flight, which looks the same, and that one needs the file."""
     yield Said(_NOTHING_BEGUN)
+    _clear_after_rollback(walk)
     if walk.place.file:
         yield Said("the journal file is kept: if this is a backup, the disk in flight needs it")
     else:
         walk.journal.close()
+
+
+def _clear_after_rollback(walk: Walk) -> None:
+    """Zero what a rollback would have zeroed before it wrote the old table, which another program put back earlier."""
+    if not walk.journal.position.forward:
+        walk.clear_new_places()
 
 
 def _find_or_refuse(context: MoveContext, *, any_table: bool) -> Journal:

@@ -339,7 +339,7 @@ class Walk:
             case steps.ParkEntries():
                 self._complete_sources()
                 in_flight.check_rebuilt(self.device, self.journal, self.sign, after=False)
-                self._clear_new_places()
+                self.clear_new_places()
                 write_table(self.device, self._images(TableState.BEFORE), TableState.BEFORE)
             case steps.ReleaseContent():
                 hidden_signatures.write_markers_despite_errors(
@@ -478,7 +478,7 @@ class Walk:
             occupied.append(self.place.extent)
         return occupied
 
-    def _clear_new_places(self) -> None:
+    def clear_new_places(self) -> None:
         """Zero what the move wrote into free space, which read as zero before it; every source is restored by now."""
         occupied = self._occupied_before()
         for step in self.plan.steps:
@@ -538,7 +538,7 @@ class Walk:
             return
         for start in range(0, place.length, size):
             sector, original = found[start : start + size], content[start : start + size]
-            is_own = sector in other_sectors or _is_hidden_copy(sector, original, self.sign)
+            is_own = sector == original or sector in other_sectors or _is_hidden_copy(sector, original, self.sign)
             if any(sector) and is_own:
                 self.device.write(at + start, bytes(size))
 

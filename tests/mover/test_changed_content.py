@@ -13,7 +13,7 @@ import pytest
 
 from aligntool.change import Event, Plan
 from aligntool.errors import Refused, Stopped
-from aligntool.mover.disk_state import step_index
+from aligntool.mover.disk_state import is_complete, step_index
 from aligntool.mover.in_flight import HIDDEN_FIRST
 from aligntool.mover.journal import Contents as JournalContents
 from aligntool.mover.journal import Journal
@@ -226,6 +226,76 @@ def test_an_old_table_that_is_put_back_does_not_hide_that_content_is_in_flight(
                 assert all(result[at.start : at.end] == expected[at.start : at.end] for at in inside), f"cut {cut}"
         continued += 1
     assert continued
+
+
+def with_old_table(platter: bytes, journal: Journal) -> bytes:
+    changed = bytearray(platter)
+    for sectors in (sectors for group in journal.contents.images.before for sectors in group):
+        changed[sectors.at : sectors.at + len(sectors.data)] = sectors.data
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("label", ["gpt", "dos"])
+def test_a_journal_is_not_closed_under_an_old_table_that_lists_places_without_content(
+    tmp_path: Path, contents: Contents, label: str
+) -> None:
+    """The move is complete, but nothing else than its journal names the new places then."""
+    case, stopped = moved(label, tmp_path, contents), 0
+    whole = case.run()
+    at = next(step.journal.extent.start for step in case.steps if hasattr(step, "journal"))
+    for cut in range(whole.operations - 60, whole.operations):
+        platter = case.run(cut).after_the_cut(random.Random(cut))
+        try:
+            journal = Journal.open(SimulatedDisk(platter), at)
+        except (Refused, OSError):
+            continue
+        if not is_complete(journal):
+            continue
+        changed = with_old_table(platter, journal)
+        status = journal_status(SimulatedDisk(changed), None)
+        if status.state != "in-flight":
+            continue  # the heads of the journal are wiped already
+        assert status.complete and status.restore_table
+        for way in (resume, rollback):
+            disk = SimulatedDisk(changed)
+            with pytest.raises(Refused, match="another program has changed or removed the partition table"):
+                list(way(MoveContext(disk, NoKernel())))
+            assert final(disk) == changed
+        disk = SimulatedDisk(changed)
+        list(resume(MoveContext(disk, NoKernel()), restore_table=True))
+        ordinary = SimulatedDisk(platter)  # what was copied from may have been used since the cut, and stays
+        list(resume(MoveContext(ordinary, NoKernel())))
+        assert final(disk) == final(ordinary)
+        stopped += 1
+    assert stopped
+
+
+@sample(1)
+@pytest.mark.parametrize("label", ["gpt", "dos"])
+def test_a_rollback_clears_the_new_places_under_an_old_table_that_was_put_back(
+    tmp_path: Path, contents: Contents, label: str
+) -> None:
+    case, cleared = moved(label, tmp_path, contents), 0
+    middle = case.run(case.run().operations * 2 // 3).after_the_cut(random.Random(label))
+    whole = SimulatedDisk(middle)
+    list(rollback(MoveContext(whole, NoKernel())))
+    for cut in range(0, whole.operations, 1 if THOROUGH else 3):
+        disk = SimulatedDisk(middle, cut=cut)
+        until_cut(rollback(MoveContext(disk, NoKernel())))
+        platter = disk.after_the_cut(random.Random(cut))
+        journal = find_journal_or_none(SimulatedDisk(platter))
+        if journal is None:
+            continue
+        again = SimulatedDisk(with_old_table(platter, journal))
+        try:
+            list(rollback(MoveContext(again, NoKernel())))
+        except (Refused, Stopped):
+            continue
+        ordinary = SimulatedDisk(platter)
+        list(rollback(MoveContext(ordinary, NoKernel())))
+        assert final(again) == final(ordinary), f"cut {cut}"
+        cleared += 1
+    assert cleared
 
 
 @sample(4)
