@@ -1,9 +1,9 @@
 """Find changes in flight that the table does not show, because another program replaced it: for an audit."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from aligntool.audit.wording import command
 from aligntool.errors import Refused
@@ -47,7 +47,8 @@ def _in_flight(unseen: Unseen) -> Unseen:
 
 
 def _journal_in_image(path: str, pulse: Pulse) -> int | None:
-    return _journal_at(path, pulse) if Path(path).is_file() else None
+    # Path.is_file fails if the name is too long
+    return _journal_at(path, pulse) if os.path.isfile(path) else None  # noqa: PTH113
 
 
 def _marked(disk: Disk, found: Mapping[str, int | None]) -> Disk:

@@ -40,7 +40,11 @@ def content_problems(reader: ReadOnlyDevice, size: int, sector: int) -> Iterator
     tables = {found.label.value for table in (512, 4096) if (found := read_table(reader, sector_size=table).table)}
     others = other_kinds(reader, layers[0].kind) if layers else ()
     if len(layers) != 1 or tables or others:
-        names = (*map(layer_name, layers), *others, *(f"a {label_words(label)} table" for label in sorted(tables)))
+        names = (
+            *map(layer_name, layers),
+            *others,
+            *(f"a {label_words(label)} table".replace("a MBR", "an MBR") for label in sorted(tables)),
+        )
         yield f"{' and '.join(names) or 'nothing'} is recognised inside: required sectors unknown"
         return
     unit = smallest_unit(reader, layers[0])

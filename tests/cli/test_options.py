@@ -165,7 +165,7 @@ def test_json_is_never_coloured(tmp_path: Path) -> None:
 
 
 def test_a_captured_machine_that_is_given_twice_is_audited_twice(tmp_path: Path) -> None:
-    root = Path(__file__).parent.parent / "machines"
+    root = Path(__file__).parent.parent / "audit/machines"
     snapshot = next(path for path in sorted(root.iterdir()) if path.suffix in (".xz", ".gz"))
     one = run_aligntool("audit", "--sysroot", snapshot)
     two = run_aligntool("audit", "--sysroot", snapshot, "--sysroot", snapshot)

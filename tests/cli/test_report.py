@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import run
 from tests.run_aligntool import run_aligntool
 
-MACHINES = Path(__file__).parent.parent / "machines"
+MACHINES = Path(__file__).parent.parent / "audit/machines"
 
 
 def report(*words: str | Path, path: str | None = None) -> "subprocess.CompletedProcess[str]":

@@ -100,7 +100,7 @@ def test_a_disk_is_audited_planned_confirmed_and_moved(disk: Path) -> None:
         await user.answer("", until=f"the answer was not {disk}; nothing was written")
         assert digest(disk) == before
         await user.press("r", until="to continue")
-        done = await user.answer(str(disk), until="1 on the grid")
+        done = await user.answer(str(disk), until="1 start on the grid")
         assert "partition 1: sector 2048 (1MiB), on the grid" in done
         await user.press("escape", until="OK: every partition starts on its boundaries")
 

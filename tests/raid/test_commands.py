@@ -19,7 +19,7 @@ from tests.run_aligntool import program, run_aligntool
 from tests.schemas import check
 
 ROOT = Path(__file__).parents[2]
-MACHINE = ROOT / "tests" / "machines" / "md-on-misaligned-partitions.tar.xz"
+MACHINE = ROOT / "tests/audit/machines" / "md-on-misaligned-partitions.tar.xz"
 
 
 def test_a_plan_without_its_request_is_not_applied(tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ def test_the_json_has_the_same_facts_of_a_member() -> None:
     assert one["shares"] == ["shares DMI 3.0 x4 with nvme1n1, nvme7n1"]
     assert [each["dramless"] for each in (one, two)] == [False, True]
     assert (one["memory"], two["memory"][:18]) == (None, "no DRAM of its own")
-    documented = (HERE.parents[1] / "docs" / "json.md").read_text().split("## Arrays")[1]
+    documented = (HERE.parents[2] / "docs" / "json.md").read_text().split("## Arrays")[1]
     assert all(f"`{key}`" in documented.split("\n## ")[0] for key in one)
 
 
