@@ -51,7 +51,8 @@ def find_disk_state(device: Device, journal: Journal) -> DiskState:
             # A rollback removes its markers before it writes the old table; another program does not wait for that.
             is_undone = journal.position.forward or not has_markers(device, journal)
             return DiskState.NOT_BEGUN if is_undone else DiskState.IN_FLIGHT
-        if complete and lists_old_place(device, plan):
+        is_old = table is TableState.BEFORE and images.before != images.after
+        if complete and (is_old or lists_old_place(device, plan)):
             return DiskState.CHANGED
         if table is TableState.OTHER and complete and is_readable(device):
             return DiskState.LEFT  # the MBR is unchanged, the chain of EBRs is not

@@ -235,12 +235,13 @@ def with_old_table(platter: bytes, journal: Journal) -> bytes:
     return bytes(changed)
 
 
+@pytest.mark.parametrize("make", [moved, converted])
 @pytest.mark.parametrize("label", ["gpt", "dos"])
-def test_a_journal_is_not_closed_under_an_old_table_that_lists_places_without_content(
-    tmp_path: Path, contents: Contents, label: str
+def test_a_journal_is_not_closed_under_an_old_table_that_is_put_back_after_the_new_one(
+    tmp_path: Path, contents: Contents, make: Callable[..., Case], label: str
 ) -> None:
-    """The move is complete, but nothing else than its journal names the new places then."""
-    case, stopped = moved(label, tmp_path, contents), 0
+    """The change is complete, but nothing else than its journal names the new places then."""
+    case, stopped = make(label, tmp_path, contents), 0
     whole = case.run()
     at = next(step.journal.extent.start for step in case.steps if hasattr(step, "journal"))
     for cut in range(whole.operations - 60, whole.operations):
