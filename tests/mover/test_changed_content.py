@@ -237,7 +237,7 @@ def with_old_table(platter: bytes, journal: Journal) -> bytes:
 
 @pytest.mark.parametrize("make", [moved, converted])
 @pytest.mark.parametrize("label", ["gpt", "dos"])
-def test_a_journal_is_not_closed_under_an_old_table_that_is_put_back_after_the_new_one(
+def test_a_journal_stays_open_under_an_old_table_that_is_put_back(
     tmp_path: Path, contents: Contents, make: Callable[..., Case], label: str
 ) -> None:
     """The change is complete, but nothing else than its journal names the new places then."""
@@ -273,9 +273,7 @@ def test_a_journal_is_not_closed_under_an_old_table_that_is_put_back_after_the_n
 
 @sample(1)
 @pytest.mark.parametrize("label", ["gpt", "dos"])
-def test_a_rollback_clears_the_new_places_under_an_old_table_that_was_put_back(
-    tmp_path: Path, contents: Contents, label: str
-) -> None:
+def test_a_rollback_clears_the_new_places_under_an_old_table(tmp_path: Path, contents: Contents, label: str) -> None:
     case, cleared = moved(label, tmp_path, contents), 0
     middle = case.run(case.run().operations * 2 // 3).after_the_cut(random.Random(label))
     whole = SimulatedDisk(middle)
