@@ -171,8 +171,11 @@ def _is_of_this_move(device: Device, journal: Journal, *, sound: bool, is_marked
         return is_marked or begun or whole_disk.is_unsettled(device, journal)
     state, found = table_state(device, images), disk_state.find_disk_state(device, journal)
     if state is not TableState.OTHER or is_own_table(device, images):
-        is_shown = state in (TableState.BEFORE, TableState.AFTER)
-        settled = sound and is_shown and found in (disk_state.DiskState.NOT_BEGUN, disk_state.DiskState.COMPLETE)
+        settled = sound and state in (TableState.BEFORE, TableState.AFTER)
+        if found is disk_state.DiskState.CHANGED or (
+            state is TableState.BEFORE and found is disk_state.DiskState.IN_FLIGHT
+        ):
+            settled = False  # another program put the old table back
         unfinished &= found is not disk_state.DiskState.COMPLETE
         return is_marked or unfinished or not settled  # otherwise a journal whose heads could not be wiped
     if disk_state.covers_content(plan):
