@@ -361,14 +361,13 @@ def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key
     plan = _plan_in_flight(current, disk)
     restore = chosen.restore_table and current.restore_table
     # A table that another program changed is refused below, or is confirmed separately. A complete move is not undone.
+    tables = _tables_to_confirm(disk, journal, plan) if restore and not chosen.dry_run else None
     if not chosen.dry_run:
-        if restore:  # names what was made meanwhile, and how to delete it
-            refuse(_overwriting_refusals(disk, _compared_tables(disk, journal, plan)[2]))
         _refuse_changed_disk(disk, journal, back=back, restore_table=restore)
     asked = replace(chosen, yes=chosen.yes or current.restore_table or (back and current.complete))
     if not _confirmed(named, disk, current, asked, back=back, json_=json_):
         return
-    shown = confirm_table(named, disk, journal, plan, yes=chosen.yes) if restore else None
+    shown = confirm_table(named, disk, *tables, yes=chosen.yes) if tables else None
 
     @contextmanager
     def locked(note: Callable[[str], object]) -> Iterator[run_change.ChangeInProgress]:
@@ -525,17 +524,21 @@ def _next_commands(current: move.Status, disk: str, journal: str | None) -> tupl
 # The entries that this removes may belong to partitions that were created in the meantime.
 
 
-def confirm_table(named: str, disk: str, journal_file: str | None, plan: Plan, *, yes: bool) -> TableReading:
-    """Show the table found and the table to be written, and ask. Return the table found.
-
-    Raises Refused, also if an added partition is in an area that the move reads or writes.
+def _tables_to_confirm(disk: str, journal_file: str | None, plan: Plan) -> tuple[TableReading, TableReading]:
+    """Return the table found and the table to be written. Raises Refused if a partition that was added, or content that
+    was made meanwhile, is in an area that the move reads or writes: with where the user finds how to delete it.
     """
     found, written, overwritten = _compared_tables(disk, journal_file, plan)
+    refuse(_overwriting_refusals(disk, overwritten))
+    return found, written
+
+
+def confirm_table(named: str, disk: str, found: TableReading, written: TableReading, *, yes: bool) -> TableReading:
+    """Show the table found and the table to be written, and ask. Return the table found."""
     for which, table in (("found", found), ("to be written", written)):
         show(
             table_lines(f"the partition table {which}", table.partitions), sys.stderr, color=options.colored(sys.stderr)
         )
-    refuse(_overwriting_refusals(disk, overwritten))
     lost = plain("  lost: the partition table found")
     options.confirm(named, options.target_lines(disk, [lost]), yes=yes)
     return found

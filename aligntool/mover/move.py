@@ -169,13 +169,12 @@ def _is_of_this_move(device: Device, journal: Journal, *, sound: bool, is_marked
     if images.of_whole_disk:
         begun = _is_begun(journal) and (any_table or disk_state.has_markers(device, journal))
         return is_marked or begun or whole_disk.is_unsettled(device, journal)
-    state, found = table_state(device, images), disk_state.find_disk_state(device, journal)
+    state = table_state(device, images)
     if state is not TableState.OTHER or is_own_table(device, images):
-        settled = sound and state in (TableState.BEFORE, TableState.AFTER)
-        if found is disk_state.DiskState.CHANGED or (
-            state is TableState.BEFORE and found is disk_state.DiskState.IN_FLIGHT
-        ):
-            settled = False  # another program put the old table back
+        found = disk_state.find_disk_state(device, journal)
+        is_back = state is TableState.BEFORE and found is disk_state.DiskState.IN_FLIGHT
+        is_replaced = is_back or found is disk_state.DiskState.CHANGED  # by another program
+        settled = sound and state in (TableState.BEFORE, TableState.AFTER) and not is_replaced
         unfinished &= found is not disk_state.DiskState.COMPLETE
         return is_marked or unfinished or not settled  # otherwise a journal whose heads could not be wiped
     if disk_state.covers_content(plan):
@@ -186,7 +185,7 @@ def _is_of_this_move(device: Device, journal: Journal, *, sound: bool, is_marked
         or not is_readable(device)
         or disk_state.has_markers(device, journal)
         or (unfinished and _has_new_content(device, journal))
-        or (disk_state.is_complete(journal) and found is disk_state.DiskState.CHANGED)
+        or (disk_state.is_complete(journal) and disk_state.lists_old_place(device, plan))
     )
 
 
