@@ -1,6 +1,7 @@
 """Attach images to a loop device or mount them for the length of a block."""
 
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -27,8 +28,24 @@ def mounted(content: Path, *mount: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="aligntool-mount-") as name:
         folder = Path(name) / "mnt"  # the mount is one folder below the one that is deleted
         folder.mkdir()
-        run(*mount, content, folder)
+        _mount(*mount, content, folder)
         try:
             yield folder
         finally:
             unmount(folder)
+
+
+def _mount(*command: str | Path, limit_s: float = 60) -> None:
+    """Mount. What was mounted otherwise until now is so in a mount namespace that another program created meanwhile,
+    until that program ends or leaves it.
+    """
+    end = time.monotonic() + limit_s
+    while True:
+        try:
+            run(*command)
+        except AssertionError as error:
+            if "already mounted or mount point busy" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(0.1)
+        else:
+            return

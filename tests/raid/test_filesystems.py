@@ -4,6 +4,7 @@ import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -84,11 +85,13 @@ def test_content_of_an_earlier_array_does_not_prevent_a_file_system(
 ) -> None:
     """Seen on an emulated PC: a RAID1 made on the drives of a stopped RAID0 contained the XFS of that one.
 
-    On a device, because mkfs may overwrite a file without a warning.
+    On a device, because mkfs may overwrite a file without a warning. Of a UUID of its own: mkfs.btrfs(8) looks at all
+    devices of the machine for another of the same.
     """
     device = loop(sparse(GIB))
     run("mkfs.ext4" if kind == "xfs" else "mkfs.xfs", "-q", device)
-    run(*made(planned(goal(filesystem=kind), *drives(2)), kind), device)
+    command = made(planned(goal(filesystem=kind), *drives(2)), kind)
+    run(*(word.replace(FS_UUID, str(uuid4())) for word in command), device)
     assert f"TYPE={kind}\n" in run("blkid", "-p", "-o", "export", device)
 
 
