@@ -7,6 +7,7 @@ from uuid import UUID, uuid4
 from aligntool import steps
 from aligntool.change import Plan
 from aligntool.contents.catalogue import CONTENT_SIGNATURES, kind_named
+from aligntool.contents.layers import read_layers
 from aligntool.device import Device, Sectors, Writing
 from aligntool.formats.gpt import GptCopy, new_pair, table_sizes
 from aligntool.formats.mbr import USUAL_GEOMETRY, MbrEntry, entries_of, protective_mbr, with_entries
@@ -18,7 +19,7 @@ from aligntool.inventory import Partition
 from aligntool.mover import hidden_signatures
 from aligntool.mover import table as tables
 from aligntool.mover.convert_table import conversion_of
-from aligntool.mover.disk_state import DiskState, is_complete, journal_place, step_index
+from aligntool.mover.disk_state import DiskState, LegibleDisk, is_complete, journal_place, step_index
 from aligntool.mover.held_ranges import held_ranges
 from aligntool.mover.in_flight import compare
 from aligntool.mover.journal import Journal
@@ -169,7 +170,7 @@ def find_whole_disk_state(device: Device, journal: Journal) -> DiskState:
         if table is tables.TableState.AFTER and step >= step_index(plan, steps.RewriteTable):
             return DiskState.COMPLETE
         if is_complete(journal):
-            return DiskState.LEFT
+            return DiskState.CHANGED if visible and _is_table_replaced(device, journal) else DiskState.LEFT
         released = False
     else:
         if table is tables.TableState.BEFORE and step <= step_index(plan, steps.ParkEntries):
@@ -215,11 +216,22 @@ def _has_table_over_content(device: Device, journal: Journal) -> bool:
     return differs and _has_only_our_bytes(device, journal)
 
 
+def _is_table_replaced(device: Device, journal: Journal) -> bool:
+    """Return whether the first bytes of content that was moved into a partition were written back over the new table:
+    only the journal names the place of the content then.
+    """
+    release = next(step for step in journal.contents.plan.steps if isinstance(step, steps.ReleaseContent))
+    layers = read_layers(LegibleDisk(device, ()), release.target, sector_size=device.sector_size)
+    return any(layer.kind == release.kind for layer in layers) and _has_only_our_bytes(device, journal)
+
+
 def is_unsettled(device: Device, journal: Journal) -> bool:
     """Return whether this journal, which no entry of the table names, still has work to do."""
     if is_covered(device, journal):
         return True
     disk_state = find_whole_disk_state(device, journal)
+    if disk_state is DiskState.CHANGED and is_complete(journal):
+        return True
     goal = {DiskState.NOT_BEGUN: tables.TableState.BEFORE, DiskState.COMPLETE: tables.TableState.AFTER}.get(disk_state)
     if goal is None:
         return disk_state is DiskState.IN_FLIGHT

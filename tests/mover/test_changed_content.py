@@ -7,6 +7,7 @@ and resume and rollback must leave what another program wrote, and the journal.
 import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -235,10 +236,30 @@ def with_old_table(platter: bytes, journal: Journal) -> bytes:
     return bytes(changed)
 
 
-@pytest.mark.parametrize("make", [moved, converted])
+def with_old_head(platter: bytes, journal: Journal, *, length: int = 17 * KIB) -> bytes:
+    """Return a disk with the first bytes of its former content over the new table, or over a part of it."""
+    (hold,) = (step for step in journal.contents.plan.steps if isinstance(step, HoldContent))
+    held = zip(hold.held.ranges, journal.contents.held[hold.partition], strict=True)
+    (head,) = (saved[:length] for extent, saved in held if extent.start == 0)
+    return head + platter[len(head) :]
+
+
+PUT_BACK = {
+    "moved": (moved, with_old_table),
+    "converted": (converted, with_old_table),
+    "partitioned": (partitioned, with_old_head),
+    "partitioned-in-part": (partitioned, partial(with_old_head, length=4 * KIB)),
+}
+
+
+@pytest.mark.parametrize(("make", "put_back"), PUT_BACK.values(), ids=PUT_BACK)
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 def test_a_journal_stays_open_under_an_old_table_that_is_put_back(
-    tmp_path: Path, contents: Contents, make: Callable[..., Case], label: str
+    tmp_path: Path,
+    contents: Contents,
+    make: Callable[..., Case],
+    put_back: Callable[[bytes, Journal], bytes],
+    label: str,
 ) -> None:
     """The change is complete, but nothing else than its journal names the new places then."""
     case, stopped = make(label, tmp_path, contents), 0
@@ -252,7 +273,7 @@ def test_a_journal_stays_open_under_an_old_table_that_is_put_back(
             continue
         if not is_complete(journal):
             continue
-        changed = with_old_table(platter, journal)
+        changed = put_back(platter, journal)
         status = journal_status(SimulatedDisk(changed), None)
         if status.state != "in-flight":
             continue  # the heads of the journal are wiped already
