@@ -19,8 +19,11 @@ SIGNATURE = b"EFI PART"
 MOST_ENTRY_BYTES = 4 * 1024 * 1024  # KMALLOC_MAX_SIZE: Linux refuses more; 16 KiB are usual
 _SHORTEST_HEADER = 92
 _LENGTH_AND_CRC = struct.Struct("<II")  # of the header, at byte 12
-_LENGTH_AT, _CRC_AT, _ENTRIES_CRC_AT = 12, 16, 88
-_FIELDS, _FIELDS_AT = struct.Struct("<QQQQ16sQIII"), 24
+_LENGTH_AT = 12
+_CRC_AT = 16
+_ENTRIES_CRC_AT = 88
+_FIELDS = struct.Struct("<QQQQ16sQIII")
+_FIELDS_AT = 24
 _ENTRY = struct.Struct("<16s16sQQQ72s")
 _ENTRY_SIZES = range(128, 4097, 8)
 _UNUSED = bytes(16)  # the type GUID of an unused entry
@@ -222,7 +225,8 @@ def new_pair(
     head, tail = table_sizes(sector_size)
     last = sectors - 1
     type_guid, unique, extent, name = entry
-    first, end = extent.start // sector_size, extent.end // sector_size - 1
+    first = extent.start // sector_size
+    end = extent.end // sector_size - 1
     partition = GptEntry(1, bytes(_SIZE), type_guid, unique, first, end, 0, name.encode("utf-16-le"))
     usable = Extent(head, sectors * sector_size - tail - head)
     primary, backup = (
@@ -343,10 +347,14 @@ def _partition(entry: GptEntry, sector_size: int) -> Partition:
     type_guid = str(uuid.UUID(bytes_le=entry.type_guid)).upper()
     type_name = gpt_type_name(type_guid)
     return Partition(
-        number=entry.number, extent=entry.extent(sector_size), type_code=type_guid, type_name=type_name,
-        name=entry.name or None, uuid=str(uuid.UUID(bytes_le=entry.unique_guid)),
+        number=entry.number,
+        extent=entry.extent(sector_size),
+        type_code=type_guid,
+        type_name=type_name,
+        name=entry.name or None,
+        uuid=str(uuid.UUID(bytes_le=entry.unique_guid)),
         flags=_flags(entry.attributes, type_guid, type_name),
-    )  # fmt: skip
+    )
 
 
 def _flags(attributes: int, type_guid: str, type_name: str) -> tuple[str, ...]:
@@ -365,7 +373,8 @@ def entry_faults(
     header = copy.header
     if header is None:
         return []
-    count, size = header.entry_count, header.entry_size
+    count = header.entry_count
+    size = header.entry_size
     counts: list[str] = []
     if header.entry_bytes > MOST_ENTRY_BYTES:
         most = f"more than the {MOST_ENTRY_BYTES} bytes that are read; their checksum was not verified"
@@ -401,7 +410,8 @@ def table_places(copy: CheckedCopy, other: CheckedCopy, disk_size: int) -> tuple
 
     A header can declare these extents usable. `copy` is the one in use.
     """
-    size, header = copy.sector_size, copy.header
+    size = copy.sector_size
+    header = copy.header
     if header is None:
         return ()
     entry_bytes = align_up(header.entry_bytes, size)

@@ -95,7 +95,8 @@ def decode_nvme(controller: bytes, namespace: bytes, *, hmb_granted: int | None 
         facts = replace(facts, max_transfer=most, hmb_preferred=preferred * UNIT, hmb_minimum=minimum * UNIT)
     if len(namespace) < PAGE or not namespace[:384].strip(b"\0"):
         return facts
-    features, in_use = namespace[24], (namespace[26] & 0x0F) | (namespace[26] >> 5 & 0x03) << 4
+    features = namespace[24]
+    in_use = (namespace[26] & 0x0F) | (namespace[26] >> 5 & 0x03) << 4
     formats = _formats(namespace)
     facts = replace(facts, formats=formats, format_in_use=in_use)
     block = next((lba.data_size for lba in formats if lba.index == in_use), None)

@@ -51,7 +51,9 @@ def geometry_of(addresses: Sequence[tuple[bytes, int]]) -> Geometry:
 
 def _geometries(chs: bytes, lba: int) -> Iterator[Geometry]:
     """Yield the geometries in which the address is this LBA, those with the most heads first."""
-    head, sector, cylinder = chs[0], chs[1] & 0x3F, chs[2] | (chs[1] & 0xC0) << 2
+    head = chs[0]
+    sector = chs[1] & 0x3F
+    cylinder = chs[2] | (chs[1] & 0xC0) << 2
     for heads, sectors in product(range(256, 0, -1), range(63, 0, -1)):
         if (cylinder * heads + head) * sectors + sector - 1 == lba:
             yield Geometry(heads, sectors)
@@ -66,7 +68,8 @@ def moved_address(chs: bytes, old_lba: int, new_lba: int, geometry: Geometry) ->
 
 def _is_set(chs: bytes) -> bool:
     """Return whether the address is usable: sectors count from 1, and the last cylinder means out of reach."""
-    sector, cylinder = chs[1] & 0x3F, chs[2] | (chs[1] & 0xC0) << 2
+    sector = chs[1] & 0x3F
+    cylinder = chs[2] | (chs[1] & 0xC0) << 2
     return sector != 0 and cylinder < _CYLINDERS - 1
 
 
@@ -75,7 +78,8 @@ def _is_set(chs: bytes) -> bool:
 
 PRIMARY_SLOTS = range(1, 5)
 _FIRST_AT = 446
-_SIGNATURE_AT, _SIGNATURE = 510, b"\x55\xaa"
+_SIGNATURE_AT = 510
+_SIGNATURE = b"\x55\xaa"
 _LAYOUT = struct.Struct("<B3sB3sII")
 _AIX = b"\xc9\xc2\xd4\xc1"  # "IBMA" in EBCDIC: an AIX disk; its 55 AA means nothing (kernel msdos.c)
 
@@ -143,7 +147,10 @@ def protective_mbr(sector: bytes, sectors: int) -> bytes:
     old = entries_of(sector) or ()
     is_protective = any(entry.code == GPT_PROTECTIVE for entry in old)
     boot = max((entry.boot & 0x80 for entry in old if is_protective and entry.code in (0, GPT_PROTECTIVE)), default=0)
-    first, last, count = b"\x00\x02\x00", b"\xff\xff\xff", min(sectors - 1, 2**32 - 1)  # UEFI 2.10, table 5-4
+    # UEFI 2.10, table 5-4
+    first = b"\x00\x02\x00"
+    last = b"\xff\xff\xff"
+    count = min(sectors - 1, 2**32 - 1)
     entry = MbrEntry(boot, first, GPT_PROTECTIVE, last, 1, count)
     return with_entries(sector, {1: entry, 2: EMPTY_ENTRY, 3: EMPTY_ENTRY, 4: EMPTY_ENTRY})
 
@@ -200,9 +207,12 @@ def moved_entry(
         return moved_address(address, before // sector_size, after // new_size, geometry)
 
     return replace(
-        entry, chs_start=chs(entry.chs_start, old.start, new.start),
-        chs_end=chs(entry.chs_end, old.end - 1, new.end - 1), start=start, sectors=new.length // new_size,
-    )  # fmt: skip
+        entry,
+        chs_start=chs(entry.chs_start, old.start, new.start),
+        chs_end=chs(entry.chs_end, old.end - 1, new.end - 1),
+        start=start,
+        sectors=new.length // new_size,
+    )
 
 
 # The chain of EBRs in an extended partition.
@@ -233,7 +243,9 @@ class Chains:
 
     def follow(self, extended: MbrEntry) -> None:
         """Add the logical partitions of `extended`. Terminates: no EBR is read twice, and empty EBRs are limited."""
-        here, here_sectors, empty = extended.start, extended.sectors, 0
+        here = extended.start
+        here_sectors = extended.sectors
+        empty = 0
         while not self.full:
             table = self._read(here, extended)
             if table is None:
@@ -248,7 +260,8 @@ class Chains:
                 return
             if empty > _MOST_EMPTY_LINKS:
                 break
-            here, here_sectors = extended.start + link.start, link.sectors
+            here = extended.start + link.start
+            here_sectors = link.sectors
             if not extended.start <= here < extended.end:
                 detail = f"an EBR of partition {extended.slot} points to sector {here}, outside that partition"
                 self._fault(Fault.EBR_BROKEN, detail, here, extended.slot)
@@ -290,7 +303,8 @@ class Chains:
             garbage = entry.slot > 2 and (outside or entry.end > here_sectors)
             if entry.is_extended or self.full or garbage:
                 continue
-            number, extent = self.next_number, Extent(start * self.sector_size, entry.sectors * self.sector_size)
+            number = self.next_number
+            extent = Extent(start * self.sector_size, entry.sectors * self.sector_size)
             logical = dos_partition(entry, number, Role.LOGICAL, extent, self.disk_signature)
             self.logicals.append(replace(logical, record_at=here * self.sector_size))
             self.next_number += 1
@@ -302,7 +316,8 @@ class Chains:
 
 def dos_partition(entry: MbrEntry, number: int, role: Role, extent: Extent, disk_signature: int) -> Partition:
     partuuid = f"{disk_signature:08x}-{number:02x}"  # as the kernel and blkid make it
-    code, flags = f"0x{entry.code:02x}", ("boot",) if entry.boot & 0x80 else ()
+    code = f"0x{entry.code:02x}"
+    flags = ("boot",) if entry.boot & 0x80 else ()
     return Partition(number, extent, role, code, mbr_type_name(entry.code), None, partuuid, flags)
 
 
@@ -328,7 +343,8 @@ def protective_faults(
         detail = f"the protective MBR {what}: Linux ignores this GPT unless it is started with `gpt`, and fdisk and"
         detail += " parted refuse it; other systems may treat the disk as empty"
         return [TableFault(Fault.PROTECTIVE_MBR, detail, 0)]
-    others, last = hybrid_entries(table), disk_size // sector_size - 1
+    others = hybrid_entries(table)
+    last = disk_size // sector_size - 1
     faults = [_hybrid_fault(others, partitions, sector_size)] if others else []
     if guard.start != 1:
         detail = f"the 0xEE entry of the protective MBR starts at sector {guard.start}, not 1: Linux ignores this GPT"
@@ -346,7 +362,8 @@ def protective_faults(
 def _hybrid_fault(others: tuple[MbrEntry, ...], partitions: list[Partition], sector_size: int) -> TableFault:
     """Return the fault of a hybrid MBR: its entries, and whether each matches a GPT partition, as it should."""
     mirrors = {partition.extent: partition.number for partition in partitions}
-    described, numbers = [], []
+    described = []
+    numbers = []
     for entry in others:
         number = mirrors.get(entry.extent(sector_size))
         if number is None:

@@ -70,10 +70,14 @@ def _apm_partition(entry: bytes, number: int, block: int) -> Partition:
     kind = text_at(entry, 48, 32, "latin-1") or ""
     belongs_to_map = kind.casefold() in _MAP_TYPES or kind.casefold().startswith("apple_driver")
     return Partition(
-        number=number, extent=Extent(start * block, blocks * block), role=Role.MAP if belongs_to_map else Role.PRIMARY,
-        type_code=kind, type_name=_TYPE_NAMES.get(kind, ""), name=text_at(entry, 16, 32, "latin-1"),
+        number=number,
+        extent=Extent(start * block, blocks * block),
+        role=Role.MAP if belongs_to_map else Role.PRIMARY,
+        type_code=kind,
+        type_name=_TYPE_NAMES.get(kind, ""),
+        name=text_at(entry, 16, 32, "latin-1"),
         flags=("boot",) if be32(entry, 88) & _BOOTABLE and not belongs_to_map else (),
-    )  # fmt: skip
+    )
 
 
 # Distinguish the start of a file system from that of a partitioned disk.
@@ -142,7 +146,8 @@ def kind_at(reader: Reader, offset: int) -> str | None:
     three short reads.
     """
     near = read_or_none(reader, offset, _READ_AT_ONCE) or b""
-    if kind := boot_sector_kind(near[:512]):
+    kind = boot_sector_kind(near[:512])
+    if kind:
         return kind
     for at, magic, name in _MAGICS:
         found = near[at : at + len(magic)] if at < _READ_AT_ONCE else read_or_none(reader, offset + at, len(magic))
@@ -156,7 +161,10 @@ def kind_at(reader: Reader, offset: int) -> str | None:
 # The unit of all of them is 512 bytes, also on a disk with other sectors.
 
 _SECTOR = 512
-_FREEBSD, _OPENBSD, _NETBSD, _MINIX = 0xA5, 0xA6, 0xA9, 0x81
+_FREEBSD = 0xA5
+_OPENBSD = 0xA6
+_NETBSD = 0xA9
+_MINIX = 0x81
 _VTOC_SANE = 0x600DDEEE
 _UNIXWARE = 0xCA5E600D
 _WHOLE_DISK = 5  # Solaris tag V_BACKUP, UnixWare's whole-disk tag
@@ -167,7 +175,8 @@ def read_nested(table: MbrSector, chains: Chains) -> list[Partition]:
     """Return the nested partitions of all primary partitions. Numbers continue from `chains`, which gets the faults."""
     found: list[Partition] = []
     for entry in table.used:
-        read, parent = _READERS.get(entry.code), entry.extent(chains.sector_size)
+        read = _READERS.get(entry.code)
+        parent = entry.extent(chains.sector_size)
         for nested in read(chains.reader, parent, entry.code) if read else ():
             place = nested.extent
             if place == parent or not place.length:
@@ -229,9 +238,14 @@ def _minix(reader: Reader, parent: Extent, code: int) -> Iterator[Partition]:
 
 
 _READERS: dict[int, Callable[[Reader, Extent, int], Iterator[Partition]]] = {
-    _FREEBSD: _bsd, _OPENBSD: _bsd, _NETBSD: _bsd, _MINIX: _minix, 0x63: _unixware, 0x82: _solaris,
+    _FREEBSD: _bsd,
+    _OPENBSD: _bsd,
+    _NETBSD: _bsd,
+    _MINIX: _minix,
+    0x63: _unixware,
+    0x82: _solaris,
     0xBF: _solaris,
-}  # fmt: skip
+}
 
 
 # The MBR (the "dos" label of libfdisk and blkid): whether sector 0 is one, its sector size, its partitions.
@@ -284,7 +298,8 @@ def read_mbr(
     chains = Chains(reader, used_size, table.disk_signature)
     primaries = []
     for entry in table.used:
-        role, extent = Role.EXTENDED if entry.is_extended else Role.PRIMARY, entry.extent(used_size)
+        role = Role.EXTENDED if entry.is_extended else Role.PRIMARY
+        extent = entry.extent(used_size)
         primaries.append(dos_partition(entry, entry.slot, role, extent, table.disk_signature))
         if entry.is_extended:
             chains.follow(entry)
@@ -292,12 +307,19 @@ def read_mbr(
     partitions = (*primaries, *chains.logicals, *nested)
     faults += [*_entry_faults(reader, table), *chains.faults, *_place_faults(table, primaries, chains)]
     end = min(ADDRESSABLE * used_size, reader.size)
-    usable, parked = Extent(used_size, max(0, end - used_size)), parked_in_mbr(table, reader.size)
+    usable = Extent(used_size, max(0, end - used_size))
+    parked = parked_in_mbr(table, reader.size)
     found = Table(
-        TableLabel.DOS, used_size, f"0x{table.disk_signature:08x}", usable=usable, copies=copies,
-        faults=readers.limit_faults(faults), in_flight=parked, sector_size_assumed=assumed,
+        TableLabel.DOS,
+        used_size,
+        f"0x{table.disk_signature:08x}",
+        usable=usable,
+        copies=copies,
+        faults=readers.limit_faults(faults),
+        in_flight=parked,
+        sector_size_assumed=assumed,
         empty_records=tuple(chains.empty),
-    )  # fmt: skip
+    )
     return TableReading(found, partitions)
 
 
@@ -376,7 +398,8 @@ def _place_faults(table: MbrSector, primaries: list[Partition], chains: Chains) 
     primaries = [item for item in primaries if item.type_code != protective]
     data_partitions = [item for item in primaries if item.role is Role.PRIMARY] + chains.logicals
     containers = {item.number for item in primaries if item.role is Role.EXTENDED}
-    faults, whole = readers.overlaps(data_partitions), {entry.slot for entry in table.used if not entry.start}
+    faults = readers.overlaps(data_partitions)
+    whole = {entry.slot for entry in table.used if not entry.start}
     if faults and _is_hybrid_iso(chains.reader, table):
         why = "; hybrid ISO images do so on purpose: the first entry covers the whole image"
         faults = [

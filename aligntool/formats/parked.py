@@ -134,9 +134,12 @@ def read_or_empty(device: Device, at: int, length: int) -> bytes:
 def parked_gpt_entry(entry: GptEntry, journal_at: int | None, journal_id: bytes) -> GptEntry:
     name = _NAME_ELSEWHERE if journal_at is None else f"aligntool resume @{journal_at}"
     return replace(
-        entry, type_guid=PARKED_GPT.bytes_le, unique_guid=_xor_number(journal_id, entry.number),
-        attributes=entry.attributes | _KEEP_AWAY_BITS, raw_name=name.encode("utf-16-le"),
-    )  # fmt: skip
+        entry,
+        type_guid=PARKED_GPT.bytes_le,
+        unique_guid=_xor_number(journal_id, entry.number),
+        attributes=entry.attributes | _KEEP_AWAY_BITS,
+        raw_name=name.encode("utf-16-le"),
+    )
 
 
 def parked_mbr_entry(entry: MbrEntry, journal_at: int | None) -> MbrEntry:

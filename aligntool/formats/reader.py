@@ -197,7 +197,8 @@ def limit_faults(faults: list[TableFault]) -> tuple[TableFault, ...]:
         if len(same) < MOST_FAULTS:
             kept.append(fault)
     for same in kinds.values():
-        if rest := same[MOST_FAULTS - 1 :]:
+        rest = same[MOST_FAULTS - 1 :]
+        if rest:
             more = f" (and {len(rest) - 1} more of this kind)" if len(rest) > 1 else ""
             numbers = sorted({number for fault in rest for number in fault.partitions})
             kept.append(replace(rest[0], detail=f"{rest[0].detail}{more}", partitions=tuple(numbers)))
@@ -227,9 +228,7 @@ AREAS = "containers"  # partitions, volumes, and what is in them; one disk of a 
 LEVELS = "containers inside each other"  # real stacks have four
 WORDS = "words of metadata"  # of LVM and LUKS2; a group of 1000 volumes has 50,000
 ITEMS = "layers and segments"  # in all partitions together; each becomes output
-MOST: Mapping[str, int] = {
-    PARTITIONS: 256, BYTES: 512 * MIB, AREAS: 4096, LEVELS: 6, WORDS: 1_000_000, ITEMS: 16_384,
-}  # fmt: skip
+MOST: Mapping[str, int] = {PARTITIONS: 256, BYTES: 512 * MIB, AREAS: 4096, LEVELS: 6, WORDS: 1_000_000, ITEMS: 16_384}
 
 
 class OverBudgetError(OSError):
@@ -323,10 +322,12 @@ class Magic:
             return None
         version = str(int.from_bytes(_read_from(area, *self.version_at), "little")) if self.version_at else self.version
         return Layer(
-            kind=self.kind, extent=area.extent, version=version,
+            kind=self.kind,
+            extent=area.extent,
+            version=version,
             label=text_at(_read_from(area, *self.label), 0, self.label[1]) if self.label else None,
             uuid=uuid_at(_read_from(area, self.uuid, 16), 0) if self.uuid is not None else None,
-        )  # fmt: skip
+        )
 
 
 def _read_from(area: Area, place: int, length: int) -> bytes:

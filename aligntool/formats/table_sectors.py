@@ -14,8 +14,10 @@ from aligntool.units import Extent, is_sector_size
 _MBR_SECTOR = 512  # whatever the disk's sector size
 _MBR_ENTRIES_AT = 446  # before them: boot code and the disk signature
 _HEADER_END = 92  # of the fields of a header; the rest of its sector is reserved
-_GUID_AT, _ENTRIES_CRC_AT = 56, 88
-_UNIQUE_GUID, _NAME = slice(16, 32), slice(56, 128)
+_GUID_AT = 56
+_ENTRIES_CRC_AT = 88
+_UNIQUE_GUID = slice(16, 32)
+_NAME = slice(56, 128)
 _ENTRY = 128
 
 

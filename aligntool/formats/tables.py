@@ -109,16 +109,23 @@ def read_gpt(reader: Reader, pair: GptPair, table: MbrSector | None, sector_size
         *gpts.entry_faults(copy, other, partitions, reader.size),
     ]
     found = Table(
-        TableLabel.GPT, copy.sector_size, str(uuid.UUID(bytes_le=copy.header.disk_guid)), bool(hybrid_entries(table)),
-        copy.header.usable(copy.sector_size), (pair.primary.summary(), pair.backup.summary()),
-        faults=limit_faults(faults), in_flight=parked_in_gpt(copy, other),
-    )  # fmt: skip
+        TableLabel.GPT,
+        copy.sector_size,
+        str(uuid.UUID(bytes_le=copy.header.disk_guid)),
+        bool(hybrid_entries(table)),
+        copy.header.usable(copy.sector_size),
+        (pair.primary.summary(), pair.backup.summary()),
+        faults=limit_faults(faults),
+        in_flight=parked_in_gpt(copy, other),
+    )
     return TableReading(found, tuple(partitions))
 
 
 def copy_faults(pair: GptPair, last_lba: int) -> list[TableFault]:
     """Return the faults of each copy, and the differences between the two."""
-    primary, backup, faults = pair.primary, pair.backup, []
+    primary = pair.primary
+    backup = pair.backup
+    faults = []
     if not primary.is_good:
         unless = " unless it is started with `gpt`" if backup.is_good else ""
         then = f"; Linux then reads none of its partitions{unless}"
@@ -158,7 +165,8 @@ def _differences(
     if two.other_lba != primary.lba:
         differences.append(f"the backup names sector {two.other_lba} as the other copy, not {primary.lba}")
     for attribute in ("first_usable", "last_usable", "entry_count", "entry_size"):
-        here, there = getattr(one, attribute), getattr(two, attribute)
+        here = getattr(one, attribute)
+        there = getattr(two, attribute)
         if here != there:
             differences.append(f"{attribute.replace('_', ' ')} is {here} in the primary and {there} in the backup")
     if one.disk_guid != two.disk_guid:
@@ -228,7 +236,8 @@ def read_table(reader: Reader, *, sector_size: int | None) -> TableReading:
         return read_mbr(reader, table, sector_size=sector_size, more_faults=old_gpt_faults(gpt))
     if gpt and gpt.primary.header_crc_good and listed and not boot_sector_kind(sector):
         return listed  # no 0xEE entry, but a whole primary copy, and no file system overwrote sector 0
-    if found := read_apm(reader, sector):
+    found = read_apm(reader, sector)
+    if found:
         return found
     if table and is_partition_table(reader, sector, table):
         return read_mbr(reader, table, sector_size=sector_size, more_faults=old_gpt_faults(gpt))
@@ -253,9 +262,12 @@ def _damaged_gpt(
     places = {"primary": 1, "backup": max(2, last)}  # if nothing is left of it
     lost = gpt or GptPair(*(gpts.check_copy(reader, name, lba, size) for name, lba in places.items()))
     return read_mbr(
-        reader, table, sector_size=size, more_faults=tuple(copy_faults(lost, last)),
+        reader,
+        table,
+        sector_size=size,
+        more_faults=tuple(copy_faults(lost, last)),
         copies=(lost.primary.summary(), lost.backup.summary()),
-    )  # fmt: skip
+    )
 
 
 def is_backup_alone(table: Table) -> bool:

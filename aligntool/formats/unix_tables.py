@@ -19,7 +19,10 @@ from aligntool.units import Extent
 # libblkid, and after all other labels were tried. It is defined for 512-byte sectors only.
 
 _SECTOR = 512
-_PRIMARY_AT, _ICD_AT, _SIZE_AT, _BAD_LIST_AT = 0x1C6, 0x156, 0x1C2, 0x1F6
+_PRIMARY_AT = 0x1C6
+_ICD_AT = 0x156
+_SIZE_AT = 0x1C2
+_BAD_LIST_AT = 0x1F6
 _MOST_LINKS = 100
 _EXTENDED = "XGM"
 _COMMON = frozenset({"GEM", "BGM", "LNX", "SWP", "RAW"})
@@ -66,7 +69,8 @@ def _atari_entries(sector: bytes, at: int, count: int) -> list[_Entry]:
 def _atari_reading(reader: Reader, sector: bytes, entries: list[_Entry]) -> TableReading:
     partitions: list[Partition] = []
     faults: list[TableFault] = []
-    number, extended = 1, False
+    number = 1
+    extended = False
     for entry in entries:
         if entry.active and entry.kind == _EXTENDED:
             extended = True
@@ -87,7 +91,8 @@ def _add_logicals(
     reader: Reader, extended: _Entry, number: int, partitions: list[Partition], faults: list[TableFault]
 ) -> int:
     """Add the logical partitions of an XGM partition. Return the last number used, or `number` if none was."""
-    here, seen = extended.start, {0}
+    here = extended.start
+    seen = {0}
     while len(seen) <= _MOST_LINKS:
         at = here * _SECTOR
         if here in seen:
@@ -108,7 +113,8 @@ def _add_logicals(
         _add_partition(partitions, data, here + data.start, number, Role.LOGICAL)
         if not (link.active and link.kind == _EXTENDED):
             return number
-        here, number = extended.start + link.start, number + 1
+        here = extended.start + link.start
+        number += 1
     detail = f"the chain of XGM sectors continues after {_MOST_LINKS} of them"
     faults.append(TableFault(Fault.IMPLAUSIBLE_COUNT, detail, here * _SECTOR))
     return number
@@ -156,7 +162,8 @@ def read_slices(reader: Reader, at: int) -> tuple[Partition, ...] | None:
     found = []
     for index in range(min(le16(raw, 138), _MOST, (len(raw) - _HEADER) // 16)):
         sectors, start, _, kind = struct.unpack_from("<IIIB", raw, _HEADER + index * 16)
-        extent, role = Extent(start * _SECTOR, sectors * _SECTOR), Role.PRIMARY if kind else Role.MAP
+        extent = Extent(start * _SECTOR, sectors * _SECTOR)
+        role = Role.PRIMARY if kind else Role.MAP
         found.append(Partition(index + 1, extent, role, str(kind), _BSD_TYPES.get(kind, "")))
     return tuple(found)
 
@@ -254,8 +261,12 @@ def _vtoc(reader: Reader, block: int, track: int, heads: int) -> tuple[list[Part
 # The unit of both is 512 bytes, and both have a slice for the whole disk. Layouts: the kernel's
 # block/partitions/sun.c and sgi.c, util-linux's pt-sun.h and pt-sgi.h.
 
-_SUN_MAGIC, _SUN_VTOC_SANE, _SUN_WHOLE_DISK = 0xDABE, 0x600DDEEE, 5
-_SGI_MAGIC, _SGI_VOLUME_HEADER, _SGI_WHOLE_DISK = 0x0BE5A941, 0, 6
+_SUN_MAGIC = 0xDABE
+_SUN_VTOC_SANE = 0x600DDEEE
+_SUN_WHOLE_DISK = 5
+_SGI_MAGIC = 0x0BE5A941
+_SGI_VOLUME_HEADER = 0
+_SGI_WHOLE_DISK = 6
 _LINUX_TYPES = "82 Linux swap; 83 Linux; 8E Linux LVM; FD Linux RAID autodetect"
 _SUN_TYPES = numbered_types(
     "0 Unassigned; 1 Boot; 2 SunOS root; 3 SunOS swap; 4 SunOS usr; 5 Whole disk; 6 SunOS stand; 7 SunOS var; "
