@@ -18,26 +18,33 @@ _SECTOR = 512  # the unit of offsets and sizes, whatever the disk's sectors
 _MAGIC = bytes.fromhex("c68573f666ce90a9d96a60cf803df7ef")
 _MAGIC_OF_BCACHE = bytes.fromhex("c68573f64e1a45ca8265f57f48ba6d81")
 _FIELDS_AT = 752
-_MEMBERS_V1, _MEMBERS_V2 = 1, 11
-_INITIALIZED, _CLEAN = 0x1, 0x2  # in flags[0]
+_MEMBERS_V1 = 1
+_MEMBERS_V2 = 11
+_INITIALIZED = 0x1  # in flags[0]
+_CLEAN = 0x2  # in flags[0]
 
 
 def read_bcachefs(area: Area) -> Layer | None:
     superblock = area.read(_SUPERBLOCK_AT, 4096)
-    magic, is_bcache = superblock[24:40], le64(superblock, 8) * _SECTOR == _SUPERBLOCK_AT
+    magic = superblock[24:40]
+    is_bcache = le64(superblock, 8) * _SECTOR == _SUPERBLOCK_AT
     if magic not in (_MAGIC, _MAGIC_OF_BCACHE) or is_bcache or le64(superblock, 104) * _SECTOR != _SUPERBLOCK_AT:
         return None  # before 2022, bcachefs used the magic of bcache
     superblock = area.read(_SUPERBLOCK_AT, min(_FIELDS_AT + 8 * le32(superblock, 124), 64 * 1024))
     version = le16(superblock, 16)
     member = _own_member(superblock)
     bucket = le16(member, 26) * _SECTOR
-    claims, devices = le64(member, 16) * bucket or None, superblock[123]
+    claims = le64(member, 16) * bucket or None
+    devices = superblock[123]
     return replace(
         area.layer("bcachefs", claims, le16(superblock, 120) * _SECTOR or None),
-        version=f"{version >> 10}.{version & 0x3FF}", label=text_at(superblock, 72, 32),
-        uuid=uuid_at(superblock, 56), data_start=area.start + le16(member, 24) * bucket if bucket else None,
-        raid_members=devices if devices > 1 else None, unclean=_unclean(superblock),
-    )  # fmt: skip
+        version=f"{version >> 10}.{version & 0x3FF}",
+        label=text_at(superblock, 72, 32),
+        uuid=uuid_at(superblock, 56),
+        data_start=area.start + le16(member, 24) * bucket if bucket else None,
+        raid_members=devices if devices > 1 else None,
+        unclean=_unclean(superblock),
+    )
 
 
 def _unclean(superblock: bytes) -> str | None:
@@ -49,9 +56,11 @@ def _unclean(superblock: bytes) -> str | None:
 
 def _own_member(superblock: bytes) -> bytes:
     """Return the entry of this device in the member list, or b"" if there is none."""
-    index, at = superblock[122] if len(superblock) > 122 else 0, _FIELDS_AT
+    index = superblock[122] if len(superblock) > 122 else 0
+    at = _FIELDS_AT
     while at + 8 <= len(superblock):
-        length, field = 8 * le32(superblock, at), le32(superblock, at + 4)
+        length = 8 * le32(superblock, at)
+        field = le32(superblock, at + 4)
         if length < 8 or at + length > len(superblock):
             break
         if field in (_MEMBERS_V1, _MEMBERS_V2):

@@ -12,7 +12,9 @@ from aligntool.formats.reader import Area
 from aligntool.inventory import Layer
 from aligntool.units import KIB, is_power_of_two
 
-VISTA, WINDOWS_7, TO_GO = b"\xeb\x52\x90-FVE-FS-", b"\xeb\x58\x90-FVE-FS-", b"\xeb\x58\x90MSWIN4.1"
+VISTA = b"\xeb\x52\x90-FVE-FS-"
+WINDOWS_7 = b"\xeb\x58\x90-FVE-FS-"
+TO_GO = b"\xeb\x58\x90MSWIN4.1"
 
 
 def read_bitlocker(area: Area) -> Layer | None:
@@ -22,7 +24,8 @@ def read_bitlocker(area: Area) -> Layer | None:
     metadata = area.read(at, 64 * KIB) if at and at % 64 == 0 else b""
     if start != VISTA and metadata[:8] != b"-FVE-FS-":
         return None
-    sector, cluster = le16(boot, 11), cluster_size(boot)
+    sector = le16(boot, 11)
+    cluster = cluster_size(boot)
     version = str(le16(metadata, 10)) if metadata else None
     unit = cluster or (sector if is_power_of_two(sector) else None)
     # Encryption in place: all data has the same offset as in the file system.
@@ -32,7 +35,8 @@ def read_bitlocker(area: Area) -> Layer | None:
 
 def _descriptions(metadata: bytes) -> Iterator[str]:
     """Yield the descriptions in the metadata, whose entries are: size, entry type, value type, version, value."""
-    end, at = min(64 + le32(metadata, 64), len(metadata)), 64 + 48
+    end = min(64 + le32(metadata, 64), len(metadata))
+    at = 64 + 48
     while at + 8 < end:
         size = le16(metadata, at)
         if size < 8 or at + size > end:

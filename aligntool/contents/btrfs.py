@@ -40,14 +40,17 @@ def read_btrfs(area: Area) -> Layer | None:
         return None
     claims = le64(superblock, 209)  # this device's share (dev_item.total_bytes), not the sum over all devices
     return replace(
-        area.layer("btrfs", claims, sector), label=text_at(superblock, 299, 256), uuid=uuid_at(superblock, 32),
+        area.layer("btrfs", claims, sector),
+        label=text_at(superblock, 299, 256),
+        uuid=uuid_at(superblock, 32),
         problems=_btrfs_problems(superblock),
         unclean="needs its log tree replayed (log root set)" if le64(superblock, 96) else None,
-    )  # fmt: skip
+    )
 
 
 def _btrfs_problems(superblock: bytes) -> tuple[str, ...]:
-    covered, stored = superblock[32:], superblock[:32]
+    covered = superblock[32:]
+    stored = superblock[:32]
     of = "the btrfs superblock"
     match le16(superblock, 196):
         case 0:  # BTRFS_CSUM_TYPE_CRC32, then _XXHASH, _SHA256, _BLAKE2
@@ -67,7 +70,9 @@ def _btrfs_problems(superblock: bytes) -> tuple[str, ...]:
 
 _SUPERBLOCKS = (64 * KIB, 64 * MIB, 256 * GIB)  # btrfs_sb_offset(), linux/fs/btrfs/disk-io.h
 _ROOM = 64 * KIB  # kept for each of them
-_BYTES_USED, _NUM_DEVICES = 120, 136  # in struct btrfs_super_block
+# in struct btrfs_super_block
+_BYTES_USED = 120
+_NUM_DEVICES = 136
 _PATIENCE_S = 300.0
 
 _CHUNK = r"\blength (\d+) .* type (\S+)"
@@ -91,10 +96,12 @@ def _tree_chunks(device: Borrowed) -> tuple[Extent, ...]:
     Raises NoMap if data has any other profile than single, or the output is not understood.
     """
     words = ("btrfs", "inspect-internal", "dump-tree", "-t", "chunk", device.name)
-    chunks, length = [], 0
+    chunks = []
+    length = 0
     with device.lines_of(*words, title="btrfs inspect-internal", limit_s=_PATIENCE_S) as lines:
         for line in lines:
-            if chunk := re.search(_CHUNK, line):
+            chunk = re.search(_CHUNK, line)
+            if chunk:
                 kinds = set(chunk[2].split("|"))
                 if "DATA" in kinds and kinds - _PROFILES:
                     raise NoMap(f"this btrfs stores data as {chunk[2]}, and partclone maps only one copy of it")
@@ -143,7 +150,8 @@ def _unsuitable(read: Read) -> Unsuitable | None:
     Linux mounts a seed read-only (uapi/linux/btrfs_tree.h, struct btrfs_super_block).
     """
     superblock = read(64 * KIB, 4 * KIB)
-    devices, number = le64(superblock, 0x88), le64(superblock, 0xC9)
+    devices = le64(superblock, 0x88)
+    number = le64(superblock, 0xC9)
     if (devices, number) != (1, 1):
         text = f"is device {number} of a btrfs with {devices} devices; aligntool does not choose one"
         return Unsuitable(text, "btrfs")

@@ -44,19 +44,25 @@ def read_exfat(area: Area) -> Layer | None:
         return None
     if fat < 24 or heap < fat + fat_length * copies or not 2 <= root <= clusters + 1:
         return None
-    sector, cluster = 1 << sector_shift, 1 << sector_shift + cluster_shift
+    sector = 1 << sector_shift
+    cluster = 1 << sector_shift + cluster_shift
     unclean = "was not unmounted cleanly (dirty flag set)" if flags & 0x2 else None
     if flags & 0x4:
         unclean = MEDIUM_ERRORS[0]
     root_directory = directories(area, root, fat * sector, heap * sector, cluster, clusters)
     copy = area.read((CHECKED_SECTORS + 1) * sector, 512)
     return replace(
-        area.layer("exfat", sectors << sector_shift, cluster), version=f"{boot[105]}.{boot[104]}",
-        label=_exfat_label(root_directory), uuid=serial_at(boot, 100), data_start=area.start + heap * sector,
-        problems=_exfat_problems(area, sector), unclean=unclean, hidden_sectors=hidden,
+        area.layer("exfat", sectors << sector_shift, cluster),
+        version=f"{boot[105]}.{boot[104]}",
+        label=_exfat_label(root_directory),
+        uuid=serial_at(boot, 100),
+        data_start=area.start + heap * sector,
+        problems=_exfat_problems(area, sector),
+        unclean=unclean,
+        hidden_sectors=hidden,
         backup_boot=(CHECKED_SECTORS + 1) * sector,
         backup_hidden_sectors=le64(copy, 64) if copy[:11] == boot[:11] else None,
-    )  # fmt: skip
+    )
 
 
 def _exfat_problems(area: Area, sector: int) -> tuple[str, ...]:
@@ -103,7 +109,9 @@ def exfat_runs_to_keep(reader: Reader) -> Iterator[Extent]:
     Raises BrokenFatError if there are more than a volume has.
     """
     boot = reader.read(0, 512)
-    heap, cluster, count = le32(boot, 88) << boot[108], 1 << boot[108] + boot[109], le32(boot, 92)
+    heap = le32(boot, 88) << boot[108]
+    cluster = 1 << boot[108] + boot[109]
+    count = le32(boot, 92)
     kept = min(count, 2)
     yield Extent(heap + (count - kept) * cluster, kept * cluster)
     numbers: set[int] = set()
@@ -125,7 +133,9 @@ def _add_chain(reader: Reader, number: int, numbers: set[int], cluster: int) -> 
     """Add the clusters of a chain, up to one that is already in `numbers`: a damaged chain may have a cycle. Raises
     BrokenFatError if that makes too many.
     """
-    table, entries, start = exfat_table(reader), b"", 0
+    table = exfat_table(reader)
+    entries = b""
+    start = 0
     while FIRST_CLUSTER <= number < table.length // 4 and number not in numbers:
         numbers.add(number)
         if len(numbers) * cluster > _MOST_KEPT:

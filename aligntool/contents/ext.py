@@ -28,11 +28,17 @@ from aligntool.units import GIB, KIB, Extent, format_size
 # Layout: linux/fs/ext4/ext4.h, struct ext4_super_block; the superblock lies at byte 1024.
 
 COMPAT_HAS_JOURNAL = 0x4
-INCOMPAT_FILETYPE, INCOMPAT_RECOVER, INCOMPAT_JOURNAL_DEV, INCOMPAT_META_BG = 0x2, 0x4, 0x8, 0x10
-INCOMPAT_64BIT, INCOMPAT_MMP = 0x80, 0x100
+INCOMPAT_FILETYPE = 0x2
+INCOMPAT_RECOVER = 0x4
+INCOMPAT_JOURNAL_DEV = 0x8
+INCOMPAT_META_BG = 0x10
+INCOMPAT_64BIT = 0x80
+INCOMPAT_MMP = 0x100
 RO_COMPAT_EXT3 = 0x7  # sparse_super, large_file, btree_dir: all that ext2 and ext3 may have
-RO_COMPAT_METADATA_CSUM, RO_COMPAT_ORPHAN_PRESENT = 0x400, 0x10000
-STATE_VALID, STATE_ERROR = 0x1, 0x2
+RO_COMPAT_METADATA_CSUM = 0x400
+RO_COMPAT_ORPHAN_PRESENT = 0x10000
+STATE_VALID = 0x1
+STATE_ERROR = 0x2
 FLAGS_TEST_FILESYS = 0x4
 
 
@@ -40,34 +46,41 @@ def read_ext(area: Area) -> Layer | None:
     superblock = area.read(1024, 1024)
     if len(superblock) < 1024 or le16(superblock, 0x38) != 0xEF53:
         return None
-    log_block, revision = le32(superblock, 0x18), le32(superblock, 0x4C)
+    log_block = le32(superblock, 0x18)
+    revision = le32(superblock, 0x4C)
     if log_block > 6 or revision > 1 or not le32(superblock, 0x20):  # blocks of at most 64 KiB
         return None  # a two-byte magic alone is weak evidence
     block = 1024 << log_block
-    incompat, ro_compat = le32(superblock, 0x60), le32(superblock, 0x64)
+    incompat = le32(superblock, 0x60)
+    ro_compat = le32(superblock, 0x64)
     high = le32(superblock, 0x150) if incompat & INCOMPAT_64BIT else 0
     claims = (high << 32 | le32(superblock, 4)) * block
     if not claims:
         return None
     kind = _ext_kind(superblock)
     layer = replace(
-        area.layer(kind, claims, block), version=f"{revision}.{le16(superblock, 0x3E)}",
-        label=text_at(superblock, 0x78, 16), uuid=uuid_at(superblock, 0x68),
-    )  # fmt: skip
+        area.layer(kind, claims, block),
+        version=f"{revision}.{le16(superblock, 0x3E)}",
+        label=text_at(superblock, 0x78, 16),
+        uuid=uuid_at(superblock, 0x68),
+    )
     if ro_compat & RO_COMPAT_METADATA_CSUM:
         wrong = checksum_problem("the ext4 superblock", le32(superblock, 0x3FC), crc32c(superblock[:0x3FC]))
         layer = replace(layer, problems=wrong)
     if kind == "jbd":
         return layer
     return replace(
-        layer, stripe_unit=le16(superblock, 0x164) * block, stripe_width=le32(superblock, 0x170) * block,
+        layer,
+        stripe_unit=le16(superblock, 0x164) * block,
+        stripe_width=le32(superblock, 0x170) * block,
         unclean=_mmp_unclean(area, superblock, block) or _ext_unclean(superblock),
-    )  # fmt: skip
+    )
 
 
 def _ext_kind(superblock: bytes) -> str:
     has_journal = le32(superblock, 0x5C) & COMPAT_HAS_JOURNAL
-    incompat, ro_compat = le32(superblock, 0x60), le32(superblock, 0x64)
+    incompat = le32(superblock, 0x60)
+    ro_compat = le32(superblock, 0x64)
     if incompat & INCOMPAT_JOURNAL_DEV:
         return "jbd"
     if le32(superblock, 0x160) & FLAGS_TEST_FILESYS:
@@ -166,7 +179,8 @@ def _parse_run(first: str, last: str, ratio: int) -> tuple[int, int]:
 
 
 def _header_number(report: str, name: str, *, missing: int | None = None) -> int:
-    if found := re.search(rf"^{name}: +(\d+)$", report, re.MULTILINE):
+    found = re.search(rf"^{name}: +(\d+)$", report, re.MULTILINE)
+    if found:
         return int(found[1])
     if missing is None:
         raise NoMap(f"{_DUMPE2FS} does not print its {name.lower()}")
@@ -190,10 +204,13 @@ def _bad_blocks(area: Area) -> int:
 # On an array. mke2fs takes stripes in blocks.
 
 _LONGEST_LABEL = 16  # bytes
-_LARGE, _INODE_RATIO = GIB // 2, 4 * KIB  # smaller ones get an inode for every 4 KiB: mke2fs.conf, "small"
+_LARGE = GIB // 2  # smaller ones get an inode for every 4 KiB: mke2fs.conf, "small"
+_INODE_RATIO = 4 * KIB
 _LARGEST_STRIDE = 0xFFFF  # s_raid_stride has 16 bits, and mke2fs truncates larger values
 _SUPERBLOCK = KIB
-_TIME, _COUNT, _PLACE = 0x2C, 0x34, 0x88  # s_mtime, s_mnt_count (and s_magic), s_last_mounted
+_TIME = 0x2C  # s_mtime
+_COUNT = 0x34  # s_mnt_count (and s_magic)
+_PLACE = 0x88  # s_last_mounted
 
 
 def _options(array: NewArray) -> Iterator[str]:

@@ -14,7 +14,8 @@ from aligntool.units import KIB
 
 F2FS_MAGIC = 0xF2F52010
 COPIES = (1024, 4096 + 1024)
-CP_UMOUNT_FLAG, CP_ERROR_FLAG = 0x1, 0x8
+CP_UMOUNT_FLAG = 0x1
+CP_ERROR_FLAG = 0x8
 
 
 def read_f2fs(area: Area) -> Layer | None:
@@ -28,25 +29,31 @@ def read_f2fs(area: Area) -> Layer | None:
     claims = None if several_devices else le64(superblock, 0x24) * block
     lost = ("the first f2fs superblock is missing, the second is used",) if at != COPIES[0] else ()
     return replace(
-        area.layer("f2fs", claims or None, block), version=f"{le16(superblock, 4)}.{le16(superblock, 6)}",
-        label=text_at(superblock, 0x7C, 1024, "utf-16-le"), uuid=uuid_at(superblock, 0x6C),
-        data_start=area.start + le32(superblock, 0x5C) * block, problems=(*lost, *_f2fs_problems(superblock)),
+        area.layer("f2fs", claims or None, block),
+        version=f"{le16(superblock, 4)}.{le16(superblock, 6)}",
+        label=text_at(superblock, 0x7C, 1024, "utf-16-le"),
+        uuid=uuid_at(superblock, 0x6C),
+        data_start=area.start + le32(superblock, 0x5C) * block,
+        problems=(*lost, *_f2fs_problems(superblock)),
         unclean=_f2fs_unclean(area, superblock, block),
-    )  # fmt: skip
+    )
 
 
 def _f2fs_unclean(area: Area, superblock: bytes, block: int) -> str | None:
     """Return why the file system is not clean by the newer of its two checkpoints. A valid checkpoint is a pack whose
     first and last block have the same version.
     """
-    first, per_segment = le32(superblock, 0x4C), 1 << min(le32(superblock, 0x14), 16)
-    newest, flags = -1, CP_UMOUNT_FLAG
+    first = le32(superblock, 0x4C)
+    per_segment = 1 << min(le32(superblock, 0x14), 16)
+    newest = -1
+    flags = CP_UMOUNT_FLAG
     for number in (first, first + per_segment):
         header = area.read(number * block, block)
         end = number + le32(header, 136) - 1
         version = le64(header, 0)
         if len(header) == block and le64(area.read(end * block, 8), 0) == version and version > newest:
-            newest, flags = version, le32(header, 132)
+            newest = version
+            flags = le32(header, 132)
     if flags & CP_ERROR_FLAG:
         return "has errors that the kernel detected (checkpoint error flag)"
     return None if flags & CP_UMOUNT_FLAG else "was not unmounted cleanly (checkpoint without unmount flag)"

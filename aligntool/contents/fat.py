@@ -30,12 +30,21 @@ LONGEST_DIRECTORY = 64 * KIB  # of the root directory is searched for the label
 MOST_CLUSTERS_READ = 64
 FIRST_CLUSTER = 2  # the number of the first cluster
 BAD_CLUSTER = {12: 0xFF7, 16: 0xFFF7, 32: 0x0FFFFFF7}  # marks a bad cluster; greater values end a chain
-FAT12_BELOW, FAT16_BELOW, MOST_CLUSTERS = 4085, 65525, 0x0FFFFFF6
-ATTRIBUTES, VOLUME_LABEL, DIRECTORY, LONG_NAME = 11, 0x08, 0x10, 0x0F
+FAT12_BELOW = 4085
+FAT16_BELOW = 65525
+MOST_CLUSTERS = 0x0FFFFFF6
+ATTRIBUTES = 11
+VOLUME_LABEL = 0x08
+DIRECTORY = 0x10
+LONG_NAME = 0x0F
 NAMES = (
-    (0x52, b"MSWIN"), (0x52, b"FAT32   "), (0x36, b"MSDOS"), (0x36, b"FAT16   "), (0x36, b"FAT12   "),
+    (0x52, b"MSWIN"),
+    (0x52, b"FAT32   "),
+    (0x36, b"MSDOS"),
+    (0x36, b"FAT16   "),
+    (0x36, b"FAT12   "),
     (0x36, b"FAT     "),
-)  # fmt: skip
+)
 OTHERS = (b"JFS     ", b"HPFS    ")  # OS/2 put FAT-like boot sectors in front of these
 
 
@@ -81,14 +90,17 @@ def read_fat(area: Area) -> Layer | None:
     backup = le16(sector, 50) if boot.bits == 32 else 0
     copy = area.read(backup * boot.sector, 512) if 0 < backup < boot.reserved else b""
     return replace(
-        area.layer("vfat", boot.sectors * boot.sector, boot.cluster), version=f"FAT{boot.bits}",
+        area.layer("vfat", boot.sectors * boot.sector, boot.cluster),
+        version=f"FAT{boot.bits}",
         label=_root_label(area, boot),  # Windows and blkid use the directory, not the copy in the boot sector
         uuid=serial_at(sector, extended + 3) if signature in (0x28, 0x29) else None,
-        data_start=area.start + boot.data_start, unclean=_fat_unclean(area, sector, boot, extended),
-        problems=(few,) if boot.bits == 32 and boot.clusters < FAT16_BELOW else (), hidden_sectors=le32(sector, 28),
+        data_start=area.start + boot.data_start,
+        unclean=_fat_unclean(area, sector, boot, extended),
+        problems=(few,) if boot.bits == 32 and boot.clusters < FAT16_BELOW else (),
+        hidden_sectors=le32(sector, 28),
         backup_boot=backup * boot.sector if copy else None,
         backup_hidden_sectors=le32(copy, 28) if parse_fat_boot_sector(copy) else None,
-    )  # fmt: skip
+    )
 
 
 def _fat_unclean(area: Area, sector: bytes, boot: FatBootSector, extended: int) -> str | None:
@@ -114,7 +126,8 @@ def parse_fat_boot_sector(sector: bytes) -> FatBootSector | None:
     if not reserved or not copies or not (media >= 0xF8 or media == 0xF0):
         return None
     fats = (fat16 or le32(sector, 36)) * copies
-    directory, sectors = entries * ENTRY, total16 or le32(sector, 32)
+    directory = entries * ENTRY
+    sectors = total16 or le32(sector, 32)
     clusters = (sectors - reserved - fats - -(-directory // size)) // per_cluster
     root = 0 if fat16 else le32(sector, 44)
     most = FAT16_BELOW - 1 if fat16 else MOST_CLUSTERS
@@ -148,7 +161,8 @@ def _root_label(area: Area, boot: FatBootSector) -> str | None:
 
 def _label_in(directory: bytes) -> str | None:
     for at in range(0, len(directory) - ENTRY + 1, ENTRY):
-        first, attributes = directory[at], directory[at + ATTRIBUTES]
+        first = directory[at]
+        attributes = directory[at + ATTRIBUTES]
         if first == 0:
             return None
         if first == 0xE5 or attributes & 0x3F == LONG_NAME or le16(directory, at + 20) or le16(directory, at + 26):
@@ -249,7 +263,8 @@ def used_clusters(reader: Reader, start: int) -> Generator[Extent]:
         raise NoMap(
             "it is a FAT32 with a root directory of fixed size, as in FAT16: systems differ on where its clusters begin"
         )
-    length, copy_length = -(-(boot.clusters + FIRST_CLUSTER) * boot.bits // 8), boot.fats // boot.copies * boot.sector
+    length = -(-(boot.clusters + FIRST_CLUSTER) * boot.bits // 8)
+    copy_length = boot.fats // boot.copies * boot.sector
     if length > copy_length:
         raise NoMap(f"its allocation table of {copy_length} bytes is too short for {boot.clusters} clusters")
     yield Extent(0, boot.data_start)

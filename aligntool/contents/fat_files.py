@@ -23,14 +23,21 @@ from aligntool.formats.numbers import le16, le32
 # recreates short names and folder times, and cannot read characters outside the BMP. Deleted entries are omitted.
 # Source: Microsoft's FAT specification 1.03, "FAT Directory Structure" and "FSInfo Sector Structure".
 
-_DOT, _DOT_DOT = b".".ljust(11), b"..".ljust(11)
+_DOT = b".".ljust(11)
+_DOT_DOT = b"..".ljust(11)
 _DELETED = 0xE5
-_HIGH, _LOW = 20, 26  # offsets in an entry: both halves of its first cluster
+# offsets in an entry: both halves of its first cluster
+_HIGH = 20
+_LOW = 26
 _DEEPEST = 128  # nested folders, as many as a path of Windows has room for; mtools and Python recurse into each
-_LABEL, _LABEL_32, _TO_LABEL = 43, 71, 5  # offsets of BS_VolLab, and from BS_BootSig to it
+_LABEL = 43  # offset of BS_VolLab in FAT12 and FAT16
+_LABEL_32 = 71  # in FAT32
+_TO_LABEL = 5  # from BS_BootSig to it
 _HAS_LABEL = b"\x29"  # BS_BootSig
 _BACKUP = 50  # BPB_BkBootSec
-_FSINFO, _FREE, _NEXT = 48, 488, 492  # offset of BPB_FSInfo; in FSInfo: free clusters, hint where to search
+_FSINFO = 48  # offset of BPB_FSInfo
+_FREE = 488  # in FSInfo: free clusters
+_NEXT = 492  # in FSInfo: hint where to search
 
 
 class Bytes(Protocol):
@@ -48,14 +55,16 @@ def copy_files(old: Bytes, new: Bytes) -> int:
     source, target = _Fat(old), _Fat(new)
     if BAD_CLUSTER[source.boot.bits] in source.entries[FIRST_CLUSTER:]:
         raise BrokenFatError("it has clusters that are marked as bad")
-    files, root = 0, list(_entries_in_use(source.root()))
+    files = 0
+    root = list(_entries_in_use(source.root()))
     pending = [(root, target.place_root(len(root) * ENTRY), 0, 0, 0)]  # `..` of a folder in the root is cluster 0
     while pending:
         entries, offset, own_cluster, parent, depth = pending.pop()
         if depth > _DEEPEST:
             raise BrokenFatError(f"its folders are nested deeper than {_DEEPEST}", "move the deepest ones up")
         for entry in entries:
-            attributes, new_entry = entry[ATTRIBUTES], entry
+            attributes = entry[ATTRIBUTES]
+            new_entry = entry
             if attributes & 0x3F != LONG_NAME and not attributes & VOLUME_LABEL:
                 first = le16(entry, _LOW) | (le16(entry, _HIGH) << 16 if source.boot.bits == 32 else 0)
                 if entry[:11] in (_DOT, _DOT_DOT):
@@ -65,7 +74,8 @@ def copy_files(old: Bytes, new: Bytes) -> int:
                     cluster = target.allocate(max(len(entries_in_folder) * ENTRY, 1))
                     pending.append((entries_in_folder, target.at(cluster), cluster, own_cluster, depth + 1))
                 else:
-                    cluster, files = source.copy_content(first, le32(entry, 28), target), files + 1
+                    cluster = source.copy_content(first, le32(entry, 28), target)
+                    files += 1
                 number = cluster.to_bytes(4, "little")
                 new_entry = entry[:_HIGH] + number[2:] + entry[_HIGH + 2 : _LOW] + number[:2] + entry[_LOW + 2 :]
             new[offset : offset + ENTRY] = new_entry
@@ -108,7 +118,8 @@ class _Fat:
         boot = parse_fat_boot_sector(data[:512])
         if boot is None:
             raise BrokenFatError("its boot sector is invalid")
-        self.data, self.boot = data, boot
+        self.data = data
+        self.boot = boot
         self._table_start = boot.reserved * boot.sector
         self._table_length = boot.fats // boot.copies * boot.sector
         self._clusters_end = FIRST_CLUSTER + boot.clusters
@@ -150,7 +161,8 @@ class _Fat:
     def allocate(self, length: int) -> int:
         """Allocate contiguous clusters for `length` bytes and return the first. Raises BrokenFatError."""
         count = -(-length // self.boot.cluster)
-        first, end = self._next_free, self._next_free + count
+        first = self._next_free
+        end = self._next_free + count
         if end > self._clusters_end:
             raise BrokenFatError("there are not enough clusters")
         self.entries[first:end] = array("I", (*range(first + 1, end), BAD_CLUSTER[self.boot.bits] + 8))
@@ -161,19 +173,23 @@ class _Fat:
         """Copy a file of `length` bytes; return its first cluster in `target`, or 0 if it is empty."""
         if not length:
             return 0
-        new_first, size, remaining = target.allocate(length), self.boot.cluster, length
+        new_first = target.allocate(length)
+        size = self.boot.cluster
+        remaining = length
         offset = target.at(new_first)
         for number in self._chain(first):
             count = min(size, remaining)
             target.data[offset : offset + count] = self.data[self.at(number) : self.at(number) + count]
-            offset, remaining = offset + count, remaining - count
+            offset += count
+            remaining -= count
         if remaining:
             raise BrokenFatError(f"a file of {length} bytes has too few clusters")
         return new_first
 
     def write_table(self) -> None:
         """Write all copies of the allocation table, and the free clusters into FSInfo."""
-        bits, table = self.boot.bits, bytearray()
+        bits = self.boot.bits
+        table = bytearray()
         if bits == 12:
             pairs = zip(self.entries[::2], (*self.entries[1::2], 0), strict=False)
             table += b"".join((low | high << 12).to_bytes(3, "little") for low, high in pairs)
@@ -188,5 +204,6 @@ class _Fat:
             self.data[offset : offset + len(table)] = bytes(table)
         if self.boot.root_cluster:
             info = le16(self.data[:512], _FSINFO) * self.boot.sector
-            free, hint = self._clusters_end - self._next_free, min(self._next_free, self._clusters_end - 1)
+            free = self._clusters_end - self._next_free
+            hint = min(self._next_free, self._clusters_end - 1)
             self.data[info + _FREE : info + _NEXT + 4] = free.to_bytes(4, "little") + hint.to_bytes(4, "little")

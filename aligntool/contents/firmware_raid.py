@@ -18,8 +18,10 @@ SMALLEST = 64 * KIB
 
 INTEL = b"Intel Raid ISM Cfg Sig. "
 INTEL_LEVELS = {0: "raid0", 1: "raid1", 5: "raid5"}
-INTEL_DISKS_AT, INTEL_DISK = 216, 48
-INTEL_MAP_AT, INTEL_MAP = 112, 17  # offset in struct imsm_dev; bytes of struct imsm_map that are read
+INTEL_DISKS_AT = 216
+INTEL_DISK = 48
+INTEL_MAP_AT = 112  # offset in struct imsm_dev
+INTEL_MAP = 17  # bytes of struct imsm_map that are read
 MOST_DISKS = 32
 LONGEST_INTEL = 32 * KIB
 
@@ -55,9 +57,11 @@ def read_ddf(area: Area) -> Layer | None:
         if not be64(anchor, 96) or anchor[:4] in headers:
             blanked = anchor[:4] + b"\xff" * 4 + anchor[8:]
             return replace(
-                area.layer("ddf_raid_member"), version=text_at(anchor, 32, 8, "ascii"), uuid=text_at(anchor, 8, 24),
+                area.layer("ddf_raid_member"),
+                version=text_at(anchor, 32, 8, "ascii"),
+                uuid=text_at(anchor, 8, 24),
                 problems=checksum_problem("the DDF anchor", be32(anchor, 4), crc32_seeded(blanked, 0)),
-            )  # fmt: skip
+            )
     return None
 
 
@@ -72,7 +76,8 @@ def read_intel(area: Area) -> Layer | None:
     anchor = area.read(anchor_at, sector)
     if anchor[:24] != INTEL:
         return None
-    layer, length = replace(area.layer("isw_raid_member"), version=text_at(anchor, 24, 6, "ascii")), le32(anchor, 36)
+    layer = replace(area.layer("isw_raid_member"), version=text_at(anchor, 24, 6, "ascii"))
+    length = le32(anchor, 36)
     if not INTEL_DISKS_AT <= length <= LONGEST_INTEL:
         return layer
     more = -(-length // sector) - 1
@@ -88,7 +93,8 @@ def _with_first_volume(layer: Layer, block: bytes) -> Layer:
     at = INTEL_DISKS_AT + disks * INTEL_DISK + INTEL_MAP_AT
     if not 0 < disks <= MOST_DISKS or not volumes or at + INTEL_MAP > len(block):
         return layer
-    level, members = INTEL_LEVELS.get(block[at + 15]), block[at + 16]
+    level = INTEL_LEVELS.get(block[at + 15])
+    members = block[at + 16]
     if level == "raid1" and members > 2:
         level = "raid10"  # nothing else indicates it
     chunk = le16(block, at + 12) * SECTOR if level != "raid1" else 0
@@ -114,11 +120,14 @@ def _read_with_checksum(area: Area) -> Layer | None:
         return None
     words = [le16(last, at) for at in range(0, 320, 2)]
     if last[:2] == b"\x55\xaa" and last[2] <= 2 and sum(last[:50]) & 0xFF == last[50]:
-        kind, version = "via_raid_member", str(last[2])
+        kind = "via_raid_member"
+        version = str(last[2])
     elif le32(last, 0x60) == 0x2F000000 and sum(words) & 0xFFFF == 0:
-        kind, version = "silicon_medley_raid_member", f"{le16(last, 0x10A)}.{le16(last, 0x108)}"
+        kind = "silicon_medley_raid_member"
+        version = f"{le16(last, 0x10A)}.{le16(last, 0x108)}"
     elif last[:2] == b"JM" and sum(words[:64]) & 0xFFFF in (0, 1) and last[0x30] <= 5:
-        kind, version = "jmicron_raid_member", f"{last[3]}.{last[2]}"
+        kind = "jmicron_raid_member"
+        version = f"{last[3]}.{last[2]}"
     else:
         return None
     return replace(area.layer(kind), version=version)

@@ -183,9 +183,11 @@ class _CountedReader:
 
 def _recognise(area: Area) -> tuple[Layer, ...]:
     if area.size <= FLOPPY:
-        owners, others = _read_all(ON_FLOPPIES, area), _read_all(FILE_SYSTEM_READERS, area)[:1]
+        owners = _read_all(ON_FLOPPIES, area)
+        others = _read_all(FILE_SYSTEM_READERS, area)[:1]
     else:
-        owners, others = _read_all(OWNER_READERS, area), _read_all(FILE_SYSTEM_READERS, area)
+        owners = _read_all(OWNER_READERS, area)
+        others = _read_all(FILE_SYSTEM_READERS, area)
     if not owners:  # blkid believes the second LUKS2 header before any file system and before swap
         owners = _read_all(LAST_RESORT, area)
     owners = tuple(layer for layer in owners if layer in owners[:1] or not _is_inside(layer, owners[:1]))

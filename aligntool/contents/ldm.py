@@ -17,9 +17,12 @@ def read_ldm(area: Area) -> Layer | None:
         return None
     start = be64(header, 0x11B) * SECTOR
     return Layer(
-        kind="ldm", extent=area.extent, version=f"{be16(header, 12)}.{be16(header, 14)}",
-        uuid=text_at(header, 0x30, 64, "ascii"), data_start=start if area.is_whole and start else None,
-    )  # fmt: skip
+        kind="ldm",
+        extent=area.extent,
+        version=f"{be16(header, 12)}.{be16(header, 14)}",
+        uuid=text_at(header, 0x30, 64, "ascii"),
+        data_start=start if area.is_whole and start else None,
+    )
 
 
 LDM = Kind(

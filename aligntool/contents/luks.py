@@ -20,7 +20,8 @@ from aligntool.units import KIB, MIB
 MAGIC = b"LUKS\xba\xbe"
 SECOND_MAGIC = b"SKUL\xba\xbe"
 HEADER_SIZES = tuple(16 * KIB << power for power in range(9))  # specification 3.1: 16 KiB to 4 MiB
-CHECKSUM_AT, CHECKSUM_SIZE = 448, 64
+CHECKSUM_AT = 448
+CHECKSUM_SIZE = 64
 SECTOR = 512
 
 
@@ -50,26 +51,33 @@ def read_luks_second(area: Area) -> Layer | None:
         start = area.read(at, 264)
         if start[:6] == SECOND_MAGIC and be64(start, 256) == at:
             lost = (f"the first LUKS2 header is gone; the second, {at} bytes further, is left",)
-            return _luks2_layer(area, second, lost) if (second := _read_luks2_header(area, at)) else None
+            second = _read_luks2_header(area, at)
+            return _luks2_layer(area, second, lost) if second else None
     return None
 
 
 def _read_luks1(area: Area) -> Layer:
-    payload, key_length = be32(area.head, 104) * SECTOR, be32(area.head, 108)
+    payload = be32(area.head, 104) * SECTOR
+    key_length = be32(area.head, 108)
     slots = ((be32(area.head, at), be32(area.head, at + 4)) for at in range(248, 632, 48))  # first sector, stripes
     header = max(sector * SECTOR + stripes * key_length for sector, stripes in slots)
     return Layer(
-        kind="crypto_LUKS", extent=area.extent, version="LUKS1", uuid=text_at(area.head, 168, 40),
+        kind="crypto_LUKS",
+        extent=area.extent,
+        version="LUKS1",
+        uuid=text_at(area.head, 168, 40),
         data_start=area.start + payload if 0 < payload < area.size else None,
-        data_unit=SECTOR, problems=_payload_problem(area, payload, header),
-    )  # fmt: skip
+        data_unit=SECTOR,
+        problems=_payload_problem(area, payload, header),
+    )
 
 
 def _read_luks2(area: Area) -> Layer | None:
     first = _read_luks2_header(area, 0)
     if first is None:
         return None
-    if (second := _read_luks2_header(area, be64(first[0], 8))) is None:
+    second = _read_luks2_header(area, be64(first[0], 8))
+    if second is None:
         return _luks2_layer(area, first, (*first[1], "the second LUKS2 header is missing or unreadable"))
     if first[1] and not second[1]:  # the volume is intact: `cryptsetup repair` rewrites the first header
         return _luks2_layer(
@@ -109,7 +117,8 @@ def _read_luks2_header(area: Area, at: int) -> _Header | None:
 def _luks2_layer(area: Area, header: _Header, problems: tuple[str, ...]) -> Layer:
     content = header[0]
     tree = _metadata(content, area.budget)
-    segments, needs = _luks_segments(_in_use(tree)), _requirements(tree)
+    segments = _luks_segments(_in_use(tree))
+    needs = _requirements(tree)
     is_plain = all(segment.get("type") == "crypt" and not segment.get("integrity") for segment in _in_use(tree))
     offset, length = min(((at, length) for at, length, _ in segments), default=(None, 0))
     header_length = _header_length(content, tree)
@@ -121,10 +130,15 @@ def _luks2_layer(area: Area, header: _Header, problems: tuple[str, ...]) -> Laye
     # During re-encryption there are data behind the segments in use: a moved segment, a backup.
     claims = offset + length if start and offset and length and len(segments) == 1 and not needs and is_plain else None
     return replace(
-        area.layer("crypto_LUKS", claims, min(units, default=None)), version="LUKS2",
-        label=text_at(content, 24, 48), uuid=text_at(content, 168, 40), unclean=needs,
-        data_start=start, problems=problems, has_tags=any(segment.get("integrity") for segment in _in_use(tree)),
-    )  # fmt: skip
+        area.layer("crypto_LUKS", claims, min(units, default=None)),
+        version="LUKS2",
+        label=text_at(content, 24, 48),
+        uuid=text_at(content, 168, 40),
+        unclean=needs,
+        data_start=start,
+        problems=problems,
+        has_tags=any(segment.get("integrity") for segment in _in_use(tree)),
+    )
 
 
 def _metadata(content: bytes, budget: Budget) -> Section:
@@ -156,7 +170,8 @@ def _luks_segments(segments: list[Section]) -> list[tuple[int, int, int | None]]
     """
     found = []
     for segment in segments:
-        offset, length = _decimal(segment.get("offset")), _decimal(segment.get("size"))
+        offset = _decimal(segment.get("offset"))
+        length = _decimal(segment.get("size"))
         sector = segment.get("sector_size", SECTOR)
         if offset is not None and isinstance(sector, int) and sector in (512, 1024, 2048, 4096):
             is_encrypted = str(segment.get("type")).endswith("crypt")
@@ -204,7 +219,8 @@ def unflushed_copy(area: Area) -> bytes | None:
     write an incomplete journal over data, or incomplete data would count as done. Until the second header, which is
     one update older, follows, the data and the journal are as it tells.
     """
-    first, second = _read_luks2_header(area, 0), _read_luks2_header(area, be64(area.head, 8))
+    first = _read_luks2_header(area, 0)
+    second = _read_luks2_header(area, be64(area.head, 8))
     return _from_second(first, second, area.budget) if first and second else None
 
 

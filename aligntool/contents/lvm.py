@@ -20,7 +20,8 @@ from aligntool.units import MIB, Extent
 
 SECTOR = 512  # the unit of LVM, whatever the disk's sector size
 SEED = 0xF597A6CF  # INITIAL_CRC
-LABEL, LABEL_TYPE = b"LABELONE", b"LVM2 001"
+LABEL = b"LABELONE"
+LABEL_TYPE = b"LVM2 001"
 AREA_MAGIC = b" LVM2 x[5A%r0N*>"
 AREA_HEADER = 512
 IGNORED = 1  # a raw location's flag: this metadata area is not in use
@@ -66,10 +67,12 @@ def read_lvm(area: Area) -> Layer | None:
     size = le64(header, 32)
     is_known = size > area.size or _is_in_no_group(area, metadata_areas)
     layer = replace(
-        area.layer("LVM2_member", size if is_known and size else None), version=LABEL_TYPE.decode(),
+        area.layer("LVM2_member", size if is_known and size else None),
+        version=LABEL_TYPE.decode(),
         uuid=_dashed(raw_uuid),
-        data_start=area.start + data_areas[0][0] if data_areas else None, problems=tuple(problems),
-    )  # fmt: skip
+        data_start=area.start + data_areas[0][0] if data_areas else None,
+        problems=tuple(problems),
+    )
     if group and group.size:
         claims = max(group.size, group.end, *(offset + size for offset, size in metadata_areas))
         layer = replace(layer, extent=Extent(area.start, claims), claims_size=claims)
@@ -86,7 +89,8 @@ def _areas(header: bytes) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]
     at = 40
     for areas in lists:
         for _ in range(MOST_AREAS):
-            offset, size = le64(header, at), le64(header, at + 8)
+            offset = le64(header, at)
+            size = le64(header, at + 8)
             at += 16
             if not offset:
                 break
@@ -110,7 +114,10 @@ def _newest_text(area: Area, places: list[tuple[int, int]], problems: list[str])
             problems.append(f"the LVM metadata area at byte {offset} has no header")
             continue
         problems += checksum_problem("an LVM metadata area", le32(header, 0), crc32_seeded(header[4:], SEED))
-        at, length, checksum, flags = le64(header, 40), le64(header, 48), le32(header, 56), le32(header, 60)
+        at = le64(header, 40)
+        length = le64(header, 48)
+        checksum = le32(header, 56)
+        flags = le32(header, 60)
         if not at or flags & IGNORED:
             continue
         if length > LONGEST_TEXT or not AREA_HEADER <= at < size:
@@ -134,7 +141,8 @@ def _read_group(text: str, uuid: str, budget: Budget) -> _Group | None:
         for own_name, volume in sections(section, "physical_volumes"):
             if volume.get("id") == uuid and extent_size:
                 volumes = {lv: item for lv, item in sections(section, "logical_volumes") if len(lv) <= LONGEST_NAME}
-                start, count = _number(volume, "pe_start") * SECTOR, _number(volume, "pe_count")
+                start = _number(volume, "pe_start") * SECTOR
+                count = _number(volume, "pe_count")
                 size = _number(volume, "dev_size") * SECTOR
                 shared_by = _shared_by(section)
                 return _Group(name, extent_size, start, count, own_name, size, volumes, is_whole, shared_by)
@@ -164,10 +172,14 @@ def _with_group(area: Area, layer: Layer, group: _Group) -> Layer:
     if group.end > area.size:
         problems += (f"{group.name} has extents up to byte {group.end} of this volume, which has {area.size}",)
     return replace(
-        layer, data_start=data_start, data_unit=group.extent_size, segments=segments,
-        inner=tuple(_inner(area, group, segments)), problems=problems,
+        layer,
+        data_start=data_start,
+        data_unit=group.extent_size,
+        segments=segments,
+        inner=tuple(_inner(area, group, segments)),
+        problems=problems,
         unclean=f"{MAY_BE_SHARED} ({group.name}: {group.shared_by})" if group.shared_by else None,
-    )  # fmt: skip
+    )
 
 
 def _segments(area: Area, group: _Group, volume: str) -> Iterator[Segment]:
@@ -177,7 +189,8 @@ def _segments(area: Area, group: _Group, volume: str) -> Iterator[Segment]:
     name a physical volume: stripes, and the two halves of a running pvmove.
     """
     for segment in _numbered_segments(group.volumes[volume]):
-        count, stripes = _number(segment, "extent_count"), _places(segment.get("stripes"))
+        count = _number(segment, "extent_count")
+        stripes = _places(segment.get("stripes"))
         width = len(stripes)
         for name, first in stripes or _places(segment.get("mirrors")):
             if name != group.own_name or not count:
@@ -201,7 +214,8 @@ def _inner(area: Area, group: _Group, segments: tuple[Segment, ...]) -> Iterator
     start depends on its layout: the third of a raid6_zr, the default.
     """
     runs: dict[str, list[tuple[int, int, int]]] = {}
-    label, heads = Extent(area.start, 4 * SECTOR), []  # the label of this physical volume
+    label = Extent(area.start, 4 * SECTOR)  # the label of this physical volume
+    heads = []
     parts = _striped_images(group)
     visible = {name for name, volume in group.volumes.items() if "VISIBLE" in str(volume.get("status"))}
     for item in segments:

@@ -78,7 +78,8 @@ def _value(kind: str, word: str) -> Value:
 
 
 def _tokens(text: str, budget: Budget) -> Iterator[tuple[str, str]]:
-    at, token = 0, re.compile(_TOKEN)
+    at = 0
+    token = re.compile(_TOKEN)
     while match := token.match(text, at):
         budget.spend(WORDS)
         at = match.end()

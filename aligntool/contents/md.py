@@ -22,14 +22,22 @@ RESERVED = 64 * KIB  # version 0.90 reserves the last aligned 64 KiB
 SUPERBLOCK_0 = 4096
 SUPERBLOCK_1 = 256
 SPARE = 0xFFFF  # MD_DISK_ROLE_SPARE: nothing of the array is on it yet, and what was there before is not wiped
-HAS_BITMAP, CLUSTERED_BITMAP = 1, 5  # MD_FEATURE_BITMAP_OFFSET, BITMAP_MAJOR_CLUSTERED
+HAS_BITMAP = 1  # MD_FEATURE_BITMAP_OFFSET
+CLUSTERED_BITMAP = 5  # BITMAP_MAJOR_CLUSTERED
 LARGEST_CHUNK = 16 * MIB  # a larger one is implausible
 MOST_DEVICES = (4096 - SUPERBLOCK_1) // 2  # the kernel keeps a version-1 superblock in one page
 
 _LEVELS = {
-    0: "raid0", 1: "raid1", 4: "raid4", 5: "raid5", 6: "raid6", 10: "raid10", 0xFFFFFFFF: "linear",
-    0xFFFFFFFC: "multipath", 0xFFFFFFFB: "faulty",
-}  # fmt: skip
+    0: "raid0",
+    1: "raid1",
+    4: "raid4",
+    5: "raid5",
+    6: "raid6",
+    10: "raid10",
+    0xFFFFFFFF: "linear",
+    0xFFFFFFFC: "multipath",
+    0xFFFFFFFB: "faulty",
+}
 CHUNKED = ("raid0", "raid4", "raid5", "raid6", "raid10", "linear")
 _WHOLE_ON_ONE_MEMBER = ("raid1", "multipath")
 
@@ -56,10 +64,11 @@ def read_0_90(area: Area) -> Layer | None:
     blanked = superblock[: 4 * 38] + bytes(4) + superblock[4 * 39 :]
     level, members, chunk = (number(superblock, 4 * word) for word in (7, 10, 65))
     layer = replace(
-        area.layer("linux_raid_member"), uuid=uuid_at(uuid, 0),
+        area.layer("linux_raid_member"),
+        uuid=uuid_at(uuid, 0),
         version=".".join(str(number(superblock, 4 * word)) for word in (1, 2, 3)),
         problems=checksum_problem("the md superblock", number(superblock, 4 * 38), folded_sum(blanked, order)),
-    )  # fmt: skip
+    )
     return _with_array(area, layer, Extent(0, size), level, members, chunk)
 
 
@@ -81,12 +90,17 @@ def _read_1(area: Area, version: str) -> Layer | None:
     if le64(superblock, 144) * SECTOR != at:
         return None  # written for another device: the disk that contains this partition, or a partition of this disk
     layer = replace(
-        area.layer("linux_raid_member"), version=version, label=text_at(superblock, 32, 32),
-        uuid=uuid_at(superblock, 16), problems=_problems_1(superblock),
+        area.layer("linux_raid_member"),
+        version=version,
+        label=text_at(superblock, 32, 32),
+        uuid=uuid_at(superblock, 16),
+        problems=_problems_1(superblock),
         unclean=f"{MAY_BE_SHARED} (cluster bitmap)" if _is_clustered(area, at, superblock) else None,
-    )  # fmt: skip
+    )
     data = Extent(le64(superblock, 128) * SECTOR, le64(superblock, 136) * SECTOR)
-    level, members, chunk = le32(superblock, 72), le32(superblock, 92), le32(superblock, 88) * SECTOR
+    level = le32(superblock, 72)
+    members = le32(superblock, 92)
+    chunk = le32(superblock, 88) * SECTOR
     array = _with_array(area, layer, data, level, members, chunk)
     role = le16(superblock, SUPERBLOCK_1 + 2 * le32(superblock, 160))  # dev_number
     # Data from the first byte may also be content over the remnant of an array, whose superblock is at the end.
@@ -121,14 +135,21 @@ def _with_array(area: Area, layer: Layer, data: Extent, level_number: int, membe
         # One of the members has the start of the content: there, nothing but a suspended system is certain.
         inner = tuple(replace(found, problems=()) for found in inner if found.kind == "swsuspend")
     return replace(
-        layer, extent=Extent(area.start, claims or area.size), data_start=area.start + data.start, claims_size=claims,
-        raid_level=level, raid_chunk=chunk if level in CHUNKED and chunk else None, raid_members=members, inner=inner,
-    )  # fmt: skip
+        layer,
+        extent=Extent(area.start, claims or area.size),
+        data_start=area.start + data.start,
+        claims_size=claims,
+        raid_level=level,
+        raid_chunk=chunk if level in CHUNKED and chunk else None,
+        raid_members=members,
+        inner=inner,
+    )
 
 
 READERS: tuple[Callable[[Area], Layer | None], ...] = (
-    read_0_90, *(partial(_read_1, version=version) for version in ("1.0", "1.1", "1.2")),
-)  # fmt: skip
+    read_0_90,
+    *(partial(_read_1, version=version) for version in ("1.0", "1.1", "1.2")),
+)
 
 
 def _is_seen_through(layer: Layer) -> bool:

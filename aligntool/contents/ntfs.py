@@ -20,11 +20,22 @@ from aligntool.units import KIB, MIB, Extent, is_power_of_two
 # Every step is bounded, and anything that cannot be followed counts as absent. Layout: linux/fs/ntfs3/ntfs.h;
 # conditions of a clean volume: ntfs_is_logfile_clean() and ntfs_volume_check_hiberfile() of ntfs-3g.
 
-LOG_FILE, VOLUME, ROOT, BAD_CLUSTERS = 2, 3, 5, 8  # numbers of file records
-NUMBER, IN_USE = (1 << 48) - 1, 1  # the bits of a reference that are the record number; a flag of a record
+# numbers of file records
+LOG_FILE = 2
+VOLUME = 3
+ROOT = 5
+BAD_CLUSTERS = 8
+NUMBER = (1 << 48) - 1  # the bits of a reference that are the record number
+IN_USE = 1  # a flag of a record
 MFT_RECORD_ROOM = 64 * KIB  # the largest size of a record
-ATTRIBUTE_LIST, VOLUME_INFORMATION, DATA, INDEX_ROOT, INDEX_ALLOCATION = 0x20, 0x70, 0x80, 0x90, 0xA0
-MOST_VOLUME_ATTRIBUTES, MOST_ENTRIES, DEEPEST = 64, 4096, 8
+ATTRIBUTE_LIST = 0x20
+VOLUME_INFORMATION = 0x70
+DATA = 0x80
+INDEX_ROOT = 0x90
+INDEX_ALLOCATION = 0xA0
+MOST_VOLUME_ATTRIBUTES = 64
+MOST_ENTRIES = 4096
+DEEPEST = 8
 LARGEST_INDEX_BLOCK = 64 * KIB
 LONGEST_INDEX = 64 * MIB  # of a directory whose names are all read
 LONGEST_LIST = 256 * KIB  # of attributes, as Windows limits it
@@ -101,7 +112,8 @@ class NtfsFiles:
             if not listed[8]
             else self.read(runs_of([listed]), 0, min(le64(listed, 48), LONGEST_LIST))
         )
-        at, seen = 0, set[int]()
+        at = 0
+        seen = set[int]()
         while at + 26 <= len(entries) and (length := le16(entries, at + 4)) >= 26:
             number = le64(entries, at + 16) & NUMBER
             if le32(entries, at) == kind and number not in seen and (kind != DATA or named == bool(entries[at + 6])):
@@ -188,7 +200,8 @@ def _is_hibernated(files: NtfsFiles) -> bool:
 
 def _with_fixups(record: bytes, magic: bytes) -> bytes:
     """Return a record with its update sequence applied (the last bytes of each sector), or b"" if it is not valid."""
-    at, count = le16(record, 4), le16(record, 6)
+    at = le16(record, 4)
+    count = le16(record, 6)
     if record[:4] != magic or not 2 <= count <= len(record) // SECTOR + 1 or at + 2 * count > len(record):
         return b""
     fixed = bytearray(record)
@@ -203,7 +216,8 @@ def _bodies(record: bytes, kind: int, *, named: bool = False) -> Iterator[bytes]
     """Yield the attributes of one kind in a record; of the data attributes, only the unnamed one or the named ones."""
     at = le16(record, 20)
     for _ in range(MOST_VOLUME_ATTRIBUTES):
-        found, length = le32(record, at), le32(record, at + 4)
+        found = le32(record, at)
+        length = le32(record, at + 4)
         if length < 24 or at + length > len(record):
             return
         body = record[at : at + length]
@@ -220,9 +234,11 @@ def _attributes(record: bytes, kind: int) -> Iterator[Attribute]:
 def _decode_runs(packed: bytes) -> Runs:
     """Return the runs of mapping pairs: a byte with two lengths, a count, a signed distance from the previous run."""
     runs: list[tuple[int, int]] = []
-    at, first = 0, 0
+    at = 0
+    first = 0
     while at < len(packed) and packed[at] and len(runs) <= MOST_PIECES:
-        count_size, step_size = packed[at] & 15, packed[at] >> 4
+        count_size = packed[at] & 15
+        step_size = packed[at] >> 4
         if count_size > 8 or step_size > 8:
             break
         count = int.from_bytes(packed[at + 1 : at + 1 + count_size], "little")
@@ -284,7 +300,8 @@ def _names(node: bytes) -> Iterator[str]:
     """Yield the names in a node, which begins with its index header. Raises CannotFollow."""
     at = le32(node, 0)
     for _ in range(MOST_ENTRIES):
-        length, flags = le16(node, at + 8), le16(node, at + 12)
+        length = le16(node, at + 8)
+        flags = le16(node, at + 12)
         if length < 16 or at + length > len(node):
             break
         if flags & 2:  # the last one
@@ -303,7 +320,8 @@ def _search(node: bytes, name: str) -> tuple[int | None, int | None]:
     """
     at = le32(node, 0)
     for _ in range(MOST_ENTRIES):
-        length, flags = le16(node, at + 8), le16(node, at + 12)
+        length = le16(node, at + 8)
+        flags = le16(node, at + 12)
         if length < 16 or at + length > len(node):
             break
         entry = node[at : at + length]
@@ -330,7 +348,8 @@ def read_ntfs(area: Area) -> Layer | None:
     boot = area.head[:512]
     if len(boot) < 512 or boot[3:11] != b"NTFS    " or any(any(boot[at : at + size]) for at, size in UNUSED):
         return None
-    sector, cluster = le16(boot, 11), cluster_size(boot)
+    sector = le16(boot, 11)
+    cluster = cluster_size(boot)
     sectors, table, mirror, serial = struct.unpack_from("<3Q8xQ", boot, 40)
     if not is_power_of_two(sector) or not 256 <= sector <= 4096 or not cluster or not sectors:
         return None
@@ -342,11 +361,14 @@ def read_ntfs(area: Area) -> Layer | None:
     name = next(_attributes(record, VOLUME_NAME), None) if record[:4] == b"FILE" else None
     copy = area.read(sectors * sector, 512)
     return replace(
-        area.layer("ntfs", claims, cluster), label=text_at(name[0], 0, 256, "utf-16-le") if name else None,
-        uuid=f"{serial:016X}", unclean=ntfs_unclean(area, table, cluster, record_size),
-        hidden_sectors=le32(boot, 28), backup_boot=sectors * sector,
+        area.layer("ntfs", claims, cluster),
+        label=text_at(name[0], 0, 256, "utf-16-le") if name else None,
+        uuid=f"{serial:016X}",
+        unclean=ntfs_unclean(area, table, cluster, record_size),
+        hidden_sectors=le32(boot, 28),
+        backup_boot=sectors * sector,
         backup_hidden_sectors=le32(copy, 28) if copy[3:11] == boot[3:11] else None,
-    )  # fmt: skip
+    )
 
 
 def cluster_size(boot: bytes) -> int:

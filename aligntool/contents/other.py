@@ -31,7 +31,8 @@ def read_hfs(area: Area) -> Layer | None:
         return _read_plus(area, 0, header)
     if header[:2] != b"BD" or len(header) < SECTOR:
         return None
-    block, first = be32(header, 20), be16(header, 28) * SECTOR
+    block = be32(header, 20)
+    first = be16(header, 28) * SECTOR
     if not block or block % SECTOR:
         return None
     if header[124:126] in (b"H+", b"HX"):
@@ -39,21 +40,28 @@ def read_hfs(area: Area) -> Layer | None:
         return _read_plus(area, offset, area.read(offset + HEADER_AT, 512))
     claims = first + be16(header, 18) * block + 2 * SECTOR  # a copy of the header and a reserved sector end the volume
     return replace(
-        area.layer("hfs", claims, block), label=text_at(header, 37, min(header[36], 27), "mac_roman"),
-        uuid=_volume_uuid(header[116:124]), data_start=area.start + first,
-    )  # fmt: skip
+        area.layer("hfs", claims, block),
+        label=text_at(header, 37, min(header[36], 27), "mac_roman"),
+        uuid=_volume_uuid(header[116:124]),
+        data_start=area.start + first,
+    )
 
 
 def _read_plus(area: Area, offset: int, header: bytes) -> Layer | None:
-    block, blocks = be32(header, 40), be32(header, 44)
+    block = be32(header, 40)
+    blocks = be32(header, 44)
     if header[:2] not in (b"H+", b"HX") or len(header) < SECTOR or block < SECTOR or not is_power_of_two(block):
         return None
     claims = blocks * block
     return Layer(
-        kind="hfsplus", extent=Extent(area.start + offset, claims),
-        label=_plus_label(area, offset, header, block), uuid=_volume_uuid(header[104:112]),
-        data_start=area.start + offset, data_unit=block, claims_size=claims,
-    )  # fmt: skip
+        kind="hfsplus",
+        extent=Extent(area.start + offset, claims),
+        label=_plus_label(area, offset, header, block),
+        uuid=_volume_uuid(header[104:112]),
+        data_start=area.start + offset,
+        data_unit=block,
+        claims_size=claims,
+    )
 
 
 def _volume_uuid(finder_id: bytes) -> str | None:
@@ -67,7 +75,8 @@ def _plus_label(area: Area, offset: int, header: bytes, block: int) -> str | Non
     """Return the name of the volume: the key of the first leaf record in the catalog tree."""
     extents = tuple(struct.iter_unpack(">II", header[CATALOG_EXTENTS : CATALOG_EXTENTS + 8 * FORKS]))
     tree = area.read(offset + extents[0][0] * block, 512)
-    node, leaf_head = be16(tree, 14 + 18), be32(tree, 14 + 10)
+    node = be16(tree, 14 + 18)
+    leaf_head = be32(tree, 14 + 10)
     if node < SECTOR or not leaf_head:
         return None
     wanted = leaf_head * node // block
@@ -91,9 +100,10 @@ def read_apfs(area: Area) -> Layer | None:
     claims = le64(superblock, 40) * block
     whole = area.read(0, block)
     return replace(
-        area.layer("apfs", claims, block), uuid=uuid_at(superblock, 72),
+        area.layer("apfs", claims, block),
+        uuid=uuid_at(superblock, 72),
         problems=checksum_problem("the APFS superblock", le64(whole, 0), fletcher64(whole[8:])),
-    )  # fmt: skip
+    )
 
 
 # bcache: backing and caching devices.
@@ -111,7 +121,8 @@ def read_bcache(area: Area) -> Layer | None:
     if superblock[24:40] != BCACHE_MAGIC or le64(superblock, 8) * BCACHE_SECTOR != BCACHE_SUPERBLOCK_AT:
         return None
     version = le64(superblock, 16)
-    block, bucket = le16(superblock, 192) * BCACHE_SECTOR, le16(superblock, 194) * BCACHE_SECTOR
+    block = le16(superblock, 192) * BCACHE_SECTOR
+    bucket = le16(superblock, 194) * BCACHE_SECTOR
     inner: tuple[Layer, ...] = ()
     if version in BACKING:
         offset = (16 if version == 1 else le64(superblock, 184)) * BCACHE_SECTOR  # BDEV_DATA_START_DEFAULT
@@ -122,10 +133,14 @@ def read_bcache(area: Area) -> Layer | None:
         offset = le16(superblock, 204) * bucket
         claims = le64(superblock, 184) * bucket or None
     return replace(
-        area.layer("bcache", claims, block or None), version=str(version), label=text_at(superblock, 72, 32),
-        uuid=uuid_at(superblock, 40), data_start=area.start + offset, inner=inner,
+        area.layer("bcache", claims, block or None),
+        version=str(version),
+        label=text_at(superblock, 72, 32),
+        uuid=uuid_at(superblock, 40),
+        data_start=area.start + offset,
+        inner=inner,
         problems=_bcache_problems(superblock),
-    )  # fmt: skip
+    )
 
 
 def _bcache_problems(superblock: bytes) -> tuple[str, ...]:
@@ -157,9 +172,10 @@ def read_erofs(area: Area) -> Layer | None:
         return None
     block = 1 << block_bits
     layer = replace(
-        area.layer("erofs", le32(superblock, 36) * block, block), label=text_at(superblock, 64, 16),
+        area.layer("erofs", le32(superblock, 36) * block, block),
+        label=text_at(superblock, 64, 16),
         uuid=uuid_at(superblock, 48),
-    )  # fmt: skip
+    )
     if not le32(superblock, 8) & 1 or block <= 1024:
         return layer
     covered = area.read(1024, block - 1024)
@@ -184,7 +200,8 @@ def read_cramfs(area: Area) -> Layer | None:
 ISO9660_AT = 32 * KIB
 ISO9660_SECTOR = 2 * KIB
 MOST_DESCRIPTORS = 16
-UDF, UDF_STEPS = (b"NSR02", b"NSR03"), (2 * KIB, 4 * KIB)
+UDF = (b"NSR02", b"NSR03")
+UDF_STEPS = (2 * KIB, 4 * KIB)
 JOLIET = (b"%/@", b"%/C", b"%/E")
 
 
@@ -197,9 +214,11 @@ def read_iso9660(area: Area) -> Layer | None:
         return None
     dates = (_iso_date(primary[at : at + 17]) for at in (830, 813))  # of modification, of creation
     return replace(
-        area.layer("iso9660", le32(primary, 80) * block, block), version="Joliet Extension" if joliet else None,
-        label=_iso_label(primary, joliet), uuid=next(filter(None, dates), None),
-    )  # fmt: skip
+        area.layer("iso9660", le32(primary, 80) * block, block),
+        version="Joliet Extension" if joliet else None,
+        label=_iso_label(primary, joliet),
+        uuid=next(filter(None, dates), None),
+    )
 
 
 def read_udf(area: Area) -> Layer | None:
@@ -308,7 +327,8 @@ def read_other(area: Area) -> Layer | None:
     if found is None:
         return None
     mark, layer = found
-    return replace(layer, unclean=f"{MAY_BE_SHARED} ({by})") if (by := _shared_by(area, mark)) else layer
+    by = _shared_by(area, mark)
+    return replace(layer, unclean=f"{MAY_BE_SHARED} ({by})") if by else layer
 
 
 def _shared_by(area: Area, mark: Magic) -> str:
@@ -336,16 +356,18 @@ def read_ufs(area: Area) -> Layer | None:
     for at in (0, 8 * KIB, 64 * KIB, 256 * KIB):
         superblock = area.read(at, MAGIC_AT + 4)
         for number, wide in ((le32, le64), (be32, be64)):
-            magic, fragment = number(superblock, MAGIC_AT), number(superblock, 52)
+            magic = number(superblock, MAGIC_AT)
+            fragment = number(superblock, 52)
             if magic not in MAGICS or not is_power_of_two(fragment) or not 512 <= fragment <= 64 * KIB:
                 continue
             fragments = wide(superblock, 1080) if magic == UFS2 else number(superblock, 36)
             identity = number(superblock, 144), number(superblock, 148)
             return replace(
-                area.layer("ufs", fragments * fragment or None, fragment), version="2" if magic == UFS2 else "1",
+                area.layer("ufs", fragments * fragment or None, fragment),
+                version="2" if magic == UFS2 else "1",
                 label=text_at(superblock, 680, 32) if magic == UFS2 else None,
                 uuid="{:08x}{:08x}".format(*identity) if any(identity) else None,
-            )  # fmt: skip
+            )
     return None
 
 
@@ -356,13 +378,15 @@ def read_ufs(area: Area) -> Layer | None:
 
 
 def read_befs(area: Area) -> Layer | None:
-    superblock, block = area.head[SECTOR:KIB], le32(area.head, SECTOR + 40)
+    superblock = area.head[SECTOR:KIB]
+    block = le32(area.head, SECTOR + 40)
     if (superblock[32:36], le32(superblock, 68)) != (b"1SFB", 0xDD121031) or not is_power_of_two(block):
         return None
     return replace(
-        area.layer("befs", le64(superblock, 48) * block, block), label=text_at(superblock, 0, 32),
+        area.layer("befs", le64(superblock, 48) * block, block),
+        label=text_at(superblock, 0, 32),
         hidden_sectors=le32(area.head, 506) if area.head[510:SECTOR] == b"\x55\xaa" else 0,
-    )  # fmt: skip
+    )
 
 
 # ReFS. Layout: libfsrefs's format notes.
@@ -372,7 +396,8 @@ def read_refs(area: Area) -> Layer | None:
     boot = area.head[:512]
     if boot[:8] != b"\0\0\0ReFS\0":
         return None
-    sector, per_cluster = le32(boot, 32), le32(boot, 36)
+    sector = le32(boot, 32)
+    per_cluster = le32(boot, 36)
     known = sector in (512, 4096) and is_power_of_two(per_cluster) and sector * per_cluster <= 64 * KIB
     claims = le64(boot, 24) * sector if known else None
     return area.layer("ReFS", claims or None, sector * per_cluster if known else None)

@@ -41,10 +41,11 @@ def _swap_layer(area: Area, kind: str, version: str, page: int) -> Layer:
     header = area.head[HEADER_AT : HEADER_AT + 512]
     last_page = _last_page(area.head)
     layer = replace(
-        area.layer(kind, (last_page + 1) * page if last_page else None, page), version=version,
+        area.layer(kind, (last_page + 1) * page if last_page else None, page),
+        version=version,
         data_start=area.start + page,
         unclean=f"holds a hibernated system ({version.upper()})" if kind == "swsuspend" else None,
-    )  # fmt: skip
+    )
     if any(header[172:180]):  # as in blkid: with nonzero padding, label and UUID are not valid
         return layer
     return replace(layer, label=text_at(header, 28, 16), uuid=uuid_at(header, 12))

@@ -28,9 +28,12 @@ class File:
     def places(self, offset: int, length: int) -> tuple[Extent, ...]:
         """Return the extents of bytes, from the volume's start on, with adjacent ones merged. Raises CannotFollow."""
         found: list[Extent] = []
-        cluster, end, before = self.files.cluster, offset + length, 0
+        cluster = self.files.cluster
+        end = offset + length
+        before = 0
         for first, count in self.runs:
-            start, stop = max(offset, before), min(end, before + count * cluster)
+            start = max(offset, before)
+            stop = min(end, before + count * cluster)
             if start < stop:
                 at = first * cluster + start - before
                 if first < 0 or not 0 <= at <= self.files.area.size - (stop - start):
@@ -174,7 +177,8 @@ class Hive:
     def _keys_in_list(self, at: int, depth: int = 0) -> Iterator[int]:
         """Yield the offsets of the keys in a list, which may be a list of lists."""
         cell = self._cell(at)
-        kind, count = cell[:2], le16(cell, 2)
+        kind = cell[:2]
+        count = le16(cell, 2)
         width = {b"lf": 8, b"lh": 8, b"li": 4, b"ri": 4}.get(kind, 0)
         if not width or len(cell) < 4 + width * count or (kind == b"ri" and depth):
             raise ntfs.CannotFollow(_DAMAGED)
@@ -227,11 +231,13 @@ class StartNames:
 
 def read_names(area: Area, signature: bytes) -> StartNames:
     """Return the start offsets in an NTFS volume for the disk with this signature of four bytes. Raises OSError."""
-    found, path = StartNames(), "$MFT"
+    found = StartNames()
+    path = "$MFT"
     try:
         files = ntfs.open_ntfs(area)
         for path in (*BCD_STORES, SYSTEM_HIVE):
-            if (file := open_file(files, path)) is not None:
+            file = open_file(files, path)
+            if file is not None:
                 found = _with_hive(found, path, Hive(file), signature)
         path = RECOVERY
         if SYSTEM_HIVE in found.files and (file := open_file(files, path)) is not None:

@@ -33,7 +33,9 @@ def xfs_log_unclean(area: Area, superblock: bytes) -> str | None:
     """Return why the file system is not clean. None: it was unmounted, or the state is unknown, because the log is
     external, truncated or unwritten.
     """
-    block, number, shift = be32(superblock, 4), be64(superblock, 48), superblock[124]
+    block = be32(superblock, 4)
+    number = be64(superblock, 48)
+    shift = superblock[124]
     # A block number has the allocation group in its upper bits; that of an external log is 0.
     start = ((number >> shift) * be32(superblock, 84) + (number & (1 << shift) - 1)) * block
     count = be32(superblock, 96) * block // BLOCK
@@ -93,10 +95,14 @@ def read_xfs(area: Area) -> Layer | None:
     block = be32(superblock, 4)
     claims = None if _has_zones(superblock) else be64(superblock, 8) * block
     return replace(
-        area.layer("xfs", claims, block), label=text_at(superblock, 108, 12), uuid=uuid_at(superblock, 32),
-        stripe_unit=be32(superblock, 184) * block, stripe_width=be32(superblock, 188) * block,
-        problems=_xfs_problems(superblock), unclean=xfs_log_unclean(area, superblock),
-    )  # fmt: skip
+        area.layer("xfs", claims, block),
+        label=text_at(superblock, 108, 12),
+        uuid=uuid_at(superblock, 32),
+        stripe_unit=be32(superblock, 184) * block,
+        stripe_width=be32(superblock, 188) * block,
+        problems=_xfs_problems(superblock),
+        unclean=xfs_log_unclean(area, superblock),
+    )
 
 
 def _has_zones(superblock: bytes) -> bool:
@@ -107,8 +113,11 @@ def _has_zones(superblock: bytes) -> bool:
 def _is_consistent(superblock: bytes) -> bool:
     """Return whether the sizes match their logarithms, and the groups match the blocks, as mount and blkid require."""
     sizes = be32(superblock, 4), be16(superblock, 102), be16(superblock, 104)  # of a block, a sector, an inode
-    logarithms, known = superblock[120:123], (range(9, 17), range(9, 16), range(8, 12))
-    blocks, group, groups = be64(superblock, 8), be32(superblock, 84), be32(superblock, 88)
+    logarithms = superblock[120:123]
+    known = (range(9, 17), range(9, 16), range(8, 12))
+    blocks = be64(superblock, 8)
+    group = be32(superblock, 84)
+    groups = be32(superblock, 88)
     fit = all(log in logs and size == 1 << log for size, log, logs in zip(sizes, logarithms, known, strict=True))
     return fit and groups > 0 and (groups - 1) * group < blocks <= groups * group
 
@@ -128,7 +137,8 @@ def read_xfs_log(area: Area) -> Layer | None:
     for at in range(0, min(len(area.head), 64 * 1024), 512):
         if area.head[at : at + 4] != XFS_LOG_MAGIC:
             continue
-        version, length = be32(area.head, at + 8), be32(area.head, at + 12)
+        version = be32(area.head, at + 8)
+        length = be32(area.head, at + 12)
         if version in (1, 2) and 0 < length < 1 << 31 and be32(area.head, at + 300) in (1, 2, 3):  # XLOG_FMT_
             return Layer(kind="xfs_external_log", extent=area.extent)
     return None
@@ -138,14 +148,17 @@ def read_xfs_log(area: Area) -> Layer | None:
 # partclone.xfs has a bit for each block, 512 MiB for 16 TiB, and searches the tree for every block.
 
 _XFS_DB = "xfs_db"
-_LOG_AT, _GROUP_AT, _FREE_AT = 48, 84, 144  # sb_logstart, sb_agblocks, sb_fdblocks in struct xfs_dsb
+_LOG_AT = 48  # sb_logstart in struct xfs_dsb
+_GROUP_AT = 84  # sb_agblocks
+_FREE_AT = 144  # sb_fdblocks
 
 
 def _used_blocks(medium: Medium, layer: Layer, shrunk: bool) -> Generator[Extent]:
     with medium.device() as device:
         if not be64(medium.read(_LOG_AT, 8), 0):  # xfs_db does not replay it
             raise NoMap("its log is external, and may hold changes")
-        group, expected = be32(medium.read(_GROUP_AT, 4), 0), be64(medium.read(_FREE_AT, 8), 0)
+        group = be32(medium.read(_GROUP_AT, 4), 0)
+        expected = be64(medium.read(_FREE_AT, 8), 0)
         block = layer.data_unit or 0
         count = (layer.claims_size or 0) // block
         with device.lines_of(_XFS_DB, "-r", "-c", "freesp -d", device.name) as lines:

@@ -16,7 +16,9 @@ from aligntool.units import KIB, MIB, align_down
 LABEL = 256 * KIB  # two at either end; those at the end are aligned to their own size
 PAIRS_READ = 48 * KIB  # of up to 112 KiB; real lists are a few KiB long
 SMALLEST = 64 * MIB
-UINT64, STRING, LIST = 8, 9, 19
+UINT64 = 8
+STRING = 9
+LIST = 19
 MOST_PAIRS = 512
 EXPORTED = 1  # POOL_STATE_EXPORTED: openzfs include/sys/fs/zfs.h
 MULTIHOST = 0xA11CEA11  # MMP_MAGIC: openzfs include/sys/uberblock_impl.h
@@ -43,43 +45,55 @@ def _is_multihost(ring: bytes) -> bool:
     """Return whether the newest uberblock has the property multihost on: machines that may import the pool then detect
     each other by the delay of its last write, which is 0 if it is off.
     """
-    newest, found = (-1, -1), False
+    newest = (-1, -1)
+    found = False
     for at in range(0, len(ring) - KIB + 1, KIB):
-        if number := _UBERBLOCKS.get(ring[at : at + 8]):
+        number = _UBERBLOCKS.get(ring[at : at + 8])
+        if number:
             group, time, mark, delay = (number(ring, at + field) for field in (16, 32, 176, 184))
             if (group, time) > newest:
-                newest, found = (group, time), mark == MULTIHOST and delay > 0
+                newest = (group, time)
+                found = mark == MULTIHOST and delay > 0
     return found
 
 
 def _zfs_layer(area: Area, facts: dict[str, int | str]) -> Layer:
     name, ashift, guid, version = (facts.get(key) for key in ("name", "ashift", "pool_guid", "version"))
     return Layer(
-        kind="zfs_member", extent=area.extent, version=str(version) if isinstance(version, int) else None,
-        label=name if isinstance(name, str) else None, uuid=str(guid) if isinstance(guid, int) else None,
+        kind="zfs_member",
+        extent=area.extent,
+        version=str(version) if isinstance(version, int) else None,
+        label=name if isinstance(name, str) else None,
+        uuid=str(guid) if isinstance(guid, int) else None,
         data_start=area.start + 4 * MIB,  # two labels and the boot block lie before it
         data_unit=1 << ashift if isinstance(ashift, int) and 9 <= ashift <= 24 else None,
-    )  # fmt: skip
+    )
 
 
 def _nvlist_pairs(packed: bytes) -> Iterator[tuple[str, int | str]]:
     """Yield (name, value) of the numbers and strings of the label, and the ashift from its vdev tree."""
     if packed[:1] != b"\x01" or packed[1:2] not in (b"\0", b"\x01"):
         return  # encoding 1 is XDR, the only one on disk
-    at, depth, seen = 12, 0, set()
+    at = 12
+    depth = 0
+    seen = set()
     for _ in range(MOST_PAIRS):
-        size, name_length = be32(packed, at), be32(packed, at + 8)
+        size = be32(packed, at)
+        name_length = be32(packed, at + 8)
         if not size:
             if not depth:
                 return
-            depth, at = depth - 1, at + 8
+            depth -= 1
+            at += 8
             continue
         value = at + 12 + (name_length + 3 & ~3)
         if value + 8 > min(at + size, len(packed)):
             return
-        name, kind = packed[at + 12 : at + 12 + name_length].decode("ascii", "replace"), be32(packed, value)
+        name = packed[at + 12 : at + 12 + name_length].decode("ascii", "replace")
+        kind = be32(packed, value)
         if kind == LIST:
-            depth, at = depth + 1, value + 16
+            depth += 1
+            at = value + 16
             continue
         if (not depth or name == "ashift") and name not in seen:
             seen.add(name)
