@@ -106,7 +106,8 @@ def _family(entry: schema.Entry) -> PortFamily:
 
 
 def _ranges(entry: schema.Entry, family: PortFamily) -> Iterator[tuple[str, int, int, PortFamily]]:
-    vendor, listed = entry.required("vendor"), entry.texts("devices")
+    vendor = entry.required("vendor")
+    listed = entry.texts("devices")
     if not listed:
         raise entry.refusal("devices is missing")
     for text in listed:
@@ -126,7 +127,8 @@ def _models(entry: schema.Entry, families: dict[str, PortFamily]) -> list[tuple[
 
 
 def _uplink(entry: schema.Entry) -> int | None:
-    speed, lanes = entry.number("speed"), entry.number("lanes")
+    speed = entry.number("speed")
+    lanes = entry.number("lanes")
     if speed is None and lanes is None:
         return None
     if speed not in _ENCODING or not isinstance(lanes, int):
@@ -196,7 +198,9 @@ class DriveRow:
 def _row(entry: schema.Entry, makers: tuple[str, ...], *, is_class: bool = False) -> DriveRow:
     """Return the row of a table. A class needs no `match`, because kind, rotation and size may identify it."""
     entry.allow(*(_CLASS_KEYS if is_class else _DRIVE_KEYS))
-    match, examples, year = entry.texts("match"), entry.texts("examples"), entry.number("year")
+    match = entry.texts("match")
+    examples = entry.texts("examples")
+    year = entry.number("year")
     if not (match or is_class):
         raise entry.refusal("match is missing")
     if not (examples or is_class):
@@ -206,13 +210,21 @@ def _row(entry: schema.Entry, makers: tuple[str, ...], *, is_class: bool = False
     name = entry.required("name")
     source, row = (Source.ASSUMED, f"class: {name}") if is_class else (Source.KNOWN, name)
     return DriveRow(
-        file=entry.file, name=name, geometry=_geometry(entry, source, row), match=match,
-        patterns=_patterns(entry, "match"), makers=tuple(map(schema.normal, makers)), firmware=entry.texts("firmware"),
+        file=entry.file,
+        name=name,
+        geometry=_geometry(entry, source, row),
+        match=match,
+        patterns=_patterns(entry, "match"),
+        makers=tuple(map(schema.normal, makers)),
+        firmware=entry.texts("firmware"),
         firmware_patterns=_patterns(entry, "firmware"),
         buses=tuple(map(DiskKind, entry.choices("bus", tuple(DiskKind), "a kind of disk", "kinds"))),
-        rotational=entry.flag("rotational"), capacity_min=entry.size("capacity_min"),
-        capacity_max=entry.size("capacity_max"), year=None if year is None else int(year), examples=examples,
-    )  # fmt: skip
+        rotational=entry.flag("rotational"),
+        capacity_min=entry.size("capacity_min"),
+        capacity_max=entry.size("capacity_max"),
+        year=None if year is None else int(year),
+        examples=examples,
+    )
 
 
 def _geometry(entry: schema.Entry, source: Source, row: str) -> KnownGeometry:
@@ -225,13 +237,21 @@ def _geometry(entry: schema.Entry, source: Source, row: str) -> KnownGeometry:
     dram, hmb = _memory(entry)
     entry.required("confidence")
     return KnownGeometry(
-        source=source, row=row, citation=entry.required("source"),
-        confidence=entry.choice("confidence", CONFIDENCE) or CONFIDENCE[-1], dram=dram, hybrid=entry.flag("hybrid"),
-        note=entry.text("note"), hmb=hmb, defect=entry.text("defect"), fixed_in=entry.text("fixed_in"),
+        source=source,
+        row=row,
+        citation=entry.required("source"),
+        confidence=entry.choice("confidence", CONFIDENCE) or CONFIDENCE[-1],
+        dram=dram,
+        hybrid=entry.flag("hybrid"),
+        note=entry.text("note"),
+        hmb=hmb,
+        defect=entry.text("defect"),
+        fixed_in=entry.text("fixed_in"),
         distrust=entry.choices("distrust", _LIMITS, "a queue limit", "limits"),
-        read_rate=_rate(entry, "read_mb_s"), write_rate=_rate(entry, "write_mb_s"),
+        read_rate=_rate(entry, "read_mb_s"),
+        write_rate=_rate(entry, "write_mb_s"),
         **{_SIZES[key]: size for key, size in sizes.items()},
-    )  # fmt: skip
+    )
 
 
 def _rate(entry: schema.Entry, key: str) -> int | None:

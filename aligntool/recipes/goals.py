@@ -22,8 +22,11 @@ PREPARE = ("none", "twice")
 SCORES = ("as-ssd",)
 BENCH_KEYS = ("size", "runtime", "repeats", "prepare", "until_steady", "score")
 _TEST_KEYS = ("access", "block", "depth", "threads", "do")
-LEAST_BLOCK, MOST_BLOCK = 512, 64 * MIB
-MOST_DEPTH, MOST_THREADS, MOST_TESTS = 1024, 256, 200
+LEAST_BLOCK = 512
+MOST_BLOCK = 64 * MIB
+MOST_DEPTH = 1024
+MOST_THREADS = 256
+MOST_TESTS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +103,16 @@ def _read_all(*reads: Callable[[], Any]) -> list[Any]:
 def _tests(row: Entry) -> Iterator[BenchTest]:
     """Yield the tests of a row: one for each combination of the values of its lists."""
     access, kinds, *lists, _, _ = _read_all(
-        partial(row.choice, "access", ACCESS), partial(row.choices, "do", DO, "a direction", "directions"),
-        partial(_blocks, row), partial(_counts, row, "threads"), partial(_counts, row, "depth"),
-        partial(row.required, "access"), partial(row.allow, *_TEST_KEYS),
-    )  # fmt: skip
-    if (number := math.prod(map(len, lists))) > MOST_TESTS:
+        partial(row.choice, "access", ACCESS),
+        partial(row.choices, "do", DO, "a direction", "directions"),
+        partial(_blocks, row),
+        partial(_counts, row, "threads"),
+        partial(_counts, row, "depth"),
+        partial(row.required, "access"),
+        partial(row.allow, *_TEST_KEYS),
+    )
+    number = math.prod(map(len, lists))
+    if number > MOST_TESTS:
         raise row.refusal(f"there are {number} tests, but at most {MOST_TESTS} are allowed")
     for block, threads, depth in product(*lists):
         yield from (BenchTest(access == "random", block, depth, threads, kind == "write") for kind in kinds or DO)
@@ -204,7 +212,8 @@ def recipe(name: str, kind: str | None = None) -> Recipe:
     A realign and a layout recipe may have the same name, such as sd-card; without `kind` return the one to realign.
     """
     named = [candidate for candidate in load_recipes() if candidate.name == name]
-    if found := next((candidate for candidate in named if kind in (None, candidate.kind)), None):
+    found = next((candidate for candidate in named if kind in (None, candidate.kind)), None)
+    if found:
         return found
     if named:
         raise Refused(f"the recipe {name} is for a {named[0].kind}", hint=f"aligntool recipes show {name}")
@@ -229,13 +238,19 @@ def parse_recipe(file: str, content: str) -> Recipe:
         )
     kind = top.choice("kind", tuple(_KEYS)) or top.required("kind")
     read: dict[str, Callable[[], Goal]] = {
-        "raid": lambda: raid_goal(top), "bench": lambda: bench_goal(top, tables["test"]),
-        "realign": lambda: _realign_goal(top), "layout": lambda: _layout_goal(top, tables["part"]),
-    }  # fmt: skip
+        "raid": lambda: raid_goal(top),
+        "bench": lambda: bench_goal(top, tables["test"]),
+        "realign": lambda: _realign_goal(top),
+        "layout": lambda: _layout_goal(top, tables["part"]),
+    }
     _, _, goal, summary, note, source = _read_all(
-        partial(top.allow, *_KEYS[kind], elsewhere=_TABLES), partial(_refuse_other_tables, top, kind, tables),
-        read[kind], partial(top.required, "summary"), partial(top.text, "note"), partial(top.required, "source"),
-    )  # fmt: skip
+        partial(top.allow, *_KEYS[kind], elsewhere=_TABLES),
+        partial(_refuse_other_tables, top, kind, tables),
+        read[kind],
+        partial(top.required, "summary"),
+        partial(top.text, "note"),
+        partial(top.required, "source"),
+    )
     return Recipe(file.rpartition("/")[2].removesuffix(".toml"), file, summary, note, source, goal)
 
 
@@ -272,9 +287,11 @@ def _layout_goal(top: Entry, parts: tuple[Entry, ...]) -> LayoutGoal:
     if not parts:
         raise top.refusal("a layout needs partitions", hint='[[part]]\nsize = "rest"\nrole = "linux"')
     requested, label, grain, spare_end = _read_all(
-        lambda: read_each(_part, parts), partial(top.choice, "label", LABELS), partial(_grain, top),
+        lambda: read_each(_part, parts),
+        partial(top.choice, "label", LABELS),
+        partial(_grain, top),
         partial(top.size, "spare_end"),
-    )  # fmt: skip
+    )
     if sum(part.size is None for part in requested) > 1:
         raise top.refusal("only one partition can take the rest")
     return LayoutGoal(tuple(requested), label or LABELS[0], grain or MIB, spare_end or 0)
@@ -288,9 +305,12 @@ def _part(entry: Entry) -> PartitionRequest:
         return found
 
     length, role, name, _, _ = _read_all(
-        size, partial(entry.choice, "role", tuple(ROLES)), partial(entry.text, "name"),
-        partial(entry.required, "role"), partial(entry.allow, *_PART_KEYS),
-    )  # fmt: skip
+        size,
+        partial(entry.choice, "role", tuple(ROLES)),
+        partial(entry.text, "name"),
+        partial(entry.required, "role"),
+        partial(entry.allow, *_PART_KEYS),
+    )
     return PartitionRequest(length, role or "", name or "")
 
 

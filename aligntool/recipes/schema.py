@@ -114,7 +114,8 @@ class Entry:
 
     def allow(self, *keys: str, elsewhere: tuple[str, ...] = ()) -> None:
         """Raise Refused with every other key. `elsewhere`: what may have been meant as well."""
-        known, unknown = (*keys, *elsewhere), (key for key in self.values if key not in keys)
+        known = (*keys, *elsewhere)
+        unknown = (key for key in self.values if key not in keys)
         refuse(self.refusal(f"unknown key {key!r}", hint=nearest(key, known)).refusals[0] for key in unknown)
 
     def text(self, key: str) -> str | None:
