@@ -94,10 +94,20 @@ def jobs_of(
     """
     pattern = Pattern.RANDOM_WRITE if write else Pattern.RANDOM_READ
     for span in spans if repeat % 2 == 0 else reversed(spans):
-        yield span, Job(
-            name="span", path=path, pattern=pattern, block=BLOCK, span=span, offset=start, depth=32,
-            runtime_s=runtime_s, ramp_s=runtime_s / 4,
-        )  # fmt: skip
+        yield (
+            span,
+            Job(
+                name="span",
+                path=path,
+                pattern=pattern,
+                block=BLOCK,
+                span=span,
+                offset=start,
+                depth=32,
+                runtime_s=runtime_s,
+                ramp_s=runtime_s / 4,
+            ),
+        )
 
 
 def knee_of(curve: Curve, cpu: Curve, seen: Conditions, dice: RandomSource) -> Knee:
@@ -134,7 +144,8 @@ def _find_step(curve: Curve, dice: RandomSource, resamples: int) -> Knee | None:
     spans = sorted(curve)
     medians = [median(curve[span]) for span in spans]
     split = _best_split(medians)
-    full, smaller = median(medians[:split] or [0.0]), medians[:split]
+    full = median(medians[:split] or [0.0])
+    smaller = medians[:split]
     if split < FEWEST_BEFORE or median(medians[split:]) > STEP * full:
         return None
     if min(smaller) < (1 - STEADY) * full or max(smaller) > (1 + STEADY) * full:
@@ -146,7 +157,8 @@ def _find_step(curve: Curve, dice: RandomSource, resamples: int) -> Knee | None:
     p_value = welch_p_value(before, after) * (len(spans) - 1)  # any of the places could have been the best split
     resampled = ([median(dice.choices(curve[span], k=len(curve[span]))) for span in spans] for _ in range(resamples))
     same = sum(_best_split(rates) == split for rates in resampled)
-    share, confidence = medians[split] / full, max(0.0, min(same / resamples, 1 - p_value))
+    share = medians[split] / full
+    confidence = max(0.0, min(same / resamples, 1 - p_value))
     return Knee(spans[split - 1], spans[split], share, confidence, "")
 
 
@@ -335,10 +347,20 @@ def runs_of(
         turn = repeat % len(places)
         span = length // load.block * load.block
         for place in (*places[turn:], *places[:turn]):
-            yield Run(load, place, Job(
-                name="alignment", path=path, pattern=load.pattern, block=load.block, span=span,
-                offset=place.start - shift, depth=load.depth, runtime_s=runtime_s,
-            ))  # fmt: skip
+            yield Run(
+                load,
+                place,
+                Job(
+                    name="alignment",
+                    path=path,
+                    pattern=load.pattern,
+                    block=load.block,
+                    span=span,
+                    offset=place.start - shift,
+                    depth=load.depth,
+                    runtime_s=runtime_s,
+                ),
+            )
 
 
 # The cost of a misaligned start: the same load from several starts, predicted and measured.
@@ -422,7 +444,8 @@ def doubt_rows_of_busy_machine(rows: Sequence[Row], seen: Conditions) -> tuple[R
     """Return the rows, with "does not matter" as "can't tell" if the machine was busy: a busy machine makes all starts
     equally fast, too.
     """
-    if not (why := busy_machine_text(seen)):
+    why = busy_machine_text(seen)
+    if not why:
         return tuple(rows)
     return tuple(
         replace(row, word=AlignmentVerdict.CANNOT_TELL, why=why) if row.word is AlignmentVerdict.DOES_NOT else row
@@ -475,18 +498,29 @@ def _judged_row(
     """Return the row of a start with its ratios. Equal rates that the processor limits do not show that the drive is
     equally fast.
     """
-    load, ratios = rates[0].load, _ratios(rates, place, aligned)
+    load = rates[0].load
+    ratios = _ratios(rates, place, aligned)
     used = [[rate.cpu for rate in rates if rate.place == start and rate.cpu is not None] for start in (place, aligned)]
     cpu, aligned_cpu = (median(percents) if percents else None for percents in used)
     row = Row(
-        load, place, predicted(load, place.residue, unit), 0.0, 0.0, 0.0, (0.0, 0.0), AlignmentVerdict.CANNOT_TELL,
-        f"fewer than {LEAST_RUNS} repeats", cpu, aligned_cpu,
-    )  # fmt: skip
+        load,
+        place,
+        predicted(load, place.residue, unit),
+        0.0,
+        0.0,
+        0.0,
+        (0.0, 0.0),
+        AlignmentVerdict.CANNOT_TELL,
+        f"fewer than {LEAST_RUNS} repeats",
+        cpu,
+        aligned_cpu,
+    )
     if min(len(ratios), len(noise)) < LEAST_RUNS:
         return row, ratios
     word, why = _verdict(ratios, noise)
     if word is AlignmentVerdict.DOES_NOT and row.cpu_bound:
-        word, why = AlignmentVerdict.CANNOT_TELL, "CPU-bound: the drive may be faster, and may then differ"
+        word = AlignmentVerdict.CANNOT_TELL
+        why = "CPU-bound: the drive may be faster, and may then differ"
     ends = (noise[0], noise[-1])
     row = replace(row, ratio=median(ratios), low=ratios[0], high=ratios[-1], noise=ends, word=word, why=why)
     return row, ratios

@@ -214,35 +214,53 @@ def plan_sweep(
     if repeats < 1 or not 0 < runtime_s <= LONGEST_S:
         raise Refused("at least one round is needed, and loads of at most an hour", hint="--repeats 5 --runtime 5")
     wanted = replace(
-        goal, name=measured.TEST_NAME, filesystem="none", mount_at="", metadata="1.2", wipe=(), chunk=None, measured="",
-        members="partitions" if any(goal.partitions) else "whole-drives", esp_size=0, member_size=None,
-    )  # fmt: skip
+        goal,
+        name=measured.TEST_NAME,
+        filesystem="none",
+        mount_at="",
+        metadata="1.2",
+        wipe=(),
+        chunk=None,
+        measured="",
+        members="partitions" if any(goal.partitions) else "whole-drives",
+        esp_size=0,
+        member_size=None,
+    )
     decided = _decide(members, wanted)
     tried = measured.sweep_chunks(decided.stripes, chunks)
     # The largest chunk first: a reason to refuse an array of one chunk refuses the sweep.
     made = {chunk: _decide(members, replace(wanted, chunk=chunk)) for chunk in reversed(tried)}
-    geometry, devices = decided.geometry, tuple(placed.device for placed in decided.placed)
+    geometry = decided.geometry
+    devices = tuple(placed.device for placed in decided.placed)
     room = measured.span_of(min(array.geometry.size for array in made.values()), geometry.data, span)
     if room < MIB:
         raise Refused("the members are too small to measure", hint="--span 64MiB, or larger drives")
     each_span, length = _member_spans(decided, room, max(tried))
     return Sweep(
-        level=goal.level, layout=geometry.layout, bitmap=geometry.bitmap, workload=goal.workload,
-        database_page=goal.database_page, recommended=decided.advice.size or 0, chunks=tried,
+        level=goal.level,
+        layout=geometry.layout,
+        bitmap=geometry.bitmap,
+        workload=goal.workload,
+        database_page=goal.database_page,
+        recommended=decided.advice.size or 0,
+        chunks=tried,
         order=measured.sweep_order(tried, repeats),
         arrays={chunk: make_array(made[chunk].goal, made[chunk].geometry, devices) for chunk in tried},
-        loads=measured.loads_of(goal.workload, goal.database_page), alone=measured.DRIVE_LOADS, members=devices,
+        loads=measured.loads_of(goal.workload, goal.database_page),
+        alone=measured.DRIVE_LOADS,
+        members=devices,
         disks=tuple(subject(placed.member.disk) for placed in decided.placed),
-        identities=tuple(measured.identity_of(placed.member.disk) for placed in decided.placed), runtime_s=runtime_s,
-        data_offset=geometry.offset, span=room, each_span=each_span,
+        identities=tuple(measured.identity_of(placed.member.disk) for placed in decided.placed),
+        runtime_s=runtime_s,
+        data_offset=geometry.offset,
+        span=room,
+        each_span=each_span,
         written=_written_extents(tuple(made.values()), length),
         unread=tuple(
-            f"{placed.device}: {unread}"
-            for placed in decided.placed
-            if (unread := unread_between(placed.member.disk))
+            f"{placed.device}: {unread}" for placed in decided.placed if (unread := unread_between(placed.member.disk))
         ),
         sparse=any(judged.disk.sampled and judged.disk.sampled.is_sparse for judged in members),
-    )  # fmt: skip
+    )
 
 
 def _decide(members: Sequence[Judged], goal: RaidGoal) -> Decided:
@@ -261,7 +279,8 @@ def _member_spans(array: Decided, room: int, chunk: int) -> tuple[int, int]:
     """Return the length of the part of a member that holds `room` bytes of the array, and what arrays with chunks of up
     to this size write there. The part has all copies in it, except those of the far layout.
     """
-    geometry, count = array.geometry, len(array.placed)
+    geometry = array.geometry
+    count = len(array.placed)
     copies = 1 if geometry.layout.startswith("f") else copies_of(geometry.level, count, geometry.layout)
     each = align_up(room * copies // (count - geometry.level.parity), MIB)
     return min(each, geometry.each), min(each + copies * chunk, geometry.each)
@@ -277,7 +296,9 @@ def _written_extents(arrays: Sequence[Decided], length: int) -> tuple[Extent, ..
         return (Extent(geometry.offset, length),)
     copies = copies_of(geometry.level, len(arrays[0].placed), geometry.layout)
     strides = [align_down(array.geometry.each // copies, array.geometry.chunk or 1) for array in arrays]
-    first, last, length = min(strides), max(strides), min(length, *strides)
+    first = min(strides)
+    last = max(strides)
+    length = min(length, *strides)
     return tuple(Extent(geometry.offset + first * number, (last - first) * number + length) for number in range(copies))
 
 
@@ -310,7 +331,8 @@ class SweepRun:
             exclusive.enter_context(open_exclusively(sweep.members))
             look_again()
             for device in sweep.members:
-                if values := examine(device):
+                values = examine(device)
+                if values:
                     text = f"{device} has become a member of the array {values.get('MD_UUID', 'of unknown UUID')}"
                     raise Refused(text)
             count = len(sweep.members) * len(sweep.alone) + len(sweep.order) * len(sweep.loads)
@@ -339,9 +361,18 @@ class SweepRun:
         )
         conditions = (("aligntool", __version__), ("kernel", os.uname().release), ("fio", self._fio))
         return measured.Tuning(
-            sweep.level, sweep.layout, sweep.workload, sweep.database_page, sweep.bitmap, members, sweep.span,
-            sweep.runtime_s, complete, conditions, tuple(self._samples),
-        )  # fmt: skip
+            sweep.level,
+            sweep.layout,
+            sweep.workload,
+            sweep.database_page,
+            sweep.bitmap,
+            members,
+            sweep.span,
+            sweep.runtime_s,
+            complete,
+            conditions,
+            tuple(self._samples),
+        )
 
 
 def _member_cells(sweep: Sweep, runs: Runs) -> Iterator[Cell[tuple[str, bool]]]:
@@ -372,10 +403,18 @@ def _array_cells(sweep: Sweep, runs: Runs) -> Iterator[Cell[tuple[int, int, str]
 def job_of(load: measured.Load, device: str, span: int, sweep: Sweep) -> Job:
     """Return the fio job of a load on a device, over `span` bytes from its start."""
     return Job(
-        name="aligntool-tune", path=device, pattern=Pattern(load.pattern), block=load.block, span=span,
-        depth=load.depth, threads=load.threads, runtime_s=sweep.runtime_s, ramp_s=sweep.ramp_s,
-        read_share=load.read_share, sync_every=load.sync_every,
-    )  # fmt: skip
+        name="aligntool-tune",
+        path=device,
+        pattern=Pattern(load.pattern),
+        block=load.block,
+        span=span,
+        depth=load.depth,
+        threads=load.threads,
+        runtime_s=sweep.runtime_s,
+        ramp_s=sweep.ramp_s,
+        read_share=load.read_share,
+        sync_every=load.sync_every,
+    )
 
 
 def _rate(side: Side | None) -> int:
@@ -435,7 +474,8 @@ def _empty(device: str, sweep: Sweep) -> None:
         found = None if _discard(device, extent).code else sample(device, extent)
         if found is None or found.written or found.unreadable:
             ended.append(_discard(device, extent, "--zeroout"))
-    if failed := next((program for program in ended if program.code), None):
+    failed = next((program for program in ended if program.code), None)
+    if failed:
         name = shell_word(device)
         hint = f"sudo aligntool raid tune --clear {name}\n{by_hand(ByHand.EMPTYING, 'blkdiscard', name)}"
         raise Stopped(f"{device} was not emptied ({failed.last_words}), and may hold a test array", hint=hint)

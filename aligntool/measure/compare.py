@@ -110,7 +110,8 @@ def _ratio(a: Series, b: Series, p_value: float | None) -> Ratio:
 
 
 def _verdict(before: Series, after: Series, p_value: float | None) -> Verdict:
-    a, b = before.rate, after.rate
+    a = before.rate
+    b = after.rate
     if p_value is None:
         return Verdict.UNSTEADY if _unsteady(before, after) else Verdict.SINGLE
     if p_value > FALSE_LINE_RATE or (a.low <= b.high and b.low <= a.high):
@@ -130,13 +131,14 @@ def unmatched(results: Sequence[Result]) -> tuple[str, ...]:
         if titles:
             sentences.append(f"in one result only: {', '.join(sorted(titles))}")
         for what, a, b in (
-            ("size", first.settings.span, other.settings.span), ("kind of target", first.kind, other.kind),
+            ("size", first.settings.span, other.settings.span),
+            ("kind of target", first.kind, other.kind),
             ("seconds of a run", first.settings.runtime_s, other.settings.runtime_s),
             ("direct I/O", first.settings.direct, other.settings.direct),
             ("preparation", first.settings.prepare, other.settings.prepare),
             ("data", first.settings.data, other.settings.data),
             ("pause", first.settings.pause_s, other.settings.pause_s),
-        ):  # fmt: skip
+        ):
             sentences += [f"the results differ in {what}: {a} and {b}"] if a != b else []
         if first.settings.passes or other.settings.passes:
             sentences += [
@@ -152,9 +154,11 @@ def doubts(result: Result, sides: Sequence[Series] | None = None) -> Iterator[st
         yield "not complete: it was interrupted, or fio failed"
     if sides and (bound := _titles(sides, lambda side: side.cpu_bound)):
         yield f"CPU-bound: {bound}: the drive may be faster than that"
-    if beside := _titles(series, lambda side: side.busy_machine):
+    beside = _titles(series, lambda side: side.busy_machine)
+    if beside:
         yield f"busy machine: other programs kept all cores busy during {beside}; the drive may be faster than that"
-    if moving := _titles(series, lambda side: side.steady is False):
+    moving = _titles(series, lambda side: side.steady is False)
+    if moving:
         yield f"NOT steady: {moving}"
     yield from kept.warnings_of(result.conditions, direct=result.settings.direct)
 
@@ -163,7 +167,8 @@ def differences(before: Result, after: Result) -> tuple[Difference, ...]:
     """Return the differences of the machines, then of the drives from the target down. Facts that neither result has
     are omitted.
     """
-    a, b = before.conditions, after.conditions
+    a = before.conditions
+    b = after.conditions
     return tuple(fact for fact in (*_of_machines(a, b), *_of_drives(a.drives, b.drives)) if fact.before != fact.after)
 
 
@@ -237,11 +242,14 @@ def _titles(series: Iterable[Series], keep: Callable[[Series], bool | None]) -> 
 
 def _about_processor(result: Result) -> Iterator[str]:
     cores = f"All {result.conditions.cores} cores were busy"
-    if bound := _titles(result.series, lambda side: side.thread_full):
+    bound = _titles(result.series, lambda side: side.thread_full)
+    if bound:
         yield f"CPU-bound: {bound}. A thread had no time left, so the drive may be faster than that; use more threads"
-    if full := _titles(result.series, lambda side: side.cpu_bound and not side.thread_full):
+    full = _titles(result.series, lambda side: side.cpu_bound and not side.thread_full)
+    if full:
         yield f"CPU-bound: {full}. {cores}, so the drive may be faster than that"
-    if beside := _titles(result.series, lambda side: side.busy_machine):
+    beside = _titles(result.series, lambda side: side.busy_machine)
+    if beside:
         others = "mostly with other programs or the kernel's own threads"
         yield f"busy machine: {beside}. {cores}, {others}, so the drive may be faster; measure again when it is idle"
 
@@ -249,7 +257,8 @@ def _about_processor(result: Result) -> Iterator[str]:
 def _about_noise(result: Result) -> Iterator[str]:
     if result.settings.passes or result.settings.until_steady:
         return
-    if noisy := _titles(result.series, lambda side: side.rate.share > NOISY and side.rate.count > 1):
+    noisy = _titles(result.series, lambda side: side.rate.share > NOISY and side.rate.count > 1)
+    if noisy:
         yield f"the runs differ by more than {NOISY:.0%}: {noisy}. Something else was running, or a cache filled up"
 
 
@@ -331,15 +340,18 @@ def _about_score(result: Result) -> Iterator[str]:
     """Yield AS SSD's score and access time. Omitted for passes, which AS SSD does not have."""
     if result.settings.score != "as-ssd" or result.settings.passes:
         return
-    if score := kept.as_ssd_score(result.series):
+    score = kept.as_ssd_score(result.series)
+    if score:
         yield "AS SSD's score: {:.0f} read, {:.0f} write, {:.0f} in total".format(*score)
     sides = [("write" if each.test.write else "read", each.middle("p50_us")) for each in _boot_sides(result)]
-    if times := [f"{us / 1000:.3f} ms {side}" for side, us in sides if us is not None]:
+    times = [f"{us / 1000:.3f} ms {side}" for side, us in sides if us is not None]
+    if times:
         yield f"AS SSD's access time: {', '.join(times)}"  # the median latency of one 4 KiB request at a time
 
 
 def _about_boot(result: Result) -> Iterator[str]:
-    if drive := boot_drive(result):
+    drive = boot_drive(result)
+    if drive:
         read, write = (significant(float(rate)) for rate in (drive.read, drive.write))
         boot = f"the commands of a boot take {float(drive.boot_s(ARTICLE)):.1f} s (aligntool estimate boot)"
         yield f"for a system: {read} MB/s read and {write} MB/s write one at a time; {boot}"
@@ -498,7 +510,8 @@ def about_depth(result: Result) -> Iterator[str]:
 
 
 def _depth_words(pair: DepthGain) -> str:
-    bound, gain = pair.deep.cpu_bound, pair.gain
+    bound = pair.deep.cpu_bound
+    gain = pair.gain
     if gain is not Gain.UNKNOWN:
         more = ", and could do more: the processor limited it" if bound and gain is Gain.SOME else ""
         return f": {gain}{more}"

@@ -77,9 +77,18 @@ class Job:
 def fill_job(path: str, span: int, *, offset: int = 0, direct: bool = True, loops: int = 1, zeros: bool = False) -> Job:
     """Return a job that fills the span with random data, or with zeros, from its start to its end."""
     return Job(
-        name="fill", path=path, pattern=Pattern.WRITE, block=min(1 << 20, span), span=span, offset=offset,
-        depth=8, runtime_s=None, direct=direct, loops=loops, zeros=zeros,
-    )  # fmt: skip
+        name="fill",
+        path=path,
+        pattern=Pattern.WRITE,
+        block=min(1 << 20, span),
+        span=span,
+        offset=offset,
+        depth=8,
+        runtime_s=None,
+        direct=direct,
+        loops=loops,
+        zeros=zeros,
+    )
 
 
 def fio_options(job: Job) -> tuple[str, ...]:
@@ -227,7 +236,8 @@ def _side(side: _Direction | None) -> Side | None:
     latency = side.clat_ns or _Latency(None, None)
     us = {name: value / 1e3 for name, value in (latency.percentile or {}).items()}
     percentiles = (us.get(name) for name in ("50.000000", "99.000000", "99.900000"))
-    runtime_s, mean_us = (side.runtime or 0) / 1e3, (latency.mean or 0) / 1e3
+    runtime_s = (side.runtime or 0) / 1e3
+    mean_us = (latency.mean or 0) / 1e3
     return Side(side.bw_bytes or 0, side.iops or 0.0, side.io_bytes, runtime_s, mean_us, *percentiles)
 
 
@@ -315,7 +325,8 @@ def _with_plain_path(job: Job, folder: str) -> Job:
     """Return the job with the descriptor of what is held, or a symbolic link in place of a path that fio would misread.
     Raises Refused as `place_of` does.
     """
-    if (place := place_of(job.path)) != job.path:
+    place = place_of(job.path)
+    if place != job.path:
         return replace(job, path=place)
     path = os.path.abspath(job.path)  # noqa: PTH100 - links in the user's path are not resolved
     if is_plain(path):
@@ -334,9 +345,14 @@ def _started(words: tuple[str, ...], errors: int, inherited: tuple[int, ...]) ->
     """
     with failing_as(Refused, "fio cannot be started", hint=INSTALL):
         child = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
-            env=os.environ | {"LC_ALL": "C"}, start_new_session=True, pass_fds=inherited,
-        )  # fmt: skip
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=os.environ | {"LC_ALL": "C"},
+            start_new_session=True,
+            pass_fds=inherited,
+        )
     try:
         yield child
     finally:
@@ -348,7 +364,8 @@ def _started(words: tuple[str, ...], errors: int, inherited: tuple[int, ...]) ->
 
 def _report_progress(child: "subprocess.Popen[bytes]", job: Job, tell: Tell) -> None:
     """Report the progress until fio has ended: of a timed job by the clock, of others by fio's own progress line."""
-    began, latest = time.monotonic(), 0.0
+    began = time.monotonic()
+    latest = 0.0
     total_s = None if job.runtime_s is None else job.runtime_s + job.ramp_s
     stdout = child.stdout.fileno() if child.stdout else -1
     tail = b""

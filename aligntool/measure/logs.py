@@ -33,7 +33,9 @@ def split_lines(stream: BinaryIO, head: bytes) -> Iterator[bytes]:
     Raises Refused for a line that is too long, and for a last line without a line feed: it is truncated, and half of a
     number is a number, too.
     """
-    rest, block, number = b"", head or stream.read(BLOCK), 0
+    rest = b""
+    block = head or stream.read(BLOCK)
+    number = 0
     while block:
         lines = (rest + block).split(b"\n")
         rest = lines.pop()
@@ -86,7 +88,8 @@ _MOMENTS = {b"Q": Moment.QUEUED, b"D": Moment.ISSUED, b"R": Moment.REQUEUED, b"C
 
 def blkparse_events(lines: Iterable[bytes]) -> Iterator[Event]:
     """Yield the events of blkparse's text, up to its summary. Raises Refused."""
-    device, numbered = b"", enumerate(lines, 1)
+    device = b""
+    numbered = enumerate(lines, 1)
     for number, line in numbered:
         words = line.split(None, 10)
         try:
@@ -104,9 +107,12 @@ def blkparse_events(lines: Iterable[bytes]) -> Iterator[Event]:
             if not line.strip():
                 continue
             if _SUMMARY.match(line):
-                if again := next((number for number, rest in numbered if FIRST_LINE.match(rest)), None):
-                    raise Refused(f"line {again} of the log is an event, after the summary in line {number}",
-                                  hint="analyse one log at a time") from None  # fmt: skip
+                again = next((number for number, rest in numbered if FIRST_LINE.match(rest)), None)
+                if again:
+                    raise Refused(
+                        f"line {again} of the log is an event, after the summary in line {number}",
+                        hint="analyse one log at a time",
+                    ) from None
                 return
             raise bad_line(number, line, "an event as blkparse prints it") from None
         yield moment, kind, device, start, length, time
@@ -173,8 +179,10 @@ def blkparse_lines(path: Path) -> Iterator[bytes]:
     """
     program = find_program("blkparse")
     if program is None:
-        raise Refused("this is a file of blktrace, but blkparse, which reads it, is not installed",
-                      hint="install the package blktrace")  # fmt: skip
+        raise Refused(
+            "this is a file of blktrace, but blkparse, which reads it, is not installed",
+            hint="install the package blktrace",
+        )
     named = _NAME.fullmatch(path.name)
     alike = re.compile(rf"{re.escape(named[1] if named else '')}\.\d+")
     files = [file for file in sorted(path.parent.iterdir()) if alike.fullmatch(file.name)] if named else [path]
@@ -209,9 +217,13 @@ def _text_of(program: str, name: str) -> Iterator[bytes]:
     with os.fdopen(reader, "rb") as text, tempfile.TemporaryFile() as errors:
         try:
             running = subprocess.Popen(
-                (program, "-q", "-i", name, "-o", f"/dev/fd/{writer}"), pass_fds=(writer,), stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL, stderr=errors, env=os.environ | {"LC_ALL": "C"},
-            )  # fmt: skip
+                (program, "-q", "-i", name, "-o", f"/dev/fd/{writer}"),
+                pass_fds=(writer,),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                env=os.environ | {"LC_ALL": "C"},
+            )
         finally:
             os.close(writer)
         try:
@@ -233,7 +245,8 @@ def _processor(path: Path) -> int | None:
         order = byte_order(file.read(4)) or "<"
         file.seek(0)
         unpack = struct.Struct(f"{order}I36xI2xH").unpack
-        number, found = 0, None
+        number = 0
+        found = None
         while record := file.read(RECORD):
             number += 1
             magic, processor, data_length = unpack(record) if len(record) == RECORD else (MAGIC, found, 1)
@@ -242,8 +255,10 @@ def _processor(path: Path) -> int | None:
             if len(record) < RECORD or len(file.read(data_length)) < data_length:
                 raise Refused(f"{path.name} is truncated: it ends within record {number}", hint="record it again")
             if processor != found and found is not None:
-                raise Refused(f"{path.name} has records of several processors, as blktrace writes them to a pipe",
-                              hint=f"blkparse -q -i - <{shell_word(str(path))} | aligntool trace -")  # fmt: skip
+                raise Refused(
+                    f"{path.name} has records of several processors, as blktrace writes them to a pipe",
+                    hint=f"blkparse -q -i - <{shell_word(str(path))} | aligntool trace -",
+                )
             found = processor
     return found
 
@@ -316,8 +331,12 @@ IOLOG_FIRST_LINE = re.compile(rb"fio version ([23]) iolog\s*")
 LONGEST_NAME = 4096  # PATH_MAX
 
 _IOLOG_KINDS = {
-    b"read": Kind.READ, b"write": Kind.WRITE, b"trim": Kind.DISCARD, b"sync": Kind.FLUSH, b"datasync": Kind.FLUSH,
-}  # fmt: skip
+    b"read": Kind.READ,
+    b"write": Kind.WRITE,
+    b"trim": Kind.DISCARD,
+    b"sync": Kind.FLUSH,
+    b"datasync": Kind.FLUSH,
+}
 _FILE_ACTIONS = (b"add", b"open", b"close")
 
 
@@ -344,7 +363,9 @@ def _iolog_event(line: bytes, *, timed: bool) -> Event | None:
     words = line.rsplit(None, 3)
     if not words or words[-1] in _FILE_ACTIONS or words[1] == b"sync_file_range" or (words[1] == b"wait" and not timed):
         return None  # sync_file_range(2) only starts writes of the page cache, whose own lines are counted
-    kind, name, offset_length = _IOLOG_KINDS[words[1]], words[0], (whole(words[2]), whole(words[3]))
+    kind = _IOLOG_KINDS[words[1]]
+    name = words[0]
+    offset_length = (whole(words[2]), whole(words[3]))
     if len(name) > LONGEST_NAME:
         raise ValueError
     start, length = (0, 0) if kind is Kind.FLUSH else _checked_range(*offset_length)
@@ -373,9 +394,11 @@ class Log:
 
 
 _READERS: dict[LogFormat, Callable[[Iterable[bytes]], Iterator[Event]]] = {
-    LogFormat.BLKPARSE: blkparse_events, LogFormat.IOLOG: iolog_events, LogFormat.CSV: csv_events,
+    LogFormat.BLKPARSE: blkparse_events,
+    LogFormat.IOLOG: iolog_events,
+    LogFormat.CSV: csv_events,
     LogFormat.BLKTRACE: blkparse_events,
-}  # fmt: skip
+}
 
 
 @contextmanager
@@ -398,8 +421,10 @@ def _lines(path: str, form: LogFormat, stream: BinaryIO, head: bytes) -> Iterato
     if form is not LogFormat.BLKTRACE:
         return split_lines(stream, head)
     if path == STDIN or not stream.seekable():
-        raise Refused("binary traces of blktrace cannot be read from a pipe",
-                      hint="blkparse -i - | aligntool trace -   at the end of the pipe")  # fmt: skip
+        raise Refused(
+            "binary traces of blktrace cannot be read from a pipe",
+            hint="blkparse -i - | aligntool trace -   at the end of the pipe",
+        )
     return blkparse_lines(Path(path))
 
 

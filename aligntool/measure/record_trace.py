@@ -117,9 +117,13 @@ def _tracing(device: str, debugfs: str, folder: Path, recorded: Recorded) -> Ite
     words = (blktrace, "-d", device, "-r", debugfs, "-D", str(folder), "-o", _PREFIX)
     with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as summary:
         child = subprocess.Popen(  # it ends as after Ctrl-C, even if aligntool is killed
-            (*pdeathsig_prefix("INT"), *words), stdin=subprocess.DEVNULL, stdout=summary, stderr=errors,
-            start_new_session=True, env=os.environ | {"LC_ALL": "C"},
-        )  # fmt: skip
+            (*pdeathsig_prefix("INT"), *words),
+            stdin=subprocess.DEVNULL,
+            stdout=summary,
+            stderr=errors,
+            start_new_session=True,
+            env=os.environ | {"LC_ALL": "C"},
+        )
         ready = False
         try:
             _wait_until_ready(child, errors, device)
@@ -136,14 +140,16 @@ def _wait_until_ready(child: "subprocess.Popen[bytes]", errors: IO[bytes], devic
     processor open. Raises Refused if it fails.
     """
     began = time.monotonic()
-    opened, since = 0, began
+    opened = 0
+    since = began
     while not opened or time.monotonic() - since < _STEADY_S:
         failed = "FAILED" in _read(errors)
         if child.poll() is not None or failed or time.monotonic() - began > _START_TIMEOUT_S:
             raise _not_started(_read(errors), device)
         open_now = _trace_files_open(child.pid)
         if open_now != opened:
-            opened, since = open_now, time.monotonic()
+            opened = open_now
+            since = time.monotonic()
         time.sleep(0.05)
 
 

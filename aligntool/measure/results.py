@@ -99,7 +99,8 @@ def warnings_of(conditions: Conditions, *, direct: bool) -> Iterator[str]:
 
 
 def _about_file_system(seen: Conditions) -> Iterator[str]:
-    kind, options = seen.filesystem or "", seen.mount_options or ""
+    kind = seen.filesystem or ""
+    options = seen.mount_options or ""
     if kind in REMOTE or kind.startswith("fuse"):
         yield f"{kind} is not a local file system: everything between it and the drive is measured, too"
     if kind == "overlay":
@@ -293,7 +294,8 @@ class Series:
     @property
     def machine_full(self) -> bool:
         """Whether all cores were busy. Threads share the cores, so none of them needs to be full for that."""
-        cores, busy = self.machine_cores or 0, self.middle("busy_cores") or 0
+        cores = self.machine_cores or 0
+        busy = self.middle("busy_cores") or 0
         return cores > 0 and busy >= cores * NEAR_ALL
 
     @property
@@ -373,7 +375,8 @@ class Result:
     complete: bool = True  # False: interrupted, or fio failed
 
     def __post_init__(self) -> None:
-        cores, course = self.conditions.cores, self.settings.course
+        cores = self.conditions.cores
+        course = self.settings.course
         series = tuple(replace(each, machine_cores=cores, course=course) for each in self.series)
         object.__setattr__(self, "series", series)  # frozen, but not in use before this returns
 
@@ -454,7 +457,8 @@ def from_json(text: str, name: str) -> Result:
 def _result(document: dict[str, object]) -> Result:
     series = []
     for row in decode(tuple[dict[str, object], ...], document.get("series"), "series"):
-        test, samples = decode(BenchTest, row, "series"), decode(tuple[Sample, ...], row.get("samples"), "samples")
+        test = decode(BenchTest, row, "series")
+        samples = decode(tuple[Sample, ...], row.get("samples"), "samples")
         if not (test.block and test.depth and test.threads and samples):
             raise ValueError("series: a test without requests, or without samples")
         series.append(Series(test, samples))

@@ -171,7 +171,9 @@ class Runs:
     def __init__(
         self, total: int, tell: SweepProgress, keep: Keep | None = None, *, expected_s: float | None = None
     ) -> None:
-        self._total, self._tell, self._keep = total, tell, keep
+        self._total = total
+        self._tell = tell
+        self._keep = keep
         self._expected_each_s = None if expected_s is None else expected_s / total
         self._began = time.monotonic()
         self._done = 0
@@ -337,14 +339,16 @@ def _with_stall_message(job: Job, report: Callable[[float, str], None]) -> Calla
     """Return a callback that passes the share of a run to `report`, with a message if there is no progress for long:
     fio waits for a disk without a message.
     """
-    latest, since = -1.0, 0.0
+    latest = -1.0
+    since = 0.0
     least_s = _OVERDUE_S if job.runtime_s is not None else _SLOWEST_S
 
     def tell(share: float) -> None:
         nonlocal latest, since
         now = time.monotonic()
         if share != latest:
-            latest, since = share, now
+            latest = share
+            since = now
         report(share, silence_words(name_of(job.path), now - since, least_s))
 
     return tell

@@ -38,7 +38,8 @@ def _about_use(disk: Disk, partition: Partition | None, above: Inventory | None)
 
 def _about_content(disk: Disk, partition: Partition | None) -> Iterator[Refusal]:
     look = f"sudo aligntool audit {wording.shell_word(disk.path)}"
-    on, name = partition or disk, wording.subject_words(disk, partition)
+    on = partition or disk
+    name = wording.subject_words(disk, partition)
     if not on.content_read or (partition is None and not disk.table_read):
         yield Refusal("not-read", name, f"{name} could not be read and may not be empty", look)
     if partition is None:
@@ -54,7 +55,8 @@ def _about_content(disk: Disk, partition: Partition | None) -> Iterator[Refusal]
 
 
 def _about_data(disk: Disk, partition: Partition | None) -> Iterator[Refusal]:
-    sampled, name = disk.sampled, wording.subject_words(disk, partition)
+    sampled = disk.sampled
+    name = wording.subject_words(disk, partition)
     path = disk.path if partition is None else f"/dev/{partition.node or disk.name}"
     hint = f"if it is not needed, add: --wipe {wording.shell_word(path)}"
     for data in wording.unrecognised_data(disk):
@@ -177,12 +179,19 @@ def plan_bench(profile: str, goal: BenchGoal, target: Target, options: BenchOpti
     if goal.prepare == "twice" and not may_write:
         skipped = (*skipped, "overwriting everything twice first: nothing may be written here")
     settings = Settings(
-        profile=profile, span=span, runtime_s=goal.runtime_s if options.runtime_s is None else options.runtime_s,
-        repeats=options.repeats or goal.repeats, direct=target.direct, engine=ENGINE,
-        prepare={0: "none", 1: "file", 2: "twice"}[fills], passes=options.passes,
-        until_steady=goal.until_steady and not options.passes, score=goal.score, data=options.data,
+        profile=profile,
+        span=span,
+        runtime_s=goal.runtime_s if options.runtime_s is None else options.runtime_s,
+        repeats=options.repeats or goal.repeats,
+        direct=target.direct,
+        engine=ENGINE,
+        prepare={0: "none", 1: "file", 2: "twice"}[fills],
+        passes=options.passes,
+        until_steady=goal.until_steady and not options.passes,
+        score=goal.score,
+        data=options.data,
         pause_s=options.pause_s,
-    )  # fmt: skip
+    )
     judges_depth = settings.direct and settings.course is Course.REPEATS and settings.repeats >= LEAST_RUNS
     added = depths_between(tests) if judges_depth and not settings.score else ()
     return BenchPlan(target, tests, skipped, settings, fills, added)
@@ -231,7 +240,8 @@ def _runnable(
     tests: Sequence[BenchTest], target: Target, span: int, *, may_write: bool
 ) -> tuple[tuple[BenchTest, ...], tuple[str, ...]]:
     """Return the tests that can be run on the target, and a sentence for each skipped one."""
-    kept, skipped = [], []
+    kept = []
+    skipped = []
     for test in tests:
         if test.write and not may_write:
             way_out = " without --destructive" if target.kind is TargetKind.DEVICE else ""
@@ -263,13 +273,21 @@ def job_of(plan: BenchPlan, test: BenchTest, path: str) -> Job:
     """Return the job of a test. A pass goes once over the range of its test, in the order of the passes before it."""
     passes = bool(plan.settings.passes)
     return Job(
-        name=test.title.replace(" ", "-"), path=path, block=test.block,
+        name=test.title.replace(" ", "-"),
+        path=path,
+        block=test.block,
         pattern=Pattern(("rand" if test.random else "") + ("rw" if test.reads else test.does)),
-        read_share=test.reads or 100, together=test.reads is not None, zeros=plan.settings.data is Data.ZERO,
-        span=align_down(plan.settings.span, test.block), depth=test.depth, threads=test.threads,
-        offset=plan.tests.index(test) * plan.settings.span if passes else 0, direct=plan.settings.direct,
-        runtime_s=None if passes else plan.settings.runtime_s, seed=SEED if passes else None,
-    )  # fmt: skip
+        read_share=test.reads or 100,
+        together=test.reads is not None,
+        zeros=plan.settings.data is Data.ZERO,
+        span=align_down(plan.settings.span, test.block),
+        depth=test.depth,
+        threads=test.threads,
+        offset=plan.tests.index(test) * plan.settings.span if passes else 0,
+        direct=plan.settings.direct,
+        runtime_s=None if passes else plan.settings.runtime_s,
+        seed=SEED if passes else None,
+    )
 
 
 def warm_up(plan: BenchPlan, path: str) -> Job:
@@ -277,9 +295,15 @@ def warm_up(plan: BenchPlan, path: str) -> Job:
     slower than its cache.
     """
     return Job(
-        name="warm-up", path=path, pattern=Pattern.RANDOM_READ, block=max(4096, plan.target.logical_block),
-        span=WARM_UP_SPAN, offset=plan.room - WARM_UP_SPAN, runtime_s=WARM_UP_S, direct=plan.settings.direct,
-    )  # fmt: skip
+        name="warm-up",
+        path=path,
+        pattern=Pattern.RANDOM_READ,
+        block=max(4096, plan.target.logical_block),
+        span=WARM_UP_SPAN,
+        offset=plan.room - WARM_UP_SPAN,
+        runtime_s=WARM_UP_S,
+        direct=plan.settings.direct,
+    )
 
 
 def filling(plan: BenchPlan, path: str) -> Job:

@@ -55,7 +55,8 @@ def piece_words(setting: Setting | None) -> tuple[str, ...]:
     """
     if setting is None or setting.piece >= setting.size:
         return ()
-    piece, size = format_about(setting.piece), format_about(setting.size)
+    piece = format_about(setting.piece)
+    size = format_about(setting.size)
     return (f"{piece} of {size} lie in one piece on the disk, and only those are worked on",)
 
 

@@ -51,7 +51,8 @@ def _history_entry(file: str) -> HistoryEntry:
     found = read_any(file)
     if isinstance(found, Result):
         figure = next((f"{one.test.title} {mb_s(one.rate.median)} MB/s" for one in found.series), "no figures")
-        profile, drive = found.settings.profile, found.conditions.drive
+        profile = found.settings.profile
+        drive = found.conditions.drive
         return HistoryEntry(file, None, found.when, profile, found.target, None, drive, found.complete, figure)
     name = "alignment" if isinstance(found, Starts) else "span"
     return HistoryEntry(file, None, found.when, name, found.target, found.summary, found.drive, found.complete)
@@ -163,9 +164,14 @@ def _in_folder(named: str, folder: str, name: str | None) -> Target:
     if room.f_flag & os.ST_RDONLY:
         raise Refused(f"{named} is on a file system that is mounted read-only", hint="name another folder")
     return Target(
-        named, TargetKind.FOLDER, folder, free=room.f_bavail * room.f_frsize, name=name,
-        logical_block=_logical_block(Path(folder).stat().st_dev), direct=_folder_is_direct(folder),
-    )  # fmt: skip
+        named,
+        TargetKind.FOLDER,
+        folder,
+        free=room.f_bavail * room.f_frsize,
+        name=name,
+        logical_block=_logical_block(Path(folder).stat().st_dev),
+        direct=_folder_is_direct(folder),
+    )
 
 
 def _refuse_memory(named: str, path: str, hint: str) -> None:
@@ -191,9 +197,13 @@ def _file(named: str, path: str) -> Target:
         raise Refused(f"{named} is empty: there is nothing to read", hint="name its folder")
     _refuse_memory(named, path, "name a file on the drive")
     return Target(
-        named, TargetKind.FILE, path, size=status.st_size, logical_block=_logical_block(status.st_dev),
+        named,
+        TargetKind.FILE,
+        path,
+        size=status.st_size,
+        logical_block=_logical_block(status.st_dev),
         direct=_opens_directly(named, path),
-    )  # fmt: skip
+    )
 
 
 def _device(named: str, path: str) -> Target:
@@ -242,12 +252,19 @@ def look_at_conditions(target: Target, span: int) -> Conditions:
     """Return the conditions before the first run, which uses `span` bytes from the start. None: cannot be read."""
     mount = mount_of(target.path) if target.kind is not TargetKind.DEVICE else None
     return Conditions(
-        kernel=os.uname().release, processor=_processor(), cores=os.cpu_count(), governor=_governor(),
-        load=round(os.getloadavg()[0], 2), on_battery=on_battery(), filesystem=mount.kind if mount else None,
-        mount_options=mount.options if mount else None, room=_room(target), free=target.free,
+        kernel=os.uname().release,
+        processor=_processor(),
+        cores=os.cpu_count(),
+        governor=_governor(),
+        load=round(os.getloadavg()[0], 2),
+        on_battery=on_battery(),
+        filesystem=mount.kind if mount else None,
+        mount_options=mount.options if mount else None,
+        room=_room(target),
+        free=target.free,
         hole_share=hole_share(target.path, span) if target.kind is TargetKind.FILE else None,
         drives=tuple(drive_state(disk) for disk in disks_below(target, mount)),
-    )  # fmt: skip
+    )
 
 
 def with_final_temperatures(before: Conditions) -> Conditions:
@@ -293,18 +310,28 @@ def drive_state(disk: Disk) -> DriveState:
     link = f"{hop.speed_gts:g} GT/s x{hop.width}" if hop and hop.speed_gts and hop.width else None
     most = link_maximum(hop, port_above(path)) if hop else None
     slowed = bool(hop and most and most.both_ends and runs_below(hop, most))
-    array, folder = disk.array, f"/sys/class/block/{disk.name.replace('/', '!')}"
+    array = disk.array
+    folder = f"/sys/class/block/{disk.name.replace('/', '!')}"
     depth = disk.queue_depth  # that the device offers (C3): for ATA the depth of NCQ, otherwise that of the block layer
     if depth is None and disk.kind is DiskKind.NVME:
         depth = LIVE.number(f"{folder}/queue/nr_requests")
     return DriveState(
-        name=disk.name, model=disk.model, firmware=disk.firmware, size=disk.size, kind=disk.kind.value,
-        rotational=disk.rotational, link=link, link_slowed=slowed, queue_depth=depth,
+        name=disk.name,
+        model=disk.model,
+        firmware=disk.firmware,
+        size=disk.size,
+        kind=disk.kind.value,
+        rotational=disk.rotational,
+        link=link,
+        link_slowed=slowed,
+        queue_depth=depth,
         scheduler=_scheduler(LIVE.text(f"{folder}/queue/scheduler") or ""),
-        write_cache=LIVE.text(f"{folder}/queue/write_cache") or None, array_level=array.level if array else None,
-        array_action=LIVE.text(f"{folder}/md/sync_action") or None, array_degraded=bool(array and array.degraded),
+        write_cache=LIVE.text(f"{folder}/queue/write_cache") or None,
+        array_level=array.level if array else None,
+        array_action=LIVE.text(f"{folder}/md/sync_action") or None,
+        array_degraded=bool(array and array.degraded),
         temperature_c=temperature_of(disk.name),
-    )  # fmt: skip
+    )
 
 
 def _scheduler(text: str) -> str | None:
@@ -321,7 +348,8 @@ def temperature_of(name: str) -> float | None:
     folder = Path("/sys/class/block", name.replace("/", "!"), "device")
     for below in ("hwmon*", "hwmon/hwmon*", "device/hwmon/hwmon*"):
         for sensor in live_paths(folder, f"{below}/temp1_input"):
-            if (number := LIVE.number(str(sensor))) is not None:
+            number = LIVE.number(str(sensor))
+            if number is not None:
                 return number / 1000
     return None
 

@@ -200,7 +200,8 @@ class _Run:
     def _time_request(self, call: Transfer, descriptor: int, data: memoryview, extent: Extent) -> float:
         """Send one request and return its time in µs."""
         offset = extent.start if self.target.place is None else self.target.place(extent.start)
-        buffers, clock = [data], time.perf_counter_ns
+        buffers = [data]
+        clock = time.perf_counter_ns
         try:
             before = clock()
             transferred = call(descriptor, buffers, offset)
@@ -276,7 +277,8 @@ def made_file(folder: str, size: int, tell: Tell) -> Iterator[OpenProbeFile]:
     Raises Refused for too little room, and if the place of the file on the disk is unknown.
     """
     room = os.statvfs(folder)
-    if words := room_words(size, room.f_bavail * room.f_frsize):
+    words = room_words(size, room.f_bavail * room.f_frsize)
+    if words:
         raise Refused(f"there is not enough space in {folder}: {words}", hint="use a smaller --size")
     with ExitStack() as stack:
         name = str(Path(folder, f".aligntool-probe-{secrets.token_hex(4)}"))

@@ -144,7 +144,8 @@ class _Times:
 
     def percentile(self, percent: float) -> int:
         """Return the time that `percent` of the commands did not exceed (nearest rank)."""
-        rank, seen = percent / 100 * self.count, 0
+        rank = percent / 100 * self.count
+        seen = 0
         for end in sorted(self.buckets):
             seen += self.buckets[end]
             if seen >= rank:
@@ -200,13 +201,18 @@ class Latencies:
         """Return the latencies for each moment and kind."""
         return tuple(
             Latency(
-                since, kind, times.count, times.total / times.count, times.least, times.most,
+                since,
+                kind,
+                times.count,
+                times.total / times.count,
+                times.least,
+                times.most,
                 tuple(times.percentile(percent) for percent in PERCENTILES),
             )
             for since in (Moment.ISSUED, Moment.QUEUED)
             for kind in WITH_RANGE
             if (times := self._times.get((since, kind)))
-        )  # fmt: skip
+        )
 
 
 # The access pattern of a log, as frozen values.
@@ -295,7 +301,9 @@ def read_pattern(events: Iterable[Event], boundaries: Sequence[Boundary] = ()) -
     if the log has no such events (an md or dm device). Raises NoCommands, and Refused for a log of more than
     MOST_SOURCES devices or files.
     """
-    tally, counted, latencies = _Tally(boundaries), Moment.QUEUED, Latencies()
+    tally = _Tally(boundaries)
+    counted = Moment.QUEUED
+    latencies = Latencies()
     for event in events:
         latencies.follow(event)
         moment, kind, source, start, length, _ = event
@@ -306,7 +314,8 @@ def read_pattern(events: Iterable[Event], boundaries: Sequence[Boundary] = ()) -
         elif moment is Moment.REQUEUED:
             tally.requeue(source, start)
         elif moment is Moment.ISSUED:
-            tally, counted = _Tally(boundaries), Moment.ISSUED
+            tally = _Tally(boundaries)
+            counted = Moment.ISSUED
             tally.add(kind, source, start, length)
     pattern = replace(tally.pattern(counted), latencies=latencies.all())
     if not pattern.commands:
@@ -405,9 +414,14 @@ class _Tally:
         random = counts.count - counts.sequential if kind in WITH_RANGE else 0
         crossings = tuple(map(Crossing, self._boundaries, counts.off, counts.straddling))
         return Row(
-            kind, counts.count, counts.bytes, counts.sequential, random, _trimmed(counts.sizes),
+            kind,
+            counts.count,
+            counts.bytes,
+            counts.sequential,
+            random,
+            _trimmed(counts.sizes),
             crossings if kind in WITH_RANGE else (),
-        )  # fmt: skip
+        )
 
 
 def _trimmed(counts: Sequence[int]) -> Buckets:

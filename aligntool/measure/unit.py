@@ -26,7 +26,9 @@ LEAST = 1 / 2  # of a step's height, which each part of the experiment must show
 MOST = 2.0  # times a step's height, which no quantile may exceed
 TOO_FEW = "too few samples: --limit and --most can allow more"
 _WAYS = (design.typical, design.fast)
-_LOWER, _UPPER = (0.1, 0.25), (0.5, 0.75)  # quantiles
+# quantiles
+_LOWER = (0.1, 0.25)
+_UPPER = (0.5, 0.75)
 _COMMON = (0.65,)  # a quantile below the requests that are late because of map misses or a busy computer
 
 
@@ -47,7 +49,8 @@ def find_steps(kind: Kind, cells: Cells, control: Cells, request_us: float) -> S
     part of a unit shows this; so does a drive that is slower for all writes below a size, at any place. `control`:
     writes of the whole size shifted by half, which distinguish the two.
     """
-    floor, sides = SMALLEST_SHARE * request_us, design.Sides(cells)
+    floor = SMALLEST_SHARE * request_us
+    sides = design.Sides(cells)
     if kind is Kind.SHIFT:
         return Steps({})
     if kind is Kind.PART:
@@ -83,7 +86,8 @@ def _crossing_steps(levels: Sequence[Level], sides: design.Sides, floor: float) 
         return Steps({}, "a penalty of one size alone, which no neighbouring size confirms")
     heights_us = {}
     for low, high in pairwise(groups):
-        if why := _unclean(low, high, sides):
+        why = _unclean(low, high, sides)
+        if why:
             return Steps({}, why)
         if low is groups[0] and abs(_centre(low)) > CLEAN * _height(low, high):  # no crossing, no penalty
             return Steps({}, "the two requests of a pair differ where no boundary is crossed")
@@ -142,7 +146,8 @@ def _moves_as_a_whole(
     pages of two sizes are mixed, the size at which only some crossings cost time is the last one below the step or the
     first one above.
     """
-    least, most = LEAST * height, MOST * height
+    least = LEAST * height
+    most = MOST * height
     before = sides.shifts(low, side, _LOWER + _UPPER)
     for group in (high, high[:1]):
         after = sides.shifts(group, side, _LOWER + _UPPER)
@@ -367,15 +372,23 @@ class ProbeResult:
 
 def document(result: ProbeResult, version: str) -> dict[str, object]:
     """Return the JSON document: sizes in bytes, times in µs, shares and confidences from 0 to 1."""
-    inference, experiment = result.inference, as_object(result)
+    inference = result.inference
+    experiment = as_object(result)
     disk = experiment.pop("disk")
     del experiment["inference"]
     return {
-        "schema": PROBE_SCHEMA, "version": PROBE_VERSION, "aligntool": version, "disk": disk, "unit": inference.unit,
-        "confident_from": CONFIDENT, "boundaries": [_boundary(found) for found in inference.boundaries],
-        "doubtful": [_boundary(found) for found in inference.doubtful], "why_unknown": list(inference.why_unknown),
-        "looked": as_json(inference.looked), "experiment": experiment,
-    }  # fmt: skip
+        "schema": PROBE_SCHEMA,
+        "version": PROBE_VERSION,
+        "aligntool": version,
+        "disk": disk,
+        "unit": inference.unit,
+        "confident_from": CONFIDENT,
+        "boundaries": [_boundary(found) for found in inference.boundaries],
+        "doubtful": [_boundary(found) for found in inference.doubtful],
+        "why_unknown": list(inference.why_unknown),
+        "looked": as_json(inference.looked),
+        "experiment": experiment,
+    }
 
 
 def _boundary(boundary: Boundary) -> dict[str, object]:

@@ -188,13 +188,17 @@ def _pair(cell: _Cell, parts: Regions, sector: int, dice: RandomSource, *, dear_
     here, there = (level * (2 * dice.randrange(points.start, points.stop) + 1) for _ in "ab")
     match kind:
         case Kind.PART:  # both begin on a boundary, or both end on one: neither crosses anything
-            dear, cheap = Extent(here + side * level // 2, level // 2), Extent(there, level)
+            dear = Extent(here + side * level // 2, level // 2)
+            cheap = Extent(there, level)
         case Kind.SHIFT:
-            dear, cheap = Extent(here - level // 2, level), Extent(there, level)
+            dear = Extent(here - level // 2, level)
+            cheap = Extent(there, level)
         case _ if level == sector:  # across a point within a pair of sectors: both requests are beside every boundary
-            dear, cheap = Extent(here - sector, request), Extent(there - sector, request)
+            dear = Extent(here - sector, request)
+            cheap = Extent(there - sector, request)
         case _:
-            dear, cheap = Extent(here - sector, request), Extent(there - side * request, request)
+            dear = Extent(here - sector, request)
+            cheap = Extent(there - side * request, request)
     return Pair(kind, level, region + 2 * dear_first + QUARTERS * side, dear, cheap, dear_first)
 
 
@@ -259,12 +263,13 @@ def level_views(cells: Cells, way: Way) -> list[Level]:
     """Return the levels with enough samples in every stratum, ascending."""
     return [
         Level(
-            size, way([pair for stratum in strata for pair in stratum]),
+            size,
+            way([pair for stratum in strata for pair in stratum]),
             tuple(way([pair for index in margin for pair in strata[index]]) for margin in _MARGINS[len(strata)]),
         )
         for size, strata in sorted(cells.items())
         if len(strata) in _MARGINS and min(map(len, strata)) >= FEWEST
-    ]  # fmt: skip
+    ]
 
 
 def centred(cells: Cells) -> Cells:
@@ -301,7 +306,8 @@ def fast(pairs: Sequence[TimedPair]) -> View:
     """Return the difference of the lower quartiles in µs: robust if many requests are late for another reason (a busy
     computer, a mapping table that is not in memory), because such a request is later, never earlier.
     """
-    dear, cheap = sorted([first for first, _ in pairs]), sorted([second for _, second in pairs])
+    dear = sorted([first for first, _ in pairs])
+    cheap = sorted([second for _, second in pairs])
     value, error = _quantile_difference(dear, cheap, 0.25)
     return View(value, error, _quantile(cheap, 0.25) - _quantile(cheap, 0.1))
 
@@ -336,7 +342,8 @@ def median_and_error(values: Sequence[float]) -> tuple[float, float]:
     ordered = sorted(values)
     centre = _quantile(ordered, 0.5)
     deviation = _quantile(sorted([abs(value - centre) for value in ordered]), 0.5)
-    error, by_ranks = SPREAD * deviation / sqrt(len(ordered)), _uncertainty(ordered, 0.5)
+    error = SPREAD * deviation / sqrt(len(ordered))
+    by_ranks = _uncertainty(ordered, 0.5)
     return centre, by_ranks if by_ranks > LUMPS * error else error
 
 
@@ -382,9 +389,12 @@ def welch_p_value(one: Sequence[float], other: Sequence[float]) -> float:
 
     Each sequence needs at least two rates.
     """
-    a, b = _logs(one), _logs(other)
-    error_a, error_b = variance(a) / len(a), variance(b) / len(b)
-    difference, error = abs(mean(a) - mean(b)), error_a + error_b
+    a = _logs(one)
+    b = _logs(other)
+    error_a = variance(a) / len(a)
+    error_b = variance(b) / len(b)
+    difference = abs(mean(a) - mean(b))
+    error = error_a + error_b
     if not error:
         return 0.0 if difference else 1.0
     freedom = error**2 / (error_a**2 / (len(a) - 1) + error_b**2 / (len(b) - 1))  # Welch-Satterthwaite
@@ -396,7 +406,8 @@ def loss_p_value(ratios: Sequence[float]) -> float:
     one-sided t-test. At least two ratios are needed.
     """
     logs = _logs(ratios)
-    middle, error = mean(logs), sqrt(variance(logs) / len(logs))
+    middle = mean(logs)
+    error = sqrt(variance(logs) / len(logs))
     if not error:
         return 0.0 if middle < 0 else 1.0
     both = student_tails(abs(middle) / error, len(logs) - 1)
@@ -408,7 +419,8 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     that rate, for any number of them (S. Holm, A Simple Sequentially Rejective Multiple Test Procedure, 1979).
     """
     order = sorted(range(len(p_values)), key=lambda index: p_values[index])
-    adjusted, largest = [0.0] * len(p_values), 0.0
+    adjusted = [0.0] * len(p_values)
+    largest = 0.0
     for rank, index in enumerate(order):
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
         adjusted[index] = largest
