@@ -38,22 +38,35 @@ def dim_lines(text: str, width: int, indent: str = "    ") -> Iterator[Line]:
 def reported_facts(disk: Disk) -> Facts:
     """Yield the facts that the drive reports, and its links up to the processor."""
     limits = disk.limits
-    yield from _facts_known("drive", (
-        ("firmware", disk.firmware), ("logical sector", _size(limits.logical_block_size)),
-        ("rotating", None if disk.rotational is None else "yes" if disk.rotational else "no"),
-        ("queue depth", disk.queue_depth), ("NUMA node", disk.numa_node),
-        ("optimal I/O", _size(limits.optimal_io_size)), ("discard granularity", _size(limits.discard_granularity)),
-        ("discard alignment", _size(limits.discard_alignment)), ("I/O boundary", _size(limits.chunk_size)),
-        ("erase size", _size(disk.erase_size)),
-    ))  # fmt: skip
+    yield from _facts_known(
+        "drive",
+        (
+            ("firmware", disk.firmware),
+            ("logical sector", _size(limits.logical_block_size)),
+            ("rotating", None if disk.rotational is None else "yes" if disk.rotational else "no"),
+            ("queue depth", disk.queue_depth),
+            ("NUMA node", disk.numa_node),
+            ("optimal I/O", _size(limits.optimal_io_size)),
+            ("discard granularity", _size(limits.discard_granularity)),
+            ("discard alignment", _size(limits.discard_alignment)),
+            ("I/O boundary", _size(limits.chunk_size)),
+            ("erase size", _size(disk.erase_size)),
+        ),
+    )
     if disk.nvme:
         yield from _nvme(disk.nvme)
-    if ata := disk.ata:
-        yield from _facts_known("ATA IDENTIFY", (
-            ("physical sector", _size(ata.physical_sector_size)), ("offset", _size(ata.alignment_offset)),
-            ("rotation", f"{ata.rotation_rpm} rpm" if (ata.rotation_rpm or 0) > 1 else None),
-            ("queue depth", ata.queue_depth), ("hybrid", "yes" if ata.hybrid else None),
-        ))  # fmt: skip
+    ata = disk.ata
+    if ata:
+        yield from _facts_known(
+            "ATA IDENTIFY",
+            (
+                ("physical sector", _size(ata.physical_sector_size)),
+                ("offset", _size(ata.alignment_offset)),
+                ("rotation", f"{ata.rotation_rpm} rpm" if (ata.rotation_rpm or 0) > 1 else None),
+                ("queue depth", ata.queue_depth),
+                ("hybrid", "yes" if ata.hybrid else None),
+            ),
+        )
     for path in disk.links:
         yield "path", " ← ".join(_link_words(hop) for hop in path)
 
@@ -72,15 +85,19 @@ def _nvme(nvme: NvmeFacts) -> Facts:
     ]
     if formats:
         yield "LBA formats", ", ".join(formats)
-    yield from _facts_known("NVMe", (
-        ("write granularity NPWG", _size(nvme.preferred_write_granularity)),
-        ("write alignment NPWA", _size(nvme.preferred_write_alignment)),
-        ("deallocate granularity NPDG", _size(nvme.preferred_deallocate_granularity)),
-        ("optimal write NOWS", _size(nvme.optimal_write_size)),
-        ("I/O boundary NOIOB", _size(nvme.optimal_io_boundary)), ("atomic write", _size(nvme.atomic_write_unit)),
-        ("atomic at power loss", _size(nvme.atomic_write_unit_power_fail)),
-        ("largest transfer MDTS", _size(nvme.max_transfer)),
-    ))  # fmt: skip
+    yield from _facts_known(
+        "NVMe",
+        (
+            ("write granularity NPWG", _size(nvme.preferred_write_granularity)),
+            ("write alignment NPWA", _size(nvme.preferred_write_alignment)),
+            ("deallocate granularity NPDG", _size(nvme.preferred_deallocate_granularity)),
+            ("optimal write NOWS", _size(nvme.optimal_write_size)),
+            ("I/O boundary NOIOB", _size(nvme.optimal_io_boundary)),
+            ("atomic write", _size(nvme.atomic_write_unit)),
+            ("atomic at power loss", _size(nvme.atomic_write_unit_power_fail)),
+            ("largest transfer MDTS", _size(nvme.max_transfer)),
+        ),
+    )
     if nvme.multipath:
         yield "multipath", f"controllers {', '.join(nvme.controllers)}"
     if nvme.hmb_preferred:
@@ -176,7 +193,8 @@ def finding_lines(report: Report, *, width: int, verbose: bool, quiet: bool) -> 
 
 def _group_lines(findings: Sequence[Finding], *, width: int, verbose: bool, alone: str | None) -> Iterator[Line]:
     """Yield the findings of one code and severity."""
-    severity, code = findings[0].severity, findings[0].code
+    severity = findings[0].severity
+    code = findings[0].code
     kind = f"{_MARKS[severity]} {code} {severity.value}"
     yield from stacked(((kind, _STYLES[severity]), (f"  {explanations()[code].title}", Style.TITLE)), width)
     merged = merged_findings(findings, alone=alone)
@@ -189,7 +207,8 @@ def _group_lines(findings: Sequence[Finding], *, width: int, verbose: bool, alon
             yield from dim_lines(f"    and: {evidence}", width, "      ")
     if len(merged) > most:
         yield ((f"    … and {len(merged) - most} more of this kind; --json lists every one", Style.DIM),)
-    if words := "; ".join(" ".join(row) for row in cost_rows(findings)):
+    words = "; ".join(" ".join(row) for row in cost_rows(findings))
+    if words:
         yield from dim_lines(f"    cost, predicted: {words}", width, "      ")
     steps = list(dict.fromkeys(finding.next for finding in findings if finding.next))
     steps.sort(key=lambda step: " plan " not in step)
@@ -218,7 +237,8 @@ def cost_rows(findings: Sequence[Finding]) -> list[tuple[str, str]]:
     cost = next((finding.cost for finding in findings if finding.cost), None)
     if cost is None:
         return []
-    request, reads = format_size(cost.request), format_size(cost.straddling_read)
+    request = format_size(cost.request)
+    reads = format_size(cost.straddling_read)
     rows = [
         (f"random {request} writes", f"keep {cost.write_share} of the aligned write rate"),
         (f"of {request} requests", f"{cost.straddle_probability:.0%} straddle"),
@@ -338,9 +358,10 @@ def _brief_lines(report: Report, disks: Sequence[Judged], width: int) -> Iterato
     for judged, (text, style) in zip(disks, verdicts, strict=True):
         description = fit(disk_words(judged.disk), max(width - names - words - 4, 8)).rstrip()
         yield (
-            (fit(judged.disk.name, names) + "  ", Style.TITLE), (fit(text, words) + "  ", style),
+            (fit(judged.disk.name, names) + "  ", Style.TITLE),
+            (fit(text, words) + "  ", style),
             (description, Style.PLAIN),
-        )  # fmt: skip
+        )
     yield (
         ("  → ", Style.DIM),
         (f"aligntool audit{_with_sysroot(report)} DISK", Style.TYPE),
@@ -358,7 +379,8 @@ def _disk_verdict(judged: Judged, *, moving: bool) -> tuple[str, Style]:
     if moving:
         return "move in flight", Style.BAD
     for answer, word in ((Answer.OFF, "off"), (Answer.UNKNOWN, "unknown")):
-        if count := answers.count(answer):
+        count = answers.count(answer)
+        if count:
             return f"{count} of {len(answers)} {word}", _ANSWERS[answer]
     return (f"{len(answers)} on the grid", Style.GOOD) if answers else ("no partitions", Style.DIM)
 
@@ -389,7 +411,8 @@ def disk_lines(judged: Judged, *, width: int) -> Iterator[Line]:
     rows = table_rows(judged)
     if rows:
         yield from _table_lines(rows, width=width)
-        if note := whole_image_note(disk):
+        note = whole_image_note(disk)
+        if note:
             yield from dim_lines(f"  {note}", width)
         yield from _name_lines(disk, width)
     elif disk.table_read or disk.table:
@@ -475,7 +498,8 @@ def table_rows(judged: Judged) -> list[Row]:
     """Return a row for each partition, or for the whole disk if it has no partitions: number, node, start in sectors
     and in bytes, size, content, verdict.
     """
-    disk, verdicts = judged.disk, judged.by_partition()
+    disk = judged.disk
+    verdicts = judged.by_partition()
     rows = [_partition_row(disk, partition, verdicts.get(partition.number)) for partition in disk.partitions]
     if not rows and (whole := verdicts.get(None)):
         size = "size unknown" if disk.size is None else format_about(disk.size)
@@ -489,16 +513,22 @@ def _partition_row(disk: Disk, partition: Partition, verdict: Verdict | None) ->
     sector = str(start // sector_size) if start % sector_size == 0 else "–"
     content = "extended" if partition.role is Role.EXTENDED else _contents(partition.content, partition.content_hint)
     return (
-        str(partition.number), partition.node or "", sector, format_start(start, sector_size),
-        format_about(partition.extent.length), content or partition.type_name, verdict,
-    )  # fmt: skip
+        str(partition.number),
+        partition.node or "",
+        sector,
+        format_start(start, sector_size),
+        format_about(partition.extent.length),
+        content or partition.type_name,
+        verdict,
+    )
 
 
 def _contents(layers: Sequence[Layer], hint: str | None) -> str:
     """Return the stack of layers, "md › LUKS", or `hint`, udev's name of the content, if none was recognised."""
     if not layers:
         return hint or ""
-    names, layer = [], layers[0]
+    names = []
+    layer = layers[0]
     while True:
         names.append(kind_named(layer.kind).short_title(layer))
         if not layer.inner or len(names) == 4:
@@ -561,11 +591,14 @@ def worst_failed_check(verdict: Verdict) -> Check | None:
 
 def verdict_line(report: Report) -> Line:
     """Return the verdict on all disks in words."""
-    disks, errors = report.judged, report.count(Severity.ERROR)
+    disks = report.judged
+    errors = report.count(Severity.ERROR)
     off = [disk for disk in disks if any(start.matters and start.answer is Answer.OFF for start in disk.verdicts)]
-    if moving := disks_in_flight(report):
+    moving = disks_in_flight(report)
+    if moving:
         return ((f"A move is in flight on {_named(moving)}: finish it or undo it first", Style.BAD),)
-    if hidden := _disks_with(report, *_HIDING):
+    hidden = _disks_with(report, *_HIDING)
+    if hidden:
         which = "these partitions" if len(disks) == 1 else f"the partitions of {_named(hidden)}"
         return ((f"Linux does not see {which}", Style.BAD),)
     if off and len(disks) == 1:
@@ -614,9 +647,12 @@ def _groups(disks: Sequence[Judged]) -> Iterator[tuple[str, Sequence[Judged]]]:
 def summary_lines(report: Report, width: int) -> Iterator[Line]:
     """Yield the number of disks, verdicts and problems: one line if it fits, otherwise two."""
     counts = {answer: report.count_answers(answer) for answer in Answer}
-    errors, warnings = report.count(Severity.ERROR), report.count(Severity.WARNING)
+    errors = report.count(Severity.ERROR)
+    warnings = report.count(Severity.WARNING)
     pieces = [(f"{counted_disks(report.judged)}: ", Style.TITLE)]
-    on, off, unknown = counts[Answer.ON], counts[Answer.OFF], counts[Answer.UNKNOWN]
+    on = counts[Answer.ON]
+    off = counts[Answer.OFF]
+    unknown = counts[Answer.UNKNOWN]
     for answer, words in (
         (Answer.ON, f"{counted(on, 'start')} on the grid, "),
         (Answer.OFF, f"{off} off, "),

@@ -21,12 +21,14 @@ from aligntool.units import counted, format_about, format_size, mb_s
 FIGURES = ("MB/s", "range", "IOPS", "p50 µs", "p99 µs", "p99.9 µs", "CPU", "busy")
 """The column headers."""
 _LATENCIES = slice(4, 7)  # in a row that begins with its title
-LEAST_BAR, MOST_BAR = 1e5, 2e10  # bytes per second at the ends of a bar: random I/O on a hard disk, above PCIe 5.0 x4
+LEAST_BAR = 1e5  # bytes per second at the left end of a bar: random I/O on a hard disk
+MOST_BAR = 2e10  # at its right end: above PCIe 5.0 x4
 
 
 def bench_plan_lines(plan: BenchPlan, seen: Conditions, *, width: int) -> Iterator[Line]:
     """Yield what will be run, and the warnings known so far."""
-    settings, target = plan.settings, plan.target
+    settings = plan.settings
+    target = plan.target
     where = f"a file of {format_size(plan.room)} in {target.path}" if plan.makes_file else target.path
     yield (("benchmark  ", Style.TITLE), (f"{settings.profile} on {where}", Style.PLAIN))
     yield from drive_lines(seen.drives, width=width)
@@ -117,7 +119,8 @@ def _noted_rows(texts: Sequence[str], notes: Sequence[str], width: int, series: 
     """Yield a table; the first text is the header. A note that does not fit in its row goes below it.
     `series`: the series of the rows if their rates get a bar, up to the end of the range column.
     """
-    begin, end = max((len(each.test.title) + 3 for each in series), default=0), texts[0].find("range") + len("range")
+    begin = max((len(each.test.title) + 3 for each in series), default=0)
+    end = texts[0].find("range") + len("range")
     for number, (text, note) in enumerate(zip(texts, notes, strict=True)):
         fits = bool(note) and len(text) + 1 + len(note) <= width
         row: Line = ((text, Style.PLAIN if number else Style.DIM),)
@@ -151,10 +154,15 @@ def drive_lines(drives: Sequence[DriveState], *, width: int) -> Iterator[Line]:
 def drive_facts(drive: DriveState) -> list[str]:
     """Return what is known about a measured drive, without its name."""
     facts = (
-        ("{}", drive.model), ("firmware {}", drive.firmware), ("{}", drive.array_level),
-        ("{}", format_about(drive.size) if drive.size else None), ("link {}", drive.link),
-        ("scheduler {}", drive.scheduler), ("depth {}", drive.queue_depth), ("{}", _temperature(drive)),
-    )  # fmt: skip
+        ("{}", drive.model),
+        ("firmware {}", drive.firmware),
+        ("{}", drive.array_level),
+        ("{}", format_about(drive.size) if drive.size else None),
+        ("link {}", drive.link),
+        ("scheduler {}", drive.scheduler),
+        ("depth {}", drive.queue_depth),
+        ("{}", _temperature(drive)),
+    )
     return [words.format(value) for words, value in facts if value]
 
 
@@ -198,9 +206,11 @@ _MOST_HALF = 16  # columns of the picture on each side of zero, at most
 _OTHER_COLUMNS = 34  # columns besides the picture and the title: line, numbers, verdict
 _STYLES = {compare.Verdict.FASTER: Style.GOOD, compare.Verdict.SLOWER: Style.BAD}
 _SIGNS = {
-    compare.Verdict.NOISE: "noise", compare.Verdict.SINGLE: "?", compare.Verdict.UNSTEADY: "?",
+    compare.Verdict.NOISE: "noise",
+    compare.Verdict.SINGLE: "?",
+    compare.Verdict.UNSTEADY: "?",
     compare.Verdict.CPU: "CPU-bound",
-}  # fmt: skip
+}
 
 
 def compare_lines(results: Sequence[Result], names: Sequence[str], *, width: int) -> Iterator[Line]:
@@ -212,7 +222,8 @@ def compare_lines(results: Sequence[Result], names: Sequence[str], *, width: int
             models = ", ".join(drive.model or drive.name for drive in side.conditions.drives)
             yield plain(f"  {letter}  {side.when}  {side.settings.profile}  {side.target}  {models}")
             yield from note_lines(compare.doubts(side), width, "     warning: ")
-        if changed := "; ".join(difference.words for difference in compare.differences(results[0], other)):
+        changed = "; ".join(difference.words for difference in compare.differences(results[0], other))
+        if changed:
             yield from paragraph(f"  differences: {changed}", width, " " * 7, Style.DOUBT)
         yield EMPTY
         yield from picture(ratios, width=width)
@@ -221,8 +232,11 @@ def compare_lines(results: Sequence[Result], names: Sequence[str], *, width: int
     yield from paragraph(
         "log10 of B / A in bytes per second: 0 is equal, -1 is ten times slower. faster, slower: valid if nothing else "
         "changed in between. noise: the ranges of the runs overlap, or the difference is likely to be chance among "
-        f"{sum(map(len, found))} lines; ?: fewer than {LEAST_RUNS} runs, passes, or not steady.", width, "", Style.DIM,
-    )  # fmt: skip
+        f"{sum(map(len, found))} lines; ?: fewer than {LEAST_RUNS} runs, passes, or not steady.",
+        width,
+        "",
+        Style.DIM,
+    )
 
 
 def picture(ratios: Sequence[compare.Ratio], *, width: int = 100) -> Iterator[Line]:
@@ -260,11 +274,13 @@ def compare_json(results: Sequence[Result], names: Sequence[str]) -> str:
     """Return the comparison as JSON, rates in bytes per second."""
     comparisons = compare.compare_all([(results[0], other) for other in results[1:]])
     values = {
-        "first": escaped(names[0]), "first_complete": results[0].complete,
+        "first": escaped(names[0]),
+        "first_complete": results[0].complete,
         "first_warnings": [escaped(doubt) for doubt in compare.doubts(results[0])],
         "others": [
             {
-                "name": escaped(name), "complete": other.complete,
+                "name": escaped(name),
+                "complete": other.complete,
                 "warnings": [escaped(doubt) for doubt in compare.doubts(other)],
                 "differences": [
                     {field: escaped(value) for field, value in asdict(difference).items()}
@@ -275,15 +291,20 @@ def compare_json(results: Sequence[Result], names: Sequence[str]) -> str:
             for name, other, ratios in zip(names[1:], results[1:], comparisons, strict=True)
         ],
         "warnings": list(compare.unmatched(results)),
-    }  # fmt: skip
+    }
     return document_text("aligntool.bench.compare", values)
 
 
 def _ratio_values(ratio: compare.Ratio) -> Value:
     return {
-        "title": ratio.test.title, "before": _spread_values(ratio.before), "after": _spread_values(ratio.after),
-        "log10": ratio.log_ratio, "times": ratio.times, "chance": ratio.chance, "verdict": ratio.verdict.value,
-    }  # fmt: skip
+        "title": ratio.test.title,
+        "before": _spread_values(ratio.before),
+        "after": _spread_values(ratio.after),
+        "log10": ratio.log_ratio,
+        "times": ratio.times,
+        "chance": ratio.chance,
+        "verdict": ratio.verdict.value,
+    }
 
 
 def _spread_values(spread: saved.Spread) -> Value:
@@ -299,11 +320,14 @@ def list_lines(kept: Sequence[HistoryEntry], *, width: int) -> Iterator[Line]:
         if result.complaint:
             yield ((result.complaint, Style.DOUBT),)
             continue
-        yield from stacked((
-            (f"{result.when}  {result.profile}", Style.TITLE),
-            (f"  {result.target}  {result.drive}  {result.said or result.figure}", Style.PLAIN),
-            ("" if result.complete else "  (incomplete)", Style.DOUBT),
-        ), width)  # fmt: skip
+        yield from stacked(
+            (
+                (f"{result.when}  {result.profile}", Style.TITLE),
+                (f"  {result.target}  {result.drive}  {result.said or result.figure}", Style.PLAIN),
+                ("" if result.complete else "  (incomplete)", Style.DOUBT),
+            ),
+            width,
+        )
         yield ((f"  {result.file}", Style.DIM),)
 
 

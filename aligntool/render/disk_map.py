@@ -41,7 +41,8 @@ class Stretch:
 
 def stretches_of(judged: Judged) -> list[Stretch]:
     """Return the stretches in order of their starts, without containers: the partitions inside are returned instead."""
-    disk, verdicts = judged.disk, judged.by_partition()
+    disk = judged.disk
+    verdicts = judged.by_partition()
     if not disk.partitions:
         whole = verdicts.get(None)
         what = ", ".join(map(layer_name, disk.content)) or disk.content_hint or "in use"
@@ -52,7 +53,8 @@ def stretches_of(judged: Judged) -> list[Stretch]:
     end = 0
     for part in sorted(parts, key=lambda part: (part.extent.start, part.number)):
         stretches += _gap(end, part.extent.start, disk)
-        place, what = part.extent, ", ".join(map(layer_name, part.content)) or part.content_hint or part.type_name
+        place = part.extent
+        what = ", ".join(map(layer_name, part.content)) or part.content_hint or part.type_name
         stretches.append(Stretch(place.start, place.length, part, verdicts.get(part.number), str(part.number), what))
         end = max(end, place.end)
     return stretches + list(_gap(end, disk.size or 0, disk))
@@ -77,7 +79,8 @@ def disk_bar_lines(judged: Judged, *, width: int) -> Iterator[Line]:
     """Yield the whole disk to scale in one line, and below it the content of the partitions; ^ marks a start off the
     grid. Yield nothing if there are more partitions than columns.
     """
-    size, stretches = judged.disk.size or 0, stretches_of(judged)
+    size = judged.disk.size or 0
+    stretches = stretches_of(judged)
     parts = [part for part in stretches if not part.free and part.end <= size]
     around = (part for part in containers_of(judged.disk) if part.extent.start < size)
     containers = [(part.extent, str(part.number), Style.DIM) for part in around]
@@ -89,10 +92,13 @@ def disk_bar_lines(judged: Judged, *, width: int) -> Iterator[Line]:
     yield ((fit(judged.disk.name, width - cell_width(end)), Style.TITLE), (end, Style.DIM))
     yield tuple(_bar_pieces(bar, columns, size))
     ends = [*(columns[part.start] for part in parts[1:]), width]
-    line, used = [], 0
+    line = []
+    used = 0
     for part, limit in zip(parts, ends, strict=True):
-        begin, mark = columns[part.start], "^" * (part.verdict is not None and part.verdict.answer is Answer.OFF)
-        text, room = f"{mark}{f'{part.what} '.lstrip()}{format_about(part.length)}", limit - begin - 1
+        begin = columns[part.start]
+        mark = "^" * (part.verdict is not None and part.verdict.answer is Answer.OFF)
+        text = f"{mark}{f'{part.what} '.lstrip()}{format_about(part.length)}"
+        room = limit - begin - 1
         text = fit(text, min(cell_width(harmless(text)), room)) if room > 4 else mark
         if begin >= used and text:
             line += [(" " * (begin - used), Style.PLAIN), (text, _stretch_style(part))]
@@ -246,12 +252,16 @@ def journal_of(plan: Plan) -> JournalPlace | None:
 
 def _plan_bar(plan: Plan, *, after: bool) -> Bar:
     """Return the parts in drawing order, containers before the partitions inside."""
-    parts_drawn, journal = [], journal_of(plan)
+    parts_drawn = []
+    journal = journal_of(plan)
     if journal and not journal.file:
         # A journal in space that a shrink frees does not belong in the first bar. Containers of other partitions are
         # ignored.
-        parts = [place for place in plan.places if not any(place.after.contains(other.after) and other is not place
-                 for other in plan.places)]  # fmt: skip
+        parts = [
+            place
+            for place in plan.places
+            if not any(place.after.contains(other.after) and other is not place for other in plan.places)
+        ]
         needs_shrink = any(place.before is not None and place.before.overlaps(journal.extent) for place in parts)
         parts_drawn += [(journal.extent, "J", Style.NOTE)] if after is needs_shrink else []
     for place in plan.places:
@@ -279,7 +289,8 @@ def _columns(parts: Sequence[Extent], size: int, room: int) -> Mapping[int, int]
         spare = room - len(stretches)
     if spare < 0 or not size:
         return {}
-    columns, used = {0: 0}, 0
+    columns = {0: 0}
+    used = 0
     for (_, end), cells in zip(stretches, cells_needed, strict=True):
         used += cells
         columns[end] = used + spare * end // size
@@ -289,7 +300,8 @@ def _columns(parts: Sequence[Extent], size: int, room: int) -> Mapping[int, int]
 def _bar_pieces(bar: Bar, columns: Mapping[int, int], size: int) -> Iterator[Piece]:
     cells: list[tuple[str, Style]] = [("·", Style.DIM)] * columns[size]
     for extent, name, style in bar:
-        first, end = columns[extent.start], columns[min(extent.end, size)]
+        first = columns[extent.start]
+        end = columns[min(extent.end, size)]
         for index, char in enumerate(_part(name, end - first), first):
             cells[index] = (char, style)
     for style, run in groupby(cells, key=itemgetter(1)):

@@ -20,9 +20,11 @@ from aligntool.units import counted, format_about, format_size, significant
 # Results of `aligntool bench alignment` and `aligntool bench span`, as text and as JSON.
 
 _STYLES = {
-    alignment.AlignmentVerdict.MATTERS: Style.BAD, alignment.AlignmentVerdict.DOES_NOT: Style.GOOD,
-    alignment.AlignmentVerdict.NOT_FOR_READS: Style.GOOD, alignment.AlignmentVerdict.CANNOT_TELL: Style.DOUBT,
-}  # fmt: skip
+    alignment.AlignmentVerdict.MATTERS: Style.BAD,
+    alignment.AlignmentVerdict.DOES_NOT: Style.GOOD,
+    alignment.AlignmentVerdict.NOT_FOR_READS: Style.GOOD,
+    alignment.AlignmentVerdict.CANNOT_TELL: Style.DOUBT,
+}
 _BESIDES_BAR = 65  # columns of a span, its rates, the CPU and a note
 
 
@@ -52,17 +54,23 @@ def alignment_lines(found: Starts, rows: Sequence[alignment.Row], *, width: int)
     yield EMPTY
     yield from paragraph(
         "Shares of the aligned rate: predicted, then measured (median, smallest to largest). The prediction counts the "
-        "units that a request touches, without a cache. CPU is the share of one core.", width, "", Style.DIM,
-    )  # fmt: skip
+        "units that a request touches, without a cache. CPU is the share of one core.",
+        width,
+        "",
+        Style.DIM,
+    )
     yield from note_lines(found.warnings, width, "  warning: ")
 
 
 def _head_lines(found: Starts | Spans, what: str, width: int) -> Iterator[Line]:
-    yield from stacked((
-        (found.target, Style.TITLE),
-        (what + (f", {found.when}" if found.when else ""), Style.PLAIN),
-        ("" if found.complete else "  (incomplete)", Style.DOUBT),
-    ), width)  # fmt: skip
+    yield from stacked(
+        (
+            (found.target, Style.TITLE),
+            (what + (f", {found.when}" if found.when else ""), Style.PLAIN),
+            ("" if found.complete else "  (incomplete)", Style.DOUBT),
+        ),
+        width,
+    )
     yield from machine_lines(found.conditions, width=width)
     if found.setting is not None:
         yield ((f"  {setting_words(found.setting)}", Style.DIM),)
@@ -97,21 +105,28 @@ def range_words(low: float, high: float) -> str:
 def alignment_json(found: Starts, rows: Sequence[alignment.Row]) -> str:
     """Return JSON: bytes, requests per second, CPU in percent of a core, ratios as shares of the aligned rate."""
     values = {
-        "when": found.when, "target": found.target, "unit": found.unit, "unit_by": found.unit_by,
-        "verdict": alignment.overall_verdict(rows).value if rows else None, "matters_for": alignment.matters_for(rows),
+        "when": found.when,
+        "target": found.target,
+        "unit": found.unit,
+        "unit_by": found.unit_by,
+        "verdict": alignment.overall_verdict(rows).value if rows else None,
+        "matters_for": alignment.matters_for(rows),
         "rows": [as_object(row) | {"cpu_bound": row.cpu_bound} for row in rows],
-        "rates": [as_object(rate) for rate in found.rates], **_common_fields(found),
-    }  # fmt: skip
+        "rates": [as_object(rate) for rate in found.rates],
+        **_common_fields(found),
+    }
     return document_text("aligntool.bench.alignment", values, indent=1)
 
 
 def _common_fields(found: Starts | Spans) -> dict[str, object]:
     """Return the fields common to both documents. `disk` is the identity that `aligntool probe` also stores."""
     return {
-        "complete": found.complete, "settings": as_object(found.setting) if found.setting else None,
-        "disk": as_object(found.disk) if found.disk else None, "conditions": as_object(found.conditions),
+        "complete": found.complete,
+        "settings": as_object(found.setting) if found.setting else None,
+        "disk": as_object(found.disk) if found.disk else None,
+        "conditions": as_object(found.conditions),
         "warnings": list(found.warnings),
-    }  # fmt: skip
+    }
 
 
 def span_lines(found: Spans, *, width: int) -> Iterator[Line]:
@@ -162,25 +177,32 @@ def host_memory_words(nvme: NvmeFacts | None) -> Iterator[str]:
     elif not nvme.hmb_granted:
         yield f"{requested}, none granted"
     else:
-        granted, mapped = nvme.hmb_granted, alignment.mapped_bytes(nvme.hmb_granted)
+        granted = nvme.hmb_granted
+        mapped = alignment.mapped_bytes(nvme.hmb_granted)
         yield f"{requested}, {format_about(granted)} granted, which maps about {format_about(mapped)}"
 
 
 def span_json(found: Spans, disk: Disk | None) -> str:
     """Return JSON: spans in bytes, rates in requests per second, CPU in percent of a core."""
-    nvme, bound = disk.nvme if disk else None, alignment.cpu_bound_spans(found.cpu)
+    nvme = disk.nvme if disk else None
+    bound = alignment.cpu_bound_spans(found.cpu)
     names = ("preferred", "minimum", "granted", "enabled")
     memory = {name: getattr(nvme, f"hmb_{name}") for name in names} if nvme else None
     values = {
-        "when": found.when, "target": found.target, "model": disk.model if disk else None, "write": found.write,
-        "knee": as_object(found.knee) | {"sure": found.knee.sure}, "spanned": found.spanned,
-        "drive_size": found.drive_size, "host_memory_buffer": memory,
+        "when": found.when,
+        "target": found.target,
+        "model": disk.model if disk else None,
+        "write": found.write,
+        "knee": as_object(found.knee) | {"sure": found.knee.sure},
+        "spanned": found.spanned,
+        "drive_size": found.drive_size,
+        "host_memory_buffer": memory,
         "curve": [
             {"span": span, "iops": rates, "cpu": found.cpu.get(span, []), "cpu_bound": span in bound}
             for span, rates in sorted(found.curve.items())
         ],
         **_common_fields(found),
-    }  # fmt: skip
+    }
     return document_text("aligntool.bench.span", values, indent=1)
 
 

@@ -52,7 +52,8 @@ def facts_of(fleet: Fleet, *, unknown: bool = True) -> Iterator[str]:
     """Yield the other facts about all machines, a phrase each. `unknown`: also the number of unknown starts."""
     if fleet.not_audited:
         yield f"{counted(fleet.not_audited, 'snapshot')} could not be audited"
-    if looks := len(fleet.needing_attention):
+    looks = len(fleet.needing_attention)
+    if looks:
         yield f"{counted(looks, 'drive')} {'needs' if looks == 1 else 'need'} new firmware or attention"
     if unknown and fleet.unknown:
         yield f"{counted(fleet.unknown, 'start')} unknown"
@@ -82,8 +83,13 @@ def _about(size: int | None) -> str:
 def disk_cells(drive: Drive) -> tuple[str, ...]:
     cost = "–" if drive.cost is None else f"{drive.cost:.2f}×"
     return (
-        drive.name, str(drive.misaligned), cost, _about(drive.written_a_day), _about(drive.extra_a_day), drive.model,
-    )  # fmt: skip
+        drive.name,
+        str(drive.misaligned),
+        cost,
+        _about(drive.written_a_day),
+        _about(drive.extra_a_day),
+        drive.model,
+    )
 
 
 def group_cells(model: Model) -> tuple[str, ...]:
@@ -192,9 +198,12 @@ def _more(number: int) -> Iterator[Line]:
 # The page: a square and a row for each machine.
 
 _FILTERS = (
-    ("all", "all"), ("error", "misaligned or with errors"), ("warning", "unknown or with warnings"),
-    ("good", "without findings"), ("unknown", "not audited"),
-)  # fmt: skip
+    ("all", "all"),
+    ("error", "misaligned or with errors"),
+    ("warning", "unknown or with warnings"),
+    ("good", "without findings"),
+    ("unknown", "not audited"),
+)
 
 
 def tone_of(state: State) -> str:
@@ -230,11 +239,15 @@ def _row_of(row: MachineRow) -> dict[str, object]:
     facts += [counted(machine.warnings, "warning")] if machine.warnings else []
     facts += [f"{format_about(row.extra_a_day)} extra a day"] if row.extra_a_day else []
     return {
-        "name": machine.name, "tone": tone_of(state_of(machine)), "verdict": _verdict_words(machine),
-        "facts": " · ".join(facts), "date": (machine.date or "")[:10],
+        "name": machine.name,
+        "tone": tone_of(state_of(machine)),
+        "verdict": _verdict_words(machine),
+        "facts": " · ".join(facts),
+        "date": (machine.date or "")[:10],
         "bar": answer_bar([machine.on_grid, machine.off_grid, machine.unknown]),
-        "disks": list(map(disk_cells, row.disks)), "command": _audit_command(machine),
-    }  # fmt: skip
+        "disks": list(map(disk_cells, row.disks)),
+        "command": _audit_command(machine),
+    }
 
 
 def _model_bar(model: Model, most: int) -> Picture:
@@ -252,30 +265,47 @@ def page_html(fleet: Fleet, date: str, changes: FleetChanges | None = None) -> s
     first = fleet.machines[0].machine if fleet.misaligned else None
     tones = [tone for _, tone, _, _ in squares]
     return page.render_page(
-        "fleet.html", ("page.css", "picture.css", "fleet.css"), fleet=fleet, made=date, verdict=verdict,
-        tone=_TONES.get(style, "info"), facts=list(facts_of(fleet, unknown=False)), bar=answer_bar(counts),
-        legend=page.legend_of(counts), starts=counted(sum(counts), "start"), squares=squares,
-        rows=list(map(_row_of, fleet.machines)), most_open=MOST_OPEN,
-        first=_audit_command(first) if first else "", asked=first.name if first else "", order=order_of(fleet),
+        "fleet.html",
+        ("page.css", "picture.css", "fleet.css"),
+        fleet=fleet,
+        made=date,
+        verdict=verdict,
+        tone=_TONES.get(style, "info"),
+        facts=list(facts_of(fleet, unknown=False)),
+        bar=answer_bar(counts),
+        legend=page.legend_of(counts),
+        starts=counted(sum(counts), "start"),
+        squares=squares,
+        rows=list(map(_row_of, fleet.machines)),
+        most_open=MOST_OPEN,
+        first=_audit_command(first) if first else "",
+        asked=first.name if first else "",
+        order=order_of(fleet),
         filters=[(id_, words, len(tones) if id_ == "all" else tones.count(id_)) for id_, words in _FILTERS],
-        disk_heads=DISKS, meaning=COLUMN_MEANINGS,
+        disk_heads=DISKS,
+        meaning=COLUMN_MEANINGS,
         groups=[(*group_cells(each), _model_bar(each, most)) for each in fleet.groups[:MOST_ROWS]],
         more_groups=max(len(fleet.groups) - MOST_ROWS, 0),
         looks=[look_words(row) for row in fleet.needing_attention],
-        refused=[refused_words(each) for each in fleet.refused], changes=changes,
+        refused=[refused_words(each) for each in fleet.refused],
+        changes=changes,
         changed=[(each, change_words(each)) for each in changes.machines[:MOST_ROWS]] if changes else [],
         changes_words=changes_words(changes) if changes else "",
-    )  # fmt: skip
+    )
 
 
 def changes_json(changes: FleetChanges, date: str) -> str:
     """Return what changed since an older report."""
     counts: dict[str, Value] = {change.value: changes.count(change) for change in Change}
     document: Value = {
-        "schema": "aligntool.fleet.since", "version": 1, "aligntool": __version__, "date": date, "since": changes.since,
+        "schema": "aligntool.fleet.since",
+        "version": 1,
+        "aligntool": __version__,
+        "date": date,
+        "since": changes.since,
         "summary": {**counts, "unchanged": changes.unchanged},
         "machines": [as_value(as_object(each)) for each in changes.machines],
-    }  # fmt: skip
+    }
     return dumps(document) + "\n"
 
 
@@ -290,10 +320,17 @@ def machine_json(machine: Machine) -> str:
 def fleet_json(fleet: Fleet, machines: Iterable[str], date: str) -> Iterator[str]:
     """Yield the document. `machines`: the results of `machine_json`, in the order of the arguments."""
     summary: Value = {
-        "snapshots": fleet.snapshots, "not_audited": fleet.not_audited, "misaligned": fleet.misaligned,
-        "disks": fleet.disks, "misaligned_disks": fleet.misaligned_disks, "on_grid": fleet.on_grid,
-        "off_grid": fleet.off_grid, "unknown": fleet.unknown, "errors": fleet.errors, "warnings": fleet.warnings,
-    }  # fmt: skip
+        "snapshots": fleet.snapshots,
+        "not_audited": fleet.not_audited,
+        "misaligned": fleet.misaligned,
+        "disks": fleet.disks,
+        "misaligned_disks": fleet.misaligned_disks,
+        "on_grid": fleet.on_grid,
+        "off_grid": fleet.off_grid,
+        "unknown": fleet.unknown,
+        "errors": fleet.errors,
+        "warnings": fleet.warnings,
+    }
     head: Value = {"schema": "aligntool.fleet", "version": 1, "aligntool": __version__, "date": date}
     yield dumps(head)[:-1] + f',\n"summary": {dumps(summary)}'
     yield from _list("ranking", (dumps(as_value(_row(row))) for row in fleet.ranking))

@@ -55,11 +55,14 @@ def document_text(schema: str, values: Mapping[str, object], *, indent: int | No
 
 def _summary(report: Report) -> Value:
     return {
-        "disks": len(report.judged), "on_grid": report.count_answers(Answer.ON),
-        "off_grid": report.count_answers(Answer.OFF), "unknown": report.count_answers(Answer.UNKNOWN),
-        "errors": report.count(Severity.ERROR), "warnings": report.count(Severity.WARNING),
+        "disks": len(report.judged),
+        "on_grid": report.count_answers(Answer.ON),
+        "off_grid": report.count_answers(Answer.OFF),
+        "unknown": report.count_answers(Answer.UNKNOWN),
+        "errors": report.count(Severity.ERROR),
+        "warnings": report.count(Severity.WARNING),
         "infos": report.count(Severity.INFO),
-    }  # fmt: skip
+    }
 
 
 def _disk(judged: Judged, repairs: Sequence[Repair]) -> Value:
@@ -96,12 +99,14 @@ def _verdict(verdict: Verdict | None) -> Value:
     if verdict is None:
         return None
     return {
-        "answer": verdict.answer.name.lower(), "matters": verdict.matters, "why": _text(verdict.why),
+        "answer": verdict.answer.name.lower(),
+        "matters": verdict.matters,
+        "why": _text(verdict.why),
         "checks": [
             {**_fields(check.grid, leave=frozenset({"by"})), "on": check.on, "off_by": check.off_by}
             for check in verdict.checks
         ],
-    }  # fmt: skip
+    }
 
 
 def _finding(finding: Finding) -> Value:

@@ -163,7 +163,8 @@ def wrapped(text: str, width: int, indent: str) -> Iterator[str]:
     for space, word in _breakable_pieces(harmless(text.strip(" "))):
         if not is_empty and cell_width(line) + len(space) + cell_width(word) > width:
             yield line
-            line, is_empty = indent, True
+            line = indent
+            is_empty = True
         line = line + word if is_empty else f"{line}{space}{word}"
         is_empty = False
     yield line
@@ -176,7 +177,8 @@ def fitted(text: str, stream: TextIO) -> str:
     return "\n".join(wrapped(text, shutil.get_terminal_size((80, 24)).columns, "  "))
 
 
-_NOT_FIRST, _NOT_LAST = "、。」』）〜ーっゃゅょァィゥェォッャュョ,.;:)]}%", "「『（(["
+_NOT_FIRST = "、。」』）〜ーっゃゅょァィゥェォッャュョ,.;:)]}%"
+_NOT_LAST = "「『（(["
 
 
 def _breakable_pieces(text: str) -> Iterator[tuple[str, str]]:

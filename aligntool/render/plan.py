@@ -267,7 +267,8 @@ def sector_words(start: int, sector_size: int) -> str:
 def _journal(place: steps.JournalPlace) -> Iterator[str]:
     start, length = place.extent.start, place.copy_length
     where = _in_file(place)
-    first, second = Extent(start, length), Extent(start + length, length)
+    first = Extent(start, length)
+    second = Extent(start + length, length)
     yield f"bytes {where}{byte_range(first)} and {byte_range(second)}: two identical copies"
     yield f"bytes {where}{byte_range(place.stash.moved_to(start + place.stash.start))}: the stash"
 
@@ -332,7 +333,8 @@ def plan_lines(
     yield EMPTY
     yield from _lost_lines(plan, width)
     if plan.steps:
-        if cost := tuple(_cost_lines(plan, width)):
+        cost = tuple(_cost_lines(plan, width))
+        if cost:
             yield from (*cost, EMPTY)
         yield from step_lines(plan, commands, width) if verbose else short_step_lines(plan, width)
         yield EMPTY
@@ -406,7 +408,8 @@ def _summary_sentences(plan: Plan) -> Iterator[str]:
 
 
 def _layer_summary(plan: Plan) -> Iterator[str]:
-    if cost := plan.estimate:
+    cost = plan.estimate
+    if cost:
         time = f"about {time_words(cost.seconds)}" if cost.seconds is not None else "duration unknown"
         yield f"{size_words(cost.bytes_to_copy)} to encrypt, {time}."
     yield (
@@ -458,7 +461,8 @@ def _place_lines(plan: Plan, width: int) -> Iterator[Line]:
         before = place.before
         moves = before is not None and before != place.after
         words = [_move_words(place), place.why] if moves else [place.why]
-        if text := "; ".join(word for word in words if word):
+        text = "; ".join(word for word in words if word)
+        if text:
             yield from paragraph(f"     {text}", width, "       ", Style.NOTE if moves else Style.DIM)
 
 
@@ -486,13 +490,15 @@ def _cost_lines(plan: Plan, width: int) -> Iterator[Line]:
         if estimate.seconds is not None:
             words += f", about {time_words(estimate.seconds)}"
         yield ((words, Style.TITLE),)
-        if saved := sum(step.held.length for step in plan.steps if isinstance(step, steps.HoldContent)):
+        saved = sum(step.held.length for step in plan.steps if isinstance(step, steps.HoldContent))
+        if saved:
             text = f"  the progress omits the signatures, up to {size_words(saved)}, which the journal saves"
             yield from paragraph(text, width, "  ")
         for used in estimate.used:
             by = used.by if used.by.startswith("everything") else f"according to {used.by}"
             yield from paragraph(f"  partition {used.partition}: {size_words(used.bytes)}, {by}", width)
-    if journal := journal_of(plan):
+    journal = journal_of(plan)
+    if journal:
         where = (
             f"in {journal.file}" if journal.file else f"in free space of this disk, bytes {byte_range(journal.extent)}"
         )
@@ -581,7 +587,8 @@ def merged_sentences(sentences: Sequence[str]) -> list[str]:
     for sentence in sentences:
         device, _, rest = sentence.partition(": ")
         if not rest or " " in device:
-            device, rest = "", sentence
+            device = ""
+            rest = sentence
         devices.setdefault(rest, []).append(device)
     return [f"{', '.join(names)}: {rest}" if all(names) else rest for rest, names in devices.items()]
 
@@ -616,7 +623,8 @@ def raid_plan_lines(plan: Plan, *, width: int, type_next: str = "", verbose: boo
     if members:
         yield from _member_lines(members, width)
         yield EMPTY
-    if values := list(_made_values(plan, members)):
+    values = list(_made_values(plan, members))
+    if values:
         for row in columns(values, left=(0, 1)):
             yield from paragraph(f"  {row.rstrip()}", width, "           ")
         yield EMPTY
@@ -653,10 +661,12 @@ def _made_values(plan: Plan, members: Sequence[steps.MakeMember]) -> Iterator[tu
         match step:
             case steps.MakeArray():
                 words = (
-                    step.level.replace("raid", "RAID"), step.layout and f"layout {step.layout}",
-                    f"chunk {format_size(step.chunk)}" if step.chunk else "", f"metadata {step.metadata}",
+                    step.level.replace("raid", "RAID"),
+                    step.layout and f"layout {step.layout}",
+                    f"chunk {format_size(step.chunk)}" if step.chunk else "",
+                    f"metadata {step.metadata}",
                     "write-intent bitmap" if step.bitmap_chunk else "",
-                )  # fmt: skip
+                )
                 yield "array", ", ".join(word for word in words if word)
                 begins = {entry.extent.start for member in members for entry in member.entries[-1:]} or {0}
                 starts = ", ".join(format_size(start + step.data.offset) for start in sorted(begins))

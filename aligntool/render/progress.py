@@ -35,9 +35,13 @@ def bar_with_text(stream: TextIO, *, transient: bool = False, still: bool = Fals
     from rich.progress import BarColumn, Progress, TextColumn
 
     return Progress(
-        BarColumn(bar_width=None), TextColumn("{task.fields[words]}", markup=False),
-        console=Console(file=stream, highlight=False), expand=True, transient=transient, auto_refresh=not still,
-    )  # fmt: skip
+        BarColumn(bar_width=None),
+        TextColumn("{task.fields[words]}", markup=False),
+        console=Console(file=stream, highlight=False),
+        expand=True,
+        transient=transient,
+        auto_refresh=not still,
+    )
 
 
 @contextmanager
@@ -90,20 +94,32 @@ VERSION = 1
 
 def plan_event_json(plan: Plan) -> str:
     """Return the first line: the plan and the number of its steps."""
-    return _line({
-        "event": "plan", "schema": SCHEMA, "version": VERSION, "digest": digest(plan), "disk": plan.disk.path,
-        "steps": len(plan.steps), "bytes_to_copy": plan.estimate.bytes_to_copy if plan.estimate else None,
-    })  # fmt: skip
+    return _line(
+        {
+            "event": "plan",
+            "schema": SCHEMA,
+            "version": VERSION,
+            "digest": digest(plan),
+            "disk": plan.disk.path,
+            "steps": len(plan.steps),
+            "bytes_to_copy": plan.estimate.bytes_to_copy if plan.estimate else None,
+        }
+    )
 
 
 def event_json(plan: Plan, event: Event) -> str:
     if isinstance(event, Said):
         return _line({"event": "said", "text": event.text})
     if isinstance(event, Waiting):
-        return _line({
-            "event": "waiting", "disk": event.disk, "request": event.request, "seconds": event.seconds,
-            "text": ". ".join(waiting_words(event)),
-        })  # fmt: skip
+        return _line(
+            {
+                "event": "waiting",
+                "disk": event.disk,
+                "request": event.request,
+                "seconds": event.seconds,
+                "text": ". ".join(waiting_words(event)),
+            }
+        )
     name = {StepBegun: "step-begun", Progress: "progress", StepDone: "step-done"}[type(event)]
     copied = {"done": event.done, "total": event.total} if isinstance(event, Progress) else {}
     step = plan.steps[event.index] if 0 <= event.index < len(plan.steps) else None
@@ -120,9 +136,14 @@ def end_json(
     next command. It names its schema too, because it is the only line if a command refuses before it has a plan.
     """
     line: dict[str, Value] = {
-        "event": "end", "schema": SCHEMA, "version": VERSION, "state": state, "changed": changed,
-        "sentences": list(sentences), "next": hint,
-    }  # fmt: skip
+        "event": "end",
+        "schema": SCHEMA,
+        "version": VERSION,
+        "state": state,
+        "changed": changed,
+        "sentences": list(sentences),
+        "next": hint,
+    }
     if refusals:
         line["refusals"] = [
             {"code": refusal.code, "subject": refusal.subject, "text": refusal.text, "hint": refusal.hint}
@@ -167,15 +188,22 @@ class Pace:
 
     def note(self, event: Progress) -> float | None:
         """Return the seconds left, or None until enough is measured."""
-        now, self.event = self._clock(), event
+        now = self._clock()
+        self.event = event
         if self._last is None or event.done < self._last[1]:  # the first event, or another member of an array
-            self._last, self._seconds, self._bytes, self._end = (now, event.done), 0.0, 0.0, None
+            self._last = (now, event.done)
+            self._seconds = 0.0
+            self._bytes = 0.0
+            self._end = None
             return None
-        elapsed, copied = now - self._last[0], event.done - self._last[1]
+        elapsed = now - self._last[0]
+        copied = event.done - self._last[1]
         self._last = (now, event.done)
         kept = exp(-elapsed / _MEMORY_S)
-        self._seconds, self._bytes = self._seconds * kept + elapsed, self._bytes * kept + copied
-        if (rate := self.rate) is None:
+        self._seconds = self._seconds * kept + elapsed
+        self._bytes = self._bytes * kept + copied
+        rate = self.rate
+        if rate is None:
             return None
         left = (event.total - event.done) / rate
         before = now + left if self._end is None else self._end
@@ -245,9 +273,13 @@ def progress_bar(plan: Plan, stream: TextIO, clock: Clock, *, back: bool = False
             bar.update(task, words=words)
 
         yield _event_reporter(
-            plan, clock, lambda text: bar.console.print(Text(text), soft_wrap=True), show_copied, show_waiting,
+            plan,
+            clock,
+            lambda text: bar.console.print(Text(text), soft_wrap=True),
+            show_copied,
+            show_waiting,
             back=back,
-        )  # fmt: skip
+        )
 
 
 def _event_reporter(
@@ -312,7 +344,8 @@ def result_lines(plan: Plan, judged: Judged) -> Iterator[Line]:
         if part is None:
             yield ((f"partition {place.number} is not in the table", Style.BAD),)
             continue
-        start, sector_size = part.extent.start, judged.disk.sector_size
+        start = part.extent.start
+        sector_size = judged.disk.sector_size
         words = f"partition {place.number}: sector {sector_words(start, sector_size)} ({format_size(start)}), "
         yield ((words, Style.PLAIN), *verdict_words(verdicts.get(place.number)))
 
@@ -331,9 +364,11 @@ def status_lines(disk: str, found: Status, *, width: int, type_next: Sequence[st
     """Yield the state of a disk or an array. `type_next`: the commands to offer next."""
     words, style = _STATES.get(found.state, (found.state, Style.DOUBT))
     if found.complete:
-        words, style = "complete, but its journal is still open", Style.DOUBT
+        words = "complete, but its journal is still open"
+        style = Style.DOUBT
     elif not found.begun:
-        words, style = "prepared but not begun, and its journal is still open", Style.DOUBT
+        words = "prepared but not begun, and its journal is still open"
+        style = Style.DOUBT
     yield from stacked(((f"{disk}: ", Style.TITLE), (words, style)), width)
     plan = found.plan
     if found.state in ("in-flight", "unfinished") and plan is not None:
@@ -397,7 +432,8 @@ def _amount(plan: Plan, left: Left, size: int, *, back: bool) -> str:
     text = f"{counted(len(_remaining_steps(plan, left.step, back=back)), 'step')}"
     if not size:
         return text
-    rate, planned = left.rate, plan.estimate
+    rate = left.rate
+    planned = plan.estimate
     if rate is None and planned and planned.seconds:
         rate = planned.bytes_to_copy / planned.seconds
     return f"{text}, {format_about(size)}{f', about {time_words(round(size / rate))}' if rate else ''}"
@@ -430,11 +466,20 @@ def status_json(disk: str | None, found: Status, *, type_next: Sequence[str] = (
     step = plan.steps[found.step] if plan and 0 <= found.step < len(plan.steps) else None
     moves = plan is not None and found.state != "unfinished"
     document: Value = {
-        "schema": "aligntool.status", "version": 1, "disk": disk, "state": found.state,
-        "goal": plan.goal if plan else None, "direction": ("forward" if found.forward else "back") if plan else None,
-        "step": step_name(step) if step else None, "partition": partition_of(step) if step else None,
-        "index": found.step if step else None, "number": found.step + 1 if step else None,
-        "steps": len(plan.steps) if plan else None, "done": found.done if moves else None,
-        "total": found.total if moves else None, "sentences": list(found.sentences), "next": list(type_next),
-    }  # fmt: skip
+        "schema": "aligntool.status",
+        "version": 1,
+        "disk": disk,
+        "state": found.state,
+        "goal": plan.goal if plan else None,
+        "direction": ("forward" if found.forward else "back") if plan else None,
+        "step": step_name(step) if step else None,
+        "partition": partition_of(step) if step else None,
+        "index": found.step if step else None,
+        "number": found.step + 1 if step else None,
+        "steps": len(plan.steps) if plan else None,
+        "done": found.done if moves else None,
+        "total": found.total if moves else None,
+        "sentences": list(found.sentences),
+        "next": list(type_next),
+    }
     return _line(document)

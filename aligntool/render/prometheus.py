@@ -106,15 +106,16 @@ def _array_samples(device: dict[str, str | None], facts: ArrayFacts) -> Iterator
     inactive = facts.state in ("clear", "inactive", "broken")
     whole = not facts.degraded and facts.sync_action not in ("resync", "recover", "reshape")
     for state in ARRAY_STATES:
-        here = {
-            "clean": whole and not inactive, "degraded": bool(facts.degraded), "inactive": inactive,
-        }.get(state, state == facts.sync_action)  # fmt: skip
+        here = {"clean": whole and not inactive, "degraded": bool(facts.degraded), "inactive": inactive}.get(
+            state, state == facts.sync_action
+        )
         yield "aligntool_array_state", device | {"state": state}, int(here)
 
 
 def _link_samples(device: dict[str, str | None], path: tuple[LinkHop, ...]) -> Iterator[_Sample]:
     for drive in path[:1]:
-        most, labels = link_maximum(drive, port_above(path)), device | {"address": drive.address}
+        most = link_maximum(drive, port_above(path))
+        labels = device | {"address": drive.address}
         yield "aligntool_link_transfers_per_second", labels, _per_second(drive.speed_gts)
         yield "aligntool_link_max_transfers_per_second", labels, _per_second(most.speed_gts)
         yield "aligntool_link_width", labels, drive.width

@@ -19,9 +19,11 @@ from aligntool.units import format_size, significant
 # Rows of the drive database as text.
 
 _SIZES = (
-    ("physical sector", "physical_block_size"), ("NAND page", "page_size"), ("indirection unit", "indirection_unit"),
+    ("physical sector", "physical_block_size"),
+    ("NAND page", "page_size"),
+    ("indirection unit", "indirection_unit"),
     ("erase block or allocation unit", "erase_block"),
-)  # fmt: skip
+)
 
 
 def drive_summary_lines(rows: Sequence[KnownGeometry]) -> Iterator[Line]:
@@ -267,9 +269,13 @@ def _array_words(goal: RaidGoal) -> Iterator[str]:
     layout = f", layout {goal.layout}" if goal.layout else ""
     yield f"  {goal.level}{layout} of {goal.members.replace('-', ' ')}, for {goal.workload} use"
     sizes = (
-        ("chunk", goal.chunk), ("EFI system partition", goal.esp_size), ("left free at the end", goal.spare_room),
-        ("block", goal.block_size), ("inode", goal.inode_size), ("log", goal.log_size),
-    )  # fmt: skip
+        ("chunk", goal.chunk),
+        ("EFI system partition", goal.esp_size),
+        ("left free at the end", goal.spare_room),
+        ("block", goal.block_size),
+        ("inode", goal.inode_size),
+        ("log", goal.log_size),
+    )
     words = [f"{title} {format_size(size)}" for title, size in sizes if size]
     words += [f"bitmap {goal.bitmap}"] if goal.bitmap else []
     if words:

@@ -99,7 +99,8 @@ def cut_to_width(text: str, width: float, size: Number) -> str:
 
 def svg_text(picture: Picture, *, alone: bool) -> str:
     """Return a picture as SVG. `alone`: for its own file, with style sheet, size and a title at the top."""
-    name, drawn = picture.name, picture.elements
+    name = picture.name
+    drawn = picture.elements
     head: list[Element] = []
     if picture.title:
         head.append(element("title", picture.title, id=f"{name}-title"))
@@ -114,11 +115,18 @@ def svg_text(picture: Picture, *, alone: bool) -> str:
         head += [style, box(0, 0, width, height, "paper")]
     fluid = picture.fluid and not alone
     root = element(
-        "svg", "", (*head, *drawn), xmlns=NAMESPACE if alone else "", viewBox="" if fluid else f"0 0 {width} {height}",
-        width="100%" if fluid else width if alone else "", height=height if fluid or alone else "",
-        role="img" if head else "", aria_labelledby=f"{name}-title {name}-desc" if head else "",
-        aria_hidden="" if head else "true", class_="picture",
-    )  # fmt: skip
+        "svg",
+        "",
+        (*head, *drawn),
+        xmlns=NAMESPACE if alone else "",
+        viewBox="" if fluid else f"0 0 {width} {height}",
+        width="100%" if fluid else width if alone else "",
+        height=height if fluid or alone else "",
+        role="img" if head else "",
+        aria_labelledby=f"{name}-title {name}-desc" if head else "",
+        aria_hidden="" if head else "true",
+        class_="picture",
+    )
     return tostring(root, encoding="unicode") + "\n"
 
 
@@ -127,7 +135,8 @@ def _title_elements(picture: Picture) -> tuple[int, list[Element]]:
     width = picture.width
     lines = [(text, "strong", 13.0) for text in fold_text(picture.title, width * 0.95, 13)]
     lines += [(text, "small dim", 11.5) for about in picture.about for text in fold_text(about, width, 11.5)]
-    y, elements = MARGIN, []
+    y = MARGIN
+    elements = []
     for text, style, size in lines:
         y += round(size * 1.4)
         elements.append(words(MARGIN, y - 4, text, style))
@@ -299,7 +308,9 @@ def bar_picture(chart: BarChart) -> Picture:
     """Draw bars from zero to the right, with the range as a whisker."""
     ends = [end for bar in chart.bars for end in (bar.value, bar.high, bar.tick) if end is not None]
     most = max([*ends, 1.0 if chart.quarters else 0.0]) or 1
-    scale, elements, top = (RIGHT - LEFT) / most, list[Element](), 0
+    scale = (RIGHT - LEFT) / most
+    elements = list[Element]()
+    top = 0
     for bar in chart.bars:
         elements += _bar_words(bar, top)
         if bar.kind != "head":
@@ -331,7 +342,8 @@ def ratio_picture(chart: RatioChart) -> Picture:
     """Draw ratios around zero (equal) in the middle: slower to the left, faster to the right."""
     values = [abs(end) for bar in chart.bars for end in (bar.value, bar.low, bar.high) if end is not None]
     most = min(max([*values, 0.5]), LARGEST_RATIO)
-    middle, scale = (LEFT + RIGHT) / 2, (RIGHT - LEFT) / 2 / (most * 1.05)
+    middle = (LEFT + RIGHT) / 2
+    scale = (RIGHT - LEFT) / 2 / (most * 1.05)
     bottom = len(chart.bars) * ROW
     elements = list(_grid(most, middle, scale, bottom))
     for index, bar in enumerate(chart.bars):
@@ -553,7 +565,8 @@ QUEUE_ROW = 20
 
 def queue_picture() -> Picture:
     """Draw eight reads, one at a time and four at a time, on the same time axis."""
-    single, parallel = simulate_commands(1, READS), simulate_commands(COMMANDS, READS)
+    single = simulate_commands(1, READS)
+    parallel = simulate_commands(COMMANDS, READS)
     ends = [max(run.answered for run in group) for group in (single, parallel)]
     bottom = 66 + 22 + COMMANDS * QUEUE_ROW
     blocks = [*_block("QD1: each read waits for the one before it", single, 0)]

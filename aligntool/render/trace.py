@@ -55,7 +55,8 @@ class Rated:
 
 
 def boot_lines(rated: Sequence[Rated], counted: Counted, *, width: int) -> Iterator[Line]:
-    counts, drives = counted.counts, [estimate.drive for estimate in rated]
+    counts = counted.counts
+    drives = [estimate.drive for estimate in rated]
     yield ((f"{counts.reads:,} reads, {counts.writes:,} writes", Style.TITLE), (f"  ({counted.words})", Style.DIM))
     yield EMPTY
     for name, drive in zip(_NAMES, drives, strict=False):
@@ -72,7 +73,8 @@ def boot_lines(rated: Sequence[Rated], counted: Counted, *, width: int) -> Itera
         gap = a.boot_s(counts) - b.boot_s(counts)
         faster = "as fast as A" if not gap else f"{_seconds(abs(gap))} {'faster' if gap > 0 else 'slower'} than A"
         yield (("drive B is ", Style.PLAIN), (faster, Style.TITLE))
-        reads, writes = _us(a.read_s - b.read_s), _us(a.write_s - b.write_s)
+        reads = _us(a.read_s - b.read_s)
+        writes = _us(a.write_s - b.write_s)
         yield plain(f"  {reads} × {counts.reads:,} + {writes} × {counts.writes:,}")
     yield EMPTY
     yield (("4 KiB per command, one at a time; processor time is not included.", Style.DIM),)
@@ -80,20 +82,28 @@ def boot_lines(rated: Sequence[Rated], counted: Counted, *, width: int) -> Itera
 
 def boot_json(rated: Sequence[Rated], counted: Counted) -> str:
     """Return the estimate as JSON: times in seconds, rates in MB/s (10^6 bytes per second)."""
-    counts, drives = counted.counts, [estimate.drive for estimate in rated]
+    counts = counted.counts
+    drives = [estimate.drive for estimate in rated]
     boots = [drive.boot_s(counts) for drive in drives]
     drive_values: list[Value] = [
         {
-            "read_mb_s": float(drive.read), "write_mb_s": float(drive.write), "read_s": float(drive.read_s),
-            "write_s": float(drive.write_s), "boot_s": float(boot), "warnings": list(estimate.doubts),
+            "read_mb_s": float(drive.read),
+            "write_mb_s": float(drive.write),
+            "read_s": float(drive.read_s),
+            "write_s": float(drive.write_s),
+            "boot_s": float(boot),
+            "warnings": list(estimate.doubts),
         }
         for estimate, drive, boot in zip(rated, drives, boots, strict=True)
-    ]  # fmt: skip
+    ]
     values = {
-        "reads": counts.reads, "writes": counts.writes,
-        "reads_from": counted.reads_from.value, "writes_from": counted.writes_from.value, "drives": drive_values,
+        "reads": counts.reads,
+        "writes": counts.writes,
+        "reads_from": counted.reads_from.value,
+        "writes_from": counted.writes_from.value,
+        "drives": drive_values,
         "gap_s": float(boots[0] - boots[1]) if len(boots) == 2 else None,
-    }  # fmt: skip
+    }
     return document_text("aligntool.estimate.boot", values)
 
 
@@ -127,12 +137,18 @@ def trace_lines(pattern: trace.Pattern, name: str, form: str, *, width: int) -> 
 
 def _commands(pattern: trace.Pattern) -> Iterator[Line]:
     rows = [
-        (row.kind.value, f"{row.count:,}", format_about(row.bytes), f"{row.sequential:,}", f"{row.random:,}",
-         _share(row.random, row.count))
+        (
+            row.kind.value,
+            f"{row.count:,}",
+            format_about(row.bytes),
+            f"{row.sequential:,}",
+            f"{row.random:,}",
+            _share(row.random, row.count),
+        )
         if row.sizes
         else (row.kind.value, f"{row.count:,}", "–", "–", "–", "")
         for row in pattern.rows
-    ]  # fmt: skip
+    ]
     yield from _table(("command", "count", "bytes", "sequential", "random", ""), rows)
 
 
@@ -165,11 +181,14 @@ def _latencies(latencies: Sequence[trace.Latency]) -> Iterator[Line]:
         (trace.Moment.QUEUED, "Q2C", "from queueing until completion, in µs"),
     ):
         rows = [
-            (latency.kind.value, f"{latency.count:,}",
-             *(significant(ns / 1000) for ns in (latency.least, latency.mean, *latency.percentiles, latency.most)))
+            (
+                latency.kind.value,
+                f"{latency.count:,}",
+                *(significant(ns / 1000) for ns in (latency.least, latency.mean, *latency.percentiles, latency.most)),
+            )
             for latency in latencies
             if latency.since is since
-        ]  # fmt: skip
+        ]
         if rows:
             yield EMPTY
             yield ((f"Latency {name}", Style.TITLE), (f"  {words}", Style.DIM))
@@ -187,8 +206,15 @@ def _crossings(pattern: trace.Pattern) -> Iterator[Line]:
         rows = []
         for row in ranged:
             crossing = row.crossings[index]
-            rows.append((row.kind.value, f"{crossing.off:,}", _share(crossing.off, row.count),
-                         f"{crossing.straddling:,}", _share(crossing.straddling, row.count)))  # fmt: skip
+            rows.append(
+                (
+                    row.kind.value,
+                    f"{crossing.off:,}",
+                    _share(crossing.off, row.count),
+                    f"{crossing.straddling:,}",
+                    _share(crossing.straddling, row.count),
+                )
+            )
         yield from _table(("", "off the grid", "", "straddling", ""), rows)
 
 
@@ -204,11 +230,13 @@ def _share(part: int, whole: int) -> str:
 
 def trace_json(pattern: trace.Pattern, form: str) -> str:
     values = {
-        "format": form, "counted": pattern.moment.value, "sources": pattern.sources,
+        "format": form,
+        "counted": pattern.moment.value,
+        "sources": pattern.sources,
         "commands": [_row(row) for row in pattern.rows],
         "queue_depth": None if pattern.depths is None else _buckets(pattern.depths),
         "latency": [_latency(latency) for latency in pattern.latencies],
-    }  # fmt: skip
+    }
     return document_text("aligntool.trace", values)
 
 
@@ -216,25 +244,36 @@ def _row(row: trace.Row) -> Value:
     if not row.sizes:
         return {"command": row.kind.value, "count": row.count}
     return {
-        "command": row.kind.value, "count": row.count, "bytes": row.bytes, "sequential": row.sequential,
-        "random": row.random, "sizes": _buckets(row.sizes),
+        "command": row.kind.value,
+        "count": row.count,
+        "bytes": row.bytes,
+        "sequential": row.sequential,
+        "random": row.random,
+        "sizes": _buckets(row.sizes),
         "alignment": [
             {
-                "grid": crossing.boundary.name, "size": crossing.boundary.size, "phase": crossing.boundary.phase,
-                "off_grid": crossing.off, "straddling": crossing.straddling,
+                "grid": crossing.boundary.name,
+                "size": crossing.boundary.size,
+                "phase": crossing.boundary.phase,
+                "off_grid": crossing.off,
+                "straddling": crossing.straddling,
             }
             for crossing in row.crossings
         ],
-    }  # fmt: skip
+    }
 
 
 def _latency(latency: trace.Latency) -> Value:
     names = (f"p{percent:g}_s" for percent in trace.PERCENTILES)
     return {
-        "command": latency.kind.value, "since": latency.since.value, "count": latency.count,
-        "min_s": latency.least / 1e9, "mean_s": latency.mean / 1e9, "max_s": latency.most / 1e9,
+        "command": latency.kind.value,
+        "since": latency.since.value,
+        "count": latency.count,
+        "min_s": latency.least / 1e9,
+        "mean_s": latency.mean / 1e9,
+        "max_s": latency.most / 1e9,
         **{name: value / 1e9 for name, value in zip(names, latency.percentiles, strict=True)},
-    }  # fmt: skip
+    }
 
 
 def _buckets(buckets: trace.Buckets) -> Value:

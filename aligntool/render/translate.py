@@ -13,7 +13,8 @@ from pkgutil import get_data
 from struct import iter_unpack, unpack_from
 
 # Strings, because compiling them would add a millisecond to every start of the program.
-HOLE, _WORD = r"\{\d+(?::d)?\}", r"(?<![\dA-Za-z])[A-Za-z]{2,}"
+HOLE = r"\{\d+(?::d)?\}"
+_WORD = r"(?<![\dA-Za-z])[A-Za-z]{2,}"
 _FRAMES = (
     (r"\s*(?:[-·✗!→] |\d+(?:\.|/\d+) |AT\d+ )+\s*", r"\s*$"),
     (r"\s*", r"\s*$"),
@@ -28,7 +29,8 @@ _STRONG = r"\n|; | · | – | ← "
 """Separators that a sentence does not span unless it contains them itself."""
 _NOUN = r"[a-z]+ \{0\} of \{1\}"
 """A part of a named thing. The name is one word; the text after it belongs to another sentence."""
-_PARENTHESES, _SIZE = r"(.+?)( ?\()(.+)(\))", r"(.+?)( )([-+]?\d\S*)"
+_PARENTHESES = r"(.+?)( ?\()(.+)(\))"
+_SIZE = r"(.+?)( )([-+]?\d\S*)"
 _SHORT = 80
 """Most characters of a text that may be split at any space, if both parts are then known."""
 _NAMES = 4
@@ -55,7 +57,8 @@ class Catalogue:
             if re.search(HOLE, english):
                 template = _Template(english, own)
                 self._templates.setdefault(template.key, []).append(template)
-        self._around, self._best = lru_cache(maxsize=16384)(self._within_frame), lru_cache(maxsize=4096)(self._search)
+        self._around = lru_cache(maxsize=16384)(self._within_frame)
+        self._best = lru_cache(maxsize=4096)(self._search)
 
     def translate(self, text: str) -> str:
         """Return the text in this language, with its spaces at both ends kept; unknown text stays English."""
@@ -106,18 +109,24 @@ class Catalogue:
         English branches to the right: a sentence whose own words come first is the outer one.
         """
         words = {*re.findall(_WORD, core)}
-        fitting = [(template, holes) for word in words for template in self._templates.get(word, ())
-                   if (holes := template.holes_in(core)) is not None]  # fmt: skip
+        fitting = [
+            (template, holes)
+            for word in words
+            for template in self._templates.get(word, ())
+            if (holes := template.holes_in(core)) is not None
+        ]
         fitting.sort(key=lambda match: (len(match[1][0][0]), -match[0].size))
         first = [match for match in fitting if match[0].size >= LEAST_LITERALS and not match[0].reaches_far(match[1])]
         yield from ((holes, template.filled) for template, holes in first)
         for separator in _SEPARATORS:
-            if found := re.search(separator, core):
+            found = re.search(separator, core)
+            if found:
                 for most in (0, 1):  # at every one, or at the first
                     parts = [(part, False) for part in re.split(separator, core, maxsplit=most)]
                     yield parts, _JOINS.get(found[0], found[0]).join
         for pattern in (_PARENTHESES, _SIZE):
-            if found := re.fullmatch(pattern, core):
+            found = re.fullmatch(pattern, core)
+            if found:
                 yield [(part, False) for part in found.groups()], "".join
         yield from ((holes, template.filled) for template, holes in fitting if (template, holes) not in first)
 
@@ -148,7 +157,8 @@ class _Template:
         end = len(text) - len(last)
         if not text.startswith(first) or not text.endswith(last):
             return None
-        holes, at = [], len(first)
+        holes = []
+        at = len(first)
         for literal in inner:
             to = text.find(literal, at, end)
             if to < 0:

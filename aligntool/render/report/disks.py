@@ -72,7 +72,8 @@ def headline(report: Report) -> tuple[str, str]:
     if style is Style.GOOD and not warnings:
         return text, "good"
     if style is Style.GOOD:
-        text, style = f"E{text.removeprefix('OK: e')}; {counted(warnings, 'warning')} of another kind", Style.DOUBT
+        text = f"E{text.removeprefix('OK: e')}; {counted(warnings, 'warning')} of another kind"
+        style = Style.DOUBT
     return text, {Style.BAD: "error", Style.DOUBT: "warning"}.get(style, "info")
 
 
@@ -148,7 +149,8 @@ def _branch(node: _Node, report: Report, arrays: Sequence[ArrayView], above: Lin
     drives = [Branch(disk.name, disk.model or disk.kind.value, "", limits[disk.name], "", True) for disk in node.disks]
     if node.hop is None:
         return Branch("", "", below=below)
-    hop, binding = node.hop, _arrays_limited_by(node, arrays, report)
+    hop = node.hop
+    binding = _arrays_limited_by(node, arrays, report)
     if node.hidden:
         speed = format_rate(hop.hidden_bandwidth) if hop.hidden_bandwidth else ""
         return Branch(node.hidden, "to the processor; not reported by the system", speed, binding, below=below)
@@ -221,13 +223,16 @@ def _rate_bars(array: ArrayView, report: Report, rates: Rates) -> Iterator[svg.B
     drives = {judged.disk.name: judged.disk for judged in report.judged}
     for member in array.members:
         disk = drives.get(member.drive or "")
-        if lane := narrowest_link(disk) if disk else None:
+        lane = narrowest_link(disk) if disk else None
+        if lane:
             yield _rate_bar(member.name, lane.bandwidth, "its own link", binds=lane.what in bottlenecks_of(array))
     ceiling = array.ceiling
     for drive in [member.drive for member in array.members if member.drive in rates]:
         known = rates[drive or ""]
-        for direction, own, binding in (("reading", known.read, ceiling.binds),
-                                        ("writing", known.write, ceiling.binds_write or ceiling.binds)):  # fmt: skip
+        for direction, own, binding in (
+            ("reading", known.read, ceiling.binds),
+            ("writing", known.write, ceiling.binds_write or ceiling.binds),
+        ):
             if own:
                 yield _rate_bar(f"{drive} itself, {direction}", own, "", binds=binding.startswith(f"{drive} itself ("))
 
@@ -265,12 +270,14 @@ def pictures_of(content: Content) -> Iterator[svg.Picture]:
     """Yield all pictures in the order of the page."""
     names = disk_names(content.report)
     for judged in content.report.judged:
-        if picture := disk_picture(judged, f"map-{names[judged.disk.name]}"):
+        picture = disk_picture(judged, f"map-{names[judged.disk.name]}")
+        if picture:
             yield replace(picture, about=(audit.disk_words(judged.disk), audit.geometry_words(judged)))
         for picture in start_pictures(judged, names[judged.disk.name]):
             yield replace(picture, about=(audit.disk_words(judged.disk), picture.alternative))
     for number, array in enumerate(content.arrays, 1):
-        if chart := ceiling_chart(array, content.report, number, content.rates):
+        chart = ceiling_chart(array, content.report, number, content.rates)
+        if chart:
             members = ", ".join(member.name for member in array.members)
             yield chart_picture(chart, (f"{array.name}, {array.level} of {members}", chart.note))
     for measured in content.measured:

@@ -17,7 +17,9 @@ WIDTH = 720
 PHONE = 330  # pixels that a small phone leaves for a picture
 MOST_DRAWN = 96
 LEAST_SHARE = 0.008  # of the width: three pixels on a phone
-BAR, HEIGHT = 30, 58  # pixels
+# pixels
+BAR = 30
+HEIGHT = 58
 SMALL_HEIGHT = 18
 TICKS = 5  # at most, so that their labels fit on a phone
 _STYLES = {Style.DIM: "plain", Style.GOOD: "good", Style.BAD: "bad"}
@@ -29,7 +31,8 @@ Anchors = list[tuple[int, float]]
 def disk_picture(judged: Judged, name: str) -> svg.Picture | None:
     """Return the map of a disk, or None if nothing is known to be on it. `name`: the argument of --chart."""
     stretches = disk_map.stretches_of(judged)
-    drawn, omitted = stretches[:MOST_DRAWN], len(stretches) - MOST_DRAWN
+    drawn = stretches[:MOST_DRAWN]
+    omitted = len(stretches) - MOST_DRAWN
     if not drawn:
         return None
     lengths = [max(stretch.length, 0) for stretch in drawn]
@@ -41,11 +44,17 @@ def disk_picture(judged: Judged, name: str) -> svg.Picture | None:
     elements += _outer_labels(drawn, starts, widths)
     ends = [(stretch.start, at) for stretch, at in zip(drawn, starts, strict=False)]
     ends += [(stretch.end, at) for stretch, at in zip(drawn, starts[1:], strict=True)]
-    anchors, y = sorted(ends), BAR + HEIGHT
+    anchors = sorted(ends)
+    y = BAR + HEIGHT
     for container in disk_map.containers_of(judged.disk):
         y += 24
-        elements += _bracket(f"{container.number} extended", container.extent.length, y - 18,
-                             _x_of(container.extent.start, anchors), _x_of(container.extent.end, anchors))  # fmt: skip
+        elements += _bracket(
+            f"{container.number} extended",
+            container.extent.length,
+            y - 18,
+            _x_of(container.extent.start, anchors),
+            _x_of(container.extent.end, anchors),
+        )
     elements += _axis(judged.disk, anchors, y + 6)
     least = LEAST_SHARE * sum(lengths)
     wider = [part.label for part, length in zip(drawn, lengths, strict=True) if length < least and not part.free]
@@ -53,7 +62,8 @@ def disk_picture(judged: Judged, name: str) -> svg.Picture | None:
     note += f"{'; ' if note else ''}… and {omitted} more, listed in the table" if omitted > 0 else ""
     if note:
         elements.append(words("100%", y + 44, cut_to_width(note, PHONE, 11.5), "small dim end"))
-    title, height = f"Map of {judged.disk.name}", y + (50 if note else 30)
+    title = f"Map of {judged.disk.name}"
+    height = y + (50 if note else 30)
     return svg.Picture(name, title, _alternative(stretches), WIDTH, height, tuple(elements), fluid=True)
 
 
@@ -90,7 +100,8 @@ def _x_of(byte: int, anchors: Anchors) -> float:
 
 
 def _stretch(stretch: disk_map.Stretch, at: float, share: float) -> Iterator[Element]:
-    left, style = percent(at), "free" if stretch.free else _style(stretch.verdict)
+    left = percent(at)
+    style = "free" if stretch.free else _style(stretch.verdict)
     title = element("title", _sentence(stretch))
     yield element("g", "", (title, box(left, BAR, percent(share), HEIGHT, style)))
     if stretch.free:
@@ -152,7 +163,8 @@ def _axis(disk: Disk, anchors: Anchors, y: int) -> Iterator[Element]:
 def _label(text: str, style: str, at: float, share: float, y: int) -> Iterator[Element]:
     """Draw a label if it fits on a phone, or else only for wider screens, shortened if necessary."""
     size = 11.5 if "small" in style else 13
-    left, width = percent(at), percent(share)
+    left = percent(at)
+    width = percent(share)
     room = share * PHONE - 8
     if words_width(text, size) <= room:
         yield frame(left, y - 16, width, 22, [words(5, 16, text[:200], style)])
@@ -197,7 +209,9 @@ def start_picture(judged: Judged, verdict: Verdict, name: str, alike: Sequence[i
         return None
     partition = next((part for part in judged.disk.partitions if part.number == verdict.partition), None)
     subject = judged.disk.name if partition is None else f"partition {partition.number} of {judged.disk.name}"
-    block, grid, past = disk_map.block_of(partition), check.grid.size, check.off_by
+    block = disk_map.block_of(partition)
+    grid = check.grid.size
+    past = check.off_by
     request = block if block * 16 >= grid else grid
     alternative = f"{subject} starts at byte {verdict.start}: {disk_map.position_words(verdict, check)}"
     alternative += "" if check.on else f"; {disk_map.crossings(check, request)}"
@@ -244,7 +258,8 @@ def start_pictures(judged: Judged, name: str) -> Iterator[svg.Picture]:
     for verdicts in list(groups.values())[:MOST_STARTS]:
         number = "whole" if verdicts[0].partition is None else verdicts[0].partition
         alike = [verdict.partition for verdict in verdicts if verdict.partition is not None]
-        if picture := start_picture(judged, verdicts[0], f"start-{name}-{number}", alike):
+        picture = start_picture(judged, verdicts[0], f"start-{name}-{number}", alike)
+        if picture:
             yield picture
 
 

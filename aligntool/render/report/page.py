@@ -41,10 +41,13 @@ def condition_rows(seen: Conditions) -> Iterator[tuple[str, str]]:
     room = f", {format_about(seen.free)} free" if seen.free is not None else ""
     caches = "dropped" if seen.caches_dropped else "not dropped"
     machine = (
-        ("kernel", seen.kernel), ("processor", f"{seen.processor or ''}{cores}".strip()), ("governor", seen.governor),
+        ("kernel", seen.kernel),
+        ("processor", f"{seen.processor or ''}{cores}".strip()),
+        ("governor", seen.governor),
         ("file system", f"{seen.filesystem}{room}" if seen.filesystem else ""),
-        ("caches", caches if seen.kernel else ""), ("fio", seen.fio),  # older files have no kernel
-    )  # fmt: skip
+        ("caches", caches if seen.kernel else ""),
+        ("fio", seen.fio),  # older files have no kernel
+    )
     yield from ((word, text) for word, text in machine if text)
 
 
@@ -72,15 +75,21 @@ def show_experiment(experiment: Starts | Spans, number: int) -> disks.Measured:
         *([("runs", setting_words(experiment.setting))] if experiment.setting else []),
     ]
     return replace(
-        shown, title=f"{number}. {subject}", summary=summary, conditions=tuple(rows), about=(subject, summary),
+        shown,
+        title=f"{number}. {subject}",
+        summary=summary,
+        conditions=tuple(rows),
+        about=(subject, summary),
         notes=(*shown.notes, *(f"warning: {each}" for each in experiment.warnings)),
-    )  # fmt: skip
+    )
 
 
 def _alignment(experiment: Starts, number: int) -> disks.Measured:
     rows = experiment.rows
-    bars, unit = tuple(_bars(rows))[:MOST_STARTS], "share of the aligned rate; | is the prediction"
-    name, title = f"bench-{number}-alignment", "Rate at starts off the boundary"
+    bars = tuple(_bars(rows))[:MOST_STARTS]
+    unit = "share of the aligned rate; | is the prediction"
+    name = f"bench-{number}-alignment"
+    title = "Rate at starts off the boundary"
     chart = svg.BarChart(name, title, unit, bars, tabled=True, quarters=True)
     summary = f"{experiment.summary} ({experiment.unit_by})"
     alike: dict[tuple[str, str], list[str]] = {}
@@ -129,8 +138,17 @@ def _bars(rows: Sequence[Row]) -> Iterator[svg.Bar]:
             share, low, high = (row.ratio, row.low, row.high) if row.high else (None, None, None)
             text = f"{'–' if share is None else f'{share:.2f}'} (predicted {row.predicted:.2f})"
             kind = "unknown" if share is None else _EXPERIMENT_KINDS.get(row.word, "unknown")
-            yield svg.Bar(row.place.title, share or 0.0, text, low, high, kind, row.word.value,
-                          range_words(row.low, row.high), row.predicted)  # fmt: skip
+            yield svg.Bar(
+                row.place.title,
+                share or 0.0,
+                text,
+                low,
+                high,
+                kind,
+                row.word.value,
+                range_words(row.low, row.high),
+                row.predicted,
+            )
 
 
 def _losses(rows: Sequence[Row], found: Starts) -> tuple[disks.Loss, ...]:
@@ -138,27 +156,46 @@ def _losses(rows: Sequence[Row], found: Starts) -> tuple[disks.Loss, ...]:
     one = found.disk
     disk = MeasuredDisk(one.name, one.path, one.size, (), one.serial, one.wwn) if one else None
     return tuple(
-        disks.Loss(found.unit, row.load.block, row.place.residue, disk, found.target,
-             f"{row.ratio:.2f} ({range_words(row.low, row.high)}), {row.word} ({row.place.title})")
+        disks.Loss(
+            found.unit,
+            row.load.block,
+            row.place.residue,
+            disk,
+            found.target,
+            f"{row.ratio:.2f} ({range_words(row.low, row.high)}), {row.word} ({row.place.title})",
+        )
         for row in rows
         if row.load.pattern is Pattern.RANDOM_WRITE and row.high
-    )  # fmt: skip
+    )
 
 
 def _span(found: Spans, number: int) -> disks.Measured:
     verb = "write" if found.write else "read"
     points = tuple(
-        svg.Point(span, format_about(span), median(rates), f"{median(rates):,.0f}", min(rates), max(rates),
-                  f"{min(rates):,.0f}–{max(rates):,.0f}")
+        svg.Point(
+            span,
+            format_about(span),
+            median(rates),
+            f"{median(rates):,.0f}",
+            min(rates),
+            max(rates),
+            f"{min(rates):,.0f}–{max(rates):,.0f}",
+        )
         for span, rates in sorted(found.curve.items())
-    )  # fmt: skip
-    knee, mark = found.knee, None
+    )
+    knee = found.knee
+    mark = None
     if knee.below is not None and knee.above is not None and knee.sure:
         mark = svg.Mark(knee.below, f"knee: {format_about(knee.below)}–{format_about(knee.above)}")
     chart = svg.CurveChart(
-        f"bench-{number}-span", f"4 KiB random {verb} at QD32 over spans that double", "span", "IOPS",
-        (svg.Series(f"random {verb}, 4KiB QD32", points, found.write),), mark=mark, tabled=True,
-    )  # fmt: skip
+        f"bench-{number}-span",
+        f"4 KiB random {verb} at QD32 over spans that double",
+        "span",
+        "IOPS",
+        (svg.Series(f"random {verb}, 4KiB QD32", points, found.write),),
+        mark=mark,
+        tabled=True,
+    )
     rows = [
         (format_about(span), *_rate_cells(rates, found.cpu.get(span, ())))
         for span, rates in sorted(found.curve.items())
@@ -200,7 +237,8 @@ def show_measurements(results: Sequence[Result | Starts | Spans]) -> tuple[disks
 
 def _result_shown(result: Result, number: int) -> disks.Measured:
     settings = result.settings
-    passes, repeats = settings.passes, settings.repeats
+    passes = settings.passes
+    repeats = settings.repeats
     runs = f"medians of {repeats} runs with their range" if repeats > 1 else "one run of each"
     runs = "rounds until steady" if settings.until_steady else runs
     summary = [
@@ -210,16 +248,19 @@ def _result_shown(result: Result, number: int) -> disks.Measured:
         "zero-filled data" if settings.data is Data.ZERO else "",
         f"pauses of {settings.pause_s:g} s" if settings.pause_s else "",
         "" if result.complete else "incomplete: it was interrupted, or fio failed",
-    ]  # fmt: skip
+    ]
     notes = (
-        *compare.result_notes(result), *(f"left out: {test_skipped}" for test_skipped in result.skipped),
+        *compare.result_notes(result),
+        *(f"left out: {test_skipped}" for test_skipped in result.skipped),
         *(f"warning: {warning}" for warning in warnings_of(result.conditions, direct=settings.direct)),
-    )  # fmt: skip
+    )
     conditions = (
-        *condition_rows(result.conditions), ("run", f"engine {settings.engine}, {settings.runtime_s:g} s each"),
+        *condition_rows(result.conditions),
+        ("run", f"engine {settings.engine}, {settings.runtime_s:g} s each"),
         ("aligntool", result.aligntool),
-    )  # fmt: skip
-    charts, name = tuple(_charts(result, f"bench-{number}")), _subject_of(result)
+    )
+    charts = tuple(_charts(result, f"bench-{number}"))
+    name = _subject_of(result)
     text = ", ".join(filter(None, summary))
     return disks.Measured(f"{number}. {name}", text, charts, _figures(result), notes, conditions, about=(name, text))
 
@@ -294,7 +335,8 @@ def _sweep_chart(group: Sequence[Figures], name: str, *, sizes: bool) -> svg.Cur
     test = group[0].test
     if sizes:
         kind = "random" if test.random else "sequential"
-        title, heads = (f"Rate over request size, {kind}, QD{test.depth}", ("request", "MB/s (10^6 bytes a second)"))
+        title = f"Rate over request size, {kind}, QD{test.depth}"
+        heads = ("request", "MB/s (10^6 bytes a second)")
     else:
         title = f"IOPS over threads, {format_size(test.block)} requests, QD{test.depth} each"
         heads = ("threads", "IOPS")
@@ -327,9 +369,11 @@ def _course_charts(result: Result, name: str) -> Iterator[svg.CurveChart]:
 
 def _compared(before: Numbered, after: Numbered, ratios: Sequence[compare.Ratio], lines: int) -> disks.Measured:
     """Return the comparison of two results. `lines`: the number of ratios on the whole page."""
-    first, (number, other) = before[1], after
+    first = before[1]
+    (number, other) = after
     a, b = (f"{at}. {result.conditions.drive or result.target}" for at, result in (before, after))
-    title, bars = f"{b} compared with {a}: log10 of the ratio of rates", tuple(map(_ratio_bar, ratios))
+    title = f"{b} compared with {a}: log10 of the ratio of rates"
+    bars = tuple(map(_ratio_bar, ratios))
     chart = svg.RatioChart(f"ratio-{number}", title, a, b, bars)
     chance = f"chance is taken into account for {lines} lines"
     notes = [f"“faster” and “slower” are valid if nothing else changed in between; {chance}"]
@@ -373,19 +417,29 @@ def page_html(content: disks.Content) -> str:
     first, asked = rows.next_command(report)
     counts = [report.count_answers(answer) for answer, _, _ in disks.ANSWERS]
     return render_page(
-        "page.html", ("page.css", "picture.css"), content=content, report=report, headline=disks.headline(report),
-        cost=disks.cost_words(report), bar=disks.answer_bar(counts), legend=legend_of(counts),
+        "page.html",
+        ("page.css", "picture.css"),
+        content=content,
+        report=report,
+        headline=disks.headline(report),
+        cost=disks.cost_words(report),
+        bar=disks.answer_bar(counts),
+        legend=legend_of(counts),
         starts=counted(sum(counts), "start"),
         problems=", ".join(counted(report.count(severity), _SEVERITY_WORDS[severity]) for severity in Severity),
-        first=first, asked=asked, disks=rows.machine_of(content), most_open=rows.MOST_OPEN,
+        first=first,
+        asked=asked,
+        disks=rows.machine_of(content),
+        most_open=rows.MOST_OPEN,
         explained=rows.explained_codes(report),
-        tree=disks.tree_of(report, content.arrays), measured=content.measured,
+        tree=disks.tree_of(report, content.arrays),
+        measured=content.measured,
         arrays=[
             (array, ceiling_words(array.ceiling), disks.ceiling_chart(array, report, number, content.rates))
             for number, array in enumerate(content.arrays, 1)
         ],
         queue=svg.queue_picture(),
-    )  # fmt: skip
+    )
 
 
 _SEVERITY_WORDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
@@ -398,13 +452,22 @@ def legend_of(counts: Sequence[int]) -> list[tuple[int, str, str]]:
 
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("aligntool.render.report", "."), autoescape=True, undefined=StrictUndefined,
-        finalize=_harmless_value, trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+        loader=PackageLoader("aligntool.render.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_harmless_value,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     environment.filters |= {
-        "svg": _svg, "chart": lambda chart: _svg(svg.picture_of(chart)), "rows": svg.table_of,
-        "size": format_size, "about": format_about, "rate": format_rate, "when": disks.when_words,
-    }  # fmt: skip
+        "svg": _svg,
+        "chart": lambda chart: _svg(svg.picture_of(chart)),
+        "rows": svg.table_of,
+        "size": format_size,
+        "about": format_about,
+        "rate": format_rate,
+        "when": disks.when_words,
+    }
     return environment
 
 
@@ -437,7 +500,8 @@ def _localized_page(page: str) -> str:
     if chosen_language() == "en":
         return page
     pieces = re.split(r"(<(code|style)\b.*?</\2>|<[^>]*>)", page, flags=re.DOTALL)
-    texts, tags = pieces[::3], [*pieces[1::3], ""]
+    texts = pieces[::3]
+    tags = [*pieces[1::3], ""]
     label = re.compile(r'(?<= aria-label=")[^"]*')
     pairs = zip(map(_localized, texts), (label.sub(lambda hit: _localized(hit[0]), tag) for tag in tags), strict=True)
     return "".join(map("".join, pairs)).replace('lang="en"', f'lang="{chosen_language()}"', 1)

@@ -61,13 +61,16 @@ def _problem(findings: Sequence[Finding], content: Content, place: str, alone: s
     costs: dict[Cost, None] = dict.fromkeys(finding.cost for finding in findings if finding.cost)
     cost = next(iter(costs), None)
     return Problem(
-        first.code.value, first.severity.value, reports.explanations()[first.code].title,
-        [(summary, finding) for finding, summary in merged[:MOST_OF_A_KIND]], max(len(merged) - MOST_OF_A_KIND, 0),
+        first.code.value,
+        first.severity.value,
+        reports.explanations()[first.code].title,
+        [(summary, finding) for finding, summary in merged[:MOST_OF_A_KIND]],
+        max(len(merged) - MOST_OF_A_KIND, 0),
         list(dict.fromkeys(finding.cause for finding in findings if finding.cause)),
         all(finding.partition is not None and finding.off_by is not None and not finding.layer for finding in findings),
         cost_picture(cost, f"cost-{place}-{first.code.value}".lower()) if cost else None,
         list(dict.fromkeys(_measured_losses(findings, content))),
-    )  # fmt: skip
+    )
 
 
 def _measured_losses(findings: Sequence[Finding], content: Content) -> Iterator[str]:
@@ -95,11 +98,13 @@ def explained_codes(report: Report) -> list[Explained]:
     texts = [(code, reports.explanations()[code]) for code in sorted(found)]
     return [
         (
-            code.value, text.title, zip(reports.QUESTIONS, text.answers, strict=True),
+            code.value,
+            text.title,
+            zip(reports.QUESTIONS, text.answers, strict=True),
             [audit.cost_rows([finding]) for finding in found[code].values()],
         )
         for code, text in texts
-    ]  # fmt: skip
+    ]
 
 
 # The commands to type next.
@@ -209,7 +214,8 @@ def machine_of(content: Content) -> Machine:
         number = None if finding in common else row_of.get(finding.disk or "")
         own.setdefault(number, []).append(finding)
     seen = {next_command(report)[0]}
-    names, above = disk_names(report), devices_above(report)
+    names = disk_names(report)
+    above = devices_above(report)
     rows = [
         _row(group, names[group[0].disk.name], own.get(number, ()), content, above, seen)
         for number, group in enumerate(shown)
@@ -281,7 +287,8 @@ def _urgency(group: Sequence[Judged], keys: Mapping[str | None, tuple[bool, int]
 def _row(
     group: Sequence[Judged], place: str, findings: Sequence[Finding], content: Content, above: Above, seen: set[str]
 ) -> Row:
-    first, disks = group[0], [judged.disk for judged in group]
+    first = group[0]
+    disks = [judged.disk for judged in group]
     only = first.disk.name if len(group) == 1 else None
     problems, notes = _problems_and_notes(findings, content, place, only)
     repairs = [repair for disk in disks for repair in content.repairs.get(disk.name, ())]
@@ -328,7 +335,8 @@ def _names(group: Sequence[Judged], report: Report) -> str:
 
 def _facts(group: Sequence[Judged], temperatures: Mapping[str, float]) -> Iterator[str]:
     disks = [judged.disk for judged in group]
-    if table := audit.table_words(disks[0]):
+    table = audit.table_words(disks[0])
+    if table:
         yield table
     if disks[0].firmware:
         yield f"firmware {disks[0].firmware}"
@@ -354,7 +362,8 @@ def _verdict(judged: Judged) -> tuple[str, str]:
         return audit.verdict_text(verdicts[0]), tone
     answers = [verdict.answer for verdict in verdicts]
     for answer in (Answer.OFF, Answer.UNKNOWN):
-        if count := answers.count(answer):
+        count = answers.count(answer)
+        if count:
             return f"{count} of {len(answers)} {answer}", tone
     return f"{len(answers)} on the grid", tone
 
@@ -369,11 +378,17 @@ def _parts(group: Sequence[Judged]) -> Iterator[Sequence[str]]:
         pairs = zip(rows, parts, strict=True)
         contents = dict.fromkeys(" ".join(filter(None, (row[5], audit.partition_names(part)))) for row, part in pairs)
         mounts = dict.fromkeys(mount for part in parts for mount in part.mounted_at)
-        node, verdict = rows[0][1], rows[0][6]
+        node = rows[0][1]
+        verdict = rows[0][6]
         yield (
-            rows[0][0], node if len(group) == 1 else "", *rows[0][2:5], shortened(list(filter(None, contents))),
-            audit.verdict_text(verdict), ", ".join(mounts), _tone(verdict),
-        )  # fmt: skip
+            rows[0][0],
+            node if len(group) == 1 else "",
+            *rows[0][2:5],
+            shortened(list(filter(None, contents))),
+            audit.verdict_text(verdict),
+            ", ".join(mounts),
+            _tone(verdict),
+        )
 
 
 def _tone(verdict: reports.Verdict | None) -> str:

@@ -64,7 +64,8 @@ def shortened(names: Sequence[str]) -> str:
 
 def _stacks_on(judged: Judged, devices: Above) -> Iterator[tuple[Level, tuple[Level, ...]]]:
     """Yield each part of a disk, and the levels above it."""
-    disk, verdicts = judged.disk, judged.by_partition()
+    disk = judged.disk
+    verdicts = judged.by_partition()
     for part in disk.partitions:
         verdict = verdicts.get(part.number)
         name = part.node or f"partition {part.number}"
@@ -92,7 +93,8 @@ def _devices_above(names: Sequence[str], devices: Above) -> Iterator[Level]:
         top = above
         names = [judged.disk.name for judged in above]
         names += [part.node for judged in above for part in judged.disk.partitions if part.node]
-    if content := list(dict.fromkeys(filter(None, (_content_of(judged.disk) for judged in top)))):
+    content = list(dict.fromkeys(filter(None, (_content_of(judged.disk) for judged in top))))
+    if content:
         mounts = dict.fromkeys(mount for judged in top for mount in judged.disk.mounted_at)
         at = f"mounted at {shortened(list(mounts))}" if mounts else ""
         yield Level(shortened(content), "content", at, _worst_tone(top))
