@@ -38,7 +38,9 @@ class RunningArray:
         """Return the ARRAY lines that mdadm matches with this array. If there are several, `mdadm --incremental` does
         not assemble it: config.c, conf_match. Before 4.3 a line with another name than the superblock's does not match.
         """
-        uuid, name, nodes = self.facts.uuid, (self.facts.name or "").lower(), self.nodes()
+        uuid = self.facts.uuid
+        name = (self.facts.name or "").lower()
+        nodes = self.nodes()
 
         def is_matched(line: ArrayLine) -> bool:
             if (line.name and name and line.name.lower() != name) or (line.uuid and self.is_excluded_by(line)):
@@ -79,7 +81,9 @@ class RunningArray:
         """Return the ARRAY lines for this array that identify it by node, by name or with another UUID, that have
         another name than its superblock or other devices, or that forbid its assembly.
         """
-        uuid, name, nodes = self.facts.uuid, self.facts.name, self.nodes()
+        uuid = self.facts.uuid
+        name = self.facts.name
+        nodes = self.nodes()
         named = self.lines_in(self.system.mdadm.arrays)
 
         def is_for_this(line: ArrayLine) -> bool:
@@ -100,7 +104,8 @@ class RunningArray:
 
     def nodes_of_others(self) -> frozenset[str]:
         """Return the nodes of other arrays that run, or that have an ARRAY line and a member present."""
-        known, lines = known_arrays(self.inventory), self.system.mdadm.arrays
+        known = known_arrays(self.inventory)
+        lines = self.system.mdadm.arrays
         others = [disk for disk in self.inventory.disks if disk.array and disk.name != self.disk.name]
         named = {node_of(line.device) for line in lines if line.uuid in known and line.uuid != self.facts.uuid}
         return frozenset(named.union(*map(running_nodes, others)))
@@ -148,7 +153,8 @@ class RunningArray:
         layers = [layer for disk_contents in contents for content in disk_contents for layer in content]
         specs = {f"UUID={layer.uuid}" for layer in layers if layer.uuid}
         specs |= {f"LABEL={layer.label}" for layer in layers if layer.label}
-        nodes, places = self.nodes(), self.places()
+        nodes = self.nodes()
+        places = self.places()
         return tuple(
             line
             for line in self.system.fstab
@@ -280,7 +286,8 @@ def _look_inside(image: Initramfs, system: System) -> str:
 
 
 def _array_line_findings(array: RunningArray) -> Iterator[Finding]:
-    wrong, uuid = array.wrong_lines(), array.facts.uuid
+    wrong = array.wrong_lines()
+    uuid = array.facts.uuid
     for line in wrong:
         why = "belongs to another array" if line.uuid else "does not name it by its UUID"
         why = array.mismatch_words(line) if line.uuid == uuid else why
@@ -303,8 +310,10 @@ def _array_line_findings(array: RunningArray) -> Iterator[Finding]:
 
 def _forbidden_findings(array: RunningArray) -> Iterator[Finding]:
     conf = array.system.mdadm
-    if forbidden := conf.forbidden([f"/dev/{name}" for name in array.facts.members]):
-        files, named = ", ".join(conf.files), ", ".join(forbidden)
+    forbidden = conf.forbidden([f"/dev/{name}" for name in array.facts.members])
+    if forbidden:
+        files = ", ".join(conf.files)
+        named = ", ".join(forbidden)
         text = f"the DEVICE line of {files} does not permit {named}: mdadm does not start the array from them"
         advice = 'remove that line, or add "partitions" to it, and rebuild the initramfs'
         if any(word.endswith("\r") for word in conf.devices):
@@ -331,7 +340,8 @@ def images_of_older_kernels(system: System) -> tuple[str, ...]:
     """Return the images of kernels that do not assemble arrays of Linux 6.19; one without a version is left out, and
     those from the running kernel on, which assembles such an array if there is one: distributions backport changes.
     """
-    paths, running = [image.path for image in system.initramfs], kernel_version(system.kernel or "")
+    paths = [image.path for image in system.initramfs]
+    running = kernel_version(system.kernel or "")
     first = min(STORES_BLOCK_SIZE, running) if any(running) else STORES_BLOCK_SIZE
     return tuple(path for path in paths if (0, 0) < kernel_version(path.rpartition("/")[2]) < first)
 
@@ -363,14 +373,17 @@ def _initramfs_findings(array: RunningArray) -> Iterator[Finding]:
 def late_start_findings(inventory: Inventory) -> Iterator[Finding]:
     """Yield findings for arrays with a UUID, which `raid persist` needs, that an initramfs that was read assembles."""
     for array in running_arrays(inventory):
-        system, facts = array.system, array.facts
+        system = array.system
+        facts = array.facts
         assembling = [image for image in system.initramfs if not image.unseen and array.is_assembled_by(image)]
         if assembling and facts.uuid is not None and array.stays_inactive(system.family):
             yield _persist_finding(
-                array, Code.STARTS_ONLY_WHOLE, Severity.INFO,
+                array,
+                Code.STARTS_ONLY_WHOLE,
+                Severity.INFO,
                 f"{facts.level} with a drive missing at boot stays inactive and is not mounted",
                 f"{assembling[0].path} adds its members, but starts only the arrays of the root file system",
-            )  # fmt: skip
+            )
 
 
 # References to an array by its minor number, which md assigns at every boot. The number in a file is often not the
@@ -381,7 +394,8 @@ _BOOT_SETTINGS = ("/etc/default/grub", "/etc/default/grub.d", "/etc/kernel", "/b
 
 def array_number_findings(inventory: Inventory) -> Iterator[Finding]:
     """Yield findings on references by number. A number from an ARRAY line with a UUID is stable, so that is a note."""
-    system, arrays = inventory.system, running_arrays(inventory)
+    system = inventory.system
+    arrays = running_arrays(inventory)
     if system is None or not arrays:
         return
     fixed = {node_of(line.device) for line in system.mdadm.arrays if line.uuid}
@@ -402,10 +416,13 @@ def array_number_findings(inventory: Inventory) -> Iterator[Finding]:
         elif file:
             following = by_hand(ByHand.SYSTEM_FILES, "an editor", file)
         yield Finding(
-            Code.NUMBERED_IN_FSTAB, Severity.INFO if stable else Severity.WARNING,
-            f"{where} uses {line.spec}{meant}; {why}", disk=disk.name if disk else None,
-            evidence=(line.text, *advice), next=following,
-        )  # fmt: skip
+            Code.NUMBERED_IN_FSTAB,
+            Severity.INFO if stable else Severity.WARNING,
+            f"{where} uses {line.spec}{meant}; {why}",
+            disk=disk.name if disk else None,
+            evidence=(line.text, *advice),
+            next=following,
+        )
 
 
 def _device_references(system: System) -> Iterator[tuple[str, str, TableLine]]:
@@ -433,7 +450,8 @@ def _array_with_node(node: str, arrays: Sequence[RunningArray]) -> RunningArray 
 
 def _probable_array(line: TableLine, arrays: Sequence[RunningArray]) -> tuple[RunningArray | None, str]:
     """Return the only array that matches the line, and the reason; (None, "") if a disk with this path exists."""
-    node, system = base_node(line.spec), arrays[0].system
+    node = base_node(line.spec)
+    system = arrays[0].system
     if any(disk.path == node for disk in arrays[0].inventory.disks):
         return None, ""
     names = {entry.name for entry in system.mdadm.arrays if entry.name and node_of(entry.device) == node}
@@ -451,7 +469,8 @@ def uuid_behind(spec: str, disk: Disk) -> str | None:
     """Return the UUID of the content of the array, or of the partition that `spec` names. Return None unless exactly
     one layer is recognised there.
     """
-    found, layers = NUMBERED.fullmatch(spec), [*disk.content]
+    found = NUMBERED.fullmatch(spec)
+    layers = [*disk.content]
     if found and found[2]:
         layers = [layer for part in disk.partitions if part.number == int(found[2][1:]) for layer in part.content]
     return layers[0].uuid if len(layers) == 1 else None

@@ -100,15 +100,18 @@ def array_findings(disk: Disk, members: Members, system: System | None) -> Itera
     sizes = {member.name: member.disk.limits.logical_block_size for member in known}
     if len(set(sizes.values()) - {None}) > 1:
         yield disk_finding(
-            disk, Code.MIXED_SECTORS, Severity.WARNING,
+            disk,
+            Code.MIXED_SECTORS,
+            Severity.WARNING,
             "its members have logical sectors of different sizes; it uses the largest, and another size without that "
             "member",
             ", ".join(f"{name}: {size}B" for name, size in sizes.items() if size),
-        )  # fmt: skip
+        )
 
 
 def _state_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
-    if text := _loss(facts):
+    text = _loss(facts)
+    if text:
         states = {name: member_state(facts, name) for name in facts.members}
         listed = [name if state in (None, IN_SYNC) else f"{name} ({state})" for name, state in states.items()]
         evidence = f"members: {', '.join(listed) or 'none'}"
@@ -122,7 +125,8 @@ def _state_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
         if (facts.metadata or "").startswith("external"):  # removed by mdmon, and from the container
             remove = look_at(disk, "mdadm --detail")
         yield disk_finding(disk, Code.FAILED_MEMBER, Severity.WARNING, text, left, next_=remove)
-    if what := _BUSY.get(facts.sync_action or ""):
+    what = _BUSY.get(facts.sync_action or "")
+    if what:
         text = f"{what} ({facts.sync_action}{sync_words(facts)})"
         evidence = "measurements are not valid until it is done; all reads of a mirror go to its first member"
         yield disk_note(disk, Code.ARRAY_BUSY, text, evidence, next_="cat /proc/mdstat")
@@ -152,7 +156,9 @@ def member_state(facts: ArrayFacts, name: str) -> str | None:
 
 def sync_words(facts: ArrayFacts) -> str:
     """Return progress, rate and time left of a resync as text, or "" if unknown."""
-    done, total, rate = facts.sync_done, facts.sync_total, facts.sync_rate
+    done = facts.sync_done
+    total = facts.sync_total
+    rate = facts.sync_rate
     if done is None or not total:
         return ""
     left = f", {format_about(rate)}/s, about {max(total - done, 0) // rate // 60 + 1} min left" if rate else ""
@@ -192,7 +198,8 @@ def _longer_chunk(disk: Disk, facts: ArrayFacts, known: list[Member]) -> tuple[s
 
 
 def _stripe_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
-    parity, count = PARITY.get(facts.level), facts.devices or len(facts.members)
+    parity = PARITY.get(facts.level)
+    count = facts.devices or len(facts.members)
     if parity is None or not facts.chunk or count <= parity:
         return
     whole = facts.chunk * (count - parity)
@@ -222,7 +229,8 @@ def _fine_bitmap_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
     """Yield a finding if a bit of the bitmap covers less than PARITY_BITMAP, or for small members less than the largest
     power of two that fits into a member, which `raid plan` uses.
     """
-    chunk, most = facts.bitmap_chunk, PARITY_BITMAP
+    chunk = facts.bitmap_chunk
+    most = PARITY_BITMAP
     while facts.each is not None and most > facts.each and most > MIB:
         most //= 2
     if chunk and chunk < most:
@@ -287,9 +295,14 @@ def with_members(inventory: Inventory) -> Inventory:
             return on.content
         array, offset = offsets[name]
         layer = Layer(
-            MD.name, extent, array.metadata, data_start=extent.start + offset,
-            raid_level=array.level, raid_chunk=array.chunk or 0, raid_members=len(array.members),
-        )  # fmt: skip
+            MD.name,
+            extent,
+            array.metadata,
+            data_start=extent.start + offset,
+            raid_level=array.level,
+            raid_chunk=array.chunk or 0,
+            raid_members=len(array.members),
+        )
         return (layer,)
 
     def filled(disk: Disk) -> Disk:

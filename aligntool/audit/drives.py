@@ -38,10 +38,11 @@ def _alignment_offset_findings(disk: Disk, physical: Grid) -> Iterator[Finding]:
     offset = disk.limits.alignment_offset or 0
     if physical.phase and offset % physical.size != physical.phase:
         yield disk_note(
-            disk, Code.SHIFTED_GRID,
+            disk,
+            Code.SHIFTED_GRID,
             f"its physical sectors of {format_size(physical.size)} start {format_size(physical.phase)} past byte 0,"
             f" according to the data offsets of its members; the kernel reports an alignment_offset of {offset}",
-        )  # fmt: skip
+        )
     elif offset < 0:
         members = ", ".join(disk.slaves) or "unknown"
         yield disk_finding(disk, Code.STACK_CONFLICT, Severity.WARNING, f"alignment_offset is −1; members: {members}")
@@ -72,7 +73,8 @@ def _logical_sector_clause(disk: Disk) -> str:
     """Return a clause on the logical sector size that the starts are computed with, or "" if the device reports it."""
     if disk.limits.logical_block_size is not None:
         return ""
-    size, table = format_size(disk.sector_size), disk.table
+    size = format_size(disk.sector_size)
+    table = disk.table
     if table and not table.sector_size_assumed:
         return f"; logical sectors of {size}, as its {label_words(table.label)} table shows"
     return f"; logical sectors of {size} are assumed{', too: set another size with --sector-size' if table else ''}"
@@ -119,11 +121,12 @@ def _lba_format_findings(disk: Disk, nvme: facts.NvmeFacts) -> Iterator[Finding]
     best = min(plain, key=lambda form: (form.relative_performance, -form.data_size), default=None)
     if current and best and best.relative_performance < current.relative_performance:
         yield disk_note(
-            disk, Code.BETTER_LBA_FORMAT,
+            disk,
+            Code.BETTER_LBA_FORMAT,
             f"uses LBA format {current.index} ({current.data_size} bytes, relative performance"
             f" {current.relative_performance}); format {best.index} ({best.data_size} bytes) is rated"
             f" {best.relative_performance}, which is better",
-        )  # fmt: skip
+        )
 
 
 # Disks that could not be judged, in whole or in part. An audit must never omit them: that would look like success.
@@ -265,7 +268,8 @@ def _uplink_findings(uplink: facts.Uplink, by_name: dict[str, Disk]) -> Iterator
     """Yield a warning if the members of a shared uplink can carry more than it. Only NVMe drives count: each
     has its own link of known bandwidth.
     """
-    total, names = 0, []
+    total = 0
+    names = []
     for name in uplink.members:
         disk = by_name.get(name)
         link = disk.links[0][0].bandwidth if disk and disk.links and disk.kind is DiskKind.NVME else None
@@ -296,7 +300,8 @@ def _memory_buffer_findings(disk: Disk, nvme: facts.NvmeFacts) -> Iterator[Findi
         word = "would map" if granted is None else "maps"
         covered = min(buffer * MAP_SHARE, disk.size)
         yield disk_note(
-            disk, Code.HMB_COVERAGE,
+            disk,
+            Code.HMB_COVERAGE,
             f"DRAM-less; a buffer of {format_about(buffer)} {word} at most {format_about(covered)} of its"
             f" {format_about(disk.size)}; the whole map takes {format_about(disk.size // MAP_SHARE)}",
-        )  # fmt: skip
+        )

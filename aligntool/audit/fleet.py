@@ -11,7 +11,9 @@ from aligntool.audit.report import Answer, Code, Judged, Report, Severity
 # hundred.
 
 MOST_ROWS = 100  # in a list of the report
-MOST_MODELS, MOST_FIRMWARES, MOST_PLACES = 1000, 20, 5
+MOST_MODELS = 1000
+MOST_FIRMWARES = 20
+MOST_PLACES = 5
 MOST_DRIVES = 1000  # of one machine
 MOST_SQUARES = 2000  # machines of the map on the page
 MOST_DISKS = 20  # misaligned disks of one machine on the page
@@ -78,11 +80,18 @@ def machine_of(snapshot: str, report: Report, written: Mapping[str, float]) -> M
     drives.sort(key=lambda drive: not drive.misaligned)  # stable; misaligned first, because the end may be cut off
     manifest = report.inventory.manifest
     return Machine(
-        snapshot, _cut(manifest.host), _cut(manifest.date), _cut(manifest.aligntool), disks=len(report.judged),
-        errors=report.count(Severity.ERROR), warnings=report.count(Severity.WARNING),
-        on_grid=report.count_answers(Answer.ON), off_grid=report.count_answers(Answer.OFF),
-        unknown=report.count_answers(Answer.UNKNOWN), drives=tuple(drives[:MOST_DRIVES]),
-    )  # fmt: skip
+        snapshot,
+        _cut(manifest.host),
+        _cut(manifest.date),
+        _cut(manifest.aligntool),
+        disks=len(report.judged),
+        errors=report.count(Severity.ERROR),
+        warnings=report.count(Severity.WARNING),
+        on_grid=report.count_answers(Answer.ON),
+        off_grid=report.count_answers(Answer.OFF),
+        unknown=report.count_answers(Answer.UNKNOWN),
+        drives=tuple(drives[:MOST_DRIVES]),
+    )
 
 
 def _cut(text: str | None) -> str | None:
@@ -93,19 +102,25 @@ def _drive(judged: Judged, costs: _Costs, written: Mapping[str, float], defect: 
     disk = judged.disk
     nodes: dict[int | None, str | None] = {part.number: part.node for part in disk.partitions}
     off = [verdict.partition for verdict in judged.verdicts if verdict.matters and verdict.answer is Answer.OFF]
-    loads, seen = [], [costs.get((disk.name, number)) for number in off]
+    loads = []
+    seen = [costs.get((disk.name, number)) for number in off]
     for number, cost in zip(off, seen, strict=True):
         rate = written.get(nodes.get(number) or disk.name)
         if rate is not None:
             loads.append((rate * _DAY_S, (cost or 1) - 1))
     known = [cost for cost in seen if cost is not None]
     return Drive(
-        disk.name[:LONGEST], _cut(disk.model) or "", _cut(disk.firmware) or "", disk.size, len(off),
+        disk.name[:LONGEST],
+        _cut(disk.model) or "",
+        _cut(disk.firmware) or "",
+        disk.size,
+        len(off),
         max(known, default=None),
         round(sum(load for load, _ in loads)) if loads else None,
         round(sum(load * more for load, more in loads)) if loads else None,
-        _cut(disk.failing), defect,
-    )  # fmt: skip
+        _cut(disk.failing),
+        defect,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from aligntool.audit.fleet import Machine
 from aligntool.documents import check_schema, decode, load_object
 from aligntool.errors import Refused
 
-FLEET_SCHEMA, FLEET_VERSION = "aligntool.fleet", 1
+FLEET_SCHEMA = "aligntool.fleet"
+FLEET_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, order=True)

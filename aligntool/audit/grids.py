@@ -277,7 +277,8 @@ def _measured_grids(disk: Disk, options: AuditOptions) -> Iterator[Wide]:
 def _allocation_grids(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wide]:
     if disk.kind not in (DiskKind.SD, DiskKind.EMMC, DiskKind.USB):
         return
-    unit, sized = disk.preferred_erase_size or 0, _known_size(known, "erase_block")
+    unit = disk.preferred_erase_size or 0
+    sized = _known_size(known, "erase_block")
     if unit and unit % ASSUMED_SECTOR == 0 and unit <= 64 * MIB:
         sized = (unit, Source.REPORTED, "preferred_erase_size")
         if disk.kind is not DiskKind.SD or disk.allocation_unit == 0:
@@ -311,7 +312,8 @@ def shifted_arrays(inventory: Inventory, sectors: Sectors) -> dict[str, int]:
     """Return the phase of each array by name, without arrays that the kernel reports correctly and those whose members
     contradict each other.
     """
-    starts, found = _start_of_nodes(inventory), {}
+    starts = _start_of_nodes(inventory)
+    found = {}
     for disk in inventory.disks:
         wider = sectors[disk.name][0] > (disk.limits.physical_block_size or 0)
         if disk.array and (wider or (disk.limits.alignment_offset or 0) < 0):
@@ -331,7 +333,8 @@ def _shift(array: Disk, sectors: Sectors, starts: Mapping[str, tuple[Disk, int]]
     """Return the phase that all members with data agree on, or None. Ignore members with smaller sectors than the
     array's.
     """
-    facts, size = array.array, sectors[array.name][0]
+    facts = array.array
+    size = sectors[array.name][0]
     if facts is None or facts.level not in _SHIFTED_LEVELS or (facts.chunk or 0) % size:
         return None
     offsets = {name: offset for name, offset in facts.member_data_offsets if name not in facts.spares}

@@ -76,7 +76,8 @@ def _settle_sectors(inventory: Inventory, known: Known) -> dict[str, Sized]:
 
 def _verdicts(disk: Disk, grids: Sequence[Grid], above: str) -> Iterator[Verdict]:
     """Yield the verdicts. `above`: why the table is not the disk's own (see `array_above`), "" if it is."""
-    image, parked = hybrid_image(disk), parked_numbers(disk)
+    image = hybrid_image(disk)
+    parked = parked_numbers(disk)
     # Linux does not read this GPT; its entries are those that could still be read.
     lost = not above and disk.table is not None and disk.table.label is TableLabel.GPT and gpt_is_lost(disk)
     for partition in disk.partitions:
@@ -94,7 +95,8 @@ def _verdicts(disk: Disk, grids: Sequence[Grid], above: str) -> Iterator[Verdict
         elif (unread := unread_reason(disk, partition)) and not exemption:
             verdict = replace(verdict, answer=Answer.UNKNOWN, why=unread)
         yield verdict
-    if gap := drives.whole_disk_gap(disk):
+    gap = drives.whole_disk_gap(disk)
+    if gap:
         checks = judge_start(disk, None, 0, grids).checks
         yield Verdict(disk.name, None, 0, Answer.UNKNOWN, checks, why=f"{gap.what}: {gap.why}")
     elif not disk.partitions and (disk.content or disk.mounted_at or disk.content_hint):
@@ -102,7 +104,8 @@ def _verdicts(disk: Disk, grids: Sequence[Grid], above: str) -> Iterator[Verdict
 
 
 def _findings(judged: Judged, rows: Sequence[KnownGeometry], above: str) -> Iterator[Finding]:
-    disk, grids = judged.disk, judged.grids
+    disk = judged.disk
+    grids = judged.grids
     sector_size = disk.sector_size
     yield from table_findings(disk, above, has_image=hybrid_image(disk) is not None)
     parked = parked_numbers(disk)
@@ -327,29 +330,35 @@ def start_findings(disk: Disk, partition: Partition | None, verdict: Verdict, se
     worst = min(failed, key=lambda check: check.grid.severity.rank, default=None)
     if worst is None:
         return
-    grid, severity = worst.grid, worst.grid.severity
+    grid = worst.grid
+    severity = worst.grid.severity
     finding = partial(finding, grid=grid, off_by=worst.off_by)
     boundary = f"{format_size(worst.off_by)} past a boundary of {format_size(grid.size)} ({wording.grid_words(grid)})"
-    subject, start = wording.subject_words(disk, partition), wording.offset_words(verdict.start, sector_size)
+    subject = wording.subject_words(disk, partition)
+    start = wording.offset_words(verdict.start, sector_size)
     text = f"{subject} starts at {start}, {boundary}"
     if not verdict.matters:
-        text, explain = f"{text}, which does not matter: {verdict.why}", f"aligntool explain {Code.NOT_JUDGED}"
+        text = f"{text}, which does not matter: {verdict.why}"
+        explain = f"aligntool explain {Code.NOT_JUDGED}"
         if severity is not Severity.INFO:
             yield finding(Code.NOT_JUDGED, Severity.INFO, text, next=explain)
         return
-    code, is_dasd = CODES[grid.kind], disk.kind is DiskKind.DASD or (disk.table and disk.table.label is TableLabel.DASD)
+    code = CODES[grid.kind]
+    is_dasd = disk.kind is DiskKind.DASD or (disk.table and disk.table.label is TableLabel.DASD)
     if code is Code.OFF_GRAIN and (partition is None or is_dasd):
         return  # a whole MiB is not the goal for a disk used whole, nor on DASD, where the goal is a track
     compensating = _clusters_on_the_grid(partition, grid)
     if compensating and severity is Severity.ERROR:
         severity = Severity.WARNING
     yield finding(
-        code, severity, text,
+        code,
+        severity,
+        text,
         cause=likely_cause(partition, sector_size, disk.partitions, grid) if partition else None,
         cost=report.predict(grid.size) if severity is not Severity.INFO and not compensating else None,
         evidence=tuple(_evidence(partition, verdict, worst)),
         next=wording.next_realign(disk) if severity is not Severity.INFO else f"aligntool explain {code}",
-    )  # fmt: skip
+    )
 
 
 def end_finding(disk: Disk, partition: Partition | None, physical: Grid, sector_size: int) -> Finding | None:
@@ -358,18 +367,28 @@ def end_finding(disk: Disk, partition: Partition | None, physical: Grid, sector_
     """
     size = disk.size or 0
     extent = partition.extent if partition else Extent(0, size - size % sector_size)
-    past, subject = physical.off_by(extent.end), wording.subject_words(disk, partition)
+    past = physical.off_by(extent.end)
+    subject = wording.subject_words(disk, partition)
     text = f"{subject} ends {format_size(past)} past a boundary of {format_size(physical.size)}"
     severity = Severity.INFO
-    if odd := _odd_luks(partition.content if partition else disk.content, extent.end):
-        text, severity = f"{subject}: {odd}", Severity.ERROR
+    odd = _odd_luks(partition.content if partition else disk.content, extent.end)
+    if odd:
+        text = f"{subject}: {odd}"
+        severity = Severity.ERROR
     elif partition is None or not past or (disk.size is not None and extent.end >= disk.size - physical.size):
         return None
     return Finding(
-        Code.END_UNALIGNED, severity, text,
-        disk=disk.name, partition=partition.number if partition else None, start=extent.start, sector_size=sector_size,
-        grid=physical, off_by=past, next=f"aligntool explain {Code.END_UNALIGNED}",
-    )  # fmt: skip
+        Code.END_UNALIGNED,
+        severity,
+        text,
+        disk=disk.name,
+        partition=partition.number if partition else None,
+        start=extent.start,
+        sector_size=sector_size,
+        grid=physical,
+        off_by=past,
+        next=f"aligntool explain {Code.END_UNALIGNED}",
+    )
 
 
 def _odd_luks(content: Sequence[Layer], end: int) -> str:
@@ -377,7 +396,8 @@ def _odd_luks(content: Sequence[Layer], end: int) -> str:
     requires whole sectors of its own size (drivers/md/dm-crypt.c, crypt_ctr()).
     """
     for layer in content:
-        unit, length = layer.data_unit or 1, max(0, end - (layer.data_start or end))
+        unit = layer.data_unit or 1
+        length = max(0, end - (layer.data_start or end))
         to_end = kind_named(layer.kind).fills_device and not layer.claims_size and not layer.has_tags
         if to_end and (rest := length % unit):
             name = wording.layer_name(layer)

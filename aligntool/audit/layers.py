@@ -42,7 +42,8 @@ def _full_stripe(member: Layer) -> int | None:
 
 
 def _stripe_mismatch(layer: Layer, level: str, chunk: int, stripe: int | None) -> str:
-    unit, width = layer.stripe_unit or 0, layer.stripe_width or 0
+    unit = layer.stripe_unit or 0
+    width = layer.stripe_width or 0
     if chunk < 0 or level in ("linear", "container"):
         return ""
     if chunk == 0:
@@ -84,7 +85,8 @@ DEEPEST = 8  # layers within layers; deeper nesting is hostile or damaged
 
 
 def layer_findings(judged: Judged, sector_size: int) -> Iterator[Finding]:
-    disk, verdicts = judged.disk, judged.by_partition()
+    disk = judged.disk
+    verdicts = judged.by_partition()
     grids = tuple(grid for grid in judged.grids if grid.kind in _COMPARED)
     for part in disk.partitions or (None,):
         number = part.number if part else None
@@ -106,9 +108,16 @@ class _Walk:
     def finding(self, code: Code, severity: Severity, text: str, name: str | None, start: int | None) -> Finding:
         sentence = f"{wording.subject_words(self.disk, self.partition)}: {text}"
         return Finding(
-            code, severity, sentence, disk=self.disk.name, partition=self.number, layer=name, start=start,
-            sector_size=self.sector_size, next=f"aligntool explain {code}",
-        )  # fmt: skip
+            code,
+            severity,
+            sentence,
+            disk=self.disk.name,
+            partition=self.number,
+            layer=name,
+            start=start,
+            sector_size=self.sector_size,
+            next=f"aligntool explain {code}",
+        )
 
     def contents(self, layers: Sequence[Layer]) -> Iterator[Finding]:
         part = self.partition
@@ -138,7 +147,8 @@ class _Walk:
         level, chunk, stripe = _array_below(self.disk, below)
         if chunk == 0 and layer.stripe_unit <= (self.disk.limits.physical_block_size or 0):
             return  # mke2fs writes a stride of one sector if its blocks are smaller than the physical sector
-        if sentence := _stripe_mismatch(layer, level, chunk, stripe):
+        sentence = _stripe_mismatch(layer, level, chunk, stripe)
+        if sentence:
             name = wording.layer_name(layer)
             text = f"{name} {sentence}"
             yield self.finding(Code.STRIPE_MISMATCH, Severity.WARNING, text, name, layer.extent.start)
@@ -163,7 +173,8 @@ class _Walk:
             if grid is None or (segment.volume, grid.kind) in reported:
                 continue
             reported.add((segment.volume, grid.kind))
-            name, start = f"LVM {segment.volume}", segment.extent.start
+            name = f"LVM {segment.volume}"
+            start = segment.extent.start
             yield self._off(_code_of(grid), grid.severity, name, "a segment", start, grid)
 
     def _worst_grid(self, start: int, base: int | None = None) -> Grid | None:
@@ -200,10 +211,12 @@ class _Walk:
         The pieces of an LVM volume may lie in any order, and on several disks, so the end of the partition does not
         limit what is in it; its reader compared it with the volume.
         """
-        claims, reported = layer.claims_size or 0, None
+        claims = layer.claims_size or 0
+        reported = None
         end = self.partition.extent.end if self.partition else self.disk.size or 0
         room = end - layer.extent.start
-        name, start = wording.layer_name(layer), layer.extent.start
+        name = wording.layer_name(layer)
+        start = layer.extent.start
         if not layer.segments and not in_volume and 0 < room < claims:
             text = f"{name} claims {format_size(claims)}, but its container has {format_size(room)}"
             few = f"{text}: {format_size(claims - room)} too few"

@@ -327,7 +327,8 @@ class MeasuredDisk:
         return self.name == disk.path.rpartition("/")[2]
 
 
-PROBE_SCHEMA, PROBE_VERSION = "aligntool.probe", 1
+PROBE_SCHEMA = "aligntool.probe"
+PROBE_VERSION = 1
 CONFIDENT = 0.95  # an audit ignores boundaries of lower confidence
 
 

@@ -33,7 +33,8 @@ _COPIES_DAMAGED = {Fault.GPT_PRIMARY_DAMAGED, Fault.GPT_BACKUP_DAMAGED}
 def array_above(disk: Disk, by_name: Mapping[str, Disk]) -> str:
     """Return why a table on this disk belongs to a device above it, or "" if it is the disk's own."""
     kinds = [layer.kind for layer in disk.content] or [disk.content_hint or ""]
-    if member := next((title for kind in kinds if (title := kind_named(kind).array_title)), ""):
+    member = next((title for kind in kinds if (title := kind_named(kind).array_title)), "")
+    if member:
         return f"the whole disk is a member of a {member} array; a table seen on it belongs to the array"
     for holder in disk.holders:
         above = by_name.get(holder)
@@ -53,7 +54,8 @@ def table_findings(disk: Disk, above: str, *, has_image: bool = False) -> Iterat
             yield disk_finding(disk, Code.FIRMWARE_RAID_MEMBER, Severity.INFO, above)
         return
     yield from _in_flight_findings(disk)
-    faults, lost = disk.table.faults if disk.table else (), gpt_is_lost(disk)
+    faults = disk.table.faults if disk.table else ()
+    lost = gpt_is_lost(disk)
     if lost:
         yield _gpt_lost_finding(disk)
     for fault in faults:
@@ -99,13 +101,15 @@ def _gpt_lost_finding(disk: Disk) -> Finding:
     listed = disk.table is not None and disk.table.label is TableLabel.GPT
     shown = "; only the entries that could still be read are listed" if listed else ""
     text = f"both copies of the GPT are damaged: Linux reads none of its entries{shown}"
-    details, next_ = (fault.detail for fault in damaged), _next_step(disk, Code.GPT_LOST)
+    details = (fault.detail for fault in damaged)
+    next_ = _next_step(disk, Code.GPT_LOST)
     found = disk_finding(disk, Code.GPT_LOST, Severity.ERROR, text, *details, next_=next_)
     return replace(found, start=damaged[0].at, sector_size=disk.sector_size)
 
 
 def _fault_finding(disk: Disk, fault: TableFault) -> Finding:
-    code, severity = _CODES[fault.fault], _SEVERITIES.get(fault.fault, Severity.ERROR)
+    code = _CODES[fault.fault]
+    severity = _SEVERITIES.get(fault.fault, Severity.ERROR)
     if fault.fault is Fault.BAD_ENTRY and disk.table and disk.table.label is TableLabel.DOS:
         # For example a type without sectors: the kernel omits the entry and nothing is lost.
         severity = Severity.WARNING
@@ -126,7 +130,8 @@ def _image_finding(disk: Disk, fault: TableFault) -> Finding:
     """Return the note on a hybrid ISO image: it has an MBR and a GPT on purpose, and was made for a medium of its own
     length.
     """
-    code, why = _CODES[fault.fault], "an ISO image was written to this medium with its table: nothing needs repair"
+    code = _CODES[fault.fault]
+    why = "an ISO image was written to this medium with its table: nothing needs repair"
     found = disk_finding(disk, code, Severity.INFO, fault.detail, why, next_=f"aligntool explain {code}")
     return replace(found, start=fault.at, sector_size=disk.table.sector_size if disk.table else None)
 

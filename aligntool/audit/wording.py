@@ -130,11 +130,14 @@ def use_refusals(
     device on top. `root`: the hint if the system runs from it. `above`: the devices on top, if they were read.
     """
     for place in places:
-        text, hint = f"{name} is mounted at {place}", typed("umount", place)
+        text = f"{name} is mounted at {place}"
+        hint = typed("umount", place)
         if place == "[SWAP]":
-            text, hint = f"{name} is in use as swap", typed("swapoff", f"/dev/{node.removeprefix('/dev/')}")
+            text = f"{name} is in use as swap"
+            hint = typed("swapoff", f"/dev/{node.removeprefix('/dev/')}")
         elif place == "/":
-            text, hint = f"{text}: this system runs from it", root
+            text = f"{text}: this system runs from it"
+            hint = root
         yield Refusal("mounted", name, text, hint)
     for holder in holders:
         hint = release_command(holder, above, root) if above else f"aligntool audit {holder}"
@@ -176,7 +179,8 @@ def _levels_above(holder: str, known: Mapping[str, Disk]) -> dict[str, int]:
         if levels.get(name, -1) >= level or level > _MOST_LEVELS:
             continue
         levels[name] = level
-        device, group = known.get(name), _group_of(known.get(name))
+        device = known.get(name)
+        group = _group_of(known.get(name))
         waiting += [(other, level + 1) for other in (holders_of(device) if device else ())]
         # An array in a container of external metadata ends before it; vgchange ends all volumes of a group together.
         waiting += [(other, level + 1) for other, disk in known.items() if _is_in_container(disk, name)]
@@ -199,7 +203,8 @@ def _end_of(name: str, device: Disk | None) -> str:
     mapping = (device and device.mapping) or ""
     if name.startswith("md"):
         return typed("mdadm --stop", f"/dev/{name}")
-    if group := _group_of(device):
+    group = _group_of(device)
+    if group:
         return typed("vgchange -an", group)
     if mapping.startswith("crypt "):  # followed by its kind and its name
         # A LUKS2 with integrity has a mapping "name_dif" under "name", which ends with that (luks2_json_metadata.c).
