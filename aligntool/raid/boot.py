@@ -149,7 +149,8 @@ def mount_steps(uuid: str, place: str, line: str, *, mounted: bool = False) -> I
 
 def mount_steps_of_goal(goal: RaidGoal) -> Iterator[EditFile | SystemStep]:
     """Yield the steps that mount the goal's file system by UUID, never by /dev/mdN, which changes from boot to boot."""
-    line, uuid = f"UUID={goal.filesystem_uuid} none swap sw,nofail 0 0", goal.filesystem_uuid
+    line = f"UUID={goal.filesystem_uuid} none swap sw,nofail 0 0"
+    uuid = goal.filesystem_uuid
     if goal.place:
         line = mount_line(uuid, goal.place, goal.filesystem, mount_options(goal))
     if goal.filesystem == SWAP.name or goal.place:
@@ -190,9 +191,12 @@ def conf_steps(array: RunningArray, system: System) -> Iterator[EditFile]:
     The first wrong line is replaced; the others become comments first, because the new line may contain their text, so
     that each array has one line.
     """
-    wrong, named = array.wrong_lines(), array.lines_in(array.system.mdadm.arrays)
-    if unlisted := _unlisted_arrays(array, system):
-        file, old = _conf_file(array.system, system), f"UUID={array.facts.uuid}"
+    wrong = array.wrong_lines()
+    named = array.lines_in(array.system.mdadm.arrays)
+    unlisted = _unlisted_arrays(array, system)
+    if unlisted:
+        file = _conf_file(array.system, system)
+        old = f"UUID={array.facts.uuid}"
         texts = dict.fromkeys((line.file, line.text) for line in wrong)  # each once: an edit replaces every such line
         yield from (edit(path, text, f"# replaced by aligntool: {text}") for path, text in list(texts)[1:])
         yield edit(*((wrong[0].file, wrong[0].text) if wrong else (file, old)), *_conf_lines(unlisted))
@@ -259,7 +263,8 @@ def _conf_lines(arrays: Sequence[RunningArray], new: str = "") -> tuple[str, ...
     """Return a line for each array. An array whose name is used already, or is `new`, gets another name."""
     lines: dict[str, str] = {}
     for array in arrays:
-        device = unique_array_name(array) if (device := device_of(array)) in (*lines, new) else device
+        device = device_of(array)
+        device = unique_array_name(array) if device in (*lines, new) else device
         kept = [word for line in array.wrong_lines()[:1] for word in _KEPT.findall(line.text)]
         lines[device] = " ".join((conf_line(device, array.facts.metadata, array.facts.uuid), *kept))
     return tuple(lines.values())
@@ -368,7 +373,8 @@ def boot_partition_steps(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[M
 
 def boot_copy_steps(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[steps.FileStep | EnableUnit]:
     """Yield the steps that keep the EFI system partitions in sync, by files of the system copied onto the array."""
-    if volumes := boot_volumes(goal, placed):
+    volumes = boot_volumes(goal, placed)
+    if volumes:
         array = UUID(goal.array_uuid.replace(":", ""))  # as blkid writes it
         yield edit(LIST_FILE, "ESP_COPIES=", f'ESP_COPIES="{" ".join(volumes)}" ESP_ARRAY={array}')
         yield from _unit_steps(UNIT, "esp-copies.sh", UNIT)
@@ -376,7 +382,8 @@ def boot_copy_steps(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[steps.
 
 def esp_notes(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[str]:
     """Yield what the user has to do about the EFI system partitions, a sentence each."""
-    if volumes := boot_volumes(goal, placed):
+    volumes = boot_volumes(goal, placed)
+    if volumes:
         mount = (
             f"mount one of them in the new system's fstab (UUID={volumes[0]} /boot/efi vfat umask=0077,nofail 0 2)"
             " and install the boot loader there"

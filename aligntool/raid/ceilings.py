@@ -66,7 +66,8 @@ def ceiling(
     unknown = tuple(disk.name for disk in disks if disk.name not in links)
     member_rate, binds = _slowest(reading, shared, disks)
     write_each, binds_write = _slowest(writing, shared, disks)
-    count, alone = len(disks), None
+    count = len(disks)
+    alone = None
     read = None if member_rate is None else count * member_rate
     write = None if write_each is None else (count - level.parity) * write_each // copies_of(level, count, layout)
     if level.word == "raid1":
@@ -81,7 +82,8 @@ def _with_drives(
 ) -> Iterator[tuple[str, Bottleneck]]:
     """Yield the bottleneck of each drive: its narrowest link, or the drive itself if it is slower."""
     for disk in disks:
-        link, (rate, source) = links.get(disk.name), rates.get(disk.name, (None, ""))
+        link = links.get(disk.name)
+        (rate, source) = rates.get(disk.name, (None, ""))
         if rate and (link is None or rate < link.bandwidth):
             yield disk.name, Bottleneck(rate, f"{disk.name} itself ({format_rate(rate)}, {source})")
         elif link:
@@ -97,7 +99,8 @@ def _slowest(
     names = [disk.name for disk in disks]
     limits = [(link.bandwidth // names.count(name), link.what) for name, link in links.items()]
     for uplink in shared:
-        rate, below = uplink.bandwidth or 0, [disk.name for disk in disks if disk.name in uplink.members]
+        rate = uplink.bandwidth or 0
+        below = [disk.name for disk in disks if disk.name in uplink.members]
         names_below = ", ".join(dict.fromkeys(below))  # two members may be on one drive
         words = f"{uplink.name} ({format_rate(rate)}, {uplink.source}), shared by {names_below}"
         limits.append((rate // len(below), words))

@@ -24,9 +24,7 @@ class Evidence(StrEnum):
     RULE = "rule of thumb"
 
 
-_STRENGTH = {
-    Source.REPORTED: Evidence.REPORTED, Source.MEASURED: Evidence.MEASURED, Source.KNOWN: Evidence.PUBLISHED,
-}  # fmt: skip
+_STRENGTH = {Source.REPORTED: Evidence.REPORTED, Source.MEASURED: Evidence.MEASURED, Source.KNOWN: Evidence.PUBLISHED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +94,14 @@ def recommend_chunk(stripes: Stripes) -> ChunkAdvice:
     least = least_chunk(stripes)
     longest = 1 << (max(FULL_STRIPE // stripes.data, 1).bit_length() - 1)
     if stripes.level.parity and size > longest:
-        size, evidence = longest, Evidence.PUBLISHED
+        size = longest
+        evidence = Evidence.PUBLISHED
         if reason == _NOT_SLOWER:
             reason = _SHORTER
     if size < least:
         _, floor, evidence = _binding_floor(stripes)
-        size, reason = least, f"the smallest that the rules allow: {floor}"
+        size = least
+        reason = f"the smallest that the rules allow: {floor}"
     return ChunkAdvice(size, reason, evidence)
 
 
@@ -110,8 +110,9 @@ def judge_chunk(chunk: int, stripes: Stripes) -> Iterator[Rule]:
     yield Rule(
         f"at least {format_size(LEAST)}: with 4KiB, a database on four NVMe drives reached 0.79 of the throughput of "
         "one drive (published); sizes in between were not measured",
-        Evidence.RULE, chunk >= LEAST,
-    )  # fmt: skip
+        Evidence.RULE,
+        chunk >= LEAST,
+    )
     if stripes.units:
         unit = max(stripes.units, key=lambda grid: grid.size)
         sentence = f"{_multiple_of(unit)} ({unit.source}: {unit.by})"

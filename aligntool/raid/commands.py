@@ -58,7 +58,8 @@ def geometry_of(
     length = align_down(min(member.extent.length for member in placed) - (offset or METADATA), chunk or ANY_CHUNK)
     bitmap = goal.bitmap or ("internal" if level.redundant else "none")
     size = capacity(level, len(placed), layout, length)
-    data, flash = data_members(level, len(placed), layout), all(is_flash(place.member.disk) for place in placed)
+    data = data_members(level, len(placed), layout)
+    flash = all(is_flash(place.member.disk) for place in placed)
     return ArrayGeometry(array_device(goal), level, layout, chunk, bitmap, offset, length, size, data, flash)
 
 
@@ -83,7 +84,8 @@ def create_command(step: MakeArray, *, assume_clean: bool = False) -> tuple[str,
     words += [f"--data-offset={step.data.offset // KIB}K"] if step.data.offset else []
     if LEVELS[step.level].redundant:  # mdadm takes none of these options for a RAID0
         words += [f"--size={step.data.length // KIB}K"] if step.data.length else []
-        chunk, bitmap = step.bitmap_chunk, ["--bitmap=none", "--consistency-policy=resync"]
+        chunk = step.bitmap_chunk
+        bitmap = ["--bitmap=none", "--consistency-policy=resync"]
         if chunk:
             bitmap = ["--bitmap=internal", f"--bitmap-chunk={chunk // MIB}M", "--consistency-policy=bitmap"]
         words += bitmap
@@ -118,9 +120,11 @@ def least_bitmap_chunk(geometry: ArrayGeometry) -> int:
     """
     room = next((room for size, room in BITMAP_ROOMS if geometry.each >= size), BITMAP_ROOM)
     most = (room - BITMAP_HEADER) * 8
-    chunk, bits = 4 * KIB, (geometry.size if geometry.level.word == "raid10" else geometry.each) // (4 * KIB) + 1
+    chunk = 4 * KIB
+    bits = (geometry.size if geometry.level.word == "raid10" else geometry.each) // (4 * KIB) + 1
     while bits > most:
-        chunk, bits = chunk * 2, (bits + 1) // 2
+        chunk = chunk * 2
+        bits = (bits + 1) // 2
     return chunk
 
 
@@ -171,7 +175,8 @@ def file_system_step(goal: RaidGoal, geometry: ArrayGeometry) -> MakeFileSystem 
 
 def filesystem_notes(goal: RaidGoal, geometry: ArrayGeometry) -> Iterator[str]:
     """Yield why the file system gets these stripe settings, a sentence each."""
-    if on_array := kind_named(goal.filesystem).on_array:
+    on_array = kind_named(goal.filesystem).on_array
+    if on_array:
         yield from on_array.notes(new_array(goal, geometry))
     if goal.block_size and goal.block_size > 4 * KIB:
         yield f"most machines cannot mount blocks of {format_size(goal.block_size)}: their memory pages are smaller"
@@ -193,7 +198,8 @@ def member_commands(step: steps.MemberStep) -> tuple[tuple[str, ...], ...]:
             # The Format NVM command itself, because `nvme format` also sets a buffer size, which fails on a disk that
             # is opened exclusively. Dword 10: LBAF in bits 3:0 and 13:12, no secure erase, no protection information.
             # The kernel refuses the number of another namespace.
-            disk, form_number = step.disk.path, step.format_after & 0xF | step.format_after >> 4 << 12
+            disk = step.disk.path
+            form_number = step.format_after & 0xF | step.format_after >> 4 << 12
             words = ("--opcode=0x80", f"--namespace-id={step.namespace}", f"--cdw10={form_number}", "--timeout=600000")
             form = ("nvme", "admin-passthru", disk, *words)
             table = ("sfdisk", "--no-reread", "--no-tell-kernel", "--wipe=never", "--quiet", disk)

@@ -19,7 +19,8 @@ from aligntool.units import format_size
 _BACKUP = "do not restore header backups made before the change; make a new one with cryptsetup luksHeaderBackup"
 _MD = "md's chunk and data offset stay: a power cut while they change would lose data; see aligntool explain AT603"
 # Bytes per second: every byte is read, written to cryptsetup's journal, and written to its place.
-_ROTATIONAL, _FLASH = 20 * 10**6, 100 * 10**6
+_ROTATIONAL = 20 * 10**6
+_FLASH = 100 * 10**6
 
 
 def plan_layers(judged: Judged, partitions: tuple[int, ...]) -> Plan:
@@ -58,7 +59,8 @@ def plan_layers(judged: Judged, partitions: tuple[int, ...]) -> Plan:
 
 
 def _unfit(disk: Disk, part: Partition, layer: Layer, sector: int) -> Iterator[Refusal]:
-    subject, start = f"partition {part.number}", layer.data_start
+    subject = f"partition {part.number}"
+    start = layer.data_start
     if start is None:
         text = f"{subject}: the data of its LUKS header are on another device, or their start is unknown"
         yield Refusal("layer-fixed", subject, text, next_look(disk))
@@ -67,10 +69,12 @@ def _unfit(disk: Disk, part: Partition, layer: Layer, sector: int) -> Iterator[R
         text = f"{subject}: {layer.version or 'this header'} supports only sectors of 512 bytes"
         yield Refusal("layer-fixed", subject, text, change_by_hand(disk, ByHand.LUKS, "cryptsetup", part))
         return
-    if past := start % sector:
+    past = start % sector
+    if past:
         text = f"{subject}: the data of {layer.version} begin {past} bytes past a boundary of {format_size(sector)}"
         yield Refusal("layer-fixed", subject, text, next_command(disk, "realign"), lasting=False)
-    if over := (part.extent.end - start) % sector:
+    over = (part.extent.end - start) % sector
+    if over:
         text = f"{subject}: the data of {layer.version} end {over} bytes past a whole sector of {format_size(sector)}"
         yield Refusal("layer-fixed", subject, text, next_look(disk))
 

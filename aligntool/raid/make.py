@@ -66,7 +66,8 @@ def record_file(state: Path, plan: Plan) -> Path:
     """Return the file of a plan's record, named by the UUID of the new array, which no two plans share, else by the
     digest of the plan.
     """
-    name = made.uuid.replace(":", "") if (made := array_of(plan.steps)) else digest(plan)[:32]
+    made = array_of(plan.steps)
+    name = made.uuid.replace(":", "") if made else digest(plan)[:32]
     return state / "arrays" / f"{name}.json"
 
 
@@ -200,14 +201,16 @@ def preflight(needs: Needs, planned: Sequence[Step], paths: Paths, disks: Sequen
         if isinstance(step, steps.RebuildInitramfs):
             reasons += steps_system.refuse_hooks(step, paths)
         if isinstance(step, Mount) and find_program("mountpoint"):
-            found, free = steps_system.refuse_mount_point(step, paths), _hint_for_free_place(step.path, paths)
+            found = steps_system.refuse_mount_point(step, paths)
+            free = _hint_for_free_place(step.path, paths)
             reasons += (Refusal("mount-point", step.path, text, free) for text in found)
     return reasons
 
 
 def _check_kernel(planned: Sequence[Step]) -> Iterator[Refusal]:
     """Refuse a level that the kernel lacks. /proc/mdstat lists the available levels; a missing module is loaded."""
-    made, mdstat = array_of(planned), Path("/proc/mdstat")
+    made = array_of(planned)
+    mdstat = Path("/proc/mdstat")
     if made and f"[{made.level}]" not in steps_md.read_kernel_file(mdstat):
         module = _MODULE.get(made.level, made.level)
         if find_program("modprobe"):
@@ -471,12 +474,14 @@ def _stop_unless_ours(step: MakeFileSystem, plan: Plan) -> None:
     """Raise Stopped unless an earlier step made the device: it is the array of the plan's UUID, or a partition at its
     planned extent.
     """
-    if (made := array_of(plan.steps)) and made.device == step.device:
+    made = array_of(plan.steps)
+    if made and made.device == step.device:
         return steps_md.stop_unless_made(made)
     for member in members_in(plan.steps):
         for entry in member.entries:
             if step.device == partition_node(member.disk.path, entry.number):
-                if why := partition_problem(member.disk.path, step.device, entry.extent):
+                why = partition_problem(member.disk.path, step.device, entry.extent)
+                if why:
                     raise Stopped(f"{step.device}: {why}")
                 return None
     raise Stopped(f"no step of the plan creates {step.device}")

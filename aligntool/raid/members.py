@@ -147,7 +147,8 @@ def _format(member: Member) -> Iterator[str]:
     if used is None or not plain:
         return
     best = min(plain, key=lambda form: (form.relative_performance, -form.data_size))
-    used_rating, best_rating = used.relative_performance, best.relative_performance
+    used_rating = used.relative_performance
+    best_rating = best.relative_performance
     blocks = f"{used.data_size}-byte blocks and offers {best.data_size}"
     offer = f"{member.name} is formatted with {blocks} (format {best.index}"
     if best_rating < used_rating:
@@ -251,7 +252,8 @@ def _cut(placed: Placed, length: int, *, new: bool) -> Placed:
 
 
 def _existing(member: Member, goal: RaidGoal, level: Level) -> Placed:
-    disk, part = member.disk, member.partition
+    disk = member.disk
+    part = member.partition
     if part:
         return Placed(member, f"/dev/{part.node}" if part.node else partition_node(disk.path, part.number), part.extent)
     return Placed(member, disk.path, Extent(0, (disk.size or 0) - spare_room(goal, level)))
@@ -341,7 +343,9 @@ def type_steps(placed: Sequence[Placed]) -> Iterator[SetPartitionType]:
     have to be as planned.
     """
     for place in placed:
-        part, path, wanted = place.member.partition, place.member.disk.path, _raid_type(place.member)
+        part = place.member.partition
+        path = place.member.disk.path
+        wanted = _raid_type(place.member)
         if part is not None and wanted and part.type_code.removeprefix("0x").upper() != wanted.upper():
             yield SetPartitionType(path, part.number, wanted)
 
@@ -350,7 +354,8 @@ def _raid_type(member: Member) -> str:
     """Return the type of RAID members as sfdisk takes it, a GUID or a byte without 0x; "" if the kind of table has
     none.
     """
-    role, table = ROLES["linux-raid"], member.disk.table
+    role = ROLES["linux-raid"]
+    table = member.disk.table
     types = {TableLabel.GPT: role.gpt, TableLabel.DOS: (role.mbr or "").removeprefix("0x")}
     return types.get(table.label, "") if table else ""
 
@@ -367,7 +372,8 @@ def array_of(steps: Sequence[Step]) -> MakeArray | None:
 
 def data_area(steps: Sequence[Step]) -> DataArea:
     """Return the data area on each member of the array that these steps create."""
-    return made.data if (made := array_of(steps)) else DataArea()
+    made = array_of(steps)
+    return made.data if made else DataArea()
 
 
 def ranges_to_zero(disk: Disk, entries: Sequence[NewEntry], taken: Extent | None, area: DataArea) -> tuple[Extent, ...]:

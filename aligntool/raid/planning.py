@@ -37,7 +37,8 @@ class Decided:
 
 def notes_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[str, ...]:
     """Return the decisions and their reasons, a sentence each."""
-    geometry, named = decided.geometry, [placed.member for placed in decided.placed]
+    geometry = decided.geometry
+    named = [placed.member for placed in decided.placed]
     disks = [member.disk for member in named]
     rates = {**ceilings.known_rates({disk.name: known.get(disk.name, ()) for disk in disks}), **decided.measured.rates}
     ceiling = ceilings.ceiling(disks, inventory.uplinks, geometry.level, geometry.layout, rates)
@@ -57,7 +58,8 @@ def notes_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[str,
 
 
 def _chunk_notes(decided: Decided) -> Iterator[str]:
-    advice, chunk = decided.advice, decided.geometry.chunk
+    advice = decided.advice
+    chunk = decided.geometry.chunk
     if chunk is None or advice.size is None:
         yield f"no chunk: {advice.reason}"
         return
@@ -75,7 +77,8 @@ def _chunk_notes(decided: Decided) -> Iterator[str]:
 
 
 def _layout_notes(decided: Decided) -> Iterator[str]:
-    layout, level = decided.geometry.layout, decided.geometry.level
+    layout = decided.geometry.layout
+    level = decided.geometry.level
     if level.word == "raid10":
         kinds = {
             "n": "copies are next to each other: writes cost the least",
@@ -89,7 +92,8 @@ def _layout_notes(decided: Decided) -> Iterator[str]:
 
 
 def _placement_notes(decided: Decided) -> Iterator[str]:
-    offset, goal = decided.offset, decided.goal
+    offset = decided.offset
+    goal = decided.goal
     first = decided.placed[0]
     if offset.size:
         grain = f", a multiple of {format_size(offset.grain)}" if offset.grain else ""
@@ -142,7 +146,8 @@ def _member_attention(decided: Decided, known: Known) -> Iterator[str]:
     for member in named:
         if refusals.is_wiped(member, decided.goal):
             yield from (f"{LOST}{holding}, on {member.name}" for holding in refusals.member_holdings(member))
-        if unread := unread_between(member.disk):
+        unread = unread_between(member.disk)
+        if unread:
             yield f"{member.name}: {unread}"
     if not decided.geometry.level.redundant:
         yield f"{decided.geometry.level.title}: if one drive fails, all data is lost; keep copies elsewhere"
@@ -159,7 +164,9 @@ def _member_attention(decided: Decided, known: Known) -> Iterator[str]:
 
 
 def _array_attention(decided: Decided) -> Iterator[str]:
-    goal, level, chunk = decided.goal, decided.geometry.level, decided.geometry.chunk
+    goal = decided.goal
+    level = decided.geometry.level
+    chunk = decided.geometry.chunk
     for rule in chunks.judge_chunk(chunk, decided.stripes) if chunk is not None else ():
         size = format_size(chunk or 0)
         if rule.conflict:
@@ -196,7 +203,8 @@ def _system_attention(decided: Decided) -> Iterator[str]:
     if goal.filesystem not in NOT_MOUNTED and not goal.place:
         fstab = f"the file system by UUID={goal.filesystem_uuid} in its own fstab"
         yield f"a system installed on the array needs this ARRAY line in its mdadm.conf and initramfs, and {fstab}"
-    if note := boot.SYSTEMS[goal.system].note:
+    note = boot.SYSTEMS[goal.system].note
+    if note:
         yield note.format(uuid=goal.array_uuid)
 
 
@@ -210,7 +218,8 @@ LEAST_MEMBER = 16 * MIB
 def plan_raid(drives: Sequence[Judged], inventory: Inventory, goal: RaidGoal, *, known: Known | None = None) -> Plan:
     """Plan an array. `known`: the rows of the drive database for each disk. Raises Refused with every reason."""
     decided = decide_raid(drives, goal)
-    geometry, placed = decided.geometry, decided.placed
+    geometry = decided.geometry
+    placed = decided.placed
     refuse(refusals.geometry_problems(goal, placed, geometry))
     sector = placed[0].member.disk.limits.logical_block_size or 512  # an array has those of its members
     subject = Subject(geometry.device, geometry.size, sector, None, goal.array_uuid, None, None, None, "")
@@ -280,7 +289,8 @@ def _members_of(drives: Sequence[Judged], goal: RaidGoal) -> tuple[list[Member],
         if number is None or part:
             found.append(Member(judged, part))
         else:
-            name, text = f"partition {number} of {disk.name}", f"{disk.name} has no partition {number}"
+            name = f"partition {number} of {disk.name}"
+            text = f"{disk.name} has no partition {number}"
             missing.append(Refusal("no-partition", name, text, f"aligntool audit {disk.path}"))
     return found, missing
 
@@ -311,7 +321,8 @@ def _refuse_small(placed: Sequence[Placed], spare: int, least: int = LEAST_MEMBE
     if small:
         sizes = ((name, members.own_length(place), max(place.extent.length, 0)) for name, place in small.items())
         found = (f"{name} of {format_about(whole)} has room for {format_about(room)}" for name, whole, room in sizes)
-        text, hint = f"members need at least {format_size(least)}, and {', '.join(found)}", "use larger drives"
+        text = f"members need at least {format_size(least)}, and {', '.join(found)}"
+        hint = "use larger drives"
         if spare and not all(place.member.partition for place in small.values()):
             text += f"; {format_size(spare)} at the end of each drive stay free for a slightly smaller replacement"
             hint += ", or leave less free: --spare-end 1MiB"
@@ -319,7 +330,9 @@ def _refuse_small(placed: Sequence[Placed], spare: int, least: int = LEAST_MEMBE
 
 
 def _make_member(placed: Placed, goal: RaidGoal, area: steps.DataArea) -> MakeMember:
-    disk, part, entries = placed.member.disk, placed.member.partition, placed.entries
+    disk = placed.member.disk
+    part = placed.member.partition
+    entries = placed.entries
     number = part.number if part else None
     holds = steps.recognised_content(disk, number) + refusals.unrecognised_content(placed.member)
     wipe = refusals.is_wiped(placed.member, goal)
@@ -330,14 +343,17 @@ def _make_member(placed: Placed, goal: RaidGoal, area: steps.DataArea) -> MakeMe
 
 
 def _steps(decided: Decided, inventory: Inventory) -> Iterator[Step]:
-    goal, geometry, placed = decided.goal, decided.geometry, decided.placed
+    goal = decided.goal
+    geometry = decided.geometry
+    placed = decided.placed
     system = boot.SYSTEMS[goal.system]
     made = commands.make_array(goal, geometry, tuple(place.device for place in placed))
     yield from (_make_member(place, goal, made.data) for place in placed)
     yield made
     yield from members.type_steps(placed)
     yield from boot.boot_partition_steps(goal, placed)
-    if file_system := commands.file_system_step(goal, geometry):
+    file_system = commands.file_system_step(goal, geometry)
+    if file_system:
         yield file_system
     others = boot.lines_for_running_arrays(inventory, system, geometry.device)
     yield from boot.persistence_steps(goal, system, geometry.device, others)
@@ -353,6 +369,7 @@ def _steps(decided: Decided, inventory: Inventory) -> Iterator[Step]:
 
 def data_begins(drives: Sequence[Judged], goal: RaidGoal) -> tuple[int, ...]:
     """Return an offset in bytes for each member, or () for a goal that is refused anyway."""
-    level, (named, missing) = LEVELS.get(goal.level), _members_of(drives, goal)
+    level = LEVELS.get(goal.level)
+    (named, missing) = _members_of(drives, goal)
     placed = place_members(named, goal, level) if level and named and not missing else ()
     return tuple(place.extent.start + members.data_offset(placed, goal).size for place in placed)

@@ -83,9 +83,10 @@ class _Array:
     def shrinks(self) -> bool:
         """Return whether the blocks of the array become smaller, from its next assembly on."""
         return (
-            bool(self.to_format) and not self.facts.stored_block_size
+            bool(self.to_format)
+            and not self.facts.stored_block_size
             and self.size < (self.disk.limits.logical_block_size or 512)
-        )  # fmt: skip
+        )
 
     @property
     def spares(self) -> tuple[Member, ...]:
@@ -102,7 +103,8 @@ def plan_reformat(
     """Plan a reformat. `members`: every disk or partition that may be one, by kernel name. Raises Refused with every
     reason.
     """
-    facts, path = disk.array, disk.path
+    facts = disk.array
+    path = disk.path
     if facts is None or not is_native(facts) or not facts.uuid:
         text = f"{path} is not a running md array with its own UUID and metadata"
         raise Refused(text, hint="aligntool raid show", code="no-array", subject=path)
@@ -125,7 +127,8 @@ _UNKNOWN = (None, None, None, "")
 
 
 def _steps(array: _Array) -> Iterator[Step]:
-    whose, spare = (array.uuid, array.path), ""
+    whose = (array.uuid, array.path)
+    spare = ""
     if not array.to_format:
         return
     yield CheckArray(*whose)
@@ -141,8 +144,11 @@ def _steps(array: _Array) -> Iterator[Step]:
 
 
 def _format_step(array: _Array, member: Member) -> FormatMember:
-    disk, part, form = member.disk, member.partition, format_of(member.disk, array.size)
-    before, number = disk.nvme.format_in_use if disk.nvme else None, array.details.namespaces.get(disk.name)
+    disk = member.disk
+    part = member.partition
+    form = format_of(member.disk, array.size)
+    before = disk.nvme.format_in_use if disk.nvme else None
+    number = array.details.namespaces.get(disk.name)
     if form is None or before is None or number is None:
         text = f"the formats of {disk.name} are unknown"
         raise Refused(text, hint=typed("nvme id-ns -H", disk.path), code="not-read")
@@ -156,7 +162,9 @@ def _format_step(array: _Array, member: Member) -> FormatMember:
 
 
 def _refuse_array(array: _Array) -> Iterator[Refusal]:
-    facts, path, detail = array.facts, array.disk.path, typed("mdadm --detail", array.disk.path)
+    facts = array.facts
+    path = array.disk.path
+    detail = typed("mdadm --detail", array.disk.path)
     count = facts.devices or 0
     copies = copies_of(level_of(facts.level), count, facts.layout or "") if facts.level in ("raid1", "raid10") else 2
     if facts.level not in LEVELS or min(copies, count) < 2:
@@ -189,7 +197,9 @@ def _refuse_array(array: _Array) -> Iterator[Refusal]:
 
 
 def _refuse_states(array: _Array, detail: str) -> Iterator[Refusal]:
-    facts, path, known = array.facts, array.disk.path, {member.name for member in array.members}
+    facts = array.facts
+    path = array.disk.path
+    known = {member.name for member in array.members}
     states = {name: array.details.states.get(name) or "unknown" for name in facts.members}
     for name, state in states.items():
         marks = sorted(set(state.split(",")) - {IN_SYNC, SPARE})
@@ -217,7 +227,8 @@ def _refuse_kernel(array: _Array) -> Iterator[Refusal]:
 
 
 def _refuse_places(array: _Array) -> Iterator[Refusal]:
-    facts, path = array.facts, array.disk.path
+    facts = array.facts
+    path = array.disk.path
     places = {"size used of each member": facts.each, "bitmap, from the superblock": array.details.bitmap_at}
     places |= {f"data offset of {name}": offset for name, offset in facts.member_data_offsets}
     for title, number in places.items():
@@ -234,7 +245,9 @@ def _refuse_used(array: _Array) -> Iterator[Refusal]:
     """
     if not array.grows:
         return
-    disk, above, live = array.disk, Inventory(array.others), "do it from a live system"
+    disk = array.disk
+    above = Inventory(array.others)
+    live = "do it from a live system"
     used = list(use_refusals(disk.name, disk.name, mount_points_of(disk), disk.holders, live, above=above))
     for part in disk.partitions:
         used += use_refusals(part.node or disk.name, part.node or disk.name, (), part.holders, live, above=above)
@@ -250,10 +263,12 @@ def _refuse_used(array: _Array) -> Iterator[Refusal]:
 
 
 def _refuse_content(array: _Array) -> Iterator[Refusal]:
-    disk, size = array.disk, array.size
+    disk = array.disk
+    size = array.size
     if not (array.grows or array.shrinks):
         return
-    name, where = disk.path, f"an array with logical blocks of {size} bytes"
+    name = disk.path
+    where = f"an array with logical blocks of {size} bytes"
     if array.shrinks and disk.table and disk.table.sector_size == size:
         return
     if disk.table or disk.partitions:
@@ -284,7 +299,8 @@ def _alternative(disk: Disk, layer: Layer) -> str:
 
 
 def _refuse_member(array: _Array, member: Member) -> Iterator[Refusal]:
-    disk, name = member.disk, member.disk.name
+    disk = member.disk
+    name = member.disk.name
     if disk.kind is not DiskKind.NVME or disk.nvme is None:
         text = f"{member.name} is not on an NVMe drive, so its logical blocks cannot be changed"
         yield Refusal("lba-format", member.name, text, f"replace it with a drive with blocks of {array.size} bytes")
@@ -319,8 +335,10 @@ def _refuse_member(array: _Array, member: Member) -> Iterator[Refusal]:
 
 
 def _refuse_formats(array: _Array, disk: Disk) -> Iterator[Refusal]:
-    look, scope = typed("nvme id-ns -H", disk.path), array.details.scopes.get(disk.name)
-    nvme, number = disk.nvme, array.details.namespaces.get(disk.name)
+    look = typed("nvme id-ns -H", disk.path)
+    scope = array.details.scopes.get(disk.name)
+    nvme = disk.nvme
+    number = array.details.namespaces.get(disk.name)
     if nvme is None or None in (nvme.format_in_use, scope, number):
         yield Refusal(
             "not-read", disk.name, f"{disk.name} did not report its formats", f"run the same command with sudo; {look}"
@@ -356,7 +374,9 @@ def _share_controller(one: Disk, other: Disk) -> bool:
 
 
 def _refuse_partition(array: _Array, member: Member, disk: Disk) -> Iterator[Refusal]:
-    part, table, size = member.partition, disk.table, array.size
+    part = member.partition
+    table = disk.table
+    size = array.size
     if part is None:
         return
     name = member.name
@@ -399,7 +419,8 @@ def _notes(array: _Array) -> Iterator[str]:
         else:
             yield f"{member.name} already has logical blocks of {array.size} bytes"
     if array.grows:
-        content, unit = labelled(array.disk.content[0]), array.details.unit
+        content = labelled(array.disk.content[0])
+        unit = array.details.unit
         yield f"{content} {unit.words}, so it works on logical blocks of {array.size} bytes"
     if array.to_format and array.spares:
         yield f"the spare {array.spares[0].name} replaces each member in turn, so no copy is ever missing"

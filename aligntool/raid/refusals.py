@@ -33,9 +33,11 @@ def goal_problems(goal: RaidGoal, members: int) -> Iterator[Refusal]:
     titles = {"filesystem": "file system", "metadata": "metadata version", "members": "kind of member"}
     options = {"level": "--level", "workload": "--workload", "filesystem": "--fs"}
     for key, allowed in RAID_WORDS.items():
-        word, title = getattr(goal, key), titles.get(key, key)
+        word = getattr(goal, key)
+        title = titles.get(key, key)
         if word is not None and word not in allowed:
-            option, text = options.get(key, title), f"{word!r} is not a supported {title}"
+            option = options.get(key, title)
+            text = f"{word!r} is not a supported {title}"
             yield Refusal("invalid-option", option, text, f"{option}: {', '.join(allowed)}")
     yield from _refuse_names(goal)
     for option in goal.mount_options or ():
@@ -46,7 +48,8 @@ def goal_problems(goal: RaidGoal, members: int) -> Iterator[Refusal]:
     if goal.system not in SYSTEMS:
         text = f"{goal.system!r} is not a supported system"
         yield Refusal("invalid-option", "--system", text, f"--system: {', '.join(SYSTEMS)}")
-    if level := LEVELS.get(goal.level):
+    level = LEVELS.get(goal.level)
+    if level:
         allowed = layouts_of(level, members)
         if goal.layout is not None and goal.layout not in allowed:
             text = f"{level.title} of {members} members has no layout {goal.layout!r}"
@@ -76,7 +79,8 @@ def _refuse_names(goal: RaidGoal) -> Iterator[Refusal]:
 
 def _refuse_mkfs_sizes(goal: RaidGoal) -> Iterator[Refusal]:
     """Refuse sizes that mkfs.xfs and mke2fs refuse or reduce: mkfs.xfs(8), mke2fs(8)."""
-    on_array, block = kind_named(goal.filesystem).on_array, goal.block_size or 4 * KIB
+    on_array = kind_named(goal.filesystem).on_array
+    block = goal.block_size or 4 * KIB
     if on_array is None or on_array.inode_sizes is None:
         return
     limits = {
@@ -88,7 +92,8 @@ def _refuse_mkfs_sizes(goal: RaidGoal) -> Iterator[Refusal]:
             found, *ends = map(format_size, (size, least, most))
             text = f"{goal.filesystem}: {key} must be a power of two from {ends[0]} to {ends[1]}, not {found}"
             yield Refusal("invalid-option", key, text, f"omit {key}")
-    sizes, log = on_array.log_sizes, goal.log_size
+    sizes = on_array.log_sizes
+    log = goal.log_size
     if sizes and log is not None and (log % block or not sizes[0] <= log <= sizes[1]):
         found, *ends = map(format_size, (log, *sizes))
         text = f"{goal.filesystem}: log_size must be a multiple of its blocks from {ends[0]} to {ends[1]}, not {found}"
@@ -97,12 +102,15 @@ def _refuse_mkfs_sizes(goal: RaidGoal) -> Iterator[Refusal]:
 
 def _refuse_chunk(goal: RaidGoal) -> Iterator[Refusal]:
     """Refuse what md refuses: raid0.c create_strip_zones, raid5.c setup_conf, raid10.c setup_geo, mdadm Create.c."""
-    level, chunk = LEVELS[goal.level], goal.chunk
+    level = LEVELS[goal.level]
+    chunk = goal.chunk
     if chunk is None:
         return
-    text, hint = "", "--chunk 64KiB"
+    text = ""
+    hint = "--chunk 64KiB"
     if not level.striped:
-        text, hint = f"{level.title} has no chunk: every member holds all data", "omit --chunk"
+        text = f"{level.title} has no chunk: every member holds all data"
+        hint = "omit --chunk"
     elif chunk <= 0 or chunk % PAGE:
         text = f"a chunk of {format_size(chunk)} is not a multiple of the kernel's pages of {format_size(PAGE)}"
     elif level.word != "raid0" and not is_power_of_two(chunk):
@@ -129,7 +137,8 @@ def member_problems(members: Sequence[Member], goal: RaidGoal, *, count: int) ->
 
 
 def _refuse_count(count: int, goal: RaidGoal) -> Iterator[Refusal]:
-    if level := LEVELS.get(goal.level):
+    level = LEVELS.get(goal.level)
+    if level:
         least = max(level.least_members, copies_of(level, 0, goal.layout or (*layouts_of(level, count), "")[0]))
         if count < least:
             text = f"{level.title} needs at least {least} members, and {count} {'is' if count == 1 else 'are'} named"
@@ -177,8 +186,11 @@ def _refuse_kinds(members: Sequence[Member], goal: RaidGoal) -> Iterator[Refusal
         text = f"{', '.join(mapped)}: the kernel creates no partitions on device-mapper devices"
         yield Refusal("mapping", ", ".join(mapped), text, "--whole-drives uses them as they are")
     if goal.esp_size and (parts or goal.whole_drives):
-        why, hint = ("partitions were named", "name the drives") if parts else (
-            "whole drives were requested", "omit --whole-drives")  # fmt: skip
+        why, hint = (
+            ("partitions were named", "name the drives")
+            if parts
+            else ("whole drives were requested", "omit --whole-drives")
+        )
         text = f"an EFI system partition needs a new partition table, but {why}"
         yield Refusal("wrong-members", subject, text, hint)
 
@@ -267,7 +279,9 @@ def _refuse_member(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
 
 
 def _refuse_used(member: Member) -> Iterator[Refusal]:
-    disk, above, uses = member.disk, member.judged.above, list[Refusal]()
+    disk = member.disk
+    above = member.judged.above
+    uses = list[Refusal]()
     for part in (member.partition,) if member.partition else disk.partitions:
         name = Member(member.judged, part).name
         uses += wording.use_refusals(name, name, part.mounted_at, part.holders, above=above)
@@ -280,7 +294,9 @@ def _refuse_place(member: Member) -> Iterator[Refusal]:
     """Refuse an existing partition whose bytes are not its own, even with --wipe: its disk is a member of an array, the
     kernel has it elsewhere, or another partition overlaps it. Nothing of that need be recognised in the partition.
     """
-    disk, part, name = member.disk, member.partition, member.name
+    disk = member.disk
+    part = member.partition
+    name = member.name
     if part is None:
         return
     for layer in disk.content:
@@ -299,7 +315,9 @@ def _refuse_place(member: Member) -> Iterator[Refusal]:
 
 
 def _refuse_content(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
-    disk, part, name = member.disk, member.partition, member.name
+    disk = member.disk
+    part = member.partition
+    name = member.name
     read = part.content_read if part else disk.table_read and disk.content_read
     if not read:
         needs_root = any(unseen.why.startswith("needs root") for unseen in disk.unseen)
@@ -329,7 +347,8 @@ def is_test(goal: RaidGoal) -> bool:
 
 def _has_content(member: Member) -> bool:
     """Return whether a partition or any content was recognised; unrecognised bytes and empty tables do not count."""
-    disk, part = member.disk, member.partition
+    disk = member.disk
+    part = member.partition
     if part is not None:
         return bool(part.content or part.content_hint)
     return bool(disk.partitions or disk.content or disk.content_hint or disk.gpt_headers)
@@ -355,7 +374,8 @@ def unrecognised_content(member: Member) -> tuple[str, ...]:
     """Return unrecognised content in a line that changes with its bytes; () if the member is blank, or has recognised
     content, which its kind and UUID identify.
     """
-    disk, part = member.disk, member.partition
+    disk = member.disk
+    part = member.partition
     if disk.sampled is None or not disk.sampled.written or recognised_content(disk, part.number if part else None):
         return ()
     return (f"unrecognised: SHA-256 of {disk.sampled.places} places {disk.sampled.digest}",)

@@ -112,7 +112,9 @@ def arrays_of(
 
 def _view(judged: Judged, facts: ArrayFacts, report: Report, rates: Rates, known: Known) -> ArrayView:
     disk = judged.disk
-    places, offsets, level = members_of(report.judged), dict(facts.member_data_offsets), level_of(facts.level)
+    places = members_of(report.judged)
+    offsets = dict(facts.member_data_offsets)
+    level = level_of(facts.level)
     drives = [places[name].disk for name in facts.members if name in places]
     own = {drive.name: rates[drive.name] for drive in drives if drive.name in rates}
     found = tuple(_findings(disk, [drive.name for drive in drives], report))
@@ -129,7 +131,8 @@ def _view(judged: Judged, facts: ArrayFacts, report: Report, rates: Rates, known
 def _member_view(name: str, member: Member | None, offset: int | None, report: Report, known: Known) -> MemberView:
     if member is None:
         return MemberView(name, "its drive was not read")
-    disk, part = member.disk, member.partition
+    disk = member.disk
+    part = member.partition
     bottleneck = narrowest_link(disk)
     link = f"{bottleneck.what}, {format_rate(bottleneck.bandwidth)}" if bottleneck else None
     shares = tuple(shared_words(disk, report.inventory.uplinks))
@@ -257,7 +260,8 @@ def _with_field(text: str, number: int, value: str) -> str:
 
 def refuse_mount(array: RunningArray, place: str | None) -> Iterator[Refusal]:
     """Yield why fstab and crypttab cannot be changed as requested."""
-    disk, lines = array.disk, array.fstab_lines()
+    disk = array.disk
+    lines = array.fstab_lines()
     for line in (*(line for line in lines if _is_by_node(line, array)), *_crypt_lines(array)):
         if uuid_behind(line.spec, disk) is None:
             text = f"the UUID of {line.spec}, which is mounted at {line.place}, is unknown"
@@ -269,7 +273,8 @@ def refuse_mount(array: RunningArray, place: str | None) -> Iterator[Refusal]:
         text = f"{place!r} is not a valid mount point for fstab"
         yield Refusal("invalid-option", "--mount", text, "--mount /srv/data")
     if layer is None or not layer.uuid or not kind_named(layer.kind).is_mountable:
-        content, look = layer.kind if layer else "no single file system", typed("blkid -p", disk.path)
+        content = layer.kind if layer else "no single file system"
+        look = typed("blkid -p", disk.path)
         text = f"{disk.path} holds {content}, so it cannot be mounted directly"
         if disk.content_read:
             yield Refusal("not-mountable", disk.path, text, look)
@@ -307,7 +312,8 @@ def mount_steps(array: RunningArray, place: str | None) -> Iterator[Step]:
     """Yield a new fstab line and the mount, as far as they do not exist yet."""
     if place is None or not array.disk.content:
         return
-    layer, line = array.disk.content[0], ""
+    layer = array.disk.content[0]
+    line = ""
     if not any(line.place == place for line in array.fstab_lines()):
         options = (*(kind_named(layer.kind).mount_options or ("defaults",)), "nofail", boot.DEVICE_TIMEOUT)
         line = boot.mount_line(layer.uuid or "", place, layer.kind, options)
@@ -343,13 +349,15 @@ class PersistGoal:
 def plan_persist(disk: Disk, inventory: Inventory, goal: PersistGoal) -> Plan:
     """Plan the files that make the array start after every reboot. Raises Refused with every reason why they cannot."""
     array, system = _resolve(disk, inventory, goal)
-    conf, nodes = array.system.mdadm, [f"/dev/{name}" for name in array.facts.members]
+    conf = array.system.mdadm
+    nodes = [f"/dev/{name}" for name in array.facts.members]
     forbidden = boot.refuse_device_lines(conf, (*conf.files, system.mdadm_conf)[0], nodes)
     lines = (*_refuse_joined_lines(array), *_refuse_lines_outside(array, system))
     refuse([*lines, *forbidden, *refuse_mount(array, goal.mount_at)])
     steps = tuple(_steps(array, system, goal))
     refuse(_refuse_ambiguous_edits(array, steps))
-    size, sector = disk.size or 0, disk.limits.logical_block_size or 512
+    size = disk.size or 0
+    sector = disk.limits.logical_block_size or 512
     subject = Subject(disk.path, size, sector, None, array.facts.uuid, None, None, None, "")
     title = f"{array.facts.level} of {format_about(size)}: the same name and mounts after every reboot"
     attention = tuple(_attention(array, system)) if steps else ()
@@ -364,15 +372,20 @@ def _refuse_ambiguous_edits(array: RunningArray, steps: Sequence[Step]) -> Itera
     for path, key in [(step.path, step.instead_of) for step in steps if isinstance(step, EditFile)]:
         # A byte that is not UTF-8 was read as U+FFFD, which the file does not contain.
         found = [f"a line holds characters that are not UTF-8: {key}"] if "\ufffd" in key else []
-        found += [f"the line {key!r} cannot be replaced, because another line contains it: {text}"
-                  for file, text in lines if file == path and key in text and text != key]  # fmt: skip
+        found += [
+            f"the line {key!r} cannot be replaced, because another line contains it: {text}"
+            for file, text in lines
+            if file == path and key in text and text != key
+        ]
         hint = f"edit {path} by hand first"
         yield from (Refusal("file-conflict", path, f"{path}: {text}", hint) for text in found)
 
 
 def _resolve(disk: Disk, inventory: Inventory, goal: PersistGoal) -> tuple[RunningArray, boot.System]:
     """Return the array and the family of its system. Raises Refused if nothing can be planned."""
-    facts, files, path = disk.array, inventory.system, disk.path
+    facts = disk.array
+    files = inventory.system
+    path = disk.path
     detail = typed("mdadm --detail", path)
     if facts is None:
         raise Refused(f"{path} is not a running md array", hint="aligntool raid show", code="no-array", subject=path)
@@ -380,7 +393,8 @@ def _resolve(disk: Disk, inventory: Inventory, goal: PersistGoal) -> tuple[Runni
         text = f"{path} is a firmware array ({facts.metadata}): the firmware keeps its configuration"
         raise Refused(text, hint=f"{typed('mdadm --detail-platform')}; {detail}", code="firmware-array", subject=path)
     if files is None:
-        text, hint = "the files of this system cannot be read", "ls /etc/os-release /etc/fstab"
+        text = "the files of this system cannot be read"
+        hint = "ls /etc/os-release /etc/fstab"
         if inventory.captured:
             text = "the snapshot does not contain the files of the captured system"
             hint = "on that machine: sudo aligntool snapshot -o FILE"
@@ -461,7 +475,9 @@ def _notes(array: RunningArray, system: boot.System, goal: PersistGoal) -> Itera
 
 
 def _attention(array: RunningArray, system: boot.System) -> Iterator[str]:
-    disk, facts, files = array.disk, array.facts, array.system
+    disk = array.disk
+    facts = array.facts
+    files = array.system
     for image in files.initramfs:
         if image.unseen:
             yield f"{image.path}: not readable: {image.unseen}"

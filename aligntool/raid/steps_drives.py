@@ -44,7 +44,8 @@ def read_all_disks() -> tuple[Disk, ...]:
 
 def stop_unless_blank(disk: Disk, step: plan_steps.MakeMember, area: plan_steps.DataArea, *, begun: bool) -> None:
     """Raise Stopped for what `unplanned_content` reports."""
-    if why := unplanned_content(disk, step, area, begun=begun):
+    why = unplanned_content(disk, step, area, begun=begun)
+    if why:
         raise Stopped(f"{why}; it is not overwritten", hint="sudo aligntool rollback does not touch it")
 
 
@@ -82,9 +83,11 @@ def old_signatures(step: plan_steps.MakeMember, area: plan_steps.DataArea) -> It
     for entry in step.entries:
         yield from _signature_at(step.disk.path, entry.extent, "where the new partition begins")
     if area.offset:
-        device, extent = step.device, Extent(area.offset, area.length or 0)
+        device = step.device
+        extent = Extent(area.offset, area.length or 0)
         if step.entries:
-            device, extent = step.disk.path, area.of(step.entries[-1].extent)
+            device = step.disk.path
+            extent = area.of(step.entries[-1].extent)
         yield from _signature_at(device, extent, "where the array's data would begin")
 
 
@@ -327,7 +330,8 @@ def _wipe_taken(
             zero(locked.device, ranges_to_zero(disk, (), None, area))
         return
     extent = next(part.extent for part in disk.partitions if part.number == number)
-    if why := locks.partition_problem(disk.path, step.device, extent):
+    why = locks.partition_problem(disk.path, step.device, extent)
+    if why:
         raise Stopped(f"{step.device}: {why}")
     with members.partition(step.device) as device:
         disk = _planned_disk(step, again=again)

@@ -109,13 +109,15 @@ def _read_header(loop: PartitionLoop, device: str | None = None) -> _Header:
         dump = run_confined(*words, disks=(disk,))
     try:
         tree = json.loads(dump.output)
-        described, slots = tree["segments"].values(), tree["keyslots"].values()
+        described = tree["segments"].values()
+        slots = tree["keyslots"].values()
         segments = [segment for segment in described if "backup-" not in str(segment.get("flags"))]
         mandatory = tuple(tree["config"].get("requirements", {}).get("mandatory", ()))
         sectors = frozenset(int(segment["sector_size"]) for segment in segments if segment["type"] == "crypt")
         goal = _goal_of(described, slots)
         unfit = _why_unfit(segments, len(slots))
-        copy, area = int(tree["config"]["json_size"]) + 4096, int(tree["config"]["keyslots_size"])
+        copy = int(tree["config"]["json_size"]) + 4096
+        area = int(tree["config"]["keyslots_size"])
         sizes = (copy, area, min(int(segment["offset"]) for segment in segments))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Stopped(f"cryptsetup does not read the header: {dump.last_words[-200:] or error}") from error
@@ -156,7 +158,8 @@ def refuse_unfit(plan: Plan, key: Key) -> None:
                     raise Refused(text, hint=hint, code="in-flight", subject=about)
                 if found.underway:  # it was begun before and its record is lost, and it is continued
                     continue
-                if why := found.unfit or ("" if not found.unknown else f"it requires {', '.join(found.unknown)}"):
+                why = found.unfit or ("" if not found.unknown else f"it requires {', '.join(found.unknown)}")
+                if why:
                     text = f"{about} cannot be re-encrypted: {why}"
                     raise Refused(text, hint="aligntool explain AT406", code="layer-fixed", subject=about)
                 _refuse_inside(step, loop, key)
@@ -194,7 +197,8 @@ def with_current_path(plan: Plan, disks: Sequence[Disk]) -> Plan:
     """
     was = plan.disk
     if Path(was.path).is_file():
-        if (size := Path(was.path).stat().st_size) != was.size:
+        size = Path(was.path).stat().st_size
+        if size != was.size:
             raise Refused(f"{was.path} has {size} bytes, but had {was.size}: it is another image")
         return plan
     found = [disk for disk in disks if is_same_disk(subject(disk), was)]
@@ -208,7 +212,8 @@ def with_current_path(plan: Plan, disks: Sequence[Disk]) -> Plan:
 
 
 def _refuse_inside(step: ReencryptSectors, loop: PartitionLoop, key: Key) -> None:
-    if reasons := key.look(loop, key.content, step.after):
+    reasons = key.look(loop, key.content, step.after)
+    if reasons:
         text = "\n".join(f"partition {step.partition}: {reason}" for reason in reasons)
         raise Refused(text, hint="aligntool explain AT406", code="layer-fixed", subject=f"partition {step.partition}")
 

@@ -35,7 +35,8 @@ def array_differences(step: MakeArray, folder: Path, size: int | None = None) ->
     Documentation/admin-guide/md.rst: chunk_size is in bytes, offset in sectors, as is the size of a block device.
     Values that sysfs does not show count as equal.
     """
-    chunk, offset = step.chunk, step.data.offset
+    chunk = step.chunk
+    offset = step.data.offset
     found = _number(folder / "md" / "chunk_size")
     if chunk is not None and found not in (None, chunk):
         yield f"its chunk is {format_size(found or 0)}, not {format_size(chunk)}"
@@ -67,7 +68,9 @@ def _number(file: Path, unit: int = 1) -> int | None:
 # A record shows how far aligntool came, but not what the user has done since: a file system that may have been written
 # to is never recreated or wiped.
 
-_NOTHING_FOUND, _AMBIVALENT = 2, 8  # blkid(8), EXIT STATUS
+# blkid(8), EXIT STATUS
+_NOTHING_FOUND = 2
+_AMBIVALENT = 8
 
 
 def is_there(step: MakeFileSystem) -> bool:
@@ -234,7 +237,8 @@ def stop_unless_made(step: MakeArray, size: int | None = None) -> None:
         raise Stopped(f"{step.device} does not run with all its members: {typed('mdadm --detail', step.device)}")
     if not _leads_to(step.device, name):
         raise Stopped(f"the array runs as /dev/{name}, and {step.device} does not point to it")
-    if differences := tuple(array_differences(step, Path("/sys/block", name), size)):
+    differences = tuple(array_differences(step, Path("/sys/block", name), size))
+    if differences:
         raise Stopped(f"{step.device} differs from the plan: {'; '.join(differences)}")
 
 
@@ -262,7 +266,8 @@ def _stop_unless_empty(members: Sequence[str]) -> None:
     for member in members:
         if kernel_folder(member) is None:
             raise Stopped(f"{member} is not a block device")
-        if shown := recognised_on(member):
+        shown = recognised_on(member)
+        if shown:
             raise Stopped(f"{member} holds {shown}, which is not overwritten")
 
 

@@ -34,7 +34,8 @@ _FROZEN_S = 3.0
 _LONGEST_PAUSE_S = 1.0
 _PATIENCE_S = 20.0  # until md begins a recovery, or the kernel shows the result of a format
 _SECTOR = 512
-_FAULTY, _WANTED = "faulty", "want_replacement"
+_FAULTY = "faulty"
+_WANTED = "want_replacement"
 _STORED_SIZE = "logical_block_size"  # of the array, in its superblocks: Linux 6.19
 
 
@@ -57,7 +58,8 @@ def _namespace(disk: Disk) -> tuple[str | None, int | None]:
     only namespace counts as "namespace".
     """
     with suppress(OSError), opened(disk.path) as descriptor:
-        scope, number = format_scope(identify_controller(descriptor) or b""), namespace_number(descriptor)
+        scope = format_scope(identify_controller(descriptor) or b"")
+        number = namespace_number(descriptor)
         only = scope == "drive" and namespaces(descriptor) == (number,)
         return "namespace" if only else scope, number
     return None, None
@@ -199,7 +201,8 @@ def problems_of(name: str, *missing: str) -> str:
         f"{member} is {state or 'gone'}" for member, state in _states(name).items() if state not in (IN_SYNC, SPARE)
     ]
     problems += [f"{member} has a list of bad blocks" for member in _members_with_bad_blocks(name)]
-    degraded, action = attribute(name, "degraded"), attribute(name, "sync_action")
+    degraded = attribute(name, "degraded")
+    action = attribute(name, "sync_action")
     if not degraded:  # its last member is gone, and udev stopped it
         problems.append("it no longer runs")
     elif degraded not in ("0", *missing) or action != "idle":
@@ -209,14 +212,17 @@ def problems_of(name: str, *missing: str) -> str:
 
 def _stop_unless_whole(name: str) -> None:
     """Raise Stopped unless every member is in sync and md is idle: only then may a member be removed."""
-    if problems := problems_of(name):
+    problems = problems_of(name)
+    if problems:
         text = f"/dev/{name} is not complete and idle ({problems}), so no member is removed"
         raise Stopped(text, hint=typed("mdadm --detail", f"/dev/{name}"))
 
 
 def _wait_until_idle(name: str, index: int) -> Iterator[Progress]:
     """Yield the progress of md until it is idle; it may take a moment to begin."""
-    begun, pause, deadline = False, _PAUSE_S, time.monotonic() + _PATIENCE_S
+    begun = False
+    pause = _PAUSE_S
+    deadline = time.monotonic() + _PATIENCE_S
     while True:
         facts = read_array(Tree(""), f"/sys/block/{name}")
         busy = facts is not None and facts.sync_action not in ("idle", "frozen")
@@ -248,7 +254,8 @@ def _check(step: CheckArray, index: int) -> Iterator[Said | Progress]:
     _stop_unless_whole(name)
     if attribute(name, "sync_min") != "0":
         raise Stopped(f"another program ended the comparison of the members of /dev/{name} before it was complete")
-    if (differ := attribute(name, "mismatch_cnt")) != "0":
+    differ = attribute(name, "mismatch_cnt")
+    if differ != "0":
         text = f"/dev/{name}: {differ} sectors of its members differ, so one of them must not replace another"
         hint = by_hand(ByHand.MEMBERS, "mdadm", f"/dev/{name}, whose members differ")
         if index:
@@ -272,7 +279,8 @@ def _select_whole_length(name: str) -> None:
 
 def _remove(step: TakeOutMember, index: int) -> Iterator[Said | Progress]:
     name = running_array(step)
-    state, array = _state(name, step.device), f"/dev/{name}"
+    state = _state(name, step.device)
+    array = f"/dev/{name}"
     if not state:
         yield Said(f"{step.device} is already removed")
         return
@@ -322,7 +330,8 @@ def _format(step: FormatMember, removal: TakeOutMember, index: int) -> Iterator[
     """Format a namespace that was removed from its array, matches the plan by model, serial number, WWN and number, and
     holds nothing but its former content of the array. Raises Stopped, or Refused if it is in use.
     """
-    path, name = step.disk.path, running_array(step)
+    path = step.disk.path
+    name = running_array(step)
     if _state(name, step.device):  # after a power cut before md recorded the removal, or added since
         disk = read_disk(path)
         _stop_unless_same_drive(disk, step)
@@ -352,7 +361,8 @@ def _stop_unless_redundant(name: str, step: FormatMember) -> None:
     another member may be missing, so that only this one has its data.
     """
     state = _state(name, step.device)
-    if problems := problems_of(name, "1") or (state and f"{step.device} is {state}"):
+    problems = problems_of(name, "1") or (state and f"{step.device} is {state}")
+    if problems:
         text = f"/dev/{name} lacks members other than {step.device} ({problems}), so that one is not formatted"
         raise Stopped(text, hint=typed("mdadm --detail", f"/dev/{name}"))
 
@@ -416,7 +426,8 @@ def _wait_for_blocks(step: FormatMember) -> None:
     """Wait until the kernel shows the new blocks. Raises Stopped if it does not, or if the drive is now too small for
     its member.
     """
-    deadline, file = time.monotonic() + _PATIENCE_S, Path("/sys/block", Path(step.disk.path).name)
+    deadline = time.monotonic() + _PATIENCE_S
+    file = Path("/sys/block", Path(step.disk.path).name)
     wait_for_udev()
     while read_kernel_file(file / "queue/logical_block_size") != str(step.block_after):
         if time.monotonic() > deadline:
@@ -468,7 +479,8 @@ def _add_and_rebuild(step: PutBackMember, index: int, *, new: bool = False) -> I
         yield Said(f"/dev/{name} now has logical blocks of {step.block_size} bytes and can be used again")
     yield from _wait_until_idle(name, index)
     state = _state(name, step.device)
-    if problems := problems_of(name) or ("" if state else f"{step.device} is missing"):
+    problems = problems_of(name) or ("" if state else f"{step.device} is missing")
+    if problems:
         text = f"/dev/{name} is not complete again: {problems}"
         raise Stopped(text, hint=f"{typed('mdadm --detail', f'/dev/{name}')}; sudo dmesg")
     yield Said(f"{step.device} is back, {'as the spare' if state == SPARE else 'with all its data'}")
@@ -523,7 +535,8 @@ def _unused(name: str) -> Iterator[None]:
     with failing_as(Stopped, in_use, hint=f"{typed('lsblk', f'/dev/{name}', sudo=False)}; unmount it"):
         descriptor = os.open(f"/dev/{name}", os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC)
     try:
-        if users := unlisted_users(f"/dev/{name}"):
+        users = unlisted_users(f"/dev/{name}")
+        if users:
             raise Stopped(f"{in_use}: {users[0].what}", hint=users[0].end)
         yield
     finally:

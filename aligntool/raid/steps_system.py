@@ -145,7 +145,8 @@ def _uuid_at(place: str) -> str:
 def _other_than_fstab(place: str) -> str:
     """Return a sentence if another file system is mounted than fstab has there; "" if it is that one, or unknown."""
     source = run_program("findmnt", "--fstab", "--noheadings", "--output", "SOURCE", place).output.strip()
-    mounted, wanted = _uuid_at(place), source.removeprefix("UUID=")
+    mounted = _uuid_at(place)
+    wanted = source.removeprefix("UUID=")
     if wanted == source or not mounted or wanted.lower() == mounted.lower():
         return ""
     return f"at {place} the file system {mounted} is mounted, but fstab has {wanted} there"
@@ -197,7 +198,8 @@ def _same_type(one: str, other: str) -> bool:
 
 def _remove_directories(step: steps.MakeDirectory, trace: Trace) -> Iterator[Said]:
     """Remove the directories that the step made, from the innermost outwards, while they are empty."""
-    folder, made = Path(step.path), Path(trace["made"])
+    folder = Path(step.path)
+    made = Path(trace["made"])
     with suppress(OSError):
         while made == folder or made in folder.parents:
             folder.rmdir()
@@ -295,7 +297,8 @@ def find_file(paths: Paths, path: str) -> Path:
     """Return the path of the file with all links resolved. Raises Refused if a link leads out of the root, or if it is
     not a regular file of a plausible size.
     """
-    given, root = paths.of(path), paths.root.resolve()
+    given = paths.of(path)
+    root = paths.root.resolve()
     found = given.resolve()
     if root not in found.parents:
         raise Refused(f"{given} points outside {root}, to {found}")
@@ -391,7 +394,8 @@ def _unplanned_text(step: EditFile, before: bytes, after: bytes) -> str:
     """Return why the edit no longer fits the file, which may have been changed before a resume; "" if it does. mdadm
     starts no array that two ARRAY lines match (config.c, conf_match), and a mount point needs one line.
     """
-    key, lines = step.instead_of, before.split(b"\n")
+    key = step.instead_of
+    lines = before.split(b"\n")
     is_line = len(key.split()) > 1  # of the user, else a UUID
     if is_line and not any(key.encode() in line and not line.lstrip().startswith(b"#") for line in lines):
         return f"the line to be replaced is not there: {key}"
