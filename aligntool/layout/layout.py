@@ -62,7 +62,8 @@ def set_types(device: Device, step: MakeTable | MakeMember) -> None:
             copy = _copy(device, lba)
             changed = {entry.number: entry for entry in copy.used_entries()}
             for new in step.entries:
-                guid, name = UUID(new.type_code).bytes_le, new.name.encode("utf-16-le").ljust(_NAME_LENGTH, b"\0")
+                guid = UUID(new.type_code).bytes_le
+                name = new.name.encode("utf-16-le").ljust(_NAME_LENGTH, b"\0")
                 changed[new.number] = replace(changed[new.number], type_guid=guid, raw_name=name)
             for sectors in copy.with_entries(changed).write_order:
                 device.write(sectors.at, sectors.data)
@@ -85,7 +86,8 @@ def _set_in_mbr(device: Device, entries: Sequence[NewEntry]) -> None:
         raise Stopped("the new MBR in sector 0 does not end in 55 AA", hint="aligntool audit DISK")
     changed = {}
     for new in entries:
-        boot, code = _ACTIVE if new.active else 0, int(new.type_code, 16)
+        boot = _ACTIVE if new.active else 0
+        code = int(new.type_code, 16)
         changed[new.number] = replace(written[new.number - 1], boot=boot, code=code)
     device.write(0, with_entries(sector, changed))
     device.flush()
@@ -164,15 +166,18 @@ def plan_layout(judged: Judged, goal: LayoutGoal) -> Plan:
 
 
 def _plan_new_table(judged: Judged, goal: LayoutGoal) -> Plan:
-    disk, sector_size = judged.disk, table_sector(judged.disk)
-    size, count = disk.size or 0, len(goal.parts)
+    disk = judged.disk
+    sector_size = table_sector(judged.disk)
+    size = disk.size or 0
+    count = len(goal.parts)
     grid, grid_notes = layout_grid(judged.grids, goal.grain, sector_size=sector_size, disk_size=size, count=count)
     room = _room(size, goal, sector_size)
     extents = _place_parts(goal, room, grid)
     if goal.label == "dos":
         refuse(_beyond_mbr(disk, extents, sector_size))
     step = MakeTable(goal.label, _entries(goal, extents), goal.wipe)
-    parts, on = counted(len(extents), "partition"), format_size(grid.size)
+    parts = counted(len(extents), "partition")
+    on = format_size(grid.size)
     title = f"a new {LABELS[goal.label]} with {parts}, every start on {on}"
     places = tuple(_place(entry, goal.parts[entry.number - 1], grid) for entry in step.entries)
     notes = (*grid_notes, *_notes(disk, goal, extents, room, step))
@@ -226,8 +231,10 @@ def _place_parts(goal: LayoutGoal, room: Extent, grid: StartGrid) -> tuple[Exten
     """
     lengths = [None if part.size is None else align_up(part.size, goal.grain) for part in goal.parts]
     rest = lengths.index(None) if None in lengths else len(lengths)
-    before, behind = [], []
-    at, end = room.start, align_down(room.end, goal.grain, grid.phase)
+    before = []
+    behind = []
+    at = room.start
+    end = align_down(room.end, goal.grain, grid.phase)
     beside_grain = room.end - end
     for length in lengths[:rest]:
         before.append(Extent(grid.up(at), length or 0))
@@ -275,7 +282,8 @@ def _what(role: str, name: str) -> str:
 
 
 def _notes(disk: Disk, goal: LayoutGoal, extents: Sequence[Extent], room: Extent, step: MakeTable) -> tuple[str, ...]:
-    notes, grain = [], format_size(goal.grain)
+    notes = []
+    grain = format_size(goal.grain)
     for number, (part, extent) in enumerate(zip(goal.parts, extents, strict=True), 1):
         if part.size is not None and part.size != extent.length:
             sizes = f"{format_size(extent.length)}, not {format_size(part.size)}"
@@ -308,7 +316,8 @@ def with_samples(disk: Disk, *, wipe: bool) -> Disk:
     else is on the disk is kept without --wipe, so that a lost table can be made again. The samples are of the whole
     disk with --wipe, which also zeroes where partitions may have been, and if only --wipe replaces an empty table.
     """
-    size, (head, tail) = disk.size or 0, table_sizes(table_sector(disk))
+    size = disk.size or 0
+    (head, tail) = table_sizes(table_sector(disk))
     if wipe or (disk.table and not disk.partitions):
         return replace(disk, sampled=sample(disk.path, places_for_data(disk), (MIB,)))
     if size < head + tail:
@@ -324,7 +333,8 @@ def refuse_unsound(plan: Plan) -> None:
     request; the digest does not show who made the plan.
     """
     step = plan.steps[0] if len(plan.steps) == 1 else None
-    unit, size = plan.disk.sector_size, plan.disk.size
+    unit = plan.disk.sector_size
+    size = plan.disk.size
     if isinstance(step, MakeTable) and step.label in LABELS and is_sector_size(unit):
         pairs = zip(step.entries, plan.places, strict=True)
         same = len(step.entries) == len(plan.places) and all(
@@ -408,7 +418,8 @@ def opened_by_libparted(device: "parted.Device", path: str) -> Iterator[None]:
 
 def _times_open(path: str) -> int:
     """Return how many descriptors of this process are the disk or image at a path."""
-    status, found = status_of(path), []
+    status = status_of(path)
+    found = []
     for descriptor in live_paths(Path("/proc/self/fd"), "*"):
         with suppress(OSError):  # that of the folder itself
             found.append(os.path.samestat(descriptor.stat(), status))
