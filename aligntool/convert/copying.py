@@ -80,7 +80,8 @@ class CopyRequest:
     def find_plan(self) -> tuple[FoundPlan, tuple[Extent, ...]]:
         """Return the plan, the facts it was made from, and the extents to copy. Raises Refused with every reason."""
         judged, units, cut = judged_units(self.source, self.request)
-        disk, sizes = judged.disk, self.sector_sizes
+        disk = judged.disk
+        sizes = self.sector_sizes
         target, empty = _target(self.output, disk, sizes)
         refuse_unconvertible(judged, sizes, units, cut, copied_to=target.size)
         with naming_loops(disk.path), hints_for_disk(disk.path, disk.raw_copy):
@@ -94,8 +95,9 @@ class CopyRequest:
         used = (run for part in copied for run in _used_extents(part, maps[part.number]))
         runs = merged(
             (*used, *_behind_fats(disk, rebuilds), *_gaps(disk)),
-            _between_head_and_tail(target.size, sizes, disk), convert_table.BLOCK,
-        )  # fmt: skip
+            _between_head_and_tail(target.size, sizes, disk),
+            convert_table.BLOCK,
+        )
         plan = plan_copy(disk, target, sizes, units, again, mapped, sum(run.length for run in runs))
         whole = tuple(_whole_copies(maps, mapped))
         lost, unread = _refuse_data(empty, (*runs, *_written_besides(plan)), wipe=self.wipe) if empty else ((), ())
@@ -172,7 +174,8 @@ def _new_image(output: str, disk: Disk, sizes: tuple[int, ...]) -> steps.Subject
         raise Refused(text, hint=hint, code="invalid-option", subject="-o")
     if "/" not in output and Path("/dev", output).exists():
         raise Refused(f"{output} is a device of this machine", hint=f"-o /dev/{output}, or -o ./{output} for a file")
-    if not os.path.isdir(folder := Path(output).parent):  # noqa: PTH112 - Path.is_dir fails without permission
+    folder = Path(output).parent
+    if not os.path.isdir(folder):  # noqa: PTH112 - Path.is_dir fails without permission
         raise Refused(f"{output}: {folder} is not a folder", hint="use another name for -o")
     size = align_up(disk.size or 0, convert_table.BLOCK)
     end = max((new_extent(part).end for part in disk.partitions), default=0)
@@ -184,7 +187,8 @@ def _new_image(output: str, disk: Disk, sizes: tuple[int, ...]) -> steps.Subject
 
 def _target(output: str, disk: Disk, sizes: tuple[int, ...]) -> tuple[steps.Subject, Disk | None]:
     """Return the image to create, or the disk to be written to, also with all that was read of it. Raises Refused."""
-    if image := _new_image(output, disk, sizes):
+    image = _new_image(output, disk, sizes)
+    if image:
         return image, None
     empty = _empty_disk(output, sizes)
     return steps.subject(empty), empty
@@ -277,7 +281,8 @@ def _locked_source(path: str, *, no_lease: bool = False) -> Iterator[Device]:
 def check_same_copy(plan: Plan, asked: CopyRequest) -> tuple[FoundPlan, tuple[Extent, ...]]:
     """Plan again and return the result. Raises Refused unless the disks and steps are the same."""
     found, runs = asked.find_plan()
-    shown, now = plan.disk, found.plan.disk
+    shown = plan.disk
+    now = found.plan.disk
     if shown.path == now.path and steps.is_same_disk(shown, now) and plan.steps == found.plan.steps:
         return found, runs
     text = f"{asked.source} or {asked.output} has changed since the plan was made"
@@ -309,7 +314,8 @@ def _created_image(output: str, target: steps.Subject) -> Iterator[Device]:
 def _events(
     found: FoundPlan, runs: tuple[Extent, ...], source: Device, target: Device, asked: CopyRequest, since: int | None
 ) -> Iterator[Event]:
-    plan, made = found.plan, found.rebuilt
+    plan = found.plan
+    made = found.rebuilt
     whole = yield from run_checks(plan)
     places = (place.after for place in plan.places if place.number in whole)
     runs = merged((*runs, *places), Extent(0, target.size), convert_table.BLOCK)
@@ -348,7 +354,8 @@ def _keep_data(target: Device, piece: Extent, asked: CopyRequest) -> None:
 def _copy_runs(
     index: int, runs: tuple[Extent, ...], source: Device, target: Device, asked: CopyRequest
 ) -> Iterator[Event]:
-    total, done = sum(run.length for run in runs), 0
+    total = sum(run.length for run in runs)
+    done = 0
     batch: list[Extent] = []
     for piece in _pieces(runs):
         batch.append(piece)

@@ -34,7 +34,8 @@ class Conversion:
     def find_plan(self, target: str, request: requests.Request) -> requests.FoundPlan:
         """Return the plan, and the data from which it was made. Raises Refused with every reason."""
         judged, units, cut = judged_units(target, request)
-        disk, sizes = judged.disk, self.sector_sizes
+        disk = judged.disk
+        sizes = self.sector_sizes
         with requests.naming_loops(disk.path), hints_for_disk(disk.path, disk.raw_copy):
             convert_plan.refuse_unconvertible(judged, sizes, units, cut)
             fats = recreate_fats(judged, sizes, units, convert_plan.MOST_HELD)
@@ -69,7 +70,8 @@ def recreate_fats(judged: Judged, sizes: tuple[int, ...], units: dict[int, Unit]
     """Return each FAT that must be recreated for sectors of these sizes. `most`: bytes of a FAT at most. Raises
     Refused.
     """
-    disk, size = judged.disk, max(sizes)
+    disk = judged.disk
+    size = max(sizes)
     found = {}
     for part in disk.partitions:
         if part.content and kind_named(part.content[0].kind).is_recreated and not units[part.number].fits(size):
@@ -81,7 +83,8 @@ def recreate_fats(judged: Judged, sizes: tuple[int, ...], units: dict[int, Unit]
 def _with_signatures(disk: Disk, number: int, made: NewFat) -> NewFat:
     """Return the FAT with all signatures of its partition, also those that stay, so that all of them are hidden."""
     part = next(part for part in disk.partitions if part.number == number)
-    extent, length = part.extent, convert_plan.new_extent(part).length
+    extent = part.extent
+    length = convert_plan.new_extent(part).length
     with open_read_only(disk.path, image_sector_size=BLOCK) as device:
         runs = with_signatures(device, extent.start, length, made.runs, BLOCK)
         parts = []
@@ -97,7 +100,8 @@ def _with_signatures(disk: Disk, number: int, made: NewFat) -> NewFat:
 def describe_rebuilding(path: str, number: int, disk: Disk, made: NewFat) -> convert_plan.Rebuilding:
     """Return the facts about a recreated FAT for the plan, with the packed length of its old and new bytes."""
     start = next(part.extent.start for part in disk.partitions if part.number == number)
-    packer, packed = zlib.compressobj(1), 0
+    packer = zlib.compressobj(1)
+    packed = 0
     with fresh_reader(path) as reader:
         for run, part in zip(made.runs, made.parts, strict=True):
             for at in range(0, run.length, MIB):

@@ -23,14 +23,18 @@ from aligntool.realign.search import STEP, copy_length, free_runs
 from aligntool.realign.suspended import suspension_attention
 from aligntool.units import KIB, MIB, Extent, align_down, align_up, counted, format_about, format_size
 
-_RAW = frozenset({
-    "21686148-6449-6E6F-744E-656564454649",  # BIOS boot: a program, not a file system
-    "E3C9E316-0B5C-4DB8-817D-F92DF00215AE",  # Microsoft reserved: no content
-})  # fmt: skip
+_RAW = frozenset(
+    {
+        "21686148-6449-6E6F-744E-656564454649",  # BIOS boot: a program, not a file system
+        "E3C9E316-0B5C-4DB8-817D-F92DF00215AE",  # Microsoft reserved: no content
+    }
+)
 _BIOS_BOOT = "21686148-6449-6E6F-744E-656564454649"
 _IN_PLACE = ("odd-size", "read-only", "zoned")  # reasons that do not apply to a copy
 MOST_HELD = 256 * MIB  # bytes of a FAT that is rebuilt: its old and its new bytes are both in memory
-_JOURNAL_HEAD, _JOURNAL_TABLE, _JOURNAL_PART = 12 * KIB, 28 * KIB, 2 * KIB  # records; tables and text, compressed
+_JOURNAL_HEAD = 12 * KIB  # records
+_JOURNAL_TABLE = 28 * KIB  # tables and text, compressed
+_JOURNAL_PART = 2 * KIB  # for each partition, compressed
 _LONGEST_COPY = 1 << 30
 
 
@@ -79,7 +83,8 @@ def _kernel_sees_table(disk: Disk) -> bool:
 
 
 def _disk_refusals(judged: Judged, sizes: Sizes) -> Iterator[Refusal]:
-    disk, table = judged.disk, judged.disk.table
+    disk = judged.disk
+    table = judged.disk.table
     if table is not None and not _kernel_sees_table(disk):  # the other sector size is not a fault here
         faults = tuple(fault for fault in table.faults if fault.fault is not Fault.OTHER_SECTOR_SIZE)
         seen = replace(disk, table=replace(table, faults=faults), kernel_partitions=())
@@ -108,7 +113,9 @@ def _disk_refusals(judged: Judged, sizes: Sizes) -> Iterator[Refusal]:
 
 
 def _part_refusals(disk: Disk, part: Partition, sizes: Sizes, size: int, units: Units) -> Iterator[Refusal]:
-    what, extent, largest = f"partition {part.number}", _new_place(disk, part), max(sizes)
+    what = f"partition {part.number}"
+    extent = _new_place(disk, part)
+    largest = max(sizes)
     label = label_of(disk)
     head, tail = table_places(label, size, sizes)
     unneeded = _deletion(disk, part)
@@ -207,7 +214,8 @@ def new_records(disk: Disk) -> dict[int, int]:
     for container in containers(disk):
         chain = [part for part in logicals_of(disk, container) if part.number in now]
         for part in chain:
-            block, at = Extent(records[part.number], BLOCK), now[part.number]
+            block = Extent(records[part.number], BLOCK)
+            at = now[part.number]
             is_behind_other = any(block.start <= now[other.number] < at for other in chain)
             if is_behind_other or any(block.overlaps(new_extent(other)) for other in chain):
                 records[part.number] = part.extent.start - BLOCK
@@ -220,7 +228,8 @@ def _end_refusals(disk: Disk, part: Partition, units: Units, cut: Collection[int
     """Yield the reason why a partition that does not end on a block cannot lose the bytes after its last block."""
     if len(part.content) != 1 or part.role is Role.EXTENDED or not (rest := part.extent.end - new_extent(part).end):
         return
-    layer, unit = part.content[0], units[part.number]
+    layer = part.content[0]
+    unit = units[part.number]
     recreated = kind_named(layer.kind).is_recreated
     fits = bool(layer.claims_size) and (layer.claims_size or 0) <= new_extent(part).length
     text = f"partition {part.number} ends {rest} bytes after a multiple of {BLOCK}"
@@ -234,8 +243,10 @@ def _end_refusals(disk: Disk, part: Partition, units: Units, cut: Collection[int
 
 
 def _content_refusals(disk: Disk, part: Partition, size: int, unit: Unit) -> Iterator[Refusal]:
-    layer, what = part.content[0], f"partition {part.number}"
-    kind, way = kind_named(layer.kind), _content_hint(disk, part, layer, size)
+    layer = part.content[0]
+    what = f"partition {part.number}"
+    kind = kind_named(layer.kind)
+    way = _content_hint(disk, part, layer, size)
     if unit.fits(size) or kind.is_recreated or (kind.counts_in_512 and size == min(size, 512)):
         return
     if unit.exact:
@@ -388,7 +399,8 @@ def _content_name(part: Partition) -> str:
 
 
 def _outcome(part: Partition, units: Units, rebuilding: Rebuilds) -> str:
-    if fat := rebuilding.get(part.number):
+    fat = rebuilding.get(part.number)
+    if fat:
         return f"recreated as a {fat.version} with {counted(fat.files, 'file')}"
     unit = units.get(part.number)
     return f"stays as it is; its unit is {format_size(unit.size)}" if unit and unit.size else "stays as it is"
@@ -408,7 +420,8 @@ def _notes(disk: Disk, journal: steps.JournalPlace | None, rebuilding: Rebuilds)
             yield f"partition {part.number}: its {fat.version} ends at byte {at}, because other bytes follow it"
     yield "identifiers, names, types and flags of the partitions are kept, and so are UUIDs and labels of their content"
     if journal and journal.file is None:
-        size, start = format_about(journal.extent.length), format_size(journal.extent.start)
+        size = format_about(journal.extent.length)
+        start = format_size(journal.extent.start)
         yield f"the journal takes {size} of free space at {start} until the change is complete"
 
 
