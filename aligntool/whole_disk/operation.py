@@ -85,7 +85,8 @@ class WholeDisk:
         )
 
     def _plan(self, judged: Judged, request: requests.Request, used: dict[int, Used], claims: Claims) -> Plan:
-        disk, inside = judged.disk, None
+        disk = judged.disk
+        inside = None
         kinds: tuple[str, ...] = ()
         if self.undo:
             if len(disk.partitions) == 1:
@@ -116,7 +117,8 @@ class WholeDisk:
         (luks,) = disk.content
         try:
             with read_only_loop(disk.path, Extent(0, disk.size or 0)) as loop, open_luks(loop, key) as content:
-                inside, size = read_layers(content, Extent(0, content.size)), content.size
+                inside = read_layers(content, Extent(0, content.size))
+                size = content.size
                 others = other_kinds(content, inside[0].kind) if inside else ()
                 tables = [sector for sector in (512, 4096) if read_table(content, sector_size=sector).table]
                 if inside:
@@ -144,7 +146,8 @@ def _kinds_without_table(reader: Reader, disk: Disk) -> tuple[str, ...]:
     """Return the kinds of what is recognised on the disk once the only partition begins at byte 0: what is relative to
     the end of the disk, such as the last labels of a ZFS pool, is not in the partition.
     """
-    part, size = disk.partitions[0].extent, align_down(disk.size or 0, disk.sector_size)
+    part = disk.partitions[0].extent
+    size = align_down(disk.size or 0, disk.sector_size)
     runs = ((0, part.start, part.length), (part.length, part.length, size - part.length))
     layers = read_layers(MappedReader(reader, runs, size), Extent(0, size), sector_size=disk.sector_size)
     return tuple(layer.kind for layer in layers)
@@ -154,9 +157,11 @@ def _refuse_before_partition(reader: Reader, disk: Disk) -> None:
     """Raise Refused if something is recognised before the only partition, such as the label of an LVM volume whose
     first sector was overwritten by the table: the content would be moved over it. A boot sector is that of the table.
     """
-    size, start = disk.size or 0, disk.partitions[0].extent.start
+    size = disk.size or 0
+    start = disk.partitions[0].extent.start
     layers = read_layers(MappedReader(reader, ((0, 0, start),), size), Extent(0, size), sector_size=disk.sector_size)
-    if found := [layer for layer in layers if layer.hidden_sectors is None]:
+    found = [layer for layer in layers if layer.hidden_sectors is None]
+    if found:
         text = f"{layer_name(found[0])} is recognised on {disk.name} before the partition, and would be overwritten"
         look = look_at(disk, "wipefs --no-act")
         raise Refused(text, hint=look, code="ambiguous", subject=disk.name)
@@ -166,7 +171,8 @@ def _boot_attention(reader: Reader, disk: Disk) -> Iterator[str]:
     """Yield that a boot program in the first sector is not the disk's any more. These kinds leave that sector free,
     except FAT, in which syslinux writes its name (core/diskstart.inc, bsOemName).
     """
-    sector, kind = reader.read(0, 440), kind_named(disk.content[0].kind)
+    sector = reader.read(0, 440)
+    kind = kind_named(disk.content[0].kind)
     is_syslinux = kind.starts_syslinux and sector.startswith(b"SYSLINUX", 3)
     if (kind.leaves_first_sector and has_data(sector)) or is_syslinux:
         yield (

@@ -50,10 +50,12 @@ def plan_partition(
     """
     refuse_unmovable(judged, others)
     disk = judged.disk
-    part, size = as_partition(disk), disk.sector_size
+    part = as_partition(disk)
+    size = disk.sector_size
     need = required_grid(judged.grids, size)
     if need is None:
-        text, hint = "no offset is on all grids at once", wording.next_command(disk, "audit")
+        text = "no offset is on all grids at once"
+        hint = wording.next_command(disk, "audit")
         raise Refused(text, hint=hint, code="grids-exclude", subject=disk.name)
     start = on_grain(need, goal.grain).up(places(disk.size or 0, size)[0].end)
     move = _fitting(disk, part, goal, start, part.extent.length, claims)
@@ -90,7 +92,8 @@ def plan_unpartition(
     """
     disk = judged.disk
     refuse((*disk_reasons(judged), *_table_refusals(disk, inside, names, kinds)))
-    part, size = disk.partitions[0], disk.sector_size
+    part = disk.partitions[0]
+    size = disk.sector_size
     target = part.extent.moved_to(0)
     needs = _needs(disk, part, part.extent.start)
     head, tail = places(disk.size or 0, size)
@@ -99,7 +102,8 @@ def plan_unpartition(
     table = (head, tail) if is_gpt else (Extent(0, size), *_boot_program(disk))
     if claims.kept_in_any((target, tail), (part.extent, *table)):
         refuse((unlisted_data(disk, claims, "plan partition --undo", for_journal=False),))
-    taken, own = (part.extent, target), part.extent
+    taken = (part.extent, target)
+    own = part.extent
     journal = _journal(goal, needs, taken, room, claims, own)
     if journal is None and claims.in_the_way and _journal(goal, needs, taken, room, ALL_FREE, own):
         refuse((unlisted_data(disk, claims, "plan partition --undo", for_journal=True),))
@@ -131,7 +135,9 @@ def with_needed_length(luks: Layer, inside: Sequence[Layer], decrypted: int, dis
     Raises Refused if that is not certain. Decrypted bytes must lie one after the other from the start of the data on
     to the end of the disk: with dm-integrity, tags lie between them, and there are fewer.
     """
-    what, unit, start = f"{wording.layer_name(luks)} on {disk.name}", luks.data_unit or 512, luks.data_start or 0
+    what = f"{wording.layer_name(luks)} on {disk.name}"
+    unit = luks.data_unit or 512
+    start = luks.data_start or 0
     found = [
         layer for layer in inside if kind_named(layer.kind).works_anywhere and layer.claims_size and not layer.problems
     ]
@@ -170,12 +176,14 @@ def _content_refusals(disk: Disk, others: Collection[str]) -> Iterator[Refusal]:
         text = f"nothing is recognised on {name} as a whole"
         hint = wording.next_command(disk, "plan layout", "--part rest:linux")
         if disk.content_hint:
-            text, hint = f"{text}, but udev reports {disk.content_hint}", wording.next_command(disk, "audit")
+            text = f"{text}, but udev reports {disk.content_hint}"
+            hint = wording.next_command(disk, "audit")
         yield Refusal("no-content", name, text, hint)
     else:
         yield from content_reasons(disk, as_partition(disk), name)
         if others and len(disk.content) == 1:
-            what, kinds = name, " and ".join((disk.content[0].kind, *others))
+            what = name
+            kinds = " and ".join((disk.content[0].kind, *others))
             text = f"{what} is ambiguous: {kinds} are recognised"
             yield Refusal("ambiguous", name, text, _signatures_command(disk))
         for layer in disk.content:
@@ -195,7 +203,8 @@ def _table_refusals(
     disk: Disk, inside: str | None, names: StartNames | None, kinds: Sequence[str]
 ) -> Iterator[Refusal]:
     """Yield the reasons why the table cannot be removed."""
-    name, table = disk.name, disk.table
+    name = disk.name
+    table = disk.table
     if table is None:
         yield Refusal("no-partition", name, f"{name} has no partition table", wording.next_command(disk, "audit"))
         return
@@ -203,7 +212,8 @@ def _table_refusals(
         text = f"{name} has {len(disk.partitions)} partitions; only a single primary one can become the whole disk"
         yield Refusal("not-single", name, text, wording.next_command(disk, "audit"))
         return
-    part, what = disk.partitions[0], f"partition {disk.partitions[0].number}"
+    part = disk.partitions[0]
+    what = f"partition {disk.partitions[0].number}"
     yield from partition_reasons(disk, (part,))[part.number]
     if part.content and not kind_named(part.content[0].kind).works_anywhere:
         yield _unsupported(disk, part.content[0], what)
@@ -221,7 +231,8 @@ def _table_refusals(
         yield from _windows_refusals(part, what, names)
     tail = places(disk.size or 0, disk.sector_size)[1]
     if part.extent.end > tail.start:
-        late, last = part.extent.end - tail.start, tail.length
+        late = part.extent.end - tail.start
+        last = tail.length
         text = (
             f"{what} extends {late} bytes too far: the last {last} bytes of the disk must record that it is in flight"
         )
@@ -233,7 +244,8 @@ def _luks_length_refusals(disk: Disk, part: Partition, what: str) -> Iterator[Re
     requires whole sectors of its own size (drivers/md/dm-crypt.c, crypt_ctr()).
     """
     for layer in part.content:
-        unit, start = layer.data_unit or disk.sector_size, (layer.data_start or 0) - part.extent.start
+        unit = layer.data_unit or disk.sector_size
+        start = (layer.data_start or 0) - part.extent.start
         length = align_down(disk.size or 0, disk.sector_size) - start
         if kind_named(layer.kind).fills_device and start > 0 and not layer.claims_size and length % unit:
             text = (
@@ -322,9 +334,11 @@ def _shortened(disk: Disk, part: Partition, goal: RealignGoal, start: int, used:
 
 def _too_long(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: Uses) -> Refused:
     """Return the refusal that states by how much the content is too long, and the command that shrinks it."""
-    name, layer = disk.name, part.content[0]
+    name = disk.name
+    layer = part.content[0]
     most = _longest(disk, part, goal, start, search.least_journal_length(_needs(disk, part, start)))
-    length, what = part.extent.length, wording.layer_name(layer)
+    length = part.extent.length
+    what = wording.layer_name(layer)
     beside = "beside the table" if goal.journal_file else "beside the table and the journal"
     text = f"the {what} on {name} takes {length} bytes, but {beside} there is room for {most}, {length - most} fewer"
     if goal.shrink and kind_named(layer.kind).shrinkable:
@@ -348,7 +362,8 @@ def _shrink_hint(goal: RealignGoal, part: Partition) -> str:
     kind = part.content[0].kind
     if not goal.shrink or not kind_named(kind).shrinkable:
         return ""
-    if part.extent.length <= (least := kind_named(kind).least_size):
+    least = kind_named(kind).least_size
+    if part.extent.length <= least:
         return f"copy its files to another disk: a {kind} is not shrunk below {format_size(least)}"
     return DELETE_FILES if goal.journal_file else MAKE_ROOM
 
@@ -371,7 +386,8 @@ def _how_to_shorten(disk: Disk, part: Partition, most: int) -> str:
 
 
 def _plan(move: _Move, judged: Judged, label: str, used: Uses) -> Plan:
-    disk, part = move.disk, move.part
+    disk = move.disk
+    part = move.part
     back = move.target.start == 0
     if move.shrunk_from:
         length = part.extent.length
@@ -411,8 +427,13 @@ def _boot_code_attention(disk: Disk) -> Iterator[str]:
 
 
 def _plan_steps(move: _Move, part: Partition, label: str, patched: search.Patching) -> Iterator[steps.Step]:
-    disk, number, kind, target = move.disk, part.number, part.content[0].kind, move.target
-    source, journal, size = part.extent, move.journal, disk.sector_size
+    disk = move.disk
+    number = part.number
+    kind = part.content[0].kind
+    target = move.target
+    source = part.extent
+    journal = move.journal
+    size = disk.sector_size
     more = (places(disk.size or 0, size)[0], *(search.needed_for(patch) for patch in patched.patches))
     held = held_ranges(part, source.length, size, more, signatures_only=not search.holds_all(journal, move.needs))
     if kind_named(kind).checker:
@@ -430,8 +451,11 @@ def _plan_steps(move: _Move, part: Partition, label: str, patched: search.Patchi
 
 
 def _notes(move: _Move) -> Iterator[str]:
-    disk, target, journal = move.disk, move.target, move.journal
-    back, layer = target.start == 0, move.part.content[0]
+    disk = move.disk
+    target = move.target
+    journal = move.journal
+    back = target.start == 0
+    layer = move.part.content[0]
     yield f"UUID and label of the {wording.layer_name(layer)} stay: whatever uses them still finds it"
     for inner in layer.inner if kind_named(layer.kind).opens_with_key else ():
         what = wording.layer_name(inner)
@@ -444,7 +468,8 @@ def _notes(move: _Move) -> Iterator[str]:
         by = format_size(move.shrunk_from.length - move.part.extent.length)
         yield f"its {layer.kind} is shrunk by {by} to make room for the aligned start, the table and the journal"
     if journal.file is None:
-        size, start = format_about(journal.extent.length), format_size(journal.extent.start)
+        size = format_about(journal.extent.length)
+        start = format_size(journal.extent.start)
         yield f"the journal takes {size} of free space at {start} until the change is complete"
         if not search.holds_all(journal, move.needs):
             yield "the journal is small (signature sectors only): more frequent flushes are slower, but just as safe"
