@@ -95,7 +95,8 @@ class LateCommand(TyperCommand):
 
     def __init__(self, name: str, module: str, function: str, short: str) -> None:
         super().__init__(name, help=translated(short))
-        self._module_name, self._function_name = module, function
+        self._module_name = module
+        self._function_name = function
 
     def load(self) -> TyperCommand:
         """Return the command with its options."""
@@ -208,7 +209,8 @@ class Program(TyperGroup):
 
     def __init__(self, **given: object) -> None:
         super().__init__(**given)  # type: ignore[arg-type] # typer's own arguments
-        self.help, self.epilog = translated(self.help or ""), translated(self.epilog or "")
+        self.help = translated(self.help or "")
+        self.epilog = translated(self.epilog or "")
         show_help(self.params)
         self.commands.update(_late_commands(""))
         self.commands.update({name: Group(name, *row) for name, row in GROUPS.items()})
@@ -365,7 +367,8 @@ def main() -> None:
     """Run the program, and end with the exit code that docs/cli.md documents."""
     if len(os.environ.get("COLUMNS", "")) > 4:  # lines that are padded to such a width would fill the memory
         del os.environ["COLUMNS"]
-    if (code := language(os.environ)) in OUTPUT_LANGUAGES:
+    code = language(os.environ)
+    if code in OUTPUT_LANGUAGES:
         use_language(code)
     _prepare_signals()
     try:
@@ -465,7 +468,8 @@ def prepare_streams() -> None:
     if sys.stdout is None:
         raise Refused("standard output is closed")
     if isinstance(sys.stdout, io.TextIOWrapper):
-        coding, by_line = sys.stdout.encoding, sys.stdout.line_buffering
+        coding = sys.stdout.encoding
+        by_line = sys.stdout.line_buffering
         raw = StandardOutput(sys.stdout.detach().fileno(), "w", closefd=False)
         sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), coding, "backslashreplace", line_buffering=by_line)
         sys.__stdout__ = sys.stdout  # type: ignore[misc] # shutil.get_terminal_size asks this one for its descriptor

@@ -101,7 +101,8 @@ def locked_array(
                 refuse_changed(plan, plan_again())
                 make.refuse_impossible(plan, paths)
                 check()
-                if kind := volatile_kind(paths.state):
+                kind = volatile_kind(paths.state)
+                if kind:
                     again = _WITHOUT_RECORD.get(plan.purpose, _MADE_AGAIN)
                     on_note(f"{paths.state} is a {kind}: a power cut would lose the record, and {again}")
                 record = make.begin(plan, paths)
@@ -129,9 +130,11 @@ def continue_array(record: make.Record, *, back: bool, json_: bool, key: Key = N
                 text = "the device name of a drive has changed meanwhile"
                 raise Refused(text, hint=ways, code="plan-stale")
             if back:
-                events, way = make.undo_record(current, plan, paths), ChangeState.UNDOING
+                events = make.undo_record(current, plan, paths)
+                way = ChangeState.UNDOING
             else:
-                events, way = make.apply_record(current, plan, paths, key=key), ChangeState.RESUMED
+                events = make.apply_record(current, plan, paths, key=key)
+                way = ChangeState.RESUMED
             yield run_change.ChangeInProgress(events, ways, way=way)
 
     with run_change.lock_in_child(locked, plan, plan.disk.path) as applying:
@@ -226,7 +229,8 @@ def refuse_unfinished(record: make.Record | None) -> None:
     """Raise Refused with the commands that continue an unfinished change, if there is one."""
     if record is not None:
         path = record.plan.disk.path
-        text, hint = f"an earlier change of {path} is unfinished", run_change.recovery_commands(path)
+        text = f"an earlier change of {path} is unfinished"
+        hint = run_change.recovery_commands(path)
         raise Refused(text, hint=hint, code="in-flight", subject=path)
 
 
@@ -459,7 +463,8 @@ _PAUSE_S = 1.0
 
 def report_resync(device: str) -> None:
     """Report a running resynchronisation and its progress."""
-    if facts := _running_resync(device):
+    facts = _running_resync(device)
+    if facts:
         text = f"The members are being synchronised in the background ({facts.sync_action}{sync_words(facts)})"
         text += f"; the array is ready. To see the progress: {command('raid show', device)}"
         remark(text)

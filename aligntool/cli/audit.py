@@ -144,7 +144,8 @@ def audit(
     if len(roots) > 1 and output_format is Format.PROMETHEUS:
         raise typer.BadParameter("metrics describe one machine: give one --sysroot")
     given = UserLimits(sector_size=sector_size, physical_sector_size=physical_sector_size)
-    reports, named = [], tuple(targets or ())
+    reports = []
+    named = tuple(targets or ())
     named, missing = _readable(named, timeout) if sysroot is None else (named, ())
     for root in roots:
         inventory = look(named, sysroot=root, given=given, wake=wake, silence_s=timeout, keep_going=True)
@@ -193,7 +194,8 @@ def _readable(targets: tuple[str, ...], silence_s: float) -> tuple[tuple[str, ..
 
 def _titled(roots: Sequence[str | None], texts: Iterable[Iterable[Line]]) -> Iterator[Line]:
     for root, text in zip(roots, texts, strict=True):
-        if lines := tuple(text):  # --quiet: nothing for a machine without findings
+        lines = tuple(text)
+        if lines:  # --quiet: nothing for a machine without findings
             yield from (((f"{root}:", Style.TITLE),), EMPTY, *lines, EMPTY)
 
 

@@ -253,9 +253,16 @@ def _measure(
         raise probe.no_result_error(plan.target.path) if device and ran.wrote else KeyboardInterrupt
     after = replace(targets.with_final_temperatures(seen), fio=ran.fio_version, caches_dropped=ran.caches_dropped)
     result = Result(
-        started, __version__, plan.target.place, plan.target.kind.value, plan.settings, after, series,
-        plan.skipped, ran.complete,
-    )  # fmt: skip
+        started,
+        __version__,
+        plan.target.place,
+        plan.target.kind.value,
+        plan.settings,
+        after,
+        series,
+        plan.skipped,
+        ran.complete,
+    )
     return result, ran
 
 
@@ -339,7 +346,9 @@ def _prepared(target: Target, size: int, runtime_s: float, chosen: SweepOptions)
         seen = targets.look_at_conditions(target, size)
         _warn(warnings_of(seen, direct=target.direct))
         path = disk = target.path
-        room, shift, writes = Extent(0, size), 0, chosen.destructive
+        room = Extent(0, size)
+        shift = 0
+        writes = chosen.destructive
         keep = probe.fio_keeper(chosen.fio_output)  # refused before a file is filled
         if target.kind is TargetKind.FOLDER:
             probe.refuse_no_room(target, size)
@@ -348,7 +357,10 @@ def _prepared(target: Target, size: int, runtime_s: float, chosen: SweepOptions)
             with open(path, "rb") as file:  # noqa: PTH123 - for its descriptor
                 placed = file_extents(file.fileno(), target.path)
             longest = max(placed.runs, key=lambda run: run.disk.length)
-            disk, room, shift, writes = placed.disk, longest.disk, longest.disk.start - longest.file_start, True
+            disk = placed.disk
+            room = longest.disk
+            shift = longest.disk.start - longest.file_start
+            writes = True
             _warn(piece_words(Setting("folder", size, room.length, 0, 0, True, "")))
         elif target.kind is TargetKind.DEVICE:
             disk, shift = disk_of(os.stat(path).st_rdev)  # noqa: PTH116 - for its device number
@@ -377,7 +389,9 @@ def _with_conditions(
     result: Sweep, working: RunTarget, swept: fio_runs.RunResults[fio_runs.Key], disk: Disk | None
 ) -> Sweep:
     """Return the result with its conditions, settings and disk."""
-    kind, direct, piece = working.target.kind.value, working.target.direct, working.room.length
+    kind = working.target.kind.value
+    direct = working.target.direct
+    piece = working.room.length
     return replace(
         result,
         conditions=replace(targets.with_final_temperatures(working.seen), fio=swept.fio_version),
@@ -476,7 +490,10 @@ def _unit_of(disk: Disk | None) -> tuple[int, str]:
 
 def _sweep(working: RunTarget, places: tuple[alignment.Place, ...], depth: int) -> fio_runs.RunResults[StartKey]:
     loads = alignment.loads_of(writes=working.writes, depth=depth)
-    room, path, shift, repeats = working.room, working.path, working.shift, working.repeats
+    room = working.room
+    path = working.path
+    shift = working.shift
+    repeats = working.repeats
     count = repeats * len(places) * len(loads)
     alignment.refuse_too_many(count)
     jobs = (
@@ -568,7 +585,9 @@ def _largest_span(room: int, smallest: int, largest: int | None) -> int:
 
 
 def _sweep_spans(spans: tuple[int, ...], working: RunTarget, *, write: bool) -> fio_runs.RunResults[int]:
-    path, start, repeats = working.path, working.room.start - working.shift, working.repeats
+    path = working.path
+    start = working.room.start - working.shift
+    repeats = working.repeats
     jobs = (
         (span, f"{format_about(span)}, {repeat + 1} of {repeats}", job)
         for repeat in range(repeats)

@@ -174,7 +174,8 @@ def _audit(name: str, pulse: Pulse) -> Machine:
     try:
         with _limited_processor_time(name), open_sysroot(name) as tree:
             pulse.beat()
-            inventory, written = look((), sysroot=tree.root), read_written(tree)
+            inventory = look((), sysroot=tree.root)
+            written = read_written(tree)
             return machine_of(name, judge(inventory, known_geometries(inventory)), written)
     except Refused as refusal:
         why = str(refusal)

@@ -167,7 +167,8 @@ def may_wipe(disk: str, wiped: Sequence[str]) -> bool:
     def place(name: str) -> Path:
         return Path("/dev" if "/" not in name and not Path(name).exists() else "", name).resolve()
 
-    if others := [name for name in wiped if place(name) != place(disk)]:
+    others = [name for name in wiped if place(name) != place(disk)]
+    if others:
         raise typer.BadParameter(f"--wipe {others[0]}: the disk is {disk}")
     return bool(wiped)
 

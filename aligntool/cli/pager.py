@@ -51,7 +51,8 @@ def pager_of(environment: Mapping[str, str], *, login: int | None) -> tuple[str,
         return None
     own = {"LESS": environment.get("LESS", "FRX"), "LV": environment.get("LV", "-c")}
     if not _is_own(environment, login):
-        command, own = "less", {"LESS": "FRX", "LV": "-c", "LESSSECURE": "1", "LESSOPEN": "", "LESSHISTFILE": "-"}
+        command = "less"
+        own = {"LESS": "FRX", "LV": "-c", "LESSSECURE": "1", "LESSOPEN": "", "LESSHISTFILE": "-"}
     return None if command == "less" and not find_program("less") else (command, own)
 
 

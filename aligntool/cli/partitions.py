@@ -29,7 +29,7 @@ from aligntool.realign.request import (
     refuse_changed_table,
     refuse_in_flight,
     refuse_part,
-)  # fmt: skip
+)
 from aligntool.recipes.goals import parse_part
 
 # `aligntool realign`: plan, show, confirm, apply.
@@ -136,8 +136,13 @@ class LayoutOptions:
         """Return the goal, and the given geometry. Options override the values of a recipe. Raises Refused."""
         wipe = options.may_wipe(disk, self.wipe or ())
         goal = _goal(tuple(_part(text) for text in self.parts or ()), self.recipe)
-        goal = replace(goal, label=self.label or goal.label, grain=self.grain or goal.grain, wipe=wipe,
-                       spare_end=goal.spare_end if self.spare_end is None else self.spare_end)  # fmt: skip
+        goal = replace(
+            goal,
+            label=self.label or goal.label,
+            grain=self.grain or goal.grain,
+            wipe=wipe,
+            spare_end=goal.spare_end if self.spare_end is None else self.spare_end,
+        )
         own = {"--recipe": self.recipe, "--table": self.label, "--grain": self.grain, "--spare-end": self.spare_end}
         typed = [*(f"--part {shell_word(part)}" for part in self.parts or ()), *typed_words(own | geometry.typed)]
         audit_goal = RealignGoal(grain=goal.grain)  # the audit uses the same grain
@@ -304,7 +309,8 @@ def _make_old_disk(image: str) -> None:
 def _show_command(name: str, image: str, *options: str) -> None:
     """Show a command and run it: it prints what it always prints. Ends with its exit code if it is refused or stops."""
     _comment(f"\n$ {command(name, image, *options)}\n")
-    words, environment = own_program(*name.split(), *options, "--", image), os.environ | {"ALIGNTOOL_PAGER": ""}
+    words = own_program(*name.split(), *options, "--", image)
+    environment = os.environ | {"ALIGNTOOL_PAGER": ""}
     exit_code = subprocess.run(words, check=False, env=environment).returncode
     if exit_code not in (ExitCode.DONE, ExitCode.FINDINGS):
         raise typer.Exit(exit_code)

@@ -149,7 +149,8 @@ class DiskOperation(Operation, Protocol):
     """A change of one disk, shown with the command lines that it runs."""
 
     def lines(self, plan: Plan, type_next: str, *, verbose: bool = False) -> Iterable[Line]:
-        width, commands = options.terminal_width(), commands_of(plan)
+        width = options.terminal_width()
+        commands = commands_of(plan)
         return plan_lines(plan, width=width, commands=commands, type_next=type_next, verbose=verbose)
 
 
@@ -232,9 +233,13 @@ def report_result(
     if kernel_behind:
         following = f"restart the machine, or {by_hand(ByHand.KERNEL_TABLE, 'partprobe', shell_word(disk))}"
     end_change(
-        plan, lambda: result_lines(plan, look_at(disk, asked)[0]), again=options.command("audit", disk),
-        json_=json_, back=back, hint=following,
-    )  # fmt: skip
+        plan,
+        lambda: result_lines(plan, look_at(disk, asked)[0]),
+        again=options.command("audit", disk),
+        json_=json_,
+        back=back,
+        hint=following,
+    )
     if following:
         options.say("the running kernel still has the old partition table")
         options.suggest(following)

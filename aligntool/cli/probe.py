@@ -139,9 +139,14 @@ def save_in_history(when: str, name: str, text: str) -> None:
 
 def identity(disk: Disk) -> ProbedDisk:
     return ProbedDisk(
-        name=Path(disk.path).name, path=str(Path(disk.path).absolute()), size=disk.size or 0, model=disk.model,
-        serial=disk.serial, wwn=disk.wwn, firmware=disk.firmware,
-    )  # fmt: skip
+        name=Path(disk.path).name,
+        path=str(Path(disk.path).absolute()),
+        size=disk.size or 0,
+        model=disk.model,
+        serial=disk.serial,
+        wwn=disk.wwn,
+        firmware=disk.firmware,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +252,11 @@ class _Settings:
     """Options that apply to a disk and to a folder."""
 
     def __init__(self, limit_s: int, most: int, largest: int, sector_size: int | None, seed: int) -> None:
-        self.limit_s, self.most, self.largest, self.sector_size, self.seed = (limit_s, most, largest, sector_size, seed)
+        self.limit_s = limit_s
+        self.most = most
+        self.largest = largest
+        self.sector_size = sector_size
+        self.seed = seed
         self.dice = Random(seed)  # the same seed, the same experiment
 
 
@@ -313,7 +322,8 @@ def _refuse_unless_empty(disk: Disk, *, wipe: bool, again: bool = False) -> None
 def _run(
     disk: Disk, target: timing.Target, parts: unit_design.Regions, smallest: int, settings: _Settings, report: Report
 ) -> ProbeResult:
-    if settings.largest < (least := smallest << unit_design.LEAST_LEVELS - 1):
+    least = smallest << unit_design.LEAST_LEVELS - 1
+    if settings.largest < least:
         text = f"no unit up to {format_size(settings.largest)} can be found by requests from {format_size(smallest)} on"
         raise Refused(text, hint=f"--largest {format_size(least)}")
     if len(unit_design.levels(smallest, parts, settings.largest)) < unit_design.LEAST_LEVELS:
@@ -328,10 +338,19 @@ def _run(
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from here on, SIGTERM must not lose the measurement
     inference = infer(timed.samples, settings.dice)
     return ProbeResult(
-        disk=identity(disk), inference=inference, sector=smallest, regions=parts, rounds=timed.rounds, read=timed.read,
-        written=timed.written, zeros=timed.zeros, elapsed_s=timed.elapsed_s, seed=settings.seed,
-        interrupted=timed.interrupted, file=target.path if target.place else None,
-    )  # fmt: skip
+        disk=identity(disk),
+        inference=inference,
+        sector=smallest,
+        regions=parts,
+        rounds=timed.rounds,
+        read=timed.read,
+        written=timed.written,
+        zeros=timed.zeros,
+        elapsed_s=timed.elapsed_s,
+        seed=settings.seed,
+        interrupted=timed.interrupted,
+        file=target.path if target.place else None,
+    )
 
 
 @contextmanager

@@ -532,13 +532,15 @@ def _confirm(drives: Sequence[str], devices: Sequence[str], lost: str, yes: bool
 def _run(sweep: Sweep, goal: RaidGoal, kept: options.ResultFile, look_again: Callable[[], None]) -> None:
     """Measure, save, report, even if the sweep ends early. Raises Stopped then."""
     measuring = SweepRun(sweep)
-    errors, hint = [], ""
+    errors = []
+    hint = ""
     with pipes_may_break():
         try:
             with ended_by_signals(), _stop_if_closed() as progress, recorded("raid tune", sweep.members):
                 measuring.run(progress, look_again)
         except Stopped as error:
-            errors, hint = [str(error)], error.hint
+            errors = [str(error)]
+            hint = error.hint
         except KeyboardInterrupt:
             if not measuring.wrote:
                 raise
@@ -585,7 +587,8 @@ def save_and_report(
     try:
         kept.write(text)
     except Refused as error:  # a full disk does not discard minutes of measuring
-        errors, where = [*errors, str(error)], ""
+        errors = [*errors, str(error)]
+        where = ""
     try:
         if not kept.piped:
             print_lines(sweeps.tuning_lines(tuning, choice, sweep.recommended, width=terminal_width()))

@@ -40,7 +40,7 @@ from aligntool.render.progress import (
     progress_bar,
     progress_json,
     progress_lines,
-)  # fmt: skip
+)
 from aligntool.steps import DriveStep, EditFile, WriteFile
 
 
@@ -143,9 +143,14 @@ def timed() -> Iterator[None]:
 
 
 def show_only(
-    operation: Operation, *, json_: bool, kept: PlanFile = NOT_SAVED, applicable: bool = True,
-    inputs: Iterable[str | None] = (), verbose: bool = False,
-) -> None:  # fmt: skip
+    operation: Operation,
+    *,
+    json_: bool,
+    kept: PlanFile = NOT_SAVED,
+    applicable: bool = True,
+    inputs: Iterable[str | None] = (),
+    verbose: bool = False,
+) -> None:
     """Show a plan without applying it, and save it if requested. `applicable`: it can be applied on this machine.
     `inputs`: the files that it is made from, besides the disk. `verbose`: show every byte range and command.
     """

@@ -66,9 +66,13 @@ _LEAST_BESIDE = 56  # columns of that audit: on a terminal of 120 columns
 
 async def start(*words: str, stdin: int = DEVNULL, out: int = PIPE, errors: int = STDOUT, width: int = 80) -> Process:
     return await asyncio.create_subprocess_exec(
-        *own_program(*words), stdin=stdin, stdout=out, stderr=errors, limit=1 << 20,
+        *own_program(*words),
+        stdin=stdin,
+        stdout=out,
+        stderr=errors,
+        limit=1 << 20,
         env=os.environ | {"COLUMNS": str(width), "ALIGNTOOL_PAGER": ""},
-    )  # fmt: skip
+    )
 
 
 async def printed(*words: str, width: int) -> Text:
@@ -104,7 +108,8 @@ async def list_disks(*targets: str) -> list[DiskRow]:
     child = await start("audit", "--json", "--", *targets, errors=DEVNULL)
     output, _ = await child.communicate()
     report = json.loads(output or '{"disks": [], "findings": [], "unseen": []}')
-    found, names = [], set()
+    found = []
+    names = set()
     for disk in report["disks"]:
         disk_findings = [finding for finding in report["findings"] if finding["disk"] == disk["name"]]
         in_flight = any(finding["code"] == "AT317" for finding in disk_findings)
@@ -119,7 +124,8 @@ async def list_disks(*targets: str) -> list[DiskRow]:
 
 
 def _verdict(answers: list[str], errors: int) -> str:
-    if off := answers.count("off"):
+    off = answers.count("off")
+    if off:
         return f"{off} of {counted(len(answers), 'partition')} misaligned"
     if "unknown" in answers:
         return "none is known to be misaligned; not all could be judged"
@@ -184,7 +190,9 @@ class DiskList(Screen[None]):
 
     def __init__(self, targets: tuple[str, ...], rate: int | None, stopped: dict[str, str]) -> None:
         super().__init__()
-        self._targets, self._rate, self._stopped = targets, rate, stopped
+        self._targets = targets
+        self._rate = rate
+        self._stopped = stopped
         self._disks: list[DiskRow] = []
         self._audits: dict[tuple[str, int], Text] = {}  # by path and width
 
@@ -219,10 +227,12 @@ class DiskList(Screen[None]):
 
     def _fill(self) -> None:
         """Show the disks in the width of the screen, and on a wide one the audit of the selected disk beside them."""
-        table, width = self.query_one(Disks), self.size.width - self._beside
+        table = self.query_one(Disks)
+        width = self.size.width - self._beside
         self.query_one("#beside").display = bool(self._beside)
         table.styles.width = width
-        row, room = table.cursor_row, width - 17
+        row = table.cursor_row
+        room = width - 17
         wide = room - min(max((len(disk.verdict) for disk in self._disks), default=0), room - 16)
         table.clear(columns=True)
         table.add_columns("disk", "size", "verdict")
@@ -240,7 +250,8 @@ class DiskList(Screen[None]):
         row = self.query_one(Disks).cursor_row
         if not self._beside or not 0 <= row < len(self._disks):
             return
-        shown, place = self.query_one("#audit", Static), (self._disks[row].path, self._beside)
+        shown = self.query_one("#audit", Static)
+        place = (self._disks[row].path, self._beside)
         if place not in self._audits:
             shown.update("…")
             await asyncio.sleep(_PAUSE_S)  # the cursor may move on
@@ -268,9 +279,11 @@ class DiskPage(Screen[None]):
 
     def __init__(self, disk: DiskRow, rate: int | None, stopped: dict[str, str]) -> None:
         super().__init__()
-        self._disk, self._stopped = disk, stopped
+        self._disk = disk
+        self._stopped = stopped
         self._rate = ("--rate", str(rate)) if rate else ()
-        self._busy, self._confirmed = True, False
+        self._busy = True
+        self._confirmed = False
         self._unconfirmed: Change | None = None
         self._answers_left = 0
         self.moving: Process | None = None
@@ -288,14 +301,17 @@ class DiskPage(Screen[None]):
         self.action_audit()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        free, in_flight = not (self._busy or self._unconfirmed), self._disk.in_flight
-        plans, recovers = free and not in_flight, free and in_flight
+        free = not (self._busy or self._unconfirmed)
+        in_flight = self._disk.in_flight
+        plans = free and not in_flight
+        recovers = free and in_flight
         can = {"audit": free, "plan": plans, "realign": plans, "recover": recovers}
         return (can | {"back": not self._confirmed, "stop": self._confirmed}).get(action, True)
 
     def _settle(self, message: str | Text = "", *, busy: bool = False, change: Change | None = None) -> None:
         """Show the current activity below the text, and the keys that are available."""
-        self._busy, self._unconfirmed = busy, change
+        self._busy = busy
+        self._unconfirmed = change
         message_line = self.query_one("#talk", Static)
         message_line.update(message)
         message_line.display = bool(message)
@@ -397,7 +413,8 @@ class DiskPage(Screen[None]):
             else:
                 self._settle(f"the answer was not {word}; nothing was written")
             return
-        change, self._confirmed = self._unconfirmed, True
+        change = self._unconfirmed
+        self._confirmed = True
         self._settle("…", busy=True)  # now, so that a second Enter starts nothing
         self._move(change)
 
@@ -414,7 +431,8 @@ class DiskPage(Screen[None]):
             child.stdin.close()
             async for line in child.stdout:
                 self._show_output(output, line.decode(errors="replace").rstrip("\n"))
-        exit_code, path = await child.wait(), self._disk.path
+        exit_code = await child.wait()
+        path = self._disk.path
         if exit_code in (ExitCode.DONE, ExitCode.STOPPED):
             in_flight = output.silent or await read_disk_state(path) in ("in-flight", "")
             self._disk = replace(self._disk, in_flight=in_flight)
@@ -425,10 +443,12 @@ class DiskPage(Screen[None]):
         if exit_code == ExitCode.DONE:
             back = change.words[0] == "rollback"
             attention = as_text(() if back else attention_lines(change.plan, width=self._width))
-            result, title = Text("\n".join(map(harmless, output.end))), Text(f"$ {command('audit', path)}", "bold")
+            result = Text("\n".join(map(harmless, output.end)))
+            title = Text(f"$ {command('audit', path)}", "bold")
             parts = (result, attention, title, await self._printed("audit"))
             self._show(Text("\n\n").join(part for part in parts if part))
-        self.moving, self._confirmed = None, False
+        self.moving = None
+        self._confirmed = False
         self._settle()
 
     def _show_output(self, output: MoveOutput, line: str) -> None:

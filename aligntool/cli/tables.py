@@ -57,9 +57,7 @@ class PartitionOptions:
         if self.grain is not None:
             goal = replace(goal, grain=self.grain, grain_given=True)
         goal = overwriting(goal, self.overwrite_bytes, self.save)
-        own = {
-            "--table": self.label, "--grain": self.grain, "--journal": self.journal, "--key-file": self.key_file
-        }  # fmt: skip
+        own = {"--table": self.label, "--grain": self.grain, "--journal": self.journal, "--key-file": self.key_file}
         unused = own | {"--shrink": self.shrink, "--journal": None}
         for option in (name for name, given in unused.items() if self.undo and given):
             raise typer.BadParameter(f"--undo and {option} are mutually exclusive")
@@ -235,7 +233,8 @@ def convert(
         raise typer.BadParameter("--used-only requires -o: otherwise no content is copied")
     if wipe and output is None:
         raise typer.BadParameter("--wipe requires -o: otherwise no other disk is written to")
-    writes, alone = not dry_run and output is None, not dry_run
+    writes = not dry_run and output is None
+    alone = not dry_run
     refuse(options.attach_virtual(disk, writes=writes, alone=alone, no_lease=no_lease))
     operation: Operation
     if output is None:

@@ -88,7 +88,8 @@ def _measured(file: str) -> Rated:
 
 def _counted(log: str | None, reads: int | None, writes: int | None) -> Counted:
     """Return the counts that were given, else those of the log, else the article's."""
-    counts, source = traces.ARTICLE, Source.ARTICLE
+    counts = traces.ARTICLE
+    source = Source.ARTICLE
     if log is not None:
         with open_log(log) as opened:
             pattern = traces.read_pattern(opened.events)
