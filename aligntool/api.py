@@ -133,9 +133,12 @@ def plan_realign(
         used_only=used_only,
     )
     own = {
-        "--grain": grain, "--journal": goal.journal_file, "--sector-size": sector_size,
-        "--physical-sector-size": physical_sector_size, "--page-size": page_size,
-    }  # fmt: skip
+        "--grain": grain,
+        "--journal": goal.journal_file,
+        "--sector-size": sector_size,
+        "--physical-sector-size": physical_sector_size,
+        "--page-size": page_size,
+    }
     flags = (*(["--shrink"] if shrink else []), *(["--used-only"] if used_only else []))
     typed = (*(f"-p {number}" for number in goal.partitions), *flags, *typed_words(own))
     request = Request(goal, sector_size, physical_sector_size, page_size, typed)
@@ -157,7 +160,8 @@ def apply(
     Raises Refused before the first write, for example if the disk no longer matches the plan. Raises Stopped after the
     first write, even if `on_event` raises KeyboardInterrupt; `aligntool resume` and `aligntool rollback` continue.
     """
-    path, behind = plan.plan.disk.path, False
+    path = plan.plan.disk.path
+    behind = False
     if plan.plan.steps:
         if not not_suspended:
             refuse(suspension_refusals(plan.plan))

@@ -123,10 +123,12 @@ def decode_shown(usual: _Kind, value: Mapping[str, object], path: str = "") -> _
     shown, not computed with, so fields of other types are dropped. Raises ValueError for a value that is not a scalar
     or is too large.
     """
-    hints, found = get_type_hints(type(usual)), {}
+    hints = get_type_hints(type(usual))
+    found = {}
     for wire, field in wire_fields(usual).items():
         if wire in value:
-            item, kinds = value[wire], get_args(hints[field.name]) or (hints[field.name],)
+            item = value[wire]
+            kinds = get_args(hints[field.name]) or (hints[field.name],)
             if not (
                 item is None
                 or (isinstance(item, str) and len(item) <= LONGEST)
@@ -195,7 +197,9 @@ class _Decoder:
         raise ValueError(f"{path}: unknown kind")
 
     def _object(self, kind: Any, value: Mapping[str, object], path: str) -> Any:
-        hints, expected, found = _hints(kind), wire_fields(kind), {}
+        hints = _hints(kind)
+        expected = wire_fields(kind)
+        found = {}
         needed = {wire for wire, field in expected.items() if wire in value or not field.metadata.get(OMITTED)}
         if self.exact and set(value) != needed:
             odd = ", ".join(sorted(set(value) ^ needed))
@@ -206,7 +210,8 @@ class _Decoder:
             if self.exact and type(value.get(wire)) is (hint := hints[field.name]) and hint in _SCALAR_NAMES:
                 found[field.name] = value[wire]
             elif wire in value or not field.metadata.get(OPTIONAL):
-                place, bounds = f"{path}.{wire}".lstrip("."), field.metadata.get(BOUNDS, (0, LARGEST))
+                place = f"{path}.{wire}".lstrip(".")
+                bounds = field.metadata.get(BOUNDS, (0, LARGEST))
                 found[field.name] = self.value(hints[field.name], value.get(wire), place, bounds)
         return kind(**found)
 

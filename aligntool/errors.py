@@ -39,7 +39,9 @@ class Refused(Exception):
     ) -> None:
         super().__init__(reason)
         self.hint = hint
-        self._code, self._subject, self._refusals = code, subject, tuple(refusals)
+        self._code = code
+        self._subject = subject
+        self._refusals = tuple(refusals)
 
     @property
     def refusals(self) -> tuple[Refusal, ...]:

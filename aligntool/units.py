@@ -95,7 +95,8 @@ def parse_size(text: str) -> int:
     factor = 1
     for unit, size in sorted(_UNITS.items(), key=lambda item: -len(item[0])):
         if number.lower().endswith(unit.lower()):
-            number, factor = number[: -len(unit)].strip(), size
+            number = number[: -len(unit)].strip()
+            factor = size
             break
     if not (text.isascii() and number.isdigit()) or len(number) > 20:
         raise ValueError(f"{text!r} is not a size; write it in binary units, like 512B, 4KiB or 1MiB")
