@@ -137,7 +137,8 @@ class _Reached:
     def note(self, event: Event) -> None:
         match event:
             case StepBegun():
-                self._step, self._copied = event.index + 1, ""
+                self._step = event.index + 1
+                self._copied = ""
                 step = next(iter(self._plan.steps[event.index :]), None)
                 waits = self.shrunk_only and isinstance(step, WriteJournal)
                 self.shrunk_only = waits or isinstance(step, ShrinkContent)

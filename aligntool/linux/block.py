@@ -243,7 +243,8 @@ class DiskDevice:
         return sum(map(self._bytes_of_holes, places)), free * found.f_frsize
 
     def _bytes_of_holes(self, place: Extent) -> int:
-        at, holes = place.start, 0
+        at = place.start
+        holes = 0
         while at < place.end:
             try:
                 data = min(os.lseek(self._descriptor, at, os.SEEK_DATA), place.end)
@@ -485,9 +486,13 @@ class Limited:
         """Set the rate. Raises ValueError if it is below one byte a second."""
         if bytes_per_second < 1:
             raise ValueError(f"{bytes_per_second} bytes a second is not a valid rate")
-        self.size, self.sector_size = device.size, device.sector_size
-        self.read, self._write, self.is_hole = device.read, device.write, device.is_hole
-        self.flush, self.run_parallel = device.flush, device.run_parallel
+        self.size = device.size
+        self.sector_size = device.sector_size
+        self.read = device.read
+        self._write = device.write
+        self.is_hole = device.is_hole
+        self.flush = device.flush
+        self.run_parallel = device.run_parallel
         self._rate = bytes_per_second
         self._lock = threading.Lock()
         self._free_at_s = 0.0  # on the monotonic clock: when the next write may begin

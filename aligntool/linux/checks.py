@@ -49,7 +49,8 @@ def check_content(path: str, extent: Extent, name: str) -> CheckResult:
     kind = kind_named(name)
     if not kind.checker:
         return CheckResult(False, None, f"no checker for {name}")
-    if missing := missing_checker(name):
+    missing = missing_checker(name)
+    if missing:
         return CheckResult(False, None, missing)
     try:
         with held(path):
@@ -86,7 +87,8 @@ def _with_path(answer: Ended, name: str, path: str) -> Ended:
 def _check_result(kind: Kind, answer: Ended) -> CheckResult:
     if answer.code == NOT_RUN:
         return CheckResult(False, None, answer.errors)
-    program, answers = kind.checker[0], kind.answers
+    program = kind.checker[0]
+    answers = kind.answers
     text = f"{answer.output}\n{answer.errors}"
     if answer.code == 0 and not ALARMS.search(text):
         return CheckResult(True, None, program)

@@ -119,10 +119,13 @@ class Child:
         waits for a disk it holds Python's global interpreter lock, so no thread of the child runs.
         """
         while not self.came and not self.connection.poll(self.stall_s):
-            if (now := progress_of(self.pid)) == self.seen and not now.runs:
+            now = progress_of(self.pid)
+            if now == self.seen and not now.runs:
                 disk = next(waited_for(self.pid, now.programs), self.path)
                 return Waiting(disk, "any", int(time.monotonic() - self.since))
-            self.seen, self.since, self.silent = now, time.monotonic(), False
+            self.seen = now
+            self.since = time.monotonic()
+            self.silent = False
         self.seen = ProcessProgress()
         if not self.came:
             before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
@@ -171,7 +174,8 @@ class Child:
 
     def _reap(self) -> int:
         """Return the exit code of the child; 0 if the caller of the API has children reaped elsewhere."""
-        pid, self.pid = self.pid, 0
+        pid = self.pid
+        self.pid = 0
         with suppress(ChildProcessError):
             return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         return 0

@@ -19,10 +19,13 @@ from aligntool.linux.sysfs import IO_NONE, opened
 SG_IO = 0x2285
 PATIENCE_MS = 5000
 
-_FROM_DEVICE, _NO_DATA = -3, -1  # SG_DXFER_FROM_DEV, SG_DXFER_NONE
+_FROM_DEVICE = -3  # SG_DXFER_FROM_DEV
+_NO_DATA = -1  # SG_DXFER_NONE
 _PASS_THROUGH_16 = 0x85  # SAT-3, 12.2.2
-_PIO_IN, _NON_DATA = 4 << 1, 3 << 1
-_IDENTIFY_DEVICE, _CHECK_POWER_MODE = 0xEC, 0xE5
+_PIO_IN = 4 << 1
+_NON_DATA = 3 << 1
+_IDENTIFY_DEVICE = 0xEC
+_CHECK_POWER_MODE = 0xE5
 _STANDBY = 0x00  # CHECK POWER MODE's count: PM2, standby; FFh active, 80h idle
 _ATA_INFORMATION = b"\x00\x1d"  # additional sense: ATA PASS THROUGH INFORMATION AVAILABLE
 _REQUEST = struct.Struct("@iiBBHIPPPIIiPBBBBHHiII0P")  # struct sg_io_hdr, include/scsi/sg.h
@@ -88,10 +91,16 @@ PAGE = 4096
 HEALTH_LENGTH = 512
 
 _COMMAND = struct.Struct("=BBHIIIQQIIIIIIIIII")  # struct nvme_passthru_cmd; the last is the result
-_GET_LOG, _GET_FEATURES, _IDENTIFY = 0x02, 0x0A, 0x06
-_CNS_NAMESPACE, _CNS_CONTROLLER, _CNS_ACTIVE, _CNS_ALLOCATED = 0x00, 0x01, 0x02, 0x10
+_GET_LOG = 0x02
+_GET_FEATURES = 0x0A
+_IDENTIFY = 0x06
+_CNS_NAMESPACE = 0x00
+_CNS_CONTROLLER = 0x01
+_CNS_ACTIVE = 0x02
+_CNS_ALLOCATED = 0x10
 _FEATURE_HMB = 0x0D
-_LOG_HEALTH, _WHOLE_DRIVE = 0x02, 0xFFFFFFFF
+_LOG_HEALTH = 0x02
+_WHOLE_DRIVE = 0xFFFFFFFF
 
 
 def identify_controller(descriptor: int) -> bytes | None:
@@ -178,7 +187,8 @@ LIFE_LEFT = (
     "Media_Wearout_Indicator", "Percent_Lifetime_Remain", "Wear_Leveling_Count", "SSD_Life_Left",
     "Remaining_Lifetime_Perc",
 )  # fmt: skip
-ENDURANCE_PAGE, ENDURANCE_OFFSET = (7, 8)  # device statistics, Percentage Used Endurance Indicator (ACS-3, A.11.5)
+ENDURANCE_PAGE = 7  # device statistics
+ENDURANCE_OFFSET = 8  # Percentage Used Endurance Indicator (ACS-3, A.11.5)
 
 
 def with_health(disk: Disk) -> Disk:
@@ -191,14 +201,16 @@ def with_health(disk: Disk) -> Disk:
     failing, health = decode_smartctl_report(run_program(*words, only_reads=True, limit_s=PATIENCE_S).output)
     if failing is None and health is None and disk.kind is DiskKind.NVME:
         with suppress(OSError), opened(disk.path) as descriptor:  # smartctl is not installed, or reported nothing
-            if log := health_log(descriptor):
+            log = health_log(descriptor)
+            if log:
                 failing, health = decode_health_log(log)
     return replace(disk, failing=failing, health=health)
 
 
 def decode_health_log(log: bytes) -> tuple[str | None, Health]:
     """Decode log 02h, 512 bytes, into the reported failure and the health (NVMe base specification 2.0, figure 207)."""
-    warning, kelvin = log[0], int.from_bytes(log[1:3], "little")
+    warning = log[0]
+    kelvin = int.from_bytes(log[1:3], "little")
     failures = [what for bit, what in CRITICAL.items() if warning & bit]
     health = Health(
         used_percent=log[5],
@@ -218,18 +230,22 @@ def decode_smartctl_report(report: str) -> tuple[str | None, Health | None]:
         document: object = json.loads(report)
     except (ValueError, RecursionError):
         return None, None
-    passed, log = _get(document, "smart_status", "passed"), _get(document, "nvme_smart_health_information_log")
+    passed = _get(document, "smart_status", "passed")
+    log = _get(document, "nvme_smart_health_information_log")
     warning = _count(log, "critical_warning") or 0
     failures = ["the drive predicts its failure (SMART status)"] if passed is False else []
     for attribute in _rows(document, "ata_smart_attributes", "table"):
-        number, count = _get(attribute, "id"), (_count(attribute, "raw", "value") or 0) & COUNT_MASK
+        number = _get(attribute, "id")
+        count = (_count(attribute, "raw", "value") or 0) & COUNT_MASK
         if count and isinstance(number, int) and number in UNREADABLE:
             failures.append(f"{count} {UNREADABLE[number]} (attribute {number})")
     failures += [what for bit, what in CRITICAL.items() if warning & bit]
     used = (
-        _count(log, "percentage_used"), _count(document, "endurance_used", "current_percent"),
-        _used_by_statistics(document), _used_by_attribute(document),
-    )  # fmt: skip
+        _count(log, "percentage_used"),
+        _count(document, "endurance_used", "current_percent"),
+        _used_by_statistics(document),
+        _used_by_attribute(document),
+    )
     health = Health(
         used_percent=next((value for value in used if value is not None), None),
         spare_percent=_count(log, "available_spare"),

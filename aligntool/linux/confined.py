@@ -61,31 +61,56 @@ _MOST_WRITTEN = 4 * GIB  # to a file that is given for it: a map of 16 TiB, a fi
 
 # <linux/landlock.h>. The numbers of the system calls are those of every architecture but alpha and mips, which answer
 # ENOSYS to them.
-_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
-_VERSION, _PATH_BENEATH = 1, 1
-_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
-_REMOVE_DIR, _REMOVE_FILE, _MAKE_DIR, _MAKE_REG = 1 << 4, 1 << 5, 1 << 7, 1 << 8
-_TRUNCATE, _IOCTL_DEV = 1 << 14, 1 << 15
+_CREATE_RULESET = 444
+_ADD_RULE = 445
+_RESTRICT_SELF = 446
+_VERSION = 1
+_PATH_BENEATH = 1
+_EXECUTE = 1 << 0
+_WRITE_FILE = 1 << 1
+_READ_FILE = 1 << 2
+_READ_DIR = 1 << 3
+_REMOVE_DIR = 1 << 4
+_REMOVE_FILE = 1 << 5
+_MAKE_DIR = 1 << 7
+_MAKE_REG = 1 << 8
+_TRUNCATE = 1 << 14
+_IOCTL_DEV = 1 << 15
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV  # the others are those of folders
 # The number of rights that each version of the interface knows, from version 1 on: REFER since 2, TRUNCATE since 3,
 # IOCTL_DEV since 5.
 _KNOWN_RIGHTS = (13, 14, 15, 15, 16)
-_TCP_SINCE, _TCP = 4, 0b11  # bind, connect
-_SCOPES_SINCE, _SCOPES = 6, 0b11  # abstract sockets, signals
+_TCP_SINCE = 4
+_TCP = 0b11  # bind, connect
+_SCOPES_SINCE = 6
+_SCOPES = 0b11  # abstract sockets, signals
 _RUN = _EXECUTE | _READ_FILE | _READ_DIR
 _FILL = _READ_FILE | _READ_DIR | _WRITE_FILE | _TRUNCATE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG
 
 # <linux/sched.h>, <linux/mount.h>, <linux/prctl.h>, <linux/capability.h>
-_NEWNS, _NEWUSER = 0x20000, 0x10000000
+_NEWNS = 0x20000
+_NEWUSER = 0x10000000
 _NAMESPACES = _NEWNS | 0x08000000 | 0x40000000  # mounts, System V IPC, network
-_RDONLY, _NOSUID, _NODEV, _NOEXEC = 1, 2, 4, 8
-_REMOUNT, _BIND, _REC, _SLAVE, _RELATIME = 1 << 5, 1 << 12, 1 << 14, 1 << 19, 1 << 21
+_RDONLY = 1
+_NOSUID = 2
+_NODEV = 4
+_NOEXEC = 8
+_REMOUNT = 1 << 5
+_BIND = 1 << 12
+_REC = 1 << 14
+_SLAVE = 1 << 19
+_RELATIME = 1 << 21
 _ROOT_FLAGS = _RDONLY | _NOSUID | _NODEV | _NOEXEC
 _KEPT_FLAGS = 0xF | 1 << 10 | 1 << 11  # those above, noatime, nodiratime; statvfs(3) has the same numbers
 _STATVFS_RELATIME = 1 << 12
 _DETACH = 2
-_PDEATHSIG, _KEEPCAPS, _CAPBSET_DROP, _NO_NEW_PRIVS, _CAP_AMBIENT = 1, 8, 24, 38, 47
-_AMBIENT_RAISE, _AMBIENT_CLEAR_ALL = 2, 4
+_PDEATHSIG = 1
+_KEEPCAPS = 8
+_CAPBSET_DROP = 24
+_NO_NEW_PRIVS = 38
+_CAP_AMBIENT = 47
+_AMBIENT_RAISE = 2
+_AMBIENT_CLEAR_ALL = 4
 _CAP_VERSION = 0x20080522
 _DAC_OVERRIDE = 1  # of root: to open a disk that another user owns
 
@@ -132,9 +157,15 @@ def run_confined(
         before_exec = confinement(program, disks=disks, writes=writes, folder=folder, most_written=most)
     with cannot_be_confined(words[0]):
         return run_program(
-            *words, only_reads=True, limit_s=limit_s or time_limit(disks), output=output, stdin=stdin, pass_fds=disks,
-            environment={"MALLOC_ARENA_MAX": "2", **(environment or {})}, before_exec=before_exec,
-        )  # fmt: skip
+            *words,
+            only_reads=True,
+            limit_s=limit_s or time_limit(disks),
+            output=output,
+            stdin=stdin,
+            pass_fds=disks,
+            environment={"MALLOC_ARENA_MAX": "2", **(environment or {})},
+            before_exec=before_exec,
+        )
 
 
 def _check_devices(words: Iterable[str], disks: Iterable[int], folder: Path | None) -> None:
@@ -155,9 +186,11 @@ def started(words: tuple[str, ...], *, length: int, stdin: int) -> Iterator["sub
 
     Raises Refused if it cannot be confined.
     """
-    prefix, before_exec = pdeathsig_prefix("KILL"), None
+    prefix = pdeathsig_prefix("KILL")
+    before_exec = None
     if not _unconfined:
-        prefix, before_exec = (), confinement(words[0], length=length)
+        prefix = ()
+        before_exec = confinement(words[0], length=length)
     with cannot_be_confined(Path(words[0]).name):
         child = subprocess.Popen(
             (*prefix, *words), stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=before_exec
@@ -260,7 +293,8 @@ class _Confinement:
     end: signal.Signals
 
     def __call__(self) -> None:
-        opened_places, private = [], _own_namespaces()
+        opened_places = []
+        private = _own_namespaces()
         for path, access in self.places:
             with suppress(FileNotFoundError, NotADirectoryError):
                 opened_places.append((path, access, os.open(path, os.O_PATH | os.O_CLOEXEC)))
@@ -321,7 +355,8 @@ class _Confinement:
         not looked up again.
         """
         for disk in self.disks:
-            status, path = os.fstat(disk), os.readlink(f"/proc/self/fd/{disk}")
+            status = os.fstat(disk)
+            path = os.readlink(f"/proc/self/fd/{disk}")
             with suppress(OSError):
                 if stat.S_ISBLK(status.st_mode):
                     descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
@@ -376,7 +411,8 @@ class _Confinement:
 
 def _show(base: str, path: str, descriptor: int, *, read_only: bool) -> None:
     """Show what is open as `descriptor` below `base`, under the same path. Raises OSError."""
-    target, source = base + path, f"/proc/self/fd/{descriptor}".encode()
+    target = base + path
+    source = f"/proc/self/fd/{descriptor}".encode()
     if os.path.lexists(target):
         return
     if os.path.islink(path) and os.readlink(path).lstrip("/").startswith("usr/"):  # /bin, where it is /usr/bin
@@ -434,7 +470,8 @@ def _unshare(kinds: int) -> None:
 
     In a chroot whose root is no mount point, mounts cannot be hidden from other processes, and it fails.
     """
-    user, group = os.geteuid(), os.getegid()
+    user = os.geteuid()
+    group = os.getegid()
     _called("unshare", _libc().unshare(kinds | (_NEWUSER if user else 0)))
     if user:
         Path("/proc/self/setgroups").write_text("deny")  # user_namespaces(7): before gid_map
@@ -445,7 +482,8 @@ def _unshare(kinds: int) -> None:
 
 def _drop_rights(*, as_nobody: bool) -> None:
     """Keep no right but that of root to open files of others; `as_nobody`: as another user, who owns nothing."""
-    libc, is_root = _libc(), os.geteuid() == 0
+    libc = _libc()
+    is_root = os.geteuid() == 0
     _called("prctl", libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0))
     libc.prctl(_CAP_AMBIENT, _AMBIENT_CLEAR_ALL, 0, 0, 0)
     for right in range(64):
@@ -460,7 +498,8 @@ def _drop_rights(*, as_nobody: bool) -> None:
         except OSError:  # a container in which nobody has no number
             as_nobody = False
     kept = 1 << _DAC_OVERRIDE if is_root else 0
-    header, sets = struct.pack("=Ii", _CAP_VERSION, 0), (kept, kept, kept if as_nobody else 0, 0, 0, 0)
+    header = struct.pack("=Ii", _CAP_VERSION, 0)
+    sets = (kept, kept, kept if as_nobody else 0, 0, 0, 0)
     if libc.capset(header, struct.pack("=6I", *sets)):  # a container may not have this right
         _called("capset", libc.capset(header, bytes(24)))
     elif as_nobody:

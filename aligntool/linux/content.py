@@ -134,7 +134,8 @@ def _unknown_runs(descriptor: int, extent: Extent) -> tuple[Extent, ...]:
     runs: list[Extent] = []
     position = extent.start
     while position < extent.end:
-        data, end = position, extent.end
+        data = position
+        end = extent.end
         if len(runs) < _MAX_HOLES:
             data = _next_data(descriptor, position, status.st_size)
             if data < status.st_size:  # what follows the end of a file cannot be read
@@ -237,7 +238,8 @@ def with_edges(
     """
     gaps: list[tuple[int, int]] = []  # a heap of lengths and starts
     last = align_down(max(length - EDGE, 0), sector_size)
-    position, earliest = min(EDGE, length), 0
+    position = min(EDGE, length)
+    earliest = 0
     for run in chain(used, [Extent(last, length - last)]):
         if not earliest <= run.start <= run.end <= length:
             raise NoMap(f"the run from {run.start} to {run.end} is outside the partition or out of order")
@@ -248,7 +250,8 @@ def with_edges(
             if len(gaps) >= most_runs:
                 heappop(gaps)
         position = max(position, align_up(run.end, sector_size))
-    runs, position = [], 0
+    runs = []
+    position = 0
     for gap, start in sorted(gaps, key=itemgetter(1)):
         runs.append(Extent(position, start - position))
         position = start + gap
@@ -331,7 +334,8 @@ class PartitionMedium:
         quotation. e2fsprogs, lib/support/devname.c; util-linux, libblkid/src/read.c, blkid_parse_tag_string.
         """
         with TemporaryDirectory(prefix="aligntool-") as folder:
-            link, name = Path(folder, "='"), Path(folder, f"='?offset={self.extent.start}")
+            link = Path(folder, "='")
+            name = Path(folder, f"='?offset={self.extent.start}")
             link.symlink_to(f"/proc/self/fd/{self.reader.descriptor}")
             name.touch()
             try:
@@ -353,9 +357,7 @@ def open_medium(path: str, extent: Extent) -> Iterator[PartitionMedium]:
 # and the reason reported: copying too much costs time, copying too little costs data.
 
 
-def read_used(
-    path: str, extent: Extent, layer: Layer | None, *, sector_size: int, shrunk: bool = False
-) -> UsedMap:  # fmt: skip
+def read_used(path: str, extent: Extent, layer: Layer | None, *, sector_size: int, shrunk: bool = False) -> UsedMap:
     """Return the runs to copy of the partition at `extent` of the disk or image `path`. `layer`: its content.
 
     A tool that fails raises nothing: the map is then `whole_partition_map`. Nothing may write to the partition.
@@ -375,7 +377,8 @@ def read_used(
         return whole_partition_map(extent.length, why or "")
     try:
         with open_medium(path, extent) as medium:
-            claims, free = layer.claims_size or 0, is_free_behind(medium.reader, extent, layer)
+            claims = layer.claims_size or 0
+            free = is_free_behind(medium.reader, extent, layer)
             behind = Extent(claims, 0 if free else extent.length - claims)
             with closing(kind.used_blocks(medium, layer, shrunk and kind.is_unclean_after_shrink)) as runs:
                 used = chain(runs, [behind])
@@ -388,7 +391,8 @@ def read_used(
 
 def _header_map(length: int, layer: Layer, sector_size: int) -> UsedMap:
     """Return the map of a swap area: what the pages hold is not needed, what follows them may be anything."""
-    end, header = align_down(layer.claims_size or 0, sector_size), Extent(0, layer.data_unit or PLACE)
+    end = align_down(layer.claims_size or 0, sector_size)
+    header = Extent(0, layer.data_unit or PLACE)
     if end == length:
         return UsedMap((header,), "swap: header only")  # a small journal saves only some sectors of it
     return UsedMap((header, Extent(end, length - end)), "swap: header, and what follows")

@@ -74,7 +74,8 @@ def find_block(tree: Tree, name: str) -> Block | None:
     if sysname in ("", ".", ".."):
         return None
     for place in (f"/sys/class/block/{sysname}", f"/sys/block/{sysname}"):
-        if real := tree.real(place):
+        real = tree.real(place)
+        if real:
             return _block_or_disk(tree, real)
     if tree.live:
         return None  # /sys/class/block of a running machine is complete
@@ -101,7 +102,8 @@ def _all_blocks(tree: Tree) -> list[Block]:
     if tree.live and (found := [Block(path.rpartition("/")[2], path) for path in _list_by_udev()]):
         return found
     for folder in ("/sys/block", "/sys/class/block", "/sys/dev/block"):
-        if found := list(_listed_in(tree, folder)):
+        found = list(_listed_in(tree, folder))
+        if found:
             return found
     return list(_search_capture(tree))
 
@@ -128,7 +130,8 @@ def _search_capture(tree: Tree) -> Iterator[Block]:
     """Yield the devices of a capture that lacks the kernel's lists, such as libnvme's: every entry of a folder "block",
     and NVMe namespaces.
     """
-    pending, seen = [("/sys/devices", 0)], 0
+    pending = [("/sys/devices", 0)]
+    seen = 0
     while pending:
         folder, depth = pending.pop()
         seen += 1
@@ -294,9 +297,11 @@ def _scsi_kind(tree: Tree, block: Block, record: Record) -> DiskKind:
         return DiskKind.VIRTIO
     if "ufshc" in path:
         return DiskKind.UFS
-    if host := re.match(_HOST, path):
+    host = re.match(_HOST, path)
+    if host:
         driver = tree.text(f"{host[1]}/scsi_host/{host[1].rpartition('/')[2]}/proc_name") or ""
-        if kind := _HOST_DRIVERS.get(driver.lower().replace(" ", "_")):
+        kind = _HOST_DRIVERS.get(driver.lower().replace(" ", "_"))
+        if kind:
             return kind
     return {"ata": DiskKind.ATA, "usb": DiskKind.USB}.get(record.get("ID_BUS") or "", DiskKind.SCSI)
 
@@ -345,7 +350,8 @@ def read_mapping(tree: Tree, path: str) -> str | None:
     """Describe a device-mapper device; the prefix of its UUID names the program that made it (lvm2,
     lib/misc/lvm-string.c).
     """
-    name, uuid = tree.text(f"{path}/dm/name"), tree.text(f"{path}/dm/uuid") or ""
+    name = tree.text(f"{path}/dm/name")
+    uuid = tree.text(f"{path}/dm/uuid") or ""
     if not name:
         return None
     owner, _, rest = uuid.partition("-")

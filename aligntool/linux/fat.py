@@ -109,8 +109,11 @@ def _copy_used(path: str, extent: Extent, old: Path, most: int) -> FatBootSector
             used = sum(run.length for run in runs)
             if used > most:
                 text = f"the FAT at byte {extent.start} has {format_about(used)} in use"
-                raise Refused(f"{text}; at most {format_about(most)} can be rebuilt in place",
-                              hint="aligntool convert DISK --sector-size N -o NEW", code="too-large")  # fmt: skip
+                raise Refused(
+                    f"{text}; at most {format_about(most)} can be rebuilt in place",
+                    hint="aligntool convert DISK --sector-size N -o NEW",
+                    code="too-large",
+                )
             file.truncate(extent.length)
             for run in runs:
                 file.seek(run.start)

@@ -305,9 +305,11 @@ def _add_entry(tar: "tarfile.TarFile", path: str, kind: str, content: bytes) -> 
     """Add an entry; owner, time and mode are the same for all, so that the archive is reproducible."""
     info = tarfile.TarInfo(path)
     if kind == "directory":
-        info.type, info.mode = tarfile.DIRTYPE, 0o755
+        info.type = tarfile.DIRTYPE
+        info.mode = 0o755
     elif kind == "symlink":
-        info.type, info.linkname = tarfile.SYMTYPE, os.fsdecode(content)
+        info.type = tarfile.SYMTYPE
+        info.linkname = os.fsdecode(content)
     else:
         info.size = len(content)
     tar.addfile(info, BytesIO(content))

@@ -51,7 +51,8 @@ def hold(path: str) -> None:
 
 def release(path: str) -> None:
     """Look the path up again when it is used next."""
-    if found := _HELD.pop(path, None):
+    found = _HELD.pop(path, None)
+    if found:
         os.close(found.descriptor)
 
 

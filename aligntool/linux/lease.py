@@ -96,7 +96,8 @@ class Lease:
 
     def _refuse_writers_below(self) -> None:
         """Raise Refused if a program has the file under a loop device open for writing: its lease is the kernel's."""
-        status, deadline = os.fstat(self._descriptor), time.monotonic() + _PATIENCE_S
+        status = os.fstat(self._descriptor)
+        deadline = time.monotonic() + _PATIENCE_S
         while stat.S_ISBLK(status.st_mode) and not self._no_lease:
             found = dict(writers_below(status))
             if not found:
@@ -157,7 +158,8 @@ def refuse_open_image(path: str, *, no_lease: bool, readers: bool = False) -> No
 
 def in_use(path: str) -> Refused:
     """Return the refusal of a file that another program or a loop device has open."""
-    if loops := tuple(loops_over(status_of(path))):
+    loops = tuple(loops_over(status_of(path)))
+    if loops:
         what = "; ".join(loop.what for loop in loops)
         return Refused(f"{path} is in use: {what}", hint=all_ends(loops), code="in-use", subject=path)
     text = f"{path} is open in another program{_names(path)}"

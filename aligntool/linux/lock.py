@@ -56,7 +56,8 @@ def wait_for_partition(disk: str, device: str, extent: Extent) -> None:
 
 def partition_problem(disk: str, device: str, extent: Extent) -> str:
     """Return why `device` is not the partition of `disk` at `extent`, or "" if it is."""
-    device_number, disk_number = users.block_number(device), users.block_number(disk)
+    device_number = users.block_number(device)
+    disk_number = users.block_number(disk)
     if not (device_number and disk_number):
         return f"{disk if device_number else device} is not a block device"
     folder = sysfs_folder(device_number)
@@ -83,7 +84,8 @@ def kernel_folder(device: str) -> Path | None:
 
 # <linux/blkpg.h>
 _BLKPG = IO_NONE | 0x1269
-_ADD, _DELETE = 1, 2
+_ADD = 1
+_DELETE = 2
 _BLKPG_PARTITION = struct.Struct("qqi64s64s4x")  # start and length in bytes, number, two unused names
 _BLKPG_REQUEST = struct.Struct("iiiP")  # operation, flags, length and address of the struct above
 
@@ -219,12 +221,17 @@ def inhibit_sleep(why: str, *, program: str = "systemd-inhibit") -> Iterator[str
     try:
         inhibitor = subprocess.Popen(
             (program, "--what=sleep:shutdown:idle", "--mode=block", "--who=aligntool", f"--why={why}", *_HOLD_SHELL),
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0, start_new_session=True,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            start_new_session=True,
+        )
     except OSError:
         yield f"sleep and shutdown are not inhibited: {program} not found"
         return
-    stdin, stdout = cast(IO[bytes], inhibitor.stdin), cast(IO[bytes], inhibitor.stdout)
+    stdin = cast(IO[bytes], inhibitor.stdin)
+    stdout = cast(IO[bytes], inhibitor.stdout)
     try:
         # The shell runs and prints only if sleep is inhibited. Nothing is written to a child that may have ended,
         # because a broken pipe would end this program.
@@ -448,7 +455,8 @@ def _identifier(disk: Path) -> tuple[str, str] | None:
     """Return what SCSI or NVMe reports to identify a drive, and its size."""
     for file in (disk / "device/wwid", disk / "wwid"):
         with suppress(OSError):
-            if wwid := file.read_text(errors="replace").strip():
+            wwid = file.read_text(errors="replace").strip()
+            if wwid:
                 return wwid, (disk / "size").read_text()
     return None
 
@@ -478,7 +486,8 @@ def written_at(path: str) -> int | None:
     """Return when an image file was last written to; None if unknown: for a disk, which is opened exclusively, and for
     a file that a program serves, maybe with the present time (QEMU, block/export/fuse.c).
     """
-    status, folder = status_of(path), os.stat(Path(path).resolve().parent)  # noqa: PTH116 - also of a disk
+    status = status_of(path)
+    folder = os.stat(Path(path).resolve().parent)  # noqa: PTH116 - also of a disk
     return status.st_mtime_ns if stat.S_ISREG(status.st_mode) and status.st_dev == folder.st_dev else None
 
 

@@ -31,7 +31,8 @@ from aligntool.system import Manifest, System
 # Read NvmeFacts and AtaFacts of a disk. A file of the kernel takes precedence over a command to the drive.
 
 # The places in a snapshot of the pages, NAME.ctrl, NAME.ns, NAME.hmb and NAME.health; and of its manifest.
-CAPTURED_IDENTIFY, MANIFEST = "/aligntool/identify", "/aligntool/manifest.json"
+CAPTURED_IDENTIFY = "/aligntool/identify"
+MANIFEST = "/aligntool/manifest.json"
 
 
 def nvme_controllers(tree: Tree, block: Block) -> tuple[str, ...]:
@@ -115,7 +116,9 @@ class Looker:
 
     def __init__(self, tree: Tree, given: UserLimits, *, wake: bool) -> None:
         self.around = partitions.Surroundings(tree, UdevDatabase(tree), read_mounts(tree))
-        self.topology, self.given, self.wake = Topology(tree), given, wake
+        self.topology = Topology(tree)
+        self.given = given
+        self.wake = wake
         self._numa: dict[str, int | None] = {}
 
     def look_at(self, block: Block, pulse: Pulse = SILENT, closed: Unseen | None = None) -> Disk:
@@ -129,7 +132,8 @@ class Looker:
             kernel = kernel or partitions.read_mapped_partitions(self.around, block)
         if not self.around.tree.live:
             closed = CAPTURED
-        if members := devices.inactive_members(self.around.tree, block):
+        members = devices.inactive_members(self.around.tree, block)
+        if members:
             why = f"the array is not started; its members that are present: {', '.join(members)}"
             closed = Unseen(WHAT, why, typed("mdadm --detail", f"/dev/{block.name}"), Gap.DISK)
         disk, seen = self._open_and_read(block, kind, record, limits, pulse, closed, partitioned=bool(kernel))
@@ -149,7 +153,8 @@ class Looker:
 
     def _captured_table(self, block: Block, size: int | None, limits: IoLimits) -> Contents | None:
         """Return the table of a captured disk, or None if the capture does not contain it."""
-        tree, folder = self.around.tree, f"{CAPTURED_SECTORS}/{block.sysname}"
+        tree = self.around.tree
+        folder = f"{CAPTURED_SECTORS}/{block.sysname}"
         places = [name for name in tree.names(folder) if re.fullmatch("[0-9]{1,19}", name)][:_MOST_PLACES]
         if not places or not size:
             return None
@@ -167,13 +172,21 @@ class Looker:
         """Yield the facts that sysfs always has and lacks here: an incomplete capture, or a device being removed."""
         if disk.size is None:
             yield Unseen("size", f"{block.path}/size cannot be read", gap=Gap.DISK)
-        if missing := partitions.unreadable_partitions(self.around.tree, block, kernel):
+        missing = partitions.unreadable_partitions(self.around.tree, block, kernel)
+        if missing:
             yield Unseen("partitions", f"start or size of {', '.join(missing)} cannot be read", gap=Gap.DISK)
 
     def _open_and_read(
-        self, block: Block, kind: DiskKind, record: Record, limits: IoLimits, pulse: Pulse, closed: Unseen | None,
-        *, partitioned: bool,
-    ) -> tuple[Disk, Contents]:  # fmt: skip
+        self,
+        block: Block,
+        kind: DiskKind,
+        record: Record,
+        limits: IoLimits,
+        pulse: Pulse,
+        closed: Unseen | None,
+        *,
+        partitioned: bool,
+    ) -> tuple[Disk, Contents]:
         descriptor = closed or self._open(block, pulse)
         if isinstance(descriptor, Unseen):
             return self._describe(block, kind, record, limits, None), replace(NOT_READ, unseen=(descriptor,))
@@ -196,7 +209,8 @@ class Looker:
         tree = self.around.tree
         if tree.number(f"{block.path}/size") == 0:
             return _no_medium(block.name)
-        if reason := devices.why_read_blocks(tree, block):
+        reason = devices.why_read_blocks(tree, block)
+        if reason:
             return reason
         if devices.suspended(tree, block):
             if not self.wake:
@@ -206,7 +220,8 @@ class Looker:
 
     def _describe(self, block: Block, kind: DiskKind, record: Record, limits: IoLimits, descriptor: int | None) -> Disk:
         """Return the disk with everything but its content."""
-        tree, path = self.around.tree, block.path
+        tree = self.around.tree
+        path = block.path
         identity = devices.read_identity(tree, block, kind, record)
         size = tree.number(f"{path}/size")
         disk = Disk(
@@ -264,11 +279,14 @@ class Looker:
         tree = self.around.tree
         data = read_ata(tree, block, disk.kind, descriptor)
         facts = identify.decode_identify(data)
-        model, serial, firmware = identity.model, identity.serial, identity.firmware
+        model = identity.model
+        serial = identity.serial
+        firmware = identity.firmware
         if facts is not None and disk.kind is DiskKind.ATA:
             its_model, its_serial, its_firmware = identify.decode_names(data)
             model = its_model if its_model and its_model.startswith(model or "") else model
-            serial, firmware = serial or its_serial, its_firmware or firmware
+            serial = serial or its_serial
+            firmware = its_firmware or firmware
         return replace(
             disk,
             model=model,
@@ -381,8 +399,9 @@ def look(
     files: bool = True,
     arrays: bool = False,
     silence_s: float = SILENCE_S,
-    keep_going: bool = False, known: bool = True,
-) -> Inventory:  # fmt: skip
+    keep_going: bool = False,
+    known: bool = True,
+) -> Inventory:
     """Return all disks of the machine, or the targets. `sysroot`: read only this captured tree. `files`: if there is an
     array, also read the files of the system that assemble it, which takes seconds. `arrays`: also return every running
     array, named or not; without targets, disks that are not below an array are then read from sysfs only and not
@@ -461,7 +480,8 @@ class _Machine:
         """
         if not any(disk.array for disk in disks) and not self.tree.names(RECORDS):
             return None, ()
-        if seen := self._within_deadline(lambda _: (read_system(self.tree),), _SYSTEM_FILES_S):
+        seen = self._within_deadline(lambda _: (read_system(self.tree),), _SYSTEM_FILES_S)
+        if seen:
             return seen[0], ()
         why = f"did not answer within {_SYSTEM_FILES_S:g} s"
         return None, (Unseen("mdadm.conf, fstab and initramfs", why, "sudo dmesg", Gap.NO_ANSWER),)
@@ -542,5 +562,6 @@ def _arrays(tree: Tree, blocks: Sequence[Block]) -> list[Block]:
 def _inventory(machine: _Machine, found: Sequence[Disk], *, files: bool) -> Inventory:
     disks = partitions.without_mapped_partitions(found)
     system, unseen = machine.system(disks) if files else (None, ())
-    adapters, captured = find_adapters(machine.tree), not machine.tree.live
+    adapters = find_adapters(machine.tree)
+    captured = not machine.tree.live
     return Inventory(disks, find_uplinks(disks), adapters, unseen, system, captured, read_manifest(machine.tree))

@@ -80,7 +80,8 @@ def make_folder(path: Path, mode: int = 0o777) -> None:
 
 def _walk(path: str, *, whole: bool, follow: bool, make: int | None = None) -> tuple[int, str]:
     """Return a descriptor of the folder, and the last component of the path; `whole`: of the path itself."""
-    pending, links = path.split("/")[::-1], 0
+    pending = path.split("/")[::-1]
+    links = 0
     folder = os.open("/" if path.startswith("/") else ".", _OPEN_FOLDER)
     try:
         while pending:

@@ -88,13 +88,17 @@ def _partition_number(name: str, disk: str) -> int | None:
 
 def _read_sysfs(around: Surroundings, path: str, name: str, disk: str) -> KernelPartition | None:
     tree = around.tree
-    start, size = tree.number(f"{path}/start"), tree.number(f"{path}/size")
+    start = tree.number(f"{path}/start")
+    size = tree.number(f"{path}/size")
     number = _partition_number(name, disk)
     if start is None or size is None or number is None or min(start, size) < 0:
         return None
-    device, node = tree.text(f"{path}/dev"), name.replace("!", "/")
-    extent, mounted = Extent(start * SYSFS_SECTOR, size * SYSFS_SECTOR), around.mounts.of(device, f"/dev/{node}")
-    shift, discard = _as_signed(tree.number(f"{path}/alignment_offset")), tree.number(f"{path}/discard_alignment")
+    device = tree.text(f"{path}/dev")
+    node = name.replace("!", "/")
+    extent = Extent(start * SYSFS_SECTOR, size * SYSFS_SECTOR)
+    mounted = around.mounts.of(device, f"/dev/{node}")
+    shift = _as_signed(tree.number(f"{path}/alignment_offset"))
+    discard = tree.number(f"{path}/discard_alignment")
     record = around.udev.record(device, name)
     return KernelPartition(number, extent, node, shift, discard, names_above(tree, path), mounted, record)
 
@@ -218,7 +222,8 @@ def _read_mapped(around: Surroundings, name: str) -> KernelPartition | None:
     tree = around.tree
     path = tree.real(f"/sys/class/block/{name}") or tree.real(f"/sys/block/{name}") or ""
     mapping = re.fullmatch(_MAPPING_UUID, tree.text(f"{path}/dm/uuid") or "")
-    size, device = tree.number(f"{path}/size"), tree.text(f"{path}/dev")
+    size = tree.number(f"{path}/size")
+    device = tree.text(f"{path}/dev")
     record = around.udev.record(device, name)
     start = record.number("ID_PART_ENTRY_OFFSET")
     if mapping is None or start is None or size is None or size < 0:
@@ -321,8 +326,11 @@ def find_devices(tree: Tree = LIVE) -> Inventory:
 
 
 def _device(around: Surroundings, block: Block) -> Disk:
-    tree, path, nodes = around.tree, f"/dev/{block.name}", [f"/dev/{block.name}"]
-    if name := tree.text(f"{block.path}/dm/name"):
+    tree = around.tree
+    path = f"/dev/{block.name}"
+    nodes = [f"/dev/{block.name}"]
+    name = tree.text(f"{block.path}/dm/name")
+    if name:
         nodes.append(f"/dev/mapper/{name}")
     parts = tuple(
         Partition(part.number, part.extent, node=part.node, mounted_at=part.mounted_at, holders=part.holders)
@@ -330,7 +338,14 @@ def _device(around: Surroundings, block: Block) -> Disk:
     )
     metadata = tree.text(f"{block.path}/md/metadata_version")
     return Disk(
-        block.name, path, DiskKind.OTHER, None, IoLimits(), partitions=parts, holders=names_above(tree, block.path),
-        mounted_at=around.mounts.of(tree.text(f"{block.path}/dev"), *nodes), mapping=read_mapping(tree, block.path),
+        block.name,
+        path,
+        DiskKind.OTHER,
+        None,
+        IoLimits(),
+        partitions=parts,
+        holders=names_above(tree, block.path),
+        mounted_at=around.mounts.of(tree.text(f"{block.path}/dev"), *nodes),
+        mapping=read_mapping(tree, block.path),
         array=ArrayFacts("", None, (), metadata=metadata) if metadata else None,
-    )  # fmt: skip
+    )

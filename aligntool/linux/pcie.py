@@ -79,7 +79,8 @@ def _adapter(tree: Tree, path: str, names: PciNames) -> Adapter | None:
     kind = tree.text(f"{path}/class") or ""
     if not kind.startswith((_AHCI, _RAID)):
         return None
-    vendor, device = tree.text(f"{path}/vendor") or "", tree.text(f"{path}/device") or ""
+    vendor = tree.text(f"{path}/vendor") or ""
+    device = tree.text(f"{path}/device") or ""
     remapped = tree.number(f"{path}/remapped_nvme") or 0  # drivers/ata/ahci.c, remapped_nvme_show
     vmd = kind.startswith(_RAID) and vendor == _INTEL and _is_vmd(tree, path, device)
     if not (vmd or 0 < remapped <= _MOST_REMAPPED):
@@ -116,7 +117,8 @@ class Topology:
     """Reads paths and caches their common hops: one adapter with a thousand drives is read once."""
 
     def __init__(self, tree: Tree, names: PciNames | None = None) -> None:
-        self.tree, self.names = tree, names or PciNames()
+        self.tree = tree
+        self.names = names or PciNames()
         self._hop = cache(self._read_hop)
 
     def links(self, sysfs_device: str) -> tuple[LinkHop, ...]:
@@ -128,7 +130,8 @@ class Topology:
 
     def _read_hop(self, place: "_Place", last: bool) -> LinkHop:
         path = place.path
-        vendor, device = self._id(path, "vendor"), self._id(path, "device")
+        vendor = self._id(path, "vendor")
+        device = self._id(path, "device")
         name = self.names.device(vendor, device) if vendor and device else None
         pci_id = f"{vendor}:{device}" if vendor and device else None
         family = _chipsets().family(pci_id, name) if place.on_root_bus and pci_id else None
@@ -179,7 +182,8 @@ def _places(sysfs_device: str) -> list[_Place]:
     """Return the addresses from the root to the drive."""
     words = sysfs_device.split("/")
     places: list[_Place] = []
-    outermost, fresh = "", False
+    outermost = ""
+    fresh = False
     for index, word in enumerate(words):
         path = "/".join(words[: index + 1])
         if re.fullmatch(_HOST_BRIDGE, word):

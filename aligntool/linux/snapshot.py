@@ -29,7 +29,9 @@ from aligntool.system import LATE_START_ENABLED, MdadmConf, concerns_arrays, par
 # A tree that records everything that is read from it. So a snapshot is always complete: a file that the audit did
 # not read is not required to repeat it.
 
-FILE, LINK, FOLDER = "file", "symlink", "directory"
+FILE = "file"
+LINK = "symlink"
+FOLDER = "directory"
 _RECORDED = ("/sys/", "/proc/", "/run/udev/", *FILES, "/etc/fstab", *MDADM_CONFS, LATE_START_ENABLED)
 # /proc/self leads to a number that is meaningless later, /etc/os-release to a path that is not read
 _NOT_RESOLVED = ("/proc/", "/etc/", "/usr/lib/")
@@ -107,7 +109,8 @@ class Recorder(sysfs.Tree):
         """Return the path with all symbolic links but the last component resolved; record these links."""
         if path.startswith(_NOT_RESOLVED):
             return path
-        resolved, words = "", [word for word in path.split("/") if word]
+        resolved = ""
+        words = [word for word in path.split("/") if word]
         for index, word in enumerate(words):
             place = f"{resolved}/{word}"
             if place not in self.links:
@@ -494,7 +497,8 @@ def mask_file(masks: Masks, path: str, content: bytes) -> bytes | None:
 
 def _mask_attribute(masks: Masks, path: str, text: str) -> str | None:
     """Return an attribute of sysfs, masked, or None if it may identify something."""
-    name, value = path.rpartition("/")[2], sysfs.stripped(text.encode())
+    name = path.rpartition("/")[2]
+    value = sysfs.stripped(text.encode())
     if name == "uevent":
         return "".join(f"{kept}\n" for line in text.splitlines() if (kept := _mask_uevent_line(masks, line)))
     for ending, mask in (("/dm/name", masks.name), ("/dm/uuid", masks.mapping_uuid), ("/backing_file", masks.place)):

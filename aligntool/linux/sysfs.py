@@ -123,7 +123,8 @@ class Tree:
         descriptor = self._open(path)
         if descriptor is None:
             return None
-        pieces, left = [], limit
+        pieces = []
+        left = limit
         try:
             while left > 0 and (piece := os.read(descriptor, min(left, 65536))):
                 pieces.append(piece)
@@ -223,7 +224,8 @@ class Tree:
         return found
 
     def _walk(self, resolved: str, path: str) -> str | None:
-        pending, links = path.split("/")[::-1], 0
+        pending = path.split("/")[::-1]
+        links = 0
         while pending:
             name = pending.pop()
             if name in ("", "."):
@@ -342,8 +344,10 @@ def _has_sysfs(place: str) -> bool:
 # have a number there that is not the number of a device.
 
 SWAP = "[SWAP]"  # as lsblk writes it
-MOUNTS, SWAPS = "/proc/self/mountinfo", "/proc/swaps"
-DISKSTATS, UPTIME = "/proc/diskstats", "/proc/uptime"
+MOUNTS = "/proc/self/mountinfo"
+SWAPS = "/proc/swaps"
+DISKSTATS = "/proc/diskstats"
+UPTIME = "/proc/uptime"
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,9 +403,11 @@ def parse_mounts(content: bytes) -> Iterator[Mount]:
     """Parse proc_pid_mountinfo(5): "36 35 98:0 /root /place rw,noatime master:1 - ext3 /dev/root rw"."""
     for line in content.split(b"\n"):
         before, found, after = line.partition(b" - ")
-        words, rest = before.split(b" "), after.split(b" ")
+        words = before.split(b" ")
+        rest = after.split(b" ")
         if found and len(words) >= 6 and len(rest) >= 3:
-            number, options = words[2].decode("ascii", "replace"), b",".join((words[5], rest[2]))
+            number = words[2].decode("ascii", "replace")
+            options = b",".join((words[5], rest[2]))
             kind = rest[0].decode("utf-8", "replace")
             yield Mount(unescape(words[4]), kind, unescape(rest[1]), options.decode("utf-8", "replace"), number)
 
@@ -420,7 +426,8 @@ def parse_swaps(content: bytes) -> Iterator[str]:
 # The bytes written to each device since boot: Documentation/admin-guide/iostats.rst, field 7 after the three that
 # identify the device, in sectors of 512 bytes on every device; proc_uptime(5).
 
-_WRITTEN, _STATS_SECTOR = 9, 512
+_WRITTEN = 9
+_STATS_SECTOR = 512
 
 
 def read_written(tree: Tree) -> dict[str, float]:
@@ -432,8 +439,10 @@ def read_written(tree: Tree) -> dict[str, float]:
         return {}
     rows = (line.split() for line in (tree.content(DISKSTATS) or b"").splitlines())
     counted = {row[2]: row[_WRITTEN] for row in rows if len(row) > _WRITTEN and row[_WRITTEN][:20].isdigit()}
-    return {name.decode("utf-8", "replace"): int(count[:20]) * _STATS_SECTOR / float(seconds[0])
-            for name, count in counted.items()}  # fmt: skip
+    return {
+        name.decode("utf-8", "replace"): int(count[:20]) * _STATS_SECTOR / float(seconds[0])
+        for name, count in counted.items()
+    }
 
 
 # The udev database: the results of its rules and of blkid for each device, readable for every user. Captured trees have

@@ -59,7 +59,8 @@ def family_of(text: str) -> str | None:
 # only their own kind. Here any image is read once, as a stream from its decompressor, and nothing is written
 # (docs/decisions/0016). Format: the kernel's Documentation/driver-api/early-userspace/buffer-format.rst.
 
-HEADER, TRAILER = 110, "TRAILER!!!"
+HEADER = 110
+TRAILER = "TRAILER!!!"
 NEWC = (b"070701", b"070702")
 LONGEST_NAME = 4096
 LONGEST_KEPT = 256 * 1024  # of a text file that is kept
@@ -191,7 +192,8 @@ class _Archive:
     def _member(self, head: bytes) -> bool:
         self.members += 1
         try:
-            size, length = int(head[54:62], 16), int(head[94:102], 16)
+            size = int(head[54:62], 16)
+            length = int(head[94:102], 16)
         except ValueError:
             raise NotReadable("one of its headers is damaged") from None
         if length > LONGEST_NAME:
@@ -270,8 +272,11 @@ def read_unfinished(tree: Tree) -> tuple[str, ...]:
 def _describe_record(file: str, content: bytes | None) -> str:
     try:
         document = json.loads(content or b"")
-        plan, position = document["plan"]["plan"], document["position"]
-        name, steps, purpose = plan["disk"]["path"], len(plan["steps"]), plan["purpose"]
+        plan = document["plan"]["plan"]
+        position = document["position"]
+        name = plan["disk"]["path"]
+        steps = len(plan["steps"])
+        purpose = plan["purpose"]
         direction = "" if document["forward"] else ", being rolled back"
     except (ValueError, KeyError, TypeError, RecursionError):
         return f"{file}: the record of an unfinished change cannot be read"
@@ -285,7 +290,8 @@ CAPTURED = "/aligntool/initramfs"  # where a snapshot keeps the facts about the 
 # Debian's mdadm reads the first one that exists, others the last one.
 MDADM_CONFS = ("/etc/mdadm/mdadm.conf", "/etc/mdadm.conf")
 SAFELY = "/sys/module/raid456/parameters/devices_handle_discard_safely"
-MOST_IMAGES, MOST_FILES = 16, 64
+MOST_IMAGES = 16
+MOST_FILES = 64
 LONGEST_FILE = 1 << 20
 _IMAGE = r"initrd(\.img)?-.+|initramfs-.+\.img|initrd|initramfs"
 _NOT_BOOTED = r".*(kdump|rescue).*|.*[.-](bak|old|orig|dpkg-\w+|new|tmp)"
@@ -339,7 +345,8 @@ def read_images(tree: Tree) -> Iterator[Initramfs]:
     """Yield the images that a boot loader would find; for a snapshot their recorded facts."""
     if not tree.live and tree.is_directory(CAPTURED):
         for name in tree.names(CAPTURED)[:MOST_IMAGES]:
-            if (text := _text(tree, f"{CAPTURED}/{name}")) is not None:
+            text = _text(tree, f"{CAPTURED}/{name}")
+            if text is not None:
                 yield parse_image_text(text)
         return
     for path in list(_image_paths(tree))[:MOST_IMAGES]:

@@ -149,7 +149,8 @@ def refuse_containers(path: str, reader: Reader) -> None:
     """Raise Refused for a file with a disk in another format than raw."""
     if reader.size == 0:
         raise Refused(f"{path} is empty", hint="give a disk image or a block device")
-    if container := _container(reader.read(0, _HEAD), reader.read(max(0, reader.size - _FOOTER), _FOOTER)):
+    container = _container(reader.read(0, _HEAD), reader.read(max(0, reader.size - _FOOTER), _FOOTER))
+    if container:
         what, opener = container
         raise Refused(f"{path} is {what}, not a raw disk image", hint=raw_copy(path) or _how_to_open(path, opener))
 
@@ -348,8 +349,16 @@ def unpack(archive: str, folder: str) -> None:
                 tar.members = []  # which would keep all of them in memory
             while data.read(1 << 16):  # gzip and xz have their checksum at the end
                 pass
-    except (tarfile.TarError, lzma.LZMAError, zlib.error, OSError, EOFError, ValueError, OverflowError,
-            RecursionError) as error:  # fmt: skip
+    except (
+        tarfile.TarError,
+        lzma.LZMAError,
+        zlib.error,
+        OSError,
+        EOFError,
+        ValueError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         hint = "give a folder, or a file written by `aligntool snapshot`"
         raise Refused(f"{archive} cannot be unpacked: {_damage(error)}", hint=hint) from error
 
@@ -428,7 +437,8 @@ def refuse_ambiguous(target: str, *, folders: bool = False) -> None:
     """
     if "/" in target or "\0" in target or target in ("", ".", "..") or not os.path.lexists(target):
         return
-    file, node = Path(target), Path("/dev", target)
+    file = Path(target)
+    node = Path("/dev", target)
     if not Path("/sys/class/block", target).exists() or (file.is_dir() and not folders):
         return
     if file.exists() and node.exists() and file.samefile(node):

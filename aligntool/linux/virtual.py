@@ -43,7 +43,8 @@ _PATIENCE_S = 5.0  # the server of a killed aligntool keeps the lock for a momen
 _PAUSE_S = 0.1
 _EXTERNAL_DATA = 4  # an incompatible feature: docs/interop/qcow2.txt
 _DIFFERENCING = 4  # Virtual Hard Disk Image Format Specification, "Disk Type"
-_DAMAGED, _LEAKS_ONLY = 2, 3  # qemu-img(1), check
+_DAMAGED = 2  # qemu-img(1), check
+_LEAKS_ONLY = 3  # the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,8 @@ def show_disks(
     images: dict[str, _Image] = {}
     with ExitStack() as stack:
         for path, opener in openers.items():
-            if (real_path := os.path.realpath(path)) in images:
+            real_path = os.path.realpath(path)
+            if real_path in images:
                 continue
             try:
                 with failing_as(Refused, f"{path} cannot be opened"):
@@ -145,7 +147,8 @@ def _open_virtual(
     facts, shared = _read_info(path, descriptor, node, alone=lease is not None)
     if lease:
         lease.probe()
-    if backing := facts.get("backing-filename"):
+    backing = facts.get("backing-filename")
+    if backing:
         raise Refused(f"{path} is an overlay of {shell_word(str(backing))}", hint=if_trusted)
     if facts.get("encrypted"):
         opened_as = f"driver={driver},encrypt.key-secret=key,file.filename={safe.replace(',', ',,')}"
@@ -154,8 +157,10 @@ def _open_virtual(
         raise Refused(f"{path} is encrypted", hint=hint)
     if writes and (snapshots := facts.get("snapshots")):
         count = len(cast("list[object]", snapshots))
-        raise Refused(f"{path} has internal snapshots, which would keep a copy of all moved data: {count}",
-                      hint=f"{typed('qemu-img snapshot -l', safe, sudo=False)}\n{to_qcow2}")  # fmt: skip
+        raise Refused(
+            f"{path} has internal snapshots, which would keep a copy of all moved data: {count}",
+            hint=f"{typed('qemu-img snapshot -l', safe, sudo=False)}\n{to_qcow2}",
+        )
     if shared:
         node["force-share"] = True
         say(f"{path} is in use by another program: its content may change while it is read")
@@ -292,7 +297,8 @@ def _write_sparse(stream: IO[bytes], file: IO[bytes], path: str) -> None:
     """Write the stream to the file, with holes for zeros. Raises Refused if it is too long, or before other programs
     run out of space.
     """
-    written, zeros = 0, bytes(_PIECE)
+    written = 0
+    zeros = bytes(_PIECE)
     while piece := stream.read(_PIECE):
         if piece == zeros[: len(piece)]:
             file.seek(len(piece), os.SEEK_CUR)
@@ -352,7 +358,8 @@ def copy_on_write_view(path: str, extent: Extent) -> Iterator[View]:
     with failing_as(Refused, f"{path} cannot be shown"), ExitStack() as stack:
         parent = os.environ.get("TMPDIR") or "/var/tmp"  # /tmp is often in memory
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aligntool-", dir=parent)))
-        shown, overlay = folder / "view", folder / "overlay"
+        shown = folder / "view"
+        overlay = folder / "overlay"
         shown.touch()
         words = ("qemu-img", "create", "-q", "-f", "qcow2", "-o", f"cluster_size={_CLUSTER}")
         made = run_program(*words, str(overlay), str(extent.length))
@@ -366,12 +373,14 @@ def copy_on_write_view(path: str, extent: Extent) -> Iterator[View]:
         overlay.unlink()
         below = stack.enter_context(opened(partition))
         node = {
-            "driver": "qcow2", "file": {"driver": "file", "filename": f"/proc/self/fd/{descriptor}"},
+            "driver": "qcow2",
+            "file": {"driver": "file", "filename": f"/proc/self/fd/{descriptor}"},
             "backing": {
-                "driver": "raw", "read-only": True,
+                "driver": "raw",
+                "read-only": True,
                 "file": {"driver": "host_device", "filename": f"/proc/self/fd/{below}"},
             },
-        }  # fmt: skip
+        }
         image = _Image(str(shown), descriptor, node, "", backing=(below,))
         # Without a root of its own, other processes see the view, too. The server parses nothing of the disk, only the
         # overlay that was made for it here.
@@ -386,7 +395,7 @@ def copy_on_write_view(path: str, extent: Extent) -> Iterator[View]:
 
 def _serve(
     images: tuple[_Image, ...], *, writes: bool, confines: bool, is_view: bool = False
-) -> "subprocess.Popen[bytes]":  # fmt: skip
+) -> "subprocess.Popen[bytes]":
     """Start the server; return it when it shows all disks. `confines`: it is confined. `is_view`: if so, only processes
     that know the server find the disk, instead of in place of the image. Raises Refused.
     """
@@ -405,9 +414,13 @@ def _serve(
         for number, (image, place) in enumerate(zip(images, places, strict=True)):
             node = {**image.node, "node-name": f"disk{number}"}
             export = {
-                "type": "fuse", "id": f"file{number}", "node-name": f"disk{number}", "writable": writes,
-                "growable": False, "mountpoint": place,
-            }  # fmt: skip
+                "type": "fuse",
+                "id": f"file{number}",
+                "node-name": f"disk{number}",
+                "writable": writes,
+                "growable": False,
+                "mountpoint": place,
+            }
             words += ["--blockdev", json.dumps(node), "--export", json.dumps(export)]
         return _started(words, images, connections, writes=writes, in_own_root=is_view)
 
@@ -428,18 +441,30 @@ def _started(
     """Start the server with these words, and return it when it answers. Raises Refused."""
     program = find_program("qemu-storage-daemon") or ""
     disks = tuple(descriptor for image in images for descriptor in image.descriptors)
-    prefix, before_exec = pdeathsig_prefix("TERM"), None
+    prefix = pdeathsig_prefix("TERM")
+    before_exec = None
     if connections:
-        prefix, before_exec = (), confined.confinement(
-            program, disks=disks, writes=writes, most_written=None, serves=connections,
-            view=connections[0] if in_own_root else None, end=signal.SIGTERM,
-        )  # fmt: skip
+        prefix = ()
+        before_exec = confined.confinement(
+            program,
+            disks=disks,
+            writes=writes,
+            most_written=None,
+            serves=connections,
+            view=connections[0] if in_own_root else None,
+            end=signal.SIGTERM,
+        )
     with tempfile.TemporaryFile() as errors, confined.cannot_be_confined("qemu-storage-daemon"):
         server = subprocess.Popen(  # in its own session, so that Ctrl-C on the terminal does not reach it
             (*prefix, program, *words, "--chardev", "stdio,id=monitor", "--monitor", "monitor"),
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True,
-            pass_fds=(*disks, *connections), env={**os.environ, "LC_ALL": "C"}, preexec_fn=before_exec,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+            pass_fds=(*disks, *connections),
+            env={**os.environ, "LC_ALL": "C"},
+            preexec_fn=before_exec,
+        )
         atexit.register(end_program, server, signal.SIGTERM, _ANSWER_S)  # upon which it closes the images
         # The server opens the monitor last: the greeting means that all disks are shown.
         ready, _, _ = select.select([cast(IO[bytes], server.stdout)], [], [], _ANSWER_S)
