@@ -84,7 +84,8 @@ def entries_in_flight(
     its own, too short for any content, as long as there are unused ones.
     """
     within, sector_size = room
-    entries, left = dict(parked), list(unused)
+    entries = dict(parked)
+    left = list(unused)
     hidden = {number: extent for number, extent in parked.items() if number not in claims.visible}
     number_before = {extent.end: number for number, extent in hidden.items()}
     number_behind = {extent.start: number for number, extent in hidden.items()}

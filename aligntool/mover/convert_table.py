@@ -42,7 +42,8 @@ def table_places(label: str, size: int, sector_sizes: Sequence[int]) -> tuple[Ex
     """Return the extents that the old and the new table cover at the start and at the end of the disk. The disk may be
     longer than whole blocks only if it is written to by a copy: it has the backup header for 512 in its last sector.
     """
-    end, last = align_down(size, BLOCK), align_down(size, min(sector_sizes))
+    end = align_down(size, BLOCK)
+    last = align_down(size, min(sector_sizes))
     if label == TableLabel.DOS:
         return Extent(0, BLOCK), Extent(end, 0)
     head, tail = table_sizes(BLOCK)
@@ -58,7 +59,9 @@ def convert_images(device: Device, plan: Plan, *, journal_at: int | None, journa
     rewrite = next(step for step in plan.steps if isinstance(step, steps.ConvertTable))
     if rewrite.label == TableLabel.DOS:
         return _mbr_images(device, plan, rewrite, journal_at)
-    size, old_size, unit = plan.disk.size, plan.disk.sector_size, device.sector_size
+    size = plan.disk.size
+    old_size = plan.disk.sector_size
+    unit = device.sector_size
     pair = tables.sound_pair(device, old_size)
     changes = {change.number: change for change in rewrite.changes}
     found = {entry.number: entry.extent(old_size) for entry in pair[0].used_entries()}
@@ -68,11 +71,13 @@ def convert_images(device: Device, plan: Plan, *, journal_at: int | None, journa
     head, tail = table_places(rewrite.label, size, rewrite.sector_sizes)
     before = bytes(device.read(head.start, head.length)), bytes(device.read(tail.start, tail.length))
     refuse_other_content(pair, (head, tail), before)
-    park, claims = _park_step(plan), claims_of(plan.steps)
+    park = _park_step(plan)
+    claims = claims_of(plan.steps)
     parked = tables.parked_gpt_entries(
         pair[0], park, journal_at=journal_at, journal_id=journal_id, claims=claims
     ).values()
-    last, array = size // old_size - 1, align_up(_ARRAY, old_size) // old_size
+    last = size // old_size - 1
+    array = align_up(_ARRAY, old_size) // old_size
     mark = new_copy(old_size, last, 1, last - array, pair[0].usable, pair[0].header.disk_guid, parked)
     sign = marker(unit, journal_at, journal_id)
     hidden = sign * (head.length // unit), _copies_at(tail, [mark])
@@ -98,7 +103,8 @@ def _mbr_images(device: Device, plan: Plan, rewrite: steps.ConvertTable, journal
         raise _other_partition()
     park = _park_step(plan)
     tables.check_parked(park, set(mbr.entries))
-    sector, after = _unit_at(device, 0, unit), converted_mbr(device, mbr, rewrite, unit)
+    sector = _unit_at(device, 0, unit)
+    after = converted_mbr(device, mbr, rewrite, unit)
     entries = tables.parked_mbr_entries(
         mbr, park, journal_at=journal_at, claims=claims_of(plan.steps), disk_size=device.size
     )
@@ -117,13 +123,15 @@ def converted_mbr(device: Device, mbr: tables.Mbr, rewrite: steps.ConvertTable, 
     """Return the MBR of a disk and its EBRs for another sector size, as sectors of `unit` bytes. Boot code, signature
     and flags stay, and so do the bytes behind the first 512 of a sector.
     """
-    (new,), old = rewrite.sector_sizes, mbr.sector_size
+    (new,) = rewrite.sector_sizes
+    old = mbr.sector_size
     changes = {change.number: change for change in rewrite.changes}
     moved = {
-        number: moved_entry(entry, changes[number].before, changes[number].after,
-                            sector_size=old, new_size=new, geometry=mbr.geometry)
+        number: moved_entry(
+            entry, changes[number].before, changes[number].after, sector_size=old, new_size=new, geometry=mbr.geometry
+        )
         for number, entry in mbr.entries.items()
-    }  # fmt: skip
+    }
     ebrs = (ebr for chain in mbr.chains for ebr in tables.new_chain(chain, changes, old, mbr.geometry, new))
     sectors = tuple(Sectors(ebr.at, ebr.data[:512] + _unit_at(device, ebr.at, unit)[512:]) for ebr in ebrs)
     return tables.mbr_writing(sectors, with_entries(_unit_at(device, 0, unit), moved))
@@ -180,7 +188,8 @@ def _copies_at(place: Extent, copies: Sequence[GptCopy]) -> bytes:
     for copy in copies:
         for sectors in copy.write_order:
             if place.start <= sectors.at < place.end:
-                at, data = sectors.at - place.start, sectors.data.rstrip(b"\0")
+                at = sectors.at - place.start
+                data = sectors.data.rstrip(b"\0")
                 made[at : at + len(data)] = data
     return bytes(made)
 

@@ -168,7 +168,8 @@ def _hidden_last(view: View, found: Sequence[tuple[Signature, int]]) -> tuple[By
     if not found:
         return ()
     signature, at = found[0]
-    if (below := _mirrored_below(view, found)) is not None:
+    below = _mirrored_below(view, found)
+    if below is not None:
         return (frozenset({at}), frozenset({below}))
     if signature not in (zfs.NVLIST, zfs.UBERBLOCK):
         return (frozenset({at}),)
@@ -209,9 +210,12 @@ def _transaction_group(view: View, at: int) -> int:
 def _find_signatures(view: View) -> Iterator[tuple[Signature, int]]:
     """Yield each signature that is present, and its vital byte."""
     for signature, pattern, number, at, end in _saved_places(view.held, view.length, view.base):
-        if match := pattern.match(view.content[number], at, end):
+        match = pattern.match(view.content[number], at, end)
+        if match:
             # The vital byte must differ from the marker's, or hiding it would change nothing.
-            found, sign, start = match[0], view.sign, view.held.ranges[number].start + at
+            found = match[0]
+            sign = view.sign
+            start = view.held.ranges[number].start + at
             candidates = range(len(found)) if signature.vital is None else (signature.vital,)
             differing = (start + index for index in candidates if found[index] != sign[(start + index) % len(sign)])
             yield from ((signature, vital) for vital in islice(differing, 1))
@@ -346,7 +350,8 @@ def restore_signatures(device: Device, start: int, view: View) -> None:
     """Restore signatures that are still hidden although the content is recognised: redundant signatures, and bytes in
     the sector of the decisive signature, if the write of that sector was torn.
     """
-    size, signs = len(view.sign), signature_bytes(view)
+    size = len(view.sign)
+    signs = signature_bytes(view)
     for at in sorted(signs.redundant):
         if bytes(device.read(start + at, size)) == view.sign:
             device.write(start + at, view.read(at, size))

@@ -54,7 +54,8 @@ _MOST_VALUES = 500_000  # of the index, likewise: a few KiB on the disk unpack t
 
 _KEYS = frozenset({"plan", "images", "runs", "held"})
 _NUMBERED = "numbered_at"
-_RECOGNISED, _BROUGHT = "recognised", "brought"
+_RECOGNISED = "recognised"
+_BROUGHT = "brought"
 _STATES = ("before", "parked", "after")
 
 
@@ -100,8 +101,15 @@ def unpack(body: bytes, disk_size: int) -> Contents:
     try:
         return _unpack(body, min(LONGEST, 2 * disk_size + _LONGEST_INDEX))
     except (
-        LookupError, OverflowError, TypeError, ValueError, RecursionError, Refused, struct.error, zlib.error
-    ) as error:  # fmt: skip
+        LookupError,
+        OverflowError,
+        TypeError,
+        ValueError,
+        RecursionError,
+        Refused,
+        struct.error,
+        zlib.error,
+    ) as error:
         raise Refused("the journal was written by another version of aligntool", hint=OTHER_VERSION) from error
 
 
@@ -228,9 +236,11 @@ class Journal:
         body = pack(contents)
         if BODY_AT + len(body) > place.copy_length:
             short = BODY_AT + len(body) - place.copy_length
-            raise Refused(f"the journal needs {BODY_AT + len(body)} bytes, but its place has {place.copy_length}:"
-                          f" {short} bytes short",
-                          hint="aligntool plan realign --journal FILE, on another disk")  # fmt: skip
+            raise Refused(
+                f"the journal needs {BODY_AT + len(body)} bytes, but its place has {place.copy_length}:"
+                f" {short} bytes short",
+                hint="aligntool plan realign --journal FILE, on another disk",
+            )
         at = place.extent.start
         erase_heads(device, place)
         if place.file is None:
@@ -262,7 +272,8 @@ class Journal:
         """
         parts = journal_format.read_parts(device, at)
         journal = cls(device, at, parts.head, unpack(parts.body, disk_size or device.size), Record(0, Position(0)))
-        journal.damage, journal._damaged = parts.sentences, parts.damaged
+        journal.damage = parts.sentences
+        journal._damaged = parts.damaged
         journal._is_everywhere = False  # until the sectors that lack the newest record are written
         records = {slot: journal._read_records(slot) for slot in range(1, 1 + RECORD_SLOTS)}
         readable = {slot: [record for record in found if record is not None] for slot, found in records.items()}
@@ -321,8 +332,11 @@ class Journal:
             return
         sealed = self._newest.sealed(self.id)
         for slot in (self._newest.next_slot, self._newest.slot):
-            lacking = [copy for copy, found in zip(COPIES, self._read_records(slot), strict=True)
-                       if found != self._newest and not self._is_new_journal(found)]  # fmt: skip
+            lacking = [
+                copy
+                for copy, found in zip(COPIES, self._read_records(slot), strict=True)
+                if found != self._newest and not self._is_new_journal(found)
+            ]
             failed = self._write_one_by_one(slot, sealed, lacking)
             if len(failed) == len(COPIES):
                 raise failed[0]
@@ -564,6 +578,9 @@ def refuse_existing(file: str) -> None:
 def refuse_volatile(file: str) -> None:
     """Raise Refused if a journal in this file would be lost in a power cut."""
     folder = Path(file).absolute().parent
-    if kind := volatile_kind(folder):
-        raise Refused(f"{folder} is a {kind}: the journal would be lost in a power cut",
-                      hint="--journal FILE, on a permanent disk")  # fmt: skip
+    kind = volatile_kind(folder)
+    if kind:
+        raise Refused(
+            f"{folder} is a {kind}: the journal would be lost in a power cut",
+            hint="--journal FILE, on a permanent disk",
+        )

@@ -20,7 +20,8 @@ from aligntool.units import Extent
 SLOT = 4096  # bytes of the slot of a head or a record: whole sectors on every disk
 RECORD_SLOTS = 2
 BODY_AT = SLOT * (1 + RECORD_SLOTS)
-SMALLEST_COPY, LONGEST_COPY = 1 << 16, 1 << 30
+SMALLEST_COPY = 1 << 16
+LONGEST_COPY = 1 << 30
 
 _SECTOR = 512  # bytes of a slot that are used: the smallest sector of any disk
 _OWN = b"aligntool "
@@ -131,8 +132,7 @@ def read_head(device: Device, at: int, copy: int) -> Head | None:
     if magic != _MAGIC:
         return None
     if version != _VERSION:
-        raise Refused(f"the journal has format {version}; this aligntool reads format {_VERSION}",
-                      hint=OTHER_VERSION)  # fmt: skip
+        raise Refused(f"the journal has format {version}; this aligntool reads format {_VERSION}", hint=OTHER_VERSION)
     head = Head(*fields)
     fits = SMALLEST_COPY <= head.copy_length <= LONGEST_COPY
     fits = fits and head.body_length <= head.copy_length - BODY_AT
@@ -166,7 +166,8 @@ def _with_checksum(raw: bytes) -> bytes:
 
 
 def _without_checksum(raw: bytes) -> bytes | None:
-    front, checksum = raw[: _SECTOR - _CHECKSUM.size], raw[_SECTOR - _CHECKSUM.size : _SECTOR]
+    front = raw[: _SECTOR - _CHECKSUM.size]
+    checksum = raw[_SECTOR - _CHECKSUM.size : _SECTOR]
     if len(checksum) < _CHECKSUM.size or zlib.crc32(front) != _CHECKSUM.unpack(checksum)[0]:
         return None
     return front
@@ -226,9 +227,11 @@ def read_parts(device: Device, at: int) -> JournalParts:
         if body is not None:
             return JournalParts(head, body, tuple(_find_damaged(device, at, head, body, whole)))
     if found:
-        raise LostPart(f"there is no readable journal at byte {at}: both of its copies are damaged at the same place",
-                      hint="leave the disk as it is; a copy made with ddrescue may contain the missing part",
-                        code="journal-damaged")  # fmt: skip
+        raise LostPart(
+            f"there is no readable journal at byte {at}: both of its copies are damaged at the same place",
+            hint="leave the disk as it is; a copy made with ddrescue may contain the missing part",
+            code="journal-damaged",
+        )
     raise NoJournal(f"there is no readable journal at byte {at}")
 
 

@@ -62,10 +62,12 @@ def newcomers(device: Device, journal: Journal) -> Iterator[tuple[int, str]]:
     """Yield the offset of each content that is not the change's own, with its kind. Journals of older versions do not
     state what is.
     """
-    contents, position = journal.contents, journal.position
+    contents = journal.contents
+    position = journal.position
     if contents.recognised is None:
         return
-    plan, brought = contents.plan, contents.brought or {}
+    plan = contents.plan
+    brought = contents.brought or {}
     holds = [(index, step) for index, step in enumerate(plan.steps) if isinstance(step, steps.HoldContent)]
     # A step that is hiding leaves a part of its content, so names prove nothing.
     hidden = [step.source for index, step in holds if Position(index) == position or not _is_covered(journal, step)]
@@ -102,7 +104,8 @@ def _is_unmoved(plan: Plan, number: int) -> bool:
 
 def _entries_in_flight(device: Device, plan: Plan, images: TableImages) -> tuple[Extent, ...]:
     """Return the entries of the table in flight that have a byte of a place of the plan."""
-    used, in_flight = places_in_use(plan), LegibleDisk(device, tuple(all_sectors(images.parked)))
+    used = places_in_use(plan)
+    in_flight = LegibleDisk(device, tuple(all_sectors(images.parked)))
     entries = (each.extent for each in read_table(in_flight, sector_size=plan.disk.sector_size).partitions)
     return tuple(each for each in dict.fromkeys(entries) if any(each.overlaps(place) for place in used))
 
@@ -112,7 +115,8 @@ def _names(device: Device, place: Extent) -> set[str]:
     reader = LegibleDisk(device, ())
     layers = with_inner(read_layers(reader, place, sector_size=device.sector_size))
     head = reader.read(place.start, 2 * device.sector_size)
-    first, second = head[: device.sector_size], head[device.sector_size :]
+    first = head[: device.sector_size]
+    second = head[device.sector_size :]
     has_table = second.startswith(b"EFI PART") or any(entry.sectors for entry in entries_of(first) or ())
     return {*map(_name, layers), *([_TABLE] if has_table else [])}
 

@@ -34,7 +34,8 @@ def place_for(plan: Plan, images: TableImages, held: Mapping[int, Sequence[bytes
     """
     arriving = (step.target for step in plan.steps if isinstance(step, steps.CopyContent | steps.ReleaseContent))
     taken = (*arriving, *(Extent(sectors.at, len(sectors.data)) for sectors in images.sectors))
-    size, free = plan.disk.sector_size, []
+    size = plan.disk.sector_size
+    free = []
     for (index, part), content in zip(_held_parts(plan), _held_content(plan, held), strict=True):
         for left in outside((part,), taken):
             places = range(left.start, left.end, size)
@@ -46,7 +47,8 @@ def record(device: Device, journal: Journal, sign: bytes, position: Position) ->
     """Write a record of the journal, and name it on the disk before and after. Nothing but a marker is overwritten.
     Raises OSError; a rollback goes on without the number, which a bad sector must not stop.
     """
-    at, newest = journal.contents.numbered_at, journal.newest
+    at = journal.contents.numbered_at
+    newest = journal.newest
     hold = None if at is None else _hold_of(journal.contents.plan, at)
     is_last = position.step == hold and not position.forward  # the content is about to be restored over the marker
     has_number = hold is not None and (position.step > hold or is_last)
@@ -75,8 +77,10 @@ def _is_of_other_age(device: Device, journal: Journal, sign: bytes, at: int) -> 
     """A sector that cannot be read shows nothing, and one that has neither the marker nor the content is of another
     program, as is every sector once the move is complete.
     """
-    found, newest = read_or_empty(device, at, len(sign)), journal.newest
-    hold, step = _hold_of(journal.contents.plan, at), newest.position.step
+    found = read_or_empty(device, at, len(sign))
+    newest = journal.newest
+    hold = _hold_of(journal.contents.plan, at)
+    step = newest.position.step
     if is_marker(found, sign):
         named = [line for line in _lines_of(found, sign) if line]
         return _line(newest) not in named if named else step != hold
@@ -106,7 +110,8 @@ def _held_content(plan: Plan, held: Mapping[int, Sequence[bytes]]) -> Iterator[b
 
 def _content_at(journal: Journal, at: int, size: int) -> bytes:
     """Return the bytes that the journal has saved of this sector of the disk."""
-    plan, held = journal.contents.plan, journal.contents.held
+    plan = journal.contents.plan
+    held = journal.contents.held
     parts = zip((part for _, part in _held_parts(plan)), _held_content(plan, held), strict=True)
     return next(raw[at - part.start :][:size] for part, raw in parts if part.contains(Extent(at, 1)))
 

@@ -132,14 +132,16 @@ def _groups(runs: Sequence[Extent], lanes: CopyStrips) -> Iterator[tuple[Extent,
                 group.append(Extent(cut, rest.end - cut))
                 rest = Extent(rest.start, cut - rest.start)
                 yield tuple(reversed(group))
-                group, room = [], lanes.group
+                group = []
+                room = lanes.group
             else:
                 break
         group.append(rest)
         room -= rest.length
         if room <= 0:
             yield tuple(reversed(group))
-            group, room = [], lanes.group
+            group = []
+            room = lanes.group
     if group:
         yield tuple(reversed(group))
 
@@ -147,7 +149,9 @@ def _groups(runs: Sequence[Extent], lanes: CopyStrips) -> Iterator[tuple[Extent,
 def _staged(group: Sequence[Extent], lanes: CopyStrips) -> Iterator[Batch]:
     """Yield two batches for each window: into the stash, and from there to the new place."""
     for window in _windows(group, min(lanes.window, lanes.stash)):
-        at, into, out = 0, [], []
+        at = 0
+        into = []
+        out = []
         for run in window:
             into.append(Copy(run.length, run.start, at, to_stash=True))
             out.append(Copy(run.length, at, run.start, from_stash=True))
@@ -158,7 +162,9 @@ def _staged(group: Sequence[Extent], lanes: CopyStrips) -> Iterator[Batch]:
 
 def _in_strips(group: Sequence[Extent], distance: int, lanes: CopyStrips) -> Iterator[Batch]:
     strips = _strips(group, distance, lanes)
-    into, out, at = [], [], 0
+    into = []
+    out = []
+    at = 0
     for strip in strips:
         for run in strip.foot:
             into.append(Copy(run.length, run.start, at, to_stash=True))
@@ -232,7 +238,8 @@ def _split(runs: Sequence[Extent], top: int, unit: int) -> tuple[list[Extent], l
 
 def _windows(runs: Sequence[Extent], window: int) -> Iterator[list[Extent]]:
     """Yield the runs within `window` bytes below the highest remaining byte, repeatedly; each window ascending."""
-    stack, unit = list(runs), _unit(window)
+    stack = list(runs)
+    unit = _unit(window)
     while stack:
         high = stack[-1].end
         low = align_up(high - window, unit)
@@ -256,7 +263,8 @@ def _batches(row: Sequence[Copy], most: int) -> Iterator[Batch]:
     for copy in row:
         if batch and size + copy.length > most:
             yield tuple(batch)
-            batch, size = [], 0
+            batch = []
+            size = 0
         batch.append(copy)
         size += copy.length
     if batch:

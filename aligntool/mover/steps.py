@@ -47,8 +47,11 @@ def patched(held: steps.SavedRanges, found: Sequence[bytes], patches: Sequence[s
             continue
         value = int.from_bytes(part[at : at + patch.length], "little")
         if value not in (patch.before, patch.after):
-            raise Refused(f"{patch.what} at byte {patch.at} of the partition is {value}, not {patch.before}:"
-                          " it has changed since the plan was made", hint="make a new plan")  # fmt: skip
+            raise Refused(
+                f"{patch.what} at byte {patch.at} of the partition is {value}, not {patch.before}:"
+                " it has changed since the plan was made",
+                hint="make a new plan",
+            )
         part[at : at + patch.length] = patch.after.to_bytes(patch.length, "little")
     return tuple(bytes(part) for part in parts)
 
@@ -361,7 +364,8 @@ class Walk:
         for step in self.plan.steps:
             if not isinstance(step, steps.HoldContent):
                 continue
-            views, start = self._views_at_source(step), step.source.start
+            views = self._views_at_source(step)
+            start = step.source.start
             at = in_flight.not_back(self.device, start, views)
             if at is not None:
                 text = f"the content of partition {step.partition} is not back at byte {at}; the journal is kept"
@@ -376,7 +380,8 @@ class Walk:
             raise Stopped(text, hint=in_flight.START_AGAIN)
 
     def _found_at_source(self, step: steps.HoldContent) -> tuple[in_flight.Found, int]:
-        views, taken = self._views_at_source(step), in_flight.taken_from(self.journal, step)
+        views = self._views_at_source(step)
+        taken = in_flight.taken_from(self.journal, step)
         is_copied = not self.journal.position.forward  # or may be: a rollback may have been interrupted
         return in_flight.found_at_source(self.device, step.source.start, views, taken, is_copied=is_copied)
 
@@ -527,7 +532,8 @@ class Walk:
 
     def _clear(self, place: Extent, distance: int, other_sectors: frozenset[bytes]) -> None:
         """Zero the sectors of a place that are copies of those `distance` bytes after it, hidden or patched."""
-        at, size = place.start, self.device.sector_size
+        at = place.start
+        size = self.device.sector_size
         zeros = bytes(place.length)
         found = zeros if self.device.is_hole(at, place.length) else bytes(self.device.read(at, place.length))
         if found == zeros:
@@ -537,7 +543,8 @@ class Walk:
             self.device.write(at, zeros)
             return
         for start in range(0, place.length, size):
-            sector, original = found[start : start + size], content[start : start + size]
+            sector = found[start : start + size]
+            original = content[start : start + size]
             is_own = sector == original or sector in other_sectors or _is_hidden_copy(sector, original, self.sign)
             if any(sector) and is_own:
                 self.device.write(at + start, bytes(size))

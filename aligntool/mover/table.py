@@ -39,7 +39,8 @@ def check_before(found: Mapping[int, Extent], changes: Mapping[int, EntryChange]
     """Raise Refused unless the table is the one that the plan was made for."""
     for number, change in changes.items():
         if found.get(number) != change.before:
-            here, planned = describe_extent(found.get(number)), describe_extent(change.before)
+            here = describe_extent(found.get(number))
+            planned = describe_extent(change.before)
             raise stale_plan(f"partition {number} is {here}, but the plan expects it {planned}")
 
 
@@ -58,7 +59,8 @@ def check_after(after: Mapping[int, Extent], changed: Set[int], *, room: Extent,
             text = f"partition {number} would be {describe_extent(place)}: not in whole sectors of {sector_size} bytes"
             raise stale_plan(text)
         if not room.contains(place):
-            there, allowed = describe_extent(place), describe_extent(room)
+            there = describe_extent(place)
+            allowed = describe_extent(room)
             raise stale_plan(f"partition {number} would be {there}, but partitions may only be {allowed}")
         for other, taken in after.items():
             if other != number and taken.overlaps(place):
@@ -114,7 +116,8 @@ def read_chain(
     sectors: dict[int, bytes] = {}
     logicals: list[Logical] = []
     size = sector_size or device.sector_size
-    at, link = container.start, EMPTY_ENTRY
+    at = container.start
+    link = EMPTY_ENTRY
     while True:
         if not container.contains(Extent(at, size)) or at + size > device.size:
             raise unsound_table(f"the chain of EBRs in partition {slot} leads out of it, to byte {at}")
@@ -130,7 +133,8 @@ def read_chain(
                 raise unsound_table(f"logical partition {number} is {describe_extent(extent)}, where none is allowed")
         if not following.sectors:
             return Chain(slot, container, sectors, tuple(logicals))
-        at, link = container.start + following.start * size, following
+        at = container.start + following.start * size
+        link = following
 
 
 def _partition_and_link(sector: bytes, slot: int, at: int) -> tuple[MbrEntry, MbrEntry]:
@@ -162,14 +166,24 @@ def new_chain(
         logical = place.logical
         data, link = _partition_and_link(logical.sector, chain.slot, logical.at)
         data = moved_entry(
-            data, logical.extent, place.extent,
-            counted_from=place.at, sector_size=sector_size, new_size=new_size, geometry=geometry,
-        )  # fmt: skip
+            data,
+            logical.extent,
+            place.extent,
+            counted_from=place.at,
+            sector_size=sector_size,
+            new_size=new_size,
+            geometry=geometry,
+        )
         if following is not None:
             link = moved_entry(
-                following.logical.link, _linked_extent(following.logical), _linked_extent(following),
-                counted_from=container.start, sector_size=sector_size, new_size=new_size, geometry=geometry,
-            )  # fmt: skip
+                following.logical.link,
+                _linked_extent(following.logical),
+                _linked_extent(following),
+                counted_from=container.start,
+                sector_size=sector_size,
+                new_size=new_size,
+                geometry=geometry,
+            )
         elif link.sectors:
             link = EMPTY_ENTRY  # the old link led to EBRs without a partition
         yield Sectors(place.at, with_entries(logical.sector, {1: data, 2: link}))
@@ -361,9 +375,12 @@ def mbr_images(
     if unknown:
         raise stale_plan(f"the plan parks entry {unknown[0]}, which the MBR does not have")
     parked = parked_mbr_entries(mbr, park, journal_at=journal_at, claims=claims, disk_size=device.size)
-    geometry, size, moved = mbr.geometry, mbr.sector_size, {}
+    geometry = mbr.geometry
+    size = mbr.sector_size
+    moved = {}
     for number, entry in mbr.entries.items():
-        if change := changes.get(number):
+        change = changes.get(number)
+        if change:
             moved[number] = moved_entry(entry, change.before, change.after, sector_size=size, geometry=geometry)
     chains = [chain for chain in mbr.chains if any(logical.number in changes for logical in chain.logicals)]
     old_ebrs = tuple(Sectors(at, sector) for chain in chains for at, sector in chain.sectors.items())
@@ -381,7 +398,8 @@ def parked_mbr_entries(
     """Return the entries of an MBR in flight that are not as before: those that are parked, and those that claim free
     space. Raises Refused if the MBR has too few unused entries for that.
     """
-    extents, size = mbr.primaries, mbr.sector_size
+    extents = mbr.primaries
+    size = mbr.sector_size
     found = entries_in_flight(
         claims,
         {number: extents[number] for number in park.parked},
@@ -503,7 +521,8 @@ def parked_gpt_entries(
     """Return the entries of a GPT in flight that are not as before: those that are parked, and those that claim free
     space. Raises Refused if the GPT has too few unused entries for that.
     """
-    old, size = {entry.number: entry for entry in copy.used_entries()}, copy.sector_size
+    old = {entry.number: entry for entry in copy.used_entries()}
+    size = copy.sector_size
     found = entries_in_flight(
         claims,
         {number: old[number].extent(size) for number in park.parked},
@@ -670,8 +689,10 @@ def write_table(device: Device, images: TableImages, goal: TableState, *, first:
         device.flush()
         for sectors in group:
             if device.read(sectors.at, len(sectors.data)) != sectors.data:
-                raise Stopped(f"the partition table at byte {sectors.at} reads back differently",
-                              hint="the disk is failing; aligntool resume DISK writes it again")  # fmt: skip
+                raise Stopped(
+                    f"the partition table at byte {sectors.at} reads back differently",
+                    hint="the disk is failing; aligntool resume DISK writes it again",
+                )
             seen |= {sectors.at + at: sectors.data[at : at + size] for at in range(0, len(sectors.data), size)}
     _check_unchanged(device, seen)
 
