@@ -34,7 +34,8 @@ def _refusals(disk: Disk, reader: Reader, extent: Extent) -> Iterator[Refusal]:
     for part in disk.partitions:
         if part.role is not Role.EXTENDED and part.extent.overlaps(extent):
             yield Refusal("invalid-option", option, f"{where} overlap partition {part.number}")
-    head, tail = disk.sector_size, 0
+    head = disk.sector_size
+    tail = 0
     if disk.table and disk.table.label is TableLabel.GPT:
         head, tail = table_sizes(disk.sector_size)
     if not Extent(head, (disk.size or 0) - tail - head).contains(extent):
@@ -68,7 +69,8 @@ def described(reader: Reader, ranges: Iterable[Extent], save_to: str | None) -> 
     saved = f", after a copy to {save_to}" if save_to else " without a copy"
     for extent in ranges:
         first = reader.read(extent.start, _SHOWN)
-        if found := Claims(reader).kept_in(extent):
+        found = Claims(reader).kept_in(extent)
+        if found:
             first = reader.read(found[0].start, _SHOWN)
             begin = f"the data there begin at byte {found[0].start} with {first.hex(' ')}"
         else:

@@ -89,7 +89,8 @@ def shrink_hint(disk: Disk, used: Uses, fits: Fits, *, shrink: bool) -> tuple[st
 
 def overwriting_text(part: Partition) -> str:
     """Return a sentence on a file system that is shorter than its partition."""
-    rest, kind = part.extent.length - (part.content[0].claims_size or 0), kind_of(part).name
+    rest = part.extent.length - (part.content[0].claims_size or 0)
+    kind = kind_of(part).name
     return (
         f"the {kind} on partition {part.number} is {format_about(rest)} shorter than its partition, and shrinking"
         " would overwrite the bytes after it: first resize one of them to the length of the other"
@@ -99,7 +100,8 @@ def overwriting_text(part: Partition) -> str:
 def attention_to_shrunk(shrunk: Shrinks) -> Iterator[str]:
     """Yield what happens after a shrink."""
     for number, shrink in sorted(shrunk.items()):
-        if then := kind_named(shrink.kind).after_shrink:
+        then = kind_named(shrink.kind).after_shrink
+        if then:
             yield f"partition {number}: {then}"
 
 
@@ -115,7 +117,8 @@ def fills(part: Partition) -> bool:
     """Return whether the file system takes its partition up to the last block. Otherwise its own tool would make it
     longer, over what lies behind it, where the partition is to keep more than the file system has.
     """
-    layer, length = part.content[0], part.extent.length
+    layer = part.content[0]
+    length = part.extent.length
     return not layer.claims_size or layer.claims_size > length or has_length(layer, length)
 
 
@@ -171,11 +174,13 @@ def _data_offset(selection: "Selection", judged: Judged, part: Partition, need: 
     """Return the bytes from the start of a partition to the data of its outermost container, if the data must be on the
     grids instead of the start; 0 if that makes no difference or is impossible.
     """
-    start, sector_size = part.extent.start, judged.disk.sector_size
+    start = part.extent.start
+    sector_size = judged.disk.sector_size
     offsets = [place - start for place in data_starts(part)]
     if not any(place % need.size for place in offsets):
         return 0
-    name, first = layer_name(part.content[0]), offsets[0]
+    name = layer_name(part.content[0])
+    first = offsets[0]
     physical = max((grid.size for grid in judged.grids if grid.kind is GridKind.PHYSICAL), default=sector_size)
     unit = physical if kind_named(part.content[0].kind).updates_superblock else sector_size
     if any((place - first) % need.size for place in offsets):
@@ -243,7 +248,8 @@ def select_partitions(judged: Judged, goal: RealignGoal) -> Selection:
     unless the user names it or requires a grain.
     """
     disk = judged.disk
-    need, audit = required_grid(judged.grids, disk.sector_size), next_command(disk, "audit")
+    need = required_grid(judged.grids, disk.sector_size)
+    audit = next_command(disk, "audit")
     if need is None:
         sizes = ", ".join(f"{grid.kind} {format_size(grid.size)} + {format_size(grid.phase)}" for grid in judged.grids)
         text = f"no offset is on all grids at once: {sizes}"
@@ -256,7 +262,8 @@ def select_partitions(judged: Judged, goal: RealignGoal) -> Selection:
         if part.role is Role.EXTENDED:
             selection.stays[part.number] = "a container of logical partitions needs no alignment"
         elif verdict is not None:
-            if inside := _data_offset(selection, judged, part, need):
+            inside = _data_offset(selection, judged, part, need)
+            if inside:
                 selection.inside[part.number] = inside
             _sort_partition(selection, part, verdict, goal, (need, on_grain(need, goal.grain)), audit)
     selection.notes.extend(_sector_notes(judged, goal))
@@ -285,12 +292,15 @@ _Grids = tuple[StartGrid, StartGrid]
 def _sort_partition(
     selection: Selection, part: Partition, verdict: Verdict, goal: RealignGoal, grids: _Grids, audit: str
 ) -> None:
-    number, named, what = part.number, part.number in goal.partitions, f"partition {part.number}"
+    number = part.number
+    named = part.number in goal.partitions
+    what = f"partition {part.number}"
     chosen = named or not goal.partitions
     if not verdict.matters:
         selection.stays[number] = verdict.why
         if named:
-            text, hint = f"{what} is not moved: {verdict.why}", f"name another partition; {number} stays"
+            text = f"{what} is not moved: {verdict.why}"
+            hint = f"name another partition; {number} stays"
             selection.reasons.append(Refusal("stays", what, text, hint))
     elif verdict.answer is Answer.UNKNOWN:
         selection.stays[number] = "unknown whether it is on the grid"
@@ -307,8 +317,10 @@ def _sort_partition(
 
 
 def _sort_by_start(selection: Selection, part: Partition, verdict: Verdict, goal: RealignGoal, grids: _Grids) -> None:
-    number, named = part.number, part.number in goal.partitions
-    (need, grain), inside = grids, selection.inside.get(number, 0)
+    number = part.number
+    named = part.number in goal.partitions
+    (need, grain) = grids
+    inside = selection.inside.get(number, 0)
     past = off_by(part.extent.start + inside, grain.size, grain.phase)
     if verdict.answer is Answer.OFF:
         selection.must[number] = off_words(verdict)
@@ -444,7 +456,8 @@ def unpatchable_reasons(
         if volume.unclear and windows:
             text = f"{what}: {volume.unclear}; it may name a partition that moves"
             yield Refusal("content-damaged", what, text, REPAIR)
-        if not (patches := file_patches(volume, found.moved)):
+        patches = file_patches(volume, found.moved)
+        if not patches:
             continue
         for file in volume.dirty:
             text = f"{what}: {file} names a partition that moves, and has changes that are only in its log"
@@ -466,7 +479,8 @@ def ambiguous_superblocks(disk: Disk, found: FoundPlaces) -> Iterator[Refusal]:
         kinds = {(layer.kind, (layer.version or "")[:2]) for layer in part.content}
         same = place.start % RESERVED == 0 and place.start + align_down(place.length, RESERVED) == end
         if same and (MD.name, "0.") in kinds:
-            what, other = f"partition {part.number}", next_command(disk, "plan realign", "--grain 4KiB")
+            what = f"partition {part.number}"
+            other = next_command(disk, "plan realign", "--grain 4KiB")
             text = f"{what}: at its new place, its md superblock would count for all of {disk.name}, too"
             yield Refusal("ambiguous", what, text, other)
 
@@ -492,7 +506,8 @@ def notes_on(
     if found.chain:
         yield "the whole chain of EBRs is rewritten; the numbers of the logical partitions stay"
     for part in disk.partitions:
-        if shrink := shrunk.get(part.number):
+        shrink = shrunk.get(part.number)
+        if shrink:
             by = format_size(part.extent.length - shrink.length)
             yield f"partition {part.number}: its {shrink.kind} is shrunk by {by}, because nothing fits otherwise"
     yield from (patching.note for patching in patched.values() if patching.note)
@@ -518,7 +533,8 @@ def _placement_notes(selection: Selection, found: FoundPlaces, number: int) -> I
     if number not in selection.must:
         yield f"partition {number} is on the grid but moves anyway, to make room"
     preferred, *finer = selection.grids_of(number)
-    if inside := selection.inside.get(number):
+    inside = selection.inside.get(number)
+    if inside:
         yield f"partition {number} begins {format_size(inside)} before a boundary, so that the data inside is aligned"
     if not preferred.has(start):
         got = format_size(next(grid.size for grid in finer if grid.has(start)))
@@ -546,7 +562,8 @@ def _table_notes(disk: Disk, found: FoundPlaces) -> Iterator[str]:
     else:
         yield "PARTUUIDs, names, types and attributes stay: fstab, crypttab and boot loaders still find the partitions"
     if found.journal is not None and found.journal.file is None:
-        size, start = format_about(found.journal.extent.length), format_size(found.journal.extent.start)
+        size = format_about(found.journal.extent.length)
+        start = format_size(found.journal.extent.start)
         yield f"the journal takes {size} of free space at {start} until the change is complete"
         if found.signatures_only:
             yield "the journal is small (signature sectors only): more frequent flushes are slower, but just as safe"

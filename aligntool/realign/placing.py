@@ -262,7 +262,8 @@ def lead_of(part: Partition, sector_size: int) -> int:
 
 
 def _container_items(disk: Disk, container: Partition, movable: Movable, *, roomy: bool) -> list[RowItem]:
-    sector, chain = disk.sector_size, logicals_of(disk, container)
+    sector = disk.sector_size
+    chain = logicals_of(disk, container)
     items = [RowItem(Extent(container.extent.start, sector), begins_container=True), _item(chain[0], movable)]
     for part in chain[1:]:
         items.append(replace(_item(part, movable), lead=lead_of(part, sector) if roomy else sector))
@@ -337,7 +338,8 @@ def choose_moves(row: Row, room: Room) -> Choice | None:
     if not states:
         return None
     last: _State | None = min(states, key=lambda state: (state.cost, state.end))
-    cost, picks = (last.cost if last else (0, 0, 0)), []
+    cost = last.cost if last else (0, 0, 0)
+    picks = []
     while last and last.before:
         picks.append(last.pick)
         last = last.before

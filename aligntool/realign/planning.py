@@ -33,9 +33,11 @@ _LONGEST_WINDOW = 8 * MIB
 _LONGEST_STAGED = 32 * MIB
 _BATCH = 32 * MIB  # two of them are in memory at once, and all of it must stay below 150 MiB
 # Bytes per second of reading, writing and reading back together; even a drive that is ten years old is faster.
-_ROTATIONAL, _FLASH = 60 * 10**6, 300 * 10**6
+_ROTATIONAL = 60 * 10**6
+_FLASH = 300 * 10**6
 # Seconds that a batch waits for its three flushes: of the data, and of each copy of the record.
-_ROTATIONAL_FLUSHES, _FLASH_FLUSHES = 0.03, 0.003
+_ROTATIONAL_FLUSHES = 0.03
+_FLASH_FLUSHES = 0.003
 _SAMPLE = 64 * MIB  # part of a copy whose batches are counted
 
 
@@ -73,7 +75,8 @@ def _changes(disk: Disk, found: search.FoundPlaces | None) -> Changes:
         return ()
     changes = {change.number: change for change in found.chain}
     for part in disk.partitions:
-        number, at = part.number, part.record_at
+        number = part.number
+        at = part.record_at
         if number not in changes and found.after[number] != part.extent:
             changes[number] = steps.EntryChange(number, part.extent, found.after[number], at, at)
     return tuple(changes[number] for number in sorted(changes))
@@ -128,7 +131,8 @@ def _steps(
         lanes = copy_strips_for(abs(target.start - source.start), journal, disk.sector_size)
         yield steps.CopyContent(number, kind_of(parts[number]).name, source, target, helds[number], lanes)
     for number in sorted(moves):
-        kind, target = kind_of(parts[number]).name, moves[number][1]
+        kind = kind_of(parts[number]).name
+        target = moves[number][1]
         yield steps.ReleaseContent(number, kind, target, helds[number], patched[number].patches)
     yield steps.RewriteTable(disk.table.label.value, changes)
     yield steps.CloseJournal(journal)
@@ -176,7 +180,8 @@ def _place(part: Partition, selection: partition_selection.Selection, after: Ext
 def _goal_words(goal: RealignGoal) -> str:
     """Return the goal in words. A partition that stays may be off a grain that was not given."""
     on = format_size(goal.grain) if goal.grain_given or goal.partitions else "its boundary"
-    numbers, least_start = ", ".join(map(str, goal.partitions)), format_size(goal.least_start)
+    numbers = ", ".join(map(str, goal.partitions))
+    least_start = format_size(goal.least_start)
     words = f"every start on {on}"
     if goal.partitions:
         words = f"partitions {numbers} on {on}" if len(goal.partitions) > 1 else f"partition {numbers} on {on}"
@@ -311,7 +316,8 @@ def _refuse_if_not_judged(judged: Judged) -> None:
     """
     verdicts = judged.verdicts
     if verdicts and all(verdict.answer is Answer.UNKNOWN for verdict in verdicts):
-        text, hint = f"alignment cannot be judged: {verdicts[0].why or 'unknown'}", next_command(judged.disk, "audit")
+        text = f"alignment cannot be judged: {verdicts[0].why or 'unknown'}"
+        hint = next_command(judged.disk, "audit")
         raise Refused(text, hint=hint, code="not-judged", subject=judged.disk.name)
 
 
@@ -335,7 +341,8 @@ def _no_room(
             return replace(refusal, text=text, hint=f"{alone}\n{refusal.hint}") if named else refusal
     helps, hint = partition_selection.shrink_hint(disk, used, places_for, shrink=goal.shrink)
     if found is not None:
-        least, room = found.journal_least, found.journal_room
+        least = found.journal_least
+        room = found.journal_room
         text = (
             f"there is no room for the journal: it needs {format_about(least)} in one piece, but the largest free one"
         )
@@ -349,7 +356,8 @@ def _no_room(
     grain = " of the requested grain" if goal.grain_given else ""
     who = partition_selection.partition_words(sorted(selection.must))
     text = f"there is no room to put {who} on a boundary{grain}"
-    if (floor := search.boot_floor(disk)) > MIB:
+    floor = search.boot_floor(disk)
+    if floor > MIB:
         text += f" (nothing is moved below {format_size(floor)}: a boot loader may be there)"
     return Refusal("no-room", disk.name, f"{text}{helps}", hint or next_look(disk), lasting=False)
 
@@ -390,7 +398,9 @@ def _refusal(
 # Whether a misaligned partition can be repaired, for the audit to report. This must be cheap: an audit may cover
 # thousands of disks, and tables with thousands of partitions.
 
-IN_PLACE, WITH_SHRINK, NOT = "in-place", "with-shrink", "not"
+IN_PLACE = "in-place"
+WITH_SHRINK = "with-shrink"
+NOT = "not"
 """Values of `answer`."""
 
 _SEARCHED_UP_TO = 32  # partitions; if there are more, only the room next to each is checked
@@ -467,7 +477,8 @@ def there(command: str, sysroot: str) -> str:
 
 
 def _repair(disk: Disk, number: int, found: tuple[_Room, tuple[int, ...]], reasons: tuple[Refusal, ...]) -> Repair:
-    room, named = found[0], _options(found[1])
+    room = found[0]
+    named = _options(found[1])
     for reason in reasons:
         if reason.lasting:
             return Repair(number, NOT, reason.text, reason.hint)
@@ -479,7 +490,8 @@ def _repair(disk: Disk, number: int, found: tuple[_Room, tuple[int, ...]], reaso
         command = reasons[0].hint if reasons else next_command(disk, "plan realign", *named)
         return Repair(number, IN_PLACE, f"there is room to move onto the grid{first}", command)
     shrinkable = (part for part in disk.partitions if kind_of(part).shrinkable)
-    if shorter := [str(part.number) for part in shrinkable if partition_selection.fills(part)]:
+    shorter = [str(part.number) for part in shrinkable if partition_selection.fills(part)]
+    if shorter:
         who = f"the file system on partition {' or '.join(shorter[-2:])}"
         why = f"there is not enough room; shrinking {who} may make some{first}"
         return Repair(number, WITH_SHRINK, why, next_command(disk, "plan realign", "--shrink"))
@@ -523,7 +535,9 @@ def _room_for(judged: Judged, selection: partition_selection.Selection, claims: 
 
 def _with_room_beside(disk: Disk, selection: partition_selection.Selection) -> frozenset[int]:
     """Return the partitions with enough free space on either side while all others stay."""
-    row, room, found = row_of(disk, movable(disk, selection, {}, {})), search.room_of(disk, _GOAL), set()
+    row = row_of(disk, movable(disk, selection, {}, {}))
+    room = search.room_of(disk, _GOAL)
+    found = set()
     end = room.extent.start
     for item, free_to in zip(row, [*(following.extent.start for following in row[1:]), room.extent.end], strict=False):
         if item.number is not None and item.number in selection.must:

@@ -193,7 +193,8 @@ def _reread(disk: Disk) -> str:
 
 
 def _table_reasons(disk: Disk) -> Iterator[Refusal]:
-    name, table = disk.name, disk.table
+    name = disk.name
+    table = disk.table
     if table is None:
         return
     if table.label not in MOVED_LABELS:
@@ -264,9 +265,11 @@ def _holder_refusal(what: str, holder: str, above: Inventory | None) -> Refusal:
 
 def partition_reasons(disk: Disk, parts: Iterable[Partition]) -> dict[int, tuple[Refusal, ...]]:
     """Return the reasons against moving each of these partitions, by number."""
-    nested, found = tuple(part for part in disk.partitions if part.role is Role.NESTED), {}
+    nested = tuple(part for part in disk.partitions if part.role is Role.NESTED)
+    found = {}
     for part in parts:
-        place, content = _position_reasons(disk, part, nested), content_reasons(disk, part, f"partition {part.number}")
+        place = _position_reasons(disk, part, nested)
+        content = content_reasons(disk, part, f"partition {part.number}")
         found[part.number] = (*place, *content, *_chain_reasons(disk, part))
     return found
 
@@ -282,7 +285,8 @@ def _chain_reasons(disk: Disk, part: Partition) -> Iterator[Refusal]:
 
 
 def _position_reasons(disk: Disk, part: Partition, nested: Sequence[Partition]) -> Iterator[Refusal]:
-    audit, what = wording.next_look(disk), f"partition {part.number}"
+    audit = wording.next_look(disk)
+    what = f"partition {part.number}"
     inside = ", ".join(str(inner.number) for inner in nested if part.extent.contains(inner.extent))
     if part.role is Role.NESTED:
         yield Refusal("nested-label", what, f"{what} is in a table nested inside another partition", audit)
@@ -307,7 +311,8 @@ def content_reasons(disk: Disk, part: Partition, what: str) -> Iterator[Refusal]
         check = look_at_part(disk, part, kind.look)
         if kind.is_suspended_system:
             yield _suspended(what)
-        if fixed := kind.why_fixed(layer):
+        fixed = kind.why_fixed(layer)
+        if fixed:
             hint = fixed.hint or wording.next_command(disk, "audit")
             yield replace(fixed, subject=what, text=f"{what} {fixed.text}", hint=hint)
         for problem in layer.problems:

@@ -69,7 +69,8 @@ def _ebr_positions(container: Partition, chain: Sequence[Partition], places: Pla
     end = places[first.number].end
     for part in others:
         start = places[part.number].start
-        kept, gap = placing.lead_of(part, sector), start - end
+        kept = placing.lead_of(part, sector)
+        gap = start - end
         lead = kept if kept <= gap else min(_USUAL_LEAD * sector, gap)
         records[part.number] = start - lead
         end = places[part.number].end
@@ -86,9 +87,13 @@ _PREFERRED_COPY = 4 * MIB
 _HEADER = 64 * KIB  # positions, records, checksums
 _PLAN = 8 * KIB  # text of the plan for each partition, approximately
 _PATCH = 256  # text of the plan for each patch of a file
-_ROOM_PREFERRED, _ROOM_TIGHT = 256 * KIB, 64 * KIB  # for the runs of used blocks
+# for the runs of used blocks
+_ROOM_PREFERRED = 256 * KIB
+_ROOM_TIGHT = 64 * KIB
 # For tight space, as measured: a header and two records; text and runs of a partition, compressed; entries.
-_SMALL_HEADER, _SMALL_PLAN, _SMALL_TABLE = 12 * KIB, 4 * KIB, 4 * KIB
+_SMALL_HEADER = 12 * KIB
+_SMALL_PLAN = 4 * KIB
+_SMALL_TABLE = 4 * KIB
 _COMPRESSES = 4  # least ratio for superblocks and empty sectors; the move is refused before it begins if it is not met
 _LEAST_STASH = 64 * KIB
 
@@ -117,7 +122,8 @@ def journal_sizes(needs: JournalNeeds) -> tuple[tuple[int, int], ...]:
     """
     content = _copy_length(needs)
     preferred = max(_PREFERRED_COPY, copy_length(content + _ROOM_PREFERRED))
-    roomy, tight = copy_length(content + _ROOM_PREFERRED), copy_length(content + _ROOM_TIGHT)
+    roomy = copy_length(content + _ROOM_PREFERRED)
+    tight = copy_length(content + _ROOM_TIGHT)
     short = needs.shortest < SHORT
     stashes = [32 * MIB if short else 40 * MIB, *(size * MIB for size in (24, 16, 8, 4, 2, 1))]
     least = MIB if short else min(MIB, align_up(max(needs.distances), STEP))
@@ -226,7 +232,8 @@ def patching(partition: Partition, after: Extent, record_after: int | None, sect
     layer, start_field = next(((layer, one) for layer, one in fields if one), (None, None))
     if layer is None or start_field is None or layer.hidden_sectors is None:
         return Patching()
-    recorded, number = layer.hidden_sectors, partition.number
+    recorded = layer.hidden_sectors
+    number = partition.number
     if recorded == 0 and partition.extent.start:
         return Patching(
             note=f"partition {number}: its boot sector does not record the start of the partition; it stays unchanged"
@@ -242,7 +249,8 @@ def patching(partition: Partition, after: Extent, record_after: int | None, sect
         notes.append("its new start does not fit into the boot sector's field, which becomes 0")
     if new == recorded:
         return Patching()
-    if copy := _unpatched_copy(layer):
+    copy = _unpatched_copy(layer)
+    if copy:
         notes.append(copy)
     return Patching(
         _patches(layer, start_field, recorded, new), note=f"partition {number}: {'; '.join(notes)}" if notes else ""

@@ -70,7 +70,8 @@ def refuse_unshrinkable(path: str, step: ShrinkContent) -> None:
                 hint = _NEWER_TOOL if _names_unknown_feature(ended.errors) else MAKE_ROOM
                 raise Refused(f"partition {step.partition}: {_failure(words[0], ended)}", hint=hint)
             _refuse_too_short(step, shrinker.least(ended.output, _reading(loop.device)), words[0])
-        if unsuitable := shrinker.unsuitable(_reading(loop.device)):
+        unsuitable = shrinker.unsuitable(_reading(loop.device))
+        if unsuitable:
             how = (raw_copy(path) if unsuitable.takes_raw_copy else "") or _by_hand(
                 path, step, ByHand.SHRINKING, unsuitable.program
             )
@@ -95,7 +96,8 @@ def shrunk_view(path: str, step: ShrinkContent) -> Iterator[View]:
     """Yield a view of the partition in which its ext2, ext3, ext4 or NTFS was shrunk and then checked. The disk is not
     written to. Raises Refused if the tool fails or its result has errors.
     """
-    whole, shrinker = Extent(0, step.extent.length), _shrinker_of(step.kind)
+    whole = Extent(0, step.extent.length)
+    shrinker = _shrinker_of(step.kind)
     with copy_on_write_view(path, step.extent) as view:
         with partition_loop(view.path, whole) as loop:
             commands = shrinker.shrink(loop.device, "", step.length)
@@ -113,7 +115,9 @@ def shrunk_view(path: str, step: ShrinkContent) -> Iterator[View]:
 def _marking(device: str, step: ShrinkContent) -> str:
     """Return a line of a shell's script that writes the mark of a shrink into the last sector of the partition."""
     mark = shrink_mark(step.length)
-    text, size, blocks = shlex.quote(mark.rstrip(b"\0").decode()), len(mark), step.extent.length // len(mark)
+    text = shlex.quote(mark.rstrip(b"\0").decode())
+    size = len(mark)
+    blocks = step.extent.length // len(mark)
     return f"printf %s {text} | dd of={device} bs={size} seek={blocks - 1} conv=sync,notrunc,fsync status=none\n"
 
 
@@ -161,7 +165,8 @@ def _check_hint(path: str, step: ShrinkContent, errors: str) -> str:
         return _NEWER_TOOL
     if "feature" in errors or "bigalloc" in errors:  # or stable_inodes: resize2fs refuses, and a check finds nothing
         return f"copy its files to another disk: {step.kind} with this feature cannot be shrunk"
-    if repair := _shrinker_of(step.kind).repair:
+    repair = _shrinker_of(step.kind).repair
+    if repair:
         return f"{repair}; then plan again"
     return f"{raw_copy(path) or _by_hand(path, step, ByHand.UNCLEAN, 'e2fsck')}; then plan again"
 

@@ -57,11 +57,15 @@ def prepare(
     head = _HEAD.length if step.extent.start == 0 else 0  # content on the whole disk: its head is written like a table
     written = with_signatures(context.device, step.extent.start, step.extent.length, changed, plan.disk.sector_size)
     ranges = [Extent(max(one.start, head), one.end - max(one.start, head)) for one in written if one.end > head]
-    if (size := sum(one.length for one in ranges)) > _MOST:
+    size = sum(one.length for one in ranges)
+    if size > _MOST:
         text = f"shrinking the {step.kind} on partition {step.partition} would write {format_size(size)}"
-        raise Refused(f"{text}; at most {format_size(_MOST)} can be written at once; nothing was written",
-                      hint="shrink it by its own tool, after a backup, and plan again")  # fmt: skip
-    held, id_ = steps.SavedRanges(tuple(ranges)), new_id()
+        raise Refused(
+            f"{text}; at most {format_size(_MOST)} can be written at once; nothing was written",
+            hint="shrink it by its own tool, after a backup, and plan again",
+        )
+    held = steps.SavedRanges(tuple(ranges))
+    id_ = new_id()
     before = hidden_signatures.read_saved(context.device, step.extent.start, held)
     blobs = (*before, *(bytes(view.read(one.start, one.length)) for one in ranges))
 
@@ -114,7 +118,8 @@ def _journal_place(
     plan: Plan, step: steps.ShrinkContent, length: int, context: move.MoveContext, used: Iterable[Extent]
 ) -> steps.JournalPlace:
     """Return a place in the journal file, or in blocks that are free before and after. Raises Refused if none fits."""
-    start, parts = step.extent.start, (length // 2, Extent(length, 0))
+    start = step.extent.start
+    parts = (length // 2, Extent(length, 0))
     if context.journal is not None and length <= context.journal.size:
         return steps.JournalPlace(Extent(0, length), *parts, journal_place(plan).file)
     taken = [Extent(start + run.start, run.length) for run in used]

@@ -37,14 +37,16 @@ def _reasons(disk: Disk, reader: Reader, extent: Extent, layer: Layer, free_behi
         name = gpt_type_name(part.type_code)
         if " verity" in name:
             yield f"partition {part.number} has the type {name}, and its hashes may cover free blocks, too"
-    if found := kind_named(layer.kind).why_free_blocks_matter(reader, extent):
+    found = kind_named(layer.kind).why_free_blocks_matter(reader, extent)
+    if found:
         yield f"the {layer.kind.upper()} {found}, and they need free clusters, too"
     end = min(align_up(layer.claims_size or 0, _BLOCK), extent.length)
     behind = Extent(extent.start + end, extent.length - end)
     if not free_behind and _may_have_data(reader, behind):
         yield f"dm-verity hashes after the {layer.kind} may cover its free blocks, too"
     for part in disk.partitions:
-        if why := _why_unknown(part, reader):
+        why = _why_unknown(part, reader)
+        if why:
             yield f"{why}, and may need free blocks, too"
 
 
