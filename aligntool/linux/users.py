@@ -437,11 +437,17 @@ def locks_on(path: str) -> tuple[Occupant, ...]:
     except OSError:
         return ()  # a missing node has no locks; an unreadable one is refused elsewhere
     try:
-        result = fcntl.fcntl(descriptor, fcntl.F_GETLK, struct.pack(_FLOCK_FORMAT, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
-        is_locked = struct.unpack(_FLOCK_FORMAT, result)[0] != fcntl.F_UNLCK or is_flocked(os.fstat(descriptor))
+        locked = is_locked(descriptor)
     finally:
         os.close(descriptor)
-    return (Occupant(f"{path} is locked by another program", typed("fuser -v", path)),) * is_locked
+    return (Occupant(f"{path} is locked by another program", typed("fuser -v", path)),) * locked
+
+
+def is_locked(descriptor: int) -> bool:
+    """Return whether other processes have POSIX, OFD or flock locks on this node."""
+    lock = struct.pack(_FLOCK_FORMAT, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    kind = struct.unpack(_FLOCK_FORMAT, fcntl.fcntl(descriptor, fcntl.F_GETLK, lock))[0]
+    return kind != fcntl.F_UNLCK or is_flocked(os.fstat(descriptor))
 
 
 def lock_of_file(descriptor: int, kind: int) -> None:
