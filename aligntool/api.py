@@ -33,8 +33,10 @@ from aligntool.linux.applying import apply_events
 from aligntool.linux.systemd_journal import record
 from aligntool.linux.targets import UserLimits
 from aligntool.mover.unmarked import with_unmarked_changes
+from aligntool.realign.found_plan import find_plan
+from aligntool.realign.operation import locked_realign
 from aligntool.realign.repairs import with_repairs
-from aligntool.realign.request import Request, find_plan, locked_realign, look_at
+from aligntool.realign.request import Request, look_at
 from aligntool.realign.suspended import suspension_refusals
 from aligntool.recipes.drives import known_geometries
 from aligntool.render import json, progress

@@ -10,7 +10,7 @@ from aligntool.errors import Refused
 from aligntool.formats.mbr import USUAL_GEOMETRY, MbrEntry, with_entries
 from aligntool.inventory import Role
 from aligntool.linux.outputs import new_file, open_place, private_folder
-from aligntool.linux.process import find_program, run_program
+from aligntool.linux.programs import find_program, run_program
 from aligntool.units import GIB, KIB, MIB, Extent, format_size
 
 # The content of the demo disk as frozen values: a family computer of 2005 with Windows and Linux. It is pure, so that

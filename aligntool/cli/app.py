@@ -23,7 +23,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from aligntool import __version__
 from aligntool.errors import ExitCode, Refused, Stopped
-from aligntool.linux.process import interrupt_once
+from aligntool.linux.signals import interrupt_once
 from aligntool.render.lines import FORCE_COLOR, NO_COLOR, command_lines, escaped, fitted, text_of
 from aligntool.render.translate import OUTPUT_LANGUAGES, language, translated, use_language
 

@@ -23,13 +23,14 @@ from aligntool.inventory import ArrayFacts, Disk
 from aligntool.linux.block import open_read_only
 from aligntool.linux.commands import with_health
 from aligntool.linux.content import places_for_data, sample
+from aligntool.linux.deadline import run_while_progressing
 from aligntool.linux.devices import read_array
 from aligntool.linux.files import volatile_kind
+from aligntool.linux.in_use import unlisted_users
 from aligntool.linux.look import look
-from aligntool.linux.process import run_while_progressing
 from aligntool.linux.sysfs import Tree
-from aligntool.linux.users import unlisted_users
 from aligntool.mover.move import Status, journal_status
+from aligntool.mover.unfinished_change import refuse_in_flight
 from aligntool.raid import make
 from aligntool.raid.ceilings import known_rates
 from aligntool.raid.members import Known
@@ -39,7 +40,7 @@ from aligntool.raid.steps_drives import lock_members, read_all_disks
 from aligntool.raid.steps_luks import NO_KEY, Key
 from aligntool.raid.steps_system import Paths
 from aligntool.realign.planning import on_captured_machine
-from aligntool.realign.request import find_holders, refuse_in_flight
+from aligntool.realign.preconditions import find_holders
 from aligntool.realign.suspended import names_suspensions
 from aligntool.recipes.drives import known_geometries
 from aligntool.render.lines import Line, can_redraw, plain

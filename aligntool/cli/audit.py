@@ -20,9 +20,9 @@ from aligntool.cli import options
 from aligntool.cli.pager import page_lines
 from aligntool.errors import ExitCode, Refusal, Refused, refuse
 from aligntool.inventory import Gap, Inventory, Unseen
+from aligntool.linux.deadline import SILENCE_S
 from aligntool.linux.files import read_text
 from aligntool.linux.look import look
-from aligntool.linux.process import SILENCE_S
 from aligntool.linux.targets import UserLimits
 from aligntool.mover.unmarked import with_unmarked_changes
 from aligntool.realign.repairs import for_machine, with_repairs

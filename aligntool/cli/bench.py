@@ -19,9 +19,10 @@ from aligntool.cli.pager import page_lines
 from aligntool.cli.reference import find_recipe
 from aligntool.errors import ExitCode, Refused, Stopped
 from aligntool.inventory import Disk, Inventory
+from aligntool.linux.device_numbers import disk_of
+from aligntool.linux.file_extents import file_extents
 from aligntool.linux.lock import lock_for_others
 from aligntool.linux.look import look, now
-from aligntool.linux.users import disk_of, file_extents
 from aligntool.measure import alignment, targets
 from aligntool.measure import run as fio_runs
 from aligntool.measure.fio import ENGINE, fill_job

@@ -22,8 +22,8 @@ from aligntool.cli import options
 from aligntool.cli.audit import FailOn
 from aligntool.cli.pager import page_lines
 from aligntool.errors import ExitCode, Refused, failing_as
+from aligntool.linux.deadline import SILENCE_S, Pulse, results_in_children
 from aligntool.linux.look import look, now
-from aligntool.linux.process import SILENCE_S, Pulse, results_in_children
 from aligntool.linux.sysfs import read_written
 from aligntool.linux.targets import folder_in_memory, open_sysroot
 from aligntool.recipes.drives import known_geometries, load_drives

@@ -16,7 +16,8 @@ from aligntool.errors import Refused, failing_as
 from aligntool.linux.sysfs import opened_document
 from aligntool.raid.encrypted import plan_layers
 from aligntool.raid.steps_luks import Key, refuse_unfit
-from aligntool.realign.request import Request, look_at, look_before_change
+from aligntool.realign.preconditions import look_before_change
+from aligntool.realign.request import Request, look_at
 from aligntool.render.lines import Line, plain
 from aligntool.render.plan import step_title
 from aligntool.units import MIB

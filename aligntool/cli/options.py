@@ -16,8 +16,8 @@ from aligntool.audit.wording import hints_for_disk as hints_for_disk
 from aligntool.audit.wording import typed_words as typed_words
 from aligntool.errors import Refusal, Refused
 from aligntool.linux import confined
+from aligntool.linux.deadline import SILENCE_S
 from aligntool.linux.files import refuse_output, write_file
-from aligntool.linux.process import SILENCE_S
 from aligntool.linux.targets import find_virtual, hold_targets
 from aligntool.render.lines import Line, escaped, fitted, harmless, plain, show, wants_color
 from aligntool.units import is_grid_size, is_sector_size, parse_size

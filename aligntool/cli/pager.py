@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from aligntool.cli.options import colored
-from aligntool.linux.process import find_program
+from aligntool.linux.programs import find_program
 from aligntool.render.lines import Line, show
 
 _NO_PAGER = ("", "cat")

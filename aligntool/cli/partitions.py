@@ -22,14 +22,9 @@ from aligntool.errors import ExitCode, Refused, Stopped, refuse, refuse_folder_n
 from aligntool.inventory import Disk
 from aligntool.layout.layout import make_layout, plan_layout, refuse_unsound, with_samples
 from aligntool.linux.lease import refuse_open_image
-from aligntool.realign.request import (
-    Request,
-    find_holders,
-    look_at,
-    refuse_changed_table,
-    refuse_in_flight,
-    refuse_part,
-)
+from aligntool.mover.unfinished_change import refuse_changed_table, refuse_in_flight
+from aligntool.realign.preconditions import find_holders, refuse_part
+from aligntool.realign.request import Request, look_at
 from aligntool.recipes.goals import parse_part
 
 # `aligntool realign`: plan, show, confirm, apply.

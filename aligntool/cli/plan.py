@@ -20,9 +20,12 @@ from aligntool.errors import Refused
 from aligntool.linux.lease import refuse_open_image
 from aligntool.linux.targets import raw_copy
 from aligntool.mover.journal import refuse_existing
-from aligntool.realign import request as requests
-from aligntool.realign.request import FoundPlan, Request, find_plan, look_at
+from aligntool.realign.found_plan import Finder, FoundPlan, find_plan
+from aligntool.realign.operation import locked_realign
+from aligntool.realign.planned_checks import checked_disk
+from aligntool.realign.request import Request, look_at
 from aligntool.realign.shrink import shrink_words
+from aligntool.realign.stale_plan import verify_plan
 from aligntool.render.lines import Line
 from aligntool.render.plan import plan_lines
 from aligntool.render.progress import result_lines
@@ -110,7 +113,7 @@ def commands_of(plan: Plan) -> dict[int, tuple[str, ...]]:
     DISK: the disk in a virtual disk, which these commands would not find in the file.
     """
     lines: dict[int, tuple[str, ...]] = {}
-    checked = requests.checked_disk(plan)
+    checked = checked_disk(plan)
     path, checked = ("DISK", "DISK") if raw_copy(checked) else (shell_word(plan.disk.path), checked)
     for index, step in enumerate(plan.steps):
         match step:
@@ -162,7 +165,7 @@ class DiskChange(DiskOperation):
     disk: str
     asked: Request
     kept: tuple[str, object]  # saved with the plan: the key in its document, and the request
-    find: requests.Finder = find_plan
+    find: Finder = find_plan
     rate: int | None = None  # bytes a second at most
     no_lease: bool = False  # see `Lease`
 
@@ -187,12 +190,12 @@ class DiskChange(DiskOperation):
         return options.command(self.word, self.disk, *self.asked.typed, *options.no_lease_words(self.no_lease))
 
     def refuse_changed(self, plan: Plan) -> None:
-        requests.verify_plan(plan, self.asked, self.find)
+        verify_plan(plan, self.asked, self.find)
         refuse_open_image(plan.disk.path, no_lease=self.no_lease)
 
     @contextmanager
     def locked(self, plan: Plan) -> Iterator[ChangeInProgress]:
-        lock = requests.locked_realign(
+        lock = locked_realign(
             plan, self.asked, rate=self.rate, on_note=options.say, find=self.find, no_lease=self.no_lease
         )
         with pipes_may_break(), lock as applying:

@@ -27,14 +27,15 @@ from aligntool.linux.child_process import run_in_child
 from aligntool.linux.lock import inhibit_sleep, lock_disk
 from aligntool.linux.look import look
 from aligntool.linux.outputs import make_folder
-from aligntool.linux.process import STOPPING
+from aligntool.linux.signals import STOPPING
 from aligntool.linux.targets import UserLimits, hold_targets
 from aligntool.measure import targets, timing, unit_design
 from aligntool.measure.results import room_words
 from aligntool.measure.run import keep_result, save_to_history
 from aligntool.measure.schedule import Target, TargetKind, refuse_destruction
 from aligntool.measure.unit import ProbedDisk, ProbeResult, infer
-from aligntool.realign.request import find_holders, refuse_in_flight
+from aligntool.mover.unfinished_change import refuse_in_flight
+from aligntool.realign.preconditions import find_holders
 from aligntool.render.experiments import probe_json, probe_lines
 from aligntool.render.lines import can_redraw, plain
 from aligntool.render.plan import time_words

@@ -23,10 +23,10 @@ from aligntool.cli.reference import find_recipe
 from aligntool.cli.run_change import ChangeInProgress, ends_stream, pipes_may_break, run_change, show_only
 from aligntool.commands import ByHand, by_hand
 from aligntool.errors import Refused, Stopped
+from aligntool.linux.deadline import run_while_progressing
 from aligntool.linux.files import read_text
 from aligntool.linux.lock import lock_against_udev
 from aligntool.linux.look import look
-from aligntool.linux.process import run_while_progressing
 from aligntool.linux.system import find_distribution
 from aligntool.linux.systemd_journal import recorded
 from aligntool.measure.arrays import Sweep, SweepRun, examine, is_test_array, plan_sweep, remove_test_arrays

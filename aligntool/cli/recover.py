@@ -40,30 +40,26 @@ from aligntool.formats.tables import read_table
 from aligntool.inventory import Partition as TableEntry
 from aligntool.inventory import Role
 from aligntool.linux.block import open_read_only
+from aligntool.linux.deadline import SILENCE_S, Pulse, results_in_children, run_while_progressing
 from aligntool.linux.devices import list_blocks
 from aligntool.linux.files import read_text
 from aligntool.linux.held import status_of
 from aligntool.linux.lock import lock_disk, refuse_partition
-from aligntool.linux.process import SILENCE_S, Pulse, results_in_children, run_while_progressing
 from aligntool.linux.sysfs import LIVE
 from aligntool.linux.targets import find_virtual, hold_targets, raw_copy, refuse_ambiguous, refuse_containers
 from aligntool.mover import move
 from aligntool.mover.disk_state import OverlaidDisk, foreign_content, overlay, places_in_use
 from aligntool.mover.journal import Journal
 from aligntool.mover.journal_format import SLOT, NoJournal, is_head
+from aligntool.mover.locked_disk import journal_options, locked_disk, unthrottle_function
+from aligntool.mover.unfinished_change import shows_change
 from aligntool.mover.whole_disk import adds_table
 from aligntool.raid.make import Record, find_records
 from aligntool.raid.reformat import ReformatGoal
 from aligntool.raid.running import PersistGoal
 from aligntool.raid.steps_luks import NO_KEY, Key
-from aligntool.realign.request import (
-    Request,
-    checked_disk,
-    journal_options,
-    locked_disk,
-    shows_change,
-    unthrottle_function,
-)
+from aligntool.realign.planned_checks import checked_disk
+from aligntool.realign.request import Request
 from aligntool.render.lines import EMPTY, Line, paragraph, plain, show
 from aligntool.render.progress import remaining_step_lines, status_json, status_lines, table_lines
 from aligntool.units import KIB, Extent, counted, format_size

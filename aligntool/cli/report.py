@@ -16,9 +16,9 @@ from aligntool.audit.wording import shell_word
 from aligntool.cli import options
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import Inventory
+from aligntool.linux.deadline import SILENCE_S
 from aligntool.linux.files import archive_of, png_of, write_pages, write_snapshot
 from aligntool.linux.look import look, now
-from aligntool.linux.process import SILENCE_S
 from aligntool.linux.snapshot import collect
 from aligntool.linux.sysfs import Tree
 from aligntool.linux.targets import UserLimits

@@ -24,7 +24,8 @@ from aligntool.linux.applying import ChangeInProgress as ChangeInProgress
 from aligntool.linux.applying import apply_events
 from aligntool.linux.applying import recovery_commands as recovery_commands
 from aligntool.linux.change_process import Locked, apply_in_child
-from aligntool.linux.process import STOPPING, run_while_progressing
+from aligntool.linux.deadline import run_while_progressing
+from aligntool.linux.signals import STOPPING
 from aligntool.linux.systemd_journal import record
 from aligntool.linux.targets import writable_copy
 from aligntool.realign.suspended import suspension_refusals

@@ -31,25 +31,20 @@ from aligntool.linux.block import DiskDevice, limited, open_read_only
 from aligntool.linux.content import PLACE, UsedMap, places_for_data, sample
 from aligntool.linux.fat import NewFat
 from aligntool.linux.held import status_of
+from aligntool.linux.in_use import locks_on, occupants
 from aligntool.linux.lease import refuse_open_image
 from aligntool.linux.lock import lock_against_udev, lock_disk, open_exclusively, refuse_disturbed, written_at
 from aligntool.linux.outputs import open_place, remove_if_same
 from aligntool.linux.targets import raw_copy
-from aligntool.linux.users import locks_on, occupants
 from aligntool.mover import convert_table
 from aligntool.mover.hidden_signatures import write_verified
 from aligntool.mover.table import sound_mbr, sound_pair
+from aligntool.realign.found_plan import FoundPlan
+from aligntool.realign.planned_checks import checked_disk, run_checks
+from aligntool.realign.preconditions import naming_loops, refuse_part
 from aligntool.realign.refusals import refuse_unfit
-from aligntool.realign.request import (
-    FoundPlan,
-    Request,
-    checked_disk,
-    look_at,
-    naming_loops,
-    read_map,
-    refuse_part,
-    run_checks,
-)
+from aligntool.realign.request import Request, look_at
+from aligntool.realign.used_maps import read_map
 from aligntool.units import GIB, MIB, Extent, align_up, merged
 
 _MOST_FAT = GIB

@@ -13,10 +13,13 @@ from aligntool.formats.reader import read_or_none
 from aligntool.inventory import Disk
 from aligntool.linux.block import open_read_only
 from aligntool.linux.fat import NewFat, new_fat
-from aligntool.linux.users import fresh_reader
+from aligntool.linux.file_reader import fresh_reader
 from aligntool.mover.convert_table import BLOCK, check_sizes, convert_images
 from aligntool.mover.hidden_signatures import with_signatures
-from aligntool.realign import request as requests
+from aligntool.realign.disk_facts import open_claims
+from aligntool.realign.found_plan import FoundPlan
+from aligntool.realign.preconditions import look_before_change, naming_loops
+from aligntool.realign.request import Request
 from aligntool.realign.second_table import refuse_second_table
 from aligntool.units import MIB
 
@@ -25,35 +28,35 @@ from aligntool.units import MIB
 class Conversion:
     """The request to convert a table: the sector sizes of the new one."""
 
-    request: requests.Request
+    request: Request
     sector_sizes: tuple[int, ...]
 
     def __post_init__(self) -> None:
         check_sizes(self.sector_sizes)
 
-    def find_plan(self, target: str, request: requests.Request) -> requests.FoundPlan:
+    def find_plan(self, target: str, request: Request) -> FoundPlan:
         """Return the plan, and the data from which it was made. Raises Refused with every reason."""
         judged, units, cut = judged_units(target, request)
         disk = judged.disk
         sizes = self.sector_sizes
-        with requests.naming_loops(disk.path), hints_for_disk(disk.path, disk.raw_copy):
+        with naming_loops(disk.path), hints_for_disk(disk.path, disk.raw_copy):
             convert_plan.refuse_unconvertible(judged, sizes, units, cut)
             fats = recreate_fats(judged, sizes, units, convert_plan.MOST_HELD)
             fats = {number: _with_signatures(disk, number, one) for number, one in fats.items()}
             rebuilds = {number: describe_rebuilding(disk.path, number, disk, one) for number, one in fats.items()}
-            with requests.open_claims(disk, request.goal) as (claims, sentences):
+            with open_claims(disk, request.goal) as (claims, sentences):
                 plan = convert_plan.plan_conversion(judged, request.goal, sizes, units, rebuilds, claims)
             plan = replace(plan, attention=(*sentences, *plan.attention))
             with open_read_only(disk.path) as device:  # raises Refused if the table itself does not permit it
                 convert_images(device, plan, journal_at=None, journal_id=bytes(16))
-        return requests.FoundPlan(plan, judged, {}, {number: fat.parts for number, fat in fats.items()})
+        return FoundPlan(plan, judged, {}, {number: fat.parts for number, fat in fats.items()})
 
 
-def judged_units(target: str, request: requests.Request) -> tuple[Judged, dict[int, Unit], frozenset[int]]:
+def judged_units(target: str, request: Request) -> tuple[Judged, dict[int, Unit], frozenset[int]]:
     """Return the disk, judged, by partition the smallest unit in which its content is read, and the numbers of the
     partitions with bytes other than zero after their last whole block. Raises Refused.
     """
-    judged = requests.look_before_change(target, request, "only the table of a whole disk can be converted")
+    judged = look_before_change(target, request, "only the table of a whole disk can be converted")
     disk = judged.disk
     refuse_second_table(disk)
     with failing_as(Refused, f"{disk.path} cannot be read"), fresh_reader(disk.path) as reader:

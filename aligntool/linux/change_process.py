@@ -20,7 +20,7 @@ from aligntool.change import ChangeState, Event, Plan, Said, Waiting, waiting_wo
 from aligntool.linux.applying import ChangeInProgress, apply_events
 from aligntool.linux.child_process import STALL_S, Child, OnNote, child_process
 from aligntool.linux.lock import inhibit_sleep
-from aligntool.linux.process import STOPPING
+from aligntool.linux.signals import STOPPING
 from aligntool.steps import DriveStep
 
 Locked = Callable[[OnNote], AbstractContextManager[ChangeInProgress]]

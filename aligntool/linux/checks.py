@@ -9,10 +9,11 @@ from aligntool.contents.catalogue import kind_named
 from aligntool.contents.kind import Kind
 from aligntool.linux.confined import run_confined
 from aligntool.linux.content import open_medium
+from aligntool.linux.file_reader import fresh_reader
 from aligntool.linux.held import held
-from aligntool.linux.process import NOT_RUN, Ended, find_program
+from aligntool.linux.loops import NoLoop, read_only_loop
+from aligntool.linux.programs import NOT_RUN, Ended, find_program
 from aligntool.linux.sysfs import opened
-from aligntool.linux.users import NoLoop, fresh_reader, read_only_loop
 from aligntool.units import Extent
 
 # Nothing is repaired and nothing is written. Each checker has its own option for a check without repair, and reports

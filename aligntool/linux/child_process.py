@@ -22,7 +22,10 @@ from typing import NoReturn, TypeVar, cast
 
 from aligntool.change import Waiting, waiting_words
 from aligntool.errors import Killed
-from aligntool.linux.process import STOPPING, ProcessProgress, has_signal, how_ended, keep_only, progress_of, waited_for
+from aligntool.linux.deadline import keep_only
+from aligntool.linux.process_state import ProcessProgress, has_signal, progress_of, waited_for
+from aligntool.linux.programs import how_ended
+from aligntool.linux.signals import STOPPING
 
 STALL_S = 5.0  # a request that takes longer is reported, repeatedly
 _GRACE_S = 9.0  # for requests in progress when the work is stopped

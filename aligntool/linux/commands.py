@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from aligntool.inventory import Disk, DiskKind, Health
-from aligntool.linux.process import run_program
+from aligntool.linux.programs import run_program
 from aligntool.linux.sysfs import IO_NONE, opened
 
 # ATA commands: IDENTIFY DEVICE and CHECK POWER MODE, through SG_IO. Only these two are sent: they change nothing, do

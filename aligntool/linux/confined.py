@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from aligntool.errors import Refused
-from aligntool.linux.process import Ended, find_program, pdeathsig_prefix, run_program
+from aligntool.linux.programs import Ended, find_program, pdeathsig_prefix, run_program
 from aligntool.linux.sysfs import opened
 from aligntool.units import GIB, MIB
 

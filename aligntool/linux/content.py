@@ -23,10 +23,10 @@ from aligntool.formats.gpt import table_sizes
 from aligntool.formats.reader import Reader
 from aligntool.inventory import DENSE, Disk, Layer, Sampled
 from aligntool.linux.confined import run_confined
-from aligntool.linux.devices import FileReader
-from aligntool.linux.process import find_program
+from aligntool.linux.file_reader import FileReader, fresh_reader
+from aligntool.linux.loops import NoLoop, read_only_loop
+from aligntool.linux.programs import find_program
 from aligntool.linux.sysfs import opened
-from aligntool.linux.users import NoLoop, fresh_reader, read_only_loop
 from aligntool.units import KIB, MIB, Extent, align_down, align_up, merged
 
 # Holes in a file. Reading a hole does not measure the drive, and nothing else reveals it.

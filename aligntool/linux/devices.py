@@ -4,14 +4,12 @@ import errno
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from aligntool.audit.wording import is_node
 from aligntool.commands import ByHand, by_hand
 from aligntool.contents.layers import WHAT
 from aligntool.contents.md import CHUNKED
-from aligntool.formats.reader import readable_length
 from aligntool.inventory import ArrayFacts, DiskKind, Gap, IoLimits, Unseen
 from aligntool.linux.commands import is_standby
 from aligntool.linux.held import open_held
@@ -218,31 +216,6 @@ def spun_down(descriptor: int, kind: DiskKind, rotational: bool | None) -> bool:
 
 def left_asleep() -> Unseen:
     return Unseen(WHAT, "the drive is asleep and was not woken", "sudo aligntool audit --wake", Gap.DISK)
-
-
-def forget_cached(descriptor: int) -> None:
-    """Drop the clean pages of the whole disk. A disk and its partitions have separate page caches, so the cache of
-    /dev/sda may be older than a write through /dev/sda1.
-    """
-    with suppress(OSError):
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-@dataclass(frozen=True, slots=True)
-class FileReader:
-    """A `Reader` of an open file or block device. `descriptor` must have been opened read-only; its owner closes it."""
-
-    descriptor: int
-    size: int
-
-    def read(self, offset: int, length: int) -> bytes:
-        left = readable_length(offset, length, self.size)
-        pieces = []
-        while left > 0 and (piece := os.pread(self.descriptor, left, offset)):
-            pieces.append(piece)
-            offset += len(piece)
-            left -= len(piece)
-        return b"".join(pieces)
 
 
 # Determine the kind of a disk. The kernel does not report it in a single place: it follows from the name, the bus, and

@@ -29,9 +29,9 @@ from aligntool.formats.reader import is_blank, read_pieces
 from aligntool.inventory import Layer
 from aligntool.linux.checks import reports_only
 from aligntool.linux.confined import run_confined
-from aligntool.linux.process import Ended, run_program
+from aligntool.linux.file_reader import fresh_reader
+from aligntool.linux.programs import Ended, run_program
 from aligntool.linux.sysfs import opened
-from aligntool.linux.users import fresh_reader
 from aligntool.units import MIB, Extent, align_down, align_up, format_about, merged
 
 # It works on copies in files: nothing on the disk is written. mkfs.fat makes the new FAT, contents/fat_files.py copies

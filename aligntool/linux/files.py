@@ -15,7 +15,7 @@ from typing import BinaryIO, Literal
 
 from aligntool.errors import Refused, refuse_folder_name
 from aligntool.linux.outputs import Place, new_file, open_place
-from aligntool.linux.process import run_program
+from aligntool.linux.programs import run_program
 from aligntool.linux.sysfs import live_paths, opened, opened_document
 from aligntool.units import format_about
 

@@ -30,7 +30,7 @@ class _Held:
 
 
 _HELD: dict[str, _Held] = {}
-"""By path, as the user spelled it. A fork inherits it with the descriptors: `keep_only` in linux/process.py."""
+"""By path, as the user spelled it. A fork inherits it with the descriptors: `keep_only` in linux/deadline.py."""
 
 
 def hold(path: str) -> None:

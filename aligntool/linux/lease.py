@@ -18,8 +18,9 @@ from aligntool.audit.wording import shell_word
 from aligntool.errors import Refused, failing_as
 from aligntool.linux.block import is_served
 from aligntool.linux.held import place_of, status_of
+from aligntool.linux.in_use import all_ends, loops_over
+from aligntool.linux.open_files import openers, writers_below
 from aligntool.linux.sysfs import leased, opened
-from aligntool.linux.users import all_ends, loops_over, openers, writers_below
 
 _PATIENCE_S = 2.0  # indexers and virus scanners have a file open for a moment
 _PAUSE_S = 0.05

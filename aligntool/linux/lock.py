@@ -21,13 +21,16 @@ from aligntool.commands import ByHand, by_hand, typed
 from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse
 from aligntool.formats.reader import Reader
 from aligntool.inventory import LAST_NUMBER
-from aligntool.linux import users
 from aligntool.linux.block import DiskDevice
+from aligntool.linux.device_numbers import block_number, disk_folder, kernel_name, sysfs_folder
+from aligntool.linux.file_locks import is_flocked, lock_of_file
+from aligntool.linux.file_reader import fresh_reader
 from aligntool.linux.held import held, open_held, status_of
+from aligntool.linux.in_use import Occupant, all_ends, locks_on, loops_over, occupants, remaining_occupants
 from aligntool.linux.lease import Lease
-from aligntool.linux.process import end_program, find_program, run_program
+from aligntool.linux.programs import end_program, find_program, run_program
+from aligntool.linux.same_bytes import files_below, nodes_of
 from aligntool.linux.sysfs import IO_NONE, live_paths, on_battery, opened
-from aligntool.linux.users import disk_folder, kernel_name, locks_on, sysfs_folder
 from aligntool.units import Extent
 
 # Verify the device nodes of partitions: that they exist, are block devices, and show the planned bytes. A tool that
@@ -56,8 +59,8 @@ def wait_for_partition(disk: str, device: str, extent: Extent) -> None:
 
 def partition_problem(disk: str, device: str, extent: Extent) -> str:
     """Return why `device` is not the partition of `disk` at `extent`, or "" if it is."""
-    device_number = users.block_number(device)
-    disk_number = users.block_number(disk)
+    device_number = block_number(device)
+    disk_number = block_number(disk)
     if not (device_number and disk_number):
         return f"{disk if device_number else device} is not a block device"
     folder = sysfs_folder(device_number)
@@ -74,7 +77,7 @@ def partition_problem(disk: str, device: str, extent: Extent) -> str:
 
 def kernel_folder(device: str) -> Path | None:
     """Return the folder of a block device in sysfs, or None if the path is not a block device."""
-    number = users.block_number(device)
+    number = block_number(device)
     return sysfs_folder(number) if number else None
 
 
@@ -293,7 +296,7 @@ def lock_partition(path: str) -> Iterator[DiskDevice]:
     """
     with _open_and_lock(path, whole=False) as descriptor:
         status = os.fstat(descriptor)
-        node_names = users.nodes_of(status).values()
+        node_names = nodes_of(status).values()
         refuse(
             Refusal("in-use", path, occupant.what, occupant.end)
             for name in node_names
@@ -355,7 +358,7 @@ def _open_and_lock(
         descriptor = _open_exclusively(path, whole)
         try:
             _flock(descriptor, path, posix=fcntl.F_WRLCK if and_posix else None, keep_posix=keep_posix)
-            below = users.files_below(os.fstat(descriptor))  # a loop device's file, which another program may change
+            below = files_below(os.fstat(descriptor))  # a loop device's file, which another program may change
             refuse(Refusal("in-use", path, found.what, found.end) for name in below for found in locks_on(name))
             with open_exclusively(below), lock_against_udev(below, keep_posix=keep_posix):
                 yield descriptor
@@ -385,7 +388,7 @@ def _refuse_locked_image(path: str, status: os.stat_result) -> None:
     """Raise Refused if another program has locked an image file: if it is a change in progress, opening the file for
     writing would end that (linux/lease.py).
     """
-    if stat.S_ISREG(status.st_mode) and users.is_flocked(status):
+    if stat.S_ISREG(status.st_mode) and is_flocked(status):
         raise _locked_by_another(path)
 
 
@@ -413,10 +416,10 @@ def refuse_partition(path: str, status: os.stat_result) -> None:
 
 
 def _refuse_occupied(path: str, status: os.stat_result) -> None:
-    remaining = (*users.remaining_occupants(status), *uses_by_other_paths(status))
+    remaining = (*remaining_occupants(status), *uses_by_other_paths(status))
     if remaining:
         reasons = "; ".join(occupant.what for occupant in remaining)
-        hint = users.all_ends(remaining)
+        hint = all_ends(remaining)
         raise Refused(f"{path} is in use: {reasons}", hint=hint, code="in-use", subject=path)
 
 
@@ -424,7 +427,7 @@ def _refuse_occupied(path: str, status: os.stat_result) -> None:
 # affect the other.
 
 
-def uses_by_other_paths(status: os.stat_result, folder: Path = Path("/sys/block")) -> Iterator[users.Occupant]:
+def uses_by_other_paths(status: os.stat_result, folder: Path = Path("/sys/block")) -> Iterator[Occupant]:
     """Yield the uses of the same drive under another name. Cheap USB adapters give different drives one identifier;
     such drives are told apart by their tables.
     """
@@ -441,14 +444,14 @@ def uses_by_other_paths(status: os.stat_result, folder: Path = Path("/sys/block"
                 yield from (replace(use, what=f"{same}: {use.what}") for use in uses)
 
 
-def _uses_of(path: str) -> tuple[users.Occupant, ...]:
+def _uses_of(path: str) -> tuple[Occupant, ...]:
     """Return the uses of a path, or one that is unknown if they cannot be read."""
     try:
-        return users.occupants(os.stat(path))  # noqa: PTH116 - as for `status`
+        return occupants(os.stat(path))  # noqa: PTH116 - as for `status`
     except FileNotFoundError:  # a hidden path of NVMe, or removed meanwhile
         return ()
     except OSError as error:  # such as ENODEV or EIO, of a drive that is just being removed
-        return (users.Occupant(f"whether it is in use is unknown: {error.strerror}", typed("lsblk", path, sudo=False)),)
+        return (Occupant(f"whether it is in use is unknown: {error.strerror}", typed("lsblk", path, sudo=False)),)
 
 
 def _identifier(disk: Path) -> tuple[str, str] | None:
@@ -466,7 +469,7 @@ def _have_same_table(path: str, other: str) -> bool:
     of a mounted file system may not be on the medium yet.
     """
     try:
-        with users.fresh_reader(path) as first, users.fresh_reader(other) as second:
+        with fresh_reader(path) as first, fresh_reader(other) as second:
             return _table_bytes(first) == _table_bytes(second)
     except OSError:
         return True
@@ -496,7 +499,7 @@ def refuse_disturbed(path: str, since: int | None) -> None:
     to. `since`: what `written_at` returned then.
     """
     with failing_as(Refused, path):
-        attached = [occupant for occupant in users.loops_over(status_of(path)) if not occupant.passing]
+        attached = [occupant for occupant in loops_over(status_of(path)) if not occupant.passing]
         changed = written_at(path) != since
     refuse(Refusal("in-use", path, f"{path} is in use: {occupant.what}", occupant.end) for occupant in attached)
     if changed:
@@ -539,9 +542,9 @@ def _flock(
         try:
             fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             if posix is not None:
-                users.lock_of_file(descriptor, posix)
+                lock_of_file(descriptor, posix)
                 if not keep_posix:
-                    users.lock_of_file(descriptor, fcntl.F_UNLCK)
+                    lock_of_file(descriptor, fcntl.F_UNLCK)
             return
         except OSError as error:
             if error.errno not in (errno.EAGAIN, errno.EACCES):

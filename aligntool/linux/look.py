@@ -19,10 +19,35 @@ from aligntool.formats.reader import HeartbeatReader
 from aligntool.formats.table_sectors import TableSectors
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Disk, DiskKind, Gap, Health, Inventory, IoLimits, LinkHop, NvmeFacts, Unseen
-from aligntool.linux import commands, devices, partitions
-from aligntool.linux.devices import SYSFS_SECTOR, Block, FileReader
+from aligntool.linux import commands, partitions
+from aligntool.linux.deadline import SILENCE_S, SILENT, Pulse, result_in_child, results_in_children
+from aligntool.linux.devices import (
+    SYSFS_SECTOR,
+    Block,
+    Identity,
+    backing_file,
+    find_kind,
+    inactive_members,
+    is_disk,
+    left_asleep,
+    list_blocks,
+    list_names,
+    lowest_devices,
+    names_above,
+    names_below,
+    open_to_read,
+    read_array,
+    read_drive_port,
+    read_identity,
+    read_limits,
+    read_mapping,
+    read_rotation,
+    spun_down,
+    suspended,
+    why_read_blocks,
+)
+from aligntool.linux.file_reader import FileReader, forget_cached
 from aligntool.linux.pcie import Topology, find_adapters, find_uplinks
-from aligntool.linux.process import SILENCE_S, SILENT, Pulse, result_in_child, results_in_children
 from aligntool.linux.sysfs import Record, Tree, UdevDatabase, read_mounts, refuse_unmounted
 from aligntool.linux.system import RECORDS, read_system
 from aligntool.linux.targets import UserLimits, find_target, open_sysroot, read_image, with_user_limits
@@ -125,14 +150,14 @@ class Looker:
         """Read a disk from sysfs, udev and, if it can be opened, from itself. `closed`: why it must not be opened."""
         number = self.around.tree.text(f"{block.path}/dev")
         record = self.around.udev.record(number, block.sysname)
-        kind = devices.find_kind(self.around.tree, block, record)
-        limits, limits_given = with_user_limits(devices.read_limits(self.around.tree, block.path), self.given)
+        kind = find_kind(self.around.tree, block, record)
+        limits, limits_given = with_user_limits(read_limits(self.around.tree, block.path), self.given)
         kernel = partitions.read_kernel_partitions(self.around, block)
         if kind is DiskKind.DM:
             kernel = kernel or partitions.read_mapped_partitions(self.around, block)
         if not self.around.tree.live:
             closed = CAPTURED
-        members = devices.inactive_members(self.around.tree, block)
+        members = inactive_members(self.around.tree, block)
         if members:
             why = f"the array is not started; its members that are present: {', '.join(members)}"
             closed = Unseen(WHAT, why, typed("mdadm --detail", f"/dev/{block.name}"), Gap.DISK)
@@ -192,12 +217,12 @@ class Looker:
             return self._describe(block, kind, record, limits, None), replace(NOT_READ, unseen=(descriptor,))
         try:
             disk = self._describe(block, kind, record, limits, descriptor)
-            if devices.spun_down(descriptor, kind, disk.rotational):
+            if spun_down(descriptor, kind, disk.rotational):
                 if not self.wake:
-                    return disk, replace(NOT_READ, unseen=(devices.left_asleep(),))
+                    return disk, replace(NOT_READ, unseen=(left_asleep(),))
                 pulse.request_more_time()
             if partitioned:
-                devices.forget_cached(descriptor)
+                forget_cached(descriptor)
             reader = HeartbeatReader(FileReader(descriptor, os.lseek(descriptor, 0, os.SEEK_END)), pulse.beat)
             return disk, read_contents(reader, sector_size=limits.logical_block_size)
         except OSError as error:
@@ -209,20 +234,20 @@ class Looker:
         tree = self.around.tree
         if tree.number(f"{block.path}/size") == 0:
             return _no_medium(block.name)
-        reason = devices.why_read_blocks(tree, block)
+        reason = why_read_blocks(tree, block)
         if reason:
             return reason
-        if devices.suspended(tree, block):
+        if suspended(tree, block):
             if not self.wake:
-                return devices.left_asleep()
+                return left_asleep()
             pulse.request_more_time()
-        return devices.open_to_read(f"/dev/{block.name}")
+        return open_to_read(f"/dev/{block.name}")
 
     def _describe(self, block: Block, kind: DiskKind, record: Record, limits: IoLimits, descriptor: int | None) -> Disk:
         """Return the disk with everything but its content."""
         tree = self.around.tree
         path = block.path
-        identity = devices.read_identity(tree, block, kind, record)
+        identity = read_identity(tree, block, kind, record)
         size = tree.number(f"{path}/size")
         disk = Disk(
             name=block.name,
@@ -235,10 +260,10 @@ class Looker:
             removable=tree.text(f"{path}/removable") == "1",
             read_only=tree.text(f"{path}/ro") == "1",
             numa_node=self._numa_node(block.device),
-            slaves=devices.names_below(tree, path),
-            stands_on=devices.lowest_devices(tree, path),
+            slaves=names_below(tree, path),
+            stands_on=lowest_devices(tree, path),
             zoned=tree.text(f"{path}/queue/zoned"),
-            holders=devices.names_above(tree, path),
+            holders=names_above(tree, path),
         )
         if kind is DiskKind.NVME:
             return self._as_nvme(disk, block, descriptor)
@@ -252,8 +277,8 @@ class Looker:
             )
         if kind in _DRIVES:
             return self._as_drive(disk, block, record, identity, descriptor)
-        mapping = {DiskKind.DM: devices.read_mapping, DiskKind.LOOP: devices.backing_file}.get(kind)
-        array = devices.read_array(tree, path, record) if kind is DiskKind.MD else None
+        mapping = {DiskKind.DM: read_mapping, DiskKind.LOOP: backing_file}.get(kind)
+        array = read_array(tree, path, record) if kind is DiskKind.MD else None
         return replace(disk, array=array, mapping=mapping(tree, path) if mapping else None)
 
     def _as_nvme(self, disk: Disk, block: Block, descriptor: int | None) -> Disk:
@@ -273,9 +298,7 @@ class Looker:
             unseen=() if identified else (_not_identified(disk.path, live=tree.live),),
         )
 
-    def _as_drive(
-        self, disk: Disk, block: Block, record: Record, identity: devices.Identity, descriptor: int | None
-    ) -> Disk:
+    def _as_drive(self, disk: Disk, block: Block, record: Record, identity: Identity, descriptor: int | None) -> Disk:
         tree = self.around.tree
         data = read_ata(tree, block, disk.kind, descriptor)
         facts = identify.decode_identify(data)
@@ -294,8 +317,8 @@ class Looker:
             firmware=firmware,
             queue_depth=tree.number(f"{block.device}/queue_depth"),
             ata=facts,
-            drive_port=devices.read_drive_port(tree, block, disk.kind),
-            rotation_rpm=devices.read_rotation(tree, block, record),
+            drive_port=read_drive_port(tree, block, disk.kind),
+            rotation_rpm=read_rotation(tree, block, record),
             links=self._links((block.device,)),
         )
 
@@ -380,7 +403,7 @@ def _flag(text: str | None) -> bool | None:
 # Read the machine, or the disks and images that the user named, into an Inventory.
 #
 # The code below decides only what is read, in which order, and what is reported for a target that cannot be read; on
-# this machine the reading runs in a child process with a deadline (linux/process).
+# this machine the reading runs in a child process with a deadline (linux/deadline).
 
 T = TypeVar("T")
 Job = Callable[[Pulse], T]
@@ -462,7 +485,7 @@ class _Machine:
     def all_disks(self, *, arrays: bool) -> list[Disk]:
         """Return all disks. A device whose attributes cannot be listed in time does not prevent reading the others."""
         refuse_unmounted(self.tree)
-        blocks = self._within_deadline(lambda _: devices.list_blocks(self.tree)) or devices.list_names(self.tree)
+        blocks = self._within_deadline(lambda _: list_blocks(self.tree)) or list_names(self.tree)
         if not arrays:
             return self._look_at(blocks)
         needed = self._within_deadline(lambda _: _arrays_and_below(self.tree, blocks)) or frozenset()
@@ -471,7 +494,7 @@ class _Machine:
 
     def arrays(self) -> list[Disk]:
         """Return the running arrays, from sysfs and udev."""
-        blocks = self._within_deadline(lambda _: _arrays(self.tree, devices.list_blocks(self.tree)))
+        blocks = self._within_deadline(lambda _: _arrays(self.tree, list_blocks(self.tree)))
         return self._look_at(blocks or [], _NOT_NEEDED)
 
     def system(self, disks: Sequence[Disk]) -> tuple[System | None, tuple[Unseen, ...]]:
@@ -517,7 +540,7 @@ class _Machine:
         return [disk for found_disks in found for disk in found_disks or ()]
 
     def _disk(self, block: Block, looker: Callable[[], Looker], pulse: Pulse, closed: Unseen | None) -> list[Disk]:
-        return [looker().look_at(block, pulse, closed)] if devices.is_disk(self.tree, block) else []
+        return [looker().look_at(block, pulse, closed)] if is_disk(self.tree, block) else []
 
     def _with_retry(self, jobs: Sequence[Callable[..., T]], closed: Unseen | None) -> list[T | None]:
         """Return the results; retry a disk that does not answer once, without opening it."""
@@ -551,7 +574,7 @@ class _Machine:
 def _arrays_and_below(tree: Tree, blocks: Sequence[Block]) -> frozenset[str]:
     """Return the kernel names of running arrays and of the disks below them."""
     running = _arrays(tree, blocks)
-    below = {name for block in running for name in devices.lowest_devices(tree, block.path)}
+    below = {name for block in running for name in lowest_devices(tree, block.path)}
     return frozenset(below | {block.name for block in running})
 
 

@@ -11,7 +11,8 @@ from aligntool.commands import typed
 from aligntool.errors import Refused
 from aligntool.linux.block import ReadOnlyDevice, open_read_only
 from aligntool.linux.lock import wait_for_udev
-from aligntool.linux.process import STOPPING, run_program
+from aligntool.linux.programs import run_program
+from aligntool.linux.signals import STOPPING
 from aligntool.linux.sysfs import live_paths
 
 _WRONG_KEY = 2  # cryptsetup(8), RETURN CODES

@@ -15,12 +15,13 @@ from aligntool.formats.reader import HeartbeatReader
 from aligntool.formats.table_sectors import table_extents, without_identities
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Disk, DiskKind
-from aligntool.linux import devices, sysfs
+from aligntool.linux import sysfs
 from aligntool.linux.commands import get_host_memory_buffer, health_log, identify_controller, identify_namespace
-from aligntool.linux.devices import Block, list_blocks, suspended
+from aligntool.linux.deadline import Pulse, results_in_children
+from aligntool.linux.devices import Block, list_blocks, spun_down, suspended, why_read_blocks
+from aligntool.linux.file_reader import FileReader
 from aligntool.linux.look import CAPTURED_IDENTIFY, CAPTURED_SECTORS, MANIFEST, Looker, now
 from aligntool.linux.pcie import find_adapters
-from aligntool.linux.process import Pulse, results_in_children
 from aligntool.linux.system import CAPTURED as IMAGES
 from aligntool.linux.system import FILES, MDADM_CONFS, image_text, read_images, read_system
 from aligntool.linux.targets import UserLimits
@@ -226,12 +227,12 @@ def _tables(tree: sysfs.Tree, recorded: list[tuple[Block, Disk]], masks: "Masks 
 
 def _table_sectors(tree: sysfs.Tree, block: Block, disk: Disk, pulse: Pulse) -> dict[int, bytes]:
     """Return the sectors that hold the table of a disk by their offset, in a child; none if it cannot be read."""
-    if not disk.size or devices.why_read_blocks(tree, block) or suspended(tree, block):
+    if not disk.size or why_read_blocks(tree, block) or suspended(tree, block):
         return {}
     with suppress(OSError), sysfs.opened(f"/dev/{block.name}") as descriptor:
-        if devices.spun_down(descriptor, disk.kind, disk.rotational):
+        if spun_down(descriptor, disk.kind, disk.rotational):
             return {}
-        reader = HeartbeatReader(devices.FileReader(descriptor, os.lseek(descriptor, 0, os.SEEK_END)), pulse.beat)
+        reader = HeartbeatReader(FileReader(descriptor, os.lseek(descriptor, 0, os.SEEK_END)), pulse.beat)
         table = read_table(reader, sector_size=disk.limits.logical_block_size)
         return {extent.start: reader.read(extent.start, extent.length) for extent in table_extents(reader, table)}
     return {}

@@ -10,7 +10,7 @@ from typing import IO, cast
 
 from aligntool import system as config_files
 from aligntool.linux import confined
-from aligntool.linux.process import export_values, find_program
+from aligntool.linux.programs import export_values, find_program
 from aligntool.linux.sysfs import LIVE, Tree
 from aligntool.system import LATE_START_ENABLED, Initramfs, MdadmConf, System
 

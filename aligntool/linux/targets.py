@@ -21,9 +21,10 @@ from aligntool.contents.layers import Contents, read_contents
 from aligntool.errors import Refused, failing_as
 from aligntool.formats.reader import HeartbeatReader, Reader
 from aligntool.inventory import Disk, DiskKind, IoLimits
-from aligntool.linux.devices import Block, FileReader, block_of_number, find_block, list_blocks
+from aligntool.linux.deadline import SILENCE_S, SILENT, Pulse, result_in_child, results_in_children
+from aligntool.linux.devices import Block, block_of_number, find_block, list_blocks
+from aligntool.linux.file_reader import FileReader
 from aligntool.linux.held import hold, open_held, place_of, status_of
-from aligntool.linux.process import SILENCE_S, SILENT, Pulse, result_in_child, results_in_children
 from aligntool.linux.sysfs import READ_ONLY, Tree, UdevDatabase, captured_tree, leased, opened, opened_document
 from aligntool.units import MIB
 

@@ -25,10 +25,10 @@ from aligntool.linux import confined
 from aligntool.linux.block import note_served
 from aligntool.linux.held import TRY_AGAIN, descriptors_of, hold, is_held, release
 from aligntool.linux.lease import Lease, kind_of_file_system
-from aligntool.linux.process import PACKAGES, Ended, end_program, find_program, pdeathsig_prefix, run_program
+from aligntool.linux.loops import NoLoop, read_only_loop
+from aligntool.linux.programs import PACKAGES, Ended, end_program, find_program, pdeathsig_prefix, run_program
 from aligntool.linux.sysfs import READ_ONLY, opened
 from aligntool.linux.targets import QEMU_DRIVERS, new_file, note_shown
-from aligntool.linux.users import NoLoop, read_only_loop
 from aligntool.units import GIB, KIB, MIB, TIB, Extent, format_about
 
 # qemu-storage-daemon shows the disk as a file by FUSE. It is mounted over the image, in a mount namespace that only

@@ -16,10 +16,11 @@ from aligntool.change import RaidGoal
 from aligntool.commands import ByHand, by_hand
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.content import sample
+from aligntool.linux.device_numbers import sysfs_folder
 from aligntool.linux.lock import inhibit_sleep, lock_against_udev, open_exclusively, wait_for_udev
-from aligntool.linux.process import STOPPING, Ended, export_values, run_program
+from aligntool.linux.programs import Ended, export_values, run_program
+from aligntool.linux.signals import STOPPING
 from aligntool.linux.sysfs import live_paths
-from aligntool.linux.users import sysfs_folder
 from aligntool.measure.fio import Job, Pattern, Side, fill_job, run_job
 from aligntool.measure.run import Cell, Runs, SweepProgress
 from aligntool.raid import measured

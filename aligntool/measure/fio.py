@@ -17,7 +17,7 @@ from pathlib import Path
 from aligntool.documents import WIRE, decode, load_object
 from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.linux.held import descriptors_of, open_held, place_of
-from aligntool.linux.process import find_program, kill_or_abandon
+from aligntool.linux.programs import find_program, kill_or_abandon
 from aligntool.units import format_size
 
 # One load on a drive, as options of fio's command line.

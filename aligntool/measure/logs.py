@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from aligntool.commands import shell_word
 from aligntool.errors import Refused, failing_as
-from aligntool.linux.process import find_program
+from aligntool.linux.programs import find_program
 from aligntool.linux.sysfs import opened_document
 from aligntool.measure.trace import UNTIMED, Event, Kind, Moment
 

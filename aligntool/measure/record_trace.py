@@ -17,11 +17,18 @@ from typing import IO
 from aligntool.audit.wording import shell_word
 from aligntool.commands import ByHand, by_hand, typed
 from aligntool.errors import Refusal, Refused, failing_as, refuse
+from aligntool.linux.device_numbers import block_number, disk_folder, sysfs_folder
 from aligntool.linux.files import write_file
 from aligntool.linux.outputs import private_folder
-from aligntool.linux.process import end_program, find_program, how_ended, kill_or_abandon, pdeathsig_prefix, run_program
+from aligntool.linux.programs import (
+    end_program,
+    find_program,
+    how_ended,
+    kill_or_abandon,
+    pdeathsig_prefix,
+    run_program,
+)
 from aligntool.linux.sysfs import LIVE, live_paths, mounts_now
-from aligntool.linux.users import block_number, disk_folder, sysfs_folder
 from aligntool.measure.targets import mount_of
 
 # The log of a recorded trace: in a folder while it grows, then a file. It replaces another file with --overwrite only.

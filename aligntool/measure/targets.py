@@ -12,12 +12,12 @@ from aligntool.commands import shell_word
 from aligntool.errors import Refused, failing_as
 from aligntool.inventory import Disk, DiskKind, Sampled, link_maximum, port_above, runs_below
 from aligntool.linux.content import hole_share, sample
+from aligntool.linux.device_numbers import block_number, kernel_name, sysfs_folder
 from aligntool.linux.files import append_line, read_text
 from aligntool.linux.look import look
 from aligntool.linux.outputs import make_folder
 from aligntool.linux.sysfs import LIVE, READ_ONLY, Mount, live_paths, mounts_now, on_battery, opened
 from aligntool.linux.targets import refuse_ambiguous, refuse_silent
-from aligntool.linux.users import block_number, kernel_name, sysfs_folder
 from aligntool.measure.results import LARGEST, MEMORY, Conditions, DriveState, HistoryEntry, Result, from_json
 from aligntool.measure.schedule import Target, TargetKind
 from aligntool.measure.sweeps import Spans, Starts, experiment_from_json

@@ -14,9 +14,9 @@ from pathlib import Path
 from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.formats.reader import has_data
 from aligntool.linux.block import Buffers
+from aligntool.linux.file_extents import Run, file_extents
 from aligntool.linux.held import open_held
 from aligntool.linux.sysfs import opened
-from aligntool.linux.users import Run, file_extents
 from aligntool.measure.results import room_words
 from aligntool.measure.run import made_file as benchmark_file
 from aligntool.measure.unit_design import Kind, Pair, Round, Sample

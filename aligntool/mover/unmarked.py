@@ -10,7 +10,7 @@ from aligntool.errors import Refused
 from aligntool.formats.parked import is_marked_in_flight
 from aligntool.inventory import Disk, Gap, InFlight, Inventory, Table, TableLabel, Unseen
 from aligntool.linux.block import open_read_only
-from aligntool.linux.process import SILENCE_S, Pulse, results_in_children
+from aligntool.linux.deadline import SILENCE_S, Pulse, results_in_children
 from aligntool.mover import move
 
 

@@ -21,10 +21,11 @@ from aligntool.documents import as_object, check_schema, decode, load_object
 from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse
 from aligntool.inventory import Disk
 from aligntool.linux.files import remove_file, replace_file, sync_folder
+from aligntool.linux.in_use import killed_processes
 from aligntool.linux.lock import partition_problem
+from aligntool.linux.open_files import openers
 from aligntool.linux.outputs import make_folder, open_place
-from aligntool.linux.process import find_program, inherited, run_program
-from aligntool.linux.users import killed_processes, openers
+from aligntool.linux.programs import find_program, inherited, run_program
 from aligntool.raid import steps_drives, steps_luks, steps_md, steps_system
 from aligntool.raid.boot import FSTAB, LIST_FILE, SYSTEMS, refuse_array_lines, refuse_device_lines
 from aligntool.raid.commands import purpose_of

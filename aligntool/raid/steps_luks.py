@@ -21,10 +21,10 @@ from aligntool.inventory import Disk
 from aligntool.linux.block import ReadOnlyDevice, open_read_only
 from aligntool.linux.confined import run_confined
 from aligntool.linux.lock import lock_disk
+from aligntool.linux.loops import PartitionLoop, partition_loop
 from aligntool.linux.luks import open_luks
-from aligntool.linux.process import Ended, follow_program, how_ended, run_program
+from aligntool.linux.programs import Ended, follow_program, how_ended, run_program
 from aligntool.linux.sysfs import opened
-from aligntool.linux.users import PartitionLoop, partition_loop
 from aligntool.mover.whole_disk import other_kinds
 from aligntool.raid.commands import reencrypt_command
 from aligntool.steps import ReencryptSectors, is_same_disk, subject

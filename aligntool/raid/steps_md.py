@@ -12,7 +12,7 @@ from aligntool.contents.catalogue import kind_named
 from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.linux.checks import check_content, run_blkid
 from aligntool.linux.lock import kernel_folder, wait_for_udev
-from aligntool.linux.process import export_values, run_or_stop, run_program
+from aligntool.linux.programs import export_values, run_or_stop, run_program
 from aligntool.linux.sysfs import live_paths, opened
 from aligntool.raid.commands import command_of
 from aligntool.raid.steps_system import files_below, refuse_files

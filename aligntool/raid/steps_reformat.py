@@ -17,11 +17,13 @@ from aligntool.formats.identify import format_scope
 from aligntool.inventory import Disk, TableCopyState, array_uuid
 from aligntool.linux.commands import identify_controller, namespace_number, namespaces
 from aligntool.linux.content import sample
-from aligntool.linux.devices import FileReader, read_array
+from aligntool.linux.device_numbers import disk_folder
+from aligntool.linux.devices import read_array
+from aligntool.linux.file_reader import FileReader
+from aligntool.linux.in_use import unlisted_users
 from aligntool.linux.lock import kernel_folder, lock_against_udev, lock_disk, wait_for_partition, wait_for_udev
-from aligntool.linux.process import run_or_stop, run_program
+from aligntool.linux.programs import run_or_stop, run_program
 from aligntool.linux.sysfs import Tree, live_paths, opened
-from aligntool.linux.users import disk_folder, unlisted_users
 from aligntool.raid.commands import member_commands, table_script
 from aligntool.raid.reformat import RUNS, SPARE, ArrayDetails
 from aligntool.raid.steps_drives import is_same_drive, read_disk

@@ -17,7 +17,7 @@ from aligntool.change import Plan, Said
 from aligntool.commands import ByHand, by_hand, typed
 from aligntool.errors import Refusal, Refused, Stopped, failing_as
 from aligntool.linux.files import keep_copy, remove_file, replace_file
-from aligntool.linux.process import PACKAGES, find_program, run_or_stop, run_program
+from aligntool.linux.programs import PACKAGES, find_program, run_or_stop, run_program
 from aligntool.linux.sysfs import mounts_now
 from aligntool.raid.boot import FSTAB
 from aligntool.raid.commands import command_of, purpose_of

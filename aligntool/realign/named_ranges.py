@@ -10,8 +10,8 @@ from aligntool.errors import Refusal, Refused, failing_as, refuse, refuse_folder
 from aligntool.formats.gpt import table_sizes
 from aligntool.formats.reader import Reader, read_pieces
 from aligntool.inventory import Disk, Role, TableLabel
+from aligntool.linux.file_reader import fresh_reader
 from aligntool.linux.outputs import new_file, open_place
-from aligntool.linux.users import fresh_reader
 from aligntool.units import KIB, MIB, Extent, align_down, align_up
 
 _SHOWN = 16  # bytes of what begins in a range

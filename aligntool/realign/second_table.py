@@ -14,7 +14,7 @@ from aligntool.formats.tables import find_gpt, read_gpt
 from aligntool.formats.unix_tables import read_bsd
 from aligntool.inventory import Disk, Partition, Role, Table, TableCopyState, TableLabel
 from aligntool.linux.content import sample
-from aligntool.linux.users import fresh_reader
+from aligntool.linux.file_reader import fresh_reader
 from aligntool.realign.placing import LABELS_DISK
 
 # Linux uses the MBR of such a disk, whereas firmware, macOS and partition tools may use the other table. A GPT without

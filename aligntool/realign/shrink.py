@@ -21,10 +21,10 @@ from aligntool.contents.kind import Read, Shrinker, Words
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.confined import run_confined
 from aligntool.linux.content import shrink_mark
-from aligntool.linux.process import Ended, find_program, how_ended, run_program
+from aligntool.linux.loops import PartitionLoop, partition_loop
+from aligntool.linux.programs import Ended, find_program, how_ended, run_program
 from aligntool.linux.sysfs import opened
 from aligntool.linux.targets import raw_copy
-from aligntool.linux.users import PartitionLoop, partition_loop
 from aligntool.linux.virtual import View, copy_on_write_view
 from aligntool.realign.partition_selection import MAKE_ROOM
 from aligntool.steps import ShrinkContent

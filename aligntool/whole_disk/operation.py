@@ -19,11 +19,15 @@ from aligntool.formats.tables import read_table
 from aligntool.inventory import Disk, DiskKind, Layer, Partition
 from aligntool.linux.block import open_read_only
 from aligntool.linux.content import UsedMap
+from aligntool.linux.loops import NoLoop, read_only_loop
 from aligntool.linux.luks import open_luks
-from aligntool.linux.users import NoLoop, read_only_loop
 from aligntool.mover.whole_disk import other_kinds, refuse_unusual_table, table_inside
-from aligntool.realign import request as requests
+from aligntool.realign.disk_facts import least_lengths, names_on, open_claims, refuse_bad_blocks, uses_of
+from aligntool.realign.found_plan import FoundPlan
+from aligntool.realign.preconditions import look_before_change, naming_loops
+from aligntool.realign.request import Request
 from aligntool.realign.second_table import refuse_second_table
+from aligntool.realign.used_maps import read_map
 from aligntool.steps import CopyContent
 from aligntool.system import TableLine, parse_crypttab, parse_fstab
 from aligntool.units import Extent, align_down, align_up
@@ -37,29 +41,27 @@ _LVM = ("lvm/lvm.conf", "lvm/lvmlocal.conf", "lvm/devices/system.devices")
 class WholeDisk:
     """The request to make a table of a kind around the content of a disk, or to remove its table."""
 
-    request: requests.Request
+    request: Request
     label: str = "gpt"
     undo: bool = False
 
-    def find_plan(self, target: str, request: requests.Request, *, key: bytes | None = None) -> requests.FoundPlan:
+    def find_plan(self, target: str, request: Request, *, key: bytes | None = None) -> FoundPlan:
         """Return the plan, and the data from which it was made. `key` opens a LUKS to read its length in use.
 
         Raises Refused with every reason.
         """
         rule = "a table can only be made on or removed from a whole disk"
-        judged = requests.look_before_change(target, request, rule)
+        judged = look_before_change(target, request, rule)
         path = judged.disk.path
-        with requests.naming_loops(path), hints_with_options(path, request.typed):
+        with naming_loops(path), hints_with_options(path, request.typed):
             return self._find(judged, request, key)
 
-    def _find(self, judged: Judged, request: requests.Request, key: bytes | None) -> requests.FoundPlan:
-        with requests.open_claims(judged.disk, request.goal) as (claims, sentences):
+    def _find(self, judged: Judged, request: Request, key: bytes | None) -> FoundPlan:
+        with open_claims(judged.disk, request.goal) as (claims, sentences):
             found = self._find_with(judged, request, key, claims)
             return replace(found, plan=replace(found.plan, attention=(*sentences, *found.plan.attention)))
 
-    def _find_with(
-        self, judged: Judged, request: requests.Request, key: bytes | None, claims: Claims
-    ) -> requests.FoundPlan:
+    def _find_with(self, judged: Judged, request: Request, key: bytes | None, claims: Claims) -> FoundPlan:
         disk = judged.disk
         if key is not None and not self.undo:
             judged = replace(judged, disk=self._with_length(judged, key))
@@ -68,23 +70,23 @@ class WholeDisk:
         least: dict[int, int] = {}
         if request.goal.shrink and not self.undo and disk.table is None and len(disk.content) == 1:
             part = partition_plan.as_partition(disk)
-            maps[part.number] = requests.read_map(disk, part.number, part.extent, used_only=request.goal.used_only)
-            least = requests.least_lengths(disk, (part,))
+            maps[part.number] = read_map(disk, part.number, part.extent, used_only=request.goal.used_only)
+            least = least_lengths(disk, (part,))
         step = next(
             step
-            for step in self._plan(judged, request, requests.uses_of(maps, least), claims).steps
+            for step in self._plan(judged, request, uses_of(maps, least), claims).steps
             if isinstance(step, CopyContent)
         )
         number = step.partition
         if number not in maps:
-            maps[number] = requests.read_map(disk, number, step.source, used_only=request.goal.used_only)
-        plan = self._plan(judged, request, requests.uses_of(maps, least), claims)
-        requests.refuse_bad_blocks(disk, disk.partitions or (partition_plan.as_partition(disk),), (number,))
-        return requests.FoundPlan(
+            maps[number] = read_map(disk, number, step.source, used_only=request.goal.used_only)
+        plan = self._plan(judged, request, uses_of(maps, least), claims)
+        refuse_bad_blocks(disk, disk.partitions or (partition_plan.as_partition(disk),), (number,))
+        return FoundPlan(
             replace(plan, attention=(*plan.attention, *named_in_files(disk, undo=self.undo))), judged, maps
         )
 
-    def _plan(self, judged: Judged, request: requests.Request, used: dict[int, Used], claims: Claims) -> Plan:
+    def _plan(self, judged: Judged, request: Request, used: dict[int, Used], claims: Claims) -> Plan:
         disk = judged.disk
         inside = None
         kinds: tuple[str, ...] = ()
@@ -94,7 +96,7 @@ class WholeDisk:
                     inside = table_inside(device, disk.partitions[0].extent, disk.sector_size)
                     kinds = _kinds_without_table(device, disk)
             refuse_second_table(disk)
-            names = next(iter(requests.names_on(disk).values()), None)
+            names = next(iter(names_on(disk).values()), None)
             plan = partition_plan.plan_unpartition(
                 judged, request.goal, used, claims, inside=inside, names=names, kinds=kinds
             )

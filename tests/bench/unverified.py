@@ -17,7 +17,8 @@ from aligntool.device import Device, Job, Jobs
 from aligntool.linux.checks import check_content
 from aligntool.linux.lock import lock_disk
 from aligntool.mover.move import MoveContext, realign
-from aligntool.realign.request import Request, look_at, verify_plan
+from aligntool.realign.request import Request, look_at
+from aligntool.realign.stale_plan import verify_plan
 from aligntool.steps import CheckContent
 
 SHORTEST = 1 << 16  # shorter writes are table, journal and markers, not the content

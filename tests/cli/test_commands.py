@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.cli.app import COMMANDS
-from aligntool.linux.process import run_program
+from aligntool.linux.programs import run_program
 from tests.conftest import run
 from tests.run_aligntool import program, run_aligntool
 from tests.schemas import check

@@ -72,7 +72,7 @@ def _main(tmp_path: Path, command: str) -> subprocess.Popen[bytes]:
     code = f"""
 import pathlib, tempfile, time
 from aligntool.cli import app
-from aligntool.linux.process import result_in_child
+from aligntool.linux.deadline import result_in_child
 
 def work(*_, **__):
     with tempfile.TemporaryDirectory() as folder:

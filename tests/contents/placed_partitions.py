@@ -9,7 +9,7 @@ import pytest
 
 from aligntool.contents.layers import read_layers
 from aligntool.inventory import Layer
-from aligntool.linux.devices import FileReader
+from aligntool.linux.file_reader import FileReader
 from aligntool.units import MIB, Extent
 from tests.conftest import run
 

@@ -13,7 +13,7 @@ from aligntool.errors import Refused
 from aligntool.formats.part_types import ROLES
 from aligntool.inventory import Layer
 from aligntool.linux.checks import check_content
-from aligntool.linux.process import find_program
+from aligntool.linux.programs import find_program
 from aligntool.mover.whole_disk import role_of
 from aligntool.units import KIB, MIB, Extent
 from tests.contents.placed_partitions import blkid

@@ -9,7 +9,7 @@ import pytest
 from aligntool.contents.layers import read_layers
 from aligntool.errors import Refused
 from aligntool.linux.fat import new_fat
-from aligntool.linux.users import fresh_reader
+from aligntool.linux.file_reader import fresh_reader
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
 from tests.contents.test_windows_file_systems import with_fixed_root

@@ -11,7 +11,7 @@ from pathlib import Path
 from aligntool.formats.reader import Reader, TableReading
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Fault, Table
-from aligntool.linux.devices import FileReader
+from aligntool.linux.file_reader import FileReader
 from tests.conftest import find_tool, run
 from tests.in_memory import BytesReader
 

@@ -14,7 +14,7 @@ import pytest
 from aligntool.formats.reader import TableReading
 from aligntool.formats.table_sectors import TableSectors, table_extents, without_identities
 from aligntool.formats.tables import read_table
-from aligntool.linux.devices import FileReader
+from aligntool.linux.file_reader import FileReader
 from aligntool.units import MIB
 from tests.cli.old_disks import make_old_disk
 from tests.conftest import attached, run

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from aligntool.contents.layers import read_contents
 from aligntool.formats.reader import Reader
-from aligntool.linux.devices import FileReader
+from aligntool.linux.file_reader import FileReader
 from aligntool.units import MIB
 from tests.conftest import find_tool, run
 from tests.fuzz.sparse import SparseDisk, of_pieces

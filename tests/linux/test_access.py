@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from aligntool.contents.layers import read_contents
 from aligntool.inventory import DiskKind, Fault, Inventory, Role, TableLabel, Unseen
-from aligntool.linux import devices
-from aligntool.linux.devices import find_block
+from aligntool.linux.devices import find_block, open_to_read, spun_down, suspended, why_read_blocks
+from aligntool.linux.file_reader import forget_cached
 from aligntool.linux.look import look
 from aligntool.linux.partitions import KernelPartition, merge_with_kernel
 from aligntool.linux.sysfs import Record, Tree
@@ -24,7 +24,7 @@ from tests.thorough import examples
 
 
 def why(path: Path) -> str:
-    opened = devices.open_to_read(str(path))
+    opened = open_to_read(str(path))
     assert isinstance(opened, Unseen)
     return opened.why
 
@@ -43,13 +43,13 @@ def test_a_descriptor_is_read_only_and_not_inherited(tmp_path: Path) -> None:
     import fcntl
 
     (tmp_path / "disk").write_bytes(b"x")
-    opened = devices.open_to_read(str(tmp_path / "disk"))
+    opened = open_to_read(str(tmp_path / "disk"))
     assert isinstance(opened, int)
     try:
         assert fcntl.fcntl(opened, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
         assert not os.get_inheritable(opened)
-        assert not devices.spun_down(opened, DiskKind.ATA, rotational=True)  # it does not answer: not asleep
-        devices.forget_cached(opened)
+        assert not spun_down(opened, DiskKind.ATA, rotational=True)  # it does not answer: not asleep
+        forget_cached(opened)
     finally:
         os.close(opened)
 
@@ -67,7 +67,7 @@ class TestSleepers:
     def test_a_suspended_disk_is_recognised_without_opening_it(self, tmp_path: Path, status: str, asleep: bool) -> None:
         tree, _ = self.block(tmp_path, power__runtime_status=status)
         block = find_block(tree, "sda")
-        assert block is not None and devices.suspended(tree, block) is asleep
+        assert block is not None and suspended(tree, block) is asleep
 
     @pytest.mark.parametrize("name", ["mmcblk0", "sda"])
     def test_flash_that_the_kernel_suspends_whenever_it_is_idle_is_read(self, tmp_path: Path, name: str) -> None:
@@ -76,7 +76,7 @@ class TestSleepers:
         root = make_tree(tmp_path, [MadeDisk(name, GIB, rotational=False, device=asleep)])
         block = find_block(Tree(str(root)), name)
         assert block is not None and Tree(str(root)).text(f"{block.device}/power/runtime_status") == "suspended"
-        assert not devices.suspended(Tree(str(root)), block)
+        assert not suspended(Tree(str(root)), block)
 
     @pytest.mark.parametrize(("state", "stuck"), [("offline", True), ("blocked", True), ("running", False)])
     def test_a_disk_that_the_kernel_has_set_offline_is_not_opened(
@@ -84,14 +84,14 @@ class TestSleepers:
     ) -> None:
         tree, _ = self.block(tmp_path, state=state)
         block = find_block(tree, "sda")
-        assert block is not None and (devices.why_read_blocks(tree, block) is not None) is stuck
+        assert block is not None and (why_read_blocks(tree, block) is not None) is stuck
 
     def test_a_suspended_mapping_which_would_block_a_reader_is_not_opened(self, tmp_path: Path) -> None:
         disk = MadeDisk("dm-0", GIB, attributes={"dm/suspended": "1", "dm/name": "x"})
         tree = Tree(str(make_tree(tmp_path, [disk])))
         block = find_block(tree, "dm-0")
         assert block is not None
-        unseen = devices.why_read_blocks(tree, block)
+        unseen = why_read_blocks(tree, block)
         assert unseen is not None and "suspended" in unseen.why
 
 

@@ -16,7 +16,7 @@ from aligntool.errors import Killed, Refused, Stopped
 from aligntool.linux.applying import ChangeInProgress, apply_events
 from aligntool.linux.change_process import apply_in_child
 from aligntool.linux.child_process import run_in_child
-from aligntool.linux.process import run_program
+from aligntool.linux.programs import run_program
 from aligntool.steps import MakeTable, ShrinkContent, Subject
 from aligntool.units import MIB, Extent
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.linux.confined import landlock_version, run_confined, time_limit
-from aligntool.linux.process import NOT_RUN, find_program
+from aligntool.linux.programs import NOT_RUN, find_program
 from aligntool.linux.sysfs import opened
 from aligntool.units import MIB
 from tests.conftest import find_tool

@@ -18,16 +18,9 @@ import pytest
 from aligntool.cli.arrays import refuse_unready
 from aligntool.errors import Refused
 from aligntool.inventory import Gap
+from aligntool.linux.deadline import Pulse, result_in_child, results_in_children, run_while_progressing
 from aligntool.linux.look import look
-from aligntool.linux.process import (
-    NOT_RUN,
-    Pulse,
-    end_program,
-    result_in_child,
-    results_in_children,
-    run_program,
-    run_while_progressing,
-)
+from aligntool.linux.programs import NOT_RUN, end_program, run_program
 from aligntool.raid.planning import Needs
 from aligntool.units import MIB
 from tests.conftest import run

@@ -5,25 +5,25 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.linux import block, commands, lock, users
+from aligntool.linux import block, commands, file_extents, lock, loops
 from tests.conftest import run
 
 NUMBERS = {
     "BLKSSZGET": block._BLKSSZGET,
     "BLKPG": lock._BLKPG,
-    "BLKROSET": users._BLKROSET,
-    "BLKFLSBUF": users._BLKFLSBUF,
-    "FS_IOC_FIEMAP": users._FIEMAP,
-    "LOOP_CTL_GET_FREE": users.GET_FREE,
-    "LOOP_CONFIGURE": users.CONFIGURE,
-    "LOOP_GET_STATUS64": users.GET_STATUS,
+    "BLKROSET": loops._BLKROSET,
+    "BLKFLSBUF": loops._BLKFLSBUF,
+    "FS_IOC_FIEMAP": file_extents._FIEMAP,
+    "LOOP_CTL_GET_FREE": loops.GET_FREE,
+    "LOOP_CONFIGURE": loops.CONFIGURE,
+    "LOOP_GET_STATUS64": loops.GET_STATUS,
     "NVME_IOCTL_ID": commands.NVME_IOCTL_ID,
     "NVME_IOCTL_ADMIN_CMD": commands.NVME_IOCTL_ADMIN_CMD,
     "SG_IO": commands.SG_IO,
 }
 SIZES = {
     "struct blkpg_ioctl_arg": lock._BLKPG_REQUEST.size,
-    "struct loop_info64": users._LOOP_INFO.size,
+    "struct loop_info64": loops._LOOP_INFO.size,
     "struct nvme_passthru_cmd": commands._COMMAND.size,
     "struct sg_io_hdr": commands._REQUEST.size,
 }

@@ -14,9 +14,9 @@ import pytest
 
 from aligntool.convert.copying import _locked_source
 from aligntool.errors import Refused
+from aligntool.linux.in_use import caches, exports_of
 from aligntool.linux.lock import lock_disk, refuse_disturbed, uses_by_other_paths, written_at
-from aligntool.linux.users import caches, exports_of
-from aligntool.realign.request import naming_loops
+from aligntool.realign.preconditions import naming_loops
 from aligntool.units import MIB, Extent
 from tests.by_hand import type_by_hand
 from tests.conftest import add_partition, attach, attached, detach, find_tool, run, unmount

@@ -20,10 +20,11 @@ from aligntool.layout.layout import new_table, opened_by_libparted
 from aligntool.linux.block import open_read_only
 from aligntool.linux.checks import check_content
 from aligntool.linux.content import open_medium
+from aligntool.linux.file_reader import fresh_reader
 from aligntool.linux.held import held
 from aligntool.linux.lock import lock_disk, refuse_disturbed, written_at
 from aligntool.linux.look import look
-from aligntool.linux.users import fresh_reader, partition_loop, read_only_loop
+from aligntool.linux.loops import partition_loop, read_only_loop
 from aligntool.steps import MakeTable
 from aligntool.units import MIB, Extent
 from tests.conftest import digest, run

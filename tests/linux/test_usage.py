@@ -25,8 +25,8 @@ from aligntool.contents.used_blocks import NoMap, used_in_mapfile
 from aligntool.inventory import DiskKind, Layer
 from aligntool.linux import checks
 from aligntool.linux.content import EDGE, MOST_RUNS, SMALLEST_GAP, UsedMap, read_used, with_edges
-from aligntool.linux.devices import FileReader
-from aligntool.realign.request import read_map
+from aligntool.linux.file_reader import FileReader
+from aligntool.realign.used_maps import read_map
 from aligntool.units import GIB, KIB, MIB, TIB, Extent
 from tests.audit.builders import made_disk
 from tests.conftest import attached, run, unmount

@@ -13,7 +13,7 @@ import pytest
 
 from aligntool.contents.catalogue import kind_named
 from aligntool.formats.reader import open_area
-from aligntool.linux.users import fresh_reader
+from aligntool.linux.file_reader import fresh_reader
 from aligntool.units import MIB, Extent
 from tests.by_hand import command_of, type_by_hand
 from tests.conftest import find_tool, run

@@ -8,7 +8,8 @@ import pytest
 from aligntool.mover.disk_state import foreign_content
 from aligntool.mover.journal import Journal
 from aligntool.mover.move import MoveContext, find_journal, realign, resume
-from aligntool.realign.request import Request, find_plan
+from aligntool.realign.found_plan import find_plan
+from aligntool.realign.request import Request
 from aligntool.steps import CopyContent, HoldContent
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run

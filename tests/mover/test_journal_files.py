@@ -17,7 +17,8 @@ from aligntool.mover.disk_state import journal_place, step_index
 from aligntool.mover.journal import Journal
 from aligntool.mover.move import MoveContext, find_journal, realign, resume, rollback
 from aligntool.mover.whole_disk import adds_table
-from aligntool.realign.request import Request, find_plan
+from aligntool.realign.found_plan import find_plan
+from aligntool.realign.request import Request
 from aligntool.steps import Commit, CopyContent, HoldContent, ParkEntries, ReleaseContent
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run

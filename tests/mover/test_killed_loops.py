@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused
+from aligntool.linux.in_use import loops_over
 from aligntool.linux.lock import lock_disk
-from aligntool.linux.process import run_program
-from aligntool.linux.users import loops_over, partition_loop, read_only_loop
+from aligntool.linux.loops import partition_loop, read_only_loop
+from aligntool.linux.programs import run_program
 from aligntool.units import MIB, Extent
 from tests.conftest import attach, attached, find_tool, run
 from tests.mover.command_line import REFUSED, begin, realign, wait_for_child

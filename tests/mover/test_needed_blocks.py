@@ -12,8 +12,9 @@ import pytest
 from aligntool.change import RealignGoal, Used
 from aligntool.contents.ntfs import HEADER, shadow_copies
 from aligntool.formats import part_types
-from aligntool.linux.devices import FileReader
-from aligntool.realign.request import Request, find_plan
+from aligntool.linux.file_reader import FileReader
+from aligntool.realign.found_plan import find_plan
+from aligntool.realign.request import Request
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
 from tests.mover.command_line import aligntool, realign

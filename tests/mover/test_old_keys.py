@@ -18,7 +18,8 @@ from aligntool.errors import Stopped
 from aligntool.mover.journal import Journal
 from aligntool.mover.journal_format import SLOT, is_head
 from aligntool.mover.move import MoveContext, find_journal, find_left, realign, resume, rollback
-from aligntool.realign.request import Request, find_plan
+from aligntool.realign.found_plan import find_plan
+from aligntool.realign.request import Request
 from aligntool.units import MIB, Extent
 from tests.conftest import run
 from tests.mover.planned_disks import with_journal_in_file

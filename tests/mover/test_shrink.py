@@ -18,7 +18,7 @@ import pytest
 
 from aligntool.errors import Refused
 from aligntool.linux.block import DiskDevice
-from aligntool.linux.users import partition_loop
+from aligntool.linux.loops import partition_loop
 from aligntool.realign.shrink import refuse_unshrinkable
 from aligntool.steps import ShrinkContent
 from aligntool.units import KIB, MIB, Extent

@@ -16,8 +16,10 @@ from aligntool.change import Plan, RealignGoal
 from aligntool.errors import Refused, Stopped
 from aligntool.formats.parked import find_parked
 from aligntool.mover.move import MoveContext, find_journal, journal_status, resume, rollback
-from aligntool.realign.request import Request, find_plan, prepare_shrink
+from aligntool.realign.found_plan import find_plan
+from aligntool.realign.request import Request
 from aligntool.realign.shrink_commit import Prepared, write
+from aligntool.realign.shrink_step import prepare_shrink
 from aligntool.steps import ShrinkContent, WriteJournal
 from aligntool.units import MIB, Extent
 from aligntool.whole_disk.operation import WholeDisk

@@ -18,7 +18,9 @@ from aligntool.change import ChangeState
 from aligntool.errors import Refused
 from aligntool.linux.applying import ChangeInProgress, apply_events
 from aligntool.linux.systemd_journal import KINDS, record
-from aligntool.realign.request import Request, find_plan, locked_realign
+from aligntool.realign.found_plan import find_plan
+from aligntool.realign.operation import locked_realign
+from aligntool.realign.request import Request
 from tests.conftest import run
 
 ROOT = Path(__file__).parent.parent.parent

@@ -10,7 +10,8 @@ import pytest
 
 from aligntool.change import Plan, from_json
 from aligntool.mover.move import MoveContext, find_journal, realign, resume, rollback
-from aligntool.realign.request import Request, find_plan
+from aligntool.realign.found_plan import find_plan
+from aligntool.realign.request import Request
 from aligntool.steps import CopyContent, HoldContent, ReleaseContent
 from aligntool.units import Extent
 from tests.conftest import run

@@ -16,13 +16,15 @@ from aligntool.convert.operation import Conversion
 from aligntool.errors import Refused
 from aligntool.formats.reader import MAY_BE_SHARED
 from aligntool.inventory import Disk, DiskKind, Fault, Inventory, Layer, Partition, Role, Table, TableFault, TableLabel
-from aligntool.linux import users
+from aligntool.linux import in_use
+from aligntool.linux.in_use import Occupant, all_ends
 from aligntool.linux.partitions import find_devices
 from aligntool.linux.sysfs import Tree
-from aligntool.realign import request
+from aligntool.realign import preconditions, request
+from aligntool.realign.found_plan import find_plan
 from aligntool.realign.planning import find_repairs, plan_realign
 from aligntool.realign.refusals import refuse_impossible
-from aligntool.realign.request import Request, find_plan
+from aligntool.realign.request import Request
 from aligntool.units import MIB, Extent
 from aligntool.whole_disk.operation import WholeDisk
 from tests.conftest import run
@@ -197,7 +199,7 @@ def test_the_refusal_of_every_change_names_the_command_that_releases_the_disk(
     with image.open("wb") as file:
         file.truncate(seen.size)
     monkeypatch.setattr(request, "look", lambda names, **_: Inventory((seen,)))
-    monkeypatch.setattr(request, "find_devices", lambda: Inventory(above(seen)[:1]))
+    monkeypatch.setattr(preconditions, "find_devices", lambda: Inventory(above(seen)[:1]))
     with pytest.raises(Refused, match=r"held by dm-0 \(lvm vg/root\)|in use by dm-0") as refusal:
         find(str(image), Request())
     assert "sudo vgchange -an vg" in refusal.value.hint
@@ -286,7 +288,7 @@ def test_a_stack_is_released_from_the_top(
         file.truncate(seen.size)
     devices = stacked(tmp_path / "machine", above)
     monkeypatch.setattr(request, "look", lambda names, **_: Inventory((seen,)))
-    monkeypatch.setattr(request, "find_devices", lambda: devices)
+    monkeypatch.setattr(preconditions, "find_devices", lambda: devices)
     with pytest.raises(Refused, match=f"held by {holders[0]}") as refusal:
         find_plan(str(image), Request())
     assert refusal.value.hint == hint
@@ -299,18 +301,18 @@ def test_a_stack_that_was_opened_meanwhile_is_released_from_the_top(
     for name in holders:
         (tmp_path / "sda1/holders" / name).mkdir(parents=True)
     devices = stacked(tmp_path / "machine", above)
-    monkeypatch.setattr(users, "sysfs_folder", lambda _: tmp_path / "sda1")
-    monkeypatch.setattr(users, "find_devices", iter([devices]).__next__)  # reads all devices: once is enough
-    found = [*users._holder_occupants({1: "sda1"})]
+    monkeypatch.setattr(in_use, "sysfs_folder", lambda _: tmp_path / "sda1")
+    monkeypatch.setattr(in_use, "find_devices", iter([devices]).__next__)  # reads all devices: once is enough
+    found = [*in_use._holder_occupants({1: "sda1"})]
     assert (len(found) == len(holders) and f"{holders[0]} (" in found[0].what) or holders[0].startswith("md")
-    assert users.all_ends(found) == hint
+    assert all_ends(found) == hint
 
 
 def test_a_mount_point_with_a_joined_command_in_its_name_stays_quoted() -> None:
     """The label of a stick may be such a name. Each half of it occurs twice."""
     places = ["/media/A && B", "/media/C'\\ && B", "/media/A && $(id)", "/media/D\n && $(id)", "/media/A && B"]
-    found = [users.Occupant("", f"sudo umount {shell_word(place)}") for place in places]
-    typed = run("bash", "-c", users.all_ends(found).replace("sudo umount", "printf '%s\\0'"))
+    found = [Occupant("", f"sudo umount {shell_word(place)}") for place in places]
+    typed = run("bash", "-c", all_ends(found).replace("sudo umount", "printf '%s\\0'"))
     assert typed.split("\0") == [*places[:-1], ""]
 
 

@@ -16,7 +16,7 @@ from aligntool.audit.judge import audit
 from aligntool.audit.report import Answer, Code, Report, Severity, Verdict
 from aligntool.contents.layers import read_contents
 from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits
-from aligntool.linux.devices import FileReader
+from aligntool.linux.file_reader import FileReader
 from aligntool.linux.look import look
 from aligntool.linux.partitions import KernelPartition, merge_with_kernel
 from aligntool.linux.sysfs import NOTHING

@@ -210,7 +210,7 @@ def _has_read(process: str) -> int:
 def test_without_fio_the_package_is_named(sparse: Callable[..., Path]) -> None:
     """In a process of its own, whose PATH and whose usual folders have no fio."""
     code = (
-        "import aligntool.linux.process as programs, sys\n"
+        "import sys\n"
         "from aligntool.errors import Refused\n"
         "from aligntool.measure.fio import Job, Pattern\n"
         "from aligntool.measure.fio import run_job\n"

@@ -204,7 +204,7 @@ def test_a_result_never_overwrites_another_file(tmp_path: Path) -> None:
 
 @pytest.mark.needs_tools("filefrag")
 def test_the_extents_of_a_file_are_those_that_filefrag_prints(tmp_path: Path) -> None:
-    from aligntool.linux.users import file_extents
+    from aligntool.linux.file_extents import file_extents
 
     _skip_without_file_extents(tmp_path)
     path = tmp_path / "file"

@@ -15,7 +15,7 @@ import pytest
 
 from aligntool.change import Plan, StepDone
 from aligntool.errors import Refused, Stopped
-from aligntool.linux.process import find_program
+from aligntool.linux.programs import find_program
 from aligntool.raid.boot import MAKERS
 from aligntool.raid.make import (
     Record,

@@ -11,8 +11,8 @@ import pytest
 
 from aligntool.cli.arrays import array_status, refuse_overlapping_change, refuse_unfinished
 from aligntool.errors import Refused
-from aligntool.linux.process import run_program
-from aligntool.linux.users import openers
+from aligntool.linux.open_files import openers
+from aligntool.linux.programs import run_program
 from aligntool.raid.make import Record, find_records, lock_state, read_record, remove_record, save
 from aligntool.raid.steps_system import Paths
 from tests.raid.applying.builders import fstab_step, plan_of
