@@ -29,7 +29,7 @@ from aligntool.linux.files import volatile_kind
 from aligntool.linux.in_use import unlisted_users
 from aligntool.linux.look import look
 from aligntool.linux.sysfs import Tree
-from aligntool.mover.move import Status, journal_status
+from aligntool.mover.status import Status, journal_status
 from aligntool.mover.unfinished_change import refuse_in_flight
 from aligntool.raid import make
 from aligntool.raid.ceilings import known_rates

@@ -48,10 +48,14 @@ from aligntool.linux.lock import lock_disk, refuse_partition
 from aligntool.linux.sysfs import LIVE
 from aligntool.linux.targets import find_virtual, hold_targets, raw_copy, refuse_ambiguous, refuse_containers
 from aligntool.mover import move
+from aligntool.mover.changed_disk import refuse_changed_disk
+from aligntool.mover.context import MoveContext
 from aligntool.mover.disk_state import OverlaidDisk, foreign_content, overlay, places_in_use
 from aligntool.mover.journal import Journal
 from aligntool.mover.journal_format import SLOT, NoJournal, is_head
+from aligntool.mover.journal_search import find_journal
 from aligntool.mover.locked_disk import journal_options, locked_disk, unthrottle_function
+from aligntool.mover.status import Status, journal_status
 from aligntool.mover.unfinished_change import shows_change
 from aligntool.mover.whole_disk import adds_table
 from aligntool.raid.make import Record, find_records
@@ -196,7 +200,7 @@ def status(
             none = f"Nothing is in flight on the disks that could be read; {could}. No array is unfinished."
         sentences = (none,) if unread else ()
         lines = paragraph(none, terminal_width())
-        print_lines(status_json(None, move.Status("old", sentences)) if json_ else lines)
+        print_lines(status_json(None, Status("old", sentences)) if json_ else lines)
     for number, each in enumerate(found):
         lines = status_lines(each.disk, each.status, width=terminal_width(), type_next=each.next)
         between = (EMPTY,) if number else ()
@@ -210,7 +214,7 @@ class _Unfinished:
     """A disk or an array, its state, and the next commands."""
 
     disk: str
-    status: move.Status
+    status: Status
     next: tuple[str, ...]
 
 
@@ -277,7 +281,7 @@ def _in_flight(path: str) -> _Unfinished:
         return _unfinished(path, None)
     except Refused as error:
         commands = tuple(line.replace(" DISK", f" {path}") for line in error.hint.split("\n") if line)
-        return _Unfinished(path, move.Status("in-flight", tuple(str(error).split("\n"))), commands)
+        return _Unfinished(path, Status("in-flight", tuple(str(error).split("\n"))), commands)
 
 
 @run_change.ends_stream
@@ -397,7 +401,7 @@ def _continue_record(record: Record, key: Key, *, back: bool, json_: bool) -> No
         recover_array(record, json_=json_, back=back)
 
 
-def _zero_rest(named: str, disk: str, current: move.Status, chosen: Recovery, *, json_: bool) -> None:
+def _zero_rest(named: str, disk: str, current: Status, chosen: Recovery, *, json_: bool) -> None:
     """Zero what a cut has left of the journal of a change that has ended, or show it with --dry-run."""
     if chosen.dry_run:
         lines = status_lines(disk, current, width=terminal_width())
@@ -405,7 +409,7 @@ def _zero_rest(named: str, disk: str, current: move.Status, chosen: Recovery, *,
     rest = (plain(f"  {sentence}") for sentence in current.sentences)
     options.confirm(named, options.target_lines(disk, (_NOTHING_LOST, *rest)), yes=chosen.yes)
     with lock_disk(disk, no_lease=chosen.no_lease) as locked, locked.lease.held():
-        for event in move.resume(move.MoveContext(locked.device, locked.kernel)):
+        for event in move.resume(MoveContext(locked.device, locked.kernel)):
             if isinstance(event, Said):
                 remark(event.text)
 
@@ -416,7 +420,7 @@ def _is_closed(journal: str) -> bool:
     return False  # it was removed or renamed meanwhile
 
 
-def _confirmed(named: str, disk: str, current: move.Status, chosen: Recovery, *, back: bool, json_: bool) -> bool:
+def _confirmed(named: str, disk: str, current: Status, chosen: Recovery, *, back: bool, json_: bool) -> bool:
     """Show what is in flight and the remaining steps, and ask. Return False with --dry-run. Raises Refused."""
     if chosen.dry_run and json_:
         print_lines(status_json(disk, current))
@@ -437,14 +441,14 @@ def question_lines(disk: str, plan: Plan, *, back: bool) -> Iterator[Line]:
     return options.target_lines(disk, [lost])
 
 
-def _disk_status(disk: str, journal: str | None, *, any_table: bool = False) -> move.Status:
+def _disk_status(disk: str, journal: str | None, *, any_table: bool = False) -> Status:
     """Return the status of a disk, read without a lock because the disk may be in use. Raises Refused."""
     return run_while_progressing(
         lambda: _read_status(disk, journal, any_table=any_table), " or ".join(filter(None, (disk, journal)))
     )
 
 
-def _read_status(disk: str, journal: str | None, *, any_table: bool) -> move.Status:
+def _read_status(disk: str, journal: str | None, *, any_table: bool) -> Status:
     with (
         hints_for_disk(disk, raw_copy(disk)),
         open_read_only(disk, image_sector_size=512) as device,
@@ -458,7 +462,7 @@ def _read_status(disk: str, journal: str | None, *, any_table: bool) -> move.Sta
             text = f"{disk} is the journal of a move, not a disk"
             raise Refused(text, hint=f"aligntool status DISK --journal {shell_word(disk)}")
         try:
-            found = move.journal_status(device, file, any_table=any_table)
+            found = journal_status(device, file, any_table=any_table)
             if found.state != "in-flight" and Path(disk).is_file():
                 refuse_containers(disk, device)
             return found
@@ -480,7 +484,7 @@ def _refuse_changed_disk(disk: str, journal: str | None, *, back: bool, restore_
             open_read_only(disk, image_sector_size=512) as device,
             _opened(journal) as file,
         ):
-            move.refuse_changed_disk(device, file, back=back, restore_table=restore_table)
+            refuse_changed_disk(device, file, back=back, restore_table=restore_table)
 
     try:
         run_while_progressing(look, " or ".join(filter(None, (disk, journal))))
@@ -496,14 +500,14 @@ def _opened(journal: str | None) -> AbstractContextManager[Device | None]:
     return open_read_only(journal) if journal else nullcontext()
 
 
-def _plan_in_flight(current: move.Status, disk: str) -> Plan:
+def _plan_in_flight(current: Status, disk: str) -> Plan:
     if current.state != "in-flight" or current.plan is None:
         hint = clear_hint_of(disk) or command("audit", disk)
         raise Refused(f"{disk}: {current.sentences[0]}", hint=hint, code="not-in-flight", subject=disk)
     return current.plan
 
 
-def _next_commands(current: move.Status, disk: str, journal: str | None) -> tuple[str, ...]:
+def _next_commands(current: Status, disk: str, journal: str | None) -> tuple[str, ...]:
     if current.is_marked:
         return (command("resume", disk),)
     if current.state != "in-flight":
@@ -579,7 +583,7 @@ def _compared_tables(
 ) -> tuple[TableReading, TableReading, tuple[_Overwritten, ...]]:
     """Return the table found, the table to be written, and what that and the rest of the move would overwrite."""
     with open_read_only(disk) as device, open_read_only(journal_file) if journal_file else nullcontext() as file:
-        journal = move.find_journal(device, file, any_table=True)
+        journal = find_journal(device, file, any_table=True)
         if journal is None:
             raise Refused(f"{disk}: nothing is in flight on this disk", code="not-in-flight", subject=disk)
         found = read_current_table(device, plan)

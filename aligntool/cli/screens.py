@@ -31,7 +31,7 @@ from aligntool.cli.options import ANSWERS, own_program
 from aligntool.cli.plan import commands_of
 from aligntool.errors import ExitCode, Refused
 from aligntool.linux.block import open_read_only
-from aligntool.mover.move import journal_status
+from aligntool.mover.status import journal_status
 from aligntool.realign.suspended import suspension_sentences
 from aligntool.render.lines import Line, escaped, fit, harmless, plain
 from aligntool.render.plan import attention_lines, plan_lines

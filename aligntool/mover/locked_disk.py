@@ -10,7 +10,7 @@ from aligntool.linux.block import DiskDevice, Limited, limited
 from aligntool.linux.child_process import STALL_S, OnNote
 from aligntool.linux.lock import lock_disk
 from aligntool.linux.targets import raw_copy
-from aligntool.mover import move
+from aligntool.mover.context import MoveContext
 from aligntool.mover.journal import open_journal
 
 
@@ -24,7 +24,7 @@ def locked_disk(
     new_journal: int | None = None,
     rate: int | None,
     no_lease: bool = False,
-) -> Iterator[move.MoveContext]:
+) -> Iterator[MoveContext]:
     """Lock the disk, and open the file of its journal if there is one. `new_journal`: bytes of a journal file to make.
     `rate`: bytes per second at most. `no_lease`: see `Lease`. `on_note`: called with each sentence that the user should
     know.
@@ -43,7 +43,7 @@ def locked_disk(
             devices = {path: locked.device} | ({journal_file: journal} if journal_file and journal else {})
             unanswered = partial(_unanswered, devices)
             held, room_for = locked.lease.held, locked.device.room_for
-            yield move.MoveContext(device, locked.kernel, journal, unanswered, held, room_for)
+            yield MoveContext(device, locked.kernel, journal, unanswered, held, room_for)
 
 
 def _unanswered(devices: Mapping[str, DiskDevice]) -> Waiting | None:
@@ -52,7 +52,7 @@ def _unanswered(devices: Mapping[str, DiskDevice]) -> Waiting | None:
     return Waiting(path, request, int(seconds)) if seconds >= STALL_S else None
 
 
-def unthrottle_function(context: move.MoveContext) -> Callable[[], None]:
+def unthrottle_function(context: MoveContext) -> Callable[[], None]:
     """Return the function that makes a device with a limited rate stop waiting."""
     device = context.device
     return device.stop_throttling if isinstance(device, Limited) else lambda: None

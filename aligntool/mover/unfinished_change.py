@@ -5,8 +5,9 @@ from aligntool.errors import Refusal, Refused, failing_as, refuse
 from aligntool.formats.parked import find_parked, read_or_empty
 from aligntool.inventory import Disk, Role
 from aligntool.linux.block import ReadOnlyDevice, open_read_only
-from aligntool.mover import disk_state, journal_format, move
+from aligntool.mover import disk_state, journal_format
 from aligntool.mover.journal import Journal
+from aligntool.mover.journal_search import journal_in_flight
 
 
 def refuse_in_flight(path: str) -> None:
@@ -25,7 +26,7 @@ def shows_change(path: str) -> bool:
     """
     with open_read_only(path) as device:
         try:
-            return find_parked(device) is not None or move.journal_in_flight(device) is not None
+            return find_parked(device) is not None or journal_in_flight(device) is not None
         except Refused:  # several journals qualify
             return True
 
@@ -60,7 +61,7 @@ def refuse_changed_table(disk: Disk) -> None:
         failing_as(Refused, f"{disk.path} cannot be read", hint=command("audit", disk.path)),
         open_read_only(disk.path) as device,
     ):
-        if move.journal_in_flight(device) is not None:
+        if journal_in_flight(device) is not None:
             text = f"{disk.path} is in flight: another program has changed the partition table"
             raise Refused(text, hint=command("status", disk.path), code="in-flight", subject=disk.path)
 

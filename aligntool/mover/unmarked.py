@@ -11,7 +11,7 @@ from aligntool.formats.parked import is_marked_in_flight
 from aligntool.inventory import Disk, Gap, InFlight, Inventory, Table, TableLabel, Unseen
 from aligntool.linux.block import open_read_only
 from aligntool.linux.deadline import SILENCE_S, Pulse, results_in_children
-from aligntool.mover import move
+from aligntool.mover.journal_search import journal_in_flight
 
 
 def with_unmarked_changes(inventory: Inventory, silence_s: float = SILENCE_S) -> Inventory:
@@ -35,7 +35,7 @@ def with_unmarked_changes(inventory: Inventory, silence_s: float = SILENCE_S) ->
 def _journal_at(path: str, _: Pulse) -> int | None:
     try:
         with open_read_only(path) as device:
-            return move.journal_in_flight(device)
+            return journal_in_flight(device)
     except (OSError, Refused):  # in use by a change at this moment, or gone: the audit reports what it could read
         return None
 

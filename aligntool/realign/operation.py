@@ -9,8 +9,9 @@ from aligntool.linux.applying import ChangeInProgress, recovery_commands
 from aligntool.linux.change_process import apply_in_child
 from aligntool.linux.child_process import OnNote
 from aligntool.linux.lock import refuse_disturbed, written_at
-from aligntool.mover import move
+from aligntool.mover.context import MoveContext
 from aligntool.mover.locked_disk import journal_options, locked_disk, unthrottle_function
+from aligntool.mover.move import realign
 from aligntool.realign.found_plan import Finder, FoundPlan, find_plan
 from aligntool.realign.named_ranges import save
 from aligntool.realign.planned_checks import run_checks
@@ -44,9 +45,7 @@ def locked_realign(
     return apply_in_child(locked, plan, path, on_note)
 
 
-def _events(
-    plan: Plan, request: Request, found: FoundPlan, context: move.MoveContext, since: int | None
-) -> Iterator[Event]:
+def _events(plan: Plan, request: Request, found: FoundPlan, context: MoveContext, since: int | None) -> Iterator[Event]:
     """Apply the whole plan: checks, shrinking, then the move. `since`: see `refuse_disturbed`. Raises Refused or
     Stopped.
     """
@@ -65,4 +64,4 @@ def _events(
     runs |= {step.partition: (Extent(0, step.source.length),) for step in copies}
     with context.alone():
         refuse_disturbed(plan.disk.path, since)
-        yield from move.realign(plan, context, runs, found.rebuilt)
+        yield from realign(plan, context, runs, found.rebuilt)

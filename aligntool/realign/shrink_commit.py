@@ -17,12 +17,14 @@ from aligntool.formats import mbr
 from aligntool.formats.parked import PARKED_MBR, parked_mbr_entry
 from aligntool.formats.reader import Reader
 from aligntool.linux.applying import recovery_commands
-from aligntool.mover import hidden_signatures, move, newcomers, table
+from aligntool.mover import hidden_signatures, newcomers, table
 from aligntool.mover.claimed_room import claims_of
+from aligntool.mover.context import MoveContext
 from aligntool.mover.disk_state import journal_place
 from aligntool.mover.hidden_signatures import with_signatures
 from aligntool.mover.journal import Contents, new_id, pack
 from aligntool.mover.journal_format import BODY_AT
+from aligntool.mover.move import begin
 from aligntool.realign.partition_selection import DELETE_FILES, MAKE_ROOM
 from aligntool.realign.search import copy_length, free_runs
 from aligntool.units import KIB, MIB, Extent, format_size
@@ -44,7 +46,7 @@ class Prepared:
 def prepare(
     plan: Plan,
     step: steps.ShrinkContent,
-    context: move.MoveContext,
+    context: MoveContext,
     view: Reader,
     changed: Sequence[Extent],
     used: Iterable[Extent],
@@ -115,7 +117,7 @@ def _head_images(device: Device, view: Reader, journal_at: int | None) -> table.
 
 
 def _journal_place(
-    plan: Plan, step: steps.ShrinkContent, length: int, context: move.MoveContext, used: Iterable[Extent]
+    plan: Plan, step: steps.ShrinkContent, length: int, context: MoveContext, used: Iterable[Extent]
 ) -> steps.JournalPlace:
     """Return a place in the journal file, or in blocks that are free before and after. Raises Refused if none fits."""
     start = step.extent.start
@@ -131,12 +133,12 @@ def _journal_place(
     raise Refused(f"{text}; nothing was written", hint=DELETE_FILES if context.journal else MAKE_ROOM)
 
 
-def write(plan: Plan, context: move.MoveContext, prepared: Prepared) -> Iterator[Event]:
+def write(plan: Plan, context: MoveContext, prepared: Prepared) -> Iterator[Event]:
     """Write the shrunk file system. Yields what the user should know. Raises Refused if nothing was written,
     JournalUnwritten if nothing is in flight, and Stopped with the commands to continue if it is.
     """
     try:
-        yield from (event for event in move.begin(context, prepared.contents, prepared.id) if isinstance(event, Said))
+        yield from (event for event in begin(context, prepared.contents, prepared.id) if isinstance(event, Said))
     except JournalUnwritten:
         raise
     except Stopped as error:

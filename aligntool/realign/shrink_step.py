@@ -13,7 +13,7 @@ from aligntool.linux.content import read_used
 from aligntool.linux.file_reader import fresh_reader
 from aligntool.linux.lock import refuse_disturbed, written_at
 from aligntool.linux.signals import defer_interrupts
-from aligntool.mover import move
+from aligntool.mover.context import MoveContext
 from aligntool.realign import shrink_commit
 from aligntool.realign.request import Request, look_at
 from aligntool.realign.shrink import refuse_unshrinkable, shrink_btrfs, shrunk_view
@@ -22,7 +22,7 @@ from aligntool.units import Extent
 
 
 def shrink_content(
-    plan: Plan, index: int, step: steps.ShrinkContent, request: Request, context: move.MoveContext, since: int | None
+    plan: Plan, index: int, step: steps.ShrinkContent, request: Request, context: MoveContext, since: int | None
 ) -> Generator[Event, None, int | None]:
     """Shrink a file system, and return when an image was last written to by that."""
     path = plan.disk.path
@@ -53,7 +53,7 @@ def _written_by_shrink(path: str) -> int | None:
 
 
 def prepare_shrink(
-    plan: Plan, step: steps.ShrinkContent, request: Request, context: move.MoveContext
+    plan: Plan, step: steps.ShrinkContent, request: Request, context: MoveContext
 ) -> shrink_commit.Prepared:
     """Shrink a view of the file system, and return what to write to the disk. Raises Refused."""
     path, size = plan.disk.path, plan.disk.sector_size

@@ -10,7 +10,7 @@ from aligntool.audit.report import Judged
 from aligntool.change import Event, Plan, Progress, Said, StepBegun, StepDone, Waiting, digest, step_name, waiting_words
 from aligntool.errors import Refusal
 from aligntool.inventory import Partition
-from aligntool.mover.move import Status
+from aligntool.mover.status import Status
 from aligntool.render.audit import verdict_words
 from aligntool.render.json import Value, dumps
 from aligntool.render.lines import Line, Style, command_lines, harmless, paragraph, plain, stacked

@@ -16,7 +16,8 @@ from aligntool.cli.run_change import show_plan
 from aligntool.device import Device, Job, Jobs
 from aligntool.linux.checks import check_content
 from aligntool.linux.lock import lock_disk
-from aligntool.mover.move import MoveContext, realign
+from aligntool.mover.context import MoveContext
+from aligntool.mover.move import realign
 from aligntool.realign.request import Request, look_at
 from aligntool.realign.stale_plan import verify_plan
 from aligntool.steps import CheckContent

@@ -13,7 +13,8 @@ from aligntool.errors import Refused
 from aligntool.formats.reader import AREAS, BYTES, ITEMS, LEVELS, MOST, PARTITIONS, WORDS, Budget, OverBudgetError
 from aligntool.linux.block import ReadOnlyDevice
 from aligntool.mover.journal import unpack
-from aligntool.mover.move import find_journal, find_left
+from aligntool.mover.journal_search import find_journal
+from aligntool.mover.left_journals import find_left
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.fuzz import bombs
 from tests.fuzz.bombs import BOMBS, DISKS, Bomb, cost_of

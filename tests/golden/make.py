@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from aligntool.change import Event, Place, Plan
-from aligntool.mover.move import MoveContext, realign, rollback
+from aligntool.mover.context import MoveContext
+from aligntool.mover.move import realign, rollback
 from aligntool.steps import (
     CloseJournal,
     CopyContent,

@@ -9,9 +9,11 @@ from functools import lru_cache
 import pytest
 
 from aligntool.errors import Stopped
+from aligntool.mover.context import MoveContext
 from aligntool.mover.journal import Journal, pack
 from aligntool.mover.journal_format import BODY_AT, Position, Record, copy_lengths, read_parts
-from aligntool.mover.move import MoveContext, find_journal, resume, rollback
+from aligntool.mover.journal_search import find_journal
+from aligntool.mover.move import resume, rollback
 from aligntool.steps import WriteJournal
 from tests.golden import make
 from tests.golden.journals import (

@@ -55,7 +55,7 @@ MUTATIONS = (
         f"{JOINT_FAULT}[0]",
     ),
     Mutation(
-        "a record that both copies have lost is ignored", "aligntool/mover/move.py",
+        "a record that both copies have lost is ignored", "aligntool/mover/journal_search.py",
         "    if journal.lost_slots:\n", "    if False:\n",
         "the work goes on from an older record, and does a batch again whose source is overwritten",
         "test_damaged_records.py::test_with_a_slot_damaged_in_both_copies_nothing_continues_from_an_older_record[gpt-0]",
@@ -99,7 +99,7 @@ MUTATIONS = (
         "test_lost_tables.py::test_a_complete_move_is_never_parked_again",
     ),
     Mutation(
-        "another program's table is overwritten without --restore-table", "aligntool/mover/move.py",
+        "another program's table is overwritten without --restore-table", "aligntool/mover/changed_disk.py",
         "    if state is disk_state.DiskState.CHANGED and not restore_table:\n", "    if False:\n",
         "partitions that were made meanwhile are gone",
         "test_lost_tables.py::test_a_larger_clone_whose_backup_gpt_was_moved_gets_the_table_of_the_journal[resume]",
@@ -251,7 +251,7 @@ MUTATIONS = (
         f"{EVERY_CUT}[gpt-0]",
     ),
     Mutation(
-        "runs that reach into the saved head are cut short", "aligntool/mover/move.py",
+        "runs that reach into the saved head are cut short", "aligntool/mover/journal_contents.py",
         "                start = held.end\n", "                start = held.end + 512\n",
         "the sector behind the held head stays at the old place",
         f"{EVERY_CUT}[gpt-0]",

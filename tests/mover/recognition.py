@@ -15,8 +15,9 @@ from pathlib import Path
 from aligntool.change import Place, Plan
 from aligntool.contents.layers import read_layers
 from aligntool.inventory import Partition
+from aligntool.mover.context import MoveContext
 from aligntool.mover.held_ranges import held_ranges
-from aligntool.mover.move import MoveContext, realign, rollback
+from aligntool.mover.move import realign, rollback
 from aligntool.realign.planning import copy_strips_for
 from aligntool.steps import (
     CloseJournal,

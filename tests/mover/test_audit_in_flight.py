@@ -13,7 +13,8 @@ import pytest
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Code, Severity
 from aligntool.linux.look import look
-from aligntool.mover import move
+from aligntool.mover.journal_search import find_journal
+from aligntool.mover.status import journal_status
 from tests.conftest import run
 from tests.mover.command_line import aligntool
 from tests.mover.conftest import MakeDisk
@@ -111,10 +112,10 @@ def test_at_every_cut_the_audit_reports_the_parked_partitions_without_judging_th
         image.write_bytes(platter)
         report = audit(look([str(image)]), {})
         findings = [one for one in report.findings if one.code is Code.IN_FLIGHT]
-        state = move.journal_status(SimulatedDisk(platter), None).state
+        state = journal_status(SimulatedDisk(platter), None).state
         parked = {number for number, seen in entries(platter).items() if seen.parked}
         assert bool(findings) >= bool(parked), f"cut {number}"
-        is_left = move.find_journal(SimulatedDisk(platter), None) is None  # only to be zeroed
+        is_left = find_journal(SimulatedDisk(platter), None) is None  # only to be zeroed
         # One copy is torn, and the other shows no parked entry.
         if state == "in-flight" and not findings and not is_left:
             torn = {Code.GPT_PRIMARY_DAMAGED, Code.GPT_BACKUP_DAMAGED}

@@ -14,12 +14,15 @@ import pytest
 
 from aligntool.change import Event, Plan
 from aligntool.errors import Refused, Stopped
+from aligntool.mover.context import MoveContext
 from aligntool.mover.disk_state import is_complete, step_index
 from aligntool.mover.in_flight import HIDDEN_FIRST
 from aligntool.mover.journal import Contents as JournalContents
 from aligntool.mover.journal import Journal
 from aligntool.mover.journal_format import Position
-from aligntool.mover.move import MoveContext, find_journal, journal_status, realign, resume, rollback
+from aligntool.mover.journal_search import find_journal
+from aligntool.mover.move import realign, resume, rollback
+from aligntool.mover.status import journal_status
 from aligntool.realign import shrink_commit
 from aligntool.steps import Commit, HoldContent, ParkEntries, RebuildContent
 from aligntool.units import KIB, Extent

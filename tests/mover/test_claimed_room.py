@@ -12,7 +12,8 @@ from aligntool.change import Plan, RealignGoal
 from aligntool.claims import ALL_FREE
 from aligntool.errors import Refused
 from aligntool.mover.claimed_room import FULL_MBR, FlightClaims, claims_of, entries_in_flight
-from aligntool.mover.move import MoveContext, realign, resume, rollback
+from aligntool.mover.context import MoveContext
+from aligntool.mover.move import realign, resume, rollback
 from aligntool.realign.planning import plan_realign
 from aligntool.realign.request import Request, look_at
 from aligntool.steps import ParkEntries, WriteJournal

@@ -10,7 +10,9 @@ import pytest
 from aligntool.change import Plan
 from aligntool.convert.operation import Conversion
 from aligntool.errors import Stopped
-from aligntool.mover.move import MoveContext, find_journal, resume, rollback
+from aligntool.mover.context import MoveContext
+from aligntool.mover.journal_search import find_journal
+from aligntool.mover.move import resume, rollback
 from aligntool.realign.request import Request
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused
-from aligntool.mover.move import MoveContext, realign, resume, rollback, status
+from aligntool.mover.context import MoveContext
+from aligntool.mover.move import realign, resume, rollback, status
 from aligntool.steps import HoldContent
 from aligntool.units import MIB
 from tests.mover.crowded_disks import Crowd, make_crowd

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 from aligntool.errors import Refused, Stopped
+from aligntool.mover.context import MoveContext
 from aligntool.mover.journal_format import Record, read_record
-from aligntool.mover.move import MoveContext, find_journal, resume, rollback, status
+from aligntool.mover.journal_search import find_journal
+from aligntool.mover.move import resume, rollback, status
 from aligntool.steps import WriteJournal
 from tests.mover.crowded_disks import Crowd, make_crowd
 from tests.mover.simulated_disk import SimulatedDisk, crashes

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.mover.context import MoveContext
 from aligntool.mover.disk_state import foreign_content
 from aligntool.mover.journal import Journal
-from aligntool.mover.move import MoveContext, find_journal, realign, resume
+from aligntool.mover.journal_search import find_journal
+from aligntool.mover.move import realign, resume
 from aligntool.realign.found_plan import find_plan
 from aligntool.realign.request import Request
 from aligntool.steps import CopyContent, HoldContent

@@ -12,7 +12,7 @@ import pytest
 from aligntool.errors import Refused
 from aligntool.mover.journal import Contents, Journal
 from aligntool.mover.journal_format import BODY_AT, COPIES, SLOT, SMALLEST_COPY, Position, Record
-from aligntool.mover.move import find_journal
+from aligntool.mover.journal_search import find_journal
 from aligntool.steps import HoldContent, JournalPlace
 from aligntool.units import Extent
 from tests.mover.crowded_disks import Crowd, make_crowd

@@ -13,9 +13,11 @@ from aligntool.change import Event, Plan, RealignGoal, StepDone
 from aligntool.convert.operation import Conversion
 from aligntool.errors import Refused, Stopped
 from aligntool.formats.parked import find_parked
+from aligntool.mover.context import MoveContext
 from aligntool.mover.disk_state import journal_place, step_index
 from aligntool.mover.journal import Journal
-from aligntool.mover.move import MoveContext, find_journal, realign, resume, rollback
+from aligntool.mover.journal_search import find_journal
+from aligntool.mover.move import realign, resume, rollback
 from aligntool.mover.whole_disk import adds_table
 from aligntool.realign.found_plan import find_plan
 from aligntool.realign.request import Request

@@ -9,7 +9,9 @@ import pytest
 
 from aligntool.change import Plan, RealignGoal
 from aligntool.claims import ALL_FREE
-from aligntool.mover.move import MoveContext, journal_status, realign
+from aligntool.mover.context import MoveContext
+from aligntool.mover.move import realign
+from aligntool.mover.status import journal_status
 from aligntool.mover.table import is_readable
 from aligntool.realign.planning import plan_realign
 from aligntool.realign.request import Request, look_at

@@ -9,8 +9,10 @@ import pytest
 
 from aligntool.change import StepBegun
 from aligntool.errors import Refused, Stopped
+from aligntool.mover.context import MoveContext
 from aligntool.mover.journal_format import read_record
-from aligntool.mover.move import MoveContext, find_journal, resume, rollback, status
+from aligntool.mover.journal_search import find_journal
+from aligntool.mover.move import resume, rollback, status
 from aligntool.steps import CloseJournal, CopyContent, HoldContent
 from aligntool.units import MIB
 from tests.conftest import run

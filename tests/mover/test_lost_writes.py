@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from aligntool.errors import Refused, Stopped
-from aligntool.mover.move import MoveContext, realign
+from aligntool.mover.context import MoveContext
+from aligntool.mover.move import realign
 from tests.mover.crowded_disks import Crowd, make_crowd
 from tests.mover.simulated_disk import SimulatedDisk
 from tests.mover.test_simulated_cuts import NoKernel, act, check_end, check_nothing_or_whole, final, is_new, recover

@@ -13,8 +13,9 @@ import pytest
 
 from aligntool.change import Event
 from aligntool.errors import Refused, Stopped
+from aligntool.mover.context import MoveContext
 from aligntool.mover.journal import Journal
-from aligntool.mover.move import MoveContext, realign, resume, rollback
+from aligntool.mover.move import realign, resume, rollback
 from aligntool.units import Extent
 from tests.mover.crowded_disks import JOURNAL, Crowd, make_crowd
 from tests.mover.entries import entries

@@ -11,7 +11,8 @@ import pytest
 
 from aligntool.change import Event, StepBegun
 from aligntool.errors import Stopped
-from aligntool.mover.move import MoveContext, realign, resume, rollback
+from aligntool.mover.context import MoveContext
+from aligntool.mover.move import realign, resume, rollback
 from aligntool.steps import CopyContent, HoldContent, ReleaseContent, RewriteTable
 from aligntool.units import Extent
 from tests.mover.libblkid import ProbedImage

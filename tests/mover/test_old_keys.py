@@ -15,9 +15,12 @@ import pytest
 
 from aligntool.change import Plan, RealignGoal
 from aligntool.errors import Stopped
+from aligntool.mover.context import MoveContext
 from aligntool.mover.journal import Journal
 from aligntool.mover.journal_format import SLOT, is_head
-from aligntool.mover.move import MoveContext, find_journal, find_left, realign, resume, rollback
+from aligntool.mover.journal_search import find_journal
+from aligntool.mover.left_journals import find_left
+from aligntool.mover.move import realign, resume, rollback
 from aligntool.realign.found_plan import find_plan
 from aligntool.realign.request import Request
 from aligntool.units import MIB, Extent

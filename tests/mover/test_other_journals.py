@@ -13,8 +13,9 @@ import pytest
 
 from aligntool.change import StepBegun, StepDone
 from aligntool.errors import Refused
+from aligntool.mover.context import MoveContext
 from aligntool.mover.journal import Journal, pack, unpack
-from aligntool.mover.move import MoveContext, realign, resume, rollback
+from aligntool.mover.move import realign, resume, rollback
 from aligntool.steps import (
     CloseJournal,
     CopyContent,

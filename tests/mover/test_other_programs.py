@@ -12,8 +12,10 @@ import pytest
 
 from aligntool.change import StepBegun
 from aligntool.errors import Refused, Stopped
+from aligntool.mover.context import MoveContext
 from aligntool.mover.journal_format import SLOT
-from aligntool.mover.move import MoveContext, find_journal, realign, resume, rollback
+from aligntool.mover.journal_search import find_journal
+from aligntool.mover.move import realign, resume, rollback
 from aligntool.mover.newcomers import newcomers
 from aligntool.steps import CloseJournal, HoldContent, ParkEntries, RewriteTable
 from aligntool.units import Extent

@@ -10,7 +10,9 @@ from itertools import count
 import pytest
 
 from aligntool.errors import Refused, Stopped
-from aligntool.mover.move import MoveContext, find_journal, realign, resume, rollback
+from aligntool.mover.context import MoveContext
+from aligntool.mover.journal_search import find_journal
+from aligntool.mover.move import realign, resume, rollback
 from aligntool.steps import CopyContent, EntryChange, HoldContent, RewriteTable, WriteJournal
 from aligntool.units import Extent
 from tests.mover.entries import entries

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from aligntool.change import StepBegun
+from aligntool.mover.context import MoveContext
 from aligntool.mover.hidden_signatures import marker
-from aligntool.mover.move import MoveContext, find_journal, realign, resume, rollback, status
+from aligntool.mover.journal_search import find_journal
+from aligntool.mover.move import realign, resume, rollback, status
 from aligntool.steps import CopyContent, HoldContent, ParkEntries, ReleaseContent, RewriteTable
 from aligntool.units import MIB, Extent
 from tests.mover.crowded_disks import JOURNAL, Crowd, make_crowd

@@ -15,7 +15,10 @@ import pytest
 from aligntool.change import Plan, RealignGoal
 from aligntool.errors import Refused, Stopped
 from aligntool.formats.parked import find_parked
-from aligntool.mover.move import MoveContext, find_journal, journal_status, resume, rollback
+from aligntool.mover.context import MoveContext
+from aligntool.mover.journal_search import find_journal
+from aligntool.mover.move import resume, rollback
+from aligntool.mover.status import journal_status
 from aligntool.realign.found_plan import find_plan
 from aligntool.realign.request import Request
 from aligntool.realign.shrink_commit import Prepared, write

@@ -10,7 +10,10 @@ import pytest
 
 from aligntool.change import Plan
 from aligntool.errors import Stopped
-from aligntool.mover.move import MoveContext, find_journal, find_left, realign, resume, rollback
+from aligntool.mover.context import MoveContext
+from aligntool.mover.journal_search import find_journal
+from aligntool.mover.left_journals import find_left
+from aligntool.mover.move import realign, resume, rollback
 from aligntool.units import Extent
 from tests.mover.crowded_disks import PATCH_AT, Crowd, Part, make_crowd
 from tests.mover.entries import Seen, entries

@@ -9,7 +9,8 @@ import pytest
 
 from aligntool.change import KernelBehind
 from aligntool.errors import JournalUnwritten, Refused, Stopped
-from aligntool.mover.move import MoveContext, realign, resume, rollback, status
+from aligntool.mover.context import MoveContext
+from aligntool.mover.move import realign, resume, rollback, status
 from aligntool.steps import CloseJournal, JournalPlace, WriteJournal
 from aligntool.units import Extent
 from tests.mover.crowded_disks import JOURNAL, Crowd, make_crowd

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from aligntool.mover.move import find_journal
+from aligntool.mover.journal_search import find_journal
 from aligntool.steps import RewriteTable
 from tests.mover.crowded_disks import make_crowd
 from tests.mover.simulated_disk import SimulatedDisk

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from aligntool.mover.move import find_journal
+from aligntool.mover.journal_search import find_journal
 from tests.mover.crowded_disks import Crowd, make_noisy
 from tests.mover.simulated_disk import SECTOR, SimulatedDisk, crashes
 from tests.mover.test_simulated_cuts import act, check_end, final, is_new, recover

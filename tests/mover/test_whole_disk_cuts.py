@@ -15,7 +15,9 @@ from aligntool.change import Plan, RealignGoal
 from aligntool.claims import ALL_FREE, outside
 from aligntool.errors import Refused, Stopped
 from aligntool.inventory import Layer
-from aligntool.mover.move import MoveContext, find_journal, resume, rollback
+from aligntool.mover.context import MoveContext
+from aligntool.mover.journal_search import find_journal
+from aligntool.mover.move import resume, rollback
 from aligntool.realign.request import Request, look_at
 from aligntool.units import KIB, MIB, Extent, align_up
 from aligntool.whole_disk.operation import WholeDisk

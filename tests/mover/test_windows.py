@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from aligntool.change import Plan, from_json
-from aligntool.mover.move import MoveContext, find_journal, realign, resume, rollback
+from aligntool.mover.context import MoveContext
+from aligntool.mover.journal_search import find_journal
+from aligntool.mover.move import realign, resume, rollback
 from aligntool.realign.found_plan import find_plan
 from aligntool.realign.request import Request
 from aligntool.steps import CopyContent, HoldContent, ReleaseContent

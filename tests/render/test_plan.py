@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aligntool.change import STEPS, Place, Plan, Progress, Said, StepBegun, StepDone, Waiting, digest, to_json
-from aligntool.mover.move import Status
+from aligntool.mover.status import Status
 from aligntool.render.disk_map import plan_map_lines
 from aligntool.render.lines import cell_width, command_lines, text_of
 from aligntool.render.plan import distance_words, plan_lines, sector_words, time_words

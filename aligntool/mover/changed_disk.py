@@ -1,0 +1,107 @@
+"""Refuse to continue where another program has written to the disk in flight."""
+
+from collections.abc import Iterator, Sequence
+
+from aligntool import steps
+from aligntool.commands import ByHand, by_hand
+from aligntool.device import Device
+from aligntool.errors import Refused, Stopped
+from aligntool.mover import disk_state, in_flight, whole_disk
+from aligntool.mover.hidden_signatures import View
+from aligntool.mover.journal import Journal
+from aligntool.mover.journal_match import state_of
+from aligntool.mover.journal_search import find_journal
+from aligntool.mover.newcomers import newcomers
+from aligntool.mover.steps import patched
+from aligntool.mover.table import TableState, table_state
+from aligntool.units import Extent
+
+CHANGED_TABLE = "another program has changed or removed the partition table since the move began"
+
+
+def refuse_changed_disk(device: Device, file: Device | None, *, back: bool, restore_table: bool) -> None:
+    """Raise Refused or Stopped, before the user is asked, if a resume or a rollback would raise it before its first
+    write.
+    """
+    journal = find_journal(device, file, any_table=restore_table)
+    if journal is not None:
+        state = state_of(device, journal)
+        if not refuse_changes(device, journal, state, back=back, restore_table=restore_table):
+            is_committed(device, journal, state)
+
+
+def refuse_changes(
+    device: Device, journal: Journal, state: disk_state.DiskState, *, back: bool, restore_table: bool
+) -> bool:
+    """Raise Refused or Stopped if another program has written to the disk in flight. Return whether content that was
+    released is covered by the old table, which `restore_table` removes: then it is released again.
+    """
+    plan, images = journal.contents.plan, journal.contents.images
+    is_changed = state is disk_state.DiskState.CHANGED
+    if is_changed and disk_state.is_used(device, plan):
+        # Without the parked entry nothing is in flight.
+        hint = f"{by_hand(ByHand.SIGNATURES, 'wipefs', 'DISK')}\naligntool audit DISK"
+        raise Refused(f"{disk_state.USED}; nothing was written", hint=hint, code="table-changed")
+    covered = images.of_whole_disk and whole_disk.is_covered(device, journal)
+    is_compared = restore_table or (images.of_whole_disk and not covered) or not is_changed
+    if state in UNFINISHED and is_compared:
+        _refuse_changed_content(device, journal, back=back, restore_table=restore_table, covered=covered)
+    if state is disk_state.DiskState.CHANGED and not restore_table:
+        hint = f"aligntool {'rollback' if back else 'resume'} DISK --restore-table, which shows both tables and asks"
+        raise Refused(f"{CHANGED_TABLE}; nothing was written", hint=hint, code="table-changed")
+    return covered
+
+
+def is_committed(device: Device, journal: Journal, state: disk_state.DiskState) -> bool:
+    """Return whether the new table was written. Raises Stopped if the journal says so, but neither that table nor all
+    of the new content is there.
+    """
+    if state is disk_state.DiskState.LEFT:
+        return True
+    complete = disk_state.is_complete(journal) or state is disk_state.DiskState.COMPLETE
+    if complete and table_state(device, journal.contents.images) is not TableState.AFTER:
+        in_flight.check_rebuilt(device, journal, whole_disk.marker_of(journal), after=True)
+    return complete
+
+
+UNFINISHED = (disk_state.DiskState.CHANGED, disk_state.DiskState.IN_FLIGHT, disk_state.DiskState.UNREADABLE)
+
+
+def _refuse_changed_content(
+    device: Device, journal: Journal, *, back: bool, restore_table: bool, covered: bool
+) -> None:
+    """Raise Stopped if another program has written where content is in flight: neither direction may overwrite it."""
+    changes = tuple(content_changes(device, journal, back=back, restore_table=restore_table, covered=covered))
+    if changes:
+        text = f"{changed_sentence(changes)}; nothing was written, and the journal is kept"
+        is_whole = all(change.is_used for change in changes)
+        raise Stopped(f"{text}: {in_flight.STAYS if is_whole else in_flight.CHOOSE}")
+
+
+def content_changes(
+    device: Device, journal: Journal, *, back: bool, restore_table: bool = False, covered: bool = False
+) -> Iterator[in_flight.Change]:
+    """Yield where another program has written. `back`: also where only a rollback overwrites something. `covered`:
+    content is released again that a table lies over.
+    """
+    if disk_state.is_complete(journal) and not covered:
+        return
+    sign = whole_disk.marker_of(journal)
+    images = journal.contents.images.sectors if restore_table else ()
+    table_places = tuple(Extent(sectors.at, len(sectors.data)) for sectors in images)
+    if back or not covered:  # from the release on, nothing else is written
+        yield from in_flight.changes(device, journal, sign, back=back, restore_table=restore_table)
+        for start, what in newcomers(device, journal):
+            yield in_flight.Change(None, start, f"something new, {what}")
+    for index, step in enumerate(journal.contents.plan.steps):
+        if (back or covered) and isinstance(step, steps.ReleaseContent) and index < journal.position.step:
+            content = patched(step.held, journal.contents.held[step.partition], step.patches)
+            view = View(step.held, content, step.target.length, sign)
+            at = in_flight.first_difference(device, step.target.start, view, table_places)
+            if at is not None:
+                yield in_flight.Change(step.partition, at)
+
+
+def changed_sentence(changes: Sequence[in_flight.Change]) -> str:
+    where = ", ".join(f"{change.what or f'partition {change.partition}'} (byte {change.at})" for change in changes)
+    return f"another program has written to content in flight: {where}"

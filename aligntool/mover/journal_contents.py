@@ -1,0 +1,85 @@
+"""Make the contents of a journal from a plan, before the first write."""
+
+from collections.abc import Mapping
+
+from aligntool import steps
+from aligntool.change import Plan
+from aligntool.errors import Refused
+from aligntool.mover import disk_state, numbered_marker, table, whole_disk
+from aligntool.mover.claimed_room import claims_of
+from aligntool.mover.context import MoveContext
+from aligntool.mover.convert_table import convert_images
+from aligntool.mover.hidden_signatures import read_saved
+from aligntool.mover.journal import Contents, pack
+from aligntool.mover.journal_format import BODY_AT
+from aligntool.mover.newcomers import brought_content, own_content
+from aligntool.mover.steps import patched
+from aligntool.mover.table import TableState, table_state
+from aligntool.units import KIB, Extent
+
+_GAPS = (0, *(64 * KIB << step for step in range(0, 40, 4)))  # unused bytes between runs that may be copied, too
+Runs = Mapping[int, tuple[Extent, ...]]  # by the number of a partition, counted from its start
+
+
+def journal_contents(
+    plan: Plan, context: MoveContext, runs: Runs, rebuilt: Mapping[int, tuple[bytes, ...]], at: int | None, id_: bytes
+) -> Contents:
+    """Return the contents of the journal, checked as far as possible before the first write."""
+    device = context.device
+    park = next(step for step in plan.steps if isinstance(step, steps.ParkEntries))
+    rewrite = next((step for step in plan.steps if isinstance(step, steps.RewriteTable)), None)
+    if rewrite is None:
+        images = convert_images(device, plan, journal_at=at, journal_id=id_)
+        state = table_state(device, images)
+    elif whole_disk.adds_table(plan) is None:
+        images = table.table_images(device, park, rewrite, journal_at=at, journal_id=id_, claims=claims_of(plan.steps))
+        state = table_state(device, images)
+    else:
+        images = whole_disk.whole_images(device, plan, journal_at=at, journal_id=id_)
+        state = table_state(device, images.without_sector_0(TableState.BEFORE))
+    if state is not TableState.BEFORE:
+        text = "the partition table has changed since the plan was made"
+        raise Refused(text, hint="make a new plan", code="plan-stale")
+    held = {step.partition: read_saved(device, step.source.start, step.held)
+            for step in plan.steps if isinstance(step, steps.HoldContent)}  # fmt: skip
+    for step in plan.steps:
+        if isinstance(step, steps.RebuildContent):
+            held[step.partition] = (*read_saved(device, step.extent.start, step.held), *rebuilt[step.partition])
+    for step in plan.steps:
+        if isinstance(step, steps.ReleaseContent):
+            patched(step.held, held[step.partition], step.patches)
+    copies = [step for step in plan.steps if isinstance(step, steps.CopyContent)]
+    numbered_at = numbered_marker.place_for(plan, images, held) if at is None else None
+    own, brought = own_content(device, plan, images), brought_content(device, plan)
+    for gap in _GAPS:
+        copied = {step.partition: _without_saved(_with_gaps_filled(runs[step.partition], gap), step) for step in copies}
+        contents = Contents(plan, images, copied, held, numbered_at, own, brought)
+        if BODY_AT + len(pack(contents)) <= disk_state.journal_place(plan).copy_length:
+            break
+    return contents
+
+
+def _with_gaps_filled(runs: tuple[Extent, ...], gap: int) -> tuple[Extent, ...]:
+    """Return the runs with every gap of at most `gap` bytes filled: more to copy, but less to store."""
+    filled: list[Extent] = []
+    for run in sorted(runs) if gap else runs:
+        if gap and filled and run.start - filled[-1].end <= gap:
+            start = filled.pop().start
+            run = Extent(start, run.end - start)
+        filled.append(run)
+    return tuple(filled)
+
+
+def _without_saved(runs: tuple[Extent, ...], step: steps.CopyContent) -> tuple[Extent, ...]:
+    """Return the runs without the bytes that the journal has saved, which are not copied."""
+    left = []
+    for run in runs:
+        start = run.start
+        for held in sorted(step.held.ranges):
+            if held.start < run.end and held.end > start:
+                if held.start > start:
+                    left.append(Extent(start, held.start - start))
+                start = held.end
+        if start < run.end:
+            left.append(Extent(start, min(run.end, step.source.length) - start))
+    return tuple(left)

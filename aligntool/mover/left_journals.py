@@ -1,0 +1,65 @@
+"""Find a journal that is left on a disk without a move in flight."""
+
+from aligntool.contents.layers import read_layers
+from aligntool.device import Device
+from aligntool.errors import Refused
+from aligntool.formats import parked
+from aligntool.formats.tables import read_table
+from aligntool.inventory import Role
+from aligntool.mover import disk_state
+from aligntool.mover.journal import GRID, Journal
+from aligntool.mover.journal_format import SLOT, Closing, begins_as_own, is_head, read_closing
+from aligntool.mover.journal_match import matching, state_of
+from aligntool.mover.journal_search import LONGEST_USUAL, MOST_STARTS, NEAR_THE_END, content_starts, read_unless_hole
+from aligntool.units import Extent, align_down
+
+
+def find_left(device: Device) -> Closing | Journal | None:
+    """Return a journal without a move in flight: one that was not begun, or whose move is complete, or its mark.
+    Nothing else may be at its place: no partition is there.
+
+    It is searched where journals are placed: at the end of the disk, and before partitions.
+    """
+    starts = content_starts(device, device.sector_size, 4096)[:MOST_STARTS]
+    ends = {device.size: NEAR_THE_END, **dict.fromkeys(starts, LONGEST_USUAL)}
+    searched: set[int] = set()
+    for end, length in ends.items():
+        last = align_down(min(end, device.size) - GRID, GRID)
+        for at in range(last, max(last - length, -1), -GRID):
+            if at in searched:
+                continue
+            searched.add(at)
+            if not begins_as_own(read_unless_hole(device, at, device.sector_size)):
+                continue
+            if closing := read_closing(device, at):
+                if not _is_listed(device, closing.extent):
+                    return closing
+            elif is_head(parked.read_or_empty(device, at, SLOT)) and (journal := _left_journal(device, at)):
+                return journal
+    return None
+
+
+def _left_journal(device: Device, at: int) -> Journal | None:
+    try:
+        journal = matching(Journal.open(device, at), device, None)
+        is_settled = state_of(device, journal) in (disk_state.DiskState.NOT_BEGUN, disk_state.DiskState.COMPLETE)
+    except (Refused, OSError):
+        return None
+    is_free = not _is_listed(device, disk_state.journal_place(journal.contents.plan).extent)
+    return journal if is_settled and is_free and not journal.lost_slots else None
+
+
+def _is_listed(device: Device, extent: Extent) -> bool:
+    """Return whether a partition of a table for sectors of either size has any of these bytes, or content that begins
+    at byte 0 may have.
+    """
+    disk = disk_state.OverlaidDisk(device, ())
+    readings = (read_table(disk, sector_size=size) for size in (512, 4096))
+    parts = (part for reading in readings for part in reading.partitions)
+    if any(part.role is not Role.EXTENDED and part.extent.overlaps(extent) for part in parts):
+        return True
+    try:
+        layers = read_layers(disk, Extent(0, device.size), sector_size=device.sector_size)
+    except OSError:
+        return True
+    return any(layer.claims_size is None or layer.claims_size > extent.start for layer in layers)

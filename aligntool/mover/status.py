@@ -1,0 +1,96 @@
+"""The state of a disk, as `aligntool status` reports it."""
+
+from dataclasses import dataclass
+
+from aligntool.change import Plan
+from aligntool.device import Device
+from aligntool.mover import disk_state
+from aligntool.mover.changed_disk import CHANGED_TABLE, UNFINISHED, changed_sentence, content_changes
+from aligntool.mover.convert_table import conversion_of
+from aligntool.mover.journal import Journal
+from aligntool.mover.journal_match import state_of
+from aligntool.mover.journal_search import MOST_STARTS, SEARCHED, content_starts, find_journal
+from aligntool.mover.left_journals import find_left
+from aligntool.mover.steps import progress
+from aligntool.mover.table import is_readable
+from aligntool.units import GIB
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The state of a disk: "old" (nothing is in flight) or "in-flight"; the other fields describe the move."""
+
+    state: str
+    sentences: tuple[str, ...]
+    plan: Plan | None = None
+    step: int = 0  # index of the next one
+    done: int = 0  # bytes at their new place
+    total: int = 0
+    forward: bool = True  # False: a rollback was in progress
+    restore_table: bool = False  # another program changed the table
+    begun: bool = True  # False: nothing was moved, and a resume only closes the journal
+    complete: bool = False  # every partition is at its new place: only the journal is still open
+    is_marked: bool = False  # nothing is in flight, and a resume zeroes what a cut has left of the journal
+
+
+def journal_status(device: Device, file: Device | None, *, any_table: bool = False) -> Status:
+    """Return the state of the move. Raises Refused like `find_journal`."""
+    journal = find_journal(device, file, any_table=any_table)
+    left = find_left(device) if journal is None and file is None else None
+    if isinstance(left, Journal):
+        journal = left
+    if journal is None:
+        marked = (
+            ("a change has ended or was not begun, and a part of its journal is left, which nothing needs",)
+            if left
+            else ()
+        )
+        sentences = ("nothing is in flight on this disk", *marked, *_unsearched_sentences(device))
+        return Status("old", sentences, is_marked=left is not None)
+    position, plan = journal.position, journal.contents.plan
+    state = state_of(device, journal)
+    if state is disk_state.DiskState.LEFT:
+        return Status("old", ("the move is complete, and the partition table has been changed since",))
+    done, total = progress(journal)
+    ways = "partitions of this disk are being moved", "a move of partitions was being rolled back"
+    if conversion_of(plan):
+        ways = "the table is being converted", "a conversion of the table was being rolled back"
+    if disk_state.is_shrink(plan):
+        ways = "a file system is being shrunk", "a shrink of a file system was being rolled back"
+    unfinished = f"{ways[not position.forward]}; the work is not complete"
+    unread = "the partition table cannot be read; it will be rewritten from the journal"
+    used = state is disk_state.DiskState.CHANGED and disk_state.is_used(device, plan)
+    changed = tuple(content_changes(device, journal, back=False)) if state in UNFINISHED else ()
+    on_table = {"UNREADABLE": (unread,), "CHANGED": (disk_state.USED if used else CHANGED_TABLE,)}.get(state.name, ())
+    on_content = (changed_sentence(changed),) if changed else ()
+    is_hidden = state is disk_state.DiskState.CHANGED and disk_state.is_complete(journal)
+    complete = is_hidden or state is disk_state.DiskState.COMPLETE
+    first = _AT_NEW_PLACES if is_hidden else _SENTENCES.get(state, (unfinished,))
+    sentences = (*first, *on_table, *on_content, *journal.damage)
+    restore = state is disk_state.DiskState.CHANGED and not used
+    if state in UNFINISHED and not (complete or changed or used or journal.damage):
+        sentences = (*sentences, _NOTHING_LOST)
+    return Status(
+        "in-flight", sentences, plan, position.step, done, total, position.forward, restore,
+        begun=state is not disk_state.DiskState.NOT_BEGUN, complete=complete,
+    )  # fmt: skip
+
+
+_NOTHING_LOST = "nothing is lost: resume makes everything valid at the new places, rollback at the old ones"
+_AT_NEW_PLACES = ("every partition is intact at its new place, which the table does not list: do not use the old ones",)
+_SENTENCES = {
+    disk_state.DiskState.NOT_BEGUN: ("a move was prepared but not begun: every partition is intact at its old place",),
+    disk_state.DiskState.COMPLETE: (
+        "every partition is intact at its new place; only the journal must still be closed",
+    ),
+}
+
+
+def _unsearched_sentences(device: Device) -> tuple[str, ...]:
+    """Return a sentence if a journal may be in a part of the disk that was not searched."""
+    if len(content_starts(device, device.sector_size)) > MOST_STARTS:
+        return (f"the table has more than {MOST_STARTS} partitions; before the others, nothing was searched",)
+    if device.size <= 2 * SEARCHED or is_readable(device):
+        return ()
+    searched = f"the first and last {SEARCHED // GIB} GiB; the space between was not searched"
+    return (f"no partition table is readable, and no journal is in {searched}",)
