@@ -363,7 +363,7 @@ def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key
     # A table that another program changed is refused below, or is confirmed separately. A complete move is not undone.
     tables = _tables_to_confirm(disk, journal, plan) if restore and not chosen.dry_run else None
     if not chosen.dry_run:
-        _refuse_changed_disk(disk, journal, back=back, restore_table=restore)
+        _refuse_changed_disk(disk, journal, current, back=back, restore_table=restore)
     asked = replace(chosen, yes=chosen.yes or current.restore_table or (back and current.complete))
     if not _confirmed(named, disk, current, asked, back=back, json_=json_):
         return
@@ -475,7 +475,7 @@ def _read_status(disk: str, journal: str | None, *, any_table: bool) -> Status:
             raise Refused(f"{disk} cannot be read: {error.strerror}", hint=command("audit", disk)) from error
 
 
-def _refuse_changed_disk(disk: str, journal: str | None, *, back: bool, restore_table: bool) -> None:
+def _refuse_changed_disk(disk: str, journal: str | None, current: Status, *, back: bool, restore_table: bool) -> None:
     """Raise what the work would raise before its first write, so that nobody confirms what cannot be done."""
 
     def look() -> None:
@@ -489,7 +489,9 @@ def _refuse_changed_disk(disk: str, journal: str | None, *, back: bool, restore_
     try:
         run_while_progressing(look, " or ".join(filter(None, (disk, journal))))
     except Stopped as error:
-        raise Stopped(str(error), hint=run_change.recovery_commands(disk, *journal_options(journal))) from error
+        ways = () if restore_table else _next_commands(current, disk, journal)
+        status = command("status", disk, *journal_options(journal))
+        raise Stopped(str(error), hint="\n".join(ways) or status) from error
 
 
 def _opened(journal: str | None) -> AbstractContextManager[Device | None]:
@@ -512,11 +514,9 @@ def _next_commands(current: Status, disk: str, journal: str | None) -> tuple[str
         return (command("resume", disk),)
     if current.state != "in-flight":
         return ()
-    if current.complete:
-        restoring = ("--restore-table",) if current.restore_table else ()
-        return (command("resume", disk, *journal_options(journal), *restoring),)
-    ways = run_change.recovery_commands(disk, *journal_options(journal)).split("\n")
-    return tuple(f"{way} --restore-table" for way in ways) if current.restore_table else tuple(ways)
+    restoring = ("--restore-table",) if current.restore_table else ()
+    ways = ("resume",) if current.complete else current.ways
+    return tuple(command(way, disk, *journal_options(journal), *restoring) for way in ways)
 
 
 # `--restore-table`: restore the table of a disk in flight after another program changed it.

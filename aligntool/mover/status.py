@@ -7,6 +7,7 @@ from aligntool.device import Device
 from aligntool.mover import disk_state
 from aligntool.mover.changed_disk import CHANGED_TABLE, UNFINISHED, changed_sentence, content_changes
 from aligntool.mover.convert_table import conversion_of
+from aligntool.mover.in_flight import CHOOSE, Change
 from aligntool.mover.journal import Journal
 from aligntool.mover.journal_match import state_of
 from aligntool.mover.journal_search import MOST_STARTS, SEARCHED, content_starts, find_journal
@@ -14,6 +15,8 @@ from aligntool.mover.left_journals import find_left
 from aligntool.mover.steps import progress
 from aligntool.mover.table import is_readable
 from aligntool.units import GIB
+
+_WAYS = ("resume", "rollback")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,7 @@ class Status:
     begun: bool = True  # False: nothing was moved, and a resume only closes the journal
     complete: bool = False  # every partition is at its new place: only the journal is still open
     is_marked: bool = False  # nothing is in flight, and a resume zeroes what a cut has left of the journal
+    ways: tuple[str, ...] = _WAYS  # those that do not stop at what another program has written
 
 
 def journal_status(device: Device, file: Device | None, *, any_table: bool = False) -> Status:
@@ -61,8 +65,10 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
     unread = "the partition table cannot be read; it will be rewritten from the journal"
     used = state is disk_state.DiskState.CHANGED and disk_state.is_used(device, plan)
     changed = tuple(content_changes(device, journal, back=False)) if state in UNFINISHED else ()
+    open_ways = _open_ways(device, journal, changed) if state is disk_state.DiskState.IN_FLIGHT else _WAYS
     on_table = {"UNREADABLE": (unread,), "CHANGED": (disk_state.USED if used else CHANGED_TABLE,)}.get(state.name, ())
-    on_content = (changed_sentence(changed),) if changed else ()
+    choice = "" if open_ways else f"; {CHOOSE}"
+    on_content = (f"{changed_sentence(changed)}{choice}",) if changed else ()
     is_hidden = state is disk_state.DiskState.CHANGED and disk_state.is_complete(journal)
     complete = is_hidden or state is disk_state.DiskState.COMPLETE
     first = _AT_NEW_PLACES if is_hidden else _SENTENCES.get(state, (unfinished,))
@@ -72,8 +78,15 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
         sentences = (*sentences, _NOTHING_LOST)
     return Status(
         "in-flight", sentences, plan, position.step, done, total, position.forward, restore,
-        begun=state is not disk_state.DiskState.NOT_BEGUN, complete=complete,
+        begun=state is not disk_state.DiskState.NOT_BEGUN, complete=complete, ways=open_ways,
     )  # fmt: skip
+
+
+def _open_ways(device: Device, journal: Journal, changed: tuple[Change, ...]) -> tuple[str, ...]:
+    """Return the commands that would not stop. `changed`: what stops a resume."""
+    resume, rollback = _WAYS
+    is_kept = any(content_changes(device, journal, back=True))
+    return (*(() if changed else (resume,)), *(() if is_kept else (rollback,)))
 
 
 _NOTHING_LOST = "nothing is lost: resume makes everything valid at the new places, rollback at the old ones"

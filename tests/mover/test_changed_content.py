@@ -167,11 +167,16 @@ def test_a_file_system_made_at_a_place_in_flight_is_not_overwritten(
                 continue
             if is_overwritten_by_copies(case, platter, place):
                 continue
+            told = journal_status(SimulatedDisk(used), None)
             try:
                 list(way(MoveContext(disk, NoKernel())))
             except (Refused, Stopped) as stop:
                 assert disk.operations == 0 or "complete" in str(stop), f"cut {cut}: {stop}"
                 stopped += 1
+                is_told = way.__name__ not in told.ways or told.restore_table or told.complete
+                assert is_told or "another program has written" not in str(stop), f"cut {cut}: {stop}"
+            else:
+                assert way.__name__ in told.ways, f"cut {cut}"
             result = final(disk)
             assert result[place.start :][: len(head)] == head, f"cut {cut}, {place}"
     assert stopped
@@ -414,6 +419,9 @@ def test_a_changed_disk_is_refused_before_the_question(tmp_path: Path, contents:
     image.write_bytes(platter[: place.start] + head + platter[place.start + len(head) :])
     done = run_aligntool(way, image)
     assert (done.returncode, "another program has written" in done.stderr) == (4, True), done.stderr
+    assert f"aligntool status {image}" in done.stderr and "aligntool r" not in done.stderr  # both would stop
+    told = run_aligntool("status", image, code=0).stdout
+    assert "crash-safety.md" in told and "aligntool r" not in told
     dry = run_aligntool(way, "--dry-run", image, code=0)
     assert "another program has written" in dry.stdout
 
