@@ -10,7 +10,10 @@ from dataclasses import Field, dataclass, fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
 from types import MappingProxyType, NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 LARGEST = 1 << 63  # largest number; no disk has more bytes
 MOST = 10_000  # items of a list
@@ -23,6 +26,7 @@ OPTIONAL = "optional"  # metadata: True if older documents lack the field
 OMITTED = "omitted"  # metadata: True if the field is not written while it has its default, as in older documents
 
 _Kind = TypeVar("_Kind")
+_Shown = TypeVar("_Shown", bound="DataclassInstance")
 Tags = Mapping[type, Mapping[str, object]]
 _NO_TAGS: Tags = MappingProxyType({})
 
@@ -118,7 +122,7 @@ def decode(kind: type[_Kind], value: object, path: str = "", *, exact: bool = Fa
     return found
 
 
-def decode_shown(usual: _Kind, value: Mapping[str, object], path: str = "") -> _Kind:
+def decode_shown(usual: _Shown, value: Mapping[str, object], path: str = "") -> _Shown:
     """Return `usual`, a dataclass of scalars, with the fields of an object that have the annotated types. They are only
     shown, not computed with, so fields of other types are dropped. Raises ValueError for a value that is not a scalar
     or is too large.
@@ -137,7 +141,7 @@ def decode_shown(usual: _Kind, value: Mapping[str, object], path: str = "") -> _
                 raise ValueError(f"{path}.{wire}: not a string, a number, true, false or null")
             if type(item) in kinds or (type(item) is int and float in kinds):
                 found[field.name] = item
-    return replace(usual, **found)  # type: ignore[type-var]
+    return replace(usual, **found)
 
 
 def _refuse_constant(word: str) -> float:

@@ -16,7 +16,7 @@ from dataclasses import fields, is_dataclass
 from importlib import import_module
 from inspect import Parameter, Signature, signature
 from pkgutil import get_data
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn, cast
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
@@ -26,6 +26,9 @@ from aligntool.errors import ExitCode, Refused, Stopped
 from aligntool.linux.signals import interrupt_once
 from aligntool.render.lines import FORCE_COLOR, NO_COLOR, command_lines, escaped, fitted, text_of
 from aligntool.render.translate import OUTPUT_LANGUAGES, language, translated, use_language
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 # Command: module in aligntool.cli, function, first line of its docstring.
 COMMANDS = {
@@ -103,14 +106,14 @@ class LateCommand(TyperCommand):
         function = getattr(import_module(f"aligntool.cli.{self._module_name}"), self._function_name)
         program = typer.Typer(add_completion=False)
         program.command(self.name)(spread_options(function))
-        command = typer.main.get_command(program)
+        command = cast("TyperCommand", typer.main.get_command(program))  # a single command is not a group
         show_help(command.params)
-        return command  # type: ignore[return-value] # a single command is not a group
+        return command
 
     def make_context(  # type: ignore[override] # click's Context, which some versions of typer bundle
         self, info_name: str | None, args: list[str], parent: typer.Context | None = None, **extra: object
     ) -> typer.Context:
-        return self.load().make_context(info_name, args, parent, **extra)  # type: ignore[return-value]
+        return cast("typer.Context", self.load().make_context(info_name, args, parent, **extra))
 
 
 def show_help(parameters: Iterable[object]) -> None:
@@ -142,7 +145,7 @@ def spread_options(command: Callable[..., None]) -> Callable[..., None]:
             values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
         command(**values)
 
-    wrapper.__signature__ = Signature(spread)  # type: ignore[attr-defined]
+    vars(wrapper)["__signature__"] = Signature(spread)
     wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in spread}
     paragraphs = (command.__doc__ or "").split("\n\n")
     wrapper.__doc__ = "\n\n".join(translated(" ".join(paragraph.split())) for paragraph in paragraphs)
@@ -317,7 +320,7 @@ def _options(
 app.callback()(spread_options(_options))
 
 
-UsageError = typer.BadParameter.__mro__[1]  # of click, which some versions of typer bundle
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # of click, which some versions of typer bundle
 
 
 def _end_usage_error(error: Exception) -> NoReturn:
@@ -373,7 +376,7 @@ def main() -> None:
     _prepare_signals()
     try:
         sys.exit(_run_command())
-    except UsageError as error:  # type: ignore[misc] # a class of exceptions in all versions
+    except UsageError as error:
         _end_usage_error(error)
     except (Refused, Stopped) as error:
         for number in (signal.SIGINT, signal.SIGPIPE):  # from here on only the exit code matters
@@ -427,9 +430,9 @@ def _print_error(reason: str, hint: str, about: Sequence[str] = ()) -> None:
 class StandardOutput(io.FileIO):
     """Reports output that cannot be written, then discards it; Python would try again at exit."""
 
-    def write(self, content: object) -> int:
+    def write(self, content: "ReadableBuffer") -> int:
         try:
-            while (written := super().write(content)) is None:  # type: ignore[arg-type] # no type before Python 3.12
+            while (written := super().write(content)) is None:
                 select.select([], [self], [])  # a full pipe that does not block
             return written
         except OSError as error:
@@ -442,13 +445,13 @@ class StandardError(io.FileIO):
     code. Other errors, such as of a closed terminal, are raised.
     """
 
-    def write(self, content: object) -> int:
+    def write(self, content: "ReadableBuffer") -> int:
         try:
-            return super().write(content)  # type: ignore[arg-type] # as above
+            return super().write(content)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 raise
-            return memoryview(content).nbytes  # type: ignore[arg-type] # as above
+            return memoryview(content).nbytes
 
 
 def prepare_streams() -> None:
@@ -472,4 +475,4 @@ def prepare_streams() -> None:
         by_line = sys.stdout.line_buffering
         raw = StandardOutput(sys.stdout.detach().fileno(), "w", closefd=False)
         sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), coding, "backslashreplace", line_buffering=by_line)
-        sys.__stdout__ = sys.stdout  # type: ignore[misc] # shutil.get_terminal_size asks this one for its descriptor
+        vars(sys)["__stdout__"] = sys.stdout  # shutil.get_terminal_size asks this one for its descriptor

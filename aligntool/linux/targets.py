@@ -324,6 +324,11 @@ def _bounded_member() -> "type[tarfile.TarInfo]":
     return Member
 
 
+def _open_stream(stream: _Bounded) -> "tarfile.TarFile":
+    """Return the archive in a stream, of which tarfile only reads."""
+    return tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|", tarinfo=_bounded_member())
+
+
 def unpack(archive: str, folder: str) -> None:
     """Unpack folders, files and links. Raises Refused."""
     mibs = 1 + os.path.getsize(archive) // MIB  # noqa: PTH202
@@ -331,10 +336,7 @@ def unpack(archive: str, folder: str) -> None:
     most_members = min(MOST_MEMBERS, MEMBERS_PER_MIB * mibs)
     limit_s = UNPACKING_S * mibs
     try:
-        with (
-            _decompressed(archive) as stream,
-            tarfile.open(fileobj=(data := _Bounded(stream, most_bytes)), mode="r|", tarinfo=_bounded_member()) as tar,  # type: ignore[call-overload]
-        ):
+        with _decompressed(archive) as stream, _open_stream(data := _Bounded(stream, most_bytes)) as tar:
             folders = {folder}
             end_s = os.times().user + limit_s
             for members, member in enumerate(tar):
@@ -347,7 +349,7 @@ def unpack(archive: str, folder: str) -> None:
                     text = f"{archive} was not unpacked: that takes more than {limit_s:g} s of processor time"
                     raise Refused(text, hint=_UNPACK_IT)
                 _unpack_member(tar, member, folder, folders)
-                tar.members = []  # which would keep all of them in memory
+                vars(tar)["members"] = []  # which would keep all of them in memory
             while data.read(1 << 16):  # gzip and xz have their checksum at the end
                 pass
     except (
