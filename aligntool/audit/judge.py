@@ -289,10 +289,16 @@ def _covers_the_image(partition: Partition, *, whole: bool) -> bool:
 # A start has one finding, for the worst grid. The other grids that it is off are in the verdict's checks.
 
 CODES = {
-    GridKind.PHYSICAL: Code.OFF_PHYSICAL, GridKind.MINIMUM_IO: Code.OFF_PHYSICAL, GridKind.PAGE: Code.OFF_PAGE,
-    GridKind.UNIT: Code.OFF_PAGE, GridKind.ALLOCATION: Code.OFF_ALLOCATION_UNIT, GridKind.CHUNK: Code.OFF_CHUNK,
-    GridKind.ERASE: Code.OFF_ERASE_BLOCK, GridKind.OPTIMAL_IO: Code.OFF_OPTIMAL_IO, GridKind.GRAIN: Code.OFF_GRAIN,
-}  # fmt: skip
+    GridKind.PHYSICAL: Code.OFF_PHYSICAL,
+    GridKind.MINIMUM_IO: Code.OFF_PHYSICAL,
+    GridKind.PAGE: Code.OFF_PAGE,
+    GridKind.UNIT: Code.OFF_PAGE,
+    GridKind.ALLOCATION: Code.OFF_ALLOCATION_UNIT,
+    GridKind.CHUNK: Code.OFF_CHUNK,
+    GridKind.ERASE: Code.OFF_ERASE_BLOCK,
+    GridKind.OPTIMAL_IO: Code.OFF_OPTIMAL_IO,
+    GridKind.GRAIN: Code.OFF_GRAIN,
+}
 
 
 def judge_start(
