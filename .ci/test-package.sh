@@ -18,6 +18,8 @@ expect() { # STATUS COMMAND...
 
 try() { # what the package is for
     expect 0 aligntool --version
+    expect 0 env LC_ALL=ja_JP.UTF-8 aligntool explain AT101 >text
+    expect 0 grep -q パーティション text
     expect 0 aligntool demo
     expect 0 aligntool demo old.img
     device=$(losetup --find --show old.img)
@@ -32,7 +34,7 @@ try() { # what the package is for
     expect 0 aligntool layout new.img --part rest:linux --yes
     expect 0 aligntool audit new.img
     expect 0 bash -c '. /usr/share/bash-completion/completions/aligntool && complete -p aligntool'
-    rm old.img page.html new.img
+    rm old.img page.html new.img text
 }
 
 # shellcheck disable=SC2086 # commands of several words

@@ -456,6 +456,7 @@ def test_a_prefix_that_depends_on_the_folder_is_refused(install: Install) -> Non
 @pytest.mark.needs_tools("shellcheck")
 def test_the_shell_scripts_pass_shellcheck() -> None:
     scripts = sorted(path for path in (ROOT / ".ci").iterdir() if path.is_file() and not path.suffix)
-    assert [path.name for path in scripts] == ["dist", "install", "package", "run", "setup", "test-packages"]
+    names = ["catalogues", "dist", "install", "package", "run", "setup", "test-packages"]
+    assert [path.name for path in scripts] == names
     run("shellcheck", *scripts, ROOT / ".ci" / "test-package.sh")
     assert all(os.access(path, os.X_OK) for path in scripts)

@@ -24,8 +24,8 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from aligntool import __version__
 from aligntool.errors import ExitCode, Refused, Stopped
 from aligntool.linux.signals import interrupt_once
-from aligntool.render.lines import FORCE_COLOR, NO_COLOR, command_lines, escaped, fitted, text_of
-from aligntool.render.translate import OUTPUT_LANGUAGES, language, translated, use_language
+from aligntool.render.lines import FORCE_COLOR, NO_COLOR, command_lines, fitted, harmless, text_of
+from aligntool.render.translate import catalogue, language, translated, use_catalogue
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -97,7 +97,7 @@ class LateCommand(TyperCommand):
     """A command with its name and short help; the rest is loaded when needed."""
 
     def __init__(self, name: str, module: str, function: str, short: str) -> None:
-        super().__init__(name, help=translated(short))
+        super().__init__(name, help=short)
         self._module_name = module
         self._function_name = function
 
@@ -117,10 +117,10 @@ class LateCommand(TyperCommand):
 
 
 def show_help(parameters: Iterable[object]) -> None:
-    """Translate the help of a command's parameters. rich takes "[default: 1MiB]" for a style."""
+    """Let the help of a command's parameters be shown as it is: rich takes "[default: 1MiB]" for a style."""
     for parameter in parameters:
         if isinstance(parameter, TyperOption | TyperArgument):
-            parameter.help = translated(parameter.help or "").replace("[", "\\[")
+            parameter.help = (parameter.help or "").replace("[", "\\[")
 
 
 def spread_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -148,7 +148,7 @@ def spread_options(command: Callable[..., None]) -> Callable[..., None]:
     vars(wrapper)["__signature__"] = Signature(spread)
     wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in spread}
     paragraphs = (command.__doc__ or "").split("\n\n")
-    wrapper.__doc__ = "\n\n".join(translated(" ".join(paragraph.split())) for paragraph in paragraphs)
+    wrapper.__doc__ = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
     wrapper.__name__ = command.__name__
     return wrapper
 
@@ -167,9 +167,7 @@ class Group(TyperGroup):
     """A group of commands. Its default command may be omitted: `bench /srv` is `bench run /srv`."""
 
     def __init__(self, name: str, text: str, example: str) -> None:
-        super().__init__(
-            name=name, help=f"{translated(text)}\n\n{translated(f'Example: {example}')}", no_args_is_help=True
-        )
+        super().__init__(name=name, help=f"{text}\n\nExample: {example}", no_args_is_help=True)
         self.commands.update(_late_commands(f"{name} "))
         self._default = DEFAULT_COMMANDS.get(name)
 
@@ -212,8 +210,6 @@ class Program(TyperGroup):
 
     def __init__(self, **given: object) -> None:
         super().__init__(**given)  # type: ignore[arg-type] # typer's own arguments
-        self.help = translated(self.help or "")
-        self.epilog = translated(self.epilog or "")
         show_help(self.params)
         self.commands.update(_late_commands(""))
         self.commands.update({name: Group(name, *row) for name, row in GROUPS.items()})
@@ -370,9 +366,7 @@ def main() -> None:
     """Run the program, and end with the exit code that docs/cli.md documents."""
     if len(os.environ.get("COLUMNS", "")) > 4:  # lines that are padded to such a width would fill the memory
         del os.environ["COLUMNS"]
-    code = language(os.environ)
-    if code in OUTPUT_LANGUAGES:
-        use_language(code)
+    use_catalogue(catalogue(language(os.environ)))
     _prepare_signals()
     try:
         sys.exit(_run_command())
@@ -398,7 +392,7 @@ def main() -> None:
             _print_error(f"a resource is exhausted: {what}", "ulimit -a   shows the limits")
             sys.exit(ExitCode.REFUSED)
         for line in traceback.format_exc().splitlines():  # a message may have a name from a disk
-            print(escaped(line), file=sys.stderr)
+            print(harmless(line), file=sys.stderr)
         print("aligntool: this is a bug in aligntool. Please report it with the lines above.", file=sys.stderr)
         print("  → aligntool snapshot -o snapshot.tar.xz   captures this machine for the report", file=sys.stderr)
         sys.exit(ExitCode.BUG)

@@ -19,7 +19,7 @@ from aligntool.linux import confined
 from aligntool.linux.deadline import SILENCE_S
 from aligntool.linux.files import refuse_output, write_file
 from aligntool.linux.targets import find_virtual, hold_targets
-from aligntool.render.lines import Line, escaped, fitted, harmless, plain, show, wants_color
+from aligntool.render.lines import Line, fitted, harmless, plain, show, wants_color
 from aligntool.units import is_grid_size, is_sector_size, parse_size
 
 # The question before anything is written: what is written to, what is lost, then the name of the target.
@@ -47,9 +47,9 @@ def confirm(
     sys.stdout.flush()
     print(file=sys.stderr)
     show(facts, sys.stderr, color=colored(sys.stderr))
-    word = escaped(name)
+    word = harmless(name)
     for _ in range(ANSWERS):
-        print(f"{harmless(f'Type {word} to continue:')} ", end="", file=sys.stderr, flush=True)
+        print(f"Type {word} to continue: ", end="", file=sys.stderr, flush=True)
         try:
             answer = sys.stdin.readline()
         except KeyboardInterrupt:
@@ -66,7 +66,7 @@ def confirm(
 
 def target_lines(written_to: str, about: Iterable[Line] = ()) -> Iterator[Line]:
     """Yield the facts of a question about a disk. `about`: what is lost."""
-    yield plain(f"This writes to {escaped(written_to)}.")
+    yield plain(f"This writes to {written_to}.")
     yield from about
 
 
@@ -250,7 +250,7 @@ def remark(words: str) -> None:
 
 
 def suggest(hint: str) -> None:
-    """Write the next command to standard error. Words after an arrow would be translated, also those of a command."""
+    """Write the next command to standard error."""
     try:
         print(f"  → {harmless(hint)}", file=sys.stderr, flush=True)
     except OSError:

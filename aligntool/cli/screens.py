@@ -33,7 +33,7 @@ from aligntool.errors import ExitCode, Refused
 from aligntool.linux.block import open_read_only
 from aligntool.mover.status import journal_status
 from aligntool.realign.suspended import suspension_sentences
-from aligntool.render.lines import Line, escaped, fit, harmless, plain
+from aligntool.render.lines import Line, fit, harmless, plain
 from aligntool.render.plan import attention_lines, plan_lines
 from aligntool.render.progress import Pace
 from aligntool.units import counted, format_size
@@ -397,13 +397,13 @@ class DiskPage(Screen[None]):
             return
         self.query_one(Input).value = ""
         self._answers_left = ANSWERS
-        typed = plain(f"Type {escaped(self._disk.path)} to continue, or press Esc:")
+        typed = plain(f"Type {harmless(self._disk.path)} to continue, or press Esc:")
         self._settle(as_text([*change.facts, typed]), change=change)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         if self._unconfirmed is None:
             return
-        word = escaped(self._disk.path)
+        word = harmless(self._disk.path)
         if event.value.split() != word.split():
             self._answers_left -= 1
             if self._answers_left:

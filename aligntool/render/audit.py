@@ -619,13 +619,10 @@ def verdict_line(report: Report) -> Line:
 
 
 def misaligned_words(*counts: tuple[int, str]) -> str:
-    """State how many of a whole, such as "3 disks", have misaligned partitions. Singular and plural are two sentences,
-    so that they can be translated.
-    """
+    """State how many of a whole, such as "3 disks", have misaligned partitions."""
     words = " and ".join(f"{number} of {whole}" for number, whole in counts if number)
-    if sum(number for number, _ in counts) == 1:
-        return f"{words} has misaligned partitions"
-    return f"{words} have misaligned partitions"
+    verb = "has" if sum(number for number, _ in counts) == 1 else "have"
+    return f"{words} {verb} misaligned partitions"
 
 
 def counted_disks(disks: Sequence[Judged]) -> str:

@@ -12,7 +12,7 @@ from aligntool.measure.results import Conditions, Data, DriveState, HistoryEntry
 from aligntool.measure.schedule import BenchPlan, filling, job_of, warm_up
 from aligntool.measure.unit_design import LEAST_RUNS
 from aligntool.render.json import Value, document_text, dumps
-from aligntool.render.lines import EMPTY, Line, Style, columns, escaped, fit, paragraph, plain, stacked
+from aligntool.render.lines import EMPTY, Line, Style, columns, fit, harmless, paragraph, plain, stacked
 from aligntool.render.plan import time_words
 from aligntool.units import counted, format_about, format_size, mb_s
 
@@ -274,16 +274,16 @@ def compare_json(results: Sequence[Result], names: Sequence[str]) -> str:
     """Return the comparison as JSON, rates in bytes per second."""
     comparisons = compare.compare_all([(results[0], other) for other in results[1:]])
     values = {
-        "first": escaped(names[0]),
+        "first": harmless(names[0]),
         "first_complete": results[0].complete,
-        "first_warnings": [escaped(doubt) for doubt in compare.doubts(results[0])],
+        "first_warnings": [harmless(doubt) for doubt in compare.doubts(results[0])],
         "others": [
             {
-                "name": escaped(name),
+                "name": harmless(name),
                 "complete": other.complete,
-                "warnings": [escaped(doubt) for doubt in compare.doubts(other)],
+                "warnings": [harmless(doubt) for doubt in compare.doubts(other)],
                 "differences": [
-                    {field: escaped(value) for field, value in asdict(difference).items()}
+                    {field: harmless(value) for field, value in asdict(difference).items()}
                     for difference in compare.differences(results[0], other)
                 ],
                 "tests": [_ratio_values(ratio) for ratio in ratios],
@@ -332,7 +332,7 @@ def list_lines(kept: Sequence[HistoryEntry], *, width: int) -> Iterator[Line]:
 
 
 def list_json(kept: Sequence[HistoryEntry]) -> str:
-    rows = [asdict(result) | {"file": escaped(result.file)} for result in kept]
+    rows = [asdict(result) | {"file": harmless(result.file)} for result in kept]
     for row in rows:
         del row["figure"]
         if row["said"] is None:

@@ -11,8 +11,6 @@ from enum import StrEnum
 from itertools import zip_longest
 from typing import TextIO
 
-from aligntool.render.translate import translated
-
 LONGEST_PIECE = 4096
 
 
@@ -43,14 +41,9 @@ def plain(text: str) -> Line:
 
 
 def harmless(text: str) -> str:
-    r"""Return the text in the user's language, unable to move the cursor, change colours, or reorder or hide text:
-    control, format and surrogate characters become escapes (\x1b, \u202e).
+    r"""Return the text unable to move the cursor, change colours, or reorder or hide text: control, format and
+    surrogate characters become escapes (\x1b, \u202e).
     """
-    return escaped(translated(text))
-
-
-def escaped(text: str) -> str:
-    """Return the text harmless but not translated, for programs to read or users to type."""
     if text.isascii() and text.isprintable():
         return text[:LONGEST_PIECE]
     return "".join(char if char.isprintable() else _escape(char) for char in text[:LONGEST_PIECE])

@@ -10,7 +10,7 @@ from aligntool.audit.drives import worst_gap
 from aligntool.audit.report import Answer, Report
 from aligntool.inventory import ArrayFacts, Disk, Gap, LinkHop, link_maximum, port_above
 from aligntool.render.audit import worst_failed_check
-from aligntool.render.lines import escaped
+from aligntool.render.lines import harmless
 
 # The text exposition format 0.0.4. An unknown value has no sample. The identity of a disk is in one series; all others
 # have only its kernel name, as `device`, the label of node_exporter's own node_disk_ metrics. All are gauges.
@@ -152,4 +152,4 @@ def _in_braces(labels: dict[str, str | None]) -> str:
 
 
 def _escape(value: str) -> str:
-    return escaped(value.strip()).replace("\\", "\\\\").replace('"', '\\"')
+    return harmless(value.strip()).replace("\\", "\\\\").replace('"', '\\"')

@@ -13,7 +13,8 @@ from aligntool.change import LayoutGoal, RaidGoal, RealignGoal
 from aligntool.documents import as_object
 from aligntool.inventory import KnownGeometry
 from aligntool.recipes.goals import BenchGoal, Recipe
-from aligntool.render.lines import EMPTY, Line, Style, paragraph, plain, stacked
+from aligntool.render.lines import EMPTY, Line, Style, cell_width, paragraph, plain, stacked
+from aligntool.render.translate import translated
 from aligntool.units import format_size, significant
 
 # Rows of the drive database as text.
@@ -112,12 +113,12 @@ def simulate_commands(depth: int, count: int) -> tuple[Run, ...]:
 
 def explain_topic(*, width: int) -> Iterator[Line]:
     """Yield the page of `aligntool explain queue-depth`."""
-    yield ((TITLE, Style.TITLE),)
+    yield ((translated(TITLE), Style.TITLE),)
     yield EMPTY
     yield from timeline_lines(width=width)
     for text in PARAGRAPHS:
         yield EMPTY
-        yield from paragraph("  " + text, width, "  ")
+        yield from paragraph("  " + translated(text), width, "  ")
     yield EMPTY
     for command in NEXT:
         yield (("  → ", Style.DIM), (command, Style.TYPE))
@@ -133,10 +134,11 @@ def timeline_lines(*, width: int) -> Iterator[Line]:
         for row in range(depth):
             head = f"  QD{depth}" if row == 0 else ""
             yield ((f"{head:<8}", Style.TITLE), (_bar(commands, row, cells, span), Style.NOTE))
-        result = f"8 reads in {end} µs: {8 * 1_000_000 // end:,} a second"
+        result = translated("8 reads in {time} µs: {rate:,} a second", time=end, rate=8 * 1_000_000 // end)
         yield ((" " * 8 + result, Style.GOOD if depth > 1 else Style.PLAIN),)
         yield EMPTY
-    yield ((" " * 8 + f"[-waits for flash-#-shared part]; one read alone takes {LATENCY_US} µs", Style.DIM),)
+    key = translated("[-waits for flash-#-shared part]; one read alone takes {time} µs", time=LATENCY_US)
+    yield ((" " * 8 + key, Style.DIM),)
 
 
 def _bar(commands: tuple[Run, ...], row: int, cells: int, span: int) -> str:
@@ -158,23 +160,28 @@ def _bar(commands: tuple[Run, ...], row: int, cells: int, span: int) -> str:
 def explain_lines(code: Code, *, width: int) -> Iterator[Line]:
     """Yield the explanation of a finding code."""
     text = explanations()[code]
-    title = ((code.value, Style.TITLE), (f"  {text.title}  ", Style.TITLE), (text.severity, Style.NOTE))
-    yield from stacked(title, width)
+    title = translated(text.title)
+    severity = translated(text.severity)
+    line = ((code.value, Style.TITLE), (f"  {title}  ", Style.TITLE), (severity, Style.NOTE))
+    yield from stacked(line, width)
     for question, answer in zip(QUESTIONS, text.answers, strict=True):
         yield EMPTY
-        yield ((question, Style.TITLE),)
-        yield from paragraph("  " + answer, width, "  ")
+        yield ((translated(question), Style.TITLE),)
+        yield from paragraph("  " + translated(answer), width, "  ")
 
 
 def list_lines(*, width: int) -> Iterator[Line]:
     """Yield a line for every finding code, and one for the other topic."""
     for code, text in explanations().items():
-        line = ((code.value, Style.TITLE), (f"  {text.severity:<8}", Style.NOTE), (text.title, Style.PLAIN))
+        severity = translated(text.severity)
+        severity += " " * max(1, 8 - cell_width(severity))
+        title = translated(text.title)
+        line = ((code.value, Style.TITLE), (f"  {severity}", Style.NOTE), (title, Style.PLAIN))
         yield from stacked(line, width)
-    yield from stacked(((TOPIC, Style.TITLE), (f"  {TITLE}", Style.PLAIN)), width)
+    yield from stacked(((TOPIC, Style.TITLE), (f"  {translated(TITLE)}", Style.PLAIN)), width)
     yield EMPTY
     words = ", ".join(dict.fromkeys(title for title, _ in glossary().values()))
-    yield from paragraph(f"Words that can be explained, too: {words}", width, "  ")
+    yield from paragraph(translated("Words that can be explained, too: {words}", words=words), width, "  ")
 
 
 # The glossary: `aligntool explain WORD`.

@@ -7,7 +7,7 @@ from xml.etree.ElementTree import Element
 from aligntool.audit.report import Answer, Cost, Judged, Verdict
 from aligntool.inventory import Disk
 from aligntool.render import audit, disk_map, svg
-from aligntool.render.lines import Style, escaped
+from aligntool.render.lines import Style, harmless
 from aligntool.render.svg import box, cut_to_width, element, frame, line, path, percent, words, words_width
 from aligntool.units import format_about, format_size
 
@@ -183,7 +183,7 @@ def _sentence(stretch: disk_map.Stretch) -> str:
     if stretch.free:
         return f"free: {size}"
     subject = f"partition {stretch.label}" if stretch.partition else "the whole disk"
-    return f"{subject}, {escaped(stretch.what)[:60]}, {size}: {audit.verdict_text(stretch.verdict)}"
+    return f"{subject}, {harmless(stretch.what)[:60]}, {size}: {audit.verdict_text(stretch.verdict)}"
 
 
 def _alternative(stretches: Sequence[disk_map.Stretch]) -> str:

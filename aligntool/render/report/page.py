@@ -1,11 +1,9 @@
 """Build the HTML report: show measurements as charts and tables, and render the page."""
 
-import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
-from html import escape, unescape
 from math import log10
 from statistics import median
 
@@ -25,9 +23,8 @@ from aligntool.recipes.goals import BenchTest
 from aligntool.render import svg
 from aligntool.render.bench import FIGURES, drive_facts, figure_cells
 from aligntool.render.experiments import host_memory_words, knee_facts, range_words, setting_words
-from aligntool.render.lines import escaped
+from aligntool.render.lines import harmless
 from aligntool.render.report import disks, rows
-from aligntool.render.translate import chosen_language, translated
 from aligntool.units import counted, format_about, format_rate, format_size, significant
 
 # The conditions of a measurement, as words for the page.
@@ -475,7 +472,7 @@ def _harmless_value(value: object) -> object:
     """Make a value harmless before it enters the page. Markup is ours; anything else may come from a disk."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
-    return escaped(value if len(value) <= LONGEST else value[:LONGEST] + "…")
+    return harmless(value if len(value) <= LONGEST else value[:LONGEST] + "…")
 
 
 def _svg(picture: svg.Picture) -> Markup:
@@ -492,20 +489,4 @@ def render_page(template: str, sheets: Sequence[str] = ("page.css",), **values: 
     """Render a page from its template and style sheets."""
     styles = "".join(map(svg.style_sheet, sheets))
     page = _environment().get_template(template)
-    return _localized_page(page.render(version=__version__, styles=Markup(styles), policy=_policy(styles), **values))
-
-
-def _localized_page(page: str) -> str:
-    """Translate the text between tags and in labels into the user's language; commands stay as they are."""
-    if chosen_language() == "en":
-        return page
-    pieces = re.split(r"(<(code|style)\b.*?</\2>|<[^>]*>)", page, flags=re.DOTALL)
-    texts = pieces[::3]
-    tags = [*pieces[1::3], ""]
-    label = re.compile(r'(?<= aria-label=")[^"]*')
-    pairs = zip(map(_localized, texts), (label.sub(lambda hit: _localized(hit[0]), tag) for tag in tags), strict=True)
-    return "".join(map("".join, pairs)).replace('lang="en"', f'lang="{chosen_language()}"', 1)
-
-
-def _localized(text: str) -> str:
-    return escape(translated(unescape(text))) if text.strip() else text
+    return page.render(version=__version__, styles=Markup(styles), policy=_policy(styles), **values)
