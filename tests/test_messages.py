@@ -180,7 +180,7 @@ def test_a_translated_page_whose_english_page_has_changed_is_listed(tmp_path: Pa
     assert "docs/page.md has changed" in changed and lists == "the lists differ" and code.endswith(": `term`")
 
 
-@pytest.mark.needs_tools("msgfmt")
+@pytest.mark.needs_tools("msgfmt", "msgunfmt")
 def test_the_catalogues_of_packages_have_the_translations(tmp_path: Path) -> None:
     run("env", f"--chdir={ROOT}", ".ci/catalogues", tmp_path)
     files = {path.relative_to(tmp_path).as_posix(): path for path in tmp_path.rglob("*.mo")}
