@@ -178,7 +178,7 @@ WRITERS = {
     "measure/run.py": "a file for fio, the lock of a device",
     "measure/targets.py": "whether a target may be written to; digests of test data",
     "measure/timing.py": "the target of a probe",
-    "raid/make.py": "the record of an array",
+    "raid/record.py": "the record of an array",
     "raid/steps_luks.py": "the header of a LUKS2 after a power cut; a copy of it, in a temporary folder",
     "raid/steps_md.py": "an array that is flushed",
     "raid/steps_reformat.py": "how much of an array md compares, in sysfs",
@@ -325,7 +325,7 @@ NOT_CONFINED = {
     "measure/fio.py": "fio, which writes its own data",
     "measure/logs.py": "blkparse: a log that the user gives, not a disk",
     "measure/record_trace.py": "blktrace, blkparse: what the kernel reports; a command of the user",
-    "raid/make.py": "modprobe, mdadm and mkfs: they write to the machine's drives",
+    "raid/preflight.py": "modprobe: the running kernel",
     "raid/steps_luks.py": "cryptsetup reencrypt, luksHeaderBackup and so on: device mapper, the kernel's keys",
     "raid/steps_md.py": "mdadm, mkfs; mount, where the kernel parses",
     "raid/steps_reformat.py": "nvme format, sfdisk, mdadm: they write to a member of the array",
@@ -597,7 +597,7 @@ def test_every_string_statement_is_a_docstring() -> None:
 
 def test_the_kernel_s_folders_are_not_searched_with_glob() -> None:
     """`Path.glob` fails if a folder vanishes during the search, as a process or device does; `live_paths` does not."""
-    on_disks = {"aligntool/linux/fat.py", "aligntool/raid/make.py", "aligntool/raid/steps_system.py"}
+    on_disks = {"aligntool/linux/fat.py", "aligntool/raid/preflight.py", "aligntool/raid/steps_system.py"}
     searching = {
         _name(path)
         for path in _outside(*TERMINAL_FOLDERS)

@@ -31,10 +31,13 @@ from aligntool.linux.look import look
 from aligntool.linux.sysfs import Tree
 from aligntool.mover.status import Status, journal_status
 from aligntool.mover.unfinished_change import refuse_in_flight
-from aligntool.raid import make
+from aligntool.raid.apply import apply_record, begin, undo_record
 from aligntool.raid.ceilings import known_rates
+from aligntool.raid.current_names import with_current_names
 from aligntool.raid.members import Known
 from aligntool.raid.planning import Needs, data_begins
+from aligntool.raid.preflight import members_in, preflight, refuse_impossible
+from aligntool.raid.record import Record, find_records, lock_state, read_record, remove_record
 from aligntool.raid.running import ArrayView, arrays_of, find_array
 from aligntool.raid.steps_drives import lock_members, read_all_disks
 from aligntool.raid.steps_luks import NO_KEY, Key
@@ -96,28 +99,28 @@ def locked_array(
     @contextmanager
     def locked(on_note: Callable[[str], object]) -> Iterator[run_change.ChangeInProgress]:
         paths = Paths()
-        with make.lock_state(paths.state):
+        with lock_state(paths.state):
             refuse_overlapping_change(plan, paths)
             with lock_members(plan.steps) as members:
                 refuse_changed(plan, plan_again())
-                make.refuse_impossible(plan, paths)
+                refuse_impossible(plan, paths)
                 check()
                 kind = volatile_kind(paths.state)
                 if kind:
                     again = _WITHOUT_RECORD.get(plan.purpose, _MADE_AGAIN)
                     on_note(f"{paths.state} is a {kind}: a power cut would lose the record, and {again}")
-                record = make.begin(plan, paths)
+                record = begin(plan, paths)
                 try:
-                    events = make.apply_record(record, plan, paths, members, key)
+                    events = apply_record(record, plan, paths, members, key)
                     yield run_change.ChangeInProgress(events, run_change.recovery_commands(plan.disk.path))
                 except (Refused, KeyboardInterrupt):
-                    make.remove_record(record)  # nothing was written yet
+                    remove_record(record)  # nothing was written yet
                     raise
 
     return run_change.lock_in_child(locked, plan, plan.disk.path)
 
 
-def continue_array(record: make.Record, *, back: bool, json_: bool, key: Key = NO_KEY) -> Plan:
+def continue_array(record: Record, *, back: bool, json_: bool, key: Key = NO_KEY) -> Plan:
     """Finish or roll back an unfinished array. Return its plan with current names. Raises Refused and Stopped."""
     plan = run_while_progressing(lambda: _current_plan(record))
     ways = run_change.recovery_commands(plan.disk.path)
@@ -125,16 +128,16 @@ def continue_array(record: make.Record, *, back: bool, json_: bool, key: Key = N
     @contextmanager
     def locked(on_note: Callable[[str], object]) -> Iterator[run_change.ChangeInProgress]:
         paths = Paths()
-        with make.lock_state(paths.state):
-            current = make.read_record(record.file)  # again, under the lock
+        with lock_state(paths.state):
+            current = read_record(record.file)  # again, under the lock
             if _current_plan(current) != plan:
                 text = "the device name of a drive has changed meanwhile"
                 raise Refused(text, hint=ways, code="plan-stale")
             if back:
-                events = make.undo_record(current, plan, paths)
+                events = undo_record(current, plan, paths)
                 way = ChangeState.UNDOING
             else:
-                events = make.apply_record(current, plan, paths, key=key)
+                events = apply_record(current, plan, paths, key=key)
                 way = ChangeState.RESUMED
             yield run_change.ChangeInProgress(events, ways, way=way)
 
@@ -143,10 +146,10 @@ def continue_array(record: make.Record, *, back: bool, json_: bool, key: Key = N
     return plan
 
 
-def _current_plan(record: make.Record) -> Plan:
+def _current_plan(record: Record) -> Plan:
     """Return the plan with the current names of its drives. Raises Refused."""
     try:
-        return make.with_current_names(record.plan, read_all_disks())
+        return with_current_names(record.plan, read_all_disks())
     except Refused as refusal:
         refusal.hint += f"\n{_abandon_hint(record)}"
         raise
@@ -168,7 +171,7 @@ def refuse_renamed(plan: Plan, disks: Sequence[Disk]) -> None:
     """Raise Refused if a drive of a saved plan is missing or has another name now: another drive may have its name, and
     a new plan with the old names would overwrite that.
     """
-    steps = zip(drives_of(plan), drives_of(make.with_current_names(plan, disks)), strict=True)
+    steps = zip(drives_of(plan), drives_of(with_current_names(plan, disks)), strict=True)
     pairs = [(was.disk, now.disk.path) for was, now in steps if was.disk.path != now.disk.path]
     renamed = [
         f"{was.model or 'a drive'}, serial {was.serial or 'unknown'}, was {was.path} and is {path} now"
@@ -181,11 +184,11 @@ def refuse_renamed(plan: Plan, disks: Sequence[Disk]) -> None:
 
 def refuse_changed(plan: Plan, current: Plan) -> None:
     """Raise Refused if a plan made now has other steps, or would overwrite other content."""
-    content = {step.device: step.holds for step in make.members_in(current.steps)}
+    content = {step.device: step.holds for step in members_in(current.steps)}
     changed = [
         f"the content of {step.device} has changed since the plan was made: it was {_content_words(step.holds)}, and "
         f"is now {_content_words(content[step.device])}"
-        for step in make.members_in(plan.steps)
+        for step in members_in(plan.steps)
         if content.get(step.device, step.holds) != step.holds
     ]
     if changed:
@@ -196,7 +199,7 @@ def refuse_changed(plan: Plan, current: Plan) -> None:
         raise Refused(text, hint=_PLAN_AGAIN, code="plan-stale")
 
 
-def _abandon_hint(record: make.Record) -> str:
+def _abandon_hint(record: Record) -> str:
     """Return how the user abandons an array, or replaces its drive, if a drive is lost."""
     file = shell_word(str(record.file))
     if record.plan.purpose == "layers":
@@ -215,7 +218,7 @@ def _content_words(holds: tuple[str, ...]) -> str:
 def refuse_overlapping_change(plan: Plan, paths: Paths) -> None:
     """Raise Refused if another array with any of these drives, or of this name, is unfinished."""
     drives = set(map(_drive_key, drives_of(plan)))
-    for record in make.find_records(paths.state):
+    for record in find_records(paths.state):
         # After a reboot the array itself may have another name.
         is_same = record.plan.disk.path == plan.disk.path or record.plan.disk.disk_id == plan.disk.disk_id
         if record.plan.purpose == "layers":  # another disk may have its path by now
@@ -226,7 +229,7 @@ def refuse_overlapping_change(plan: Plan, paths: Paths) -> None:
             raise Refused(text, hint=run_change.recovery_commands(path), code="in-flight", subject=path)
 
 
-def refuse_unfinished(record: make.Record | None) -> None:
+def refuse_unfinished(record: Record | None) -> None:
     """Raise Refused with the commands that continue an unfinished change, if there is one."""
     if record is not None:
         path = record.plan.disk.path
@@ -255,7 +258,7 @@ def refuse_unready(needs: Needs, steps: Sequence[Step] = (), others: Refused | N
     if os.geteuid() != 0:
         return
     disks = look((), arrays=True, files=False).disks if steps else ()
-    reasons = make.preflight(needs, steps, Paths(), disks)
+    reasons = preflight(needs, steps, Paths(), disks)
     if reasons:
         refuse([*(others.refusals if others else ()), *reasons])
 
@@ -352,13 +355,13 @@ def _find(report: Report, target: str) -> tuple[Judged, int | None]:
 # of the two stopped.
 
 
-def find_record(target: str | None) -> make.Record | None:
+def find_record(target: str | None) -> Record | None:
     """Return the unfinished array of a device, a name or a UUID; without a target, the only unfinished array.
 
     Raises Refused if several could be meant, or a record cannot be read.
     """
     try:
-        records = make.find_records()
+        records = find_records()
     except Refused:
         # Without root an image can be read, although the records cannot; opening a disk then fails with its reason. As
         # root, a record that is damaged must not keep a disk in flight that has nothing to do with it.
@@ -390,15 +393,15 @@ def _is_in_flight(target: str) -> bool:
         return False
 
 
-def with_current_paths(records: Iterable[make.Record]) -> tuple[make.Record, ...]:
+def with_current_paths(records: Iterable[Record]) -> tuple[Record, ...]:
     return tuple(map(_with_current_path, records))
 
 
-def _with_current_path(record: make.Record) -> make.Record:
+def _with_current_path(record: Record) -> Record:
     """Return a record of layers with the current path of its disk: another disk may have the old one by now."""
     with suppress(Refused):  # it is missing, which applying the record reports
         if record.plan.purpose == "layers":
-            return replace(record, plan=make.with_current_names(record.plan, read_all_disks()))
+            return replace(record, plan=with_current_names(record.plan, read_all_disks()))
     return record
 
 
@@ -415,11 +418,11 @@ def _is_named(plan: Plan, target: str) -> bool:
 
 def _current_drives(plan: Plan) -> set[str]:
     with suppress(Refused):  # a drive is missing: only the names in the plan are known
-        plan = make.with_current_names(plan, read_all_disks())
+        plan = with_current_names(plan, read_all_disks())
     return {name for step in drives_of(plan) for name in (step.disk.path, step.device)}
 
 
-def array_status(record: make.Record) -> Status:
+def array_status(record: Record) -> Status:
     """Return the progress of an unfinished array."""
     plan = record.plan
     state = "it is not finished: do not store anything on it yet"
@@ -437,14 +440,14 @@ def array_status(record: make.Record) -> Status:
     return Status("unfinished", tuple(sentences), plan, record.position, forward=record.forward)
 
 
-def require_unfinished(record: make.Record | None) -> make.Record:
+def require_unfinished(record: Record | None) -> Record:
     """Return the record. Raises Refused if there is none."""
     if record is None:
         raise Refused("there is no unfinished array", hint="sudo aligntool audit lists the disks in flight")
     return record
 
 
-def recover_array(record: make.Record, *, json_: bool, back: bool) -> None:
+def recover_array(record: Record, *, json_: bool, back: bool) -> None:
     """Finish or roll back an unfinished array, and report it. Raises Stopped if it stops again."""
     continue_array(record, back=back, json_=json_)
     if not back:

@@ -58,7 +58,7 @@ from aligntool.mover.locked_disk import journal_options, locked_disk, unthrottle
 from aligntool.mover.status import Status, journal_status
 from aligntool.mover.unfinished_change import shows_change
 from aligntool.mover.whole_disk import adds_table
-from aligntool.raid.make import Record, find_records
+from aligntool.raid.record import Record, find_records
 from aligntool.raid.reformat import ReformatGoal
 from aligntool.raid.running import PersistGoal
 from aligntool.raid.steps_luks import NO_KEY, Key

@@ -252,7 +252,7 @@ def _note_member(facts: _ImageFacts, path: str, content: bytes) -> None:
         facts.confs[path] = text
 
 
-# Arrays whose creation is unfinished. raid/make.py writes the record; here only its existence and position matter.
+# Arrays whose creation is unfinished. raid/record.py writes the record; here only its existence and position matter.
 
 RECORDS = "/var/lib/aligntool/arrays"
 LONGEST = 16 << 20

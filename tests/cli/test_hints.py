@@ -15,12 +15,12 @@ from typing import NoReturn
 import pytest
 
 from aligntool.audit.wording import hints_for_disk
+from aligntool.cli import arrays
 from aligntool.cli.arrays import find_record
 from aligntool.commands import shell_word
 from aligntool.errors import Refusal, Refused, Stopped
 from aligntool.linux.lock import lock_disk
 from aligntool.linux.system import RECORDS
-from aligntool.raid import make
 from aligntool.units import MIB
 from tests.by_hand import command_of, type_by_hand
 from tests.cli.old_disks import LENGTH, START, make_old_disk
@@ -163,7 +163,7 @@ def test_a_result_file_never_replaces_the_disk_that_is_read(words: tuple[str, ..
 
 READ_AS_NOBODY = """
 import os, pathlib, sys
-from aligntool.raid.make import find_records
+from aligntool.raid.record import find_records
 os.setuid(65534)
 find_records(pathlib.Path(sys.argv[1]))
 """
@@ -207,7 +207,7 @@ def test_an_inaccessible_target_is_refused_if_the_records_cannot_be_read(monkeyp
     def unreadable() -> NoReturn:
         raise Refused("the records cannot be read")
 
-    monkeypatch.setattr(make, "find_records", unreadable)
+    monkeypatch.setattr(arrays, "find_records", unreadable)
     monkeypatch.setattr("os.geteuid", lambda: 65534)
     assert find_record("/") is None
     with pytest.raises(Refused, match="the records cannot be read"):

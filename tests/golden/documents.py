@@ -29,8 +29,8 @@ from aligntool.measure.sweeps import Setting, Spans, Starts
 from aligntool.measure.unit import Boundary, Evidence, Inference, KindResult, Penalty, ProbedDisk, ProbeResult, document
 from aligntool.measure.unit_design import Kind
 from aligntool.raid.ceilings import Ceiling
-from aligntool.raid.make import Record, save
 from aligntool.raid.measured import Identity, Sample, Tuning, tuning_text
+from aligntool.raid.record import Record, save
 from aligntool.raid.reformat import ReformatGoal
 from aligntool.raid.running import ArrayView, MemberView, PersistGoal
 from aligntool.realign.request import Request

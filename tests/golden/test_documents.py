@@ -13,8 +13,8 @@ from aligntool.change import STEPS, ArrayRequest, StepBegun, from_json, request_
 from aligntool.documents import WIRE, as_object, decode
 from aligntool.measure import results
 from aligntool.measure.sweeps import Spans, Starts, experiment_from_json
-from aligntool.raid.make import read_record
 from aligntool.raid.measured import parse_tuning
+from aligntool.raid.record import read_record
 from aligntool.raid.running import PersistGoal
 from aligntool.realign.request import Request
 from aligntool.render.experiments import alignment_json, span_json

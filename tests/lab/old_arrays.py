@@ -12,7 +12,8 @@ from functools import cache
 from pathlib import Path
 
 from aligntool.change import StepDone, from_json
-from aligntool.raid.make import apply_record, begin, lock_state
+from aligntool.raid.apply import apply_record, begin
+from aligntool.raid.record import lock_state
 from aligntool.raid.steps_drives import lock_members
 from aligntool.raid.steps_system import Paths
 from tests.lab.in_guest import OUT, drive, forked, run

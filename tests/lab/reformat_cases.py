@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from aligntool.change import Event, StepBegun, StepDone, from_json
+from aligntool.raid.apply import apply_record, begin
 from aligntool.raid.commands import member_commands
-from aligntool.raid.make import apply_record, begin, lock_state
+from aligntool.raid.record import lock_state
 from aligntool.raid.steps_system import Paths
 from aligntool.steps import TakeOutMember
 from tests.lab.in_guest import OUT, by_serial, forked, run

@@ -10,7 +10,9 @@ from pathlib import Path
 from aligntool.change import Progress
 from aligntool.cli.layers import Layers
 from aligntool.errors import Refused
-from aligntool.raid import make
+from aligntool.raid.apply import apply_record, begin, undo_record
+from aligntool.raid.current_names import with_current_names
+from aligntool.raid.record import find_records, lock_state
 from aligntool.raid.steps_luks import Key, refuse_unfit
 from aligntool.raid.steps_system import Paths
 from aligntool.realign.request import Request
@@ -18,16 +20,16 @@ from aligntool.realign.request import Request
 
 def main(word: str, image: str, state: str, key_file: str) -> None:
     paths, key = Paths(state=Path(state)), Key(Path(key_file).read_bytes(), lambda *_: ())
-    with make.lock_state(paths.state):
+    with lock_state(paths.state):
         if word == "begin":
-            record = make.begin(Layers(image, Request()).make_plan(), paths)
+            record = begin(Layers(image, Request()).make_plan(), paths)
         else:
-            (record,) = make.find_records(paths.state)
-        plan = make.with_current_names(record.plan, ())
+            (record,) = find_records(paths.state)
+        plan = with_current_names(record.plan, ())
         if word == "begin":
             refuse_unfit(plan, key)
         back = word == "back"
-        for event in make.undo_record(record, plan, paths) if back else make.apply_record(record, plan, paths, key=key):
+        for event in undo_record(record, plan, paths) if back else apply_record(record, plan, paths, key=key):
             name = f"{type(event).__name__} {event.done}" if isinstance(event, Progress) else type(event).__name__
             print(name, flush=True)
 

@@ -21,8 +21,9 @@ from aligntool.cli.layers import Layers
 from aligntool.errors import Refused
 from aligntool.inventory import Layer
 from aligntool.linux.block import open_read_only
-from aligntool.raid import make
+from aligntool.raid.current_names import with_current_names
 from aligntool.raid.encrypted import plan_layers
+from aligntool.raid.record import find_records
 from aligntool.raid.steps_luks import content_problems, finishing_command
 from aligntool.realign.request import Request
 from aligntool.steps import ReencryptSectors
@@ -150,14 +151,14 @@ def test_a_change_killed_at_any_moment_is_resumed_without_data_loss(made: Encryp
         process = encrypted.process("resume" if attempt else "begin")
         wait_for(process, encrypted, enough)
         kill_all(process)
-        (record,) = make.find_records(encrypted.state)
+        (record,) = find_records(encrypted.state)
         assert (record.position, record.begun) == (0, True)
     assert "online-reencrypt" in json.dumps(encrypted.header()["config"])
     process = encrypted.process("resume")
     assert process.wait(300) == 0
     assert encrypted.sectors() == {4096}
     assert "online-reencrypt" not in json.dumps(encrypted.header()["config"])
-    assert make.find_records(encrypted.state) == ()
+    assert find_records(encrypted.state) == ()
     assert encrypted.decrypted() == encrypted.plain
     assert encrypted.around() == made.around()
 
@@ -186,7 +187,7 @@ def test_a_rollback_restores_the_disk_only_until_the_first_data_are_reencrypted(
         wait_for(process, encrypted, enough)
         kill_all(process)
         assert encrypted.process("back").wait(60) == code
-        assert len(make.find_records(encrypted.state)) == (code != 0)
+        assert len(find_records(encrypted.state)) == (code != 0)
         assert (encrypted.image.read_bytes() == before) == (code == 0)
 
 
@@ -281,7 +282,7 @@ def test_a_record_names_its_image_by_its_full_path(encrypted: Encrypted, monkeyp
     with encrypted.image.open("ab") as image:
         image.truncate(encrypted.image.stat().st_size + MIB)
     with pytest.raises(Refused, match="it is another image"):
-        make.with_current_names(plan, ())
+        with_current_names(plan, ())
 
 
 def test_a_disk_is_identified_under_another_name_and_with_another_table() -> None:
@@ -291,9 +292,9 @@ def test_a_disk_is_identified_under_another_name_and_with_another_table() -> Non
     grown = replace(renamed, partitions=(replace(disk.partitions[0], name="another name"),))
     other = replace(disk, serial="s2")
     for now in (renamed, grown):
-        assert make.with_current_names(plan, (other, now)).disk.path == "/dev/sdx"
+        assert with_current_names(plan, (other, now)).disk.path == "/dev/sdx"
     with pytest.raises(Refused, match="is missing"):
-        make.with_current_names(plan, (other,))
+        with_current_names(plan, (other,))
 
 
 def test_the_finishing_command_without_a_record_quotes_the_image_path() -> None:

@@ -17,7 +17,7 @@ from aligntool.errors import Refused, Stopped
 from aligntool.inventory import Disk, Inventory, Layer, LbaFormat, NvmeFacts, Partition, Table, TableLabel
 from aligntool.raid import steps_reformat
 from aligntool.raid.commands import member_commands, table_script
-from aligntool.raid.make import with_current_names
+from aligntool.raid.current_names import with_current_names
 from aligntool.raid.reformat import ArrayDetails, ReformatGoal, plan_reformat
 from aligntool.raid.steps_drives import is_same_drive
 from aligntool.raid.steps_reformat import backwards, problems_of, start_hint

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from aligntool.errors import Refused, Stopped
-from aligntool.raid.make import Record, undo_record
+from aligntool.raid.apply import undo_record
+from aligntool.raid.record import Record
 from aligntool.raid.steps_md import make_file_system, refuse_foreign, refuse_used, was_never_mounted
 from aligntool.raid.steps_system import Paths
 from aligntool.steps import DataArea, MakeArray, MakeFileSystem

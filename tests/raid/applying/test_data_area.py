@@ -8,8 +8,8 @@ import pytest
 
 from aligntool.errors import Refused
 from aligntool.raid.commands import command_of
-from aligntool.raid.make import refuse_impossible
 from aligntool.raid.members import data_area
+from aligntool.raid.preflight import refuse_impossible
 from aligntool.raid.steps_drives import old_signatures, read_disk
 from aligntool.steps import DataArea, MakeArray, MakeMember, Step, recognised_content
 from aligntool.units import KIB, MIB, Extent

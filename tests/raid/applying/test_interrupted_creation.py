@@ -16,17 +16,10 @@ import pytest
 from aligntool.change import Plan, StepDone
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.programs import find_program
+from aligntool.raid.apply import apply_record, begin, undo_record
 from aligntool.raid.boot import MAKERS
-from aligntool.raid.make import (
-    Record,
-    apply_record,
-    begin,
-    find_records,
-    lock_state,
-    save,
-    undo_record,
-    with_current_names,
-)
+from aligntool.raid.current_names import with_current_names
+from aligntool.raid.record import Record, find_records, lock_state, save
 from aligntool.raid.steps_drives import read_disk
 from aligntool.raid.steps_system import Paths
 from aligntool.steps import CheckInitramfs, MakeDirectory, Mount, RebuildInitramfs, ReloadUnits

@@ -8,8 +8,8 @@ import pytest
 
 from aligntool.change import Plan
 from aligntool.errors import Refused
-from aligntool.raid.make import preflight, refuse_impossible
 from aligntool.raid.planning import Needs, needs_of_plan
+from aligntool.raid.preflight import preflight, refuse_impossible
 from aligntool.raid.steps_drives import read_disk
 from aligntool.raid.steps_system import refuse_hooks
 from aligntool.steps import CheckInitramfs, EditFile, MakeMember, Mount, RebuildInitramfs, Step, Subject

@@ -13,7 +13,7 @@ from aligntool.cli.arrays import array_status, refuse_overlapping_change, refuse
 from aligntool.errors import Refused
 from aligntool.linux.open_files import openers
 from aligntool.linux.programs import run_program
-from aligntool.raid.make import Record, find_records, lock_state, read_record, remove_record, save
+from aligntool.raid.record import Record, find_records, lock_state, read_record, remove_record, save
 from aligntool.raid.steps_system import Paths
 from tests.raid.applying.builders import fstab_step, plan_of
 

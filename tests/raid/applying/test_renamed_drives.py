@@ -9,7 +9,7 @@ from aligntool.cli.arrays import refuse_renamed
 from aligntool.errors import Refused
 from aligntool.inventory import Disk
 from aligntool.raid.commands import command_of
-from aligntool.raid.make import with_current_names
+from aligntool.raid.current_names import with_current_names
 from aligntool.steps import MakeArray, MakeFileSystem, MakeMember, SetPartitionType
 from tests.raid.builders import drive, goal, planned
 
