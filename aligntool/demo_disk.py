@@ -266,4 +266,4 @@ def _run(name: str, *arguments: str) -> None:
     clock = {"SOURCE_DATE_EPOCH": str(_CLOCK), "E2FSPROGS_FAKE_TIME": str(_CLOCK), "MTOOLS_SKIP_CHECK": "1"}
     ended = run_program(name, *arguments, environment=clock | {"TZ": "UTC"})
     if ended.code:
-        raise Refused(f"{name} failed to make its part of the demo disk: {ended.last_words}")
+        raise Refused(f"{name} failed to make its part of the demo disk: {ended.output_tail}")

@@ -26,7 +26,7 @@ from aligntool.linux.content import places_for_data, sample
 from aligntool.linux.deadline import run_while_progressing
 from aligntool.linux.devices import read_array
 from aligntool.linux.files import volatile_kind
-from aligntool.linux.in_use import unlisted_users
+from aligntool.linux.in_use import unlisted_occupants
 from aligntool.linux.look import look
 from aligntool.linux.sysfs import Tree
 from aligntool.mover.status import Status, journal_status
@@ -292,7 +292,7 @@ def users_beside_mounts(disk: Disk, number: int | None = None) -> tuple[tuple[st
     """Return the users of a disk or partition other than mounts and holders, and how to end each use."""
     node = next((part.node for part in disk.partitions if part.number == number and part.node), disk.name)
     with suppress(OSError):
-        return tuple((user.what, user.end) for user in unlisted_users(f"/dev/{node}"))
+        return tuple((user.what, user.end) for user in unlisted_occupants(f"/dev/{node}"))
     return ()
 
 

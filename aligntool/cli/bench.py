@@ -14,7 +14,7 @@ from aligntool import __version__
 from aligntool.audit.judge import audit
 from aligntool.audit.report import AuditOptions, Severity
 from aligntool.cli import options, probe
-from aligntool.cli.options import print_lines, remark, seconds, terminal_width, whole
+from aligntool.cli.options import integer, print_lines, remark, seconds, terminal_width
 from aligntool.cli.pager import page_lines
 from aligntool.cli.reference import find_recipe
 from aligntool.errors import ExitCode, Refused, Stopped
@@ -115,7 +115,7 @@ class LoadOptions:
         int | None,
         typer.Option(
             "--mix",
-            parser=whole(1, 99),
+            parser=integer(1, 99),
             metavar="PERCENT",
             help="Also run each test mixed, with this percentage of reads.",
         ),
@@ -148,7 +148,7 @@ def bench_run(
         typer.Option("--runtime", parser=seconds(0.1, _LONGEST_S), metavar="SECONDS", help="Duration of each run."),
     ] = None,
     repeats: Annotated[
-        int | None, typer.Option("--repeats", parser=whole(1, 1000), metavar="N", help="Runs of each test.")
+        int | None, typer.Option("--repeats", parser=integer(1, 1000), metavar="N", help="Runs of each test.")
     ] = None,
     passes_: Annotated[
         str | None,
@@ -304,7 +304,7 @@ class SweepOptions(options.ResultFile):
     span: Annotated[
         int | None, typer.Option("--size", metavar="SIZE", parser=options.size, help="Size of the file in a folder.")
     ] = None
-    repeats: Annotated[int, typer.Option("--repeats", parser=whole(5, 1000), metavar="N", help="Number of runs.")] = 5
+    repeats: Annotated[int, typer.Option("--repeats", parser=integer(5, 1000), metavar="N", help="Number of runs.")] = 5
     destructive: options.DestructiveOption = False
     wipe: options.WipeDataOption = None
     yes: options.YesOption = False
@@ -442,7 +442,9 @@ def bench_alignment(
     every: Annotated[
         bool, typer.Option("--every", help="Test every sector of the unit, not every eighth of it; takes a long time.")
     ] = False,
-    depth: Annotated[int, typer.Option("--depth", parser=whole(1, 1024), metavar="N", help="Requests in flight.")] = 1,
+    depth: Annotated[
+        int, typer.Option("--depth", parser=integer(1, 1024), metavar="N", help="Requests in flight.")
+    ] = 1,
     runtime: RuntimeOption = 1.0,
     chosen: SweepOptions,
 ) -> None:

@@ -105,7 +105,7 @@ def grid(text: str) -> int:
     return number
 
 
-def whole(least: int, most: int | None = None) -> Callable[[object], int]:
+def integer(least: int, most: int | None = None) -> Callable[[object], int]:
     """Return a parser of whole numbers that accepts only the digits 0 to 9: Python's int() also accepts 1_000, " 5 "
     and the digits of other scripts.
     """
@@ -147,7 +147,7 @@ def seconds(least: float, most: float) -> Callable[[object], float]:
 
 def partition_numbers(words: Sequence[str] | None) -> list[int] | None:
     """Return the numbers of `-p 1 -p 2` or `-p 1,2`, each once, or None if the option was not given."""
-    numbers = [whole(1)(word.strip()) for words_ in words or () for word in words_.split(",")]
+    numbers = [integer(1)(word.strip()) for words_ in words or () for word in words_.split(",")]
     return list(dict.fromkeys(numbers)) or None
 
 

@@ -19,7 +19,7 @@ import typer
 from aligntool.audit.wording import shell_word, unread_between
 from aligntool.change import Progress
 from aligntool.cli import options
-from aligntool.cli.options import command, print_lines, remark, say, sector, terminal_width, whole
+from aligntool.cli.options import command, integer, print_lines, remark, say, sector, terminal_width
 from aligntool.cli.run_change import pipes_may_break
 from aligntool.errors import ExitCode, Killed, Refused, Stopped, failing_as
 from aligntool.inventory import Disk
@@ -179,7 +179,9 @@ def probe(
     yes: options.YesOption = False,
     limit: Annotated[
         int,
-        typer.Option("--limit", parser=whole(1, 86400), metavar="SECONDS", help="Time requests for at most this long."),
+        typer.Option(
+            "--limit", parser=integer(1, 86400), metavar="SECONDS", help="Time requests for at most this long."
+        ),
     ] = 120,
     most: Annotated[
         int | None,
@@ -206,7 +208,7 @@ def probe(
         int | None, typer.Option("--sector-size", parser=sector, metavar="SIZE", help="The smallest request to time.")
     ] = None,
     seed: Annotated[
-        int, typer.Option("--seed", parser=whole(0), metavar="N", help="Seed for the random offsets and their order.")
+        int, typer.Option("--seed", parser=integer(0), metavar="N", help="Seed for the random offsets and their order.")
     ] = 1,
     kept: ProbeFile,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the penalty of every size.")] = False,
@@ -258,7 +260,7 @@ class _Settings:
         self.largest = largest
         self.sector_size = sector_size
         self.seed = seed
-        self.dice = Random(seed)  # the same seed, the same experiment
+        self.rng = Random(seed)  # the same seed, the same experiment
 
 
 _PARTS = 1_000_000  # of an activity whose progress is a share
@@ -331,13 +333,13 @@ def _run(
         text = f"not enough space to find a unit: two regions of {format_size(parts[1].length)}"
         raise Refused(text, hint="use a larger --size, or a larger disk")
     kinds = tuple(unit_design.Kind) if target.writing is not None else (unit_design.Kind.READ,)
-    rounds = unit_design.design(parts, smallest, kinds, settings.dice, most=settings.largest)
+    rounds = unit_design.design(parts, smallest, kinds, settings.rng, most=settings.largest)
     report_round = partial(report, f"timing for at most {time_words(settings.limit_s)}")
     timed = timing.time_rounds(rounds, target, limit_s=settings.limit_s, most_bytes=settings.most, tell=report_round)
     if not timed.rounds:
         raise KeyboardInterrupt
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from here on, SIGTERM must not lose the measurement
-    inference = infer(timed.samples, settings.dice)
+    inference = infer(timed.samples, settings.rng)
     return ProbeResult(
         disk=identity(disk),
         inference=inference,

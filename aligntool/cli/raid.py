@@ -450,7 +450,8 @@ def tune_command(
         typer.Option("--runtime", parser=options.seconds(0.1, 86400), metavar="SECONDS", help="Duration of each load."),
     ] = 5.0,
     repeats: Annotated[
-        int, typer.Option("--repeats", parser=options.whole(1, 1000), metavar="N", help="Rounds over all chunk sizes.")
+        int,
+        typer.Option("--repeats", parser=options.integer(1, 1000), metavar="N", help="Rounds over all chunk sizes."),
     ] = 5,
     kept: TuningFile,
     clear: Annotated[

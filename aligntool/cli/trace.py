@@ -13,7 +13,7 @@ import typer
 
 from aligntool.audit.judge import audit
 from aligntool.audit.report import AuditOptions, Severity
-from aligntool.cli.options import ResultFile, grid, path, print_lines, say, size, terminal_width, text, whole
+from aligntool.cli.options import ResultFile, grid, integer, path, print_lines, say, size, terminal_width, text
 from aligntool.cli.probe import ended_by_signals
 from aligntool.errors import ExitCode, Refused
 from aligntool.linux.look import look
@@ -45,9 +45,11 @@ def boot(
         str | None,
         typer.Option("--trace", metavar="LOG", help="Use the commands of this log instead of the built-in boot."),
     ] = None,
-    reads: Annotated[int | None, typer.Option("--reads", parser=whole(0), metavar="N", help="Number of reads.")] = None,
+    reads: Annotated[
+        int | None, typer.Option("--reads", parser=integer(0), metavar="N", help="Number of reads.")
+    ] = None,
     writes: Annotated[
-        int | None, typer.Option("--writes", parser=whole(0), metavar="N", help="Number of writes.")
+        int | None, typer.Option("--writes", parser=integer(0), metavar="N", help="Number of writes.")
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON; times are in seconds.")] = False,
 ) -> None:
@@ -163,7 +165,7 @@ def trace(
         typer.Option(
             "--partition",
             "-p",
-            parser=whole(1),
+            parser=integer(1),
             rich_help_panel=_ALIGNMENT,
             metavar="N",
             help="Offsets in the log are relative to this partition.",

@@ -27,7 +27,7 @@ from aligntool.units import KIB, Extent
 
 # The contents of a disk or an image: its table, and the layers on each partition.
 
-WHAT = "partition table and contents"
+TABLE_AND_CONTENTS = "partition table and contents"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def read_contents(reader: Reader, *, sector_size: int | None) -> Contents:
     try:
         reading = read_table(reader, sector_size=sector_size)
     except OSError as error:
-        return Contents(unseen=(Unseen(WHAT, f"cannot be read: {error.strerror}", gap=Gap.DISK),))
+        return Contents(unseen=(Unseen(TABLE_AND_CONTENTS, f"cannot be read: {error.strerror}", gap=Gap.DISK),))
     search = _Search(reader)
     if reading.table and is_backup_alone(reading.table):
         whole = search.layers(Extent(0, reader.size), sector_size or 512, "the disk as a whole")
@@ -73,7 +73,7 @@ def read_contents(reader: Reader, *, sector_size: int | None) -> Contents:
     if reading.table is not None:
         # A member of an array (firmware RAID, md or DRBD below a table), or a hybrid ISO image, which includes the
         # table.
-        below = tuple(layer for layer in content if layer.kind.endswith("_raid_member") or layer.kind in _BELOW)
+        below = tuple(layer for layer in content if layer.kind.endswith("_raid_member") or layer.kind in _UNDER_CONTENT)
         # Or the disk is used without its table, which was written by mistake or left over: nothing is in it then.
         unused = bool(partitions) and all(part.content_read and not part.content for part in partitions)
         content = below or (content if unused and not reading.table.in_flight else ())
@@ -83,7 +83,7 @@ def read_contents(reader: Reader, *, sector_size: int | None) -> Contents:
     return Contents(reading.table, True, tuple(partitions), content, whole is not None, tuple(search.unseen), headers)
 
 
-_BELOW = ("drbd", "iso9660")
+_UNDER_CONTENT = ("drbd", "iso9660")
 
 
 @dataclass(slots=True)

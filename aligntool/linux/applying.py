@@ -82,41 +82,44 @@ class _Log:
 
 def _apply(plan: Plan, applying: ChangeInProgress, reporting: Reporting, log: _Log, *, in_flight: bool) -> bool:
     hint = applying.hint
-    far = _Reached(plan, undoes=applying.way is ChangeState.UNDOING)
+    reached = _Reached(plan, undoes=applying.way is ChangeState.UNDOING)
     writing = False
     try:
         with reporting as on_event, _close_events(applying):
             for event in applying.events:
-                if not writing and (far.has_shrunk(event) or _begins_writing(plan, event)):
+                if not writing and (reached.has_shrunk(event) or _begins_writing(plan, event)):
                     writing = True
                     log.begin()
-                far.note(event)
+                reached.note(event)
                 on_event(event)
-        return far.kernel_behind
+        return reached.kernel_behind
     except KeyboardInterrupt:
-        if not (writing or in_flight or far.shrinking or far.journaling):
+        if not (writing or in_flight or reached.shrinking or reached.journaling):
             raise
-        raise Stopped(f"interrupted {far.words()}; {far.kept()}", hint=far.commands_to_continue(hint)) from None
+        raise Stopped(
+            f"interrupted {reached.words()}; {reached.kept()}", hint=reached.commands_to_continue(hint)
+        ) from None
     except Refused as error:
-        if not writing and not (isinstance(error, Killed) and (in_flight or far.shrunk_only or far.journaling)):
+        if not writing and not (isinstance(error, Killed) and (in_flight or reached.shrunk_only or reached.journaling)):
             raise  # a resume writes before its first step, a shrink before its last event, a journal before it counts
-        raise Stopped(str(error), hint=far.commands_to_continue(hint, error.hint, known=not far.shrinking)) from error
+        raise Stopped(
+            str(error), hint=reached.commands_to_continue(hint, error.hint, known=not reached.shrinking)
+        ) from error
     except NothingInFlight:
         log.begin()
         raise
     except Stopped as error:
         log.begin()
-        raise Stopped(str(error), hint=far.commands_to_continue(hint, error.hint)) from error
+        raise Stopped(str(error), hint=reached.commands_to_continue(hint, error.hint)) from error
     except (MemoryError, OSError) as error:
         why = "out of memory" if isinstance(error, MemoryError) else error.strerror
         what = f"{plan.disk.path}: {why}"
-        wrote = writing or far.journaling
-        raise (Stopped(what, hint=far.commands_to_continue(hint)) if wrote else Refused(what)) from error
+        wrote = writing or reached.journaling
+        raise (Stopped(what, hint=reached.commands_to_continue(hint)) if wrote else Refused(what)) from error
     except Exception as error:
         if writing and not hasattr(error, "__notes__"):  # notes were added by the process in which it was raised
-            error.add_note(
-                f"aligntool: stopped by a bug {far.words()}; {far.kept()}\n  → {far.commands_to_continue(hint)}"
-            )
+            commands = reached.commands_to_continue(hint)
+            error.add_note(f"aligntool: stopped by a bug {reached.words()}; {reached.kept()}\n  → {commands}")
         raise
 
 

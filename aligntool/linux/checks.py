@@ -12,7 +12,7 @@ from aligntool.linux.content import open_medium
 from aligntool.linux.file_reader import fresh_reader
 from aligntool.linux.held import held
 from aligntool.linux.loops import NoLoop, read_only_loop
-from aligntool.linux.programs import NOT_RUN, Ended, find_program
+from aligntool.linux.programs import NOT_RUN, ProgramResult, find_program
 from aligntool.linux.sysfs import opened
 from aligntool.units import Extent
 
@@ -69,7 +69,7 @@ def check_content(path: str, extent: Extent, name: str) -> CheckResult:
     return _check_result(kind, answer)
 
 
-def _answer(path: str, extent: Extent, kind: Kind) -> Ended:
+def _answer(path: str, extent: Extent, kind: Kind) -> ProgramResult:
     if kind.name_in_image is None:
         with read_only_loop(path, extent) as device, opened(device) as disk:
             return run_confined(*kind.checker, device, disks=(disk,))
@@ -79,13 +79,13 @@ def _answer(path: str, extent: Extent, kind: Kind) -> Ended:
         return _with_path(answer, name, str(Path(path).absolute()))
 
 
-def _with_path(answer: Ended, name: str, path: str) -> Ended:
+def _with_path(answer: ProgramResult, name: str, path: str) -> ProgramResult:
     """Return the output with the path of the disk in place of the name by which the checker opened it."""
     stdout, stderr = (text.replace(name.encode(), os.fsencode(path)) for text in (answer.stdout, answer.stderr))
-    return Ended(answer.code, stdout, stderr)
+    return ProgramResult(answer.code, stdout, stderr)
 
 
-def _check_result(kind: Kind, answer: Ended) -> CheckResult:
+def _check_result(kind: Kind, answer: ProgramResult) -> CheckResult:
     if answer.code == NOT_RUN:
         return CheckResult(False, None, answer.errors)
     program = kind.checker[0]
@@ -104,7 +104,7 @@ def _check_result(kind: Kind, answer: Ended) -> CheckResult:
 _NOTHING_FOUND = 2  # by blkid
 
 
-def run_blkid(device: str, *words: str) -> Ended:
+def run_blkid(device: str, *words: str) -> ProgramResult:
     """Return what blkid finds on a device, without its cache: as of a device that is gone, nothing (blkid(8), 2).
     NOT_RUN if it cannot be opened.
     """
@@ -114,9 +114,9 @@ def run_blkid(device: str, *words: str) -> Ended:
             # ends with the same code whether it finds no content or no device.
             return run_confined("blkid", "-p", *words, f"/proc/self/fd/{disk}", disks=(disk,))
     except FileNotFoundError as error:
-        return Ended(_NOTHING_FOUND, b"", f"{device}: {error.strerror}".encode())
+        return ProgramResult(_NOTHING_FOUND, b"", f"{device}: {error.strerror}".encode())
     except OSError as error:
-        return Ended(NOT_RUN, b"", f"{device}: {error.strerror}".encode())
+        return ProgramResult(NOT_RUN, b"", f"{device}: {error.strerror}".encode())
 
 
 def reports_only(findings: str, text: str) -> bool:

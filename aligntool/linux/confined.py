@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from aligntool.errors import Refused
-from aligntool.linux.programs import Ended, find_program, pdeathsig_prefix, run_program
+from aligntool.linux.programs import ProgramResult, find_program, pdeathsig_prefix, run_program
 from aligntool.linux.sysfs import opened
 from aligntool.units import GIB, MIB
 
@@ -141,7 +141,7 @@ def run_confined(
     limit_s: float | None = None,
     stdin: bytes = b"",
     environment: Mapping[str, str] | None = None,
-) -> Ended:
+) -> ProgramResult:
     """Run a program that parses content to its end. It ends when aligntool is killed.
 
     `disks`: descriptors that it inherits, and may open again as /proc/self/fd/N, block devices also by their own path:

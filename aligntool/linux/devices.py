@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from aligntool.audit.wording import is_node
 from aligntool.commands import ByHand, by_hand
-from aligntool.contents.layers import WHAT
+from aligntool.contents.layers import TABLE_AND_CONTENTS
 from aligntool.contents.md import CHUNKED
 from aligntool.inventory import ArrayFacts, DiskKind, Gap, IoLimits, Unseen
 from aligntool.linux.commands import is_standby
@@ -183,9 +183,11 @@ def open_to_read(path: str) -> int | Unseen:
         return open_held(path, READ_ONLY)
     except OSError as error:
         if isinstance(error, PermissionError) and os.geteuid() != 0:
-            return Unseen(WHAT, f"needs root to open {path}", f"sudo aligntool audit {path}", Gap.DISK)
+            return Unseen(TABLE_AND_CONTENTS, f"needs root to open {path}", f"sudo aligntool audit {path}", Gap.DISK)
         reason = _REASONS.get(error.errno or 0, error.strerror or "it cannot be opened")
-        return Unseen(WHAT, f"{path}: {reason}", gap=Gap.EMPTY if error.errno == errno.ENOMEDIUM else Gap.DISK)
+        return Unseen(
+            TABLE_AND_CONTENTS, f"{path}: {reason}", gap=Gap.EMPTY if error.errno == errno.ENOMEDIUM else Gap.DISK
+        )
 
 
 def suspended(tree: Tree, block: Block) -> bool:
@@ -203,9 +205,9 @@ def why_read_blocks(tree: Tree, block: Block) -> Unseen | None:
     """Return why a read would block until the device is resumed, which may be never; None if it would not block."""
     if tree.text(f"{block.path}/dm/suspended") == "1":
         resume = by_hand(ByHand.MAPPINGS, "dmsetup", f"/dev/{block.name}")
-        return Unseen(WHAT, "the mapping is suspended", resume, Gap.DISK)
+        return Unseen(TABLE_AND_CONTENTS, "the mapping is suspended", resume, Gap.DISK)
     if tree.text(f"{block.device}/state") in ("offline", "blocked", "transport-offline", "quiesce"):
-        return Unseen(WHAT, f"the kernel has taken {block.name} offline", gap=Gap.DISK)
+        return Unseen(TABLE_AND_CONTENTS, f"the kernel has taken {block.name} offline", gap=Gap.DISK)
     return None
 
 
@@ -215,7 +217,7 @@ def spun_down(descriptor: int, kind: DiskKind, rotational: bool | None) -> bool:
 
 
 def left_asleep() -> Unseen:
-    return Unseen(WHAT, "the drive is asleep and was not woken", "sudo aligntool audit --wake", Gap.DISK)
+    return Unseen(TABLE_AND_CONTENTS, "the drive is asleep and was not woken", "sudo aligntool audit --wake", Gap.DISK)
 
 
 # Determine the kind of a disk. The kernel does not report it in a single place: it follows from the name, the bus, and

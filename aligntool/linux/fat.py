@@ -30,7 +30,7 @@ from aligntool.inventory import Layer
 from aligntool.linux.checks import reports_only
 from aligntool.linux.confined import run_confined
 from aligntool.linux.file_reader import fresh_reader
-from aligntool.linux.programs import Ended, run_program
+from aligntool.linux.programs import ProgramResult, run_program
 from aligntool.linux.sysfs import opened
 from aligntool.units import MIB, Extent, align_down, align_up, format_about, merged
 
@@ -165,7 +165,7 @@ def _make_new(
             made = parse_fat_boot_sector(file.read(512))
         if result.code == 0 and made and made.bits == bits and made.clusters in _LEGAL_CLUSTERS[bits]:
             return bits
-    raise _not_rebuilt(f"a FAT of {format_about(size)} cannot have {sector_size}-byte sectors: {result.last_words}")
+    raise _not_rebuilt(f"a FAT of {format_about(size)} cannot have {sector_size}-byte sectors: {result.output_tail}")
 
 
 def _copy_and_compare(folder: Path, path: str) -> int:
@@ -229,9 +229,9 @@ def _extract(folder: Path, name: str) -> Iterator[Path]:
 def _mtools(folder: Path, name: str, *words: str, empty: bool = False) -> str:
     """Return the output of a program of mtools. `empty`: it may find nothing."""
     environment = {"MTOOLSRC": str(Path(folder, f"{name}.conf")), "LC_ALL": "C.UTF-8"}
-    result: Ended = run_confined(*words, folder=folder, environment=environment)
+    result: ProgramResult = run_confined(*words, folder=folder, environment=environment)
     if result.code and not (empty and "not found" in result.errors):
-        raise _not_rebuilt(f"{words[0]}: {result.last_words}")
+        raise _not_rebuilt(f"{words[0]}: {result.output_tail}")
     return result.output
 
 

@@ -323,7 +323,7 @@ def png_of(svg: str) -> bytes:
     """Render an SVG picture as PNG, twice as large; librsvg loads no other files. Raises Refused."""
     ended = run_program("rsvg-convert", "--zoom", "2", "--format", "png", stdin=svg.encode(), limit_s=_PNG_S)
     if ended.code or not ended.stdout:
-        raise Refused(f"rsvg-convert rendered nothing: {ended.last_words or f'exit code {ended.code}'}")
+        raise Refused(f"rsvg-convert rendered nothing: {ended.output_tail or f'exit code {ended.code}'}")
     text = len(_PNG_MARK) - 4  # the type of the chunk is not counted (PNG specification, 5.3)
     chunk = text.to_bytes(4, "big") + _PNG_MARK + zlib.crc32(_PNG_MARK).to_bytes(4, "big")
     return ended.stdout[:_PNG_HEADER] + chunk + ended.stdout[_PNG_HEADER:]

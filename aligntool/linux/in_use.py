@@ -179,7 +179,7 @@ def _detaching(loop: str, folder: Path) -> tuple[str, bool]:
     return end, clears
 
 
-def unlisted_users(path: str) -> tuple[Occupant, ...]:
+def unlisted_occupants(path: str) -> tuple[Occupant, ...]:
     """Return the users that neither a mount nor a holder in sysfs shows: loop devices over the same bytes, targets that
     serve them to other machines, bcache, and locks of other programs, such as QEMU's on the drives of its machines. For
     a drive this includes its partitions, for a partition its drive.

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from aligntool import __version__
 from aligntool.commands import typed
-from aligntool.contents.layers import NOT_READ, WHAT, Contents, read_contents
+from aligntool.contents.layers import NOT_READ, TABLE_AND_CONTENTS, Contents, read_contents
 from aligntool.documents import decode, load_object
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats import identify
@@ -129,7 +129,7 @@ def read_ata(tree: Tree, block: Block, kind: DiskKind, descriptor: int | None) -
 CAPTURED_SECTORS = "/aligntool/sectors"  # in a snapshot: a folder for each disk, a file for each byte where some begin
 _MOST_PLACES = 1000  # of sectors of one disk: a chain of extended boot records is no longer
 _MOST_CAPTURED = 4 * MOST_ENTRY_BYTES  # of one disk: two copies of the largest GPT, and as much of an older one
-CAPTURED = Unseen(WHAT, "a captured tree does not contain the sectors of the disk")
+CAPTURED = Unseen(TABLE_AND_CONTENTS, "a captured tree does not contain the sectors of the disk")
 ONLY_TABLE = Unseen("contents", "a captured tree contains the partition table, and no other sectors of the disk")
 NO_IDENTIFY = Unseen("NVMe Identify", "the captured tree does not contain it")
 _CARDS = (DiskKind.SD, DiskKind.EMMC)
@@ -160,7 +160,7 @@ class Looker:
         members = inactive_members(self.around.tree, block)
         if members:
             why = f"the array is not started; its members that are present: {', '.join(members)}"
-            closed = Unseen(WHAT, why, typed("mdadm --detail", f"/dev/{block.name}"), Gap.DISK)
+            closed = Unseen(TABLE_AND_CONTENTS, why, typed("mdadm --detail", f"/dev/{block.name}"), Gap.DISK)
         disk, seen = self._open_and_read(block, kind, record, limits, pulse, closed, partitioned=bool(kernel))
         if closed is CAPTURED:
             seen = self._captured_table(block, disk.size, limits) or seen
@@ -226,7 +226,9 @@ class Looker:
             reader = HeartbeatReader(FileReader(descriptor, os.lseek(descriptor, 0, os.SEEK_END)), pulse.beat)
             return disk, read_contents(reader, sector_size=limits.logical_block_size)
         except OSError as error:
-            return disk, replace(NOT_READ, unseen=(Unseen(WHAT, f"cannot be read: {error.strerror}", gap=Gap.DISK),))
+            return disk, replace(
+                NOT_READ, unseen=(Unseen(TABLE_AND_CONTENTS, f"cannot be read: {error.strerror}", gap=Gap.DISK),)
+            )
         finally:
             os.close(descriptor)
 
@@ -355,11 +357,11 @@ def _not_captured(disk: Disk) -> Unseen:
     if disk.size == 0:
         return _no_medium(disk.name)
     why = f"{CAPTURED.why}, and neither the kernel nor udev reports what is on it"
-    return Unseen(WHAT, why, f"sudo aligntool audit {disk.path}", Gap.DISK)
+    return Unseen(TABLE_AND_CONTENTS, why, f"sudo aligntool audit {disk.path}", Gap.DISK)
 
 
 def _no_medium(name: str) -> Unseen:
-    return Unseen(WHAT, f"{name} is empty: no medium, or nothing attached", gap=Gap.EMPTY)
+    return Unseen(TABLE_AND_CONTENTS, f"{name} is empty: no medium, or nothing attached", gap=Gap.EMPTY)
 
 
 def _with_contents(disk: Disk, seen: Contents, kernel: Sequence[partitions.KernelPartition], record: Record) -> Disk:
@@ -409,7 +411,7 @@ T = TypeVar("T")
 Job = Callable[[Pulse], T]
 
 _NOTHING_GIVEN = UserLimits()
-_NOT_NEEDED = Unseen(WHAT, "not needed here")
+_NOT_NEEDED = Unseen(TABLE_AND_CONTENTS, "not needed here")
 _SYSTEM_FILES_S = 60.0  # for mdadm.conf, fstab and every initramfs, which are unpacked
 
 
@@ -556,7 +558,7 @@ class _Machine:
         return cache(lambda: Looker(self.tree, self.given, wake=self.wake))
 
     def _no_answer(self) -> Unseen:
-        return Unseen(WHAT, f"did not answer within {self.silence_s:g} s", "sudo dmesg", Gap.NO_ANSWER)
+        return Unseen(TABLE_AND_CONTENTS, f"did not answer within {self.silence_s:g} s", "sudo dmesg", Gap.NO_ANSWER)
 
     def _within_deadline(self, job: Job[T], silence_s: float | None = None) -> T | None:
         """Return the result, or None after the deadline; a captured tree consists of files, and is read in this

@@ -64,4 +64,4 @@ def _close(name: str) -> None:
     ended = run_program("cryptsetup", "close", name)
     if ended.code and node.exists():
         end = f"lsblk; {typed('cryptsetup close', name)}"
-        raise Refused(f"{name}, opened to examine the container, is in use: {ended.last_words}", hint=end)
+        raise Refused(f"{name}, opened to examine the container, is in use: {ended.output_tail}", hint=end)

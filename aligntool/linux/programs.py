@@ -42,7 +42,7 @@ _PAUSE_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ProgramResult:
     """The exit code and the output of a program."""
 
     code: int  # negative: the signal that terminated it; NOT_RUN: not started, or not ended in time
@@ -58,7 +58,7 @@ class Ended:
         return self.stderr.decode("utf-8", "replace")
 
     @property
-    def last_words(self) -> str:
+    def output_tail(self) -> str:
         """Return the end of the output as one line."""
         return " / ".join(self._lines())[-_MAX_MESSAGE:]
 
@@ -99,7 +99,7 @@ def run_program(
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
     before_exec: Callable[[], None] | None = None,
-) -> Ended:
+) -> ProgramResult:
     """Run a program to its end, in the C locale. Raises Refused if it cannot be started.
 
     Its output goes into a file: a program that writes to a disk must not be killed by a pipe without a reader.
@@ -124,10 +124,10 @@ def run_program(
         except OSError as error:
             return _not_run(f"{words[0]} cannot be started: {error.strerror}", "", only_reads)
         if not _wait(child, limit_s, only_reads=only_reads):
-            return Ended(NOT_RUN, b"", f"{words[0]} did not finish within {limit_s:g} s".encode())
+            return ProgramResult(NOT_RUN, b"", f"{words[0]} did not finish within {limit_s:g} s".encode())
         for file in (output or printed, errors):
             file.seek(0)
-        return Ended(child.returncode, printed.read(), errors.read())
+        return ProgramResult(child.returncode, printed.read(), errors.read())
 
 
 def _memory_file(content: bytes = b"") -> IO[bytes]:
@@ -140,7 +140,7 @@ def _memory_file(content: bytes = b"") -> IO[bytes]:
     return file
 
 
-def follow_program(*words: str, stdin: bytes, pass_fds: tuple[int, ...]) -> Iterator[str | Ended]:
+def follow_program(*words: str, stdin: bytes, pass_fds: tuple[int, ...]) -> Iterator[str | ProgramResult]:
     """Run a program that writes to a disk under its own journal: yield each line of its output, and then how it ended.
 
     If the caller stops the iteration or dies, the program gets SIGINT, which it must treat as a request to stop.
@@ -165,17 +165,17 @@ def follow_program(*words: str, stdin: bytes, pass_fds: tuple[int, ...]) -> Iter
                 with suppress(subprocess.TimeoutExpired):
                     child.wait(_PAUSE_S)
             errors.seek(0)
-            yield Ended(child.returncode, text, errors.read())
+            yield ProgramResult(child.returncode, text, errors.read())
         finally:
             child.send_signal(signal.SIGINT)  # none if it has ended
             child.wait()
 
 
-def run_or_stop(*words: str) -> Ended:
+def run_or_stop(*words: str) -> ProgramResult:
     """Run a program. Raises Stopped with its last output unless it exits with 0."""
     ended = run_program(*words)
     if ended.code:
-        raise Stopped(f"{words[0]} {how_ended(ended.code)}: {ended.last_words or 'no error message'}")
+        raise Stopped(f"{words[0]} {how_ended(ended.code)}: {ended.output_tail or 'no error message'}")
     return ended
 
 
@@ -195,9 +195,9 @@ def pdeathsig_prefix(signal_name: str) -> tuple[str, ...]:
     return (setpriv, "--pdeathsig", signal_name) if setpriv else ()
 
 
-def _not_run(why: str, hint: str, only_reads: bool) -> Ended:
+def _not_run(why: str, hint: str, only_reads: bool) -> ProgramResult:
     if only_reads:
-        return Ended(NOT_RUN, b"", why.encode())
+        return ProgramResult(NOT_RUN, b"", why.encode())
     raise Refused(why, hint=hint)
 
 

@@ -26,7 +26,7 @@ from aligntool.linux.block import note_served
 from aligntool.linux.held import TRY_AGAIN, descriptors_of, hold, is_held, release
 from aligntool.linux.lease import Lease, kind_of_file_system
 from aligntool.linux.loops import NoLoop, read_only_loop
-from aligntool.linux.programs import PACKAGES, Ended, end_program, find_program, pdeathsig_prefix, run_program
+from aligntool.linux.programs import PACKAGES, ProgramResult, end_program, find_program, pdeathsig_prefix, run_program
 from aligntool.linux.sysfs import READ_ONLY, opened
 from aligntool.linux.targets import QEMU_DRIVERS, new_file, note_shown
 from aligntool.units import GIB, KIB, MIB, TIB, Extent, format_about
@@ -208,7 +208,7 @@ def _in_use(path: str) -> Refused:
     return Refused(f"{path} is in use by another program, such as a virtual machine", hint=hint)
 
 
-def _qemu_img(command: str, descriptors: tuple[int, ...], node: Mapping[str, object], *options: str) -> Ended:
+def _qemu_img(command: str, descriptors: tuple[int, ...], node: Mapping[str, object], *options: str) -> ProgramResult:
     node_options = {**node, "read-only": True}
     node_options.pop("force-share", None)
     limit_s = _ANSWER_S if command == "info" else None
@@ -216,7 +216,7 @@ def _qemu_img(command: str, descriptors: tuple[int, ...], node: Mapping[str, obj
     return confined.run_confined(*words, disks=descriptors, limit_s=limit_s)
 
 
-def _decode_info(path: str, descriptor: int, info: Ended) -> Mapping[str, object]:
+def _decode_info(path: str, descriptor: int, info: ProgramResult) -> Mapping[str, object]:
     if info.code:
         _refuse_missing("qemu-img")
         # Without its description of the file.
@@ -343,7 +343,7 @@ class View:
         overlay = self._overlay
         listed = _qemu_img("map", overlay.descriptors, overlay.node, "--output=json", "--force-share")
         if listed.code:
-            raise Refused(f"qemu-img cannot list what was written: {listed.last_words}")
+            raise Refused(f"qemu-img cannot list what was written: {listed.output_tail}")
         pieces = (piece for piece in json.loads(listed.output) if piece["depth"] == 0 and piece["present"])
         return tuple(Extent(piece["start"], piece["length"]) for piece in pieces)
 
@@ -364,7 +364,7 @@ def copy_on_write_view(path: str, extent: Extent) -> Iterator[View]:
         words = ("qemu-img", "create", "-q", "-f", "qcow2", "-o", f"cluster_size={_CLUSTER}")
         made = run_program(*words, str(overlay), str(extent.length))
         if made.code:
-            raise Refused(f"qemu-img cannot create {overlay}: {made.last_words}")
+            raise Refused(f"qemu-img cannot create {overlay}: {made.output_tail}")
         try:
             partition = stack.enter_context(read_only_loop(path, extent))
         except NoLoop as reason:

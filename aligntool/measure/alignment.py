@@ -110,12 +110,12 @@ def jobs_of(
         )
 
 
-def knee_of(curve: Curve, cpu: Curve, seen: Conditions, dice: RandomSource) -> Knee:
+def knee_of(curve: Curve, cpu: Curve, seen: Conditions, rng: RandomSource) -> Knee:
     """Return the knee of a measurement; `cpu` is that of `cpu_bound_spans`."""
-    return doubt_rotating(doubt_limited_by_cpu(find_knee(curve, dice), cpu, seen), seen)
+    return doubt_rotating(doubt_limited_by_cpu(find_knee(curve, rng), cpu, seen), seen)
 
 
-def find_knee(curve: Curve, dice: RandomSource, *, resamples: int = RESAMPLES) -> Knee:
+def find_knee(curve: Curve, rng: RandomSource, *, resamples: int = RESAMPLES) -> Knee:
     """Return the knee of a curve; its confidence is the share of resampled curves (bootstrap over the repeats) with the
     same answer.
 
@@ -124,22 +124,22 @@ def find_knee(curve: Curve, dice: RandomSource, *, resamples: int = RESAMPLES) -
     """
     if min(map(len, curve.values()), default=0) < LEAST_RUNS:
         return Knee(why=f"can't tell: fewer than {LEAST_RUNS} repeats of every span")
-    knee = _find_fall(curve, dice, resamples)
-    return knee if knee.sure else _find_step(curve, dice, resamples) or knee
+    knee = _find_fall(curve, rng, resamples)
+    return knee if knee.sure else _find_step(curve, rng, resamples) or knee
 
 
-def _find_fall(curve: Curve, dice: RandomSource, resamples: int) -> Knee:
+def _find_fall(curve: Curve, rng: RandomSource, resamples: int) -> Knee:
     knee = _knee({span: median(rates) for span, rates in curve.items()})
     if knee.below is not None and knee.above is not None and max(curve[knee.above]) >= min(curve[knee.below]):
         return Knee(share=knee.share, why="can't tell: the repeats before and after the knee overlap")
     same = 0
     for _ in range(resamples):
-        other = _knee({span: median(dice.choices(rates, k=len(rates))) for span, rates in curve.items()})
+        other = _knee({span: median(rng.choices(rates, k=len(rates))) for span, rates in curve.items()})
         same += (other.below, other.above, other.why) == (knee.below, knee.above, knee.why)
     return Knee(knee.below, knee.above, knee.share, same / resamples, knee.why)
 
 
-def _find_step(curve: Curve, dice: RandomSource, resamples: int) -> Knee | None:
+def _find_step(curve: Curve, rng: RandomSource, resamples: int) -> Knee | None:
     """Return the knee at the place that best splits the curve into two levels, or None if that is not a step."""
     spans = sorted(curve)
     medians = [median(curve[span]) for span in spans]
@@ -155,7 +155,7 @@ def _find_step(curve: Curve, dice: RandomSource, resamples: int) -> Knee | None:
     before = [rate for span in spans[:split] for rate in curve[span]]
     after = [rate for span in spans[split:] for rate in curve[span]]
     p_value = welch_p_value(before, after) * (len(spans) - 1)  # any of the places could have been the best split
-    resampled = ([median(dice.choices(curve[span], k=len(curve[span]))) for span in spans] for _ in range(resamples))
+    resampled = ([median(rng.choices(curve[span], k=len(curve[span]))) for span in spans] for _ in range(resamples))
     same = sum(_best_split(rates) == split for rates in resampled)
     share = medians[split] / full
     confidence = max(0.0, min(same / resamples, 1 - p_value))
@@ -365,7 +365,7 @@ def runs_of(
 
 # The cost of a misaligned start: the same load from several starts, predicted and measured.
 
-MATTERS = 0.95  # of the aligned rate: a start that keeps more loses too little to be worth a move
+RATE_THRESHOLD = 0.95  # of the aligned rate: a start that keeps more loses too little to be worth a move
 
 
 class AlignmentVerdict(StrEnum):
@@ -482,7 +482,7 @@ def _contradiction(row: Row, rows: Sequence[Row]) -> Row | None:
     """
     power = row.place.residue & -row.place.residue
     worse = (other for other in rows if other.load == row.load and other.place.residue & -other.place.residue <= power)
-    return next((other for other in worse if other.ratio >= MATTERS), None)
+    return next((other for other in worse if other.ratio >= RATE_THRESHOLD), None)
 
 
 def _ratios(rates: Sequence[Rate], place: Place, aligned: Place) -> list[float]:
@@ -532,12 +532,12 @@ def _verdict(ratios: Sequence[float], noise: Sequence[float]) -> tuple[Alignment
     """
     lost = 1 - median(ratios)
     scatter = max(noise[-1] - noise[0], ratios[-1] - ratios[0])
-    if ratios[-1] < min(MATTERS, noise[0]) and lost > scatter:
+    if ratios[-1] < min(RATE_THRESHOLD, noise[0]) and lost > scatter:
         return AlignmentVerdict.MATTERS, f"every repeat is slower, by {lost:.0%}, than two aligned starts differ"
-    if noise[0] < MATTERS or noise[-1] > 1 / MATTERS:
+    if noise[0] < RATE_THRESHOLD or noise[-1] > 1 / RATE_THRESHOLD:
         return AlignmentVerdict.CANNOT_TELL, f"two aligned starts also differ, {noise[0]:.2f} to {noise[-1]:.2f}"
-    if ratios[0] > MATTERS:
-        return AlignmentVerdict.DOES_NOT, f"every repeat keeps more than {MATTERS:.0%} of the aligned rate"
+    if ratios[0] > RATE_THRESHOLD:
+        return AlignmentVerdict.DOES_NOT, f"every repeat keeps more than {RATE_THRESHOLD:.0%} of the aligned rate"
     return AlignmentVerdict.CANNOT_TELL, "the repeats do not agree; more or longer repeats might"
 
 

@@ -18,7 +18,7 @@ from aligntool.errors import Refused, Stopped
 from aligntool.linux.content import sample
 from aligntool.linux.device_numbers import sysfs_folder
 from aligntool.linux.lock import inhibit_sleep, lock_against_udev, open_exclusively, wait_for_udev
-from aligntool.linux.programs import Ended, export_values, run_program
+from aligntool.linux.programs import ProgramResult, export_values, run_program
 from aligntool.linux.signals import STOPPING
 from aligntool.linux.sysfs import live_paths
 from aligntool.measure.fio import Job, Pattern, Side, fill_job, run_job
@@ -61,7 +61,7 @@ def make_tuning_array(step: MakeArray) -> str:
     """Create the array and return its node; only an array with the step's UUID is ever returned. Raises Stopped."""
     ended = run_program(*tuning_command(step))
     if ended.code:
-        raise Stopped(f"mdadm created no array: {ended.last_words}", hint="")
+        raise Stopped(f"mdadm created no array: {ended.output_tail}", hint="")
     wait_for_udev()
     deadline = time.monotonic() + _TIMEOUT_S
     while True:
@@ -110,17 +110,17 @@ def remove_test_arrays(members: Sequence[str]) -> None:
 
 def _remove_once(members: Sequence[str]) -> list[str]:
     """Try to stop the test arrays and to zero their superblocks once. Return what is left, with mdadm's messages."""
-    left = [f"{node}: {ended.last_words}" for node, ended in _stop_test_arrays(members) if ended.code]
+    left = [f"{node}: {ended.output_tail}" for node, ended in _stop_test_arrays(members) if ended.code]
     for device in members:
         if not is_test_array(examine(device)):
             continue
         ended = run_program("mdadm", "--zero-superblock", device)
         if ended.code or is_test_array(examine(device)):
-            left.append(f"{device}: {ended.last_words}")
+            left.append(f"{device}: {ended.output_tail}")
     return left
 
 
-def _stop_test_arrays(members: Sequence[str]) -> Iterator[tuple[str, Ended]]:
+def _stop_test_arrays(members: Sequence[str]) -> Iterator[tuple[str, ProgramResult]]:
     """Stop each test array on one of the members; yield its node and how mdadm ended."""
     holders = {holder for device in members for holder in _holders(device)}
     for node, values in running_arrays():
@@ -479,8 +479,8 @@ def _empty(device: str, sweep: Sweep) -> None:
     if failed:
         name = shell_word(device)
         hint = f"sudo aligntool raid tune --clear {name}\n{by_hand(ByHand.EMPTYING, 'blkdiscard', name)}"
-        raise Stopped(f"{device} was not emptied ({failed.last_words}), and may hold a test array", hint=hint)
+        raise Stopped(f"{device} was not emptied ({failed.output_tail}), and may hold a test array", hint=hint)
 
 
-def _discard(device: str, extent: Extent, *options: str) -> Ended:
+def _discard(device: str, extent: Extent, *options: str) -> ProgramResult:
     return run_program("blkdiscard", *options, "--offset", str(extent.start), "--length", str(extent.length), device)

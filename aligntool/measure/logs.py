@@ -49,7 +49,7 @@ def split_lines(stream: BinaryIO, head: bytes) -> Iterator[bytes]:
         raise Refused(f"the log is truncated: its last line, {number + 1}, has no line feed", hint=hint)
 
 
-def whole(word: bytes) -> int:
+def integer(word: bytes) -> int:
     """Return a number that consists of the digits 0 to 9 only; Python's int() also accepts 1_000, signs and blanks.
 
     Raises ValueError.
@@ -130,7 +130,7 @@ def _nanoseconds(word: bytes) -> int:
 def _range(words: list[bytes], line: bytes) -> tuple[int, int]:
     """Return start and length in bytes, both 0 if there is no range. Raises ValueError or IndexError."""
     if len(words) > 8 and words[8] == b"+":
-        start, length = whole(words[7]) * SECTOR, whole(words[9]) * SECTOR
+        start, length = integer(words[7]) * SECTOR, integer(words[9]) * SECTOR
         if start + length > LAST_BYTE:
             raise ValueError
         return start, length
@@ -295,7 +295,9 @@ def _row_event(line: bytes) -> Event:
     kind = _COLUMN_KINDS[words[1]]
     if not _TIME.fullmatch(words[0]):
         raise ValueError
-    start, length = (0, 0) if kind is Kind.FLUSH else _checked_range(whole(words[2]) * SECTOR, whole(words[3]) * SECTOR)
+    start, length = (
+        (0, 0) if kind is Kind.FLUSH else _checked_range(integer(words[2]) * SECTOR, integer(words[3]) * SECTOR)
+    )
     return Moment.ISSUED, kind, b"", start, length, UNTIMED
 
 
@@ -359,13 +361,13 @@ def _iolog_event(line: bytes, *, timed: bool) -> Event | None:
     """
     if timed and line:
         time, line = line.split(None, 1)
-        whole(time)
+        integer(time)
     words = line.rsplit(None, 3)
     if not words or words[-1] in _FILE_ACTIONS or words[1] == b"sync_file_range" or (words[1] == b"wait" and not timed):
         return None  # sync_file_range(2) only starts writes of the page cache, whose own lines are counted
     kind = _IOLOG_KINDS[words[1]]
     name = words[0]
-    offset_length = (whole(words[2]), whole(words[3]))
+    offset_length = (integer(words[2]), integer(words[3]))
     if len(name) > LONGEST_NAME:
         raise ValueError
     start, length = (0, 0) if kind is Kind.FLUSH else _checked_range(*offset_length)

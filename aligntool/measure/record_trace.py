@@ -113,7 +113,7 @@ def record(device: str, debugfs: str, command: Sequence[str], folder: Path, *, o
     # Merge the files of all processors, in the order of time.
     ended = run_program("blkparse", "-q", "-i", _PREFIX, "-o", LOG, folder=folder)
     if ended.code or not recorded.text.exists():
-        raise Refused(f"blkparse {how_ended(ended.code)} on the output of blktrace: {ended.last_words}")
+        raise Refused(f"blkparse {how_ended(ended.code)} on the output of blktrace: {ended.output_tail}")
     return recorded
 
 

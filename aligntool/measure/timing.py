@@ -120,7 +120,7 @@ def time_rounds(
 
 def _bytes_of(pairs: Round) -> int:
     """Return the bytes that a round reads and writes."""
-    return sum(pair.dear.length + pair.cheap.length for pair in pairs)
+    return sum(pair.slower.length + pair.faster.length for pair in pairs)
 
 
 class _Run:
@@ -143,9 +143,9 @@ class _Run:
             raise Refused(words, hint=f"--most {format_size(needed)}, or a smaller --largest")
         until = time.perf_counter() + 0.5
         for pair in pairs:
-            if time.perf_counter() > until or self.read + pair.cheap.length > spare:
+            if time.perf_counter() > until or self.read + pair.faster.length > spare:
                 return
-            self._read(pair.cheap)
+            self._read(pair.faster)
 
     def round(self, pairs: Round, until: float) -> tuple[Sample, ...] | None:
         """Time a round. Return None if the time is over before it is complete. `until`: a time of perf_counter."""
@@ -168,10 +168,10 @@ class _Run:
     def pair(self, pair: Pair) -> Sample:
         """Time both requests of a pair."""
         send = self._read if pair.kind is Kind.READ else self._write
-        first = send(pair.dear if pair.dear_first else pair.cheap)
-        second = send(pair.cheap if pair.dear_first else pair.dear)
-        dear, cheap = (first, second) if pair.dear_first else (second, first)
-        return Sample(pair.kind, pair.level, pair.quarter, dear, cheap)
+        first = send(pair.slower if pair.slower_first else pair.faster)
+        second = send(pair.faster if pair.slower_first else pair.slower)
+        slower, faster = (first, second) if pair.slower_first else (second, first)
+        return Sample(pair.kind, pair.level, pair.quarter, slower, faster)
 
     def _read(self, extent: Extent) -> float:
         """Read the extent and return the time in µs."""

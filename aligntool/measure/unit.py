@@ -63,9 +63,9 @@ def find_steps(kind: Kind, cells: Cells, control: Cells, request_us: float) -> S
     return most
 
 
-def resampled(cells: Cells, dice: RandomSource) -> Cells:
+def resampled(cells: Cells, rng: RandomSource) -> Cells:
     """Return each cell resampled with replacement from itself (bootstrap)."""
-    return {level: tuple(dice.choices(pairs, k=len(pairs)) for pairs in strata) for level, strata in cells.items()}
+    return {level: tuple(rng.choices(pairs, k=len(pairs)) for pairs in strata) for level, strata in cells.items()}
 
 
 def _crossing_steps(levels: Sequence[Level], sides: design.Sides, floor: float) -> Steps:
@@ -286,7 +286,7 @@ class Inference:
         return (*reasons, *(f"{result.kind}: {result.why}" for result in self.looked if result.why))
 
 
-def infer(samples: Iterable[Sample], dice: RandomSource, *, resamples: int = RESAMPLES) -> Inference:
+def infer(samples: Iterable[Sample], rng: RandomSource, *, resamples: int = RESAMPLES) -> Inference:
     """Return the boundaries that at least one kind of pairs shows with confidence; each kind is evaluated alone."""
     by_kind: dict[Kind, list[Sample]] = defaultdict(list)
     for sample in samples:
@@ -295,13 +295,15 @@ def infer(samples: Iterable[Sample], dice: RandomSource, *, resamples: int = RES
     looked: list[KindResult] = []
     evidence: dict[int, list[Evidence]] = defaultdict(list)
     for kind, of_kind in cells.items():
-        request_us = median(sample.cheap_us for sample in by_kind[kind])
+        request_us = median(sample.faster_us for sample in by_kind[kind])
         control = cells.get(Kind.SHIFT, {}) if kind is Kind.PART else {}
         steps = find_steps(kind, of_kind, control, request_us)
-        differences = {level: [dear - cheap for dear, cheap in chain(*strata)] for level, strata in of_kind.items()}
+        differences = {
+            level: [slower - faster for slower, faster in chain(*strata)] for level, strata in of_kind.items()
+        }
         penalties = [Penalty(level, *design.median_and_error(values)) for level, values in differences.items()]
         looked.append(KindResult(kind, len(by_kind[kind]), request_us, tuple(penalties), steps.why))
-        for size, item in _evidence(kind, (of_kind, control), request_us, steps, dice, resamples):
+        for size, item in _evidence(kind, (of_kind, control), request_us, steps, rng, resamples):
             evidence[size].append(item)
     ordered = {size: sorted(items, key=lambda item: -item.confidence) for size, items in sorted(evidence.items())}
     found = [Boundary(size, tuple(items)) for size, items in ordered.items()]
@@ -315,17 +317,17 @@ def _cells(kind: Kind, samples: Sequence[Sample]) -> Cells:
     found: dict[int, tuple[list[tuple[float, float]], ...]] = {}
     for sample in samples:
         of_level = found.setdefault(sample.level, tuple([] for _ in range(strata)))
-        of_level[sample.quarter].append((sample.dear_us, sample.cheap_us))
+        of_level[sample.quarter].append((sample.slower_us, sample.faster_us))
     return design.centred({size: cell for size, cell in sorted(found.items()) if min(map(len, cell)) >= design.FEWEST})
 
 
 def _evidence(
-    kind: Kind, cells: tuple[Cells, Cells], request_us: float, steps: Steps, dice: RandomSource, resamples: int
+    kind: Kind, cells: tuple[Cells, Cells], request_us: float, steps: Steps, rng: RandomSource, resamples: int
 ) -> Iterable[tuple[int, Evidence]]:
     """Yield each boundary of `steps` with its evidence. `cells`: those of this kind, and those of its control."""
     heights: dict[int, list[float]] = {level: [] for level in steps.heights_us}
     for _ in range(resamples if heights else 0):
-        own, control = (resampled(original, dice) for original in cells)
+        own, control = (resampled(original, rng) for original in cells)
         for level, height_us in find_steps(kind, own, control, request_us).heights_us.items():
             heights.setdefault(level, []).append(height_us)
     for level, height_us in steps.heights_us.items():

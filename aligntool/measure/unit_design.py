@@ -48,16 +48,16 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two requests that are sent one after the other; `dear` is the one that should take longer. Extents in bytes of
+    """Two requests that are sent one after the other; `slower` is the one that should take longer. Extents in bytes of
     the device.
     """
 
     kind: Kind
     level: int  # the tested boundary
-    quarter: int  # the stratum: region + 2 if `dear` is first + 4 for the other side of the boundary
-    dear: Extent  # across the boundary, half of the tested size, or shifted by half
-    cheap: Extent
-    dear_first: bool
+    quarter: int  # the stratum: region + 2 if `slower` is first + 4 for the other side of the boundary
+    slower: Extent  # across the boundary, half of the tested size, or shifted by half
+    faster: Extent
+    slower_first: bool
 
 
 Round = tuple[Pair, ...]
@@ -73,8 +73,8 @@ class Sample:
     kind: Kind
     level: int
     quarter: int
-    dear_us: float
-    cheap_us: float
+    slower_us: float
+    faster_us: float
 
 
 REGION = GIB // 2  # a drive without DRAM has the map of it in memory; and it has enough points of the largest boundary
@@ -138,7 +138,7 @@ def _points(region: Extent, level: int, request: int) -> range:
 
 
 def design(
-    parts: Regions, sector: int, kinds: Sequence[Kind], dice: RandomSource, *, most: int = MOST, rounds: int = ROUNDS
+    parts: Regions, sector: int, kinds: Sequence[Kind], rng: RandomSource, *, most: int = MOST, rounds: int = ROUNDS
 ) -> Iterator[Round]:
     """Yield rounds, each a complete experiment: all levels of all kinds, shuffled, in both regions and on both sides;
     then the same cells in reverse order at other places, with the other request of each pair first. An experiment that
@@ -152,10 +152,10 @@ def design(
     unit_sizes = [level for level in sizes[1:] if level <= LARGEST_PART]
     tested = [(kind, level) for kind in controlled for level in (unit_sizes if kind in _WHOLE_UNIT else sizes)]
     for _ in range(rounds):
-        yield tuple(_round(tested, parts, sector, dice))
+        yield tuple(_round(tested, parts, sector, rng))
 
 
-def _round(tested: Sequence[tuple[Kind, int]], parts: Regions, sector: int, dice: RandomSource) -> Iterator[Pair]:
+def _round(tested: Sequence[tuple[Kind, int]], parts: Regions, sector: int, rng: RandomSource) -> Iterator[Pair]:
     """Yield the pairs of a round. Both regions are shuffled together, so that a short disturbance of the computer does
     not affect one region alone.
     """
@@ -164,42 +164,42 @@ def _round(tested: Sequence[tuple[Kind, int]], parts: Regions, sector: int, dice
         for kind, level in tested
         for _, region, side in product(range(PAIRS), (0, 1), (0,) if kind is Kind.SHIFT else (0, 1))
     ]
-    order = [(cell, dice.randrange(2) == 1) for cell in _shuffled(cells, dice)]
-    for cell, dear_first in order:
-        yield _pair(cell, parts, sector, dice, dear_first=dear_first)
-    for cell, dear_first in reversed(order):
-        yield _pair(cell, parts, sector, dice, dear_first=not dear_first)
+    order = [(cell, rng.randrange(2) == 1) for cell in _shuffled(cells, rng)]
+    for cell, slower_first in order:
+        yield _pair(cell, parts, sector, rng, slower_first=slower_first)
+    for cell, slower_first in reversed(order):
+        yield _pair(cell, parts, sector, rng, slower_first=not slower_first)
 
 
-def _shuffled(cells: Sequence[_Cell], dice: RandomSource) -> list[_Cell]:
+def _shuffled(cells: Sequence[_Cell], rng: RandomSource) -> list[_Cell]:
     """Return the cells in random order (Fisher and Yates)."""
     shuffled = list(cells)
     for last in range(len(shuffled) - 1, 0, -1):
-        other = dice.randrange(last + 1)
+        other = rng.randrange(last + 1)
         shuffled[last], shuffled[other] = shuffled[other], shuffled[last]
     return shuffled
 
 
-def _pair(cell: _Cell, parts: Regions, sector: int, dice: RandomSource, *, dear_first: bool) -> Pair:
+def _pair(cell: _Cell, parts: Regions, sector: int, rng: RandomSource, *, slower_first: bool) -> Pair:
     """Return a pair at two random places of the same kind; no place is deliberately used twice."""
     kind, level, region, side = cell
     request = level if kind in _WHOLE_UNIT else 2 * sector
     points = _points(parts[region], level, request)
-    here, there = (level * (2 * dice.randrange(points.start, points.stop) + 1) for _ in "ab")
+    here, there = (level * (2 * rng.randrange(points.start, points.stop) + 1) for _ in "ab")
     match kind:
         case Kind.PART:  # both begin on a boundary, or both end on one: neither crosses anything
-            dear = Extent(here + side * level // 2, level // 2)
-            cheap = Extent(there, level)
+            slower = Extent(here + side * level // 2, level // 2)
+            faster = Extent(there, level)
         case Kind.SHIFT:
-            dear = Extent(here - level // 2, level)
-            cheap = Extent(there, level)
+            slower = Extent(here - level // 2, level)
+            faster = Extent(there, level)
         case _ if level == sector:  # across a point within a pair of sectors: both requests are beside every boundary
-            dear = Extent(here - sector, request)
-            cheap = Extent(there - sector, request)
+            slower = Extent(here - sector, request)
+            faster = Extent(there - sector, request)
         case _:
-            dear = Extent(here - sector, request)
-            cheap = Extent(there - side * request, request)
-    return Pair(kind, level, region + 2 * dear_first + QUARTERS * side, dear, cheap, dear_first)
+            slower = Extent(here - sector, request)
+            faster = Extent(there - side * request, request)
+    return Pair(kind, level, region + 2 * slower_first + QUARTERS * side, slower, faster, slower_first)
 
 
 # Timed pairs of one level -> its penalty, the uncertainty of that, and the same in each stratum of the
@@ -275,7 +275,7 @@ def level_views(cells: Cells, way: Way) -> list[Level]:
 def centred(cells: Cells) -> Cells:
     """Return the pairs shifted to the same mean difference in each quarter.
 
-    The first request of a pair may take longer, and half of the quarters have the dear one first: without this, the
+    The first request of a pair may take longer, and half of the quarters have the slower one first: without this, the
     median of all quarters together would be that of one order or the other, by chance.
     """
     if not cells:
@@ -288,28 +288,28 @@ def centred(cells: Cells) -> Cells:
 def _mean_difference(cells: Cells, quarter: int) -> float:
     """Return the mean over all levels of the median difference in this quarter, on both sides of the boundary."""
     levels = (chain(*strata[quarter::QUARTERS]) for strata in cells.values())
-    return fmean(median_and_error([dear - cheap for dear, cheap in pairs])[0] for pairs in levels)
+    return fmean(median_and_error([slower - faster for slower, faster in pairs])[0] for pairs in levels)
 
 
 def _without_excess(strata: Sequence[Sequence[TimedPair]], excess: Sequence[float]) -> Iterator[list[TimedPair]]:
-    """Yield each stratum with its dear requests shorter by the excess of its quarter."""
+    """Yield each stratum with its slower requests shorter by the excess of its quarter."""
     for index, pairs in enumerate(strata):
-        yield [(dear - excess[index % QUARTERS], cheap) for dear, cheap in pairs]
+        yield [(slower - excess[index % QUARTERS], faster) for slower, faster in pairs]
 
 
 def typical(pairs: Sequence[TimedPair]) -> View:
     """Return the median of the differences in µs: robust if most requests are alike, whatever the few others do."""
-    return View(*median_and_error([dear - cheap for dear, cheap in pairs]))
+    return View(*median_and_error([slower - faster for slower, faster in pairs]))
 
 
 def fast(pairs: Sequence[TimedPair]) -> View:
     """Return the difference of the lower quartiles in µs: robust if many requests are late for another reason (a busy
     computer, a mapping table that is not in memory), because such a request is later, never earlier.
     """
-    dear = sorted([first for first, _ in pairs])
-    cheap = sorted([second for _, second in pairs])
-    value, error = _quantile_difference(dear, cheap, 0.25)
-    return View(value, error, _quantile(cheap, 0.25) - _quantile(cheap, 0.1))
+    slower = sorted([first for first, _ in pairs])
+    faster = sorted([second for _, second in pairs])
+    value, error = _quantile_difference(slower, faster, 0.25)
+    return View(value, error, _quantile(faster, 0.25) - _quantile(faster, 0.1))
 
 
 class Sides:
@@ -325,15 +325,18 @@ class Sides:
         """
         requests = [self._sorted_requests(level.size, side) for level in levels]
         if len(requests) == 1:
-            dear, cheap = requests[0]
+            slower, faster = requests[0]
         else:
-            dear, cheap = (sorted(chain(*of_levels)) for of_levels in zip(*requests, strict=True))
-        return [View(*_quantile_difference(dear, cheap, share)) for share in shares]
+            slower, faster = (sorted(chain(*of_levels)) for of_levels in zip(*requests, strict=True))
+        return [View(*_quantile_difference(slower, faster, share)) for share in shares]
 
     def _sorted_requests(self, size: int, side: int) -> tuple[list[float], list[float]]:
         if (size, side) not in self._sorted:
             pairs = [pair for index in _SIDES[side] for pair in self._cells[size][index]]
-            self._sorted[size, side] = (sorted([dear for dear, _ in pairs]), sorted([cheap for _, cheap in pairs]))
+            self._sorted[size, side] = (
+                sorted([slower for slower, _ in pairs]),
+                sorted([faster for _, faster in pairs]),
+            )
         return self._sorted[size, side]
 
 
@@ -353,10 +356,10 @@ def error_of_mean(errors: Iterable[float]) -> float:
     return hypot(*values) / len(values)
 
 
-def _quantile_difference(dear: Sequence[float], cheap: Sequence[float], share: float) -> tuple[float, float]:
-    """Return the difference between a quantile of `dear` and that of `cheap`, and its uncertainty. Both are sorted."""
-    value = _quantile(dear, share) - _quantile(cheap, share)
-    return value, hypot(_uncertainty(dear, share), _uncertainty(cheap, share))
+def _quantile_difference(slower: Sequence[float], faster: Sequence[float], share: float) -> tuple[float, float]:
+    """Return the difference of a quantile of `slower` and that of `faster`, and its uncertainty. Both are sorted."""
+    value = _quantile(slower, share) - _quantile(faster, share)
+    return value, hypot(_uncertainty(slower, share), _uncertainty(faster, share))
 
 
 def _uncertainty(ordered: Sequence[float], share: float) -> float:

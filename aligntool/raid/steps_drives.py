@@ -100,7 +100,7 @@ def _signature_at(device: str, extent: Extent, where: str) -> Iterator[Refusal]:
         text = f"{device} holds {probed.output.split()[0]} at byte {extent.start}, {where}"
         yield Refusal("not-empty", device, text, typed("blkid -p -O", extent.start, device))
     elif probed.code not in (0, 2):
-        text = f"{device}: blkid cannot identify the content at byte {extent.start}: {probed.last_words}"
+        text = f"{device}: blkid cannot identify the content at byte {extent.start}: {probed.output_tail}"
         yield Refusal("not-read", device, text)
 
 

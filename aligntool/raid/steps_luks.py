@@ -23,7 +23,7 @@ from aligntool.linux.confined import run_confined
 from aligntool.linux.lock import lock_disk
 from aligntool.linux.loops import PartitionLoop, partition_loop
 from aligntool.linux.luks import open_luks
-from aligntool.linux.programs import Ended, follow_program, how_ended, run_program
+from aligntool.linux.programs import ProgramResult, follow_program, how_ended, run_program
 from aligntool.linux.sysfs import opened
 from aligntool.mover.whole_disk import other_kinds
 from aligntool.raid.commands import reencrypt_command
@@ -120,7 +120,7 @@ def _read_header(loop: PartitionLoop, device: str | None = None) -> _Header:
         area = int(tree["config"]["keyslots_size"])
         sizes = (copy, area, min(int(segment["offset"]) for segment in segments))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Stopped(f"cryptsetup does not read the header: {dump.last_words[-200:] or error}") from error
+        raise Stopped(f"cryptsetup does not read the header: {dump.output_tail[-200:] or error}") from error
     known = tuple(word for word in mandatory if word.startswith(_REENCRYPTING))
     unknown = tuple(word for word in mandatory if word not in known)
     complete = bool(known) and is_reencrypted(tree)
@@ -260,7 +260,7 @@ def reencrypt(step: ReencryptSectors, index: int, plan: Plan, key: Key) -> Itera
             return
         words = (*reencrypt_command(step, resume=found.underway), loop.device)
         for line in follow_program(*words, stdin=key.content, pass_fds=(loop.descriptor,)):
-            if isinstance(line, Ended):
+            if isinstance(line, ProgramResult):
                 _stop_unless_done(step, line, _read_header(loop))
             elif (progress := _progress(line)) is not None:
                 yield Progress(index, *progress)
@@ -331,7 +331,7 @@ def _progress(line: str) -> tuple[int, int] | None:
         return None
 
 
-def _stop_unless_done(step: ReencryptSectors, ended: Ended, now: _Header) -> None:
+def _stop_unless_done(step: ReencryptSectors, ended: ProgramResult, now: _Header) -> None:
     if ended.code or now.underway or now.sectors != {step.after}:
         outcome = f"{how_ended(ended.code)}: {ended.errors.strip()}" if ended.code else "did not finish"
         raise Stopped(f"partition {step.partition}: cryptsetup {outcome}")

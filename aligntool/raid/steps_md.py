@@ -85,7 +85,7 @@ def recognised_on(device: str) -> str:
     if probed.code == _AMBIVALENT:
         return "more than one signature"
     if probed.code not in (0, _NOTHING_FOUND):
-        raise Stopped(f"blkid cannot identify the content of {device}: {probed.last_words or probed.code}")
+        raise Stopped(f"blkid cannot identify the content of {device}: {probed.output_tail or probed.code}")
     return " ".join(probed.output.split())
 
 
@@ -133,7 +133,7 @@ def _mount_points(step: MakeFileSystem) -> Iterator[list[str]]:
         ended = run_program("mount", "-t", step.kind, "-o", "ro,nosuid,nodev,noexec", step.device, name)
         if ended.code:
             look = typed("blkid -p", step.device)
-            raise Refused(f"it is unknown whether {step.device} holds files: {ended.last_words}", hint=look)
+            raise Refused(f"it is unknown whether {step.device} holds files: {ended.output_tail}", hint=look)
         try:
             yield [name]
         finally:
@@ -361,7 +361,7 @@ def stop_old_arrays(steps: Sequence[Step], left: Sequence[Step]) -> Iterator[Sai
         if erased and (_is_degraded(name) or attribute(name, "array_state") in ("inactive", "clear")):
             ended = run_program("mdadm", "--stop", f"/dev/{name}")
             if ended.code:
-                text = f"/dev/{name} is the remainder of an earlier array and cannot be stopped: {ended.last_words}"
+                text = f"/dev/{name} is the remainder of an earlier array and cannot be stopped: {ended.output_tail}"
                 raise Refused(
                     text, hint=f"{typed('lsblk', f'/dev/{name}', sudo=False)}; {typed('mdadm --stop', f'/dev/{name}')}"
                 )

@@ -20,7 +20,7 @@ from aligntool.linux.content import sample
 from aligntool.linux.device_numbers import disk_folder
 from aligntool.linux.devices import read_array
 from aligntool.linux.file_reader import FileReader
-from aligntool.linux.in_use import unlisted_users
+from aligntool.linux.in_use import unlisted_occupants
 from aligntool.linux.lock import kernel_folder, lock_against_udev, lock_disk, wait_for_partition, wait_for_udev
 from aligntool.linux.programs import run_or_stop, run_program
 from aligntool.linux.sysfs import Tree, live_paths, opened
@@ -130,7 +130,7 @@ def running_array(step: MemberStep) -> str:
     why = "no member of it was found"
     if not _find(step.array):
         ended = run_program("mdadm", "--assemble", "--run", step.path, f"--uuid={step.array}")
-        why = ended.last_words or why
+        why = ended.output_tail or why
         wait_for_udev()
     found = next(iter(_find(step.array)), None)
     state = attribute(found, "array_state") if found else why
@@ -305,7 +305,7 @@ def _remove(step: TakeOutMember, index: int) -> Iterator[Said | Progress]:
     while _state(name, step.device):
         ended = run_program("mdadm", array, "--remove", step.device)
         if ended.code and time.monotonic() > deadline:
-            raise Stopped(f"{step.device} cannot be removed from {array}: {ended.last_words}")
+            raise Stopped(f"{step.device} cannot be removed from {array}: {ended.output_tail}")
         wait_for_udev()
     yield Said(f"{step.device} is removed from {array}")
 
@@ -452,7 +452,7 @@ def _make_table(step: FormatMember) -> None:
             own.kernel.forget(own.kernel.numbers())
             ended = run_program(*member_commands(step)[1], stdin=table_script(step).encode())
             if ended.code:
-                raise Stopped(f"sfdisk wrote no table to {path}: {ended.last_words}")
+                raise Stopped(f"sfdisk wrote no table to {path}: {ended.output_tail}")
         own.kernel.show([(entry.number, entry.extent) for entry in step.entries])
     for entry in step.entries:
         wait_for_partition(path, step.device, Extent(entry.extent.start, entry.extent.length))
@@ -519,7 +519,7 @@ def _add_former(name: str, device: str) -> None:
         text = f"{device} may have the only copy of the bad blocks of {', '.join(bad)}, so it is not rebuilt from them"
         raise Stopped(text, hint=typed("mdadm --examine-badblocks", f"/dev/{bad[0]}"))
     if ended.code:
-        raise Stopped(f"{device} cannot be added to /dev/{name}: {ended.last_words}")
+        raise Stopped(f"{device} cannot be added to /dev/{name}: {ended.output_tail}")
 
 
 def _drives_of(devices: Iterable[str]) -> list[str]:
@@ -537,7 +537,7 @@ def _unused(name: str) -> Iterator[None]:
     with failing_as(Stopped, in_use, hint=f"{typed('lsblk', f'/dev/{name}', sudo=False)}; unmount it"):
         descriptor = os.open(f"/dev/{name}", os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC)
     try:
-        users = unlisted_users(f"/dev/{name}")
+        users = unlisted_occupants(f"/dev/{name}")
         if users:
             raise Stopped(f"{in_use}: {users[0].what}", hint=users[0].end)
         yield

@@ -22,7 +22,7 @@ from aligntool.errors import Refused, Stopped
 from aligntool.linux.confined import run_confined
 from aligntool.linux.content import shrink_mark
 from aligntool.linux.loops import PartitionLoop, partition_loop
-from aligntool.linux.programs import Ended, find_program, how_ended, run_program
+from aligntool.linux.programs import ProgramResult, find_program, how_ended, run_program
 from aligntool.linux.sysfs import opened
 from aligntool.linux.targets import raw_copy
 from aligntool.linux.virtual import View, copy_on_write_view
@@ -142,15 +142,15 @@ def _run_unshared(path: str, step: ShrinkContent, loop: PartitionLoop, words: Wo
         raise Stopped(f"{text}; the btrfs is intact: it never overwrites data in use", hint=again)
 
 
-def _run(loop: PartitionLoop, words: Words, script: str = "") -> Ended:
+def _run(loop: PartitionLoop, words: Words, script: str = "") -> ProgramResult:
     """Run a tool. It inherits the loop device's descriptor, so the device stays as long as it runs, also if aligntool
     is killed.
     """
     return run_program(*words, stdin=script.encode(), pass_fds=(loop.descriptor,))
 
 
-def _failure(program: str, ended: Ended) -> str:
-    detail = "" if ended.code < 0 else f": {ended.last_words}"
+def _failure(program: str, ended: ProgramResult) -> str:
+    detail = "" if ended.code < 0 else f": {ended.output_tail}"
     return f"{program} {how_ended(ended.code)}{detail}"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aligntool.cli.options import partition_numbers, seconds, whole
+from aligntool.cli.options import integer, partition_numbers, seconds
 from aligntool.errors import Refused
 from aligntool.measure import logs
 from aligntool.measure.trace import parse_drive, read_pattern
@@ -80,7 +80,7 @@ def test_no_option_of_any_command_accepts_numbers_in_other_notations() -> None:
 
 
 def test_plain_numbers_are_accepted_up_to_their_bounds() -> None:
-    assert [whole(1, 1000)(text) for text in ("1", "1000", "007")] == [1, 1000, 7]
+    assert [integer(1, 1000)(text) for text in ("1", "1000", "007")] == [1, 1000, 7]
     assert [seconds(0.1, 60)(text) for text in ("0.1", "60", ".5", "5.")] == [0.1, 60, 0.5, 5]
     assert partition_numbers(["1,2", "5", "2"]) == [1, 2, 5]
     assert partition_numbers(None) is None

@@ -121,7 +121,7 @@ def test_blkid_finds_the_content_behind_a_link(prefix: tuple[str, ...], before: 
             [*prefix, sys.executable, "-c", words, link, "-o", "value", "-s", "TYPE"],
             capture_output=True, text=True, check=False, preexec_fn=before,
         )  # fmt: skip
-        assert found.stdout == f"Ended(code=0, stdout={known.stdout!r}, stderr=b'')\n", found.stderr
+        assert found.stdout == f"ProgramResult(code=0, stdout={known.stdout!r}, stderr=b'')\n", found.stderr
 
 
 def test_a_program_gets_no_path_of_a_device_that_it_would_not_find(disk: Path) -> None:

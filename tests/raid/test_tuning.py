@@ -40,11 +40,11 @@ def samples(
     true: dict[int, float], *, rounds: int = 5, noise: float = 0.02, seed: int = 0, drift: float = 0.0
 ) -> tuple[Sample, ...]:
     """Return two loads, a fast and a slow one; each chunk runs them `true` times as fast, plus or minus `noise`."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     found = []
     for number, chunk in sweep_order(tuple(true), rounds):
         for shape, rate in (("read", 8e9), ("randwrite", 4e7)):
-            factor = true[chunk] * dice.uniform(1 - noise, 1 + noise) * (1 - drift * number / rounds)
+            factor = true[chunk] * rng.uniform(1 - noise, 1 + noise) * (1 - drift * number / rounds)
             read, write = (int(rate * factor), 0) if shape == "read" else (0, int(rate * factor))
             found.append(Sample(number, chunk, shape, read, write))
     return tuple(found)
@@ -123,8 +123,8 @@ def test_without_a_measurement_of_the_recommended_chunk_none_is_chosen() -> None
 
 @given(seed=st.integers(0, 10_000), factor=st.floats(0.01, 100))
 def test_the_choice_does_not_depend_on_the_speed_of_the_drives(seed: int, factor: float) -> None:
-    dice = random.Random(seed)
-    truth = {chunk: dice.choice((0.5, 1.0, 1.5)) for chunk in CHUNKS}
+    rng = random.Random(seed)
+    truth = {chunk: rng.choice((0.5, 1.0, 1.5)) for chunk in CHUNKS}
     figures = samples(truth, seed=seed)
     scaled = tuple(replace(one, read=int(one.read * factor), write=int(one.write * factor)) for one in figures)
     assert choose(scaled, 512 * KIB).chunk == choose(figures, 512 * KIB).chunk

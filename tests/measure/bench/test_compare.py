@@ -68,10 +68,10 @@ def goal_of(profile: str) -> BenchGoal:
 
 def measured_again(profile: str, seed: int, noise: Callable[[random.Random], float], *, faster: float = 1) -> Result:
     """Return the whole profile on a drive of 100 MB/s, with one test scaled by a factor."""
-    goal, dice = goal_of(profile), random.Random(seed)
+    goal, rng = goal_of(profile), random.Random(seed)
     found = []
     for place, test in enumerate(goal.tests):
-        rates = [1e8 * noise(dice) * (1 if place else faster) for _ in range(goal.repeats)]
+        rates = [1e8 * noise(rng) * (1 if place else faster) for _ in range(goal.repeats)]
         found.append(
             series(
                 *rates, random=test.random, block=test.block, depth=test.depth, threads=test.threads, write=test.write
@@ -80,17 +80,17 @@ def measured_again(profile: str, seed: int, noise: Callable[[random.Random], flo
     return result(*found)
 
 
-def gauss(dice: random.Random) -> float:
-    return max(0.05, dice.gauss(1, 0.05))
+def gauss(rng: random.Random) -> float:
+    return max(0.05, rng.gauss(1, 0.05))
 
 
-def skewed(dice: random.Random) -> float:
-    return dice.lognormvariate(0, 0.3)
+def skewed(rng: random.Random) -> float:
+    return rng.lognormvariate(0, 0.3)
 
 
-def disturbed(dice: random.Random) -> float:
+def disturbed(rng: random.Random) -> float:
     """Return runs of which one in five is slowed down by something else."""
-    return dice.gauss(1, 0.01) if dice.random() > 0.2 else dice.uniform(0.05, 0.9)
+    return rng.gauss(1, 0.01) if rng.random() > 0.2 else rng.uniform(0.05, 0.9)
 
 
 @sample(2)

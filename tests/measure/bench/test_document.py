@@ -72,12 +72,12 @@ def test_a_document_that_is_not_a_result_is_refused_with_the_reason(text: str, w
 
 def test_damaged_results_are_read_or_refused_without_another_exception() -> None:
     """Any byte may be changed."""
-    dice, text = random.Random(5), to_json(GOOD)
+    rng, text = random.Random(5), to_json(GOOD)
     ended = {"read": 0, "refused": 0}
     for _ in range(600):
         damaged = list(text)
-        for _ in range(dice.randrange(1, 4)):
-            damaged[dice.randrange(len(damaged))] = chr(dice.choice([0, 34, 44, 45, 48, 57, 91, 123, 125, 0x20AC]))
+        for _ in range(rng.randrange(1, 4)):
+            damaged[rng.randrange(len(damaged))] = chr(rng.choice([0, 34, 44, 45, 48, 57, 91, 123, 125, 0x20AC]))
         try:
             from_json("".join(damaged), "x")
             ended["read"] += 1

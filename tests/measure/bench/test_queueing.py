@@ -23,7 +23,7 @@ DEPTHS = (1, 2, 4, 8, 32)
 
 
 def simulated(
-    service_us: float, host_us: float, ways: int, noise: float, dice: random.Random, *,
+    service_us: float, host_us: float, ways: int, noise: float, rng: random.Random, *,
     depths: Sequence[int] = DEPTHS, cores: int = 2, hidden: float = 0.0, background: float = 0.0, thread: float = 0.5,
 ) -> list[Series]:  # fmt: skip
     """Simulate a drive; `hidden`: share of the host's time during which no core is busy; `thread`: share of the rest
@@ -34,7 +34,7 @@ def simulated(
         rates = [depth / (service_us + host_us), ways / service_us, cores / host_us, 1 / (host_us * thread)]
         iops = 1e6 * min(rates)
         share = iops * host_us * (1 - hidden) / 1e6
-        runs = [iops * dice.gauss(1, noise) * 4 * KIB for _ in range(5)]
+        runs = [iops * rng.gauss(1, noise) * 4 * KIB for _ in range(5)]
         busy = min(share + background, cores)
         made.append(series(*runs, depth=depth, cpu=min(100 * share * thread, 100), busy=busy))
     return made
@@ -51,12 +51,12 @@ HOSTS = (0, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 6)  # times the drive's ow
 @pytest.mark.parametrize("service_us", [100, 300, 1000, 10_000])
 @pytest.mark.parametrize("noise", [0.0, 0.02, 0.1])
 def test_a_serial_drive_is_never_reported_as_parallel(service_us: float, noise: float) -> None:
-    dice = random.Random(round(service_us + 1000 * noise))
+    rng = random.Random(round(service_us + 1000 * noise))
     for host in HOSTS:
         for thread in (0.1, 0.5, 1.0):
             for background in (0.0, 0.5):
                 drawn = simulated(
-                    service_us, max(host * service_us, 1), 1, noise, dice, background=background, thread=thread
+                    service_us, max(host * service_us, 1), 1, noise, rng, background=background, thread=thread
                 )
                 assert verdict(drawn) is not Gain.SOME, (host, thread, background)
 
@@ -64,18 +64,18 @@ def test_a_serial_drive_is_never_reported_as_parallel(service_us: float, noise: 
 @pytest.mark.parametrize("host", [0.3, 0.5, 1.0])
 def test_a_serial_drive_is_not_reported_as_parallel_if_its_host_idles(host: float) -> None:
     """Leaving an idle state, a network: time of the host during which no core is busy."""
-    dice = random.Random(7)
+    rng = random.Random(7)
     for _ in range(20):
-        assert verdict(simulated(300, host * 300, 1, 0.02, dice, hidden=1.0)) is not Gain.SOME
+        assert verdict(simulated(300, host * 300, 1, 0.02, rng, hidden=1.0)) is not Gain.SOME
 
 
 @pytest.mark.parametrize("kind", ["network", "virtio", "scsi", "other"])
 @pytest.mark.parametrize("service_us", [30, 100, 1000, 10_000])
 def test_a_serial_drive_behind_a_network_is_never_reported_as_parallel(kind: str, service_us: float) -> None:
-    dice = random.Random(round(service_us))
+    rng = random.Random(round(service_us))
     for host in (0.5, 1, 1.5, 2, 3, 6, 20, 40):
         for noise in (0.0, 0.02, 0.1):
-            drawn = simulated(service_us, host * service_us, 1, noise, dice, hidden=1.0)
+            drawn = simulated(service_us, host * service_us, 1, noise, rng, hidden=1.0)
             assert verdict(drawn, kind) is not Gain.SOME, (host, noise)
 
 
@@ -96,8 +96,8 @@ def test_fast_answers_behind_a_network_may_be_from_memory() -> None:
 @pytest.mark.parametrize("share", [0.7, 1.0, 2.0, 4.0])
 def test_the_gain_of_a_serial_drive_may_be_caused_by_leaving_an_idle_state(host_us: float, share: float) -> None:
     """The gain is no larger than what a flash drive can reach one request at a time."""
-    dice = random.Random(round(host_us * share))
-    drawn = simulated(max(host_us / share, 30), host_us, 1, 0.01, dice, hidden=1.0)
+    rng = random.Random(round(host_us * share))
+    drawn = simulated(max(host_us / share, 30), host_us, 1, 0.01, rng, hidden=1.0)
     assert verdict(drawn, "nvme") is not Gain.SOME
 
 
@@ -120,9 +120,9 @@ def test_a_hard_disk_with_command_queueing_is_recognised() -> None:
 @pytest.mark.parametrize("service_us", [80, 300, 1000, 10_000])
 @pytest.mark.parametrize("noise", [0.0, 0.02, 0.05])
 def test_a_parallel_drive_is_recognised(ways: int, service_us: float, noise: float) -> None:
-    dice = random.Random(ways)
+    rng = random.Random(ways)
     for host_us in (2, 5):
-        assert verdict(simulated(service_us, host_us, ways, noise, dice)) is Gain.SOME
+        assert verdict(simulated(service_us, host_us, ways, noise, rng)) is Gain.SOME
 
 
 def test_a_parallelism_of_two_is_not_distinguished_from_a_slow_host() -> None:
@@ -130,8 +130,8 @@ def test_a_parallelism_of_two_is_not_distinguished_from_a_slow_host() -> None:
 
 
 def test_a_parallel_drive_is_recognised_while_other_programs_run() -> None:
-    dice = random.Random(3)
-    assert verdict(simulated(80, 5, 32, 0.02, dice, cores=8, background=2.0)) is Gain.SOME
+    rng = random.Random(3)
+    assert verdict(simulated(80, 5, 32, 0.02, rng, cores=8, background=2.0)) is Gain.SOME
 
 
 def test_a_serial_drive_is_recognised_by_a_missing_gain() -> None:

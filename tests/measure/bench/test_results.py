@@ -182,23 +182,23 @@ def test_on_a_busy_machine_the_effect_of_command_queueing_is_unknown() -> None:
     assert "no gain" not in said(slow) and "the machine was busy" in said(slow)
 
 
-def noisy(rates: Sequence[float], noise: float, dice: random.Random) -> list[float]:
-    return [1e6 * rate * max(dice.gauss(1, noise), 0.2) for rate in rates]
+def noisy(rates: Sequence[float], noise: float, rng: random.Random) -> list[float]:
+    return [1e6 * rate * max(rng.gauss(1, noise), 0.2) for rate in rates]
 
 
 @pytest.mark.parametrize("count", range(2, 12))
 def test_the_verdict_on_passes_is_right_or_unknown(count: int) -> None:
     """Drives with a cache of 3 to 40 times the rate, and without; one pass in ten is disturbed."""
-    dice = random.Random(count)
+    rng = random.Random(count)
     right = {True: 0, False: 0}
     for _ in range(200):
         for hybrid in (True, False):
-            times = dice.uniform(3, 40) if hybrid else 1
+            times = rng.uniform(3, 40) if hybrid else 1
             rates = [57, *[57 * times] * (count - 1)]
             disturbed = [
-                rate * (dice.uniform(0.1, 0.9) if at and dice.random() < 0.1 else 1) for at, rate in enumerate(rates)
+                rate * (rng.uniform(0.1, 0.9) if at and rng.random() < 0.1 else 1) for at, rate in enumerate(rates)
             ]
-            found = said(result(series(*noisy(disturbed, 0.05, dice)), passes=(1, count)))
+            found = said(result(series(*noisy(disturbed, 0.05, rng)), passes=(1, count)))
             claims = ["no cache shows" in found, "a cache keeps" in found]
             assert not (claims[0] if hybrid else claims[1]), (disturbed, found)
             right[hybrid] += claims[1] if hybrid else claims[0]

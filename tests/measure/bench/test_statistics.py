@@ -33,9 +33,9 @@ def test_holm_s_correction_matches_an_example_computed_by_hand() -> None:
 
 
 def test_the_p_value_of_two_samples_is_close_to_counted_permutations() -> None:
-    dice = random.Random(1)
+    rng = random.Random(1)
     for factor in (1.0, 1.02, 1.05):
-        one, other = ([dice.gauss(100, 4) * each for _ in range(8)] for each in (1, factor))
+        one, other = ([rng.gauss(100, 4) * each for _ in range(8)] for each in (1, factor))
         apart = abs(mean(map(log, one)) - mean(map(log, other)))
         both = [log(rate) for rate in (*one, *other)]
         splits = list(combinations(range(16), 8))

@@ -73,9 +73,9 @@ def check(one: Latency, seconds: Sequence[float], least: float, middle: float, m
 
 def slower(records: Sequence[Record], seed: int) -> Iterator[Record]:
     """Return the same order of events, with pauses of 1 µs to 30 ms between them."""
-    dice, now = random.Random(seed), 0
+    rng, now = random.Random(seed), 0
     for one in records:
-        now += round(10 ** dice.uniform(3, 7.5))
+        now += round(10 ** rng.uniform(3, 7.5))
         yield replace(one, time_ns=now)
 
 

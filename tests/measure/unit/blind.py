@@ -18,7 +18,7 @@ class EveryFewIsSlow(Hostile):
     """Every n-th request is slow."""
 
     def setup(self) -> None:
-        self.every = self.dice.choice((2, 3, 4, 6, 12, 16, 32, 64))
+        self.every = self.rng.choice((2, 3, 4, 6, 12, 16, 32, 64))
 
     def cost(self, extent: Extent, *, write: bool) -> float:
         return 0.0 if self.count % self.every else 3 * self.step
@@ -83,7 +83,7 @@ class ShiftedOddPages(Hostile):
 
     def setup(self) -> None:
         pages = ((20 * KIB, 0), (33 * KIB, 0), (127 * 512, 0), (100 * KIB, 0), (64 * KIB, 512), (16 * KIB, 4 * KIB))
-        self.page, self.phase = self.dice.choice(pages)
+        self.page, self.phase = self.rng.choice(pages)
 
     def cost(self, extent: Extent, *, write: bool) -> float:
         last = (extent.end - 1 - self.phase) // self.page

@@ -58,10 +58,10 @@ class Drive:
     boundaries: frozenset[int] | None = None
     writes: bool = False  # the file or the disk may be overwritten
     clock: int = 0
-    dice: random.Random = field(default_factory=random.Random)
+    rng: random.Random = field(default_factory=random.Random)
 
     def __post_init__(self) -> None:
-        self.dice = random.Random(self.seed)
+        self.rng = random.Random(self.seed)
         if self.boundaries is None:
             found = [self.page, self.allocation, self.unit if self.writes and self.flushes else 0]
             self.boundaries = frozenset(size for size in found if size and not size & (size - 1) and not self.phase)
@@ -77,10 +77,10 @@ class Drive:
 
     def _sample(self, pair: Pair) -> Sample:
         write = pair.kind is not Kind.READ
-        order = (pair.dear, pair.cheap) if pair.dear_first else (pair.cheap, pair.dear)
+        order = (pair.slower, pair.faster) if pair.slower_first else (pair.faster, pair.slower)
         first, second = (self.takes_us(extent, write=write) for extent in order)
-        dear, cheap = (first, second) if pair.dear_first else (second, first)
-        return Sample(pair.kind, pair.level, pair.quarter, dear, cheap)
+        slower, faster = (first, second) if pair.slower_first else (second, first)
+        return Sample(pair.kind, pair.level, pair.quarter, slower, faster)
 
     def takes_us(self, extent: Extent, *, write: bool) -> float:
         if self.second_region is not None and extent.start >= self.size // 2:
@@ -89,14 +89,14 @@ class Drive:
         base = self.write_us if write else self.base_us
         time = base + self.transfer_us * extent.length / KIB
         time += self._written_us(extent) if write else self._read_us(extent)
-        if self.map_misses and self.dice.random() < self.map_misses:
+        if self.map_misses and self.rng.random() < self.map_misses:
             time += self.base_us
         if self.rotation_us:
-            time += self.dice.uniform(0, self.rotation_us)
+            time += self.rng.uniform(0, self.rotation_us)
         return self._noisy(time, base)
 
     def _read_us(self, extent: Extent) -> float:
-        if self.read_hits and self.dice.random() < self.read_hits:
+        if self.read_hits and self.rng.random() < self.read_hits:
             return -0.75 * self.base_us
         return self.page_us * (self._touched(extent, self.page) - 1) + self.allocation_us * (
             self._touched(extent, self.allocation) - 1
@@ -120,10 +120,10 @@ class Drive:
     def _noisy(self, time: float, base: float) -> float:
         noise = self.noise
         time *= 1 + noise.drift * math.sin(self.clock / 3000)
-        time += abs(self.dice.gauss(0, noise.jitter)) * base + self.dice.uniform(0, 1.5)
-        if self.dice.random() < noise.tail:
-            time += self.dice.expovariate(1 / (noise.late * base))
-        if self.dice.random() < noise.waking:
+        time += abs(self.rng.gauss(0, noise.jitter)) * base + self.rng.uniform(0, 1.5)
+        if self.rng.random() < noise.tail:
+            time += self.rng.expovariate(1 / (noise.late * base))
+        if self.rng.random() < noise.waking:
             time += 2000
         return time
 

@@ -38,7 +38,7 @@ class PowerCapped(Hostile):
     """Twice as slow for a part of each period."""
 
     def setup(self) -> None:
-        self.stretch, self.share = self.dice.choice((1e4, 1e5, 1e6)), self.dice.uniform(0.1, 0.9)
+        self.stretch, self.share = self.rng.choice((1e4, 1e5, 1e6)), self.rng.uniform(0.1, 0.9)
 
     def cost(self, extent: Extent, *, write: bool) -> float:
         return self.base if self.now % self.stretch < self.share * self.stretch else 0.0
@@ -48,7 +48,7 @@ class HashedDies(Hostile):
     """Dies selected by a hash of the address; one is slow, all work in parallel."""
 
     def setup(self) -> None:
-        self.stripe, self.dies = self.pick(4, 16, 64, 256), self.dice.choice((2, 4, 8))
+        self.stripe, self.dies = self.pick(4, 16, 64, 256), self.rng.choice((2, 4, 8))
 
     def die(self, index: int) -> int:
         return (index ^ index >> 3 ^ index >> 7 ^ index >> 11) % self.dies
@@ -128,11 +128,11 @@ class ThresholdByChance(Hostile):
     """Below a size most writes are slow, from it on some are."""
 
     def setup(self) -> None:
-        self.least, self.often = self.pick(4, 8, 16, 32, 64), self.dice.uniform(0.6, 1.0)
+        self.least, self.often = self.pick(4, 8, 16, 32, 64), self.rng.uniform(0.6, 1.0)
 
     def cost(self, extent: Extent, *, write: bool) -> float:
         share = self.often if extent.length < self.least else 0.2
-        return 3 * self.step if write and self.dice.random() < share else 0.0
+        return 3 * self.step if write and self.rng.random() < share else 0.0
 
 
 class ThresholdAndSlowPlane(SlowPlane):
@@ -151,7 +151,7 @@ class LongDelayOfSmall(Hostile):
     """What is smaller than a packet waits for a timer, forty times as long."""
 
     def setup(self) -> None:
-        self.least = self.dice.choice((1448, 1500, 4096, 8948, 65536))
+        self.least = self.rng.choice((1448, 1500, 4096, 8948, 65536))
 
     def cost(self, extent: Extent, *, write: bool) -> float:
         return 40 * self.base if write and extent.length < self.least else 0.0
@@ -222,7 +222,7 @@ class Remapped(Hostile):
     """Pieces that were remapped elsewhere."""
 
     def setup(self) -> None:
-        self.piece, self.share = self.pick(4, 64, 512), self.dice.choice((0.02, 0.2, 0.6))
+        self.piece, self.share = self.pick(4, 64, 512), self.rng.choice((0.02, 0.2, 0.6))
 
     def cost(self, extent: Extent, *, write: bool) -> float:
         moved = drawn(self.seed, extent.start // self.piece) < self.share
@@ -261,13 +261,13 @@ class Shingled(Hostile):
     """A media cache; when it is full, bands are rewritten."""
 
     def setup(self) -> None:
-        self.held, self.most = 0, self.dice.choice((50, 500, 2000))
+        self.held, self.most = 0, self.rng.choice((50, 500, 2000))
 
     def cost(self, extent: Extent, *, write: bool) -> float:
         self.held += write
         if self.held < self.most:
             return 0.0
-        self.held = self.held - 1 if self.dice.random() < 0.9 else 0
+        self.held = self.held - 1 if self.rng.random() < 0.9 else 0
         return 30 * self.base
 
 
@@ -276,7 +276,7 @@ class MirrorInTurn(Hostile):
 
     def setup(self) -> None:
         self.piece = self.pick(64, 128, 1024)
-        self.by_place = self.dice.random() < 0.5
+        self.by_place = self.rng.random() < 0.5
 
     def cost(self, extent: Extent, *, write: bool) -> float:
         which = extent.start // self.piece if self.by_place else self.count
@@ -340,12 +340,12 @@ class SecondIsFasterWithoutPages(Hostile):
 
 class LogNormal(Hostile):
     def cost(self, extent: Extent, *, write: bool) -> float:
-        return self.base * self.dice.lognormvariate(0, 1)
+        return self.base * self.rng.lognormvariate(0, 1)
 
 
 class LogNormalOverPages(Paged):
     def cost(self, extent: Extent, *, write: bool) -> float:
-        return super().cost(extent, write=write) + 0.5 * self.base * self.dice.lognormvariate(0, 1)
+        return super().cost(extent, write=write) + 0.5 * self.base * self.rng.lognormvariate(0, 1)
 
 
 class Wandering(Hostile):
@@ -354,7 +354,7 @@ class Wandering(Hostile):
     level = 0.0
 
     def cost(self, extent: Extent, *, write: bool) -> float:
-        self.level = 0.98 * self.level + self.dice.gauss(0, 0.1 * self.base)
+        self.level = 0.98 * self.level + self.rng.gauss(0, 0.1 * self.base)
         return abs(self.level)
 
 
@@ -362,7 +362,7 @@ class WanderingOverPages(Paged):
     level = 0.0
 
     def cost(self, extent: Extent, *, write: bool) -> float:
-        self.level = 0.98 * self.level + self.dice.gauss(0, 0.1 * self.base)
+        self.level = 0.98 * self.level + self.rng.gauss(0, 0.1 * self.base)
         return super().cost(extent, write=write) + abs(self.level)
 
 
@@ -370,17 +370,17 @@ class BusyQueue(Hostile):
     """One of several queues, chosen for each request, is busy."""
 
     def setup(self) -> None:
-        self.queues = self.dice.choice((2, 4, 8))
+        self.queues = self.rng.choice((2, 4, 8))
 
     def cost(self, extent: Extent, *, write: bool) -> float:
-        return self.dice.expovariate(1 / (3 * self.base)) if self.dice.randrange(self.queues) == 0 else 0.0
+        return self.rng.expovariate(1 / (3 * self.base)) if self.rng.randrange(self.queues) == 0 else 0.0
 
 
 class Associative(Hostile):
     """A cache of few sets: addresses that are a power of two apart evict each other. Lines are filled in parallel."""
 
     def setup(self) -> None:
-        self.line, self.sets = self.pick(4, 64, 256), self.dice.choice((16, 256, 2048))
+        self.line, self.sets = self.pick(4, 64, 256), self.rng.choice((16, 256, 2048))
         self.have: dict[int, list[int]] = {}
 
     def cost(self, extent: Extent, *, write: bool) -> float:
@@ -396,7 +396,7 @@ class BankConflicts(Hostile):
     """A bank that the last request used too is not ready yet."""
 
     def setup(self) -> None:
-        self.bank, self.banks = self.pick(4, 8, 16, 64), self.dice.choice((4, 8, 16))
+        self.bank, self.banks = self.pick(4, 8, 16, 64), self.rng.choice((4, 8, 16))
         self.before: set[int] = set()
 
     def cost(self, extent: Extent, *, write: bool) -> float:
@@ -411,7 +411,7 @@ class SomeBoundariesCost(Hostile):
     noise = (0.05, 0.15, 0.3)
 
     def setup(self) -> None:
-        self.piece, self.share = self.pick(4, 16, 64), self.dice.choice((0.5, 0.67, 0.8))
+        self.piece, self.share = self.pick(4, 16, 64), self.rng.choice((0.5, 0.67, 0.8))
 
     def cost(self, extent: Extent, *, write: bool) -> float:
         last = (extent.end - 1) // self.piece
@@ -423,7 +423,7 @@ class OneDriveBehindAnother(Hostile):
     """Two drives, concatenated; the second one begins off its page."""
 
     def setup(self) -> None:
-        self.page, self.phase = self.pick(4, 16, 64), 512 * self.dice.choice((1, 3, 7))
+        self.page, self.phase = self.pick(4, 16, 64), 512 * self.rng.choice((1, 3, 7))
 
     def cost(self, extent: Extent, *, write: bool) -> float:
         phase = self.phase if extent.start >= self.size // 2 else 0
@@ -460,7 +460,7 @@ class SlcThenUnit(Paged):
 
     def setup(self) -> None:
         super().setup()
-        self.most, self.written = self.dice.choice((2, 16, 64)) * MIB, 0
+        self.most, self.written = self.rng.choice((2, 16, 64)) * MIB, 0
 
     def cost(self, extent: Extent, *, write: bool) -> float:
         self.written += extent.length if write else 0

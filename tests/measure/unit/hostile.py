@@ -23,16 +23,16 @@ class Hostile:
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-        self.dice = random.Random(seed)
+        self.rng = random.Random(seed)
         self.now = 0.0
         self.count = 0
         self.boundaries: frozenset[int] = frozenset()
-        self.base = self.dice.choice((20.0, 80.0, 250.0))
-        self.write_base = self.base * self.dice.choice((0.5, 1.0, 4.0))
-        self.step = self.base * self.dice.choice((0.3, 0.6, 1.5))  # the extra time for crossing, or for being slow
-        self.jitter = self.dice.choice(self.noise)
-        self.late = self.dice.choice((0.0, 0.005, 0.03))
-        self.kib = self.base * self.dice.choice((0.001, 0.004))  # per KiB transferred
+        self.base = self.rng.choice((20.0, 80.0, 250.0))
+        self.write_base = self.base * self.rng.choice((0.5, 1.0, 4.0))
+        self.step = self.base * self.rng.choice((0.3, 0.6, 1.5))  # the extra time for crossing, or for being slow
+        self.jitter = self.rng.choice(self.noise)
+        self.late = self.rng.choice((0.0, 0.005, 0.03))
+        self.kib = self.base * self.rng.choice((0.001, 0.004))  # per KiB transferred
         self.setup()
 
     def setup(self) -> None:
@@ -50,9 +50,9 @@ class Hostile:
         self.count += 1
         base = self.write_base if write else self.base
         time = base + self.kib * extent.length / KIB + self.cost(extent, write=write)
-        time += abs(self.dice.gauss(0, self.jitter)) * base
-        if self.dice.random() < self.late:
-            time += self.dice.expovariate(1 / (20 * base))
+        time += abs(self.rng.gauss(0, self.jitter)) * base
+        if self.rng.random() < self.late:
+            time += self.rng.expovariate(1 / (20 * base))
         time = self.seen(max(time, 1.0))
         self.now += time + 3
         return time
@@ -65,15 +65,15 @@ class Hostile:
         return (timed(self, pair) for one in rounds for pair in one)
 
     def pick(self, *sizes: int) -> int:
-        return self.dice.choice(sizes) * KIB
+        return self.rng.choice(sizes) * KIB
 
 
 def timed(drive: Hostile, pair: Pair) -> Sample:
     write = pair.kind is not Kind.READ
-    order = (pair.dear, pair.cheap) if pair.dear_first else (pair.cheap, pair.dear)
+    order = (pair.slower, pair.faster) if pair.slower_first else (pair.faster, pair.slower)
     first, second = (drive.takes_us(extent, write=write) for extent in order)
-    dear, cheap = (first, second) if pair.dear_first else (second, first)
-    return Sample(pair.kind, pair.level, pair.quarter, dear, cheap)
+    slower, faster = (first, second) if pair.slower_first else (second, first)
+    return Sample(pair.kind, pair.level, pair.quarter, slower, faster)
 
 
 def touched(extent: Extent, size: int, phase: int = 0) -> int:
@@ -152,7 +152,7 @@ class SmallWritesSlowerAndSlower(SmallWritesSlow):
 class TwoThresholds(SmallWritesSlow):
     def setup(self) -> None:
         super().setup()
-        self.more = self.least * self.dice.choice((2, 4, 8))
+        self.more = self.least * self.rng.choice((2, 4, 8))
 
     def cost(self, extent: Extent, *, write: bool) -> float:
         return (2 * self.step * ((extent.length < self.least) + (extent.length < self.more))) if write else 0.0
@@ -209,9 +209,9 @@ class Collecting(Hostile):
         self.until = 0.0
 
     def cost(self, extent: Extent, *, write: bool) -> float:
-        if self.now > self.until and self.dice.random() < 0.002:
+        if self.now > self.until and self.rng.random() < 0.002:
             self.until = self.now + 200 * self.base
-        return self.dice.uniform(0, 8 * self.base) if self.now < self.until else 0.0
+        return self.rng.uniform(0, 8 * self.base) if self.now < self.until else 0.0
 
 
 class Throttling(Paged):
@@ -226,8 +226,8 @@ class SlowDie(Hostile):
     """One of several dies over which the addresses are spread is slow; they work in parallel."""
 
     def setup(self) -> None:
-        self.stripe, self.dies = self.pick(4, 8, 16, 32, 64, 128), self.dice.choice((2, 4, 8, 16))
-        self.slow = self.dice.randrange(self.dies)
+        self.stripe, self.dies = self.pick(4, 8, 16, 32, 64, 128), self.rng.choice((2, 4, 8, 16))
+        self.slow = self.rng.randrange(self.dies)
 
     def cost(self, extent: Extent, *, write: bool) -> float:
         first, last = extent.start // self.stripe, (extent.end - 1) // self.stripe
@@ -248,7 +248,7 @@ class UnlikeDies(SlowDie):
 
     def setup(self) -> None:
         super().setup()
-        self.speeds = [self.dice.uniform(0, 3 * self.step) for _ in range(self.dies)]
+        self.speeds = [self.rng.uniform(0, 3 * self.step) for _ in range(self.dies)]
 
     def cost(self, extent: Extent, *, write: bool) -> float:
         first, last = extent.start // self.stripe, (extent.end - 1) // self.stripe
@@ -259,7 +259,7 @@ class SlowRegion(Hostile):
     """A quarter of the addresses is slow."""
 
     def setup(self) -> None:
-        self.slow = self.dice.randrange(4)
+        self.slow = self.rng.randrange(4)
 
     def cost(self, extent: Extent, *, write: bool) -> float:
         return 2 * self.step if extent.start * 4 // self.size == self.slow else 0.0
@@ -270,7 +270,7 @@ class SlowSpots(Hostile):
 
     def setup(self) -> None:
         self.spot = self.pick(4, 16, 64, 1024, 4096)
-        self.share = self.dice.choice((0.1, 0.3, 0.5, 0.7, 0.9))
+        self.share = self.rng.choice((0.1, 0.3, 0.5, 0.7, 0.9))
 
     def cost(self, extent: Extent, *, write: bool) -> float:
         spots = range(extent.start // self.spot, (extent.end - 1) // self.spot + 1)
@@ -287,7 +287,7 @@ class Striped(Hostile):
         self.boundaries = frozenset({self.stripe})
 
     def cost(self, extent: Extent, *, write: bool) -> float:
-        return max(self.dice.uniform(0, self.step) for _ in range(touched(extent, self.stripe)))
+        return max(self.rng.uniform(0, self.step) for _ in range(touched(extent, self.stripe)))
 
 
 class MixedPages(Hostile):
@@ -312,7 +312,7 @@ class MixedPagesByBlock(Hostile):
 
     def setup(self) -> None:
         self.page, self.block = self.pick(4, 8, 16), self.pick(256, 1024, 4096)
-        self.share = self.dice.choice((0.2, 0.5, 0.8))
+        self.share = self.rng.choice((0.2, 0.5, 0.8))
         self.boundaries = frozenset({2 * self.page})
 
     def cost(self, extent: Extent, *, write: bool) -> float:
@@ -367,7 +367,7 @@ class Turning(Hostile):
 
     def setup(self) -> None:
         self.base, self.write_base, self.kib = 500.0, 600.0, 5.0
-        self.turn = self.dice.choice((8333.0, 11111.0))
+        self.turn = self.rng.choice((8333.0, 11111.0))
         self.track = self.pick(512, 777, 1000, 1024)
 
     def cost(self, extent: Extent, *, write: bool) -> float:
@@ -400,13 +400,13 @@ class Raid0(Hostile):
     """A chunk: a request over two chunks waits for both drives."""
 
     def setup(self) -> None:
-        self.chunk, self.drives = self.pick(16, 64, 128, 512), self.dice.choice((2, 3, 4))
-        self.slow = self.dice.choice((0.0, 1.0)) * self.step
+        self.chunk, self.drives = self.pick(16, 64, 128, 512), self.rng.choice((2, 3, 4))
+        self.slow = self.rng.choice((0.0, 1.0)) * self.step
         self.boundaries = frozenset({self.chunk})
 
     def cost(self, extent: Extent, *, write: bool) -> float:
         chunks = range(extent.start // self.chunk, (extent.end - 1) // self.chunk + 1)
-        each = [self.dice.uniform(0, self.step) + self.slow * (one % self.drives == 0) for one in chunks]
+        each = [self.rng.uniform(0, self.step) + self.slow * (one % self.drives == 0) for one in chunks]
         return max(each) + 0.4 * self.step * (len(chunks) - 1)
 
 
@@ -415,7 +415,7 @@ class Raid5(Raid0):
 
     def setup(self) -> None:
         super().setup()
-        self.data = self.dice.choice((2, 3, 4))
+        self.data = self.rng.choice((2, 3, 4))
         stripe = self.data * self.chunk
         self.boundaries = frozenset({self.chunk, stripe} if self.data != 3 else {self.chunk})
 
@@ -428,7 +428,7 @@ class Clusters(Hostile):
     """An image file on the host: clusters, some of which do not follow their neighbour."""
 
     def setup(self) -> None:
-        self.cluster, self.share = self.pick(64, 1024), self.dice.choice((0.3, 0.6, 0.95))
+        self.cluster, self.share = self.pick(64, 1024), self.rng.choice((0.3, 0.6, 0.95))
         self.boundaries = frozenset({self.cluster})
 
     def cost(self, extent: Extent, *, write: bool) -> float:
@@ -442,7 +442,7 @@ class Shifted(Hostile):
 
     def setup(self) -> None:
         self.page = self.pick(1, 2, 4, 8, 16, 64)
-        self.phase = self.dice.randrange(1, self.page // 512) * 512
+        self.phase = self.rng.randrange(1, self.page // 512) * 512
 
     def cost(self, extent: Extent, *, write: bool) -> float:
         return self.step * (touched(extent, self.page, self.phase) - 1)
@@ -462,36 +462,36 @@ class Encrypted(Paged):
 
 class CoarseClock(Hostile):
     def setup(self) -> None:
-        self.tick = self.dice.choice((0.1, 0.5, 1.0, 4.0)) * self.base
+        self.tick = self.rng.choice((0.1, 0.5, 1.0, 4.0)) * self.base
 
     def seen(self, time: float) -> float:
-        return math.floor(time / self.tick + self.dice.random()) * self.tick
+        return math.floor(time / self.tick + self.rng.random()) * self.tick
 
 
 class CoarseClockOverPages(Paged):
     def setup(self) -> None:
         super().setup()
-        self.tick = self.dice.choice((0.1, 0.5, 1.0, 4.0)) * self.base
+        self.tick = self.rng.choice((0.1, 0.5, 1.0, 4.0)) * self.base
 
     def seen(self, time: float) -> float:
-        return math.floor(time / self.tick + self.dice.random()) * self.tick
+        return math.floor(time / self.tick + self.rng.random()) * self.tick
 
 
 class HeavyTail(Hostile):
     def setup(self) -> None:
-        self.alpha = self.dice.choice((0.7, 1.2, 2.0))
+        self.alpha = self.rng.choice((0.7, 1.2, 2.0))
 
     def cost(self, extent: Extent, *, write: bool) -> float:
-        return self.base * 0.3 * (self.dice.paretovariate(self.alpha) - 1)
+        return self.base * 0.3 * (self.rng.paretovariate(self.alpha) - 1)
 
 
 class HeavyTailOverPages(Paged):
     def setup(self) -> None:
         super().setup()
-        self.alpha = self.dice.choice((0.7, 1.2, 2.0))
+        self.alpha = self.rng.choice((0.7, 1.2, 2.0))
 
     def cost(self, extent: Extent, *, write: bool) -> float:
-        tail = self.base * 0.3 * (self.dice.paretovariate(self.alpha) - 1)
+        tail = self.base * 0.3 * (self.rng.paretovariate(self.alpha) - 1)
         return super().cost(extent, write=write) + tail
 
 
@@ -500,11 +500,11 @@ class BusyHost(Paged):
 
     def setup(self) -> None:
         super().setup()
-        self.share = self.dice.choice((0.1, 0.3, 0.6))
+        self.share = self.rng.choice((0.1, 0.3, 0.6))
 
     def cost(self, extent: Extent, *, write: bool) -> float:
         busy = math.sin(self.count / 500) > 1 - 2 * self.share
-        extra = self.dice.expovariate(1 / (2 * self.base)) if busy and self.dice.random() < 0.5 else 0.0
+        extra = self.rng.expovariate(1 / (2 * self.base)) if busy and self.rng.random() < 0.5 else 0.0
         return super().cost(extent, write=write) + extra
 
 
@@ -512,19 +512,19 @@ class Bimodal(Hostile):
     """Two speeds, at random."""
 
     def setup(self) -> None:
-        self.share = self.dice.choice((0.25, 0.5, 0.75))
+        self.share = self.rng.choice((0.25, 0.5, 0.75))
 
     def cost(self, extent: Extent, *, write: bool) -> float:
-        return 2 * self.step if self.dice.random() < self.share else 0.0
+        return 2 * self.step if self.rng.random() < self.share else 0.0
 
 
 class BimodalOverPages(Paged):
     def setup(self) -> None:
         super().setup()
-        self.share = self.dice.choice((0.25, 0.5, 0.75))
+        self.share = self.rng.choice((0.25, 0.5, 0.75))
 
     def cost(self, extent: Extent, *, write: bool) -> float:
-        slow = 2 * self.step if self.dice.random() < self.share else 0.0
+        slow = 2 * self.step if self.rng.random() < self.share else 0.0
         return super().cost(extent, write=write) + slow
 
 
@@ -543,7 +543,7 @@ class Sleepy(Hostile):
         return 10 * self.base if self.count % self.every < 3 else 0.0
 
     def setup(self) -> None:
-        self.every = self.dice.choice((7, 64, 500))
+        self.every = self.rng.choice((7, 64, 500))
 
 
 class MapMisses(Hostile):
@@ -551,7 +551,7 @@ class MapMisses(Hostile):
 
     def setup(self) -> None:
         self.piece = self.pick(1024, 2048, 4096)
-        self.keep = self.dice.choice((8, 64, 200))
+        self.keep = self.rng.choice((8, 64, 200))
         self.at_hand: list[int] = []
         self.boundaries = frozenset({self.piece})
 
@@ -567,8 +567,8 @@ class Periodic(Hostile):
     """Every so many requests, a run of slow ones: at the pace of the experiment."""
 
     def setup(self) -> None:
-        self.period = self.dice.choice((2, 3, 4, 14, 16, 28, 32, 64, 448, 896))
-        self.slow = self.dice.randrange(1, self.period)
+        self.period = self.rng.choice((2, 3, 4, 14, 16, 28, 32, 64, 448, 896))
+        self.slow = self.rng.randrange(1, self.period)
 
     def cost(self, extent: Extent, *, write: bool) -> float:
         return 3 * self.step if self.count % self.period < self.slow else 0.0
@@ -577,8 +577,8 @@ class Periodic(Hostile):
 class PeriodicOverPages(Paged):
     def setup(self) -> None:
         super().setup()
-        self.period = self.dice.choice((2, 3, 4, 14, 16, 28, 32, 64, 448, 896))
-        self.slow = self.dice.randrange(1, self.period)
+        self.period = self.rng.choice((2, 3, 4, 14, 16, 28, 32, 64, 448, 896))
+        self.slow = self.rng.randrange(1, self.period)
 
     def cost(self, extent: Extent, *, write: bool) -> float:
         slow = 3 * self.step if self.count % self.period < self.slow else 0.0
@@ -620,7 +620,7 @@ class HalvesDiffer(Hostile):
     """Pages of one size in the first half, of another in the second."""
 
     def setup(self) -> None:
-        self.pages = self.dice.sample((4 * KIB, 8 * KIB, 16 * KIB, 32 * KIB, 64 * KIB), 2)
+        self.pages = self.rng.sample((4 * KIB, 8 * KIB, 16 * KIB, 32 * KIB, 64 * KIB), 2)
         self.boundaries = frozenset({max(self.pages)})
 
     def cost(self, extent: Extent, *, write: bool) -> float:

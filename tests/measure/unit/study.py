@@ -55,9 +55,9 @@ class Simulated(Protocol):
 
 def probe_simulated(drive: Simulated, rounds: int = ROUNDS, resamples: int = RESAMPLES) -> Inference:
     """Run the whole experiment in simulated time."""
-    dice = random.Random(drive.seed)
-    experiment = design(regions(Extent(0, drive.size)), drive.sector, drive.kinds, dice, rounds=rounds)
-    return infer(drive.samples(experiment), dice, resamples=resamples)
+    rng = random.Random(drive.seed)
+    experiment = design(regions(Extent(0, drive.size)), drive.sector, drive.kinds, rng, rounds=rounds)
+    return infer(drive.samples(experiment), rng, resamples=resamples)
 
 
 def judge(drive: Simulated, inference: Inference) -> Outcome:

@@ -58,9 +58,9 @@ def _rates(
     share: Callable[[Place], float], *, unit: int, noise: float, repeats: int = 5, seed: int = 1
 ) -> Sequence[Rate]:
     """Return the rates of a drive of 1000 requests per second, reduced to this share; noise is normal."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     return [
-        Rate(WRITES, place, repeat, 1000 * share(place) * (1 + dice.gauss(0, noise)))
+        Rate(WRITES, place, repeat, 1000 * share(place) * (1 + rng.gauss(0, noise)))
         for repeat in range(repeats)
         for place in places_of(ROOM, unit, 512)
     ]
@@ -123,16 +123,16 @@ def test_equal_rates_on_a_busy_machine_are_not_evidence(load: float | None, word
 
 
 def gauss(scatter: float) -> Noise:
-    return lambda dice: max(0.05, dice.gauss(1, scatter))
+    return lambda rng: max(0.05, rng.gauss(1, scatter))
 
 
-def disturbed(dice: random.Random) -> float:
+def disturbed(rng: random.Random) -> float:
     """Return rates of which two in five are slowed down by something else."""
-    return dice.gauss(1, 0.02) if dice.random() > 0.4 else dice.uniform(0.05, 0.9)
+    return rng.gauss(1, 0.02) if rng.random() > 0.4 else rng.uniform(0.05, 0.9)
 
 
 NOISES = {
-    "5 %": gauss(0.05), "10 %": gauss(0.1), "30 %, skewed": lambda dice: dice.lognormvariate(0, 0.3),
+    "5 %": gauss(0.05), "10 %": gauss(0.1), "30 %, skewed": lambda rng: rng.lognormvariate(0, 0.3),
     "disturbed": disturbed,
 }  # fmt: skip
 PAIRS = (("5 %", 8), ("10 %", 6), ("30 %, skewed", 5), ("disturbed", 5))  # of noise and repeats: each at least once
@@ -142,10 +142,10 @@ def whole(
     noise: Noise, *, repeats: int, seed: int, unit: int = 16 * KIB, writes: bool = True, costs: bool = False
 ) -> tuple[Row, ...]:
     """Run the whole experiment: all loads from all starts, on a drive that loses what is predicted, or nothing."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     return judge_rates(
         [
-            Rate(load, place, repeat, 1000 * noise(dice) * (predicted(load, place.residue, unit) if costs else 1))
+            Rate(load, place, repeat, 1000 * noise(rng) * (predicted(load, place.residue, unit) if costs else 1))
             for repeat in range(repeats)
             for load in loads_of(writes=writes, depth=1)
             for place in places_of(ROOM, unit, 512)

@@ -75,14 +75,14 @@ def test_the_unit_is_found_despite_a_threshold_or_a_slower_first_request(kind: t
 
 def test_partial_writes_are_not_evidence_without_their_control() -> None:
     drive = Hostile(1)
-    dice = random.Random(1)
-    pairs = [pair for one in design(regions(Extent(0, drive.size)), 512, (Kind.PART,), dice, rounds=4) for pair in one]
+    rng = random.Random(1)
+    pairs = [pair for one in design(regions(Extent(0, drive.size)), 512, (Kind.PART,), rng, rounds=4) for pair in one]
     assert {pair.kind for pair in pairs} == {Kind.PART, Kind.SHIFT}
     samples = [
         Sample(pair.kind, pair.level, pair.quarter, 900.0 if pair.level == 16 * KIB else 100.0, 100.0) for pair in pairs
     ]
-    assert infer(samples, dice, resamples=20).unit == 16 * KIB
-    assert infer([one for one in samples if one.kind is Kind.PART], dice, resamples=20).unit is None
+    assert infer(samples, rng, resamples=20).unit == 16 * KIB
+    assert infer([one for one in samples if one.kind is Kind.PART], rng, resamples=20).unit is None
 
 
 def test_a_shifted_write_covers_whole_units_of_smaller_sizes_only() -> None:
@@ -90,11 +90,11 @@ def test_a_shifted_write_covers_whole_units_of_smaller_sizes_only() -> None:
     pairs = [pair for one in rounds for pair in one if pair.kind is Kind.SHIFT]
     assert pairs
     for pair in pairs:
-        assert pair.dear.length == pair.cheap.length == pair.level
-        assert pair.cheap.start % pair.level == 0
-        assert pair.dear.start % pair.level == pair.level // 2
+        assert pair.slower.length == pair.faster.length == pair.level
+        assert pair.faster.start % pair.level == 0
+        assert pair.slower.start % pair.level == pair.level // 2
         # Inside one unit of every larger size, like the other one: there they do not differ.
-        assert pair.dear.start // (2 * pair.level) == (pair.dear.end - 1) // (2 * pair.level)
+        assert pair.slower.start // (2 * pair.level) == (pair.slower.end - 1) // (2 * pair.level)
 
 
 def test_the_stated_confidence_does_not_exceed_that_of_the_simulation_study() -> None:

@@ -77,11 +77,11 @@ def test_a_measurement_applies_only_to_the_disk_that_was_measured(of: MeasuredDi
 
 
 def _probed(drive: Simulated | None = None) -> ProbeResult:
-    drive, dice = drive or Drive(page=16 * KIB), random.Random(1)
+    drive, rng = drive or Drive(page=16 * KIB), random.Random(1)
     parts = regions(Extent(0, drive.size))
-    samples = drive.samples(design(parts, 512, drive.kinds, dice, rounds=3, most=MIB))
+    samples = drive.samples(design(parts, 512, drive.kinds, rng, rounds=3, most=MIB))
     return ProbeResult(
-        ProbedDisk("sda", "/dev/sda", SIZE, serial="S1"), infer(samples, dice, resamples=30), 512, parts, 3, 1, 0, 0.0,
+        ProbedDisk("sda", "/dev/sda", SIZE, serial="S1"), infer(samples, rng, resamples=30), 512, parts, 3, 1, 0, 0.0,
         1.0, 1, False, None,
     )  # fmt: skip
 

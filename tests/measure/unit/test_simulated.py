@@ -116,16 +116,16 @@ def test_a_pair_differs_only_in_the_boundary(sector: int) -> None:
     pairs = _pairs((Kind.READ, Kind.WRITE), sector=sector)
     assert pairs
     for pair in pairs:
-        assert pair.dear.length == pair.cheap.length == 2 * sector
+        assert pair.slower.length == pair.faster.length == 2 * sector
         for size in (2 * sector << power for power in range(12)):
-            crossed = [extent.start // size != (extent.end - 1) // size for extent in (pair.dear, pair.cheap)]
+            crossed = [extent.start // size != (extent.end - 1) // size for extent in (pair.slower, pair.faster)]
             assert crossed == [pair.level > sector and size <= pair.level, False]
 
 
 def test_a_partial_write_is_inside_one_unit_of_every_size_from_its_level_up() -> None:
     for pair in (one for one in _pairs((Kind.PART,)) if one.kind is Kind.PART):
-        assert pair.dear.length * 2 == pair.cheap.length == pair.level
-        for extent in (pair.dear, pair.cheap):
+        assert pair.slower.length * 2 == pair.faster.length == pair.level
+        for extent in (pair.slower, pair.faster):
             assert all(extent.start // size == (extent.end - 1) // size for size in (pair.level, 2 * pair.level))
 
 
@@ -134,7 +134,7 @@ def test_every_request_is_inside_its_region_and_in_whole_sectors(size: int) -> N
     parts = regions(Extent(0, size))
     assert not parts[0].overlaps(parts[1])
     for pair in _pairs(tuple(Kind), size=size):
-        for extent in (pair.dear, pair.cheap):
+        for extent in (pair.slower, pair.faster):
             assert parts[pair.quarter % 2].contains(extent)
             assert extent.start % 512 == extent.length % 512 == 0
 
@@ -146,8 +146,8 @@ def test_the_second_half_of_a_round_is_the_first_half_reversed() -> None:
     for there, again in zip(forward, back, strict=True):
         # The second bit of the quarter is the order of the two requests.
         assert (there.kind, there.level, there.quarter ^ 2) == (again.kind, again.level, again.quarter)
-        assert there.dear_first is not again.dear_first
-        assert there.dear != again.dear or there.level >= MIB
+        assert there.slower_first is not again.slower_first
+        assert there.slower != again.slower or there.level >= MIB
 
 
 def test_every_cell_has_the_same_number_of_pairs_in_every_stratum() -> None:
@@ -161,10 +161,10 @@ def test_every_cell_has_the_same_number_of_pairs_in_every_stratum() -> None:
 
 def test_the_stratum_encodes_the_order_and_the_side() -> None:
     for pair in _pairs((Kind.READ,)):
-        assert bool(pair.quarter & 2) is pair.dear_first
+        assert bool(pair.quarter & 2) is pair.slower_first
         if pair.level > 1024:  # of which a request next to it has another boundary at its other end
-            assert (pair.cheap.end % pair.level == 0) is bool(pair.quarter & 4)
-            assert (pair.cheap.start % pair.level == 0) is not bool(pair.quarter & 4)
+            assert (pair.faster.end % pair.level == 0) is bool(pair.quarter & 4)
+            assert (pair.faster.start % pair.level == 0) is not bool(pair.quarter & 4)
 
 
 def test_small_disks_are_tested_for_small_boundaries_only() -> None:
@@ -172,5 +172,5 @@ def test_small_disks_are_tested_for_small_boundaries_only() -> None:
 
 
 def test_the_random_generator_of_python_is_a_random_source() -> None:
-    dice: RandomSource = random.Random(ROUNDS)
-    assert dice.choices([1.0], k=2) == [1.0, 1.0]
+    rng: RandomSource = random.Random(ROUNDS)
+    assert rng.choices([1.0], k=2) == [1.0, 1.0]

@@ -28,9 +28,9 @@ def curve(
     spans: Sequence[int], cached: int, *, hit_us: float = 60, miss_us: float = 60, noise: float = 0.01, seed: int = 1
 ) -> dict[int, list[float]]:
     """Return the curve of a table that is in memory for `cached` bytes: requests beyond it wait in proportion."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     return {
-        span: [32e6 / (hit_us + miss_us * max(0.0, 1 - cached / span)) * (1 + dice.gauss(0, noise)) for _ in range(5)]
+        span: [32e6 / (hit_us + miss_us * max(0.0, 1 - cached / span)) * (1 + rng.gauss(0, noise)) for _ in range(5)]
         for span in spans
     }
 
@@ -104,10 +104,10 @@ def test_with_fewer_than_five_repeats_the_knee_is_unknown() -> None:
     assert not find_knee({}, random.Random(1)).found
 
 
-def stepped(at: int, share: float, noise: float, dice: random.Random, *, first: int = MIB) -> dict[int, list[float]]:
+def stepped(at: int, share: float, noise: float, rng: random.Random, *, first: int = MIB) -> dict[int, list[float]]:
     """Return a constant rate up to the span `at`, and `share` of it beyond: the table is in memory or not."""
     return {
-        span: [2327 * (1 if span <= at else share) * dice.gauss(1, noise) for _ in range(5)]
+        span: [2327 * (1 if span <= at else share) * rng.gauss(1, noise) for _ in range(5)]
         for span in spans_of(128 * GIB, first)
     }
 
@@ -117,11 +117,11 @@ def stepped(at: int, share: float, noise: float, dice: random.Random, *, first: 
 @pytest.mark.parametrize("share", [0.66, 0.53, 0.3])
 def test_a_drop_at_one_span_with_flat_sides_is_a_knee_there(share: float, noise: float) -> None:
     """At each power of two from 1 MiB to 64 GiB. Before the second span there is nothing to compare."""
-    dice = random.Random(round(1000 * share * noise))
+    rng = random.Random(round(1000 * share * noise))
     right = 0
     for power in range(17):
         at = MIB << power
-        knee = find_knee(stepped(at, share, noise, dice), dice)
+        knee = find_knee(stepped(at, share, noise, rng), rng)
         assert not knee.found or not knee.sure or (knee.below, knee.above) == (at, 2 * at), (at, knee)
         assert not (knee.flat and knee.sure)
         right += knee.found and knee.sure
@@ -135,24 +135,24 @@ def test_the_curve_once_reported_as_perhaps_a_knee_has_a_certain_one() -> None:
     """
     sure = 0
     for seed in range(100):
-        dice = random.Random(seed)
-        levels = {span: dice.gauss(1, 0.05) for span in spans_of(8 * GIB)}
+        rng = random.Random(seed)
+        levels = {span: rng.gauss(1, 0.05) for span in spans_of(8 * GIB)}
         made = {
-            span: [(2327 if span <= 512 * MIB else 1235) * level * dice.gauss(1, 0.05) for _ in range(5)]
+            span: [(2327 if span <= 512 * MIB else 1235) * level * rng.gauss(1, 0.05) for _ in range(5)]
             for span, level in levels.items()
         }
-        knee = find_knee(made, dice)
+        knee = find_knee(made, rng)
         sure += knee.sure and (knee.below, knee.above) == (512 * MIB, GIB)
     assert sure >= 98
 
 
 def test_false_knees_on_flat_drives_are_rare() -> None:
     """400 of them, with little and much noise: fewer false knees than the confidence allows."""
-    dice = random.Random(11)
+    rng = random.Random(11)
     false = 0
     for number in range(400):
         noise = (0.01, 0.03, 0.1, 0.3)[number % 4]
-        knee = find_knee(stepped(1 << 60, 1, noise, dice), dice, resamples=60)
+        knee = find_knee(stepped(1 << 60, 1, noise, rng), rng, resamples=60)
         false += knee.found and knee.sure
     assert false <= 4
 
