@@ -34,7 +34,9 @@ PROGRESS_TIMEOUT_S = SILENCE_S + 2  # longer than the limit of optional programs
 SPIN_UP_S = 30.0  # the additional time for a sleeping drive (a large SAS drive in a full shelf: 20 s)
 _NEW_CHILD_S = 0.25  # when every child has been busy for this long, the next disk gets a new one
 _MOST_CHILDREN = 64
-_BEAT, _PATIENCE, _ANSWER = b".", b"+", b"="
+_BEAT = b"."
+_PATIENCE = b"+"
+_ANSWER = b"="
 _LENGTH = 8
 
 
@@ -84,8 +86,10 @@ class _Child:
         state, ran = state_of(self.pid)
         if state == "R" or ran != self.ran:
             passed = now - max(self.seen, self.began)
-            self.began, self.heard = self.began + passed, min(self.heard + passed, now)
-        self.seen, self.ran = now, ran
+            self.began += passed
+            self.heard = min(self.heard + passed, now)
+        self.seen = now
+        self.ran = ran
 
 
 def results_in_children(
@@ -139,14 +143,17 @@ def run_while_progressing(job: Callable[[], T], what: str = "a disk", silence_s:
     Raises what the job raises, and Refused after `silence_s` without progress.
     """
     child = _start_child([lambda _: job()], 0)
-    last_moves, last_move, answer = ProcessProgress(), time.monotonic(), None
+    last_moves = ProcessProgress()
+    last_move = time.monotonic()
+    answer = None
     try:
         os.write(child.orders, bytes(_LENGTH))
         while not (answer := _take_answer(child)):
             if child.answers < 0:
                 raise Refused("the process reading the disk was killed", hint="sudo dmesg")
             if (now := progress_of(child.pid)) != last_moves or now.runs:
-                last_moves, last_move = now, time.monotonic()
+                last_moves = now
+                last_move = time.monotonic()
             elif time.monotonic() > last_move + silence_s:
                 what = next(waited_for(child.pid, now.programs), what)
                 text = f"{what} did not answer within {silence_s:g} s"
@@ -167,7 +174,8 @@ def _assign_jobs(
     while todo:
         if idle:
             child = idle.pop()
-            child.job, child.spare = todo.pop(), 0.0
+            child.job = todo.pop()
+            child.spare = 0.0
             child.began = child.heard = child.started = child.seen = now
         elif len(children) < (at_once or _MOST_CHILDREN) and (
             at_once or all(now - child.began > _NEW_CHILD_S for child in children)

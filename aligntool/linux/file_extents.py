@@ -57,7 +57,8 @@ def file_extents(descriptor: int, path: str) -> Placed:
 
 
 def _read_runs(descriptor: int, path: str, start: int) -> Iterator[Run]:
-    position, count = 0, 0
+    position = 0
+    count = 0
     while True:
         buffer = bytearray(
             _FIEMAP_HEADER.pack(position, (1 << 64) - 1 - position, _FIEMAP_SYNC, 0, _EXTENTS_PER_CALL, 0)
@@ -77,7 +78,8 @@ def _read_runs(descriptor: int, path: str, start: int) -> Iterator[Run]:
             if flags & _NOT_IN_PLACE:
                 raise Refused(f"{path} is stored compressed, encrypted or inline, and has no extents of its own")
             yield Run(logical, Extent(start + physical, length))
-            position, count = logical + length, count + 1
+            position = logical + length
+            count += 1
             if flags & _EXTENT_LAST:
                 return
         if not extents or count > _MAX_EXTENTS:

@@ -97,7 +97,8 @@ def _mount_occupants(nodes: Mapping[int, str]) -> Iterator[Occupant]:
     for mount in reversed(tuple(mounts_now())):
         source = block_number(mount.source)
         numbers = (parse_number(mount.number), source, *(_btrfs_devices(source) if mount.kind == "btrfs" else ()))
-        if name := next((nodes[number] for number in numbers if number in nodes), None):
+        name = next((nodes[number] for number in numbers if number in nodes), None)
+        if name:
             yield Occupant(f"{name} is mounted at {mount.place}", typed("umount", mount.place))
 
 
@@ -113,7 +114,8 @@ def _btrfs_devices(one: int) -> tuple[int, ...]:
 
 def _swap_occupants(nodes: Mapping[int, str]) -> Iterator[Occupant]:
     for path in swaps_now():
-        if name := nodes.get(block_number(path)):
+        name = nodes.get(block_number(path))
+        if name:
             yield Occupant(f"{name} is used as swap", typed("swapoff", path))
 
 
@@ -171,10 +173,12 @@ def _detaching(loop: str, folder: Path) -> tuple[str, bool]:
     """
     end = typed("losetup -d", loop)
     try:
-        clears, nodes = (folder / "autoclear").read_text().strip() == "1", nodes_of(Path(loop).stat())
+        clears = (folder / "autoclear").read_text().strip() == "1"
+        nodes = nodes_of(Path(loop).stat())
     except OSError:  # detached meanwhile
         return end, True
-    if uses := (*_mount_occupants(nodes), *_swap_occupants(nodes), *_holder_occupants(nodes)):
+    uses = (*_mount_occupants(nodes), *_swap_occupants(nodes), *_holder_occupants(nodes))
+    if uses:
         return all_ends([*uses, *(() if clears else (Occupant("", end),))]), False
     return end, clears
 

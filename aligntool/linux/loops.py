@@ -26,9 +26,13 @@ from aligntool.units import Extent
 # does not change its output.
 
 CONTROL = "/dev/loop-control"
-GET_FREE, CONFIGURE, GET_STATUS = 0x4C82, 0x4C0A, 0x4C05
+GET_FREE = 0x4C82
+CONFIGURE = 0x4C0A
+GET_STATUS = 0x4C05
 
-_READ_ONLY, _AUTOCLEAR, _DIRECT = 1, 4, 16
+_READ_ONLY = 1
+_AUTOCLEAR = 4
+_DIRECT = 16
 _MARK = b"aligntool"
 # struct loop_info64: device, inode, rdevice, offset, sizelimit; number, encrypt type and key size, flags; file name,
 # crypt name, key, init. struct loop_config: descriptor, block size, loop_info64, eight reserved

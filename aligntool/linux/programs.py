@@ -116,11 +116,15 @@ def run_program(
         try:
             child = subprocess.Popen(  # in its own session, so that Ctrl-C on the terminal does not reach it
                 (*(pdeathsig_prefix("KILL") if only_reads and not before_exec else ()), program, *words[1:]),
-                stdin=source, stdout=output or printed, stderr=errors, cwd=folder,
+                stdin=source,
+                stdout=output or printed,
+                stderr=errors,
+                cwd=folder,
                 pass_fds=pass_fds if only_reads else (*pass_fds, *_inherited),
-                env={**os.environ, "LC_ALL": "C", **(environment or {})}, start_new_session=not only_reads,
+                env={**os.environ, "LC_ALL": "C", **(environment or {})},
+                start_new_session=not only_reads,
                 preexec_fn=before_exec,
-            )  # fmt: skip
+            )
         except OSError as error:
             return _not_run(f"{words[0]} cannot be started: {error.strerror}", "", only_reads)
         if not _wait(child, limit_s, only_reads=only_reads):
@@ -151,11 +155,17 @@ def follow_program(*words: str, stdin: bytes, pass_fds: tuple[int, ...]) -> Iter
         raise Refused(f"{words[0]} is not installed", hint=f"install the package {PACKAGES.get(words[0], words[0])}")
     with _memory_file(stdin) as source, _memory_file() as printed, _memory_file() as errors:
         child = subprocess.Popen(
-            (*pdeathsig_prefix("INT"), program, *words[1:]), stdin=source, stdout=printed, stderr=errors,
-            pass_fds=(*pass_fds, *_inherited), env={**os.environ, "LC_ALL": "C"}, start_new_session=True,
-        )  # fmt: skip
+            (*pdeathsig_prefix("INT"), program, *words[1:]),
+            stdin=source,
+            stdout=printed,
+            stderr=errors,
+            pass_fds=(*pass_fds, *_inherited),
+            env={**os.environ, "LC_ALL": "C"},
+            start_new_session=True,
+        )
         try:
-            offset, code = 0, None
+            offset = 0
+            code = None
             while code is None:
                 code = child.poll()
                 text = os.pread(printed.fileno(), 1 << 20, offset)

@@ -46,7 +46,8 @@ def backings_of(device: int) -> Iterator[tuple[tuple[int, int], str]]:
     """Yield the `identity` and the name of each file or device that a loop device shows, from the top down."""
     while device:
         disk = disk_folder(sysfs_folder(device))
-        file, device = disk / "loop/backing_file", 0
+        file = disk / "loop/backing_file"
+        device = 0
         with suppress(OSError):
             name = file.read_text(errors="surrogateescape").rstrip("\n")
             _, backing = loop_backing(f"/dev/{kernel_name(disk)}", file)

@@ -36,7 +36,8 @@ def refuse_changes(
     """Raise Refused or Stopped if another program has written to the disk in flight. Return whether content that was
     released is covered by the old table, which `restore_table` removes: then it is released again.
     """
-    plan, images = journal.contents.plan, journal.contents.images
+    plan = journal.contents.plan
+    images = journal.contents.images
     is_changed = state is disk_state.DiskState.CHANGED
     if is_changed and disk_state.is_used(device, plan):
         # Without the parked entry nothing is in flight.

@@ -40,8 +40,11 @@ def journal_contents(
     if state is not TableState.BEFORE:
         text = "the partition table has changed since the plan was made"
         raise Refused(text, hint="make a new plan", code="plan-stale")
-    held = {step.partition: read_saved(device, step.source.start, step.held)
-            for step in plan.steps if isinstance(step, steps.HoldContent)}  # fmt: skip
+    held = {
+        step.partition: read_saved(device, step.source.start, step.held)
+        for step in plan.steps
+        if isinstance(step, steps.HoldContent)
+    }
     for step in plan.steps:
         if isinstance(step, steps.RebuildContent):
             held[step.partition] = (*read_saved(device, step.extent.start, step.held), *rebuilt[step.partition])
@@ -50,7 +53,8 @@ def journal_contents(
             patched(step.held, held[step.partition], step.patches)
     copies = [step for step in plan.steps if isinstance(step, steps.CopyContent)]
     numbered_at = numbered_marker.place_for(plan, images, held) if at is None else None
-    own, brought = own_content(device, plan, images), brought_content(device, plan)
+    own = own_content(device, plan, images)
+    brought = brought_content(device, plan)
     for gap in _GAPS:
         copied = {step.partition: _without_saved(_with_gaps_filled(runs[step.partition], gap), step) for step in copies}
         contents = Contents(plan, images, copied, held, numbered_at, own, brought)

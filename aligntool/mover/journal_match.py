@@ -23,7 +23,8 @@ def is_begun(journal: Journal) -> bool:
 
 def is_of_this_move(device: Device, journal: Journal, *, sound: bool, is_marked: bool, any_table: bool) -> bool:
     """Return whether this journal, to which no entry led, belongs to a move that is in flight."""
-    images, plan = journal.contents.images, journal.contents.plan
+    images = journal.contents.images
+    plan = journal.contents.plan
     # A journal that was begun and is not finished is never settled, whatever the table is now.
     unfinished = is_begun(journal) and not disk_state.is_complete(journal)
     if images.of_whole_disk:
@@ -55,7 +56,8 @@ def matching(journal: Journal, device: Device, id_: bytes | None, *, file: Devic
     A larger disk fits: a copy (dd) has everything at the same offsets. So does a disk that lacks only the bytes after
     the last whole sector of the old one, which no Device shows.
     """
-    subject, place = journal.contents.plan.disk, disk_state.journal_place(journal.contents.plan)
+    subject = journal.contents.plan.disk
+    place = disk_state.journal_place(journal.contents.plan)
     text, hint = "", "give the disk whose partitions are in flight"
     if (place.extent.start, place.file is not None) != (journal.at, file is not None):
         text = "this journal was written at another place: it is a copy, or belongs to a disk image inside this disk"
@@ -80,7 +82,8 @@ def _is_marked_by_another(device: Device, journal: Journal) -> bool:
     An MBR has no room for a journal's id, and the journal file of a move that never began may exist as well as that of
     the move in flight.
     """
-    contents, size = journal.contents, device.sector_size
+    contents = journal.contents
+    size = device.sector_size
     holds = [step for step in contents.plan.steps if isinstance(step, steps.HoldContent)]
     if not holds or journal.position.step > disk_state.step_index(contents.plan, steps.CopyContent):
         return False
@@ -100,14 +103,17 @@ def refuse_other_disk(device: Device, journal: Journal, *, is_parked: bool) -> N
     a disk whose move was finished or undone. `is_parked`: an entry states that a journal is in a file; a conversion
     leaves no other mark of itself.
     """
-    plan, step, images = journal.contents.plan, journal.position.step, journal.contents.images
+    plan = journal.contents.plan
+    step = journal.position.step
+    images = journal.contents.images
     shown = table_state(device, images)
     uncommitted = shown is TableState.AFTER and step < disk_state.step_index(plan, steps.Commit)
     marked = disk_state.has_markers(device, journal, only_at_source=shown is TableState.BEFORE)
     if not uncommitted and (marked or _has_new_content(device, journal)):
         return
     untouched = step <= disk_state.step_index(plan, steps.ParkEntries)
-    state, is_parked = state_of(device, journal), is_parked and bool(conversion_of(plan))
+    state = state_of(device, journal)
+    is_parked = is_parked and bool(conversion_of(plan))
     match shown:
         case TableState.PARKED | TableState.BEFORE:
             begun = shown is TableState.PARKED or (untouched and _has_old_content(device, journal))
@@ -139,7 +145,8 @@ def _has_new_content(device: Device, journal: Journal) -> bool:
     partition that was moved, or a sector of content that is rebuilt, or its hidden signature. Blank bytes show nothing:
     another disk has them too.
     """
-    held, released = journal.contents.held, []
+    held = journal.contents.held
+    released = []
     for step in journal.contents.plan.steps:
         match step:
             case steps.ReleaseContent():

@@ -100,8 +100,8 @@ def _only_begun(journals: list[Journal]) -> Journal:
     begun = [journal for journal in journals if journal.lost_slots or is_begun(journal)]
     if len(begun or journals) > 1:
         places = " and ".join(str(journal.at) for journal in begun or journals)
-        raise Refused(f"there are journals at bytes {places}, and nothing shows which of them belongs to this disk",
-                      hint="leave the disk as it is, and copy it with ddrescue")  # fmt: skip
+        text = f"there are journals at bytes {places}, and nothing shows which of them belongs to this disk"
+        raise Refused(text, hint="leave the disk as it is, and copy it with ddrescue")
     return (begun or journals)[0]
 
 
@@ -153,8 +153,12 @@ def _in_file(file: Device, device: Device, entry: parked.ParkedMark | None) -> J
 
 
 def _in_file_elsewhere(why: str = "") -> Refused:
-    text = "; ".join(filter(None, ("partitions of this disk are in flight, and their journal is in a file on another"
-                                   " disk, which begins with the words aligntool journal", why)))  # fmt: skip
+    text = (
+        "partitions of this disk are in flight, and their journal is in a file on another disk, which begins with the"
+        " words aligntool journal"
+    )
+    if why:
+        text = f"{text}; {why}"
     hint = "\n".join(f"aligntool {way} DISK --journal FILE" for way in ("resume", "rollback"))
     return Refused(text, hint=hint, code="journal-elsewhere")
 

@@ -31,7 +31,8 @@ def find_left(device: Device) -> Closing | Journal | None:
             searched.add(at)
             if not begins_as_own(read_unless_hole(device, at, device.sector_size)):
                 continue
-            if closing := read_closing(device, at):
+            closing = read_closing(device, at)
+            if closing:
                 if not _is_listed(device, closing.extent):
                     return closing
             elif is_head(parked.read_or_empty(device, at, SLOT)) and (journal := _left_journal(device, at)):

@@ -42,7 +42,8 @@ def locked_disk(
         with opened as journal:
             devices = {path: locked.device} | ({journal_file: journal} if journal_file and journal else {})
             unanswered = partial(_unanswered, devices)
-            held, room_for = locked.lease.held, locked.device.room_for
+            held = locked.lease.held
+            room_for = locked.device.room_for
             yield MoveContext(device, locked.kernel, journal, unanswered, held, room_for)
 
 

@@ -41,7 +41,8 @@ def realign(
     `rebuilt`: the bytes that each RebuildContent step writes. Raises Refused while no partition was touched, Stopped
     after that.
     """
-    place, id_ = disk_state.journal_place(plan), new_id()
+    place = disk_state.journal_place(plan)
+    id_ = new_id()
     try:
         contents = journal_contents(plan, context, runs, rebuilt, None if place.file else place.extent.start, id_)
     except OSError as error:
@@ -67,7 +68,8 @@ def _refuse_full(context: MoveContext, contents: Contents) -> None:
     """Raise Refused if the holes of a sparse image that the change fills need more space than there is: in flight
     nobody could finish or undo it before some is made.
     """
-    device, name = context.device, contents.plan.disk.path
+    device = context.device
+    name = contents.plan.disk.path
     places = merged(places_written(device, contents), Extent(0, device.size), device.sector_size)
     found = context.room_for(places)
     if found is None:
@@ -86,7 +88,8 @@ def _create_journal(context: MoveContext, contents: Contents, id_: bytes) -> Jou
     the medium still accepts a write.
     """
     place = disk_state.journal_place(contents.plan)
-    device, first = context.device_of(place), Position(disk_state.step_index(contents.plan, steps.ParkEntries))
+    device = context.device_of(place)
+    first = Position(disk_state.step_index(contents.plan, steps.ParkEntries))
     try:
         return Journal.create(device, place, contents, id_, first)
     except (OSError, JournalUnwritten) as error:
@@ -151,7 +154,9 @@ def _closed_or_resumed(context: MoveContext, *, back: bool, restore_table: bool)
 def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterator[Event]:
     device = context.device
     journal = _find_or_refuse(context, any_table=restore_table)
-    walk, images, state = _walk(context, journal), journal.contents.images, state_of(device, journal)
+    walk = _walk(context, journal)
+    images = journal.contents.images
+    state = state_of(device, journal)
     covered = refuse_changes(device, journal, state, back=back, restore_table=restore_table)
     complete = not covered and is_committed(device, journal, state)
     if state in UNFINISHED and not complete:
@@ -226,7 +231,8 @@ def _settle(walk: Walk, state: disk_state.DiskState, *, back: bool) -> Iterator[
 
 
 def _walk(context: MoveContext, journal: Journal) -> Walk:
-    place, sign = disk_state.journal_place(journal.contents.plan), whole_disk.marker_of(journal)
+    place = disk_state.journal_place(journal.contents.plan)
+    sign = whole_disk.marker_of(journal)
     return Walk(context.device, context.kernel, journal, place, sign)
 
 

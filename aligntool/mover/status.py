@@ -51,7 +51,8 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
         )
         sentences = ("nothing is in flight on this disk", *marked, *_unsearched_sentences(device))
         return Status("old", sentences, is_marked=left is not None)
-    position, plan = journal.position, journal.contents.plan
+    position = journal.position
+    plan = journal.contents.plan
     state = state_of(device, journal)
     if state is disk_state.DiskState.LEFT:
         return Status("old", ("the move is complete, and the partition table has been changed since",))
@@ -77,9 +78,18 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
     if state in UNFINISHED and not (complete or changed or used or journal.damage):
         sentences = (*sentences, _NOTHING_LOST)
     return Status(
-        "in-flight", sentences, plan, position.step, done, total, position.forward, restore,
-        begun=state is not disk_state.DiskState.NOT_BEGUN, complete=complete, ways=open_ways,
-    )  # fmt: skip
+        "in-flight",
+        sentences,
+        plan,
+        position.step,
+        done,
+        total,
+        position.forward,
+        restore,
+        begun=state is not disk_state.DiskState.NOT_BEGUN,
+        complete=complete,
+        ways=open_ways,
+    )
 
 
 def _open_ways(device: Device, journal: Journal, changed: tuple[Change, ...]) -> tuple[str, ...]:

@@ -38,7 +38,8 @@ def refuse_marked(disk: Disk) -> None:
     An extended partition has no content that is marked: what is in its last sector may be a marker that the last move
     of a logical partition left behind.
     """
-    found, path = [], disk.path
+    found = []
+    path = disk.path
     with failing_as(Refused, f"{path} cannot be read", hint=command("audit", path)), open_read_only(path) as device:
         for part in disk.partitions:
             if part.role is Role.EXTENDED:

@@ -36,7 +36,8 @@ def with_current_names(plan: Plan, disks: Sequence[Disk]) -> Plan:
     for step in (step for step in plan.steps if isinstance(step, steps.DriveStep)):
         found = _find_drives(step, disks)
         if len(found) == 1:
-            old, new = step.disk.path, found[0].path
+            old = step.disk.path
+            new = found[0].path
             names |= {old: new, **{partition_node(old, part): partition_node(new, part) for part in NUMBERS}}
         else:
             reasons.append(_not_found_text(step, found))

@@ -40,8 +40,10 @@ def _freed_by_shrink(disk: Disk, reader: FileReader) -> Iterator[Extent]:
     """
     if disk.table is not None or len(disk.content) != 1 or not disk.content[0].claims_size:
         return
-    (layer,), sector_size = disk.content, disk.sector_size
-    start, last = align_up(layer.claims_size or 0, sector_size), align_down(reader.size, sector_size)
+    (layer,) = disk.content
+    sector_size = disk.sector_size
+    start = align_up(layer.claims_size or 0, sector_size)
+    last = align_down(reader.size, sector_size)
     ends = range(last, max(last - _LONGEST_BLOCK, start), -sector_size)
     marked = (end for end in ends if is_free_behind(reader, Extent(0, end), layer))
     yield from (Extent(start, end - start) for end in islice(marked, 1))
@@ -51,7 +53,8 @@ def least_lengths(disk: Disk, parts: Iterable[Partition]) -> dict[int, int]:
     """Return the bytes below which the file system on each partition is not shrunk, where its resizer states them."""
     found = {}
     for part in parts:
-        if least_length := kind_of(part).least_length:
+        least_length = kind_of(part).least_length
+        if least_length:
             try:
                 with open_medium(disk.path, part.extent) as medium:
                     found[part.number] = least_length(medium)

@@ -56,12 +56,14 @@ def prepare_shrink(
     plan: Plan, step: steps.ShrinkContent, request: Request, context: MoveContext
 ) -> shrink_commit.Prepared:
     """Shrink a view of the file system, and return what to write to the disk. Raises Refused."""
-    path, size = plan.disk.path, plan.disk.sector_size
+    path = plan.disk.path
+    size = plan.disk.sector_size
     disk = look_at(path, request)[0].disk
     used = read_map(disk, step.partition, step.extent, used_only=request.goal.used_only).runs
     with shrunk_view(path, step) as view, fresh_reader(view.path) as reader:
         layer = next(iter(read_layers(reader, Extent(0, step.extent.length), sector_size=size)), None)
-        if why := _why_too_long(step, layer):
+        why = _why_too_long(step, layer)
+        if why:
             raise Refused(f"{why}; nothing was written", hint=command("audit", path))
         shrinker = kind_named(step.kind).shrinker
         if shrinker and shrinker.uses_unwritten:
@@ -77,7 +79,8 @@ def runs_after_shrink(plan: Plan, request: Request) -> dict[int, tuple[Extent, .
     disk = look_at(plan.disk.path, request)[0].disk
     shrinks = {step.partition: step for step in plan.steps if isinstance(step, steps.ShrinkContent)}
     for number, step in shrinks.items():
-        if why := _why_too_long(step, layer_of(disk, number)):
+        why = _why_too_long(step, layer_of(disk, number))
+        if why:
             raise Stopped(f"{why}; no partition was moved", hint=command("audit", plan.disk.path))
     copies = {step.partition: step.source for step in plan.steps if isinstance(step, steps.CopyContent)}
     only = request.goal.used_only
