@@ -76,12 +76,20 @@ def be(value: int, length: int = 4) -> bytes:
     return value.to_bytes(length, "big")
 
 
-def md(version: str, level: int = 1, *, data: int = 2048, size: int = SIZE) -> tuple[int, bytes]:
+def md(version: str, level: int = 1, *, data: int = 2048, size: int = SIZE, uuid: bytes = UUID) -> tuple[int, bytes]:
     at = {"1.0": (size & ~4095) - 8192, "1.1": 0, "1.2": 4096}[version]
-    return at, packed(
-        512, (0, b"\xfc\x4e\x2b\xa9\1\0\0\0"), (16, UUID), (32, b"host:0"), (72, le(level)), (88, le(1024)),
+    raw = packed(
+        512, (0, b"\xfc\x4e\x2b\xa9\1\0\0\0"), (16, uuid), (32, b"host:0"), (72, le(level)), (88, le(1024)),
         (92, le(2)), (128, le(data, 8)), (136, le(size // 512 - 4096, 8)), (144, le(at // 512, 8)), (220, le(2)),
     )  # fmt: skip
+    return at, packed(512, (0, raw), (216, le(md_sum(raw))))
+
+
+def md_sum(raw: bytes) -> int:
+    """Return the checksum of a superblock in which it is 0 (drivers/md/md.c, calc_sb_1_csum)."""
+    length = 256 + 2 * int.from_bytes(raw[220:224], "little")
+    total = sum(struct.unpack_from(f"<{length // 4}I{length % 4 // 2}H", raw))
+    return ((total & 0xFFFFFFFF) + (total >> 32)) & 0xFFFFFFFF
 
 
 def md_0_90(size: int = SIZE) -> tuple[int, bytes]:

@@ -85,7 +85,7 @@ OWNERS = (
                     512, (0, b"\xeb\x58\x90-FVE-FS-"), (11, le(512, 2) + b"\x08"), (176, le(MIB, 8)), (510, b"\x55\xaa")
                 ),
             ),
-            (MIB, packed(256, (0, b"-FVE-FS-"), (10, le(2, 2)), (64, le(100)), (80, UUID))),
+            (MIB, packed(256, (0, b"-FVE-FS-"), (10, le(2, 2)), (64, le(48)), (80, UUID))),
         ],
         shared=True,
     ),

@@ -184,12 +184,25 @@ def befs(at: int, _length: int) -> Pieces:
 
 
 def udf(length: int) -> Pieces:
+    """Return the volume recognition sequence, the anchor, and the logical volume descriptor, whose domain is UDF's
+    (ECMA-167, 3/10.6; UDF 2.60, 2.2.4.3).
+    """
+    volume = packed(
+        512,
+        (0, le(6, 2)),
+        (12, le(257)),
+        (84, b"\x08disc"),
+        (211, b"\5"),
+        (212, le(2048)),
+        (217, b"*OSTA UDF Compliant"),
+    )
     return [
-        (32 * KIB + index * 2048, packed(16, (0, b"\0" + name + b"\1")))
-        for index, name in enumerate((b"BEA01", b"NSR02", b"TEA01"))
-    ] + [
+        *(
+            (32 * KIB + index * 2048, packed(16, (0, b"\0" + name + b"\1")))
+            for index, name in enumerate((b"BEA01", b"NSR02", b"TEA01"))
+        ),
         (256 * 2048, packed(512, (0, le(2, 2)), (12, le(256)), (16, le(8 * 2048) + le(257)))),
-        (257 * 2048, packed(512, (0, le(6, 2)), (12, le(257)), (212, le(2048)), (84, b"\x08disc"), (211, b"\5"))),
+        (257 * 2048, volume),
     ]
 
 
