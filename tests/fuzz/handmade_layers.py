@@ -88,7 +88,7 @@ def md(version: str, level: int = 1, *, data: int = 2048, size: int = SIZE, uuid
 def md_sum(raw: bytes) -> int:
     """Return the checksum of a superblock in which it is 0 (drivers/md/md.c, calc_sb_1_csum)."""
     length = 256 + 2 * int.from_bytes(raw[220:224], "little")
-    total = sum(struct.unpack_from(f"<{length // 4}I{length % 4 // 2}H", raw))
+    total: int = sum(struct.unpack_from(f"<{length // 4}I{length % 4 // 2}H", raw))
     return ((total & 0xFFFFFFFF) + (total >> 32)) & 0xFFFFFFFF
 
 
