@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from aligntool.cli.app import app
+from aligntool.errors import ExitCode
 from aligntool.units import MIB
+from tests.run_aligntool import run_aligntool
 from tests.thorough import sample
 
 ENDS = ("new/", "new//", "new/.", "new/sub/", "new/file")
@@ -34,15 +34,12 @@ ENDS = ("new/", "new//", "new/.", "new/sub/", "new/file")
     ],
     ids=" ".join,
 )
-def test_a_missing_folder_is_a_refusal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], end: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_missing_folder_is_a_refusal(tmp_path: Path, words: tuple[str, ...], end: str) -> None:
     for name in ("disk.img", "disk2.img"):
         (tmp_path / name).write_bytes(bytes(4 * MIB))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    done = CliRunner().invoke(app, [end if word == "NAME" else word for word in words])
-    assert done.exit_code != 0
+    typed = (end if word == "NAME" else word for word in words)
+    done = run_aligntool(*typed, cwd=tmp_path, env={"XDG_STATE_HOME": str(tmp_path / "state")})
+    assert done.returncode in (ExitCode.USAGE, ExitCode.REFUSED), done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["disk.img", "disk2.img"]
 
 
