@@ -44,17 +44,17 @@ def swap(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("sectors", [LAST, LAST + 1])
 def test_a_partition_may_end_at_2tib_of_an_mbr(sectors: int, swap: Path, tmp_path: Path) -> None:
-    """sfdisk makes such a partition if it is given no size, on a disk of any size from 2 TiB."""
+    """sfdisk made such a partition if it was given no size, on a disk of any size from 2 TiB. Since 2.41.3 it makes
+    none whose last sector is 2^32 - 1 (libfdisk, c0ee6fc19), but reads and keeps one.
+    """
     disk = sparse(tmp_path / "disk.img", sectors)
     target = LAST - 16384
-    end = f"start=  {target}, size=       16384"
-    run("sfdisk", disk, stdin=f"label: dos\nstart={target}\n")
-    assert end in run("sfdisk", "--dump", disk)
     before = f"start=2048,size=2048\nstart={target - 16384},size={16384 - 7}"
     run("sfdisk", disk, stdin=f"label: dos\n{before}\nstart={target - 7},size=16384,type=82\n")
     place(swap, disk, (target - 7) * 512)
     realign_image(disk, "--partition", "3")
-    assert end in run("sfdisk", "--dump", disk)
+    assert f"start=  {target}, size=       16384" in run("sfdisk", "--dump", disk)
+    assert "No errors detected" in run("sfdisk", "--verify", disk)
     assert 'TYPE="swap"' in run("blkid", "-p", "-O", str(target * 512), disk)
 
 
