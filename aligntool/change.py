@@ -9,8 +9,26 @@ from typing import TypeVar, get_args
 from aligntool.commands import shell_word
 from aligntool.documents import OMITTED, as_object, check_schema, decode, load_object
 from aligntool.errors import Refused
-from aligntool.steps import CheckContent, Step, Subject
+from aligntool.steps import (
+    CheckContent,
+    ConvertTable,
+    CopyContent,
+    DriveStep,
+    HoldContent,
+    JournalPlace,
+    MakeArray,
+    ParkEntries,
+    RebuildContent,
+    ReleaseContent,
+    RewriteTable,
+    Step,
+    Subject,
+    WriteJournal,
+)
 from aligntool.units import KIB, MIB, Extent
+
+_Step = TypeVar("_Step", bound=Step)
+_Request = TypeVar("_Request")
 
 # Events that applying a plan yields. They are defined here so that `render` need not import what applies.
 
@@ -242,7 +260,111 @@ class Plan:
 
     @property
     def writes(self) -> bool:
-        return not all(isinstance(step, CheckContent) for step in self.steps)
+        return len(self.of(CheckContent)) < len(self.steps)
+
+    def numbered(self, kind: type[_Step]) -> tuple[tuple[int, _Step], ...]:
+        """Return the steps of one kind, each with its index, which a journal or a record counts."""
+        return tuple((index, step) for index, step in enumerate(self.steps) if isinstance(step, kind))
+
+    def of(self, kind: type[_Step]) -> tuple[_Step, ...]:
+        """Return the steps of one kind."""
+        return tuple(step for _, step in self.numbered(kind))
+
+
+class MovePlan(Plan):
+    """A plan whose progress is in a journal: it moves content, or changes the table around it."""
+
+    @property
+    def journal(self) -> JournalPlace:
+        return self.of(WriteJournal)[0].journal
+
+    @property
+    def park(self) -> ParkEntries:
+        return self.of(ParkEntries)[0]
+
+    @property
+    def park_at(self) -> int:
+        return self.index_of(ParkEntries)
+
+    @property
+    def holds(self) -> tuple[HoldContent, ...]:
+        return self.of(HoldContent)
+
+    @property
+    def copies(self) -> tuple[CopyContent, ...]:
+        return self.of(CopyContent)
+
+    @property
+    def releases(self) -> tuple[ReleaseContent, ...]:
+        return self.of(ReleaseContent)
+
+    @property
+    def rebuilds(self) -> tuple[RebuildContent, ...]:
+        return self.of(RebuildContent)
+
+    @property
+    def rewrite(self) -> RewriteTable:
+        return self.of(RewriteTable)[0]
+
+    @property
+    def conversion(self) -> ConvertTable | None:
+        """Return the step that converts the table; None if the plan is not a conversion."""
+        return next(iter(self.of(ConvertTable)), None)
+
+    @property
+    def commit_at(self) -> int:
+        """Return the index of the step that commits."""
+        return self.index_of(ConvertTable if self.conversion else RewriteTable)
+
+    def index_of(self, kind: type[Step]) -> int:
+        """Return the index of the first step of a kind."""
+        return self.numbered(kind)[0][0]
+
+
+class TablePlan(Plan):
+    """A plan that cannot be continued: a new table, or a copy of a disk with another table."""
+
+
+class ArrayPlan(Plan):
+    """A plan whose progress is in a record: it changes an array, or the layers of a disk."""
+
+    @property
+    def drives(self) -> tuple[DriveStep, ...]:
+        return tuple(step for step in self.steps if isinstance(step, DriveStep))
+
+    @property
+    def array(self) -> MakeArray | None:
+        """Return the step that creates the array, or None."""
+        return next(iter(self.of(MakeArray)), None)
+
+    @property
+    def changes_layers(self) -> bool:
+        """Return whether it changes the layers of its disk, which is no array."""
+        return self.purpose == "layers"
+
+
+def move_plan(plan: Plan) -> MovePlan:
+    """Return the plan, narrowed to a MovePlan. Raises ValueError for any other plan."""
+    if not isinstance(plan, MovePlan):
+        raise ValueError(f"{plan.purpose} has no journal")
+    return plan
+
+
+def array_plan(plan: Plan) -> ArrayPlan:
+    """Return the plan, narrowed to an ArrayPlan. Raises ValueError for any other plan."""
+    if not isinstance(plan, ArrayPlan):
+        raise ValueError(f"{plan.purpose} has no record")
+    return plan
+
+
+def _type_of(plan: object) -> type[Plan]:
+    """Return the type of a plan in a document."""
+    match plan:
+        case {"purpose": "layout" | "convert-copy"}:
+            return TablePlan
+        case {"purpose": "raid" | "persist" | "reformat" | "layers"}:
+            return ArrayPlan
+    return MovePlan
 
 
 # Plans as JSON documents. A digest protects against applying an edited plan by accident.
@@ -251,7 +373,6 @@ class Plan:
 
 SCHEMA = "aligntool.plan"
 VERSION = 1
-_Request = TypeVar("_Request")
 _NO_PLAN = "aligntool audit"  # it lists every disk and the next command
 
 STEPS: dict[str, type[Step]] = {kind.__name__: kind for kind in get_args(Step)}
@@ -272,13 +393,22 @@ def from_json(text: str, name: str = "the document") -> Plan:
     try:
         document = load_object(text)
         check_schema(document, SCHEMA, VERSION)
-        plan = decode(Plan, document.get("plan"), exact=True, tags=_TAGS)
+        found = document.get("plan")
+        plan = decode(_type_of(found), found, exact=True, tags=_TAGS)
     except ValueError as error:
         raise Refused(f"{name} is not a plan: {error}", hint=_NO_PLAN) from error
     if digest(plan) != document.get("digest"):
         text = "the plan has been changed since it was made: its digest does not match"
         raise Refused(text, hint=_replan_command(plan))
     return plan
+
+
+_PLANNED_BY = {"partition": "plan partition", "unpartition": "plan partition", "convert": "plan convert"}
+
+
+def planned_by(plan: Plan) -> str:
+    """Return the words of the command that plans this change of a disk."""
+    return _PLANNED_BY.get(plan.purpose, "plan realign")
 
 
 def _replan_command(plan: Plan) -> str:

@@ -14,7 +14,7 @@ from aligntool.audit.arrays import sync_words
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Judged, Report
 from aligntool.audit.wording import shell_word
-from aligntool.change import ChangeState, Plan, RaidGoal
+from aligntool.change import ArrayPlan, ChangeState, Plan, RaidGoal, array_plan
 from aligntool.cli import run_change
 from aligntool.cli.options import command, remark, say, terminal_width
 from aligntool.commands import ByHand, by_hand
@@ -36,7 +36,7 @@ from aligntool.raid.ceilings import known_rates
 from aligntool.raid.current_names import with_current_names
 from aligntool.raid.members import Known
 from aligntool.raid.planning import Needs, data_begins
-from aligntool.raid.preflight import members_in, preflight, refuse_impossible
+from aligntool.raid.preflight import preflight, refuse_impossible
 from aligntool.raid.record import Record, find_records, lock_state, read_record, remove_record
 from aligntool.raid.running import ArrayView, arrays_of, find_array
 from aligntool.raid.steps_drives import lock_members, read_all_disks
@@ -49,7 +49,16 @@ from aligntool.recipes.drives import known_geometries
 from aligntool.render.lines import Line, can_redraw, plain
 from aligntool.render.plan import array_lines, raid_plan_lines
 from aligntool.render.progress import Pace, bench_progress_bar, bench_progress_lines, resync_progress
-from aligntool.steps import DriveStep, FileStep, MakeArray, ReencryptSectors, Step, is_same_disk
+from aligntool.steps import (
+    DriveStep,
+    FileStep,
+    FormatMember,
+    MakeArray,
+    MakeMember,
+    ReencryptSectors,
+    Step,
+    is_same_disk,
+)
 
 # Make an array from a plan, resume it, roll it back.
 #
@@ -64,22 +73,19 @@ _WITHOUT_RECORD = {
 }
 
 
-def drives_of(plan: Plan) -> list[DriveStep]:
-    return [step for step in plan.steps if isinstance(step, DriveStep)]
-
-
 class ArrayOperation(run_change.Operation, Protocol):
     """A change whose progress is kept in a record."""
 
     def lines(self, plan: Plan, type_next: str, *, verbose: bool = False) -> Iterable[Line]:
-        yield from raid_plan_lines(plan, width=terminal_width(), type_next=type_next, verbose=verbose)
+        yield from raid_plan_lines(array_plan(plan), width=terminal_width(), type_next=type_next, verbose=verbose)
         if not plan.steps:
             yield plain("Nothing to do.")
 
     def refuse_changed(self, plan: Plan) -> None:
-        if drives_of(plan):
-            refuse_renamed(plan, look((), arrays=True, files=False).disks)
-        refuse_changed(plan, self.make_plan())
+        saved = array_plan(plan)
+        if saved.drives:
+            refuse_renamed(saved, look((), arrays=True, files=False).disks)
+        refuse_changed(saved, self.make_plan())
 
     def locked(self, plan: Plan) -> AbstractContextManager[run_change.ChangeInProgress]:
         return locked_array(plan, self.make_plan)
@@ -96,22 +102,24 @@ def locked_array(
     Raises Refused while nothing is written, and Stopped afterwards; then the record is kept.
     """
 
+    asked = array_plan(plan)
+
     @contextmanager
     def locked(on_note: Callable[[str], object]) -> Iterator[run_change.ChangeInProgress]:
         paths = Paths()
         with lock_state(paths.state):
-            refuse_overlapping_change(plan, paths)
+            refuse_overlapping_change(asked, paths)
             with lock_members(plan.steps) as members:
-                refuse_changed(plan, plan_again())
-                refuse_impossible(plan, paths)
+                refuse_changed(asked, plan_again())
+                refuse_impossible(asked, paths)
                 check()
                 kind = volatile_kind(paths.state)
                 if kind:
                     again = _WITHOUT_RECORD.get(plan.purpose, _MADE_AGAIN)
                     on_note(f"{paths.state} is a {kind}: a power cut would lose the record, and {again}")
-                record = begin(plan, paths)
+                record = begin(asked, paths)
                 try:
-                    events = apply_record(record, plan, paths, members, key)
+                    events = apply_record(record, asked, paths, members, key)
                     yield run_change.ChangeInProgress(events, run_change.recovery_commands(plan.disk.path))
                 except (Refused, KeyboardInterrupt):
                     remove_record(record)  # nothing was written yet
@@ -120,7 +128,7 @@ def locked_array(
     return run_change.lock_in_child(locked, plan, plan.disk.path)
 
 
-def continue_array(record: Record, *, back: bool, json_: bool, key: Key = NO_KEY) -> Plan:
+def continue_array(record: Record, *, back: bool, json_: bool, key: Key = NO_KEY) -> ArrayPlan:
     """Finish or roll back an unfinished array. Return its plan with current names. Raises Refused and Stopped."""
     plan = run_while_progressing(lambda: _current_plan(record))
     ways = run_change.recovery_commands(plan.disk.path)
@@ -146,7 +154,7 @@ def continue_array(record: Record, *, back: bool, json_: bool, key: Key = NO_KEY
     return plan
 
 
-def _current_plan(record: Record) -> Plan:
+def _current_plan(record: Record) -> ArrayPlan:
     """Return the plan with the current names of its drives. Raises Refused."""
     try:
         return with_current_names(record.plan, read_all_disks())
@@ -157,8 +165,8 @@ def _current_plan(record: Record) -> Plan:
 
 def report_array(plan: Plan, *, json_: bool) -> None:
     """Look at the array again and report it. Raises Stopped if it cannot be looked at."""
-    making = next((step for step in plan.steps if isinstance(step, MakeArray)), None)
-    device = making.device if making else plan.disk.path if plan.purpose == "reformat" else ""
+    reformatted = plan.disk.path if plan.of(FormatMember) else ""
+    device = next((made.device for made in plan.of(MakeArray)), reformatted)
     names = [Path(device).resolve().name] if device else None
 
     def look_again() -> Iterable[Line]:
@@ -167,11 +175,11 @@ def report_array(plan: Plan, *, json_: bool) -> None:
     run_change.end_change(plan, look_again, again=f"aligntool raid show {device}", json_=json_)
 
 
-def refuse_renamed(plan: Plan, disks: Sequence[Disk]) -> None:
+def refuse_renamed(plan: ArrayPlan, disks: Sequence[Disk]) -> None:
     """Raise Refused if a drive of a saved plan is missing or has another name now: another drive may have its name, and
     a new plan with the old names would overwrite that.
     """
-    steps = zip(drives_of(plan), drives_of(with_current_names(plan, disks)), strict=True)
+    steps = zip(plan.drives, with_current_names(plan, disks).drives, strict=True)
     pairs = [(was.disk, now.disk.path) for was, now in steps if was.disk.path != now.disk.path]
     renamed = [
         f"{was.model or 'a drive'}, serial {was.serial or 'unknown'}, was {was.path} and is {path} now"
@@ -182,19 +190,19 @@ def refuse_renamed(plan: Plan, disks: Sequence[Disk]) -> None:
         raise Refused("\n".join(renamed), hint=hint, code="plan-stale")
 
 
-def refuse_changed(plan: Plan, current: Plan) -> None:
+def refuse_changed(plan: ArrayPlan, current: Plan) -> None:
     """Raise Refused if a plan made now has other steps, or would overwrite other content."""
-    content = {step.device: step.holds for step in members_in(current.steps)}
+    content = {step.device: step.holds for step in current.of(MakeMember)}
     changed = [
         f"the content of {step.device} has changed since the plan was made: it was {_content_words(step.holds)}, and "
         f"is now {_content_words(content[step.device])}"
-        for step in members_in(plan.steps)
+        for step in plan.of(MakeMember)
         if content.get(step.device, step.holds) != step.holds
     ]
     if changed:
         raise Refused("\n".join(changed), hint=_PLAN_AGAIN, code="plan-stale")
     if plan.steps != current.steps or plan.disk != current.disk or not names_suspensions(plan, current):
-        members = ", ".join(step.disk.path for step in drives_of(plan))
+        members = ", ".join(step.disk.path for step in plan.drives)
         text = f"{members or plan.disk.path}: the current state requires different steps than the plan"
         raise Refused(text, hint=_PLAN_AGAIN, code="plan-stale")
 
@@ -202,11 +210,11 @@ def refuse_changed(plan: Plan, current: Plan) -> None:
 def _abandon_hint(record: Record) -> str:
     """Return how the user abandons an array, or replaces its drive, if a drive is lost."""
     file = shell_word(str(record.file))
-    if record.plan.purpose == "layers":
-        numbers = (f"-p {step.partition}" for step in record.plan.steps if isinstance(step, ReencryptSectors))
+    if record.plan.changes_layers:
+        numbers = (f"-p {step.partition}" for step in record.plan.of(ReencryptSectors))
         again = command("realign", record.plan.disk.path, "--layers", *numbers)
         return f"to finish without the record: {by_hand(ByHand.RECORDS, 'rm', file)}, and then {again}"
-    if record.plan.purpose == "reformat":
+    if record.plan.of(FormatMember):
         return f"a lost drive is replaced as usual: {by_hand(ByHand.RECORDS, 'mdadm', record.plan.disk.path)}"
     return f"if a drive is lost, abandon the array: {by_hand(ByHand.RECORDS, 'rm', file)}"
 
@@ -215,15 +223,15 @@ def _content_words(holds: tuple[str, ...]) -> str:
     return ", ".join(holds) or "nothing"
 
 
-def refuse_overlapping_change(plan: Plan, paths: Paths) -> None:
+def refuse_overlapping_change(plan: ArrayPlan, paths: Paths) -> None:
     """Raise Refused if another array with any of these drives, or of this name, is unfinished."""
-    drives = set(map(_drive_key, drives_of(plan)))
+    drives = set(map(_drive_key, plan.drives))
     for record in find_records(paths.state):
         # After a reboot the array itself may have another name.
         is_same = record.plan.disk.path == plan.disk.path or record.plan.disk.disk_id == plan.disk.disk_id
-        if record.plan.purpose == "layers":  # another disk may have its path by now
+        if record.plan.changes_layers:  # another disk may have its path by now
             is_same = is_same_disk(record.plan.disk, plan.disk)
-        if is_same or drives & set(map(_drive_key, drives_of(record.plan))):
+        if is_same or drives & set(map(_drive_key, record.plan.drives)):
             path = record.plan.disk.path
             text = f"{path} is unfinished, and uses the same drives or the same name"
             raise Refused(text, hint=run_change.recovery_commands(path), code="in-flight", subject=path)
@@ -400,12 +408,12 @@ def with_current_paths(records: Iterable[Record]) -> tuple[Record, ...]:
 def _with_current_path(record: Record) -> Record:
     """Return a record of layers with the current path of its disk: another disk may have the old one by now."""
     with suppress(Refused):  # it is missing, which applying the record reports
-        if record.plan.purpose == "layers":
+        if record.plan.changes_layers:
             return replace(record, plan=with_current_names(record.plan, read_all_disks()))
     return record
 
 
-def _is_named(plan: Plan, target: str) -> bool:
+def _is_named(plan: ArrayPlan, target: str) -> bool:
     """Return whether a target is a name in the plan, or the current name of one of its drives."""
     array = plan.disk
     if target in (array.path, Path(array.path).name, array.disk_id):
@@ -416,24 +424,24 @@ def _is_named(plan: Plan, target: str) -> bool:
     return Path(array.path).exists() and Path(path).exists() and Path(array.path).samefile(path)
 
 
-def _current_drives(plan: Plan) -> set[str]:
+def _current_drives(plan: ArrayPlan) -> set[str]:
     with suppress(Refused):  # a drive is missing: only the names in the plan are known
         plan = with_current_names(plan, read_all_disks())
-    return {name for step in drives_of(plan) for name in (step.disk.path, step.device)}
+    return {name for step in plan.drives for name in (step.disk.path, step.device)}
 
 
 def array_status(record: Record) -> Status:
     """Return the progress of an unfinished array."""
     plan = record.plan
-    state = "it is not finished: do not store anything on it yet"
-    if plan.purpose == "persist":
-        state = "its files are not complete, so it may not start at the next boot; the array itself is not affected"
-    if plan.purpose == "reformat":
+    state = "its files are not complete, so it may not start at the next boot; the array itself is not affected"
+    if plan.array:
+        state = "it is not finished: do not store anything on it yet"
+    elif plan.of(FormatMember):
         state = "its members are being formatted one at a time: do not remove another one until that is finished"
-    if plan.purpose == "layers":
+    elif plan.changes_layers:
         state = "a layer is being changed in place: do not open, repair or partition it"
     sentences = [state if record.forward else "it was being rolled back"]
-    drives = [step.device for step in drives_of(plan)]
+    drives = [step.device for step in plan.drives]
     files = [step.path for step in plan.steps if isinstance(step, FileStep)]
     lists = {"members": drives, "files": files, "record": [str(record.file)]}
     sentences += [f"{word}: {', '.join(names)}" for word, names in lists.items() if names]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from getpass import getpass
 from pathlib import Path
 
-from aligntool.change import Plan, plan_with_request
+from aligntool.change import ArrayPlan, Plan, plan_with_request
 from aligntool.cli.arrays import ArrayOperation, locked_array
 from aligntool.cli.options import command
 from aligntool.cli.run_change import ChangeInProgress, end_change
@@ -37,7 +37,7 @@ class Layers(ArrayOperation):
     def named(self) -> str:
         return self.disk
 
-    def make_plan(self) -> Plan:
+    def make_plan(self) -> ArrayPlan:
         # A record must name an image whatever the current folder is.
         disk = str(Path(self.disk).absolute()) if os.path.isfile(self.disk) else self.disk  # noqa: PTH113
         rule = "layers are changed on a disk or on some of its partitions"

@@ -66,6 +66,7 @@ from aligntool.realign.planned_checks import checked_disk
 from aligntool.realign.request import Request
 from aligntool.render.lines import EMPTY, Line, paragraph, plain, show
 from aligntool.render.progress import remaining_step_lines, status_json, status_lines, table_lines
+from aligntool.steps import MakeArray
 from aligntool.units import KIB, Extent, counted, format_size
 from aligntool.whole_disk.operation import WholeDisk
 
@@ -350,7 +351,7 @@ def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key
         record = require_unfinished(record)
         path = record.plan.disk.path
         if _confirmed(disk or path, path, array_status(record), chosen, back=back, json_=json_):
-            key = read_key(key_file) if record.plan.purpose == "layers" and not back else NO_KEY
+            key = read_key(key_file) if record.plan.changes_layers and not back else NO_KEY
             with run_change.timed():
                 _continue_record(record, key, back=back, json_=json_)
         return
@@ -395,7 +396,7 @@ def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key
 
 def _continue_record(record: Record, key: Key, *, back: bool, json_: bool) -> None:
     """Finish or roll back an unfinished array or the layers of a disk, and report it."""
-    if record.plan.purpose == "layers" and not back:
+    if record.plan.changes_layers and not back:
         report_layers(continue_array(record, back=False, json_=json_, key=key), json_=json_)
     else:
         recover_array(record, json_=json_, back=back)
@@ -436,7 +437,7 @@ def _confirmed(named: str, disk: str, current: Status, chosen: Recovery, *, back
 
 def question_lines(disk: str, plan: Plan, *, back: bool) -> Iterator[Line]:
     """Yield the facts of the question of a resume or a rollback, which loses nothing but a new array."""
-    loses_array = back and plan.purpose == "raid"
+    loses_array = back and plan.of(MakeArray)
     lost = plain("  lost: the new array and what is stored on it") if loses_array else _NOTHING_LOST
     return options.target_lines(disk, [lost])
 

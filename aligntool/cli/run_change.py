@@ -42,7 +42,7 @@ from aligntool.render.progress import (
     progress_json,
     progress_lines,
 )
-from aligntool.steps import DriveStep, EditFile, WriteFile
+from aligntool.steps import DriveStep, FileStep
 
 
 class Operation(Protocol):
@@ -184,7 +184,7 @@ def question_lines(plan: Plan, *, width: int) -> Iterator[Line]:
 def _written_to(plan: Plan) -> str:
     """Return what is written to: the disk, or the drives of an array and files of the system."""
     drives = dict.fromkeys(step.disk.path for step in plan.steps if isinstance(step, DriveStep))
-    files = dict.fromkeys(step.path for step in plan.steps if isinstance(step, EditFile | WriteFile))
+    files = dict.fromkeys(step.path for step in plan.steps if isinstance(step, FileStep))
     return ", ".join((*drives, *files)) or plan.disk.path
 
 

@@ -279,7 +279,7 @@ class ConvertCopy(DiskOperation):
         return self.asked.output
 
     def make_plan(self) -> Plan:
-        plan = self.asked.find_plan()[0].plan
+        plan = self.asked.find_plan().plan
         refuse_open_image(self.asked.source, no_lease=self.no_lease, readers=True)
         return plan
 

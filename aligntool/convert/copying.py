@@ -16,7 +16,7 @@ from aligntool.audit.wording import (
     unread_between,
     unrecognised_data,
 )
-from aligntool.change import Event, Plan, Progress, StepBegun, StepDone
+from aligntool.change import Event, Plan, Progress, StepBegun, StepDone, TablePlan
 from aligntool.claims import is_unwritten, outside
 from aligntool.commands import shell_word, typed
 from aligntool.convert.operation import describe_rebuilding, judged_units, recreate_fats
@@ -39,7 +39,6 @@ from aligntool.linux.targets import raw_copy
 from aligntool.mover import convert_table
 from aligntool.mover.hidden_signatures import write_verified
 from aligntool.mover.table import sound_mbr, sound_pair
-from aligntool.realign.found_plan import FoundPlan
 from aligntool.realign.planned_checks import checked_disk, run_checks
 from aligntool.realign.preconditions import naming_loops, refuse_part
 from aligntool.realign.refusals import refuse_unfit
@@ -72,8 +71,8 @@ class CopyRequest:
         words = command("convert", self.source, *self.request.typed).removeprefix("sudo ")
         return (sudo_prefix(self.source) or sudo_prefix(self.output)) + words
 
-    def find_plan(self) -> tuple[FoundPlan, tuple[Extent, ...]]:
-        """Return the plan, the facts it was made from, and the extents to copy. Raises Refused with every reason."""
+    def find_plan(self) -> "FoundCopy":
+        """Look at both and plan. Raises Refused with every reason."""
         judged, units, cut = judged_units(self.source, self.request)
         disk = judged.disk
         sizes = self.sector_sizes
@@ -97,7 +96,16 @@ class CopyRequest:
         whole = tuple(_whole_copies(maps, mapped))
         lost, unread = _refuse_data(empty, (*runs, *_written_besides(plan)), wipe=self.wipe) if empty else ((), ())
         plan = replace(plan, attention=(*lost, *plan.attention), notes=(*plan.notes, *whole, *unread))
-        return FoundPlan(plan, judged, {}, {number: rebuild.parts for number, rebuild in rebuilds.items()}), runs
+        return FoundCopy(plan, runs, {number: rebuild.parts for number, rebuild in rebuilds.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCopy:
+    """A plan, the extents that it copies, and the new bytes of each recreated file system."""
+
+    plan: TablePlan
+    runs: tuple[Extent, ...]
+    rebuilt: Mapping[int, tuple[bytes, ...]]
 
 
 def _whole_copies(maps: Mapping[int, UsedMap], mapped: Collection[int]) -> Iterator[str]:
@@ -245,13 +253,13 @@ def lock_copy(
     with hints_for_disk(asked.source, raw_copy(asked.source)), locking as source:
         since = written_at(asked.source)
         if not os.path.lexists(asked.output):
-            found, runs = check_same_copy(plan, asked)
+            found = check_same_copy(plan, asked)
             with _created_image(asked.output, plan.disk) as target:
-                yield _applying(found, runs, source, limited(target, rate), asked, since)
+                yield _applying(found, source, limited(target, rate), asked, since)
             return
         with lock_disk(asked.output, keep_posix=True) as target_disk:
-            found, runs = check_same_copy(plan, asked)
-            yield _applying(found, runs, source, limited(target_disk.device, rate), asked, since)
+            found = check_same_copy(plan, asked)
+            yield _applying(found, source, limited(target_disk.device, rate), asked, since)
             with suppress(OSError):  # the copy is complete anyway; partprobe makes the kernel read its table
                 target_disk.kernel.show(tuple((place.number, place.after) for place in plan.places))
 
@@ -273,21 +281,21 @@ def _locked_source(path: str, *, no_lease: bool = False) -> Iterator[Device]:
         yield device
 
 
-def check_same_copy(plan: Plan, asked: CopyRequest) -> tuple[FoundPlan, tuple[Extent, ...]]:
+def check_same_copy(plan: Plan, asked: CopyRequest) -> FoundCopy:
     """Plan again and return the result. Raises Refused unless the disks and steps are the same."""
-    found, runs = asked.find_plan()
+    found = asked.find_plan()
     shown = plan.disk
     now = found.plan.disk
     if shown.path == now.path and steps.is_same_disk(shown, now) and plan.steps == found.plan.steps:
-        return found, runs
+        return found
     text = f"{asked.source} or {asked.output} has changed since the plan was made"
     raise Refused(text, hint="run the same command again", code="plan-stale", subject=asked.source)
 
 
 def _applying(
-    found: FoundPlan, runs: tuple[Extent, ...], source: Device, target: Device, asked: CopyRequest, since: int | None
+    found: FoundCopy, source: Device, target: Device, asked: CopyRequest, since: int | None
 ) -> ChangeInProgress:
-    return ChangeInProgress(_events(found, runs, source, target, asked, since), asked.command)
+    return ChangeInProgress(_events(found, source, target, asked, since), asked.command)
 
 
 @contextmanager
@@ -306,14 +314,12 @@ def _created_image(output: str, target: steps.Subject) -> Iterator[Device]:
         os.close(descriptor)
 
 
-def _events(
-    found: FoundPlan, runs: tuple[Extent, ...], source: Device, target: Device, asked: CopyRequest, since: int | None
-) -> Iterator[Event]:
+def _events(found: FoundCopy, source: Device, target: Device, asked: CopyRequest, since: int | None) -> Iterator[Event]:
     plan = found.plan
     made = found.rebuilt
     whole = yield from run_checks(plan)
     places = (place.after for place in plan.places if place.number in whole)
-    runs = merged((*runs, *places), Extent(0, target.size), convert_table.BLOCK)
+    runs = merged((*found.runs, *places), Extent(0, target.size), convert_table.BLOCK)
     for index, step in enumerate(plan.steps):
         if isinstance(step, steps.CheckContent):
             continue
@@ -386,8 +392,7 @@ def _is_zero(target: Device, piece: Extent) -> bool:
 
 
 def _write_table(plan: Plan, step: steps.ConvertTable, source: Device, target: Device) -> None:
-    copying = next(one for one in plan.steps if isinstance(one, steps.CopyDisk))
-    old = copying.source.sector_size
+    old = plan.of(steps.CopyDisk)[0].source.sector_size
     if step.label == TableLabel.DOS:
         mbr = sound_mbr(source, with_chains=True, sector_size=old)
         # Whole blocks: GRUB's program begins behind the MBR.

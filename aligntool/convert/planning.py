@@ -7,7 +7,7 @@ from aligntool import steps
 from aligntool.audit.judge import start_exemption
 from aligntool.audit.report import Judged
 from aligntool.audit.wording import LOST, change_by_hand, labelled, layer_name, next_command
-from aligntool.change import Place, Plan, RealignGoal
+from aligntool.change import MovePlan, Place, RealignGoal, TablePlan
 from aligntool.claims import Claims
 from aligntool.commands import ByHand
 from aligntool.contents.catalogue import kind_named
@@ -287,7 +287,7 @@ def _how_to_reencrypt(disk: Disk, part: Partition, layer: Layer) -> str:
 
 def plan_conversion(
     judged: Judged, goal: RealignGoal, sizes: Sizes, units: Units, rebuilding: Rebuilds, claims: Claims
-) -> Plan:
+) -> MovePlan:
     """Return the plan for a disk that passed `refuse_unconvertible`. Raises Refused without room for the journal."""
     disk = judged.disk
     journal = _journal(disk, goal, sizes, rebuilding, claims)
@@ -295,7 +295,7 @@ def plan_conversion(
     plan_steps = tuple(_steps(disk, sizes, journal, rebuilding))
     notes = tuple(_notes(disk, journal, rebuilding))
     attention = (*suspension_attention(disk), *_attention(disk, sizes), *_lost_boot_code(rebuilding))
-    return Plan("convert", steps.subject(disk), _goal(sizes), places, plan_steps, attention, notes)
+    return MovePlan("convert", steps.subject(disk), _goal(sizes), places, plan_steps, attention, notes)
 
 
 def plan_copy(
@@ -306,7 +306,7 @@ def plan_copy(
     rebuilding: Rebuilds,
     mapped: Collection[int],
     used: int,
-) -> Plan:
+) -> TablePlan:
     """Return the plan that copies a disk that passed `refuse_unconvertible` to `target`. `mapped`: the partitions that
     are copied according to a map of their used blocks. `used`: the bytes to copy.
     """
@@ -316,7 +316,7 @@ def plan_copy(
     both = f"{disk.path} and its copy have the same GUIDs and UUIDs: attach only one at a time"
     attention = (both, *_attention(disk, sizes, copied=True), *_lost_boot_code(rebuilding))
     notes = (*_notes(disk, None, rebuilding), "what is in no partition is copied, too, unless it reads as zero")
-    return Plan("convert-copy", target, words, _places(disk, units, rebuilding), plan_steps, attention, notes)
+    return TablePlan("convert-copy", target, words, _places(disk, units, rebuilding), plan_steps, attention, notes)
 
 
 def _goal(sizes: Sizes) -> str:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from aligntool.audit.report import Grid, GridKind, Judged, Severity
 from aligntool.audit.wording import LABELS, LOST, contents_or_data, grid_words
-from aligntool.change import Event, LayoutGoal, PartitionRequest, Place, Plan, Said, StepBegun, StepDone
+from aligntool.change import Event, LayoutGoal, PartitionRequest, Place, Plan, Said, StepBegun, StepDone, TablePlan
 from aligntool.commands import ByHand, by_hand
 from aligntool.device import Device, zero
 from aligntool.documents import LARGEST
@@ -145,7 +145,7 @@ def _grid_name(grid: Grid) -> str:
 LEAST_START = MIB
 
 
-def plan_layout(judged: Judged, goal: LayoutGoal) -> Plan:
+def plan_layout(judged: Judged, goal: LayoutGoal) -> TablePlan:
     """Return the plan of a table with every start on the disk's grids and on the goal's grain, and every length a
     multiple of that grain.
 
@@ -165,7 +165,7 @@ def plan_layout(judged: Judged, goal: LayoutGoal) -> Plan:
     return _plan_new_table(judged, goal)
 
 
-def _plan_new_table(judged: Judged, goal: LayoutGoal) -> Plan:
+def _plan_new_table(judged: Judged, goal: LayoutGoal) -> TablePlan:
     disk = judged.disk
     sector_size = table_sector(judged.disk)
     size = disk.size or 0
@@ -181,13 +181,14 @@ def _plan_new_table(judged: Judged, goal: LayoutGoal) -> Plan:
     title = f"a new {LABELS[goal.label]} with {parts}, every start on {on}"
     places = tuple(_place(entry, goal.parts[entry.number - 1], grid) for entry in step.entries)
     notes = (*grid_notes, *_notes(disk, goal, extents, room, step))
-    return Plan("layout", layout_subject(disk), title, places, (step,), layout_attention(disk, wipe=goal.wipe), notes)
+    attention = layout_attention(disk, wipe=goal.wipe)
+    return TablePlan("layout", layout_subject(disk), title, places, (step,), attention, notes)
 
 
-def _has_table(disk: Disk, plan: Plan) -> bool:
+def _has_table(disk: Disk, plan: TablePlan) -> bool:
     """Return whether the disk has exactly these entries; the active flag is not compared."""
-    (step,) = plan.steps
-    if not (isinstance(step, MakeTable) and disk.table and disk.table.label == step.label and not disk.table.faults):
+    (step,) = plan.of(MakeTable)
+    if not (disk.table and disk.table.label == step.label and not disk.table.faults):
         return False
     found = [(part.number, part.extent, part.type_code, part.name or "") for part in disk.partitions]
     return found == [(entry.number, entry.extent, entry.type_code, entry.name) for entry in step.entries]

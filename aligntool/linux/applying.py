@@ -6,10 +6,23 @@ from dataclasses import dataclass
 from functools import partial
 
 from aligntool.audit.wording import command
-from aligntool.change import ChangeState, Event, KernelBehind, Plan, Progress, Said, StepBegun, StepDone, Waiting
+from aligntool.change import (
+    ArrayPlan,
+    ChangeState,
+    Event,
+    KernelBehind,
+    Plan,
+    Progress,
+    Said,
+    StepBegun,
+    StepDone,
+    TablePlan,
+    Waiting,
+    planned_by,
+)
 from aligntool.contents.catalogue import kind_named
 from aligntool.errors import CONTINUE, Killed, NothingInFlight, Refused, Stopped
-from aligntool.steps import CheckArray, CheckContent, DriveStep, ShrinkContent, WriteJournal
+from aligntool.steps import CheckArray, CheckContent, CopyDisk, ShrinkContent, WriteJournal
 from aligntool.units import format_about
 
 
@@ -30,7 +43,7 @@ def recovery_commands(disk: str, *words: str) -> str:
     return "\n".join(command(name, disk, *words) for name in ("resume", "rollback"))
 
 
-_ARRAYS = ("raid", "persist", "reformat", "layers")  # purposes of plans that have a record instead of a journal
+_LOGGED = {"raid": "raid create", "persist": "raid persist", "reformat": "raid reformat"}
 
 Reporting = AbstractContextManager[Callable[[Event], object]]
 Record = Callable[[str, Sequence[str], ChangeState, str], None]
@@ -62,11 +75,9 @@ class _Log:
     """The log entries of one change. Nothing is logged before something is written."""
 
     def __init__(self, plan: Plan, applying: ChangeInProgress, record: Record) -> None:
-        operation = {"raid": "raid create"}.get(plan.purpose, plan.purpose)
-        operation = f"raid {operation}" if operation in ("persist", "reformat") else operation
-        members = (step.disk.path for step in plan.steps if isinstance(step, DriveStep))
-        disks = tuple(dict.fromkeys((applying.disk or plan.disk.path, *members)))
-        self._send = partial(record, operation, disks)
+        drives = plan.drives if isinstance(plan, ArrayPlan) else ()
+        disks = tuple(dict.fromkeys((applying.disk or plan.disk.path, *(step.disk.path for step in drives))))
+        self._send = partial(record, _LOGGED.get(plan.purpose, plan.purpose), disks)
         self._way = applying.way
         self._begun = False
 
@@ -162,11 +173,11 @@ class _Reached:
         return f"in step {self._step} of {self._steps}{self._copied}"
 
     def kept(self) -> str:
-        if self._plan.purpose == "convert-copy":
+        if self._plan.of(CopyDisk):
             return "the copy is incomplete and has no partition table"
-        if self._plan.purpose == "layout":
+        if isinstance(self._plan, TablePlan):
             return "the new table may be incomplete"
-        if self._plan.purpose in _ARRAYS:
+        if isinstance(self._plan, ArrayPlan):
             return "the record of its progress is kept"
         if self.shrunk_only:
             return "no partition was moved"
@@ -178,15 +189,13 @@ class _Reached:
         """
         if not known:
             return command("status", self._plan.disk.path)
-        name = "plan partition" if self._plan.purpose == "partition" else "plan realign"
-        again = command(name, self._plan.disk.path, "--shrink")
         if self.shrunk_only:
-            return own or again
+            return own or command(planned_by(self._plan), self._plan.disk.path, "--shrink")
         if self.journaling:
             return own or command("status", self._plan.disk.path)
         own_lines = [line for line in own.split("\n") if line not in ("", CONTINUE)]
         commands = (*own_lines, *hint.split("\n"))  # the child may have added the hint already
-        return "\n".join(dict.fromkeys(commands)) if self._plan.purpose in _ARRAYS else hint
+        return "\n".join(dict.fromkeys(commands)) if isinstance(self._plan, ArrayPlan) else hint
 
 
 def _begins_writing(plan: Plan, event: Event) -> bool:

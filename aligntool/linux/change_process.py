@@ -16,12 +16,11 @@ from threading import Lock, Thread
 from types import FrameType
 from typing import cast
 
-from aligntool.change import ChangeState, Event, Plan, Said, Waiting, waiting_words
+from aligntool.change import ArrayPlan, ChangeState, Event, Plan, Said, Waiting, waiting_words
 from aligntool.linux.applying import ChangeInProgress, apply_events
 from aligntool.linux.child_process import STALL_S, Child, OnNote, child_process
 from aligntool.linux.lock import inhibit_sleep
 from aligntool.linux.signals import STOPPING
-from aligntool.steps import DriveStep
 
 Locked = Callable[[OnNote], AbstractContextManager[ChangeInProgress]]
 _Begun = tuple[str, ChangeState, str]  # the fields of ChangeInProgress that can be sent: hint, way, disk
@@ -36,7 +35,7 @@ def apply_in_child(
 
     Raises the exceptions of the child, and Killed.
     """
-    drives = Path(path).is_block_device() or any(isinstance(step, DriveStep) for step in plan.steps)
+    drives = Path(path).is_block_device() or (isinstance(plan, ArrayPlan) and bool(plan.drives))
     with inhibit_sleep(f"changing {path}") if drives else nullcontext("") as note:
         if note:
             on_note(note)

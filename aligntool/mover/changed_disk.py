@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 
-from aligntool import steps
 from aligntool.commands import ByHand, by_hand
 from aligntool.device import Device
 from aligntool.errors import Refused, Stopped
@@ -14,6 +13,7 @@ from aligntool.mover.journal_search import find_journal
 from aligntool.mover.newcomers import newcomers
 from aligntool.mover.steps import patched
 from aligntool.mover.table import TableState, table_state
+from aligntool.steps import ReleaseContent
 from aligntool.units import Extent
 
 CHANGED_TABLE = "another program has changed or removed the partition table since the move began"
@@ -94,8 +94,8 @@ def content_changes(
         yield from in_flight.changes(device, journal, sign, back=back, restore_table=restore_table)
         for start, what in newcomers(device, journal):
             yield in_flight.Change(None, start, f"something new, {what}")
-    for index, step in enumerate(journal.contents.plan.steps):
-        if (back or covered) and isinstance(step, steps.ReleaseContent) and index < journal.position.step:
+    for index, step in journal.contents.plan.numbered(ReleaseContent):
+        if (back or covered) and index < journal.position.step:
             content = patched(step.held, journal.contents.held[step.partition], step.patches)
             view = View(step.held, content, step.target.length, sign)
             at = in_flight.first_difference(device, step.target.start, view, table_places)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from aligntool import steps
-from aligntool.change import Plan
+from aligntool.change import MovePlan
 from aligntool.commands import ByHand, by_hand, typed
 from aligntool.device import Device, Sectors, Writing
 from aligntool.errors import Refused
@@ -33,11 +33,6 @@ def check_sizes(sizes: tuple[int, ...]) -> None:
         raise ValueError("sector_sizes: neither 512, 4096 nor both")
 
 
-def conversion_of(plan: Plan) -> steps.ConvertTable | None:
-    """Return the step that converts the table; None if the plan is not a conversion."""
-    return next((step for step in plan.steps if isinstance(step, steps.ConvertTable)), None)
-
-
 def table_places(label: str, size: int, sector_sizes: Sequence[int]) -> tuple[Extent, Extent]:
     """Return the extents that the old and the new table cover at the start and at the end of the disk. The disk may be
     longer than whole blocks only if it is written to by a copy: it has the backup header for 512 in its last sector.
@@ -51,12 +46,12 @@ def table_places(label: str, size: int, sector_sizes: Sequence[int]) -> tuple[Ex
     return Extent(0, head + more), Extent(end - tail - more, last - end + tail + more)
 
 
-def convert_images(device: Device, plan: Plan, *, journal_at: int | None, journal_id: bytes) -> tables.TableImages:
+def convert_images(device: Device, plan: MovePlan, *, journal_at: int | None, journal_id: bytes) -> tables.TableImages:
     """Return the images of the table for a conversion. Writes nothing.
 
     Raises Refused if the table is not the one for which the plan was made, or its place contains anything else.
     """
-    rewrite = next(step for step in plan.steps if isinstance(step, steps.ConvertTable))
+    rewrite = plan.of(steps.ConvertTable)[0]
     if rewrite.label == TableLabel.DOS:
         return _mbr_images(device, plan, rewrite, journal_at)
     size = plan.disk.size
@@ -71,10 +66,9 @@ def convert_images(device: Device, plan: Plan, *, journal_at: int | None, journa
     head, tail = table_places(rewrite.label, size, rewrite.sector_sizes)
     before = bytes(device.read(head.start, head.length)), bytes(device.read(tail.start, tail.length))
     refuse_other_content(pair, (head, tail), before)
-    park = _park_step(plan)
     claims = claims_of(plan.steps)
     parked = tables.parked_gpt_entries(
-        pair[0], park, journal_at=journal_at, journal_id=journal_id, claims=claims
+        pair[0], plan.park, journal_at=journal_at, journal_id=journal_id, claims=claims
     ).values()
     last = size // old_size - 1
     array = align_up(_ARRAY, old_size) // old_size
@@ -85,15 +79,13 @@ def convert_images(device: Device, plan: Plan, *, journal_at: int | None, journa
     return tables.TableImages(*(table_groups(head, tail, content, unit) for content in (before, hidden, after)))
 
 
-def _park_step(plan: Plan) -> steps.ParkEntries:
-    return next(step for step in plan.steps if isinstance(step, steps.ParkEntries))
-
-
 def _other_partition() -> Refused:
     return tables.stale_plan("the table has a partition that is not in the plan")
 
 
-def _mbr_images(device: Device, plan: Plan, rewrite: steps.ConvertTable, journal_at: int | None) -> tables.TableImages:
+def _mbr_images(
+    device: Device, plan: MovePlan, rewrite: steps.ConvertTable, journal_at: int | None
+) -> tables.TableImages:
     unit = device.sector_size
     mbr = tables.sound_mbr(device, with_chains=True, sector_size=plan.disk.sector_size)
     changes = {change.number: change for change in rewrite.changes}
@@ -101,12 +93,11 @@ def _mbr_images(device: Device, plan: Plan, rewrite: steps.ConvertTable, journal
     tables.check_before(found, changes)
     if set(found) != set(changes):
         raise _other_partition()
-    park = _park_step(plan)
-    tables.check_parked(park, set(mbr.entries))
+    tables.check_parked(plan.park, set(mbr.entries))
     sector = _unit_at(device, 0, unit)
     after = converted_mbr(device, mbr, rewrite, unit)
     entries = tables.parked_mbr_entries(
-        mbr, park, journal_at=journal_at, claims=claims_of(plan.steps), disk_size=device.size
+        mbr, plan.park, journal_at=journal_at, claims=claims_of(plan.steps), disk_size=device.size
     )
     parked = with_entries(sector, entries)
     own = {at for chain in mbr.chains for at in chain.sectors}

@@ -4,11 +4,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from types import UnionType
 from typing import assert_never
 
 from aligntool import steps
-from aligntool.change import Plan
+from aligntool.change import MovePlan, Plan
 from aligntool.contents.layers import read_layers
 from aligntool.device import Device, Sectors
 from aligntool.formats.parked import read_or_empty
@@ -47,7 +46,7 @@ def find_disk_state(device: Device, journal: Journal) -> DiskState:
     complete = is_complete(journal)
     shown = tables.shows_table(device, images)
     if shown and (table is not TableState.OTHER or tables.is_own_table(device, images)):
-        if table is TableState.BEFORE and step <= step_index(plan, steps.ParkEntries):
+        if table is TableState.BEFORE and step <= plan.park_at:
             # A rollback removes its markers before it writes the old table; another program does not wait for that.
             is_undone = journal.position.forward or not has_markers(device, journal)
             return DiskState.NOT_BEGUN if is_undone else DiskState.IN_FLIGHT
@@ -57,7 +56,7 @@ def find_disk_state(device: Device, journal: Journal) -> DiskState:
         if table is TableState.OTHER and complete and is_readable(device):
             return DiskState.LEFT  # the MBR is unchanged, the chain of EBRs is not
         committed = table is TableState.AFTER or (table is TableState.BEFORE and images.before == images.after)
-        if complete or (committed and step >= step_index(plan, steps.Commit)):
+        if complete or (committed and step >= plan.commit_at):
             return DiskState.COMPLETE
         return DiskState.IN_FLIGHT
     if shown is False or (shown and is_readable(device)) or covers_content(plan):
@@ -66,47 +65,41 @@ def find_disk_state(device: Device, journal: Journal) -> DiskState:
     return DiskState.UNREADABLE if known else DiskState.CHANGED
 
 
-def lists_old_place(device: Device, plan: Plan) -> bool:
+def lists_old_place(device: Device, plan: MovePlan) -> bool:
     """Return whether the table lists a place from which a partition moves, and to which none moves."""
     reading = read_table(LegibleDisk(device, ()), sector_size=device.sector_size)
     listed = {part.extent for part in reading.partitions}
-    old = {step.source for step in plan.steps if isinstance(step, steps.HoldContent)}
-    new = {step.target for step in plan.steps if isinstance(step, steps.ReleaseContent)}
+    old = {step.source for step in plan.holds}
+    new = {step.target for step in plan.releases}
     return bool(listed & (old - new))
 
 
-def covers_content(plan: Plan) -> bool:
+def covers_content(plan: MovePlan) -> bool:
     """Return whether the sectors of the table are the head of content on the whole disk. A system that used the disk
     since has changed them, and they must not be written again.
     """
-    return any(isinstance(step, steps.RebuildContent) and step.extent.start == 0 for step in plan.steps)
+    return any(step.extent.start == 0 for step in plan.rebuilds)
 
 
-def is_shrink(plan: Plan) -> bool:
+def is_shrink(plan: MovePlan) -> bool:
     """Return whether the plan only writes a file system that was shrunk on a view."""
-    return any(isinstance(step, steps.RebuildContent) and not step.sector_size for step in plan.steps)
+    return any(not step.sector_size for step in plan.rebuilds)
 
 
-def is_used(device: Device, plan: Plan) -> bool:
+def is_used(device: Device, plan: MovePlan) -> bool:
     """Return whether the content on a whole disk whose head the plan writes can be recognised. If that head is CHANGED,
     a system has used the content: a cut in the last write of the head can leave it visible beside the parked entry.
     """
-    rebuilt = [step for step in plan.steps if isinstance(step, steps.RebuildContent)] if covers_content(plan) else []
-    return any(
+    return covers_content(plan) and any(
         layer.kind == step.kind
-        for step in rebuilt
+        for step in plan.rebuilds
         for layer in read_layers(LegibleDisk(device, ()), step.extent, sector_size=device.sector_size)
     )
 
 
 def is_complete(journal: Journal) -> bool:
     """Return whether the new table was made durable, and was not rolled back since."""
-    return journal.position.step > step_index(journal.contents.plan, steps.Commit)
-
-
-def journal_place(plan: Plan) -> steps.JournalPlace:
-    """Return the place of the journal according to the plan."""
-    return next(step.journal for step in plan.steps if isinstance(step, steps.WriteJournal))
+    return journal.position.step > journal.contents.plan.commit_at
 
 
 def has_markers(device: Device, journal: Journal, *, only_at_source: bool = False) -> bool:
@@ -137,11 +130,6 @@ def _place_of(step: steps.HoldContent | steps.ReleaseContent | steps.RebuildCont
             return step.extent
         case _:
             assert_never(step)
-
-
-def step_index(plan: Plan, kind: type[steps.Step] | UnionType) -> int:
-    """Return the index of the plan's first step of this kind."""
-    return next(index for index, step in enumerate(plan.steps) if isinstance(step, kind))
 
 
 def has_evidence(device: Device, journal: Journal) -> bool:

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from aligntool import steps
-from aligntool.change import Plan
+from aligntool.change import MovePlan
 from aligntool.claims import Claims
 from aligntool.device import Device
 from aligntool.errors import Stopped
 from aligntool.formats.mbr import MbrEntry, entries_of, with_entries
 from aligntool.formats.parked import read_or_empty
-from aligntool.mover.disk_state import places_in_use, step_index
+from aligntool.mover.disk_state import places_in_use
 from aligntool.mover.hidden_signatures import (
     Bytes,
     View,
@@ -247,8 +247,7 @@ def source_view(journal: Journal, step: steps.HoldContent, sign: bytes) -> View:
 def views_at_source(journal: Journal, step: steps.HoldContent, sign: bytes) -> tuple[View, View]:
     """Return the saved bytes of a partition as views from the old place and from the new one."""
     view = source_view(journal, step, sign)
-    targets = (one.target for one in journal.contents.plan.steps
-               if isinstance(one, steps.CopyContent) and one.partition == step.partition)  # fmt: skip
+    targets = (one.target for one in journal.contents.plan.copies if one.partition == step.partition)
     return view, replace(view, base=next(targets, step.source).start - step.source.start)
 
 
@@ -273,14 +272,13 @@ def taken_from(journal: Journal, step: steps.HoldContent) -> tuple[Extent, ...]:
                 continue
         places += (Extent(one.target.start + extent.start, extent.length) for extent in written)
     has_records = is_any and not contents.images.of_whole_disk  # a rollback leaves the new EBRs
-    if has_records or position.step >= step_index(contents.plan, steps.Commit):
+    if has_records or position.step >= contents.plan.commit_at:
         places += [Extent(sectors.at, len(sectors.data)) for sectors in contents.images.sectors]
     return tuple(dict.fromkeys(places))
 
 
-def _first_copy(plan: Plan) -> int:
-    copies = (index for index, step in enumerate(plan.steps) if isinstance(step, steps.CopyContent))
-    return next(copies, len(plan.steps))
+def _first_copy(plan: MovePlan) -> int:
+    return next((index for index, _ in plan.numbered(steps.CopyContent)), len(plan.steps))
 
 
 def first_difference(device: Device, start: int, view: View, taken: Sequence[Extent] = ()) -> int | None:
@@ -315,12 +313,11 @@ def first_unfinished(
 
 def check_rebuilt(device: Device, journal: Journal, sign: bytes, *, after: bool) -> None:
     """Raise Stopped if a part of rebuilt content is of the other state: no table may show a mixture."""
-    for step in journal.contents.plan.steps:
-        if isinstance(step, steps.RebuildContent):
-            at = first_unfinished(device, journal, step, sign, after=after)
-            if at is not None:
-                text = f"the content of partition {step.partition} is incomplete at byte {at}; the journal is kept"
-                raise Stopped(text, hint="aligntool status DISK")
+    for step in journal.contents.plan.rebuilds:
+        at = first_unfinished(device, journal, step, sign, after=after)
+        if at is not None:
+            text = f"the content of partition {step.partition} is incomplete at byte {at}; the journal is kept"
+            raise Stopped(text, hint="aligntool status DISK")
 
 
 def hidden_part(before: View, after: View) -> steps.SavedRanges:

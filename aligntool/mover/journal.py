@@ -17,7 +17,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import AnyStr
 
-from aligntool.change import Plan, from_json, to_json
+from aligntool.change import MovePlan, from_json, move_plan, to_json
 from aligntool.claims import outside
 from aligntool.device import Device, Sectors, Writing, zero
 from aligntool.documents import count_values, parse_json
@@ -39,7 +39,7 @@ from aligntool.mover.journal_format import (
     Record,
 )
 from aligntool.mover.table import TableImages
-from aligntool.steps import CopyContent, HoldContent, JournalPlace, RebuildContent, WriteJournal
+from aligntool.steps import JournalPlace
 from aligntool.units import Extent, format_about
 
 # The body of a journal: its contents packed into bytes, and unpacked.
@@ -65,7 +65,7 @@ class Contents:
     and `held`, the saved bytes as read from the old place.
     """
 
-    plan: Plan
+    plan: MovePlan
     images: TableImages
     runs: Mapping[int, tuple[Extent, ...]]
     held: Mapping[int, tuple[bytes, ...]]
@@ -126,9 +126,9 @@ def _unpack(body: bytes, longest: int) -> Contents:
     images = TableImages(*(_read_images(index["images"][name], blobs) for name in _STATES))
     runs = {number: _unpack_runs(_read_blob(size, blobs)) for number, size in index["runs"]}
     held = {number: tuple(_read_blob(size, blobs) for size in sizes) for number, sizes in index["held"]}
-    plan = from_json(_with_few_values(index["plan"]))
-    copied = {step.partition for step in plan.steps if isinstance(step, CopyContent)}
-    saved = {step.partition for step in plan.steps if isinstance(step, HoldContent | RebuildContent)}
+    plan = move_plan(from_json(_with_few_values(index["plan"])))
+    copied = {step.partition for step in plan.copies}
+    saved = {step.partition for step in plan.holds} | {step.partition for step in plan.rebuilds}
     if copied - runs.keys() or saved - held.keys():
         raise ValueError
     numbered_at = index.get(_NUMBERED)
@@ -355,7 +355,7 @@ class Journal:
         that are not a head of this journal stay, too, and then so does all of its place: once the new table is durable,
         another program may have grown a partition over it.
         """
-        place = next(step.journal for step in self.contents.plan.steps if isinstance(step, WriteJournal))
+        place = self.contents.plan.journal
         own = [copy for copy in COPIES if self._has_head(copy)]
         if not (zeroed or place.file) or len(own) < len(COPIES):
             failed = [error for copy in own for error in self._write_one_by_one(0, bytes(SLOT), (copy,))]

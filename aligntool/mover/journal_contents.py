@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping
 
-from aligntool import steps
-from aligntool.change import Plan
+from aligntool.change import MovePlan
 from aligntool.errors import Refused
-from aligntool.mover import disk_state, numbered_marker, table, whole_disk
+from aligntool.mover import numbered_marker, table, whole_disk
 from aligntool.mover.claimed_room import claims_of
 from aligntool.mover.context import MoveContext
 from aligntool.mover.convert_table import convert_images
@@ -15,6 +14,7 @@ from aligntool.mover.journal_format import BODY_AT
 from aligntool.mover.newcomers import brought_content, own_content
 from aligntool.mover.steps import patched
 from aligntool.mover.table import TableState, table_state
+from aligntool.steps import CopyContent
 from aligntool.units import KIB, Extent
 
 _GAPS = (0, *(64 * KIB << step for step in range(0, 40, 4)))  # unused bytes between runs that may be copied, too
@@ -22,17 +22,21 @@ Runs = Mapping[int, tuple[Extent, ...]]  # by the number of a partition, counted
 
 
 def journal_contents(
-    plan: Plan, context: MoveContext, runs: Runs, rebuilt: Mapping[int, tuple[bytes, ...]], at: int | None, id_: bytes
+    plan: MovePlan,
+    context: MoveContext,
+    runs: Runs,
+    rebuilt: Mapping[int, tuple[bytes, ...]],
+    at: int | None,
+    id_: bytes,
 ) -> Contents:
     """Return the contents of the journal, checked as far as possible before the first write."""
     device = context.device
-    park = next(step for step in plan.steps if isinstance(step, steps.ParkEntries))
-    rewrite = next((step for step in plan.steps if isinstance(step, steps.RewriteTable)), None)
-    if rewrite is None:
+    if plan.conversion:
         images = convert_images(device, plan, journal_at=at, journal_id=id_)
         state = table_state(device, images)
     elif whole_disk.adds_table(plan) is None:
-        images = table.table_images(device, park, rewrite, journal_at=at, journal_id=id_, claims=claims_of(plan.steps))
+        claims = claims_of(plan.steps)
+        images = table.table_images(device, plan.park, plan.rewrite, journal_at=at, journal_id=id_, claims=claims)
         state = table_state(device, images)
     else:
         images = whole_disk.whole_images(device, plan, journal_at=at, journal_id=id_)
@@ -40,25 +44,21 @@ def journal_contents(
     if state is not TableState.BEFORE:
         text = "the partition table has changed since the plan was made"
         raise Refused(text, hint="make a new plan", code="plan-stale")
-    held = {
-        step.partition: read_saved(device, step.source.start, step.held)
-        for step in plan.steps
-        if isinstance(step, steps.HoldContent)
-    }
-    for step in plan.steps:
-        if isinstance(step, steps.RebuildContent):
-            held[step.partition] = (*read_saved(device, step.extent.start, step.held), *rebuilt[step.partition])
-    for step in plan.steps:
-        if isinstance(step, steps.ReleaseContent):
-            patched(step.held, held[step.partition], step.patches)
-    copies = [step for step in plan.steps if isinstance(step, steps.CopyContent)]
+    held = {step.partition: read_saved(device, step.source.start, step.held) for step in plan.holds}
+    for rebuild in plan.rebuilds:
+        before = read_saved(device, rebuild.extent.start, rebuild.held)
+        held[rebuild.partition] = (*before, *rebuilt[rebuild.partition])
+    for release in plan.releases:
+        patched(release.held, held[release.partition], release.patches)
     numbered_at = numbered_marker.place_for(plan, images, held) if at is None else None
     own = own_content(device, plan, images)
     brought = brought_content(device, plan)
     for gap in _GAPS:
-        copied = {step.partition: _without_saved(_with_gaps_filled(runs[step.partition], gap), step) for step in copies}
+        copied = {
+            step.partition: _without_saved(_with_gaps_filled(runs[step.partition], gap), step) for step in plan.copies
+        }
         contents = Contents(plan, images, copied, held, numbered_at, own, brought)
-        if BODY_AT + len(pack(contents)) <= disk_state.journal_place(plan).copy_length:
+        if BODY_AT + len(pack(contents)) <= plan.journal.copy_length:
             break
     return contents
 
@@ -74,7 +74,7 @@ def _with_gaps_filled(runs: tuple[Extent, ...], gap: int) -> tuple[Extent, ...]:
     return tuple(filled)
 
 
-def _without_saved(runs: tuple[Extent, ...], step: steps.CopyContent) -> tuple[Extent, ...]:
+def _without_saved(runs: tuple[Extent, ...], step: CopyContent) -> tuple[Extent, ...]:
     """Return the runs without the bytes that the journal has saved, which are not copied."""
     left = []
     for run in runs:

@@ -5,7 +5,7 @@ from aligntool.device import Device
 from aligntool.errors import Refused
 from aligntool.formats import parked
 from aligntool.mover import disk_state, in_flight, whole_disk
-from aligntool.mover.convert_table import conversion_of, rebuilt_halves
+from aligntool.mover.convert_table import rebuilt_halves
 from aligntool.mover.journal import Journal
 from aligntool.mover.steps import patched
 from aligntool.mover.table import TableState, is_own_table, is_readable, table_state
@@ -18,7 +18,7 @@ def state_of(device: Device, journal: Journal) -> disk_state.DiskState:
 
 
 def is_begun(journal: Journal) -> bool:
-    return journal.position.step > disk_state.step_index(journal.contents.plan, steps.ParkEntries)
+    return journal.position.step > journal.contents.plan.park_at
 
 
 def is_of_this_move(device: Device, journal: Journal, *, sound: bool, is_marked: bool, any_table: bool) -> bool:
@@ -39,7 +39,7 @@ def is_of_this_move(device: Device, journal: Journal, *, sound: bool, is_marked:
         unfinished &= found is not disk_state.DiskState.COMPLETE
         return is_marked or unfinished or not settled  # otherwise a journal whose heads could not be wiped
     if disk_state.covers_content(plan):
-        return journal.position.step < disk_state.step_index(plan, steps.Commit) and unfinished
+        return journal.position.step < plan.commit_at and unfinished
     return (
         (any_table and is_begun(journal))
         or is_marked
@@ -57,7 +57,7 @@ def matching(journal: Journal, device: Device, id_: bytes | None, *, file: Devic
     the last whole sector of the old one, which no Device shows.
     """
     subject = journal.contents.plan.disk
-    place = disk_state.journal_place(journal.contents.plan)
+    place = journal.contents.plan.journal
     text, hint = "", "give the disk whose partitions are in flight"
     if (place.extent.start, place.file is not None) != (journal.at, file is not None):
         text = "this journal was written at another place: it is a copy, or belongs to a disk image inside this disk"
@@ -83,11 +83,11 @@ def _is_marked_by_another(device: Device, journal: Journal) -> bool:
     the move in flight.
     """
     contents = journal.contents
+    plan = contents.plan
     size = device.sector_size
-    holds = [step for step in contents.plan.steps if isinstance(step, steps.HoldContent)]
-    if not holds or journal.position.step > disk_state.step_index(contents.plan, steps.CopyContent):
+    if not plan.holds or journal.position.step > plan.index_of(steps.CopyContent):
         return False
-    for step in holds:
+    for step in plan.holds:
         saved = contents.held[step.partition][0]
         found = parked.read_or_empty(device, step.source.start, len(saved))
         for at in range(0, len(found), size):
@@ -107,13 +107,13 @@ def refuse_other_disk(device: Device, journal: Journal, *, is_parked: bool) -> N
     step = journal.position.step
     images = journal.contents.images
     shown = table_state(device, images)
-    uncommitted = shown is TableState.AFTER and step < disk_state.step_index(plan, steps.Commit)
+    uncommitted = shown is TableState.AFTER and step < plan.commit_at
     marked = disk_state.has_markers(device, journal, only_at_source=shown is TableState.BEFORE)
     if not uncommitted and (marked or _has_new_content(device, journal)):
         return
-    untouched = step <= disk_state.step_index(plan, steps.ParkEntries)
+    untouched = step <= plan.park_at
     state = state_of(device, journal)
-    is_parked = is_parked and bool(conversion_of(plan))
+    is_parked = is_parked and bool(plan.conversion)
     match shown:
         case TableState.PARKED | TableState.BEFORE:
             begun = shown is TableState.PARKED or (untouched and _has_old_content(device, journal))
@@ -135,7 +135,7 @@ def _has_old_content(device: Device, journal: Journal) -> bool:
     which is none.
     """
     sign = whole_disk.marker_of(journal)
-    held = (step for step in journal.contents.plan.steps if isinstance(step, steps.HoldContent))
+    held = journal.contents.plan.holds
     views = ((step.source.start, in_flight.source_view(journal, step, sign)) for step in held)
     return all(in_flight.compare(device, start, view).other is None for start, view in views)
 

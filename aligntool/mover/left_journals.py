@@ -46,7 +46,7 @@ def _left_journal(device: Device, at: int) -> Journal | None:
         is_settled = state_of(device, journal) in (disk_state.DiskState.NOT_BEGUN, disk_state.DiskState.COMPLETE)
     except (Refused, OSError):
         return None
-    is_free = not _is_listed(device, disk_state.journal_place(journal.contents.plan).extent)
+    is_free = not _is_listed(device, journal.contents.plan.journal.extent)
     return journal if is_settled and is_free and not journal.lost_slots else None
 
 

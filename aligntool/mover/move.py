@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 
-from aligntool import steps
-from aligntool.change import Event, Plan, Said, StepBegun, StepDone
+from aligntool.change import Event, MovePlan, Said, StepBegun, StepDone
 from aligntool.commands import typed
 from aligntool.errors import JournalUnwritten, NothingInFlight, Refused, Stopped
 from aligntool.mover import disk_state, table, whole_disk
@@ -26,6 +25,7 @@ from aligntool.mover.left_journals import find_left
 from aligntool.mover.status import Status, journal_status
 from aligntool.mover.steps import Walk, hidden_from, places_written
 from aligntool.mover.table import TableState, write_table
+from aligntool.steps import CloseJournal, ReleaseContent, WriteJournal
 from aligntool.units import Extent, format_size, merged
 
 _SHARE_OF_MAPS = 100  # of the bytes that a file grows by: its file system needs less for its own maps of them
@@ -33,7 +33,7 @@ RESUME = "aligntool resume DISK; or aligntool rollback DISK, which undoes everyt
 
 
 def realign(
-    plan: Plan, context: MoveContext, runs: Runs, rebuilt: Mapping[int, tuple[bytes, ...]] = MappingProxyType({})
+    plan: MovePlan, context: MoveContext, runs: Runs, rebuilt: Mapping[int, tuple[bytes, ...]] = MappingProxyType({})
 ) -> Iterator[Event]:
     """Execute the plan's steps from WriteJournal on; the caller executes those before it.
 
@@ -41,7 +41,7 @@ def realign(
     `rebuilt`: the bytes that each RebuildContent step writes. Raises Refused while no partition was touched, Stopped
     after that.
     """
-    place = disk_state.journal_place(plan)
+    place = plan.journal
     id_ = new_id()
     try:
         contents = journal_contents(plan, context, runs, rebuilt, None if place.file else place.extent.start, id_)
@@ -52,7 +52,7 @@ def realign(
 
 def begin(context: MoveContext, contents: Contents, id_: bytes) -> Iterator[Event]:
     """Write a journal with these contents, and execute the steps of its plan after that. Raises like `realign`."""
-    index = disk_state.step_index(contents.plan, steps.WriteJournal)
+    index = contents.plan.index_of(WriteJournal)
     try:
         _refuse_full(context, contents)
         with hidden_from(context.kernel, contents.plan):
@@ -87,9 +87,9 @@ def _create_journal(context: MoveContext, contents: Contents, id_: bytes) -> Jou
     """Write the journal. Raises Refused before the first write, JournalUnwritten after it; then no heads are left, if
     the medium still accepts a write.
     """
-    place = disk_state.journal_place(contents.plan)
+    place = contents.plan.journal
     device = context.device_of(place)
-    first = Position(disk_state.step_index(contents.plan, steps.ParkEntries))
+    first = Position(contents.plan.park_at)
     try:
         return Journal.create(device, place, contents, id_, first)
     except (OSError, JournalUnwritten) as error:
@@ -162,7 +162,7 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
     if state in UNFINISHED and not complete:
         walk.forget()  # raises Refused if a partition is in use, so it comes before the first write
     if covered:
-        journal.record(Position(disk_state.step_index(journal.contents.plan, steps.ReleaseContent)))
+        journal.record(Position(journal.contents.plan.index_of(ReleaseContent)))
     for damage in journal.damage:
         yield Said(damage)
     if images.of_whole_disk and state in (disk_state.DiskState.NOT_BEGUN, disk_state.DiskState.COMPLETE):
@@ -181,7 +181,7 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
             write_table(device, images, goal, first=others(device, images))
         case disk_state.DiskState.IN_FLIGHT:
             journal.repair_copies()
-            if journal.position.step > disk_state.step_index(journal.contents.plan, steps.ParkEntries):
+            if journal.position.step > journal.contents.plan.park_at:
                 write_table(device, images, TableState.PARKED, first=() if images.of_whole_disk else None)
     if complete and (back or state is disk_state.DiskState.LEFT):
         journal.close(zeroed=state is not disk_state.DiskState.LEFT)
@@ -226,12 +226,12 @@ def _settle(walk: Walk, state: disk_state.DiskState, *, back: bool) -> Iterator[
     if back:
         journal.close()
         raise _already_complete(back=True)
-    journal.record(Position(disk_state.step_index(journal.contents.plan, steps.CloseJournal)))
+    journal.record(Position(journal.contents.plan.index_of(CloseJournal)))
     yield from walk.forward()
 
 
 def _walk(context: MoveContext, journal: Journal) -> Walk:
-    place = disk_state.journal_place(journal.contents.plan)
+    place = journal.contents.plan.journal
     sign = whole_disk.marker_of(journal)
     return Walk(context.device, context.kernel, journal, place, sign)
 

@@ -12,8 +12,7 @@ other, inner content can be recognised that was not before, so its name would pr
 
 from collections.abc import Iterator
 
-from aligntool import steps
-from aligntool.change import Plan
+from aligntool.change import MovePlan
 from aligntool.contents.layers import read_layers
 from aligntool.device import Device
 from aligntool.formats.mbr import entries_of
@@ -24,33 +23,32 @@ from aligntool.mover.in_flight import taken_from
 from aligntool.mover.journal import Journal
 from aligntool.mover.journal_format import Position
 from aligntool.mover.table import TableImages, all_sectors
+from aligntool.steps import HoldContent
 from aligntool.units import Extent
 
 _TABLE = "a partition table"
 
 
-def own_content(device: Device, plan: Plan, images: TableImages) -> tuple[str, ...]:
+def own_content(device: Device, plan: MovePlan, images: TableImages) -> tuple[str, ...]:
     """Return what can be recognised in flight without another program. Called before the first write."""
-    copies = [step for step in plan.steps if isinstance(step, steps.CopyContent)]
     found: set[str] = set()
     for place in (*_entries_in_flight(device, plan, images), *_old_places(plan, images)):
-        brought = (copy for copy in copies if copy.target.contains(Extent(place.start, 1)))
+        brought = (copy for copy in plan.copies if copy.target.contains(Extent(place.start, 1)))
         for shift in (0, *(copy.source.start - copy.target.start for copy in brought)):
             start = place.start + shift
             found |= _names(device, Extent(start, min(place.length, device.size - start)))
     return tuple(sorted(found))
 
 
-def brought_content(device: Device, plan: Plan) -> dict[int, tuple[str, ...]]:
+def brought_content(device: Device, plan: MovePlan) -> dict[int, tuple[str, ...]]:
     """Return what can be recognised where each old place begins once its content is hidden: only what is written there.
     Called before the first write.
     """
-    sources = {step.partition: step.source for step in plan.steps if isinstance(step, steps.HoldContent)}
-    arriving = [step for step in plan.steps if isinstance(step, steps.ReleaseContent)]
+    sources = {step.partition: step.source for step in plan.holds}
     found: dict[int, tuple[str, ...]] = {}
     for place in sources.values():
         names: set[str] = set()
-        for step in arriving:
+        for step in plan.releases:
             if step.target.contains(Extent(place.start, 1)):
                 start = place.start + sources[step.partition].start - step.target.start
                 names |= _names(device, Extent(start, min(place.length, device.size - start)))
@@ -68,7 +66,7 @@ def newcomers(device: Device, journal: Journal) -> Iterator[tuple[int, str]]:
         return
     plan = contents.plan
     brought = contents.brought or {}
-    holds = [(index, step) for index, step in enumerate(plan.steps) if isinstance(step, steps.HoldContent)]
+    holds = plan.numbered(HoldContent)
     # A step that is hiding leaves a part of its content, so names prove nothing.
     hidden = [step.source for index, step in holds if Position(index) == position or not _is_covered(journal, step)]
     unmoved = [place.before for place in plan.places if place.before and _is_unmoved(plan, place.number)]
@@ -84,25 +82,25 @@ def newcomers(device: Device, journal: Journal) -> Iterator[tuple[int, str]]:
             yield place.start, name if name == _TABLE else name.partition(" ")[0]
 
 
-def _old_places(plan: Plan, images: TableImages) -> Iterator[Extent]:
+def _old_places(plan: MovePlan, images: TableImages) -> Iterator[Extent]:
     """Yield the old places, which may have no entry of their own in flight, except those where a table begins."""
     tables = [Extent(sectors.at, len(sectors.data)) for sectors in images.sectors]
-    sources = (step.source for step in plan.steps if isinstance(step, steps.HoldContent))
+    sources = (step.source for step in plan.holds)
     yield from (each for each in sources if not any(table.contains(Extent(each.start, 1)) for table in tables))
 
 
-def _is_covered(journal: Journal, step: steps.HoldContent) -> bool:
+def _is_covered(journal: Journal, step: HoldContent) -> bool:
     """Return whether data may have been copied over the start of the old place."""
     head = step.held.ranges[0]
     start = Extent(step.source.start + head.start, head.length)
     return any(one.overlaps(start) for one in taken_from(journal, step))
 
 
-def _is_unmoved(plan: Plan, number: int) -> bool:
-    return not any(isinstance(step, steps.HoldContent) and step.partition == number for step in plan.steps)
+def _is_unmoved(plan: MovePlan, number: int) -> bool:
+    return all(step.partition != number for step in plan.holds)
 
 
-def _entries_in_flight(device: Device, plan: Plan, images: TableImages) -> tuple[Extent, ...]:
+def _entries_in_flight(device: Device, plan: MovePlan, images: TableImages) -> tuple[Extent, ...]:
     """Return the entries of the table in flight that have a byte of a place of the plan."""
     used = places_in_use(plan)
     in_flight = LegibleDisk(device, tuple(all_sectors(images.parked)))

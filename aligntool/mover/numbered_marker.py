@@ -10,8 +10,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from aligntool import steps
-from aligntool.change import Plan
+from aligntool.change import MovePlan
 from aligntool.claims import outside
 from aligntool.device import Device
 from aligntool.errors import Refused
@@ -21,18 +20,19 @@ from aligntool.mover.hidden_signatures import is_marker, is_mix
 from aligntool.mover.journal import Journal
 from aligntool.mover.journal_format import Position, Record
 from aligntool.mover.table import TableImages, TableState, table_state
+from aligntool.steps import HoldContent
 from aligntool.units import Extent
 
 _LINE = 96  # bytes; two of them follow the text of the marker, and each has a digest, as a write may be torn
 _DIGITS = 16
 
 
-def place_for(plan: Plan, images: TableImages, held: Mapping[int, Sequence[bytes]]) -> int | None:
+def place_for(plan: MovePlan, images: TableImages, held: Mapping[int, Sequence[bytes]]) -> int | None:
     """Return the byte of a sector of the disk that has a marker while content is copied, or None if the new places and
     the tables take them all: of the partition that is hidden first, and shown last by a rollback. `held`: the saved
     content; that of the sector is not zeros, if possible, which a place that was cleared has as well.
     """
-    arriving = (step.target for step in plan.steps if isinstance(step, steps.CopyContent | steps.ReleaseContent))
+    arriving = (*(copy.target for copy in plan.copies), *(release.target for release in plan.releases))
     taken = (*arriving, *(Extent(sectors.at, len(sectors.data)) for sectors in images.sectors))
     size = plan.disk.sector_size
     free = []
@@ -92,20 +92,19 @@ def _is_of_other_age(device: Device, journal: Journal, sign: bytes, at: int) -> 
     return is_own and (step > hold or (step < hold and found != content))
 
 
-def _hold_of(plan: Plan, at: int) -> int:
+def _hold_of(plan: MovePlan, at: int) -> int:
     """Return the index of the step that writes the marker at this byte of the disk."""
     return next(index for index, part in _held_parts(plan) if part.contains(Extent(at, 1)))
 
 
-def _held_parts(plan: Plan) -> Iterator[tuple[int, Extent]]:
-    for index, step in enumerate(plan.steps):
-        if isinstance(step, steps.HoldContent):
-            yield from ((index, Extent(step.source.start + part.start, part.length)) for part in step.held.ranges)
+def _held_parts(plan: MovePlan) -> Iterator[tuple[int, Extent]]:
+    for index, step in plan.numbered(HoldContent):
+        yield from ((index, Extent(step.source.start + part.start, part.length)) for part in step.held.ranges)
 
 
-def _held_content(plan: Plan, held: Mapping[int, Sequence[bytes]]) -> Iterator[bytes]:
+def _held_content(plan: MovePlan, held: Mapping[int, Sequence[bytes]]) -> Iterator[bytes]:
     """Yield the saved bytes of each of `_held_parts`."""
-    return (raw for step in plan.steps if isinstance(step, steps.HoldContent) for raw in held[step.partition])
+    return (raw for step in plan.holds for raw in held[step.partition])
 
 
 def _content_at(journal: Journal, at: int, size: int) -> bytes:

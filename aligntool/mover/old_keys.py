@@ -7,7 +7,6 @@ cut repeats that, nothing else may use these bytes, and a rollback has them at t
 
 from collections.abc import Iterator
 
-from aligntool import steps
 from aligntool.claims import outside
 from aligntool.contents.layers import read_layers
 from aligntool.contents.luks import LUKS
@@ -26,9 +25,7 @@ def keys_at_old_places(device: Device, journal: Journal, occupied: tuple[Extent,
     contents = journal.contents
     size = device.sector_size
     reader = LegibleDisk(device, tuple(all_sectors(contents.images.after)))
-    for step in contents.plan.steps:
-        if not isinstance(step, steps.CopyContent):
-            continue
+    for step in contents.plan.copies:
         layers = read_layers(reader, step.target, sector_size=contents.plan.disk.sector_size)
         for header in map(header_of, (layer for layer in with_inner(layers) if layer.kind == LUKS.name)):
             start = align_down(header.start - step.target.start, size)

@@ -6,7 +6,6 @@ from aligntool.change import Plan
 from aligntool.device import Device
 from aligntool.mover import disk_state
 from aligntool.mover.changed_disk import CHANGED_TABLE, UNFINISHED, changed_sentence, content_changes
-from aligntool.mover.convert_table import conversion_of
 from aligntool.mover.in_flight import CHOOSE, Change
 from aligntool.mover.journal import Journal
 from aligntool.mover.journal_match import state_of
@@ -58,7 +57,7 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
         return Status("old", ("the move is complete, and the partition table has been changed since",))
     done, total = progress(journal)
     ways = "partitions of this disk are being moved", "a move of partitions was being rolled back"
-    if conversion_of(plan):
+    if plan.conversion:
         ways = "the table is being converted", "a conversion of the table was being rolled back"
     if disk_state.is_shrink(plan):
         ways = "a file system is being shrunk", "a shrink of a file system was being rolled back"

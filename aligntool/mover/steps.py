@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Protocol, assert_never
 
 from aligntool import steps
-from aligntool.change import Event, KernelBehind, Plan, Progress, StepBegun, StepDone
+from aligntool.change import Event, KernelBehind, MovePlan, Progress, StepBegun, StepDone
 from aligntool.claims import outside
 from aligntool.contents.exfat import CHANGING, CHECKED_SECTORS
 from aligntool.device import Device, Jobs, zero
@@ -16,8 +16,6 @@ from aligntool.errors import Refused, Stopped
 from aligntool.formats.reader import rotating_sum
 from aligntool.linux.block import equal_memory
 from aligntool.mover import hidden_signatures, in_flight, numbered_marker
-from aligntool.mover.convert_table import conversion_of
-from aligntool.mover.disk_state import step_index
 from aligntool.mover.journal import Contents, Journal
 from aligntool.mover.journal_format import Position
 from aligntool.mover.old_keys import keys_at_old_places
@@ -237,16 +235,12 @@ class Kernel(Protocol):
     def show(self, partitions: tuple[tuple[int, Extent], ...]) -> None: ...
 
 
-def _moving_numbers(plan: Plan) -> tuple[int, ...]:
-    return next(step.partitions for step in plan.steps if isinstance(step, steps.ParkEntries))
-
-
 @contextmanager
-def hidden_from(kernel: Kernel, plan: Plan) -> Iterator[None]:
+def hidden_from(kernel: Kernel, plan: MovePlan) -> Iterator[None]:
     """Remove the partitions that the plan moves from the kernel, before anything is written; add them again if the
     block fails. Raises Refused if one is in use.
     """
-    moving = _moving_numbers(plan)
+    moving = plan.park.partitions
     kernel.forget(moving)
     try:
         yield
@@ -265,7 +259,7 @@ class Walk:
     sign: bytes  # the marker
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> MovePlan:
         return self.journal.contents.plan
 
     def forward(self) -> Iterator[Event]:
@@ -286,7 +280,7 @@ class Walk:
         """Walk from the journal's position to the beginning."""
         position = self.journal.position
         self.forget()
-        for index in range(position.step, step_index(self.plan, steps.ParkEntries) - 1, -1):
+        for index in range(position.step, self.plan.park_at - 1, -1):
             yield StepBegun(index)
             step = self.plan.steps[index]
             if isinstance(step, steps.CopyContent):
@@ -309,7 +303,7 @@ class Walk:
     def forget(self) -> None:
         """Remove from the kernel the partitions that move, and those of a table in flight that claim free space."""
         claiming = claiming_numbers(self.journal.contents.images)
-        self.kernel.forget((*_moving_numbers(self.plan), *sorted(claiming)))
+        self.kernel.forget((*self.plan.park.partitions, *sorted(claiming)))
 
     def _apply_step(self, index: int, step: steps.JournaledStep, first_batch: int) -> Iterator[Event]:
         match step:
@@ -361,9 +355,7 @@ class Walk:
         """Show what is still hidden of content at its old place. Raises Stopped unless it is recognised there: no table
         may show a place with half of its content.
         """
-        for step in self.plan.steps:
-            if not isinstance(step, steps.HoldContent):
-                continue
+        for step in self.plan.holds:
             views = self._views_at_source(step)
             start = step.source.start
             at = in_flight.not_back(self.device, start, views)
@@ -486,14 +478,13 @@ class Walk:
     def clear_new_places(self) -> None:
         """Zero what the move wrote into free space, which read as zero before it; every source is restored by now."""
         occupied = self._occupied_before()
-        for step in self.plan.steps:
-            if isinstance(step, steps.CopyContent):
-                self._clear_copies(step, step.target.start, step.source.start, occupied)
+        for step in self.plan.copies:
+            self._clear_copies(step, step.target.start, step.source.start, occupied)
         self.device.flush()
 
     def _clear_old_places(self) -> None:
         """Zero what the move left at the old places, outside of the new ones, so that it reads as free space."""
-        sources = [step.source for step in self.plan.steps if isinstance(step, steps.CopyContent)]
+        sources = [step.source for step in self.plan.copies]
         left = tuple(outside(sources, tuple(self._occupied([place.after for place in self.plan.places]))))
         if sum(extent.length for extent in left) <= _MOST_CLEARED:
             for extent in left:
@@ -553,24 +544,19 @@ class Walk:
         """Return the sectors that the journal has saved, as they are at the old place and at the new one."""
         size = self.device.sector_size
         saved = self.journal.contents.held[partition]
-        release = next(
-            step for step in self.plan.steps if isinstance(step, steps.ReleaseContent) and step.partition == partition
-        )
+        release = next(step for step in self.plan.releases if step.partition == partition)
         parts = (*saved, *patched(release.held, saved, release.patches))
         return frozenset(part[at : at + size] for part in parts for at in range(0, len(part), size))
 
     def _both_places(self, partition: int) -> tuple[Extent, Extent]:
-        ends = [step for step in self.plan.steps if isinstance(step, steps.HoldContent | steps.ReleaseContent)]
-        old = next(step.source for step in ends if isinstance(step, steps.HoldContent) and step.partition == partition)
-        return old, next(
-            step.target for step in ends if isinstance(step, steps.ReleaseContent) and step.partition == partition
-        )
+        old = next(step.source for step in self.plan.holds if step.partition == partition)
+        return old, next(step.target for step in self.plan.releases if step.partition == partition)
 
     def _update_kernel(self, *, before: bool) -> Iterator[Event]:
         """Update the kernel's partitions. The disk is finished and its journal closed, so a kernel that refuses does
         not stop the work.
         """
-        conversion = conversion_of(self.plan)
+        conversion = self.plan.conversion
         sizes = (self.plan.disk.sector_size,) if before else conversion.sector_sizes if conversion else ()
         if conversion and self.device.sector_size not in sizes:
             return  # the disk has no table for sectors of this size
@@ -588,7 +574,7 @@ class Walk:
         """Return the partitions that the kernel forgot. A container is not among them: the kernel shows its first
         sectors, which stay.
         """
-        moving = _moving_numbers(self.plan)
+        moving = self.plan.park.partitions
         places = (place for place in self.plan.places if place.number in moving)
         return tuple((place.number, (before and place.before) or place.after) for place in places)
 
@@ -642,9 +628,7 @@ def _places_copied(device: Device, contents: Contents, step: steps.CopyContent) 
 def progress(journal: Journal) -> tuple[int, int]:
     """Return the number of bytes at their new place, and the number of all bytes to copy."""
     done = total = 0
-    for index, step in enumerate(journal.contents.plan.steps):
-        if not isinstance(step, steps.CopyContent):
-            continue
+    for index, step in journal.contents.plan.numbered(steps.CopyContent):
         schedule = schedule_of(journal, step)
         total += schedule.total
         if index < journal.position.step:

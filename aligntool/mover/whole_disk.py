@@ -5,7 +5,7 @@ from dataclasses import replace
 from uuid import UUID, uuid4
 
 from aligntool import steps
-from aligntool.change import Plan
+from aligntool.change import MovePlan
 from aligntool.contents.catalogue import CONTENT_SIGNATURES, kind_named
 from aligntool.contents.layers import read_layers
 from aligntool.device import Device, Sectors, Writing
@@ -18,8 +18,7 @@ from aligntool.formats.tables import read_table
 from aligntool.inventory import Partition
 from aligntool.mover import hidden_signatures
 from aligntool.mover import table as tables
-from aligntool.mover.convert_table import conversion_of
-from aligntool.mover.disk_state import DiskState, LegibleDisk, is_complete, journal_place, step_index
+from aligntool.mover.disk_state import DiskState, LegibleDisk, is_complete
 from aligntool.mover.held_ranges import held_ranges
 from aligntool.mover.in_flight import compare
 from aligntool.mover.journal import Journal
@@ -63,9 +62,9 @@ def table_inside(reader: Reader, extent: Extent, sector_size: int) -> str | None
     return table.label if table else None
 
 
-def adds_table(plan: Plan) -> bool | None:
+def adds_table(plan: MovePlan) -> bool | None:
     """Return whether the plan makes a table: False if it removes one, None if it moves partitions."""
-    changes = next((step.changes for step in plan.steps if isinstance(step, steps.RewriteTable)), ())
+    changes = (change for step in plan.of(steps.RewriteTable) for change in step.changes)
     at_start = [(change.before.start == 0, change.after.start == 0) for change in changes]
     return {(True, False): True, (False, True): False}.get(at_start[0]) if at_start else None
 
@@ -77,14 +76,13 @@ def places(size: int, sector_size: int) -> tuple[Extent, Extent]:
     return Extent(0, head), Extent(end - tail, tail)
 
 
-def whole_images(device: Device, plan: Plan, *, journal_at: int | None, journal_id: bytes) -> tables.TableImages:
+def whole_images(device: Device, plan: MovePlan, *, journal_at: int | None, journal_id: bytes) -> tables.TableImages:
     """Return the images of the table for a plan that makes or removes it. Writes nothing.
 
     Raises Refused if the table is not the one for which the plan was made, or one that cannot be removed.
     """
-    rewrite = next(step for step in plan.steps if isinstance(step, steps.RewriteTable))
-    kind = next(step.kind for step in plan.steps if isinstance(step, steps.ReleaseContent))
-    change, size = rewrite.changes[0], device.sector_size
+    kind = plan.releases[0].kind
+    change, size = plan.rewrite.changes[0], device.sector_size
     head, tail = places(plan.disk.size, size)
     sign = hidden_signatures.marker(size, journal_at, journal_id)
     tail_before = Sectors(tail.start, bytes(device.read(tail.start, tail.length)))
@@ -99,7 +97,7 @@ def whole_images(device: Device, plan: Plan, *, journal_at: int | None, journal_
     )
     if adds_table(plan):
         return tables.TableImages(
-            ((tail_before,),), hidden, _new_table(device, plan.disk.size, rewrite.label, change.after, kind)
+            ((tail_before,),), hidden, _new_table(device, plan.disk.size, plan.rewrite.label, change.after, kind)
         )
     refuse_unusual_table(device, plan, "aligntool audit DISK")
     old = Sectors(size, bytes(device.read(size, head.length - size))), Sectors(0, bytes(device.read(0, size)))
@@ -134,15 +132,14 @@ def _new_table(device: Device, disk_size: int, label: str, extent: Extent, kind:
     return (Sectors(tail.start, end),), (Sectors(size, rest),), (Sectors(0, mbr),)
 
 
-def refuse_unusual_table(device: Device, plan: Plan, hint: str) -> None:
+def refuse_unusual_table(device: Device, plan: MovePlan, hint: str) -> None:
     """Raise Refused unless the table has the usual size and position, and lists only the one partition. `hint`: the
     command that gives a GPT this size and position.
     """
-    rewrite = next(step for step in plan.steps if isinstance(step, steps.RewriteTable))
     size = plan.disk.sector_size
     head, tail = places(plan.disk.size, size)
-    changes = {change.number: change for change in rewrite.changes}
-    if rewrite.label == "gpt":
+    changes = {change.number: change for change in plan.rewrite.changes}
+    if plan.rewrite.label == "gpt":
         primary, backup = tables.sound_pair(device, size)
         found = {entry.number: entry.extent(size) for entry in primary.used_entries()}
         if primary.entries_extent != Extent(2 * size, head.end - 2 * size) or backup.entries_extent.start != tail.start:
@@ -163,19 +160,19 @@ def find_whole_disk_state(device: Device, journal: Journal) -> DiskState:
     """Return the state of a disk whose table is made or removed. Raises OSError."""
     plan, images, step = journal.contents.plan, journal.contents.images, journal.position.step
     visible, table = _is_visible(device, journal), tables.table_state(device, images)
-    prepared = step <= step_index(plan, steps.HoldContent)
+    prepared = step <= plan.index_of(steps.HoldContent)
     if adds_table(plan):
         if prepared and visible and not _is_half_hidden(device, journal):
             return DiskState.NOT_BEGUN
-        if table is tables.TableState.AFTER and step >= step_index(plan, steps.RewriteTable):
+        if table is tables.TableState.AFTER and step >= plan.commit_at:
             return DiskState.COMPLETE
         if is_complete(journal):
             return DiskState.CHANGED if visible and _is_table_replaced(device, journal) else DiskState.LEFT
         released = False
     else:
-        if table is tables.TableState.BEFORE and step <= step_index(plan, steps.ParkEntries):
+        if table is tables.TableState.BEFORE and step <= plan.park_at:
             return DiskState.NOT_BEGUN
-        released = step >= step_index(plan, steps.ReleaseContent)
+        released = step >= plan.index_of(steps.ReleaseContent)
         if released and _has_table_over_content(device, journal):
             return DiskState.CHANGED if is_covered(device, journal) else DiskState.IN_FLIGHT
         if is_complete(journal) or (released and visible):
@@ -202,7 +199,7 @@ def is_covered(device: Device, journal: Journal) -> bool:
     written it back, and only the journal has these bytes of the content.
     """
     plan = journal.contents.plan
-    was_released = not adds_table(plan) and journal.position.step > step_index(plan, steps.ReleaseContent)
+    was_released = not adds_table(plan) and journal.position.step > plan.index_of(steps.ReleaseContent)
     return was_released and _has_table_over_content(device, journal)
 
 
@@ -220,7 +217,7 @@ def _is_table_replaced(device: Device, journal: Journal) -> bool:
     """Return whether the first bytes of content that was moved into a partition were written back over the new table:
     only the journal names the place of the content then.
     """
-    release = next(step for step in journal.contents.plan.steps if isinstance(step, steps.ReleaseContent))
+    release = journal.contents.plan.releases[0]
     layers = read_layers(LegibleDisk(device, ()), release.target, sector_size=device.sector_size)
     return any(layer.kind == release.kind for layer in layers) and _has_only_our_bytes(device, journal)
 
@@ -256,7 +253,7 @@ def complete_interrupted_writes(device: Device, journal: Journal, goal: tables.T
 
 def marker_of(journal: Journal) -> bytes:
     """Return the marker of a move."""
-    place = journal_place(journal.contents.plan)
+    place = journal.contents.plan.journal
     return hidden_signatures.marker(shortest_write(journal), None if place.file else place.extent.start, journal.id)
 
 
@@ -265,7 +262,7 @@ def shortest_write(journal: Journal) -> int:
     made for other sectors, sector 0.
     """
     contents = journal.contents
-    return len(contents.images.parked[-1][-1].data) if conversion_of(contents.plan) else contents.plan.disk.sector_size
+    return len(contents.images.parked[-1][-1].data) if contents.plan.conversion else contents.plan.disk.sector_size
 
 
 def view_at_start(journal: Journal) -> hidden_signatures.View:

@@ -12,21 +12,20 @@ from dataclasses import replace
 
 from aligntool import steps
 from aligntool.audit.arrays import partition_node
-from aligntool.change import Event, Plan, Progress, Said, StepBegun, StepDone
+from aligntool.change import ArrayPlan, Event, Progress, Said, StepBegun, StepDone
 from aligntool.commands import ByHand, by_hand
 from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.linux.lock import partition_problem
 from aligntool.raid import steps_drives, steps_luks, steps_md, steps_system
 from aligntool.raid.commands import purpose_of
-from aligntool.raid.members import array_of, data_area
-from aligntool.raid.preflight import members_in
+from aligntool.raid.members import data_area
 from aligntool.raid.record import Record, record_file, remove_record, save
 from aligntool.raid.steps_reformat import apply_member_step, undo_member_step
 from aligntool.raid.steps_system import Paths, Trace, has_backup
 from aligntool.steps import FileStep, MakeArray, MakeFileSystem, MakeMember, Mount
 
 
-def begin(plan: Plan, paths: Paths) -> Record:
+def begin(plan: ArrayPlan, paths: Paths) -> Record:
     """Durably write the record of a plan that is about to be applied, and return it. Raises Refused; no drive was
     written to.
     """
@@ -45,7 +44,7 @@ def begin(plan: Plan, paths: Paths) -> Record:
 
 def apply_record(
     record: Record,
-    plan: Plan,
+    plan: ArrayPlan,
     paths: Paths,
     locked: steps_drives.LockedMembers | None = None,
     key: steps_luks.Key = steps_luks.NO_KEY,
@@ -66,7 +65,7 @@ def apply_record(
 
 
 def _walk_forward(
-    record: Record, plan: Plan, paths: Paths, locked: steps_drives.LockedMembers, key: steps_luks.Key
+    record: Record, plan: ArrayPlan, paths: Paths, locked: steps_drives.LockedMembers, key: steps_luks.Key
 ) -> Iterator[Event]:
     first_run = not (record.traces or record.begun or record.position)
     for index in range(max(record.position, 0), len(plan.steps)):
@@ -97,16 +96,16 @@ def _walk_forward(
     _forget(record)
 
 
-def undo_record(record: Record, plan: Plan, paths: Paths) -> Iterator[Event]:
+def undo_record(record: Record, plan: ArrayPlan, paths: Paths) -> Iterator[Event]:
     """Undo every step that was begun, in reverse order. The record names a step until it is undone.
 
     Raises Refused and Stopped like `apply_record`.
     """
     first = record.position if record.begun else record.position - 1
     steps_luks.refuse_begun(plan)
-    for step in plan.steps:  # refuse to lose files
-        if isinstance(step, Mount) and steps_system.is_mounted(step.path):
-            steps_system.refuse_files(f"the new array at {step.path}", steps_system.files_below(step.path))
+    for mount in plan.of(Mount):  # refuse to lose files
+        if steps_system.is_mounted(mount.path):
+            steps_system.refuse_files(f"the new array at {mount.path}", steps_system.files_below(mount.path))
     yield from _start_array_to_undo(replace(record, position=first), plan)
     refuse_in_use(plan, first)
     yield from _unmount_started(plan, first)
@@ -123,9 +122,9 @@ def undo_record(record: Record, plan: Plan, paths: Paths) -> Iterator[Event]:
     _forget(record)
 
 
-def refuse_in_use(plan: Plan, last: int) -> None:
+def refuse_in_use(plan: ArrayPlan, last: int) -> None:
     """Raise Refused if the file systems or the array that the steps up to `last` made are used by now."""
-    made = [_on_current_node(step, plan) for step in plan.steps if isinstance(step, MakeFileSystem)]
+    made = [_on_current_node(step, plan) for step in plan.of(MakeFileSystem)]
     for step in plan.steps[: last + 1]:
         if isinstance(step, MakeFileSystem):
             steps_md.refuse_used(_on_current_node(step, plan))
@@ -133,19 +132,19 @@ def refuse_in_use(plan: Plan, last: int) -> None:
             steps_md.refuse_foreign(f"/dev/{name}", [planned for planned in made if planned.device == f"/dev/{name}"])
 
 
-def _unmount_started(plan: Plan, last: int) -> Iterator[Said]:
+def _unmount_started(plan: ArrayPlan, last: int) -> Iterator[Said]:
     """Unmount file systems that a reboot mounted by their fstab lines, although no step up to `last` did."""
-    uuids = [step.uuid for step in plan.steps if isinstance(step, MakeFileSystem)]
+    uuids = [step.uuid for step in plan.of(MakeFileSystem)]
     for step in plan.steps[last + 1 :]:
         if isinstance(step, Mount | steps.Swapon) and steps_system.is_started_by_fstab(step, uuids):
             yield from steps_system.undo_system(step, {})
 
 
-def _on_current_node(step: MakeFileSystem, plan: Plan) -> MakeFileSystem:
+def _on_current_node(step: MakeFileSystem, plan: ArrayPlan) -> MakeFileSystem:
     """Return the step with the current node of its array. After a reboot the array may run under another name, and it
     is not restarted to be undone.
     """
-    made = array_of(plan.steps)
+    made = plan.array
     name = steps_md.find_running(made) if made and made.device == step.device else None
     return replace(step, device=f"/dev/{name}") if name else step
 
@@ -161,10 +160,10 @@ def _trace(step: steps.ArrayStep, paths: Paths, record: Record) -> Trace:
 _OtherStep = MakeArray | FileStep | steps.SystemStep
 
 
-def _apply(step: _OtherStep, plan: Plan, paths: Paths, trace: Trace, *, again: bool) -> Iterator[Said]:
+def _apply(step: _OtherStep, plan: ArrayPlan, paths: Paths, trace: Trace, *, again: bool) -> Iterator[Said]:
     if isinstance(step, MakeArray):
         blank = not steps_md.has_superblocks(step)
-        for member in members_in(plan.steps):
+        for member in plan.of(MakeMember):
             steps_drives.stop_unless_in_place(member, data_area(plan.steps), blank=blank)
         yield from steps_md.make_array(step, plan.disk.size)
     elif isinstance(step, FileStep):
@@ -182,14 +181,14 @@ def _apply(step: _OtherStep, plan: Plan, paths: Paths, trace: Trace, *, again: b
         yield from steps_system.apply_system(step)
 
 
-def _stop_unless_ours(step: MakeFileSystem, plan: Plan) -> None:
+def _stop_unless_ours(step: MakeFileSystem, plan: ArrayPlan) -> None:
     """Raise Stopped unless an earlier step made the device: it is the array of the plan's UUID, or a partition at its
     planned extent.
     """
-    made = array_of(plan.steps)
+    made = plan.array
     if made and made.device == step.device:
         return steps_md.stop_unless_made(made)
-    for member in members_in(plan.steps):
+    for member in plan.of(MakeMember):
         for entry in member.entries:
             if step.device == partition_node(member.disk.path, entry.number):
                 why = partition_problem(member.disk.path, step.device, entry.extent)
@@ -199,7 +198,9 @@ def _stop_unless_ours(step: MakeFileSystem, plan: Plan) -> None:
     raise Stopped(f"no step of the plan creates {step.device}")
 
 
-def _undo(step: steps.ArrayStep, index: int, plan: Plan, paths: Paths, record: Record) -> Iterator[Said | Progress]:
+def _undo(
+    step: steps.ArrayStep, index: int, plan: ArrayPlan, paths: Paths, record: Record
+) -> Iterator[Said | Progress]:
     if isinstance(step, MakeMember):
         blank = not any(isinstance(plan.steps[begun], MakeFileSystem) for begun in record.traces)
         yield from steps_drives.remove_member(step, data_area(plan.steps), blank=blank)
@@ -219,22 +220,22 @@ def _undo(step: steps.ArrayStep, index: int, plan: Plan, paths: Paths, record: R
         yield from steps_system.undo_system(step, record.trace(index))
 
 
-def _start_array(record: Record, plan: Plan) -> Iterator[Said]:
+def _start_array(record: Record, plan: ArrayPlan) -> Iterator[Said]:
     """Start the array if it was made, as later steps need it; after a reboot it may run under another name."""
-    made = array_of(plan.steps)
+    made = plan.array
     if made and record.position > plan.steps.index(made):
         named = any(isinstance(step, MakeFileSystem) for step in plan.steps[record.position :])
         yield from steps_md.start_array(made, named=named)
 
 
-def _start_array_to_undo(record: Record, plan: Plan) -> Iterator[Said]:
+def _start_array_to_undo(record: Record, plan: ArrayPlan) -> Iterator[Said]:
     """Start the array, through which the file system to be wiped is reached. Raises Refused if it cannot be started and
     may hold files.
     """
     try:
         yield from _start_array(record, plan)
     except Stopped as error:
-        made = array_of(plan.steps)
+        made = plan.array
         begun = [plan.steps[index] for index in record.traces]
         if made and steps_md.has_superblocks(made) and any(isinstance(step, MakeFileSystem) for step in begun):
             text = f"the array cannot be started, so it is unknown whether it holds files: {error}"

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from aligntool import steps
 from aligntool.audit.arrays import partition_node
-from aligntool.change import Plan
+from aligntool.change import ArrayPlan
 from aligntool.errors import Refused
 from aligntool.inventory import Disk
 from aligntool.raid import steps_drives, steps_luks
@@ -25,15 +25,15 @@ def is_same_drive(disk: Disk, was: steps.Subject) -> bool:
 NUMBERS = range(1, 129)
 
 
-def with_current_names(plan: Plan, disks: Sequence[Disk]) -> Plan:
+def with_current_names(plan: ArrayPlan, disks: Sequence[Disk]) -> ArrayPlan:
     """Return the plan with the current names of its drives. Raises Refused if a drive is missing or ambiguous, and
     names every such drive.
     """
-    if plan.purpose == "layers":
+    if plan.changes_layers:
         return steps_luks.with_current_path(plan, disks)
     names: dict[str, str] = {}
     reasons = []
-    for step in (step for step in plan.steps if isinstance(step, steps.DriveStep)):
+    for step in plan.drives:
         found = _find_drives(step, disks)
         if len(found) == 1:
             old = step.disk.path

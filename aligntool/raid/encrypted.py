@@ -6,7 +6,7 @@ from math import ceil
 from aligntool import steps
 from aligntool.audit.report import Judged
 from aligntool.audit.wording import change_by_hand, next_command, next_look
-from aligntool.change import Estimate, Plan
+from aligntool.change import ArrayPlan, Estimate
 from aligntool.commands import ByHand
 from aligntool.contents.luks import LUKS, REENCRYPTING
 from aligntool.errors import Refusal, refuse
@@ -23,7 +23,7 @@ _ROTATIONAL = 20 * 10**6
 _FLASH = 100 * 10**6
 
 
-def plan_layers(judged: Judged, partitions: tuple[int, ...]) -> Plan:
+def plan_layers(judged: Judged, partitions: tuple[int, ...]) -> ArrayPlan:
     """Return the plan that gives every LUKS2 on these partitions (empty: on all) sectors of the drive's size. It has no
     steps if all of them already have that size. Raises Refused with every reason.
     """
@@ -55,7 +55,7 @@ def plan_layers(judged: Judged, partitions: tuple[int, ...]) -> Plan:
     goal = f"LUKS2 in sectors of {format_size(sector)}"
     notes = (*_notes(found), *([_MD] if disk.array else []))
     attention = (*suspension_attention(disk), _BACKUP) if found else ()
-    return Plan("layers", steps.subject(disk), goal, (), planned, attention, notes, cost)
+    return ArrayPlan("layers", steps.subject(disk), goal, (), planned, attention, notes, cost)
 
 
 def _unfit(disk: Disk, part: Partition, layer: Layer, sector: int) -> Iterator[Refusal]:

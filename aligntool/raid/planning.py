@@ -8,7 +8,7 @@ from aligntool import steps
 from aligntool.audit.arrays import Member, chunk_units
 from aligntool.audit.report import Judged
 from aligntool.audit.wording import LOST, VIOLATES, unread_between
-from aligntool.change import NOT_MOUNTED, Plan, RaidGoal
+from aligntool.change import NOT_MOUNTED, ArrayPlan, RaidGoal
 from aligntool.contents.catalogue import kind_named
 from aligntool.errors import Refusal, refuse
 from aligntool.inventory import Inventory, superblocks_on
@@ -215,7 +215,9 @@ def _system_attention(decided: Decided) -> Iterator[str]:
 LEAST_MEMBER = 16 * MIB
 
 
-def plan_raid(drives: Sequence[Judged], inventory: Inventory, goal: RaidGoal, *, known: Known | None = None) -> Plan:
+def plan_raid(
+    drives: Sequence[Judged], inventory: Inventory, goal: RaidGoal, *, known: Known | None = None
+) -> ArrayPlan:
     """Plan an array. `known`: the rows of the drive database for each disk. Raises Refused with every reason."""
     decided = decide_raid(drives, goal)
     geometry = decided.geometry
@@ -225,7 +227,7 @@ def plan_raid(drives: Sequence[Judged], inventory: Inventory, goal: RaidGoal, *,
     subject = Subject(geometry.device, geometry.size, sector, None, goal.array_uuid, None, None, None, "")
     title = f"{geometry.level.title} of {len(placed)} members, {format_about(geometry.size)}"
     attention, notes = (sentences(decided, inventory, known or {}) for sentences in (attention_of, notes_of))
-    return Plan("raid", subject, title, (), tuple(_steps(decided, inventory)), attention, notes)
+    return ArrayPlan("raid", subject, title, (), tuple(_steps(decided, inventory)), attention, notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,18 +242,16 @@ class Needs:
 _MAKING = ("mdadm", "blkid", "wipefs", "mountpoint")
 
 
-def needs_of_plan(plan: Plan, *, here: bool) -> Needs:
+def needs_of_plan(plan: ArrayPlan, *, here: bool) -> Needs:
     """Return what the plan needs. `here`: its files and commands are for this machine; otherwise they are ignored."""
-    made = members.array_of(plan.steps)
+    made = plan.array
     ours = tuple(step for step in plan.steps if isinstance(step, FileStep | SystemStep)) if here else ()
-    making = [step for step in plan.steps if isinstance(step, MakeArray | MakeFileSystem)]
+    making = (*plan.of(MakeArray), *plan.of(MakeFileSystem))
     run = (step for step in (*making, *ours) if isinstance(step, commands.ProgramStep))
     programs = {name for step in run for name in commands.programs_of(step)} | set(_MAKING if made else ())
     for step in (step for step in plan.steps if isinstance(step, steps.MemberStep)):
         programs |= {"blkid", *(words[0] for words in commands.member_commands(step))}
-    programs |= (
-        {"cryptsetup", "dmsetup"} if any(isinstance(step, steps.ReencryptSectors) for step in plan.steps) else set()
-    )
+    programs |= {"cryptsetup", "dmsetup"} if plan.of(steps.ReencryptSectors) else set()
     return Needs(frozenset(programs), made.device if made else "", ours)
 
 

@@ -13,7 +13,7 @@ from aligntool import steps
 from aligntool.audit.array_boot import kernel_node, mount_points_of
 from aligntool.audit.arrays import partition_node
 from aligntool.audit.wording import shell_word
-from aligntool.change import Plan
+from aligntool.change import ArrayPlan
 from aligntool.commands import ByHand, by_hand, typed
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import Disk
@@ -31,11 +31,11 @@ from aligntool.system import merge_confs, parse_fstab, parse_mdadm_conf
 _MODULE = {"raid5": "raid456", "raid6": "raid456"}
 
 
-def refuse_impossible(plan: Plan, paths: Paths) -> None:
+def refuse_impossible(plan: ArrayPlan, paths: Paths) -> None:
     """Raise Refused with every reason. Writes nothing, but may load the kernel's module for the level."""
     if os.geteuid() != 0:
         raise Refused("only root can create arrays", hint="run the same command with sudo", code="root-only")
-    disks = steps_drives.read_all_disks() if any(isinstance(step, MakeMember) for step in plan.steps) else ()
+    disks = steps_drives.read_all_disks() if plan.of(MakeMember) else ()
     refuse([*_check_kernel(plan.steps), *preflight(needs_of_plan(plan, here=True), plan.steps, paths, disks)])
 
 

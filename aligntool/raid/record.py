@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from aligntool.audit.wording import shell_word
-from aligntool.change import Plan, digest, from_json, to_json
+from aligntool.change import ArrayPlan, array_plan, digest, from_json, to_json
 from aligntool.commands import ByHand, by_hand
 from aligntool.documents import as_object, check_schema, decode, load_object
 from aligntool.errors import Refused, failing_as
@@ -25,7 +25,6 @@ from aligntool.linux.in_use import killed_processes
 from aligntool.linux.open_files import openers
 from aligntool.linux.outputs import make_folder, open_place
 from aligntool.linux.programs import inherited
-from aligntool.raid.members import array_of
 from aligntool.raid.steps_system import STATE, Trace
 
 SCHEMA = "aligntool.record"
@@ -38,7 +37,7 @@ class Record:
     """The record of an array. `position`: the next step, or the interrupted one if it has `begun`."""
 
     file: Path
-    plan: Plan
+    plan: ArrayPlan
     position: int = 0
     begun: bool = False
     forward: bool = True  # False: it is being undone
@@ -48,11 +47,11 @@ class Record:
         return self.traces.get(index, {})
 
 
-def record_file(state: Path, plan: Plan) -> Path:
+def record_file(state: Path, plan: ArrayPlan) -> Path:
     """Return the file of a plan's record, named by the UUID of the new array, which no two plans share, else by the
     digest of the plan.
     """
-    made = array_of(plan.steps)
+    made = plan.array
     name = made.uuid.replace(":", "") if made else digest(plan)[:32]
     return state / "arrays" / f"{name}.json"
 
@@ -119,7 +118,7 @@ def _body(record: Record) -> dict[str, object]:
 
 def _decode_record(file: Path, document: dict[str, object]) -> Record:
     body = decode(_Body, document, exact=True)
-    plan = from_json(json.dumps(body.plan))
+    plan = array_plan(from_json(json.dumps(body.plan)))
     if not -1 <= body.position <= len(plan.steps):
         raise ValueError(f"it is at step {body.position}; the plan has no such step")
     traces = {int(index): trace for index, trace in body.traces.items()}

@@ -15,7 +15,7 @@ from aligntool.audit.wording import (
     shell_word,
     use_refusals,
 )
-from aligntool.change import Plan
+from aligntool.change import ArrayPlan
 from aligntool.commands import ByHand, by_hand, typed
 from aligntool.contents.kind import NOT_READ, Unit
 from aligntool.contents.luks import LUKS
@@ -99,7 +99,7 @@ class _Array:
 
 def plan_reformat(
     disk: Disk, members: Mapping[str, Member], disks: Sequence[Disk], goal: ReformatGoal, details: ArrayDetails
-) -> Plan:
+) -> ArrayPlan:
     """Plan a reformat. `members`: every disk or partition that may be one, by kernel name. Raises Refused with every
     reason.
     """
@@ -120,7 +120,7 @@ def plan_reformat(
     about = Subject(array.path, disk.size or 0, disk.limits.logical_block_size or 512, None, array.uuid, *_UNKNOWN)
     title = f"{facts.level} of {format_about(disk.size or 0)}: members with logical blocks of {goal.block_size} bytes"
     attention = tuple(_attention(array)) if steps else ()
-    return Plan("reformat", about, title, (), steps, attention, tuple(_notes(array)))
+    return ArrayPlan("reformat", about, title, (), steps, attention, tuple(_notes(array)))
 
 
 _UNKNOWN = (None, None, None, "")

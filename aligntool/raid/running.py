@@ -11,7 +11,7 @@ from aligntool.audit.array_boot import RunningArray, above, base_node, is_native
 from aligntool.audit.arrays import BROKEN, Member, member_state, members_of, sync_words
 from aligntool.audit.report import Finding, Judged, Report, Severity
 from aligntool.audit.wording import grid_words, layer_name, past_words, shell_word
-from aligntool.change import Plan
+from aligntool.change import ArrayPlan
 from aligntool.commands import ByHand, by_hand, typed
 from aligntool.contents.catalogue import kind_named
 from aligntool.contents.swap import SWAP
@@ -346,7 +346,7 @@ class PersistGoal:
     mount_at: str | None = None
 
 
-def plan_persist(disk: Disk, inventory: Inventory, goal: PersistGoal) -> Plan:
+def plan_persist(disk: Disk, inventory: Inventory, goal: PersistGoal) -> ArrayPlan:
     """Plan the files that make the array start after every reboot. Raises Refused with every reason why they cannot."""
     array, system = _resolve(disk, inventory, goal)
     conf = array.system.mdadm
@@ -361,7 +361,7 @@ def plan_persist(disk: Disk, inventory: Inventory, goal: PersistGoal) -> Plan:
     subject = Subject(disk.path, size, sector, None, array.facts.uuid, None, None, None, "")
     title = f"{array.facts.level} of {format_about(size)}: the same name and mounts after every reboot"
     attention = tuple(_attention(array, system)) if steps else ()
-    return Plan("persist", subject, title, (), steps, attention, tuple(_notes(array, system, goal)))
+    return ArrayPlan("persist", subject, title, (), steps, attention, tuple(_notes(array, system, goal)))
 
 
 def _refuse_ambiguous_edits(array: RunningArray, steps: Sequence[Step]) -> Iterator[Refusal]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aligntool.audit.wording import command, label_words, layer_name, shell_word
-from aligntool.change import Event, Plan, Progress, Said
+from aligntool.change import ArrayPlan, Event, Plan, Progress, Said
 from aligntool.commands import ByHand, by_hand
 from aligntool.contents.catalogue import smallest_unit
 from aligntool.contents.layers import read_layers
@@ -147,22 +147,21 @@ def _why_unfit(segments: Sequence[Mapping[str, object]], slots: int) -> str:
 
 def refuse_unfit(plan: Plan, key: Key) -> None:
     """Raise Refused if reading shows that a step is impossible: a wrong key, or content that needs small sectors."""
-    for step in plan.steps:
-        if isinstance(step, ReencryptSectors):
-            with _attached(plan, step) as loop:
-                found = _read_header(loop)
-                about = f"partition {step.partition}"
-                if found.underway and not found.is_continued_by(step):
-                    text = f"{about} is being re-encrypted for another purpose than larger sectors"
-                    hint = NOT_BY_CRYPTSETUP if found.complete else finishing_command(plan, step)
-                    raise Refused(text, hint=hint, code="in-flight", subject=about)
-                if found.underway:  # it was begun before and its record is lost, and it is continued
-                    continue
-                why = found.unfit or ("" if not found.unknown else f"it requires {', '.join(found.unknown)}")
-                if why:
-                    text = f"{about} cannot be re-encrypted: {why}"
-                    raise Refused(text, hint="aligntool explain AT406", code="layer-fixed", subject=about)
-                _refuse_inside(step, loop, key)
+    for step in plan.of(ReencryptSectors):
+        with _attached(plan, step) as loop:
+            found = _read_header(loop)
+            about = f"partition {step.partition}"
+            if found.underway and not found.is_continued_by(step):
+                text = f"{about} is being re-encrypted for another purpose than larger sectors"
+                hint = NOT_BY_CRYPTSETUP if found.complete else finishing_command(plan, step)
+                raise Refused(text, hint=hint, code="in-flight", subject=about)
+            if found.underway:  # it was begun before and its record is lost, and it is continued
+                continue
+            why = found.unfit or ("" if not found.unknown else f"it requires {', '.join(found.unknown)}")
+            if why:
+                text = f"{about} cannot be re-encrypted: {why}"
+                raise Refused(text, hint="aligntool explain AT406", code="layer-fixed", subject=about)
+            _refuse_inside(step, loop, key)
 
 
 def finishing_command(plan: Plan, step: ReencryptSectors) -> str:
@@ -174,13 +173,12 @@ def finishing_command(plan: Plan, step: ReencryptSectors) -> str:
 
 def refuse_begun(plan: Plan) -> None:
     """Raise Refused if a volume is partly re-encrypted, which cannot be undone."""
-    for step in plan.steps:
-        if isinstance(step, ReencryptSectors):
-            with _attached(plan, step) as loop:
-                found = _read_header(loop)
-            if found.underway:
-                text = f"partition {step.partition} is partly re-encrypted, which cannot be undone"
-                raise Refused(text, hint=command("resume", plan.disk.path))
+    for step in plan.of(ReencryptSectors):
+        with _attached(plan, step) as loop:
+            found = _read_header(loop)
+        if found.underway:
+            text = f"partition {step.partition} is partly re-encrypted, which cannot be undone"
+            raise Refused(text, hint=command("resume", plan.disk.path))
 
 
 def undo(step: ReencryptSectors, plan: Plan) -> Said:
@@ -191,7 +189,7 @@ def undo(step: ReencryptSectors, plan: Plan) -> Said:
     return Said(f"partition {step.partition} {state}")
 
 
-def with_current_path(plan: Plan, disks: Sequence[Disk]) -> Plan:
+def with_current_path(plan: ArrayPlan, disks: Sequence[Disk]) -> ArrayPlan:
     """Return the plan with the current path of its disk. Its table may have changed since, because each LUKS is found
     by its place and its UUID. Raises Refused unless exactly one disk is that disk.
     """

@@ -270,8 +270,8 @@ def rebuild_restored(plan: Plan, traces: Traces) -> Iterator[Said]:
     mdadm.conf names none.
     """
     changed = [index for index, trace in traces.items() if "after" in trace]
-    for number, step in enumerate(plan.steps):
-        if isinstance(step, steps.RebuildInitramfs) and any(edit < number for edit in changed):
+    for number, step in plan.numbered(steps.RebuildInitramfs):
+        if any(edit < number for edit in changed):
             yield from _repeat(number, step, traces)
 
 

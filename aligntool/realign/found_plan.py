@@ -6,10 +6,9 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from aligntool import steps
 from aligntool.audit.report import Judged
 from aligntool.audit.wording import hints_for_disk, hints_with_options
-from aligntool.change import Plan
+from aligntool.change import MovePlan
 from aligntool.claims import Claims
 from aligntool.errors import Refused, failing_as
 from aligntool.formats.reader import is_blank
@@ -26,6 +25,7 @@ from aligntool.realign.preconditions import look_before_change, naming_loops
 from aligntool.realign.request import Request
 from aligntool.realign.second_table import refuse_second_table
 from aligntool.realign.used_maps import read_map
+from aligntool.steps import ParkEntries, ShrinkContent
 from aligntool.units import Extent
 
 
@@ -33,7 +33,7 @@ from aligntool.units import Extent
 class FoundPlan:
     """A plan, and the data from which it was made."""
 
-    plan: Plan
+    plan: MovePlan
     judged: Judged
     maps: Mapping[int, UsedMap]  # of the partitions that move
     rebuilt: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)  # new bytes of each recreated file system
@@ -61,15 +61,11 @@ def _find_plan(target: str, request: Request, rule: str) -> FoundPlan:
     return found
 
 
-def _refuse_unusual_table(plan: Plan) -> None:
+def _refuse_unusual_table(plan: MovePlan) -> None:
     """Raise Refused if the tables of the move cannot be made, such as for an EBR with its entries in another order."""
-    park, rewrite = (
-        next((step for step in plan.steps if isinstance(step, kind)), None)
-        for kind in (steps.ParkEntries, steps.RewriteTable)
-    )
-    if isinstance(park, steps.ParkEntries) and isinstance(rewrite, steps.RewriteTable):
+    if plan.of(ParkEntries):
         with open_read_only(plan.disk.path, image_sector_size=plan.disk.sector_size) as device:
-            table.table_images(device, park, rewrite, journal_at=None, journal_id=bytes(16))
+            table.table_images(device, plan.park, plan.rewrite, journal_at=None, journal_id=bytes(16))
 
 
 def plan_for(judged: Judged, request: Request) -> FoundPlan:
@@ -94,7 +90,7 @@ def _plan_with_maps(judged: Judged, request: Request, claims: Claims, sentences:
     while True:
         used = uses_of(maps, least)
         plan = plan_realign(judged, request.goal, used, claims, names=names)
-        moves = {step.partition: step for step in plan.steps if isinstance(step, steps.CopyContent)}
+        moves = {step.partition: step for step in plan.copies}
         unread = [step for number, step in moves.items() if number not in maps]
         if not unread:
             refuse_bad_blocks(disk, disk.partitions, moves)
@@ -105,11 +101,11 @@ def _plan_with_maps(judged: Judged, request: Request, claims: Claims, sentences:
             maps[step.partition] = read_map(disk, step.partition, step.source, used_only=only)
 
 
-def _refuse_data_behind(disk: Disk, plan: Plan) -> None:
+def _refuse_data_behind(disk: Disk, plan: MovePlan) -> None:
     """Raise Refused if a file system already has the length wanted, and what follows it in its partition is neither
     blank nor left by a shrink that was interrupted.
     """
-    shrunk = {step.partition for step in plan.steps if isinstance(step, steps.ShrinkContent)}
+    shrunk = {step.partition for step in plan.of(ShrinkContent)}
     for part in (part for part in disk.partitions if part.number in shrunk and not fills(part)):
         layer = part.content[0]
         start = part.extent.start + (layer.claims_size or 0)

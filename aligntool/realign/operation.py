@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from aligntool import steps
-from aligntool.change import Event, Plan, Said
+from aligntool.audit.wording import command
+from aligntool.change import Event, MovePlan, Plan, Said
+from aligntool.errors import Refused
 from aligntool.linux.applying import ChangeInProgress, recovery_commands
 from aligntool.linux.change_process import apply_in_child
 from aligntool.linux.child_process import OnNote
@@ -18,6 +19,7 @@ from aligntool.realign.planned_checks import run_checks
 from aligntool.realign.request import Request
 from aligntool.realign.shrink_step import runs_after_shrink, shrink_content
 from aligntool.realign.stale_plan import verify_plan
+from aligntool.steps import ShrinkContent, WriteJournal
 from aligntool.units import Extent
 
 
@@ -28,7 +30,9 @@ def locked_realign(
     Refused.
     """
     path = plan.disk.path
-    journal = next((step.journal for step in plan.steps if isinstance(step, steps.WriteJournal)), None)
+    if not isinstance(plan, MovePlan):
+        raise Refused(f"{path}: this plan moves nothing", hint=command("audit", path), code="plan-stale")
+    journal = next((step.journal for step in plan.of(WriteJournal)), None)
     file, length = (journal.file, journal.extent.end) if journal else (None, None)
 
     @contextmanager
@@ -45,7 +49,9 @@ def locked_realign(
     return apply_in_child(locked, plan, path, on_note)
 
 
-def _events(plan: Plan, request: Request, found: FoundPlan, context: MoveContext, since: int | None) -> Iterator[Event]:
+def _events(
+    plan: MovePlan, request: Request, found: FoundPlan, context: MoveContext, since: int | None
+) -> Iterator[Event]:
     """Apply the whole plan: checks, shrinking, then the move. `since`: see `refuse_disturbed`. Raises Refused or
     Stopped.
     """
@@ -54,14 +60,11 @@ def _events(plan: Plan, request: Request, found: FoundPlan, context: MoveContext
     if request.goal.save_to:
         save(plan.disk.path, request.goal.overwrite, request.goal.save_to)
         yield Said(f"saved to {request.goal.save_to}, at the same offsets as on the disk")
-    shrunk = False
-    for index, step in enumerate(plan.steps):
-        if isinstance(step, steps.ShrinkContent):
-            since = yield from shrink_content(plan, index, step, request, context, since)
-            shrunk = True
-    runs = runs_after_shrink(plan, request) if shrunk else found.runs
-    copies = [step for step in plan.steps if isinstance(step, steps.CopyContent) and step.partition in whole]
-    runs |= {step.partition: (Extent(0, step.source.length),) for step in copies}
+    shrinks = plan.numbered(ShrinkContent)
+    for index, step in shrinks:
+        since = yield from shrink_content(plan, index, step, request, context, since)
+    runs = runs_after_shrink(plan, request) if shrinks else found.runs
+    runs |= {copy.partition: (Extent(0, copy.source.length),) for copy in plan.copies if copy.partition in whole}
     with context.alone():
         refuse_disturbed(plan.disk.path, since)
         yield from realign(plan, context, runs, found.rebuilt)

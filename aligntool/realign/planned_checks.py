@@ -14,24 +14,23 @@ def run_checks(plan: Plan) -> Generator[Event, None, frozenset[int]]:
     used blocks is only as right as the file system. Raises Refused if a check finds errors.
     """
     whole = set()
-    for index, step in enumerate(plan.steps):
-        if isinstance(step, steps.CheckContent):
-            yield StepBegun(index)
-            result = _check(checked_disk(plan), step)
-            if result.checked:
-                yield Said(f"checked by {result.by}")
-            elif _is_copied(plan, step.partition) and kind_named(step.kind).is_map_checked:
-                whole.add(step.partition)
-                yield Said(f"not checked: {result.by}; unused blocks are copied as well")
-            else:
-                yield Said(f"not checked: {result.by}")
-            yield StepDone(index)
+    for index, step in plan.numbered(steps.CheckContent):
+        yield StepBegun(index)
+        result = _check(checked_disk(plan), step)
+        if result.checked:
+            yield Said(f"checked by {result.by}")
+        elif _is_copied(plan, step.partition) and kind_named(step.kind).is_map_checked:
+            whole.add(step.partition)
+            yield Said(f"not checked: {result.by}; unused blocks are copied as well")
+        else:
+            yield Said(f"not checked: {result.by}")
+        yield StepDone(index)
     return frozenset(whole)
 
 
 def checked_disk(plan: Plan) -> str:
     """Return the path of the disk that the checks of a plan read: of a copy, its source."""
-    return next((step.source.path for step in plan.steps if isinstance(step, steps.CopyDisk)), plan.disk.path)
+    return next((step.source.path for step in plan.of(steps.CopyDisk)), plan.disk.path)
 
 
 def _check(path: str, step: steps.CheckContent) -> CheckResult:
@@ -46,7 +45,6 @@ def _check(path: str, step: steps.CheckContent) -> CheckResult:
 
 def _is_copied(plan: Plan, number: int) -> bool:
     """Return whether a plan copies the content of a partition; one that is recreated is not copied."""
-    contents = [step for step in plan.steps if isinstance(step, steps.CopyContent | steps.RebuildContent)]
-    if any(isinstance(step, steps.CopyDisk) for step in plan.steps):
-        return all(step.partition != number for step in contents)
-    return any(step.partition == number for step in contents if isinstance(step, steps.CopyContent))
+    if plan.of(steps.CopyDisk):
+        return all(step.partition != number for step in plan.of(steps.RebuildContent))
+    return any(step.partition == number for step in plan.of(steps.CopyContent))

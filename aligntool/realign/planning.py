@@ -10,7 +10,7 @@ from aligntool import steps
 from aligntool.audit.layers import data_starts
 from aligntool.audit.report import Answer, Judged, Repair, Report
 from aligntool.audit.wording import contents_of_disk, labelled, next_command, next_look, next_realign
-from aligntool.change import Estimate, Place, Plan, RealignGoal, Used
+from aligntool.change import Estimate, MovePlan, Place, RealignGoal, Used
 from aligntool.claims import ALL_FREE, Claims
 from aligntool.commands import shell_word
 from aligntool.contents.windows_names import StartNames
@@ -48,7 +48,7 @@ def write_plan(
     found: search.FoundPlaces | None,
     used: partition_selection.Uses,
     shrunk: partition_selection.Shrinks,
-) -> Plan:
+) -> MovePlan:
     """Return the plan as a document. `found` None: nothing has to move."""
     changes = _changes(disk, found)
     after = {change.number: change.after for change in changes}
@@ -66,7 +66,7 @@ def write_plan(
     notes = (*selection.notes, *partition_selection.notes_on(disk, selection, found, shrunk, patched))
     cost = estimate(disk, moving, used, plan_steps) if moving else Estimate(0, 0)
     words = _goal_words(goal)
-    return Plan("realign", steps.subject(disk), words, places, plan_steps, attention, notes, cost)
+    return MovePlan("realign", steps.subject(disk), words, places, plan_steps, attention, notes, cost)
 
 
 def _changes(disk: Disk, found: search.FoundPlaces | None) -> Changes:
@@ -223,7 +223,7 @@ def plan_realign(
     claims: Claims,
     *,
     names: Mapping[int, StartNames] | None = None,
-) -> Plan:
+) -> MovePlan:
     """Return the cheapest plan that aligns every start. `used`: the bytes that a move of each partition copies; a
     partition missing there is copied whole. `claims`: what may be overwritten. `names`: the starts recorded in files
     of Windows.

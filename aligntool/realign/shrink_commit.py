@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from aligntool import steps
 from aligntool.audit.wording import shell_word
-from aligntool.change import Event, Plan, Said
+from aligntool.change import Event, MovePlan, Said
 from aligntool.device import Device, Sectors
 from aligntool.errors import JournalUnwritten, Refused, Stopped
 from aligntool.formats import mbr
@@ -20,7 +20,6 @@ from aligntool.linux.applying import recovery_commands
 from aligntool.mover import hidden_signatures, newcomers, table
 from aligntool.mover.claimed_room import claims_of
 from aligntool.mover.context import MoveContext
-from aligntool.mover.disk_state import journal_place
 from aligntool.mover.hidden_signatures import with_signatures
 from aligntool.mover.journal import Contents, new_id, pack
 from aligntool.mover.journal_format import BODY_AT
@@ -44,7 +43,7 @@ class Prepared:
 
 
 def prepare(
-    plan: Plan,
+    plan: MovePlan,
     step: steps.ShrinkContent,
     context: MoveContext,
     view: Reader,
@@ -83,7 +82,7 @@ def prepare(
         places = tuple(replace(place, after=place.before) for place in plan.places if place.before)
         goal = f"{step.kind} on partition {step.partition} shrunk to {format_size(step.length)}"
         own = (steps.WriteJournal(place), park, rebuild, rewrite, steps.CloseJournal(place))
-        own_plan = Plan("realign", plan.disk, goal, places, own, (_CONTINUE,))
+        own_plan = MovePlan("realign", plan.disk, goal, places, own, (_CONTINUE,))
         own_content = newcomers.own_content(context.device, own_plan, images)
         return Contents(own_plan, images, {}, {step.partition: blobs}, recognised=own_content)
 
@@ -91,13 +90,13 @@ def prepare(
     return Prepared(contents(_journal_place(plan, step, 2 * copy_length(needed), context, (*used, *ranges))), id_)
 
 
-def _table_steps(plan: Plan, step: steps.ShrinkContent, *, whole: bool) -> tuple[steps.ParkEntries, steps.RewriteTable]:
+def _table_steps(
+    plan: MovePlan, step: steps.ShrinkContent, *, whole: bool
+) -> tuple[steps.ParkEntries, steps.RewriteTable]:
     """Return the steps that hide the partition, and that show it again at the same place."""
     if whole:
         return steps.ParkEntries((step.partition,), (step.partition,)), steps.RewriteTable("dos", ())
-    park = next(one for one in plan.steps if isinstance(one, steps.ParkEntries))
-    rewrite = next(one for one in plan.steps if isinstance(one, steps.RewriteTable))
-    return park, steps.RewriteTable(rewrite.label, ())
+    return plan.park, steps.RewriteTable(plan.rewrite.label, ())
 
 
 def _head_images(device: Device, view: Reader, journal_at: int | None) -> table.TableImages:
@@ -117,13 +116,13 @@ def _head_images(device: Device, view: Reader, journal_at: int | None) -> table.
 
 
 def _journal_place(
-    plan: Plan, step: steps.ShrinkContent, length: int, context: MoveContext, used: Iterable[Extent]
+    plan: MovePlan, step: steps.ShrinkContent, length: int, context: MoveContext, used: Iterable[Extent]
 ) -> steps.JournalPlace:
     """Return a place in the journal file, or in blocks that are free before and after. Raises Refused if none fits."""
     start = step.extent.start
     parts = (length // 2, Extent(length, 0))
     if context.journal is not None and length <= context.journal.size:
-        return steps.JournalPlace(Extent(0, length), *parts, journal_place(plan).file)
+        return steps.JournalPlace(Extent(0, length), *parts, plan.journal.file)
     taken = [Extent(start + run.start, run.length) for run in used]
     room = Extent(start + _HEAD.length, step.length - _HEAD.length)
     run = next((run for run in free_runs(taken, room) if run.length >= length), None)
@@ -133,7 +132,7 @@ def _journal_place(
     raise Refused(f"{text}; nothing was written", hint=DELETE_FILES if context.journal else MAKE_ROOM)
 
 
-def write(plan: Plan, context: MoveContext, prepared: Prepared) -> Iterator[Event]:
+def write(plan: MovePlan, context: MoveContext, prepared: Prepared) -> Iterator[Event]:
     """Write the shrunk file system. Yields what the user should know. Raises Refused if nothing was written,
     JournalUnwritten if nothing is in flight, and Stopped with the commands to continue if it is.
     """
@@ -142,6 +141,6 @@ def write(plan: Plan, context: MoveContext, prepared: Prepared) -> Iterator[Even
     except JournalUnwritten:
         raise
     except Stopped as error:
-        file = journal_place(prepared.contents.plan).file
+        file = prepared.contents.plan.journal.file
         hint = recovery_commands(plan.disk.path, *((f"--journal {shell_word(file)}",) if file else ()))
         raise Stopped(str(error), hint=hint) from error

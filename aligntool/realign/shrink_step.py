@@ -4,7 +4,7 @@ from collections.abc import Generator
 
 from aligntool import steps
 from aligntool.audit.wording import command
-from aligntool.change import Event, Plan, Said, StepBegun, StepDone
+from aligntool.change import Event, MovePlan, Said, StepBegun, StepDone
 from aligntool.contents.catalogue import kind_named
 from aligntool.contents.layers import read_layers
 from aligntool.errors import Refused, Stopped
@@ -22,7 +22,7 @@ from aligntool.units import Extent
 
 
 def shrink_content(
-    plan: Plan, index: int, step: steps.ShrinkContent, request: Request, context: MoveContext, since: int | None
+    plan: MovePlan, index: int, step: steps.ShrinkContent, request: Request, context: MoveContext, since: int | None
 ) -> Generator[Event, None, int | None]:
     """Shrink a file system, and return when an image was last written to by that."""
     path = plan.disk.path
@@ -53,7 +53,7 @@ def _written_by_shrink(path: str) -> int | None:
 
 
 def prepare_shrink(
-    plan: Plan, step: steps.ShrinkContent, request: Request, context: MoveContext
+    plan: MovePlan, step: steps.ShrinkContent, request: Request, context: MoveContext
 ) -> shrink_commit.Prepared:
     """Shrink a view of the file system, and return what to write to the disk. Raises Refused."""
     path = plan.disk.path
@@ -72,21 +72,22 @@ def prepare_shrink(
         return shrink_commit.prepare(plan, step, context, reader, view.changed(), used)
 
 
-def runs_after_shrink(plan: Plan, request: Request) -> dict[int, tuple[Extent, ...]]:
+def runs_after_shrink(plan: MovePlan, request: Request) -> dict[int, tuple[Extent, ...]]:
     """Return the used bytes by partition, read again as a file system that was shrunk has its blocks elsewhere. Raises
     Stopped if it is longer than requested: what lies behind the new end would not be copied.
     """
     disk = look_at(plan.disk.path, request)[0].disk
-    shrinks = {step.partition: step for step in plan.steps if isinstance(step, steps.ShrinkContent)}
+    shrinks = {step.partition: step for step in plan.of(steps.ShrinkContent)}
     for number, step in shrinks.items():
         why = _why_too_long(step, layer_of(disk, number))
         if why:
             raise Stopped(f"{why}; no partition was moved", hint=command("audit", plan.disk.path))
-    copies = {step.partition: step.source for step in plan.steps if isinstance(step, steps.CopyContent)}
     only = request.goal.used_only
     return {
-        number: read_map(disk, number, at, used_only=only, shrunk=number in shrinks).runs
-        for number, at in copies.items()
+        copy.partition: read_map(
+            disk, copy.partition, copy.source, used_only=only, shrunk=copy.partition in shrinks
+        ).runs
+        for copy in plan.copies
     }
 
 

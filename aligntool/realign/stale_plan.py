@@ -2,7 +2,7 @@
 
 from aligntool import steps
 from aligntool.audit.wording import command
-from aligntool.change import Plan
+from aligntool.change import Plan, planned_by
 from aligntool.errors import Refused
 from aligntool.realign.found_plan import Finder, FoundPlan, find_plan
 from aligntool.realign.request import Request
@@ -12,9 +12,6 @@ _SUBJECT_WORDS = {
     "size": "size", "sector_size": "sector size", "label": "kind of table", "disk_id": "disk id",
     "model": "model", "serial": "serial number", "wwn": "WWN", "table_digest": "partition table",
 }  # fmt: skip
-
-
-_PLANNING = dict.fromkeys(("partition", "unpartition"), "plan partition") | {"convert": "plan convert"}
 
 
 def verify_plan(plan: Plan, request: Request, find: Finder = find_plan) -> FoundPlan:
@@ -27,5 +24,5 @@ def verify_plan(plan: Plan, request: Request, find: Finder = find_plan) -> Found
     if not steps.is_same_disk(plan.disk, new.disk):
         changed = [word for name, word in _SUBJECT_WORDS.items() if getattr(plan.disk, name) != getattr(new.disk, name)]
         text = f"{plan.disk.path} has changed since the plan was made: different {', '.join(changed)}"
-    again = command(_PLANNING.get(plan.purpose, "plan realign"), plan.disk.path, *request.typed)
+    again = command(planned_by(plan), plan.disk.path, *request.typed)
     raise Refused(text, hint=f"make a new plan: {again}", code="plan-stale")

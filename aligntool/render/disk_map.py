@@ -234,7 +234,7 @@ def plan_map_lines(plan: Plan, *, width: int) -> Iterator[Line]:
     bars = {"before": _plan_bar(plan, after=False), "after": _plan_bar(plan, after=True)}
     if bars["before"] == bars["after"]:
         del bars["after"]
-    elif any(isinstance(step, MakeTable) and step.wipe for step in plan.steps):
+    elif any(step.wipe for step in plan.of(MakeTable)):
         del bars["before"]  # a plan names the old partitions, without their places
     parts = [extent for bar in bars.values() for extent, _, _ in bar]
     columns = _columns(parts, plan.disk.size, width - LABEL_COLUMNS - 2)
@@ -247,7 +247,7 @@ def plan_map_lines(plan: Plan, *, width: int) -> Iterator[Line]:
 
 
 def journal_of(plan: Plan) -> JournalPlace | None:
-    return next((step.journal for step in plan.steps if isinstance(step, WriteJournal)), None)
+    return next((step.journal for step in plan.of(WriteJournal)), None)
 
 
 def _plan_bar(plan: Plan, *, after: bool) -> Bar:

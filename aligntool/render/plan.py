@@ -8,7 +8,7 @@ from typing import assert_never
 from aligntool import steps
 from aligntool.audit.arrays import IN_SYNC
 from aligntool.audit.wording import LOST, SUSPENDED, VIOLATES, label_words, shell_word
-from aligntool.change import Place, Plan
+from aligntool.change import ArrayPlan, MovePlan, Place, Plan, TablePlan
 from aligntool.contents.catalogue import kind_named
 from aligntool.documents import as_object
 from aligntool.inventory import Role
@@ -365,14 +365,13 @@ _REFORMAT_RISK = (
 
 def _nothing_lost(plan: Plan) -> str:
     """Return that nothing is lost, as far as that is known of a disk that gets a new table."""
-    is_new = any(isinstance(step, steps.MakeTable | steps.MakeMember | steps.CopyDisk) for step in plan.steps)
+    is_new = isinstance(plan, TablePlan) or plan.of(steps.MakeMember)
     return "nothing was recognised there" if is_new else "nothing"
 
 
 def _summary_sentences(plan: Plan) -> Iterator[str]:
-    match plan.purpose:
-        case "realign" | "partition" | "unpartition":
-            moving = sum(isinstance(step, steps.CopyContent) for step in plan.steps)
+    match plan:
+        case MovePlan(conversion=None):
             count = sum(place.what != Role.EXTENDED for place in plan.places)
             estimate = plan.estimate
             copied = f", {size_words(estimate.bytes_to_copy)} to copy" if estimate else ""
@@ -381,27 +380,26 @@ def _summary_sentences(plan: Plan) -> Iterator[str]:
                 if estimate and estimate.seconds is not None
                 else ", duration unknown"
             )
-            yield f"{moving} of {counted(count, 'partition')} to move{copied}{time}."
+            yield f"{len(plan.copies)} of {counted(count, 'partition')} to move{copied}{time}."
             yield (
                 "At risk: the partitions that move, if the drive fails or the journal is lost meanwhile: have a backup."
                 " Ctrl-C or a power cut loses nothing: resume finishes the move, rollback undoes it."
             )
-        case "convert":
-            rebuilt = sum(isinstance(step, steps.RebuildContent) for step in plan.steps)
-            yield f"{counted(len(plan.places), 'partition')} in a new table, {rebuilt} recreated in place."
+        case MovePlan():
+            yield f"{counted(len(plan.places), 'partition')} in a new table, {len(plan.rebuilds)} recreated in place."
             yield (
                 "At risk: the table and the recreated content, if the drive fails or the journal is lost meanwhile. "
                 "Ctrl-C or a power cut loses nothing: resume finishes it, rollback undoes it."
             )
-        case "layout" | "convert-copy":
+        case TablePlan():
             yield f"A new partition table: {counted(len(plan.places), 'partition')}."
-        case "layers":
+        case ArrayPlan(changes_layers=True):
             yield from _layer_summary(plan)
-        case "raid":
-            yield f"A new array of {counted(sum(isinstance(step, steps.MakeMember) for step in plan.steps), 'member')}."
-        case "reformat":
-            drives = [step.disk.path for step in plan.steps if isinstance(step, steps.DriveStep)]
-            yield f"{', '.join(drives)}: each is erased and resynchronised from the other members."
+        case ArrayPlan(array=steps.MakeArray()):
+            yield f"A new array of {counted(len(plan.drives), 'member')}."
+        case ArrayPlan() if plan.drives:
+            drives = ", ".join(step.disk.path for step in plan.drives)
+            yield f"{drives}: each is erased and resynchronised from the other members."
             yield _REFORMAT_RISK
         case _:
             yield "At risk: how the system boots; the old version of each file is kept next to it."
@@ -490,7 +488,7 @@ def _cost_lines(plan: Plan, width: int) -> Iterator[Line]:
         if estimate.seconds is not None:
             words += f", about {time_words(estimate.seconds)}"
         yield ((words, Style.TITLE),)
-        saved = sum(step.held.length for step in plan.steps if isinstance(step, steps.HoldContent))
+        saved = sum(step.held.length for step in plan.of(steps.HoldContent))
         if saved:
             text = f"  the progress omits the signatures, up to {size_words(saved)}, which the journal saves"
             yield from paragraph(text, width, "  ")
@@ -606,17 +604,17 @@ def time_words(seconds: int) -> str:
 # Plans of arrays, and running arrays, as text.
 
 
-def raid_plan_lines(plan: Plan, *, width: int, type_next: str = "", verbose: bool = False) -> Iterator[Line]:
+def raid_plan_lines(plan: ArrayPlan, *, width: int, type_next: str = "", verbose: bool = False) -> Iterator[Line]:
     """Yield the goal, the members, what is made on them, a line for each step, and what the user has to do. `verbose`:
     also the reason of every value, the files, ranges and commands.
 
     `type_next`: the command that applies the plan.
     """
-    members = [step for step in plan.steps if isinstance(step, steps.MakeMember)]
+    members = plan.of(steps.MakeMember)
     yield from stacked(((f"{plan.disk.path}: ", Style.TITLE), (plan.goal, Style.TITLE)), width)
     facts = f"  {size_words(plan.disk.size)} · {plan.disk.sector_size}-byte sectors"
-    facts += f" · UUID {plan.disk.disk_id}" if plan.purpose != "layers" else ""
-    if plan.purpose == "raid" and type_next and " apply " not in type_next:
+    facts += f" · UUID {plan.disk.disk_id}" if not plan.changes_layers else ""
+    if plan.array and type_next and " apply " not in type_next:
         facts += " (each plan has a new one; -o FILE keeps it)"
     yield from paragraph(facts, width, style=Style.DIM)
     yield EMPTY
@@ -629,11 +627,11 @@ def raid_plan_lines(plan: Plan, *, width: int, type_next: str = "", verbose: boo
             yield from paragraph(f"  {row.rstrip()}", width, "           ")
         yield EMPTY
     yield from _lost_lines(plan, width)
-    if plan.purpose == "layers" and plan.steps:
+    if plan.changes_layers and plan.steps:
         for sentence in _layer_summary(plan):
             yield from paragraph(sentence, width)
         yield EMPTY
-    decided = [note for note in plan.notes if verbose or plan.purpose != "raid" or VIOLATES in note]
+    decided = [note for note in plan.notes if verbose or not plan.array or VIOLATES in note]
     yield from sentence_lines("Decided", decided, Style.PLAIN, width)
     if plan.steps:
         yield from step_lines(plan, {}, width) if verbose else short_step_lines(plan, width)

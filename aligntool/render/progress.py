@@ -7,7 +7,20 @@ from math import exp
 from typing import TYPE_CHECKING, TextIO
 
 from aligntool.audit.report import Judged
-from aligntool.change import Event, Plan, Progress, Said, StepBegun, StepDone, Waiting, digest, step_name, waiting_words
+from aligntool.change import (
+    ArrayPlan,
+    Event,
+    MovePlan,
+    Plan,
+    Progress,
+    Said,
+    StepBegun,
+    StepDone,
+    Waiting,
+    digest,
+    step_name,
+    waiting_words,
+)
 from aligntool.errors import Refusal
 from aligntool.inventory import Partition
 from aligntool.mover.status import Status
@@ -15,7 +28,7 @@ from aligntool.render.audit import verdict_words
 from aligntool.render.json import Value, dumps
 from aligntool.render.lines import Line, Style, command_lines, harmless, paragraph, plain, stacked
 from aligntool.render.plan import partition_of, sector_words, size_words, step_title, time_words, undo_title
-from aligntool.steps import CloseJournal, Commit, WriteJournal
+from aligntool.steps import CloseJournal, WriteJournal
 from aligntool.units import counted, format_about, format_size
 
 if TYPE_CHECKING:
@@ -405,7 +418,7 @@ class Left:
 
 def about_ways(commands: Sequence[str], plan: Plan, left: Left) -> list[str]:
     """Return what each of the commands does, and what is left of it: "finishes the move: 8 steps, 24MiB, about 5 s"."""
-    what = "move" if plan.purpose in ("realign", "partition", "unpartition") else "change"
+    what = "move" if isinstance(plan, MovePlan) and not plan.conversion else "change"
     words = {
         "resume": f"finishes the {what}: {_amount(plan, left, left.total - left.moved, back=False)}",
         "rollback": f"restores the old state: {_amount(plan, left, left.moved, back=True)}",
@@ -415,16 +428,11 @@ def about_ways(commands: Sequence[str], plan: Plan, left: Left) -> list[str]:
     elif isinstance(plan.steps[left.step], CloseJournal):
         words["resume"] = "closes the journal: everything is at its new place"
         words["rollback"] = "no longer possible: everything is at its new place"
-    elif _is_committed(plan, left.step):
+    elif isinstance(plan, MovePlan) and plan.commit_at < left.step:
         words["rollback"] = "no longer possible: everything is at its new place"
-    elif plan.purpose == "layers":
+    elif isinstance(plan, ArrayPlan) and plan.changes_layers:
         words["rollback"] = "restores the old state, if nothing is encrypted yet"
     return [next((text for way, text in words.items() if f"aligntool {way} " in f"{line} "), "") for line in commands]
-
-
-def _is_committed(plan: Plan, step: int) -> bool:
-    """Return whether the new table is in force before this step."""
-    return any(isinstance(each, Commit) for each in plan.steps[:step])
 
 
 def _amount(plan: Plan, left: Left, size: int, *, back: bool) -> str:
@@ -441,7 +449,7 @@ def _amount(plan: Plan, left: Left, size: int, *, back: bool) -> str:
 
 def _remaining_steps(plan: Plan, step: int, *, back: bool) -> range:
     """Return the indices of the steps that a resume or a rollback will run, in order."""
-    first = next((number + 1 for number, each in enumerate(plan.steps) if isinstance(each, WriteJournal)), 0)
+    first = next((number + 1 for number, _ in plan.numbered(WriteJournal)), 0)
     last = len(plan.steps)
     return range(min(step, last - 1), first - 1, -1) if back else range(step, last)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from aligntool.audit.report import Judged
 from aligntool.audit.wording import change_by_hand, hints_with_options, layer_name, look_at, next_command
-from aligntool.change import Plan, Used
+from aligntool.change import MovePlan, Used
 from aligntool.claims import Claims
 from aligntool.commands import ByHand
 from aligntool.contents.catalogue import kind_named
@@ -28,7 +28,6 @@ from aligntool.realign.preconditions import look_before_change, naming_loops
 from aligntool.realign.request import Request
 from aligntool.realign.second_table import refuse_second_table
 from aligntool.realign.used_maps import read_map
-from aligntool.steps import CopyContent
 from aligntool.system import TableLine, parse_crypttab, parse_fstab
 from aligntool.units import Extent, align_down, align_up
 from aligntool.whole_disk import planning as partition_plan
@@ -72,11 +71,7 @@ class WholeDisk:
             part = partition_plan.as_partition(disk)
             maps[part.number] = read_map(disk, part.number, part.extent, used_only=request.goal.used_only)
             least = least_lengths(disk, (part,))
-        step = next(
-            step
-            for step in self._plan(judged, request, uses_of(maps, least), claims).steps
-            if isinstance(step, CopyContent)
-        )
+        step = self._plan(judged, request, uses_of(maps, least), claims).copies[0]
         number = step.partition
         if number not in maps:
             maps[number] = read_map(disk, number, step.source, used_only=request.goal.used_only)
@@ -86,7 +81,7 @@ class WholeDisk:
             replace(plan, attention=(*plan.attention, *named_in_files(disk, undo=self.undo))), judged, maps
         )
 
-    def _plan(self, judged: Judged, request: Request, used: dict[int, Used], claims: Claims) -> Plan:
+    def _plan(self, judged: Judged, request: Request, used: dict[int, Used], claims: Claims) -> MovePlan:
         disk = judged.disk
         inside = None
         kinds: tuple[str, ...] = ()

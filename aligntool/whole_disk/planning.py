@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from aligntool import steps
 from aligntool.audit import wording
 from aligntool.audit.report import Judged
-from aligntool.change import Place, Plan, RealignGoal
+from aligntool.change import MovePlan, Place, RealignGoal
 from aligntool.claims import ALL_FREE, Claims
 from aligntool.commands import ByHand, by_hand
 from aligntool.contents.catalogue import kind_named
@@ -42,7 +42,7 @@ class _Move:
 
 def plan_partition(
     judged: Judged, goal: RealignGoal, label: str, used: Uses, claims: Claims, *, others: Collection[str] = ()
-) -> Plan:
+) -> MovePlan:
     """Return the plan that moves the content of a whole disk into a partition of a new table of the kind `label`.
     `claims`: what may be overwritten. `others`: other kinds with a signature on the disk.
 
@@ -83,7 +83,7 @@ def plan_unpartition(
     inside: str | None = None,
     names: StartNames | None = None,
     kinds: Sequence[str] = (),
-) -> Plan:
+) -> MovePlan:
     """Return the plan that moves the only partition of a disk to byte 0 and removes the table. `claims`: what may be
     overwritten. `inside`: the kind of the table in the first sectors of the partition. `names`: the starts recorded in
     files of Windows in it. `kinds`: what would be recognised on the whole disk.
@@ -385,7 +385,7 @@ def _how_to_shorten(disk: Disk, part: Partition, most: int) -> str:
 # From the move to the plan.
 
 
-def _plan(move: _Move, judged: Judged, label: str, used: Uses) -> Plan:
+def _plan(move: _Move, judged: Judged, label: str, used: Uses) -> MovePlan:
     disk = move.disk
     part = move.part
     back = move.target.start == 0
@@ -410,7 +410,7 @@ def _plan(move: _Move, judged: Judged, label: str, used: Uses) -> Plan:
     plan_steps = tuple(_plan_steps(move, part, label, patched))
     cost = estimate(replace(disk, partitions=(part,)), frozenset({part.number}), used, plan_steps)
     purpose = "unpartition" if back else "partition"
-    return Plan(purpose, steps.subject(disk), words, (place,), plan_steps, attention, notes, cost)
+    return MovePlan(purpose, steps.subject(disk), words, (place,), plan_steps, attention, notes, cost)
 
 
 def _boot_code_attention(disk: Disk) -> Iterator[str]:

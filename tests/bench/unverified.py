@@ -11,6 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from aligntool.change import move_plan
 from aligntool.cli.plan import realign_of
 from aligntool.cli.run_change import show_plan
 from aligntool.device import Device, Job, Jobs
@@ -62,7 +63,7 @@ class Trusting:
 def main(path: str) -> None:
     asked = Request()
     operation = realign_of(path, asked)
-    plan = operation.make_plan()
+    plan = move_plan(operation.make_plan())
     show_plan(operation, plan, sys.stdout)
     with lock_disk(path, image_sector_size=plan.disk.sector_size) as locked:
         found = verify_plan(plan, asked)

@@ -9,7 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from aligntool.change import Place, Plan
+from aligntool.change import MovePlan, Place
 from aligntool.errors import Refused
 from aligntool.mover.steps import hidden_from
 from aligntool.steps import ParkEntries, Subject
@@ -79,7 +79,7 @@ def test_an_open_partition_is_refused_before_anything_is_written(tmp_path: Path,
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), Refused("short"), KeyboardInterrupt()])
 def test_partitions_are_shown_again_if_the_journal_cannot_be_written(error: BaseException) -> None:
-    plan = Plan(
+    plan = MovePlan(
         "realign", Subject("/d", GIB, 512, None, None, None, None, None, ""), "",
         (Place(1, Extent(512, MIB), Extent(MIB, MIB), ""), Place(2, Extent(4 * MIB, MIB), Extent(4 * MIB, MIB), "")),
         (ParkEntries((1,), (1,)),), (), (),

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aligntool.change import (
+    ArrayPlan,
     ArrayRequest,
     LayoutGoal,
     PartitionRequest,
@@ -46,8 +47,10 @@ from tests.render.sample_plans import ARRAY, CONVERT, LAYOUT, PLAN, REFORMAT
 V1 = Path(__file__).parent / "v1"
 
 ASKED = Request(RealignGoal((1, 5), 4 * MIB, True, True, "j", 8), 512, 4096, 16 * KIB, ("--grain", "4MiB"))
-PERSIST = replace(PLAN, purpose="persist", places=(), steps=ARRAY.steps[-3:])
-LAYERS = replace(PLAN, purpose="layers", places=(), steps=(ReencryptSectors(2, Extent(MIB, 4 * MIB), "u", 512, 4096),))
+_REST = (PLAN.attention, PLAN.notes, PLAN.estimate)
+PERSIST = ArrayPlan("persist", PLAN.disk, PLAN.goal, (), ARRAY.steps[-3:], *_REST)
+REENCRYPT = ReencryptSectors(2, Extent(MIB, 4 * MIB), "u", 512, 4096)
+LAYERS = ArrayPlan("layers", PLAN.disk, PLAN.goal, (), (REENCRYPT,), *_REST)
 PERSIST_GOAL = PersistGoal("debian", "/srv/data")
 RAID_GOAL = RaidGoal(
     "raid10", "fast", "database", 8 * KIB, 64 * KIB, "f2", "internal", "1.1", "ext4", 4096, 512, MIB, "/srv/f",

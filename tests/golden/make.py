@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from aligntool.change import Event, Place, Plan
+from aligntool.change import Event, MovePlan, Place
 from aligntool.mover.context import MoveContext
 from aligntool.mover.move import realign, rollback
 from aligntool.steps import (
@@ -79,7 +79,7 @@ def platter(case: Case) -> bytes:
     return bytes(raw)
 
 
-def plan_of(case: Case) -> Plan:
+def plan_of(case: Case) -> MovePlan:
     """Return a handmade plan, so that both directions and the smallest journal are in it."""
     at, copy, stash = (kib * 1024 for kib in case.journal)
     place = JournalPlace(
@@ -109,7 +109,7 @@ def plan_of(case: Case) -> Plan:
     )
     assert len(logicals) in (0, 2)
     disk = Subject("golden.img", case.size, SECTOR, case.label, None, None, None, None, "")
-    return Plan("realign", disk, "every start elsewhere", places, tuple(steps))
+    return MovePlan("realign", disk, "every start elsewhere", places, tuple(steps))
 
 
 def _extent(part: Moved, start: int) -> Extent:

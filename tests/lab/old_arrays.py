@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from aligntool.change import StepDone, from_json
+from aligntool.change import StepDone, array_plan, from_json
 from aligntool.raid.apply import apply_record, begin
 from aligntool.raid.record import lock_state
 from aligntool.raid.steps_drives import lock_members
@@ -127,7 +127,7 @@ def cut(*words: str, done: int = 1) -> str:
         raise SystemExit(f"raid plan: {code}: {out}{err}")
     child = os.fork()
     if child == 0:
-        paths, plan = Paths(), from_json(Path("/run/plan.json").read_text())
+        paths, plan = Paths(), array_plan(from_json(Path("/run/plan.json").read_text()))
         with lock_state(paths.state), lock_members(plan.steps) as locked:
             for event in apply_record(begin(plan, paths), plan, paths, locked):
                 done -= isinstance(event, StepDone)

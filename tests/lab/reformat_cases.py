@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aligntool.change import Event, StepBegun, StepDone, from_json
+from aligntool.change import Event, StepBegun, StepDone, array_plan, from_json
 from aligntool.raid.apply import apply_record, begin
 from aligntool.raid.commands import member_commands
 from aligntool.raid.record import lock_state
@@ -181,7 +181,7 @@ def interrupted(last: Event) -> str:
         raise SystemExit(f"raid reformat: {code}: {out}{err}")
     child = os.fork()
     if child == 0:
-        paths, plan = Paths(), from_json(Path("/run/plan.json").read_text())
+        paths, plan = Paths(), array_plan(from_json(Path("/run/plan.json").read_text()))
         with lock_state(paths.state):
             for event in apply_record(begin(plan, paths), plan, paths):
                 if event == last:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.change import Event, Plan, Progress, Said, StepBegun, StepDone, Waiting
+from aligntool.change import ArrayPlan, Event, MovePlan, Progress, Said, StepBegun, StepDone, TablePlan, Waiting
 from aligntool.errors import Killed, Refused, Stopped
 from aligntool.linux.applying import ChangeInProgress, apply_events
 from aligntool.linux.change_process import apply_in_child
@@ -20,7 +20,9 @@ from aligntool.linux.programs import run_program
 from aligntool.steps import MakeTable, ShrinkContent, Subject
 from aligntool.units import MIB, Extent
 
-PLAN = Plan("layout", Subject("disk", 1, 512, None, None, None, None, None, ""), "", (), (MakeTable("gpt", (), False),))
+PLAN = TablePlan(
+    "layout", Subject("disk", 1, 512, None, None, None, None, None, ""), "", (), (MakeTable("gpt", (), False),)
+)
 
 
 def test_a_bug_after_the_first_write_prints_the_resume_command_once(tmp_path: Path) -> None:
@@ -139,7 +141,7 @@ def test_an_interrupted_shrink_is_reported_as_a_change_once_its_result_is_writte
 ) -> None:
     """It is in flight if it was killed, and complete if it was interrupted, because it defers that."""
     step = ShrinkContent(1, Extent(MIB, 4 * MIB), "ext4", 3 * MIB)
-    plan = replace(PLAN, purpose="realign", steps=(step,))
+    plan = MovePlan("realign", PLAN.disk, "", (), (step,))
 
     def events() -> Iterator[Event]:
         yield StepBegun(0)
@@ -209,7 +211,7 @@ def test_a_stopped_array_has_one_command_to_resume_it(error: Exception, hints: l
 
     continued = ChangeInProgress(events(), "sudo aligntool resume md0\nsudo aligntool rollback md0")
     with pytest.raises(Stopped) as raised:
-        apply_events(replace(PLAN, purpose="raid"), continued, nullcontext(print), lambda *_: None)
+        apply_events(ArrayPlan("raid", PLAN.disk, "", (), PLAN.steps), continued, nullcontext(print), lambda *_: None)
     assert raised.value.hint.split("\n") == hints
 
 

@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aligntool.change import Place, Plan
+from aligntool.change import MovePlan, Place
 from aligntool.steps import (
     CloseJournal,
     CopyContent,
@@ -55,7 +55,7 @@ class Crowd:
     label: str
     platter: bytes
     parts: tuple[Part, ...]
-    plan: Plan
+    plan: MovePlan
 
     @property
     def runs(self) -> dict[int, tuple[Extent, ...]]:
@@ -258,7 +258,7 @@ def _platter(luck: random.Random, label: str, parts: list[Part], size: int, cont
 
 def _plan(
     luck: random.Random, label: str, parts: list[Part], order: list[Part], place: JournalPlace, size: int
-) -> Plan:
+) -> MovePlan:
     logical = any(part.record_old is not None for part in order)
     numbers = tuple(part.number for part in order)
     parked = tuple(sorted({4 if part.record_old is not None else part.number for part in order}))
@@ -273,7 +273,7 @@ def _plan(
     steps += [RewriteTable(label, changes), CloseJournal(place)]
     places = tuple(Place(part.number, part.old, part.new, "made up") for part in parts)
     disk = Subject("crowd.img", size, SECTOR, label, None, None, None, None, "")
-    return Plan("realign", disk, "anywhere", places, tuple(steps))
+    return MovePlan("realign", disk, "anywhere", places, tuple(steps))
 
 
 def _lanes(luck: random.Random, part: Part, place: JournalPlace) -> CopyStrips:

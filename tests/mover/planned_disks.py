@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from aligntool.change import Plan, RealignGoal, Used
+from aligntool.change import MovePlan, RealignGoal, Used
 from aligntool.claims import ALL_FREE
 from aligntool.errors import Refused
 from aligntool.realign.planning import plan_realign
@@ -31,7 +31,7 @@ LENGTHS = (60 * KIB, 200 * KIB, 700 * KIB, 1500 * KIB, 4200 * KIB)
 class Planned:
     platter: bytes
     sector: int
-    plan: Plan
+    plan: MovePlan
     runs: dict[int, tuple[Extent, ...]]
 
     def content(self, platter: bytes, step: HoldContent, start: int) -> list[bytes]:
@@ -54,7 +54,7 @@ class Planned:
         return replace(self, plan=with_journal_in_file(self.plan))
 
 
-def with_journal_in_file(plan: Plan) -> Plan:
+def with_journal_in_file(plan: MovePlan) -> MovePlan:
     """Return the plan with its journal at the beginning of a file."""
 
     def moved(place: JournalPlace) -> JournalPlace:

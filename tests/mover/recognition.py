@@ -12,7 +12,7 @@ from functools import cache, cached_property
 from itertools import combinations
 from pathlib import Path
 
-from aligntool.change import Place, Plan
+from aligntool.change import MovePlan, Place
 from aligntool.contents.layers import read_layers
 from aligntool.inventory import Partition
 from aligntool.mover.context import MoveContext
@@ -55,7 +55,7 @@ class Shift:
 class Trip:
     specimen: Specimen
     platter: bytes
-    plan: Plan
+    plan: MovePlan
     runs: tuple[Extent, ...]
     old: Extent
     new: Extent
@@ -101,7 +101,7 @@ def make_trip(specimen: Specimen, shift: Shift, *, stale: bytes = b"") -> Trip:
         CloseJournal(place),
     )
     disk = Subject("specimen.img", len(platter), SECTOR, "dos", None, None, None, None, "")
-    plan = Plan("realign", disk, "anywhere", (Place(1, old, new, "a specimen"),), steps)
+    plan = MovePlan("realign", disk, "anywhere", (Place(1, old, new, "a specimen"),), steps)
     return Trip(specimen, bytes(platter), plan, runs, old, new)
 
 

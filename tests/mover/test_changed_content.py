@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.change import Event, Plan
+from aligntool.change import Event, MovePlan
 from aligntool.errors import Refused, Stopped
 from aligntool.mover.context import MoveContext
-from aligntool.mover.disk_state import is_complete, step_index
+from aligntool.mover.disk_state import is_complete
 from aligntool.mover.in_flight import HIDDEN_FIRST
 from aligntool.mover.journal import Contents as JournalContents
 from aligntool.mover.journal import Journal
@@ -25,7 +25,7 @@ from aligntool.mover.journal_search import find_journal
 from aligntool.mover.move import realign, resume, rollback
 from aligntool.mover.status import journal_status
 from aligntool.realign import shrink_commit
-from aligntool.steps import Commit, HoldContent, ParkEntries, RebuildContent
+from aligntool.steps import HoldContent, RebuildContent
 from aligntool.units import KIB, Extent
 from tests.conftest import run
 from tests.mover import test_convert_cuts, test_shrink_cuts, test_whole_disk_cuts
@@ -52,7 +52,7 @@ class Case:
     """A disk, and a change of it."""
 
     platter: bytes
-    plan: Plan
+    plan: MovePlan
     begin: Callable[[MoveContext], Iterator[Event]]
     rebuilt: JournalContents | None = None
     table: tuple[Extent, ...] = field(default=())
@@ -80,7 +80,7 @@ class Case:
 
 
 def simple(
-    plan: Plan, platter: bytes, runs: Mapping[int, tuple[Extent, ...]], rebuilt: dict[int, tuple[bytes, ...]]
+    plan: MovePlan, platter: bytes, runs: Mapping[int, tuple[Extent, ...]], rebuilt: dict[int, tuple[bytes, ...]]
 ) -> Case:
     return Case(platter, plan, lambda context: realign(plan, context, runs, rebuilt))
 
@@ -209,11 +209,11 @@ def test_an_old_table_that_is_put_back_does_not_hide_that_content_is_in_flight(
     new = final(case.run())
     for cut, platter in case.cuts():
         journal = find_journal_or_none(SimulatedDisk(platter))
-        if journal is None or journal.position.step <= step_index(journal.contents.plan, ParkEntries):
+        if journal is None or journal.position.step <= journal.contents.plan.park_at:
             continue
         if not journal_status(SimulatedDisk(platter), None).begun:
             continue  # the content is shown, and whole
-        images, commit = journal.contents.images, step_index(journal.contents.plan, Commit)
+        images, commit = journal.contents.images, journal.contents.plan.commit_at
         if images.before == images.after and journal.position.step >= commit:
             continue  # the old table is that of the complete change
         changed = bytearray(platter)
@@ -228,7 +228,7 @@ def test_an_old_table_that_is_put_back_does_not_hide_that_content_is_in_flight(
             continue
         place = next(step.journal.extent for step in case.steps if hasattr(step, "journal"))
         result, expected = final(disk), new if way is resume else case.platter
-        if case.rebuilt or case.plan.purpose == "convert":
+        if case.rebuilt or case.plan.conversion:
             for one in case.places:
                 inside = (
                     [Extent(one.start, max(0, min(place.start, one.end) - one.start))] if one.overlaps(place) else [one]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.change import Plan, RealignGoal
+from aligntool.change import MovePlan, RealignGoal
 from aligntool.claims import ALL_FREE
 from aligntool.errors import Refused
 from aligntool.mover.claimed_room import FULL_MBR, FlightClaims, claims_of, entries_in_flight
@@ -120,7 +120,7 @@ def table_of_sfdisk(image: Path, sector: int, folder: Path, platter: bytes) -> t
     return (table["label"], table.get("id"), found), printed
 
 
-def planned_for(image: Path, *rows: str, label: str = "gpt", journal_file: str | None = None) -> Plan:
+def planned_for(image: Path, *rows: str, label: str = "gpt", journal_file: str | None = None) -> MovePlan:
     """Make a disk with these partitions, and plan to align them."""
     image.write_bytes(bytes(24 * MIB))
     lines = "\n".join((f"label: {label}", "unit: sectors", "grain: 512", *rows))
@@ -129,7 +129,7 @@ def planned_for(image: Path, *rows: str, label: str = "gpt", journal_file: str |
     return plan_realign(look_at(str(image), Request(goal=chosen))[0], chosen, {}, ALL_FREE)
 
 
-def in_the_middle(image: Path, plan: Plan) -> bytes:
+def in_the_middle(image: Path, plan: MovePlan) -> bytes:
     """Return the disk after a cut in the middle of the move."""
     park = next(step for step in plan.steps if isinstance(step, ParkEntries))
     runs = {number: (Extent(0, MIB),) for number in park.partitions}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.change import Plan
+from aligntool.change import MovePlan
 from aligntool.convert.operation import Conversion
 from aligntool.errors import Stopped
 from aligntool.mover.context import MoveContext
@@ -36,7 +36,7 @@ class Case:
     """A disk, the plan of its conversion, and the result. `unit`: the sector size of the device."""
 
     platter: bytes
-    plan: Plan
+    plan: MovePlan
     rebuilt: dict[int, tuple[bytes, ...]]
     new: tuple[int, ...]
     unit: int

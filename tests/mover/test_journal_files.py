@@ -9,19 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.change import Event, Plan, RealignGoal, StepDone
+from aligntool.change import Event, MovePlan, RealignGoal, StepDone
 from aligntool.convert.operation import Conversion
 from aligntool.errors import Refused, Stopped
 from aligntool.formats.parked import find_parked
 from aligntool.mover.context import MoveContext
-from aligntool.mover.disk_state import journal_place, step_index
 from aligntool.mover.journal import Journal
 from aligntool.mover.journal_search import find_journal
 from aligntool.mover.move import realign, resume, rollback
 from aligntool.mover.whole_disk import adds_table
 from aligntool.realign.found_plan import find_plan
 from aligntool.realign.request import Request
-from aligntool.steps import Commit, CopyContent, HoldContent, ParkEntries, ReleaseContent
+from aligntool.steps import CopyContent, HoldContent, ReleaseContent
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
 from tests.mover import test_convert_cuts, test_whole_disk_cuts
@@ -43,7 +42,7 @@ class Case:
     """A disk, and a change of it whose journal is a file."""
 
     platter: bytes
-    plan: Plan
+    plan: MovePlan
     runs: Mapping[int, tuple[Extent, ...]]
     rebuilt: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
     sector: int = 512
@@ -130,8 +129,8 @@ def test_a_move_is_continued_only_on_the_disk_where_it_was_begun(
 
 def test_a_complete_move_is_not_offered_to_be_undone(tmp_path: Path) -> None:
     case = realigned("gpt", tmp_path)
-    commit = step_index(case.plan, Commit)
-    disk, file = SimulatedDisk(case.platter), SimulatedDisk(bytes(journal_place(case.plan).extent.length))
+    commit = case.plan.commit_at
+    disk, file = SimulatedDisk(case.platter), SimulatedDisk(bytes(case.plan.journal.extent.length))
     events = realign(case.plan, MoveContext(disk, NoKernel(), file), case.runs, case.rebuilt)
     for event in events:
         if event == StepDone(commit):
@@ -188,10 +187,10 @@ def test_an_older_copy_of_the_journal_is_refused_once_the_change_has_ended(
     """To continue with it would repeat batches whose source is overwritten, also after a system used the content."""
     case, refused = make(label, tmp_path), 0
     disk = SimulatedDisk(case.platter, sector=case.sector)
-    file = SimulatedDisk(bytes(journal_place(case.plan).extent.length), sector=case.sector)
-    copies, recorded = [], StepDone(step_index(case.plan, Commit) - 1)  # then no rollback is possible
+    file = SimulatedDisk(bytes(case.plan.journal.extent.length), sector=case.sector)
+    copies, recorded = [], StepDone(case.plan.commit_at - 1)  # then no rollback is possible
     if adds_table(case.plan) is False:
-        recorded = StepDone(step_index(case.plan, ReleaseContent) - 1)
+        recorded = StepDone(case.plan.index_of(ReleaseContent) - 1)
     for event in realign(case.plan, MoveContext(disk, NoKernel(), file), case.runs, case.rebuilt):
         if event == recorded:
             break
@@ -335,7 +334,7 @@ def test_a_sector_0_torn_by_a_power_cut_is_recognised_as_that_of_the_conversion(
         left, journal = final(begun), final(file)
         if find_parked(SimulatedDisk(left)) is None:
             continue
-        parking = Journal.open(SimulatedDisk(journal), 0).position.step <= step_index(case.plan, ParkEntries)
+        parking = Journal.open(SimulatedDisk(journal), 0).position.step <= case.plan.park_at
         other = case.platter if parking else new
         for at in range(447, 510):
             result = continued(case, other[:at] + left[at:], journal, resume)

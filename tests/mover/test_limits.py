@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.change import Plan, RealignGoal
+from aligntool.change import MovePlan, RealignGoal
 from aligntool.claims import ALL_FREE
 from aligntool.mover.context import MoveContext
 from aligntool.mover.move import realign
@@ -115,7 +115,7 @@ def test_status_reads_an_image_with_4096_byte_sectors_like_a_resume(tmp_path: Pa
     assert states == {"old", "in-flight"}
 
 
-def moved(content: bytearray, plan: Plan, cut: int | None) -> SimulatedDisk:
+def moved(content: bytearray, plan: MovePlan, cut: int | None) -> SimulatedDisk:
     disk = SimulatedDisk(bytes(content), cut=cut, sector=4096)
     with suppress(PowerCut):
         for _ in realign(plan, MoveContext(disk, NoKernel(), None), {1: (Extent(0, 2 * MIB),)}):

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from aligntool.change import Plan, RealignGoal
+from aligntool.change import MovePlan, RealignGoal
 from aligntool.errors import Stopped
 from aligntool.mover.context import MoveContext
 from aligntool.mover.journal import Journal
@@ -45,7 +45,7 @@ ENDS = ("resume", "rollback")
 @dataclass(frozen=True, slots=True)
 class Moved:
     platter: bytes
-    plan: Plan
+    plan: MovePlan
     runs: dict[int, tuple[Extent, ...]]
     keys: frozenset[bytes]  # sectors of the header and of the slots
 

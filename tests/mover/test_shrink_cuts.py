@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.change import Plan, RealignGoal
+from aligntool.change import MovePlan, RealignGoal
 from aligntool.errors import Refused, Stopped
 from aligntool.formats.parked import find_parked
 from aligntool.mover.context import MoveContext
@@ -53,7 +53,7 @@ class Case:
     """A file system on a disk, and what a shrink writes there."""
 
     platter: bytes
-    plan: Plan
+    plan: MovePlan
     step: ShrinkContent
     prepared: Prepared
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pytest
 
-from aligntool.change import Plan
+from aligntool.change import MovePlan
 from aligntool.errors import Stopped
 from aligntool.mover.context import MoveContext
 from aligntool.mover.journal_search import find_journal
@@ -46,7 +46,7 @@ def act(crowd: Crowd, platter: bytes, how: str, cut: int | None = None) -> Simul
 
 def act_on(
     disk: SimulatedDisk,
-    plan: Plan,
+    plan: MovePlan,
     runs: Mapping[int, tuple[Extent, ...]],
     how: str,
     rebuilt: Mapping[int, tuple[bytes, ...]] = MappingProxyType({}),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.change import Plan, RealignGoal
+from aligntool.change import MovePlan, RealignGoal
 from aligntool.claims import ALL_FREE, outside
 from aligntool.errors import Refused, Stopped
 from aligntool.inventory import Layer
@@ -52,7 +52,7 @@ class Case:
 
     kind: str
     platter: bytes
-    plan: Plan
+    plan: MovePlan
     runs: dict[int, tuple[Extent, ...]]
     sector: int = 512
 

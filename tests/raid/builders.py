@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Judged
-from aligntool.change import Plan, RaidGoal
+from aligntool.change import ArrayPlan, RaidGoal
 from aligntool.inventory import Disk, DiskKind, Health, Inventory, KnownGeometry, Layer, LinkHop, Port, Uplink
 from aligntool.raid.planning import plan_raid
 from aligntool.units import Extent
@@ -57,7 +57,7 @@ def goal(level: str = "raid1", **words: object) -> RaidGoal:
 
 def planned(
     wanted: RaidGoal, *disks: Disk, uplinks: tuple[Uplink, ...] = (), known: tuple[KnownGeometry, ...] = ()
-) -> Plan:
+) -> ArrayPlan:
     rows = {disk.name: known for disk in disks}
     return plan_raid(judged(*disks, known=known), Inventory(disks, uplinks), wanted, known=rows)
 

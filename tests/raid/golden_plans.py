@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from aligntool.change import Plan, RaidGoal
+from aligntool.change import ArrayPlan, RaidGoal
 from aligntool.inventory import Disk, Source, Uplink
 from aligntool.recipes.goals import Recipe, load_recipes
 from aligntool.render.lines import text_of
@@ -37,7 +37,7 @@ DISKS: dict[str, tuple[Disk, ...]] = {
 }
 
 
-def golden_plan(recipe: Recipe) -> Plan:
+def golden_plan(recipe: Recipe) -> ArrayPlan:
     if not isinstance(recipe.goal, RaidGoal):
         raise TypeError(f"{recipe.name} is for no array")
     disks = DISKS[recipe.name]

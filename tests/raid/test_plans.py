@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.change import Plan, RaidGoal, from_json, to_json
+from aligntool.change import ArrayPlan, RaidGoal, from_json, to_json
 from aligntool.inventory import Adapter, Disk, Inventory, KnownGeometry, LbaFormat, NvmeFacts, Source
 from aligntool.raid.boot import SYSTEMS
 from aligntool.raid.commands import command_of
@@ -73,7 +73,7 @@ def test_a_saved_plan_is_read_back_unchanged(each: Recipe) -> None:
     assert from_json(to_json(plan)) == plan
 
 
-def edits(plan: Plan) -> dict[str, str]:
+def edits(plan: ArrayPlan) -> dict[str, str]:
     return {step.path: "\n".join(step.lines) for step in plan.steps if isinstance(step, EditFile | WriteFile)}
 
 
@@ -147,7 +147,7 @@ def test_the_planned_size_is_the_size_that_mdadm_made(wanted: RaidGoal, count: i
     assert (offset in command_of(array)) if sectors else not any("data-offset" in word for word in command_of(array))
 
 
-def notes(plan: Plan) -> str:
+def notes(plan: ArrayPlan) -> str:
     return "\n".join(plan.notes)
 
 

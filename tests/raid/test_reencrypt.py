@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.audit.judge import audit
-from aligntool.change import Plan, from_json, to_json
+from aligntool.change import ArrayPlan, from_json, to_json
 from aligntool.cli.layers import Layers
 from aligntool.errors import Refused
 from aligntool.inventory import Layer
@@ -344,7 +344,7 @@ def _is_zombie(pid: int) -> bool:
 # The plan
 
 
-def planned(layer: Layer, *, length: int = 64 * MIB) -> Plan:
+def planned(layer: Layer, *, length: int = 64 * MIB) -> ArrayPlan:
     disk = made_disk(f"2048+{length // 512}", physical=4096)
     return plan_layers(judge(with_content(replace(disk, size=GIB), layer)).judged[0], ())
 

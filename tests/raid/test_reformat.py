@@ -11,7 +11,7 @@ import pytest
 
 from aligntool.audit.arrays import members_of
 from aligntool.audit.judge import audit
-from aligntool.change import Plan, from_json, to_json
+from aligntool.change import ArrayPlan, from_json, to_json
 from aligntool.contents.kind import Unit
 from aligntool.errors import Refused, Stopped
 from aligntool.inventory import Disk, Inventory, Layer, LbaFormat, NvmeFacts, Partition, Table, TableLabel
@@ -62,7 +62,7 @@ def machine(
     )
 
 
-def planned(inventory: Inventory, details: ArrayDetails, size: int = 4096) -> Plan:
+def planned(inventory: Inventory, details: ArrayDetails, size: int = 4096) -> ArrayPlan:
     judged = audit(inventory, {}).judged
     return plan_reformat(inventory.disks[-1], members_of(judged), inventory.disks, ReformatGoal(size), details)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.change import Plan, from_json, to_json
+from aligntool.change import ArrayPlan, from_json, to_json
 from aligntool.render.lines import text_of
 from aligntool.render.plan import raid_plan_lines
 from aligntool.steps import MakeMember, wiped_ends
@@ -15,7 +15,7 @@ from tests.raid.builders import drive, goal, planned
 SIZE = 20 * GIB  # 21474836480 bytes
 
 
-def member(plan: Plan) -> MakeMember:
+def member(plan: ArrayPlan) -> MakeMember:
     return next(step for step in plan.steps if isinstance(step, MakeMember))
 
 

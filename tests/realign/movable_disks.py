@@ -7,7 +7,7 @@ logical partition, or as many as there are.
 from dataclasses import replace
 
 from aligntool.audit.report import Judged
-from aligntool.change import Plan, RealignGoal, Used
+from aligntool.change import MovePlan, RealignGoal, Used
 from aligntool.claims import ALL_FREE
 from aligntool.contents.windows_names import StartNames
 from aligntool.inventory import Disk, DiskKind, Partition, Role, TableLabel
@@ -70,10 +70,10 @@ def plan_for(
     goal: RealignGoal | None = None,
     used: dict[int, Used] | None = None,
     names: dict[int, StartNames] | None = None,
-) -> Plan:
+) -> MovePlan:
     return plan_realign(judged(disk), goal or RealignGoal(), used or {}, ALL_FREE, names=names)
 
 
-def starts(plan: Plan) -> list[int]:
+def starts(plan: MovePlan) -> list[int]:
     """Return the starts in the sectors of the disk's table."""
     return [place.after.start // plan.disk.sector_size for place in plan.places]

@@ -1,6 +1,6 @@
 """Handmade plans with every kind of step."""
 
-from aligntool.change import Estimate, Place, Plan, Used
+from aligntool.change import ArrayPlan, Estimate, MovePlan, Place, TablePlan, Used
 from aligntool.steps import (
     CheckArray,
     CheckContent,
@@ -73,7 +73,7 @@ STEPS = (
     CloseJournal(JOURNAL),
 )
 
-PLAN = Plan(
+PLAN = MovePlan(
     "realign",
     Subject("old-disk.img", SIZE, 512, "dos", "0x2005c0de", None, None, None, "00"),
     "every start on 1MiB",
@@ -84,7 +84,7 @@ PLAN = Plan(
     Estimate(12345678, 130, (Used(1, 12345678, "partclone.ntfs"),)),
 )
 
-LAYOUT = Plan(
+LAYOUT = TablePlan(
     "layout",
     Subject("/dev/sdz", SIZE, 512, None, None, "Model", "S3R1AL", None, "00"),
     "a new gpt table",
@@ -96,7 +96,7 @@ LAYOUT = Plan(
     ),
 )
 
-CONVERT = Plan(
+CONVERT = MovePlan(
     "convert",
     Subject("/dev/sdz", SIZE, 512, "gpt", None, "Model", "S3R1AL", None, "00"),
     "sectors of 4096 bytes",
@@ -112,7 +112,7 @@ CONVERT = Plan(
 MEMBER = Subject("/dev/nvme0n1", SIZE, 512, None, None, "Model", "S3R1AL", "eui.0011", "00")
 RAID_TYPE = "A19D880F-05FC-4D3B-A006-743F0F84911E"
 
-ARRAY = Plan(
+ARRAY = ArrayPlan(
     "raid",
     Subject("/dev/md/data", SIZE, 512, None, None, None, None, None, "00"),
     "RAID1 of one drive",
@@ -147,7 +147,7 @@ ARRAY = Plan(
     ),
 )
 
-REFORMAT = Plan(
+REFORMAT = ArrayPlan(
     "reformat",
     ARRAY.disk,
     "logical blocks of 4096 bytes",

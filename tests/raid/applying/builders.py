@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from aligntool.change import Plan
+from aligntool.change import ArrayPlan
 from aligntool.formats.part_types import ROLES
 from aligntool.raid.steps_drives import LockedMembers, make_member, read_disk, wait_for_members
 from aligntool.raid.steps_system import Paths
@@ -62,9 +62,9 @@ def program(folder: Path, name: str, script: str) -> Path:
     return file.parent
 
 
-def plan_of(steps: Sequence[Step], name: str = "data") -> Plan:
+def plan_of(steps: Sequence[Step], name: str = "data") -> ArrayPlan:
     array = Subject(f"/dev/md/{name}", 64 * MIB, 512, None, "0:0:0:0", None, None, None, "")
-    return Plan("raid", array, "an array", (), tuple(steps))
+    return ArrayPlan("raid", array, "an array", (), tuple(steps))
 
 
 def made_member(step: MakeMember, *, again: bool = False, area: DataArea = ANYWHERE) -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.change import Plan, StepDone
+from aligntool.change import ArrayPlan, StepDone
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.programs import find_program
 from aligntool.raid.apply import apply_record, begin, undo_record
@@ -56,14 +56,14 @@ def drive(sparse: Callable[..., Path], loop: Callable[..., Path]) -> Path:
     return loop(sparse(SIZE))
 
 
-def whole_plan(paths: Paths, drive: Path, folder: Path) -> Plan:
+def whole_plan(paths: Paths, drive: Path, folder: Path) -> ArrayPlan:
     member = member_step(paths, drive)
     return plan_of(
         [member, file_system_step(member.device), fstab_step(), ReloadUnits(), MakeDirectory(str(folder / "srv/data"))]
     )
 
 
-def cut_after(plan: Plan, paths: Paths, events: int) -> bool:
+def cut_after(plan: ArrayPlan, paths: Paths, events: int) -> bool:
     """Apply the plan up to this event; return whether anything was left to do."""
     walk = apply_record(begin(plan, paths), plan, paths)
     taken = len(list(islice(walk, events)))
@@ -96,7 +96,7 @@ def is_finished(paths: Paths, drive: Path, folder: Path) -> bool:
     )
 
 
-def empty_again(plan: Plan, paths: Paths, drive: Path) -> None:
+def empty_again(plan: ArrayPlan, paths: Paths, drive: Path) -> None:
     """Roll back a finished creation, as if the record were still there."""
     done = Record(paths.state / "arrays/x.json", plan, len(plan.steps))
     traces: dict[int, dict[str, str]] = {index: {} for index in range(len(plan.steps))}
@@ -231,7 +231,7 @@ def test_an_initramfs_that_cannot_be_rebuilt_does_not_stop_the_rollback(
     assert fstab.read_text() == OLD and find_records(paths.state) == ()
 
 
-def roll_back_finished(plan: Plan, paths: Paths, traces: dict[int, dict[str, str]]) -> list[str]:
+def roll_back_finished(plan: ArrayPlan, paths: Paths, traces: dict[int, dict[str, str]]) -> list[str]:
     """Carry a plan out, roll it back, and return the messages."""
     (paths.of("/etc/fstab")).write_text(f"{LINE}\nother\n")
     save(Record(paths.state / "arrays/x.json", plan, len(plan.steps), traces=traces))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.change import Plan
+from aligntool.change import ArrayPlan
 from aligntool.errors import Refused
 from aligntool.raid.planning import Needs, needs_of_plan
 from aligntool.raid.preflight import preflight, refuse_impossible
@@ -29,7 +29,7 @@ def conf_step() -> EditFile:
     return EditFile(CONF, (f"ARRAY /dev/md/data UUID={UUID}",), f"UUID={UUID}", f"{CONF}.before")
 
 
-def reasons(plan: Plan, folder: Path) -> str:
+def reasons(plan: ArrayPlan, folder: Path) -> str:
     with pytest.raises(Refused) as caught:
         refuse_impossible(plan, paths_in(folder))
     return str(caught.value)

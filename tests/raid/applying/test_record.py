@@ -16,6 +16,7 @@ from aligntool.linux.programs import run_program
 from aligntool.raid.record import Record, find_records, lock_state, read_record, remove_record, save
 from aligntool.raid.steps_system import Paths
 from tests.raid.applying.builders import fstab_step, plan_of
+from tests.render.sample_plans import ARRAY
 
 PLAN = plan_of([fstab_step()])
 
@@ -102,7 +103,7 @@ def test_a_program_that_outlives_aligntool_holds_the_lock_until_it_ends(tmp_path
 
 
 def test_the_status_of_an_existing_array_does_not_forbid_its_use(record: Record) -> None:
-    created = replace(record, forward=True)
+    created = replace(record, plan=ARRAY, forward=True)
     persist = replace(created, plan=replace(PLAN, purpose="persist"))
     assert "do not store anything" in array_status(created).sentences[0]
     assert array_status(persist).sentences[0].endswith("the array itself is not affected")

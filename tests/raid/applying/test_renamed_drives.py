@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.change import Plan
+from aligntool.change import ArrayPlan
 from aligntool.cli.arrays import refuse_renamed
 from aligntool.errors import Refused
 from aligntool.inventory import Disk
@@ -21,7 +21,7 @@ def named(disk: Disk, name: str) -> Disk:
     return replace(disk, name=name, path=f"/dev/{name}")
 
 
-def devices(plan: Plan) -> list[str]:
+def devices(plan: ArrayPlan) -> list[str]:
     found: list[str] = []
     for step in plan.steps:
         match step:
@@ -51,7 +51,7 @@ def test_partition_types_are_set_on_the_drives_by_their_current_names() -> None:
     plan = planned(goal(partitions=(1, 1)), *disks)
     moved = with_current_names(plan, (named(disks[0], "nvme1n1"), named(disks[1], "nvme0n1")))
 
-    def paths(some: Plan) -> list[str]:
+    def paths(some: ArrayPlan) -> list[str]:
         return [step.disk for step in some.steps if isinstance(step, SetPartitionType)]
 
     assert (paths(plan), paths(moved)) == (["/dev/nvme0n1", "/dev/nvme1n1"], ["/dev/nvme1n1", "/dev/nvme0n1"])
