@@ -367,6 +367,7 @@ class TableFault:
     detail: str  # one sentence with the numbers
     at: int | None = None  # offset on the disk
     partitions: tuple[int, ...] = ()  # numbers of the partitions it concerns
+    hides: bool = False  # because of it Linux reads no entry of the table, or wrong ones; not in the JSON
 
 
 class TableCopyState(StrEnum):

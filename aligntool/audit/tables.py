@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from aligntool.audit.drives import disk_finding
 from aligntool.audit.report import Code, Finding, Severity
-from aligntool.audit.wording import change_by_hand, look_at_table, next_command, next_resume, shell_word
+from aligntool.audit.wording import change_by_hand, look_at_table, next_command, next_resume, repair_program, shell_word
 from aligntool.commands import ByHand
 from aligntool.contents.catalogue import kind_named
 from aligntool.formats.parked import is_marked_in_flight, parked_numbers
@@ -104,6 +104,31 @@ def _faults(disk: Disk) -> set[Fault]:
     return {fault.fault for fault in disk.table.faults} if disk.table else set()
 
 
+# The kinds of disks on which Linux always searches for partitions: not on a loop device without partition scanning, for
+# example.
+_SCANNED = frozenset({
+    DiskKind.NVME, DiskKind.ATA, DiskKind.SCSI, DiskKind.USB, DiskKind.UFS, DiskKind.SD, DiskKind.EMMC, DiskKind.VIRTIO,
+    DiskKind.MD,
+})  # fmt: skip
+_READ_BY_LINUX = (TableLabel.GPT, TableLabel.DOS)  # by every kernel; the others depend on its configuration
+
+
+def hiding_codes(disk: Disk) -> frozenset[Code]:
+    """Return the codes of the findings on why Linux shows none of the partitions of this disk, or wrong ones."""
+    found = {_CODES[fault.fault] for fault in (disk.table.faults if disk.table else ()) if fault.hides}
+    if gpt_is_lost(disk):
+        found.add(Code.GPT_LOST)
+    if not disk.kernel_partitions:
+        found.add(Code.KERNEL_DISAGREES)
+    return frozenset(found)
+
+
+def is_in_kernel(disk: Disk) -> bool:
+    """Return whether the kernel still has partitions of the table."""
+    extents = {part.extent for part in disk.partitions}
+    return any(extent in extents for _, extent in disk.kernel_partitions)
+
+
 def _gpt_lost_finding(disk: Disk) -> Finding:
     damaged = [fault for fault in (disk.table.faults if disk.table else ()) if fault.fault in _COPIES_DAMAGED]
     listed = disk.table is not None and disk.table.label is TableLabel.GPT
@@ -148,6 +173,8 @@ def _next_step(disk: Disk, code: Code) -> str:
     path = shell_word(disk.path)
     if is_marked_in_flight(disk):
         return next_resume(disk)
+    if code in hiding_codes(disk) and code in (Code.GPT_LOST, Code.GPT_PRIMARY_DAMAGED, Code.PROTECTIVE_MBR):
+        return change_by_hand(disk, ByHand.TABLE, repair_program(disk))
     if code in (Code.GPT_PRIMARY_DAMAGED, Code.GPT_BACKUP_DAMAGED, Code.GPT_BACKUP_MISPLACED, Code.GPT_COPIES_DIFFER):
         backup = f"sgdisk --backup=gpt-{disk.name.rpartition('/')[2]}.bin"
         # With a damaged copy and a damaged protective MBR sgdisk 1.0.9 saves nothing ("Invalid partition data").
@@ -157,7 +184,7 @@ def _next_step(disk: Disk, code: Code) -> str:
     shown = disk.limits.logical_block_size
     if code is Code.OTHER_SECTOR_SIZE and shown in (512, 4096):
         return next_command(disk, "plan convert", f"--sector-size {shown}")
-    if code in (Code.GPT_LOST, Code.COVERS_TABLE):
+    if code is Code.COVERS_TABLE:
         return look_at_table(disk, "sgdisk -v")
     if code in (Code.EBR_CHAIN, Code.OVERLAP, Code.BAD_ENTRY, Code.BEYOND_END):
         return look_at_table(disk, "sfdisk --dump")
@@ -178,7 +205,10 @@ def _kernel_findings(disk: Disk) -> Iterator[Finding]:
     label = disk.table.label if disk.table else None
     # On a dynamic disk with an MBR the kernel shows the volumes, not the entries (block/partitions/ldm.c).
     shows_volumes = label is TableLabel.DOS and Fault.DYNAMIC_DISK in _faults(disk)
-    if not disk.table_read or not disk.kernel_partitions or label is TableLabel.UNKNOWN or shows_volumes:
+    if not disk.table_read or label is TableLabel.UNKNOWN or shows_volumes:
+        return
+    compared = label in _READ_BY_LINUX and disk.kind in _SCANNED and not hiding_codes(disk) - {Code.KERNEL_DISAGREES}
+    if not disk.kernel_partitions and not compared:
         return
     parked = parked_numbers(disk)  # their nodes are removed from the kernel while they are in flight
     shown = (part for part in disk.partitions if part.number <= LAST_NUMBER)
@@ -200,6 +230,8 @@ def _kernel_findings(disk: Disk) -> Iterator[Finding]:
     differences += [f"partition {number} is in the kernel but not in the table" for number in extra]
     if differences:
         text = "the kernel's partitions differ from the table"
+        if not disk.kernel_partitions:
+            text = "the kernel shows no partition of this disk, although its table lists some"
         probe = change_by_hand(disk, ByHand.KERNEL_TABLE, "partprobe")
         yield disk_finding(disk, Code.KERNEL_DISAGREES, Severity.WARNING, text, *differences, next_=probe)
 

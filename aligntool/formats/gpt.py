@@ -382,7 +382,8 @@ def entry_faults(
     elif size != _KERNEL_ENTRY_SIZE:
         only = f"UEFI allows it, but Linux reads only tables with entries of {_KERNEL_ENTRY_SIZE}"
         counts.append(f"the entries of this GPT have {size} bytes: {only}")
-    faults = [TableFault(Fault.IMPLAUSIBLE_COUNT, detail, copy.at) for detail in counts]
+    hides = size != _KERNEL_ENTRY_SIZE
+    faults = [TableFault(Fault.IMPLAUSIBLE_COUNT, detail, copy.at, hides=hides) for detail in counts]
     faults += overlaps(partitions) + beyond_end(partitions, disk_size)
     faults += _outside_usable(copy, header, partitions)
     faults += _covering_table(table_places(copy, other, disk_size), copy.sector_size, partitions)

@@ -342,13 +342,13 @@ def protective_faults(
         what = "has no 0xEE entry" if table else "is missing"
         detail = f"the protective MBR {what}: Linux ignores this GPT unless it is started with `gpt`, and fdisk and"
         detail += " parted refuse it; other systems may treat the disk as empty"
-        return [TableFault(Fault.PROTECTIVE_MBR, detail, 0)]
+        return [TableFault(Fault.PROTECTIVE_MBR, detail, 0, hides=True)]
     others = hybrid_entries(table)
     last = disk_size // sector_size - 1
     faults = [_hybrid_fault(others, partitions, sector_size)] if others else []
     if guard.start != 1:
         detail = f"the 0xEE entry of the protective MBR starts at sector {guard.start}, not 1: Linux ignores this GPT"
-        faults.append(TableFault(Fault.PROTECTIVE_MBR, detail, guard.at))
+        faults.append(TableFault(Fault.PROTECTIVE_MBR, detail, guard.at, hides=True))
     # UEFI requires the disk's size less one, or 0xFFFFFFFF if that does not fit; many tools always write the latter,
     # and the kernel also accepts the size truncated to 32 bits (is_pmbr_valid).
     if not others and guard.sectors not in (MOST_SECTORS, min(last, MOST_SECTORS), last & MOST_SECTORS):

@@ -340,7 +340,9 @@ def _sector_size(reader: Reader, table: MbrSector, reported: int | None) -> tupl
         return other, []
     detail = f"this partition table was written for sectors of {other} bytes, but the disk has sectors of {own}"
     detail += ": Linux finds its partitions in the wrong places"
-    return other, [TableFault(Fault.OTHER_SECTOR_SIZE, detail, 0, tuple(entry.slot for entry in table.used))]
+    return other, [
+        TableFault(Fault.OTHER_SECTOR_SIZE, detail, 0, tuple(entry.slot for entry in table.used), hides=True)
+    ]
 
 
 def _may_use_4096(reader: Reader, table: MbrSector) -> bool:

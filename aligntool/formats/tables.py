@@ -100,7 +100,7 @@ def read_gpt(reader: Reader, pair: GptPair, table: MbrSector | None, sector_size
     if sector_size not in (None, copy.sector_size):
         written = f"this GPT was written for sectors of {copy.sector_size} bytes, but the disk has sectors of"
         detail = f"{written} {sector_size}: Linux does not see its partitions here"
-        size_faults.append(TableFault(Fault.OTHER_SECTOR_SIZE, detail, copy.at))
+        size_faults.append(TableFault(Fault.OTHER_SECTOR_SIZE, detail, copy.at, hides=True))
     faults = [
         *size_faults,
         *copy_faults(pair, reader.size // copy.sector_size - 1),
@@ -130,7 +130,7 @@ def copy_faults(pair: GptPair, last_lba: int) -> list[TableFault]:
         unless = " unless it is started with `gpt`" if backup.is_good else ""
         then = f"; Linux then reads none of its partitions{unless}"
         detail = f"the primary GPT header at sector {primary.lba} {primary.why}{then}"
-        faults.append(TableFault(Fault.GPT_PRIMARY_DAMAGED, detail, primary.at))
+        faults.append(TableFault(Fault.GPT_PRIMARY_DAMAGED, detail, primary.at, hides=True))
     if not backup.is_good:
         detail = f"the backup GPT header at sector {backup.lba} {backup.why}"
         faults.append(TableFault(Fault.GPT_BACKUP_DAMAGED, detail, backup.at))
@@ -281,7 +281,7 @@ def is_backup_alone(table: Table) -> bool:
 
 
 def _without_sector_0(reader: Reader, sector_size: int | None) -> TableReading:
-    fault = unreadable_fault("the disk's first sector", 0)
+    fault = replace(unreadable_fault("the disk's first sector", 0), hides=True)
     gpt = find_gpt(reader, None, sector_size)
     reading = read_gpt(reader, gpt, None, sector_size) if gpt else None
     if reading and reading.table:

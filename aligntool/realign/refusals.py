@@ -208,9 +208,10 @@ def _table_reasons(disk: Disk) -> Iterator[Refusal]:
         text = f"the partition table has an error: {fault.detail}"
         if fault.fault not in _TOLERATED:
             tool = "sgdisk -v" if fault.fault in _GPT_FAULTS else "sfdisk --verify"
-            yield Refusal("table-damaged", name, text, wording.look_at_table(disk, tool))
+            hint = _repair_of_gpt(disk) if fault.hides and fault.fault in _GPT_FAULTS else ""
+            yield Refusal("table-damaged", name, text, hint or wording.look_at_table(disk, tool))
         elif fault.fault is Fault.PROTECTIVE_MBR and fault.at == 0:  # sector 0 has no 0xEE entry
-            yield Refusal("table-damaged", name, text, "aligntool explain AT310")
+            yield Refusal("table-damaged", name, text, _repair_of_gpt(disk))
     # If the kernel's partitions differ, a mounted file system may lie elsewhere than the table states.
     kernel = dict(disk.kernel_partitions)
     for part in disk.partitions:
@@ -219,6 +220,10 @@ def _table_reasons(disk: Disk) -> Iterator[Refusal]:
             what = f"partition {part.number}"
             text = f"{what}: the kernel has it at byte {seen.start}, the table at {part.extent.start}"
             yield Refusal("kernel-differs", what, text, _reread(disk), lasting=False)
+
+
+def _repair_of_gpt(disk: Disk) -> str:
+    return wording.change_by_hand(disk, ByHand.TABLE, wording.repair_program(disk))
 
 
 _LIVE = "start from another medium, such as a live system, and run it there"

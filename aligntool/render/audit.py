@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from aligntool.audit.drives import is_nothing_judged, targets_not_judged
 from aligntool.audit.grids import FLOPPY_SIZES, STACKED
 from aligntool.audit.report import Answer, Check, Code, Finding, Judged, Repair, Report, Severity, Verdict, explanations
+from aligntool.audit.tables import hiding_codes, is_in_kernel
 from aligntool.audit.wording import label_words, past_words
 from aligntool.commands import shell_word
 from aligntool.contents.catalogue import kind_named
@@ -148,13 +149,19 @@ def only_disk(report: Report) -> str | None:
 
 
 def next_finding(report: Report) -> Finding | None:
-    """Return the finding with the command to type first: one that finishes a move in flight, or plans to realign the
-    worst disk, or follows the worst finding. None if no finding has a command.
+    """Return the finding with the command to type first: one that finishes a move in flight, or one that hides the
+    others, or plans to realign the worst disk, or follows the worst finding. None if no finding has a command.
     """
     moving = disks_in_flight(report)
-    urgent = [finding for finding in report.findings if finding.severity is not Severity.INFO and has_command(finding)]
-    urgent.sort(key=lambda finding: (finding.disk not in moving, finding.severity.rank, " plan " not in finding.next))
-    return next(iter(urgent), None)
+    hiding = hiding_findings(report)
+    shown = [finding for finding in report.findings if finding.severity is not Severity.INFO]
+    urgent = [finding for finding in shown if has_command(finding) or finding in hiding]
+
+    def key(finding: Finding) -> tuple[bool, bool, int, bool]:
+        severity = finding.severity.rank
+        return finding.disk not in moving, finding not in hiding, severity, " plan " not in finding.next
+
+    return min(urgent, key=key, default=None)
 
 
 def has_command(finding: Finding) -> bool:
@@ -177,7 +184,9 @@ NOT_URGENT = (True, Severity.INFO.rank)
 
 def finding_lines(report: Report, *, width: int, verbose: bool, quiet: bool) -> Iterator[Line]:
     hidden: list[Finding] = []
-    for findings in by_code(report):
+    hiding = hiding_findings(report)
+    groups = sorted(by_code(report), key=lambda findings: findings[0] not in hiding)
+    for findings in groups:
         note = findings[0].severity is Severity.INFO
         if note and not verbose and (quiet or findings[0].code is not Code.NOT_SEEN):
             hidden += findings
@@ -349,10 +358,10 @@ def _squashfs_images(report: Report) -> Sequence[Judged]:
 
 def _brief_lines(report: Report, disks: Sequence[Judged], width: int) -> Iterator[Line]:
     """Yield a line for each disk: name, verdict, description. The disk of the next command is the first."""
-    moving = disks_in_flight(report)
     keys = urgency(report)
     disks = sorted(disks, key=lambda judged: keys.get(judged.disk.name, NOT_URGENT))
-    verdicts = [_disk_verdict(judged, moving=judged.disk.name in moving) for judged in disks]
+    found = disk_verdicts(report)
+    verdicts = [found[judged.disk.name] for judged in disks]
     names = max(cell_width(harmless(judged.disk.name)) for judged in disks)
     words = max(cell_width(harmless(text)) for text, _ in verdicts)
     for judged, (text, style) in zip(disks, verdicts, strict=True):
@@ -374,10 +383,23 @@ def _with_sysroot(report: Report) -> str:
     return f" --sysroot {shell_word(report.inventory.sysroot)}" if report.inventory.sysroot else ""
 
 
-def _disk_verdict(judged: Judged, *, moving: bool) -> tuple[str, Style]:
+def disk_verdicts(report: Report) -> Mapping[str, tuple[str, Style]]:
+    """Return the verdict on each disk in a few words."""
+    moving = disks_in_flight(report)
+    hidden = {finding.disk for finding in hiding_findings(report)}
+    found = {}
+    for judged in report.judged:
+        name = judged.disk.name
+        found[name] = _disk_verdict(judged)
+        if name in moving:
+            found[name] = ("move in flight", Style.BAD)
+        elif name in hidden:
+            found[name] = ("not seen by Linux" if not is_in_kernel(judged.disk) else "damaged table", Style.BAD)
+    return found
+
+
+def _disk_verdict(judged: Judged) -> tuple[str, Style]:
     answers = [verdict.answer for verdict in judged.verdicts if verdict.matters]
-    if moving:
-        return "move in flight", Style.BAD
     for answer, word in ((Answer.OFF, "off"), (Answer.UNKNOWN, "unknown")):
         count = answers.count(answer)
         if count:
@@ -387,17 +409,18 @@ def _disk_verdict(judged: Judged, *, moving: bool) -> tuple[str, Style]:
 
 def disks_in_flight(report: Report) -> list[str]:
     """Return the names of the disks with a move in flight."""
-    return _disks_with(report, Code.IN_FLIGHT)
-
-
-_HIDING = (Code.GPT_LOST, Code.OTHER_SECTOR_SIZE, Code.TABLE_UNREADABLE)
-"""Errors that hide all others: Linux shows no partition of such a disk."""
-
-
-def _disks_with(report: Report, *codes: Code) -> list[str]:
-    """Return the names of the disks with an error of one of these codes."""
-    errors = (found for found in report.findings if found.severity is Severity.ERROR and found.code in codes)
+    errors = (found for found in report.findings if found.severity is Severity.ERROR and found.code is Code.IN_FLIGHT)
     return list(dict.fromkeys(found.disk for found in errors if found.disk))
+
+
+def hiding_findings(report: Report) -> list[Finding]:
+    """Return the findings that hide all others: Linux shows no partition of their disks, or wrong ones."""
+    codes = {judged.disk.name: hiding_codes(judged.disk) for judged in report.judged}
+    return [
+        finding
+        for finding in report.findings
+        if finding.severity is not Severity.INFO and finding.code in codes.get(finding.disk or "", ())
+    ]
 
 
 def _named(disks: Sequence[str]) -> str:
@@ -597,10 +620,14 @@ def verdict_line(report: Report) -> Line:
     moving = disks_in_flight(report)
     if moving:
         return ((f"A move is in flight on {_named(moving)}: finish it or undo it first", Style.BAD),)
-    hidden = _disks_with(report, *_HIDING)
+    hidden = {finding.disk for finding in hiding_findings(report)}
     if hidden:
-        which = "these partitions" if len(disks) == 1 else f"the partitions of {_named(hidden)}"
-        return ((f"Linux does not see {which}", Style.BAD),)
+        lost = [judged.disk.name for judged in disks if judged.disk.name in hidden and not is_in_kernel(judged.disk)]
+        kept = [judged.disk.name for judged in disks if judged.disk.name in hidden]
+        which = "these partitions" if len(disks) == 1 else f"the partitions of {_named(lost or kept)}"
+        if lost:
+            return ((f"Linux does not see {which}", Style.BAD),)
+        return ((f"Linux may not see {which} after a restart", Style.BAD),)
     if off and len(disks) == 1:
         starts = [verdict.answer for verdict in off[0].verdicts if verdict.matters]
         return ((f"{starts.count(Answer.OFF)} of {counted(len(starts), 'partition')} misaligned", Style.BAD),)

@@ -9,7 +9,7 @@ from aligntool import __version__
 from aligntool.audit.drives import targets_not_judged
 from aligntool.audit.report import Answer, Finding, Judged, Repair, Report, Severity, Verdict
 from aligntool.documents import wire_fields
-from aligntool.inventory import Partition
+from aligntool.inventory import Partition, TableFault
 from aligntool.render.audit import NO_REPAIRS, Repairs
 from aligntool.units import Extent
 
@@ -135,6 +135,8 @@ def as_value(value: object) -> Value:
             return _text(value)
         case Extent():
             return {"start": value.start, "length": value.length}
+        case TableFault():
+            return _fields(value, leave=frozenset({"hides"}))
         case _ if is_dataclass(value):
             return _fields(value, leave=frozenset())
         case tuple() | list():

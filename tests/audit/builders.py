@@ -43,6 +43,7 @@ def made_disk(
         limits=IoLimits(logical, physical, minimum if minimum is not None else physical, optimal, offset),
         drive_port="sas" if kind is DiskKind.SCSI else None,
         table=Table(label, sector) if parts else None, table_read=True, partitions=parts,
+        kernel_partitions=tuple((part.number, part.extent) for part in parts),
     )  # fmt: skip
 
 

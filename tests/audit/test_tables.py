@@ -53,7 +53,7 @@ def test_a_fault_of_two_partitions_is_not_attributed_to_one() -> None:
 
 
 def test_the_suggested_command_backs_up_a_damaged_gpt_and_dumps_a_broken_chain() -> None:
-    damaged = judge(faulty(TableFault(Fault.GPT_PRIMARY_DAMAGED, "…"))).findings[0]
+    damaged = judge(faulty(TableFault(Fault.GPT_BACKUP_DAMAGED, "…"))).findings[0]
     assert damaged.next == "sudo sgdisk --backup=gpt-sda.bin /dev/sda"
     broken = judge(faulty(TableFault(Fault.EBR_LOOP, "…"))).findings[0]
     assert broken.next == "sudo sfdisk --dump /dev/sda"
@@ -133,7 +133,7 @@ def kernel_has(*partitions: tuple[int, int, int]) -> Disk:
         (((1, 2048, 999992), (2, 1048576, 1000000)), "partition 1: the kernel has"),
         (((1, 2048, 1000000),), "partition 2 is in the table but not in the kernel"),
         (((1, 2048, 1000000), (2, 1048576, 1000000), (3, 9000000, 8)), "partition 3 is in the kernel but not in"),
-        ((), None),
+        ((), "partition 1 is in the table but not in the kernel"),
     ],
 )
 def test_the_partitions_of_the_kernel_are_compared_with_the_table(

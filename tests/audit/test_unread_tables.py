@@ -10,6 +10,10 @@ from typing import Any
 
 import pytest
 
+from aligntool.audit.report import Code
+from aligntool.inventory import DiskKind, Fault, Table, TableFault, TableLabel
+from aligntool.render.audit import next_finding, verdict_line
+from tests.audit.builders import judge, made_disk
 from tests.conftest import attached, run
 from tests.linux.trees import MadeDisk, MadePartition, make_tree
 from tests.run_aligntool import run_aligntool
@@ -149,6 +153,52 @@ def test_the_headline_names_the_fault_that_hides_others(tmp_path: Path) -> None:
     assert "AT319" in done.stdout and done.stdout.startswith("Linux does not see these partitions\n")
     both = run_aligntool("audit", image, other, code=1).stdout
     assert both.startswith(f"Linux does not see the partitions of {image}\n")
+
+
+def gpt_without(path: Path, *sectors: int) -> Path:
+    """Make a GPT with a misaligned partition, and overwrite these sectors."""
+    run("truncate", "-s", "64M", path)
+    run("sfdisk", "-q", path, stdin="label: gpt\nstart=2049, size=20000\n")
+    with path.open("r+b") as file:
+        for sector in sectors:
+            file.seek(sector * 512)
+            file.write(bytes(512))
+    return path
+
+
+@pytest.mark.needs_tools("sfdisk")
+@pytest.mark.parametrize(("sectors", "code"), [((0,), "AT310"), ((1,), "AT301"), ((0, 1), "AT301"), ((131071,), "")])
+def test_the_headline_names_a_table_that_linux_does_not_read(
+    tmp_path: Path, sectors: tuple[int, ...], code: str
+) -> None:
+    """By find_valid_gpt() in block/partitions/efi.c: unless it is started with `gpt`, Linux needs the protective MBR
+    and the primary header.
+    """
+    image = gpt_without(tmp_path / "disk.img", *sectors)
+    said = run_aligntool("audit", image, code=1).stdout
+    headline = "Linux does not see these partitions" if code else "1 of 1 partition misaligned"
+    assert said.startswith(f"{headline}\n")
+    first = said.partition("AT")[2][:3]
+    assert not code or (f"AT{first}" == code and "docs/by-hand.md#a-damaged-partition-table" in said)
+    assert not code or "sgdisk -v" not in said
+
+
+def test_the_headline_names_a_disk_of_which_the_kernel_shows_no_partition() -> None:
+    disk = made_disk("63+1000000", physical=4096)
+    unseen = replace(disk, name="sdb", path="/dev/sdb", kernel_partitions=())
+    ((text, _),) = verdict_line(judge(disk, unseen))
+    assert text == "Linux does not see the partitions of sdb"
+    found = next_finding(judge(disk, unseen))
+    assert found is not None and found.code is Code.KERNEL_DISAGREES and found.disk == "sdb"
+    loop = replace(unseen, kind=DiskKind.LOOP)
+    assert verdict_line(judge(loop))[0][0] == "1 of 1 partition misaligned", "perhaps it is not searched for partitions"
+
+
+def test_a_damaged_table_whose_partitions_the_kernel_still_has_is_named_as_such() -> None:
+    disk = made_disk("63+1000000", physical=4096)
+    hurt = Table(TableLabel.GPT, 512, faults=(TableFault(Fault.GPT_PRIMARY_DAMAGED, "…", 512, hides=True),))
+    ((text, _),) = verdict_line(judge(replace(disk, table=hurt)))
+    assert text == "Linux may not see these partitions after a restart"
 
 
 def test_a_drive_without_a_medium_is_not_counted(tmp_path: Path) -> None:

@@ -130,12 +130,10 @@ def test_with_both_copies_damaged_no_start_is_judged_and_no_unsafe_repair_propos
     assert not {"AT101", "AT301", "AT302"} & codes(report)
     disk = report.judged[0]
     assert all(verdict.answer is Answer.UNKNOWN for verdict in disk.verdicts if verdict.matters)
-    copy = tmp_path / "typed.img"
-    shutil.copy(path, copy)
-    words = found[0].next.replace(str(path), str(copy)).split()
-    typed(words[0], *words[1:])
-    assert copy.read_bytes() == path.read_bytes(), "the next command writes"
+    assert found[0].next == f"by hand, with gdisk on {path}: docs/by-hand.md#a-damaged-partition-table"
     if damage in ("header checksums", "signatures"):
+        copy = tmp_path / "typed.img"
+        shutil.copy(path, copy)
         typed("sgdisk", "-e", copy)
         assert starts(copy) == [], "explain warns that sgdisk -e writes an empty table here"
 

@@ -202,7 +202,9 @@ def test_no_command_and_no_finding_is_on_the_page_twice(machine: str) -> None:
 def one_disk(start: int, size: int = 1 << 30) -> Inventory:
     disk = array_machine().disks[1]
     part = replace(disk.partitions[0], extent=Extent(start, 1 << 20), content=(), holders=())
-    return Inventory((replace(disk, size=size, partitions=(part,), links=(), holders=(), nvme=None),))
+    seen = ((1, part.extent),)
+    disk = replace(disk, size=size, partitions=(part,), kernel_partitions=seen, links=(), holders=(), nvme=None)
+    return Inventory((disk,))
 
 
 def unknown_disk() -> Inventory:
