@@ -25,6 +25,7 @@ from typing import TextIO
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 FEWEST = 6  # some of which wait for a disk, a lock or a time limit
 ROOT = Path(__file__).parent.parent
@@ -165,6 +166,32 @@ class Groups(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         return group(nodeid)
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """Return the test in which the process crashed, if it did. xdist itself would run it again, in the process that
+        takes its place, until none is left to crash.
+        """
+        units = self.assigned_work.pop(node)
+        left = {scope: tests for scope, tests in units.items() if not all(tests.values())}
+        if not left:
+            return None
+        tests = next(iter(left.values()))
+        crashed: str = next(test for test, is_done in tests.items() if not is_done)
+        tests[crashed] = True
+        self.workqueue.update(left)
+        for other in self.nodes:
+            self._reschedule(other)
+        return crashed
+
+    def _reschedule(self, node: WorkerController) -> None:
+        """Give a process at least two tests, if there are as many: it begins none before it knows the next one. xdist
+        itself gives one that takes the place of another a single group, and never another if that has a single test.
+        """
+        if node not in self.registered_collections:  # it has just been started
+            return
+        super()._reschedule(node)
+        while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
+            super()._reschedule(node)
 
 
 def group(nodeid: str) -> str:
