@@ -21,6 +21,7 @@ from aligntool.steps import (
     RebuildContent,
     ReleaseContent,
     RewriteTable,
+    SavedStep,
     Step,
     Subject,
     WriteJournal,
@@ -301,6 +302,10 @@ class MovePlan(Plan):
     @property
     def rebuilds(self) -> tuple[RebuildContent, ...]:
         return self.of(RebuildContent)
+
+    @property
+    def saved(self) -> tuple[SavedStep, ...]:
+        return tuple(step for step in self.steps if isinstance(step, SavedStep))
 
     @property
     def rewrite(self) -> RewriteTable:

@@ -223,6 +223,10 @@ class HoldContent:
     source: Extent
     held: SavedRanges
 
+    @property
+    def place(self) -> Extent:
+        return self.source
+
 
 @dataclass(frozen=True, slots=True)
 class CopyContent:
@@ -246,6 +250,10 @@ class ReleaseContent:
     held: SavedRanges
     patches: tuple[Patch, ...] = ()
 
+    @property
+    def place(self) -> Extent:
+        return self.target
+
 
 @dataclass(frozen=True, slots=True)
 class RebuildContent:
@@ -259,6 +267,10 @@ class RebuildContent:
     extent: Extent
     sector_size: int
     held: SavedRanges  # the bytes to write, counted from the start of the partition
+
+    @property
+    def place(self) -> Extent:
+        return self.extent
 
 
 @dataclass(frozen=True, slots=True)
@@ -506,6 +518,9 @@ class PutBackMember:
 
 
 ContentStep = CheckContent | ShrinkContent | HoldContent | CopyContent | ReleaseContent | RebuildContent
+
+SavedStep = HoldContent | ReleaseContent | RebuildContent
+"""The steps that hide or write, at their `place`, what the journal has saved."""
 
 Commit = RewriteTable | ConvertTable
 """The steps that commit: from then on the new table is valid."""

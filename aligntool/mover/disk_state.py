@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import assert_never
 
 from aligntool import steps
 from aligntool.change import MovePlan, Plan
@@ -106,30 +105,16 @@ def has_markers(device: Device, journal: Journal, *, only_at_source: bool = Fals
     """Return whether a marker with this journal's id is at a place where its plan writes markers. A rollback removes
     those at the source, and leaves those at the target.
     """
-    for step in journal.contents.plan.steps:
-        if isinstance(step, steps.HoldContent | steps.ReleaseContent | steps.RebuildContent):
-            if only_at_source and isinstance(step, steps.ReleaseContent):
-                continue
-            start = _place_of(step).start
-            for extent in step.held.ranges:
-                found = read_or_empty(device, start + extent.start, extent.length)
-                for at in range(0, len(found), device.sector_size):
-                    marker = MARKER.match(found, at, at + device.sector_size)
-                    if marker and marker[1] == journal.id.hex().encode():
-                        return True
+    for step in journal.contents.plan.saved:
+        if only_at_source and isinstance(step, steps.ReleaseContent):
+            continue
+        for extent in step.held.ranges:
+            found = read_or_empty(device, step.place.start + extent.start, extent.length)
+            for at in range(0, len(found), device.sector_size):
+                marker = MARKER.match(found, at, at + device.sector_size)
+                if marker and marker[1] == journal.id.hex().encode():
+                    return True
     return False
-
-
-def _place_of(step: steps.HoldContent | steps.ReleaseContent | steps.RebuildContent) -> Extent:
-    match step:
-        case steps.HoldContent():
-            return step.source
-        case steps.ReleaseContent():
-            return step.target
-        case steps.RebuildContent():
-            return step.extent
-        case _:
-            assert_never(step)
 
 
 def has_evidence(device: Device, journal: Journal) -> bool:
@@ -218,10 +203,8 @@ def foreign_content(device: Device, journal: Journal, places: Iterable[Extent]) 
 def _own_content(device: Device, journal: Journal) -> frozenset[tuple[str, str | None]]:
     """Return kind and UUID of the layers that the journal's saved bytes show at their places."""
     held, found = journal.contents.held, set[tuple[str, str | None]]()
-    for step in journal.contents.plan.steps:
-        if not isinstance(step, steps.HoldContent | steps.ReleaseContent | steps.RebuildContent):
-            continue
-        place = _place_of(step)
+    for step in journal.contents.plan.saved:
+        place = step.place
         count = len(step.held.ranges)
         for saved in (held[step.partition][:count], held[step.partition][count:] or held[step.partition]):
             parts = [Sectors(place.start + part.start, data)
@@ -237,7 +220,7 @@ def places_in_use(plan: Plan, *, with_journal: bool = True) -> tuple[Extent, ...
     for step in plan.steps:
         match step:
             case steps.HoldContent() | steps.ReleaseContent() | steps.RebuildContent():
-                places.append(_place_of(step))
+                places.append(step.place)
             case steps.CopyContent():
                 places += (step.source, step.target)
             case steps.WriteJournal() if with_journal and not step.journal.file:

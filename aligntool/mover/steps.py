@@ -599,18 +599,12 @@ def places_written(device: Device, contents: Contents) -> Iterator[Extent]:
     hole.
     """
     yield from (Extent(sectors.at, len(sectors.data)) for sectors in contents.images.sectors)
-    for step in contents.plan.steps:
-        match step:
-            case steps.WriteJournal() if step.journal.file is None:
-                yield step.journal.extent
-            case steps.HoldContent():
-                yield from (Extent(step.source.start + one.start, one.length) for one in step.held.ranges)
-            case steps.ReleaseContent():
-                yield from (Extent(step.target.start + one.start, one.length) for one in step.held.ranges)
-            case steps.RebuildContent():
-                yield from (Extent(step.extent.start + one.start, one.length) for one in step.held.ranges)
-            case steps.CopyContent():
-                yield from _places_copied(device, contents, step)
+    if contents.plan.journal.file is None:
+        yield contents.plan.journal.extent
+    for step in contents.plan.saved:
+        yield from (Extent(step.place.start + one.start, one.length) for one in step.held.ranges)
+    for copy in contents.plan.copies:
+        yield from _places_copied(device, contents, copy)
 
 
 def _places_copied(device: Device, contents: Contents, step: steps.CopyContent) -> Iterator[Extent]:

@@ -268,12 +268,13 @@ def shortest_write(journal: Journal) -> int:
 def view_at_start(journal: Journal) -> hidden_signatures.View:
     """Return the held bytes of the content that was at byte 0, or will be there."""
     contents, sign = journal.contents, marker_of(journal)
-    for step in contents.plan.steps:
-        if isinstance(step, steps.HoldContent) and step.source.start == 0:
-            return hidden_signatures.View(step.held, contents.held[step.partition], step.source.length, sign)
-        if isinstance(step, steps.ReleaseContent) and step.target.start == 0:
-            content = patched(step.held, contents.held[step.partition], step.patches)
-            return hidden_signatures.View(step.held, content, step.target.length, sign)
+    for hold in contents.plan.holds:
+        if hold.source.start == 0:
+            return hidden_signatures.View(hold.held, contents.held[hold.partition], hold.source.length, sign)
+    for release in contents.plan.releases:
+        if release.target.start == 0:
+            content = patched(release.held, contents.held[release.partition], release.patches)
+            return hidden_signatures.View(release.held, content, release.target.length, sign)
     raise ValueError("nothing of this plan lies at byte 0")
 
 
