@@ -84,11 +84,13 @@ class _ChildSide:
 
     def act(self, locked: Locked, plan: Plan) -> None:
         signal.signal(signal.SIGTERM, self._stop)
-        Thread(target=self._watch, daemon=True).start()
         try:
             with locked(lambda text: self._send(Said(text))) as applying:
                 self._send((applying.hint, applying.way, applying.disk))
                 self.applying = applying
+                # Not before: looking and locking fork, and a process with threads is not safe to fork (0045).
+                if applying.unanswered:
+                    Thread(target=self._watch, args=(applying.unanswered,), daemon=True).start()
                 # The cleanup of `locked` must know whether something was written.
                 in_flight = applying.way is not ChangeState.BEGUN
                 apply_events(plan, applying, nullcontext(self._send_and_wait), lambda *_: None, in_flight=in_flight)
@@ -110,13 +112,12 @@ class _ChildSide:
         self._send(event)
         self.connection.recv()
 
-    def _watch(self) -> None:
+    def _watch(self, unanswered: Callable[[], Waiting | None]) -> None:
         """Send Waiting every `stall_s` seconds while a disk leaves a request unanswered."""
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)  # they stay pending while the main thread blocks them, too
         reported = 0.0
         while not self.over.wait(self.stall_s / 5):
-            unanswered = self.applying.unanswered if self.applying else None
-            if unanswered and time.monotonic() > reported + self.stall_s and (waiting := unanswered()):
+            if time.monotonic() > reported + self.stall_s and (waiting := unanswered()):
                 reported = time.monotonic()
                 with self.sending:
                     if not self.over.is_set():

@@ -160,6 +160,7 @@ def _read_compressed(descriptor: int, rest: int, program: str, facts: _ImageFact
                 raise NotReadable("its compressed content is not a cpio archive")
         finally:
             timer.cancel()
+            timer.join()  # the next program is started by a process without threads
             child.kill()
 
 
