@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar, get_args
 
-from aligntool.commands import shell_word
+from aligntool.commands import command
 from aligntool.documents import OMITTED, as_object, check_schema, decode, load_object
 from aligntool.errors import Refused
 from aligntool.steps import (
@@ -421,7 +421,7 @@ def _replan_command(plan: Plan) -> str:
     name = {"realign": "plan realign", "persist": "raid persist"}.get(plan.purpose)
     if name is None:
         return _NO_PLAN
-    return f"{'sudo ' if plan.disk.path.startswith('/dev/') else ''}aligntool {name} {shell_word(plan.disk.path)}"
+    return command(name, plan.disk.path)
 
 
 @dataclass(frozen=True, slots=True)

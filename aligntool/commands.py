@@ -7,7 +7,7 @@ the program and a section of docs/by-hand.md, which explains the case, what to s
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 PAGE = "docs/by-hand.md"
@@ -145,6 +145,7 @@ zpool export *
 """
 
 
+_BY_ANYBODY = frozenset(["bzip2", "df", "file", "gzip", "lsblk", "lz4", "qemu-img", "xz", "zstd"])
 _PATTERNS = {
     effect: tuple(tuple(line.split(" ")) for line in patterns.strip().split("\n"))
     for effect, patterns in ((Effect.LOOKS, _LOOKS), (Effect.RELEASES, _RELEASES))
@@ -167,6 +168,9 @@ def _word_is_like(word: str, pattern: str) -> bool:
     return filled and not is_option and word.startswith(before) and word.endswith(after)
 
 
+DISK = ""  # an argument in place of a disk, whose name only a caller knows as the user typed it
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """A program and its arguments. Its effect follows from them: what is not known to be harmless is a change."""
@@ -174,35 +178,92 @@ class Command:
     program: str
     arguments: tuple[str, ...] = ()
     sudo: bool = True
+    options: tuple[str, ...] = ()  # of aligntool, as they are typed
+    section: ByHand | None = None  # where a change is explained
+    detail: str = ""  # of what is changed
     stdin: str = ""  # a line that is piped into it
     output: str = ""  # the new file that gets what it prints
 
     @property
     def effect(self) -> Effect:
-        if self.output.startswith("/"):  # it may be a device
+        if self.section or self.output.startswith("/"):  # it may be a device
             return Effect.CHANGES
         if self.program == "aligntool":
             return Effect.OWN
-        words = (self.program, *self.arguments)
+        words = (self.program, *(word or "DISK" for word in self.arguments), *self.options)
         for effect, patterns in _PATTERNS.items():
             if any(_is_like(words, pattern) for pattern in patterns):
                 return effect
         return Effect.CHANGES
 
-    def typed(self) -> str:
+    def __str__(self) -> str:
         """Return the command to paste; of one that changes anything only the program, and the page that explains it."""
+        words = [shell_word(word or "DISK") for word in self.arguments]
         if self.effect is Effect.CHANGES:
-            return by_hand(ByHand.SAVING, self.program)
-        words = ("sudo",) * self.sudo + (self.program, *map(shell_word, self.arguments))
+            on = " ".join(words) + self.detail if self.section else ""
+            return f"by hand, with {self.program}{on and ' on '}{on}: {PAGE}#{self.section or ByHand.SAVING}"
+        sudo = self.sudo and self.program not in _BY_ANYBODY
+        words = [*["sudo"] * sudo, self.program, *words, *self.options]
         before = f"echo {shell_word(self.stdin)} | " if self.stdin else ""
         after = f" > {shell_word(self.output)}" if self.output else ""
         return f"{before}{' '.join(words)}{after}"
+
+    def on(self, disk: str, raw_copy: str, typed: Iterable[str]) -> "str | Command":
+        """Return the command on the disk with this path.
+
+        `raw_copy`: the command that makes a raw image of a virtual disk. Another program would take that for a raw
+        image, and destroy it. `typed`: the options of the user. They belong to the same command with another option:
+        without -p, for example, --shrink would shrink and move other partitions.
+        """
+        is_own = self.program == "aligntool"
+        if DISK in self.arguments:
+            if raw_copy and not is_own:
+                return raw_first(raw_copy)
+            return replace(self, arguments=tuple(word or disk for word in self.arguments), sudo=is_node(disk))
+        if is_own and self.options and self.arguments[-2] in ("realign", "partition"):
+            names = {option.split()[0] for option in self.options}
+            added = (option for option in typed if option.split()[0] not in names)
+            return replace(self, options=(*added, *self.options))
+        return self
+
+
+class Hint(str):
+    """What to do next, a line each: text that keeps its commands as values, so that a caller can complete them."""
+
+    parts: tuple[str | Command, ...]
+
+    def __new__(cls, *parts: str | Command) -> "Hint":
+        found = super().__new__(cls, "".join(map(str, parts)))
+        found.parts = parts
+        return found
+
+    def __reduce__(self) -> tuple[type["Hint"], tuple[str | Command, ...]]:
+        return Hint, self.parts
+
+    def on(self, disk: str, raw_copy: str, typed: Iterable[str]) -> "Hint":
+        """Return the hint with each command as `Command.on` returns it."""
+        found = (part.on(disk, raw_copy, typed) if isinstance(part, Hint | Command) else part for part in self.parts)
+        return Hint(*found)
+
+
+def is_node(path: str) -> bool:
+    """Return whether a path is below /dev, except /dev/shm, which contains files."""
+    return path.startswith("/dev/") and not path.startswith("/dev/shm/")
+
+
+def raw_first(raw_copy: str) -> str:
+    return f"make it a raw image first: {raw_copy}"
+
+
+def command(name: str, disk: str = DISK, *options: str) -> str:
+    """Return an aligntool command on the disk or image file with this path, with sudo for a device."""
+    return Hint(Command("aligntool", (*name.split(), disk), is_node(disk), options))
 
 
 def typed(words: str, *values: str | int, sudo: bool = True) -> str:
     """Return the command to paste that these words begin, split at spaces, and these values end."""
     program, *fixed = words.split()
-    return Command(program, (*fixed, *map(str, values)), sudo).typed()
+    return Hint(Command(program, (*fixed, *map(str, values)), sudo))
 
 
 def typed_on_loop(words: str, path: str, *options: str) -> str:
@@ -212,12 +273,12 @@ def typed_on_loop(words: str, path: str, *options: str) -> str:
     look = Command(program, (*fixed, "LOOP"))
     if {attach.effect, look.effect} != {Effect.LOOKS}:
         return by_hand(ByHand.ATTACHING, program, path)
-    return f'loop=$({attach.typed()}) && {look.typed().removesuffix("LOOP")}"$loop"; sudo losetup -d "$loop"'
+    return f'loop=$({attach}) && {str(look).removesuffix("LOOP")}"$loop"; sudo losetup -d "$loop"'
 
 
 def by_hand(section: ByHand, program: str, on: str = "") -> str:
     """Return where the user finds how to make a change with another program. `on`: what it is to change, in words."""
-    return f"by hand, with {program}{on and ' on '}{on}: {PAGE}#{section}"
+    return Hint(Command(program, section=section, detail=on))
 
 
 def is_by_hand(hint: str) -> bool:
@@ -239,9 +300,10 @@ def shell_word(text: str) -> str:
     return f"$'{escaped}'"
 
 
-_COMMAND = r"(?s)((?:'[^']*'|\\.|(?! && ).)+)(?: && |$)"  # up to an && outside of quotes, as `shell_word` writes them
+def joined_commands(hints: Iterable[str]) -> str:
+    """Return one command line that runs all the commands of these hints, each once."""
+    commands = dict.fromkeys(part for hint in hints for part in getattr(hint, "parts", (hint,)) if part != _AND)
+    return Hint(*[part for command in commands for part in (_AND, command)][1:])
 
 
-def joined_commands(lines: Iterable[str]) -> str:
-    """Return one command line that runs all the commands of these lines, each once."""
-    return " && ".join(dict.fromkeys(re.findall(_COMMAND, " && ".join(lines))))
+_AND = " && "

@@ -39,19 +39,18 @@ class Refused(Exception):
     ) -> None:
         super().__init__(reason)
         self.hint = hint
-        self._code = code
-        self._subject = subject
-        self._refusals = tuple(refusals)
-
-    @property
-    def refusals(self) -> tuple[Refusal, ...]:
-        """Return all reasons, at least one."""
-        return self._refusals or (Refusal(self._code, self._subject, str(self), self.hint),)
+        self.refusals = tuple(refusals) or (Refusal(code, subject, reason, hint),)
 
     def change_hints(self, change: Callable[[str], str]) -> None:
         """Replace each hint by what `change` returns for it."""
-        self.hint = change(self.hint)
-        self._refusals = tuple(replace(each, hint=change(each.hint)) for each in self._refusals)
+        is_joined = self.hint == _joined_hints(self.refusals)
+        self.refusals = tuple(replace(each, hint=change(each.hint)) for each in self.refusals)
+        self.hint = _joined_hints(self.refusals) if is_joined else change(self.hint)
+
+
+def _joined_hints(refusals: Iterable[Refusal]) -> str:
+    """Return the lines of the hints of all reasons, each once."""
+    return "\n".join(dict.fromkeys(line for each in refusals for line in each.hint.split("\n") if line))
 
 
 class Killed(Refused):
@@ -100,8 +99,8 @@ def refuse(refusals: Iterable[Refusal]) -> None:
     """Raise Refused with all reasons and hints, each once. Return if there is none."""
     found = tuple(dict.fromkeys(refusals))
     if found:
-        hints = dict.fromkeys(line for refusal in found for line in refusal.hint.split("\n") if line)
-        raise Refused("\n".join(dict.fromkeys(each.text for each in found)), hint="\n".join(hints), refusals=found)
+        texts = dict.fromkeys(each.text for each in found)
+        raise Refused("\n".join(texts), hint=_joined_hints(found), refusals=found)
 
 
 def refuse_folder_name(name: str) -> None:

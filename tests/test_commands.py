@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aligntool import commands
 from aligntool.commands import PAGE, ByHand, Command, Effect, by_hand, typed, typed_on_loop
 from tests.suggested import GAP, changing_commands
 
@@ -49,13 +50,14 @@ def test_a_command_that_is_not_known_to_be_harmless_is_a_change(line: str, effec
     program, *arguments = line.split()
     command = Command(program, tuple(arguments))
     assert command.effect is effect
-    assert (command.typed() == f"sudo {line}") == (effect is not Effect.CHANGES) or "?" in line
+    printed = line if program == "lsblk" else f"sudo {line}"
+    assert (str(command) == printed) == (effect is not Effect.CHANGES) or "?" in line
 
 
 @pytest.mark.parametrize("line", CHANGING)
 def test_of_a_change_only_the_program_and_a_section_are_printed(line: str) -> None:
     program, *arguments = line.split()
-    said = Command(program, tuple(arguments)).typed()
+    said = str(Command(program, tuple(arguments)))
     assert said.startswith(f"by hand, with {program}: {PAGE}#")
     assert not any(argument in said.split() for argument in arguments)
     looped = typed_on_loop(line, "a.img", "-o", "5", "--sizelimit", "7")
@@ -63,8 +65,8 @@ def test_of_a_change_only_the_program_and_a_section_are_printed(line: str) -> No
 
 
 def test_an_own_command_is_printed_and_output_goes_to_no_device() -> None:
-    assert Command("aligntool", ("audit", "a b.img"), sudo=False).typed() == "aligntool audit 'a b.img'"
-    assert Command("xz", ("-dc", "a.xz"), sudo=False, output="disk.img").typed() == "xz -dc a.xz > disk.img"
+    assert str(Command("aligntool", ("audit", "a b.img"), sudo=False)) == "aligntool audit 'a b.img'"
+    assert str(Command("xz", ("-dc", "a.xz"), output="disk.img")) == "xz -dc a.xz > disk.img"
     assert Command("xz", ("-dc", "a.xz"), output="/dev/sda").effect is Effect.CHANGES
 
 
@@ -156,6 +158,54 @@ def test_the_search_finds_commands_that_change_something() -> None:
         assert bool([*changing_commands(line)]) == known, line
     for line in (*LOOKING, *RELEASING):
         assert [*changing_commands(line)] == [], line
+
+
+PROGRAMS = {"sudo", "aligntool", *(pattern[0] for patterns in commands._PATTERNS.values() for pattern in patterns)}
+
+
+def _hints(tree: ast.AST) -> Iterator[ast.expr]:
+    """Yield what is given as a hint, or as the next command."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.keyword(arg="hint" | "next" | "next_" | "denied", value=hint):
+                yield hint
+            case ast.Assign(targets=[ast.Name(id="hint")], value=hint):
+                yield hint
+            case ast.Call(func=ast.Name(id="Refusal"), args=[_, _, _, hint, *_]):
+                yield hint
+            case ast.Call(func=ast.Name(id="Unseen"), args=[_, _, hint, *_]):
+                yield hint
+
+
+def _commands_with_values(node: ast.AST) -> Iterator[str]:
+    for text in ast.walk(node):
+        match text:
+            case ast.JoinedStr(values=[ast.Constant(value=str(begin)), ast.FormattedValue(), *_]):
+                yield from [ast.unparse(text)] if begin.split()[:1] and begin.split()[0] in PROGRAMS else []
+
+
+def test_a_hint_with_a_value_is_a_command_and_not_text() -> None:
+    """Quotation marks, sudo and the name of the disk are decided in commands.py alone."""
+    trees = {path: ast.parse(path.read_text()) for path in SOURCES}
+    found = {text for tree in trees.values() for hint in _hints(tree) for text in _commands_with_values(hint)}
+    paths = [path for path in SOURCES if not str(path).endswith(SHOW_WHAT_RUNS)]
+    found |= {text for path in paths for text in _commands_with_values(trees[path]) if "shell_word" in text}
+    about_codes = {text for text in found if text.startswith("f'aligntool explain {")}
+    refused = {text for text in found if text.startswith("f'fsck.fat found errors")}  # a sentence
+    assert found - about_codes - refused == set()
+    assert about_codes
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'Refused(text, hint=f"lsblk {x}")',
+        'hint = f"sudo umount {x}"',
+        'Refusal(a, b, c, f"aligntool audit {x}", False)',
+    ],
+)
+def test_the_search_finds_a_hint_with_a_value(code: str) -> None:
+    assert [text for hint in _hints(ast.parse(code)) for text in _commands_with_values(hint)]
 
 
 def _anchor(heading: str) -> str:

@@ -241,7 +241,7 @@ def mount_points_of(disk: Disk) -> tuple[str, ...]:
 def _persist_finding(array: RunningArray, code: Code, severity: Severity, sentence: str, *evidence: str) -> Finding:
     """Return a finding that `raid persist` repairs."""
     path = array.disk.path
-    return disk_finding(array.disk, code, severity, sentence, *evidence, next_=f"sudo aligntool raid persist {path}")
+    return disk_finding(array.disk, code, severity, sentence, *evidence, next_=typed("aligntool raid persist", path))
 
 
 def system_findings(inventory: Inventory) -> Iterator[Finding]:
@@ -412,7 +412,7 @@ def array_number_findings(inventory: Inventory) -> Iterator[Finding]:
         advice = () if known and file else (_manual_fix(file, line, disk, reason),)
         following = typed("grep -rsw", line.spec, *_BOOT_SETTINGS)
         if file and known:
-            following = f"sudo aligntool raid persist {known.disk.path}"
+            following = typed("aligntool raid persist", known.disk.path)
         elif file:
             following = by_hand(ByHand.SYSTEM_FILES, "an editor", file)
         yield Finding(

@@ -7,7 +7,7 @@ from aligntool import inventory as facts
 from aligntool.audit.grids import Grade, grade_optimal_io, minimum_io_doubt
 from aligntool.audit.report import REQUEST, Answer, Code, Finding, Grid, GridKind, Report, Severity, Verdict, predict
 from aligntool.audit.wording import change_by_hand, label_words
-from aligntool.commands import ByHand
+from aligntool.commands import ByHand, command
 from aligntool.inventory import Disk, DiskKind, Gap, Inventory, KnownGeometry, Source, Unseen
 from aligntool.units import format_about, format_rate, format_size
 
@@ -207,7 +207,7 @@ def drive_findings(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Findi
         yield disk_note(disk, Code.NO_QUEUE, "offers a queue depth of 1: NCQ is off or missing")
     for row in known:
         if row.note and row.source is Source.KNOWN:
-            yield disk_note(disk, Code.DRIVE_NOTE, f"{row.row}: {row.note}", next_=f"aligntool drives '{row.row}'")
+            yield disk_note(disk, Code.DRIVE_NOTE, f"{row.row}: {row.note}", next_=command("drives", row.row))
         if row.defect:
             fixed = f"; firmware {row.fixed_in} corrects it" if row.fixed_in else ""
             text = f"its firmware {disk.firmware} has a known defect: {row.defect}{fixed}"

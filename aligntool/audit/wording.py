@@ -1,11 +1,11 @@
 """Common wording of findings and refusals: names of things, next commands, reasons to refuse."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from aligntool.audit.report import Grid
-from aligntool.commands import ByHand, Command, by_hand, typed, typed_on_loop
+from aligntool.commands import ByHand, Command, Hint, by_hand, joined_commands, raw_first, typed, typed_on_loop
+from aligntool.commands import command as command
 from aligntool.commands import shell_word as shell_word
 from aligntool.contents.catalogue import kind_named
 from aligntool.errors import Refusal, Refused, Stopped
@@ -43,7 +43,7 @@ def layer_name(layer: Layer) -> str:
 
 def next_look(disk: Disk) -> str:
     """Return the command that shows a disk's boundaries as a picture."""
-    return f"{sudo_prefix(disk.path)}aligntool audit --map {shell_word(disk.path)}"
+    return next_command(disk, "audit --map")
 
 
 def next_realign(disk: Disk) -> str:
@@ -68,15 +68,16 @@ def next_command(disk: Disk, name: str, *words: str) -> str:
     return command(name, disk.path, *words)
 
 
+def audit_command(disk: Disk) -> str:
+    """Return the command that shows what is known of a disk."""
+    return next_command(disk, "audit")
+
+
 def on_raw(disk: Disk, words: str) -> str:
     """Return the hint of another program, which takes a file for a raw image. It would destroy a virtual disk: return
     the command that makes a raw image of that.
     """
-    return _raw_first(disk.raw_copy) if disk.raw_copy else words
-
-
-def _raw_first(raw_copy: str) -> str:
-    return f"make it a raw image first: {raw_copy}"
+    return raw_first(disk.raw_copy) if disk.raw_copy else words
 
 
 def look_at(disk: Disk, words: str, *values: str | int) -> str:
@@ -149,7 +150,7 @@ def use_refusals(
             hint = root
         yield Refusal("mounted", name, text, hint)
     for holder in holders:
-        hint = release_command(holder, above, root) if above else f"aligntool audit {holder}"
+        hint = release_command(holder, above, root) if above else command("audit", holder)
         yield Refusal("held", name, f"{name} is in use by {holder}", hint)
 
 
@@ -176,7 +177,7 @@ def release_command(holder: str, above: Inventory, root: str = _LSBLK) -> str:
     mounts = sorted(((place, name) for name, places in used for place in places), reverse=True)  # /srv/in, then /srv
     uses = [use.hint for place, name in mounts for use in use_refusals(name, name, (place,), (), root)]
     ends = dict.fromkeys(_end_of(name, known.get(name)) for name in sorted(levels, key=lambda name: levels[name]))
-    return root if root in uses else " && ".join((*dict.fromkeys(uses), *reversed(ends)))
+    return root if root in uses else joined_commands((*uses, *reversed(ends)))
 
 
 def _levels_above(holder: str, known: Mapping[str, Disk]) -> dict[str, int]:
@@ -225,7 +226,7 @@ def _end_of(name: str, device: Disk | None) -> str:
     if name.startswith("drbd"):
         return typed("drbdadm down", "RESOURCE")
     if name.startswith("bcache"):
-        return Command("tee", (f"/sys/block/{name}/bcache/stop",), stdin="1").typed()
+        return str(Command("tee", (f"/sys/block/{name}/bcache/stop",), stdin="1"))
     return typed("dmsetup remove", f"/dev/{name}")
 
 
@@ -307,21 +308,6 @@ def labelled(layer: Layer) -> str:
     return f'{layer_name(layer)} "{layer.label}"' if layer.label else layer_name(layer)
 
 
-def is_node(path: str) -> bool:
-    """Return whether a path is below /dev, except /dev/shm, which contains files."""
-    return path.startswith("/dev/") and not path.startswith("/dev/shm/")
-
-
-def sudo_prefix(path: str) -> str:
-    """Return "sudo " for a command on a device, "" for an image file."""
-    return "sudo " if is_node(path) else ""
-
-
-def command(name: str, disk: str, *words: str) -> str:
-    """Return an aligntool command on the disk or image file with this path, with sudo for a device."""
-    return " ".join((f"{sudo_prefix(disk)}aligntool {name} {shell_word(disk)}", *words))
-
-
 def typed_words(options: Mapping[str, str | int | None]) -> list[str]:
     """Return the options that were given, as they are typed."""
     given = {name: value for name, value in options.items() if value}
@@ -329,56 +315,17 @@ def typed_words(options: Mapping[str, str | int | None]) -> list[str]:
 
 
 @contextmanager
-def hints_for_disk(disk: str, raw_copy: str = "") -> Iterator[None]:
-    """Replace DISK in the hints of Refused and Stopped by the name that the user typed; code below does not know it.
-    `raw_copy`: see `on_raw`.
-    """
+def hints_for_disk(disk: str, raw_copy: str = "", typed: Sequence[str] = ()) -> Iterator[None]:
+    """Complete the hints of Refused and Stopped, see `Command.on`: code below does not know what the user typed."""
+
+    def full(hint: str) -> str:
+        return hint.on(disk, raw_copy, typed) if isinstance(hint, Hint) else hint
+
     try:
         yield
     except Refused as error:
-        error.change_hints(lambda hint: _full_hints(hint, disk, raw_copy))
+        error.change_hints(full)
         raise
     except Stopped as error:
-        error.hint = _full_hints(error.hint, disk, raw_copy)
-        raise
-
-
-def _full_hints(hint: str, disk: str, raw_copy: str) -> str:
-    return "\n".join(_full_hint(line, disk, raw_copy) for line in hint.split("\n"))
-
-
-_QUOTED_OR_DISK = r"""\$?'[^']*'(?:\\.'[^']*')*|(aligntool [a-z ]+ )?(?<![\w./-])DISK(?![\w/-]|\.\w)"""
-
-
-def _full_hint(line: str, disk: str, raw_copy: str) -> str:
-    """Return the hint with the name of the disk. A DISK within quotes is a part of a name."""
-    found = [match for match in re.finditer(_QUOTED_OR_DISK, line) if match[0].endswith("DISK")]
-    if found and not any(match[1] for match in found):  # a command of another program
-        if raw_copy:
-            return _raw_first(raw_copy)
-        line = line.replace("sudo ", sudo_prefix(disk))
-
-    def full(match: re.Match[str]) -> str:
-        if not match[0].endswith("DISK"):
-            return match[0]
-        return command(match[1].removeprefix("aligntool ").strip(), disk) if match[1] else shell_word(disk)
-
-    return re.sub(_QUOTED_OR_DISK, full, line)
-
-
-@contextmanager
-def hints_with_options(disk: str, typed: Sequence[str]) -> Iterator[None]:
-    """Add the options that the user typed to the hints of Refused that name the command again with another option:
-    without -p, for example, --shrink would shrink and move other partitions.
-    """
-
-    def full(found: re.Match[str]) -> str:
-        names = re.findall(r"(?<!\S)--?[a-z][a-z-]*", found[2])
-        return " ".join((found[1], *(word for word in typed if word.split()[0] not in names), found[2]))
-
-    again = re.compile(rf"(aligntool (?:plan )?(?:realign|partition) {re.escape(shell_word(disk))}) (-.+)")
-    try:
-        yield
-    except Refused as error:
-        error.change_hints(lambda hint: again.sub(full, hint))
+        error.hint = full(error.hint)
         raise

@@ -159,7 +159,7 @@ def _current_plan(record: Record) -> ArrayPlan:
     try:
         return with_current_names(record.plan, read_all_disks())
     except Refused as refusal:
-        refusal.hint += f"\n{_abandon_hint(record)}"
+        refusal.change_hints(lambda hint: f"{hint}\n{_abandon_hint(record)}")
         raise
 
 
@@ -172,7 +172,7 @@ def report_array(plan: Plan, *, json_: bool) -> None:
     def look_again() -> Iterable[Line]:
         return array_lines(look_at_arrays(names), width=terminal_width()) if names else ()
 
-    run_change.end_change(plan, look_again, again=f"aligntool raid show {device}", json_=json_)
+    run_change.end_change(plan, look_again, again=command("raid show", device), json_=json_)
 
 
 def refuse_renamed(plan: ArrayPlan, disks: Sequence[Disk]) -> None:
@@ -330,7 +330,7 @@ def look_at_arrays(names: Sequence[str], sysroot: str | None = None) -> tuple[Ar
     Every disk is looked at, to find the members. Raises Refused for a name that is not an array.
     """
     report, known = _look([], sysroot, arrays=True)
-    words = "aligntool raid show" if sysroot is None else f"aligntool raid show --sysroot {shell_word(sysroot)}"
+    words = "aligntool raid show" if sysroot is None else command("raid show --sysroot", sysroot)
     return arrays_of(report, names, known_rates(known), known, words)
 
 
@@ -381,7 +381,7 @@ def find_record(target: str | None) -> Record | None:
         return next((record for record in records if _is_named(record.plan, target)), None)
     if len(records) > 1:
         paths = [record.plan.disk.path for record in records]
-        ways = "\n".join(f"aligntool status {path}" for path in paths)
+        ways = "\n".join(command("status", path) for path in paths)
         raise Refused(f"several arrays are unfinished: {', '.join(paths)}", hint=ways)
     return records[0] if records else None
 

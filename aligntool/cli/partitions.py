@@ -225,10 +225,8 @@ class Layout(DiskOperation):
 
         @contextmanager
         def making(_: Callable[[str], object]) -> Iterator[run_change.ChangeInProgress]:
-            with options.hints_for_disk(path):
-                yield run_change.ChangeInProgress(
-                    make_layout(plan, _look_again(plan), no_lease=self.no_lease), _write_again(path)
-                )
+            events = make_layout(plan, _look_again(plan), no_lease=self.no_lease)
+            yield run_change.ChangeInProgress(events, _write_again(path))
 
         return run_change.lock_in_child(making, plan, path)
 

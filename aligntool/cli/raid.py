@@ -21,7 +21,7 @@ from aligntool.cli.pager import page_lines
 from aligntool.cli.probe import bench_progress, ended_by_signals
 from aligntool.cli.reference import find_recipe
 from aligntool.cli.run_change import ChangeInProgress, ends_stream, pipes_may_break, run_change, show_only
-from aligntool.commands import ByHand, by_hand
+from aligntool.commands import ByHand, by_hand, command, typed
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.deadline import run_while_progressing
 from aligntool.linux.files import read_text
@@ -29,7 +29,7 @@ from aligntool.linux.lock import lock_against_udev
 from aligntool.linux.look import look
 from aligntool.linux.system import find_distribution
 from aligntool.linux.systemd_journal import recorded
-from aligntool.measure.arrays import Sweep, SweepRun, examine, is_test_array, plan_sweep, remove_test_arrays
+from aligntool.measure.arrays import Sweep, SweepRun, clear_hint, examine, is_test_array, plan_sweep, remove_test_arrays
 from aligntool.raid import measured as tuned
 from aligntool.raid.boot import SYSTEMS
 from aligntool.raid.planning import needs_of_goal, needs_of_plan, plan_raid
@@ -227,7 +227,7 @@ def find_persist_plan(array: str, goal: PersistGoal, sysroot: str | None = None)
     named = resolve_device(array) if sysroot is None else array
     words = "sudo aligntool raid persist"
     if sysroot is not None:
-        words = f"aligntool raid persist --sysroot {shell_word(sysroot)}"
+        words = command("raid persist --sysroot", sysroot)
     return plan_persist(find_array(inventory.disks, named, command=words), inventory, goal)
 
 
@@ -260,7 +260,7 @@ class Persist(acting.ArrayOperation):
             raise Stopped(
                 f"every step is done, but {plan.disk.path} would not start at boot as planned: the initramfs or a file "
                 "does not contain what was written",
-                hint=f"aligntool raid persist {plan.disk.path} --dry-run",
+                hint=typed("aligntool raid persist", plan.disk.path, "--dry-run"),
             )
         acting.report_array(plan, json_=json_)
 
@@ -295,7 +295,7 @@ def typed_arguments() -> list[str]:
 
 def apply_command(name: str, words: Sequence[str]) -> str:
     """Return the command that applies a plan that was only shown: `name`, with the `words` typed for the plan."""
-    return " ".join((f"sudo aligntool {name}", *(shell_word(word) for word in words if word != "--dry-run")))
+    return typed(f"aligntool {name}", *(word for word in words if word != "--dry-run"))
 
 
 def find_array_plan(drives: list[str], goal: RaidGoal) -> Plan:
@@ -522,7 +522,7 @@ def _refuse_leftovers(drives: list[str], members: Sequence[Judged]) -> None:
     found = [judged.disk.name for judged in members if tuned.has_test_array(judged.disk)]
     if found:
         text = f"{', '.join(found)} still contain a test array of an interrupted sweep"
-        raise Refused(text, hint=f"sudo aligntool raid tune --clear {' '.join(map(shell_word, drives))}")
+        raise Refused(text, hint=clear_hint(drives))
 
 
 def _confirm(drives: Sequence[str], devices: Sequence[str], lost: str, yes: bool) -> None:
@@ -648,4 +648,4 @@ def clear_hint_of(disk: str) -> str:
         found = look((disk,)).disks
     except Refused:
         return ""
-    return f"sudo aligntool raid tune --clear {shell_word(disk)}" if any(map(tuned.has_test_array, found)) else ""
+    return clear_hint([disk]) if any(map(tuned.has_test_array, found)) else ""

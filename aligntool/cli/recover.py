@@ -30,7 +30,7 @@ from aligntool.cli.plan import realign_of, report_result, table_change
 from aligntool.cli.raid import CreateArray, Persist, clear_hint_of
 from aligntool.cli.reformat import Reformat
 from aligntool.cli.tables import ConvertCopy, partition_change
-from aligntool.commands import ByHand, by_hand
+from aligntool.commands import DISK, ByHand, by_hand
 from aligntool.convert.copying import CopyRequest
 from aligntool.convert.operation import Conversion
 from aligntool.device import Device
@@ -281,7 +281,7 @@ def _in_flight(path: str) -> _Unfinished:
     try:
         return _unfinished(path, None)
     except Refused as error:
-        commands = tuple(line.replace(" DISK", f" {path}") for line in error.hint.split("\n") if line)
+        commands = tuple(filter(None, error.hint.split("\n")))
         return _Unfinished(path, Status("in-flight", tuple(str(error).split("\n"))), commands)
 
 
@@ -461,7 +461,7 @@ def _read_status(disk: str, journal: str | None, *, any_table: bool) -> Status:
             raise Refused(text, hint=command("audit", disk))
         if is_head(bytes(device.read(0, SLOT))):
             text = f"{disk} is the journal of a move, not a disk"
-            raise Refused(text, hint=f"aligntool status DISK --journal {shell_word(disk)}")
+            raise Refused(text, hint=command("status", DISK, f"--journal {shell_word(disk)}"))
         try:
             found = journal_status(device, file, any_table=any_table)
             if found.state != "in-flight" and Path(disk).is_file():

@@ -12,6 +12,7 @@ from aligntool.cli import arrays as acting
 from aligntool.cli import options
 from aligntool.cli.raid import apply_command, typed_arguments
 from aligntool.cli.run_change import ChangeInProgress, ends_stream, run_change, show_only
+from aligntool.commands import typed
 from aligntool.errors import Refused, Stopped
 from aligntool.inventory import Disk
 from aligntool.linux.commands import with_health
@@ -98,7 +99,8 @@ class Reformat(acting.ArrayOperation):
                 return
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
-        again = f"sudo aligntool raid reformat {plan.disk.path} --lba-size {self.goal.block_size} --dry-run"
+        size = self.goal.block_size
+        again = typed("aligntool raid reformat", plan.disk.path, "--lba-size", size, "--dry-run")
         try:
             left = self.make_plan().steps
         except Refused as error:

@@ -14,10 +14,10 @@ from functools import wraps
 from types import FrameType
 from typing import ParamSpec, Protocol, TextIO
 
-from aligntool.audit.wording import shell_word, sudo_prefix
 from aligntool.change import ChangeState, Event, Plan, Progress, StepBegun, to_json
 from aligntool.cli.options import PlanFile, colored, confirm, print_lines, remark, say, target_lines, terminal_width
 from aligntool.cli.pager import page_lines
+from aligntool.commands import Command, is_node
 from aligntool.errors import Refusal, Refused, Stopped, refuse
 from aligntool.layout.layout import require_libparted
 from aligntool.linux.applying import ChangeInProgress as ChangeInProgress
@@ -163,7 +163,7 @@ def show_only(
         return
     # Root may be needed for the disk, not for the file.
     type_next = writable_copy(plan.disk.path) or (
-        f"{sudo_prefix(plan.disk.path)}aligntool apply {shell_word(kept.file)}"
+        str(Command("aligntool", ("apply", kept.file), is_node(plan.disk.path)))
         if kept.file
         else operation.next_command()
     )

@@ -7,18 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aligntool import steps
-from aligntool.audit.wording import (
-    LOST,
-    command,
-    hints_for_disk,
-    refuse_sparse,
-    sudo_prefix,
-    unread_between,
-    unrecognised_data,
-)
+from aligntool.audit.wording import LOST, hints_for_disk, refuse_sparse, unread_between, unrecognised_data
 from aligntool.change import Event, Plan, Progress, StepBegun, StepDone, TablePlan
 from aligntool.claims import is_unwritten, outside
-from aligntool.commands import shell_word, typed
+from aligntool.commands import Command, is_node, shell_word, typed
 from aligntool.convert.operation import describe_rebuilding, judged_units, recreate_fats
 from aligntool.convert.planning import label_of, new_extent, plan_copy, reformatting, refuse_unconvertible
 from aligntool.device import Device
@@ -68,8 +60,8 @@ class CopyRequest:
     @property
     def command(self) -> str:
         """Return the command that makes this request, with sudo if either of the two is a device."""
-        words = command("convert", self.source, *self.request.typed).removeprefix("sudo ")
-        return (sudo_prefix(self.source) or sudo_prefix(self.output)) + words
+        sudo = is_node(self.source) or is_node(self.output)
+        return str(Command("aligntool", ("convert", self.source), sudo, self.request.typed))
 
     def find_plan(self) -> "FoundCopy":
         """Look at both and plan. Raises Refused with every reason."""
@@ -172,7 +164,7 @@ def _new_image(output: str, disk: Disk, sizes: tuple[int, ...]) -> steps.Subject
     if output.lower().endswith(_CONTAINERS):
         kind = output.rpartition(".")[2].lower()
         text = f"{output} would be a raw image, not a {kind} as its name promises"
-        to_kind = typed(f"qemu-img convert -f raw -O {_DRIVERS.get(kind, kind)}", "NEW.img", output, sudo=False)
+        to_kind = typed(f"qemu-img convert -f raw -O {_DRIVERS.get(kind, kind)}", "NEW.img", output)
         hint = f"-o NEW.img, then: {to_kind}"
         raise Refused(text, hint=hint, code="invalid-option", subject="-o")
     if "/" not in output and Path("/dev", output).exists():

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from aligntool import steps
 from aligntool.audit.judge import start_exemption
 from aligntool.audit.report import Judged
-from aligntool.audit.wording import LOST, change_by_hand, labelled, layer_name, next_command
+from aligntool.audit.wording import LOST, audit_command, change_by_hand, labelled, layer_name, next_command
 from aligntool.change import MovePlan, Place, RealignGoal, TablePlan
 from aligntool.claims import Claims
 from aligntool.commands import ByHand
@@ -90,7 +90,7 @@ def _disk_refusals(judged: Judged, sizes: Sizes) -> Iterator[Refusal]:
         seen = replace(disk, table=replace(table, faults=faults), kernel_partitions=())
         judged = replace(judged, disk=seen)
     yield from disk_reasons(judged)
-    audit = next_command(disk, "audit")
+    audit = audit_command(disk)
     if table is None or not disk.partitions:
         text = f"{disk.name} has no partitions, so there is nothing to convert: a new table replaces an empty one"
         layout = next_command(disk, "plan layout", "--part rest:linux")
@@ -122,7 +122,7 @@ def _part_refusals(disk: Disk, part: Partition, sizes: Sizes, size: int, units: 
     realigned = next_command(disk, "plan realign", "--grain 1MiB")
     moved = unneeded if start_exemption(part, None) else realigned  # a realign does not move those
     if part.role is Role.EXTENDED:  # nor this: it is empty, or there is no free block for its EBR
-        moved = next_command(disk, "audit") if logicals_of(disk, part) else unneeded
+        moved = audit_command(disk) if logicals_of(disk, part) else unneeded
     if extent.start % BLOCK:
         text = f"{what} begins at byte {extent.start}, which is not a multiple of {format_size(BLOCK)}"
         yield Refusal("off-grid", what, text, moved)
@@ -143,7 +143,7 @@ def _part_refusals(disk: Disk, part: Partition, sizes: Sizes, size: int, units: 
     yield from content_reasons(disk, part, what)
     if part.role is Role.NESTED:
         text = f"{what} is in a table nested inside another partition, which stores sector numbers"
-        yield Refusal("nested-label", what, text, next_command(disk, "audit"))
+        yield Refusal("nested-label", what, text, audit_command(disk))
     if len(part.content) == 1:
         yield from _content_refusals(disk, part, largest, units[part.number])
     elif _is_unknown(part):
@@ -239,7 +239,7 @@ def _end_refusals(disk: Disk, part: Partition, units: Units, cut: Collection[int
         return
     else:
         text += f", and its {layer_name(layer)} may use them"
-    yield Refusal("off-grid", f"partition {part.number}", text, next_command(disk, "audit"))
+    yield Refusal("off-grid", f"partition {part.number}", text, audit_command(disk))
 
 
 def _content_refusals(disk: Disk, part: Partition, size: int, unit: Unit) -> Iterator[Refusal]:
@@ -272,13 +272,13 @@ def _content_hint(disk: Disk, part: Partition, layer: Layer, size: int) -> str:
     if kind.recreator:
         how = change_by_hand(disk, ByHand.RECREATING, kind.recreator, part)
         return f"recreate it for sectors of {size} bytes and copy its files into it: {how}"
-    return next_command(disk, "audit")
+    return audit_command(disk)
 
 
 def _how_to_reencrypt(disk: Disk, part: Partition, layer: Layer) -> str:
     """Return how the user gives a LUKS volume larger sectors. A header without its data must not be changed so."""
     if layer.unclean or layer.data_start is None:
-        return next_command(disk, "audit")
+        return audit_command(disk)
     return change_by_hand(disk, ByHand.LUKS, "cryptsetup", part)
 
 

@@ -12,7 +12,7 @@ from uuid import UUID
 from aligntool.audit.report import Grid, GridKind, Judged, Severity
 from aligntool.audit.wording import LABELS, LOST, contents_or_data, grid_words
 from aligntool.change import Event, LayoutGoal, PartitionRequest, Place, Plan, Said, StepBegun, StepDone, TablePlan
-from aligntool.commands import ByHand, by_hand
+from aligntool.commands import ByHand, by_hand, command
 from aligntool.device import Device, zero
 from aligntool.documents import LARGEST
 from aligntool.errors import Refusal, Refused, Stopped, refuse
@@ -75,7 +75,7 @@ def set_types(device: Device, step: MakeTable | MakeMember) -> None:
 def _copy(device: Device, lba: int) -> GptCopy:
     copy = read_copy(device, lba, device.sector_size)
     if copy is None:
-        raise Stopped(f"the header of the new GPT is missing from sector {lba}", hint="aligntool audit DISK")
+        raise Stopped(f"the header of the new GPT is missing from sector {lba}")
     return copy
 
 
@@ -83,7 +83,7 @@ def _set_in_mbr(device: Device, entries: Sequence[NewEntry]) -> None:
     sector = bytes(device.read(0, device.sector_size))
     written = entries_of(sector)
     if written is None:
-        raise Stopped("the new MBR in sector 0 does not end in 55 AA", hint="aligntool audit DISK")
+        raise Stopped("the new MBR in sector 0 does not end in 55 AA")
     changed = {}
     for new in entries:
         boot = _ACTIVE if new.active else 0
@@ -309,8 +309,6 @@ def _exactly(size: int) -> str:
 # Write a new partition table to a block device, or to an image file without root. This is the only change to a disk
 # without a journal: the disk has no content that a journal could restore.
 
-_RETRY = "aligntool layout DISK --wipe DISK"
-
 
 def with_samples(disk: Disk, *, wipe: bool) -> Disk:
     """Return the disk with samples of the bytes that a table overwrites: no signature may identify data there. What
@@ -355,10 +353,11 @@ def refuse_unsound(plan: Plan) -> None:
         if same:
             return
     if plan.steps:
-        raise Refused("this plan does not make the table that it shows", hint=_PLAN_AGAIN)
+        raise Refused("this plan does not make the table that it shows", hint=_planning(plan))
 
 
-_PLAN_AGAIN = "aligntool plan layout DISK -o plan.json"
+def _planning(plan: Plan) -> str:
+    return command("plan layout", plan.disk.path, "-o plan.json")
 
 
 def make_layout(plan: Plan, disk: Disk, *, no_lease: bool = False) -> Iterator[Event]:
@@ -369,13 +368,13 @@ def make_layout(plan: Plan, disk: Disk, *, no_lease: bool = False) -> Iterator[E
     """
     step = plan.steps[0] if len(plan.steps) == 1 else None
     if not isinstance(step, MakeTable):
-        raise Refused("this plan is not for a new layout", hint=_PLAN_AGAIN)
+        raise Refused("this plan is not for a new layout", hint=_planning(plan))
     if not is_same_disk(plan.disk, layout_subject(disk)):
-        raise _stale(f"{disk.path} is not the disk in the plan, or its table has changed since")
+        raise _stale(disk, f"{disk.path} is not the disk in the plan, or its table has changed since")
     disk = with_samples(disk, wipe=step.wipe)
     refuse_unfit(disk, wipe=step.wipe)
     if plan.attention != layout_attention(disk, wipe=step.wipe):
-        raise _stale(f"the content of {disk.path} has changed since this plan was made")
+        raise _stale(disk, f"the content of {disk.path} has changed since this plan was made")
     size = plan.disk.sector_size
     with (
         lock_disk(disk.path, image_sector_size=size, keep_posix=True, no_lease=no_lease) as locked,
@@ -384,7 +383,7 @@ def make_layout(plan: Plan, disk: Disk, *, no_lease: bool = False) -> Iterator[E
     ):
         if locked.device.sector_size != plan.disk.sector_size:
             sizes = f"{locked.device.sector_size} bytes, but the disk in the plan has {plan.disk.sector_size}"
-            raise _stale(f"{disk.path} has sectors of {sizes}")
+            raise _stale(disk, f"{disk.path} has sectors of {sizes}")
         opening.enter_context(opened_by_libparted(table.device, disk.path))
         locked.kernel.forget(locked.kernel.numbers())
         yield StepBegun(0)
@@ -397,7 +396,7 @@ def make_layout(plan: Plan, disk: Disk, *, no_lease: bool = False) -> Iterator[E
             set_types(locked.device, step)
             locked.kernel.show([(entry.number, entry.extent) for entry in step.entries])
         except failures as error:
-            raise Stopped(f"{disk.path}: {error}; its new table may be incomplete", hint=_RETRY) from error
+            raise Stopped(f"{disk.path}: {error}; its new table may be incomplete") from error
         yield StepDone(0)
     yield from (Said(note) for note in locked.notes)
 
@@ -427,8 +426,8 @@ def _times_open(path: str) -> int:
     return sum(found)
 
 
-def _stale(reason: str) -> Refused:
-    return Refused(reason, hint="make a new plan: aligntool plan layout DISK", code="plan-stale")
+def _stale(disk: Disk, reason: str) -> Refused:
+    return Refused(reason, hint=f"make a new plan: {command('plan layout', disk.path)}", code="plan-stale")
 
 
 @contextmanager

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from aligntool.audit.wording import is_node
-from aligntool.commands import ByHand, by_hand
+from aligntool.commands import ByHand, by_hand, command, is_node
 from aligntool.contents.layers import TABLE_AND_CONTENTS
 from aligntool.contents.md import CHUNKED
 from aligntool.inventory import ArrayFacts, DiskKind, Gap, IoLimits, Unseen
@@ -183,7 +182,7 @@ def open_to_read(path: str) -> int | Unseen:
         return open_held(path, READ_ONLY)
     except OSError as error:
         if isinstance(error, PermissionError) and os.geteuid() != 0:
-            return Unseen(TABLE_AND_CONTENTS, f"needs root to open {path}", f"sudo aligntool audit {path}", Gap.DISK)
+            return Unseen(TABLE_AND_CONTENTS, f"needs root to open {path}", command("audit", path), Gap.DISK)
         reason = _REASONS.get(error.errno or 0, error.strerror or "it cannot be opened")
         return Unseen(
             TABLE_AND_CONTENTS, f"{path}: {reason}", gap=Gap.EMPTY if error.errno == errno.ENOMEDIUM else Gap.DISK

@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from aligntool.audit.wording import shell_word
+from aligntool.commands import DISK, command
 from aligntool.contents.fat import (
     ABOUT_LABELS,
     ENTRY,
@@ -111,7 +112,7 @@ def _copy_used(path: str, extent: Extent, old: Path, most: int) -> FatBootSector
                 text = f"the FAT at byte {extent.start} has {format_about(used)} in use"
                 raise Refused(
                     f"{text}; at most {format_about(most)} can be rebuilt in place",
-                    hint="aligntool convert DISK --sector-size N -o NEW",
+                    hint=command("convert", DISK, "--sector-size N", "-o NEW"),
                     code="too-large",
                 )
             file.truncate(extent.length)
@@ -240,5 +241,5 @@ def _runs(new: Path) -> Iterator[Extent]:
         yield from merged(used_clusters(reader, 0), Extent(0, reader.size), _BLOCK)
 
 
-def _not_rebuilt(text: str, hint: str = "aligntool audit DISK") -> Refused:
+def _not_rebuilt(text: str, hint: str = command("audit")) -> Refused:
     return Refused(f"a FAT cannot be recreated: {text}", hint=hint, code="not-rebuilt")

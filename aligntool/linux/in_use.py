@@ -134,7 +134,7 @@ def caches(names: Iterable[str], folder: Path = Path("/sys/class/block")) -> Ite
     """
     for name in names:
         if (used := folder / name.replace("/", "!") / "bcache/set").exists():
-            end = Command("tee", (f"{used}/unregister",), stdin="1").typed()
+            end = str(Command("tee", (f"{used}/unregister",), stdin="1"))
             yield Occupant(f"{name} is the cache of a bcache", end)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from aligntool.audit.wording import shell_word
+from aligntool.commands import typed
 from aligntool.errors import Refused, failing_as
 from aligntool.linux.block import is_served
 from aligntool.linux.held import place_of, status_of
@@ -109,7 +109,7 @@ class Lease:
                 with suppress(OSError):  # it has ended
                     by = _program(pid)
                 text = f"{name}, which {self._path} shows, is open for writing in {by}"
-                raise Refused(text, hint=f"sudo fuser -v {shell_word(name)}", code="in-use", subject=self._path)
+                raise Refused(text, hint=typed("fuser -v", name), code="in-use", subject=self._path)
             time.sleep(_PAUSE_S)
 
     def _refuse_unknown(self, why: str) -> None:
@@ -164,7 +164,7 @@ def in_use(path: str) -> Refused:
         what = "; ".join(loop.what for loop in loops)
         return Refused(f"{path} is in use: {what}", hint=all_ends(loops), code="in-use", subject=path)
     text = f"{path} is open in another program{_names(path)}"
-    return Refused(text, hint=f"sudo fuser -v {shell_word(path)}", code="in-use", subject=path)
+    return Refused(text, hint=typed("fuser -v", path), code="in-use", subject=path)
 
 
 def _names(path: str) -> str:

@@ -451,7 +451,7 @@ def _uses_of(path: str) -> tuple[Occupant, ...]:
     except FileNotFoundError:  # a hidden path of NVMe, or removed meanwhile
         return ()
     except OSError as error:  # such as ENODEV or EIO, of a drive that is just being removed
-        return (Occupant(f"whether it is in use is unknown: {error.strerror}", typed("lsblk", path, sudo=False)),)
+        return (Occupant(f"whether it is in use is unknown: {error.strerror}", typed("lsblk", path)),)
 
 
 def _identifier(disk: Path) -> tuple[str, str] | None:

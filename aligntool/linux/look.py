@@ -9,7 +9,8 @@ from functools import cache, partial
 from typing import TypeVar
 
 from aligntool import __version__
-from aligntool.commands import typed
+from aligntool.audit.wording import audit_command
+from aligntool.commands import command, typed
 from aligntool.contents.layers import NOT_READ, TABLE_AND_CONTENTS, Contents, read_contents
 from aligntool.documents import decode, load_object
 from aligntool.errors import Refusal, Refused, refuse
@@ -357,7 +358,7 @@ def _not_captured(disk: Disk) -> Unseen:
     if disk.size == 0:
         return _no_medium(disk.name)
     why = f"{CAPTURED.why}, and neither the kernel nor udev reports what is on it"
-    return Unseen(TABLE_AND_CONTENTS, why, f"sudo aligntool audit {disk.path}", Gap.DISK)
+    return Unseen(TABLE_AND_CONTENTS, why, audit_command(disk), Gap.DISK)
 
 
 def _no_medium(name: str) -> Unseen:
@@ -394,7 +395,7 @@ def _not_identified(path: str, *, live: bool) -> Unseen:
     if not live:
         return NO_IDENTIFY
     if os.geteuid() != 0:
-        return Unseen("NVMe Identify", f"needs root to open {path}", f"sudo aligntool audit {path}")
+        return Unseen("NVMe Identify", f"needs root to open {path}", command("audit", path))
     return Unseen("NVMe Identify", f"{path} did not answer")
 
 

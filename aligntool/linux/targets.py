@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Self, cast
 
 from aligntool.audit.wording import shell_word
-from aligntool.commands import Command, typed
+from aligntool.commands import Command, command, typed
 from aligntool.contents.layers import Contents, read_contents
 from aligntool.errors import Refused, failing_as
 from aligntool.formats.reader import HeartbeatReader, Reader
@@ -118,7 +118,7 @@ def read_image(path: str, given: UserLimits, pulse: Pulse = SILENT, *, known: bo
 
 
 def _open_image(path: str) -> int:
-    as_root = f"sudo aligntool audit {shell_word(path)}" if os.geteuid() else ""
+    as_root = typed("aligntool audit", path) if os.geteuid() else ""
     with failing_as(Refused, f"{path} cannot be opened", denied=as_root):
         try:
             descriptor = open_held(path, READ_ONLY)
@@ -143,7 +143,7 @@ def _refuse_unknown_content(path: str, reader: Reader, seen: Contents) -> None:
         text = (
             f"{path} cannot be judged: it has neither a known partition table nor a known file system, and is not blank"
         )
-        raise Refused(text, hint=typed("file", path, sudo=False))
+        raise Refused(text, hint=typed("file", path))
 
 
 def refuse_containers(path: str, reader: Reader) -> None:
@@ -160,11 +160,11 @@ def _how_to_open(path: str, opener: str) -> str:
     """Return the command that makes a raw image of a file, or other advice. `opener`: see `_CONTAINERS`."""
     new = new_file("disk.img")
     if opener in UNPACKERS:
-        unpacking = Command(opener, ("-dc", path), sudo=False, output=new)
-        return f"{unpacking.typed()} && aligntool audit {new}"
+        unpacking = Command(opener, ("-dc", path), output=new)
+        return f"{unpacking} && aligntool audit {new}"
     driver = opener.removeprefix("qemu-img ")
     if driver in QEMU_DRIVERS or driver != opener:
-        return typed(f"qemu-img convert -f {driver} -O raw", path, new, sudo=False)
+        return typed(f"qemu-img convert -f {driver} -O raw", path, new)
     if opener == "ewfmount":
         return f"{typed('ewfmount', path, '/mnt')} && sudo aligntool audit /mnt/ewf1"
     return opener
@@ -500,11 +500,11 @@ def _find_live(tree: Tree, target: str) -> Block | None:
         return block
     if stat.S_ISDIR(mode):
         captured = os.path.isdir(f"{target}/sys")  # noqa: PTH112 - Path.is_dir fails without permission
-        hint = f"aligntool audit --sysroot {shell_word(target)}" if captured else _LISTS
+        hint = command("audit --sysroot", target) if captured else _LISTS
         raise Refused(f"{target} is a folder", hint=hint)
     what = "a character device" if stat.S_ISCHR(mode) else "neither a block device nor a regular file"
     # Users often give the controller of an NVMe drive instead of its namespace.
-    hint = f"sudo aligntool audit {shell_word(target)}n1" if re.fullmatch(r"(.*/)?nvme\d+", target) else _LISTS
+    hint = typed("aligntool audit", f"{target}n1") if re.fullmatch(r"(.*/)?nvme\d+", target) else _LISTS
     raise Refused(f"{target} is {what}", hint=hint)
 
 

@@ -135,7 +135,7 @@ def _open_virtual(
     the hint.
     """
     safe = _safe_path(path)
-    to_qcow2 = typed(f"qemu-img convert -f {driver} -O qcow2", safe, new_file("new.qcow2"), sudo=False)
+    to_qcow2 = typed(f"qemu-img convert -f {driver} -O qcow2", safe, new_file("new.qcow2"))
     if_trusted = f"{to_qcow2}   if you trust the image: it decides which files this reads"
     _refuse_other_files(path, driver, os.pread(descriptor, 512, 0), if_trusted)
     if writes and driver != "qcow2":
@@ -153,13 +153,13 @@ def _open_virtual(
     if facts.get("encrypted"):
         opened_as = f"driver={driver},encrypt.key-secret=key,file.filename={safe.replace(',', ',,')}"
         with_key = "qemu-img convert --object secret,id=key,file=KEYFILE -O raw --image-opts"
-        hint = typed(with_key, opened_as, new_file("disk.img"), sudo=False)
+        hint = typed(with_key, opened_as, new_file("disk.img"))
         raise Refused(f"{path} is encrypted", hint=hint)
     if writes and (snapshots := facts.get("snapshots")):
         count = len(cast("list[object]", snapshots))
         raise Refused(
             f"{path} has internal snapshots, which would keep a copy of all moved data: {count}",
-            hint=f"{typed('qemu-img snapshot -l', safe, sudo=False)}\n{to_qcow2}",
+            hint=f"{typed('qemu-img snapshot -l', safe)}\n{to_qcow2}",
         )
     if shared:
         node["force-share"] = True
@@ -170,7 +170,7 @@ def _open_virtual(
         node |= {"backing": None, "lazy-refcounts": False}
     if not path.lower().endswith((f".{driver}", ".vhd")):
         say(f"{path} has the signature of {driver} and is read as such")
-    plain = typed(f"qemu-img convert -f {driver} -O raw", safe, new_file("disk.img"), sudo=False)
+    plain = typed(f"qemu-img convert -f {driver} -O raw", safe, new_file("disk.img"))
     yield _Image(path, descriptor, node, plain, "" if driver == "qcow2" else to_qcow2)
 
 
@@ -221,9 +221,7 @@ def _decode_info(path: str, descriptor: int, info: ProgramResult) -> Mapping[str
         _refuse_missing("qemu-img")
         # Without its description of the file.
         detail = _with_path(info.last_lines, path, descriptor).rpartition("}': ")[2]
-        raise Refused(
-            f"qemu-img cannot open {path}: {detail}", hint=typed("qemu-img check", _safe_path(path), sudo=False)
-        )
+        raise Refused(f"qemu-img cannot open {path}: {detail}", hint=typed("qemu-img check", _safe_path(path)))
     try:
         return load_object(info.output)
     except ValueError as error:
@@ -266,7 +264,7 @@ _OPTIONS = {"xz": ("--memlimit-decompress=1GiB",)}  # others have their own limi
 def _unpack(path: str, descriptor: int, tool: str, say: Callable[[str], object], *, writes: bool) -> Iterator[_Image]:
     """Yield the disk in a compressed file. Raises Refused, always for writing."""
     safe = _safe_path(path)
-    plain = Command(tool, ("-dc", safe), sudo=False, output=new_file("disk.img")).typed()
+    plain = str(Command(tool, ("-dc", safe), output=new_file("disk.img")))
     if writes:
         raise Refused(f"{path} cannot be changed: it is compressed", hint=plain)
     _refuse_missing(tool)
@@ -278,7 +276,7 @@ def _unpack(path: str, descriptor: int, tool: str, say: Callable[[str], object],
             _write_sparse(cast(IO[bytes], child.stdout), file, path)
             message = cast(IO[bytes], child.stderr).read(4096).decode("utf-8", "replace").strip()
         if child.returncode:
-            raise Refused(f"{tool} cannot unpack {path}: {message}", hint=typed(f"{tool} -t", safe, sudo=False))
+            raise Refused(f"{tool} cannot unpack {path}: {message}", hint=typed(f"{tool} -t", safe))
         filename = f"/proc/self/fd/{file.fileno()}"
         node = {"driver": "raw", "read-only": True, "file": {"driver": "file", "filename": filename}}
         yield _Image(path, file.fileno(), node, plain, plain)

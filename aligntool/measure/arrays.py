@@ -13,7 +13,7 @@ from aligntool import __version__
 from aligntool.audit.report import Judged
 from aligntool.audit.wording import shell_word, unread_between
 from aligntool.change import RaidGoal
-from aligntool.commands import ByHand, by_hand
+from aligntool.commands import ByHand, by_hand, typed
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.content import sample
 from aligntool.linux.device_numbers import sysfs_folder
@@ -138,7 +138,7 @@ def _holders(device: str) -> list[str]:
 
 
 def clear_hint(members: Sequence[str]) -> str:
-    return f"sudo aligntool raid tune --clear {' '.join(members)}"
+    return typed("aligntool raid tune --clear", *members)
 
 
 # Plan a sweep over chunks: which test arrays are created on which members, and the loads on each.
@@ -477,8 +477,7 @@ def _empty(device: str, sweep: Sweep) -> None:
             ended.append(_discard(device, extent, "--zeroout"))
     failed = next((program for program in ended if program.code), None)
     if failed:
-        name = shell_word(device)
-        hint = f"sudo aligntool raid tune --clear {name}\n{by_hand(ByHand.EMPTYING, 'blkdiscard', name)}"
+        hint = f"{clear_hint([device])}\n{by_hand(ByHand.EMPTYING, 'blkdiscard', shell_word(device))}"
         raise Stopped(f"{device} was not emptied ({failed.output_tail}), and may hold a test array", hint=hint)
 
 

@@ -37,7 +37,7 @@ def _about_use(disk: Disk, partition: Partition | None, above: Inventory | None)
 
 
 def _about_content(disk: Disk, partition: Partition | None) -> Iterator[Refusal]:
-    look = f"sudo aligntool audit {wording.shell_word(disk.path)}"
+    look = wording.audit_command(disk)
     on = partition or disk
     name = wording.subject_words(disk, partition)
     if not on.content_read or (partition is None and not disk.table_read):

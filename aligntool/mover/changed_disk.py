@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from aligntool.commands import ByHand, by_hand
+from aligntool.commands import DISK, ByHand, Command, Hint, command
 from aligntool.device import Device
 from aligntool.errors import Refused, Stopped
 from aligntool.mover import disk_state, in_flight, whole_disk
@@ -41,14 +41,15 @@ def refuse_changes(
     is_changed = state is disk_state.DiskState.CHANGED
     if is_changed and disk_state.is_used(device, plan):
         # Without the parked entry nothing is in flight.
-        hint = f"{by_hand(ByHand.SIGNATURES, 'wipefs', 'DISK')}\naligntool audit DISK"
+        hint = Hint(Command("wipefs", (DISK,), section=ByHand.SIGNATURES), "\n", command("audit"))
         raise Refused(f"{disk_state.USED}; nothing was written", hint=hint, code="table-changed")
     covered = images.of_whole_disk and whole_disk.is_covered(device, journal)
     is_compared = restore_table or (images.of_whole_disk and not covered) or not is_changed
     if state in UNFINISHED and is_compared:
         _refuse_changed_content(device, journal, back=back, restore_table=restore_table, covered=covered)
     if state is disk_state.DiskState.CHANGED and not restore_table:
-        hint = f"aligntool {'rollback' if back else 'resume'} DISK --restore-table, which shows both tables and asks"
+        again = command("rollback" if back else "resume", DISK, "--restore-table")
+        hint = Hint(again, ", which shows both tables and asks")
         raise Refused(f"{CHANGED_TABLE}; nothing was written", hint=hint, code="table-changed")
     return covered
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from aligntool import steps
 from aligntool.change import MovePlan
-from aligntool.commands import ByHand, by_hand, typed
+from aligntool.commands import DISK, ByHand, Command, Hint, typed
 from aligntool.device import Device, Sectors, Writing
 from aligntool.errors import Refused
 from aligntool.formats.gpt import MOST_ENTRIES, GptCopy, GptEntry, new_copy, read_bytes, table_sizes
@@ -209,9 +209,9 @@ def refuse_other_content(pair: Sequence[GptCopy], places: Sequence[Extent], foun
 
 def _place_taken(at: int, end: int) -> Refused:
     text = f"byte {at} is where the new table goes, but holds data that is not part of the present one"
-    look = typed("od -A d -c -j", at, "-N", end - at, "DISK")
-    clear = by_hand(ByHand.EMPTYING, "dd", f"DISK, {end - at} bytes from byte {at}")
-    return Refused(text, hint=f"{look}\nif nothing needs it: {clear}", code="place-taken")
+    look = typed("od -A d -c -j", at, "-N", end - at, DISK)
+    clear = Command("dd", (DISK,), section=ByHand.EMPTYING, detail=f", {end - at} bytes from byte {at}")
+    return Refused(text, hint=Hint(look, "\nif nothing needs it: ", clear), code="place-taken")
 
 
 def table_groups(head: Extent, tail: Extent, content: tuple[bytes, bytes], unit: int) -> Writing:

@@ -36,7 +36,6 @@ from aligntool.units import Extent, align_down, merged
 
 CHOOSE = 'docs/crash-safety.md, "Content that another program changed", explains the choice'
 STAYS = "it is whole, and a rollback leaves it as it is"
-START_AGAIN = "aligntool rollback DISK, then check the file system and start again"
 HIDDEN_FIRST = 2  # the batch of a RebuildContent that has begun. 1: version 0.1 began it, which hid no signature
 
 
@@ -317,7 +316,7 @@ def check_rebuilt(device: Device, journal: Journal, sign: bytes, *, after: bool)
         at = first_unfinished(device, journal, step, sign, after=after)
         if at is not None:
             text = f"the content of partition {step.partition} is incomplete at byte {at}; the journal is kept"
-            raise Stopped(text, hint="aligntool status DISK")
+            raise Stopped(text)
 
 
 def hidden_part(before: View, after: View) -> steps.SavedRanges:

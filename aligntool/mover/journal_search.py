@@ -6,6 +6,7 @@ last 256 MiB and the first 64 MiB, or, if a copy of the table is damaged, in the
 
 from collections.abc import Iterator
 
+from aligntool.commands import DISK, Hint, command
 from aligntool.device import Device
 from aligntool.errors import Refused
 from aligntool.formats import parked
@@ -159,7 +160,7 @@ def _in_file_elsewhere(why: str = "") -> Refused:
     )
     if why:
         text = f"{text}; {why}"
-    hint = "\n".join(f"aligntool {way} DISK --journal FILE" for way in ("resume", "rollback"))
+    hint = Hint(command("resume", DISK, "--journal FILE"), "\n", command("rollback", DISK, "--journal FILE"))
     return Refused(text, hint=hint, code="journal-elsewhere")
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from types import MappingProxyType
 
 from aligntool.change import Event, MovePlan, Said, StepBegun, StepDone
-from aligntool.commands import typed
+from aligntool.commands import Hint, command, typed
 from aligntool.errors import JournalUnwritten, NothingInFlight, Refused, Stopped
 from aligntool.mover import disk_state, table, whole_disk
 from aligntool.mover.changed_disk import UNFINISHED, is_committed, refuse_changes
@@ -29,7 +29,6 @@ from aligntool.steps import CloseJournal, ReleaseContent, WriteJournal
 from aligntool.units import Extent, format_size, merged
 
 _SHARE_OF_MAPS = 100  # of the bytes that a file grows by: its file system needs less for its own maps of them
-RESUME = "aligntool resume DISK; or aligntool rollback DISK, which undoes everything"
 
 
 def realign(
@@ -78,9 +77,7 @@ def _refuse_full(context: MoveContext, contents: Contents) -> None:
     needed += needed // _SHARE_OF_MAPS
     if needed > free:
         text = f"{name} is sparse, and its file would grow by up to {format_size(needed)}, but where it is stored only"
-        raise Refused(
-            f"{text} {format_size(free)} are free", hint=typed("df -h", name, sudo=False), code="no-room", subject=name
-        )
+        raise Refused(f"{text} {format_size(free)} are free", hint=typed("df -h", name), code="no-room", subject=name)
 
 
 def _create_journal(context: MoveContext, contents: Contents, id_: bytes) -> Journal:
@@ -97,7 +94,7 @@ def _create_journal(context: MoveContext, contents: Contents, id_: bytes) -> Jou
             erase_unfinished(device, place, id_)
         why = _move_sentence(error) if isinstance(error, OSError) else str(error)
         text = f"{why}; the journal could not be written, and no partition was touched"
-        raise JournalUnwritten(text, hint="aligntool status DISK") from error
+        raise JournalUnwritten(text, hint=command("status")) from error
 
 
 def resume(context: MoveContext, *, restore_table: bool = False) -> Iterator[Event]:
@@ -129,7 +126,7 @@ def _already_complete(*, back: bool) -> NothingInFlight:
     text = "the move is complete, and the partition table has been changed since; it stays as it is"
     if back:
         text = "the move is complete and cannot be rolled back; its journal is closed"
-    return NothingInFlight(text, hint="aligntool audit DISK shows the current state")
+    return NothingInFlight(text, hint=Hint(command("audit"), " shows the current state"))
 
 
 def _closed_or_resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterator[Event]:
@@ -209,7 +206,7 @@ def _clear_after_rollback(walk: Walk) -> None:
 def _find_or_refuse(context: MoveContext, *, any_table: bool) -> Journal:
     journal = find_journal(context.device, context.journal, any_table=any_table)
     if journal is None:
-        hint = "aligntool audit DISK shows the current state"
+        hint = Hint(command("audit"), " shows the current state")
         raise Refused("nothing is in flight on this disk", hint=hint, code="not-in-flight")
     return journal
 
@@ -241,7 +238,7 @@ def _stopping_on_errors(events: Iterator[Event]) -> Iterator[Event]:
     try:
         yield from events
     except OSError as error:
-        raise Stopped(f"{_move_sentence(error)}; the journal is kept", hint=RESUME) from error
+        raise Stopped(f"{_move_sentence(error)}; the journal is kept") from error
 
 
 def _move_sentence(error: OSError) -> str:

@@ -148,7 +148,7 @@ class _Load:
         transfer = self.transfers[index]
         if not equal_memory(transfer.to.read(transfer.target, transfer.length), self.read[index]):
             text = f"{transfer.length} bytes written at byte {transfer.target} read back differently"
-            raise Stopped(text, hint="the disk is failing; aligntool rollback DISK undoes the move")
+            raise Stopped(text)
         self.read[index] = b""  # free the memory for the next batch
 
 
@@ -361,7 +361,7 @@ class Walk:
             at = in_flight.not_back(self.device, start, views)
             if at is not None:
                 text = f"the content of partition {step.partition} is not back at byte {at}; the journal is kept"
-                raise Stopped(text, hint="aligntool status DISK")
+                raise Stopped(text)
             hidden_signatures.restore_signatures(self.device, start, views[0])
 
     def _check_source(self, step: steps.HoldContent) -> None:
@@ -369,7 +369,7 @@ class Walk:
         found, at = self._found_at_source(step)
         if found in (in_flight.Found.USED, in_flight.Found.CHANGED):
             text = f"another program has changed byte {at} since the journal was written"
-            raise Stopped(text, hint=in_flight.START_AGAIN)
+            raise Stopped(text)
 
     def _found_at_source(self, step: steps.HoldContent) -> tuple[in_flight.Found, int]:
         views = self._views_at_source(step)
@@ -394,7 +394,7 @@ class Walk:
         found, at = in_flight.found_at_rebuilt(self.device, self.journal, index, step, self.sign)
         if found in (in_flight.Found.USED, in_flight.Found.CHANGED):
             text = f"another program has changed byte {at} since the journal was written"
-            raise Stopped(text, hint=in_flight.START_AGAIN)
+            raise Stopped(text)
         if not in_flight.is_rebuilding(self.journal.position, index):
             self._record(Position(index, in_flight.HIDDEN_FIRST))
         self._rewrite(step, after=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain, combinations, zip_longest
 
+from aligntool.commands import DISK, Hint, command
 from aligntool.device import Device, Sectors, Writing
 from aligntool.errors import Refused, Stopped
 from aligntool.formats import mbr as mbrs
@@ -19,7 +20,7 @@ from aligntool.units import Extent
 
 # Conditions on a table and on the changes to it, for every kind of table.
 
-_PLAN_AGAIN = "make a new plan: aligntool plan realign DISK -o plan.json"
+_PLAN_AGAIN = Hint("make a new plan: ", command("plan realign", DISK, "-o plan.json"))
 
 
 def stale_plan(reason: str) -> Refused:
@@ -27,7 +28,7 @@ def stale_plan(reason: str) -> Refused:
 
 
 def unsound_table(reason: str) -> Refused:
-    return Refused(f"the partition table has an error: {reason}", hint="aligntool audit DISK", code="table-damaged")
+    return Refused(f"the partition table has an error: {reason}", hint=command("audit"), code="table-damaged")
 
 
 def unusual_gpt(hint: str) -> Refused:
@@ -689,10 +690,7 @@ def write_table(device: Device, images: TableImages, goal: TableState, *, first:
         device.flush()
         for sectors in group:
             if device.read(sectors.at, len(sectors.data)) != sectors.data:
-                raise Stopped(
-                    f"the partition table at byte {sectors.at} reads back differently",
-                    hint="the disk is failing; aligntool resume DISK writes it again",
-                )
+                raise Stopped(f"the partition table at byte {sectors.at} reads back differently")
             seen |= {sectors.at + at: sectors.data[at : at + size] for at in range(0, len(sectors.data), size)}
     _check_unchanged(device, seen)
 
@@ -704,7 +702,7 @@ def _check_unchanged(device: Device, seen: Mapping[int, bytes]) -> None:
     for at, data in seen.items():
         if device.read(at, len(data)) != data:
             text = f"another program has changed the partition table at byte {at} while it was written"
-            raise Stopped(text, hint="aligntool status DISK shows which table the disk has")
+            raise Stopped(text)
 
 
 def _is_torn(device: Device, images: TableImages) -> bool:

@@ -6,6 +6,7 @@ from uuid import UUID, uuid4
 
 from aligntool import steps
 from aligntool.change import MovePlan
+from aligntool.commands import command
 from aligntool.contents.catalogue import CONTENT_SIGNATURES, kind_named
 from aligntool.contents.layers import read_layers
 from aligntool.device import Device, Sectors, Writing
@@ -99,7 +100,7 @@ def whole_images(device: Device, plan: MovePlan, *, journal_at: int | None, jour
         return tables.TableImages(
             ((tail_before,),), hidden, _new_table(device, plan.disk.size, plan.rewrite.label, change.after, kind)
         )
-    refuse_unusual_table(device, plan, "aligntool audit DISK")
+    refuse_unusual_table(device, plan, command("audit"))
     old = Sectors(size, bytes(device.read(size, head.length - size))), Sectors(0, bytes(device.read(0, size)))
     return tables.TableImages(
         ((tail_before,), (old[0],), (old[1],)), hidden, ((Sectors(tail.start, bytes(tail.length)),),)

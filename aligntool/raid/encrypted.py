@@ -5,7 +5,7 @@ from math import ceil
 
 from aligntool import steps
 from aligntool.audit.report import Judged
-from aligntool.audit.wording import change_by_hand, next_command, next_look
+from aligntool.audit.wording import audit_command, change_by_hand, next_command, next_look
 from aligntool.change import ArrayPlan, Estimate
 from aligntool.commands import ByHand
 from aligntool.contents.luks import LUKS, REENCRYPTING
@@ -33,7 +33,7 @@ def plan_layers(judged: Judged, partitions: tuple[int, ...]) -> ArrayPlan:
     existing = {part.number for part in disk.partitions}
     for number in (wanted for wanted in partitions if wanted not in existing):
         text = f"there is no partition {number} on {disk.name}"
-        reasons.append(Refusal("no-partition", f"partition {number}", text, next_command(disk, "audit")))
+        reasons.append(Refusal("no-partition", f"partition {number}", text, audit_command(disk)))
     if any(layer.kind == LUKS.name for layer in disk.content):
         text = f"{disk.name} as a whole is a LUKS; only LUKS2 volumes in partitions are changed"
         reasons.append(Refusal("layer-fixed", disk.name, text, "cryptsetup(8), reencrypt --sector-size"))

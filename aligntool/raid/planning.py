@@ -7,7 +7,7 @@ from itertools import chain
 from aligntool import steps
 from aligntool.audit.arrays import Member, chunk_units
 from aligntool.audit.report import Judged
-from aligntool.audit.wording import LOST, VIOLATES, unread_between
+from aligntool.audit.wording import LOST, VIOLATES, audit_command, unread_between
 from aligntool.change import NOT_MOUNTED, ArrayPlan, RaidGoal
 from aligntool.contents.catalogue import kind_named
 from aligntool.errors import Refusal, refuse
@@ -291,7 +291,7 @@ def _members_of(drives: Sequence[Judged], goal: RaidGoal) -> tuple[list[Member],
         else:
             name = f"partition {number} of {disk.name}"
             text = f"{disk.name} has no partition {number}"
-            missing.append(Refusal("no-partition", name, text, f"aligntool audit {disk.path}"))
+            missing.append(Refusal("no-partition", name, text, audit_command(disk)))
     return found, missing
 
 

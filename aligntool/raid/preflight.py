@@ -83,12 +83,7 @@ def _refuse_other_names(planned: Sequence[Step], disks: Sequence[Disk]) -> Itera
         for path in [step.disk.path for step in members_in(planned) if used and is_same_drive(other, step.disk)]:
             if other.path != path:
                 text = f"{path} and {other.path} are the same drive, which is {used}"
-                yield Refusal(
-                    "same-drive",
-                    path,
-                    text,
-                    typed("lsblk -o NAME,WWN,SERIAL,MOUNTPOINTS", path, other.path, sudo=False),
-                )
+                yield Refusal("same-drive", path, text, typed("lsblk -o NAME,WWN,SERIAL,MOUNTPOINTS", path, other.path))
 
 
 def members_in(planned: Sequence[Step]) -> list[MakeMember]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from aligntool.audit.array_boot import is_native, mount_points_of
 from aligntool.audit.arrays import IN_SYNC, PARITY, Member, partition_node
 from aligntool.audit.wording import (
+    audit_command,
     change_by_hand,
     device_refusals,
     inner_first,
@@ -276,7 +277,7 @@ def _refuse_content(array: _Array) -> Iterator[Refusal]:
         text = f"{name} has a {label} table, which is stored in the present blocks: on {where} it would not be found"
         yield Refusal("layer-blocks", name, text, _INSTEAD)
     elif not (disk.table_read and disk.content_read):
-        look = f"sudo aligntool audit {shell_word(name)}"
+        look = audit_command(disk)
         yield Refusal("not-read", name, f"the content of {name} could not be read", look)
     elif array.shrinks:  # the kernel's file systems and mappings work on smaller blocks than they were made on
         return
@@ -321,11 +322,11 @@ def _refuse_member(array: _Array, member: Member) -> Iterator[Refusal]:
             text = f"{name} has partition {part.number} besides the member, and formatting erases the whole drive"
             hint = f"save it and delete it first: {change_by_hand(disk, ByHand.DELETING, 'sfdisk')}"
             if member.partition is None:  # metadata 1.0: the table of the array's content
-                hint = f"sudo aligntool audit {shell_word(disk.path)}"
+                hint = audit_command(disk)
             yield Refusal("not-empty", name, text, hint)
     content = [*disk.content, *(layer for part in disk.partitions for layer in part.content)]
     if not (disk.table_read and disk.content_read and all(part.content_read for part in disk.partitions)):
-        look = f"sudo aligntool audit {shell_word(disk.path)}"
+        look = audit_command(disk)
         yield Refusal("not-read", name, f"the content of {name} outside the array could not be read", look)
     elif any(array_uuid(layer) != array.uuid for layer in content):
         text = f"{name} shows {' and '.join(map(labelled, content))}, not only the superblock of {array.disk.path}"
@@ -382,7 +383,7 @@ def _refuse_partition(array: _Array, member: Member, disk: Disk) -> Iterator[Ref
     name = member.name
     if table is None or table.label is not TableLabel.GPT or table.faults or not (table.disk_id and part.uuid):
         text = f"the table of {disk.name} is not a valid GPT; only a GPT can be rewritten for another sector size"
-        yield Refusal("metadata", disk.name, text, f"aligntool audit {disk.path}")
+        yield Refusal("metadata", disk.name, text, audit_command(disk))
         return
     head, tail = table_sizes(size)
     room = (disk.size or 0) // size * size - tail

@@ -3,10 +3,23 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from aligntool.audit import wording
 from aligntool.audit.arrays import Member
+from aligntool.audit.wording import (
+    audit_command,
+    change_by_hand,
+    contents,
+    contents_or_data,
+    device_refusals,
+    inner_first,
+    look_at,
+    refuse_sparse,
+    replacement_hint,
+    shell_word,
+    unrecognised_data,
+    use_refusals,
+)
 from aligntool.change import NOT_MOUNTED, RAID_WORDS, RaidGoal
-from aligntool.commands import ByHand, by_hand
+from aligntool.commands import ByHand, by_hand, typed
 from aligntool.contents.catalogue import kind_named
 from aligntool.errors import Refusal
 from aligntool.inventory import Disk, DiskKind, LbaFormat, Role
@@ -223,7 +236,7 @@ def _hints_for_equal_blocks(members: Sequence[Member], goal: RaidGoal) -> Iterat
     options = [formats for size in sorted(sizes, reverse=True) if (formats := _formats_for(members, goal, size))]
     for member, form in min(options, key=len, default=[]):
         erased = f"format {form.index} erases {member.name} and gives it blocks of {form.data_size}"
-        yield f"{erased}: {wording.change_by_hand(member.disk, ByHand.SECTOR_SIZE, 'nvme')}"
+        yield f"{erased}: {change_by_hand(member.disk, ByHand.SECTOR_SIZE, 'nvme')}"
     if not options:
         yield f"name members with the same block size, or change that of a drive {by_hand(ByHand.SECTOR_SIZE, 'nvme')}"
 
@@ -264,7 +277,7 @@ def _refuse_wipe(members: Sequence[Member], goal: RaidGoal) -> Iterator[Refusal]
 def _refuse_member(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
     disk = member.disk
     if disk.kind is DiskKind.IMAGE:
-        hint = by_hand(ByHand.ATTACHING, "losetup", wording.shell_word(disk.path))
+        hint = by_hand(ByHand.ATTACHING, "losetup", shell_word(disk.path))
         yield Refusal("file", disk.path, f"{disk.path} is a file; md works on block devices", hint)
         return
     if not disk.size:
@@ -272,7 +285,7 @@ def _refuse_member(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
     if disk.zoned not in (None, "none"):
         text = f"{disk.name} is {disk.zoned} zoned: parts of it must be written in order, which md does not do"
         yield Refusal("zoned", disk.name, text)
-    yield from wording.device_refusals(disk, member.partition, member.name)
+    yield from device_refusals(disk, member.partition, member.name)
     yield from _refuse_used(member)
     yield from _refuse_place(member)
     yield from _refuse_content(member, goal)
@@ -284,9 +297,9 @@ def _refuse_used(member: Member) -> Iterator[Refusal]:
     uses = list[Refusal]()
     for part in (member.partition,) if member.partition else disk.partitions:
         name = Member(member.judged, part).name
-        uses += wording.use_refusals(name, name, part.mounted_at, part.holders, above=above)
-    uses += wording.use_refusals(disk.name, disk.name, disk.mounted_at, disk.holders, above=above)
-    yield from wording.inner_first(uses)
+        uses += use_refusals(name, name, part.mounted_at, part.holders, above=above)
+    uses += use_refusals(disk.name, disk.name, disk.mounted_at, disk.holders, above=above)
+    yield from inner_first(uses)
     yield from (Refusal("in-use", member.name, text, hint) for text, hint in disk.taken)
 
 
@@ -302,16 +315,16 @@ def _refuse_place(member: Member) -> Iterator[Refusal]:
     for layer in disk.content:
         if not kind_named(layer.kind).is_disc_image:  # of a hybrid image, which does not fill its disk
             text = f"{disk.name} as a whole is a {layer.kind}: the table belongs to the array"
-            yield Refusal("array-member", name, text, wording.look_at(disk, "wipefs --no-act"))
+            yield Refusal("array-member", name, text, look_at(disk, "wipefs --no-act"))
     seen = dict(disk.kernel_partitions).get(part.number, part.extent)
     if seen != part.extent:
         places = [f"{extent.start}..{extent.end}" for extent in (seen, part.extent)]
         text = f"{name}: the kernel has it at bytes {places[0]}, the table at {places[1]}"
-        yield Refusal("kernel-differs", name, text, wording.change_by_hand(disk, ByHand.KERNEL_TABLE, "partprobe"))
+        yield Refusal("kernel-differs", name, text, change_by_hand(disk, ByHand.KERNEL_TABLE, "partprobe"))
     for other in disk.partitions:
         if other != part and other.role not in (Role.EXTENDED, Role.MAP) and other.extent.overlaps(part.extent):
             text = f"{name} and partition {other.number} of {disk.name} overlap"
-            yield Refusal("table-damaged", name, text, wording.look_at(disk, "sfdisk --verify"))
+            yield Refusal("table-damaged", name, text, look_at(disk, "sfdisk --verify"))
 
 
 def _refuse_content(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
@@ -321,23 +334,23 @@ def _refuse_content(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
     read = part.content_read if part else disk.table_read and disk.content_read
     if not read:
         needs_root = any(unseen.why.startswith("needs root") for unseen in disk.unseen)
-        audit = f"sudo aligntool audit {wording.shell_word(disk.path)}"
+        audit = audit_command(disk)
         look = "run the same command with sudo" if needs_root else audit
         yield Refusal("not-read", name, f"{name} could not be read, so it may not be empty", look)
     elif has_test_array(disk):
-        clear = f"sudo aligntool raid tune --clear {wording.shell_word(f'/dev/{name}')}"
+        clear = typed("aligntool raid tune --clear", f"/dev/{name}")
         yield Refusal("test-array", name, f"{name} holds a test array left by a sweep over chunks", clear)
     elif disk.sampled and disk.sampled.unreadable:
         text = f"{name} cannot be read at {disk.sampled.unreadable} of {disk.sampled.places} places"
-        yield Refusal("failing", name, text, wording.replacement_hint(disk))
+        yield Refusal("failing", name, text, replacement_hint(disk))
     elif not is_wiped(member, goal):
         # Hints are pasted without thinking: none may destroy recognised content.
-        look = wording.next_command(disk, "audit")
-        hint = look if _has_content(member) else f"--wipe {wording.shell_word(name)} overwrites all of it"
+        look = audit_command(disk)
+        hint = look if _has_content(member) else f"--wipe {shell_word(name)} overwrites all of it"
         for holding in member_holdings(member):
             yield Refusal("not-empty", name, f"{name} is not empty: {holding}", hint)
         if not _has_content(member) and not is_test(goal):
-            yield from wording.refuse_sparse(disk, name, name)
+            yield from refuse_sparse(disk, name, name)
 
 
 def is_test(goal: RaidGoal) -> bool:
@@ -366,8 +379,8 @@ def _is_named(member: Member, name: str) -> bool:
 def member_holdings(member: Member) -> tuple[str, ...]:
     """Return the content of the drive or partition that would become a member, a phrase each."""
     if member.partition is None:
-        return wording.contents_or_data(member.disk, "whole drive")
-    return wording.contents(member.partition) or wording.unrecognised_data(member.disk)
+        return contents_or_data(member.disk, "whole drive")
+    return contents(member.partition) or unrecognised_data(member.disk)
 
 
 def unrecognised_content(member: Member) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from aligntool import steps as plan_steps
 from aligntool.audit.arrays import partition_node
-from aligntool.audit.wording import shell_word
+from aligntool.audit.wording import audit_command
 from aligntool.change import Said
 from aligntool.commands import typed
 from aligntool.device import Device, zero
@@ -386,7 +386,7 @@ def remove_member(
 def refuse_unread(disk: Disk) -> None:
     """Raise Refused if the content of the drive could not be read: its table is then kept."""
     if not (disk.table_read and disk.content_read and all(part.content_read for part in disk.partitions)):
-        look = f"sudo aligntool audit {shell_word(disk.path)}"
+        look = audit_command(disk)
         raise Refused(f"{disk.path} could not be read, so its table is kept", hint=look)
 
 

@@ -362,9 +362,7 @@ def stop_old_arrays(steps: Sequence[Step], left: Sequence[Step]) -> Iterator[Sai
             ended = run_program("mdadm", "--stop", f"/dev/{name}")
             if ended.code:
                 text = f"/dev/{name} is the remainder of an earlier array and cannot be stopped: {ended.output_tail}"
-                raise Refused(
-                    text, hint=f"{typed('lsblk', f'/dev/{name}', sudo=False)}; {typed('mdadm --stop', f'/dev/{name}')}"
-                )
+                raise Refused(text, hint=f"{typed('lsblk', f'/dev/{name}')}; {typed('mdadm --stop', f'/dev/{name}')}")
             yield Said(f"/dev/{name}, the remainder of the earlier array {found.pop()}, is stopped")
     wait_for_udev()
 

@@ -534,7 +534,7 @@ def _drives_of(devices: Iterable[str]) -> list[str]:
 def _unused(name: str) -> Iterator[None]:
     """Open the array exclusively, so that nothing mounts it meanwhile. Raises Stopped if it is in use."""
     in_use = f"/dev/{name} is in use, so its logical blocks must not change"
-    with failing_as(Stopped, in_use, hint=f"{typed('lsblk', f'/dev/{name}', sudo=False)}; unmount it"):
+    with failing_as(Stopped, in_use, hint=f"{typed('lsblk', f'/dev/{name}')}; unmount it"):
         descriptor = os.open(f"/dev/{name}", os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC)
     try:
         users = unlisted_occupants(f"/dev/{name}")

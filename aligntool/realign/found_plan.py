@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from aligntool.audit.report import Judged
-from aligntool.audit.wording import hints_for_disk, hints_with_options
+from aligntool.audit.wording import hints_for_disk
 from aligntool.change import MovePlan
 from aligntool.claims import Claims
 from aligntool.errors import Refused, failing_as
@@ -54,7 +54,7 @@ def find_plan(target: str, request: Request) -> FoundPlan:
 def _find_plan(target: str, request: Request, rule: str) -> FoundPlan:
     judged = look_before_change(target, request, rule, "--partition")
     path = judged.disk.path
-    with naming_loops(path), hints_for_disk(path, judged.disk.raw_copy), hints_with_options(path, request.typed):
+    with naming_loops(path), hints_for_disk(path, judged.disk.raw_copy, request.typed):
         found = plan_for(judged, request)
         refuse_second_table(judged.disk)
         _refuse_unusual_table(found.plan)

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 
-from aligntool.audit.wording import LOST, layer_name, next_command
+from aligntool.audit.wording import LOST, audit_command, layer_name
 from aligntool.claims import Claims, format_range
 from aligntool.contents.layers import read_layers
 from aligntool.errors import Refusal, Refused, failing_as, refuse, refuse_folder_name
@@ -49,7 +49,7 @@ def _refusals(disk: Disk, reader: Reader, extent: Extent) -> Iterator[Refusal]:
         if layers:
             place = "in" if extent.start <= start else "before"
             text = f"{layer_name(layers[0])} is recognised at byte {start}, {place} the range {format_range(extent)}"
-            yield Refusal("ambiguous", disk.name, text, next_command(disk, "audit"))
+            yield Refusal("ambiguous", disk.name, text, audit_command(disk))
             return
 
 

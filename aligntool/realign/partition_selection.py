@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from aligntool.audit.layers import data_starts
 from aligntool.audit.report import Answer, GridKind, Judged, Verdict
-from aligntool.audit.wording import layer_name, next_command, past_words, shell_word
+from aligntool.audit.wording import audit_command, layer_name, next_command, past_words, shell_word
 from aligntool.change import RealignGoal, Used
 from aligntool.commands import ByHand, by_hand
 from aligntool.contents.catalogue import kind_named
@@ -249,7 +249,7 @@ def select_partitions(judged: Judged, goal: RealignGoal) -> Selection:
     """
     disk = judged.disk
     need = required_grid(judged.grids, disk.sector_size)
-    audit = next_command(disk, "audit")
+    audit = audit_command(disk)
     if need is None:
         sizes = ", ".join(f"{grid.kind} {format_size(grid.size)} + {format_size(grid.phase)}" for grid in judged.grids)
         text = f"no offset is on all grids at once: {sizes}"
@@ -282,7 +282,7 @@ def _unknown_partitions(judged: Judged, goal: RealignGoal) -> Iterator[Refusal]:
         if number not in there:
             numbers = ", ".join(map(str, there)) or "none"
             text = f"there is no partition {number} on {judged.disk.name}; there are {numbers}"
-            yield Refusal("no-partition", f"partition {number}", text, next_command(judged.disk, "audit"))
+            yield Refusal("no-partition", f"partition {number}", text, audit_command(judged.disk))
 
 
 _Grids = tuple[StartGrid, StartGrid]

@@ -9,10 +9,10 @@ from typing import Protocol
 from aligntool import steps
 from aligntool.audit.layers import data_starts
 from aligntool.audit.report import Answer, Judged, Repair, Report
-from aligntool.audit.wording import contents_of_disk, labelled, next_command, next_look, next_realign
+from aligntool.audit.wording import audit_command, contents_of_disk, labelled, next_command, next_look, next_realign
 from aligntool.change import Estimate, MovePlan, Place, RealignGoal, Used
 from aligntool.claims import ALL_FREE, Claims
-from aligntool.commands import shell_word
+from aligntool.commands import Hint, typed
 from aligntool.contents.windows_names import StartNames
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import Disk, DiskKind, Partition, Role
@@ -306,7 +306,7 @@ def _nothing_there(disk: Disk) -> Refusal:
     if held or (disk.table and disk.table.faults) or not disk.content_read or disk.gpt_headers:
         # No hint leads to a new table if anything was recognised, or could not be read.
         found = f": {', '.join(held)}" if held else ""
-        return Refusal("no-partition", disk.name, f"{text}{found}", next_command(disk, "audit"))
+        return Refusal("no-partition", disk.name, f"{text}{found}", audit_command(disk))
     return Refusal("no-partition", disk.name, text, next_command(disk, "plan layout", "--part rest:linux"))
 
 
@@ -317,7 +317,7 @@ def _refuse_if_not_judged(judged: Judged) -> None:
     verdicts = judged.verdicts
     if verdicts and all(verdict.answer is Answer.UNKNOWN for verdict in verdicts):
         text = f"alignment cannot be judged: {verdicts[0].why or 'unknown'}"
-        hint = next_command(judged.disk, "audit")
+        hint = audit_command(judged.disk)
         raise Refused(text, hint=hint, code="not-judged", subject=judged.disk.name)
 
 
@@ -338,7 +338,7 @@ def _no_room(
             named = _fitting(judged, selection, goal, claims)
             alone = next_command(disk, "plan realign", *_options(named))
             text = f"{refusal.text}; {partition_selection.partition_words(named)} can be moved without that"
-            return replace(refusal, text=text, hint=f"{alone}\n{refusal.hint}") if named else refusal
+            return replace(refusal, text=text, hint=Hint(alone, "\n", refusal.hint)) if named else refusal
     helps, hint = partition_selection.shrink_hint(disk, used, places_for, shrink=goal.shrink)
     if found is not None:
         least = found.journal_least
@@ -470,7 +470,7 @@ def there(command: str, sysroot: str) -> str:
     """Return the command marked to be run on the captured machine; one that shows what was captured is for here."""
     look = "aligntool audit --map /dev/"
     if sysroot and command.removeprefix("sudo ").startswith(look):
-        return f"aligntool audit --map --sysroot {shell_word(sysroot)} {command.partition(look)[2]}"
+        return typed("aligntool audit --map --sysroot", sysroot, command.partition(look)[2], sudo=False)
     if not command or command.startswith(("aligntool explain ", "aligntool drives ")):
         return command
     return f"on the captured machine: {command}"

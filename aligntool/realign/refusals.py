@@ -3,12 +3,31 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from aligntool.audit import wording
 from aligntool.audit.drives import worst_gap
 from aligntool.audit.report import Judged
+from aligntool.audit.wording import (
+    LABELS,
+    audit_command,
+    change_by_hand,
+    contents_or_data,
+    inner_first,
+    label_words,
+    layer_name,
+    look_at,
+    look_at_table,
+    next_command,
+    next_look,
+    on_raw,
+    read_only_refusals,
+    release_command,
+    repair_program,
+    shell_word,
+    subject_words,
+    use_refusals,
+)
 from aligntool.change import LayoutGoal, PartitionRequest
 from aligntool.claims import Claims, format_range
-from aligntool.commands import ByHand, by_hand, typed, typed_on_loop
+from aligntool.commands import ByHand, Hint, by_hand, typed, typed_on_loop
 from aligntool.contents.catalogue import kind_named
 from aligntool.contents.ext import name_for_e2fsck
 from aligntool.contents.fat import is_small_fat32
@@ -53,22 +72,22 @@ def _disk_refusals(disk: Disk, *, wipe: bool | None, above: Inventory | None = N
     name = disk.name
     if not disk.size:
         yield Refusal("size-unknown", name, f"{name}: size unknown")
-    yield from wording.read_only_refusals(disk)
+    yield from read_only_refusals(disk)
     if disk.kind is DiskKind.DASD:
         yield Refusal("dasd", name, f"{name} is a DASD, which has its own partitioning tool", "fdasd")
     yield from _zoned_refusals(disk)
-    uses = [*wording.use_refusals(name, name, disk.mounted_at, disk.holders, above=above)]
+    uses = [*use_refusals(name, name, disk.mounted_at, disk.holders, above=above)]
     for part in disk.partitions:
-        words = wording.subject_words(disk, part)
-        uses += wording.use_refusals(words, part.node or name, part.mounted_at, part.holders, above=above)
-    yield from wording.inner_first(uses)
+        words = subject_words(disk, part)
+        uses += use_refusals(words, part.node or name, part.mounted_at, part.holders, above=above)
+    yield from inner_first(uses)
     if not disk.table_read or not disk.content_read:
         text = f"{name}: content not readable, so it may not be empty"
-        yield Refusal("not-read", name, text, wording.next_command(disk, "audit"))
+        yield Refusal("not-read", name, text, audit_command(disk))
     elif gap := worst_gap(disk):
-        yield Refusal("not-read", name, f"{name}: {gap.what}: {gap.why}", wording.next_command(disk, "audit"))
+        yield Refusal("not-read", name, f"{name}: {gap.what}: {gap.why}", audit_command(disk))
     elif not wipe:
-        for content in wording.contents_or_data(disk):
+        for content in contents_or_data(disk):
             yield Refusal("not-empty", name, f"{name} is not empty: {content}", _hint_to_keep_content(disk, wipe))
 
 
@@ -76,7 +95,7 @@ def _zoned_refusals(disk: Disk) -> Iterator[Refusal]:
     """Refuse a host-managed disk. A host-aware one may be written in any order (Linux, block/partitions/core.c)."""
     if disk.zoned == "host-managed":
         text = f"{disk.name} is host-managed zoned: Linux uses no partition table on it, and zones are written in order"
-        hint = wording.look_at(disk, "blkzone report")
+        hint = look_at(disk, "blkzone report")
         yield Refusal("zoned", disk.name, text, hint)
 
 
@@ -85,19 +104,19 @@ def _hint_to_keep_content(disk: Disk, wipe: bool | None) -> str:
     disk on which nothing but an empty table was recognised.
     """
     if disk.partitions:
-        return wording.next_command(disk, "plan realign")
+        return next_command(disk, "plan realign")
     if disk.content or disk.content_hint or disk.gpt_headers:
-        return wording.next_command(disk, "audit")
-    path = wording.shell_word(disk.path)
+        return audit_command(disk)
+    path = shell_word(disk.path)
     if wipe is None:
-        return f"if they are not needed: {wording.change_by_hand(disk, ByHand.EMPTYING, 'blkdiscard')}"
+        return f"if they are not needed: {change_by_hand(disk, ByHand.EMPTYING, 'blkdiscard')}"
     if disk.sampled and (disk.sampled.written or not disk.table):
         return f"if it is not needed, add: --wipe {path}"
     return f"--wipe {path} overwrites the empty table"
 
 
 def _option_refusals(disk: Disk, goal: LayoutGoal) -> Iterator[Refusal]:
-    if goal.label not in wording.LABELS:
+    if goal.label not in LABELS:
         text = f"{goal.label!r} is not a supported kind of table"
         yield Refusal("invalid-option", "--table", text, "--table gpt, or --table dos for an MBR")
         return
@@ -145,32 +164,32 @@ _GPT_FAULTS = (Fault.GPT_PRIMARY_DAMAGED, Fault.GPT_BACKUP_DAMAGED, Fault.GPT_CO
 def disk_reasons(judged: Judged) -> tuple[Refusal, ...]:
     """Return every reason against writing to this disk."""
     disk = judged.disk
-    bound = (Refusal("bound", disk.name, text, wording.next_look(disk)) for text in fixed_layout_reasons(disk))
+    bound = (Refusal("bound", disk.name, text, next_look(disk)) for text in fixed_layout_reasons(disk))
     held = _suspended_reasons(disk)
     return (*_device_reasons(disk), *_table_reasons(disk), *bound, *_use_reasons(disk, judged.above), *held)
 
 
 def _device_reasons(disk: Disk) -> Iterator[Refusal]:
     name = disk.name
-    audit = wording.next_command(disk, "audit")
+    audit = audit_command(disk)
     if disk.size is None:
         yield Refusal("size-unknown", name, f"the size of {name} is unknown", audit, lasting=False)
     if not disk.table_read:
         text = f"the partition table of {name} was not read"
-        yield Refusal("not-read", name, text, wording.next_command(disk, "plan realign"), lasting=False)
+        yield Refusal("not-read", name, text, next_command(disk, "plan realign"), lasting=False)
     elif gap := worst_gap(disk):
-        yield Refusal("not-read", name, f"{name}: {gap.what}: {gap.why}", wording.next_command(disk, "audit"))
+        yield Refusal("not-read", name, f"{name}: {gap.what}: {gap.why}", audit_command(disk))
     if disk.kind is DiskKind.DM:
         below = f": it is mapped to {', '.join(disk.slaves)}" if disk.slaves else ""
         yield Refusal("mapping", name, f"{name} is a device-mapper device{below}", audit)
     if disk.kind is DiskKind.DASD:
         tracks = f"{name} is a DASD: its partitions are counted in tracks, not in bytes"
-        yield Refusal("dasd", name, tracks, wording.look_at(disk, "fdasd -p"))
+        yield Refusal("dasd", name, tracks, look_at(disk, "fdasd -p"))
     yield from _zoned_refusals(disk)
-    yield from wording.read_only_refusals(disk)
+    yield from read_only_refusals(disk)
     if disk.failing:
         text = f"{name} may be failing: {disk.failing}"
-        yield Refusal("failing", name, text, wording.look_at(disk, "smartctl -a"))
+        yield Refusal("failing", name, text, look_at(disk, "smartctl -a"))
     for layer in disk.content:
         kind = kind_named(layer.kind)
         if kind.is_raid_member or kind.array_title:
@@ -183,13 +202,13 @@ def _device_reasons(disk: Disk) -> Iterator[Refusal]:
             yield Refusal("kernel-differs", name, text, _reread(disk), lasting=False)
         elif disk.partitions and not kind.is_disc_image:
             text = f"{name} as a whole holds {layer.kind}, and a table in which nothing is recognised: one is a remnant"
-            clear = wording.change_by_hand(disk, ByHand.SIGNATURES, "wipefs")
-            hint = f"{wording.look_at(disk, 'wipefs --no-act')}\nto erase the remnant: {clear}"
+            clear = change_by_hand(disk, ByHand.SIGNATURES, "wipefs")
+            hint = f"{look_at(disk, 'wipefs --no-act')}\nto erase the remnant: {clear}"
             yield Refusal("ambiguous", name, text, hint)
 
 
 def _reread(disk: Disk) -> str:
-    return wording.change_by_hand(disk, ByHand.KERNEL_TABLE, "partprobe")
+    return change_by_hand(disk, ByHand.KERNEL_TABLE, "partprobe")
 
 
 def _table_reasons(disk: Disk) -> Iterator[Refusal]:
@@ -198,8 +217,8 @@ def _table_reasons(disk: Disk) -> Iterator[Refusal]:
     if table is None:
         return
     if table.label not in MOVED_LABELS:
-        text = f"{name} has a {wording.label_words(table.label)} partition table; only MBR and GPT are supported"
-        yield Refusal("table-kind", name, text, wording.next_command(disk, "audit"))
+        text = f"{name} has a {label_words(table.label)} partition table; only MBR and GPT are supported"
+        yield Refusal("table-kind", name, text, audit_command(disk))
         return
     if table.hybrid or any(fault.fault is Fault.HYBRID_MBR for fault in table.faults):
         text = f"{name} has a hybrid MBR: two tables list the same partitions, and systems differ in which they use"
@@ -209,7 +228,7 @@ def _table_reasons(disk: Disk) -> Iterator[Refusal]:
         if fault.fault not in _TOLERATED:
             tool = "sgdisk -v" if fault.fault in _GPT_FAULTS else "sfdisk --verify"
             hint = _repair_of_gpt(disk) if fault.hides and fault.fault in _GPT_FAULTS else ""
-            yield Refusal("table-damaged", name, text, hint or wording.look_at_table(disk, tool))
+            yield Refusal("table-damaged", name, text, hint or look_at_table(disk, tool))
         elif fault.fault is Fault.PROTECTIVE_MBR and fault.at == 0:  # sector 0 has no 0xEE entry
             yield Refusal("table-damaged", name, text, _repair_of_gpt(disk))
     # If the kernel's partitions differ, a mounted file system may lie elsewhere than the table states.
@@ -223,7 +242,7 @@ def _table_reasons(disk: Disk) -> Iterator[Refusal]:
 
 
 def _repair_of_gpt(disk: Disk) -> str:
-    return wording.change_by_hand(disk, ByHand.TABLE, wording.repair_program(disk))
+    return change_by_hand(disk, ByHand.TABLE, repair_program(disk))
 
 
 _LIVE = "start from another medium, such as a live system, and run it there"
@@ -231,12 +250,12 @@ _LIVE = "start from another medium, such as a live system, and run it there"
 
 def _use_reasons(disk: Disk, above: Inventory | None) -> Iterator[Refusal]:
     """Yield a reason for each use of the disk and its partitions: the kernel would refuse to open it exclusively."""
-    used = [(disk.name, wording.shell_word(disk.path), disk.mounted_at, disk.holders)]
+    used = [(disk.name, shell_word(disk.path), disk.mounted_at, disk.holders)]
     for part in disk.partitions:
         what = f"partition {part.number}"
         used.append((what, f"/dev/{part.node}" if part.node else what, part.mounted_at, part.holders))
-    uses = [use for what, node, places, _ in used for use in wording.use_refusals(what, node, places, (), _LIVE)]
-    yield from (replace(use, lasting=False) for use in wording.inner_first(uses))
+    uses = [use for what, node, places, _ in used for use in use_refusals(what, node, places, (), _LIVE)]
+    yield from (replace(use, lasting=False) for use in inner_first(uses))
     yield from (_holder_refusal(what, holder, above) for what, _, _, holders in used for holder in holders)
 
 
@@ -264,7 +283,7 @@ def _holder_refusal(what: str, holder: str, above: Inventory | None) -> Refusal:
     """Return that a device on the disk holds it, with the commands that end every use of that device, from the top."""
     device = above.disk(holder) if above else None
     by = f"{holder} ({device.mapping})" if device and device.mapping else holder
-    hint = wording.release_command(holder, above or Inventory(()), _LIVE)
+    hint = release_command(holder, above or Inventory(()), _LIVE)
     return Refusal("held", what, f"{what} is held by {by}", hint, lasting=False)
 
 
@@ -285,12 +304,12 @@ def _chain_reasons(disk: Disk, part: Partition) -> Iterator[Refusal]:
         why = irregular_chain_reason(container, chain) if part in chain else ""
         if why:
             what = f"partition {part.number}"
-            dump = wording.look_at_table(disk, "sfdisk --dump")
+            dump = look_at_table(disk, "sfdisk --dump")
             yield Refusal("irregular-chain", what, f"{what} cannot be moved: {why}", dump)
 
 
 def _position_reasons(disk: Disk, part: Partition, nested: Sequence[Partition]) -> Iterator[Refusal]:
-    audit = wording.next_look(disk)
+    audit = next_look(disk)
     what = f"partition {part.number}"
     inside = ", ".join(str(inner.number) for inner in nested if part.extent.contains(inner.extent))
     if part.role is Role.NESTED:
@@ -306,7 +325,7 @@ def content_reasons(disk: Disk, part: Partition, what: str) -> Iterator[Refusal]
     """Yield the reasons against moving the content of a partition. `what`: the name of the partition in messages."""
     if not part.content_read:
         text = f"the content of {what} could not be read"
-        yield Refusal("not-read", what, text, wording.next_command(disk, "plan realign"), lasting=False)
+        yield Refusal("not-read", what, text, next_command(disk, "plan realign"), lasting=False)
     if len(part.content) > 1:
         text = f"{what} is ambiguous: {' and '.join(layer.kind for layer in part.content)} are recognised"
         yield Refusal("ambiguous", what, text, look_at_part(disk, part, "wipefs --no-act"))
@@ -318,7 +337,7 @@ def content_reasons(disk: Disk, part: Partition, what: str) -> Iterator[Refusal]
             yield _suspended(what)
         fixed = kind.why_fixed(layer)
         if fixed:
-            hint = fixed.hint or wording.next_command(disk, "audit")
+            hint = fixed.hint or audit_command(disk)
             yield replace(fixed, subject=what, text=f"{what} {fixed.text}", hint=hint)
         for problem in layer.problems:
             if not is_small_fat32(problem):
@@ -336,7 +355,7 @@ def _shared_inside(disk: Disk, part: Partition, layer: Layer, what: str) -> Iter
     """Yield what another machine may use inside a layer."""
     for inner in with_inner(layer.inner):
         if (inner.unclean or "").startswith(MAY_BE_SHARED) or "(MMP)" in (inner.unclean or ""):
-            text = f"{what}: the {wording.layer_name(inner)} in it: {inner.unclean}"
+            text = f"{what}: the {layer_name(inner)} in it: {inner.unclean}"
             yield Refusal("unclean", what, text, _cleaner(disk, part, inner), lasting=False)
 
 
@@ -352,28 +371,27 @@ def unlisted_data(disk: Disk, claims: Claims, command: str, *, for_journal: bool
     more = f" and {len(found) - len(named)} more ranges" if len(found) > len(named) else ""
     where = f"bytes {', '.join(named)}{more} of {disk.name} are in no partition and do not read as zero"
     text = f"{where}: they may be data, and are not overwritten"
-    look = wording.look_at(disk, "od -A d -t x1z -N 512 -j", found[0].start)
-    hints = [look]
+    hint = look_at(disk, "od -A d -t x1z -N 512 -j", found[0].start)
     if for_journal:
         text = f"{where}, and beside them there is no room for the journal; a file on another disk also works"
-        hints.append(wording.next_command(disk, command, "--journal FILE"))
+        hint = Hint(hint, "\n", next_command(disk, command, "--journal FILE"))
     options = [f"--overwrite-bytes {one}" for one in named]
     if not more:
-        hints.append(f"if they are not needed: {wording.next_command(disk, command, *options, '--save FILE')}")
-    return Refusal("unlisted-data", disk.name, text, "\n".join(hints), lasting=False)
+        hint = Hint(hint, "\nif they are not needed: ", next_command(disk, command, *options, "--save FILE"))
+    return Refusal("unlisted-data", disk.name, text, hint, lasting=False)
 
 
 def bad_blocks_refusal(disk: Disk, part: Partition, what: str, layer: Layer, count: int) -> Refusal:
     """Return the refusal to move a content that lists `count` blocks of its medium as bad. `what`: where it is."""
     text = (
-        f"the {wording.layer_name(layer)} on {what} lists {counted(count, 'bad block')} of its medium,"
+        f"the {layer_name(layer)} on {what} lists {counted(count, 'bad block')} of its medium,"
         " and after the move the list would point to the wrong blocks"
     )
-    clearing = wording.change_by_hand(disk, ByHand.BAD_BLOCKS, kind_named(layer.kind).list_clearer, part)
+    clearing = change_by_hand(disk, ByHand.BAD_BLOCKS, kind_named(layer.kind).list_clearer, part)
     cloned = f"if the list is of another drive, from which this one was cloned: {clearing}"
     if disk.kind is DiskKind.IMAGE:
         return Refusal("failing", what, text, cloned, lasting=False)
-    return Refusal("failing", what, text, f"{wording.look_at(disk, 'smartctl -a')}\n{cloned}", lasting=False)
+    return Refusal("failing", what, text, f"{look_at(disk, 'smartctl -a')}\n{cloned}", lasting=False)
 
 
 def _cleaner(disk: Disk, part: Partition, layer: Layer) -> str:
@@ -393,8 +411,8 @@ def _cleaner(disk: Disk, part: Partition, layer: Layer) -> str:
 def _by_hand(disk: Disk, part: Partition, layer: Layer, section: ByHand, program: str) -> str:
     """Return where the user finds how to change a content of a partition, which may be inside another layer."""
     if layer in part.content:
-        return wording.change_by_hand(disk, section, program, part)
-    return by_hand(section, program, f"the {wording.layer_name(layer)} in it")
+        return change_by_hand(disk, section, program, part)
+    return by_hand(section, program, f"the {layer_name(layer)} in it")
 
 
 def look_at_part(disk: Disk, part: Partition, words: str) -> str:
@@ -406,6 +424,6 @@ def look_at_part(disk: Disk, part: Partition, words: str) -> str:
     start, length = part.extent.start, part.extent.length
     is_longer = any((layer.claims_size or 0) > length for layer in part.content)
     if words.startswith("e2fsck") and not is_longer and (inside := name_for_e2fsck(disk.path, start)):
-        return wording.on_raw(disk, typed(words, inside, sudo=disk.kind is not DiskKind.IMAGE))
+        return on_raw(disk, typed(words, inside, sudo=disk.kind is not DiskKind.IMAGE))
     place = ("-o", str(start), "--sizelimit", str(length))
-    return wording.on_raw(disk, typed_on_loop(words, disk.path, *place))
+    return on_raw(disk, typed_on_loop(words, disk.path, *place))

@@ -4,7 +4,7 @@ bytes look free, and a GPT beside one for sectors of another size, which would k
 
 from collections.abc import Iterator
 
-from aligntool.audit.wording import layer_name, next_command
+from aligntool.audit.wording import audit_command, layer_name, next_command
 from aligntool.contents.layers import read_layers
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.gpt import check_copy
@@ -36,7 +36,7 @@ def refuse_second_table(disk: Disk) -> None:
             refuse(list(_FINDERS[disk.table.label](reader, disk)))
     except OSError as error:
         text = f"{disk.path} cannot be read: {error.strerror}"
-        raise Refused(text, hint=next_command(disk, "audit"), code="not-read", subject=disk.name) from error
+        raise Refused(text, hint=audit_command(disk), code="not-read", subject=disk.name) from error
 
 
 def _two_gpts(reader: Reader, disk: Disk) -> Iterator[Refusal]:

@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any
 
 from aligntool.change import RAID_WORDS, LayoutGoal, PartitionRequest, RaidGoal, RealignGoal
+from aligntool.commands import command
 from aligntool.errors import Refused
 from aligntool.formats.part_types import ROLES, role_list
 from aligntool.recipes.schema import Entry, read_each, read_recipes, read_tables
@@ -216,12 +217,12 @@ def recipe(name: str, kind: str | None = None) -> Recipe:
     if found:
         return found
     if named:
-        raise Refused(f"the recipe {name} is for a {named[0].kind}", hint=f"aligntool recipes show {name}")
+        raise Refused(f"the recipe {name} is for a {named[0].kind}", hint=command("recipes show", name))
     known = dict.fromkeys(other.name for other in load_recipes() if kind in (None, other.kind))
     from difflib import get_close_matches
 
     similar = get_close_matches(name, known, n=1, cutoff=0.6)
-    hint = f"aligntool recipes show {similar[0]}" if similar else "aligntool recipes list"
+    hint = command("recipes show", similar[0]) if similar else "aligntool recipes list"
     raise Refused(f"there is no recipe {name!r}", hint=hint)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from aligntool import __version__
 from aligntool.audit.fleet import MOST_ROWS, Drive, Fleet, Machine, MachineRow, Model, Row
 from aligntool.audit.fleet_changes import Change, ChangedMachine, FleetChanges, State, state_of
-from aligntool.audit.wording import shell_word
+from aligntool.commands import command
 from aligntool.documents import as_object
 from aligntool.render.audit import misaligned_words
 from aligntool.render.json import Value, as_value, dumps
@@ -140,7 +140,7 @@ def fleet_lines(fleet: Fleet, changes: FleetChanges | None = None, *, width: int
 
 
 def _audit_command(machine: Machine) -> str:
-    return f"aligntool audit --sysroot {shell_word(machine.snapshot)}"
+    return command("audit --sysroot", machine.snapshot)
 
 
 def _changes_lines(changes: FleetChanges, width: int) -> Iterator[Line]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aligntool.audit.report import Judged
-from aligntool.audit.wording import change_by_hand, hints_with_options, layer_name, look_at, next_command
+from aligntool.audit.wording import audit_command, change_by_hand, hints_for_disk, layer_name, look_at
 from aligntool.change import MovePlan, Used
 from aligntool.claims import Claims
 from aligntool.commands import ByHand
@@ -52,7 +52,7 @@ class WholeDisk:
         rule = "a table can only be made on or removed from a whole disk"
         judged = look_before_change(target, request, rule)
         path = judged.disk.path
-        with naming_loops(path), hints_with_options(path, request.typed):
+        with naming_loops(path), hints_for_disk(path, judged.disk.raw_copy, request.typed):
             return self._find(judged, request, key)
 
     def _find(self, judged: Judged, request: Request, key: bytes | None) -> FoundPlan:
@@ -127,7 +127,7 @@ class WholeDisk:
             table = ("a partition table",) if tables else ()
             what = " and ".join((*(layer.kind for layer in inside), *others, *table))
             text = f"the content of the LUKS on {disk.name} is ambiguous: {what}"
-            raise Refused(text, hint=next_command(disk, "audit"), code="ambiguous", subject=disk.name)
+            raise Refused(text, hint=audit_command(disk), code="ambiguous", subject=disk.name)
         return replace(disk, content=(partition_plan.with_needed_length(luks, inside, size, disk),))
 
 
@@ -188,7 +188,7 @@ def _refuse_more_behind(reader: Reader, layer: Layer, disk: Disk) -> None:
         text = (
             f"{found[0].kind} begins at byte {end}, where the {layer.kind} on {disk.name} ends, and would not be moved"
         )
-        raise Refused(text, hint=next_command(disk, "audit"), code="ambiguous", subject=disk.name)
+        raise Refused(text, hint=audit_command(disk), code="ambiguous", subject=disk.name)
 
 
 # Lines in the configuration of this system that name the disk or its partition by a path. They are shown with their

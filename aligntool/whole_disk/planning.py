@@ -4,8 +4,17 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from aligntool import steps
-from aligntool.audit import wording
 from aligntool.audit.report import Judged
+from aligntool.audit.wording import (
+    LOST,
+    audit_command,
+    change_by_hand,
+    label_words,
+    labelled,
+    layer_name,
+    look_at,
+    next_command,
+)
 from aligntool.change import MovePlan, Place, RealignGoal
 from aligntool.claims import ALL_FREE, Claims
 from aligntool.commands import ByHand, by_hand
@@ -55,7 +64,7 @@ def plan_partition(
     need = required_grid(judged.grids, size)
     if need is None:
         text = "no offset is on all grids at once"
-        hint = wording.next_command(disk, "audit")
+        hint = audit_command(disk)
         raise Refused(text, hint=hint, code="grids-exclude", subject=disk.name)
     start = on_grain(need, goal.grain).up(places(disk.size or 0, size)[0].end)
     move = _fitting(disk, part, goal, start, part.extent.length, claims)
@@ -70,7 +79,7 @@ def plan_partition(
         refuse((unlisted_data(disk, claims, "plan partition", for_journal=False),))
     if label == "dos" and move.target.end > ADDRESSABLE * size:
         text = f"an MBR reaches only to sector {MOST_SECTORS}, but the content would end after it"
-        raise Refused(text, hint=wording.next_command(disk, "plan partition"), code="table-limit", subject=disk.name)
+        raise Refused(text, hint=next_command(disk, "plan partition"), code="table-limit", subject=disk.name)
     return _plan(move, judged, label, used)
 
 
@@ -112,7 +121,7 @@ def plan_unpartition(
         least = format_about(search.least_journal_length(needs))
         room_words = f"it needs {least} after the partition, but only {format_about(most)} is free"
         text = f"there is no room for the journal: {room_words}; a file on another disk also works"
-        hint = wording.next_command(disk, "partition", "--undo --journal FILE")
+        hint = next_command(disk, "partition", "--undo", "--journal FILE")
         raise Refused(text, hint=hint, code="no-journal-room", subject=disk.name)
     return _plan(_Move(disk, part, target, journal, needs), judged, disk.table.label.value if disk.table else "", used)
 
@@ -135,7 +144,7 @@ def with_needed_length(luks: Layer, inside: Sequence[Layer], decrypted: int, dis
     Raises Refused if that is not certain. Decrypted bytes must lie one after the other from the start of the data on
     to the end of the disk: with dm-integrity, tags lie between them, and there are fewer.
     """
-    what = f"{wording.layer_name(luks)} on {disk.name}"
+    what = f"{layer_name(luks)} on {disk.name}"
     unit = luks.data_unit or 512
     start = luks.data_start or 0
     found = [
@@ -143,14 +152,14 @@ def with_needed_length(luks: Layer, inside: Sequence[Layer], decrypted: int, dis
     ]
     if not start or decrypted != align_down((disk.size or 0) - start, unit):
         text = f"the {what} has {decrypted} bytes inside, which do not extend from byte {start} to the end of the disk"
-        raise Refused(text, hint=wording.next_command(disk, "audit"), code="content-kind", subject=disk.name)
+        raise Refused(text, hint=audit_command(disk), code="content-kind", subject=disk.name)
     if len(inside) != 1 or not found:
-        names = " and ".join(map(wording.layer_name, inside)) or "nothing"
+        names = " and ".join(map(layer_name, inside)) or "nothing"
         text = f"{names} is recognised inside the {what}, so the length in use is unknown"
-        raise Refused(text, hint=wording.next_command(disk, "audit"), code="no-content", subject=disk.name)
+        raise Refused(text, hint=audit_command(disk), code="no-content", subject=disk.name)
     if found[0].unclean:  # its superblock may be older than its journal
-        text = f"the {wording.layer_name(found[0])} inside the {what}: {found[0].unclean}"
-        hint = by_hand(ByHand.UNCLEAN, "mount", f"the {wording.layer_name(found[0])} inside")
+        text = f"the {layer_name(found[0])} inside the {what}: {found[0].unclean}"
+        hint = by_hand(ByHand.UNCLEAN, "mount", f"the {layer_name(found[0])} inside")
         raise Refused(text, hint=hint, code="unclean", subject=disk.name)
     claims = start + align_up(found[0].claims_size or 0, max(unit, disk.sector_size))
     return replace(luks, claims_size=claims, extent=Extent(luks.extent.start, claims), inner=tuple(found))
@@ -168,16 +177,16 @@ def _content_refusals(disk: Disk, others: Collection[str]) -> Iterator[Refusal]:
     name = disk.name
     if disk.table is not None:
         text = f"{name} already has a partition table ({disk.table.label})"
-        yield Refusal("has-table", name, text, wording.next_command(disk, "plan realign"))
+        yield Refusal("has-table", name, text, next_command(disk, "plan realign"))
     elif not disk.content_read:
         text = f"the content of {name} could not be read"
-        yield Refusal("not-read", name, text, wording.next_command(disk, "audit"), False)
+        yield Refusal("not-read", name, text, audit_command(disk), False)
     elif not disk.content:
         text = f"nothing is recognised on {name} as a whole"
-        hint = wording.next_command(disk, "plan layout", "--part rest:linux")
+        hint = next_command(disk, "plan layout", "--part rest:linux")
         if disk.content_hint:
             text = f"{text}, but udev reports {disk.content_hint}"
-            hint = wording.next_command(disk, "audit")
+            hint = audit_command(disk)
         yield Refusal("no-content", name, text, hint)
     else:
         yield from content_reasons(disk, as_partition(disk), name)
@@ -192,11 +201,11 @@ def _content_refusals(disk: Disk, others: Collection[str]) -> Iterator[Refusal]:
                 yield _unsupported(disk, layer, name)
             elif not kind.works_anywhere and not kind.is_raid_member:
                 text = f"{name} is a {layer.kind}: the table belongs to the pool or device of which it is a member"
-                yield Refusal("array-member", name, text, wording.next_command(disk, "audit"))
+                yield Refusal("array-member", name, text, audit_command(disk))
 
 
 def _signatures_command(disk: Disk) -> str:
-    return wording.look_at(disk, "wipefs --no-act")
+    return look_at(disk, "wipefs --no-act")
 
 
 def _table_refusals(
@@ -206,11 +215,11 @@ def _table_refusals(
     name = disk.name
     table = disk.table
     if table is None:
-        yield Refusal("no-partition", name, f"{name} has no partition table", wording.next_command(disk, "audit"))
+        yield Refusal("no-partition", name, f"{name} has no partition table", audit_command(disk))
         return
     if len(disk.partitions) != 1 or disk.partitions[0].role is not Role.PRIMARY:
         text = f"{name} has {len(disk.partitions)} partitions; only a single primary one can become the whole disk"
-        yield Refusal("not-single", name, text, wording.next_command(disk, "audit"))
+        yield Refusal("not-single", name, text, audit_command(disk))
         return
     part = disk.partitions[0]
     what = f"partition {disk.partitions[0].number}"
@@ -219,11 +228,11 @@ def _table_refusals(
         yield _unsupported(disk, part.content[0], what)
     elif not part.content and part.content_read:
         text = f"nothing is recognised on {what}"
-        yield Refusal("no-content", what, text, wording.next_command(disk, "audit"))
+        yield Refusal("no-content", what, text, audit_command(disk))
     yield from _luks_length_refusals(disk, part, what)
     if inside:
         text = f"{what} begins with a table of its own ({inside}), which would become that of the disk"
-        yield Refusal("nested-label", what, text, wording.next_command(disk, "audit"))
+        yield Refusal("nested-label", what, text, audit_command(disk))
     if len(kinds) > 1:
         text = f"without its table, {name} would be ambiguous: {' and '.join(kinds)} would be recognised"
         yield Refusal("ambiguous", name, text, _signatures_command(disk))
@@ -236,7 +245,7 @@ def _table_refusals(
         text = (
             f"{what} extends {late} bytes too far: the last {last} bytes of the disk must record that it is in flight"
         )
-        yield Refusal("no-room", what, text, wording.next_command(disk, "audit"))
+        yield Refusal("no-room", what, text, audit_command(disk))
 
 
 def _luks_length_refusals(disk: Disk, part: Partition, what: str) -> Iterator[Refusal]:
@@ -249,10 +258,10 @@ def _luks_length_refusals(disk: Disk, part: Partition, what: str) -> Iterator[Re
         length = align_down(disk.size or 0, disk.sector_size) - start
         if kind_named(layer.kind).fills_device and start > 0 and not layer.claims_size and length % unit:
             text = (
-                f"{what} holds {wording.layer_name(layer)} with sectors of {unit} bytes: on the whole disk its data"
+                f"{what} holds {layer_name(layer)} with sectors of {unit} bytes: on the whole disk its data"
                 f" would be {length} bytes long, which is not a multiple of that, so it would not open"
             )
-            yield Refusal("odd-size", what, text, wording.next_command(disk, "audit"))
+            yield Refusal("odd-size", what, text, audit_command(disk))
 
 
 def _windows_refusals(part: Partition, what: str, names: StartNames) -> Iterator[Refusal]:
@@ -271,8 +280,8 @@ def _windows_refusals(part: Partition, what: str, names: StartNames) -> Iterator
 
 
 def _unsupported(disk: Disk, layer: Layer, what: str) -> Refusal:
-    text = f"{what} holds {wording.layer_name(layer)}, which is not known to work at another offset of the disk"
-    return Refusal("content-kind", what, text, wording.next_command(disk, "audit"))
+    text = f"{what} holds {layer_name(layer)}, which is not known to work at another offset of the disk"
+    return Refusal("content-kind", what, text, audit_command(disk))
 
 
 # The length that the content may have.
@@ -338,7 +347,7 @@ def _too_long(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: 
     layer = part.content[0]
     most = _longest(disk, part, goal, start, search.least_journal_length(_needs(disk, part, start)))
     length = part.extent.length
-    what = wording.layer_name(layer)
+    what = layer_name(layer)
     beside = "beside the table" if goal.journal_file else "beside the table and the journal"
     text = f"the {what} on {name} takes {length} bytes, but {beside} there is room for {most}, {length - most} fewer"
     if goal.shrink and kind_named(layer.kind).shrinkable:
@@ -347,7 +356,7 @@ def _too_long(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: 
         if part.number in used and (why := used[part.number].why):
             text = f"{text}, because all of it counts as used: {why}"
     elif kind_named(layer.kind).opens_with_key and layer.inner:
-        text = f"{text}; its length depends on the {wording.layer_name(layer.inner[0])} inside"
+        text = f"{text}; its length depends on the {layer_name(layer.inner[0])} inside"
     elif kind_named(layer.kind).opens_with_key:
         text = f"{text}; without its key the whole disk counts as in use, because its header does not state its length"
     elif why := kind_named(layer.kind).why_not_shrinkable:
@@ -372,14 +381,14 @@ def _how_to_shorten(disk: Disk, part: Partition, most: int) -> str:
     """Return how the user makes the content short enough; the audit if `most` is 0, because nothing does."""
     layer = part.content[0]
     if most and kind_named(layer.kind).shrinkable:
-        return wording.next_command(disk, "plan partition", "--shrink")
+        return next_command(disk, "plan partition", "--shrink")
     if most and kind_named(layer.kind).opens_with_key and not layer.inner:
-        return wording.next_command(disk, "plan partition", "--key-file FILE")
+        return next_command(disk, "plan partition", "--key-file FILE")
     inside = layer.inner[0] if kind_named(layer.kind).opens_with_key and layer.inner else layer
     program = kind_named(inside.kind).shortener
     if not program or align_down(most - (layer.data_start or 0 if inside is not layer else 0), MIB) <= 0:
-        return wording.next_command(disk, "audit")
-    return wording.change_by_hand(disk, ByHand.SHRINKING, program)
+        return audit_command(disk)
+    return change_by_hand(disk, ByHand.SHRINKING, program)
 
 
 # From the move to the plan.
@@ -395,8 +404,8 @@ def _plan(move: _Move, judged: Judged, label: str, used: Uses) -> MovePlan:
     patched = search.patching(part, move.target, None, disk.sector_size)
     before = move.shrunk_from or part.extent
     why = "becomes the whole disk" if back else f"gets a partition of type {role_of(part.content[0].kind).title}"
-    place = Place(part.number, before, move.target, wording.labelled(part.content[0]), why)
-    table = wording.label_words(label)
+    place = Place(part.number, before, move.target, labelled(part.content[0]), why)
+    table = label_words(label)
     words = (
         "the only partition becomes the whole disk" if back else f"the content moves into a partition of a new {table}"
     )
@@ -423,7 +432,7 @@ def _boot_code_attention(disk: Disk) -> Iterator[str]:
         before = "before that, make the PC start from another disk"
         if code.kind.startswith("GRUB"):
             before += f", {by_hand(ByHand.BOOT_PROGRAMS, 'grub-install')}"
-        yield f"{wording.LOST}{code.kind}, found at byte {code.at}: this disk no longer starts; {before}"
+        yield f"{LOST}{code.kind}, found at byte {code.at}: this disk no longer starts; {before}"
 
 
 def _plan_steps(move: _Move, part: Partition, label: str, patched: search.Patching) -> Iterator[steps.Step]:
@@ -456,9 +465,9 @@ def _notes(move: _Move) -> Iterator[str]:
     journal = move.journal
     back = target.start == 0
     layer = move.part.content[0]
-    yield f"UUID and label of the {wording.layer_name(layer)} stay: whatever uses them still finds it"
+    yield f"UUID and label of the {layer_name(layer)} stay: whatever uses them still finds it"
     for inner in layer.inner if kind_named(layer.kind).opens_with_key else ():
-        what = wording.layer_name(inner)
+        what = layer_name(inner)
         yield f"the key shows {what} inside, which ends at byte {layer.claims_size}: the rest is not moved"
     if back:
         yield "the table is removed, with PARTUUID, name and type of the partition and the boot code in sector 0"
@@ -475,5 +484,5 @@ def _notes(move: _Move) -> Iterator[str]:
             yield "the journal is small (signature sectors only): more frequent flushes are slower, but just as safe"
     free = places(disk.size or 0, disk.sector_size)[1].start - target.end
     if not back and free >= MIB:
-        how = wording.change_by_hand(disk, ByHand.GROWING, "sfdisk")
+        how = change_by_hand(disk, ByHand.GROWING, "sfdisk")
         yield f"{format_about(free)} at the end stays free; afterwards the partition can be extended into it: {how}"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import re
 import shlex
 import shutil
@@ -17,8 +18,8 @@ import pytest
 from aligntool.audit.wording import hints_for_disk
 from aligntool.cli import arrays
 from aligntool.cli.arrays import find_record
-from aligntool.commands import shell_word
-from aligntool.errors import Refusal, Refused, Stopped
+from aligntool.commands import DISK, ByHand, Command, Hint, command, shell_word, typed
+from aligntool.errors import Refusal, Refused, Stopped, refuse
 from aligntool.linux.lock import lock_disk
 from aligntool.linux.system import RECORDS
 from aligntool.units import MIB
@@ -430,25 +431,47 @@ def test_the_command_that_makes_an_immutable_image_writable_is_named(tmp_path: P
 
 
 def test_each_reason_of_a_refusal_names_the_disk() -> None:
-    reasons = (Refusal("a", "x", "a", "aligntool audit DISK"), Refusal("b", "x", "b", "sudo e2fsck -f DISK"))
-    hint = "aligntool audit DISK\nsudo e2fsck -f DISK"
-    full = "aligntool audit 'a b.img'\ne2fsck -f 'a b.img'"
+    look = typed("od -A d -c -j", 5, "-N", 7, DISK)
+    reasons = (Refusal("a", "x", "a", command("audit")), Refusal("b", "x", "b", Hint("see ", look, "; then again")))
+    full = "aligntool audit 'a b.img'\nsee od -A d -c -j 5 -N 7 'a b.img'; then again"
     with pytest.raises(Refused) as refused, hints_for_disk("a b.img"):
-        raise Refused("a\nb", hint=hint, refusals=reasons)
+        refuse(reasons)
     assert refused.value.hint == full == "\n".join(reason.hint for reason in refused.value.refusals)
-    with pytest.raises(Stopped) as stopped, hints_for_disk("a b.img"):
-        raise Stopped("a", hint=hint)
-    assert stopped.value.hint == full
+    with pytest.raises(Stopped) as stopped, hints_for_disk("/dev/sda"):
+        raise Stopped("a", hint=reasons[1].hint)
+    assert stopped.value.hint == "see sudo od -A d -c -j 5 -N 7 /dev/sda; then again"
 
 
-@pytest.mark.parametrize("name", ["x DISK;touch it;#.img", "DISK.img", "a 'DISK' b"])
+@pytest.mark.parametrize("name", ["x DISK;touch it;#.img", "DISK.img", "a 'DISK' b", "DISK"])
 def test_a_disk_in_the_name_of_a_file_is_not_replaced_in_a_hint(name: str) -> None:
     """The name would end its own quotation marks; and a hint may pass through several callers that know the disk."""
-    hint = f"aligntool resume DISK\nsgdisk -v DISK\nls -l {shell_word(name)}"
-    with pytest.raises(Refused) as refused, hints_for_disk(name), hints_for_disk(name):
+    hint = Hint(command("resume"), "\n", typed("sgdisk -v", DISK, sudo=False), f"\nls -l {shell_word(name)}")
+    with pytest.raises(Refused) as refused, hints_for_disk("y.img"), hints_for_disk(name):
         raise Refused("a", hint=hint)
     expected = [["aligntool", "resume", name], ["sgdisk", "-v", name], ["ls", "-l", name]]
     assert [shlex.split(line) for line in refused.value.hint.split("\n")] == expected
+
+
+def test_another_program_gets_no_virtual_disk_but_aligntool_does() -> None:
+    erase = Command("wipefs", (DISK,), section=ByHand.SIGNATURES)
+    with pytest.raises(Refused) as refused, hints_for_disk("a.qcow2", "qemu-img convert a.qcow2 new.img"):
+        raise Refused("a", hint=pickle.loads(pickle.dumps(Hint(erase, "\n", command("audit")))))  # as from a child
+    assert refused.value.hint == "make it a raw image first: qemu-img convert a.qcow2 new.img\naligntool audit a.qcow2"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "full"),
+    [
+        ("plan realign", ("--shrink",), "aligntool plan realign a.img -p 3 --grain 4KiB --shrink"),
+        ("partition", ("--grain 1MiB",), "aligntool partition a.img -p 3 --grain 1MiB"),
+        ("plan realign", (), "aligntool plan realign a.img"),
+        ("convert", ("--journal FILE",), "aligntool convert a.img --journal FILE"),
+    ],
+)
+def test_a_hint_to_plan_again_keeps_the_options_of_the_user(name: str, options: tuple[str, ...], full: str) -> None:
+    with pytest.raises(Refused) as refused, hints_for_disk("a.img", typed=("-p 3", "--grain 4KiB")):
+        raise Refused("a", hint=command(name, "a.img", *options))
+    assert refused.value.hint == full
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash", "zsh", "fish"])

@@ -163,6 +163,9 @@ def test_if_data_are_in_the_way_of_some_the_others_are_named(tmp_path: Path) -> 
     hint = f"plan realign {image} -p 6 -p 7"
     assert hint in said
     aligntool(*hint.split())
+    said = " ".join(aligntool("realign", image, "--sector-size", "512B", "--dry-run", code=REFUSED).split())
+    assert f"plan realign {image} --sector-size 512B -p 6 -p 7" in said
+    assert f"plan realign {image} --sector-size 512B --overwrite-bytes 19520512..19521024 --save FILE" in said
     before = image.read_bytes()
     aligntool("realign", image, "-p", "6", "-p", "7", "--yes")
     assert image.read_bytes()[126 * SECTOR : 38200 * SECTOR] == before[126 * SECTOR : 38200 * SECTOR]

@@ -10,7 +10,7 @@ from aligntool.audit.judge import audit
 from aligntool.change import LayoutGoal, PartitionRequest, Plan, RealignGoal
 from aligntool.claims import ALL_FREE
 from aligntool.cli.partitions import Layout
-from aligntool.commands import shell_word
+from aligntool.commands import typed
 from aligntool.contents.ntfs import WINDOWS_HIBERNATED
 from aligntool.convert.operation import Conversion
 from aligntool.errors import Refused
@@ -311,9 +311,9 @@ def test_a_stack_that_was_opened_meanwhile_is_released_from_the_top(
 def test_a_mount_point_with_a_joined_command_in_its_name_stays_quoted() -> None:
     """The label of a stick may be such a name. Each half of it occurs twice."""
     places = ["/media/A && B", "/media/C'\\ && B", "/media/A && $(id)", "/media/D\n && $(id)", "/media/A && B"]
-    found = [Occupant("", f"sudo umount {shell_word(place)}") for place in places]
-    typed = run("bash", "-c", all_ends(found).replace("sudo umount", "printf '%s\\0'"))
-    assert typed.split("\0") == [*places[:-1], ""]
+    found = [Occupant("", typed("umount", place)) for place in places]
+    printed = run("bash", "-c", all_ends(found).replace("sudo umount", "printf '%s\\0'"))
+    assert printed.split("\0") == [*places[:-1], ""]
 
 
 def test_a_mount_inside_another_one_is_unmounted_first() -> None:
