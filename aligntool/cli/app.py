@@ -24,7 +24,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from aligntool import __version__
 from aligntool.errors import ExitCode, Refused, Stopped
 from aligntool.linux.signals import interrupt_once
-from aligntool.render.lines import FORCE_COLOR, NO_COLOR, command_lines, fitted, harmless, text_of
+from aligntool.render.lines import FORCE_COLOR, NO_COLOR, command_lines, fitted, harmless, show
 from aligntool.render.translate import catalogue, language, translated, use_catalogue
 
 if TYPE_CHECKING:
@@ -413,7 +413,7 @@ def _print_error(reason: str, hint: str, about: Sequence[str] = ()) -> None:
         for line in reason.split("\n"):
             print(fitted(f"aligntool: {line}", sys.stderr), file=sys.stderr)
         width = shutil.get_terminal_size((80, 24)).columns
-        sys.stderr.writelines(text_of(command_lines(hint.split("\n") if hint else (), width, about)))
+        show(command_lines(hint.split("\n") if hint else (), width, about), sys.stderr, color=False)
     except OSError:  # the terminal was closed: keep the exit code, also when Python flushes what is left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 

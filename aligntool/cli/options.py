@@ -19,7 +19,7 @@ from aligntool.linux import confined
 from aligntool.linux.deadline import SILENCE_S
 from aligntool.linux.files import refuse_output, write_file
 from aligntool.linux.targets import find_virtual, hold_targets
-from aligntool.render.lines import Line, fitted, harmless, plain, show, wants_color
+from aligntool.render.lines import Line, fitted, harmless, plain, show, step_line, wants_color
 from aligntool.units import is_grid_size, is_sector_size, parse_size
 
 # The question before anything is written: what is written to, what is lost, then the name of the target.
@@ -252,7 +252,8 @@ def remark(words: str) -> None:
 def suggest(hint: str) -> None:
     """Write the next command to standard error."""
     try:
-        print(f"  → {harmless(hint)}", file=sys.stderr, flush=True)
+        show([step_line("  ", hint)], sys.stderr, color=False)
+        sys.stderr.flush()
     except OSError:
         discard_stderr()
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from aligntool.cli.options import colored
+from aligntool.cli.options import colored, terminal_width
 from aligntool.linux.programs import find_program
 from aligntool.render.lines import Line, show
 
@@ -28,7 +28,8 @@ def page_lines(lines: str | Iterable[Line]) -> None:
     if isinstance(lines, str):
         sys.stdout.write(lines)
     else:
-        show(lines, shown, color=colored(sys.stdout))
+        width = terminal_width() if isinstance(shown, io.StringIO) else None
+        show(lines, shown, color=colored(sys.stdout), width=width)
     if isinstance(shown, io.StringIO):
         text = shown.getvalue()
         long = text.count("\n") >= shutil.get_terminal_size((80, 24)).lines

@@ -22,6 +22,7 @@ from aligntool.render.lines import (
     paragraph,
     plain,
     stacked,
+    step_line,
     wrapped,
 )
 from aligntool.units import counted, format_about, format_size, format_start
@@ -222,7 +223,7 @@ def _group_lines(findings: Sequence[Finding], *, width: int, verbose: bool, alon
     steps = list(dict.fromkeys(finding.next for finding in findings if finding.next))
     steps.sort(key=lambda step: " plan " not in step)
     for step in steps[:3]:
-        yield (("    → ", Style.DIM), (step, Style.TYPE))
+        yield step_line("    ", step)
     yield EMPTY
 
 
@@ -286,7 +287,7 @@ def repair_lines(repairs: Sequence[Repair], *, width: int) -> Iterator[Line]:
         who += f" and {len(numbers) - MOST_ANSWERS} more" if len(numbers) > MOST_ANSWERS else ""
         yield from paragraph(f"  {who} {words}: {why}", width, style=style)
         if answer != "in-place":  # the finding has that command already
-            yield (("    → ", Style.DIM), (command, Style.TYPE))
+            yield step_line("    ", command)
     if len(groups) > MOST_ANSWERS:
         yield ((f"  … and {len(groups) - MOST_ANSWERS} more answers; --json lists every one", Style.DIM),)
 

@@ -9,7 +9,7 @@ from aligntool.commands import command
 from aligntool.documents import as_object
 from aligntool.render.audit import misaligned_words
 from aligntool.render.json import Value, as_value, dumps
-from aligntool.render.lines import EMPTY, Line, Style, columns, fit, paragraph, plain, stacked
+from aligntool.render.lines import EMPTY, Line, Style, columns, fit, fits, paragraph, plain, stacked
 from aligntool.render.report import page
 from aligntool.render.report.disks import answer_bar
 from aligntool.render.report.rows import MOST_OPEN
@@ -28,6 +28,7 @@ COLUMN_MEANINGS = (
     "off: misaligned partitions; cost: predicted factor by which a random 4 KiB write takes longer; written: per day, "
     "to these partitions, on average since the machine booted; extra: written × (cost − 1)"
 )
+_LESS_NEEDED = ("warnings", "errors", "extra")  # columns that a narrow terminal lacks, in this order
 _COUNTS = (("off", "off_grid"), ("errors", "errors"), ("unknown", "unknown"), ("warnings", "warnings"))
 _TONES = {Style.BAD: "error", Style.DOUBT: "warning", Style.GOOD: "good"}
 
@@ -185,7 +186,14 @@ def _table(
 ) -> Iterator[Line]:
     yield from _title(title)
     names = [(fit(cells[0], 22).rstrip(), *cells[1:]) for cells in rows[:ROWS_SHOWN]]
-    head, *lines = columns([heads, *names], left=left, wide=width - 2)
+    table = [heads, *names]
+    kept = list(range(len(heads)))
+    for head in _LESS_NEEDED:
+        if not fits(table, width - 2) and head in heads:
+            kept.remove(heads.index(head))
+            table = [[cells[at] for at in kept] for cells in (heads, *names)]
+    left = [place for place, at in enumerate(kept) if at in left]
+    head, *lines = columns(table, left=left, wide=width - 2)
     yield ((f"  {head}".rstrip(), Style.DIM),)
     yield from (plain(f"  {line}".rstrip()) for line in lines)
 

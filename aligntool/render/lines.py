@@ -11,6 +11,8 @@ from enum import StrEnum
 from itertools import zip_longest
 from typing import TextIO
 
+from aligntool.commands import is_by_hand
+
 LONGEST_PIECE = 4096
 
 
@@ -61,8 +63,14 @@ def text_of(lines: Iterable[Line]) -> Iterator[str]:
         yield "".join(harmless(piece) for piece, _ in line).rstrip() + "\n"
 
 
-def show(lines: Iterable[Line], stream: TextIO, *, color: bool) -> None:
-    """Print lines, styled if `color`, otherwise plain."""
+def show(lines: Iterable[Line], stream: TextIO, *, color: bool, width: int | None = None) -> None:
+    """Print lines, styled if `color`, otherwise plain; on a terminal, folded to its width. `width`: of the terminal
+    that gets them later.
+    """
+    if width is None and stream.isatty():
+        width = shutil.get_terminal_size((80, 24)).columns
+    if width is not None:
+        lines = (part for line in lines for part in folded(line, width))
     if not color:
         for text in text_of(lines):
             stream.write(text)
@@ -136,6 +144,47 @@ def stacked(line: Line, width: int) -> Iterator[Line]:
                 yield ((part, style),)
 
 
+def folded(line: Line, width: int) -> Iterator[Line]:
+    """Yield the line, or if it is wider than `width`, its parts, broken between words. A command stays whole, so that
+    it can be pasted.
+    """
+    shown = [(harmless(text), style) for text, style in line]
+    if sum(cell_width(text) for text, _ in shown) <= width:
+        yield line
+        return
+    first = shown[0][0]
+    indent = " " * min(len(first) - len(first.lstrip(" ")) + 2, width // 2)
+    row: list[Piece] = []
+    used = 0
+    has_words = False
+    for text, style in shown:
+        glued = bool(row) and not row[-1][0].endswith(" ")
+        for space, word in [("", text)] if style is Style.TYPE else _breakable_pieces(text):
+            is_too_wide = used + len(space) + cell_width(word) > width
+            if has_words and word and is_too_wide and (space or not glued):
+                yield tuple(row)
+                row = [(indent, Style.PLAIN)]
+                used = len(indent)
+                space = ""
+                has_words = False
+            row.append((space + word, style))
+            used += len(space) + cell_width(word)
+            has_words = has_words or word not in ("", "→", "-")
+            glued = False
+    yield tuple(row)
+
+
+ON_CAPTURED = "on the captured machine: "  # begins a command for there
+
+
+def step_line(indent: str, step: str) -> Line:
+    """Return the line with what to do next: a command in one piece, or in words which other program does it."""
+    if is_by_hand(step):
+        return ((f"{indent}→ ", Style.DIM), (step, Style.PLAIN))
+    before = ON_CAPTURED if step.startswith(ON_CAPTURED) else ""
+    return ((f"{indent}→ {before}", Style.DIM), (step.removeprefix(before), Style.TYPE))
+
+
 def command_lines(commands: Sequence[str], width: int, about: Sequence[str] = ()) -> Iterator[Line]:
     """Yield the next commands. `about`: what each does, as a comment behind it where all of them fit, otherwise below
     it.
@@ -144,7 +193,7 @@ def command_lines(commands: Sequence[str], width: int, about: Sequence[str] = ()
     fit_behind = all(4 + longest + 4 + cell_width(text) <= width for text in about)
     for command, text in zip_longest(commands, about[: len(commands)], fillvalue=""):
         behind = " " * (longest - cell_width(command)) + f"  # {text}" if text and fit_behind else ""
-        yield (("  → ", Style.DIM), (command, Style.TYPE), (behind, Style.DIM))
+        yield (*step_line("  ", command), (behind, Style.DIM))
         if text and not fit_behind:
             yield from paragraph(f"      # {text}", width, "      # ", Style.DIM)
 

@@ -18,7 +18,7 @@ from aligntool.raid.ceilings import ceiling_words
 from aligntool.raid.running import ArrayView, MemberView
 from aligntool.render.disk_map import journal_of, plan_map_lines
 from aligntool.render.json import document_text
-from aligntool.render.lines import EMPTY, Line, Style, columns, fits, paragraph, plain, stacked
+from aligntool.render.lines import EMPTY, Line, Style, columns, fits, paragraph, plain, stacked, step_line
 from aligntool.units import Extent, counted, format_about, format_size, format_start
 
 # The steps of array plans in words.
@@ -343,7 +343,7 @@ def plan_lines(
     yield from sentence_lines("Decided", plan.notes, Style.PLAIN, width)
     yield from attention_lines(plan, width=width)
     if type_next and plan.steps:
-        yield (("→ ", Style.DIM), (type_next, Style.TYPE))
+        yield step_line("", type_next)
 
 
 def summary_lines(plan: Plan, *, width: int) -> Iterator[Line]:
@@ -638,7 +638,7 @@ def raid_plan_lines(plan: ArrayPlan, *, width: int, type_next: str = "", verbose
         yield EMPTY
     yield from attention_lines(plan, width=width)
     if type_next and plan.steps:
-        yield (("→ ", Style.DIM), (type_next, Style.TYPE))
+        yield step_line("", type_next)
 
 
 def _member_lines(members: Sequence[steps.MakeMember], width: int) -> Iterator[Line]:
@@ -691,7 +691,7 @@ def array_lines(views: Sequence[ArrayView], *, width: int) -> Iterator[Line]:
         for finding in view.findings:
             yield from paragraph(f"  {finding}", width, style=Style.DOUBT)
         for step in view.next:
-            yield (("  → ", Style.DIM), (step, Style.TYPE))
+            yield step_line("  ", step)
         yield EMPTY
 
 

@@ -26,7 +26,7 @@ from aligntool.inventory import Partition
 from aligntool.mover.status import Status
 from aligntool.render.audit import verdict_words
 from aligntool.render.json import Value, dumps
-from aligntool.render.lines import Line, Style, command_lines, harmless, paragraph, plain, stacked
+from aligntool.render.lines import Line, Style, command_lines, fitted, harmless, paragraph, plain, stacked, wrapped
 from aligntool.render.plan import partition_of, sector_words, size_words, step_title, time_words, undo_title
 from aligntool.steps import CloseJournal, WriteJournal
 from aligntool.units import counted, format_about, format_size
@@ -258,7 +258,7 @@ def progress_lines(plan: Plan, stream: TextIO, clock: Clock, *, back: bool = Fal
     last_part = 0
 
     def write(text: str) -> None:
-        stream.write(f"{text}\n")
+        stream.write(f"{fitted(text, stream)}\n")
         stream.flush()
 
     def show_copied(event: Progress, words: str) -> None:
@@ -285,14 +285,11 @@ def progress_bar(plan: Plan, stream: TextIO, clock: Clock, *, back: bool = False
         def show_waiting(words: str) -> None:
             bar.update(task, words=words)
 
-        yield _event_reporter(
-            plan,
-            clock,
-            lambda text: bar.console.print(Text(text), soft_wrap=True),
-            show_copied,
-            show_waiting,
-            back=back,
-        )
+        def write(text: str) -> None:
+            for line in wrapped(text, bar.console.width, "    "):
+                bar.console.print(Text(line), soft_wrap=True)
+
+        yield _event_reporter(plan, clock, write, show_copied, show_waiting, back=back)
 
 
 def _event_reporter(

@@ -13,7 +13,7 @@ from aligntool.change import LayoutGoal, RaidGoal, RealignGoal
 from aligntool.documents import as_object
 from aligntool.inventory import KnownGeometry
 from aligntool.recipes.goals import BenchGoal, Recipe
-from aligntool.render.lines import EMPTY, Line, Style, cell_width, paragraph, plain, stacked
+from aligntool.render.lines import EMPTY, Line, Style, cell_width, folded, paragraph, plain, stacked
 from aligntool.render.translate import translated
 from aligntool.units import format_size, significant
 
@@ -177,7 +177,7 @@ def list_lines(*, width: int) -> Iterator[Line]:
         severity += " " * max(1, 8 - cell_width(severity))
         title = translated(text.title)
         line = ((code.value, Style.TITLE), (f"  {severity}", Style.NOTE), (title, Style.PLAIN))
-        yield from stacked(line, width)
+        yield from folded(line, width)
     yield from stacked(((TOPIC, Style.TITLE), (f"  {translated(TITLE)}", Style.PLAIN)), width)
     yield EMPTY
     words = ", ".join(dict.fromkeys(title for title, _ in glossary().values()))

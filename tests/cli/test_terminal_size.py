@@ -16,12 +16,14 @@ from pathlib import Path
 import pyte
 import pytest
 
+from tests.conftest import run
 from tests.run_aligntool import UNSET, program, run_aligntool
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs", "mkfs.fat", "mkswap", "mkntfs", "partclone.ntfs")
 ROOT = Path(__file__).parents[2]
 COLUMNS = (60, 80, 120, 200)
 LINES = 30
+CAPTURED = ROOT / "tests/audit/machines/sata-usb-and-sd-card.tar.xz"
 LONGEST_S = 120
 SCROLL_BAR = "▁▂▃▄▅▆▇█"
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in UNSET} | {
@@ -106,6 +108,36 @@ def test_no_line_but_a_command_is_wider_than_the_terminal(demo: Path, words: tup
     lines = printed(columns, *program(*words, *([demo.name] if on_disk else [])))
     assert len(lines) > 1
     assert [line for line in lines if len(line) > columns and not re.search(r"[→$] ", line)] == []
+
+
+ONLY_A_COMMAND = re.compile(r"\s*[→$] (sudo )?aligntool [^;]*(/dev/)?\w+$")
+
+
+@pytest.mark.parametrize("columns", COLUMNS[:2])
+@pytest.mark.parametrize(
+    "words",
+    [("audit", "--sysroot", CAPTURED), ("audit", "-v", "--sysroot", CAPTURED, "sda"), ("drives",), ("fleet", CAPTURED)],
+    ids=lambda words: " ".join(map(str, words[:2])),
+)
+def test_what_is_printed_breaks_between_words_and_not_inside_a_command(
+    words: tuple[str | Path, ...], columns: int
+) -> None:
+    lines = printed(columns, *program(*words))
+    assert len(lines) > 5
+    assert [line for line in lines if len(line) > columns and not ONLY_A_COMMAND.match(line)] == []
+
+
+@pytest.mark.parametrize("columns", COLUMNS[:2])
+def test_the_steps_of_a_move_break_between_words(
+    demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    copy = tmp_path / "moved.img"
+    run("cp", "--sparse=always", demo, copy)
+    monkeypatch.chdir(tmp_path)
+    lines = printed(columns, *program("realign", "--yes", "--no-lease", copy.name))
+    steps = [line for line in lines if re.match(r"\d+/\d+ ", line)]
+    assert len(steps) > 8 and max(map(len, lines)) <= columns
+    assert any(line.startswith("    ") for line in lines), "one that was too long"
 
 
 class Terminal:

@@ -12,7 +12,7 @@ from aligntool.audit.report import Answer, Report
 from aligntool.inventory import DiskKind, InFlight, Layer, TableLabel
 from aligntool.render.audit import audit_lines
 from aligntool.render.disk_map import _part, disk_bar_lines, map_lines
-from aligntool.render.lines import cell_width, fit, harmless, show, text_of, wants_color, wrapped
+from aligntool.render.lines import Style, cell_width, fit, folded, harmless, show, text_of, wants_color, wrapped
 from aligntool.render.prometheus import Run, audit_prometheus
 from aligntool.units import Extent, format_start
 from tests.audit.builders import judge, made_disk
@@ -42,6 +42,18 @@ def test_a_table_shows_sector_bytes_verdict_cause_cost_and_next_command() -> Non
 def test_no_line_of_a_table_is_wider_than_the_terminal(width: int) -> None:
     long = [line for line in text(old_disk(), width=width).splitlines() if cell_width(line) > width]
     assert long == []
+
+
+def test_a_line_is_folded_between_words_and_a_command_stays_whole() -> None:
+    line = (("  → ", Style.DIM), ("aligntool audit --sysroot a-long-name DISK", Style.TYPE), (" shows more", Style.DIM))
+    for width, expected in (
+        (80, ["  → aligntool audit --sysroot a-long-name DISK shows more"]),
+        (50, ["  → aligntool audit --sysroot a-long-name DISK", "    shows more"]),
+        (20, ["  → aligntool audit --sysroot a-long-name DISK", "    shows more"]),
+    ):
+        assert ["".join(text for text, _ in part).rstrip() for part in folded(line, width)] == expected
+    glued = (("sda", Style.TITLE), (": one two", Style.PLAIN))
+    assert ["".join(text for text, _ in part) for part in folded(glued, 8)] == ["sda: one", "  two"]
 
 
 @settings(max_examples=examples(100))

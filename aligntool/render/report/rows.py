@@ -8,6 +8,7 @@ from aligntool.audit.report import Answer, Cost, Finding, Judged, Report, Severi
 from aligntool.commands import is_by_hand
 from aligntool.inventory import DiskKind
 from aligntool.render import audit, svg
+from aligntool.render.lines import ON_CAPTURED
 from aligntool.render.report.disks import Content, Loss, disk_names
 from aligntool.render.report.maps import cost_picture, disk_picture, small_map, start_pictures
 from aligntool.render.report.stacks import Above, Level, devices_above, shortened, stacks_of
@@ -24,7 +25,6 @@ is as tall as five lines of the table beside it, a stack as three, two findings 
 MOST_PARTITIONS = 256
 MOST_OF_A_KIND = 40
 MOST_NEXT = 60
-_ON_CAPTURED = "on the captured machine: "
 
 
 # Findings as the page shows them: with the disks that they are about.
@@ -113,7 +113,7 @@ def explained_codes(report: Report) -> list[Explained]:
 def next_command(report: Report) -> tuple[str, str]:
     """Return the command to type first, and the disk that it is about; "" if there is none."""
     found = audit.next_finding(report)
-    return (found.next.removeprefix(_ON_CAPTURED), found.disk or "") if found else ("", "")
+    return (found.next.removeprefix(ON_CAPTURED), found.disk or "") if found else ("", "")
 
 
 Commands = Sequence[tuple[str, Sequence[str]]]
@@ -130,7 +130,7 @@ def commands_of(
     found += [repair.next for repair in repairs if repair.answer == "with-shrink" and repair.next]
     headings: dict[str, str] = {}
     for command in found:
-        headings.setdefault(command.removeprefix(_ON_CAPTURED), _heading_of(command, captured=captured))
+        headings.setdefault(command.removeprefix(ON_CAPTURED), _heading_of(command, captured=captured))
     fresh = [command for command in headings if command not in seen]
     seen.update(fresh)
     groups: dict[str, list[str]] = {}
