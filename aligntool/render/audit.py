@@ -361,8 +361,10 @@ def _brief_lines(report: Report, disks: Sequence[Judged], width: int) -> Iterato
     """Yield a line for each disk: name, verdict, description. The disk of the next command is the first."""
     keys = urgency(report)
     disks = sorted(disks, key=lambda judged: keys.get(judged.disk.name, NOT_URGENT))
-    found = disk_verdicts(report)
-    verdicts = [found[judged.disk.name] for judged in disks]
+    first = first_verdicts(report)
+    verdicts = [
+        (first[judged.disk.name], Style.BAD) if judged.disk.name in first else _disk_verdict(judged) for judged in disks
+    ]
     names = max(cell_width(harmless(judged.disk.name)) for judged in disks)
     words = max(cell_width(harmless(text)) for text, _ in verdicts)
     for judged, (text, style) in zip(disks, verdicts, strict=True):
@@ -384,19 +386,12 @@ def _with_sysroot(report: Report) -> str:
     return f" --sysroot {shell_word(report.inventory.sysroot)}" if report.inventory.sysroot else ""
 
 
-def disk_verdicts(report: Report) -> Mapping[str, tuple[str, Style]]:
-    """Return the verdict on each disk in a few words."""
-    moving = disks_in_flight(report)
+def first_verdicts(report: Report) -> Mapping[str, str]:
+    """Return what has to be known of a disk before its alignment, in a few words, by its name."""
     hidden = {finding.disk for finding in hiding_findings(report)}
-    found = {}
-    for judged in report.judged:
-        name = judged.disk.name
-        found[name] = _disk_verdict(judged)
-        if name in moving:
-            found[name] = ("move in flight", Style.BAD)
-        elif name in hidden:
-            found[name] = ("not seen by Linux" if not is_in_kernel(judged.disk) else "damaged table", Style.BAD)
-    return found
+    disks = {judged.disk.name: judged.disk for judged in report.judged if judged.disk.name in hidden}
+    found = {name: "damaged table" if is_in_kernel(disk) else "not seen by Linux" for name, disk in disks.items()}
+    return found | dict.fromkeys(disks_in_flight(report), "move in flight")
 
 
 def _disk_verdict(judged: Judged) -> tuple[str, Style]:

@@ -78,12 +78,16 @@ def headline(report: Report) -> tuple[str, str]:
 
 
 def cost_words(report: Report) -> str:
-    """Return the worst predicted cost as a sentence, or "" if no partition is known to be misaligned."""
+    """Return the predicted costs as a sentence, from the worst to the least, or "" if the headline is not about
+    misaligned partitions.
+    """
     costs = [finding.cost for finding in report.findings if finding.cost and finding.severity is not Severity.INFO]
-    if not costs or not report.count_answers(Answer.OFF):
+    if not costs or not report.count_answers(Answer.OFF) or audit.first_verdicts(report):
         return ""
     worst = min(costs, key=lambda cost: cost.write_rate)
-    return f"Predicted: random {format_size(worst.request)} writes there run at {worst.write_share} of the aligned rate"
+    least = max(costs, key=lambda cost: cost.write_rate)
+    share = worst.write_share + (f" to {least.write_share}" if least.write_share != worst.write_share else "")
+    return f"Predicted: random {format_size(worst.request)} writes there run at {share} of the aligned rate"
 
 
 ANSWERS = ((Answer.ON, "on", "good"), (Answer.OFF, "off", "bad"), (Answer.UNKNOWN, "unknown", "unknown"))

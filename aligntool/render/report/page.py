@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from aligntool import __version__
 from aligntool.audit.report import MeasuredDisk, Severity
+from aligntool.commands import is_by_hand
 from aligntool.measure import compare
 from aligntool.measure.alignment import AlignmentVerdict, Row
 from aligntool.measure.fio import Pattern
@@ -403,7 +404,7 @@ def _signed(value: float) -> str:
 
 
 # The page from its content. All text is made harmless first and then escaped by the template, so that no name on a
-# disk is ever markup; the page forbids scripts and the network.
+# disk is ever markup; the page forbids the network and all scripts but its own.
 
 LONGEST = 1200
 """Most characters of one text on the page; the length of a name on a disk is not limited."""
@@ -411,7 +412,6 @@ LONGEST = 1200
 
 def page_html(content: disks.Content) -> str:
     report = content.report
-    first, asked = rows.next_command(report)
     counts = [report.count_answers(answer) for answer, _, _ in disks.ANSWERS]
     return render_page(
         "page.html",
@@ -424,8 +424,7 @@ def page_html(content: disks.Content) -> str:
         legend=legend_of(counts),
         starts=counted(sum(counts), "start"),
         problems=", ".join(counted(report.count(severity), _SEVERITY_WORDS[severity]) for severity in Severity),
-        first=first,
-        asked=asked,
+        next=rows.next_steps(report),
         disks=rows.machine_of(content),
         most_open=rows.MOST_OPEN,
         explained=rows.explained_codes(report),
@@ -464,6 +463,7 @@ def _environment() -> Environment:
         "about": format_about,
         "rate": format_rate,
         "when": disks.when_words,
+        "by_hand": is_by_hand,
     }
     return environment
 
@@ -479,14 +479,21 @@ def _svg(picture: svg.Picture) -> Markup:
     return Markup(svg.svg_text(picture, alone=False))  # written by an XML writer, which escapes
 
 
-def _policy(styles: str) -> str:
-    """Allow no script, no network, no style except this one, by its digest (Content Security Policy Level 3)."""
-    digest = b64encode(sha256(styles.encode()).digest()).decode()
-    return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
+def _policy(styles: str, script: str) -> str:
+    """Allow no network, and only this style and this script, by their digests (Content Security Policy Level 3)."""
+    style, own = (b64encode(sha256(text.encode()).digest()).decode() for text in (styles, script))
+    allowed = f"default-src 'none'; style-src 'sha256-{style}'; script-src 'sha256-{own}'"
+    return f"{allowed}; img-src data:; base-uri 'none'; form-action 'none'"
 
 
 def render_page(template: str, sheets: Sequence[str] = ("page.css",), **values: object) -> str:
     """Render a page from its template and style sheets."""
     styles = "".join(map(svg.style_sheet, sheets))
+    script = svg.style_sheet(_SCRIPT)
+    own = {"styles": Markup(styles), "script": Markup(script), "policy": _policy(styles, script)}
     page = _environment().get_template(template)
-    return page.render(version=__version__, styles=Markup(styles), policy=_policy(styles), **values)
+    return page.render(version=__version__, **own, **values)
+
+
+_SCRIPT = "copy.js"
+"""The only script of a page: it shows the buttons that copy commands."""

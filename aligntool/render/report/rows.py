@@ -1,10 +1,10 @@
 """The rows of the page: a row for each disk, or for disks with equal tables, and the findings that belong to it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aligntool.audit import report as reports
-from aligntool.audit.report import Answer, Cost, Finding, Judged, Report, Severity
+from aligntool.audit.report import Answer, Code, Cost, Finding, Judged, Report, Severity
 from aligntool.commands import is_by_hand
 from aligntool.inventory import DiskKind
 from aligntool.render import audit, svg
@@ -110,10 +110,28 @@ def explained_codes(report: Report) -> list[Explained]:
 # The commands to type next.
 
 
-def next_command(report: Report) -> tuple[str, str]:
-    """Return the command to type first, and the disk that it is about; "" if there is none."""
+@dataclass(frozen=True, slots=True)
+class Next:
+    """What to do first: each command, with what it does, on the disk that it is about. `why`: if the headline is about
+    that disk alone.
+    """
+
+    disk: str = ""
+    why: str = ""
+    steps: Sequence[tuple[str, str]] = ()
+
+
+def next_steps(report: Report) -> Next:
+    """Return what to do first."""
     found = audit.next_finding(report)
-    return (found.next.removeprefix(ON_CAPTURED), found.disk or "") if found else ("", "")
+    if found is None:
+        return Next()
+    disk = found.disk or ""
+    command = found.next.removeprefix(ON_CAPTURED)
+    if found.code is Code.IN_FLIGHT:
+        back = command.replace("aligntool resume ", "aligntool rollback ", 1)
+        return Next(disk, found.summary, (("to finish the move", command), ("to undo it", back)))
+    return Next(disk, found.summary if found in audit.hiding_findings(report) else "", (("", command),))
 
 
 Commands = Sequence[tuple[str, Sequence[str]]]
@@ -213,12 +231,17 @@ def machine_of(content: Content) -> Machine:
     for finding in report.findings:
         number = None if finding in common else row_of.get(finding.disk or "")
         own.setdefault(number, []).append(finding)
-    seen = {next_command(report)[0]}
+    seen = {command for _, command in next_steps(report).steps}
     names = disk_names(report)
     above = devices_above(report)
+    first_verdicts = audit.first_verdicts(report)
     rows = [
         _row(group, names[group[0].disk.name], own.get(number, ()), content, above, seen)
         for number, group in enumerate(shown)
+    ]
+    rows = [
+        replace(row, verdict=first_verdicts[row.disks[0]], tone="error") if row.disks[0] in first_verdicts else row
+        for row in rows
     ]
     rest = own.get(None, [])
     problems, notes = _problems_and_notes(rest, content, "machine", None)

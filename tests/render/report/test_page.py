@@ -2,8 +2,10 @@
 
 import re
 import unicodedata
+from base64 import b64encode
 from dataclasses import replace
 from functools import cache
+from hashlib import sha256
 from itertools import pairwise
 from xml.etree import ElementTree
 
@@ -14,14 +16,14 @@ from hypothesis import strategies as st
 
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Answer, Code, Finding, Severity
-from aligntool.inventory import Inventory, Layer
+from aligntool.inventory import Fault, InFlight, Inventory, Layer, Table, TableFault, TableLabel
 from aligntool.raid.ceilings import known_rates
 from aligntool.raid.running import arrays_of
 from aligntool.recipes.drives import load_drives
 from aligntool.render.lines import harmless
 from aligntool.render.report.disks import Content, ceiling_chart, headline
 from aligntool.render.report.page import page_html
-from aligntool.render.report.rows import MOST_OPEN, next_command
+from aligntool.render.report.rows import MOST_OPEN, Next, next_steps
 from aligntool.units import Extent
 from tests.audit.machines.captured import report
 from tests.render.report.pages import HOSTILE, array_machine, array_page, captured_page, content_of, named_page
@@ -274,9 +276,57 @@ def test_the_next_command_plans_the_move_or_finishes_the_one_in_flight() -> None
     off = Finding(Code.OFF_PHYSICAL, Severity.ERROR, "off", "sda", next="sudo aligntool plan realign /dev/sda")
     flight = Finding(Code.IN_FLIGHT, Severity.ERROR, "moving", "sdb", next="sudo aligntool resume /dev/sdb")
     found = replace(content_of(one_disk(32256)).report, findings=(off, flight))
-    assert next_command(found) == ("sudo aligntool resume /dev/sdb", "sdb")
-    assert next_command(replace(found, findings=(off,))) == ("sudo aligntool plan realign /dev/sda", "sda")
-    assert next_command(replace(found, findings=())) == ("", "")
+    both = (
+        ("to finish the move", "sudo aligntool resume /dev/sdb"),
+        ("to undo it", "sudo aligntool rollback /dev/sdb"),
+    )
+    assert next_steps(found) == Next("sdb", "moving", both)
+    planned = Next("sda", "", (("", "sudo aligntool plan realign /dev/sda"),))
+    assert next_steps(replace(found, findings=(off,))) == planned
+    assert next_steps(replace(found, findings=())) == Next()
+
+
+def test_the_banner_of_a_move_in_flight_names_its_disk_and_both_ways_and_no_cost() -> None:
+    (disk,) = one_disk(32256).disks
+    flight = InFlight((1,), 1 << 20)
+    moving = replace(disk, name="sdb", path="/dev/sdb", table=Table(TableLabel.GPT, 512, in_flight=flight))
+    tree = parsed(page_html(content_of(Inventory((disk, moving)))))
+    banner = banner_of(tree)
+    said = " ".join(words_of(banner).split())
+    assert [words_of(box).strip() for box in banner.iter("pre")] == [
+        "sudo aligntool resume /dev/sdb",
+        "sudo aligntool rollback /dev/sdb",
+    ]
+    assert "A move is in flight on sdb" in said and "sdb: a move of partitions is in flight" in said
+    assert "Next for sdb, to finish the move:" in said and "Or to undo it:" in said and "Predicted" not in said
+    names, article = disk_rows(tree)[0]
+    assert names == ["sdb"] and "move in flight" in words_of(next(article.iter("summary")))
+
+
+def test_the_banner_of_a_table_that_linux_does_not_read_has_the_reason_and_no_cost() -> None:
+    (disk,) = one_disk(32256).disks
+    fault = TableFault(Fault.GPT_PRIMARY_DAMAGED, "the primary header is gone", 512, hides=True)
+    hurt = replace(disk, table=Table(TableLabel.GPT, 512, faults=(fault,)), kernel_partitions=())
+    banner = banner_of(parsed(page_html(content_of(Inventory((hurt,))))))
+    said = " ".join(words_of(banner).split())
+    assert "Linux does not see these partitions" in said and "the primary header is gone" in said
+    assert "docs/by-hand.md#a-damaged-partition-table" in said and "Predicted" not in said
+    assert not list(banner.iter("pre")), "nothing to paste"
+
+
+def test_the_banner_has_the_range_of_predicted_costs() -> None:
+    machine = captured_page("lowest-aligned-7")
+    assert "writes there run at 1/2 to 4/5 of the aligned rate" in words_of(banner_of(parsed(machine)))
+
+
+def test_the_only_script_is_the_one_that_the_policy_names_and_its_buttons_are_hidden() -> None:
+    tree = parsed(captured_page("md-on-misaligned-partitions"))
+    (script,) = tree.iter("script")
+    (policy,) = (one.attrib["content"] for one in tree.iter("meta") if "script-src" in one.attrib.get("content", ""))
+    digest = b64encode(sha256(words_of(script).encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}';" in policy and "unsafe" not in policy
+    buttons = list(tree.iter("button"))
+    assert len(buttons) == len(list(tree.iter("pre"))) and all("hidden" in one.attrib for one in buttons)
 
 
 def test_commands_of_a_capture_are_for_the_captured_machine_and_without_that_prefix() -> None:
@@ -419,8 +469,9 @@ def check_hostile(word: str) -> None:
     page = named_page(word)
     tree = parsed(page)
     tags = [str(element.tag).removeprefix(SVG) for element in tree.iter()]
-    assert not (set(tags) - {"a", "link"}) & ACTIVE
+    assert not (set(tags) - {"a", "link", "script"}) & ACTIVE
     assert tags.count("a") == usual_links() and tags.count("link") == 1  # the icon
+    assert tags.count("script") == 1
     for element in tree.iter():
         assert not any(str(name).startswith("on") for name in element.attrib)
         assert "javascript:" not in element.attrib.get("href", "")
