@@ -230,6 +230,24 @@ def _mark(state: State) -> str:
     return str(state.off_grid) if state.off_grid else "!" if tone_of(state) != "good" else "·"
 
 
+MOST_NAMED = 60
+"""Most squares that show the names of their machines; more would need a screen of their own."""
+
+
+def _squares(fleet: Fleet) -> Iterator[dict[str, object]]:
+    """Yield a square for each machine, in the order of the rows. `row`: the number of its row, or 0."""
+    rows = {row.machine.snapshot: number for number, row in enumerate(fleet.machines, 1)}
+    for machine in sorted(fleet.squares, key=lambda machine: rows.get(machine.snapshot, len(rows) + 1)):
+        state = state_of(machine)
+        yield {
+            "name": machine.name,
+            "tone": tone_of(state),
+            "mark": _mark(state),
+            "words": state_words(state),
+            "row": rows.get(machine.snapshot, 0),
+        }
+
+
 def _verdict_words(machine: Machine) -> str:
     total = machine.on_grid + machine.off_grid + machine.unknown
     if machine.off_grid:
@@ -268,10 +286,9 @@ def page_html(fleet: Fleet, date: str, changes: FleetChanges | None = None) -> s
     verdict, style = verdict_of(fleet)
     counts = [fleet.on_grid, fleet.off_grid, fleet.unknown]
     most = max((model.drives for model in fleet.groups), default=1)
-    states = [(machine, state_of(machine)) for machine in fleet.squares]
-    squares = [(machine.name, tone_of(state), _mark(state), state_words(state)) for machine, state in states]
+    squares = list(_squares(fleet))
     first = fleet.machines[0].machine if fleet.misaligned else None
-    tones = [tone for _, tone, _, _ in squares]
+    tones = [square["tone"] for square in squares]
     return page.render_page(
         "fleet.html",
         ("page.css", "picture.css", "fleet.css"),
@@ -284,6 +301,7 @@ def page_html(fleet: Fleet, date: str, changes: FleetChanges | None = None) -> s
         legend=page.legend_of(counts),
         starts=counted(sum(counts), "start"),
         squares=squares,
+        named=len(squares) <= MOST_NAMED,
         rows=list(map(_row_of, fleet.machines)),
         most_open=MOST_OPEN,
         first=_audit_command(first) if first else "",
