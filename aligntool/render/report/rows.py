@@ -66,11 +66,23 @@ def _problem(findings: Sequence[Finding], content: Content, place: str, alone: s
         reports.explanations()[first.code].title,
         [(summary, finding) for finding, summary in merged[:MOST_OF_A_KIND]],
         max(len(merged) - MOST_OF_A_KIND, 0),
-        list(dict.fromkeys(finding.cause for finding in findings if finding.cause)),
+        list(_causes(findings)),
         all(finding.partition is not None and finding.off_by is not None and not finding.layer for finding in findings),
         cost_picture(cost, f"cost-{place}-{first.code.value}".lower()) if cost else None,
         list(dict.fromkeys(_measured_losses(findings, content))),
     )
+
+
+def _causes(findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield each cause, with the partitions that it explains if it does not explain all."""
+    explained: dict[str, dict[int, None]] = {}
+    for finding in findings:
+        if finding.cause and finding.partition is not None:
+            explained.setdefault(finding.cause, {})[finding.partition] = None
+    every = {finding.partition for finding in findings}
+    for cause, numbers in explained.items():
+        who = "" if set(numbers) == every else f" of partition{'s' if len(numbers) > 1 else ''} "
+        yield f"Cause{who}{', '.join(map(str, numbers)) if who else ''}: {cause}"
 
 
 def _measured_losses(findings: Sequence[Finding], content: Content) -> Iterator[str]:

@@ -314,6 +314,13 @@ def test_the_banner_of_a_table_that_linux_does_not_read_has_the_reason_and_no_co
     assert not list(banner.iter("pre")), "nothing to paste"
 
 
+def test_a_cause_names_its_partitions_unless_it_explains_all() -> None:
+    said = words_of(parsed(captured_page("lowest-aligned-7")))
+    assert "Cause of partition 1: the first usable sector of a GPT" in said
+    alone = words_of(parsed(page_html(content_of(one_disk(32256)))))
+    assert re.search(r"Cause: the second track", alone)
+
+
 def test_the_banner_has_the_range_of_predicted_costs() -> None:
     machine = captured_page("lowest-aligned-7")
     assert "writes there run at 1/2 to 4/5 of the aligned rate" in words_of(banner_of(parsed(machine)))
