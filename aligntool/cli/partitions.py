@@ -58,9 +58,7 @@ def realign(
     """
     if key_file and not chosen.layers:
         raise typer.BadParameter("--key-file requires --layers")
-    if rate and chosen.layers:
-        raise typer.BadParameter("--layers and --rate are mutually exclusive")
-    _refuse_no_lease(chosen, no_lease=no_lease)
+    _refuse_with_layers(chosen, rate, no_lease=no_lease)
     refuse(options.attach_virtual(disk, writes=not dry_run, no_lease=no_lease))
     request = chosen.request(geometry)
     change = realign_of(disk, request, rate, no_lease=no_lease)
@@ -70,7 +68,9 @@ def realign(
     )
 
 
-def _refuse_no_lease(chosen: RealignOptions, *, no_lease: bool) -> None:
+def _refuse_with_layers(chosen: RealignOptions, rate: int | None, *, no_lease: bool) -> None:
+    if rate and chosen.layers:
+        raise typer.BadParameter("--layers and --rate are mutually exclusive")
     if no_lease and chosen.layers:
         raise typer.BadParameter("--layers and --no-lease are mutually exclusive")
 
@@ -80,6 +80,7 @@ def plan_realign(
     *,
     chosen: RealignOptions,
     kept: options.PlanFile,
+    rate: options.RateOption = None,
     no_lease: options.NoLeaseOption = False,
     verbose: options.VerbosePlanOption = False,
     json_: options.JsonOption = False,
@@ -93,10 +94,11 @@ def plan_realign(
 
     Exit code: 0 planned, or nothing to do; 3 refused, with every reason.
     """
-    _refuse_no_lease(chosen, no_lease=no_lease)
+    _refuse_with_layers(chosen, rate, no_lease=no_lease)
     refuse(options.attach_virtual(disk))
     request = chosen.request(geometry)
-    operation = layers.Layers(disk, request) if chosen.layers else realign_of(disk, request, no_lease=no_lease)
+    change = realign_of(disk, request, rate, no_lease=no_lease)
+    operation = layers.Layers(disk, request) if chosen.layers else change
     run_change.show_only(operation, json_=json_, kept=kept, verbose=verbose, inputs=(chosen.recipe,))
 
 

@@ -187,7 +187,8 @@ class DiskChange(DiskOperation):
         return plan_with_request(plan, *self.kept) + "\n"
 
     def next_command(self) -> str:
-        return options.command(self.word, self.disk, *self.asked.typed, *options.no_lease_words(self.no_lease))
+        limit = options.typed_words({"--rate": self.rate})
+        return options.command(self.word, self.disk, *self.asked.typed, *limit, *options.no_lease_words(self.no_lease))
 
     def refuse_changed(self, plan: Plan) -> None:
         verify_plan(plan, self.asked, self.find)

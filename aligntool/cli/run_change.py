@@ -167,7 +167,8 @@ def show_only(
         if kept.file
         else operation.next_command()
     )
-    page_lines(operation.lines(plan, type_next if applicable else "", verbose=verbose))
+    shown = operation.shown(plan)
+    page_lines(operation.lines(shown, type_next if applicable else "", verbose=verbose))
 
 
 def show_plan(operation: Operation, plan: Plan, stream: TextIO, *, verbose: bool = False) -> None:

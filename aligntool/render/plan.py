@@ -336,6 +336,8 @@ def plan_lines(
         cost = tuple(_cost_lines(plan, width))
         if cost:
             yield from (*cost, EMPTY)
+        if type_next:  # otherwise the question has it
+            yield from _risk_lines(plan, width)
         yield from step_lines(plan, commands, width) if verbose else short_step_lines(plan, width)
         yield EMPTY
     else:
@@ -344,6 +346,14 @@ def plan_lines(
     yield from attention_lines(plan, width=width)
     if type_next and plan.steps:
         yield step_line("", type_next)
+
+
+def _risk_lines(plan: Plan, width: int) -> Iterator[Line]:
+    """Yield what a move puts at risk, with an empty line behind it."""
+    for text in _summary_sentences(plan) if isinstance(plan, MovePlan) else ():
+        if text.startswith("At risk: "):
+            yield from paragraph(text, width, "")
+            yield EMPTY
 
 
 def summary_lines(plan: Plan, *, width: int) -> Iterator[Line]:
@@ -487,6 +497,8 @@ def _cost_lines(plan: Plan, width: int) -> Iterator[Line]:
         words = f"To copy: {size_words(estimate.bytes_to_copy)}"
         if estimate.seconds is not None:
             words += f", about {time_words(estimate.seconds)}"
+        else:
+            words += ", duration unknown"
         yield ((words, Style.TITLE),)
         saved = sum(step.held.length for step in plan.of(steps.HoldContent))
         if saved:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.commands import shell_word
 from aligntool.units import MIB
 from tests.cli.old_disks import LENGTH, ROOT, SIZE, START, assert_whole, first_start, found_at, make_old_disk
 from tests.conftest import digest, run
@@ -58,6 +59,18 @@ def test_a_rate_gives_the_move_of_an_image_a_duration(disk: Path) -> None:
     size = json.loads(run_aligntool("plan", "realign", "--json", disk).stdout)["plan"]["estimate"]["bytes_to_copy"]
     said = run_aligntool("realign", "--rate", "1MiB", disk, code=3).stdout
     assert f"To copy: {size / MIB:.1f}MiB ({size}B), about {-(-size // MIB)} s\n" in said
+    planned = run_aligntool("plan", "realign", "--rate", "1MiB", disk, code=0).stdout
+    assert f"({size}B), about {-(-size // MIB)} s\n" in planned
+    assert planned.splitlines()[-1] == f"→ aligntool realign {shell_word(str(disk))} --rate 1MiB"
+    assert f"({size}B), duration unknown\n" in run_aligntool("plan", "realign", disk, code=0).stdout
+
+
+def test_a_plan_says_what_is_at_risk_and_so_does_the_question_of_a_run(disk: Path) -> None:
+    for words in (("plan", "realign"), ("realign", "--dry-run")):
+        said = run_aligntool(*words, disk, code=0).stdout
+        assert said.count("At risk: the partitions that move") == 1
+    # A run asks, and the question says it.
+    assert "At risk" not in run_aligntool("realign", disk, code=3).stdout
 
 
 def test_the_progress_and_the_signatures_are_together_what_is_to_copy(disk: Path) -> None:

@@ -373,6 +373,7 @@ complete -c aligntool -n '__aligntool_is plan realign' -l save -d 'Copy what --o
 complete -c aligntool -n '__aligntool_is plan realign' -l layers -d 'Move nothing; re-encrypt each LUKS2 volume with sectors of the drive\'s size'
 complete -c aligntool -n '__aligntool_is plan realign' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is plan realign' -l overwrite -d 'Replace existing files'
+complete -c aligntool -n '__aligntool_is plan realign' -l rate -d 'Copy at most this much per second, such as 50MiB' -x
 complete -c aligntool -n '__aligntool_is plan realign' -l no-lease -d 'No other program has the image open, where that cannot be found out'
 complete -c aligntool -n '__aligntool_is plan realign' -l verbose -s v -d 'Show every byte range, command and reason of the plan'
 complete -c aligntool -n '__aligntool_is plan realign' -l json -d 'Print JSON'

@@ -390,6 +390,7 @@ _aligntool_plan_realign() {
         '(--output -o)--output=[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
+        '(--rate)--rate=[Copy at most this much per second, such as 50MiB]:SIZE: ' \
         '(--no-lease)--no-lease[No other program has the image open, where that cannot be found out]' \
         '(--verbose -v)--verbose[Show every byte range, command and reason of the plan]' \
         '(--verbose -v)-v[Show every byte range, command and reason of the plan]' \
