@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 PAGE = "docs/by-hand.md"
+LISTS_DISKS = "aligntool audit, without a target, lists the disks of this machine"
 
 
 class Effect(StrEnum):

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 
+from aligntool.commands import LISTS_DISKS
 from aligntool.device import Device, Job, Jobs
 from aligntool.errors import Refused, failing_as
 from aligntool.linux.held import open_held, status_of
@@ -453,10 +454,10 @@ def open_read_only(path: str, *, image_sector_size: int | None = None) -> Iterat
 
     Raises Refused if it is neither, or cannot be opened.
     """
-    with failing_as(Refused, path, hint="lsblk -d", denied="run the same command with sudo"):
+    with failing_as(Refused, path, hint=LISTS_DISKS, denied="run the same command with sudo"):
         mode = status_of(path).st_mode  # before the open, which a FIFO blocks, and which rewinds a tape
         if not (stat.S_ISBLK(mode) or stat.S_ISREG(mode)):
-            raise Refused(f"{path} is neither a block device nor an image file", hint="lsblk -d")
+            raise Refused(f"{path} is neither a block device nor an image file", hint=LISTS_DISKS)
         try:
             descriptor = open_held(path, READ_ONLY)
         except BlockingIOError as error:  # an image with a lease: linux/lease.py

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from aligntool.audit.wording import shell_word
-from aligntool.commands import ByHand, by_hand, typed
+from aligntool.commands import LISTS_DISKS, ByHand, by_hand, typed
 from aligntool.errors import Refusal, Refused, Stopped, failing_as, refuse
 from aligntool.formats.reader import Reader
 from aligntool.inventory import LAST_NUMBER
@@ -396,7 +396,7 @@ def _refuse_unfit(path: str, status: os.stat_result, *, whole: bool | None) -> N
     if stat.S_ISREG(status.st_mode):
         return
     if not stat.S_ISBLK(status.st_mode):
-        raise Refused(f"{path} is neither a block device nor an image file", hint="lsblk -d")
+        raise Refused(f"{path} is neither a block device nor an image file", hint=LISTS_DISKS)
     if whole:
         refuse_partition(path, status)
     elif whole is False and not any((sysfs_folder(status.st_rdev) / name).exists() for name in ("partition", "dm")):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Self, cast
 
 from aligntool.audit.wording import shell_word
-from aligntool.commands import Command, command, typed
+from aligntool.commands import LISTS_DISKS, Command, command, typed
 from aligntool.contents.layers import Contents, read_contents
 from aligntool.errors import Refused, failing_as
 from aligntool.formats.reader import HeartbeatReader, Reader
@@ -484,11 +484,8 @@ def refuse_silent(path: str, silence_s: float = SILENCE_S) -> None:
         raise Refused(f"{path} did not answer within {silence_s:g} s", hint=typed("dmesg"))
 
 
-_LISTS = "aligntool audit, without a target, lists the disks of this machine"
-
-
 def _find_live(tree: Tree, target: str) -> Block | None:
-    with failing_as(Refused, target, hint=_LISTS):
+    with failing_as(Refused, target, hint=LISTS_DISKS):
         status = status_of(target)
     mode = status.st_mode
     if stat.S_ISREG(mode):
@@ -500,11 +497,11 @@ def _find_live(tree: Tree, target: str) -> Block | None:
         return block
     if stat.S_ISDIR(mode):
         captured = os.path.isdir(f"{target}/sys")  # noqa: PTH112 - Path.is_dir fails without permission
-        hint = command("audit --sysroot", target) if captured else _LISTS
+        hint = command("audit --sysroot", target) if captured else LISTS_DISKS
         raise Refused(f"{target} is a folder", hint=hint)
     what = "a character device" if stat.S_ISCHR(mode) else "neither a block device nor a regular file"
     # Users often give the controller of an NVMe drive instead of its namespace.
-    hint = typed("aligntool audit", f"{target}n1") if re.fullmatch(r"(.*/)?nvme\d+", target) else _LISTS
+    hint = typed("aligntool audit", f"{target}n1") if re.fullmatch(r"(.*/)?nvme\d+", target) else LISTS_DISKS
     raise Refused(f"{target} is {what}", hint=hint)
 
 

@@ -16,7 +16,9 @@ def refuse_in_flight(path: str) -> None:
         parked = find_parked(device)
     if parked is not None:
         text = f"{path}: partitions of this disk are in flight"
-        raise Refused(text, hint=command("status", path), code="in-flight", subject=path)
+        ways = ("status", "resume", "rollback") if parked.journal_at is not None else ("status",)
+        hint = "\n".join(command(name, path) for name in ways)
+        raise Refused(text, hint=hint, code="in-flight", subject=path)
 
 
 def shows_change(path: str) -> bool:

@@ -132,6 +132,9 @@ def _size(size: int | None) -> str | None:
 MOST_OF_A_KIND = 12
 """Most findings of one code that are shown; the rest are counted, and --json has all of them."""
 
+MOST_STEPS = 3
+"""Most commands that are shown for one code without -v."""
+
 _STYLES = {Severity.ERROR: Style.BAD, Severity.WARNING: Style.DOUBT, Severity.INFO: Style.NOTE}
 _MARKS = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.INFO: "·"}
 
@@ -222,8 +225,11 @@ def _group_lines(findings: Sequence[Finding], *, width: int, verbose: bool, alon
         yield from dim_lines(f"    cost, predicted: {words}", width, "      ")
     steps = list(dict.fromkeys(finding.next for finding in findings if finding.next))
     steps.sort(key=lambda step: " plan " not in step)
-    for step in steps[:3]:
+    shown = len(steps) if verbose else MOST_STEPS
+    for step in steps[:shown]:
         yield step_line("    ", step)
+    if len(steps) > shown:
+        yield ((f"    … and {len(steps) - shown} more; -v shows them", Style.DIM),)
     yield EMPTY
 
 
@@ -279,7 +285,8 @@ def repair_lines(repairs: Sequence[Repair], *, width: int) -> Iterator[Line]:
     """Yield each answer with its reason and command, once for all partitions that share it."""
     groups: dict[tuple[str, str, str], list[int]] = {}
     for repair in repairs:
-        groups.setdefault((repair.answer, repair.why, repair.next), []).append(repair.partition)
+        why = repair.why.removeprefix(f"partition {repair.partition} cannot be moved: ")
+        groups.setdefault((repair.answer, why, repair.next), []).append(repair.partition)
     for (answer, why, command), numbers in list(groups.items())[:MOST_ANSWERS]:
         words, style = _WORDS[answer]
         listed = ", ".join(map(str, numbers[:MOST_ANSWERS]))

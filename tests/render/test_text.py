@@ -243,3 +243,10 @@ def test_a_narrow_table_keeps_every_distance_whole(width: int, start: str) -> No
     row = next(line for line in text(old_disk(), width=width, verbose=False).splitlines() if "31.50KiB" in line)
     assert start in row and "3584B past" in row and row.endswith("(assumed)")
     assert cell_width(row) <= width
+
+
+def test_commands_that_are_left_out_are_counted() -> None:
+    disks = [made_disk("63+80000", name=f"vd{letter}", physical=4096) for letter in "abcdefgh"]
+    said = text(judge(*disks), verbose=False)
+    assert said.count("aligntool plan realign") == 3 and "    … and 5 more; -v shows them\n" in said
+    assert text(judge(*disks)).count("aligntool plan realign") == 8
