@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from aligntool.commands import typed
+from aligntool.commands import shell_word, typed
 from aligntool.errors import Refused, failing_as
 from aligntool.linux.held import open_held
 from aligntool.system import unescape
@@ -326,7 +326,7 @@ def captured_tree(folder: str, *, archive: str = "") -> Tree:
         return _tree_of_folder(captures[0])
     if captures:
         names = ", ".join(child.name for child in captures[:8])
-        hint = "" if archive else f"--sysroot {captures[0]}"
+        hint = "" if archive else f"--sysroot {shell_word(str(captures[0]))}"
         raise Refused(f"{archive or folder} holds several captured machines: {names}", hint=hint)
     hint = "capture a machine with: aligntool snapshot -o FILE.tar.xz"
     raise Refused(f"{archive or folder} holds no captured sys/ folder", hint=hint)

@@ -12,7 +12,7 @@ from aligntool.audit.report import Answer, Judged, Repair, Report
 from aligntool.audit.wording import audit_command, contents_of_disk, labelled, next_command, next_look, next_realign
 from aligntool.change import Estimate, MovePlan, Place, RealignGoal, Used
 from aligntool.claims import ALL_FREE, Claims
-from aligntool.commands import Hint, typed
+from aligntool.commands import Command, Hint, typed
 from aligntool.contents.windows_names import StartNames
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import Disk, DiskKind, Partition, Role
@@ -468,9 +468,9 @@ def on_captured_machine(
 
 def there(command: str, sysroot: str) -> str:
     """Return the command marked to be run on the captured machine; one that shows what was captured is for here."""
-    look = "aligntool audit --map /dev/"
-    if sysroot and command.removeprefix("sudo ").startswith(look):
-        return typed("aligntool audit --map --sysroot", sysroot, command.partition(look)[2], sudo=False)
+    match getattr(command, "parts", ()):
+        case (Command("aligntool", ("audit", "--map", path)),) if sysroot:
+            return typed("aligntool audit --map --sysroot", sysroot, path.removeprefix("/dev/"), sudo=False)
     if not command or command.startswith(("aligntool explain ", "aligntool drives ")):
         return command
     return f"on the captured machine: {command}"
