@@ -208,7 +208,8 @@ def layout_attention(disk: Disk, *, wipe: bool) -> tuple[str, ...]:
     """Return what is lost and what remains to do; the same as long as the content of the disk is unchanged."""
     lost = tuple(f"{LOST}{content}" for content in contents_or_data(disk)) if wipe else ()
     to_fill = by_hand(ByHand.FILLING, "mkfs, mkswap, pvcreate or mdadm")
-    return (*lost, f"nothing is written into the partitions: each still needs its file system, swap header or member: {to_fill}")
+    needs = "each still needs its file system, swap header or member"
+    return (*lost, f"nothing is written into the partitions: {needs}: {to_fill}")
 
 
 def wiped_ranges(disk: Disk, step: MakeTable) -> tuple[Extent, ...]:
