@@ -106,10 +106,19 @@ def _faults(disk: Disk) -> set[Fault]:
 
 # The kinds of disks on which Linux always searches for partitions: not on a loop device without partition scanning, for
 # example.
-_SCANNED = frozenset({
-    DiskKind.NVME, DiskKind.ATA, DiskKind.SCSI, DiskKind.USB, DiskKind.UFS, DiskKind.SD, DiskKind.EMMC, DiskKind.VIRTIO,
-    DiskKind.MD,
-})  # fmt: skip
+_SCANNED = frozenset(
+    {
+        DiskKind.NVME,
+        DiskKind.ATA,
+        DiskKind.SCSI,
+        DiskKind.USB,
+        DiskKind.UFS,
+        DiskKind.SD,
+        DiskKind.EMMC,
+        DiskKind.VIRTIO,
+        DiskKind.MD,
+    }
+)
 _READ_BY_LINUX = (TableLabel.GPT, TableLabel.DOS)  # by every kernel; the others depend on its configuration
 
 

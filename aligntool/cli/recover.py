@@ -22,7 +22,7 @@ from aligntool.cli.arrays import (
     recover_array,
     require_unfinished,
     with_current_paths,
-)  # fmt: skip
+)
 from aligntool.cli.layers import Layers, read_key, report_layers
 from aligntool.cli.options import command, hints_for_disk, print_lines, remark, terminal_width
 from aligntool.cli.partitions import Layout
@@ -355,7 +355,8 @@ def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key
             with run_change.timed():
                 _continue_record(record, key, back=back, json_=json_)
         return
-    named, disk = disk, _path_of(disk)
+    named = disk
+    disk = _path_of(disk)
     current = _disk_status(disk, journal, any_table=chosen.restore_table)
     if current.is_marked:
         return _zero_rest(named, disk, current, chosen, json_=json_)
@@ -621,6 +622,7 @@ def _unlisted(plan: Plan, found: Sequence[TableEntry], written: Sequence[TableEn
     for part in found:
         in_the_way = any(part.extent.overlaps(place) for place in places_in_use(plan))
         if part.role is not Role.EXTENDED and part.extent not in known and in_the_way:
-            what, where = _name_of(part.number), f"bytes {part.extent.start} to {part.extent.end - 1}"
+            what = _name_of(part.number)
+            where = f"bytes {part.extent.start} to {part.extent.end - 1}"
             text = f"{what}, {where}, is not in the journal's table and would be overwritten by the move"
             yield _Overwritten(part.number, text)

@@ -151,7 +151,8 @@ def run_while_progressing(job: Callable[[], T], what: str = "a disk", silence_s:
         while not (answer := _take_answer(child)):
             if child.answers < 0:
                 raise Refused("the process reading the disk was killed", hint="sudo dmesg")
-            if (now := progress_of(child.pid)) != last_moves or now.runs:
+            now = progress_of(child.pid)
+            if now != last_moves or now.runs:
                 last_moves = now
                 last_move = time.monotonic()
             elif time.monotonic() > last_move + silence_s:

@@ -124,7 +124,8 @@ def _holder_occupants(nodes: Mapping[int, str]) -> Iterator[Occupant]:
     held = [(kernel_name(holder), name) for folder, name in folders for holder in live_paths(folder, "*")]
     devices = find_devices() if held else Inventory(())
     for holder, name in held:
-        what = f"{holder} ({device.mapping})" if (device := devices.disk(holder)) and device.mapping else holder
+        device = devices.disk(holder)
+        what = f"{holder} ({device.mapping})" if device and device.mapping else holder
         yield Occupant(f"{what} uses {name}", release_command(holder, devices))
 
 
@@ -133,7 +134,8 @@ def caches(names: Iterable[str], folder: Path = Path("/sys/class/block")) -> Ite
     register_cache).
     """
     for name in names:
-        if (used := folder / name.replace("/", "!") / "bcache/set").exists():
+        used = folder / name.replace("/", "!") / "bcache/set"
+        if used.exists():
             end = str(Command("tee", (f"{used}/unregister",), stdin="1"))
             yield Occupant(f"{name} is the cache of a bcache", end)
 

@@ -40,7 +40,9 @@ class DiskState(Enum):
 
 def find_disk_state(device: Device, journal: Journal) -> DiskState:
     """Return the state of the disk according to its table and the journal. Raises OSError."""
-    plan, images, step = journal.contents.plan, journal.contents.images, journal.position.step
+    plan = journal.contents.plan
+    images = journal.contents.images
+    step = journal.position.step
     table = table_state(device, images)
     complete = is_complete(journal)
     shown = tables.shows_table(device, images)
@@ -161,7 +163,8 @@ class OverlaidDisk:
         first, last = align_down(offset, self.device.sector_size), align_up(end, self.device.sector_size)
         content = bytearray(self.device.read(first, last - first))
         for part in self.sectors:
-            start, until = max(first, part.at), min(last, part.at + len(part.data))
+            start = max(first, part.at)
+            until = min(last, part.at + len(part.data))
             if start < until:
                 content[start - first : until - first] = part.data[start - part.at : until - part.at]
         return bytes(content[offset - first : end - first])
@@ -192,7 +195,8 @@ def foreign_content(device: Device, journal: Journal, places: Iterable[Extent]) 
     """Yield what is recognised at places where the move hides its own content, and is not that content: to continue
     would overwrite it. The end of the last partition, which may have metadata there, is not the end of the disk.
     """
-    own, plan = _own_content(device, journal), journal.contents.plan
+    own = _own_content(device, journal)
+    plan = journal.contents.plan
     entries = (entry for place in plan.places for entry in (place.before, place.after) if entry)
     last_end = max((place.end for place in (*places_in_use(plan), *entries)), default=0)
     for place in places:
@@ -202,13 +206,15 @@ def foreign_content(device: Device, journal: Journal, places: Iterable[Extent]) 
 
 def _own_content(device: Device, journal: Journal) -> frozenset[tuple[str, str | None]]:
     """Return kind and UUID of the layers that the journal's saved bytes show at their places."""
-    held, found = journal.contents.held, set[tuple[str, str | None]]()
+    held = journal.contents.held
+    found = set[tuple[str, str | None]]()
     for step in journal.contents.plan.saved:
         place = step.place
         count = len(step.held.ranges)
         for saved in (held[step.partition][:count], held[step.partition][count:] or held[step.partition]):
-            parts = [Sectors(place.start + part.start, data)
-                     for part, data in zip(step.held.ranges, saved, strict=True)]  # fmt: skip
+            parts = [
+                Sectors(place.start + part.start, data) for part, data in zip(step.held.ranges, saved, strict=True)
+            ]
             layers = read_layers(LegibleDisk(device, parts), place, sector_size=device.sector_size)
             found |= {(layer.kind, layer.uuid) for layer in layers}
     return frozenset(found)

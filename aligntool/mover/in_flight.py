@@ -70,16 +70,21 @@ class Change:
 
 
 def compare(
-    device: Device, start: int, view: View, taken: Sequence[Extent] = (), also: Sequence[bytes] = (),
+    device: Device,
+    start: int,
+    view: View,
+    taken: Sequence[Extent] = (),
+    also: Sequence[bytes] = (),
     others: Sequence[View] = (),
-) -> Comparison:  # fmt: skip
+) -> Comparison:
     """Compare the place at `start` with the content of the view. `taken`: extents of the disk that may hold anything.
     `also`: other content that a sector may have, range by range. `others`: as given to `signature_bytes` when it was
     hidden.
 
     Unreadable sectors are not compared: a rollback must be possible on a disk that fails.
     """
-    size, signs = len(view.sign), signature_bytes(view, *others)
+    size = len(view.sign)
+    signs = signature_bytes(view, *others)
     deciding: Bytes = frozenset().union(*signs.last)
     found = _read_sectors(device, start, view, taken)
     shown = bool(deciding) and all(_byte(found, at, size) == view.read(at, 1)[0] for at in deciding)
@@ -96,7 +101,8 @@ def compare(
 
 def _read_sectors(device: Device, start: int, view: View, taken: Sequence[Extent]) -> dict[int, bytes]:
     """Return the sectors of the saved ranges by their offset in the partition."""
-    size, found = len(view.sign), {}
+    size = len(view.sign)
+    found = {}
     near = [place for place in taken if place.end > start and place.start < start + view.length]
     for extent in view.held.ranges:
         raw = read_or_empty(device, start + extent.start, extent.length)
@@ -148,11 +154,13 @@ def changes(
     """
     images = journal.contents.images.sectors if restore_table else ()
     table = tuple(Extent(sectors.at, len(sectors.data)) for sectors in images)
-    plan, position = journal.contents.plan, journal.position
+    plan = journal.contents.plan
+    position = journal.position
     for index, step in enumerate(plan.steps):
         match step:
             case steps.HoldContent() if index < position.step:
-                at, is_used = _at_hidden(device, journal, step, sign, table), False
+                at = _at_hidden(device, journal, step, sign, table)
+                is_used = False
             case steps.HoldContent():
                 at, is_used = _at_shown(device, journal, index, step, sign, table, back=back)
             case steps.RebuildContent():
@@ -169,7 +177,8 @@ def _data_at_records(device: Device, journal: Journal) -> tuple[Extent, ...]:
     partition in flight may lie over them. What was at the place of a new EBR is not known: the user may have named it.
     Unreadable sectors are left out, as in `compare`.
     """
-    images, unchanged = journal.contents.images, list[Extent]()
+    images = journal.contents.images
+    unchanged = list[Extent]()
     in_flight = {sectors.at for sectors in all_sectors(images.parked)}
     records = {one.at: len(one.data) for one in all_sectors(images.before) if one.at not in in_flight}
     for at, length in records.items():
@@ -199,13 +208,21 @@ _NO_ENTRIES = {slot: MbrEntry(0, bytes(3), 0, bytes(3), 0, 0) for slot in range(
 
 
 def _at_shown(
-    device: Device, journal: Journal, index: int, step: steps.HoldContent, sign: bytes, table: tuple[Extent, ...],
-    *, back: bool,
-) -> tuple[int | None, bool]:  # fmt: skip
+    device: Device,
+    journal: Journal,
+    index: int,
+    step: steps.HoldContent,
+    sign: bytes,
+    table: tuple[Extent, ...],
+    *,
+    back: bool,
+) -> tuple[int | None, bool]:
     """Return the byte that stops the work at content that is not hidden yet, or is shown again, and whether the content
     is whole.
     """
-    views, start, position = views_at_source(journal, step, sign), step.source.start, journal.position
+    views = views_at_source(journal, step, sign)
+    start = step.source.start
+    position = journal.position
     if index > position.step and back:
         return not_back(device, start, views), False
     taken = () if index > position.step else (*taken_from(journal, step), *table)
@@ -223,7 +240,8 @@ def not_back(device: Device, start: int, views: tuple[View, View]) -> int | None
 def _at_hidden(
     device: Device, journal: Journal, step: steps.HoldContent, sign: bytes, table: tuple[Extent, ...]
 ) -> int | None:
-    views, start = views_at_source(journal, step, sign), step.source.start
+    views = views_at_source(journal, step, sign)
+    start = step.source.start
     taken = (*taken_from(journal, step), *table)
     seen = compare(device, start, views[0], taken, others=views[1:])
     is_back = bool(seen.compared) and seen.ours is None and not taken and not _is_like_marker(views[0])
@@ -254,7 +272,8 @@ def taken_from(journal: Journal, step: steps.HoldContent) -> tuple[Extent, ...]:
     """Return the extents of the disk in which the change may have written over the markers of a partition: what is
     copied, what is released, and the sectors of EBRs. In between, the markers stay, also at a new place.
     """
-    contents, position = journal.contents, journal.position
+    contents = journal.contents
+    position = journal.position
     # Journals of older versions do not state whether a rollback was begun.
     is_unknown = contents.brought is None and position.step >= _first_copy(contents.plan)
     is_any = not position.forward or journal.newest.turned or is_unknown
@@ -292,7 +311,8 @@ def first_difference(device: Device, start: int, view: View, taken: Sequence[Ext
 
 def rebuilt_view(journal: Journal, step: steps.RebuildContent, sign: bytes, *, after: bool) -> View:
     """Return the bytes of a partition that is rebuilt, as they were before or as they will be."""
-    held, count = journal.contents.held[step.partition], len(step.held.ranges)
+    held = journal.contents.held[step.partition]
+    count = len(step.held.ranges)
     return View(step.held, held[count:] if after else held[:count], step.extent.length, sign)
 
 
@@ -359,7 +379,8 @@ def found_at_rebuilt(
 ) -> tuple[Found, int]:
     """Return what is at the place of content that is rebuilt, and the first byte that another program changed."""
     before, after = (rebuilt_view(journal, step, sign, after=which) for which in (False, True))
-    start, position = step.extent.start, journal.position
+    start = step.extent.start
+    position = journal.position
     if not is_rebuilding(position, index):
         at = first_difference(device, start, after if position.step > index else before)
         return (Found.WHOLE, start) if at is None else (Found.USED, at)
@@ -383,7 +404,8 @@ def _has_nothing_of(device: Device, start: int, before: View, after: View) -> bo
     """Return whether the old content is shown, with nothing of the new one and no marker in it, but is not as it was:
     a system has used it before anything was hidden.
     """
-    seen, size = compare(device, start, before), len(before.sign)
+    seen = compare(device, start, before)
+    size = len(before.sign)
     if not seen.shown or seen.ours is not None or seen.other is None:
         return False
     found = _read_sectors(device, start, before, ())
@@ -406,7 +428,8 @@ def _at_rebuilt(
     device: Device, journal: Journal, index: int, step: steps.RebuildContent, sign: bytes, *, back: bool
 ) -> tuple[int | None, bool]:
     """Return the byte that stops the work at content that is rebuilt, and whether the content is whole."""
-    position, is_complete = journal.position, index < journal.position.step
+    position = journal.position
+    is_complete = index < journal.position.step
     is_done = not (is_complete or is_rebuilding(position, index)) if back else is_complete
     if is_done:
         return first_unfinished(device, journal, step, sign, after=not back), False

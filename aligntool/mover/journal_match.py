@@ -58,7 +58,8 @@ def matching(journal: Journal, device: Device, id_: bytes | None, *, file: Devic
     """
     subject = journal.contents.plan.disk
     place = journal.contents.plan.journal
-    text, hint = "", "give the disk whose partitions are in flight"
+    text = ""
+    hint = "give the disk whose partitions are in flight"
     if (place.extent.start, place.file is not None) != (journal.at, file is not None):
         text = "this journal was written at another place: it is a copy, or belongs to a disk image inside this disk"
     elif file is not None and file.size < place.extent.end:
@@ -70,7 +71,8 @@ def matching(journal: Journal, device: Device, id_: bytes | None, *, file: Devic
         text = f"the move was begun with sectors of {begun} bytes; the disk now has {device.sector_size}"
         hint = "attach the disk as it was attached then: some USB adapters change its sector size"
     elif id_ != journal.id if id_ is not None else _is_marked_by_another(device, journal):
-        text, hint = "this journal belongs to another move", "give the journal that was named when the move began"
+        text = "this journal belongs to another move"
+        hint = "give the journal that was named when the move began"
     if text:
         raise Refused(text, hint=hint, code="wrong-journal")
     return journal

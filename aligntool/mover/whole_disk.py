@@ -83,7 +83,8 @@ def whole_images(device: Device, plan: MovePlan, *, journal_at: int | None, jour
     Raises Refused if the table is not the one for which the plan was made, or one that cannot be removed.
     """
     kind = plan.releases[0].kind
-    change, size = plan.rewrite.changes[0], device.sector_size
+    change = plan.rewrite.changes[0]
+    size = device.sector_size
     head, tail = places(plan.disk.size, size)
     sign = hidden_signatures.marker(size, journal_at, journal_id)
     tail_before = Sectors(tail.start, bytes(device.read(tail.start, tail.length)))
@@ -108,7 +109,8 @@ def whole_images(device: Device, plan: MovePlan, *, journal_at: int | None, jour
 
 
 def _gpt(size: int, sector_size: int, extent: Extent, role: PartRole) -> tuple[GptCopy, GptCopy]:
-    disk, part = uuid4().bytes_le, uuid4().bytes_le
+    disk = uuid4().bytes_le
+    part = uuid4().bytes_le
     return new_pair(size // sector_size, sector_size, disk, (UUID(role.gpt).bytes_le, part, extent, ""))
 
 
@@ -118,17 +120,21 @@ def _backup_bytes(copy: GptCopy) -> bytes:
 
 
 def _new_table(device: Device, disk_size: int, label: str, extent: Extent, kind: str) -> Writing:
-    size, role = device.sector_size, role_of(kind)
+    size = device.sector_size
+    role = role_of(kind)
     head, tail = places(disk_size, size)
     if label == "gpt":
         primary, backup = _gpt(disk_size, size, extent, role)
-        rest, end = primary.sector + primary.entries, _backup_bytes(backup)
+        rest = primary.sector + primary.entries
+        end = _backup_bytes(backup)
         mbr = protective_mbr(bytes(size), disk_size // size)
     else:
-        first, count = extent.start // size, extent.length // size
+        first = extent.start // size
+        count = extent.length // size
         chs = USUAL_GEOMETRY.nearest(first), USUAL_GEOMETRY.nearest(first + count - 1)
         entry = MbrEntry(0, chs[0], int(role.mbr or "0", 16), chs[1], first, count)
-        rest, end = bytes(head.length - size), bytes(tail.length)
+        rest = bytes(head.length - size)
+        end = bytes(tail.length)
         mbr = with_entries(bytes(440) + secrets.token_bytes(4) + bytes(size - 444), {1: entry})
     return (Sectors(tail.start, end),), (Sectors(size, rest),), (Sectors(0, mbr),)
 
@@ -159,8 +165,11 @@ def refuse_unusual_table(device: Device, plan: MovePlan, hint: str) -> None:
 
 def find_whole_disk_state(device: Device, journal: Journal) -> DiskState:
     """Return the state of a disk whose table is made or removed. Raises OSError."""
-    plan, images, step = journal.contents.plan, journal.contents.images, journal.position.step
-    visible, table = _is_visible(device, journal), tables.table_state(device, images)
+    plan = journal.contents.plan
+    images = journal.contents.images
+    step = journal.position.step
+    visible = _is_visible(device, journal)
+    table = tables.table_state(device, images)
     prepared = step <= plan.index_of(steps.HoldContent)
     if adds_table(plan):
         if prepared and visible and not _is_half_hidden(device, journal):
@@ -206,7 +215,8 @@ def is_covered(device: Device, journal: Journal) -> bool:
 
 def _has_table_over_content(device: Device, journal: Journal) -> bool:
     """Return whether a sector in the place of a table has other bytes of this change than those of the content."""
-    images, view = journal.contents.images, view_at_start(journal)
+    images = journal.contents.images
+    view = view_at_start(journal)
     size = len(view.sign)
     sectors = (at for one in images.sectors for at in range(one.at, one.at + len(one.data), size))
     contents = ((at, view.read(at, size)) for at in sectors)
@@ -268,7 +278,8 @@ def shortest_write(journal: Journal) -> int:
 
 def view_at_start(journal: Journal) -> hidden_signatures.View:
     """Return the held bytes of the content that was at byte 0, or will be there."""
-    contents, sign = journal.contents, marker_of(journal)
+    contents = journal.contents
+    sign = marker_of(journal)
     for hold in contents.plan.holds:
         if hold.source.start == 0:
             return hidden_signatures.View(hold.held, contents.held[hold.partition], hold.source.length, sign)
@@ -302,7 +313,8 @@ def _is_hidden(device: Device, journal: Journal) -> bool:
 
 def _has_only_our_bytes(device: Device, journal: Journal) -> bool:
     """Return whether this change wrote every byte that is now where a table is or will be."""
-    view, images = view_at_start(journal), journal.contents.images
+    view = view_at_start(journal)
+    images = journal.contents.images
     size = len(view.sign)
     known: dict[int, list[bytes]] = {}
     for sectors in images.sectors:

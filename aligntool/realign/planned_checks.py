@@ -38,7 +38,8 @@ def _check(path: str, step: steps.CheckContent) -> CheckResult:
     result = check_content(path, step.extent, step.kind)
     if result.problem:
         text = f"partition {step.partition} ({step.kind}) failed the check by {result.by}: {result.problem}"
-        subject, hint = f"partition {step.partition}", "repair it with its own tool first"
+        subject = f"partition {step.partition}"
+        hint = "repair it with its own tool first"
         raise Refused(text, hint=hint, code="content-damaged", subject=subject)
     return result
 

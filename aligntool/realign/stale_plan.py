@@ -9,9 +9,15 @@ from aligntool.realign.request import Request
 from aligntool.realign.suspended import names_suspensions
 
 _SUBJECT_WORDS = {
-    "size": "size", "sector_size": "sector size", "label": "kind of table", "disk_id": "disk id",
-    "model": "model", "serial": "serial number", "wwn": "WWN", "table_digest": "partition table",
-}  # fmt: skip
+    "size": "size",
+    "sector_size": "sector size",
+    "label": "kind of table",
+    "disk_id": "disk id",
+    "model": "model",
+    "serial": "serial number",
+    "wwn": "WWN",
+    "table_digest": "partition table",
+}
 
 
 def verify_plan(plan: Plan, request: Request, find: Finder = find_plan) -> FoundPlan:
