@@ -1,7 +1,8 @@
-"""Write the completion files of bash, zsh and fish: python .ci/completion.py [FOLDER], aligntool/cli/completions.
+"""Write the completion files of bash, zsh and fish: python .ci/completion.py [FOLDER],
+aligntool/cli/completions.
 
-Commands, options and words are read from the program, so the shells need not start it: a TAB costs the time of a shell
-function. A test compares that folder with the output of this program.
+Commands, options and words are read from the program, so the shells need not start it: a TAB costs the time
+of a shell function. A test compares that folder with the output of this program.
 """
 
 import json
@@ -20,11 +21,13 @@ from aligntool.render.recipes import TOPIC
 
 ROOT = Path(__file__).resolve().parent.parent
 Words: TypeAlias = tuple[tuple[str, str], ...]  # with their meanings, or ""
-Kind: TypeAlias = str | Words  # the values of an option: words, or what the shell looks for: "disks", "files" ...
+Kind: TypeAlias = (
+    str | Words
+)  # the values of an option: words, or what the shell looks for: "disks", "files" ...
 KINDS = {
     "TARGET": "disks", "[TARGET...]": "disks", "DISK": "disks", "[DISK]": "disks", "DEVICE": "disks",
-    "DEVICE...": "disks", "ARRAY": "arrays", "[ARRAY...]": "arrays", "N[,N]": "partitions",
-    "FILE": "files", "FILE...": "files", "IMAGE": "files", "LOG": "files", "RESULT...": "files", "CMD...": "files",
+    "DEVICE...": "disks", "ARRAY": "arrays", "[ARRAY...]": "arrays", "N[,N]": "partitions", "FILE": "files",
+    "FILE...": "files", "IMAGE": "files", "LOG": "files", "RESULT...": "files", "CMD...": "files",
     "SNAPSHOT...": "files",
 }  # fmt: skip
 SIZES = ("4KiB", "8KiB", "16KiB", "32KiB", "64KiB", "128KiB", "256KiB", "512KiB", "1MiB", "2MiB", "4MiB")
@@ -44,7 +47,9 @@ WORDS = {
     "--physical-sector-size": plain(("512", "4096")),
     "--workload": plain(RAID_WORDS["workload"]),
     "--fs": plain(RAID_WORDS["filesystem"]),
-    "--layout": plain(("n2", "f2", "o2", "left-symmetric", "right-symmetric", "left-asymmetric", "right-asymmetric")),
+    "--layout": plain(
+        ("n2", "f2", "o2", "left-symmetric", "right-symmetric", "left-asymmetric", "right-asymmetric")
+    ),
     "--system": plain(("debian", "debian-dracut", "fedora", "opensuse", "arch")),
 }
 
@@ -119,7 +124,9 @@ TOP = tuple((word, short(COMMANDS[word][2])) for word in COMMANDS if " " not in 
 )
 BELOW = {
     group: tuple(
-        (words.split(" ")[1], short(row[2])) for words, row in COMMANDS.items() if words.startswith(f"{group} ")
+        (words.split(" ")[1], short(row[2]))
+        for words, row in COMMANDS.items()
+        if words.startswith(f"{group} ")
     )
     for group in GROUPS
 }
@@ -169,7 +176,8 @@ def bash() -> str:
                     f'"{command.name} {name}"' for name in option.names
                 )
     options = "".join(
-        f'    "{command.name}") options="{" ".join(name for option in command.options for name in option.names)}" '
+        f'    "{command.name}")'
+        f' options="{" ".join(name for option in command.options for name in option.names)}" '
         f"arguments={bash_kind(command.arguments)} ;;\n"
         for command in ALL
     )
@@ -206,7 +214,9 @@ def zsh() -> str:
         lines = [quoted(spec) for option in command.options for spec in zsh_option(option)]
         lines.append(quoted(f"*:{' '.join(command.name.split()[-1:])}:{zsh_action(command.arguments)}"))
         body = " \\\n        ".join(lines)
-        parts.append(f"_aligntool_{command.name.replace(' ', '_')}() {{\n    _arguments -s -S \\\n        {body}\n}}\n")
+        parts.append(
+            f"_aligntool_{command.name.replace(' ', '_')}() {{\n    _arguments -s -S \\\n        {body}\n}}\n"
+        )
     for group, words in BELOW.items():
         described = "\n".join(f"        {quoted(zsh_word(word, about))}" for word, about in words)
         known = "|".join(word for word, _ in words)
@@ -374,7 +384,9 @@ complete -c aligntool -n '__aligntool_words 1' -l show-completion -x -a 'bash zs
         where = f"-n {fish_quoted(f'__aligntool_is {command.name}')}"
         lines += [f"{where} {given}" for given in fish_values(command.arguments)]
         for option in command.options:
-            spelt = " ".join(f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names)
+            spelt = " ".join(
+                f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names
+            )
             about = f" -d {fish_quoted(option.about)}"
             if option.kind is None:
                 lines.append(f"{where} {spelt}{about}")

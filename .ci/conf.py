@@ -1,8 +1,8 @@
 """Settings of Sphinx for `make site`: the Markdown pages of the repository as HTML, offline, with a search.
 
-English and Japanese are two sites, the second (`-t ja`) in the folder ja/ of the first; a link to a page of the other
-language leads to the other site. The pages stay as GitHub shows them: the menus are made of the headings and links of
-docs/README.md, docs/ja/README.md and docs/decisions/README.md.
+English and Japanese are two sites, the second (`-t ja`) in the folder ja/ of the first; a link to a page of
+the other language leads to the other site. The pages stay as GitHub shows them: the menus are made of the
+headings and links of docs/README.md, docs/ja/README.md and docs/decisions/README.md.
 """
 
 import os
@@ -24,13 +24,25 @@ JAPANESE = tags.has("ja")  # type: ignore[name-defined]  # Sphinx defines it # n
 project = author = project_copyright = "aligntool"
 version = release = __version__
 extensions = ["myst_parser"]
-exclude_patterns = [".*", "aligntool", "build", "dist", "tests"]  # not looked into: .venv has thousands of files
+exclude_patterns = [
+    ".*",
+    "aligntool",
+    "build",
+    "dist",
+    "tests",
+]  # not looked into: .venv has thousands of files
 if JAPANESE:
     language, root_doc = "ja", "docs/ja/README"
     include_patterns = ["README.ja.md", "docs/ja/*.md"]
 else:
     language, root_doc = "en", "docs/README"
-    include_patterns = ["*.md", "docs/*.md", "docs/decisions/*.md", "recipes/README.md", "packaging/ansible/README.md"]
+    include_patterns = [
+        "*.md",
+        "docs/*.md",
+        "docs/decisions/*.md",
+        "recipes/README.md",
+        "packaging/ansible/README.md",
+    ]
     exclude_patterns.append("README.ja.md")
 myst_heading_anchors = 4  # as GitHub makes anchors
 html_title = f"aligntool {__version__}"
@@ -60,7 +72,9 @@ def menu(pages: list[str], caption: str = "") -> str:
 
 
 def sections(listed: str) -> dict[str, list[str]]:
-    """Return the pages that each section of a list links to; a page of several sections belongs to the last one."""
+    """Return the pages that each section of a list links to; a page of several sections belongs to the last
+    one.
+    """
     titles, texts = (re.split(r"^## (.*)$", listed, flags=re.MULTILINE)[first::2] for first in (1, 2))
     found = {title: list(dict.fromkeys(pages_of(text))) for title, text in zip(titles, texts, strict=True)}
     last = {page: title for title, pages in found.items() for page in pages}
@@ -87,7 +101,9 @@ def add_menus(app: Sphinx, name: str, source: list[str]) -> None:
 
 def mark_behind(app: Sphinx, name: str, source: list[str]) -> None:
     """Let a translated page begin with the English pages that have changed since it was translated."""
-    behind = [page for page, _, is_current, _ in followed(source[0], Path(app.srcdir, "docs")) if not is_current]
+    behind = [
+        page for page, _, is_current, _ in followed(source[0], Path(app.srcdir, "docs")) if not is_current
+    ]
     if behind:
         links = "、".join(f"[docs/{page}](../{page})" for page in behind)
         source[0] = f"> この翻訳は英語版より古くなっています。最新の内容: {links}\n\n{source[0]}"
@@ -103,7 +119,11 @@ def link_other_language(app: Sphinx, doctree: nodes.document) -> None:
     """Let links to pages of the other language lead to the other site."""
     for node in list(doctree.findall(pending_xref)):
         target, fragment = node["reftarget"], node.get("reftargetid")
-        if node["refdomain"] != "doc" or target in app.env.found_docs or not Path(app.srcdir, f"{target}.md").exists():
+        if (
+            node["refdomain"] != "doc"
+            or target in app.env.found_docs
+            or not Path(app.srcdir, f"{target}.md").exists()
+        ):
             continue
         address = other_site(node["refdoc"], target) + (f"#{fragment}" if fragment else "")
         node.replace_self(nodes.reference("", "", *node.children, refuri=address))
@@ -116,7 +136,9 @@ def mark_tasks(app: Sphinx, doctree: nodes.document) -> None:
 
 
 def add_language(app: Sphinx, name: str, template: str, context: dict[str, object], doctree: object) -> None:
-    """Add the address of the same page in the other language, or of its first page, for the link in the menu."""
+    """Add the address of the same page in the other language, or of its first page, for the link in the
+    menu.
+    """
     same = re.sub(r"^docs/ja/", "docs/", name) if JAPANESE else re.sub(r"^docs/(?=[\w-]+$)", "docs/ja/", name)
     if same == name or not Path(app.srcdir, f"{same}.md").exists():
         same = "docs/README" if JAPANESE else "docs/ja/README"
@@ -129,7 +151,8 @@ def redirect_to_first_page(app: Sphinx, error: Exception | None) -> None:
         address = f"{root_doc}.html"
         Path(app.outdir, "index.html").write_text(
             f'<!doctype html><html lang="{language}"><meta charset="utf-8"><title>{html_title}</title>'
-            f'<meta http-equiv="refresh" content="0; url={address}"><a href="{address}">{html_title}</a></html>\n'
+            f'<meta http-equiv="refresh" content="0; url={address}"><a'
+            f' href="{address}">{html_title}</a></html>\n'
         )
 
 

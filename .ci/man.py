@@ -1,7 +1,8 @@
 """Write the manual pages from docs/: python .ci/man.py [FOLDER], by default docs/man.
 
-The pages of commands are the sections of docs/cli.md, with the usage lines that `--help` prints; the pages of formats
-are sections of the pages that describe them. A test compares docs/man with the output of this program.
+The pages of commands are the sections of docs/cli.md, with the usage lines that `--help` prints; the pages of
+formats are sections of the pages that describe them. A test compares docs/man with the output of this
+program.
 """
 
 import re
@@ -25,11 +26,19 @@ FORMATS = {
         ("One transaction", "The journal", "The table of a disk in flight"),
     ),
 }
-ENDING = ("Options of every command", "Shell completion", "Exit codes", "Language", "Colour, pipes and fleets")
+ENDING = (
+    "Options of every command",
+    "Shell completion",
+    "Exit codes",
+    "Language",
+    "Colour, pipes and fleets",
+)
 
 
 def sections(page: str) -> dict[str, list[Token]]:
-    """Return the parsed content of each second-level section of a page by its title; "" is what precedes them."""
+    """Return the parsed content of each second-level section of a page by its title; "" is what precedes
+    them.
+    """
     found: dict[str, list[Token]] = {"": []}
     tokens = MARKDOWN.parse((ROOT / "docs" / page).read_text())
     title = ""
@@ -44,7 +53,11 @@ def sections(page: str) -> dict[str, list[Token]]:
 def escaped(text: str) -> str:
     """Return text that roff prints as it is."""
     text = (
-        text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace("`", "\\(ga").replace("^", "\\(ha")
+        text.replace("\\", "\\e")
+        .replace("-", "\\-")
+        .replace("'", "\\(aq")
+        .replace("`", "\\(ga")
+        .replace("^", "\\(ha")
     )
     return "\n".join("\\&" + line if line.startswith(".") else line for line in text.split("\n"))
 
@@ -137,11 +150,16 @@ def usage(words: str) -> Iterator[str]:
     """Yield the usage line of a command."""
     command = LateCommand(words.rpartition(" ")[2], *COMMANDS[words]).load()
     context = command.make_context(f"aligntool {words}", [], resilient_parsing=True)
-    yield from (".PP", f"\\fBaligntool {escaped(words)}\\fR {escaped(' '.join(command.collect_usage_pieces(context)))}")
+    yield from (
+        ".PP",
+        f"\\fBaligntool {escaped(words)}\\fR {escaped(' '.join(command.collect_usage_pieces(context)))}",
+    )
 
 
 def short_of(word: str) -> str:
-    """Return the short help of a command or a group, in lower case and without a full stop, as whatis(1) shows it."""
+    """Return the short help of a command or a group, in lower case and without a full stop, as whatis(1)
+    shows it.
+    """
     text = COMMANDS[word][2] if word in COMMANDS else GROUPS[word][0].split("\n")[0]
     return (text[0].lower() + text[1:]).rstrip(".")
 
@@ -162,14 +180,18 @@ def command_page(word: str, documented: dict[str, list[Token]]) -> Iterator[str]
 
 def main_page(documented: dict[str, list[Token]]) -> Iterator[str]:
     """Yield aligntool(1)."""
-    yield from head("aligntool", 1, "audit disks for misaligned partitions, realign them in place, build NVMe RAID")
+    yield from head(
+        "aligntool", 1, "audit disks for misaligned partitions, realign them in place, build NVMe RAID"
+    )
     yield from (".SH SYNOPSIS", "\\fBaligntool\\fR COMMAND [OPTIONS] [ARGS]...", ".SH DESCRIPTION")
     yield from roff(documented[""])
     for title in ENDING:
         yield f'.SH "{escaped(title.upper())}"'
         yield from roff(documented[title])
     words = sorted({name.split(" ")[0] for name in COMMANDS})
-    yield from see_also(*((f"aligntool-{word}", 1) for word in words), *((name, 5) for name in sorted(FORMATS)))
+    yield from see_also(
+        *((f"aligntool-{word}", 1) for word in words), *((name, 5) for name in sorted(FORMATS))
+    )
 
 
 def format_page(name: str) -> Iterator[str]:
@@ -193,7 +215,8 @@ def pages() -> dict[str, str]:
     documented = sections("cli.md")
     made = {"aligntool.1": main_page(documented)}
     made |= {
-        f"aligntool-{word}.1": command_page(word, documented) for word in {name.split(" ")[0] for name in COMMANDS}
+        f"aligntool-{word}.1": command_page(word, documented)
+        for word in {name.split(" ")[0] for name in COMMANDS}
     }
     made |= {f"{name}.5": format_page(name) for name in FORMATS}
     return {name: re.sub(r"\n{2,}", "\n", "\n".join(lines)) + "\n" for name, lines in made.items()}

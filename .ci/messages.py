@@ -1,9 +1,9 @@
 """Bring the catalogues of translations up to date: python .ci/messages.py.
 
 Makes every page that is translated, and collects the templates that are looked up for it. Merges these into
-po/LANGUAGE.po (gettext's msgmerge), and writes the page of findings in that language, docs/LANGUAGE/findings.md. Then
-prints what a translator has to do: templates that are shown in English, and pages in docs/LANGUAGE that do not
-correspond to the English page. Neither is an error.
+po/LANGUAGE.po (gettext's msgmerge), and writes the page of findings in that language,
+docs/LANGUAGE/findings.md. Then prints what a translator has to do: templates that are shown in English, and
+pages in docs/LANGUAGE that do not correspond to the English page. Neither is an error.
 """
 
 import json
@@ -120,7 +120,9 @@ def outdated(page: Path, docs: Path) -> Iterator[str]:
             yield f"docs/{name} has changed (git log -p docs/{name}); afterwards write sha256:{digest}"
         english += text if text.startswith("# ") or english else f"# \n{text}"
     for part, pattern in PARTS.items():
-        if re.findall(pattern, own, re.MULTILINE | re.DOTALL) != re.findall(pattern, english, re.MULTILINE | re.DOTALL):
+        if re.findall(pattern, own, re.MULTILINE | re.DOTALL) != re.findall(
+            pattern, english, re.MULTILINE | re.DOTALL
+        ):
             yield f"the {part} differ"
     ours, theirs = ({*re.findall(r"`[^`\n]+`|AT\d{3}", text)} for text in (own, english))
     if ours != theirs:

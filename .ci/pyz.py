@@ -1,9 +1,9 @@
 """Write aligntool.pyz and its bill of materials: python .ci/pyz.py FOLDER
 
-One file with aligntool and the pure Python libraries that it needs, taken from the environment of the Python that runs
-this. `python3 aligntool.pyz` needs nothing but Python. pyparted is a C library and stays outside: the commands that
-make new partition tables refuse without it. The same versions make the same bytes: names are sorted, and time stamps
-and permissions are fixed.
+One file with aligntool and the pure Python libraries that it needs, taken from the environment of the Python
+that runs this. `python3 aligntool.pyz` needs nothing but Python. pyparted is a C library and stays outside:
+the commands that make new partition tables refuse without it. The same versions make the same bytes: names
+are sorted, and time stamps and permissions are fixed.
 """
 
 import json
@@ -45,7 +45,9 @@ def _normal(name: str) -> str:
 
 
 def files_of(library: Distribution) -> Iterator[tuple[str, bytes]]:
-    """Yield the modules, data and licence texts of a library. Compiled modules have a pure twin beside them."""
+    """Yield the modules, data and licence texts of a library. Compiled modules have a pure twin beside
+    them.
+    """
     for file in library.files or ():
         path = PurePosixPath(file)
         metadata = path.parts[0].endswith(".dist-info")
@@ -55,11 +57,17 @@ def files_of(library: Distribution) -> Iterator[tuple[str, bytes]]:
 
 
 def _is_source(path: PurePosixPath) -> bool:
-    return ".." not in path.parts and "__pycache__" not in path.parts and path.suffix not in (".so", ".pyi", ".c")
+    return (
+        ".." not in path.parts
+        and "__pycache__" not in path.parts
+        and path.suffix not in (".so", ".pyi", ".c")
+    )
 
 
 def own_files() -> Iterator[tuple[str, bytes]]:
-    """Yield the program, its recipes and its licence, as the wheel has them, and the pages that messages name."""
+    """Yield the program, its recipes and its licence, as the wheel has them, and the pages that messages
+    name.
+    """
     for folder, inside in ((ROOT / "aligntool", "aligntool"), (ROOT / "recipes", "aligntool/recipes")):
         for path in folder.rglob("*"):
             if path.is_file() and _is_source(PurePosixPath(path)):
@@ -96,7 +104,9 @@ def write_sbom(target: Path, libraries: list[Distribution]) -> None:
         "dependencies": [
             {
                 "ref": _purl(each),
-                "dependsOn": sorted(_purl(distribution(name)) for name in _required(each) if name not in OUTSIDE),
+                "dependsOn": sorted(
+                    _purl(distribution(name)) for name in _required(each) if name not in OUTSIDE
+                ),
             }
             for each in (aligntool, *libraries)
         ],
@@ -112,7 +122,9 @@ def _component(library: Distribution, kind: str) -> dict[str, object]:
         "version": library.version,
         "purl": _purl(library),
     }
-    licence = next((library.metadata[key] for key in ("License-Expression", "License") if key in library.metadata), "")
+    licence = next(
+        (library.metadata[key] for key in ("License-Expression", "License") if key in library.metadata), ""
+    )
     if licence and "\n" not in licence:
         found["licenses"] = [{"license": {"name": licence}}]
     return found

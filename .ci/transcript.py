@@ -1,9 +1,10 @@
-"""Record `aligntool demo` as the README shows it: python .ci/transcript.py [FOLDER], by default docs/pictures.
+"""Record `aligntool demo` as the README shows it: python .ci/transcript.py [FOLDER], by default
+docs/pictures.
 
-demo.cast is for asciinema (format 2). demo.svg is the same from the first command on, as a picture that scrolls; it
-begins, and stays in the end, with the first screen, which has the verdict. They depend on nothing but the output of the
-demo: its folder gets a constant name and its move a constant time, bars of progress are left out, and lines come at an
-even pace.
+demo.cast is for asciinema (format 2). demo.svg is the same from the first command on, as a picture that
+scrolls; it begins, and stays in the end, with the first screen, which has the verdict. They depend on nothing
+but the output of the demo: its folder gets a constant name and its move a constant time, bars of progress are
+left out, and lines come at an even pace.
 """
 
 import json
@@ -19,7 +20,12 @@ from rich.console import Console
 from rich.text import Text
 
 ROWS, COLUMNS = 24, 80
-LINE_S, COMMAND_S, STEP_S, END_S = 0.2, 1.5, 0.4, 6.0  # after a line; before a command; after a step; at the end
+LINE_S, COMMAND_S, STEP_S, END_S = (
+    0.2,
+    1.5,
+    0.4,
+    6.0,
+)  # after a line; before a command; after a step; at the end
 TITLE = "aligntool demo: audit, plan, realign and audit a disk image of 2005"
 FOLDER = "aligntool-demo-20050701"  # as long as the random name
 # On the dark background each has a contrast of more than 7:1 (WCAG 2, AAA).
@@ -93,7 +99,9 @@ def drawn(line: Text) -> Iterator[str]:
 
 
 def svg(lines: list[str]) -> str:
-    """Return a picture of a terminal: all rows one below the other, moved up behind a window after the first screen."""
+    """Return a picture of a terminal: all rows one below the other, moved up behind a window after the first
+    screen.
+    """
     row, width = 18, COLUMNS * 8.5
     rows: list[Text] = []
     moves = {0.0: 0}

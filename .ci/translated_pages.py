@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 FOLLOWED = r"^<!-- follows docs/(\S+)(?: \((.*)\))? sha256:(\S+) -->$"
-"""The first lines of a translated page: the page or the sections that it follows, and the SHA-256 of their words."""
+"""The first lines of a translated page: the page or the sections that it follows, and the SHA-256 of their
+words.
+"""
 
 
 def followed(page: str, docs: Path) -> Iterator[tuple[str, str, bool, str]]:
-    """Yield each page in `docs` that a translated page follows: its name, the text followed, whether that is as it was
-    translated, and the SHA-256 of its words.
+    """Yield each page in `docs` that a translated page follows: its name, the text followed, whether that is
+    as it was translated, and the SHA-256 of its words.
     """
     for name, sections, digest in re.findall(FOLLOWED, page, re.MULTILINE):
         text = (docs / name).read_text()

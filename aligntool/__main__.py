@@ -4,7 +4,9 @@ import sys
 
 
 def main() -> None:
-    """Run the command line. Ctrl-C while it is loaded, and a second Ctrl-C, exit with 130 like any later one."""
+    """Run the command line. Ctrl-C while it is loaded, and a second Ctrl-C, exit with 130 like any later
+    one.
+    """
     try:
         from aligntool.cli.app import main as run
 

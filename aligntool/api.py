@@ -9,7 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aligntool.audit import judge
-from aligntool.audit.report import Answer, AuditOptions, Check, Finding, Grid, Judged, Report, Severity, Verdict
+from aligntool.audit.report import (
+    Answer,
+    AuditOptions,
+    Check,
+    Finding,
+    Grid,
+    Judged,
+    Report,
+    Severity,
+    Verdict,
+)
 from aligntool.audit.wording import command, typed_words
 from aligntool.change import (
     Event,
@@ -43,10 +53,10 @@ from aligntool.render import json, progress
 from aligntool.units import MIB, Extent
 
 __all__ = [
-    "Answer", "Applied", "Check", "Disk", "DiskKind", "Event", "Extent", "Finding", "Grid", "Inventory", "Judged",
-    "KernelBehind", "Layer", "Partition", "Place", "Plan", "Progress", "RealignPlan", "Refusal", "Refused", "Report",
-    "Said", "Severity", "StepBegun", "StepDone", "Stopped", "Unseen", "Verdict", "Waiting",
-    "apply", "audit", "event_json", "look", "plan_realign", "read_plan", "to_json",
+    "Answer", "Applied", "Check", "Disk", "DiskKind", "Event", "Extent", "Finding", "Grid", "Inventory",
+    "Judged", "KernelBehind", "Layer", "Partition", "Place", "Plan", "Progress", "RealignPlan", "Refusal",
+    "Refused", "Report", "Said", "Severity", "StepBegun", "StepDone", "Stopped", "Unseen", "Verdict",
+    "Waiting", "apply", "audit", "event_json", "look", "plan_realign", "read_plan", "to_json",
 ]  # fmt: skip
 
 Target = str | Path
@@ -54,7 +64,9 @@ Target = str | Path
 
 @dataclass(frozen=True, slots=True)
 class RealignPlan:
-    """A plan to align the partitions of a disk: `plan.places` before and after, `plan.steps`, `plan.attention`."""
+    """A plan to align the partitions of a disk: `plan.places` before and after, `plan.steps`,
+    `plan.attention`.
+    """
 
     plan: Plan
     request: Request
@@ -81,9 +93,10 @@ def look(
     physical_sector_size: int | None = None,
     wake: bool = False,
 ) -> Inventory:
-    """Return the inventory of the named devices and image files, or of every disk of the machine. What could not be
-    read is in `unseen`. `sysroot`: read a captured machine instead. `sector_size`, `physical_sector_size`: in bytes,
-    for disks that report none or wrong ones. `wake`: also read disks that are asleep. Raises Refused.
+    """Return the inventory of the named devices and image files, or of every disk of the machine. What could
+    not be read is in `unseen`. `sysroot`: read a captured machine instead. `sector_size`,
+    `physical_sector_size`: in bytes, for disks that report none or wrong ones. `wake`: also read disks that
+    are asleep. Raises Refused.
     """
     named = (targets,) if isinstance(targets, str | Path) else targets
     given = UserLimits(sector_size=sector_size, physical_sector_size=physical_sector_size)
@@ -100,8 +113,8 @@ def audit(
     page_size: int | None = None,
     grain: int = MIB,
 ) -> Report:
-    """Return the report on an inventory, or on the one that `look` returns for these targets. `page_size`: of the
-    drives, in bytes. `grain`: the boundary that partitions should start on. Raises Refused.
+    """Return the report on an inventory, or on the one that `look` returns for these targets. `page_size`: of
+    the drives, in bytes. `grain`: the boundary that partitions should start on. Raises Refused.
     """
     inventory = targets if isinstance(targets, Inventory) else look(targets, sysroot)
     return with_repairs(
@@ -122,9 +135,9 @@ def plan_realign(
     page_size: int | None = None,
 ) -> RealignPlan:
     """Plan the moves of partitions onto the boundary; nothing is written. `partitions`: numbers; empty: every
-    misaligned partition. `grain`: the boundary, in bytes; None: 1 MiB if there is room. `shrink`: file systems may be
-    shrunk. `journal_file`: the journal, on another disk. `used_only`: copy only used blocks, even if something else may
-    need the free ones. Raises Refused with every reason in `refusals`.
+    misaligned partition. `grain`: the boundary, in bytes; None: 1 MiB if there is room. `shrink`: file
+    systems may be shrunk. `journal_file`: the journal, on another disk. `used_only`: copy only used blocks,
+    even if something else may need the free ones. Raises Refused with every reason in `refusals`.
     """
     goal = RealignGoal(
         partitions=tuple(sorted(set(partitions))),
@@ -155,12 +168,13 @@ def apply(
     no_lease: bool = False,
     not_suspended: bool = False,
 ) -> Applied:
-    """Apply a plan, and return the result. `on_event` is called with each event. `rate`: bytes per second at most.
-    `no_lease`: no other program has the image open, where that cannot be found out. `not_suspended`: no system is
-    suspended to disk where that cannot be found out.
+    """Apply a plan, and return the result. `on_event` is called with each event. `rate`: bytes per second at
+    most. `no_lease`: no other program has the image open, where that cannot be found out. `not_suspended`: no
+    system is suspended to disk where that cannot be found out.
 
-    Raises Refused before the first write, for example if the disk no longer matches the plan. Raises Stopped after the
-    first write, even if `on_event` raises KeyboardInterrupt; `aligntool resume` and `aligntool rollback` continue.
+    Raises Refused before the first write, for example if the disk no longer matches the plan. Raises Stopped
+    after the first write, even if `on_event` raises KeyboardInterrupt; `aligntool resume` and `aligntool
+    rollback` continue.
     """
     path = plan.plan.disk.path
     behind = False

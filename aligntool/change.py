@@ -122,7 +122,8 @@ class RealignGoal:
     # Bytes in no partition that the user allows to be overwritten, and the file for a copy of them.
     overwrite: tuple[Extent, ...] = field(default=(), metadata={OMITTED: True})
     save_to: str | None = field(default=None, metadata={OMITTED: True})
-    used_only: bool = field(default=False, metadata={OMITTED: True})  # skip free blocks even if something may need them
+    # skip free blocks even if something may need them
+    used_only: bool = field(default=False, metadata={OMITTED: True})
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +163,8 @@ NOT_MOUNTED = ("swap", "none")
 class RaidGoal:
     """A new array on empty drives. None: as aligntool recommends. Sizes in bytes.
 
-    The UUIDs are part of the goal, so that the lines of config files that contain them are known before anything is
-    created, and the same goal always gives the same plan.
+    The UUIDs are part of the goal, so that the lines of config files that contain them are known before
+    anything is created, and the same goal always gives the same plan.
     """
 
     level: str  # "raid0", "raid1", "raid10", "raid5", "raid6"
@@ -180,14 +181,16 @@ class RaidGoal:
     log_size: int | None = None  # XFS
     mount_at: str | None = None  # None: /srv/NAME; "": do not mount
     mount_options: tuple[str, ...] | None = None
-    members: str = "new-partitions"  # of a new table on each drive; "partitions": existing ones; "whole-drives"
+    # of a new table on each drive; "partitions": existing ones; "whole-drives"
+    members: str = "new-partitions"
     member_size: int | None = None  # of each member partition; None: all space
     spare_room: int | None = None  # free space at the end of each drive, for a smaller replacement
     esp_size: int = 0  # an EFI system partition of this size on every drive; 0: none
     partitions: tuple[int | None, ...] = ()  # the member partition of each drive; None or (): the whole drive
     wipe: tuple[str, ...] = ()  # names of the drives and partitions that may be overwritten
     measured: str = ""  # the text of a `raid tune` result, used if it is for this array
-    system: str = "debian"  # the distribution family, for the files and commands that make the array permanent
+    # the distribution family, for the files and commands that make the array permanent
+    system: str = "debian"
     array_uuid: str = "00000000:00000000:00000000:00000000"
     filesystem_uuid: str = "00000000-0000-0000-0000-000000000000"
 
@@ -250,7 +253,8 @@ class Estimate:
 class Plan:
     """The changes to a disk or an array as steps, with their reasons and cost. Only the steps are binding."""
 
-    purpose: str  # "realign", "layout", "partition", "unpartition", "convert", "convert-copy", "raid", "persist" ...
+    # "realign", "layout", "partition", "unpartition", "convert", "convert-copy", "raid", "persist" ...
+    purpose: str
     disk: Subject  # of an array: the new array; its members are in the steps
     goal: str  # in words: "every start on 1MiB"
     places: tuple[Place, ...]
@@ -392,8 +396,8 @@ def to_json(plan: Plan) -> str:
 
 
 def from_json(text: str, name: str = "the document") -> Plan:
-    """Return the plan in a document. `name`: that of its file. Raises Refused if it is not a plan, has another version,
-    or was changed.
+    """Return the plan in a document. `name`: that of its file. Raises Refused if it is not a plan, has
+    another version, or was changed.
     """
     try:
         document = load_object(text)
@@ -417,7 +421,9 @@ def planned_by(plan: Plan) -> str:
 
 
 def _replan_command(plan: Plan) -> str:
-    """Return the command that makes this plan again, or an audit if the name of the disk is not sufficient for it."""
+    """Return the command that makes this plan again, or an audit if the name of the disk is not sufficient
+    for it.
+    """
     name = {"realign": "plan realign", "persist": "raid persist"}.get(plan.purpose)
     if name is None:
         return _NO_PLAN
@@ -433,7 +439,8 @@ class ArrayRequest:
 
 
 def plan_with_request(plan: Plan, key: str, asked: object) -> str:
-    """Return the plan as a document that also contains the request under `key`. Applying plans again from the request.
+    """Return the plan as a document that also contains the request under `key`. Applying plans again from the
+    request.
 
     The digest covers the plan only: a changed request gives another plan, which is refused.
     """
@@ -450,7 +457,9 @@ def request_in_document(text: str, key: str, kind: type[_Request]) -> _Request:
 
 
 def digest(plan: Plan) -> str:
-    """Return the SHA-256 of the canonical JSON of a plan, which identifies it in a journal and for a reviewer."""
+    """Return the SHA-256 of the canonical JSON of a plan, which identifies it in a journal and for a
+    reviewer.
+    """
     return hashlib.sha256(json.dumps(as_object(plan, _TAGS), sort_keys=True).encode()).hexdigest()
 
 

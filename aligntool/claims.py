@@ -1,8 +1,8 @@
 """Decide what a change may overwrite outside of the partitions that it moves, and of their table.
 
-Bytes that read as zero, and ranges that the user names: nothing else. Whether something is recognised in the other
-bytes does not matter: what no table lists and nothing recognises may still be data. docs/crash-safety.md, "What a
-change may overwrite".
+Bytes that read as zero, and ranges that the user names: nothing else. Whether something is recognised in the
+other bytes does not matter: what no table lists and nothing recognises may still be data.
+docs/crash-safety.md, "What a change may overwrite".
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,11 +28,11 @@ class Readable(Protocol):
 
 
 class Claims:
-    """The bytes of a disk that a change may overwrite. They are read when a planner asks, and once. What cannot be read
-    is kept like data.
+    """The bytes of a disk that a change may overwrite. They are read when a planner asks, and once. What
+    cannot be read is kept like data.
 
-    `disk` None: nothing is read, and everything counts as free; only for an estimate, after which nothing is written.
-    `named`: ranges that the user allows to be overwritten.
+    `disk` None: nothing is read, and everything counts as free; only for an estimate, after which nothing is
+    written. `named`: ranges that the user allows to be overwritten.
     """
 
     def __init__(self, disk: Readable | None, named: Iterable[Extent] = ()) -> None:
@@ -43,7 +43,9 @@ class Claims:
         self.in_the_way: tuple[Extent, ...] = ()  # data that a planner met, and must plan around
 
     def kept_in(self, extent: Extent) -> tuple[Extent, ...]:
-        """Return the runs of an extent that hold data, and may not be overwritten. They are sorted and disjoint."""
+        """Return the runs of an extent that hold data, and may not be overwritten. They are sorted and
+        disjoint.
+        """
         if self._disk is None:
             return ()
         found = [run for at in _pieces_of(extent) for run in self._data_in_piece(self._disk, at)]
@@ -51,17 +53,19 @@ class Claims:
         return tuple(run for run in outside(inside, self._named) if run.length)
 
     def kept_in_any(self, extents: Iterable[Extent], listed: Iterable[Extent]) -> tuple[Extent, ...]:
-        """Return the data in extents that a change would overwrite, and remember it as in the way. `listed`: bytes
-        that belong to the change: the partitions that it moves, and their table.
+        """Return the data in extents that a change would overwrite, and remember it as in the way. `listed`:
+        bytes that belong to the change: the partitions that it moves, and their table.
         """
         unlisted = outside(extents, tuple(listed))
         kept = tuple(run for extent in unlisted for run in self.kept_in(extent))
         self._remember(kept)
         return kept
 
-    def free_runs(self, gaps: Iterable[Extent], enough: int, listed: Iterable[Extent] = ()) -> tuple[Extent, ...]:
-        """Return the free runs of gaps, the last ones first, until one has `enough` bytes. What was not read by then
-        does not count as free. `listed`: as in `kept_in_any`.
+    def free_runs(
+        self, gaps: Iterable[Extent], enough: int, listed: Iterable[Extent] = ()
+    ) -> tuple[Extent, ...]:
+        """Return the free runs of gaps, the last ones first, until one has `enough` bytes. What was not read
+        by then does not count as free. `listed`: as in `kept_in_any`.
         """
         found: list[Extent] = []
         own = tuple(listed)
@@ -114,8 +118,8 @@ ALL_FREE = Claims(None)
 
 
 def is_unwritten(content: bytes) -> bool:
-    """Return whether every block of 4 KiB reads as zeros, or as the ones of a discarded block. Only for places that
-    nothing uses, such as those of a new table: elsewhere a block of ones may be a bitmap.
+    """Return whether every block of 4 KiB reads as zeros, or as the ones of a discarded block. Only for
+    places that nothing uses, such as those of a new table: elsewhere a block of ones may be a bitmap.
     """
     blocks = (content[at : at + _BLOCK] for at in range(0, len(content), _BLOCK))
     return all(not block.strip(b"\0") or not block.strip(b"\xff") for block in blocks)
@@ -142,7 +146,9 @@ def _pieces_of(extent: Extent) -> range:
 
 
 def _data_runs(content: bytes, at: int) -> Iterator[Extent]:
-    """Yield the runs of sectors with a byte other than zero, as extents of the disk. `at`: the offset of `content`."""
+    """Yield the runs of sectors with a byte other than zero, as extents of the disk. `at`: the offset of
+    `content`.
+    """
     if content == bytes(len(content)):
         return
     zeros = bytes(_SECTOR)

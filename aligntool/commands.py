@@ -1,8 +1,10 @@
-"""A command that a message asks the user to type, as a value: what it does is decided here, and it is quoted here.
+"""A command that a message asks the user to type, as a value: what it does is decided here, and it is quoted
+here.
 
-Users paste a suggested command without reading it. So only three kinds are ever printed in full: those that only look,
-those that release what is in use, and aligntool's own, which ask before they write. For everything else a message names
-the program and a section of docs/by-hand.md, which explains the case, what to save first, and how to check the result.
+Users paste a suggested command without reading it. So only three kinds are ever printed in full: those that
+only look, those that release what is in use, and aligntool's own, which ask before they write. For everything
+else a message names the program and a section of docs/by-hand.md, which explains the case, what to save
+first, and how to check the result.
 """
 
 import re
@@ -54,9 +56,9 @@ class ByHand(StrEnum):
     BOOT_PROGRAMS = "a-boot-program"
 
 
-# One pattern a line, for all words of a command: "*" is a word or a part of one, and "..." any number of words. They do
-# not begin with a hyphen, so that no value becomes an option. Files are written by some: dd writes to none that exists,
-# because of conv=excl, and qemu-img and sgdisk get the name of a new one.
+# One pattern a line, for all words of a command: "*" is a word or a part of one, and "..." any number of
+# words. They do not begin with a hyphen, so that no value becomes an option. Files are written by some: dd
+# writes to none that exists, because of conv=excl, and qemu-img and sgdisk get the name of a new one.
 _LOOKS = """
 blkid *
 blkid -p *
@@ -156,7 +158,9 @@ _PATTERNS = {
 def _is_like(words: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
     if pattern[-1] == "...":
         fixed = len(pattern) - 1
-        return _is_like(words[:fixed], pattern[:fixed]) and not any(word.startswith("-") for word in words[fixed:])
+        return _is_like(words[:fixed], pattern[:fixed]) and not any(
+            word.startswith("-") for word in words[fixed:]
+        )
     return len(words) == len(pattern) and all(map(_word_is_like, words, pattern))
 
 
@@ -174,7 +178,9 @@ DISK = ""  # an argument in place of a disk, whose name only a caller knows as t
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A program and its arguments. Its effect follows from them: what is not known to be harmless is a change."""
+    """A program and its arguments. Its effect follows from them: what is not known to be harmless is a
+    change.
+    """
 
     program: str
     arguments: tuple[str, ...] = ()
@@ -198,7 +204,9 @@ class Command:
         return Effect.CHANGES
 
     def __str__(self) -> str:
-        """Return the command to paste; of one that changes anything only the program, and the page that explains it."""
+        """Return the command to paste; of one that changes anything only the program, and the page that
+        explains it.
+        """
         words = [shell_word(word or "DISK") for word in self.arguments]
         if self.effect is Effect.CHANGES:
             on = " ".join(words) + self.detail if self.section else ""
@@ -212,9 +220,9 @@ class Command:
     def on(self, disk: str, raw_copy: str, typed: Iterable[str]) -> "str | Command":
         """Return the command on the disk with this path.
 
-        `raw_copy`: the command that makes a raw image of a virtual disk. Another program would take that for a raw
-        image, and destroy it. `typed`: the options of the user. They belong to the same command with another option:
-        without -p, for example, --shrink would shrink and move other partitions.
+        `raw_copy`: the command that makes a raw image of a virtual disk. Another program would take that for
+        a raw image, and destroy it. `typed`: the options of the user. They belong to the same command with
+        another option: without -p, for example, --shrink would shrink and move other partitions.
         """
         is_own = self.program == "aligntool"
         if DISK in self.arguments:
@@ -229,7 +237,9 @@ class Command:
 
 
 class Hint(str):
-    """What to do next, a line each: text that keeps its commands as values, so that a caller can complete them."""
+    """What to do next, a line each: text that keeps its commands as values, so that a caller can complete
+    them.
+    """
 
     parts: tuple[str | Command, ...]
 
@@ -243,7 +253,10 @@ class Hint(str):
 
     def on(self, disk: str, raw_copy: str, typed: Iterable[str]) -> "Hint":
         """Return the hint with each command as `Command.on` returns it."""
-        found = (part.on(disk, raw_copy, typed) if isinstance(part, Hint | Command) else part for part in self.parts)
+        found = (
+            part.on(disk, raw_copy, typed) if isinstance(part, Hint | Command) else part
+            for part in self.parts
+        )
         return Hint(*found)
 
 
@@ -278,7 +291,9 @@ def typed_on_loop(words: str, path: str, *options: str) -> str:
 
 
 def by_hand(section: ByHand, program: str, on: str = "") -> str:
-    """Return where the user finds how to make a change with another program. `on`: what it is to change, in words."""
+    """Return where the user finds how to make a change with another program. `on`: what it is to change, in
+    words.
+    """
     return Hint(Command(program, section=section, detail=on))
 
 
@@ -290,20 +305,25 @@ def is_by_hand(hint: str) -> bool:
 def shell_word(text: str) -> str:
     r"""Return a path quoted for a shell. Control characters are written as escapes.
 
-    Backslashes and quotation marks stand outside of the quotes: in those of fish, \\ and \' are escapes as well.
+    Backslashes and quotation marks stand outside of the quotes: in those of fish, \\ and \' are escapes as
+    well.
     """
     if text and text[0] != "=" and all(char.isalnum() or char in "/._-+:,@%=" for char in text):
         return text
     if all(char.isprintable() for char in text):
         return "'" + re.sub(r"[\\']", r"'\\\g<0>'", text) + "'"
-    octal = {char: "".join(f"\\{byte:03o}" for byte in char.encode("utf-8", "surrogateescape")) for char in text}
+    octal = {
+        char: "".join(f"\\{byte:03o}" for byte in char.encode("utf-8", "surrogateescape")) for char in text
+    }
     escaped = "".join(char if char.isprintable() and char not in "'\\" else octal[char] for char in text)
     return f"$'{escaped}'"
 
 
 def joined_commands(hints: Iterable[str]) -> str:
     """Return one command line that runs all the commands of these hints, each once."""
-    commands = dict.fromkeys(part for hint in hints for part in getattr(hint, "parts", (hint,)) if part != _AND)
+    commands = dict.fromkeys(
+        part for hint in hints for part in getattr(hint, "parts", (hint,)) if part != _AND
+    )
     return Hint(*[part for command in commands for part in (_AND, command)][1:])
 
 

@@ -13,8 +13,8 @@ from aligntool.linux.outputs import new_file, open_place, private_folder
 from aligntool.linux.programs import find_program, run_program
 from aligntool.units import GIB, KIB, MIB, Extent, format_size
 
-# The content of the demo disk as frozen values: a family computer of 2005 with Windows and Linux. It is pure, so that
-# an audit of the image can be compared with the intended layout.
+# The content of the demo disk as frozen values: a family computer of 2005 with Windows and Linux. It is pure,
+# so that an audit of the image can be compared with the intended layout.
 
 DEFAULT_SIZE = 1 * GIB
 SMALLEST = 512 * MIB
@@ -52,28 +52,37 @@ class DemoDisk:
 
 
 def demo_disk(*, size: int = DEFAULT_SIZE) -> DemoDisk:
-    """Return the layout of the demo disk: Windows, Linux and two logical partitions, all on cylinder boundaries.
+    """Return the layout of the demo disk: Windows, Linux and two logical partitions, all on cylinder
+    boundaries.
 
-    At the default size three of the four start off a 4 KiB grid, and the swap area starts on it by chance, as one
-    partition in eight did. A cylinder before the logical partitions and a few at the end are free, so that all
-    partitions can be moved. Raises Refused if `size` is too small.
+    At the default size three of the four start off a 4 KiB grid, and the swap area starts on it by chance, as
+    one partition in eight did. A cylinder before the logical partitions and a few at the end are free, so
+    that all partitions can be moved. Raises Refused if `size` is too small.
     """
     if size < SMALLEST:
-        raise Refused(f"a demo disk of {format_size(size)} is too small; the smallest is {format_size(SMALLEST)}")
+        raise Refused(
+            f"a demo disk of {format_size(size)} is too small; the smallest is {format_size(SMALLEST)}"
+        )
     cylinders = size // CYLINDER
-    windows_end, linux_end, extended, data_end, end = (cylinders * share // 130 for share in (50, 89, 90, 113, 122))
+    windows_end, linux_end, extended, data_end, end = (
+        cylinders * share // 130 for share in (50, 89, 90, 113, 122)
+    )
     partitions = (
         _windows(_cylinders(0, windows_end, TRACK)),
         _linux(_cylinders(windows_end, linux_end)),
         DemoPartition(3, _cylinders(extended, end), Role.EXTENDED, "0x05"),
         _data(_cylinders(extended, data_end, TRACK)),
-        DemoPartition(6, _cylinders(data_end, end, TRACK), Role.LOGICAL, "0x82", False, "swap", "swap", _SWAP),
+        DemoPartition(
+            6, _cylinders(data_end, end, TRACK), Role.LOGICAL, "0x82", False, "swap", "swap", _SWAP
+        ),
     )
     return DemoDisk(size, f"0x{DISK_ID:08x}", partitions)
 
 
 def _cylinders(first: int, end: int, free: int = 0) -> Extent:
-    """Return the extent of a range of cylinders, without `free` bytes at its start: the track of the MBR or an EBR."""
+    """Return the extent of a range of cylinders, without `free` bytes at its start: the track of the MBR or
+    an EBR.
+    """
     return Extent(first * CYLINDER + free, (end - first) * CYLINDER - free)
 
 
@@ -84,10 +93,14 @@ def _windows(extent: Extent) -> DemoPartition:
     )
     files = (
         DemoFile("boot.ini", boot_ini.encode()),
-        DemoFile("letter.txt", b"Dear Anna,\r\nthe new computer has forty gigabytes. We will never fill it.\r\n"),
+        DemoFile(
+            "letter.txt", b"Dear Anna,\r\nthe new computer has forty gigabytes. We will never fill it.\r\n"
+        ),
         DemoFile("holiday.jpg", _incompressible("holiday.jpg", 2 * MIB + 345)),
     )
-    return DemoPartition(1, extent, Role.PRIMARY, "0x07", True, "ntfs", "Windows XP", "2005C0DE57494E58", files)
+    return DemoPartition(
+        1, extent, Role.PRIMARY, "0x07", True, "ntfs", "Windows XP", "2005C0DE57494E58", files
+    )
 
 
 def _linux(extent: Extent) -> DemoPartition:
@@ -116,17 +129,19 @@ def _incompressible(name: str, length: int) -> bytes:
     return hashlib.shake_128(name.encode()).digest(length)
 
 
-# Writing the demo disk: a sparse image with a partition table on cylinder boundaries, real file systems and files.
+# Writing the demo disk: a sparse image with a partition table on cylinder boundaries, real file systems and
+# files.
 #
-# It needs no root, no loop device and no mount: every file system is made in a separate file and copied into its place.
+# It needs no root, no loop device and no mount: every file system is made in a separate file and copied into
+# its place.
 
 # The programs, and the Debian packages that contain them.
 PROGRAMS = dict.fromkeys(("mkntfs", "ntfscp", "ntfslabel"), "ntfs-3g")
 PROGRAMS |= {"mke2fs": "e2fsprogs", "mkfs.fat": "dosfstools", "mcopy": "mtools", "mkswap": "util-linux"}
 
 _CLOCK = 1120212000  # 2005-07-01, for programs with an option or a variable for the time
-# The boot sector's "hidden sectors": the distance of a volume from its table. That is the MBR for the first primary and
-# its own EBR for a logical partition, so a track for both.
+# The boot sector's "hidden sectors": the distance of a volume from its table. That is the MBR for the first
+# primary and its own EBR for a logical partition, so a track for both.
 _HIDDEN_SECTORS = str(USUAL_GEOMETRY.sectors)
 _BLOCK = 4 * KIB  # of most file systems; smaller holes would save nothing
 
@@ -180,7 +195,9 @@ def _fill(image: Path, disk: DemoDisk, place: Path) -> None:
 
 
 def _write_table(image: Path, disk: DemoDisk) -> None:
-    """Write the MBR and EBRs for 255 heads and 63 sectors per track, each EBR one track before its partition."""
+    """Write the MBR and EBRs for 255 heads and 63 sectors per track, each EBR one track before its
+    partition.
+    """
     signature = DISK_ID.to_bytes(4, "little").rjust(444, b"\0").ljust(SECTOR, b"\0")
     container = next(part.extent.start for part in disk.partitions if part.role is Role.EXTENDED)
     logicals = [part for part in disk.partitions if part.role is Role.LOGICAL]
@@ -203,7 +220,9 @@ def _entry(part: DemoPartition, counted_from: int = 0) -> MbrEntry:
     place = part.extent
     first, last = (USUAL_GEOMETRY.nearest(byte // SECTOR) for byte in (place.start, place.end - 1))
     start = (place.start - counted_from) // SECTOR
-    return MbrEntry(0x80 if part.active else 0, first, int(part.type_code, 16), last, start, place.length // SECTOR)
+    return MbrEntry(
+        0x80 if part.active else 0, first, int(part.type_code, 16), last, start, place.length // SECTOR
+    )
 
 
 def _write_files(folder: Path, files: tuple[DemoFile, ...]) -> None:
@@ -229,11 +248,14 @@ def _make_ntfs(partition: DemoPartition, volume: Path, folder: Path) -> None:
 def _make_ext3(partition: DemoPartition, volume: Path, folder: Path) -> None:
     named = ("-L", partition.label or "", "-U", partition.uuid or "")
     owner = f"root_owner=0:0,hash_seed={partition.uuid}"
-    _run("mke2fs", "-q", "-F", "-t", "ext3", "-b", "4096", *named, "-E", owner, "-d", str(folder), str(volume))
+    _run(
+        "mke2fs", "-q", "-F", "-t", "ext3", "-b", "4096", *named, "-E", owner, "-d", str(folder), str(volume)
+    )
 
 
 def _make_fat32(partition: DemoPartition, volume: Path, folder: Path) -> None:
-    # A FAT32 with fewer than 65,525 clusters would be mistaken for a FAT16 (Microsoft's FAT specification, 3.5).
+    # A FAT32 with fewer than 65,525 clusters would be mistaken for a FAT16 (Microsoft's FAT specification,
+    # 3.5).
     sectors = partition.extent.length // SECTOR
     cluster = next((size for size in (8, 4, 2) if sectors // size > 70_000), 1)
     geometry = ("-g", f"{USUAL_GEOMETRY.heads}/{USUAL_GEOMETRY.sectors}", "-h", _HIDDEN_SECTORS)

@@ -1,7 +1,7 @@
 """A Device is an open disk, with all operations of a move on it. A Medium is a content that is only read.
 
-The real implementation of a Device is a block device or an image file; the tests have one with a write cache and power
-cuts. That of a Medium runs programs; the tests have one with what these printed.
+The real implementation of a Device is a block device or an image file; the tests have one with a write cache
+and power cuts. That of a Medium runs programs; the tests have one with what these printed.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,8 +18,8 @@ Jobs = Iterable[Job]
 class Device(Protocol):
     """An open disk. Offsets and lengths are bytes, and multiples of `sector_size`.
 
-    What `write` wrote is durable only after `flush` returns; until then any subset of its sectors may survive a power
-    cut. Both raise OSError with the errno of the medium.
+    What `write` wrote is durable only after `flush` returns; until then any subset of its sectors may survive
+    a power cut. Both raise OSError with the errno of the medium.
     """
 
     @property
@@ -37,7 +37,9 @@ class Device(Protocol):
     def write(self, offset: int, data: bytes | memoryview) -> None: ...
 
     def is_hole(self, offset: int, length: int) -> bool:
-        """Return whether these bytes are a hole of a sparse image, which reads as zeros. Return False if unknown."""
+        """Return whether these bytes are a hole of a sparse image, which reads as zeros. Return False if
+        unknown.
+        """
         ...
 
     def flush(self) -> None:
@@ -65,7 +67,9 @@ Writing = tuple[tuple[Sectors, ...], ...]
 
 
 def zero(device: Device, ranges: Iterable[Extent]) -> None:
-    """Write zeros to ranges in order, with a flush after each. What reads as zero is not written. Raises OSError."""
+    """Write zeros to ranges in order, with a flush after each. What reads as zero is not written. Raises
+    OSError.
+    """
     for extent in ranges:
         end = min(extent.end, device.size)
         for at in range(extent.start, end, MIB):
@@ -98,8 +102,9 @@ class Borrowed(Protocol):
     def lines_of(
         self, *words: str, title: str = "", limit_s: float | None = None
     ) -> AbstractContextManager[Iterable[str]]:
-        """Run a program that gets this content, and nothing else, and return what it printed, line by line: it may be
-        hundreds of megabytes. `title`: what a message calls it, else the first word. Raises NoMap if it fails.
+        """Run a program that gets this content, and nothing else, and return what it printed, line by line:
+        it may be hundreds of megabytes. `title`: what a message calls it, else the first word. Raises NoMap
+        if it fails.
         """
         ...
 

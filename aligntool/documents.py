@@ -1,7 +1,7 @@
 """Convert JSON documents to dataclasses and back, with a check of every value.
 
-A field has the same name in a document, unless its metadata has another one under `WIRE`. So a field of a frozen
-document can be renamed: `new_name: int = field(metadata={WIRE: "old_name"})`.
+A field has the same name in a document, unless its metadata has another one under `WIRE`. So a field of a
+frozen document can be renamed: `new_name: int = field(metadata={WIRE: "old_name"})`.
 """
 
 import json
@@ -23,7 +23,8 @@ WIRE = "wire"
 BOUNDS = "bounds"  # metadata: smallest and largest number, instead of 0 and LARGEST
 POSITIVE = (1, LARGEST)
 OPTIONAL = "optional"  # metadata: True if older documents lack the field
-OMITTED = "omitted"  # metadata: True if the field is not written while it has its default, as in older documents
+# metadata: True if the field is not written while it has its default, as in older documents
+OMITTED = "omitted"
 
 _Kind = TypeVar("_Kind")
 _Shown = TypeVar("_Shown", bound="DataclassInstance")
@@ -32,8 +33,8 @@ _NO_TAGS: Tags = MappingProxyType({})
 
 
 def parse_json(text: str | bytes, parse_constant: Callable[[str], object] | None = None) -> Any:
-    """Parse JSON. Raises ValueError if it is none or has too many values, which is decided before they take memory, and
-    RecursionError if it is too deep.
+    """Parse JSON. Raises ValueError if it is none or has too many values, which is decided before they take
+    memory, and RecursionError if it is too deep.
     """
     if count_values(text) > MOST_VALUES:
         raise ValueError(f"more than {MOST_VALUES} values")
@@ -59,7 +60,9 @@ def _wire_fields(kind: Any) -> dict[str, Field[Any]]:
 def as_object(value: object, tags: Tags = _NO_TAGS) -> dict[str, object]:
     """Return a dataclass as a JSON object. `tags`: members to put first in the object, by class."""
     found = {wire: (field, getattr(value, field.name)) for wire, field in wire_fields(value).items()}
-    body = {wire: as_json(item, tags) for wire, (field, item) in found.items() if not _is_omitted(field, item)}
+    body = {
+        wire: as_json(item, tags) for wire, (field, item) in found.items() if not _is_omitted(field, item)
+    }
     return {**tags.get(type(value), {}), **body}
 
 
@@ -68,7 +71,9 @@ def _is_omitted(field: Field[Any], item: object) -> bool:
 
 
 def as_json(value: object, tags: Tags = _NO_TAGS) -> object:
-    """Return a value for JSON: convert dataclasses, tuples, mappings and enums; return anything else unchanged."""
+    """Return a value for JSON: convert dataclasses, tuples, mappings and enums; return anything else
+    unchanged.
+    """
     if type(value) in _SCALAR_NAMES:
         return value
     if is_dataclass(value):
@@ -88,7 +93,9 @@ def load_object(text: str) -> dict[str, object]:
     try:
         return decode(dict[str, object], parse_json(text, parse_constant=_refuse_constant))
     except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON at line {error.lineno}, column {error.colno}" if text else "it is empty") from None
+        raise ValueError(
+            f"not JSON at line {error.lineno}, column {error.colno}" if text else "it is empty"
+        ) from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -106,26 +113,30 @@ def check_schema(document: Mapping[str, object], schema: str, version: int) -> N
     if document.get("schema") != schema:
         raise ValueError(f"its schema is not {schema}")
     if type(document.get("version")) is not int or document["version"] != version:
-        raise ValueError(f"it has version {document.get('version')!r:.40}, but this aligntool reads version {version}")
+        raise ValueError(
+            f"it has version {document.get('version')!r:.40}, but this aligntool reads version {version}"
+        )
 
 
-def decode(kind: type[_Kind], value: object, path: str = "", *, exact: bool = False, tags: Tags = _NO_TAGS) -> _Kind:
-    """Return a value of a JSON document as `kind`: a dataclass, a tuple, a dict, an enum, a scalar or None. Raises
-    ValueError with the path in the document.
+def decode(
+    kind: type[_Kind], value: object, path: str = "", *, exact: bool = False, tags: Tags = _NO_TAGS
+) -> _Kind:
+    """Return a value of a JSON document as `kind`: a dataclass, a tuple, a dict, an enum, a scalar or None.
+    Raises ValueError with the path in the document.
 
-    Unknown fields are ignored, a field that may be None or has OPTIONAL may be missing, and numbers, texts and lists
-    are bounded. `exact`, for documents protected by a digest: no unknown fields, none missing but those with OMITTED,
-    values of exactly the annotated types, of any size. `tags`: as given to `as_object`; they select the class of a
-    union.
+    Unknown fields are ignored, a field that may be None or has OPTIONAL may be missing, and numbers, texts
+    and lists are bounded. `exact`, for documents protected by a digest: no unknown fields, none missing but
+    those with OMITTED, values of exactly the annotated types, of any size. `tags`: as given to `as_object`;
+    they select the class of a union.
     """
     found: _Kind = _Decoder(exact, tags).value(kind, value, path, (0, LARGEST))
     return found
 
 
 def decode_shown(usual: _Shown, value: Mapping[str, object], path: str = "") -> _Shown:
-    """Return `usual`, a dataclass of scalars, with the fields of an object that have the annotated types. They are only
-    shown, not computed with, so fields of other types are dropped. Raises ValueError for a value that is not a scalar
-    or is too large.
+    """Return `usual`, a dataclass of scalars, with the fields of an object that have the annotated types.
+    They are only shown, not computed with, so fields of other types are dropped. Raises ValueError for a
+    value that is not a scalar or is too large.
     """
     hints = get_type_hints(type(usual))
     found = {}
@@ -204,7 +215,9 @@ class _Decoder:
         hints = _hints(kind)
         expected = wire_fields(kind)
         found = {}
-        needed = {wire for wire, field in expected.items() if wire in value or not field.metadata.get(OMITTED)}
+        needed = {
+            wire for wire, field in expected.items() if wire in value or not field.metadata.get(OMITTED)
+        }
         if self.exact and set(value) != needed:
             odd = ", ".join(sorted(set(value) ^ needed))
             raise ValueError(f"{path or 'the document'}: fields missing or unknown: {odd:.200}")
@@ -221,7 +234,12 @@ class _Decoder:
 
     def _scalar(self, kind: type, value: object, path: str, bounds: tuple[float, float]) -> object:
         fits = type(value) is kind and (self.exact or not isinstance(value, str) or len(value) <= LONGEST)
-        if not self.exact and kind in (int, float) and isinstance(value, int | float) and not isinstance(value, bool):
+        if (
+            not self.exact
+            and kind in (int, float)
+            and isinstance(value, int | float)
+            and not isinstance(value, bool)
+        ):
             if not bounds[0] <= value <= bounds[1]:  # NaN is also refused
                 raise ValueError(f"{path}: {value!r:.40} is out of range")
             fits = kind is float or value == int(value)

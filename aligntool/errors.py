@@ -35,7 +35,13 @@ class Refused(Exception):
     exit_code = ExitCode.REFUSED
 
     def __init__(
-        self, reason: str, *, hint: str = "", code: str = "other", subject: str = "", refusals: Iterable[Refusal] = ()
+        self,
+        reason: str,
+        *,
+        hint: str = "",
+        code: str = "other",
+        subject: str = "",
+        refusals: Iterable[Refusal] = (),
     ) -> None:
         super().__init__(reason)
         self.hint = hint
@@ -57,7 +63,8 @@ class Killed(Refused):
     """The child process that was to make a change ended without a last message; its progress is unknown."""
 
 
-CONTINUE = "aligntool resume"  # the next command, if an error has no other and the disk or array is not known to it
+# the next command, if an error has no other and the disk or array is not known to it
+CONTINUE = "aligntool resume"
 
 
 class Stopped(Exception):
@@ -72,7 +79,9 @@ class Stopped(Exception):
 
 
 class NothingInFlight(Stopped):
-    """Something was written, and nothing is in flight: nothing to continue or undo; the hint is the error's own."""
+    """Something was written, and nothing is in flight: nothing to continue or undo; the hint is the error's
+    own.
+    """
 
 
 class JournalUnwritten(NothingInFlight):
@@ -104,8 +113,8 @@ def refuse(refusals: Iterable[Refusal]) -> None:
 
 
 def refuse_folder_name(name: str) -> None:
-    """Raise Refused if the name of an output file is that of a folder: pathlib drops a trailing slash, and would write
-    a file of that name into the parent folder. Also refuse "-".
+    """Raise Refused if the name of an output file is that of a folder: pathlib drops a trailing slash, and
+    would write a file of that name into the parent folder. Also refuse "-".
     """
     if name.rpartition("/")[2] in ("", ".", ".."):
         raise Refused(f"{name!r} is the name of a folder, not of a file; nothing was written")

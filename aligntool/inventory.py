@@ -1,7 +1,7 @@
 """The inventory of a machine as frozen values, which `linux` fills once: disks, partitions, layers, links.
 
-Every size and offset is in bytes, and every offset on a disk is counted from the start of the disk. Strings that
-came from a device (models, serials, labels) are kept as they were read; `render` makes them harmless.
+Every size and offset is in bytes, and every offset on a disk is counted from the start of the disk. Strings
+that came from a device (models, serials, labels) are kept as they were read; `render` makes them harmless.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,8 @@ class LbaFormat:
 
 @dataclass(frozen=True, slots=True)
 class NvmeFacts:
-    """Fields of Identify Controller and Identify Namespace, in bytes. None: not read (no root, or a captured tree).
+    """Fields of Identify Controller and Identify Namespace, in bytes. None: not read (no root, or a captured
+    tree).
 
     The preferred sizes are also None if the drive does not report them (NSFEAT OPTPERF clear).
     """
@@ -67,8 +68,8 @@ class AtaFacts:
 class Health:
     """The age and state that a drive reports. None: not reported.
 
-    NVMe: SMART / Health Information log (base specification); ATA: the Percentage Used Endurance Indicator of the
-    device statistics (ACS-3, A.11), or a wear attribute that smartctl knows by name for this model.
+    NVMe: SMART / Health Information log (base specification); ATA: the Percentage Used Endurance Indicator of
+    the device statistics (ACS-3, A.11), or a wear attribute that smartctl knows by name for this model.
     """
 
     used_percent: int | None = None  # of the endurance rated by the maker; may exceed 100
@@ -82,7 +83,9 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class ArrayFacts:
-    """State of an md array in sysfs (Documentation/admin-guide/md.rst), and its name from udev. None: not reported."""
+    """State of an md array in sysfs (Documentation/admin-guide/md.rst), and its name from udev. None: not
+    reported.
+    """
 
     level: str
     chunk: int | None
@@ -107,15 +110,19 @@ class ArrayFacts:
     stripe_cache: int | None = None  # RAID4, 5, 6: pages for each member
     worker_threads: int | None = None  # RAID4, 5, 6: group_thread_cnt
     spares: tuple[str, ...] = ()  # members without data: spares, journals, faulty ones
-    stored_block_size: int | None = None  # in its superblocks; 0: not stored; None: a kernel before Linux 6.19
-    member_states: tuple[tuple[str, str], ...] = ()  # member name -> "in_sync", "faulty", "in_sync,write_mostly" ...
+    # in its superblocks; 0: not stored; None: a kernel before Linux 6.19
+    stored_block_size: int | None = None
+    # member name -> "in_sync", "faulty", "in_sync,write_mostly" ...
+    member_states: tuple[tuple[str, str], ...] = ()
 
 
 # The geometry of a device, and its sources.
 
 
 class Source(StrEnum):
-    """The source of a number of the geometry. Sources are never mixed; a number from the user overrides the others."""
+    """The source of a number of the geometry. Sources are never mixed; a number from the user overrides the
+    others.
+    """
 
     GIVEN = "given"  # by the user, on the command line
     REPORTED = "reported"  # by the device, through the kernel or a command to it
@@ -148,8 +155,8 @@ class DiskKind(StrEnum):
 class IoLimits:
     """The queue limits of a device, with the kernel's names (Documentation/ABI/stable/sysfs-block).
 
-    None: not reported (an image file; an attribute missing in a captured tree). `optimal_io_size` 0: the device does
-    not report one. `alignment_offset` -1: a stacked device whose members contradict each other.
+    None: not reported (an image file; an attribute missing in a captured tree). `optimal_io_size` 0: the
+    device does not report one. `alignment_offset` -1: a stacked device whose members contradict each other.
     """
 
     logical_block_size: int | None = None
@@ -204,7 +211,8 @@ class Segment:
 class Layer:
     """Content recognised by its superblock on a partition, on a disk, or inside another layer.
 
-    `kind` is blkid's TYPE: ext4, xfs, btrfs, ntfs, vfat, swap, crypto_LUKS, LVM2_member, linux_raid_member ...
+    `kind` is blkid's TYPE: ext4, xfs, btrfs, ntfs, vfat, swap, crypto_LUKS, LVM2_member, linux_raid_member
+    ...
     """
 
     kind: str
@@ -212,10 +220,13 @@ class Layer:
     version: str | None = None  # "FAT32", "1.2", "LUKS2"
     label: str | None = None
     uuid: str | None = None
-    data_start: int | None = None  # offset on the disk of the data: md data, LUKS payload, LVM pe_start, FAT cluster 2
-    data_unit: int | None = None  # bytes of its unit from data_start on: block, cluster, LUKS sector, LVM extent
+    # offset on the disk of the data: md data, LUKS payload, LVM pe_start, FAT cluster 2
+    data_start: int | None = None
+    # bytes of its unit from data_start on: block, cluster, LUKS sector, LVM extent
+    data_unit: int | None = None
     claims_size: int | None = None  # bytes of the layer according to its superblock; None: not stated
-    stripe_unit: int | None = None  # ext4 stride, XFS sunit, in bytes; 0: the file system has no stripe setting
+    # ext4 stride, XFS sunit, in bytes; 0: the file system has no stripe setting
+    stripe_unit: int | None = None
     stripe_width: int | None = None  # ext4 stripe_width, XFS swidth, in bytes
     raid_level: str | None = None  # md: "raid0", "raid1" ...
     raid_chunk: int | None = None  # md chunk in bytes
@@ -224,9 +235,11 @@ class Layer:
     inner: tuple["Layer", ...] = ()  # layers that could be read inside this layer
     problems: tuple[str, ...] = ()  # inconsistencies in the superblock, a sentence each
     unclean: str | None = None  # a sentence: why it must not be changed now; None: no known reason
-    hidden_sectors: int | None = None  # sectors before the volume, from its boot sector: NTFS, FAT, exFAT, BFS
+    # sectors before the volume, from its boot sector: NTFS, FAT, exFAT, BFS
+    hidden_sectors: int | None = None
     backup_boot: int | None = None  # offset in the volume of the copy of its boot sector
-    backup_hidden_sectors: int | None = None  # as `hidden_sectors`, in that copy; None: it is not a boot sector
+    # as `hidden_sectors`, in that copy; None: it is not a boot sector
+    backup_hidden_sectors: int | None = None
     has_tags: bool = False  # LUKS2 with dm-integrity, which states how many sectors there are
 
 
@@ -252,7 +265,9 @@ class Port(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LinkHop:
-    """A PCIe device on the path from a drive to the root. Bandwidths: bytes per second of all lanes, one direction."""
+    """A PCIe device on the path from a drive to the root. Bandwidths: bytes per second of all lanes, one
+    direction.
+    """
 
     address: str  # 0000:01:00.0
     port: Port
@@ -279,8 +294,8 @@ class LinkMaximum:
 
 
 def link_maximum(drive: LinkHop, port: LinkHop | None) -> LinkMaximum:
-    """Return the maximum of the link between a drive and the port above it. A link trains at the highest speed and
-    width that both ends support (PCI Express base specification, Link Training).
+    """Return the maximum of the link between a drive and the port above it. A link trains at the highest
+    speed and width that both ends support (PCI Express base specification, Link Training).
     """
     ends = [end for end in (drive, port) if end is not None]
     widths = [end.max_width for end in ends if end.max_width]
@@ -292,13 +307,17 @@ def link_maximum(drive: LinkHop, port: LinkHop | None) -> LinkMaximum:
 
 
 def runs_below(drive: LinkHop, most: LinkMaximum) -> bool:
-    """Return whether a link runs slower or narrower than its maximum. A value that is not reported does not count."""
+    """Return whether a link runs slower or narrower than its maximum. A value that is not reported does not
+    count.
+    """
     pairs = (drive.speed_gts, most.speed_gts), (drive.width, most.width)
     return any(now and could and now < could for now, could in pairs)
 
 
 def port_above(path: Sequence[LinkHop]) -> LinkHop | None:
-    """Return the upper end of the drive's link, or None if unknown. A VMD controller is not an end of a link."""
+    """Return the upper end of the drive's link, or None if unknown. A VMD controller is not an end of a
+    link.
+    """
     return path[1] if len(path) > 1 and path[1].port is not Port.VMD else None
 
 
@@ -330,8 +349,8 @@ class Adapter:
 
 
 LAST_NUMBER = 255
-"""The last number of a partition that Linux shows: DISK_MAX_PARTS is 256, and number 0 is the disk. A GPT may have more
-entries.
+"""The last number of a partition that Linux shows: DISK_MAX_PARTS is 256, and number 0 is the disk. A GPT may
+have more entries.
 """
 
 
@@ -347,7 +366,8 @@ class Fault(StrEnum):
     OTHER_SECTOR_SIZE = "other-sector-size"  # the table was written for sectors of another size
     OVERLAP = "overlap"
     BEYOND_END = "beyond-end"
-    OUTSIDE_USABLE = "outside-usable"  # GPT: before FirstUsableLBA, after LastUsableLBA, or on the table itself
+    # GPT: before FirstUsableLBA, after LastUsableLBA, or on the table itself
+    OUTSIDE_USABLE = "outside-usable"
     COVERS_TABLE = "covers-table"  # GPT: a partition is where a copy of the table is or belongs
     EBR_LOOP = "ebr-loop"
     EBR_BROKEN = "ebr-broken"
@@ -389,7 +409,9 @@ class TableCopy:
 
 
 class TableLabel(StrEnum):
-    """The type of a partition table, by the names of libfdisk and blkid (PTTYPE), so that users can look them up."""
+    """The type of a partition table, by the names of libfdisk and blkid (PTTYPE), so that users can look them
+    up.
+    """
 
     GPT = "gpt"
     DOS = "dos"
@@ -417,7 +439,8 @@ class BootCode:
     kind: str  # "Rockchip boot loader", "GRUB", "LILO", "Ventoy" ...
     at: int  # offset on the disk; of GRUB from its boot sector
     encrypts: bool = False  # it decrypts the disk, by sector numbers counted from the start of the disk
-    partition: int | None = None  # its boot sector is the first one of this partition; None: it is that of the disk
+    # its boot sector is the first one of this partition; None: it is that of the disk
+    partition: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -464,7 +487,8 @@ class Partition:
     content_hint: str | None = None  # the content according to udev or the table, if not readable
     mounted_at: tuple[str, ...] = ()
     holders: tuple[str, ...] = ()  # kernel names of md/dm devices on top
-    kernel_alignment_offset: int | None = None  # alignment_offset of the partition in sysfs: the kernel's verdict
+    # alignment_offset of the partition in sysfs: the kernel's verdict
+    kernel_alignment_offset: int | None = None
     kernel_discard_alignment: int | None = None
     record_at: int | None = None  # offset of its EBR; logical partitions of an MBR only
 
@@ -513,7 +537,9 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A block device or an image file, with all that was read of it. Sizes and offsets in bytes; None: unknown."""
+    """A block device or an image file, with all that was read of it. Sizes and offsets in bytes; None:
+    unknown.
+    """
 
     name: str  # kernel name ("nvme0n1"), or the path of an image file as typed
     path: str  # "/dev/nvme0n1" or the image file
@@ -554,26 +580,32 @@ class Disk:
     mapping: str | None = None  # dm: "lvm vg/lv", "crypt LUKS2 name", "multipath", "raid" ...
     nvme: NvmeFacts | None = None
     ata: AtaFacts | None = None
-    failing: str | None = None  # a sentence: the drive reports that it fails; None: it does not, or was not queried
-    # Read only before a plan of an array: health; samples of the drive, or of its partition that becomes a member; and
-    # loop devices and locks on it, each with the command that shows details.
+    # a sentence: the drive reports that it fails; None: it does not, or was not queried
+    failing: str | None = None
+    # Read only before a plan of an array: health; samples of the drive, or of its partition that becomes a
+    # member; and loop devices and locks on it, each with the command that shows details.
     health: Health | None = None
     sampled: Sampled | None = None
     taken: tuple[tuple[str, str], ...] = ()
     links: tuple[tuple[LinkHop, ...], ...] = ()  # one path per controller, drive first, root last
     unseen: tuple[Unseen, ...] = ()
-    # Of a virtual disk: the command that makes a raw image. Only aligntool sees the disk inside the container.
+    # Of a virtual disk: the command that makes a raw image. Only aligntool sees the disk inside the
+    # container.
     raw_copy: str = field(default="", compare=False)
 
     @property
     def sector_size(self) -> int:
-        """Return the bytes of a sector as the user counts them on this disk: of its table, or else of the device."""
+        """Return the bytes of a sector as the user counts them on this disk: of its table, or else of the
+        device.
+        """
         return self.table.sector_size if self.table else self.limits.logical_block_size or 512
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """Everything that was read: disks, links, adapters, config files of the system, and what could not be read."""
+    """Everything that was read: disks, links, adapters, config files of the system, and what could not be
+    read.
+    """
 
     disks: tuple[Disk, ...]
     uplinks: tuple[Uplink, ...] = ()
@@ -599,7 +631,9 @@ def array_uuid(layer: Layer) -> str:
 
 
 def layers_on(disk: Disk, number: int | None) -> Iterator[Layer]:
-    """Yield the layers on a partition, or on a disk and all its partitions, each followed by its inner layers."""
+    """Yield the layers on a partition, or on a disk and all its partitions, each followed by its inner
+    layers.
+    """
     for part in disk.partitions:
         if number in (None, part.number):
             yield from with_inner(part.content)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from aligntool.inventory import Disk, array_uuid, layers_on
 from aligntool.units import MIB, Extent, merged
 
-# The identity of the disk that a plan is for. Applying computes it again for the disk that it finds; the two must be
-# equal.
+# The identity of the disk that a plan is for. Applying computes it again for the disk that it finds; the two
+# must be equal.
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +41,23 @@ def is_same_disk(first: Subject, second: Subject) -> bool:
 def recognised_content(
     disk: Disk, number: int | None = None, *, ignored_arrays: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """Return all layers recognised on a partition, or on a disk and all its partitions, as lines: kind, UUID, label,
-    offset. The digest of a table does not cover them. Inner layers are included, because they become visible once the
-    signature of the outer layer is erased. `ignored_arrays`: UUIDs of md arrays to omit.
+    """Return all layers recognised on a partition, or on a disk and all its partitions, as lines: kind, UUID,
+    label, offset. The digest of a table does not cover them. Inner layers are included, because they become
+    visible once the signature of the outer layer is erased. `ignored_arrays`: UUIDs of md arrays to omit.
     """
     layers = [layer for layer in layers_on(disk, number) if array_uuid(layer) not in ignored_arrays]
     return tuple(
-        sorted(f"{layer.kind} {layer.uuid or '-'} {layer.label or '-'} at {layer.extent.start}" for layer in layers)
+        sorted(
+            f"{layer.kind} {layer.uuid or '-'} {layer.label or '-'} at {layer.extent.start}"
+            for layer in layers
+        )
     )
 
 
 def _digest(disk: Disk) -> str:
-    """Return the SHA-256, in hexadecimal, of all fields of the table: only equal tables have the same digest."""
+    """Return the SHA-256, in hexadecimal, of all fields of the table: only equal tables have the same
+    digest.
+    """
     parts = []
     for part in sorted(disk.partitions, key=lambda part: (part.number, part.extent)):
         named = (part.type_code, part.uuid, part.name, part.flags, part.record_at)
@@ -61,8 +66,8 @@ def _digest(disk: Disk) -> str:
     return hashlib.sha256(json.dumps((label, disk_id, disk.sector_size, parts)).encode()).hexdigest()
 
 
-# Where old signatures may be on a drive: at both ends of its current content and of the new content. A plan shows these
-# extents and applying zeroes them, for new tables as well as for members of arrays.
+# Where old signatures may be on a drive: at both ends of its current content and of the new content. A plan
+# shows these extents and applying zeroes them, for new tables as well as for members of arrays.
 
 HEAD = 5 * MIB
 TAIL = 2 * MIB
@@ -70,7 +75,9 @@ TAIL = 2 * MIB
 
 @dataclass(frozen=True, slots=True)
 class DataArea:
-    """The area of an array's data on each member: `offset` bytes from its start, `length` long; None: to its end."""
+    """The area of an array's data on each member: `offset` bytes from its start, `length` long; None: to its
+    end.
+    """
 
     offset: int = 0
     length: int | None = None
@@ -83,9 +90,10 @@ class DataArea:
 def wiped_ends(extents: Iterable[Extent], within: Extent, sector_size: int) -> tuple[Extent, ...]:
     """Return both ends of the extents in whole sectors, clipped to `within`, sorted and merged. All in bytes.
 
-    They reach as far as libblkid looks from either end: LUKS2 has its second header 4 MiB in at most, bcachefs and VMFS
-    theirs 2 MiB in, Promise's RAID its superblock 3087 sectors of 512 bytes before the end (luks.c, bcache.c, vmfs.c,
-    promise_raid.c). ZFS has 512 KiB at either end, md 0.90 up to 128 KiB from the end, LDM the last MiB.
+    They reach as far as libblkid looks from either end: LUKS2 has its second header 4 MiB in at most,
+    bcachefs and VMFS theirs 2 MiB in, Promise's RAID its superblock 3087 sectors of 512 bytes before the end
+    (luks.c, bcache.c, vmfs.c, promise_raid.c). ZFS has 512 KiB at either end, md 0.90 up to 128 KiB from the
+    end, LDM the last MiB.
     """
     ends = []
     for extent in extents:
@@ -97,17 +105,18 @@ def wiped_ends(extents: Iterable[Extent], within: Extent, sector_size: int) -> t
 
 # The steps of a plan: a closed set of frozen values.
 #
-# Each step is idempotent and states the disk before and after it: if the disk is as after it, the step is done; if it
-# is as neither, the work stops. Every size and offset is in bytes. Offsets are counted from the start of the disk,
-# unless the docstring states that they are counted from the start of the partition or of the journal.
+# Each step is idempotent and states the disk before and after it: if the disk is as after it, the step is
+# done; if it is as neither, the work stops. Every size and offset is in bytes. Offsets are counted from the
+# start of the disk, unless the docstring states that they are counted from the start of the partition or of
+# the journal.
 
 
 @dataclass(frozen=True, slots=True)
 class JournalPlace:
     """The place of the journal, and its parts: first copy, second copy, stash.
 
-    `extent` is counted from the start of the disk, or of `file` if the journal is a file on another disk. `stash` is
-    counted from the start of `extent`.
+    `extent` is counted from the start of the disk, or of `file` if the journal is a file on another disk.
+    `stash` is counted from the start of `extent`.
     """
 
     extent: Extent
@@ -145,8 +154,8 @@ class CopyStrips:
 class Patch:
     """A field in a boot sector or a file that contains the start of a partition.
 
-    `at` is counted from the start of the partition. `before` and `after` are the field's values; a checksum of patched
-    sectors has neither, because it is computed from the sectors.
+    `at` is counted from the start of the partition. `before` and `after` are the field's values; a checksum
+    of patched sectors has neither, because it is computed from the sectors.
     """
 
     what: str  # "NTFS hidden sectors", "exFAT boot checksum"
@@ -158,7 +167,9 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class EntryChange:
-    """One entry of a partition table, before and after. `record`: the offset of the EBR of a logical partition."""
+    """One entry of a partition table, before and after. `record`: the offset of the EBR of a logical
+    partition.
+    """
 
     number: int
     before: Extent
@@ -199,7 +210,9 @@ class ShrinkContent:
 
 @dataclass(frozen=True, slots=True)
 class WriteJournal:
-    """Write the journal: plan, map of used blocks, table and saved bytes, in two copies, before any other write."""
+    """Write the journal: plan, map of used blocks, table and saved bytes, in two copies, before any other
+    write.
+    """
 
     journal: JournalPlace
 
@@ -211,8 +224,10 @@ class ParkEntries:
     Logical partitions are parked by their extended partition, which hides the whole chain.
     """
 
-    partitions: tuple[int, ...]  # those that move, were shrunk, or contain a file with the start of such a partition
-    parked: tuple[int, ...]  # the entries that change: the same, or the extended partition instead of its logicals
+    # those that move, were shrunk, or contain a file with the start of such a partition
+    partitions: tuple[int, ...]
+    # the entries that change: the same, or the extended partition instead of its logicals
+    parked: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +333,8 @@ class MakeTable:
 class MakeMember:
     """Prepare a drive as a member of an array: write a new table, or nothing if it is used as it is.
 
-    Without `entries` the drive keeps its table, or gets none; `device` is then the partition or the whole drive.
+    Without `entries` the drive keeps its table, or gets none; `device` is then the partition or the whole
+    drive.
     """
 
     disk: Subject
@@ -328,7 +344,8 @@ class MakeMember:
     wipe: bool = False  # wipe the signatures on `device` first
     holds: tuple[str, ...] = ()  # the signatures that `wipe` overwrites: kind, UUID, label and offset
     zeroed: tuple[Extent, ...] = ()  # the extents that `wipe` zeroes first
-    old_arrays: tuple[str, ...] = ()  # UUIDs of the md superblocks that `wipe` overwrites, as mdadm writes them
+    # UUIDs of the md superblocks that `wipe` overwrites, as mdadm writes them
+    old_arrays: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,8 +378,8 @@ class MakeFileSystem:
 class EditFile:
     """Write lines into a text file of the system. Done when the file contains them.
 
-    They replace a line that contains `instead_of`, or are appended. The previous file is kept beside it under the name
-    `backup`, with a number appended if that exists from an earlier run.
+    They replace a line that contains `instead_of`, or are appended. The previous file is kept beside it under
+    the name `backup`, with a number appended if that exists from an earlier run.
     """
 
     path: str
@@ -453,7 +470,9 @@ class Swapon:
 
 @dataclass(frozen=True, slots=True)
 class ReencryptSectors:
-    """Reencrypt a LUKS2 with larger sectors, by cryptsetup and its own journal. Done when its header has that size."""
+    """Reencrypt a LUKS2 with larger sectors, by cryptsetup and its own journal. Done when its header has that
+    size.
+    """
 
     partition: int
     extent: Extent
@@ -469,8 +488,8 @@ class ReencryptSectors:
 
 @dataclass(frozen=True, slots=True)
 class CheckArray:
-    """Run a check of md, which compares all copies, or parity and data. Done if nothing differs and no member is
-    missing.
+    """Run a check of md, which compares all copies, or parity and data. Done if nothing differs and no member
+    is missing.
     """
 
     array: str
@@ -479,7 +498,9 @@ class CheckArray:
 
 @dataclass(frozen=True, slots=True)
 class TakeOutMember:
-    """Remove a member from its array; if there is a spare, after the spare has been rebuilt as its replacement."""
+    """Remove a member from its array; if there is a spare, after the spare has been rebuilt as its
+    replacement.
+    """
 
     array: str
     path: str
@@ -489,7 +510,9 @@ class TakeOutMember:
 
 @dataclass(frozen=True, slots=True)
 class FormatMember:
-    """Format the NVMe namespace of a removed member, and rewrite its table with the same extents and GUIDs."""
+    """Format the NVMe namespace of a removed member, and rewrite its table with the same extents and
+    GUIDs.
+    """
 
     array: str
     path: str
@@ -508,7 +531,8 @@ class FormatMember:
 class PutBackMember:
     """Add a member to its array, and wait until it is rebuilt.
 
-    `block_size`: the logical blocks of the array become at least this large; the array is reassembled if necessary.
+    `block_size`: the logical blocks of the array become at least this large; the array is reassembled if
+    necessary.
     """
 
     array: str
@@ -525,7 +549,9 @@ SavedStep = HoldContent | ReleaseContent | RebuildContent
 Commit = RewriteTable | ConvertTable
 """The steps that commit: from then on the new table is valid."""
 
-JournaledStep = HoldContent | CopyContent | ReleaseContent | RebuildContent | ParkEntries | Commit | CloseJournal
+JournaledStep = (
+    HoldContent | CopyContent | ReleaseContent | RebuildContent | ParkEntries | Commit | CloseJournal
+)
 """The steps that come after the journal."""
 
 MoveStep = ContentStep | WriteJournal | ParkEntries | Commit | CloseJournal | MakeTable | CopyDisk
@@ -545,8 +571,9 @@ DriveStep = MakeMember | FormatMember
 """The steps that contain the identity of a drive of an array."""
 
 ArrayStep = MakeMember | MakeArray | MakeFileSystem | FileStep | SystemStep | MemberStep | ReencryptSectors
-"""The steps whose progress is in a record, never in a journal: they create, persist or reformat an array, or change a
-layer in place."""
+"""The steps whose progress is in a record, never in a journal: they create, persist or reformat an array, or
+change a layer in place.
+"""
 
 Step = MoveStep | ArrayStep
 """Every step that may occur in a plan document."""

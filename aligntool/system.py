@@ -1,7 +1,7 @@
 """The config files that matter for arrays at boot, as values: mdadm.conf, fstab, crypttab, initramfs images.
 
-Each line keeps its exact text, so that it can be found again to be changed. The files are written by hand: a line that
-is invalid is skipped, never an error.
+Each line keeps its exact text, so that it can be found again to be changed. The files are written by hand: a
+line that is invalid is skipped, never an error.
 """
 
 import re
@@ -11,7 +11,8 @@ from itertools import takewhile
 from pathlib import PurePath
 
 LATE_START = "mdadm-late-start.timer"  # installed by aligntool: docs/decisions/0022
-LATE_START_ENABLED = f"/etc/systemd/system/sysinit.target.wants/{LATE_START}"  # the link that `systemctl enable` makes
+# the link that `systemctl enable` makes
+LATE_START_ENABLED = f"/etc/systemd/system/sysinit.target.wants/{LATE_START}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,8 @@ class MdadmConf:
     files: tuple[str, ...] = ()  # the existing files, the main one first
     arrays: tuple[ArrayLine, ...] = ()
     homehost: str | None = None  # "<system>", "<ignore>" or a name; None: not set
-    devices: tuple[str, ...] = ()  # words of the DEVICE lines: patterns, "partitions", "containers"; (): no such line
+    # words of the DEVICE lines: patterns, "partitions", "containers"; (): no such line
+    devices: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()  # files that exist and cannot be read
 
     def forbidden(self, members: Collection[str]) -> list[str]:
@@ -49,7 +51,9 @@ class MdadmConf:
             return []
         if any(str(pattern.parent) not in ("/dev", "/") for pattern in patterns):
             return []
-        return [member for member in members if not any(PurePath(member).match(str(each)) for each in patterns)]
+        return [
+            member for member in members if not any(PurePath(member).match(str(each)) for each in patterns)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +115,8 @@ _OCTAL = rb"\\([0-7]{3})"
 
 
 def parse_mdadm_conf(text: str, file: str) -> MdadmConf:
-    """Return the content of an mdadm.conf(5). Keywords may be abbreviated to three letters; a line that begins with a
-    blank continues the previous one.
+    """Return the content of an mdadm.conf(5). Keywords may be abbreviated to three letters; a line that
+    begins with a blank continues the previous one.
     """
     arrays: list[ArrayLine] = []
     homehost = None
@@ -142,13 +146,15 @@ def merge_confs(confs: list[MdadmConf]) -> MdadmConf:
 def parse_fstab(text: str) -> tuple[TableLine, ...]:
     r"""Return the lines of fstab(5), in which blanks in a field are escaped as \040.
 
-    For getmntent(3), which systemd's generator calls, a carriage return is part of the options before it, so that
-    "nofail" is not recognised; mount(8) skips it.
+    For getmntent(3), which systemd's generator calls, a carriage return is part of the options before it, so
+    that "nofail" is not recognised; mount(8) skips it.
     """
     found = []
     for line, fields in _fields(text, 3):
         spec, place, kind = (unescape(field.encode("utf-8", "replace")) for field in fields[:3])
-        last = fields[3] + "\r" * line.endswith(f"{fields[3]}\r") if len(fields) == 4 else "".join(fields[3:4])
+        last = (
+            fields[3] + "\r" * line.endswith(f"{fields[3]}\r") if len(fields) == 4 else "".join(fields[3:4])
+        )
         options = tuple(last.split(",")) if last else ()
         found.append(TableLine(line, _unquote(spec), place.rstrip("/") or place[:1], kind, options))
     return tuple(found)
@@ -156,16 +162,21 @@ def parse_fstab(text: str) -> tuple[TableLine, ...]:
 
 def parse_crypttab(text: str) -> tuple[TableLine, ...]:
     """Return the lines of crypttab(5): name of the mapping, device."""
-    return tuple(TableLine(line, _unquote(fields[1]), fields[0], "crypt") for line, fields in _fields(text, 2))
+    return tuple(
+        TableLine(line, _unquote(fields[1]), fields[0], "crypt") for line, fields in _fields(text, 2)
+    )
 
 
 def concerns_arrays(word: str) -> bool:
-    """Return whether a word of the kernel command line names the root file system, the resume device or an array."""
+    """Return whether a word of the kernel command line names the root file system, the resume device or an
+    array.
+    """
     return word.startswith(("root=", "resume=", "rd.md", "rd.auto", "md=", "raid="))
 
 
 def _lines(text: str) -> list[str]:
-    return [line for line in text.split("\n")[:MOST_LINES] if len(line) <= LONGEST]  # form feeds do not end a line
+    # form feeds do not end a line
+    return [line for line in text.split("\n")[:MOST_LINES] if len(line) <= LONGEST]
 
 
 def _fields(text: str, least: int) -> Iterator[tuple[str, list[str]]]:
@@ -177,8 +188,9 @@ def _fields(text: str, least: int) -> Iterator[tuple[str, list[str]]]:
 
 
 def _joined(text: str) -> Iterator[list[str]]:
-    """Yield each line with its continuation lines. Empty lines and comments may be between them: mdadm's util.c,
-    conf_word. For mdadm only blanks and tabs separate words; a carriage return before the end of a line is in a word.
+    """Yield each line with its continuation lines. Empty lines and comments may be between them: mdadm's
+    util.c, conf_word. For mdadm only blanks and tabs separate words; a carriage return before the end of a
+    line is in a word.
     """
     parts: list[str] = []
     for line in filter(lambda line: line.strip() and not line.lstrip().startswith("#"), _lines(text)):
@@ -197,11 +209,13 @@ _WORD = rf"""(?:[^ \t'"]|{_QUOTED})+"""
 
 
 def _words(line: str) -> list[str]:
-    """Return the words as mdadm reads them, without quotation marks; one without its second extends to the end of the
-    line: config.c, conf_word.
+    """Return the words as mdadm reads them, without quotation marks; one without its second extends to the
+    end of the line: config.c, conf_word.
     """
     words = (found[0] for found in re.finditer(_WORD, line))
-    return [re.sub(_QUOTED, r"\1\2", word) for word in takewhile(lambda word: not word.startswith("#"), words)]
+    return [
+        re.sub(_QUOTED, r"\1\2", word) for word in takewhile(lambda word: not word.startswith("#"), words)
+    ]
 
 
 def _is(keyword: str, name: str) -> bool:
@@ -216,7 +230,8 @@ def _array_line(words: list[str], text: str, file: str, *, joined: bool) -> Arra
         key, given, value = word.partition("=")
         match key.lower() if given else "":
             case "":
-                device = device or (word.lower() if word.startswith("<") else word)  # mdadm takes <IGNORE> as well
+                # mdadm takes <IGNORE> as well
+                device = device or (word.lower() if word.startswith("<") else word)
             case "uuid":
                 uuid = array_uuid(value)
             case "name":
@@ -228,7 +243,9 @@ def _array_line(words: list[str], text: str, file: str, *, joined: bool) -> Arra
 
 
 def unescape(word: bytes) -> str:
-    r"""Return the text with its octal escapes decoded: \040, \011, \012, \134, \043 (fs/proc_namespace.c, mangle)."""
+    r"""Return the text with its octal escapes decoded: \040, \011, \012, \134, \043 (fs/proc_namespace.c,
+    mangle).
+    """
     return re.sub(_OCTAL, lambda found: bytes((int(found[1], 8) & 0xFF,)), word).decode("utf-8", "replace")
 
 
@@ -238,13 +255,16 @@ def _unquote(spec: str) -> str:
 
 
 def uuid_digits(text: str) -> str:
-    """Return the text without capitals and the separators that mdadm ignores in a UUID: its util.c, parse_uuid."""
+    """Return the text without capitals and the separators that mdadm ignores in a UUID: its util.c,
+    parse_uuid.
+    """
     return re.sub("[:. -]", "", text.lower())
 
 
 def array_uuid(text: str | None) -> str | None:
-    """Return a UUID as four words of eight digits, as written by mdadm, from this form, the one with hyphens of the
-    kernel and blkid, or any other that mdadm reads (util.c, parse_uuid). Return None if it is not a UUID.
+    """Return a UUID as four words of eight digits, as written by mdadm, from this form, the one with hyphens
+    of the kernel and blkid, or any other that mdadm reads (util.c, parse_uuid). Return None if it is not a
+    UUID.
     """
     digits = uuid_digits(text or "")
     if not re.fullmatch(_UUID, digits):

@@ -1,6 +1,7 @@
 """Units of size, extents, alignment arithmetic, and sizes and rates as text.
 
-Inside aligntool every bare size or offset is in bytes. Sectors occur only in `formats` and in calls to the kernel.
+Inside aligntool every bare size or offset is in bytes. Sectors occur only in `formats` and in calls to the
+kernel.
 """
 
 from collections.abc import Iterable
@@ -86,8 +87,8 @@ def is_grid_size(number: int) -> bool:
 def parse_size(text: str) -> int:
     """Return the bytes of "4096", "512B", "4KiB" or "1MiB".
 
-    "1M" and "1MB" are refused: tools disagree by 4.9 % on their meaning, and a partition placed by the wrong one has
-    exactly the fault that this program finds.
+    "1M" and "1MB" are refused: tools disagree by 4.9 % on their meaning, and a partition placed by the wrong
+    one has exactly the fault that this program finds.
 
     Raises ValueError with a message for the user.
     """
@@ -112,7 +113,9 @@ def format_size(size: int) -> str:
 
 
 def format_about(size: int) -> str:
-    """Return the size rounded to one decimal in the largest unit that fits: 931.5GiB. Not for input to a program."""
+    """Return the size rounded to one decimal in the largest unit that fits: 931.5GiB. Not for input to a
+    program.
+    """
     for unit, factor in reversed(_UNITS.items()):
         if abs(size) >= factor:
             whole = f"{size / factor:.1f}".removesuffix(".0")
@@ -121,9 +124,9 @@ def format_about(size: int) -> str:
 
 
 def format_start(start: int, sector_size: int) -> str:
-    """Return the start of a partition to be shown beside its sector: exact in the largest unit if that is whole (1MiB),
-    or else rounded to four digits (207.8GiB, 100.0MiB). A start within a sector is exact, because no sector is shown
-    beside it.
+    """Return the start of a partition to be shown beside its sector: exact in the largest unit if that is
+    whole (1MiB), or else rounded to four digits (207.8GiB, 100.0MiB). A start within a sector is exact,
+    because no sector is shown beside it.
     """
     if start % sector_size:
         return format_size(start)
@@ -135,7 +138,9 @@ def format_start(start: int, sector_size: int) -> str:
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """Return a number with at least this many significant digits and without an exponent: 0.312, 41.5, 1,520."""
+    """Return a number with at least this many significant digits and without an exponent: 0.312, 41.5,
+    1,520.
+    """
     places = digits - 1 - floor(log10(abs(value))) if value else 0
     return f"{value:,.{min(max(places, 0), 12)}f}"
 

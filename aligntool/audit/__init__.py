@@ -1,1 +1,3 @@
-"""Judge an inventory: verdicts on the starts of partitions, their cost, and findings. Pure: it reads no machine."""
+"""Judge an inventory: verdicts on the starts of partitions, their cost, and findings. Pure: it reads no
+machine.
+"""

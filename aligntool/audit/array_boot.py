@@ -1,4 +1,5 @@
-"""Judge whether arrays are assembled and mounted at boot: mdadm.conf, fstab, crypttab, initramfs, minor numbers.
+"""Judge whether arrays are assembled and mounted at boot: mdadm.conf, fstab, crypttab, initramfs, minor
+numbers.
 
 Sources: mdadm.conf(5), fstab(5), systemd.mount(5).
 """
@@ -35,15 +36,18 @@ class RunningArray:
     system: System
 
     def matched_lines(self, lines: Sequence[ArrayLine]) -> tuple[ArrayLine, ...]:
-        """Return the ARRAY lines that mdadm matches with this array. If there are several, `mdadm --incremental` does
-        not assemble it: config.c, conf_match. Before 4.3 a line with another name than the superblock's does not match.
+        """Return the ARRAY lines that mdadm matches with this array. If there are several, `mdadm
+        --incremental` does not assemble it: config.c, conf_match. Before 4.3 a line with another name than
+        the superblock's does not match.
         """
         uuid = self.facts.uuid
         name = (self.facts.name or "").lower()
         nodes = self.nodes()
 
         def is_matched(line: ArrayLine) -> bool:
-            if (line.name and name and line.name.lower() != name) or (line.uuid and self.is_excluded_by(line)):
+            if (line.name and name and line.name.lower() != name) or (
+                line.uuid and self.is_excluded_by(line)
+            ):
                 return False
             listed = "devices" in line.pinned and node_of(line.device) in nodes
             return line.uuid == uuid if line.uuid else bool((line.name and name) or listed)
@@ -51,8 +55,8 @@ class RunningArray:
         return tuple(filter(is_matched, lines)) if uuid is not None else ()
 
     def is_excluded_by(self, line: ArrayLine) -> bool:
-        """Return whether the line lists other devices than the members, whose names may have changed since, or has a
-        super-minor, which metadata 1.x lacks: config.c, conf_match; super1.c, getinfo_super1.
+        """Return whether the line lists other devices than the members, whose names may have changed since,
+        or has a super-minor, which metadata 1.x lacks: config.c, conf_match; super1.c, getinfo_super1.
         """
         patterns = [word for word in line.members if word.startswith("/")]  # those of a snapshot are masked
         nodes = [PurePath("/dev", member) for member in self.facts.members]
@@ -65,8 +69,8 @@ class RunningArray:
         return "has devices= or super-minor=, which do not match it" if self.is_excluded_by(line) else other
 
     def lines_in(self, lines: Sequence[ArrayLine]) -> tuple[ArrayLine, ...]:
-        """Return the ARRAY lines that name this array by UUID, without those that forbid assembly (`<ignore>`) or do
-        not match.
+        """Return the ARRAY lines that name this array by UUID, without those that forbid assembly
+        (`<ignore>`) or do not match.
         """
         matched = self.matched_lines(lines)
         return tuple(line for line in matched if line.uuid == self.facts.uuid and line.device != "<ignore>")
@@ -78,8 +82,8 @@ class RunningArray:
         return tuple(line for line in self.matched_lines(lines) if named and line is not named[0])
 
     def wrong_lines(self) -> tuple[ArrayLine, ...]:
-        """Return the ARRAY lines for this array that identify it by node, by name or with another UUID, that have
-        another name than its superblock or other devices, or that forbid its assembly.
+        """Return the ARRAY lines for this array that identify it by node, by name or with another UUID, that
+        have another name than its superblock or other devices, or that forbid its assembly.
         """
         uuid = self.facts.uuid
         name = self.facts.name
@@ -89,13 +93,15 @@ class RunningArray:
         def is_for_this(line: ArrayLine) -> bool:
             if line.uuid == uuid:
                 return line not in named
-            return node_of(line.device) in nodes or bool(line.uuid is None and line.name and line.name == name)
+            return node_of(line.device) in nodes or bool(
+                line.uuid is None and line.name and line.name == name
+            )
 
         return tuple(filter(is_for_this, self.system.mdadm.arrays)) if uuid is not None else ()
 
     def nodes(self) -> frozenset[str]:
-        """Return every device node that the array has or may get from the name in its superblock, without the nodes of
-        other arrays: two arrays may both be named "data".
+        """Return every device node that the array has or may get from the name in its superblock, without the
+        nodes of other arrays: two arrays may both be named "data".
         """
         name = short_name(self.disk)
         wanted = {*running_nodes(self.disk), *([f"/dev/md/{name}"] if name else [])}
@@ -107,7 +113,9 @@ class RunningArray:
         known = known_arrays(self.inventory)
         lines = self.system.mdadm.arrays
         others = [disk for disk in self.inventory.disks if disk.array and disk.name != self.disk.name]
-        named = {node_of(line.device) for line in lines if line.uuid in known and line.uuid != self.facts.uuid}
+        named = {
+            node_of(line.device) for line in lines if line.uuid in known and line.uuid != self.facts.uuid
+        }
         return frozenset(named.union(*map(running_nodes, others)))
 
     def stack(self) -> tuple[Disk, ...]:
@@ -119,17 +127,21 @@ class RunningArray:
         return tuple(dict.fromkeys(place for disk in self.stack() for place in mount_points_of(disk)))
 
     def holds_system(self) -> bool:
-        """Return whether the root file system or /usr is on the array, so that the initramfs must assemble it."""
+        """Return whether the root file system or /usr is on the array, so that the initramfs must assemble
+        it.
+        """
         return any(place in ("/", "/usr") for place in self.places())
 
     def is_assembled_by(self, image: Initramfs) -> bool:
-        """Return whether this initramfs assembles the array. dracut assembles only the arrays that its options select:
-        rd.md.uuid=, rd.auto (dracut.cmdline(7)).
+        """Return whether this initramfs assembles the array. dracut assembles only the arrays that its
+        options select: rd.md.uuid=, rd.auto (dracut.cmdline(7)).
         """
         if image.maker != "dracut":
             return image.has_mdadm
         words = [word.partition("=") for word in self.system.command_line]
-        named = {value.replace("-", "").replace(":", "").lower() for key, _, value in words if key == "rd.md.uuid"}
+        named = {
+            value.replace("-", "").replace(":", "").lower() for key, _, value in words if key == "rd.md.uuid"
+        }
         named |= {array.replace(":", "") for array in image.arrays_asked}
         everything = any(key == "rd.auto" and value not in ("0", "no", "off") for key, _, value in words)
         uuid = (self.facts.uuid or "-").replace(":", "")
@@ -141,12 +153,14 @@ class RunningArray:
         return bool(self.lines_in(lines)) and len(self.matched_lines(lines)) == 1
 
     def fstab_lines(self) -> tuple[TableLine, ...]:
-        """Return the fstab lines of this array, matched by UUID, label or node, and of volumes on it, matched by their
-        current mount point.
+        """Return the fstab lines of this array, matched by UUID, label or node, and of volumes on it, matched
+        by their current mount point.
         """
 
         def is_volume(spec: str) -> bool:
-            """Return whether only its mount point identifies the node: /dev/mapper/vg-lv, /dev/vg/lv, /dev/disk/..."""
+            """Return whether only its mount point identifies the node: /dev/mapper/vg-lv, /dev/vg/lv,
+            /dev/disk/...
+            """
             return spec.startswith("/dev/") and spec.count("/") > 2 and not spec.startswith("/dev/md/")
 
         contents = ((disk.content, *(part.content for part in disk.partitions)) for disk in self.stack())
@@ -164,11 +178,11 @@ class RunningArray:
         )
 
     def stays_inactive(self, family: str | None) -> bool:
-        """Return whether the array, with a drive missing, could run but stays inactive after an initramfs that adds
-        its members.
+        """Return whether the array, with a drive missing, could run but stays inactive after an initramfs
+        that adds its members.
 
-        scripts/local-block/mdadm starts only the arrays that the root file system needs. If no initramfs adds the
-        members, mdadm-last-resort@.timer starts the array: docs/decisions/0022.
+        scripts/local-block/mdadm starts only the arrays that the root file system needs. If no initramfs adds
+        the members, mdadm-last-resort@.timer starts the array: docs/decisions/0022.
         """
         is_covered = self.facts.level in REDUNDANT and not self.system.late_start
         return is_covered and family == LEAVES_INACTIVE and not self.holds_system()
@@ -207,13 +221,17 @@ def node_of(device: str | None) -> str:
 
 
 def kernel_node(device: str) -> str:
-    """Return /dev/md0 for /dev/md/0 or /dev/md/md0: mdadm takes the name for a number (mdopen.c, create_mddev)."""
+    """Return /dev/md0 for /dev/md/0 or /dev/md/md0: mdadm takes the name for a number (mdopen.c,
+    create_mddev).
+    """
     found = re.fullmatch(r"/dev/md/(?:md)?([0-9]+)", device)
     return f"/dev/md{int(found[1])}" if found else device
 
 
 def base_node(spec: str) -> str:
-    """Return the array of a partition node: /dev/md0 for /dev/md0p1. Nodes below /dev/md/ are returned unchanged."""
+    """Return the array of a partition node: /dev/md0 for /dev/md0p1. Nodes below /dev/md/ are returned
+    unchanged.
+    """
     found = NUMBERED.fullmatch(spec)
     return f"/dev/{found[1]}" if found else spec
 
@@ -228,7 +246,9 @@ def above(disk: Disk, disks: Sequence[Disk]) -> tuple[Disk, ...]:
     """Return the disk and the devices stacked on it or on its partitions: volumes, mappings, other arrays."""
     found = {disk.name}
     for _ in range(DEEPEST):
-        nodes = {part.node for device in disks if device.name in found for part in device.partitions if part.node}
+        nodes = {
+            part.node for device in disks if device.name in found for part in device.partitions if part.node
+        }
         found |= {device.name for device in disks if not (found | nodes).isdisjoint(device.slaves)}
     return tuple(device for device in disks if device.name in found)
 
@@ -238,10 +258,14 @@ def mount_points_of(disk: Disk) -> tuple[str, ...]:
     return (*disk.mounted_at, *(place for part in disk.partitions for place in part.mounted_at))
 
 
-def _persist_finding(array: RunningArray, code: Code, severity: Severity, sentence: str, *evidence: str) -> Finding:
+def _persist_finding(
+    array: RunningArray, code: Code, severity: Severity, sentence: str, *evidence: str
+) -> Finding:
     """Return a finding that `raid persist` repairs."""
     path = array.disk.path
-    return disk_finding(array.disk, code, severity, sentence, *evidence, next_=typed("aligntool raid persist", path))
+    return disk_finding(
+        array.disk, code, severity, sentence, *evidence, next_=typed("aligntool raid persist", path)
+    )
 
 
 def system_findings(inventory: Inventory) -> Iterator[Finding]:
@@ -265,20 +289,26 @@ def system_findings(inventory: Inventory) -> Iterator[Finding]:
             yield from _array_line_findings(array)
         yield from _forbidden_findings(array)
         for extra in array.surplus_lines():
-            text = f"two lines match it, so mdadm --incremental does not start it; the second is in {extra.file}"
+            text = (
+                f"two lines match it, so mdadm --incremental does not start it; the second is in {extra.file}"
+            )
             yield _persist_finding(array, Code.WRONG_ARRAY_LINE, Severity.WARNING, text, extra.text)
         yield from _initramfs_findings(array)
         yield from _older_kernel_findings(array)
         for line in array.fstab_lines():
             if SYSTEM_PLACES.fullmatch(line.place) or {"nofail", "noauto"} & set(line.options):
                 continue
-            text = f"fstab mounts it at {line.place} without nofail: if it is missing, the machine does not boot"
+            text = (
+                f"fstab mounts it at {line.place} without nofail: if it is missing, the machine does not boot"
+            )
             why = (FSTAB_RETURN,) if line.options and line.options[-1].endswith("\r") else ()
             yield _persist_finding(array, Code.FSTAB_WITHOUT_NOFAIL, Severity.INFO, text, line.text, *why)
 
 
 def _look_inside(image: Initramfs, system: System) -> str:
-    """Return the command that lists the content of an image; `file` if the family of the system is unknown."""
+    """Return the command that lists the content of an image; `file` if the family of the system is
+    unknown.
+    """
     if image.unseen == "needs root":
         return _AS_ROOT
     lister = {None: "file", "debian": "lsinitramfs", "arch": "lsinitcpio"}.get(system.family, "lsinitrd")
@@ -320,25 +350,30 @@ def _forbidden_findings(array: RunningArray) -> Iterator[Finding]:
             advice = CARRIAGE_RETURN
         line = f"DEVICE {' '.join(conf.devices)}"
         edit = by_hand(ByHand.SYSTEM_FILES, "an editor", ", ".join(map(shell_word, conf.files)))
-        yield disk_finding(array.disk, Code.MEMBERS_FORBIDDEN, Severity.WARNING, text, line, advice, next_=edit)
+        yield disk_finding(
+            array.disk, Code.MEMBERS_FORBIDDEN, Severity.WARNING, text, line, advice, next_=edit
+        )
 
 
-# Kernels that assemble the array. Linux 6.19 and later store the logical block size of a new array in its superblocks,
-# where older kernels expect zeros (md.c, super_1_load and mddev_stack_rdev_limits).
+# Kernels that assemble the array. Linux 6.19 and later store the logical block size of a new array in its
+# superblocks, where older kernels expect zeros (md.c, super_1_load and mddev_stack_rdev_limits).
 
 STORES_BLOCK_SIZE = (6, 19)
 _RELEASE = r"(\d+)\.(\d+)"
 
 
 def kernel_version(text: str) -> tuple[int, int]:
-    """Return the first two numbers of a kernel's release, or of the name of its image; (0, 0) if there are none."""
+    """Return the first two numbers of a kernel's release, or of the name of its image; (0, 0) if there are
+    none.
+    """
     found = re.search(_RELEASE, text)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def images_of_older_kernels(system: System) -> tuple[str, ...]:
-    """Return the images of kernels that do not assemble arrays of Linux 6.19; one without a version is left out, and
-    those from the running kernel on, which assembles such an array if there is one: distributions backport changes.
+    """Return the images of kernels that do not assemble arrays of Linux 6.19; one without a version is left
+    out, and those from the running kernel on, which assembles such an array if there is one: distributions
+    backport changes.
     """
     paths = [image.path for image in system.initramfs]
     running = kernel_version(system.kernel or "")
@@ -348,7 +383,10 @@ def images_of_older_kernels(system: System) -> tuple[str, ...]:
 
 def _older_kernel_findings(array: RunningArray) -> Iterator[Finding]:
     for path in images_of_older_kernels(array.system) if array.facts.stored_block_size else ():
-        text = f"its superblocks store the block size, so the kernel of {path}, before Linux 6.19, does not assemble it"
+        text = (
+            f"its superblocks store the block size, so the kernel of {path}, before Linux 6.19, does not"
+            " assemble it"
+        )
         severity = Severity.ERROR if array.holds_system() else Severity.WARNING
         yield disk_finding(array.disk, Code.NOT_IN_INITRAMFS, severity, text, next_="aligntool explain AT613")
 
@@ -360,22 +398,31 @@ def _initramfs_findings(array: RunningArray) -> Iterator[Finding]:
             continue
         if needed and not image.has_mdadm:
             text = (
-                f"the system is on it, but the initramfs {image.path} has no mdadm: it does not boot with that kernel"
+                f"the system is on it, but the initramfs {image.path} has no mdadm: it does not boot with"
+                " that kernel"
             )
             yield _persist_finding(array, Code.NOT_IN_INITRAMFS, Severity.ERROR, text)
         elif array.is_assembled_by(image) and not array.is_named_in(image):
             has = "has an mdadm.conf without its ARRAY line" if image.conf else "has no mdadm.conf"
-            has = "has several ARRAY lines for it" if image.conf and array.lines_in(image.conf.arrays) else has
-            text = f"the initramfs {image.path} {has}: it assembles the array under another name, or not at all"
+            has = (
+                "has several ARRAY lines for it" if image.conf and array.lines_in(image.conf.arrays) else has
+            )
+            text = (
+                f"the initramfs {image.path} {has}: it assembles the array under another name, or not at all"
+            )
             yield _persist_finding(array, Code.NOT_IN_INITRAMFS, Severity.WARNING, text)
 
 
 def late_start_findings(inventory: Inventory) -> Iterator[Finding]:
-    """Yield findings for arrays with a UUID, which `raid persist` needs, that an initramfs that was read assembles."""
+    """Yield findings for arrays with a UUID, which `raid persist` needs, that an initramfs that was read
+    assembles.
+    """
     for array in running_arrays(inventory):
         system = array.system
         facts = array.facts
-        assembling = [image for image in system.initramfs if not image.unseen and array.is_assembled_by(image)]
+        assembling = [
+            image for image in system.initramfs if not image.unseen and array.is_assembled_by(image)
+        ]
         if assembling and facts.uuid is not None and array.stays_inactive(system.family):
             yield _persist_finding(
                 array,
@@ -386,14 +433,16 @@ def late_start_findings(inventory: Inventory) -> Iterator[Finding]:
             )
 
 
-# References to an array by its minor number, which md assigns at every boot. The number in a file is often not the
-# current one.
+# References to an array by its minor number, which md assigns at every boot. The number in a file is often
+# not the current one.
 
 _BOOT_SETTINGS = ("/etc/default/grub", "/etc/default/grub.d", "/etc/kernel", "/boot/loader")
 
 
 def array_number_findings(inventory: Inventory) -> Iterator[Finding]:
-    """Yield findings on references by number. A number from an ARRAY line with a UUID is stable, so that is a note."""
+    """Yield findings on references by number. A number from an ARRAY line with a UUID is stable, so that is a
+    note.
+    """
     system = inventory.system
     arrays = running_arrays(inventory)
     if system is None or not arrays:
@@ -426,8 +475,8 @@ def array_number_findings(inventory: Inventory) -> Iterator[Finding]:
 
 
 def _device_references(system: System) -> Iterator[tuple[str, str, TableLine]]:
-    """Yield (place in words, file, line) for every reference to a device; the file is "" for the boot loader's
-    settings.
+    """Yield (place in words, file, line) for every reference to a device; the file is "" for the boot
+    loader's settings.
     """
     yield from (("fstab", "/etc/fstab", line) for line in system.fstab)
     yield from (("crypttab", "/etc/crypttab", line) for line in system.crypttab)
@@ -437,8 +486,8 @@ def _device_references(system: System) -> Iterator[tuple[str, str, TableLine]]:
 
 
 def _array_with_node(node: str, arrays: Sequence[RunningArray]) -> RunningArray | None:
-    """Return the array that has this node, or gets it from an ARRAY line with its UUID. Return None if there is none,
-    or several.
+    """Return the array that has this node, or gets it from an ARRAY line with its UUID. Return None if there
+    is none, or several.
     """
     lines = arrays[0].system.mdadm.arrays
     uuids = {line.uuid for line in lines if line.uuid and node_of(line.device) == node}
@@ -449,7 +498,9 @@ def _array_with_node(node: str, arrays: Sequence[RunningArray]) -> RunningArray 
 
 
 def _probable_array(line: TableLine, arrays: Sequence[RunningArray]) -> tuple[RunningArray | None, str]:
-    """Return the only array that matches the line, and the reason; (None, "") if a disk with this path exists."""
+    """Return the only array that matches the line, and the reason; (None, "") if a disk with this path
+    exists.
+    """
     node = base_node(line.spec)
     system = arrays[0].system
     if any(disk.path == node for disk in arrays[0].inventory.disks):
@@ -466,19 +517,21 @@ def _probable_array(line: TableLine, arrays: Sequence[RunningArray]) -> tuple[Ru
 
 
 def uuid_behind(spec: str, disk: Disk) -> str | None:
-    """Return the UUID of the content of the array, or of the partition that `spec` names. Return None unless exactly
-    one layer is recognised there.
+    """Return the UUID of the content of the array, or of the partition that `spec` names. Return None unless
+    exactly one layer is recognised there.
     """
     found = NUMBERED.fullmatch(spec)
     layers = [*disk.content]
     if found and found[2]:
-        layers = [layer for part in disk.partitions if part.number == int(found[2][1:]) for layer in part.content]
+        layers = [
+            layer for part in disk.partitions if part.number == int(found[2][1:]) for layer in part.content
+        ]
     return layers[0].uuid if len(layers) == 1 else None
 
 
 def _manual_fix(file: str, line: TableLine, disk: Disk | None, reason: str) -> str:
-    """Return the advice for a reference that `raid persist` does not change: in the boot loader's settings, or not
-    certain to belong to an array.
+    """Return the advice for a reference that `raid persist` does not change: in the boot loader's settings,
+    or not certain to belong to an array.
     """
     uuid = uuid_behind(line.spec, disk) if disk else None
     advice = f"replace it with UUID={uuid}" if uuid else "replace it with UUID= of the intended device"

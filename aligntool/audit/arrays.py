@@ -12,8 +12,8 @@ from aligntool.inventory import ArrayFacts, Disk, DiskKind, Inventory, Layer, Pa
 from aligntool.system import System
 from aligntool.units import GIB, KIB, MIB, Extent, format_about, format_size
 
-# Running arrays: state, chunk, bitmap, members. An array made as `aligntool raid plan` recommends causes no error or
-# warning here, except AT605 if it has no bitmap.
+# Running arrays: state, chunk, bitmap, members. An array made as `aligntool raid plan` recommends causes no
+# error or warning here, except AT605 if it has no bitmap.
 
 LEAST_CHUNK = 16 * KIB
 FULL_STRIPE = MIB  # RAID5_MAX_REQ_STRIPES: 256 pages of 4 KiB in one request, drivers/md/raid5.c
@@ -103,8 +103,8 @@ def array_findings(disk: Disk, members: Members, system: System | None) -> Itera
             disk,
             Code.MIXED_SECTORS,
             Severity.WARNING,
-            "its members have logical sectors of different sizes; it uses the largest, and another size without that "
-            "member",
+            "its members have logical sectors of different sizes; it uses the largest, and another size"
+            " without that member",
             ", ".join(f"{name}: {size}B" for name, size in sizes.items() if size),
         )
 
@@ -118,8 +118,12 @@ def _state_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
         detail = look_at(disk, "mdadm --detail")
         yield disk_finding(disk, Code.ARRAY_DEGRADED, Severity.ERROR, text, evidence, next_=detail)
     elif failed := [name for name, state in facts.member_states if FAULTY in state.split(",")]:
-        text = f"has failed members: {', '.join(failed)}; it is complete: they were spares, or spares replaced them"
-        spares = [name for name in facts.spares if member_state(facts, name) == "spare"]  # failed: no slot either
+        text = (
+            f"has failed members: {', '.join(failed)}; it is complete: they were spares, or spares replaced"
+            " them"
+        )
+        # failed: no slot either
+        spares = [name for name in facts.spares if member_state(facts, name) == "spare"]
         left = f"spares that are left: {', '.join(spares) or 'none'}"
         remove = change_by_hand(disk, ByHand.MEMBERS, "mdadm")
         if (facts.metadata or "").startswith("external"):  # removed by mdmon, and from the container
@@ -133,8 +137,8 @@ def _state_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
 
 
 def _loss(facts: ArrayFacts) -> str:
-    """Return a sentence on lost members, or "". md does not count a failed journal, without which it fails all writes
-    (raid5.c, handle_stripe: log_failed).
+    """Return a sentence on lost members, or "". md does not count a failed journal, without which it fails
+    all writes (raid5.c, handle_stripe: log_failed).
     """
     if facts.state == BROKEN:
         return f"{facts.level} has failed: it has lost more members than it can lose"
@@ -161,7 +165,9 @@ def sync_words(facts: ArrayFacts) -> str:
     rate = facts.sync_rate
     if done is None or not total:
         return ""
-    left = f", {format_about(rate)}/s, about {max(total - done, 0) // rate // 60 + 1} min left" if rate else ""
+    left = (
+        f", {format_about(rate)}/s, about {max(total - done, 0) // rate // 60 + 1} min left" if rate else ""
+    )
     return f", {100 * done / total:.1f} %{left}"
 
 
@@ -172,7 +178,9 @@ def _chunk_findings(disk: Disk, facts: ArrayFacts, known: list[Member]) -> Itera
         return
     text = f"its chunk of {format_size(chunk)}"
     longer = _longer_chunk(disk, facts, known)
-    cut = [(member, grid) for member in known for grid in chunk_units(member.judged.grids) if chunk % grid.size]
+    cut = [
+        (member, grid) for member in known for grid in chunk_units(member.judged.grids) if chunk % grid.size
+    ]
     if cut:
         member, grid = max(cut, key=lambda pair: pair[1].size)
         below = "is smaller than" if chunk < grid.size else "is not a multiple of"
@@ -180,7 +188,9 @@ def _chunk_findings(disk: Disk, facts: ArrayFacts, known: list[Member]) -> Itera
         yield disk_finding(disk, Code.CHUNK_CUTS_UNITS, Severity.WARNING, f"{text} {below} {its}", *longer)
     elif chunk < LEAST_CHUNK:
         text += f" is smaller than {format_size(LEAST_CHUNK)}, which splits most requests"
-        published = "published: with 4KiB a database on four NVMe drives reached 0.79 of the throughput of one drive"
+        published = (
+            "published: with 4KiB a database on four NVMe drives reached 0.79 of the throughput of one drive"
+        )
         yield disk_finding(disk, Code.CHUNK_CUTS_UNITS, Severity.WARNING, text, published, *longer)
 
 
@@ -189,7 +199,9 @@ def _longer_chunk(disk: Disk, facts: ArrayFacts, known: list[Member]) -> tuple[s
     a log of the stripes, PPL or a journal, does not allow it (raid5.c, check_reshape).
     """
     units = {grid.size for member in known for grid in chunk_units(member.judged.grids)}
-    fits = (chunk for chunk in (LEAST_CHUNK << at for at in range(8)) if not any(chunk % unit for unit in units))
+    fits = (
+        chunk for chunk in (LEAST_CHUNK << at for at in range(8)) if not any(chunk % unit for unit in units)
+    )
     chunk = next((chunk for chunk in fits if facts.each and facts.each % chunk == 0), 0)
     if facts.level not in PARITY or not chunk or facts.policy in ("ppl", "journal"):
         return ()
@@ -205,7 +217,10 @@ def _stripe_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
     whole = facts.chunk * (count - parity)
     if whole > FULL_STRIPE:
         stripe = f"{format_size(whole)} ({format_size(facts.chunk)} × {count - parity} data members)"
-        most = f"more than the {format_size(FULL_STRIPE)} that md takes in one request, so it is never written at once"
+        most = (
+            f"more than the {format_size(FULL_STRIPE)} that md takes in one request, so it is never written"
+            " at once"
+        )
         cache = facts.stripe_cache
         room = f"room for {(cache or 0) * 4 * KIB // facts.chunk} stripes, in which writes are collected"
         evidence = () if cache is None else (f"stripe_cache_size is {cache} pages a member: {room}",)
@@ -219,22 +234,27 @@ def _bitmap_findings(disk: Disk, facts: ArrayFacts, known: list[Member]) -> Iter
         small = facts.each is not None and facts.each <= NEEDS_BITMAP
         each = f"{format_about(facts.each)} a member" if facts.each else "all of it"
         severity = Severity.INFO if small else Severity.WARNING
-        text = f"has no bitmap: after a crash {each} is resynchronised, and until then a second failure can lose data"
+        text = (
+            f"has no bitmap: after a crash {each} is resynchronised, and until then a second failure can lose"
+            " data"
+        )
         yield _bitmap_finding(disk, facts, Code.BITMAP_MISSING, severity, text)
     elif facts.level in PARITY and facts.bitmap != "external" and _all_flash(known):
         yield from _fine_bitmap_findings(disk, facts)
 
 
 def _fine_bitmap_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
-    """Yield a finding if a bit of the bitmap covers less than PARITY_BITMAP, or for small members less than the largest
-    power of two that fits into a member, which `raid plan` uses.
+    """Yield a finding if a bit of the bitmap covers less than PARITY_BITMAP, or for small members less than
+    the largest power of two that fits into a member, which `raid plan` uses.
     """
     chunk = facts.bitmap_chunk
     most = PARITY_BITMAP
     while facts.each is not None and most > facts.each and most > MIB:
         most //= 2
     if chunk and chunk < most:
-        text = f"each bit of its bitmap covers {format_size(chunk)}, which slows small writes to {facts.level}"
+        text = (
+            f"each bit of its bitmap covers {format_size(chunk)}, which slows small writes to {facts.level}"
+        )
         enough = f"a bit for each {format_size(most)} is enough"
         published = "published, one tester, five NVMe drives: 20600 small writes a second without a bitmap"
         published += ", 174 with 64MiB per bit, 285 with 512MiB, 10300 with 1GiB"
@@ -246,8 +266,8 @@ def _fine_bitmap_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
 def _bitmap_finding(
     disk: Disk, facts: ArrayFacts, code: Code, severity: Severity, text: str, *evidence: str
 ) -> Finding:
-    """Return a finding with how to change the bitmap, or that one has to wait: during a resync or similar, md refuses
-    to change the bitmap with EBUSY (md.c, update_array_info).
+    """Return a finding with how to change the bitmap, or that one has to wait: during a resync or similar, md
+    refuses to change the bitmap with EBUSY (md.c, update_array_info).
     """
     grow = change_by_hand(disk, ByHand.ARRAY_SETTINGS, "mdadm")
     if facts.sync_action in (None, "idle"):
@@ -257,21 +277,26 @@ def _bitmap_finding(
 
 
 _WHY_NO_DISCARDS = {
-    True: "raid456's devices_handle_discard_safely is on; the array was assembled before that, or a stripe is longer "
-    "than the largest discard of a member",
+    True: "raid456's devices_handle_discard_safely is on; the array was assembled before that, or a stripe is"
+    " longer than the largest discard of a member",
     False: "raid456's devices_handle_discard_safely is off",
     None: "by default raid456's devices_handle_discard_safely is off",
 }
 
 
-def _discard_findings(disk: Disk, facts: ArrayFacts, known: list[Member], safely: bool | None) -> Iterator[Finding]:
-    """Yield a note if a parity array on flash does not pass on discards. That is md's default and not a fault: stale
-    parity loses data if a drive does not return zeros after a discard.
+def _discard_findings(
+    disk: Disk, facts: ArrayFacts, known: list[Member], safely: bool | None
+) -> Iterator[Finding]:
+    """Yield a note if a parity array on flash does not pass on discards. That is md's default and not a
+    fault: stale parity loses data if a drive does not return zeros after a discard.
     """
     if facts.level not in PARITY or disk.limits.discard_max != 0 or not known:
         return
     if all((member.disk.limits.discard_max or 0) > 0 for member in known) and _all_flash(known):
-        text = f"{facts.level} does not forward discards: fstrim has no effect, and the drives keep all deleted blocks"
+        text = (
+            f"{facts.level} does not forward discards: fstrim has no effect, and the drives keep all deleted"
+            " blocks"
+        )
         yield disk_note(disk, Code.DISCARDS_OFF, text, _WHY_NO_DISCARDS[safely])
 
 
@@ -279,7 +304,8 @@ def _all_flash(known: Sequence[Member]) -> bool:
     return bool(known) and all(is_flash(member.disk) for member in known)
 
 
-# Members of running md arrays whose superblocks could not be read. Their data offsets are in sysfs, also without root.
+# Members of running md arrays whose superblocks could not be read. Their data offsets are in sysfs, also
+# without root.
 
 
 def with_members(inventory: Inventory) -> Inventory:
@@ -306,14 +332,16 @@ def with_members(inventory: Inventory) -> Inventory:
         return (layer,)
 
     def filled(disk: Disk) -> Disk:
-        parts = tuple(replace(part, content=content(part, part.node, part.extent)) for part in disk.partitions)
+        parts = tuple(
+            replace(part, content=content(part, part.node, part.extent)) for part in disk.partitions
+        )
         return replace(disk, content=content(disk, disk.name, Extent(0, disk.size or 0)), partitions=parts)
 
     return replace(inventory, disks=tuple(map(filled, inventory.disks))) if offsets else inventory
 
 
-# Whole drives without a partition table as members of md arrays. Firmware that mistakes such a drive for one with a
-# damaged GPT "repairs" the GPT and overwrites the array's superblock, 4 KiB into the drive.
+# Whole drives without a partition table as members of md arrays. Firmware that mistakes such a drive for one
+# with a damaged GPT "repairs" the GPT and overwrites the array's superblock, 4 KiB into the drive.
 
 _VIRTUAL = (DiskKind.LOOP, DiskKind.MD, DiskKind.DM, DiskKind.BCACHE, DiskKind.MEMORY, DiskKind.NETWORK)
 
@@ -330,12 +358,20 @@ def whole_member_findings(disk: Disk) -> Iterator[Finding]:
     if stale and not (layer.data_start == 0 and disk.table):
         where = " and ".join(f"the {copy.name} header at byte {copy.at}" for copy in stale)
         text = f"the whole drive is a member of an md array, but {where} of a GPT is still on it"
-        seen = "such firmware wiped bytes 4096 to 16384 at every boot, and with them the superblock of metadata 1.2"
+        seen = (
+            "such firmware wiped bytes 4096 to 16384 at every boot, and with them the superblock of metadata"
+            " 1.2"
+        )
         not_redundant = layer.raid_level in ("raid0", "linear")  # mdadm(8), --add and --re-add
-        remedy = f"no member can be removed from a {layer.raid_level}: copy the data elsewhere and recreate the array"
+        remedy = (
+            f"no member can be removed from a {layer.raid_level}: copy the data elsewhere and recreate the"
+            " array"
+        )
         evidence = (f"published: {seen}", *([remedy] if not_redundant else []))
         look = "" if not_redundant else look_at(disk, "wipefs --no-act")
-        yield replace(disk_finding(disk, Code.MEMBER_WITH_GPT, Severity.ERROR, text, *evidence, next_=look), layer="md")
+        yield replace(
+            disk_finding(disk, Code.MEMBER_WITH_GPT, Severity.ERROR, text, *evidence, next_=look), layer="md"
+        )
     elif disk.kind is not DiskKind.IMAGE:  # an image may also be of a partition
         text = "the whole drive is a member of an md array, without a partition table"
         yield replace(disk_note(disk, Code.WHOLE_DRIVE_MEMBER, text), layer="md")

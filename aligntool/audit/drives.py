@@ -5,7 +5,18 @@ from dataclasses import replace
 
 from aligntool import inventory as facts
 from aligntool.audit.grids import Grade, grade_optimal_io, minimum_io_doubt
-from aligntool.audit.report import REQUEST, Answer, Code, Finding, Grid, GridKind, Report, Severity, Verdict, predict
+from aligntool.audit.report import (
+    REQUEST,
+    Answer,
+    Code,
+    Finding,
+    Grid,
+    GridKind,
+    Report,
+    Severity,
+    Verdict,
+    predict,
+)
 from aligntool.audit.wording import change_by_hand, label_words
 from aligntool.commands import ByHand, command
 from aligntool.inventory import Disk, DiskKind, Gap, Inventory, KnownGeometry, Source, Unseen
@@ -24,8 +35,12 @@ def device_findings(disk: Disk, grids: Sequence[Grid], known: Sequence[KnownGeom
         yield from _lba_format_findings(disk, disk.nvme)
 
 
-def disk_finding(disk: Disk, code: Code, severity: Severity, sentence: str, *evidence: str, next_: str = "") -> Finding:
-    """Return a finding on the disk as a whole. `next_` is the next command [default: aligntool explain CODE]."""
+def disk_finding(
+    disk: Disk, code: Code, severity: Severity, sentence: str, *evidence: str, next_: str = ""
+) -> Finding:
+    """Return a finding on the disk as a whole. `next_` is the next command [default: aligntool explain
+    CODE].
+    """
     hint = next_ or f"aligntool explain {code}"
     return Finding(code, severity, f"{disk.name}: {sentence}", disk=disk.name, evidence=evidence, next=hint)
 
@@ -40,27 +55,36 @@ def _alignment_offset_findings(disk: Disk, physical: Grid) -> Iterator[Finding]:
         yield disk_note(
             disk,
             Code.SHIFTED_GRID,
-            f"its physical sectors of {format_size(physical.size)} start {format_size(physical.phase)} past byte 0,"
-            f" according to the data offsets of its members; the kernel reports an alignment_offset of {offset}",
+            f"its physical sectors of {format_size(physical.size)} start {format_size(physical.phase)} past"
+            " byte 0, according to the data offsets of its members; the kernel reports an alignment_offset"
+            f" of {offset}",
         )
     elif offset < 0:
         members = ", ".join(disk.slaves) or "unknown"
-        yield disk_finding(disk, Code.STACK_CONFLICT, Severity.WARNING, f"alignment_offset is −1; members: {members}")
+        yield disk_finding(
+            disk, Code.STACK_CONFLICT, Severity.WARNING, f"alignment_offset is −1; members: {members}"
+        )
     elif offset > 0:
         wide = max(disk.limits.physical_block_size or 512, disk.limits.minimum_io_size or 0)
         units = "physical sectors" if wide == disk.limits.physical_block_size else "minimum I/O units"
-        text = f"its {units} of {format_size(wide)} start {format_size(offset)} past byte 0 (alignment_offset)"
+        text = (
+            f"its {units} of {format_size(wide)} start {format_size(offset)} past byte 0 (alignment_offset)"
+        )
         yield disk_note(disk, Code.SHIFTED_GRID, text)
 
 
 def _physical_sector_findings(disk: Disk, physical: Grid) -> Iterator[Finding]:
-    """Yield a note if the physical sector size is not the kernel's value, or if the drive contradicts the kernel."""
+    """Yield a note if the physical sector size is not the kernel's value, or if the drive contradicts the
+    kernel.
+    """
     reported = disk.limits.physical_block_size
     report = f"reports {format_size(reported)}" if reported else "reports nothing"
     size = format_size(physical.size)
     if physical.source is Source.KNOWN and physical.size != reported:
         yield disk_note(disk, Code.SECTOR_SIZE_HIDDEN, f"{report}, but {physical.by} has {size} sectors")
-    elif physical.source is Source.ASSUMED and (disk.partitions or disk.content or disk.kind is DiskKind.IMAGE):
+    elif physical.source is Source.ASSUMED and (
+        disk.partitions or disk.content or disk.kind is DiskKind.IMAGE
+    ):
         text = f"{report}; {size} sectors are assumed: {physical.by}{_logical_sector_clause(disk)}"
         yield disk_note(disk, Code.SECTOR_SIZE_ASSUMED, text)
     if disk.ata and disk.ata.physical_sector_size and reported and disk.ata.physical_sector_size > reported:
@@ -70,14 +94,19 @@ def _physical_sector_findings(disk: Disk, physical: Grid) -> Iterator[Finding]:
 
 
 def _logical_sector_clause(disk: Disk) -> str:
-    """Return a clause on the logical sector size that the starts are computed with, or "" if the device reports it."""
+    """Return a clause on the logical sector size that the starts are computed with, or "" if the device
+    reports it.
+    """
     if disk.limits.logical_block_size is not None:
         return ""
     size = format_size(disk.sector_size)
     table = disk.table
     if table and not table.sector_size_assumed:
         return f"; logical sectors of {size}, as its {label_words(table.label)} table shows"
-    return f"; logical sectors of {size} are assumed{', too: set another size with --sector-size' if table else ''}"
+    return (
+        f"; logical sectors of {size} are"
+        f" assumed{', too: set another size with --sector-size' if table else ''}"
+    )
 
 
 def _ignored_size_findings(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Finding]:
@@ -101,13 +130,21 @@ def _table_sector_findings(disk: Disk) -> Iterator[Finding]:
     if table and table.sector_size != 512:
         text = f"its {label_words(table.label)} table is written in sectors of {table.sector_size} bytes"
         attach = change_by_hand(disk, ByHand.ATTACHING, "losetup")
-        yield disk_note(disk, Code.TABLE_TELLS_SECTOR_SIZE, f"{text}; to attach it with such sectors: {attach}")
+        yield disk_note(
+            disk, Code.TABLE_TELLS_SECTOR_SIZE, f"{text}; to attach it with such sectors: {attach}"
+        )
 
 
 def _large_unit_findings(disk: Disk, grids: Sequence[Grid]) -> Iterator[Finding]:
-    large = [grid for grid in grids if grid.kind in (GridKind.UNIT, GridKind.MINIMUM_IO) and grid.size > REQUEST]
+    large = [
+        grid for grid in grids if grid.kind in (GridKind.UNIT, GridKind.MINIMUM_IO) and grid.size > REQUEST
+    ]
     unit = max(large, key=lambda grid: grid.size, default=None)
-    if unit is None or disk.kind not in (DiskKind.NVME, DiskKind.ATA, DiskKind.SCSI) or disk.rotational is True:
+    if (
+        unit is None
+        or disk.kind not in (DiskKind.NVME, DiskKind.ATA, DiskKind.SCSI)
+        or disk.rotational is True
+    ):
         return
     factor = predict(unit.size).write_amplification
     text = f"works in units of {format_size(unit.size)} ({unit.source}: {unit.by}); a 4 KiB write costs"
@@ -129,7 +166,8 @@ def _lba_format_findings(disk: Disk, nvme: facts.NvmeFacts) -> Iterator[Finding]
         )
 
 
-# Disks that could not be judged, in whole or in part. An audit must never omit them: that would look like success.
+# Disks that could not be judged, in whole or in part. An audit must never omit them: that would look like
+# success.
 
 _GAP_FINDINGS = {
     Gap.PART: (Code.NOT_SEEN, Severity.INFO),
@@ -173,7 +211,9 @@ def unknown_if_no_answer(disk: Disk, verdicts: Iterator[Verdict]) -> Iterator[Ve
 
 
 def whole_disk_gap(disk: Disk) -> Unseen | None:
-    """Return the gap if the disk itself needs a verdict, "unknown", besides those on its partitions; else None."""
+    """Return the gap if the disk itself needs a verdict, "unknown", besides those on its partitions; else
+    None.
+    """
     gap = worst_gap(disk)
     if gap is None or (disk.partitions and disk.size is not None and gap.what not in ("size", "partitions")):
         return None
@@ -195,7 +235,9 @@ def unseen_findings(unseen: tuple[Unseen, ...], disk: Disk | None = None) -> Ite
 # Drives and their PCIe links: what slows them down, and what could not be read.
 
 MAP_SHARE = 1024
-"""A mapping table takes 4 bytes for each 4 KiB, so capacity / 1024 (the HMB article's "about a thousandth")."""
+"""A mapping table takes 4 bytes for each 4 KiB, so capacity / 1024 (the HMB article's "about a
+thousandth").
+"""
 
 
 def drive_findings(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Finding]:
@@ -248,7 +290,9 @@ def _link_findings(disk: Disk, path: Sequence[facts.LinkHop]) -> Iterator[Findin
         capable = f"{drive.max_speed_gts or 0:g} GT/s x{drive.max_width or 0}"
         yield disk_note(disk, Code.SLOW_SLOT, f"it supports {capable}, but its slot only {can}")
     if disk.kind is DiskKind.NVME and any(hop.port is facts.Port.CHIPSET_ROOT for hop in path):
-        yield disk_note(disk, Code.BEHIND_CHIPSET, "is attached to the chipset and shares its link to the processor")
+        yield disk_note(
+            disk, Code.BEHIND_CHIPSET, "is attached to the chipset and shares its link to the processor"
+        )
 
 
 def _slow_link_finding(disk: Disk, drive: facts.LinkHop, most: facts.LinkMaximum, can: str) -> Finding:
@@ -293,7 +337,10 @@ def _memory_buffer_findings(disk: Disk, nvme: facts.NvmeFacts) -> Iterator[Findi
     if granted is not None and granted < nvme.hmb_preferred:
         least = f", at least {format_about(nvme.hmb_minimum)}" if nvme.hmb_minimum else ""
         given = format_about(granted) if granted else "nothing"
-        text = f"requests {format_about(nvme.hmb_preferred)} of host memory (HMB){least}; the host granted {given}"
+        text = (
+            f"requests {format_about(nvme.hmb_preferred)} of host memory (HMB){least}; the host granted"
+            f" {given}"
+        )
         yield disk_note(disk, Code.HMB_SHORT, text)
     if disk.size:
         buffer = nvme.hmb_preferred if granted is None else granted

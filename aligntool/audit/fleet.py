@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from aligntool.audit.report import Answer, Code, Judged, Report, Severity
 
-# Everything that is kept is bounded, so a report on a hundred thousand machines takes as much memory as one on a
-# hundred.
+# Everything that is kept is bounded, so a report on a hundred thousand machines takes as much memory as one
+# on a hundred.
 
 MOST_ROWS = 100  # in a list of the report
 MOST_MODELS = 1000
@@ -33,7 +33,8 @@ class Drive:
     firmware: str
     size: int | None
     misaligned: int = 0  # partitions
-    cost: float | None = None  # predicted time of a random 4 KiB write to the worst of them; 1: as an aligned write
+    # predicted time of a random 4 KiB write to the worst of them; 1: as an aligned write
+    cost: float | None = None
     written_a_day: int | None = None  # bytes to the misaligned partitions, on average since boot
     extra_a_day: int | None = None  # predicted extra work of the drive, as bytes written
     failing: str | None = None
@@ -66,18 +67,23 @@ class Machine:
 
 
 def machine_of(snapshot: str, report: Report, written: Mapping[str, float]) -> Machine:
-    """Return the summary of an audit. `written`: bytes per second to each disk and partition, by kernel name."""
+    """Return the summary of an audit. `written`: bytes per second to each disk and partition, by kernel
+    name.
+    """
     costs = {
         (found.disk, found.partition): 1 / found.cost.write_rate
         for found in report.findings
         if found.cost is not None and found.start is not None and found.layer is None
     }
     defects = {
-        found.disk: found.summary.partition(": ")[2] for found in report.findings if found.code is Code.FIRMWARE_DEFECT
+        found.disk: found.summary.partition(": ")[2]
+        for found in report.findings
+        if found.code is Code.FIRMWARE_DEFECT
     }
     drives = [_drive(judged, costs, written, defects.get(judged.disk.name)) for judged in report.judged]
     drives = [drive for drive in drives if drive.model or drive.misaligned or drive.failing]
-    drives.sort(key=lambda drive: not drive.misaligned)  # stable; misaligned first, because the end may be cut off
+    # stable; misaligned first, because the end may be cut off
+    drives.sort(key=lambda drive: not drive.misaligned)
     manifest = report.inventory.manifest
     return Machine(
         snapshot,
@@ -101,7 +107,9 @@ def _cut(text: str | None) -> str | None:
 def _drive(judged: Judged, costs: _Costs, written: Mapping[str, float], defect: str | None) -> Drive:
     disk = judged.disk
     nodes: dict[int | None, str | None] = {part.number: part.node for part in disk.partitions}
-    off = [verdict.partition for verdict in judged.verdicts if verdict.matters and verdict.answer is Answer.OFF]
+    off = [
+        verdict.partition for verdict in judged.verdicts if verdict.matters and verdict.answer is Answer.OFF
+    ]
     loads = []
     seen = [costs.get((disk.name, number)) for number in off]
     for number, cost in zip(off, seen, strict=True):
@@ -172,7 +180,9 @@ class Model:
         return sorted(self.firmwares.items(), key=lambda item: (-item[1].drives, item[0]))
 
     def lone(self) -> Iterator[Row]:
-        """Yield the drives with a rare firmware, if more than half of the drives of the model have the same one."""
+        """Yield the drives with a rare firmware, if more than half of the drives of the model have the same
+        one.
+        """
         found = [(name, group) for name, group in self.by_number() if name]
         total = sum(group.drives for _, group in found)
         if total < ENOUGH or found[0][1].drives * 2 <= total:
@@ -181,7 +191,8 @@ class Model:
         for name, group in found[1:]:
             if group.drives * 10 <= max(total, 10):
                 yield from (
-                    Row(row.machine, row.snapshot, row.drive, f"firmware {name}; {usual}") for _, row in group.rows
+                    Row(row.machine, row.snapshot, row.drive, f"firmware {name}; {usual}")
+                    for _, row in group.rows
                 )
 
 
@@ -255,7 +266,9 @@ class Fleet:
         if drive.failing is not None:
             self.failing += 1
             _insert_sorted(
-                self._failing, place, Row(row.machine, row.snapshot, drive, f"reports that it fails: {drive.failing}")
+                self._failing,
+                place,
+                Row(row.machine, row.snapshot, drive, f"reports that it fails: {drive.failing}"),
             )
         if drive.defect is not None:
             _insert_sorted(self._defects, place, Row(row.machine, row.snapshot, drive, drive.defect))
@@ -296,8 +309,8 @@ class Fleet:
 
     @property
     def needing_attention(self) -> list[Row]:
-        """Return the drives that need attention: failing drives, then those with a known firmware defect, then those
-        with a rare firmware for their model.
+        """Return the drives that need attention: failing drives, then those with a known firmware defect,
+        then those with a rare firmware for their model.
         """
         lone = [row for name in sorted(self.models) for row in self.models[name].lone()]
         return [*(row for _, row in self._failing), *(row for _, row in self._defects), *lone][:MOST_ROWS]

@@ -91,8 +91,8 @@ def _change_of(before: State | None, after: State | None) -> Change:
 
 
 def read_machines(text: str, name: str) -> tuple[Machine, ...]:
-    """Return the machines of a document that `aligntool fleet --json` wrote. `name`: of the file, for messages. Raises
-    Refused for any other document.
+    """Return the machines of a document that `aligntool fleet --json` wrote. `name`: of the file, for
+    messages. Raises Refused for any other document.
     """
     try:
         found = load_object(text)

@@ -10,14 +10,16 @@ from aligntool.units import MIB, TIB, format_size, is_power_of_two
 
 # Whether a reported physical sector of 512 bytes can be believed, because the disk is one rotating drive.
 #
-# A Linux disk that reports nothing has sectors of 512 bytes and is "rotating" to the kernel (block/blk-settings.c,
-# sd.c), so neither is evidence: a LUN of a RAID controller and a virtual disk look like an old hard disk.
+# A Linux disk that reports nothing has sectors of 512 bytes and is "rotating" to the kernel
+# (block/blk-settings.c, sd.c), so neither is evidence: a LUN of a RAID controller and a virtual disk look
+# like an old hard disk.
 
 BELIEVED_UP_TO = 2 * TIB  # rotating drives up to this size may really have 512-byte sectors
 
 _NOT_A_SINGLE_DRIVE = (
     r"(?i)\b(?:qemu|vbox|virtual|vmware|msft|google|xen|parallels|bochs|kvm|nutanix|vdisk"  # hypervisors
-    r"|lio-org|iet|scst_\w+|iscsi|open-v|lun|symmetrix|netapp|3par\w*|compellent|equallogic|powervault"  # storage
+    # storage
+    r"|lio-org|iet|scst_\w+|iscsi|open-v|lun|symmetrix|netapp|3par\w*|compellent|equallogic|powervault"
     r"|perc|megaraid|mr\d\w*|serveraid|smartraid|smart array|logical vol\w*|logical drive"  # controllers
     r"|raid ?\d*|\w*raid|areca|arc-\d+\w*|adaptec|3ware|amcc|9\d{3}s\w*|dpt|mylex|jmicron|volume)\b"
 )
@@ -26,8 +28,8 @@ _NOT_A_SINGLE_DRIVE = (
 def is_single_drive(disk: Disk) -> bool:
     """Return whether the disk is a single rotating drive, as far as the host can know.
 
-    It is on a port that addresses one drive, it does not have the name of a controller or a hypervisor, and a SCSI
-    drive that can be queried for its rotation rate reports one.
+    It is on a port that addresses one drive, it does not have the name of a controller or a hypervisor, and a
+    SCSI drive that can be queried for its rotation rate reports one.
     """
     if disk.kind not in (DiskKind.ATA, DiskKind.SCSI) or disk.rotational is not True:
         return False
@@ -38,7 +40,9 @@ def is_single_drive(disk: Disk) -> bool:
 
 def single_drive_doubt(disk: Disk) -> str:
     """Return why the disk may not be a single drive, as text."""
-    if disk.kind is DiskKind.SCSI or re.search(_NOT_A_SINGLE_DRIVE, f"{disk.vendor or ''} {disk.model or ''}"):
+    if disk.kind is DiskKind.SCSI or re.search(
+        _NOT_A_SINGLE_DRIVE, f"{disk.vendor or ''} {disk.model or ''}"
+    ):
         return "it may be a volume of a RAID controller, an array or a hypervisor, not a single drive"
     return "the medium below is not reported"
 
@@ -75,8 +79,8 @@ def grade_optimal_io(disk: Disk) -> tuple[Grade, str]:
     if disk.kind in STACKED:
         return Grade.STRIPE, ""
     if not is_power_of_two(optimal) and optimal % MIB:
-        # A RAID controller's strip times an odd number of data disks is a multiple of the minimum I/O size, which is
-        # then the strip.
+        # A RAID controller's strip times an odd number of data disks is a multiple of the minimum I/O size,
+        # which is then the strip.
         if disk.kind is DiskKind.SCSI and believed_minimum_io(disk) >= 16 * 1024:
             return Grade.STRIPE, ""
         return Grade.BOGUS, "it is neither a power of two nor a multiple of 1 MiB, and this is a single drive"
@@ -99,7 +103,9 @@ def minimum_io_doubt(disk: Disk) -> str:
         return "it is not a power of two, and this is a single drive"
     if minimum > LARGEST_MINIMUM_IO_OF_A_DRIVE:
         return "it is larger than 16 MiB"
-    if (disk.limits.physical_block_size or 0) > minimum or minimum % (disk.limits.physical_block_size or 512) == 0:
+    if (disk.limits.physical_block_size or 0) > minimum or minimum % (
+        disk.limits.physical_block_size or 512
+    ) == 0:
         return ""
     return f"it is not a multiple of the physical sector of {disk.limits.physical_block_size} bytes"
 
@@ -134,12 +140,16 @@ _ASSUMED_BECAUSE = {
 
 
 def grids_of(
-    disk: Disk, known: Sequence[KnownGeometry], options: AuditOptions, sectors: Sectors, shifts: Mapping[str, int]
+    disk: Disk,
+    known: Sequence[KnownGeometry],
+    options: AuditOptions,
+    sectors: Sectors,
+    shifts: Mapping[str, int],
 ) -> tuple[Grid, ...]:
     """Return the grids of a disk. `sectors`: the physical sector of every disk, by name.
 
-    `shifts`: the phase of the members' sectors on arrays for which the kernel does not report it. Chunks are still
-    counted from the array's byte 0.
+    `shifts`: the phase of the members' sectors on arrays for which the kernel does not report it. Chunks are
+    still counted from the array's byte 0.
     """
     size, source, by = sectors[disk.name]
     phase = max(disk.limits.alignment_offset or 0, 0)
@@ -159,7 +169,9 @@ def grids_of(
             grids.append(Grid(kind, wide, phase % wide, its_source, its_by, severity))
     if options.grain > size:
         source = Source.ASSUMED if options.grain == MIB else Source.GIVEN
-        grids.append(Grid(GridKind.GRAIN, options.grain, phase % options.grain, source, "good practice", Severity.INFO))
+        grids.append(
+            Grid(GridKind.GRAIN, options.grain, phase % options.grain, source, "good practice", Severity.INFO)
+        )
     return tuple(grids)
 
 
@@ -229,12 +241,15 @@ def _minimum_io_grids(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wi
         # A RAID controller or an array reports its strip here: like an md chunk, a start off it is a warning.
         yield GridKind.CHUNK, sized, Severity.WARNING
     elif minimum:
-        # The kernel's own rule: granularity = max(physical_block_size, minimum_io_size), block/blk-settings.c.
+        # The kernel's own rule: granularity = max(physical_block_size, minimum_io_size),
+        # block/blk-settings.c.
         yield GridKind.MINIMUM_IO, sized, Severity.ERROR
 
 
 def _hides_drives(disk: Disk) -> bool:
-    """Return whether the disk may consist of several drives: sizes beyond the sector are then not a drive's unit."""
+    """Return whether the disk may consist of several drives: sizes beyond the sector are then not a drive's
+    unit.
+    """
     return disk.kind in _HIDING_KINDS or (disk.kind is DiskKind.SCSI and not is_single_drive(disk))
 
 
@@ -260,8 +275,8 @@ def _unit_grids(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wide]:
 
 
 def _measured_grids(disk: Disk, options: AuditOptions) -> Iterator[Wide]:
-    """Yield the measured grids. A boundary of 1 MiB or more matters on cards and sticks, which manage their flash in
-    such units; elsewhere it may result from the distribution of data over the flash.
+    """Yield the measured grids. A boundary of 1 MiB or more matters on cards and sticks, which manage their
+    flash in such units; elsewhere it may result from the distribution of data over the flash.
     """
     for measured in options.measured:
         for unit in measured.units if measured.is_of(disk) else ():
@@ -282,8 +297,8 @@ def _allocation_grids(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator[Wi
     if unit and unit % ASSUMED_SECTOR == 0 and unit <= 64 * MIB:
         sized = (unit, Source.REPORTED, "preferred_erase_size")
         if disk.kind is not DiskKind.SD or disk.allocation_unit == 0:
-            # mmc_init_erase() in drivers/mmc/core/core.c derives it from the capacity, except for an SD card with
-            # AU_SIZE.
+            # mmc_init_erase() in drivers/mmc/core/core.c derives it from the capacity, except for an SD card
+            # with AU_SIZE.
             sized = (unit, Source.ASSUMED, "preferred_erase_size, which the kernel derives from the capacity")
     elif disk.rotational is True:
         return
@@ -301,16 +316,16 @@ def _informational_grids(disk: Disk, known: Sequence[KnownGeometry]) -> Iterator
         yield GridKind.OPTIMAL_IO, sized, Severity.INFO
 
 
-# The phase of the members' sectors on an md array, if the kernel does not report it. For members that start off their
-# sectors the kernel reports −1 if there is a chunk (blk_stack_limits: chunk and shift do not fit into one number), and
-# sector sizes that are known or assumed do not enter its computation.
+# The phase of the members' sectors on an md array, if the kernel does not report it. For members that start
+# off their sectors the kernel reports −1 if there is a chunk (blk_stack_limits: chunk and shift do not fit
+# into one number), and sector sizes that are known or assumed do not enter its computation.
 
 _SHIFTED_LEVELS = ("raid0", "raid1", "raid4", "raid5", "raid6", "raid10")  # a byte keeps its place in a chunk
 
 
 def shifted_arrays(inventory: Inventory, sectors: Sectors) -> dict[str, int]:
-    """Return the phase of each array by name, without arrays that the kernel reports correctly and those whose members
-    contradict each other.
+    """Return the phase of each array by name, without arrays that the kernel reports correctly and those
+    whose members contradict each other.
     """
     starts = _start_of_nodes(inventory)
     found = {}
@@ -330,8 +345,8 @@ def _start_of_nodes(inventory: Inventory) -> dict[str, tuple[Disk, int]]:
 
 
 def _shift(array: Disk, sectors: Sectors, starts: Mapping[str, tuple[Disk, int]]) -> int | None:
-    """Return the phase that all members with data agree on, or None. Ignore members with smaller sectors than the
-    array's.
+    """Return the phase that all members with data agree on, or None. Ignore members with smaller sectors than
+    the array's.
     """
     facts = array.array
     size = sectors[array.name][0]

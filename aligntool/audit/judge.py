@@ -1,4 +1,6 @@
-"""Audit an inventory: judge every start against the grids of its disk, and collect all findings in a Report."""
+"""Audit an inventory: judge every start against the grids of its disk, and collect all findings in a
+Report.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -40,7 +42,9 @@ def audit(inventory: Inventory, known: Known, options: report.AuditOptions | Non
         rows = known.get(disk.name, ())
         grids = grids_of(disk, rows, options, sectors, shifts)
         above = array_above(disk, by_name)
-        judged_disk = Judged(disk, grids, tuple(drives.unknown_if_no_answer(disk, _verdicts(disk, grids, above))))
+        judged_disk = Judged(
+            disk, grids, tuple(drives.unknown_if_no_answer(disk, _verdicts(disk, grids, above)))
+        )
         judged.append(judged_disk)
         findings += _findings(judged_disk, rows, above)
     findings += drives.machine_findings(inventory)
@@ -56,7 +60,9 @@ def audit(inventory: Inventory, known: Known, options: report.AuditOptions | Non
 
 
 def _settle_sectors(inventory: Inventory, known: Known) -> dict[str, Sized]:
-    """Return the physical sector of every disk, by name, members before the devices above. A loop of slaves is cut."""
+    """Return the physical sector of every disk, by name, members before the devices above. A loop of slaves
+    is cut.
+    """
     by_name = {disk.name: disk for disk in inventory.disks}
     by_partition = {part.node: disk.name for disk in inventory.disks for part in disk.partitions if part.node}
     settled: dict[str, Sized] = {}
@@ -64,7 +70,9 @@ def _settle_sectors(inventory: Inventory, known: Known) -> dict[str, Sized]:
     def settle(disk: Disk, above: frozenset[str]) -> Sized:
         if disk.name not in settled:
             names = (by_partition.get(slave, slave) for slave in disk.slaves)
-            members = [by_name[name] for name in names if name in by_name and name not in above and name != disk.name]
+            members = [
+                by_name[name] for name in names if name in by_name and name not in above and name != disk.name
+            ]
             below = [settle(member, above | {disk.name}) for member in members]
             settled[disk.name] = physical_sector(disk, known.get(disk.name, ()), below)
         return settled[disk.name]
@@ -89,7 +97,9 @@ def _verdicts(disk: Disk, grids: Sequence[Grid], above: str) -> Iterator[Verdict
             continue
         exemption = start_exemption(partition, image) or aligned_data_exemption(partition, grids)
         doubt = data_start_doubt(partition) or sector_size_doubt(disk)
-        verdict = judge_start(disk, partition.number, partition.extent.start, grids, exemption=exemption, doubt=doubt)
+        verdict = judge_start(
+            disk, partition.number, partition.extent.start, grids, exemption=exemption, doubt=doubt
+        )
         if above:
             verdict = replace(verdict, answer=Answer.UNKNOWN, matters=False, why=above)
         elif (unread := unread_reason(disk, partition)) and not exemption:
@@ -114,7 +124,11 @@ def _findings(judged: Judged, rows: Sequence[KnownGeometry], above: str) -> Iter
     if not above or (not disk.partitions and any(layer.kind == MD.name for layer in disk.content)):
         reported = drives.worst_gap(disk)  # has one finding for the disk, not one for each partition
         for verdict in judged.verdicts[:MOST_FINDINGS_A_PARTITION_TABLE]:
-            if verdict.partition in parked or verdict.why == LOST or (reported and verdict.answer is Answer.UNKNOWN):
+            if (
+                verdict.partition in parked
+                or verdict.why == LOST
+                or (reported and verdict.answer is Answer.UNKNOWN)
+            ):
                 continue  # AT317 and AT319 cover all of them
             partition = parts.get(verdict.partition)
             yield from start_findings(disk, partition, verdict, sector_size)
@@ -133,26 +147,34 @@ def _findings(judged: Judged, rows: Sequence[KnownGeometry], above: str) -> Iter
 # (util-linux#1221); 32760 the same from the kernel's 16773120; 1 directly after the MBR (qubes-issues#5151).
 
 CYLINDER = 255 * 63
-MOST_NEIGHBOURS = 512  # twice as many as Linux shows of one disk; a hostile table has thousands, each with thousands
+# twice as many as Linux shows of one disk; a hostile table has thousands, each with thousands
+MOST_NEIGHBOURS = 512
 
 _CAUSE_BY_SECTOR = {
     1: "placed directly after the MBR, without alignment (old cloud-init and VM images)",
     34: "the first usable sector of a GPT: the tool did not align the start",
-    40: "the first 4 KiB boundary after a GPT, where macOS and FreeBSD begin: right for 4 KiB sectors, not for pages",
-    63: "the second track of the DOS geometry (63 sectors each): DOS to Windows XP, or a clone of such a disk",
+    40: "the first 4 KiB boundary after a GPT, where macOS and FreeBSD begin: right for 4 KiB sectors, not"
+    " for pages",
+    63: "the second track of the DOS geometry (63 sectors each): DOS to Windows XP, or a clone of such a"
+    " disk",
     1953: "one decimal megabyte (1,000,000 bytes) instead of 1 MiB",
     2049: "one sector past the 1 MiB boundary: an off-by-one in the partitioning tool",
 }
 
 
-def likely_cause(partition: Partition, sector_size: int, partitions: Sequence[Partition], grid: Grid) -> str | None:
+def likely_cause(
+    partition: Partition, sector_size: int, partitions: Sequence[Partition], grid: Grid
+) -> str | None:
     """Return the probable cause of an odd start as a sentence, or None if unknown."""
     lba, rest = divmod(partition.extent.start, sector_size)
     if rest:
         return None
     if lba in _CAUSE_BY_SECTOR:
         return _CAUSE_BY_SECTOR[lba]
-    for step, size, who in ((65535, 33553920, "USB bridges report"), (32760, 16773120, "some kernels derive for SAS")):
+    for step, size, who in (
+        (65535, 33553920, "USB bridges report"),
+        (32760, 16773120, "some kernels derive for SAS"),
+    ):
         if lba and lba % step == 0:
             return f"{lba // step} × {step} sectors: the implausible optimal I/O size {size} that {who}"
     return _neighbour(partition, partitions, grid) or _geometry(lba, partition)
@@ -166,7 +188,10 @@ def _neighbour(partition: Partition, partitions: Sequence[Partition], grid: Grid
         if grid.off_by(other.extent.start) == grid.off_by(start):
             return f"it begins where partition {other.number} ends, and is off by the same amount"
         size = format_size(grid.size)
-        return f"it begins where partition {other.number} ends; the size of that partition is not a multiple of {size}"
+        return (
+            f"it begins where partition {other.number} ends; the size of that partition is not a multiple of"
+            f" {size}"
+        )
     return None
 
 
@@ -175,16 +200,21 @@ def _geometry(lba: int, partition: Partition) -> str | None:
         return "a cylinder boundary of the DOS geometry (255 heads, 63 sectors)"
     if partition.role is Role.LOGICAL and (lba - 63) % CYLINDER == 0:
         return "63 sectors after its extended boot record, on a cylinder boundary of the DOS geometry"
-    return "one sector past a 1 MiB boundary: an off-by-one in the partitioning tool" if lba % 2048 == 1 else None
+    return (
+        "one sector past a 1 MiB boundary: an off-by-one in the partitioning tool"
+        if lba % 2048 == 1
+        else None
+    )
 
 
-# Starts that do not matter, and starts that the table alone does not determine. Each rule turns an error into a note or
-# into unknown, so each needs evidence: a real disk that is in order but looks misaligned.
+# Starts that do not matter, and starts that the table alone does not determine. Each rule turns an error into
+# a note or into unknown, so each needs evidence: a real disk that is in order but looks misaligned.
 
 _PREP = "a PReP boot partition: firmware reads it once at boot"
 _SIFIVE = "a boot partition of a SiFive or StarFive board: U-Boot may read it from a fixed sector"
 _UNWRITTEN_TYPES = {
-    "21686148-6449-6E6F-744E-656564454649": "a BIOS boot partition: GRUB reads it once at boot and knows its sector",
+    "21686148-6449-6E6F-744E-656564454649": "a BIOS boot partition: GRUB reads it once at boot and knows its"
+    " sector",
     "83BD6B9D-7F41-11DC-BE0B-001560B84F0F": "a FreeBSD boot partition: its boot code is read once at boot",
     "9E1A2D38-C612-4316-AA26-8B49521E5A8B": _PREP,
     "0x41": _PREP,
@@ -193,7 +223,8 @@ _UNWRITTEN_TYPES = {
     "0x53": "a boot partition of i.MX23 or i.MX28: its control block contains the sector of the program",
     "0xee": "the protective entry of a GPT, not a partition",
     "E3C9E316-0B5C-4DB8-817D-F92DF00215AE": "a Microsoft reserved partition: it holds no file system",
-    "5808C8AA-7E8F-42E0-85D2-E1E90434CFB3": "the database of a Windows dynamic disk: written when volumes change",
+    "5808C8AA-7E8F-42E0-85D2-E1E90434CFB3": "the database of a Windows dynamic disk: written when volumes"
+    " change",
     "6A945A3B-1DD2-11B2-99A6-080020736631": "a reserved partition of Solaris and ZFS: it holds no data",
 }
 _EMPTY = ("0x00", "0x0", "")
@@ -203,7 +234,9 @@ _SMALLEST_VOLUME = MIB  # Windows creates none smaller; an entry of 1985 sectors
 
 
 def start_exemption(partition: Partition, image: Extent | None) -> str:
-    """Return why the start of this partition does not matter, or "" if it does. `image`: see `hybrid_image`."""
+    """Return why the start of this partition does not matter, or "" if it does. `image`: see
+    `hybrid_image`.
+    """
     if partition.role is Role.MAP:
         return "the partition table's own entry"
     if partition.extent.start == 0 and partition.type_code in _EMPTY:
@@ -230,7 +263,10 @@ def holds_data(partition: Partition) -> bool:
 def data_start_doubt(partition: Partition) -> str:
     """Return why the data of this partition may not begin at the start in its entry, or "" if they do."""
     if partition.type_code == _LDM:
-        return "the starts of its volumes are in the LDM database of this Windows dynamic disk; ldmtool shows them"
+        return (
+            "the starts of its volumes are in the LDM database of this Windows dynamic disk; ldmtool shows"
+            " them"
+        )
     return ""
 
 
@@ -248,7 +284,8 @@ def sector_size_doubt(disk: Disk) -> str:
 
 
 def hybrid_image(disk: Disk) -> Extent | None:
-    """Return the extent of the ISO image that was written to the medium with its table (isohybrid, xorriso), or None.
+    """Return the extent of the ISO image that was written to the medium with its table (isohybrid, xorriso),
+    or None.
 
     An older ISO 9660 below a newer table does not count: no partition begins where such an image does.
     """
@@ -266,14 +303,16 @@ def hybrid_image(disk: Disk) -> Extent | None:
 
 
 def _contradicts_an_image(partition: Partition) -> bool:
-    """Return whether the content of the partition contradicts an ISO image of which only the entry was seen."""
+    """Return whether the content of the partition contradicts an ISO image of which only the entry was
+    seen.
+    """
     kinds = {layer.kind for layer in partition.content if not kind_named(layer.kind).is_disc_image}
     return bool(kinds) and partition.extent.start > 0 and partition.type_code not in EFI_SYSTEM
 
 
 def _covers_the_image(partition: Partition, *, whole: bool) -> bool:
-    """Return whether the partition starts at the first sector, or where xorriso's second volume descriptor makes the
-    image mountable as a partition. `whole`: an ISO 9660 was recognised on the whole medium.
+    """Return whether the partition starts at the first sector, or where xorriso's second volume descriptor
+    makes the image mountable as a partition. `whole`: an ISO 9660 was recognised on the whole medium.
     """
     if partition.extent.start == 0:
         return whole or partition.type_code == "0x00"
@@ -281,7 +320,9 @@ def _covers_the_image(partition: Partition, *, whole: bool) -> bool:
         return False
     if partition.content:
         return any(kind_named(layer.kind).is_disc_image for layer in partition.content)
-    return kind_named(partition.content_hint or "").is_disc_image or (partition.name or "").startswith("ISO9660")
+    return kind_named(partition.content_hint or "").is_disc_image or (partition.name or "").startswith(
+        "ISO9660"
+    )
 
 
 # Verdicts and findings on the start and end of each partition.
@@ -304,22 +345,32 @@ CODES = {
 def judge_start(
     disk: Disk, number: int | None, start: int, grids: Sequence[Grid], *, exemption: str = "", doubt: str = ""
 ) -> Verdict:
-    """Return the verdict on a start: it is off if it is off a grid whose severity is error or warning. `exemption`: why
-    that does not matter; `doubt`: why the start may be wrong.
+    """Return the verdict on a start: it is off if it is off a grid whose severity is error or warning.
+    `exemption`: why that does not matter; `doubt`: why the start may be wrong.
     """
     checks = tuple(report.Check(grid, grid.off_by(start)) for grid in grids)
     if (disk.limits.alignment_offset or 0) < 0 and not grids[0].phase:  # unknown from the members, too
-        why = "the kernel reports alignment_offset −1: the members of this stacked device contradict each other"
+        why = (
+            "the kernel reports alignment_offset −1: the members of this stacked device contradict each other"
+        )
         return Verdict(disk.name, number, start, Answer.UNKNOWN, checks, why=why)
     off = any(not check.on and check.grid.severity is not Severity.INFO for check in checks)
     if off and doubt and not exemption:
         return Verdict(disk.name, number, start, Answer.UNKNOWN, checks, why=doubt)
     return Verdict(
-        disk.name, number, start, Answer.OFF if off else Answer.ON, checks, matters=not exemption, why=exemption
+        disk.name,
+        number,
+        start,
+        Answer.OFF if off else Answer.ON,
+        checks,
+        matters=not exemption,
+        why=exemption,
     )
 
 
-def start_findings(disk: Disk, partition: Partition | None, verdict: Verdict, sector_size: int) -> Iterator[Finding]:
+def start_findings(
+    disk: Disk, partition: Partition | None, verdict: Verdict, sector_size: int
+) -> Iterator[Finding]:
     finding = partial(
         Finding, disk=disk.name, partition=verdict.partition, start=verdict.start, sector_size=sector_size
     )
@@ -339,7 +390,10 @@ def start_findings(disk: Disk, partition: Partition | None, verdict: Verdict, se
     grid = worst.grid
     severity = worst.grid.severity
     finding = partial(finding, grid=grid, off_by=worst.off_by)
-    boundary = f"{format_size(worst.off_by)} past a boundary of {format_size(grid.size)} ({wording.grid_words(grid)})"
+    boundary = (
+        f"{format_size(worst.off_by)} past a boundary of {format_size(grid.size)}"
+        f" ({wording.grid_words(grid)})"
+    )
     subject = wording.subject_words(disk, partition)
     start = wording.offset_words(verdict.start, sector_size)
     text = f"{subject} starts at {start}, {boundary}"
@@ -368,8 +422,8 @@ def start_findings(disk: Disk, partition: Partition | None, verdict: Verdict, se
 
 
 def end_finding(disk: Disk, partition: Partition | None, physical: Grid, sector_size: int) -> Finding | None:
-    """Return a note on an end off the physical sector, or None; an error if a LUKS inside, or on the whole disk, does
-    not open because of its end. The last sector of the disk is otherwise exempt.
+    """Return a note on an end off the physical sector, or None; an error if a LUKS inside, or on the whole
+    disk, does not open because of its end. The last sector of the disk is otherwise exempt.
     """
     size = disk.size or 0
     extent = partition.extent if partition else Extent(0, size - size % sector_size)
@@ -398,8 +452,8 @@ def end_finding(disk: Disk, partition: Partition | None, physical: Grid, sector_
 
 
 def _odd_luks(content: Sequence[Layer], end: int) -> str:
-    """Return why a LUKS that extends to the end of its partition or disk does not open, or "" if it does: dm-crypt
-    requires whole sectors of its own size (drivers/md/dm-crypt.c, crypt_ctr()).
+    """Return why a LUKS that extends to the end of its partition or disk does not open, or "" if it does:
+    dm-crypt requires whole sectors of its own size (drivers/md/dm-crypt.c, crypt_ctr()).
     """
     for layer in content:
         unit = layer.data_unit or 1
@@ -408,7 +462,8 @@ def _odd_luks(content: Sequence[Layer], end: int) -> str:
         if to_end and (rest := length % unit):
             name = wording.layer_name(layer)
             return (
-                f"{name} does not open: its data are {rest} bytes longer than a multiple of its sectors of {unit} bytes"
+                f"{name} does not open: its data are {rest} bytes longer than a multiple of its sectors of"
+                f" {unit} bytes"
             )
     return ""
 
@@ -417,7 +472,10 @@ def _evidence(partition: Partition | None, verdict: Verdict, worst: report.Check
     for check in verdict.checks:
         if not check.on and check is not worst:
             grid = check.grid
-            yield f"also {format_size(check.off_by)} off the {grid.kind} of {format_size(grid.size)} ({grid.source})"
+            yield (
+                f"also {format_size(check.off_by)} off the {grid.kind} of {format_size(grid.size)}"
+                f" ({grid.source})"
+            )
     if partition is None:
         return
     if (partition.kernel_alignment_offset or 0) > 0:
@@ -427,9 +485,11 @@ def _evidence(partition: Partition | None, verdict: Verdict, worst: report.Check
 
 
 def aligned_data_exemption(partition: Partition, grids: Sequence[Grid]) -> str:
-    """Return why a start off the grids does not matter: all data inside begin on them. Return "" if they do not.
+    """Return why a start off the grids does not matter: all data inside begin on them. Return "" if they do
+    not.
 
-    The superblock and the bitmap of an array are written as often as its data, so they must be on physical sectors.
+    The superblock and the bitmap of an array are written as often as its data, so they must be on physical
+    sectors.
     """
     required = [grid for grid in grids if grid.severity is not Severity.INFO]
     places = data_starts(partition)
@@ -444,16 +504,19 @@ def aligned_data_exemption(partition: Partition, grids: Sequence[Grid]) -> str:
 
 
 def _clusters_on_the_grid(partition: Partition | None, grid: Grid) -> tuple[Layer, ...]:
-    """Return the file systems whose clusters are on the grid although the partition's start is not: SD cards are
-    formatted so (SD Part 2, File System).
+    """Return the file systems whose clusters are on the grid although the partition's start is not: SD cards
+    are formatted so (SD Part 2, File System).
     """
     return tuple(layer for layer in _data_on_the_grid(partition, grid) if kind_named(layer.kind).has_clusters)
 
 
 def _data_on_the_grid(partition: Partition | None, grid: Grid) -> tuple[Layer, ...]:
-    """Return the layers whose data are on the grid although the partition's start is not: cryptsetup and pvcreate
-    compensate for the offset that the kernel reports, and some file systems have clusters on the boundary.
+    """Return the layers whose data are on the grid although the partition's start is not: cryptsetup and
+    pvcreate compensate for the offset that the kernel reports, and some file systems have clusters on the
+    boundary.
     """
     named = ((layer, kind_named(layer.kind)) for layer in (partition.content if partition else ()))
     layers = [layer for layer, kind in named if kind.has_clusters or kind.is_container]
-    return tuple(layer for layer in layers if layer.data_start is not None and grid.off_by(layer.data_start) == 0)
+    return tuple(
+        layer for layer in layers if layer.data_start is not None and grid.off_by(layer.data_start) == 0
+    )

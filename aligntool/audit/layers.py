@@ -14,13 +14,13 @@ from aligntool.units import format_size
 
 # Stripe settings of ext4 and XFS against the array below.
 #
-# The array is the md layer under the file system (in an image of a member), or the striped device that the file system
-# is on.
+# The array is the md layer under the file system (in an image of a member), or the striped device that the
+# file system is on.
 
 
 def _array_below(disk: Disk, below: Layer | None) -> tuple[str, int, int | None]:
-    """Return level, chunk and full stripe of the array below, in bytes. Chunk 0: the array has no chunks; -1: no array
-    is known.
+    """Return level, chunk and full stripe of the array below, in bytes. Chunk 0: the array has no chunks; -1:
+    no array is known.
     """
     if below is not None:
         if below.kind == MD.name and below.raid_level:
@@ -34,7 +34,9 @@ def _array_below(disk: Disk, below: Layer | None) -> tuple[str, int, int | None]
 
 
 def _full_stripe(member: Layer) -> int | None:
-    """Return chunk × data members in bytes, or None for levels where these two do not determine the stripe."""
+    """Return chunk × data members in bytes, or None for levels where these two do not determine the
+    stripe.
+    """
     parity = {"raid0": 0, "raid4": 1, "raid5": 1, "raid6": 2}.get(member.raid_level or "")
     if parity is None or not member.raid_chunk or not member.raid_members or member.raid_members <= parity:
         return None
@@ -51,28 +53,45 @@ def _stripe_mismatch(layer: Layer, level: str, chunk: int, stripe: int | None) -
     if not unit:
         return f"has no stripe unit, but the {level} below has a chunk of {format_size(chunk)}"
     if unit != chunk:
-        return f"has a stripe unit of {format_size(unit)}, but the chunk of the {level} below is {format_size(chunk)}"
+        return (
+            f"has a stripe unit of {format_size(unit)}, but the chunk of the {level} below is"
+            f" {format_size(chunk)}"
+        )
     if width and stripe and width != stripe:
         return f"has a stripe width of {format_size(width)}, but the {level} below has {format_size(stripe)}"
     return ""
 
 
-# The stack above a partition: where its data start on the device, and whether its settings match the device below.
+# The stack above a partition: where its data start on the device, and whether its settings match the device
+# below.
 
 _COMPARED = frozenset(
-    {GridKind.PHYSICAL, GridKind.MINIMUM_IO, GridKind.PAGE, GridKind.UNIT, GridKind.ALLOCATION, GridKind.CHUNK}
+    {
+        GridKind.PHYSICAL,
+        GridKind.MINIMUM_IO,
+        GridKind.PAGE,
+        GridKind.UNIT,
+        GridKind.ALLOCATION,
+        GridKind.CHUNK,
+    }
 )
 
 
 def data_starts(partition: Partition) -> tuple[int, ...]:
-    """Return the offsets on the disk where data begin in the uppermost readable container of a partition: RAID,
-    encryption or volume manager. Return () if there is none, or if its superblock is inconsistent or ambiguous.
+    """Return the offsets on the disk where data begin in the uppermost readable container of a partition:
+    RAID, encryption or volume manager. Return () if there is none, or if its superblock is inconsistent or
+    ambiguous.
     """
     content = partition.content
-    if len(content) != 1 or not kind_named(content[0].kind).is_container or any(layer.problems for layer in content):
+    if (
+        len(content) != 1
+        or not kind_named(content[0].kind).is_container
+        or any(layer.problems for layer in content)
+    ):
         return ()
     top = content[0]
-    # A striped array spreads its content over the members: only the member's own data area has a place on this disk.
+    # A striped array spreads its content over the members: only the member's own data area has a place on
+    # this disk.
     while top.raid_chunk is None and len(top.inner) == 1 and top.kind == MD.name:
         if not kind_named(top.inner[0].kind).is_container or top.inner[0].problems:
             break
@@ -105,7 +124,9 @@ class _Walk:
     verdict: Verdict | None
     sector_size: int
 
-    def finding(self, code: Code, severity: Severity, text: str, name: str | None, start: int | None) -> Finding:
+    def finding(
+        self, code: Code, severity: Severity, text: str, name: str | None, start: int | None
+    ) -> Finding:
         sentence = f"{wording.subject_words(self.disk, self.partition)}: {text}"
         return Finding(
             code,
@@ -130,7 +151,9 @@ class _Walk:
         for layer in layers:
             yield from self.layer(layer, None, 0)
 
-    def layer(self, layer: Layer, below: Layer | None, depth: int, *, in_volume: bool = False) -> Iterator[Finding]:
+    def layer(
+        self, layer: Layer, below: Layer | None, depth: int, *, in_volume: bool = False
+    ) -> Iterator[Finding]:
         yield from self._size(layer, in_volume=in_volume)
         if layer.data_start is not None:
             yield from self._data_start(layer)
@@ -159,14 +182,21 @@ class _Walk:
         if grid is None:
             return
         if not kind_named(layer.kind).has_clusters:
-            yield self._off(_code_of(grid), grid.severity, wording.layer_name(layer), "data start", start, grid)
-        elif grid.kind in (GridKind.PHYSICAL, GridKind.MINIMUM_IO):  # an EFI system partition is rarely written
+            yield self._off(
+                _code_of(grid), grid.severity, wording.layer_name(layer), "data start", start, grid
+            )
+        # an EFI system partition is rarely written
+        elif grid.kind in (GridKind.PHYSICAL, GridKind.MINIMUM_IO):
             boot = self.partition is not None and self.partition.type_code in EFI_SYSTEM
             severity = Severity.INFO if boot else Severity.WARNING
-            yield self._off(Code.CLUSTERS_OFF, severity, wording.layer_name(layer), "first cluster", start, grid)
+            yield self._off(
+                Code.CLUSTERS_OFF, severity, wording.layer_name(layer), "first cluster", start, grid
+            )
 
     def _segments(self, layer: Layer) -> Iterator[Finding]:
-        """Yield findings on the segments of every logical volume. An offset that pe_start explains is not repeated."""
+        """Yield findings on the segments of every logical volume. An offset that pe_start explains is not
+        repeated.
+        """
         reported: set[tuple[str, GridKind]] = set()
         for segment in layer.segments:
             grid = self._worst_grid(segment.extent.start, layer.data_start)
@@ -178,25 +208,34 @@ class _Walk:
             yield self._off(_code_of(grid), grid.severity, name, "a segment", start, grid)
 
     def _worst_grid(self, start: int, base: int | None = None) -> Grid | None:
-        """Return the worst grid that `start` is off, ignoring grids that the layer below is off by as much."""
+        """Return the worst grid that `start` is off, ignoring grids that the layer below is off by as
+        much.
+        """
         if base is None:
             base = self.partition.extent.start if self.partition else 0
-        failed = [grid for grid in self.grids if grid.off_by(start) and grid.off_by(start) != grid.off_by(base)]
+        failed = [
+            grid for grid in self.grids if grid.off_by(start) and grid.off_by(start) != grid.off_by(base)
+        ]
         if self.verdict and self.verdict.answer is Answer.UNKNOWN:
             return None
         return min(failed, key=lambda grid: grid.severity.rank, default=None)
 
     def _off(self, code: Code, severity: Severity, name: str, what: str, start: int, grid: Grid) -> Finding:
         past = grid.off_by(start)
-        boundary = f"{format_size(past)} past a boundary of {format_size(grid.size)} ({wording.grid_words(grid)})"
-        text = f"{what} of {name} is at {wording.offset_words(start, self.sector_size)} of the disk, {boundary}"
+        boundary = (
+            f"{format_size(past)} past a boundary of {format_size(grid.size)} ({wording.grid_words(grid)})"
+        )
+        text = (
+            f"{what} of {name} is at {wording.offset_words(start, self.sector_size)} of the disk, {boundary}"
+        )
         found = self.finding(code, severity, text, name, start)
         next_ = wording.next_realign(self.disk) if self._is_movable(start) else wording.next_look(self.disk)
         return replace(found, grid=grid, off_by=past, cost=predict(grid.size), next=next_)
 
     def _is_movable(self, start: int) -> bool:
-        """Return whether a move of the partition can align data at `start`. The superblock and the bitmap at the start
-        of an md member are on physical sectors only if the distance of the data from it is a multiple of them.
+        """Return whether a move of the partition can align data at `start`. The superblock and the bitmap at
+        the start of an md member are on physical sectors only if the distance of the data from it is a
+        multiple of them.
         """
         part = self.partition
         if part is None or start not in data_starts(part):
@@ -208,8 +247,8 @@ class _Walk:
     def _size(self, layer: Layer, *, in_volume: bool) -> Iterator[Finding]:
         """Yield findings on a layer that is larger than its container, and on other damage of its superblock.
 
-        The pieces of an LVM volume may lie in any order, and on several disks, so the end of the partition does not
-        limit what is in it; its reader compared it with the volume.
+        The pieces of an LVM volume may lie in any order, and on several disks, so the end of the partition
+        does not limit what is in it; its reader compared it with the volume.
         """
         claims = layer.claims_size or 0
         reported = None
@@ -224,18 +263,24 @@ class _Walk:
             reported = missing_bytes(layer.kind, claims, room)
         for problem in layer.problems:
             if problem != reported:
-                yield self.finding(Code.DAMAGED_SUPERBLOCK, Severity.WARNING, f"{name}: {problem}", name, start)
+                yield self.finding(
+                    Code.DAMAGED_SUPERBLOCK, Severity.WARNING, f"{name}: {problem}", name, start
+                )
 
     def _small_blocks(self, layer: Layer) -> Iterator[Finding]:
         physical = next((grid for grid in self.grids if grid.kind is GridKind.PHYSICAL), None)
         unit = layer.data_unit or 0
         if physical is None or not 0 < unit < physical.size or not kind_named(layer.kind).writes_units:
             return
-        if kind_named(layer.kind).may_be_detached and layer.data_start is None:  # its data are on another device
+        # its data are on another device
+        if kind_named(layer.kind).may_be_detached and layer.data_start is None:
             return
         name = wording.layer_name(layer)
         sector = f"the physical sector of {format_size(physical.size)} ({physical.source})"
-        text = f"{name} works in units of {format_size(unit)}, smaller than {sector}, which each write of one rewrites"
+        text = (
+            f"{name} works in units of {format_size(unit)}, smaller than {sector}, which each write of one"
+            " rewrites"
+        )
         found = self.finding(Code.SMALL_BLOCKS, Severity.INFO, text, name, layer.extent.start)
         is_outermost = self.partition is not None and layer in self.partition.content
         if layer.version == "LUKS2" and is_outermost:

@@ -13,11 +13,12 @@ from aligntool.errors import Refused
 from aligntool.inventory import Disk, Inventory, Source
 from aligntool.units import MIB, is_power_of_two, off_by
 
-# The finding codes: stable names, one rule each. `explanations` returns their texts, which `aligntool explain CODE`
-# shows.
+# The finding codes: stable names, one rule each. `explanations` returns their texts, which `aligntool explain
+# CODE` shows.
 #
-# Hundreds: 1 starts of partitions, 2 values that a device reports, 3 partition tables, 4 the layers above, 5 drives and
-# links, 6 arrays and their assembly at boot, 9 what could not be read. A code is never reused for another rule.
+# Hundreds: 1 starts of partitions, 2 values that a device reports, 3 partition tables, 4 the layers above, 5
+# drives and links, 6 arrays and their assembly at boot, 9 what could not be read. A code is never reused for
+# another rule.
 
 
 class Code(StrEnum):
@@ -151,13 +152,15 @@ def predict(unit: int, request: int = REQUEST) -> Cost:
 
 
 def units_touched(length: int, unit: int, start: int = -1) -> int:
-    """Return how many units a request of `length` bytes touches; `start` -1: at the worst start off the grid."""
+    """Return how many units a request of `length` bytes touches; `start` -1: at the worst start off the
+    grid.
+    """
     past = unit - 1 if start < 0 else start % unit
     return -(-(past + length) // unit) if length else 0
 
 
-# The result of an audit: severities, grids, checks, verdicts, findings. Plain values, so that `render` can show them,
-# scripts can read them and tests can compare them.
+# The result of an audit: severities, grids, checks, verdicts, findings. Plain values, so that `render` can
+# show them, scripts can read them and tests can compare them.
 
 
 class Severity(StrEnum):
@@ -189,8 +192,8 @@ class GridKind(StrEnum):
 class Grid:
     """A grid that a partition should start on, and its source: the device, the database or an assumption.
 
-    `severity`: of a start off this grid (error off the physical grid, warning off page, unit, allocation unit and
-    chunk, info off the rest).
+    `severity`: of a start off this grid (error off the physical grid, warning off page, unit, allocation unit
+    and chunk, info off the rest).
     """
 
     kind: GridKind
@@ -265,7 +268,9 @@ class Judged:
     above: Inventory | None = None  # the devices that hold the disk; read only where it is to be changed
 
     def by_partition(self) -> dict[int | None, Verdict]:
-        """Return the verdicts by partition number: there may be thousands. Of two with one number the first counts."""
+        """Return the verdicts by partition number: there may be thousands. Of two with one number the first
+        counts.
+        """
         return {verdict.partition: verdict for verdict in reversed(self.verdicts)}
 
 
@@ -300,7 +305,9 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredUnit:
-    """A boundary measured on a drive: a request that crosses it takes longer. Bytes; confidence from 0 to 1."""
+    """A boundary measured on a drive: a request that crosses it takes longer. Bytes; confidence from 0 to
+    1.
+    """
 
     size: int
     confidence: float
@@ -318,7 +325,9 @@ class MeasuredDisk:
     wwn: str | None = None
 
     def is_of(self, disk: Disk) -> bool:
-        """Return whether this is a result of the disk, by its size and its WWN, or else serial number, or else name."""
+        """Return whether this is a result of the disk, by its size and its WWN, or else serial number, or
+        else name.
+        """
         if self.size != disk.size:
             return False
         for mine, its in ((self.wwn, disk.wwn), (self.serial, disk.serial)):
@@ -346,8 +355,8 @@ class _MeasuredDisk:
 def read_measured(text: str, name: str, again: str = "") -> MeasuredDisk:
     """Return the units in a stored result of a probe that are confident enough for an audit.
 
-    `name`: of the file, for messages; `again`: the command that makes a new result. Raises Refused for any other
-    document.
+    `name`: of the file, for messages; `again`: the command that makes a new result. Raises Refused for any
+    other document.
     """
     try:
         found = load_object(text)
@@ -356,17 +365,21 @@ def read_measured(text: str, name: str, again: str = "") -> MeasuredDisk:
         units = decode(tuple[MeasuredUnit, ...], found.get("boundaries"), "boundaries")
         for unit in units:
             if not is_power_of_two(unit.size) or not 512 <= unit.size <= 1 << 30 or unit.confidence > 1:
-                raise ValueError(f"{unit.size} is not a valid boundary, or {unit.confidence} not a valid confidence")
+                raise ValueError(
+                    f"{unit.size} is not a valid boundary, or {unit.confidence} not a valid confidence"
+                )
         sure = tuple(unit for unit in units if unit.confidence >= CONFIDENT)
-        return MeasuredDisk(disk.name or "", disk.path or "", disk.size, sure, disk.serial or None, disk.wwn or None)
+        return MeasuredDisk(
+            disk.name or "", disk.path or "", disk.size, sure, disk.serial or None, disk.wwn or None
+        )
     except ValueError as error:
         raise Refused(f"{name} is not a probe result: {error}", hint=again) from None
 
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """Options of an audit. Sizes in bytes. `page_size` None: from the drive and the database. `grain`: the boundary
-    that partitions should start on.
+    """Options of an audit. Sizes in bytes. `page_size` None: from the drive and the database. `grain`: the
+    boundary that partitions should start on.
     """
 
     page_size: int | None = None
@@ -374,7 +387,8 @@ class AuditOptions:
     measured: tuple[MeasuredDisk, ...] = ()
 
 
-# The explanation of each finding code, parsed from findings.md in this package, which docs/findings.md is a copy of.
+# The explanation of each finding code, parsed from findings.md in this package, which docs/findings.md is a
+# copy of.
 
 QUESTIONS = ("What it means", "How it is judged", "What it costs", "What to do")
 

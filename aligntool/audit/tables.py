@@ -5,7 +5,14 @@ from dataclasses import replace
 
 from aligntool.audit.drives import disk_finding
 from aligntool.audit.report import Code, Finding, Severity
-from aligntool.audit.wording import change_by_hand, look_at_table, next_command, next_resume, repair_program, shell_word
+from aligntool.audit.wording import (
+    change_by_hand,
+    look_at_table,
+    next_command,
+    next_resume,
+    repair_program,
+    shell_word,
+)
 from aligntool.commands import ByHand
 from aligntool.contents.catalogue import kind_named
 from aligntool.formats.parked import is_marked_in_flight, parked_numbers
@@ -32,7 +39,8 @@ _CODES = dict.fromkeys(_EBR_FAULTS, Code.EBR_CHAIN) | {
 }
 _WARNINGS = (Fault.GPT_BACKUP_DAMAGED, Fault.GPT_BACKUP_MISPLACED, Fault.PROTECTIVE_MBR, Fault.OUTSIDE_USABLE)
 _NOTES = (Fault.HYBRID_MBR, Fault.DYNAMIC_DISK)
-_SEVERITIES = dict.fromkeys(_WARNINGS, Severity.WARNING) | dict.fromkeys(_NOTES, Severity.INFO)  # else an error
+# else an error
+_SEVERITIES = dict.fromkeys(_WARNINGS, Severity.WARNING) | dict.fromkeys(_NOTES, Severity.INFO)
 
 _OF_IMAGES = (Fault.PROTECTIVE_MBR, Fault.GPT_BACKUP_MISPLACED)
 _COPIES_DAMAGED = {Fault.GPT_PRIMARY_DAMAGED, Fault.GPT_BACKUP_DAMAGED}
@@ -104,8 +112,8 @@ def _faults(disk: Disk) -> set[Fault]:
     return {fault.fault for fault in disk.table.faults} if disk.table else set()
 
 
-# The kinds of disks on which Linux always searches for partitions: not on a loop device without partition scanning, for
-# example.
+# The kinds of disks on which Linux always searches for partitions: not on a loop device without partition
+# scanning, for example.
 _SCANNED = frozenset(
     {
         DiskKind.NVME,
@@ -123,7 +131,9 @@ _READ_BY_LINUX = (TableLabel.GPT, TableLabel.DOS)  # by every kernel; the others
 
 
 def hiding_codes(disk: Disk) -> frozenset[Code]:
-    """Return the codes of the findings on why Linux shows none of the partitions of this disk, or wrong ones."""
+    """Return the codes of the findings on why Linux shows none of the partitions of this disk, or wrong
+    ones.
+    """
     found = {_CODES[fault.fault] for fault in (disk.table.faults if disk.table else ()) if fault.hides}
     if gpt_is_lost(disk):
         found.add(Code.GPT_LOST)
@@ -155,13 +165,19 @@ def _fault_finding(disk: Disk, fault: TableFault) -> Finding:
     if fault.fault is Fault.BAD_ENTRY and disk.table and disk.table.label is TableLabel.DOS:
         # For example a type without sectors: the kernel omits the entry and nothing is lost.
         severity = Severity.WARNING
-    covering = (part for part in disk.partitions if part.number in fault.partitions and part.extent.start == 0)
+    covering = (
+        part for part in disk.partitions if part.number in fault.partitions and part.extent.start == 0
+    )
     kinds = [layer.kind for layer in disk.content]
     image = any(kind_named(name).is_disc_image for name in (disk.content_hint or "", *kinds))
     other = disk.table is not None and disk.table.label is not TableLabel.DOS
     if fault.fault is Fault.OVERLAP and any(image or other or part.type_code == "0x00" for part in covering):
-        severity = Severity.INFO  # intended in hybrid ISO images; of other tables, the entry of the whole disk
-    copies = (f"{copy.name} GPT at byte {copy.at}: {copy.state}" for copy in (disk.table.copies if disk.table else ()))
+        # intended in hybrid ISO images; of other tables, the entry of the whole disk
+        severity = Severity.INFO
+    copies = (
+        f"{copy.name} GPT at byte {copy.at}: {copy.state}"
+        for copy in (disk.table.copies if disk.table else ())
+    )
     found = disk_finding(disk, code, severity, fault.detail, *copies, next_=_next_step(disk, code))
     number = fault.partitions[0] if len(fault.partitions) == 1 else None
     size = disk.table.sector_size if disk.table else None
@@ -169,8 +185,8 @@ def _fault_finding(disk: Disk, fault: TableFault) -> Finding:
 
 
 def _image_finding(disk: Disk, fault: TableFault) -> Finding:
-    """Return the note on a hybrid ISO image: it has an MBR and a GPT on purpose, and was made for a medium of its own
-    length.
+    """Return the note on a hybrid ISO image: it has an MBR and a GPT on purpose, and was made for a medium of
+    its own length.
     """
     code = _CODES[fault.fault]
     why = "an ISO image was written to this medium with its table: nothing needs repair"
@@ -184,9 +200,15 @@ def _next_step(disk: Disk, code: Code) -> str:
         return next_resume(disk)
     if code in hiding_codes(disk) and code in (Code.GPT_LOST, Code.GPT_PRIMARY_DAMAGED, Code.PROTECTIVE_MBR):
         return change_by_hand(disk, ByHand.TABLE, repair_program(disk))
-    if code in (Code.GPT_PRIMARY_DAMAGED, Code.GPT_BACKUP_DAMAGED, Code.GPT_BACKUP_MISPLACED, Code.GPT_COPIES_DIFFER):
+    if code in (
+        Code.GPT_PRIMARY_DAMAGED,
+        Code.GPT_BACKUP_DAMAGED,
+        Code.GPT_BACKUP_MISPLACED,
+        Code.GPT_COPIES_DIFFER,
+    ):
         backup = f"sgdisk --backup=gpt-{disk.name.rpartition('/')[2]}.bin"
-        # With a damaged copy and a damaged protective MBR sgdisk 1.0.9 saves nothing ("Invalid partition data").
+        # With a damaged copy and a damaged protective MBR sgdisk 1.0.9 saves nothing ("Invalid partition
+        # data").
         is_refused = Fault.PROTECTIVE_MBR in _faults(disk) and not _faults(disk).isdisjoint(_COPIES_DAMAGED)
         saves = path == disk.path and not is_refused
         return look_at_table(disk, backup if saves else "sgdisk -v")
@@ -204,7 +226,10 @@ def _number_findings(disk: Disk) -> Iterator[Finding]:
     """Yield a finding on entries that are valid, but that Linux does not show."""
     hidden = [str(part.number) for part in disk.partitions if part.number > LAST_NUMBER and part.type_code]
     if hidden:
-        text = f"{counted(len(hidden), 'partition')} with a number above {LAST_NUMBER}, which Linux does not show"
+        text = (
+            f"{counted(len(hidden), 'partition')} with a number above {LAST_NUMBER}, which Linux does not"
+            " show"
+        )
         next_ = _next_step(disk, Code.BAD_ENTRY)
         yield disk_finding(disk, Code.BAD_ENTRY, Severity.WARNING, text, ", ".join(hidden), next_=next_)
 
@@ -216,7 +241,9 @@ def _kernel_findings(disk: Disk) -> Iterator[Finding]:
     shows_volumes = label is TableLabel.DOS and Fault.DYNAMIC_DISK in _faults(disk)
     if not disk.table_read or label is TableLabel.UNKNOWN or shows_volumes:
         return
-    compared = label in _READ_BY_LINUX and disk.kind in _SCANNED and not hiding_codes(disk) - {Code.KERNEL_DISAGREES}
+    compared = (
+        label in _READ_BY_LINUX and disk.kind in _SCANNED and not hiding_codes(disk) - {Code.KERNEL_DISAGREES}
+    )
     if not disk.kernel_partitions and not compared:
         return
     parked = parked_numbers(disk)  # their nodes are removed from the kernel while they are in flight
@@ -227,12 +254,15 @@ def _kernel_findings(disk: Disk) -> Iterator[Finding]:
         if part.role is not Role.EXTENDED and part.type_code and part.number not in parked
     }
     in_kernel = {number: extent for number, extent in disk.kernel_partitions if number not in parked}
-    differing = sorted(number for number in on_disk.keys() & in_kernel.keys() if on_disk[number] != in_kernel[number])
+    differing = sorted(
+        number for number in on_disk.keys() & in_kernel.keys() if on_disk[number] != in_kernel[number]
+    )
     extended = {part.number for part in disk.partitions if part.role is Role.EXTENDED}
     missing = sorted(on_disk.keys() - in_kernel.keys())
     extra = sorted(in_kernel.keys() - on_disk.keys() - extended)
     differences = [
-        f"partition {number}: the kernel has {_length_at(in_kernel[number])}, the table {_length_at(on_disk[number])}"
+        f"partition {number}: the kernel has {_length_at(in_kernel[number])}, the table"
+        f" {_length_at(on_disk[number])}"
         for number in differing
     ]
     differences += [f"partition {number} is in the table but not in the kernel" for number in missing]

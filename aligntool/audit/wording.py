@@ -4,7 +4,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from aligntool.audit.report import Grid
-from aligntool.commands import ByHand, Command, Hint, by_hand, joined_commands, raw_first, typed, typed_on_loop
+from aligntool.commands import (
+    ByHand,
+    Command,
+    Hint,
+    by_hand,
+    joined_commands,
+    raw_first,
+    typed,
+    typed_on_loop,
+)
 from aligntool.commands import command as command
 from aligntool.commands import shell_word as shell_word
 from aligntool.contents.catalogue import kind_named
@@ -27,7 +36,9 @@ def offset_words(offset: int, sector_size: int) -> str:
 
 
 def grid_words(grid: Grid) -> str:
-    """Return kind and source of a grid: "NAND page, known: Samsung SSD 830"; of an assumption without the reason."""
+    """Return kind and source of a grid: "NAND page, known: Samsung SSD 830"; of an assumption without the
+    reason.
+    """
     return f"{grid.kind}, {grid.source}" + ("" if grid.source is Source.ASSUMED else f": {grid.by}")
 
 
@@ -47,8 +58,8 @@ def next_look(disk: Disk) -> str:
 
 
 def next_realign(disk: Disk) -> str:
-    """Return the command that plans the moves of a disk's partitions; the command that resumes a move in flight; or an
-    audit if the table cannot be changed.
+    """Return the command that plans the moves of a disk's partitions; the command that resumes a move in
+    flight; or an audit if the table cannot be changed.
     """
     if is_marked_in_flight(disk):
         return next_resume(disk)
@@ -58,7 +69,9 @@ def next_realign(disk: Disk) -> str:
 
 
 def next_resume(disk: Disk, name: str = "resume") -> str:
-    """Return the command that resumes the move in flight on this disk, or another one that reads its journal."""
+    """Return the command that resumes the move in flight on this disk, or another one that reads its
+    journal.
+    """
     flight = disk.table.in_flight if disk.table else None
     return next_command(disk, name, *(("--journal FILE",) if flight and flight.journal_at is None else ()))
 
@@ -74,8 +87,8 @@ def audit_command(disk: Disk) -> str:
 
 
 def on_raw(disk: Disk, words: str) -> str:
-    """Return the hint of another program, which takes a file for a raw image. It would destroy a virtual disk: return
-    the command that makes a raw image of that.
+    """Return the hint of another program, which takes a file for a raw image. It would destroy a virtual
+    disk: return the command that makes a raw image of that.
     """
     return raw_first(disk.raw_copy) if disk.raw_copy else words
 
@@ -86,9 +99,9 @@ def look_at(disk: Disk, words: str, *values: str | int) -> str:
 
 
 def look_at_table(disk: Disk, words: str) -> str:
-    """Return the command of sgdisk or sfdisk that looks at the table of a disk; on a loop device if the tool would
-    expect a table in other sectors: sfdisk then takes its protective MBR for the table. Both assume 512 bytes for a
-    file.
+    """Return the command of sgdisk or sfdisk that looks at the table of a disk; on a loop device if the tool
+    would expect a table in other sectors: sfdisk then takes its protective MBR for the table. Both assume 512
+    bytes for a file.
     """
     expected = 512 if disk.kind is DiskKind.IMAGE else disk.limits.logical_block_size or disk.sector_size
     if disk.sector_size == expected:
@@ -107,18 +120,20 @@ def change_by_hand(disk: Disk, section: ByHand, program: str, part: Partition | 
 
 
 def repair_program(disk: Disk) -> str:
-    """Return the program that repairs a GPT of which Linux reads no entry: sgdisk stops if the protective MBR is wrong,
-    and begins with an empty table if no header is valid.
+    """Return the program that repairs a GPT of which Linux reads no entry: sgdisk stops if the protective MBR
+    is wrong, and begins with an empty table if no header is valid.
     """
     faults = {fault.fault for fault in disk.table.faults} if disk.table else set()
     only_primary = Fault.GPT_PRIMARY_DAMAGED in faults and Fault.GPT_BACKUP_DAMAGED not in faults
     return "sgdisk" if only_primary and Fault.PROTECTIVE_MBR not in faults else "gdisk"
 
 
-LABELS = {"gpt": "GPT", "dos": "MBR"}  # the tables that aligntool writes, whose usual names are not those of libfdisk
+# the tables that aligntool writes, whose usual names are not those of libfdisk
+LABELS = {"gpt": "GPT", "dos": "MBR"}
 LOST = "lost: "  # begins the sentences of a plan on what it overwrites, which are shown before the question
 VIOLATES = "VIOLATES"  # marks the sentences on broken rules, which a short plan shows, too
-SUSPENDED = "may be suspended: "  # begins the sentences on a system in a layer, which are shown before the question
+# begins the sentences on a system in a layer, which are shown before the question
+SUSPENDED = "may be suspended: "
 _LSBLK = "lsblk -d lists the other drives"
 
 
@@ -136,8 +151,9 @@ def use_refusals(
     *,
     above: Inventory | None = None,
 ) -> Iterator[Refusal]:
-    """Yield why a device must not be overwritten now: each mount point with the command that unmounts it, and each
-    device on top. `root`: the hint if the system runs from it. `above`: the devices on top, if they were read.
+    """Yield why a device must not be overwritten now: each mount point with the command that unmounts it, and
+    each device on top. `root`: the hint if the system runs from it. `above`: the devices on top, if they were
+    read.
     """
     for place in places:
         text = f"{name} is mounted at {place}"
@@ -155,8 +171,12 @@ def use_refusals(
 
 
 def inner_first(uses: Iterable[Refusal]) -> list[Refusal]:
-    """Return these uses, mounts first, and a mount inside another one before that one, as they have to end."""
-    return sorted(uses, key=lambda use: use.hint.replace("'", "") if use.code == "mounted" else "", reverse=True)
+    """Return these uses, mounts first, and a mount inside another one before that one, as they have to
+    end.
+    """
+    return sorted(
+        uses, key=lambda use: use.hint.replace("'", "") if use.code == "mounted" else "", reverse=True
+    )
 
 
 def holders_of(disk: Disk) -> tuple[str, ...]:
@@ -168,20 +188,27 @@ _MOST_LEVELS = 16  # of devices on each other
 
 
 def release_command(holder: str, above: Inventory, root: str = _LSBLK) -> str:
-    """Return the commands that end every use of a device on a disk, from the top. `root`: see `use_refusals`."""
+    """Return the commands that end every use of a device on a disk, from the top. `root`: see
+    `use_refusals`.
+    """
     known = {disk.name: disk for disk in above.disks}
     levels = _levels_above(holder, known)
     disks = [known[name] for name in levels if name in known]
     used = [(disk.name, disk.mounted_at) for disk in disks]
     used += [(part.node or disk.name, part.mounted_at) for disk in disks for part in disk.partitions]
-    mounts = sorted(((place, name) for name, places in used for place in places), reverse=True)  # /srv/in, then /srv
+    # /srv/in, then /srv
+    mounts = sorted(((place, name) for name, places in used for place in places), reverse=True)
     uses = [use.hint for place, name in mounts for use in use_refusals(name, name, (place,), (), root)]
-    ends = dict.fromkeys(_end_of(name, known.get(name)) for name in sorted(levels, key=lambda name: levels[name]))
+    ends = dict.fromkeys(
+        _end_of(name, known.get(name)) for name in sorted(levels, key=lambda name: levels[name])
+    )
     return root if root in uses else joined_commands((*uses, *reversed(ends)))
 
 
 def _levels_above(holder: str, known: Mapping[str, Disk]) -> dict[str, int]:
-    """Return the devices that must end before a holder, and itself, each with the most devices between the two."""
+    """Return the devices that must end before a holder, and itself, each with the most devices between the
+    two.
+    """
     levels: dict[str, int] = {}
     waiting = [(holder, 0)]
     while waiting:
@@ -192,7 +219,8 @@ def _levels_above(holder: str, known: Mapping[str, Disk]) -> dict[str, int]:
         device = known.get(name)
         group = _group_of(known.get(name))
         waiting += [(other, level + 1) for other in (holders_of(device) if device else ())]
-        # An array in a container of external metadata ends before it; vgchange ends all volumes of a group together.
+        # An array in a container of external metadata ends before it; vgchange ends all volumes of a group
+        # together.
         waiting += [(other, level + 1) for other, disk in known.items() if _is_in_container(disk, name)]
         waiting += [(other, level) for other, disk in known.items() if group and group == _group_of(disk)]
     return levels
@@ -217,7 +245,8 @@ def _end_of(name: str, device: Disk | None) -> str:
     if group:
         return typed("vgchange -an", group)
     if mapping.startswith("crypt "):  # followed by its kind and its name
-        # A LUKS2 with integrity has a mapping "name_dif" under "name", which ends with that (luks2_json_metadata.c).
+        # A LUKS2 with integrity has a mapping "name_dif" under "name", which ends with that
+        # (luks2_json_metadata.c).
         kind, opened_as = mapping.split(" ", 2)[1:]
         suffix = "_dif" if kind == "SUBDEV" else ""
         return typed("cryptsetup close", opened_as.removesuffix(suffix))
@@ -233,16 +262,23 @@ def _end_of(name: str, device: Disk | None) -> str:
 def read_only_refusals(disk: Disk) -> Iterator[Refusal]:
     """Yield that a disk cannot be written to, with where the user finds how to make it writable."""
     if disk.read_only:
-        hint = by_hand(ByHand.READ_ONLY, "chmod" if disk.kind is DiskKind.IMAGE else "blockdev", shell_word(disk.path))
+        hint = by_hand(
+            ByHand.READ_ONLY, "chmod" if disk.kind is DiskKind.IMAGE else "blockdev", shell_word(disk.path)
+        )
         yield Refusal("read-only", disk.name, f"{disk.name} is read-only", hint, lasting=False)
 
 
 def device_refusals(disk: Disk, part: Partition | None, name: str) -> Iterator[Refusal]:
-    """Yield why a disk or partition cannot be used, whatever its content. `name`: of the disk or partition."""
+    """Yield why a disk or partition cannot be used, whatever its content. `name`: of the disk or
+    partition.
+    """
     yield from read_only_refusals(disk)
     if disk.failing:
         yield Refusal(
-            "failing", disk.name, f"{disk.name} reports that it is failing: {disk.failing}", replacement_hint(disk)
+            "failing",
+            disk.name,
+            f"{disk.name} reports that it is failing: {disk.failing}",
+            replacement_hint(disk),
         )
     if part is not None and part.role in (Role.EXTENDED, Role.MAP, Role.NESTED):
         text = f"{name} is not a separate partition but {part.role.value}"
@@ -255,25 +291,33 @@ def replacement_hint(disk: Disk) -> str:
 
 def contents_of_disk(disk: Disk, whole: str = "whole disk") -> tuple[str, ...]:
     """Return the contents of the disk as phrases: "partition 2, ext4 "root", 20GiB"."""
-    named = ((part, ", ".join(contents(part)) or part.type_name or "no known content") for part in disk.partitions)
+    named = (
+        (part, ", ".join(contents(part)) or part.type_name or "no known content") for part in disk.partitions
+    )
     found = [f"partition {part.number}, {name}, {format_about(part.extent.length)}" for part, name in named]
     found += [f"{content} on the {whole}" for content in contents(disk)]
     if disk.table and not disk.partitions:
         found.append(f"a partition table ({label_words(disk.table.label)}) without partitions")
     if disk.table is None:  # firmware that finds one copy "repairs" the other, and overwrites the data there
-        found += [f"the remains of a GPT, its {copy.name} copy at byte {copy.at}" for copy in disk.gpt_headers]
+        found += [
+            f"the remains of a GPT, its {copy.name} copy at byte {copy.at}" for copy in disk.gpt_headers
+        ]
     return tuple(found)
 
 
 def contents_or_data(disk: Disk, whole: str = "whole disk") -> tuple[str, ...]:
-    """Return the contents of the disk; if no partition and no content is recognised, also that it contains data."""
+    """Return the contents of the disk; if no partition and no content is recognised, also that it contains
+    data.
+    """
     found = contents_of_disk(disk, whole)
     is_unknown = not found or (disk.table and not disk.partitions and not contents(disk))
     return (*found, *unrecognised_data(disk)) if is_unknown else found
 
 
 def unrecognised_data(disk: Disk) -> tuple[str, ...]:
-    """Return, as a phrase, that the samples of the disk contain data; () if they are blank, or none were read."""
+    """Return, as a phrase, that the samples of the disk contain data; () if they are blank, or none were
+    read.
+    """
     sampled = disk.sampled
     if sampled is None or not sampled.written:
         return ()
@@ -316,7 +360,9 @@ def typed_words(options: Mapping[str, str | int | None]) -> list[str]:
 
 @contextmanager
 def hints_for_disk(disk: str, raw_copy: str = "", typed: Sequence[str] = ()) -> Iterator[None]:
-    """Complete the hints of Refused and Stopped, see `Command.on`: code below does not know what the user typed."""
+    """Complete the hints of Refused and Stopped, see `Command.on`: code below does not know what the user
+    typed.
+    """
 
     def full(hint: str) -> str:
         return hint.on(disk, raw_copy, typed) if isinstance(hint, Hint) else hint

@@ -32,15 +32,31 @@ if TYPE_CHECKING:
 
 # Command: module in aligntool.cli, function, first line of its docstring.
 COMMANDS = {
-    "audit": ("audit", "audit", "Check the alignment of every partition: on the grid, off the grid, or unknown."),
+    "audit": (
+        "audit",
+        "audit",
+        "Check the alignment of every partition: on the grid, off the grid, or unknown.",
+    ),
     "explain": ("reference", "explain", "Explain a finding: what it means, what it costs, and what to do."),
     "drives": ("reference", "drives", "Show what is known about a drive, with the source of every fact."),
     "realign": ("partitions", "realign", "Move misaligned partitions to aligned starts."),
-    "layout": ("partitions", "layout", "Write a new partition table to an empty disk, with every partition aligned."),
+    "layout": (
+        "partitions",
+        "layout",
+        "Write a new partition table to an empty disk, with every partition aligned.",
+    ),
     "partition": ("tables", "partition", "Put a whole-disk file system or LVM volume into a partition."),
-    "convert": ("tables", "convert", "Convert the partition table of a disk or image to another sector size."),
+    "convert": (
+        "tables",
+        "convert",
+        "Convert the partition table of a disk or image to another sector size.",
+    ),
     "apply": ("recover", "apply", "Apply a plan that was saved in a file."),
-    "status": ("recover", "status", "Show the progress of an interrupted move or array, and the next command."),
+    "status": (
+        "recover",
+        "status",
+        "Show the progress of an interrupted move or array, and the next command.",
+    ),
     "resume": ("recover", "resume", "Finish an interrupted move or array."),
     "rollback": ("recover", "rollback", "Undo an interrupted move or array."),
     "probe": ("probe", "probe", "Find the internal unit of a drive by timing requests."),
@@ -49,34 +65,65 @@ COMMANDS = {
     "report": ("report", "report", "Write one HTML page of disks, findings, arrays and benchmarks."),
     "snapshot": ("report", "snapshot", "Capture what an audit reads from this machine."),
     "fleet": ("fleet", "fleet", "Audit many captured machines in one report."),
-    "demo": ("partitions", "demo", "Create a misaligned disk image, audit it, realign it, and audit it again."),
+    "demo": (
+        "partitions",
+        "demo",
+        "Create a misaligned disk image, audit it, realign it, and audit it again.",
+    ),
     "plan realign": ("partitions", "plan_realign", "Plan the moves to aligned starts, and show every step."),
-    "plan layout": ("partitions", "plan_layout_command", "Plan a new partition table for an empty disk, and show it."),
+    "plan layout": (
+        "partitions",
+        "plan_layout_command",
+        "Plan a new partition table for an empty disk, and show it.",
+    ),
     "plan partition": ("tables", "plan_partition", "Plan a partition for the content of a whole disk."),
     "plan convert": ("tables", "plan_convert", "Plan a partition table for another sector size."),
     "raid plan": ("raid", "plan_command", "Plan an array, and show how it would be created."),
     "raid show": ("raid", "show_command", "Show arrays: members, links, state and data offset."),
-    "raid create": ("raid", "create_command", "Create an array, and configure the system to start it at every boot."),
-    "raid persist": ("raid", "persist_command", "Configure the system to start an existing array at every boot."),
-    "raid reformat": ("reformat", "reformat", "Change the LBA format of the NVMe members of an array, one at a time."),
+    "raid create": (
+        "raid",
+        "create_command",
+        "Create an array, and configure the system to start it at every boot.",
+    ),
+    "raid persist": (
+        "raid",
+        "persist_command",
+        "Configure the system to start an existing array at every boot.",
+    ),
+    "raid reformat": (
+        "reformat",
+        "reformat",
+        "Change the LBA format of the NVMe members of an array, one at a time.",
+    ),
     "raid tune": ("raid", "tune_command", "Measure which chunk size is fastest on empty drives."),
     "bench run": ("bench", "bench_run", "Measure a drive with fio, and show medians with their range."),
     "bench list": ("bench", "list_results_command", "List saved results, oldest first."),
     "bench show": ("bench", "show_command", "Show a saved result."),
     "bench compare": ("bench", "compare_command", "Compare results as a chart of log10 ratios."),
-    "bench alignment": ("bench", "bench_alignment", "Measure whether the start of a partition matters on this drive."),
+    "bench alignment": (
+        "bench",
+        "bench_alignment",
+        "Measure whether the start of a partition matters on this drive.",
+    ),
     "bench span": ("bench", "bench_span", "Measure how much of a drive its cached mapping table covers."),
     "trace read": ("trace", "trace", "Analyse a log of commands to a drive."),
     "trace record": ("trace", "record_command", "Analyse the requests to a disk while a command runs."),
     "estimate boot": ("trace", "boot", "Estimate how long a drive needs for the commands of a boot."),
     "recipes list": ("reference", "list_recipes", "List the recipes, and the command for each."),
-    "recipes show": ("reference", "show_recipe", "Show the goal of a recipe, and the sources of its numbers."),
+    "recipes show": (
+        "reference",
+        "show_recipe",
+        "Show the goal of a recipe, and the sources of its numbers.",
+    ),
     "recipes check": ("reference", "check_recipe", "Check a recipe of your own, and show it."),
 }
 
 # Groups: help text, and an example.
 GROUPS = {
-    "plan": ("Show every change to a disk, to the byte, without writing anything.", "aligntool plan realign disk.img"),
+    "plan": (
+        "Show every change to a disk, to the byte, without writing anything.",
+        "aligntool plan realign disk.img",
+    ),
     "raid": (
         "Plan, make and show arrays aligned to the boundaries of their drives.",
         "sudo aligntool raid create --level 1 /dev/nvme0n1 /dev/nvme1n1",
@@ -85,7 +132,10 @@ GROUPS = {
         "Measure drives with fio; `bench TARGET` is `bench run TARGET`.",
         "aligntool bench /srv --profile crystaldiskmark",
     ),
-    "trace": ("Analyse commands to a drive; `trace LOG` is `trace read LOG`.", "aligntool trace boot.log --grid 4KiB"),
+    "trace": (
+        "Analyse commands to a drive; `trace LOG` is `trace read LOG`.",
+        "aligntool trace boot.log --grid 4KiB",
+    ),
     "estimate": ("Estimate times from measured rates.", "aligntool estimate boot --rate-a 30,90"),
     "recipes": ("List, show and check recipes for common cases.", "aligntool recipes list"),
 }
@@ -110,7 +160,7 @@ class LateCommand(TyperCommand):
         show_help(command.params)
         return command
 
-    def make_context(  # type: ignore[override] # click's Context, which some versions of typer bundle
+    def make_context(  # type: ignore[override]
         self, info_name: str | None, args: list[str], parent: typer.Context | None = None, **extra: object
     ) -> typer.Context:
         return cast("typer.Context", self.load().make_context(info_name, args, parent, **extra))
@@ -124,8 +174,8 @@ def show_help(parameters: Iterable[object]) -> None:
 
 
 def spread_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command for typer: each field of a parameter that is a dataclass becomes an option of its own, and the
-    options of every command are added.
+    """Return a command for typer: each field of a parameter that is a dataclass becomes an option of its own,
+    and the options of every command are added.
     """
     groups = {
         name: parameter.annotation
@@ -171,7 +221,7 @@ class Group(TyperGroup):
         self.commands.update(_late_commands(f"{name} "))
         self._default = DEFAULT_COMMANDS.get(name)
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override] # click's Context
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         if self._default and args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
             args = [self._default, *args]
         return super().parse_args(ctx, args)
@@ -214,7 +264,7 @@ class Program(TyperGroup):
         self.commands.update(_late_commands(""))
         self.commands.update({name: Group(name, *row) for name, row in GROUPS.items()})
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override] # click's Context
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         if not args and not ctx.resilient_parsing:  # resilient while completing the first word
             print(translated(FIRST_PAGE), end="")
             ctx.exit()
@@ -227,10 +277,12 @@ class Program(TyperGroup):
 app = typer.Typer(
     name="aligntool",
     cls=Program,
-    add_completion=False,  # click's would start the program at every TAB (half a second), and complete no values
-    help="Audit disks for misaligned partitions, and move them onto the boundary without losing data; make aligned "
-    "arrays that start at every boot; measure the performance of drives.",
-    epilog="Example: sudo aligntool audit        Without root, the audit covers only what can be read without root.",
+    # click's would start the program at every TAB (half a second), and complete no values
+    add_completion=False,
+    help="Audit disks for misaligned partitions, and move them onto the boundary without losing data; make"
+    " aligned arrays that start at every boot; measure the performance of drives.",
+    epilog="Example: sudo aligntool audit        Without root, the audit covers only what can be read without"
+    " root.",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -262,11 +314,18 @@ _GLOBAL_OPTIONS = {
     "color": Annotated[
         str | None,
         typer.Option(
-            "--color", metavar="auto|always|never", callback=_color, is_eager=True, help="When to colour the output."
+            "--color",
+            metavar="auto|always|never",
+            callback=_color,
+            is_eager=True,
+            help="When to colour the output.",
         ),
     ],
     "no_pager": Annotated[
-        bool, typer.Option("--no-pager", callback=_no_pager, is_eager=True, help="Do not show long text in a pager.")
+        bool,
+        typer.Option(
+            "--no-pager", callback=_no_pager, is_eager=True, help="Do not show long text in a pager."
+        ),
     ],
     "unconfined": Annotated[
         bool,
@@ -297,7 +356,8 @@ def _completion(shell: str | None) -> None:
 
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version and exit."),
     ] = False,
     completion: Annotated[
         str | None,
@@ -343,8 +403,10 @@ _MOMENT_S = 0.01
 
 
 def _prepare_signals() -> None:
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # when a reader closes the pipe (head, less), end as cat does
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # some supervisors ignore it; then every child seems to exit with 0
+    # when a reader closes the pipe (head, less), end as cat does
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    # some supervisors ignore it; then every child seems to exit with 0
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP
             signal.signal(number, interrupt_once)
@@ -353,8 +415,8 @@ def _prepare_signals() -> None:
 
 
 def _interrupt_again(discarded: "sys.UnraisableHookArgs") -> None:
-    """Interrupt the command a moment later, if that happened while an object was freed: Python discards what is raised
-    there.
+    """Interrupt the command a moment later, if that happened while an object was freed: Python discards what
+    is raised there.
     """
     if isinstance(discarded.exc_value, KeyboardInterrupt):
         signal.setitimer(signal.ITIMER_REAL, _MOMENT_S)
@@ -381,11 +443,16 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         sys.exit(ExitCode.INTERRUPTED)
     except Exception as error:
-        if isinstance(error, OSError) and error.errno == errno.ENOTCONN:  # a move that has begun raises Stopped
-            _print_error(f"the program that exports the disk has exited: {error}", "run the same command again")
+        # a move that has begun raises Stopped
+        if isinstance(error, OSError) and error.errno == errno.ENOTCONN:
+            _print_error(
+                f"the program that exports the disk has exited: {error}", "run the same command again"
+            )
             sys.exit(ExitCode.REFUSED)
         if isinstance(error, FileNotFoundError) and "usable" in (error.strerror or ""):  # by tempfile
-            _print_error("no folder for temporary files can be written", "set TMPDIR to a folder with free space")
+            _print_error(
+                "no folder for temporary files can be written", "set TMPDIR to a folder with free space"
+            )
             sys.exit(ExitCode.REFUSED)
         if _is_shortage(error):
             what = error.strerror if isinstance(error, OSError) else str(error) or "memory"
@@ -393,21 +460,34 @@ def main() -> None:
             sys.exit(ExitCode.REFUSED)
         for line in traceback.format_exc().splitlines():  # a message may have a name from a disk
             print(harmless(line), file=sys.stderr)
-        print("aligntool: this is a bug in aligntool. Please report it with the lines above.", file=sys.stderr)
-        print("  → aligntool snapshot -o snapshot.tar.xz   captures this machine for the report", file=sys.stderr)
+        print(
+            "aligntool: this is a bug in aligntool. Please report it with the lines above.", file=sys.stderr
+        )
+        print(
+            "  → aligntool snapshot -o snapshot.tar.xz   captures this machine for the report",
+            file=sys.stderr,
+        )
         sys.exit(ExitCode.BUG)
 
 
 def _is_shortage(error: Exception) -> bool:
-    """Return whether memory, processes or open files are exhausted. A change that has begun raises Stopped."""
-    exhausted = isinstance(error, OSError) and error.errno in (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
-    is_thread = "can't start new thread" in str(error) and not hasattr(error, "__notes__")  # they name the way back
+    """Return whether memory, processes or open files are exhausted. A change that has begun raises
+    Stopped.
+    """
+    exhausted = isinstance(error, OSError) and error.errno in (
+        errno.ENOMEM,
+        errno.EAGAIN,
+        errno.EMFILE,
+        errno.ENFILE,
+    )
+    # they name the way back
+    is_thread = "can't start new thread" in str(error) and not hasattr(error, "__notes__")
     return exhausted or isinstance(error, MemoryError) or is_thread
 
 
 def _print_error(reason: str, hint: str, about: Sequence[str] = ()) -> None:
-    """Print an error to stderr; names in it may come from a disk or another user's path. `about`: what each line of the
-    hint does.
+    """Print an error to stderr; names in it may come from a disk or another user's path. `about`: what each
+    line of the hint does.
     """
     try:
         for line in reason.split("\n"):
@@ -435,8 +515,8 @@ class StandardOutput(io.FileIO):
 
 
 class StandardError(io.FileIO):
-    """Discards messages for which there is no space: a full disk under a log neither stops a change nor sets the exit
-    code. Other errors, such as of a closed terminal, are raised.
+    """Discards messages for which there is no space: a full disk under a log neither stops a change nor sets
+    the exit code. Other errors, such as of a closed terminal, are raised.
     """
 
     def write(self, content: "ReadableBuffer") -> int:
@@ -449,7 +529,8 @@ class StandardError(io.FileIO):
 
 
 def prepare_streams() -> None:
-    """Replace closed standard streams (`>&-`): Python has None for them, and the next file would get their number.
+    """Replace closed standard streams (`>&-`): Python has None for them, and the next file would get their
+    number.
 
     Raises Refused if standard output is closed.
     """
@@ -461,12 +542,16 @@ def prepare_streams() -> None:
     elif isinstance(sys.stderr, io.TextIOWrapper):
         raw_error = StandardError(sys.stderr.fileno(), "w", closefd=False)  # Textual uses sys.__stderr__
         coding = sys.stderr.encoding
-        sys.stderr = io.TextIOWrapper(io.BufferedWriter(raw_error), coding, "backslashreplace", line_buffering=True)
+        sys.stderr = io.TextIOWrapper(
+            io.BufferedWriter(raw_error), coding, "backslashreplace", line_buffering=True
+        )
     if sys.stdout is None:
         raise Refused("standard output is closed")
     if isinstance(sys.stdout, io.TextIOWrapper):
         coding = sys.stdout.encoding
         by_line = sys.stdout.line_buffering
         raw = StandardOutput(sys.stdout.detach().fileno(), "w", closefd=False)
-        sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), coding, "backslashreplace", line_buffering=by_line)
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(raw), coding, "backslashreplace", line_buffering=by_line
+        )
         vars(sys)["__stdout__"] = sys.stdout  # shutil.get_terminal_size asks this one for its descriptor

@@ -62,8 +62,8 @@ from aligntool.steps import (
 
 # Make an array from a plan, resume it, roll it back.
 #
-# `raid create`, `apply`, `resume` and the other commands that change an array must lock, refuse, show progress and
-# report in the same way.
+# `raid create`, `apply`, `resume` and the other commands that change an array must lock, refuse, show
+# progress and report in the same way.
 
 _PLAN_AGAIN = "make a new plan with the command that made this one"
 _MADE_AGAIN = "an unfinished array would have to be made again with --wipe"
@@ -77,7 +77,9 @@ class ArrayOperation(run_change.Operation, Protocol):
     """A change whose progress is kept in a record."""
 
     def lines(self, plan: Plan, type_next: str, *, verbose: bool = False) -> Iterable[Line]:
-        yield from raid_plan_lines(array_plan(plan), width=terminal_width(), type_next=type_next, verbose=verbose)
+        yield from raid_plan_lines(
+            array_plan(plan), width=terminal_width(), type_next=type_next, verbose=verbose
+        )
         if not plan.steps:
             yield plain("Nothing to do.")
 
@@ -96,8 +98,8 @@ def locked_array(
 ) -> AbstractContextManager[run_change.ChangeInProgress]:
     """Lock the drives, plan again, refuse what cannot be done, and begin a record, in a child process.
 
-    This includes plans that only edit files or change layers: `key` opens the layers, and `check` raises Refused if
-    their content forbids the change.
+    This includes plans that only edit files or change layers: `key` opens the layers, and `check` raises
+    Refused if their content forbids the change.
 
     Raises Refused while nothing is written, and Stopped afterwards; then the record is kept.
     """
@@ -129,7 +131,9 @@ def locked_array(
 
 
 def continue_array(record: Record, *, back: bool, json_: bool, key: Key = NO_KEY) -> ArrayPlan:
-    """Finish or roll back an unfinished array. Return its plan with current names. Raises Refused and Stopped."""
+    """Finish or roll back an unfinished array. Return its plan with current names. Raises Refused and
+    Stopped.
+    """
     plan = run_while_progressing(lambda: _current_plan(record))
     ways = run_change.recovery_commands(plan.disk.path)
 
@@ -176,8 +180,8 @@ def report_array(plan: Plan, *, json_: bool) -> None:
 
 
 def refuse_renamed(plan: ArrayPlan, disks: Sequence[Disk]) -> None:
-    """Raise Refused if a drive of a saved plan is missing or has another name now: another drive may have its name, and
-    a new plan with the old names would overwrite that.
+    """Raise Refused if a drive of a saved plan is missing or has another name now: another drive may have its
+    name, and a new plan with the old names would overwrite that.
     """
     steps = zip(plan.drives, with_current_names(plan, disks).drives, strict=True)
     pairs = [(was.disk, now.disk.path) for was, now in steps if was.disk.path != now.disk.path]
@@ -194,8 +198,8 @@ def refuse_changed(plan: ArrayPlan, current: Plan) -> None:
     """Raise Refused if a plan made now has other steps, or would overwrite other content."""
     content = {step.device: step.holds for step in current.of(MakeMember)}
     changed = [
-        f"the content of {step.device} has changed since the plan was made: it was {_content_words(step.holds)}, and "
-        f"is now {_content_words(content[step.device])}"
+        f"the content of {step.device} has changed since the plan was made: it was"
+        f" {_content_words(step.holds)}, and is now {_content_words(content[step.device])}"
         for step in plan.of(MakeMember)
         if content.get(step.device, step.holds) != step.holds
     ]
@@ -253,15 +257,15 @@ def _drive_key(step: DriveStep) -> tuple[str | None, ...]:
 
 # What prevents an array on this machine, checked before its plan is shown.
 #
-# A refusal after the confirmation would waste a typed answer, and a plan that is only shown would promise what cannot
-# be done.
+# A refusal after the confirmation would waste a typed answer, and a plan that is only shown would promise
+# what cannot be done.
 
 
 def refuse_unready(needs: Needs, steps: Sequence[Step] = (), others: Refused | None = None) -> None:
     """Raise Refused with every reason, after `others`, the refusals of the members. Do nothing without root.
 
-    Nothing is written, no module is loaded, and no drive is woken. Drives with two names are recognised from sysfs and
-    udev, so disks that belong to no array are not opened.
+    Nothing is written, no module is loaded, and no drive is woken. Drives with two names are recognised from
+    sysfs and udev, so disks that belong to no array are not opened.
     """
     if os.geteuid() != 0:
         return
@@ -277,7 +281,8 @@ def refuse_unready(needs: Needs, steps: Sequence[Step] = (), others: Refused | N
 
 
 def look_at_members(drives: list[str]) -> tuple[list[Judged], tuple[int | None, ...], Report, Known]:
-    """Return the drives with their health, the named partition of each or None, the report, and known geometry.
+    """Return the drives with their health, the named partition of each or None, the report, and known
+    geometry.
 
     Raises Refused.
     """
@@ -288,10 +293,12 @@ def look_at_members(drives: list[str]) -> tuple[list[Judged], tuple[int | None, 
         if os.access(judged.disk.path, os.R_OK):
             refuse_in_flight(judged.disk.path)
     disks = [
-        replace(with_health(judged.disk), taken=users_beside_mounts(judged.disk, number)) for judged, number in named
+        replace(with_health(judged.disk), taken=users_beside_mounts(judged.disk, number))
+        for judged, number in named
     ]
     members = [
-        replace(judged, disk=disk, above=find_holders(disk)) for (judged, _), disk in zip(named, disks, strict=True)
+        replace(judged, disk=disk, above=find_holders(disk))
+        for (judged, _), disk in zip(named, disks, strict=True)
     ]
     return members, tuple(number for _, number in named), report, known
 
@@ -305,7 +312,9 @@ def users_beside_mounts(disk: Disk, number: int | None = None) -> tuple[tuple[st
 
 
 def sampled_members(members: Sequence[Judged], goal: RaidGoal) -> list[Judged]:
-    """Return the members with samples of their content, so that unrecognised data is overwritten only if named."""
+    """Return the members with samples of their content, so that unrecognised data is overwritten only if
+    named.
+    """
     data_starts = data_begins(members, goal)
     sampled = []
     for judged, number, start in zip_longest(members, goal.partitions, data_starts):
@@ -335,7 +344,9 @@ def look_at_arrays(names: Sequence[str], sysroot: str | None = None) -> tuple[Ar
 
 
 def _look(targets: list[str], sysroot: str | None = None, *, arrays: bool = False) -> tuple[Report, Known]:
-    """Look and audit; `arrays`: also running arrays. Raises Refused if any of the targets could not be read."""
+    """Look and audit; `arrays`: also running arrays. Raises Refused if any of the targets could not be
+    read.
+    """
     inventory = look(targets, sysroot=sysroot, arrays=arrays)
     if targets:
         refuse(Refusal("not-read", unseen.what, unseen.why, unseen.hint) for unseen in inventory.unseen)
@@ -345,7 +356,9 @@ def _look(targets: list[str], sysroot: str | None = None, *, arrays: bool = Fals
 
 
 def _find(report: Report, target: str) -> tuple[Judged, int | None]:
-    """Return the named disk, and its named partition, or None for the whole disk. Follows links. Raises Refused."""
+    """Return the named disk, and its named partition, or None for the whole disk. Follows links. Raises
+    Refused.
+    """
     path = Path(target) if "/" in target else Path("/dev", target)
     names = {target, str(path), str(path.resolve())}
     for judged in report.judged:
@@ -359,8 +372,8 @@ def _find(report: Report, target: str) -> tuple[Judged, int | None]:
 
 # Unfinished arrays, as `status`, `resume` and `rollback` find them: in the records, by any of their names.
 #
-# A move is found on its disk and an array in the folder of records; the user of `aligntool resume` need not know which
-# of the two stopped.
+# A move is found on its disk and an array in the folder of records; the user of `aligntool resume` need not
+# know which of the two stopped.
 
 
 def find_record(target: str | None) -> Record | None:
@@ -371,9 +384,15 @@ def find_record(target: str | None) -> Record | None:
     try:
         records = find_records()
     except Refused:
-        # Without root an image can be read, although the records cannot; opening a disk then fails with its reason. As
-        # root, a record that is damaged must not keep a disk in flight that has nothing to do with it.
-        if target is None or (os.geteuid() == 0 and not _is_in_flight(target)) or not os.path.exists(target):  # noqa: PTH110 - Path.exists may fail
+        # Without root an image can be read, although the records cannot; opening a disk then fails with its
+        # reason. As root, a record that is damaged must not keep a disk in flight that has nothing to do with
+        # it.
+        if (
+            target is None
+            or (os.geteuid() == 0 and not _is_in_flight(target))
+            # Path.exists may fail
+            or not os.path.exists(target)  # noqa: PTH110
+        ):
             raise
         return None
     records = with_current_paths(records)
@@ -387,7 +406,9 @@ def find_record(target: str | None) -> Record | None:
 
 
 def _is_in_flight(target: str) -> bool:
-    """Return whether a move is in flight on the target: no array then has it, and no layers are being changed on it."""
+    """Return whether a move is in flight on the target: no array then has it, and no layers are being changed
+    on it.
+    """
 
     def state() -> str:
         with open_read_only(target) as device:
@@ -406,7 +427,9 @@ def with_current_paths(records: Iterable[Record]) -> tuple[Record, ...]:
 
 
 def _with_current_path(record: Record) -> Record:
-    """Return a record of layers with the current path of its disk: another disk may have the old one by now."""
+    """Return a record of layers with the current path of its disk: another disk may have the old one by
+    now.
+    """
     with suppress(Refused):  # it is missing, which applying the record reports
         if record.plan.changes_layers:
             return replace(record, plan=with_current_names(record.plan, read_all_disks()))
@@ -433,11 +456,15 @@ def _current_drives(plan: ArrayPlan) -> set[str]:
 def array_status(record: Record) -> Status:
     """Return the progress of an unfinished array."""
     plan = record.plan
-    state = "its files are not complete, so it may not start at the next boot; the array itself is not affected"
+    state = (
+        "its files are not complete, so it may not start at the next boot; the array itself is not affected"
+    )
     if plan.array:
         state = "it is not finished: do not store anything on it yet"
     elif plan.of(FormatMember):
-        state = "its members are being formatted one at a time: do not remove another one until that is finished"
+        state = (
+            "its members are being formatted one at a time: do not remove another one until that is finished"
+        )
     elif plan.changes_layers:
         state = "a layer is being changed in place: do not open, repair or partition it"
     sentences = [state if record.forward else "it was being rolled back"]
@@ -477,7 +504,9 @@ def report_resync(device: str) -> None:
     """Report a running resynchronisation and its progress."""
     facts = _running_resync(device)
     if facts:
-        text = f"The members are being synchronised in the background ({facts.sync_action}{sync_words(facts)})"
+        text = (
+            f"The members are being synchronised in the background ({facts.sync_action}{sync_words(facts)})"
+        )
         text += f"; the array is ready. To see the progress: {command('raid show', device)}"
         remark(text)
 
@@ -487,7 +516,11 @@ def wait_for_resync(device: str) -> None:
     on_terminal = can_redraw(sys.stderr, os.environ)
     pace = Pace(time.monotonic)
     try:
-        with bench_progress_bar(sys.stderr) if on_terminal else bench_progress_lines(sys.stderr, tenths=True) as show:
+        with (
+            bench_progress_bar(sys.stderr)
+            if on_terminal
+            else bench_progress_lines(sys.stderr, tenths=True) as show
+        ):
             while facts := _running_resync(device):
                 show(*resync_progress(facts.sync_done, facts.sync_total, facts.sync_rate, pace))
                 time.sleep(_PAUSE_S)

@@ -42,8 +42,8 @@ _LONGEST = 1 << 20  # bytes
 def measured_on(files: Sequence[str], inventory: Inventory) -> tuple[MeasuredDisk, ...]:
     """Return the measurements that `aligntool probe` saved in files.
 
-    Raises Refused for a file that cannot be read, is not the result of a probe, or was measured on another disk. The
-    last is not checked if a disk could not be read.
+    Raises Refused for a file that cannot be read, is not the result of a probe, or was measured on another
+    disk. The last is not checked if a disk could not be read.
     """
     probe_command = ""
     for disk in inventory.disks[:1]:
@@ -56,7 +56,9 @@ def measured_on(files: Sequence[str], inventory: Inventory) -> tuple[MeasuredDis
         missing = any(unseen.gap in (Gap.DISK, Gap.NO_ANSWER) for unseen in inventory.unseen)
         if not missing and not any(measured.is_of(disk) for disk in inventory.disks):
             hint = options.command("audit", measured.path, "--measured", shell_word(name))
-            raise Refused(f"{name} was measured on another disk: {measured.serial or measured.path}", hint=hint)
+            raise Refused(
+                f"{name} was measured on another disk: {measured.serial or measured.path}", hint=hint
+            )
         found.append(measured)
     return tuple(found)
 
@@ -87,7 +89,10 @@ class ReportFile(options.ResultFile):
     output: Annotated[
         str | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Write the report to this file atomically; - is standard output."
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the report to this file atomically; - is standard output.",
         ),
     ] = None
 
@@ -96,13 +101,18 @@ def audit(
     targets: options.TargetsArgument = None,
     *,
     map_: Annotated[
-        bool, typer.Option("--map", help="Draw each disk to scale, and the blocks of each partition over sectors.")
+        bool,
+        typer.Option("--map", help="Draw each disk to scale, and the blocks of each partition over sectors."),
     ] = False,
     json_: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
-    host: Annotated[bool, typer.Option("--host", help="Include the name of this machine in the JSON.")] = False,
+    host: Annotated[
+        bool, typer.Option("--host", help="Include the name of this machine in the JSON.")
+    ] = False,
     format_: Annotated[
         Format | None,
-        typer.Option("--format", metavar="text|json|prometheus", help="Format of the report [default: text]."),
+        typer.Option(
+            "--format", metavar="text|json|prometheus", help="Format of the report [default: text]."
+        ),
     ] = None,
     fail_on: Annotated[
         FailOn | None,
@@ -112,8 +122,12 @@ def audit(
             help="Exit 1 at this severity or above [default: error]; 3 if a disk was not judged.",
         ),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show only errors and warnings, one line each.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every disk and every note in full.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Show only errors and warnings, one line each.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show every disk and every note in full.")
+    ] = False,
     wake: options.WakeOption = False,
     timeout: options.TimeoutOption = SILENCE_S,
     sysroot: options.SysrootsOption = None,
@@ -133,7 +147,8 @@ def audit(
 
     Example: sudo aligntool audit --map /dev/sda
 
-    Exit code: 0 nothing at or above --fail-on, 1 findings, 3 a target could not be judged, or a disk did not respond.
+    Exit code: 0 nothing at or above --fail-on, 1 findings, 3 a target could not be judged, or a disk did not
+    respond.
     """
     began_s = time.monotonic()
     kept.refuse("nothing was written", [*(targets or ()), *(sysroot or ()), *(measured or ())])
@@ -150,10 +165,14 @@ def audit(
     for root in roots:
         inventory = look(named, sysroot=root, given=given, wake=wake, silence_s=timeout, keep_going=True)
         inventory = with_unmarked_changes(inventory, timeout)
-        inventory = replace(_with_host(inventory) if host else inventory, unseen=(*inventory.unseen, *missing))
+        inventory = replace(
+            _with_host(inventory) if host else inventory, unseen=(*inventory.unseen, *missing)
+        )
         if named and not inventory.disks and output_format is Format.TEXT:
             refuse(Refusal("not-read", unseen.what, unseen.why, unseen.hint) for unseen in inventory.unseen)
-        request = AuditOptions(page_size=page_size, grain=grain or MIB, measured=measured_on(measured or (), inventory))
+        request = AuditOptions(
+            page_size=page_size, grain=grain or MIB, measured=measured_on(measured or (), inventory)
+        )
         reports.append(judge(inventory, known_geometries(inventory), request))
     match output_format:
         case Format.JSON:
@@ -182,14 +201,16 @@ def _output_format(format_: Format | None, *, json_: bool, host: bool, serials: 
 
 
 def _readable(targets: tuple[str, ...], silence_s: float) -> tuple[tuple[str, ...], tuple[Unseen, ...]]:
-    """Make virtual disks readable. Return the targets that can be read, and why the others cannot. Raises Refused if
-    none can.
+    """Make virtual disks readable. Return the targets that can be read, and why the others cannot. Raises
+    Refused if none can.
     """
     refusals = options.attach_virtual(*targets, silence_s=silence_s)
     readable = tuple(target for target in targets if target not in {refusal.subject for refusal in refusals})
     if not readable:
         refuse(refusals)
-    return readable, tuple(Unseen(refusal.subject, refusal.text, refusal.hint, Gap.DISK) for refusal in refusals)
+    return readable, tuple(
+        Unseen(refusal.subject, refusal.text, refusal.hint, Gap.DISK) for refusal in refusals
+    )
 
 
 def _titled(roots: Sequence[str | None], texts: Iterable[Iterable[Line]]) -> Iterator[Line]:
@@ -210,7 +231,11 @@ def _write(pieces: Iterable[str], kept: ReportFile) -> None:
 def _with_host(inventory: Inventory) -> Inventory:
     """Return the inventory with the name of this machine. A snapshot keeps the captured name."""
     manifest = inventory.manifest
-    return inventory if inventory.captured else replace(inventory, manifest=replace(manifest, host=os.uname().nodename))
+    return (
+        inventory
+        if inventory.captured
+        else replace(inventory, manifest=replace(manifest, host=os.uname().nodename))
+    )
 
 
 def _lines(report: Report, *, map_: bool, quiet: bool, verbose: bool) -> Iterable[Line]:
@@ -225,8 +250,9 @@ def _lines(report: Report, *, map_: bool, quiet: bool, verbose: bool) -> Iterabl
 
 
 def _exit_code(report: Report, fail_on: FailOn | None, *, named: bool) -> ExitCode:
-    """Return the exit code; an unjudged disk outweighs any finding. If no disks were named, a disk that did not respond
-    counts, and one that could not be opened counts only if --fail-on shows that the caller relies on the exit code.
+    """Return the exit code; an unjudged disk outweighs any finding. If no disks were named, a disk that did
+    not respond counts, and one that could not be opened counts only if --fail-on shows that the caller relies
+    on the exit code.
     """
     missing = targets_not_judged(report)
     if named:
@@ -241,7 +267,11 @@ def _exit_code(report: Report, fail_on: FailOn | None, *, named: bool) -> ExitCo
         missing = tuple(unseen for unseen in missing if unseen.gap is Gap.NO_ANSWER)
     if missing:
         return ExitCode.REFUSED
-    counted = {FailOn.ERROR: (Severity.ERROR,), FailOn.WARNING: (Severity.ERROR, Severity.WARNING), FailOn.NEVER: ()}
+    counted = {
+        FailOn.ERROR: (Severity.ERROR,),
+        FailOn.WARNING: (Severity.ERROR, Severity.WARNING),
+        FailOn.NEVER: (),
+    }
     if any(report.count(level) for level in counted[fail_on or FailOn.ERROR]):
         return ExitCode.FINDINGS
     return ExitCode.REFUSED if is_nothing_judged(report) and fail_on is not FailOn.NEVER else ExitCode.DONE

@@ -51,7 +51,10 @@ def list_results_command(*, json_: options.JsonOption = False) -> None:
 
 def show_command(
     file: Annotated[
-        str, typer.Argument(parser=options.path, metavar="FILE", help="A result listed by `aligntool bench list`.")
+        str,
+        typer.Argument(
+            parser=options.path, metavar="FILE", help="A result listed by `aligntool bench list`."
+        ),
     ],
 ) -> None:
     """Show a saved result.
@@ -72,7 +75,9 @@ def show_command(
 def compare_command(
     files: Annotated[
         list[str],
-        typer.Argument(parser=options.path, metavar="FILE...", help="Results; each is compared with the first."),
+        typer.Argument(
+            parser=options.path, metavar="FILE...", help="Results; each is compared with the first."
+        ),
     ],
     *,
     json_: options.JsonOption = False,
@@ -120,11 +125,14 @@ class LoadOptions:
             help="Also run each test mixed, with this percentage of reads.",
         ),
     ] = None
-    data: Annotated[Data, typer.Option("--data", metavar="random|zero", help="The data to write and read back.")] = (
-        Data.RANDOM
-    )
+    data: Annotated[
+        Data, typer.Option("--data", metavar="random|zero", help="The data to write and read back.")
+    ] = Data.RANDOM
     pause: Annotated[
-        float, typer.Option("--pause", parser=seconds(0.0, 3600.0), metavar="SECONDS", help="Pause before each run.")
+        float,
+        typer.Option(
+            "--pause", parser=seconds(0.0, 3600.0), metavar="SECONDS", help="Pause before each run."
+        ),
     ] = 0.0
 
 
@@ -145,7 +153,9 @@ def bench_run(
     ] = None,
     runtime: Annotated[
         float | None,
-        typer.Option("--runtime", parser=seconds(0.1, _LONGEST_S), metavar="SECONDS", help="Duration of each run."),
+        typer.Option(
+            "--runtime", parser=seconds(0.1, _LONGEST_S), metavar="SECONDS", help="Duration of each run."
+        ),
     ] = None,
     repeats: Annotated[
         int | None, typer.Option("--repeats", parser=integer(1, 1000), metavar="N", help="Runs of each test.")
@@ -153,7 +163,9 @@ def bench_run(
     passes_: Annotated[
         str | None,
         typer.Option(
-            "--passes", metavar="N,N", help="Numbers of passes over the same data, such as 1,5, to reveal a cache."
+            "--passes",
+            metavar="N,N",
+            help="Numbers of passes over the same data, such as 1,5, to reveal a cache.",
         ),
     ] = None,
     destructive: options.DestructiveOption = False,
@@ -171,7 +183,8 @@ def bench_run(
 
     Example: aligntool bench run /srv --profile crystaldiskmark
 
-    Exit code: 0 measured; 3 refused; 4 failed or interrupted after something was written; 130 interrupted before that.
+    Exit code: 0 measured; 3 refused; 4 failed or interrupted after something was written; 130 interrupted
+    before that.
     """
     kept.refuse(inputs=(target, profile))
     if passes_ is not None and (repeats is not None or runtime is not None):
@@ -184,7 +197,11 @@ def bench_run(
     plan = plan_bench(name, goal, found, bench_options)
     _refuse_target(plan, destructive=destructive)
     seen = targets.look_at_conditions(found, plan.room)
-    show(shown.bench_plan_lines(plan, seen, width=terminal_width()), sys.stderr, color=options.colored(sys.stderr))
+    show(
+        shown.bench_plan_lines(plan, seen, width=terminal_width()),
+        sys.stderr,
+        color=options.colored(sys.stderr),
+    )
     if dry_run:
         print_lines(shown.command_lines(plan))
         return
@@ -193,7 +210,9 @@ def bench_run(
     result, ran = _measure(plan, seen, probe.fio_keeper(fio_output))
     probe.save_in_history(result.when, result.settings.profile, to_json(result))
     kept.write(to_json(result))
-    print_lines(to_json(result) if json_ or kept.piped else shown.result_lines(result, width=terminal_width()))
+    print_lines(
+        to_json(result) if json_ or kept.piped else shown.result_lines(result, width=terminal_width())
+    )
     _raise_incomplete(ran, device=not plan.makes_file)
 
 
@@ -213,7 +232,11 @@ def _confirm(plan: BenchPlan, seen: Conditions, *, destructive: bool, counted: b
         hint = f"{options.ADD_YES}, or use fewer passes or repeats"
         undone = f"this takes about {time_words(round(duration_s))}, and nothing was measured"
         options.confirm(
-            plan.target.named, [plain(f"{about}, and loses nothing.")], yes=yes, undone=undone, no_terminal=hint
+            plan.target.named,
+            [plain(f"{about}, and loses nothing.")],
+            yes=yes,
+            undone=undone,
+            no_terminal=hint,
         )
 
 
@@ -252,7 +275,9 @@ def _measure(
         if ran.failure is not None:
             _raise_incomplete(ran, device=device)
         raise probe.no_result_error(plan.target.path) if device and ran.wrote else KeyboardInterrupt
-    after = replace(targets.with_final_temperatures(seen), fio=ran.fio_version, caches_dropped=ran.caches_dropped)
+    after = replace(
+        targets.with_final_temperatures(seen), fio=ran.fio_version, caches_dropped=ran.caches_dropped
+    )
     result = Result(
         started,
         __version__,
@@ -293,7 +318,8 @@ def _locked_device(target: Target) -> Iterator[None]:
 
 Sweep = TypeVar("Sweep", Starts, Spans)
 RuntimeOption = Annotated[
-    float, typer.Option("--runtime", parser=seconds(0.1, 3600.0), metavar="SECONDS", help="Duration of each run.")
+    float,
+    typer.Option("--runtime", parser=seconds(0.1, 3600.0), metavar="SECONDS", help="Duration of each run."),
 ]
 
 
@@ -302,9 +328,12 @@ class SweepOptions(options.ResultFile):
     """Options of `bench alignment` and `bench span`."""
 
     span: Annotated[
-        int | None, typer.Option("--size", metavar="SIZE", parser=options.size, help="Size of the file in a folder.")
+        int | None,
+        typer.Option("--size", metavar="SIZE", parser=options.size, help="Size of the file in a folder."),
     ] = None
-    repeats: Annotated[int, typer.Option("--repeats", parser=integer(5, 1000), metavar="N", help="Number of runs.")] = 5
+    repeats: Annotated[
+        int, typer.Option("--repeats", parser=integer(5, 1000), metavar="N", help="Number of runs.")
+    ] = 5
     destructive: options.DestructiveOption = False
     wipe: options.WipeDataOption = None
     yes: options.YesOption = False
@@ -314,8 +343,8 @@ class SweepOptions(options.ResultFile):
 
 @dataclass(frozen=True, slots=True)
 class RunTarget:
-    """The target of runs, and their settings. `room`: the extent of the disk that they use; `shift`: the byte of the
-    disk where the file or device begins.
+    """The target of runs, and their settings. `room`: the extent of the disk that they use; `shift`: the byte
+    of the disk where the file or device begins.
     """
 
     target: Target
@@ -334,12 +363,14 @@ class RunTarget:
 
 @contextmanager
 def _prepared(target: Target, size: int, runtime_s: float, chosen: SweepOptions) -> Iterator[RunTarget]:
-    """Prepare a target for runs, which a signal ends. In a folder, make a file of `size` bytes of random data, and use
-    the longest piece of it that is contiguous on the disk. Raises Refused.
+    """Prepare a target for runs, which a signal ends. In a folder, make a file of `size` bytes of random
+    data, and use the longest piece of it that is contiguous on the disk. Raises Refused.
     """
     with probe.ended_by_signals(), probe.bench_progress() as progress, ExitStack() as stack:
         if not target.direct:
-            text = f"{target.named} does not support direct I/O: the page cache would be measured, not the drive"
+            text = (
+                f"{target.named} does not support direct I/O: the page cache would be measured, not the drive"
+            )
             raise Refused(text, hint="name a disk, or a folder on a file system with direct I/O")
         if chosen.destructive:
             probe.refuse_unless_device(target)
@@ -370,7 +401,9 @@ def _prepared(target: Target, size: int, runtime_s: float, chosen: SweepOptions)
                 probe.refuse_data(target)
                 _confirm_overwriting(target, (), yes=chosen.yes)
                 stack.enter_context(_locked_device(target))
-        yield RunTarget(target, path, disk, size, room, shift, writes, seen, runtime_s, chosen.repeats, progress, keep)
+        yield RunTarget(
+            target, path, disk, size, room, shift, writes, seen, runtime_s, chosen.repeats, progress, keep
+        )
 
 
 def _warn(sentences: Iterable[str]) -> None:
@@ -415,7 +448,9 @@ def _report(text: str, lines: Iterator[Line], chosen: SweepOptions, when: str, n
 
 
 def _raise_incomplete(swept: fio_runs.RunResults[fio_runs.Key], *, device: bool) -> None:
-    """Raise the error or exit code of an incomplete measurement. `device`: a device was measured, not a file."""
+    """Raise the error or exit code of an incomplete measurement. `device`: a device was measured, not a
+    file.
+    """
     wrote = device and swept.wrote
     if swept.failure is not None:
         raise Stopped(str(swept.failure), hint=swept.failure.hint) if wrote else swept.failure
@@ -433,14 +468,21 @@ def bench_alignment(
     *,
     unit: Annotated[
         int | None,
-        typer.Option("--unit", metavar="SIZE", parser=options.grid, help="The drive's unit [default: from the audit]."),
+        typer.Option(
+            "--unit", metavar="SIZE", parser=options.grid, help="The drive's unit [default: from the audit]."
+        ),
     ] = None,
     start: Annotated[
         int | None,
-        typer.Option("--start", metavar="SIZE", parser=options.grid, help="Test only this start; sector 63 is 32256."),
+        typer.Option(
+            "--start", metavar="SIZE", parser=options.grid, help="Test only this start; sector 63 is 32256."
+        ),
     ] = None,
     every: Annotated[
-        bool, typer.Option("--every", help="Test every sector of the unit, not every eighth of it; takes a long time.")
+        bool,
+        typer.Option(
+            "--every", help="Test every sector of the unit, not every eighth of it; takes a long time."
+        ),
     ] = False,
     depth: Annotated[
         int, typer.Option("--depth", parser=integer(1, 1024), metavar="N", help="Requests in flight.")
@@ -481,17 +523,23 @@ def bench_alignment(
 
 
 def _unit_of(disk: Disk | None) -> tuple[int, str]:
-    """Return the largest boundary that the audit requires, up to 512 KiB, and its source; 4 KiB if it is unknown."""
+    """Return the largest boundary that the audit requires, up to 512 KiB, and its source; 4 KiB if it is
+    unknown.
+    """
     if disk is None:
         return 4096, "assumed"
     inventory = Inventory((disk,))
     report = audit(inventory, known_geometries(inventory), AuditOptions())
-    grids = [grid for grid in report.judged[0].grids if grid.severity is not Severity.INFO and grid.size < MIB]
+    grids = [
+        grid for grid in report.judged[0].grids if grid.severity is not Severity.INFO and grid.size < MIB
+    ]
     widest = max(grids, key=lambda grid: grid.size)
     return widest.size, f"{widest.kind.value}, {widest.source.value}"
 
 
-def _sweep(working: RunTarget, places: tuple[alignment.Place, ...], depth: int) -> fio_runs.RunResults[StartKey]:
+def _sweep(
+    working: RunTarget, places: tuple[alignment.Place, ...], depth: int
+) -> fio_runs.RunResults[StartKey]:
     loads = alignment.loads_of(writes=working.writes, depth=depth)
     room = working.room
     path = working.path
@@ -500,7 +548,11 @@ def _sweep(working: RunTarget, places: tuple[alignment.Place, ...], depth: int) 
     count = repeats * len(places) * len(loads)
     alignment.refuse_too_many(count)
     jobs = (
-        ((run.load, run.place, repeat), f"{run.load.title}, {run.place.title}, {repeat + 1} of {repeats}", run.job)
+        (
+            (run.load, run.place, repeat),
+            f"{run.load.title}, {run.place.title}, {repeat + 1} of {repeats}",
+            run.job,
+        )
         for repeat in range(repeats)
         for run in alignment.runs_of(places, loads, room, path, shift, working.seconds, repeat)
     )
@@ -515,11 +567,15 @@ def bench_span(
     *,
     smallest: Annotated[
         int | None,
-        typer.Option("--from", metavar="SIZE", parser=options.size, help="The smallest span [default: 64MiB]."),
+        typer.Option(
+            "--from", metavar="SIZE", parser=options.size, help="The smallest span [default: 64MiB]."
+        ),
     ] = None,
     largest: Annotated[
         int | None,
-        typer.Option("--to", metavar="SIZE", parser=options.size, help="The largest span [default: the whole target]."),
+        typer.Option(
+            "--to", metavar="SIZE", parser=options.size, help="The largest span [default: the whole target]."
+        ),
     ] = None,
     write: Annotated[
         bool, typer.Option("--write", help="Write instead of reading: to a file, or to an empty device.")
@@ -563,7 +619,9 @@ def bench_span(
 def _measure_spans(
     working: RunTarget, smallest: int, largest: int | None, *, write: bool
 ) -> tuple[dict[int, list[float]], fio_runs.RunResults[int]]:
-    """Measure spans that double, then one in the middle of the knee. Return the rates by span, and the runs."""
+    """Measure spans that double, then one in the middle of the knee. Return the rates by span, and the
+    runs.
+    """
     spans = alignment.spans_of(_largest_span(working.room.length, smallest, largest), smallest)
     swept = _sweep_spans(spans, working, write=write)
     curve = _by_span((run.key, run.iops) for run in swept.runs)
@@ -579,10 +637,15 @@ def _measure_spans(
 
 
 def _largest_span(room: int, smallest: int, largest: int | None) -> int:
-    """Return the largest span. Raises Refused if there is no room for two; called also before a file is filled."""
+    """Return the largest span. Raises Refused if there is no room for two; called also before a file is
+    filled.
+    """
     whole = room if largest is None else min(largest, room)
     if whole < 2 * smallest:
-        text = f"two spans need {format_about(2 * smallest)} in one piece, but only {format_about(whole)} are available"
+        text = (
+            f"two spans need {format_about(2 * smallest)} in one piece, but only {format_about(whole)} are"
+            " available"
+        )
         raise Refused(text, hint="use a smaller --from, or a larger --size")
     return whole
 
@@ -594,7 +657,9 @@ def _sweep_spans(spans: tuple[int, ...], working: RunTarget, *, write: bool) -> 
     jobs = (
         (span, f"{format_about(span)}, {repeat + 1} of {repeats}", job)
         for repeat in range(repeats)
-        for span, job in alignment.jobs_of(spans, path, start, write=write, runtime_s=working.seconds, repeat=repeat)
+        for span, job in alignment.jobs_of(
+            spans, path, start, write=write, runtime_s=working.seconds, repeat=repeat
+        )
     )
     return fio_runs.run_sweep(jobs, len(spans) * repeats, working.tell, working.keep)
 

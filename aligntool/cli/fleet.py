@@ -45,7 +45,10 @@ class PageFile(options.ResultFile):
     output: Annotated[
         str | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Also write the report as an HTML page; - is standard output."
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Also write the report as an HTML page; - is standard output.",
         ),
     ] = None
 
@@ -64,10 +67,13 @@ def fleet(
     kept: PageFile,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="OLDER", help="Compare with older snapshots, or with a file of --json."),
+        typer.Option(
+            "--since", metavar="OLDER", help="Compare with older snapshots, or with a file of --json."
+        ),
     ] = None,
     fail_on: Annotated[
-        FailOn, typer.Option("--fail-on", metavar="error|warning|never", help="Exit 1 at this severity or above.")
+        FailOn,
+        typer.Option("--fail-on", metavar="error|warning|never", help="Exit 1 at this severity or above."),
     ] = FailOn.ERROR,
     timeout: options.TimeoutOption = SILENCE_S,
 ) -> None:
@@ -90,7 +96,8 @@ def fleet(
     found = Fleet()
     after: list[Machine] = []
     with _temporary_folder() as folder, tempfile.TemporaryFile() as spool:
-        tempfile.tempdir = folder  # where children unpack: what a killed child leaves behind is removed with the folder
+        # where children unpack: what a killed child leaves behind is removed with the folder
+        tempfile.tempdir = folder
         places: dict[int, int] = {}
         for number, machine in _audit_all(names, timeout):
             found.add(number, machine)
@@ -137,8 +144,8 @@ def _text_of(name: str) -> str:
 
 
 def _snapshots_in(given: str) -> Iterator[str]:
-    """Yield the snapshots in a folder, or the file itself; if it cannot be read, the report says so. Raises Refused for
-    a folder without snapshots.
+    """Yield the snapshots in a folder, or the file itself; if it cannot be read, the report says so. Raises
+    Refused for a folder without snapshots.
     """
     folder = Path(given)
     if not _is_folder(given) or _is_folder(folder / "sys"):
@@ -154,7 +161,9 @@ def _snapshots_in(given: str) -> Iterator[str]:
 
 
 def _is_folder(path: str | Path) -> bool:
-    """Return whether this is a folder; False if that may not be seen, where Path.is_dir fails before Python 3.14."""
+    """Return whether this is a folder; False if that may not be seen, where Path.is_dir fails before Python
+    3.14.
+    """
     return os.path.isdir(path)  # noqa: PTH112
 
 
@@ -187,7 +196,11 @@ def _audit(name: str, pulse: Pulse) -> Machine:
 @contextmanager
 def _limited_processor_time(name: str) -> Iterator[None]:
     """Raise Refused in a snapshot that takes far longer than any machine, however busy this one is."""
-    limit_s = _PROCESSOR_S * (1 + os.path.getsize(name) // MIB) if os.path.isfile(name) else _FOLDER_S  # noqa: PTH113, PTH202
+    limit_s = (
+        _PROCESSOR_S * (1 + os.path.getsize(name) // MIB)  # noqa: PTH202
+        if os.path.isfile(name)  # noqa: PTH113
+        else _FOLDER_S
+    )
 
     def stop(_number: int, _frame: object) -> None:
         raise Refused(f"{name} was not audited: it takes more than {limit_s:g} s of processor time")
@@ -209,7 +222,9 @@ def _spooled_lines(spool: IO[bytes], places: dict[int, int]) -> Iterable[str]:
 
 @contextmanager
 def _temporary_folder() -> Iterator[str]:
-    """Yield a folder, and remove it with its content, even if a killed child is still about to make a file."""
+    """Yield a folder, and remove it with its content, even if a killed child is still about to make a
+    file.
+    """
     folder = tempfile.mkdtemp(prefix="aligntool-", dir=folder_in_memory())
     try:
         yield folder

@@ -51,7 +51,9 @@ class Layers(ArrayOperation):
 
     def locked(self, plan: Plan) -> AbstractContextManager[ChangeInProgress]:
         if os.geteuid() != 0:
-            raise Refused("only root can change layers", hint="run the same command with sudo", code="root-only")
+            raise Refused(
+                "only root can change layers", hint="run the same command with sudo", code="root-only"
+            )
         key = read_key(self.key_file)
         return locked_array(plan, self.make_plan, key, lambda: refuse_unfit(plan, key))
 
@@ -60,7 +62,9 @@ class Layers(ArrayOperation):
 
 
 def read_key(file: str | None) -> Key:
-    """Return the content of a key file, or a passphrase from the terminal; kept in memory only. Raises Refused."""
+    """Return the content of a key file, or a passphrase from the terminal; kept in memory only. Raises
+    Refused.
+    """
     if file is None or file == "-":
         if sys.stdin is None or not sys.stdin.isatty():
             raise Refused("there is no terminal to enter the passphrase", hint="--key-file FILE")
@@ -69,7 +73,9 @@ def read_key(file: str | None) -> Key:
         except EOFError as error:
             raise Refused("no passphrase was entered", hint="--key-file FILE") from error
         except UnicodeError as error:
-            raise Refused("the passphrase is not valid text in this locale", hint="--key-file FILE") from error
+            raise Refused(
+                "the passphrase is not valid text in this locale", hint="--key-file FILE"
+            ) from error
     with failing_as(Refused, file), opened_document(file) as opened:
         content = opened.read(_LONGEST_KEY + 1)
     if not 0 < len(content) <= _LONGEST_KEY:
@@ -81,8 +87,12 @@ def report_layers(plan: Plan, *, json_: bool) -> None:
     """Look at the disk again, and report. Raises Stopped if a step is left, or if the disk cannot be read."""
 
     def look_again() -> Iterable[Line]:
-        numbers = tuple(number for step in plan.steps if (number := getattr(step, "partition", None)) is not None)
-        left = plan_layers(look_at(plan.disk.path, Request(sector_size=plan.disk.sector_size))[0], numbers).steps
+        numbers = tuple(
+            number for step in plan.steps if (number := getattr(step, "partition", None)) is not None
+        )
+        left = plan_layers(
+            look_at(plan.disk.path, Request(sector_size=plan.disk.sector_size))[0], numbers
+        ).steps
         if left:
             raise Refused(f"still to do: {', '.join(map(step_title, left))}")
         yield plain(f"Done: {plan.goal}")

@@ -24,20 +24,25 @@ from aligntool.units import is_grid_size, is_sector_size, parse_size
 
 # The question before anything is written: what is written to, what is lost, then the name of the target.
 #
-# Every command asks it here. The user types the name as it is on the command line, because a "y" is typed without
-# thinking, and an identifier would only be copied from the line above.
+# Every command asks it here. The user types the name as it is on the command line, because a "y" is typed
+# without thinking, and an identifier would only be copied from the line above.
 
 ADD_YES = "add --yes to the command"
 ANSWERS = 3  # the first one, and two more
 
 
 def confirm(
-    name: str, facts: Iterable[Line], *, yes: bool, undone: str = "nothing was written", no_terminal: str = ADD_YES
+    name: str,
+    facts: Iterable[Line],
+    *,
+    yes: bool,
+    undone: str = "nothing was written",
+    no_terminal: str = ADD_YES,
 ) -> None:
     """Return if the user types `name`, or gave --yes. Raises Refused after three wrong answers.
 
-    `name`: of the target, as the user typed it. `facts`: what is written to, and what is lost. `undone`: what a wrong
-    answer prevents. `no_terminal`: the hint where nobody can be asked.
+    `name`: of the target, as the user typed it. `facts`: what is written to, and what is lost. `undone`: what
+    a wrong answer prevents. `no_terminal`: the hint where nobody can be asked.
     """
     if yes:
         return
@@ -106,8 +111,8 @@ def grid(text: str) -> int:
 
 
 def integer(least: int, most: int | None = None) -> Callable[[object], int]:
-    """Return a parser of whole numbers that accepts only the digits 0 to 9: Python's int() also accepts 1_000, " 5 "
-    and the digits of other scripts.
+    """Return a parser of whole numbers that accepts only the digits 0 to 9: Python's int() also accepts
+    1_000, " 5 " and the digits of other scripts.
     """
     span = f"from {least} to {most}" if most is not None else f"of at least {least}"
 
@@ -152,7 +157,9 @@ def partition_numbers(words: Sequence[str] | None) -> list[int] | None:
 
 
 def mount_point(text: str) -> str:
-    """Return a mount point as the kernel names it: no trailing slash, links resolved. Other words are unchanged."""
+    """Return a mount point as the kernel names it: no trailing slash, links resolved. Other words are
+    unchanged.
+    """
     return os.path.realpath(text) if text.startswith("/") else text
 
 
@@ -174,7 +181,9 @@ def may_wipe(disk: str, wiped: Sequence[str]) -> bool:
 
 
 def may_wipe_data(target: str, wiped: Sequence[str] | None, *, destructive: bool) -> bool:
-    """Return whether --wipe names the target of a measurement. Raises a usage error if nothing is written to it."""
+    """Return whether --wipe names the target of a measurement. Raises a usage error if nothing is written to
+    it.
+    """
     if wiped and not destructive:
         raise typer.BadParameter("--wipe requires --destructive")
     return may_wipe(target, wiped or ())
@@ -183,7 +192,9 @@ def may_wipe_data(target: str, wiped: Sequence[str] | None, *, destructive: bool
 def refuse_unapplied(*, yes: bool, shown: Mapping[str, str | None]) -> None:
     """Raise BadParameter for --yes with one of the options with which a plan is only shown."""
     for option in (name for name, given in shown.items() if yes and given is not None):
-        raise typer.BadParameter(f"--yes and {option} are mutually exclusive: the plan is shown and not applied")
+        raise typer.BadParameter(
+            f"--yes and {option} are mutually exclusive: the plan is shown and not applied"
+        )
 
 
 def no_lease_words(given: bool) -> tuple[str, ...]:
@@ -199,15 +210,22 @@ def absolute(file: str | None) -> str | None:
 def one_machine(sysroots: list[str] | None) -> str | None:
     """Return the only --sysroot, or None. Raises BadParameter for several; click would use the last."""
     if sysroots and len(sysroots) > 1:
-        raise typer.BadParameter(f"{', '.join(sysroots)}: give one --sysroot, because this command is for one machine")
+        raise typer.BadParameter(
+            f"{', '.join(sysroots)}: give one --sysroot, because this command is for one machine"
+        )
     return sysroots[0] if sysroots else None
 
 
 def attach_virtual(
-    *targets: str, writes: bool = False, alone: bool = False, silence_s: float = SILENCE_S, no_lease: bool = False
+    *targets: str,
+    writes: bool = False,
+    alone: bool = False,
+    silence_s: float = SILENCE_S,
+    no_lease: bool = False,
 ) -> tuple[Refusal, ...]:
-    """Attach the virtual disks among the targets, so that they are read as the disks in them, and written to if
-    `writes`. `alone`: no other program may write to them meanwhile. `no_lease`: see `Lease`. Return the refusals.
+    """Attach the virtual disks among the targets, so that they are read as the disks in them, and written to
+    if `writes`. `alone`: no other program may write to them meanwhile. `no_lease`: see `Lease`. Return the
+    refusals.
 
     From here on all targets are held: no path is looked up again by this command (linux/held.py).
     """
@@ -234,15 +252,24 @@ def say(words: str) -> None:
 
 
 def own_program(*words: str) -> list[str]:
-    """Return the command line that starts this aligntool with `words`, from where it was imported; no other folder is
-    searched for modules.
+    """Return the command line that starts this aligntool with `words`, from where it was imported; no other
+    folder is searched for modules.
     """
     code = f"import sys; sys.path[:] = {sys.path!r}; from aligntool.__main__ import main; main()"
-    return [sys.executable, "-I", "-c", code, *(("--unconfined",) if confined.is_unconfined() else ()), *words]
+    return [
+        sys.executable,
+        "-I",
+        "-c",
+        code,
+        *(("--unconfined",) if confined.is_unconfined() else ()),
+        *words,
+    ]
 
 
 def remark(words: str) -> None:
-    """Write a line to standard error. A closed terminal or a full disk there must not change the exit code."""
+    """Write a line to standard error. A closed terminal or a full disk there must not change the exit
+    code.
+    """
     try:
         print(fitted(words, sys.stderr), file=sys.stderr, flush=True)
     except OSError:
@@ -259,7 +286,9 @@ def suggest(hint: str) -> None:
 
 
 def discard_stderr() -> None:
-    """Discard what standard error could not take, which Python would write again at exit, and all that follows."""
+    """Discard what standard error could not take, which Python would write again at exit, and all that
+    follows.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
@@ -282,7 +311,9 @@ def _ordered_sectors(context: typer.Context, option: typer.CallbackParam, given:
     """
     logical, physical = (given if option.name == name else context.params.get(name) for name in _SECTOR_SIZES)
     if logical and physical and physical < logical:
-        raise typer.BadParameter(f"physical sectors cannot be smaller than logical ones: {physical}, {logical} bytes")
+        raise typer.BadParameter(
+            f"physical sectors cannot be smaller than logical ones: {physical}, {logical} bytes"
+        )
     return given
 
 
@@ -301,12 +332,19 @@ _GEOMETRY = "Geometry, if the device does not report it"
 TargetsArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        parser=path, metavar="[TARGET...]", help="Devices, images or virtual disks [default: this machine's disks]."
+        parser=path,
+        metavar="[TARGET...]",
+        help="Devices, images or virtual disks [default: this machine's disks].",
     ),
 ]
-DiskArgument = Annotated[str, typer.Argument(parser=path, metavar="DISK", help="A whole disk, or a disk image file.")]
+DiskArgument = Annotated[
+    str, typer.Argument(parser=path, metavar="DISK", help="A whole disk, or a disk image file.")
+]
 MeasureTargetArgument = Annotated[
-    str, typer.Argument(parser=path, metavar="TARGET", help="A folder (for a temporary file), a file, or a device.")
+    str,
+    typer.Argument(
+        parser=path, metavar="TARGET", help="A folder (for a temporary file), a file, or a device."
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 EventsOption = Annotated[bool, typer.Option("--json", help="Report events as JSON lines.")]
@@ -317,20 +355,27 @@ VerbosePlanOption = Annotated[
 ]
 SysrootsOption = Annotated[
     list[str] | None,
-    typer.Option("--sysroot", metavar="DIR", help="Use a captured machine: a snapshot or its folder; may be repeated."),
+    typer.Option(
+        "--sysroot", metavar="DIR", help="Use a captured machine: a snapshot or its folder; may be repeated."
+    ),
 ]
 SysrootOption = Annotated[
-    list[str] | None, typer.Option("--sysroot", metavar="DIR", help="Use a captured machine: a snapshot or its folder.")
+    list[str] | None,
+    typer.Option("--sysroot", metavar="DIR", help="Use a captured machine: a snapshot or its folder."),
 ]
 WipeOption = Annotated[
     list[str] | None,
-    typer.Option("--wipe", metavar="DEVICE", help="Allow everything on this device to be lost; may be repeated."),
+    typer.Option(
+        "--wipe", metavar="DEVICE", help="Allow everything on this device to be lost; may be repeated."
+    ),
 ]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
 RecipeOption = Annotated[
     str | None,
     typer.Option(
-        "--recipe", metavar="NAME", help="Use a recipe that comes with aligntool, or your own from a file: FILE.toml."
+        "--recipe",
+        metavar="NAME",
+        help="Use a recipe that comes with aligntool, or your own from a file: FILE.toml.",
     ),
 ]
 DestructiveOption = Annotated[
@@ -339,21 +384,29 @@ DestructiveOption = Annotated[
 WipeDataOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--wipe", metavar="DEVICE", help="With --destructive: allow unrecognised data on this device to be lost."
+        "--wipe",
+        metavar="DEVICE",
+        help="With --destructive: allow unrecognised data on this device to be lost.",
     ),
 ]
 FioOutputOption = Annotated[
-    str | None, typer.Option("--fio-output", metavar="DIR", help="Save fio's JSON output of every run in this folder.")
+    str | None,
+    typer.Option("--fio-output", metavar="DIR", help="Save fio's JSON output of every run in this folder."),
 ]
 TableOption = Annotated[
     str | None,
     typer.Option(
-        "--table", parser=one_of("gpt", "dos"), metavar="gpt|dos", help="gpt, or dos for an MBR [default: gpt]."
+        "--table",
+        parser=one_of("gpt", "dos"),
+        metavar="gpt|dos",
+        help="gpt, or dos for an MBR [default: gpt].",
     ),
 ]
 NewGrainOption = Annotated[
     int | None,
-    typer.Option("--grain", metavar="SIZE", parser=grid, help="Boundary on which partitions start [default: 1MiB]."),
+    typer.Option(
+        "--grain", metavar="SIZE", parser=grid, help="Boundary on which partitions start [default: 1MiB]."
+    ),
 ]
 NewJournalOption = Annotated[
     str | None,
@@ -364,34 +417,44 @@ NewJournalOption = Annotated[
 OverwriteBytesOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--overwrite-bytes", metavar="FROM..TO", help="Allow these bytes, which no partition has, to be overwritten."
+        "--overwrite-bytes",
+        metavar="FROM..TO",
+        help="Allow these bytes, which no partition has, to be overwritten.",
     ),
 ]
 SaveOption = Annotated[
-    str | None, typer.Option("--save", metavar="FILE", help="Copy what --overwrite-bytes names to this new file first.")
+    str | None,
+    typer.Option("--save", metavar="FILE", help="Copy what --overwrite-bytes names to this new file first."),
 ]
 UsedOnlyOption = Annotated[
     bool,
     typer.Option(
-        "--used-only", help="Copy only used blocks, even if something else on the disk may need the free ones."
+        "--used-only",
+        help="Copy only used blocks, even if something else on the disk may need the free ones.",
     ),
 ]
 KeyFileOption = Annotated[
     str | None,
-    typer.Option("--key-file", metavar="FILE", help="Read the LUKS2 key from this file [default: ask for it]."),
+    typer.Option(
+        "--key-file", metavar="FILE", help="Read the LUKS2 key from this file [default: ask for it]."
+    ),
 ]
 NoLeaseOption = Annotated[
-    bool, typer.Option("--no-lease", help="No other program has the image open, where that cannot be found out.")
+    bool,
+    typer.Option("--no-lease", help="No other program has the image open, where that cannot be found out."),
 ]
 NotSuspendedOption = Annotated[
     bool,
     typer.Option(
-        "--not-suspended", help="No system is suspended to disk in a layer that cannot be looked into, such as a LUKS."
+        "--not-suspended",
+        help="No system is suspended to disk in a layer that cannot be looked into, such as a LUKS.",
     ),
 ]
 RateOption = Annotated[
     int | None,
-    typer.Option("--rate", metavar="SIZE", parser=size, help="Copy at most this much per second, such as 50MiB."),
+    typer.Option(
+        "--rate", metavar="SIZE", parser=size, help="Copy at most this much per second, such as 50MiB."
+    ),
 ]
 SystemOption = Annotated[
     str | None,
@@ -489,8 +552,8 @@ class ResultFile:
         return self.output == _STDOUT
 
     def refuse(self, undone: str = "nothing was measured", inputs: Iterable[str | None] = ()) -> None:
-        """Raise Refused, before anything is done, if the result could not be written. `undone`: what was not done.
-        `inputs`: the disks and files that are read.
+        """Raise Refused, before anything is done, if the result could not be written. `undone`: what was not
+        done. `inputs`: the disks and files that are read.
         """
         if self.file is not None:
             refuse_output(self.file, overwrite=self.overwrite, undone=undone, inputs=inputs)
@@ -508,7 +571,10 @@ class PlanFile(ResultFile):
     output: Annotated[
         str | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Save the plan, for `aligntool apply FILE`; - is standard output."
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Save the plan, for `aligntool apply FILE`; - is standard output.",
         ),
     ] = None
 
@@ -524,4 +590,6 @@ class Geometry:
     @property
     def typed(self) -> dict[str, int | None]:
         """Return the options by their names on the command line."""
-        return dict(zip(("--sector-size", "--physical-sector-size", "--page-size"), astuple(self), strict=True))
+        return dict(
+            zip(("--sector-size", "--physical-sector-size", "--page-size"), astuple(self), strict=True)
+        )

@@ -41,13 +41,15 @@ def page_lines(lines: str | Iterable[Line]) -> None:
 
 
 def pager_of(environment: Mapping[str, str], *, login: int | None) -> tuple[str, Mapping[str, str]] | None:
-    """Return the command line of the pager and its environment, or None if there is no pager. `login`: the user who
-    logged in, None if unknown.
+    """Return the command line of the pager and its environment, or None if there is no pager. `login`: the
+    user who logged in, None if unknown.
 
-    A pager can start programs and write files. Whoever got another user's rights to run aligntool, by sudo, doas or
-    pkexec, gets a pager that can do neither; so does root whose login is unknown.
+    A pager can start programs and write files. Whoever got another user's rights to run aligntool, by sudo,
+    doas or pkexec, gets a pager that can do neither; so does root whose login is unknown.
     """
-    command = next((environment[name] for name in ("ALIGNTOOL_PAGER", "PAGER") if name in environment), "less")
+    command = next(
+        (environment[name] for name in ("ALIGNTOOL_PAGER", "PAGER") if name in environment), "less"
+    )
     if command.strip() in _NO_PAGER:
         return None
     own = {"LESS": environment.get("LESS", "FRX"), "LV": environment.get("LV", "-c")}
@@ -74,7 +76,9 @@ def login_user() -> int | None:
 
 
 def _paged(text: str, pager: str, own: Mapping[str, str]) -> bool:
-    """Run the pager; return whether it ran. Ctrl-C is left to it, and it may end before it has read everything."""
+    """Run the pager; return whether it ran. Ctrl-C is left to it, and it may end before it has read
+    everything.
+    """
     sys.stdout.flush()
     before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGPIPE)}
     try:

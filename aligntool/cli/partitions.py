@@ -49,12 +49,13 @@ def realign(
 
     The plan is shown and confirmed first.
 
-    A realign may be interrupted at any moment, by Ctrl-C or a power cut: `aligntool resume` continues it, `aligntool
-    rollback` undoes it.
+    A realign may be interrupted at any moment, by Ctrl-C or a power cut: `aligntool resume` continues it,
+    `aligntool rollback` undoes it.
 
     Example: sudo aligntool realign /dev/sda
 
-    Exit code: 0 done or nothing to do, 3 refused and nothing written, 4 stopped before the end, with the journal kept.
+    Exit code: 0 done or nothing to do, 3 refused and nothing written, 4 stopped before the end, with the
+    journal kept.
     """
     if key_file and not chosen.layers:
         raise typer.BadParameter("--key-file requires --layers")
@@ -125,12 +126,16 @@ class LayoutOptions:
     grain: options.NewGrainOption = None
     spare_end: Annotated[
         int | None,
-        typer.Option("--spare-end", metavar="SIZE", parser=options.size, help="Free space to leave at the end."),
+        typer.Option(
+            "--spare-end", metavar="SIZE", parser=options.size, help="Free space to leave at the end."
+        ),
     ] = None
     wipe: options.WipeOption = None
 
     def goal_and_request(self, disk: str, geometry: options.Geometry) -> tuple[LayoutGoal, Request]:
-        """Return the goal, and the given geometry. Options override the values of a recipe. Raises Refused."""
+        """Return the goal, and the given geometry. Options override the values of a recipe. Raises
+        Refused.
+        """
         wipe = options.may_wipe(disk, self.wipe or ())
         goal = _goal(tuple(_part(text) for text in self.parts or ()), self.recipe)
         goal = replace(
@@ -140,8 +145,16 @@ class LayoutOptions:
             wipe=wipe,
             spare_end=goal.spare_end if self.spare_end is None else self.spare_end,
         )
-        own = {"--recipe": self.recipe, "--table": self.label, "--grain": self.grain, "--spare-end": self.spare_end}
-        typed = [*(f"--part {shell_word(part)}" for part in self.parts or ()), *typed_words(own | geometry.typed)]
+        own = {
+            "--recipe": self.recipe,
+            "--table": self.label,
+            "--grain": self.grain,
+            "--spare-end": self.spare_end,
+        }
+        typed = [
+            *(f"--part {shell_word(part)}" for part in self.parts or ()),
+            *typed_words(own | geometry.typed),
+        ]
         audit_goal = RealignGoal(grain=goal.grain)  # the audit uses the same grain
         return goal, Request(
             audit_goal, **asdict(geometry), typed=(*typed, *([f"--wipe {shell_word(disk)}"] if wipe else []))
@@ -196,7 +209,9 @@ def layout(
 
 @dataclass(frozen=True, slots=True)
 class Layout(DiskOperation):
-    """Write a new partition table to an empty disk. `make_layout` compares the disk with the plan before it writes."""
+    """Write a new partition table to an empty disk. `make_layout` compares the disk with the plan before it
+    writes.
+    """
 
     disk: str
     goal: LayoutGoal
@@ -238,7 +253,9 @@ class Layout(DiskOperation):
             raise Stopped(f"the new table of {path} does not read back as planned", hint=_write_again(path))
         seen = command("audit", path)
         if json_:
-            run_change.write_end("new", changed=True, sentences=("the new table reads back as planned",), hint=seen)
+            run_change.write_end(
+                "new", changed=True, sentences=("the new table reads back as planned",), hint=seen
+            )
         remark(f"To check the result: {seen}")
 
 
@@ -302,7 +319,9 @@ def _make_old_disk(image: str) -> None:
 
 
 def _show_command(name: str, image: str, *options: str) -> None:
-    """Show a command and run it: it prints what it always prints. Ends with its exit code if it is refused or stops."""
+    """Show a command and run it: it prints what it always prints. Ends with its exit code if it is refused or
+    stops.
+    """
     _comment(f"\n$ {command(name, image, *options)}\n")
     words = own_program(*name.split(), *options, "--", image)
     environment = os.environ | {"ALIGNTOOL_PAGER": ""}

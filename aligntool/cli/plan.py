@@ -1,4 +1,6 @@
-"""A change of one disk: options, operation and result, for `realign`, `plan`, `apply`, `resume` and `rollback`."""
+"""A change of one disk: options, operation and result, for `realign`, `plan`, `apply`, `resume` and
+`rollback`.
+"""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -56,7 +58,8 @@ class RealignOptions:
     ] = None
     recipe: options.RecipeOption = None
     shrink: Annotated[
-        bool, typer.Option("--shrink", help="Allow file systems to be shrunk with their own tools to make room.")
+        bool,
+        typer.Option("--shrink", help="Allow file systems to be shrunk with their own tools to make room."),
     ] = False
     used_only: options.UsedOnlyOption = False
     journal: options.NewJournalOption = None
@@ -64,7 +67,9 @@ class RealignOptions:
     save: options.SaveOption = None
     layers: Annotated[
         bool,
-        typer.Option("--layers", help="Move nothing; re-encrypt each LUKS2 volume with sectors of the drive's size."),
+        typer.Option(
+            "--layers", help="Move nothing; re-encrypt each LUKS2 volume with sectors of the drive's size."
+        ),
     ] = False
 
     def request(self, geometry: options.Geometry) -> Request:
@@ -108,8 +113,8 @@ def overwriting_words(goal: RealignGoal) -> list[str]:
 
 
 def commands_of(plan: Plan) -> dict[int, tuple[str, ...]]:
-    """Return the command lines that a plan runs, by the index of the step. DEVICE: a loop device over the partition, or
-    over VIEW, which shows the partition and is copied on write.
+    """Return the command lines that a plan runs, by the index of the step. DEVICE: a loop device over the
+    partition, or over VIEW, which shows the partition and is copied on write.
     DISK: the disk in a virtual disk, which these commands would not find in the file.
     """
     lines: dict[int, tuple[str, ...]] = {}
@@ -188,7 +193,9 @@ class DiskChange(DiskOperation):
 
     def next_command(self) -> str:
         limit = options.typed_words({"--rate": self.rate})
-        return options.command(self.word, self.disk, *self.asked.typed, *limit, *options.no_lease_words(self.no_lease))
+        return options.command(
+            self.word, self.disk, *self.asked.typed, *limit, *options.no_lease_words(self.no_lease)
+        )
 
     def refuse_changed(self, plan: Plan) -> None:
         verify_plan(plan, self.asked, self.find)
@@ -207,11 +214,15 @@ class DiskChange(DiskOperation):
 
 
 def _limited(plan: Plan, rate: int | None) -> Plan:
-    """Return the plan with a duration in which the copying does not exceed `rate`, which also gives an image one."""
+    """Return the plan with a duration in which the copying does not exceed `rate`, which also gives an image
+    one.
+    """
     cost = plan.estimate
     if not rate or cost is None:
         return plan
-    return replace(plan, estimate=replace(cost, seconds=max(cost.seconds or 0, ceil(cost.bytes_to_copy / rate))))
+    return replace(
+        plan, estimate=replace(cost, seconds=max(cost.seconds or 0, ceil(cost.bytes_to_copy / rate)))
+    )
 
 
 def realign_of(disk: str, asked: Request, rate: int | None = None, *, no_lease: bool = False) -> DiskChange:

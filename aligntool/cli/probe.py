@@ -59,8 +59,8 @@ def refuse_no_room(target: Target, size: int, option: str = "--size") -> None:
 
 
 def refuse_data(target: Target, *, again: bool = False) -> None:
-    """Raise Refused unless the device is empty, or its unrecognised data may be lost. `again`: the user has confirmed
-    it, and has been told what of it was not read.
+    """Raise Refused unless the device is empty, or its unrecognised data may be lost. `again`: the user has
+    confirmed it, and has been told what of it was not read.
     """
     disk = look((target.path,)).disks[0]
     disk = replace(disk, sampled=targets.foreign_data(target.path, target.size or 0))
@@ -80,7 +80,9 @@ def refuse_data(target: Target, *, again: bool = False) -> None:
 # Around every measurement: progress, signals, saved results; for `bench`, `probe` and `trace record`.
 
 
-def bench_progress(*, still: bool = False) -> AbstractContextManager[Callable[[str, float, float | None], None]]:
+def bench_progress(
+    *, still: bool = False
+) -> AbstractContextManager[Callable[[str, float, float | None], None]]:
     """Return a context that shows progress. `still`: redraw only when progress is reported."""
     on_terminal = can_redraw(sys.stderr, os.environ)
     return bench_progress_bar(sys.stderr, still=still) if on_terminal else bench_progress_lines(sys.stderr)
@@ -88,14 +90,15 @@ def bench_progress(*, still: bool = False) -> AbstractContextManager[Callable[[s
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Let a closed terminal and `kill` end a measurement as Ctrl-C does: fio ends, and the file is removed. The file is
-    also removed if standard error is closed.
+    """Let a closed terminal and `kill` end a measurement as Ctrl-C does: fio ends, and the file is removed.
+    The file is also removed if standard error is closed.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    caught = (each for each in STOPPING[1:] if signal.getsignal(each) != signal.SIG_IGN)  # ignored under nohup
+    # ignored under nohup
+    caught = (each for each in STOPPING[1:] if signal.getsignal(each) != signal.SIG_IGN)
     before = {each: signal.signal(each, stop) for each in caught}
     try:
         with pipes_may_break():
@@ -115,7 +118,9 @@ def no_result_error(device: str, why: str = "") -> Stopped:
 
 
 def fio_keeper(folder: str | None) -> Callable[[str, int, str], None]:
-    """Return a function that saves fio's output of each run in a folder. Raises Refused if it cannot be created."""
+    """Return a function that saves fio's output of each run in a folder. Raises Refused if it cannot be
+    created.
+    """
     if folder is None:
         return lambda title, number, text: None
 
@@ -157,7 +162,10 @@ class ProbeFile(options.ResultFile):
     output: Annotated[
         str | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Save the result, for `audit --measured FILE`; - is standard output."
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Save the result, for `audit --measured FILE`; - is standard output.",
         ),
     ] = None
 
@@ -180,7 +188,10 @@ def probe(
     limit: Annotated[
         int,
         typer.Option(
-            "--limit", parser=integer(1, 86400), metavar="SECONDS", help="Time requests for at most this long."
+            "--limit",
+            parser=integer(1, 86400),
+            metavar="SECONDS",
+            help="Time requests for at most this long.",
         ),
     ] = 120,
     most: Annotated[
@@ -195,42 +206,57 @@ def probe(
     file_size: Annotated[
         int | None,
         typer.Option(
-            "--size", metavar="SIZE", parser=options.size, help="Size of the file in a folder [default: 512MiB]."
+            "--size",
+            metavar="SIZE",
+            parser=options.size,
+            help="Size of the file in a folder [default: 512MiB].",
         ),
     ] = None,
     largest: Annotated[
         int | None,
         typer.Option(
-            "--largest", metavar="SIZE", parser=options.size, help="The largest unit to look for [default: 8MiB]."
+            "--largest",
+            metavar="SIZE",
+            parser=options.size,
+            help="The largest unit to look for [default: 8MiB].",
         ),
     ] = None,
     sector_size: Annotated[
-        int | None, typer.Option("--sector-size", parser=sector, metavar="SIZE", help="The smallest request to time.")
+        int | None,
+        typer.Option("--sector-size", parser=sector, metavar="SIZE", help="The smallest request to time."),
     ] = None,
     seed: Annotated[
-        int, typer.Option("--seed", parser=integer(0), metavar="N", help="Seed for the random offsets and their order.")
+        int,
+        typer.Option(
+            "--seed", parser=integer(0), metavar="N", help="Seed for the random offsets and their order."
+        ),
     ] = 1,
     kept: ProbeFile,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the penalty of every size.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="Print JSON; sizes are in bytes, times in µs.")] = False,
+    json_: Annotated[
+        bool, typer.Option("--json", help="Print JSON; sizes are in bytes, times in µs.")
+    ] = False,
 ) -> None:
     """Find the internal unit of a drive by timing requests.
 
     A unit that cannot be found is reported as unknown.
 
-    Existing data are only read. Writes go to a temporary file in a folder, or to an empty disk with --destructive.
+    Existing data are only read. Writes go to a temporary file in a folder, or to an empty disk with
+    --destructive.
 
     Example: sudo aligntool probe /dev/nvme0n1 -o measured.json
 
-    Exit code: 0 measured, even if the unit is unknown; 3 refused; 4 ended early after a disk was written to; 130
-    interrupted before that.
+    Exit code: 0 measured, even if the unit is unknown; 3 refused; 4 ended early after a disk was written to;
+    130 interrupted before that.
     """
     kept.refuse(inputs=(target,))
     may_wipe = options.may_wipe_data(target, wipe, destructive=destructive)
     settings = _Settings(limit, most or GIB, largest or 8 * MIB, sector_size, seed)
     if os.path.isdir(target):  # noqa: PTH112 - Path.is_dir fails without permission
         if destructive:
-            raise typer.BadParameter("--destructive is for disks; in a folder, only the temporary file is written")
+            raise typer.BadParameter(
+                "--destructive is for disks; in a folder, only the temporary file is written"
+            )
         job = partial(_in_folder, target, file_size or GIB // 2, settings)
     else:
         hold_targets((target,))
@@ -240,7 +266,11 @@ def probe(
         job = partial(_on_disk, disk, settings, destructive, may_wipe)
     began: dict[str, float] = {}
     try:
-        with ended_by_signals(), _awake(disk.path) if destructive else nullcontext(), _progress(began) as report:
+        with (
+            ended_by_signals(),
+            _awake(disk.path) if destructive else nullcontext(),
+            _progress(began) as report,
+        ):
             result = run_in_child(job, target, report, remark)
     except (KeyboardInterrupt, Killed) as end:
         if destructive and began:
@@ -271,7 +301,10 @@ Report = Callable[..., None]
 
 def _on_disk(disk: Disk, settings: _Settings, destructive: bool, wipe: bool, report: Report) -> ProbeResult:
     """Measure a disk, in the child. It is locked and checked only if it is written to."""
-    with lock_disk(disk.path, keep_posix=True, no_lease=True) if destructive else nullcontext(), ExitStack() as stack:
+    with (
+        lock_disk(disk.path, keep_posix=True, no_lease=True) if destructive else nullcontext(),
+        ExitStack() as stack,
+    ):
         if destructive:
             _refuse_unless_empty(_look(disk.path, None), wipe=wipe, again=True)
             stack.enter_context(targets.recorded_test_data(disk.path, disk.size or 0, remark))
@@ -279,7 +312,9 @@ def _on_disk(disk: Disk, settings: _Settings, destructive: bool, wipe: bool, rep
             least = settings.sector_size or disk.limits.logical_block_size or 512
             smallest = timing.smallest_request(target.reading, least)
             places = unit_design.windows(disk.size or 0)
-            shares = tuple(0.0 for _ in places) if destructive else timing.written_shares(target, places, smallest)
+            shares = (
+                tuple(0.0 for _ in places) if destructive else timing.written_shares(target, places, smallest)
+            )
             parts = unit_design.regions_with_most_data(places, shares)
             return _run(disk, target, parts, smallest, settings, report)
 
@@ -308,8 +343,8 @@ def _confirm(named: str, disk: Disk, *, wipe: bool, yes: bool) -> None:
 
 
 def _refuse_unless_empty(disk: Disk, *, wipe: bool, again: bool = False) -> None:
-    """Raise Refused, as for a benchmark, for a disk that has a table, a file system, a signature or unrecognised data,
-    that fails, is in use, or could not be looked at.
+    """Raise Refused, as for a benchmark, for a disk that has a table, a file system, a signature or
+    unrecognised data, that fails, is in use, or could not be looked at.
     """
     try:
         sampled = replace(disk, sampled=targets.foreign_data(disk.path, disk.size or 0))
@@ -323,11 +358,19 @@ def _refuse_unless_empty(disk: Disk, *, wipe: bool, again: bool = False) -> None
 
 
 def _run(
-    disk: Disk, target: timing.Target, parts: unit_design.Regions, smallest: int, settings: _Settings, report: Report
+    disk: Disk,
+    target: timing.Target,
+    parts: unit_design.Regions,
+    smallest: int,
+    settings: _Settings,
+    report: Report,
 ) -> ProbeResult:
     least = smallest << unit_design.LEAST_LEVELS - 1
     if settings.largest < least:
-        text = f"no unit up to {format_size(settings.largest)} can be found by requests from {format_size(smallest)} on"
+        text = (
+            f"no unit up to {format_size(settings.largest)} can be found by requests from"
+            f" {format_size(smallest)} on"
+        )
         raise Refused(text, hint=f"--largest {format_size(least)}")
     if len(unit_design.levels(smallest, parts, settings.largest)) < unit_design.LEAST_LEVELS:
         text = f"not enough space to find a unit: two regions of {format_size(parts[1].length)}"
@@ -335,7 +378,9 @@ def _run(
     kinds = tuple(unit_design.Kind) if target.writing is not None else (unit_design.Kind.READ,)
     rounds = unit_design.design(parts, smallest, kinds, settings.rng, most=settings.largest)
     report_round = partial(report, f"timing for at most {time_words(settings.limit_s)}")
-    timed = timing.time_rounds(rounds, target, limit_s=settings.limit_s, most_bytes=settings.most, tell=report_round)
+    timed = timing.time_rounds(
+        rounds, target, limit_s=settings.limit_s, most_bytes=settings.most, tell=report_round
+    )
     if not timed.rounds:
         raise KeyboardInterrupt
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from here on, SIGTERM must not lose the measurement
@@ -358,7 +403,9 @@ def _run(
 
 @contextmanager
 def _awake(disk: str) -> Iterator[None]:
-    """Inhibit sleep in this process, not in the child, where the inhibiting program would count as part of its work."""
+    """Inhibit sleep in this process, not in the child, where the inhibiting program would count as part of
+    its work.
+    """
     with inhibit_sleep(f"timing writes: {disk}") if Path(disk).is_block_device() else nullcontext("") as note:
         if note:
             remark(note)
@@ -367,8 +414,8 @@ def _awake(disk: str) -> Iterator[None]:
 
 @contextmanager
 def _progress(began: dict[str, float]) -> Iterator[Callable[[str, float], None]]:
-    """Yield a benchmark's progress bar. It is redrawn only on request, between two rounds: a thread that redraws would
-    also be timed. `began`: gets the time at which each activity was first reported.
+    """Yield a benchmark's progress bar. It is redrawn only on request, between two rounds: a thread that
+    redraws would also be timed. `began`: gets the time at which each activity was first reported.
     """
     pace = Pace(monotonic)
     with bench_progress(still=True) as bar:

@@ -1,4 +1,6 @@
-"""`aligntool raid plan`, `show`, `create`, `persist` and `tune`: from the options to a goal, a plan and the array."""
+"""`aligntool raid plan`, `show`, `create`, `persist` and `tune`: from the options to a goal, a plan and the
+array.
+"""
 
 import sys
 import uuid
@@ -29,7 +31,15 @@ from aligntool.linux.lock import lock_against_udev
 from aligntool.linux.look import look
 from aligntool.linux.system import find_distribution
 from aligntool.linux.systemd_journal import recorded
-from aligntool.measure.arrays import Sweep, SweepRun, clear_hint, examine, is_test_array, plan_sweep, remove_test_arrays
+from aligntool.measure.arrays import (
+    Sweep,
+    SweepRun,
+    clear_hint,
+    examine,
+    is_test_array,
+    plan_sweep,
+    remove_test_arrays,
+)
 from aligntool.raid import measured as tuned
 from aligntool.raid.boot import SYSTEMS
 from aligntool.raid.planning import needs_of_goal, needs_of_plan, plan_raid
@@ -39,13 +49,17 @@ from aligntool.render import tuning as sweeps
 from aligntool.render.lines import Style, plain, show
 
 DrivesArgument = Annotated[
-    list[str], typer.Argument(parser=options.path, metavar="DEVICE...", help="Drives, or one partition of each drive.")
+    list[str],
+    typer.Argument(parser=options.path, metavar="DEVICE...", help="Drives, or one partition of each drive."),
 ]
 WORKLOAD = one_of(*RAID_WORDS["workload"])
 BitmapOption = Annotated[
     str | None,
     typer.Option(
-        "--bitmap", parser=one_of(*RAID_WORDS["bitmap"]), metavar="internal|none", help="The write-intent bitmap."
+        "--bitmap",
+        parser=one_of(*RAID_WORDS["bitmap"]),
+        metavar="internal|none",
+        help="The write-intent bitmap.",
     ),
 ]
 LEVELS = ("0", "1", "10", "5", "6")
@@ -69,7 +83,9 @@ class ArrayOptions:
     recipe: options.RecipeOption = None
     chunk: Annotated[
         int | None,
-        typer.Option("--chunk", metavar="SIZE", parser=options.size, help="Chunk size [default: as recommended]."),
+        typer.Option(
+            "--chunk", metavar="SIZE", parser=options.size, help="Chunk size [default: as recommended]."
+        ),
     ] = None
     workload: Annotated[
         str | None,
@@ -92,7 +108,9 @@ class ArrayOptions:
     layout: Annotated[
         str | None,
         typer.Option(
-            "--layout", metavar="NAME", help="Layout: RAID10: n2, f2, o2 ...; RAID5, RAID6: left-symmetric ..."
+            "--layout",
+            metavar="NAME",
+            help="Layout: RAID10: n2, f2, o2 ...; RAID5, RAID6: left-symmetric ...",
         ),
     ] = None
     bitmap: BitmapOption = None
@@ -105,10 +123,14 @@ class ArrayOptions:
             help="Metadata version: 1.2, or 1.0 (at the end, RAID1 only) [default: 1.2].",
         ),
     ] = None
-    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="The array's name [default: data].")] = None
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="The array's name [default: data].")
+    ] = None
     mount: Annotated[
         str | None,
-        typer.Option("--mount", parser=mount_point, metavar="DIR", help="Mount point, or none [default: /srv/NAME]."),
+        typer.Option(
+            "--mount", parser=mount_point, metavar="DIR", help="Mount point, or none [default: /srv/NAME]."
+        ),
     ] = None
     database_page: Annotated[
         int | None,
@@ -122,7 +144,10 @@ class ArrayOptions:
     spare_room: Annotated[
         int | None,
         typer.Option(
-            "--spare-end", metavar="SIZE", parser=options.size, help="Free space to leave at the end of each drive."
+            "--spare-end",
+            metavar="SIZE",
+            parser=options.size,
+            help="Free space to leave at the end of each drive.",
         ),
     ] = None
     whole: Annotated[
@@ -130,7 +155,8 @@ class ArrayOptions:
     ] = False
     wipe: options.WipeOption = None
     measured: Annotated[
-        str | None, typer.Option("--tuned", metavar="FILE", help="Use the result of `raid tune` on these drives.")
+        str | None,
+        typer.Option("--tuned", metavar="FILE", help="Use the result of `raid tune` on these drives."),
     ] = None
     system: options.SystemOption = None
 
@@ -144,7 +170,9 @@ class ArrayOptions:
             raise typer.BadParameter("--database-page needs --workload database")
         if self.filesystem not in (None, goal.filesystem):  # the recipe's values are for its own file system
             place = None if self.filesystem in NOT_MOUNTED else goal.mount_at
-            goal = replace(goal, block_size=None, inode_size=None, log_size=None, mount_options=None, mount_at=place)
+            goal = replace(
+                goal, block_size=None, inode_size=None, log_size=None, mount_options=None, mount_at=place
+            )
         mount_at = "" if self.mount == "none" else self.mount
         measured = read_text(self.measured, most=tuned.LONGEST) if self.measured else goal.measured
         if self.measured:
@@ -173,12 +201,16 @@ def _goal(level: str | None, name: str | None) -> RaidGoal:
     """Return the goal of a recipe, or one with the recommended values; with new UUIDs."""
     goal = find_recipe(name, "raid").goal if name else RaidGoal(level or "")
     if not isinstance(goal, RaidGoal) or not (level or name):
-        raise typer.BadParameter("no RAID level given: --level 1, or --recipe NAME from aligntool recipes list")
+        raise typer.BadParameter(
+            "no RAID level given: --level 1, or --recipe NAME from aligntool recipes list"
+        )
     if level not in (None, goal.level):  # the recipe's values are for its own level
         goal = replace(goal, chunk=None, layout=None, bitmap=None)
     array = uuid.uuid4().hex
     words = (array[start : start + 8] for start in range(0, 32, 8))
-    return replace(goal, level=level or goal.level, array_uuid=":".join(words), filesystem_uuid=str(uuid.uuid4()))
+    return replace(
+        goal, level=level or goal.level, array_uuid=":".join(words), filesystem_uuid=str(uuid.uuid4())
+    )
 
 
 # `aligntool raid persist`: start an existing array at every boot.
@@ -187,13 +219,18 @@ def _goal(level: str | None, name: str | None) -> RaidGoal:
 @ends_stream
 def persist_command(
     array: Annotated[
-        str, typer.Argument(parser=options.path, metavar="ARRAY", help="A running array: md127, /dev/md/data, data.")
+        str,
+        typer.Argument(
+            parser=options.path, metavar="ARRAY", help="A running array: md127, /dev/md/data, data."
+        ),
     ],
     *,
     system: options.SystemOption = None,
     mount: Annotated[
         str | None,
-        typer.Option("--mount", parser=mount_point, metavar="DIR", help="Mount point, now and at every boot."),
+        typer.Option(
+            "--mount", parser=mount_point, metavar="DIR", help="Mount point, now and at every boot."
+        ),
     ] = None,
     dry_run: options.DryRunOption = False,
     verbose: options.VerbosePlanOption = False,
@@ -204,13 +241,15 @@ def persist_command(
 ) -> None:
     """Configure the system to start an existing array at every boot.
 
-    It writes the line in mdadm.conf, updates every initramfs, and writes the fstab and crypttab entries by UUID.
+    It writes the line in mdadm.conf, updates every initramfs, and writes the fstab and crypttab entries by
+    UUID.
 
     Nothing is written to the array, which may be mounted. The plan is shown and confirmed first.
 
     Example: sudo aligntool raid persist /dev/md127 --mount /srv/data
 
-    Exit code: 0 done or nothing to do, 3 refused and nothing written, 4 stopped before the end, with the record kept.
+    Exit code: 0 done or nothing to do, 3 refused and nothing written, 4 stopped before the end, with the
+    record kept.
     """
     root = options.one_machine(sysroot)
     options.refuse_unapplied(yes=yes, shown={"--output": kept.output, "--sysroot": root})
@@ -258,8 +297,8 @@ class Persist(acting.ArrayOperation):
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
         if find_persist_plan(plan.disk.path, self.goal).steps:
             raise Stopped(
-                f"every step is done, but {plan.disk.path} would not start at boot as planned: the initramfs or a file "
-                "does not contain what was written",
+                f"every step is done, but {plan.disk.path} would not start at boot as planned: the initramfs"
+                " or a file does not contain what was written",
                 hint=typed("aligntool raid persist", plan.disk.path, "--dry-run"),
             )
         acting.report_array(plan, json_=json_)
@@ -278,7 +317,8 @@ def plan_command(
 ) -> None:
     """Plan an array, and show how it would be created.
 
-    The plan covers partitions, data offset, chunk size, file system, and the configuration to start it at every boot.
+    The plan covers partitions, data offset, chunk size, file system, and the configuration to start it at
+    every boot.
 
     Example: sudo aligntool raid plan --recipe nvme-raid0-scratch /dev/nvme0n1 /dev/nvme1n1
 
@@ -294,7 +334,9 @@ def typed_arguments() -> list[str]:
 
 
 def apply_command(name: str, words: Sequence[str]) -> str:
-    """Return the command that applies a plan that was only shown: `name`, with the `words` typed for the plan."""
+    """Return the command that applies a plan that was only shown: `name`, with the `words` typed for the
+    plan.
+    """
     return typed(f"aligntool {name}", *(word for word in words if word != "--dry-run"))
 
 
@@ -332,7 +374,9 @@ def show_command(
     Exit code: 0 shown; 3 array not found.
     """
     root = options.one_machine(sysroot)
-    views = acting.look_at_arrays([resolve_device(name) if root is None else name for name in arrays or ()], root)
+    views = acting.look_at_arrays(
+        [resolve_device(name) if root is None else name for name in arrays or ()], root
+    )
     page_lines(shown.arrays_json(views) if json_ else shown.array_lines(views, width=terminal_width()))
 
 
@@ -347,7 +391,9 @@ def create_command(
     dry_run: options.DryRunOption = False,
     verbose: options.VerbosePlanOption = False,
     yes: options.YesOption = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until the first resynchronisation is finished.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until the first resynchronisation is finished.")
+    ] = False,
     json_: options.EventsOption = False,
 ) -> None:
     """Create an array, and configure the system to start it at every boot.
@@ -421,7 +467,9 @@ def tune_command(
     drives: Annotated[
         list[str],
         typer.Argument(
-            parser=options.path, metavar="DEVICE...", help="Empty drives, or one empty partition of each drive."
+            parser=options.path,
+            metavar="DEVICE...",
+            help="Empty drives, or one empty partition of each drive.",
         ),
     ],
     *,
@@ -432,26 +480,37 @@ def tune_command(
         str, typer.Option("--workload", parser=WORKLOAD, metavar="NAME", help="As for `raid plan`.")
     ] = "general",
     chunks: Annotated[
-        str | None, typer.Option("--chunks", metavar="SIZE,...", help="Chunk sizes to try, such as 64KiB,128KiB.")
+        str | None,
+        typer.Option("--chunks", metavar="SIZE,...", help="Chunk sizes to try, such as 64KiB,128KiB."),
     ] = None,
-    layout: Annotated[str | None, typer.Option("--layout", metavar="NAME", help="As for `raid plan`.")] = None,
+    layout: Annotated[
+        str | None, typer.Option("--layout", metavar="NAME", help="As for `raid plan`.")
+    ] = None,
     bitmap: BitmapOption = None,
     page: Annotated[
         int | None,
         typer.Option(
-            "--database-page", metavar="SIZE", parser=options.size, help="Page size of the database [default: 16KiB]."
+            "--database-page",
+            metavar="SIZE",
+            parser=options.size,
+            help="Page size of the database [default: 16KiB].",
         ),
     ] = None,
     span: Annotated[
-        int | None, typer.Option("--span", metavar="SIZE", parser=options.size, help="How much of each array to use.")
+        int | None,
+        typer.Option("--span", metavar="SIZE", parser=options.size, help="How much of each array to use."),
     ] = None,
     runtime: Annotated[
         float,
-        typer.Option("--runtime", parser=options.seconds(0.1, 86400), metavar="SECONDS", help="Duration of each load."),
+        typer.Option(
+            "--runtime", parser=options.seconds(0.1, 86400), metavar="SECONDS", help="Duration of each load."
+        ),
     ] = 5.0,
     repeats: Annotated[
         int,
-        typer.Option("--repeats", parser=options.integer(1, 1000), metavar="N", help="Rounds over all chunk sizes."),
+        typer.Option(
+            "--repeats", parser=options.integer(1, 1000), metavar="N", help="Rounds over all chunk sizes."
+        ),
     ] = 5,
     kept: TuningFile,
     clear: Annotated[
@@ -474,7 +533,8 @@ def tune_command(
         return
     if level is None:
         raise typer.BadParameter("no RAID level given: --level 0, 10, 5 or 6")
-    if kept.output is None and not dry_run:  # a result that cannot be saved would be minutes of wear for nothing
+    # a result that cannot be saved would be minutes of wear for nothing
+    if kept.output is None and not dry_run:
         raise typer.BadParameter("no file given for the result: -o chunks.json")
     goal = _test_goal(level, workload, layout, bitmap, page)
     find = partial(_find_sweep, drives, goal, _sizes(chunks), repeats, runtime, span)
@@ -494,12 +554,16 @@ def tune_command(
 
     def look_again() -> None:
         if find() != sweep:  # in this process, which has the drives locked
-            raise Refused("the drives have changed since they were read; nothing was written", hint="try again")
+            raise Refused(
+                "the drives have changed since they were read; nothing was written", hint="try again"
+            )
 
     _run(sweep, goal, kept, look_again)
 
 
-def _test_goal(level: str, workload: str, layout: str | None, bitmap: str | None, page: int | None) -> RaidGoal:
+def _test_goal(
+    level: str, workload: str, layout: str | None, bitmap: str | None, page: int | None
+) -> RaidGoal:
     word = uuid.uuid4().hex
     goal = RaidGoal(level, workload=workload, layout=layout, bitmap=bitmap)
     array_uuid = f"{tuned.TEST_UUID}:{word[:8]}:{word[8:16]}"
@@ -556,7 +620,9 @@ def _run(sweep: Sweep, goal: RaidGoal, kept: options.ResultFile, look_again: Cal
 
 @contextmanager
 def _stop_if_closed() -> Iterator[Callable[[str, float, float | None], None]]:
-    """Yield a function that shows progress. It raises Stopped if stderr is closed, and discards later output."""
+    """Yield a function that shows progress. It raises Stopped if stderr is closed, and discards later
+    output.
+    """
 
     def report(words: str, share: float, left_s: float | None) -> None:
         try:
@@ -611,7 +677,9 @@ def _verdict(choice: tuned.Choice, recommended: int) -> dict[str, object]:
         "recommended": recommended,
         "rounds": choice.rounds,
         "reason": choice.reason,
-        "ratios": {str(chunk): [each.middle, each.least, each.most] for chunk, each in choice.against.items()},
+        "ratios": {
+            str(chunk): [each.middle, each.least, each.most] for chunk, each in choice.against.items()
+        },
     }
 
 
@@ -621,24 +689,31 @@ def _verdict(choice: tuned.Choice, recommended: int) -> dict[str, object]:
 
 
 def clear_members(drives: list[str], *, yes: bool) -> None:
-    """Remove test arrays. Raises Refused if a member has another array, or if there is none; Stopped if one is left."""
+    """Remove test arrays. Raises Refused if a member has another array, or if there is none; Stopped if one
+    is left.
+    """
     members, _, _, _ = acting.look_at_members(drives)
     devices = [str(Path(name if "/" in name else f"/dev/{name}").resolve()) for name in drives]
     found = {device: examine(device) for device in devices}
     others = [device for device, values in found.items() if values and not is_test_array(values)]
     if others:
-        raise Refused(f"{', '.join(others)}: not a test array of aligntool, but another array; nothing was written")
+        raise Refused(
+            f"{', '.join(others)}: not a test array of aligntool, but another array; nothing was written"
+        )
     test_devices = [device for device in devices if found[device]]
     if not test_devices:
         raise Refused(f"there is no test array on {', '.join(devices)}; nothing was written")
     _confirm(drives, test_devices, "the test arrays", yes)
-    with lock_against_udev([judged.disk.path for judged in members]), recorded("raid tune --clear", test_devices):
+    with (
+        lock_against_udev([judged.disk.path for judged in members]),
+        recorded("raid tune --clear", test_devices),
+    ):
         remove_test_arrays(test_devices)
     wiped = " ".join(f"--wipe {shell_word(device)}" for device in test_devices)
     sys.stdout.write(
         f"Removed the test arrays on {', '.join(test_devices)}.\n"
-        f"The data that their loads wrote is still there: aligntool raid create accepts these members with {wiped}; "
-        f"to empty one for another sweep: {by_hand(ByHand.EMPTYING, 'blkdiscard')}.\n"
+        "The data that their loads wrote is still there: aligntool raid create accepts these members with"
+        f" {wiped}; to empty one for another sweep: {by_hand(ByHand.EMPTYING, 'blkdiscard')}.\n"
     )
 
 

@@ -76,7 +76,10 @@ from aligntool.whole_disk.operation import WholeDisk
 @run_change.ends_stream
 def apply(
     file: Annotated[
-        str, typer.Argument(parser=options.path, metavar="FILE", help="A plan written by `aligntool plan ... -o FILE`.")
+        str,
+        typer.Argument(
+            parser=options.path, metavar="FILE", help="A plan written by `aligntool plan ... -o FILE`."
+        ),
     ],
     *,
     verbose: options.VerbosePlanOption = False,
@@ -99,7 +102,9 @@ def apply(
     operation, plan = _saved_plan(text, file, rate, key_file, no_lease=no_lease)
     source = checked_disk(plan)  # of a copy, which only reads it
     refuse(options.attach_virtual(source, writes=source == plan.disk.path, alone=True, no_lease=no_lease))
-    run_change.run_change(operation, yes=yes, json_=json_, not_suspended=not_suspended, kept=plan, verbose=verbose)
+    run_change.run_change(
+        operation, yes=yes, json_=json_, not_suspended=not_suspended, kept=plan, verbose=verbose
+    )
 
 
 def _saved_plan(
@@ -133,7 +138,8 @@ def _saved_plan(
     return realign_of(path, request_in_document(text, "asked", Request), rate, no_lease=no_lease), plan
 
 
-# `aligntool status`, `resume`, `rollback`: a disk in flight by its journal, an unfinished array by its record.
+# `aligntool status`, `resume`, `rollback`: a disk in flight by its journal, an unfinished array by its
+# record.
 
 _NOTHING_LOST = plain("  lost: nothing")
 _LEAST = 64 * KIB  # bytes; the tables alone take more than half of it
@@ -149,7 +155,10 @@ class Recovery:
 
     journal: JournalFileOption = None
     restore_table: Annotated[
-        bool, typer.Option("--restore-table", help="Restore the journal's partition table over one that was changed.")
+        bool,
+        typer.Option(
+            "--restore-table", help="Restore the journal's partition table over one that was changed."
+        ),
     ] = False
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what is in flight and the remaining steps, and stop.")
@@ -193,7 +202,9 @@ def status(
     Exit code: 0 shown; 3 it was not found, or a disk of this machine could not be read.
     """
     unread: list[str] = []
-    found = list(_all_unfinished(unread)) if disk is None and journal is None else [_unfinished(disk, journal)]
+    found = (
+        list(_all_unfinished(unread)) if disk is None and journal is None else [_unfinished(disk, journal)]
+    )
     if not found:
         none = "Nothing is in flight on the disks of this machine, and no array is unfinished."
         if unread:
@@ -232,7 +243,9 @@ def _unfinished(target: str | None, journal: str | None) -> _Unfinished:
     may_change = opener.get(disk, "qcow2") == "qcow2"  # virtual disks of no other kind
     current = _disk_status(disk, journal)
     if current.restore_table and current.plan:
-        current = replace(current, sentences=(*current.sentences, *_what_bars_restoring(disk, journal, current.plan)))
+        current = replace(
+            current, sentences=(*current.sentences, *_what_bars_restoring(disk, journal, current.plan))
+        )
     commands = _next_commands(current, disk, journal)
     return _Unfinished(disk, current, commands if may_change or not commands else (raw_copy(disk),))
 
@@ -243,8 +256,8 @@ def _unfinished_array(record: Record) -> _Unfinished:
 
 
 def _all_unfinished(unread: list[str]) -> Iterator[_Unfinished]:
-    """Yield every unfinished array, and every disk of this machine that is in flight. `unread`: gets the other disks.
-    Raises Refused.
+    """Yield every unfinished array, and every disk of this machine that is in flight. `unread`: gets the
+    other disks. Raises Refused.
     """
     yield from map(_unfinished_array, with_current_paths(find_records()))
     paths = [f"/dev/{block.name}" for block in list_blocks(LIVE)]
@@ -295,13 +308,13 @@ def resume(
 ) -> None:
     """Finish an interrupted move or array.
 
-    The remaining steps are shown and confirmed first. A move can be finished on any machine, an array only on the
-    machine where it was begun.
+    The remaining steps are shown and confirmed first. A move can be finished on any machine, an array only on
+    the machine where it was begun.
 
     Example: sudo aligntool resume /dev/sda
 
-    Exit code: 0 the disk or array is in its new state, or the move had not begun, 3 nothing is in flight or it was not
-    confirmed, 4 stopped again before the end.
+    Exit code: 0 the disk or array is in its new state, or the move had not begun, 3 nothing is in flight or
+    it was not confirmed, 4 stopped again before the end.
     """
     _recover(disk, chosen, back=False, json_=json_, key_file=key_file)
 
@@ -310,19 +323,23 @@ def resume(
 def rollback(disk: TargetArgument = None, *, chosen: Recovery, json_: options.EventsOption = False) -> None:
     """Undo an interrupted move or array.
 
-    The steps to undo are shown and confirmed first. Every partition returns to its old place; everything made for an
-    array is removed.
+    The steps to undo are shown and confirmed first. Every partition returns to its old place; everything made
+    for an array is removed.
 
     Example: sudo aligntool rollback /dev/sda
 
-    Exit code: 0 everything is in its old state, or only a rest of a journal was left and is zeroed, 3 nothing is in
-    flight or it was not confirmed, 4 stopped again before the end, or the move is complete and is not undone.
+    Exit code: 0 everything is in its old state, or only a rest of a journal was left and is zeroed, 3 nothing
+    is in flight or it was not confirmed, 4 stopped again before the end, or the move is complete and is not
+    undone.
     """
     _recover(disk, chosen, back=True, json_=json_)
 
 
-def _record(target: str | None, journal: str | None, *, writes: bool = False, no_lease: bool = False) -> Record | None:
-    """Attach a virtual disk, and return the record of an unfinished array, or None. A named journal belongs to a move.
+def _record(
+    target: str | None, journal: str | None, *, writes: bool = False, no_lease: bool = False
+) -> Record | None:
+    """Attach a virtual disk, and return the record of an unfinished array, or None. A named journal belongs
+    to a move.
 
     Without root the records cannot be read, but a disk can still be named.
     """
@@ -344,7 +361,9 @@ def _path_of(disk: str) -> str:
     return f"/dev/{disk}" if is_name else disk
 
 
-def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key_file: str | None = None) -> None:
+def _recover(
+    disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key_file: str | None = None
+) -> None:
     journal = chosen.journal
     record = _record(disk, journal, writes=not chosen.dry_run, no_lease=chosen.no_lease)
     if disk is None or record is not None:
@@ -362,7 +381,8 @@ def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key
         return _zero_rest(named, disk, current, chosen, json_=json_)
     plan = _plan_in_flight(current, disk)
     restore = chosen.restore_table and current.restore_table
-    # A table that another program changed is refused below, or is confirmed separately. A complete move is not undone.
+    # A table that another program changed is refused below, or is confirmed separately. A complete move is
+    # not undone.
     tables = _tables_to_confirm(disk, journal, plan) if restore and not chosen.dry_run else None
     if not chosen.dry_run:
         _refuse_changed_disk(disk, journal, current, back=back, restore_table=restore)
@@ -390,7 +410,9 @@ def _recover(disk: str | None, chosen: Recovery, *, back: bool, json_: bool, key
     with run_change.timed():
         with run_change.lock_in_child(locked, plan, disk) as applying:
             kernel_behind = run_change.apply_and_report(plan, applying, json_=json_, in_flight=True)
-        report_result(plan, disk, Request(), json_=json_, back=back or not current.begun, kernel_behind=kernel_behind)
+        report_result(
+            plan, disk, Request(), json_=json_, back=back or not current.begun, kernel_behind=kernel_behind
+        )
     if journal and _is_closed(journal):
         remark(f"{journal} is no longer needed")
 
@@ -423,12 +445,17 @@ def _is_closed(journal: str) -> bool:
 
 
 def _confirmed(named: str, disk: str, current: Status, chosen: Recovery, *, back: bool, json_: bool) -> bool:
-    """Show what is in flight and the remaining steps, and ask. Return False with --dry-run. Raises Refused."""
+    """Show what is in flight and the remaining steps, and ask. Return False with --dry-run. Raises
+    Refused.
+    """
     if chosen.dry_run and json_:
         print_lines(status_json(disk, current))
         return False
     width = terminal_width()
-    lines = (*status_lines(disk, current, width=width), *remaining_step_lines(current, back=back, width=width))
+    lines = (
+        *status_lines(disk, current, width=width),
+        *remaining_step_lines(current, back=back, width=width),
+    )
     on_screen = sys.stdout if chosen.dry_run else sys.stderr
     show(lines, on_screen, color=options.colored(on_screen))
     if not chosen.dry_run and current.plan:
@@ -477,7 +504,9 @@ def _read_status(disk: str, journal: str | None, *, any_table: bool) -> Status:
             raise Refused(f"{disk} cannot be read: {error.strerror}", hint=command("audit", disk)) from error
 
 
-def _refuse_changed_disk(disk: str, journal: str | None, current: Status, *, back: bool, restore_table: bool) -> None:
+def _refuse_changed_disk(
+    disk: str, journal: str | None, current: Status, *, back: bool, restore_table: bool
+) -> None:
     """Raise what the work would raise before its first write, so that nobody confirms what cannot be done."""
 
     def look() -> None:
@@ -500,7 +529,9 @@ def _opened(journal: str | None) -> AbstractContextManager[Device | None]:
     """Open the journal's file, if one was named. Raises Refused."""
     with failing_as(Refused, f"{journal} cannot be read"):
         if journal and not Path(journal).is_file():
-            raise Refused(f"{journal} is not an existing file", hint="--journal FILE names the journal's file")
+            raise Refused(
+                f"{journal} is not an existing file", hint="--journal FILE names the journal's file"
+            )
     return open_read_only(journal) if journal else nullcontext()
 
 
@@ -527,19 +558,24 @@ def _next_commands(current: Status, disk: str, journal: str | None) -> tuple[str
 
 
 def _tables_to_confirm(disk: str, journal_file: str | None, plan: Plan) -> tuple[TableReading, TableReading]:
-    """Return the table found and the table to be written. Raises Refused if a partition that was added, or content that
-    was made meanwhile, is in an area that the move reads or writes: with where the user finds how to delete it.
+    """Return the table found and the table to be written. Raises Refused if a partition that was added, or
+    content that was made meanwhile, is in an area that the move reads or writes: with where the user finds
+    how to delete it.
     """
     found, written, overwritten = _compared_tables(disk, journal_file, plan)
     refuse(_overwriting_refusals(disk, overwritten))
     return found, written
 
 
-def confirm_table(named: str, disk: str, found: TableReading, written: TableReading, *, yes: bool) -> TableReading:
+def confirm_table(
+    named: str, disk: str, found: TableReading, written: TableReading, *, yes: bool
+) -> TableReading:
     """Show the table found and the table to be written, and ask. Return the table found."""
     for which, table in (("found", found), ("to be written", written)):
         show(
-            table_lines(f"the partition table {which}", table.partitions), sys.stderr, color=options.colored(sys.stderr)
+            table_lines(f"the partition table {which}", table.partitions),
+            sys.stderr,
+            color=options.colored(sys.stderr),
         )
     lost = plain("  lost: the partition table found")
     options.confirm(named, options.target_lines(disk, [lost]), yes=yes)
@@ -559,7 +595,9 @@ def refuse_other_table(device: Device, plan: Plan, shown: TableReading) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Overwritten:
-    """What a restored table and the rest of the move would overwrite. `number`: of its partition; 0: the whole disk."""
+    """What a restored table and the rest of the move would overwrite. `number`: of its partition; 0: the
+    whole disk.
+    """
 
     number: int
     text: str
@@ -583,8 +621,13 @@ def _overwriting_refusals(disk: str, found: Iterable[_Overwritten]) -> Iterator[
 def _compared_tables(
     disk: str, journal_file: str | None, plan: Plan
 ) -> tuple[TableReading, TableReading, tuple[_Overwritten, ...]]:
-    """Return the table found, the table to be written, and what that and the rest of the move would overwrite."""
-    with open_read_only(disk) as device, open_read_only(journal_file) if journal_file else nullcontext() as file:
+    """Return the table found, the table to be written, and what that and the rest of the move would
+    overwrite.
+    """
+    with (
+        open_read_only(disk) as device,
+        open_read_only(journal_file) if journal_file else nullcontext() as file,
+    ):
         journal = find_journal(device, file, any_table=True)
         if journal is None:
             raise Refused(f"{disk}: nothing is in flight on this disk", code="not-in-flight", subject=disk)
@@ -602,8 +645,8 @@ def _what_bars_restoring(disk: str, journal_file: str | None, plan: Plan) -> Ite
 
 
 def _foreign_content(device: Device, journal: Journal, found: TableReading) -> Iterator[_Overwritten]:
-    """Yield each file system that was made at a place of the move, or on the whole disk, meanwhile: also in a partition
-    that has exactly the old or the new extent.
+    """Yield each file system that was made at a place of the move, or on the whole disk, meanwhile: also in a
+    partition that has exactly the old or the new extent.
     """
     numbers = {part.extent: part.number for part in found.partitions if part.role is not Role.EXTENDED}
     if not found.partitions and adds_table(journal.contents.plan) is None:
@@ -616,7 +659,9 @@ def _foreign_content(device: Device, journal: Journal, found: TableReading) -> I
         yield _Overwritten(numbers[extent], text)
 
 
-def _unlisted(plan: Plan, found: Sequence[TableEntry], written: Sequence[TableEntry]) -> Iterator[_Overwritten]:
+def _unlisted(
+    plan: Plan, found: Sequence[TableEntry], written: Sequence[TableEntry]
+) -> Iterator[_Overwritten]:
     """Yield each partition that the table to be written lacks and that the move would still touch."""
     known = {part.extent for part in written} | set(places_in_use(plan, with_journal=False))
     for part in found:

@@ -24,13 +24,17 @@ def drives(
     model: Annotated[
         str | None,
         typer.Argument(
-            parser=text, metavar="MODEL", help="Model as printed by the kernel or on the label [default: every row]."
+            parser=text,
+            metavar="MODEL",
+            help="Model as printed by the kernel or on the label [default: every row].",
         ),
     ] = None,
     *,
     firmware: Annotated[
         str | None,
-        typer.Option("--firmware", metavar="REVISION", help="Show only rows that match this firmware revision."),
+        typer.Option(
+            "--firmware", metavar="REVISION", help="Show only rows that match this firmware revision."
+        ),
     ] = None,
 ) -> None:
     """Show what is known about a drive, with the source of every fact.
@@ -60,11 +64,14 @@ def explain(
         ),
     ] = None,
     *,
-    markdown: Annotated[bool, typer.Option("--markdown", hidden=True, help="Print the page docs/findings.md.")] = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", hidden=True, help="Print the page docs/findings.md.")
+    ] = False,
 ) -> None:
     """Explain a finding: what it means, what it costs, and what to do.
 
-    A word of the glossary is explained as well. queue-depth explains with a chart how concurrency hides latency.
+    A word of the glossary is explained as well. queue-depth explains with a chart how concurrency hides
+    latency.
 
     Example: aligntool explain AT101
     """
@@ -105,7 +112,9 @@ def list_recipes(*, json_: JsonOption = False) -> None:
 
 
 def show_recipe(
-    name: Annotated[str, typer.Argument(parser=text, metavar="NAME", help="A name from `aligntool recipes list`.")],
+    name: Annotated[
+        str, typer.Argument(parser=text, metavar="NAME", help="A name from `aligntool recipes list`.")
+    ],
     *,
     json_: JsonOption = False,
 ) -> None:
@@ -159,7 +168,9 @@ def _is_recipe_file(name: str) -> bool:
 def schema(
     name: Annotated[
         str | None,
-        typer.Argument(parser=text, metavar="NAME", help="A document, such as audit or events [default: list all]."),
+        typer.Argument(
+            parser=text, metavar="NAME", help="A document, such as audit or events [default: list all]."
+        ),
     ] = None,
 ) -> None:
     """Print the JSON Schema of a document that aligntool writes.
@@ -173,5 +184,7 @@ def schema(
     text = texts.get(name.removeprefix("aligntool."))
     if text is None:
         near = get_close_matches(name, texts, cutoff=0.4) or texts
-        raise typer.BadParameter(f"{name!r} is not one of aligntool's documents; the closest are {', '.join(near)}")
+        raise typer.BadParameter(
+            f"{name!r} is not one of aligntool's documents; the closest are {', '.join(near)}"
+        )
     sys.stdout.write(text)

@@ -25,13 +25,19 @@ from aligntool.raid.steps_reformat import read_array_details
 @ends_stream
 def reformat(
     array: Annotated[
-        str, typer.Argument(parser=options.path, metavar="ARRAY", help="A running array: md127, /dev/md/data, data.")
+        str,
+        typer.Argument(
+            parser=options.path, metavar="ARRAY", help="A running array: md127, /dev/md/data, data."
+        ),
     ],
     *,
     lba_size: Annotated[
         int,
         typer.Option(
-            "--lba-size", parser=options.sector, metavar="SIZE", help="Logical block size in bytes, such as 4096."
+            "--lba-size",
+            parser=options.sector,
+            metavar="SIZE",
+            help="Logical block size in bytes, such as 4096.",
         ),
     ],
     dry_run: options.DryRunOption = False,
@@ -42,12 +48,13 @@ def reformat(
 ) -> None:
     """Change the LBA format of the NVMe members of an array, one at a time.
 
-    Each member is removed, formatted, added again and resynchronised from the others. The content of the array stays;
-    content that cannot work with such blocks is refused. The plan is shown and confirmed first.
+    Each member is removed, formatted, added again and resynchronised from the others. The content of the
+    array stays; content that cannot work with such blocks is refused. The plan is shown and confirmed first.
 
     Example: sudo aligntool raid reformat /dev/md/data --lba-size 4096
 
-    Exit code: 0 done or nothing to do, 3 refused and nothing written, 4 stopped before the end, with the record kept.
+    Exit code: 0 done or nothing to do, 3 refused and nothing written, 4 stopped before the end, with the
+    record kept.
     """
     options.refuse_unapplied(yes=yes, shown={"--output": kept.output})
     operation = Reformat(array, ReformatGoal(lba_size))
@@ -68,7 +75,9 @@ class Reformat(acting.ArrayOperation):
         return self.array
 
     def make_plan(self) -> Plan:
-        report, disk = acting.look_for_array(options.resolve_device(self.array), command="sudo aligntool raid reformat")
+        report, disk = acting.look_for_array(
+            options.resolve_device(self.array), command="sudo aligntool raid reformat"
+        )
         acting.refuse_unfinished(acting.find_record(disk.path))  # its members are not as a plan needs them
         disk = replace(disk, taken=acting.users_beside_mounts(disk))
         known = members_of(report.judged)
@@ -104,9 +113,13 @@ class Reformat(acting.ArrayOperation):
         try:
             left = self.make_plan().steps
         except Refused as error:
-            raise Stopped(f"every step is done, but the result was not verified: {error}", hint=again) from error
+            raise Stopped(
+                f"every step is done, but the result was not verified: {error}", hint=again
+            ) from error
         if left:
-            raise Stopped(f"every step is done, but members of {plan.disk.path} are not as planned", hint=again)
+            raise Stopped(
+                f"every step is done, but members of {plan.disk.path} are not as planned", hint=again
+            )
         acting.report_array(plan, json_=json_)
 
 

@@ -35,7 +35,8 @@ from aligntool.render.report.page import page_html, show_measurements
 from aligntool.render.svg import Picture, queue_picture, svg_text
 from aligntool.units import MIB
 
-# `aligntool report`: everything that is known about a machine's disks on one page, and single pictures from it.
+# `aligntool report`: everything that is known about a machine's disks on one page, and single pictures from
+# it.
 
 _STDOUT = "-"
 
@@ -48,11 +49,15 @@ def report(
         typer.Option("--output", "-o", metavar="FILE", help="Where to write the page; - is standard output."),
     ] = None,
     chart: Annotated[
-        str | None, typer.Option("--chart", metavar="NAME", help="Select a single picture, for --svg and --png.")
+        str | None,
+        typer.Option("--chart", metavar="NAME", help="Select a single picture, for --svg and --png."),
     ] = None,
-    svg: Annotated[str | None, typer.Option("--svg", metavar="FILE", help="Write that picture as SVG.")] = None,
+    svg: Annotated[
+        str | None, typer.Option("--svg", metavar="FILE", help="Write that picture as SVG.")
+    ] = None,
     png: Annotated[
-        str | None, typer.Option("--png", metavar="FILE", help="Write that picture as PNG; needs rsvg-convert.")
+        str | None,
+        typer.Option("--png", metavar="FILE", help="Write that picture as PNG; needs rsvg-convert."),
     ] = None,
     bench: Annotated[
         list[str] | None,
@@ -87,7 +92,9 @@ def report(
     inventory = look(tuple(targets or ()), sysroot=root, given=given, wake=wake, silence_s=timeout)
     inventory = with_unmarked_changes(inventory, timeout)
     if targets:
-        refuse(Refusal("not-read", each.what, f"{each.what}: {each.why}", each.hint) for each in inventory.unseen)
+        refuse(
+            Refusal("not-read", each.what, f"{each.what}: {each.why}", each.hint) for each in inventory.unseen
+        )
     content = _content(inventory, AuditOptions(page_size=geometry.page_size, grain=grain or MIB), measured)
     content = _with_name(content, targets, root)
     pages = _drawn(_find_picture(content, chart), svg, png) if chart else []
@@ -131,7 +138,9 @@ def _find_picture(content: Content, name: str) -> Picture:
     if name in made:
         return made[name]
     near = get_close_matches(name, made, n=1, cutoff=0.0)
-    raise Refused(f"there is no picture {name!r}; the pictures are {', '.join(made)}", hint=f"--chart {near[0]}")
+    raise Refused(
+        f"there is no picture {name!r}; the pictures are {', '.join(made)}", hint=f"--chart {near[0]}"
+    )
 
 
 def _drawn(picture: Picture, svg: str | None, png: str | None) -> list[tuple[str, bytes]]:
@@ -157,12 +166,19 @@ def snapshot(
     output: Annotated[
         str,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="The file to write: .tar.xz or .tar.gz; - is standard output."
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="The file to write: .tar.xz or .tar.gz; - is standard output.",
         ),
     ],
     *,
-    serials: Annotated[bool, typer.Option("--serials", help="Keep serial numbers, UUIDs and labels.")] = False,
-    host: Annotated[bool, typer.Option("--host", help="Include the name of this machine in the manifest.")] = False,
+    serials: Annotated[
+        bool, typer.Option("--serials", help="Keep serial numbers, UUIDs and labels.")
+    ] = False,
+    host: Annotated[
+        bool, typer.Option("--host", help="Include the name of this machine in the manifest.")
+    ] = False,
     overwrite: options.OverwriteOption = False,
 ) -> None:
     """Capture what an audit reads from this machine.
@@ -179,4 +195,6 @@ def snapshot(
         sys.stdout.buffer.flush()
         return
     write_snapshot(output, entries, overwrite=overwrite)
-    options.print_lines([plain(f"{output} written; audit it with: aligntool audit --sysroot {shell_word(output)}")])
+    options.print_lines(
+        [plain(f"{output} written; audit it with: aligntool audit --sysroot {shell_word(output)}")]
+    )

@@ -1,7 +1,8 @@
-"""Change a machine: show a plan, confirm it, lock what it needs, check that it is still valid, apply and verify it.
+"""Change a machine: show a plan, confirm it, lock what it needs, check that it is still valid, apply and
+verify it.
 
-Every command that applies a plan (realign, layout, raid create, persist, reformat, apply) is an `Operation` that
-goes through `run_change`. resume and rollback continue a plan that was confirmed (cli/recover.py).
+Every command that applies a plan (realign, layout, raid create, persist, reformat, apply) is an `Operation`
+that goes through `run_change`. resume and rollback continue a plan that was confirmed (cli/recover.py).
 """
 
 import os
@@ -15,7 +16,16 @@ from types import FrameType
 from typing import ParamSpec, Protocol, TextIO
 
 from aligntool.change import ChangeState, Event, Plan, Progress, StepBegun, to_json
-from aligntool.cli.options import PlanFile, colored, confirm, print_lines, remark, say, target_lines, terminal_width
+from aligntool.cli.options import (
+    PlanFile,
+    colored,
+    confirm,
+    print_lines,
+    remark,
+    say,
+    target_lines,
+    terminal_width,
+)
 from aligntool.cli.pager import page_lines
 from aligntool.commands import Command, is_node
 from aligntool.errors import Refusal, Refused, Stopped, refuse
@@ -60,12 +70,14 @@ class Operation(Protocol):
         return to_json(plan) + "\n"
 
     def lines(self, plan: Plan, type_next: str, *, verbose: bool = False) -> Iterable[Line]:
-        """Return the plan as text. `type_next`: the command that applies it, if it is only shown. `verbose`: with every
-        byte range and command.
+        """Return the plan as text. `type_next`: the command that applies it, if it is only shown. `verbose`:
+        with every byte range and command.
         """
 
     def shown(self, plan: Plan) -> Plan:
-        """Return the plan with the duration under the options of this run, which the journal does not record."""
+        """Return the plan with the duration under the options of this run, which the journal does not
+        record.
+        """
         return plan
 
     def next_command(self) -> str:
@@ -76,7 +88,9 @@ class Operation(Protocol):
         return
 
     def locked(self, plan: Plan) -> AbstractContextManager[ChangeInProgress]:
-        """Lock what is written to, and check that the plan is still valid. Raises Refused while nothing is written."""
+        """Lock what is written to, and check that the plan is still valid. Raises Refused while nothing is
+        written.
+        """
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
         """Look at the result and report it. Raises Stopped if it cannot be read, or is not as planned."""
@@ -95,9 +109,9 @@ def run_change(
     kept: Plan | None = None,
     verbose: bool = False,
 ) -> None:
-    """Apply a plan that is made now, or the saved plan `kept`. `not_suspended`: the user states that no system is
-    suspended where that cannot be seen; without --yes, the question states it. `verbose`: show every byte range and
-    command. Raises Refused and Stopped.
+    """Apply a plan that is made now, or the saved plan `kept`. `not_suspended`: the user states that no
+    system is suspended where that cannot be seen; without --yes, the question states it. `verbose`: show
+    every byte range and command. Raises Refused and Stopped.
     """
     if dry_run:
         return show_only(operation, json_=json_, verbose=verbose)
@@ -120,8 +134,8 @@ def run_change(
 
 
 def _possible_plan(operation: Operation) -> Plan:
-    """Return the plan. Raises Refused also for what applying it would lack, so that a plan that is only shown, as in
-    Ansible's check mode, reports it as well.
+    """Return the plan. Raises Refused also for what applying it would lack, so that a plan that is only
+    shown, as in Ansible's check mode, reports it as well.
     """
     plan = run_while_progressing(operation.make_plan)
     require_libparted(plan)
@@ -152,8 +166,9 @@ def show_only(
     inputs: Iterable[str | None] = (),
     verbose: bool = False,
 ) -> None:
-    """Show a plan without applying it, and save it if requested. `applicable`: it can be applied on this machine.
-    `inputs`: the files that it is made from, besides the disk. `verbose`: show every byte range and command.
+    """Show a plan without applying it, and save it if requested. `applicable`: it can be applied on this
+    machine. `inputs`: the files that it is made from, besides the disk. `verbose`: show every byte range and
+    command.
     """
     plan = _possible_plan(operation)
     kept.refuse("nothing was written", (plan.disk.path, *inputs))
@@ -190,7 +205,13 @@ def _written_to(plan: Plan) -> str:
 
 
 def end_change(
-    plan: Plan, look: Callable[[], Iterable[Line]], *, again: str, json_: bool, back: bool = False, hint: str = ""
+    plan: Plan,
+    look: Callable[[], Iterable[Line]],
+    *,
+    again: str,
+    json_: bool,
+    back: bool = False,
+    hint: str = "",
 ) -> None:
     """Look at the result and report it, and what has to be done afterwards. `back`: the plan was undone.
 
@@ -219,8 +240,8 @@ def _after_change(hint: str) -> Iterator[None]:
         raise Stopped(f"finished, but the result was not reported: {error}", hint=hint) from error
 
 
-# Follow the events of a change, and interrupt it. From the first write on, whatever ends a change reports the state of
-# the disk or array, and the next command.
+# Follow the events of a change, and interrupt it. From the first write on, whatever ends a change reports the
+# state of the disk or array, and the next command.
 
 
 def apply_and_report(plan: Plan, applying: ChangeInProgress, *, json_: bool, in_flight: bool = False) -> bool:
@@ -293,13 +314,16 @@ def _stopping(on_stop: Callable[[], None]) -> Iterator[None]:
         on_stop()
         raise KeyboardInterrupt
 
-    handlers = {each: signal.signal(each, stop) for each in STOPPING if signal.getsignal(each) != signal.SIG_IGN}
+    handlers = {
+        each: signal.signal(each, stop) for each in STOPPING if signal.getsignal(each) != signal.SIG_IGN
+    }
     try:
         with pipes_may_break():
             yield
     finally:
         for each, handler in handlers.items():
-            if signal.getsignal(each) == stop:  # else it was interrupted: signals stay ignored, to keep the exit code
+            # else it was interrupted: signals stay ignored, to keep the exit code
+            if signal.getsignal(each) == stop:
                 signal.signal(each, handler)
 
 
@@ -315,7 +339,9 @@ def pipes_may_break() -> Iterator[None]:
 
 @contextmanager
 def lock_in_child(locked: Locked, plan: Plan, path: str) -> Iterator[ChangeInProgress]:
-    """Lock what `locked` locks, in a child process (see `apply_in_child`) whose notes go to standard error."""
+    """Lock what `locked` locks, in a child process (see `apply_in_child`) whose notes go to standard
+    error.
+    """
     with pipes_may_break(), apply_in_child(locked, plan, path, say) as applying:
         yield applying
 
@@ -326,8 +352,8 @@ _Words = ParamSpec("_Words")
 
 
 def ends_stream(run: Callable[_Words, None]) -> Callable[_Words, None]:
-    """Return a command whose `--json` ends with an `end` event even if it refuses or is interrupted before the
-    first write; with `--dry-run`, instead of the plan.
+    """Return a command whose `--json` ends with an `end` event even if it refuses or is interrupted before
+    the first write; with `--dry-run`, instead of the plan.
     """
 
     @wraps(run)
@@ -348,9 +374,16 @@ def ends_stream(run: Callable[_Words, None]) -> Callable[_Words, None]:
 
 
 def write_end(
-    state: str, *, changed: bool, sentences: tuple[str, ...] = (), hint: str = "", refusals: tuple[Refusal, ...] = ()
+    state: str,
+    *,
+    changed: bool,
+    sentences: tuple[str, ...] = (),
+    hint: str = "",
+    refusals: tuple[Refusal, ...] = (),
 ) -> None:
     """Write the `end` event to standard output."""
     with _after_change(hint) if changed else nullcontext():
-        sys.stdout.write(end_json(state=state, changed=changed, sentences=sentences, hint=hint, refusals=refusals))
+        sys.stdout.write(
+            end_json(state=state, changed=changed, sentences=sentences, hint=hint, refusals=refusals)
+        )
         sys.stdout.flush()

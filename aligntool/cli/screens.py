@@ -1,7 +1,8 @@
-"""The screens of `aligntool tui`, on top of the command line: each shows the output of a command, and names it.
+"""The screens of `aligntool tui`, on top of the command line: each shows the output of a command, and names
+it.
 
-The commands run in child processes, so that a disk that does not respond does not block the keyboard, and a move ends
-in the same ways as on the command line.
+The commands run in child processes, so that a disk that does not respond does not block the keyboard, and a
+move ends in the same ways as on the command line.
 """
 
 import asyncio
@@ -64,7 +65,9 @@ _LEAST_BESIDE = 56  # columns of that audit: on a terminal of 120 columns
 # Commands in child processes.
 
 
-async def start(*words: str, stdin: int = DEVNULL, out: int = PIPE, errors: int = STDOUT, width: int = 80) -> Process:
+async def start(
+    *words: str, stdin: int = DEVNULL, out: int = PIPE, errors: int = STDOUT, width: int = 80
+) -> Process:
     return await asyncio.create_subprocess_exec(
         *own_program(*words),
         stdin=stdin,
@@ -120,7 +123,9 @@ async def list_disks(*targets: str) -> list[DiskRow]:
         found.append(DiskRow(disk["path"], format_size(disk["size"]), words, in_flight))
         names |= {disk["name"], disk["path"]}
     unseen = (unseen_disk for unseen_disk in report["unseen"] if unseen_disk["what"] not in names)
-    return found + [DiskRow(unseen_disk["what"], "", f"not judged: {unseen_disk['why']}") for unseen_disk in unseen]
+    return found + [
+        DiskRow(unseen_disk["what"], "", f"not judged: {unseen_disk['why']}") for unseen_disk in unseen
+    ]
 
 
 def _verdict(answers: list[str], errors: int) -> str:
@@ -143,7 +148,9 @@ async def read_disk_state(path: str) -> str:
 
 def as_text(lines: Iterable[Line]) -> Text:
     """Return lines with their colours."""
-    return Text("\n").join(Text.assemble(*((harmless(words), style.value) for words, style in line)) for line in lines)
+    return Text("\n").join(
+        Text.assemble(*((harmless(words), style.value) for words, style in line)) for line in lines
+    )
 
 
 def read_journal(path: str) -> Plan | None:
@@ -158,7 +165,9 @@ def read_journal(path: str) -> Plan | None:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change to confirm: a plan, the facts of the question, the command that applies it, and its standard input."""
+    """A change to confirm: a plan, the facts of the question, the command that applies it, and its standard
+    input.
+    """
 
     plan: Plan
     facts: Iterable[Line]
@@ -197,7 +206,9 @@ class DiskList(Screen[None]):
         self._audits: dict[tuple[str, int], Text] = {}  # by path and width
 
     def compose(self) -> ComposeResult:
-        yield Static(" ".join(("aligntool audit", *map(shell_word, self._targets))), classes="title", markup=False)
+        yield Static(
+            " ".join(("aligntool audit", *map(shell_word, self._targets))), classes="title", markup=False
+        )
         with Horizontal():
             yield Disks(cursor_type="row", show_header=False)
             with VerticalScroll(id="beside", can_focus=False):
@@ -226,7 +237,9 @@ class DiskList(Screen[None]):
         return self.size.width - _LIST if self.size.width >= _LIST + _LEAST_BESIDE else 0
 
     def _fill(self) -> None:
-        """Show the disks in the width of the screen, and on a wide one the audit of the selected disk beside them."""
+        """Show the disks in the width of the screen, and on a wide one the audit of the selected disk beside
+        them.
+        """
         table = self.query_one(Disks)
         width = self.size.width - self._beside
         self.query_one("#beside").display = bool(self._beside)
@@ -238,7 +251,9 @@ class DiskList(Screen[None]):
         table.add_columns("disk", "size", "verdict")
         for disk in self._disks:
             path = disk.path if len(disk.path) <= wide else f"…{disk.path[1 - wide :]}"
-            table.add_row(*map(Text, (fit(path, wide), fit(disk.size, 9, right=True), fit(disk.verdict, room - wide))))
+            table.add_row(
+                *map(Text, (fit(path, wide), fit(disk.size, 9, right=True), fit(disk.verdict, room - wide)))
+            )
         table.move_cursor(row=row)
         self._show_audit()
 
@@ -471,7 +486,10 @@ class DiskPage(Screen[None]):
                 self.query_one(ProgressBar).update(total=done.total, progress=done.done)
                 self.query_one("#talk", Static).update(output.pace.words(done))
             case "end":
-                output.end = [*event["sentences"], *(f"  → {hint}" for hint in event["next"].split("\n") if hint)]
+                output.end = [
+                    *event["sentences"],
+                    *(f"  → {hint}" for hint in event["next"].split("\n") if hint),
+                ]
                 output.log += output.end
         self.query_one("#text", Static).update("\n".join(map(harmless, output.log)))
         self.query_one(VerticalScroll).scroll_end(animate=False)
@@ -519,7 +537,9 @@ class Screens(App[None]):
         self._first = DiskList(targets, rate, self.stopped)
 
     def on_mount(self) -> None:
-        theme = next((name for name in ("ansi-dark", "textual-ansi") if name in self.available_themes), self.theme)
+        theme = next(
+            (name for name in ("ansi-dark", "textual-ansi") if name in self.available_themes), self.theme
+        )
         self.theme = theme  # the terminal's own colours
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._terminate)
         self.push_screen(self._first)

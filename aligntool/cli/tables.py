@@ -11,8 +11,22 @@ import typer
 from aligntool.change import Plan, RealignGoal, plan_with_request
 from aligntool.cli import options
 from aligntool.cli.layers import read_key
-from aligntool.cli.plan import DiskChange, DiskOperation, overwriting, overwriting_words, report_result, table_change
-from aligntool.cli.run_change import ChangeInProgress, Operation, ends_stream, lock_in_child, run_change, show_only
+from aligntool.cli.plan import (
+    DiskChange,
+    DiskOperation,
+    overwriting,
+    overwriting_words,
+    report_result,
+    table_change,
+)
+from aligntool.cli.run_change import (
+    ChangeInProgress,
+    Operation,
+    ends_stream,
+    lock_in_child,
+    run_change,
+    show_only,
+)
 from aligntool.convert.copying import CopyRequest, check_same_copy, lock_copy
 from aligntool.convert.operation import Conversion
 from aligntool.convert.planning import sector_size_options
@@ -29,13 +43,14 @@ from aligntool.whole_disk.operation import WholeDisk
 class PartitionOptions:
     """Options of a table for a whole disk, except the geometry."""
 
-    undo: Annotated[bool, typer.Option("--undo", help="Remove the partition table of a disk with one partition.")] = (
-        False
-    )
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Remove the partition table of a disk with one partition.")
+    ] = False
     label: options.TableOption = None
     grain: options.NewGrainOption = None
     shrink: Annotated[
-        bool, typer.Option("--shrink", help="Allow the file system to be shrunk with its own tool to make room.")
+        bool,
+        typer.Option("--shrink", help="Allow the file system to be shrunk with its own tool to make room."),
     ] = False
     used_only: options.UsedOnlyOption = False
     journal: options.NewJournalOption = None
@@ -57,7 +72,12 @@ class PartitionOptions:
         if self.grain is not None:
             goal = replace(goal, grain=self.grain, grain_given=True)
         goal = overwriting(goal, self.overwrite_bytes, self.save)
-        own = {"--table": self.label, "--grain": self.grain, "--journal": self.journal, "--key-file": self.key_file}
+        own = {
+            "--table": self.label,
+            "--grain": self.grain,
+            "--journal": self.journal,
+            "--key-file": self.key_file,
+        }
         unused = own | {"--shrink": self.shrink, "--journal": None}
         for option in (name for name, given in unused.items() if self.undo and given):
             raise typer.BadParameter(f"--undo and {option} are mutually exclusive")
@@ -94,8 +114,8 @@ def partition(
 ) -> None:
     """Put a whole-disk file system or LVM volume into a partition.
 
-    The content of a disk without a partition table is moved up, and a new table with one partition is written before
-    it. UUID and label stay. `--undo` removes the table of a disk with one partition.
+    The content of a disk without a partition table is moved up, and a new table with one partition is written
+    before it. UUID and label stay. `--undo` removes the table of a disk with one partition.
 
     The plan is shown and confirmed first. The change may be interrupted at any moment, like a realign.
 
@@ -148,7 +168,8 @@ class ConvertOptions:
         ),
     ] = "4096"
     both: Annotated[
-        bool, typer.Option("--both", help="Write tables for both sector sizes; for images that will be copied.")
+        bool,
+        typer.Option("--both", help="Write tables for both sector sizes; for images that will be copied."),
     ] = False
     journal: options.NewJournalOption = None
     overwrite_bytes: options.OverwriteBytesOption = None
@@ -163,7 +184,14 @@ class ConvertOptions:
         return Conversion(Request(goal, typed=typed), self.sizes)
 
     def copying(
-        self, disk: str, output: str, rate: int | None, *, used_only: bool, no_lease: bool, wiped: Sequence[str]
+        self,
+        disk: str,
+        output: str,
+        rate: int | None,
+        *,
+        used_only: bool,
+        no_lease: bool,
+        wiped: Sequence[str],
     ) -> "ConvertCopy":
         """Return the operation that writes a copy and only reads the disk. Raises Refused."""
         if output in ("", "-"):
@@ -173,11 +201,15 @@ class ConvertOptions:
             raise Refused(text, hint="omit --journal", code="invalid-option", subject="--journal")
         if self.overwrite_bytes:
             text = "a copy overwrites nothing of the disk that it reads"
-            raise Refused(text, hint="omit --overwrite-bytes", code="invalid-option", subject="--overwrite-bytes")
+            raise Refused(
+                text, hint="omit --overwrite-bytes", code="invalid-option", subject="--overwrite-bytes"
+            )
         only = ["--used-only"] if used_only else []
         wipe = options.may_wipe(output, wiped)
         named = options.typed_words({"-o": output, **({"--wipe": output} if wipe else {})})
-        request = Request(RealignGoal(used_only=used_only), typed=(*sector_size_options(self.sizes), *only, *named))
+        request = Request(
+            RealignGoal(used_only=used_only), typed=(*sector_size_options(self.sizes), *only, *named)
+        )
         return ConvertCopy(CopyRequest(request, disk, self.sizes, output, wipe), rate, no_lease)
 
     @property
@@ -190,14 +222,19 @@ class ConvertOptions:
 OutputOption = Annotated[
     str | None,
     typer.Option(
-        "--output", "-o", metavar="FILE", help="Write a copy to this new image or empty disk; DISK is only read."
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write a copy to this new image or empty disk; DISK is only read.",
     ),
 ]
 
 
 CopyWipeOption = Annotated[
     list[str] | None,
-    typer.Option("--wipe", metavar="DEVICE", help="With -o: allow unrecognised data on this disk to be lost."),
+    typer.Option(
+        "--wipe", metavar="DEVICE", help="With -o: allow unrecognised data on this disk to be lost."
+    ),
 ]
 
 
@@ -219,9 +256,9 @@ def convert(
 ) -> None:
     """Convert the partition table of a disk or image to another sector size.
 
-    Use it after copying a disk to one with 4096-byte sectors, or back. Partitions and files stay. A FAT file system,
-    such as the EFI system partition, is recreated with its files. Content that cannot work with such sectors is
-    refused.
+    Use it after copying a disk to one with 4096-byte sectors, or back. Partitions and files stay. A FAT file
+    system, such as the EFI system partition, is recreated with its files. Content that cannot work with such
+    sectors is refused.
 
     The plan is shown and confirmed first. The change may be interrupted at any moment, like a realign.
 
@@ -240,7 +277,9 @@ def convert(
     if output is None:
         operation = table_change("convert", disk, chosen.request(), rate, no_lease=no_lease)
     else:
-        operation = chosen.copying(disk, output, rate, used_only=used_only, no_lease=no_lease, wiped=wipe or ())
+        operation = chosen.copying(
+            disk, output, rate, used_only=used_only, no_lease=no_lease, wiped=wipe or ()
+        )
     run_change(operation, yes=yes, json_=json_, dry_run=dry_run, verbose=verbose, not_suspended=not_suspended)
 
 

@@ -13,7 +13,17 @@ import typer
 
 from aligntool.audit.judge import audit
 from aligntool.audit.report import AuditOptions, Severity
-from aligntool.cli.options import ResultFile, grid, integer, path, print_lines, say, size, terminal_width, text
+from aligntool.cli.options import (
+    ResultFile,
+    grid,
+    integer,
+    path,
+    print_lines,
+    say,
+    size,
+    terminal_width,
+    text,
+)
 from aligntool.cli.probe import ended_by_signals
 from aligntool.errors import ExitCode, Refused
 from aligntool.linux.look import look
@@ -36,14 +46,18 @@ def boot(
     ] = None,
     *,
     rate_a: Annotated[
-        str | None, typer.Option("--rate-a", metavar="MB/s[,MB/s]", help="Random 4 KiB rate at depth 1: reads, writes.")
+        str | None,
+        typer.Option("--rate-a", metavar="MB/s[,MB/s]", help="Random 4 KiB rate at depth 1: reads, writes."),
     ] = None,
     rate_b: Annotated[
-        str | None, typer.Option("--rate-b", metavar="MB/s[,MB/s]", help="The same for another drive, to compare.")
+        str | None,
+        typer.Option("--rate-b", metavar="MB/s[,MB/s]", help="The same for another drive, to compare."),
     ] = None,
     log: Annotated[
         str | None,
-        typer.Option("--trace", metavar="LOG", help="Use the commands of this log instead of the built-in boot."),
+        typer.Option(
+            "--trace", metavar="LOG", help="Use the commands of this log instead of the built-in boot."
+        ),
     ] = None,
     reads: Annotated[
         int | None, typer.Option("--reads", parser=integer(0), metavar="N", help="Number of reads.")
@@ -81,7 +95,9 @@ def _measured(file: str) -> Rated:
     hint = "aligntool bench FOLDER --profile boot -o boot.json"
     result = read_result(file)
     if result.settings.passes:
-        raise Refused(f"{file} has passes over the same data; a boot does not read the same data twice", hint=hint)
+        raise Refused(
+            f"{file} has passes over the same data; a boot does not read the same data twice", hint=hint
+        )
     drive = boot_drive(result)
     if drive is None:
         raise Refused(f"{file} has no RND4K Q1T1 results for reads and writes", hint=hint)
@@ -97,7 +113,9 @@ def _counted(log: str | None, reads: int | None, writes: int | None) -> Counted:
             pattern = traces.read_pattern(opened.events)
         counts = traces.BootCounts(pattern.count(traces.Kind.READ), pattern.count(traces.Kind.WRITE))
         source = Source.TRACE
-    counts = traces.BootCounts(counts.reads if reads is None else reads, counts.writes if writes is None else writes)
+    counts = traces.BootCounts(
+        counts.reads if reads is None else reads, counts.writes if writes is None else writes
+    )
     by_reads, by_writes = (source if count is None else Source.GIVEN for count in (reads, writes))
     return Counted(counts, by_reads, by_writes, log or "")
 
@@ -124,12 +142,15 @@ def trace(
     log: Annotated[
         str,
         typer.Argument(
-            parser=path, metavar="LOG", help="Text of blkparse, a blktrace file, an iolog of fio, CSV; - for stdin."
+            parser=path,
+            metavar="LOG",
+            help="Text of blkparse, a blktrace file, an iolog of fio, CSV; - for stdin.",
         ),
     ],
     *,
     format_: Annotated[
-        TraceFormat, typer.Option("--log-format", metavar="auto|blkparse|iolog|csv", help="Format of the log.")
+        TraceFormat,
+        typer.Option("--log-format", metavar="auto|blkparse|iolog|csv", help="Format of the log."),
     ] = TraceFormat.AUTO,
     grid_: Annotated[
         int | None,
@@ -190,8 +211,8 @@ def trace(
 def boundaries_of(
     grid_: int | None, phase_: int | None, disk: str | None, partition: int | None
 ) -> Sequence[traces.Boundary]:
-    """Return the given boundaries, those of the audit, or none. A partition's start is subtracted, because the log
-    counts from it.
+    """Return the given boundaries, those of the audit, or none. A partition's start is subtracted, because
+    the log counts from it.
 
     Raises Refused if there is no such partition.
     """
@@ -210,7 +231,9 @@ def boundaries_of(
     judged = audit(inventory, known_geometries(inventory), AuditOptions()).judged[0]
     starts = {part.number: part.extent.start for part in judged.disk.partitions}
     if partition is not None and partition not in starts:
-        raise Refused(f"{judged.disk.name} has no partition {partition}", hint="aligntool audit lists the partitions")
+        raise Refused(
+            f"{judged.disk.name} has no partition {partition}", hint="aligntool audit lists the partitions"
+        )
     start = starts[partition] if partition else 0
     return tuple(
         traces.Boundary(f"{one.kind.value}, {one.source.value}", one.size, (one.phase - start) % one.size)
@@ -228,15 +251,21 @@ class TraceFile(ResultFile):
 
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Save the log, as text of blkparse; - is standard output."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Save the log, as text of blkparse; - is standard output."
+        ),
     ] = None
 
 
 def record_command(
-    disk: Annotated[str, typer.Argument(parser=path, metavar="DISK", help="The disk or partition to record.")],
+    disk: Annotated[
+        str, typer.Argument(parser=path, metavar="DISK", help="The disk or partition to record.")
+    ],
     cmd: Annotated[
         list[str],
-        typer.Argument(parser=text, metavar="CMD...", help="The command to run, with its arguments; after --."),
+        typer.Argument(
+            parser=text, metavar="CMD...", help="The command to run, with its arguments; after --."
+        ),
     ],
     *,
     kept: TraceFile,
@@ -250,7 +279,8 @@ def record_command(
         ),
     ] = None,
     phase_: Annotated[
-        int | None, typer.Option("--phase", parser=phase, metavar="N", help="Offset of the first boundary of --grid.")
+        int | None,
+        typer.Option("--phase", parser=phase, metavar="N", help="Offset of the first boundary of --grid."),
     ] = None,
     json_: Annotated[
         bool, typer.Option("--json", help="Print JSON; CMD's standard output goes to standard error.")
@@ -286,8 +316,12 @@ def record_command(
     raise typer.Exit(ExitCode.INTERRUPTED if recorded.interrupted else recorded.code)
 
 
-def _boundaries(found: record_trace.Traceable, grid_: int | None, phase_: int | None) -> Sequence[traces.Boundary]:
-    """Return the boundaries, read before the recording. A disk that cannot be audited is traced without them."""
+def _boundaries(
+    found: record_trace.Traceable, grid_: int | None, phase_: int | None
+) -> Sequence[traces.Boundary]:
+    """Return the boundaries, read before the recording. A disk that cannot be audited is traced without
+    them.
+    """
     if grid_ is not None or phase_ is not None:
         return boundaries_of(grid_, phase_, None, None)
     try:
@@ -303,21 +337,29 @@ def _log_folder(found: record_trace.Traceable, output: str | None, *, overwrite:
     with ended_by_signals(), record_trace.log_folder(output) as folder:
         if record_trace.lies_on(str(folder), found):
             where = "-o FILE on another disk" if output else "-o FILE, or TMPDIR, on another disk"
-            say(f"the log is written to the traced disk, so the trace includes these writes; better use {where}")
+            say(
+                "the log is written to the traced disk, so the trace includes these writes; better use"
+                f" {where}"
+            )
         try:
             yield folder
         finally:
             record_trace.save_log(folder, output, overwrite=overwrite)
 
 
-def _record(found: record_trace.Traceable, cmd: list[str], folder: Path, *, piped: bool) -> record_trace.Recorded:
+def _record(
+    found: record_trace.Traceable, cmd: list[str], folder: Path, *, piped: bool
+) -> record_trace.Recorded:
     sys.stdout.flush()
     output = sys.stderr.fileno() if piped else None
     recorded = record_trace.record(found.path, found.debugfs, cmd, folder, output=output)
     if recorded.complaint:
         say(f"blktrace: {recorded.complaint}")
     if recorded.dropped:
-        say(f"{recorded.dropped:,} events were lost because blktrace could not keep up; the counts are too low")
+        say(
+            f"{recorded.dropped:,} events were lost because blktrace could not keep up; the counts are too"
+            " low"
+        )
     return recorded
 
 
@@ -327,6 +369,9 @@ def _report(path: str, pattern: traces.Pattern, *, json_: bool) -> None:
     elif pattern.commands:
         print_lines(trace_lines(pattern, path, "recorded", width=terminal_width()))
     else:
-        text = f"{path} received no requests: reads were served from the page cache, and writes are not yet flushed"
+        text = (
+            f"{path} received no requests: reads were served from the page cache, and writes are not yet"
+            " flushed"
+        )
         print_lines([plain(text)])
     sys.stdout.flush()

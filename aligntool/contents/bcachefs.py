@@ -28,7 +28,11 @@ def read_bcachefs(area: Area) -> Layer | None:
     superblock = area.read(_SUPERBLOCK_AT, 4096)
     magic = superblock[24:40]
     is_bcache = le64(superblock, 8) * _SECTOR == _SUPERBLOCK_AT
-    if magic not in (_MAGIC, _MAGIC_OF_BCACHE) or is_bcache or le64(superblock, 104) * _SECTOR != _SUPERBLOCK_AT:
+    if (
+        magic not in (_MAGIC, _MAGIC_OF_BCACHE)
+        or is_bcache
+        or le64(superblock, 104) * _SECTOR != _SUPERBLOCK_AT
+    ):
         return None  # before 2022, bcachefs used the magic of bcache
     superblock = area.read(_SUPERBLOCK_AT, min(_FIELDS_AT + 8 * le32(superblock, 124), 64 * 1024))
     version = le16(superblock, 16)
@@ -48,7 +52,9 @@ def read_bcachefs(area: Area) -> Layer | None:
 
 
 def _unclean(superblock: bytes) -> str | None:
-    """Return why the file system is not clean: since its first mount, a flag shows whether it was unmounted."""
+    """Return why the file system is not clean: since its first mount, a flag shows whether it was
+    unmounted.
+    """
     if le64(superblock, 144) & (_INITIALIZED | _CLEAN) == _INITIALIZED:
         return "was not unmounted cleanly (clean flag clear)"
     return None

@@ -29,12 +29,16 @@ def read_bitlocker(area: Area) -> Layer | None:
     version = str(le16(metadata, 10)) if metadata else None
     unit = cluster or (sector if is_power_of_two(sector) else None)
     # Encryption in place: all data has the same offset as in the file system.
-    found = replace(area.layer("BitLocker", None, unit), version=version, label=next(_descriptions(metadata), None))
+    found = replace(
+        area.layer("BitLocker", None, unit), version=version, label=next(_descriptions(metadata), None)
+    )
     return replace(found, uuid=guid_at(metadata, 64 + 16))
 
 
 def _descriptions(metadata: bytes) -> Iterator[str]:
-    """Yield the descriptions in the metadata, whose entries are: size, entry type, value type, version, value."""
+    """Yield the descriptions in the metadata, whose entries are: size, entry type, value type, version,
+    value.
+    """
     end = min(64 + le32(metadata, 64), len(metadata))
     at = 64 + 48
     while at + 8 < end:
@@ -50,7 +54,8 @@ def _descriptions(metadata: bytes) -> Iterator[str]:
 _FIXED = Refusal(
     "bitlocker",
     "",
-    "is encrypted with BitLocker: its inner boot sector contains its offset and cannot be changed from outside",
+    "is encrypted with BitLocker: its inner boot sector contains its offset and cannot be changed from"
+    " outside",
     "decrypt it in Windows: manage-bde -off C:",
 )
 

@@ -27,8 +27,9 @@ from aligntool.formats.reader import Area, checksum_problem, crc32c_inverted, xx
 from aligntool.inventory import Layer
 from aligntool.units import GIB, KIB, MIB, Extent, is_power_of_two
 
-# The trees that place chunks are not needed for alignment: chunks start at multiples of 64 KiB of the device, and
-# inside them btrfs uses its sector size. Layout: linux/include/uapi/linux/btrfs_tree.h, struct btrfs_super_block.
+# The trees that place chunks are not needed for alignment: chunks start at multiples of 64 KiB of the device,
+# and inside them btrfs uses its sector size. Layout: linux/include/uapi/linux/btrfs_tree.h, struct
+# btrfs_super_block.
 
 
 def read_btrfs(area: Area) -> Layer | None:
@@ -65,8 +66,9 @@ def _btrfs_problems(superblock: bytes) -> tuple[str, ...]:
             return (f"the btrfs superblock's checksum type {unknown} is not known",)
 
 
-# The conditions under which a map of a btrfs is accepted. partclone.btrfs 0.3.23 lost the second copy of data with the
-# DUP profile (a copy of only the mapped runs was damaged): a map is accepted only if data has the profile single.
+# The conditions under which a map of a btrfs is accepted. partclone.btrfs 0.3.23 lost the second copy of data
+# with the DUP profile (a copy of only the mapped runs was damaged): a map is accepted only if data has the
+# profile single.
 
 _SUPERBLOCKS = (64 * KIB, 64 * MIB, 256 * GIB)  # btrfs_sb_offset(), linux/fs/btrfs/disk-io.h
 _ROOM = 64 * KIB  # kept for each of them
@@ -81,7 +83,9 @@ _PROFILES = {"DATA", "METADATA", "single"}
 
 
 def _check_devices(medium: Medium) -> None:
-    """Raise NoMap for a file system on several devices: the used blocks of one are known only from all of them."""
+    """Raise NoMap for a file system on several devices: the used blocks of one are known only from all of
+    them.
+    """
     devices = le64(medium.read(_SUPERBLOCKS[0] + _NUM_DEVICES, 8), 0)
     if devices != 1:
         raise NoMap(f"this btrfs has {devices} devices")
@@ -104,7 +108,9 @@ def _tree_chunks(device: Borrowed) -> tuple[Extent, ...]:
             if chunk:
                 kinds = set(chunk[2].split("|"))
                 if "DATA" in kinds and kinds - _PROFILES:
-                    raise NoMap(f"this btrfs stores data as {chunk[2]}, and partclone maps only one copy of it")
+                    raise NoMap(
+                        f"this btrfs stores data as {chunk[2]}, and partclone maps only one copy of it"
+                    )
                 length = int(chunk[1]) if kinds & {"METADATA", "SYSTEM"} else 0
             elif (stripe := re.search(_STRIPE, line)) and length:
                 chunks.append(Extent(int(stripe[1]), length))
@@ -117,8 +123,8 @@ _PARTCLONE = "partclone.btrfs"
 
 
 def _used_blocks(medium: Medium, layer: Layer, shrunk: bool) -> Generator[Extent]:
-    """Yield the runs that partclone maps, chunks of trees, and superblocks. Raises NoMap if partclone maps fewer bytes
-    than the superblock counts.
+    """Yield the runs that partclone maps, chunks of trees, and superblocks. Raises NoMap if partclone maps
+    fewer bytes than the superblock counts.
     """
     with medium.device() as device:
         _check_devices(medium)
@@ -137,8 +143,8 @@ def _notes(array: NewArray) -> Iterator[str]:
 
 
 def _shrink(device: str, folder: str, length: int) -> tuple[Words, ...]:
-    """Return the commands. A btrfs must be mounted to be shrunk, where no other process sees the mount and no paused
-    balance goes on: the lines after `unshare` are the script of its shell.
+    """Return the commands. A btrfs must be mounted to be shrunk, where no other process sees the mount and no
+    paused balance goes on: the lines after `unshare` are the script of its shell.
     """
     mount = ("mount", "-t", "btrfs", "-o", "skip_balance", device, folder)
     resize = ("btrfs", "filesystem", "resize", str(length), folder)
@@ -146,8 +152,8 @@ def _shrink(device: str, folder: str, length: int) -> tuple[Words, ...]:
 
 
 def _unsuitable(read: Read) -> Unsuitable | None:
-    """Return why it cannot be shrunk: of several devices, `btrfs filesystem resize` would resize that with id 1, and
-    Linux mounts a seed read-only (uapi/linux/btrfs_tree.h, struct btrfs_super_block).
+    """Return why it cannot be shrunk: of several devices, `btrfs filesystem resize` would resize that with id
+    1, and Linux mounts a seed read-only (uapi/linux/btrfs_tree.h, struct btrfs_super_block).
     """
     superblock = read(64 * KIB, 4 * KIB)
     devices = le64(superblock, 0x88)

@@ -87,11 +87,13 @@ def _exfat_label(directories: Iterator[bytes]) -> str | None:
     return None
 
 
-# exFAT: specification, sections 3.1 (boot sector), 4.1 (allocation table), 7.1 and 7.2 (bitmap and up-case table).
+# exFAT: specification, sections 3.1 (boot sector), 4.1 (allocation table), 7.1 and 7.2 (bitmap and up-case
+# table).
 
 _SYSTEM_FILE = re.compile(rb"[\x81\x82]")  # types of entries of the root directory: bitmap, up-case table
 _MOST_SYSTEM_FILES = 16  # two bitmaps and one table are valid
-_MOST_KEPT = 256 * MIB  # the longest directory; the bitmap of a volume of 16 TiB with clusters of 32 KiB has 64 MiB
+# the longest directory; the bitmap of a volume of 16 TiB with clusters of 32 KiB has 64 MiB
+_MOST_KEPT = 256 * MIB
 _ENTRIES = 1024  # of the allocation table are read at once
 
 
@@ -102,9 +104,10 @@ def exfat_table(reader: Reader) -> Extent:
 
 
 def exfat_runs_to_keep(reader: Reader) -> Iterator[Extent]:
-    """Yield the clusters of an exFAT that partclone may omit: its root directory, allocation bitmap and up-case table,
-    if the bitmap lists them as free, which fsck.exfat 1.2.0 does not report; and the last two. partclone 0.3.23 ends
-    its search at the number of clusters, but numbers begin with 2 (libexfat/cluster.c, find_used_clusters).
+    """Yield the clusters of an exFAT that partclone may omit: its root directory, allocation bitmap and
+    up-case table, if the bitmap lists them as free, which fsck.exfat 1.2.0 does not report; and the last two.
+    partclone 0.3.23 ends its search at the number of clusters, but numbers begin with 2 (libexfat/cluster.c,
+    find_used_clusters).
 
     Raises BrokenFatError if there are more than a volume has.
     """
@@ -117,12 +120,15 @@ def exfat_runs_to_keep(reader: Reader) -> Iterator[Extent]:
     numbers: set[int] = set()
     _add_chain(reader, le32(boot, 96), numbers, cluster)
     first_clusters: set[int] = set()
-    for piece in (piece for run in _cluster_runs(numbers, heap, cluster) for piece in read_pieces(reader, run)):
+    for piece in (
+        piece for run in _cluster_runs(numbers, heap, cluster) for piece in read_pieces(reader, run)
+    ):
         for at in (found.start() * ENTRY for found in _SYSTEM_FILE.finditer(piece[::ENTRY])):
             first = le32(piece, at + 20)
             if 0 <= first - FIRST_CLUSTER < count and first not in first_clusters:
                 first_clusters.add(first)
-                yield Extent(heap + (first - FIRST_CLUSTER) * cluster, le64(piece, at + 24))  # as Linux reads it
+                # as Linux reads it
+                yield Extent(heap + (first - FIRST_CLUSTER) * cluster, le64(piece, at + 24))
                 _add_chain(reader, first, numbers, cluster)
             if len(first_clusters) > _MOST_SYSTEM_FILES:
                 raise BrokenFatError("its root directory lists too many bitmaps and up-case tables")
@@ -130,8 +136,8 @@ def exfat_runs_to_keep(reader: Reader) -> Iterator[Extent]:
 
 
 def _add_chain(reader: Reader, number: int, numbers: set[int], cluster: int) -> None:
-    """Add the clusters of a chain, up to one that is already in `numbers`: a damaged chain may have a cycle. Raises
-    BrokenFatError if that makes too many.
+    """Add the clusters of a chain, up to one that is already in `numbers`: a damaged chain may have a cycle.
+    Raises BrokenFatError if that makes too many.
     """
     table = exfat_table(reader)
     entries = b""
@@ -195,7 +201,8 @@ EXFAT = Kind(
     is_mountable=True,
     works_anywhere=True,
     role="windows",
-    start_field=StartField(0x40, 8, "exFAT partition offset", checksum="exFAT boot checksum"),  # specification, 3.1
+    # specification, 3.1
+    start_field=StartField(0x40, 8, "exFAT partition offset", checksum="exFAT boot checksum"),
     bad_blocks=_bad_blocks,
     smallest_unit=_smallest_unit,
     has_clusters=True,

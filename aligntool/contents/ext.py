@@ -92,7 +92,8 @@ def _ext_kind(superblock: bytes) -> str:
 
 
 def _mmp_unclean(area: Area, superblock: bytes, block: int) -> str | None:
-    """Return the reason if another machine has it mounted or may have (multiple mount protection), otherwise None.
+    """Return the reason if another machine has it mounted or may have (multiple mount protection), otherwise
+    None.
 
     linux/fs/ext4/mmp.c; include/linux/ext4.h, struct mmp_struct.
     """
@@ -107,7 +108,10 @@ def _mmp_unclean(area: Area, superblock: bytes, block: int) -> str | None:
             return f"{MAY_BE_SHARED} (MMP)"
         case 0xE24D4D50:  # EXT4_MMP_SEQ_FSCK
             return f"it is being checked by {node}, or the check was interrupted (MMP)"
-    return f"it is mounted on {node}, or that machine stopped without unmounting it (MMP); unmount it there first"
+    return (
+        f"it is mounted on {node}, or that machine stopped without unmounting it (MMP); unmount it there"
+        " first"
+    )
 
 
 NEEDS_REPLAY = "needs its journal replayed (recovery flag set)"
@@ -126,9 +130,9 @@ def _ext_unclean(superblock: bytes) -> str | None:
     return None
 
 
-# Used blocks of ext2, ext3 and ext4, from the free ones that dumpe2fs lists. dumpe2fs accepts an offset into an image:
-# neither root nor a loop device is required. Clusters of bigalloc are listed by their first block, groups without a
-# bitmap (BLOCK_UNINIT) as the library computes them.
+# Used blocks of ext2, ext3 and ext4, from the free ones that dumpe2fs lists. dumpe2fs accepts an offset into
+# an image: neither root nor a loop device is required. Clusters of bigalloc are listed by their first block,
+# groups without a bitmap (BLOCK_UNINIT) as the library computes them.
 
 _DUMPE2FS = "dumpe2fs"
 
@@ -141,8 +145,8 @@ def _used_blocks(medium: Medium, layer: Layer, shrunk: bool) -> Generator[Extent
 
 
 def _least_length(medium: Medium) -> int:
-    """Return the bytes that resize2fs leaves at least; 0 if it does not print them. It writes nothing for that, and
-    opens the disk only for reading (resize/main.c, print_min_size).
+    """Return the bytes that resize2fs leaves at least; 0 if it does not print them. It writes nothing for
+    that, and opens the disk only for reading (resize/main.c, print_min_size).
     """
     with suppress(NoMap, OSError), medium.at_offset() as disk:
         with disk.lines_of("resize2fs", "-P", disk.name) as lines:
@@ -159,7 +163,9 @@ def used_in_dumpe2fs(report: Iterable[str], claims: int) -> Iterator[Extent]:
     """
     lines = iter(report)
     header = "".join(takewhile(lambda line: not line.startswith("Group 0:"), lines))
-    block, count, expected = (_header_number(header, name) for name in ("Block size", "Block count", "Free blocks"))
+    block, count, expected = (
+        _header_number(header, name) for name in ("Block size", "Block count", "Free blocks")
+    )
     cluster = _header_number(header, "Cluster size", missing=block)
     if count * block != claims or cluster % block:
         raise NoMap(f"{_DUMPE2FS} counts {count} blocks of {block} bytes, but the superblock {claims} bytes")
@@ -188,7 +194,8 @@ def _header_number(report: str, name: str, *, missing: int | None = None) -> int
 
 
 def _bad_blocks(area: Area) -> int:
-    """Return the length of inode 1, which consists of the bad blocks: its inode is the first in the table of group 0.
+    """Return the length of inode 1, which consists of the bad blocks: its inode is the first in the table of
+    group 0.
 
     linux/fs/ext4/ext4.h, EXT4_BAD_INO, struct ext4_group_desc, struct ext4_inode.
     """
@@ -214,18 +221,22 @@ _PLACE = 0x88  # s_last_mounted
 
 
 def _options(array: NewArray) -> Iterator[str]:
-    """Yield the options of mke2fs(8), which would ask if it found the content of a former array at the same place."""
+    """Yield the options of mke2fs(8), which would ask if it found the content of a former array at the same
+    place.
+    """
     yield from ("-F", "-U", array.uuid, "-L", array.name[:_LONGEST_LABEL], "-b", str(array.block))
     if array.inode_size:
         yield from ("-I", str(array.inode_size))
     width = array.chunk * array.data // array.block if array.wants_stripes else 0
-    # Both are given: for an omitted value mke2fs takes what the device reports, before 1.47.3 the width on flash too.
+    # Both are given: for an omitted value mke2fs takes what the device reports, before 1.47.3 the width on
+    # flash too.
     yield from ("-E", f"stride={array.chunk // array.block},stripe_width={width}")
 
 
 def _notes(array: NewArray) -> Iterator[str]:
-    """Yield the stripe settings. A stripe width makes ext4 collect whole stripes, which saves reads on parity levels
-    and seeks on rotating disks; on flash without parity it only slows the allocator (mke2fs.c, "set_raid_stripe").
+    """Yield the stripe settings. A stripe width makes ext4 collect whole stripes, which saves reads on parity
+    levels and seeks on rotating disks; on flash without parity it only slows the allocator (mke2fs.c,
+    "set_raid_stripe").
     """
     width = "a stripe width" if array.wants_stripes else "no stripe width, which slows its allocator on flash"
     if array.chunk:
@@ -259,22 +270,23 @@ _ON_ARRAY = OnArray(
 
 # The answers of e2fsck(8).
 
-# What e2fsck prints, with exit code 4, if only the counts of blocks and inodes of users, groups or projects are wrong
-# (e2fsprogs, lib/support/mkquota.c), which mkfs.ext4 -O quota -d leaves so: it copies the files after it has counted.
-# Bitmaps and files are right, and Linux mounts it.
+# What e2fsck prints, with exit code 4, if only the counts of blocks and inodes of users, groups or projects
+# are wrong (e2fsprogs, lib/support/mkquota.c), which mkfs.ext4 -O quota -d leaves so: it copies the files
+# after it has counted. Bitmaps and files are right, and Linux mounts it.
 _QUOTA_USAGE = (
     r"(?:e2fsck \d\S* \(\S+\)|Pass \d: Checking [a-z ,]+"
     r"|\[QUOTA WARNING\] Usage inconsistent for ID \d+: ?actual \(-?\d+, -?\d+\) != expected \(-?\d+, -?\d+\)"
     r"|Update quota info for quota type \d\? no"
-    r"|.*: \*+ WARNING: Filesystem still has errors \*+|.*: \d+/\d+ files \(\S+ non-contiguous\), \d+/\d+ blocks)$"
+    r"|.*: \*+ WARNING: Filesystem still has errors \*+|.*: \d+/\d+ files \(\S+ non-contiguous\), \d+/\d+"
+    r" blocks)$"
 )
 _LEFT_UNCORRECTED = 4
 _NOT_CHECKED = (8, 12)  # operational error, alone or with "errors left uncorrected"
 
 
 def _journal_elsewhere(read: Read) -> str:
-    """Return that a file system has a journal (s_feature_compat) that is no inode of its own (s_journal_inum); e2fsck
-    reports in many ways that it does not find it.
+    """Return that a file system has a journal (s_feature_compat) that is no inode of its own
+    (s_journal_inum); e2fsck reports in many ways that it does not find it.
     """
     superblock = read(1024, 1024)
     is_elsewhere = superblock[0x5C] & COMPAT_HAS_JOURNAL and not any(superblock[0xE0:0xE4])
@@ -283,8 +295,8 @@ def _journal_elsewhere(read: Read) -> str:
 
 _ANSWERS = Answers(
     harmless=(_LEFT_UNCORRECTED, _QUOTA_USAGE),
-    # For a feature that it does not know, or the version of a character encoding. With another exit code it may be the
-    # name of a file that is damaged.
+    # For a feature that it does not know, or the version of a character encoding. With another exit code it
+    # may be the name of a file that is damaged.
     unable=r".+ has unsupported (?:feature\(s\)|encoding): ",
     unable_codes=_NOT_CHECKED,
     elsewhere=_journal_elsewhere,
@@ -292,14 +304,20 @@ _ANSWERS = Answers(
 
 
 def _least(output: str, read: Read) -> int:
-    """Return what resize2fs -P prints: "Estimated minimum size of the filesystem: N", in blocks (resize/main.c)."""
+    """Return what resize2fs -P prints: "Estimated minimum size of the filesystem: N", in blocks
+    (resize/main.c).
+    """
     return int(output.split()[-1]) * (KIB << le32(read(1024 + 24, 4), 0))  # s_log_block_size
 
 
-# resize2fs(8) requires a check first; e2fsck -p repairs only what is safe, and the plan found the file system clean.
+# resize2fs(8) requires a check first; e2fsck -p repairs only what is safe, and the plan found the file system
+# clean.
 _SHRINKER = Shrinker(
     check=lambda device, length: (("resize2fs", "-P", device),),
-    shrink=lambda device, folder, length: (("e2fsck", "-f", "-p", device), ("resize2fs", device, f"{length // KIB}K")),
+    shrink=lambda device, folder, length: (
+        ("e2fsck", "-f", "-p", device),
+        ("resize2fs", device, f"{length // KIB}K"),
+    ),
     verify=("e2fsck", "-f", "-n"),
     least=_least,
     uses_unwritten=True,
@@ -307,8 +325,8 @@ _SHRINKER = Shrinker(
 
 
 def name_for_e2fsck(path: str, start: int) -> str:
-    """Return the name by which e2fsck opens the file system at byte `start` of a disk or image, or "" if it cannot: it
-    expects options after the first question mark.
+    """Return the name by which e2fsck opens the file system at byte `start` of a disk or image, or "" if it
+    cannot: it expects options after the first question mark.
     """
     return "" if "?" in path else f"{path}?offset={start}"
 

@@ -40,8 +40,8 @@ def read_f2fs(area: Area) -> Layer | None:
 
 
 def _f2fs_unclean(area: Area, superblock: bytes, block: int) -> str | None:
-    """Return why the file system is not clean by the newer of its two checkpoints. A valid checkpoint is a pack whose
-    first and last block have the same version.
+    """Return why the file system is not clean by the newer of its two checkpoints. A valid checkpoint is a
+    pack whose first and last block have the same version.
     """
     first = le32(superblock, 0x4C)
     per_segment = 1 << min(le32(superblock, 0x14), 16)
@@ -65,7 +65,9 @@ def _f2fs_problems(superblock: bytes) -> tuple[str, ...]:
         return ()  # mkfs.f2fs before 1.13 wrote none
     if at % 4 or at + 4 > len(superblock):
         return (f"the f2fs superblock states byte {at} for its checksum, which is outside the superblock",)
-    return checksum_problem("the f2fs superblock", le32(superblock, at), crc32_seeded(superblock[:at], F2FS_MAGIC))
+    return checksum_problem(
+        "the f2fs superblock", le32(superblock, at), crc32_seeded(superblock[:at], F2FS_MAGIC)
+    )
 
 
 def _why_fixed(layer: Layer) -> Refusal | None:

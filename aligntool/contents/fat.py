@@ -17,8 +17,8 @@ from aligntool.formats.reader import LONGEST_READ, Area, Reader
 from aligntool.inventory import Layer
 from aligntool.units import KIB, Extent, is_power_of_two
 
-# A master boot record begins with a jump and ends with 55 AA like a FAT boot sector, so every field is checked
-# first. Source: Microsoft's FAT specification 1.03 (fatgen103).
+# A master boot record begins with a jump and ends with 55 AA like a FAT boot sector, so every field is
+# checked first. Source: Microsoft's FAT specification 1.03 (fatgen103).
 
 MEDIUM_ERRORS = (  # exFAT, FAT; only Windows clears them
     "has errors on its medium that a system detected (media failure flag set)",
@@ -64,7 +64,8 @@ class FatBootSector:
 
     @property
     def data_start(self) -> int:
-        # The directory counts on FAT32 as well: linux/fs/fat/inode.c, fat_fill_super(); FatFileAreaLbo of Windows.
+        # The directory counts on FAT32 as well: linux/fs/fat/inode.c, fat_fill_super(); FatFileAreaLbo of
+        # Windows.
         return (self.reserved + self.fats) * self.sector + -(-self.directory // self.sector) * self.sector
 
     @property
@@ -75,7 +76,9 @@ class FatBootSector:
 
 
 def is_small_fat32(problem: str) -> bool:
-    """Return whether a problem of a layer is that some systems mistake the FAT32 for a FAT16, wherever it is."""
+    """Return whether a problem of a layer is that some systems mistake the FAT32 for a FAT16, wherever it
+    is.
+    """
     return problem.startswith("a FAT32 of ")
 
 
@@ -104,8 +107,8 @@ def read_fat(area: Area) -> Layer | None:
 
 
 def _fat_unclean(area: Area, sector: bytes, boot: FatBootSector, extended: int) -> str | None:
-    """Return why the volume is not clean, or None: while it is mounted, Windows clears bits in the entry of cluster 1,
-    Linux sets one after the drive number.
+    """Return why the volume is not clean, or None: while it is mounted, Windows clears bits in the entry of
+    cluster 1, Linux sets one after the drive number.
     """
     entry = le32(area.read(boot.reserved * boot.sector + boot.bits // 8, 4), 0)
     shut, no_error = {16: (0x8000, 0x4000), 32: (0x08000000, 0x04000000)}.get(boot.bits, (0, 0))
@@ -113,14 +116,19 @@ def _fat_unclean(area: Area, sector: bytes, boot: FatBootSector, extended: int) 
         return MEDIUM_ERRORS[1]
     if entry & shut != shut:
         return "was not unmounted cleanly (bit in the allocation table)"
-    return "was not unmounted cleanly (dirty flag set)" if sector[extended + 1] & 0x1 else None  # FAT_STATE_DIRTY
+    # FAT_STATE_DIRTY
+    return "was not unmounted cleanly (dirty flag set)" if sector[extended + 1] & 0x1 else None
 
 
 def parse_fat_boot_sector(sector: bytes) -> FatBootSector | None:
-    """Return the boot sector, or None if its fields are inconsistent. `sector`: the volume's first 512 bytes."""
+    """Return the boot sector, or None if its fields are inconsistent. `sector`: the volume's first 512
+    bytes.
+    """
     if len(sector) < 512 or not _looks_like_fat(sector):
         return None
-    size, per_cluster, reserved, copies, entries, total16, media, fat16 = struct.unpack_from("<HBHBHHBH", sector, 11)
+    size, per_cluster, reserved, copies, entries, total16, media, fat16 = struct.unpack_from(
+        "<HBHBHHBH", sector, 11
+    )
     if size not in (512, 1024, 2048, 4096) or not is_power_of_two(per_cluster):
         return None
     if not reserved or not copies or not (media >= 0xF8 or media == 0xF0):
@@ -142,7 +150,9 @@ def _looks_like_fat(sector: bytes) -> bool:
 
 
 def _has_plausible_info(area: Area, sector: bytes, boot: FatBootSector) -> bool:
-    """Return whether FAT32's FSInfo sector has its signatures, or is empty (blkid's rule, from real volumes)."""
+    """Return whether FAT32's FSInfo sector has its signatures, or is empty (blkid's rule, from real
+    volumes).
+    """
     at = le16(sector, 48)
     if at in (0, 0xFFFF):
         return True
@@ -155,7 +165,9 @@ def _root_label(area: Area, boot: FatBootSector) -> str | None:
         at = (boot.reserved + boot.fats) * boot.sector
         return _label_in(area.read(at, min(boot.directory, LONGEST_DIRECTORY)))
     fat = boot.reserved * boot.sector
-    clusters = directories(area, boot.root_cluster, fat, boot.data_start, boot.cluster, boot.clusters, 0x0FFFFFFF)
+    clusters = directories(
+        area, boot.root_cluster, fat, boot.data_start, boot.cluster, boot.clusters, 0x0FFFFFFF
+    )
     return next((label for directory in clusters if (label := _label_in(directory))), None)
 
 
@@ -165,7 +177,12 @@ def _label_in(directory: bytes) -> str | None:
         attributes = directory[at + ATTRIBUTES]
         if first == 0:
             return None
-        if first == 0xE5 or attributes & 0x3F == LONG_NAME or le16(directory, at + 20) or le16(directory, at + 26):
+        if (
+            first == 0xE5
+            or attributes & 0x3F == LONG_NAME
+            or le16(directory, at + 20)
+            or le16(directory, at + 26)
+        ):
             continue
         if attributes & (VOLUME_LABEL | DIRECTORY) == VOLUME_LABEL:
             name = directory[at : at + 11]
@@ -176,7 +193,8 @@ def _label_in(directory: bytes) -> str | None:
 def directories(
     area: Area, number: int, fat: int, heap: int, cluster: int, clusters: int, mask: int = 0xFFFFFFFF
 ) -> Iterator[bytes]:
-    """Yield the clusters of a directory in the order of the allocation table at `fat`, up to the limits of the search.
+    """Yield the clusters of a directory in the order of the allocation table at `fat`, up to the limits of
+    the search.
 
     `mask`: the bits of an entry that are the cluster number.
     """
@@ -190,8 +208,8 @@ def directories(
 
 
 class BrokenFatError(ValueError):
-    """The source is inconsistent, or cannot be copied into the target. Arguments: the reason and, if there is one, a
-    hint.
+    """The source is inconsistent, or cannot be copied into the target. Arguments: the reason and, if there is
+    one, a hint.
     """
 
 
@@ -199,7 +217,9 @@ def fat_entries(bits: int, table: Iterable[bytes]) -> Iterator[int]:
     """Yield the entries of an allocation table that is read in pieces."""
     for piece in table:
         if bits == 12:  # the largest table of a FAT12 is one piece
-            yield from (le16(piece, n * 3 // 2) >> (4 if n % 2 else 0) & 0xFFF for n in range(len(piece) * 2 // 3))
+            yield from (
+                le16(piece, n * 3 // 2) >> (4 if n % 2 else 0) & 0xFFF for n in range(len(piece) * 2 // 3)
+            )
             continue
         words = array("H" if bits == 16 else "I", piece)
         if byteorder == "big":
@@ -223,10 +243,14 @@ def _bad_blocks(area: Area) -> int:
         return 0
     length = -(-(boot.clusters + FIRST_CLUSTER) * boot.bits // 8)
     entries = fat_entries(boot.bits, table_pieces(area, boot.reserved * boot.sector, length))
-    return sum(map(BAD_CLUSTER[boot.bits].__eq__, islice(entries, FIRST_CLUSTER, boot.clusters + FIRST_CLUSTER)))
+    return sum(
+        map(BAD_CLUSTER[boot.bits].__eq__, islice(entries, FIRST_CLUSTER, boot.clusters + FIRST_CLUSTER))
+    )
 
 
-_SCAN_MEDIUM = "in Windows: chkdsk /r, which also clears the mark of these errors; fsck.fat and fsck.exfat do not"
+_SCAN_MEDIUM = (
+    "in Windows: chkdsk /r, which also clears the mark of these errors; fsck.fat and fsck.exfat do not"
+)
 
 
 def cleaning_with(program: str) -> Callable[[Layer], str | tuple[ByHand, str]]:
@@ -244,24 +268,29 @@ def sector_of_boot_sector(reader: Reader, layer: Layer, unit_of_inner: UnitOf) -
     return replace(unit_of(le16(head, 11)), exact=True)
 
 
-# Used clusters of FAT12, FAT16 and FAT32, from the allocation table itself. The table is simple enough to be read
-# here, so neither root nor another program is required: an entry of 0 is free, anything else (a next cluster, the end
-# of a chain, a bad cluster) is used. Source: Microsoft's FAT specification 1.03, "FAT Data Structure".
+# Used clusters of FAT12, FAT16 and FAT32, from the allocation table itself. The table is simple enough to be
+# read here, so neither root nor another program is required: an entry of 0 is free, anything else (a next
+# cluster, the end of a chain, a bad cluster) is used. Source: Microsoft's FAT specification 1.03, "FAT Data
+# Structure".
 
 _NOT_MIRRORED = 0x80  # in BPB_ExtFlags: only one copy of the table is up to date
 
 
 def used_clusters(reader: Reader, start: int) -> Generator[Extent]:
-    """Yield the used runs, counted from the file system's start. Raises NoMap, and OSError if a read fails."""
+    """Yield the used runs, counted from the file system's start. Raises NoMap, and OSError if a read
+    fails.
+    """
     sector = reader.read(start, 512)
     boot = parse_fat_boot_sector(sector)
     if boot is None:
         raise NoMap("its boot sector is invalid")
     if boot.bits == 32 and le16(sector, 40) & _NOT_MIRRORED:
         raise NoMap("only one copy of its allocation table is kept up to date")
-    if boot.bits == 32 and boot.directory:  # mtools takes the clusters to begin before it, Linux and Windows behind it
+    # mtools takes the clusters to begin before it, Linux and Windows behind it
+    if boot.bits == 32 and boot.directory:
         raise NoMap(
-            "it is a FAT32 with a root directory of fixed size, as in FAT16: systems differ on where its clusters begin"
+            "it is a FAT32 with a root directory of fixed size, as in FAT16: systems differ on where its"
+            " clusters begin"
         )
     length = -(-(boot.clusters + FIRST_CLUSTER) * boot.bits // 8)
     copy_length = boot.fats // boot.copies * boot.sector
@@ -278,7 +307,9 @@ def used_clusters(reader: Reader, start: int) -> Generator[Extent]:
         position = run.end
 
 
-def _read_table(reader: Reader, start: int, boot: FatBootSector, length: int, copy_length: int) -> Iterator[bytes]:
+def _read_table(
+    reader: Reader, start: int, boot: FatBootSector, length: int, copy_length: int
+) -> Iterator[bytes]:
     """Yield the table in pieces. Raises NoMap if it is cut off, or if its copies differ."""
     for done in range(0, length, LONGEST_READ):
         size = min(LONGEST_READ, length - done)
@@ -296,10 +327,10 @@ def _used_blocks(medium: Medium, layer: Layer, shrunk: bool) -> Generator[Extent
 
 # The answers of fsck.fat 4.2.
 #
-# With exit code 1 and nothing else than these it found what harms no system: a label that is in one place only, or that
-# DOS would not write; a stale count of free clusters, a differing copy of the boot sector (Windows and partition tools
-# patch only the first one), a FAT32 without a copy or without that count, as the specification allows (BPB_BkBootSec,
-# BPB_FSInfo).
+# With exit code 1 and nothing else than these it found what harms no system: a label that is in one place
+# only, or that DOS would not write; a stale count of free clusters, a differing copy of the boot sector
+# (Windows and partition tools patch only the first one), a FAT32 without a copy or without that count, as the
+# specification allows (BPB_BkBootSec, BPB_FSInfo).
 
 ABOUT_LABELS = (
     r"fsck\.fat |Leaving filesystem unchanged|.*: \d+ files, \d+/\d+ clusters$"
@@ -314,7 +345,8 @@ _HARMLESS = (
 )
 _ANSWERS = Answers(harmless=(1, _HARMLESS), unable="Currently, only 1 or 2 FATs are supported")
 
-# A boot sector of FAT: one of the magics, sectors per cluster (a power of two), and the number of FATs (not zero).
+# A boot sector of FAT: one of the magics, sectors per cluster (a power of two), and the number of FATs (not
+# zero).
 _FAT = (
     rb"(?=.{54}(?:MSDOS|FAT1[26]   |FAT     )|.{82}(?:MSWIN|FAT32   )|.{510}\x55\xaa)"
     rb".{13}[\x01\x02\x04\x08\x10\x20\x40\x80].{2}[^\0]"

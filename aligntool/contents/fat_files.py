@@ -1,4 +1,6 @@
-"""Copy all files and folders of a FAT into an empty one: directory entries stay the same except for their clusters."""
+"""Copy all files and folders of a FAT into an empty one: directory entries stay the same except for their
+clusters.
+"""
 
 from array import array
 from collections.abc import Iterator
@@ -19,9 +21,10 @@ from aligntool.contents.fat import (
 )
 from aligntool.formats.numbers import le16, le32
 
-# Long names, short names, times and attributes are in the directory entries, which are copied byte by byte; mcopy
-# recreates short names and folder times, and cannot read characters outside the BMP. Deleted entries are omitted.
-# Source: Microsoft's FAT specification 1.03, "FAT Directory Structure" and "FSInfo Sector Structure".
+# Long names, short names, times and attributes are in the directory entries, which are copied byte by byte;
+# mcopy recreates short names and folder times, and cannot read characters outside the BMP. Deleted entries
+# are omitted. Source: Microsoft's FAT specification 1.03, "FAT Directory Structure" and "FSInfo Sector
+# Structure".
 
 _DOT = b".".ljust(11)
 _DOT_DOT = b"..".ljust(11)
@@ -29,7 +32,8 @@ _DELETED = 0xE5
 # offsets in an entry: both halves of its first cluster
 _HIGH = 20
 _LOW = 26
-_DEEPEST = 128  # nested folders, as many as a path of Windows has room for; mtools and Python recurse into each
+# nested folders, as many as a path of Windows has room for; mtools and Python recurse into each
+_DEEPEST = 128
 _LABEL = 43  # offset of BS_VolLab in FAT12 and FAT16
 _LABEL_32 = 71  # in FAT32
 _TO_LABEL = 5  # from BS_BootSig to it
@@ -57,7 +61,8 @@ def copy_files(old: Bytes, new: Bytes) -> int:
         raise BrokenFatError("it has clusters that are marked as bad")
     files = 0
     root = list(_entries_in_use(source.root()))
-    pending = [(root, target.place_root(len(root) * ENTRY), 0, 0, 0)]  # `..` of a folder in the root is cluster 0
+    # `..` of a folder in the root is cluster 0
+    pending = [(root, target.place_root(len(root) * ENTRY), 0, 0, 0)]
     while pending:
         entries, offset, own_cluster, parent, depth = pending.pop()
         if depth > _DEEPEST:
@@ -77,7 +82,9 @@ def copy_files(old: Bytes, new: Bytes) -> int:
                     cluster = source.copy_content(first, le32(entry, 28), target)
                     files += 1
                 number = cluster.to_bytes(4, "little")
-                new_entry = entry[:_HIGH] + number[2:] + entry[_HIGH + 2 : _LOW] + number[:2] + entry[_LOW + 2 :]
+                new_entry = (
+                    entry[:_HIGH] + number[2:] + entry[_HIGH + 2 : _LOW] + number[:2] + entry[_LOW + 2 :]
+                )
             new[offset : offset + ENTRY] = new_entry
             offset += ENTRY
     target.write_table()
@@ -90,8 +97,8 @@ def count_root_entries(fat: Bytes) -> int:
 
 
 def copy_boot_label(old: Bytes, new: Bytes) -> None:
-    """Copy the label in the boot sector byte by byte, also to the backup of a FAT32. mkfs.fat accepts only some labels.
-    Raises BrokenFatError.
+    """Copy the label in the boot sector byte by byte, also to the backup of a FAT32. mkfs.fat accepts only
+    some labels. Raises BrokenFatError.
     """
     source, target = _Fat(old), _Fat(new)
     at, new_at = (_LABEL_32 if fat.boot.root_cluster else _LABEL for fat in (source, target))
@@ -151,7 +158,9 @@ class _Fat:
         return chain
 
     def place_root(self, length: int) -> int:
-        """Return the byte offset of the root directory, which has room for `length` bytes. Raises BrokenFatError."""
+        """Return the byte offset of the root directory, which has room for `length` bytes. Raises
+        BrokenFatError.
+        """
         if self.boot.root_cluster:
             return self.at(self.allocate(max(length, 1)))
         if length > self.boot.directory:
@@ -206,4 +215,6 @@ class _Fat:
             info = le16(self.data[:512], _FSINFO) * self.boot.sector
             free = self._clusters_end - self._next_free
             hint = min(self._next_free, self._clusters_end - 1)
-            self.data[info + _FREE : info + _NEXT + 4] = free.to_bytes(4, "little") + hint.to_bytes(4, "little")
+            self.data[info + _FREE : info + _NEXT + 4] = free.to_bytes(4, "little") + hint.to_bytes(
+                4, "little"
+            )

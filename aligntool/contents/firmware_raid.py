@@ -10,8 +10,9 @@ from aligntool.formats.reader import Area, Magic, checksum_problem, crc32_seeded
 from aligntool.inventory import Layer
 from aligntool.units import KIB
 
-# All of these formats have their metadata at the disk's end and the data from its first sector on, so the partition
-# table in sector 0 belongs to the RAID volume. Layouts: mdadm super-intel.c and super-ddf.c, the others in libblkid.
+# All of these formats have their metadata at the disk's end and the data from its first sector on, so the
+# partition table in sector 0 belongs to the RAID volume. Layouts: mdadm super-intel.c and super-ddf.c, the
+# others in libblkid.
 
 SECTOR = 512
 SMALLEST = 64 * KIB
@@ -25,18 +26,26 @@ INTEL_MAP = 17  # bytes of struct imsm_map that are read
 MOST_DISKS = 32
 LONGEST_INTEL = 32 * KIB
 
-PROMISE = (63, 255, 256, 16, 399, 591, 675, 735, 911, 974, 991, 951, 3087)  # sectors from the end, as in libblkid
+# sectors from the end, as in libblkid
+PROMISE = (63, 255, 256, 16, 399, 591, 675, 735, 911, 974, 991, 951, 3087)
 
 _MAGICS = (
     Magic("lsi_mega_raid_member", -SECTOR, b"$XIDE$"),
     Magic("nvidia_raid_member", -2 * SECTOR, b"NVIDIA  \x1e\0\0\0", version_at=(-2 * SECTOR + 16, 2)),
     *(Magic("promise_fasttrack_raid_member", -at * SECTOR, b"Promise Technology, Inc.") for at in PROMISE),
-    *(Magic("hpt45x_raid_member", -11 * SECTOR, magic) for magic in (b"\xf3\x16\x78\x5a", b"\xfd\x16\x78\x5a")),
+    *(
+        Magic("hpt45x_raid_member", -11 * SECTOR, magic)
+        for magic in (b"\xf3\x16\x78\x5a", b"\xfd\x16\x78\x5a")
+    ),
     Magic("adaptec_raid_member", -SECTOR + 256, b"DPTM", version_at=(-SECTOR + 63, 1)),
-    *(Magic("hpt37x_raid_member", 9 * SECTOR + 32, magic) for magic in (b"\xf0\x16\x78\x5a", b"\xfd\x16\x78\x5a")),
+    *(
+        Magic("hpt37x_raid_member", 9 * SECTOR + 32, magic)
+        for magic in (b"\xf0\x16\x78\x5a", b"\xfd\x16\x78\x5a")
+    ),
 )
-# FreeBSD's classes that keep a table inside an array, in the last sector, of 512 or 4096 bytes: sys/geom/*/g_*.h. Not
-# of them: LABEL, MULTIPATH and ELI, which leave the bytes of a single disk in their places or encrypt all of them.
+# FreeBSD's classes that keep a table inside an array, in the last sector, of 512 or 4096 bytes:
+# sys/geom/*/g_*.h. Not of them: LABEL, MULTIPATH and ELI, which leave the bytes of a single disk in their
+# places or encrypt all of them.
 GEOM = tuple(
     Magic("geom_raid_member", -sector, b"GEOM::" + name.ljust(10, b"\0"), version=name.decode().lower())
     for sector in (SECTOR, 8 * SECTOR)
@@ -45,9 +54,9 @@ GEOM = tuple(
 
 
 def read_ddf(area: Area) -> Layer | None:
-    """Return a member of a SNIA Common RAID Disk Data Format (DDF) set, on a disk or a partition. The anchor of a last
-    partition is at the end of the disk, too: the primary header, or the secondary one, of which mdadm makes use if the
-    primary one is damaged, has to be where the anchor states.
+    """Return a member of a SNIA Common RAID Disk Data Format (DDF) set, on a disk or a partition. The anchor
+    of a last partition is at the end of the disk, too: the primary header, or the secondary one, of which
+    mdadm makes use if the primary one is damaged, has to be where the anchor states.
     """
     for sectors in (1, 257):  # from the end
         anchor = area.read((area.size // SECTOR - sectors) * SECTOR, SECTOR)
@@ -66,8 +75,8 @@ def read_ddf(area: Area) -> Layer | None:
 
 
 def read_intel(area: Area) -> Layer | None:
-    """Return a member of an Intel Matrix Storage set: its anchor is in the second last sector, the rest of a longer
-    block directly before it.
+    """Return a member of an Intel Matrix Storage set: its anchor is in the second last sector, the rest of a
+    longer block directly before it.
     """
     if not area.is_whole or area.size < SMALLEST:
         return None
@@ -105,7 +114,8 @@ def _with_first_volume(layer: Layer, block: bytes) -> Layer:
 def read_other_firmware(area: Area) -> Layer | None:
     if not area.is_whole or area.size < SMALLEST:
         return None
-    # A partition that covers the last sector has its own metadata there; one in a GEOM array never reaches that sector.
+    # A partition that covers the last sector has its own metadata there; one in a GEOM array never reaches
+    # that sector.
     marks = _MAGICS if area.last_end == area.size else (*_MAGICS, *GEOM)
     found = next((layer for mark in marks if (layer := mark.layer(area))), None)
     return replace(found, data_start=area.start) if found else _read_with_checksum(area)
@@ -172,7 +182,8 @@ FIRMWARE_RAID = (
         title="Promise FastTrak",
     ),
     _kind(
-        "hpt45x_raid_member", magic("hpt45x_raid_member", b"\xf3\x16\x78\x5a", b"\xfd\x16\x78\x5a", tails=from_end(11))
+        "hpt45x_raid_member",
+        magic("hpt45x_raid_member", b"\xf3\x16\x78\x5a", b"\xfd\x16\x78\x5a", tails=from_end(11)),
     ),
     _kind(
         "hpt37x_raid_member",

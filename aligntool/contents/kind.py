@@ -1,7 +1,8 @@
 """What the program may ask of a kind of content.
 
-Every default is the careful answer: of a kind that states nothing else, every byte is copied, it is not shrunk, not
-converted and not put elsewhere, a suspended system may be in it, and no program that changes it is suggested.
+Every default is the careful answer: of a kind that states nothing else, every byte is copied, it is not
+shrunk, not converted and not put elsewhere, a suspended system may be in it, and no program that changes it
+is suggested.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -20,8 +21,8 @@ from aligntool.units import KIB, Extent
 class Unit:
     """The smallest unit in which some content is read and written: it cannot be used on larger sectors.
 
-    `size` is in bytes; None: not known, or it varies. `words` describe the unit in a message, after a name. `exact`:
-    the content works only on sectors of this size.
+    `size` is in bytes; None: not known, or it varies. `words` describe the unit in a message, after a name.
+    `exact`: the content works only on sectors of this size.
     """
 
     size: int | None
@@ -83,8 +84,8 @@ class OnArray:
     options: Callable[[NewArray], Iterator[str]]  # of its mkfs, with every value given
     notes: Callable[[NewArray], Iterator[str]] = _no_notes  # why it gets these stripe settings
     option_notes: Callable[[NewArray], Iterator[str]] = _no_notes  # what was requested
-    # Limits, of which its mkfs would fail or lower a value: of inodes for a length of blocks, None: it has neither; of
-    # a log; of the array, and how to stay above that; and what is wrong with the chunk.
+    # Limits, of which its mkfs would fail or lower a value: of inodes for a length of blocks, None: it has
+    # neither; of a log; of the array, and how to stay above that; and what is wrong with the chunk.
     inode_sizes: Callable[[int], tuple[int, int]] | None = None
     log_sizes: tuple[int, int] | None = None
     least_size: Callable[[NewArray], int] = lambda array: 0
@@ -102,9 +103,10 @@ def _nothing_elsewhere(read: Read) -> str:
 class Answers:
     """What a checker means by other answers than an exit code of 0. Patterns are those of `re`.
 
-    `harmless`: an exit code, with which nothing is wrong if each line matches. `unable`: begins the line by which it
-    says that it cannot check this format; with `unable_codes`, only if it exits with one of them. With these it may
-    also have found that a part is elsewhere: `elsewhere` returns what, from the bytes of the content.
+    `harmless`: an exit code, with which nothing is wrong if each line matches. `unable`: begins the line by
+    which it says that it cannot check this format; with `unable_codes`, only if it exits with one of them.
+    With these it may also have found that a part is elsewhere: `elsewhere` returns what, from the bytes of
+    the content.
     """
 
     harmless: tuple[int, str] | None = None
@@ -135,10 +137,10 @@ def _is_suitable(read: Read) -> Unsuitable | None:
 class Shrinker:
     """How a kind is shrunk, by the command lines of its own tool. A length is in bytes.
 
-    `check`: whether it is possible, without writing, for a device and a length; `least`: the length that its output
-    states. `shrink`: for a device, a folder to mount it and a length; `verify`: what checks the result. `repair`: what
-    a user does if that fails; "": its checker repairs it. `is_mounted`: its tool works on the disk, on a mounted file
-    system; others work on a view.
+    `check`: whether it is possible, without writing, for a device and a length; `least`: the length that its
+    output states. `shrink`: for a device, a folder to mount it and a length; `verify`: what checks the
+    result. `repair`: what a user does if that fails; "": its checker repairs it. `is_mounted`: its tool works
+    on the disk, on a mounted file system; others work on a view.
     """
 
     check: Callable[[str, int], tuple[Words, ...]]
@@ -190,8 +192,9 @@ class Kind:
 
     name: str  # TYPE of blkid
 
-    # Recognition. A reader may also return layers of kinds that state none. `is_owner`: it owns the whole container,
-    # and anything else found there is inside it or is an old remnant. No RAID is on a floppy, but these are.
+    # Recognition. A reader may also return layers of kinds that state none. `is_owner`: it owns the whole
+    # container, and anything else found there is inside it or is an old remnant. No RAID is on a floppy, but
+    # these are.
     readers: tuple[Callable[[Area], Layer | None], ...] = ()
     is_owner: bool = False
     is_on_floppies: bool = False
@@ -218,7 +221,8 @@ class Kind:
     # "IMAGE?offset=BYTES". The others are only named in messages.
     checker: tuple[str, ...] = ()
     examiner: str = "blkid -p"  # shows more, where there is no checker
-    name_in_image: Callable[[str, int], str] | None = None  # by which the checker opens it at an offset of an image
+    # by which the checker opens it at an offset of an image
+    name_in_image: Callable[[str, int], str] | None = None
     answers: Answers = Answers()
     list_clearer: str = ""  # clears the list of bad blocks of the medium
     unsharer: str = ""  # removes the mark that other machines may use it
@@ -226,7 +230,8 @@ class Kind:
     recreating: str = ""  # how else it can be made for sectors of another size
     is_recreated: bool = False  # by aligntool itself
     shortener: str = ""  # makes it shorter, where aligntool does not
-    # How an unclean content becomes clean: a sentence, or a section of docs/by-hand.md and its program; "": look at it.
+    # How an unclean content becomes clean: a sentence, or a section of docs/by-hand.md and its program; "":
+    # look at it.
     cleaning: Callable[[Layer], str | tuple[ByHand, str]] = _by_mounting
 
     maker: str = ""  # mkfs
@@ -237,8 +242,8 @@ class Kind:
     is_checked_at_boot: bool = False
     on_array: OnArray | None = None
 
-    # Used blocks: the program that lists them, or the structure that is read. `is_map_checked`: it is relied on only if
-    # the checker finds no errors.
+    # Used blocks: the program that lists them, or the structure that is read. `is_map_checked`: it is relied
+    # on only if the checker finds no errors.
     map_source: str = ""
     used_blocks: Callable[[Medium, Layer, bool], Generator[Extent]] | None = None  # last: it was just shrunk
     only_header_matters: bool = False  # what else it holds is not needed
@@ -259,15 +264,16 @@ class Kind:
     role: str = "linux"  # of its partition, in formats/part_types.py
     leaves_first_sector: bool = False  # to a boot program
     start_field: StartField | None = None
-    # Bytes of head and tail that the journal holds in any case; None: 128 KiB, or only the sectors of signatures.
+    # Bytes of head and tail that the journal holds in any case; None: 128 KiB, or only the sectors of
+    # signatures.
     held_ends: tuple[int, int] | None = None
     bad_blocks: Callable[[Area], int] = _no_list  # how many blocks it lists as bad places of its medium
 
     # Other sectors. The third argument finds the unit of what is inside.
     smallest_unit: Callable[[Reader, Layer, UnitOf], Unit] = _unknown_unit
 
-    # Data: those of a container may be on a boundary although its start is not; so may the clusters of a FAT. The
-    # superblock of an array is written as often as its data.
+    # Data: those of a container may be on a boundary although its start is not; so may the clusters of a FAT.
+    # The superblock of an array is written as often as its data.
     is_container: bool = False
     counts_in_512: bool = False  # bytes, whatever the sectors
     may_be_detached: bool = False  # its header, from its data
@@ -278,7 +284,8 @@ class Kind:
     writes_units: bool = True  # one by one, so that a unit below the physical sector is slow
 
     # Suspended systems and starting ones.
-    is_seen_through: Callable[[Layer], bool] = _has_inner  # a suspended system inside would have been recognised
+    # a suspended system inside would have been recognised
+    is_seen_through: Callable[[Layer], bool] = _has_inner
     is_suspended_system: bool = False
     used_by_windows: bool = False
     holds_windows: bool = False  # with its registry, drive letters and boot entries
@@ -288,7 +295,9 @@ class Kind:
 
     @property
     def is_member(self) -> bool:
-        """Return whether a table on the same disk belongs to the pool, array or device of which it is a member."""
+        """Return whether a table on the same disk belongs to the pool, array or device of which it is a
+        member.
+        """
         return self.name.endswith("_member")
 
     @property

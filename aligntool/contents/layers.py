@@ -22,7 +22,17 @@ from aligntool.formats.reader import (
     open_area,
 )
 from aligntool.formats.tables import gpt_headers, is_backup_alone, read_table, with_boot_code
-from aligntool.inventory import Gap, Layer, Partition, Role, Table, TableCopy, Unseen, missing_bytes, with_inner
+from aligntool.inventory import (
+    Gap,
+    Layer,
+    Partition,
+    Role,
+    Table,
+    TableCopy,
+    Unseen,
+    missing_bytes,
+    with_inner,
+)
 from aligntool.units import KIB, Extent
 
 # The contents of a disk or an image: its table, and the layers on each partition.
@@ -47,11 +57,15 @@ NOT_READ = Contents()
 
 
 def read_contents(reader: Reader, *, sector_size: int | None) -> Contents:
-    """Return the contents. Never raises: parts that cannot be read are listed in `unseen`, the others are returned."""
+    """Return the contents. Never raises: parts that cannot be read are listed in `unseen`, the others are
+    returned.
+    """
     try:
         reading = read_table(reader, sector_size=sector_size)
     except OSError as error:
-        return Contents(unseen=(Unseen(TABLE_AND_CONTENTS, f"cannot be read: {error.strerror}", gap=Gap.DISK),))
+        return Contents(
+            unseen=(Unseen(TABLE_AND_CONTENTS, f"cannot be read: {error.strerror}", gap=Gap.DISK),)
+        )
     search = _Search(reader)
     if reading.table and is_backup_alone(reading.table):
         whole = search.layers(Extent(0, reader.size), sector_size or 512, "the disk as a whole")
@@ -71,16 +85,21 @@ def read_contents(reader: Reader, *, sector_size: int | None) -> Contents:
     whole = search.layers(Extent(0, reader.size), table_sector, "the disk as a whole", last_end)
     content = whole or ()
     if reading.table is not None:
-        # A member of an array (firmware RAID, md or DRBD below a table), or a hybrid ISO image, which includes the
-        # table.
-        below = tuple(layer for layer in content if layer.kind.endswith("_raid_member") or layer.kind in _UNDER_CONTENT)
-        # Or the disk is used without its table, which was written by mistake or left over: nothing is in it then.
+        # A member of an array (firmware RAID, md or DRBD below a table), or a hybrid ISO image, which
+        # includes the table.
+        below = tuple(
+            layer for layer in content if layer.kind.endswith("_raid_member") or layer.kind in _UNDER_CONTENT
+        )
+        # Or the disk is used without its table, which was written by mistake or left over: nothing is in it
+        # then.
         unused = bool(partitions) and all(part.content_read and not part.content for part in partitions)
         content = below or (content if unused and not reading.table.in_flight else ())
     headers: tuple[TableCopy, ...] = ()
     if reading.table is None or any(layer.kind == "linux_raid_member" for layer in content):
         headers = gpt_headers(reader, sector_size or table_sector)
-    return Contents(reading.table, True, tuple(partitions), content, whole is not None, tuple(search.unseen), headers)
+    return Contents(
+        reading.table, True, tuple(partitions), content, whole is not None, tuple(search.unseen), headers
+    )
 
 
 _UNDER_CONTENT = ("drbd", "iso9660")
@@ -88,8 +107,8 @@ _UNDER_CONTENT = ("drbd", "iso9660")
 
 @dataclass(slots=True)
 class _Search:
-    """The search for the layers of one disk, with one budget. Equal extents are searched once: thousands of entries of
-    a table can name the same place.
+    """The search for the layers of one disk, with one budget. Equal extents are searched once: thousands of
+    entries of a table can name the same place.
     """
 
     reader: Reader
@@ -98,7 +117,9 @@ class _Search:
     found: dict[tuple[Extent, int | None], tuple[Layer, ...] | None] = field(default_factory=dict)
 
     def without_too_many(self, reading: TableReading) -> TableReading:
-        """Return the table with as many partitions as the budget has. If it has more, their contents are not read."""
+        """Return the table with as many partitions as the budget has. If it has more, their contents are not
+        read.
+        """
         try:
             self.budget.spend(PARTITIONS, len(reading.partitions))
         except OverBudgetError as error:
@@ -108,8 +129,8 @@ class _Search:
     def layers(
         self, extent: Extent, sector_size: int, what: str, last_end: int | None = None
     ) -> tuple[Layer, ...] | None:
-        """Return the layers at `extent`, or None after adding to `unseen` that they cannot be read, or that the budget
-        is spent.
+        """Return the layers at `extent`, or None after adding to `unseen` that they cannot be read, or that
+        the budget is spent.
         """
         if self.budget.is_spent:
             return None  # reported once, not for each of thousands
@@ -134,21 +155,27 @@ class _Search:
 
 # The layers on a partition, recognised from its bytes alone.
 #
-# The order and the rule for ambiguity are those of libblkid's safe probing: RAID members and encrypted volumes
-# before file systems; two file systems at once are ambiguous.
+# The order and the rule for ambiguity are those of libblkid's safe probing: RAID members and encrypted
+# volumes before file systems; two file systems at once are ambiguous.
 
 SMALLEST = 1024  # the two sectors of an extended partition contain no file system
 FLOPPY = 1440 * KIB  # no RAID up to this size, and the first match counts (blkid: tiny devices)
 
 
 def read_layers(
-    reader: Reader, extent: Extent, *, sector_size: int = 512, last_end: int | None = None, budget: Budget | None = None
+    reader: Reader,
+    extent: Extent,
+    *,
+    sector_size: int = 512,
+    last_end: int | None = None,
+    budget: Budget | None = None,
 ) -> tuple[Layer, ...]:
-    """Return the layers at `extent` of a disk, empty if nothing is recognised. `last_end`: where the last partition
-    ends, if `extent` is a disk whose partitions are known; a superblock at its end may be that of the partition.
-    `budget`: of the disk, if more than this extent of it is searched.
+    """Return the layers at `extent` of a disk, empty if nothing is recognised. `last_end`: where the last
+    partition ends, if `extent` is a disk whose partitions are known; a superblock at its end may be that of
+    the partition. `budget`: of the disk, if more than this extent of it is searched.
 
-    Raises OSError if the medium cannot be read or the budget is spent, and nothing else whatever the bytes are.
+    Raises OSError if the medium cannot be read or the budget is spent, and nothing else whatever the bytes
+    are.
     """
     budget = budget or Budget()
 
@@ -201,8 +228,8 @@ def _read_all(readers: tuple[Callable[[Area], Layer | None], ...], area: Area) -
 
 
 def _with_size_problem(layer: Layer, area: Area) -> Layer:
-    """Return the layer, with a problem if it exceeds its container, as a file system does that was copied to a smaller
-    partition.
+    """Return the layer, with a problem if it exceeds its container, as a file system does that was copied to
+    a smaller partition.
     """
     room = area.extent.end - layer.extent.start
     if layer.claims_size is None or layer.claims_size <= room:
@@ -211,10 +238,12 @@ def _with_size_problem(layer: Layer, area: Area) -> Layer:
 
 
 def _is_inside(layer: Layer, owners: tuple[Layer, ...]) -> bool:
-    """Return whether the content at the container's start belongs to a RAID or DRBD whose metadata is at the end.
+    """Return whether the content at the container's start belongs to a RAID or DRBD whose metadata is at the
+    end.
 
-    The content of a mirror is also read through its member and must be the same; if it does not fit into the mirror,
-    the RAID superblock may be the remnant, so both are reported. Of a striped set only the first chunk is visible.
+    The content of a mirror is also read through its member and must be the same; if it does not fit into the
+    mirror, the RAID superblock may be the remnant, so both are reported. Of a striped set only the first
+    chunk is visible.
     """
     for owner in owners:
         if owner.kind == "drbd":  # what is as long as the whole container does not know of its metadata

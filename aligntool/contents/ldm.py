@@ -11,7 +11,8 @@ SECTOR = 512
 
 
 def read_ldm(area: Area) -> Layer | None:
-    places = (area.head[6 * SECTOR : 7 * SECTOR], area.tail[-SECTOR:])  # on an MBR disk; at the end of a GPT partition
+    # on an MBR disk; at the end of a GPT partition
+    places = (area.head[6 * SECTOR : 7 * SECTOR], area.tail[-SECTOR:])
     header = next((place for place in places if place[:8] == b"PRIVHEAD"), b"")
     if len(header) < SECTOR or be16(header, 12) != 2:
         return None

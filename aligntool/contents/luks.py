@@ -15,7 +15,8 @@ from aligntool.inventory import Layer
 from aligntool.units import KIB, MIB
 
 # The content is encrypted, so there is no inner layer. Formats: LUKS1 on-disk format 1.2.3, LUKS2 on-disk
-# format 1.1 (cryptsetup's docs folder). A volume with a detached header, on another device, cannot be recognised.
+# format 1.1 (cryptsetup's docs folder). A volume with a detached header, on another device, cannot be
+# recognised.
 
 MAGIC = b"LUKS\xba\xbe"
 SECOND_MAGIC = b"SKUL\xba\xbe"
@@ -43,9 +44,11 @@ def read_luks(area: Area) -> Layer | None:
 
 
 def read_luks_second(area: Area) -> Layer | None:
-    """Return the volume by its second LUKS2 header if the first was overwritten: `cryptsetup repair` can restore it.
+    """Return the volume by its second LUKS2 header if the first was overwritten: `cryptsetup repair` can
+    restore it.
 
-    mkfs and mkswap wipe both headers, so a remaining second header shows that something else overwrote the first.
+    mkfs and mkswap wipe both headers, so a remaining second header shows that something else overwrote the
+    first.
     """
     for at in HEADER_SIZES:
         start = area.read(at, 264)
@@ -59,7 +62,8 @@ def read_luks_second(area: Area) -> Layer | None:
 def _read_luks1(area: Area) -> Layer:
     payload = be32(area.head, 104) * SECTOR
     key_length = be32(area.head, 108)
-    slots = ((be32(area.head, at), be32(area.head, at + 4)) for at in range(248, 632, 48))  # first sector, stripes
+    # first sector, stripes
+    slots = ((be32(area.head, at), be32(area.head, at + 4)) for at in range(248, 632, 48))
     header = max(sector * SECTOR + stripes * key_length for sector, stripes in slots)
     return Layer(
         kind="crypto_LUKS",
@@ -92,7 +96,8 @@ def _read_luks2(area: Area) -> Layer | None:
         needs = _requirements(_metadata(newest[0], area.budget)) or ""
         if not needs.startswith(REENCRYPTING):  # they are written in turn
             problems = (
-                f"the two LUKS2 headers differ: update {updates[0]} and update {updates[1]}; the newer is used",
+                f"the two LUKS2 headers differ: update {updates[0]} and update {updates[1]}; the newer is"
+                " used",
             )
     return _luks2_layer(area, newest, problems)
 
@@ -119,7 +124,9 @@ def _luks2_layer(area: Area, header: _Header, problems: tuple[str, ...]) -> Laye
     tree = _metadata(content, area.budget)
     segments = _luks_segments(_in_use(tree))
     needs = _requirements(tree)
-    is_plain = all(segment.get("type") == "crypt" and not segment.get("integrity") for segment in _in_use(tree))
+    is_plain = all(
+        segment.get("type") == "crypt" and not segment.get("integrity") for segment in _in_use(tree)
+    )
     offset, length = min(((at, length) for at, length, _ in segments), default=(None, 0))
     header_length = _header_length(content, tree)
     start = area.start + offset if offset is not None and header_length <= offset < area.size else None
@@ -128,7 +135,11 @@ def _luks2_layer(area: Area, header: _Header, problems: tuple[str, ...]) -> Laye
     no_segment = ("the LUKS2 header lists no encrypted segment",)
     problems += no_segment if offset is None else _payload_problem(area, offset, header_length)
     # During re-encryption there are data behind the segments in use: a moved segment, a backup.
-    claims = offset + length if start and offset and length and len(segments) == 1 and not needs and is_plain else None
+    claims = (
+        offset + length
+        if start and offset and length and len(segments) == 1 and not needs and is_plain
+        else None
+    )
     return replace(
         area.layer("crypto_LUKS", claims, min(units, default=None)),
         version="LUKS2",
@@ -159,14 +170,15 @@ def _header_length(content: bytes, tree: Section) -> int:
     return 2 * be64(content, 8) + (slots or 0)
 
 
-# Flags of segments (specification 3.3). "backup-previous", "backup-final" and "backup-moved-segment" describe another
-# moment than now.
+# Flags of segments (specification 3.3). "backup-previous", "backup-final" and "backup-moved-segment" describe
+# another moment than now.
 _BACKUP = "backup-"
 
 
 def _luks_segments(segments: list[Section]) -> list[tuple[int, int, int | None]]:
-    """Return (offset, length, sector size) of segments; length 0: up to the end of the device; sector size None: not
-    encrypted. While a device is re-encrypted there are several; the first byte of data is the lowest offset.
+    """Return (offset, length, sector size) of segments; length 0: up to the end of the device; sector size
+    None: not encrypted. While a device is re-encrypted there are several; the first byte of data is the
+    lowest offset.
     """
     found = []
     for segment in segments:
@@ -186,17 +198,21 @@ def _in_use(tree: Section) -> list[Section]:
 
 def _before(tree: Section) -> list[Section]:
     """Return the segments that a re-encryption replaces."""
-    return [segment for _, segment in sections(tree, "segments") if "backup-previous" in str(segment.get("flags"))]
+    return [
+        segment for _, segment in sections(tree, "segments") if "backup-previous" in str(segment.get("flags"))
+    ]
 
 
 def is_reencrypted(tree: Section) -> bool:
     """Return whether a re-encryption underway has done all data: there is one segment, as it is afterwards.
 
-    cryptsetup (2.6 to 2.8) must not continue then: it takes the only segment for the one before, and would encrypt all
-    data again, which loses them (lib/luks2/luks2_reencrypt.c, _offset_forward).
+    cryptsetup (2.6 to 2.8) must not continue then: it takes the only segment for the one before, and would
+    encrypt all data again, which loses them (lib/luks2/luks2_reencrypt.c, _offset_forward).
     """
     found = {str(segment.get("flags")): (name, segment) for name, segment in sections(tree, "segments")}
-    ends = [next((one for flags, one in found.items() if flag in flags), None) for flag in ("-previous", "-final")]
+    ends = [
+        next((one for flags, one in found.items() if flag in flags), None) for flag in ("-previous", "-final")
+    ]
     if len(_in_use(tree)) != 1 or None in (*ends, found.get("None")):
         return False
     before, after, now = (_encryption(tree, *named) for named in (*ends, found["None"]) if named)
@@ -213,11 +229,13 @@ def _encryption(tree: Section, name: str, segment: Section) -> tuple[object, ...
 def unflushed_copy(area: Area) -> bytes | None:
     """Return what the first LUKS2 header has to be if only the second tells the state of the data; else None.
 
-    cryptsetup (2.5 to 2.8) flushes two things only with the first header, so a power cut may leave it without them:
-    the journal of a segment that it marks as hot (lib/luks2/luks2_keyslot_reenc.c, reenc_keyslot_store_data), and the
-    data of a segment that was recovered and is not hot any more (luks2_reencrypt.c, reencrypt_recovery). Recovery would
-    write an incomplete journal over data, or incomplete data would count as done. Until the second header, which is
-    one update older, follows, the data and the journal are as it tells.
+    cryptsetup (2.5 to 2.8) flushes two things only with the first header, so a power cut may leave it without
+    them:
+    the journal of a segment that it marks as hot (lib/luks2/luks2_keyslot_reenc.c, reenc_keyslot_store_data),
+    and the data of a segment that was recovered and is not hot any more (luks2_reencrypt.c,
+    reencrypt_recovery). Recovery would write an incomplete journal over data, or incomplete data would count
+    as done. Until the second header, which is one update older, follows, the data and the journal are as it
+    tells.
     """
     first = _read_luks2_header(area, 0)
     second = _read_luks2_header(area, be64(area.head, 8))
@@ -230,7 +248,8 @@ def _from_second(first: _Header, second: _Header, budget: Budget) -> bytes | Non
         return None
     trees = [_metadata(content, budget) for content, _ in (first, second)]
     hot = ["in-reencryption" in str(_in_use(tree)) for tree in trees]
-    if hot[0] == hot[1] or not _before(trees[0]):  # without the segments before, it is finished, and its journal wiped
+    # without the segments before, it is finished, and its journal wiped
+    if hot[0] == hot[1] or not _before(trees[0]):
         return None
     copy = MAGIC + second[0][len(MAGIC) : 256] + bytes(8) + second[0][264:]  # its own offset is 0
     digest = _luks2_checksum(copy).ljust(CHECKSUM_SIZE, b"\0")
@@ -260,12 +279,14 @@ def _requirements(tree: Section) -> str | None:
 
 def _decimal(word: object) -> int | None:
     """Return a 64-bit number, which LUKS2 stores as a JSON string (specification 3.1.1)."""
-    return int(word) if isinstance(word, str) and len(word) <= 20 and word.isascii() and word.isdigit() else None
+    return (
+        int(word) if isinstance(word, str) and len(word) <= 20 and word.isascii() and word.isdigit() else None
+    )
 
 
 def _payload_problem(area: Area, payload: int, header: int) -> tuple[str, ...]:
-    """Return the problem of a truncated header. A header without data is a backup, or that of another device, on which
-    the data often begin at 0, and always before the end of this header or behind this container.
+    """Return the problem of a truncated header. A header without data is a backup, or that of another device,
+    on which the data often begin at 0, and always before the end of this header or behind this container.
     """
     text = f"the encrypted data should start at byte {payload}, but its container has {area.size} bytes"
     return () if header <= area.size else (text,)
@@ -280,12 +301,16 @@ def _smallest_unit(reader: Reader, layer: Layer, unit_of_inner: UnitOf) -> Unit:
     header = reader.read(layer.extent.start, LONGEST_HEADER)
     odd = any(word in header for word in (b"online-reencrypt", b'"integrity":'))
     if odd or (layer.data_start or 1) % _LARGEST_SECTOR:
-        return Unit(None, "is being re-encrypted, has integrity tags, or has its data off a 4096-byte boundary")
+        return Unit(
+            None, "is being re-encrypted, has integrity tags, or has its data off a 4096-byte boundary"
+        )
     return unit_of(layer.data_unit)
 
 
 def _title(layer: Layer) -> str:
-    return layer.version if layer.version and layer.version.startswith("LUKS") else f"LUKS{layer.version or ''}"
+    return (
+        layer.version if layer.version and layer.version.startswith("LUKS") else f"LUKS{layer.version or ''}"
+    )
 
 
 def _cleaning(layer: Layer) -> str | tuple[ByHand, str]:

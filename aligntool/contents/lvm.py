@@ -11,7 +11,15 @@ from aligntool.contents.luks import LONGEST_HEADER
 from aligntool.contents.lvm_text import Section, parse_metadata, sections
 from aligntool.contents.signatures import magic
 from aligntool.formats.numbers import le32, le64
-from aligntool.formats.reader import MAY_BE_SHARED, Area, Budget, MappedReader, Reader, checksum_problem, crc32_seeded
+from aligntool.formats.reader import (
+    MAY_BE_SHARED,
+    Area,
+    Budget,
+    MappedReader,
+    Reader,
+    checksum_problem,
+    crc32_seeded,
+)
 from aligntool.inventory import Layer, Segment
 from aligntool.units import MIB, Extent
 
@@ -33,7 +41,9 @@ GROUPS_OF_UUID = (6, 4, 4, 4, 4, 4, 6)
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """A volume group, from the metadata of one physical volume. Sizes in bytes, places relative to the area."""
+    """A volume group, from the metadata of one physical volume. Sizes in bytes, places relative to the
+    area.
+    """
 
     name: str
     extent_size: int
@@ -63,7 +73,8 @@ def read_lvm(area: Area) -> Layer | None:
     problems = list(checksum_problem("the LVM label", le32(label, 16), crc32_seeded(label[20:], SEED)))
     text = _newest_text(area, metadata_areas, problems)
     group = _read_group(text, _dashed(raw_uuid), area.budget) if text else None
-    # pvresize changes the length in the metadata and not in the label, and metadata may all be on other disks.
+    # pvresize changes the length in the metadata and not in the label, and metadata may all be on other
+    # disks.
     size = le64(header, 32)
     is_known = size > area.size or _is_in_no_group(area, metadata_areas)
     layer = replace(
@@ -84,7 +95,9 @@ def _dashed(raw: str) -> str:
 
 
 def _areas(header: bytes) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Return (offset, size) of the data areas and of the metadata areas: two lists, each terminated by a zero entry."""
+    """Return (offset, size) of the data areas and of the metadata areas: two lists, each terminated by a zero
+    entry.
+    """
     lists: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])
     at = 40
     for areas in lists:
@@ -105,8 +118,8 @@ def _is_in_no_group(area: Area, places: list[tuple[int, int]]) -> bool:
 
 
 def _newest_text(area: Area, places: list[tuple[int, int]], problems: list[str]) -> str | None:
-    """Return the metadata text from the first area with a valid one: after a commit they are all the same. Add the
-    faults of the areas to `problems`.
+    """Return the metadata text from the first area with a valid one: after a commit they are all the same.
+    Add the faults of the areas to `problems`.
     """
     for offset, size in places:
         header = area.read(offset, AREA_HEADER)
@@ -121,10 +134,13 @@ def _newest_text(area: Area, places: list[tuple[int, int]], problems: list[str])
         if not at or flags & IGNORED:
             continue
         if length > LONGEST_TEXT or not AREA_HEADER <= at < size:
-            problems.append(f"the LVM metadata at byte {at} of its area would be {length} bytes long: not read")
+            problems.append(
+                f"the LVM metadata at byte {at} of its area would be {length} bytes long: not read"
+            )
             continue
         content = area.read(offset + at, min(length, size - at))
-        content += area.read(offset + AREA_HEADER, length - len(content))  # the area is a ring buffer after its header
+        # the area is a ring buffer after its header
+        content += area.read(offset + AREA_HEADER, length - len(content))
         wrong = checksum_problem("the LVM metadata", checksum, crc32_seeded(content, SEED))
         problems += wrong
         if not wrong:
@@ -140,7 +156,9 @@ def _read_group(text: str, uuid: str, budget: Budget) -> _Group | None:
         extent_size = _number(section, "extent_size") * SECTOR
         for own_name, volume in sections(section, "physical_volumes"):
             if volume.get("id") == uuid and extent_size:
-                volumes = {lv: item for lv, item in sections(section, "logical_volumes") if len(lv) <= LONGEST_NAME}
+                volumes = {
+                    lv: item for lv, item in sections(section, "logical_volumes") if len(lv) <= LONGEST_NAME
+                }
                 start = _number(volume, "pe_start") * SECTOR
                 count = _number(volume, "pe_count")
                 size = _number(volume, "dev_size") * SECTOR
@@ -150,7 +168,9 @@ def _read_group(text: str, uuid: str, budget: Budget) -> _Group | None:
 
 
 def _shared_by(group: Section) -> str:
-    """Return by what a volume group is shared with other machines: lvmlockd(8), lvmsystemid(7); clvmd until 2.02."""
+    """Return by what a volume group is shared with other machines: lvmlockd(8), lvmsystemid(7); clvmd until
+    2.02.
+    """
     lock, system, status = (group.get(name) for name in ("lock_type", "system_id", "status"))
     if isinstance(lock, str) and lock != "none":
         return f"lock type {lock[:LONGEST_NAME]}"
@@ -165,12 +185,15 @@ def _with_group(area: Area, layer: Layer, group: _Group) -> Layer:
     data_start = area.start + group.pe_start
     if layer.data_start is not None and layer.data_start > data_start:
         problems += (
-            f"the label puts the first data at byte {layer.data_start}, the metadata of {group.name} at {data_start}",
+            f"the label puts the first data at byte {layer.data_start}, the metadata of {group.name} at"
+            f" {data_start}",
         )
     if not group.is_whole:
         problems += (f"the LVM metadata of {group.name} could not be read to the end",)
     if group.end > area.size:
-        problems += (f"{group.name} has extents up to byte {group.end} of this volume, which has {area.size}",)
+        problems += (
+            f"{group.name} has extents up to byte {group.end} of this volume, which has {area.size}",
+        )
     return replace(
         layer,
         data_start=data_start,
@@ -185,8 +208,8 @@ def _with_group(area: Area, layer: Layer, group: _Group) -> Layer:
 def _segments(area: Area, group: _Group, volume: str) -> Iterator[Segment]:
     """Yield the places of the volume's extents on this physical volume.
 
-    RAID, mirror, thin and cache volumes consist of sub-volumes that are also listed, so only two kinds of segment
-    name a physical volume: stripes, and the two halves of a running pvmove.
+    RAID, mirror, thin and cache volumes consist of sub-volumes that are also listed, so only two kinds of
+    segment name a physical volume: stripes, and the two halves of a running pvmove.
     """
     for segment in _numbered_segments(group.volumes[volume]):
         count = _number(segment, "extent_count")
@@ -203,15 +226,18 @@ def _segments(area: Area, group: _Group, volume: str) -> Iterator[Segment]:
 
 
 _PART_NAME = re.compile(r"(_([rm]image_\d+(_iorig)?|w?corig))+$", re.ASCII)
-"""Ends of names of sub-volumes that may begin like the volume: images of a mirror or RAID, the origin of a cache."""
+"""Ends of names of sub-volumes that may begin like the volume: images of a mirror or RAID, the origin of a
+cache.
+"""
 
 
 def _inner(area: Area, group: _Group, segments: tuple[Segment, ...]) -> Iterator[Layer]:
-    """Yield the layers in unstriped volumes that begin on this physical volume, and in first images of mirrors.
+    """Yield the layers in unstriped volumes that begin on this physical volume, and in first images of
+    mirrors.
 
-    Of stripes, of RAID, of a cache's origin and during a pvmove only the start of the content has a certain place: what
-    must not be moved is still found there, and nothing can be said about its size. Which image of a RAID has the
-    start depends on its layout: the third of a raid6_zr, the default.
+    Of stripes, of RAID, of a cache's origin and during a pvmove only the start of the content has a certain
+    place: what must not be moved is still found there, and nothing can be said about its size. Which image of
+    a RAID has the start depends on its layout: the third of a raid6_zr, the default.
     """
     runs: dict[str, list[tuple[int, int, int]]] = {}
     label = Extent(area.start, 4 * SECTOR)  # the label of this physical volume
@@ -235,13 +261,17 @@ def _inner(area: Area, group: _Group, segments: tuple[Segment, ...]) -> Iterator
         size = extents * group.extent_size
         for layer in area.inside(MappedReader(area.reader, tuple(pieces), size), Extent(0, size)):
             yield _on_disk(layer, pieces)
-    for layer in (layer for head in heads if not label.overlaps(head) for layer in area.inside(area.reader, head)):
+    for layer in (
+        layer for head in heads if not label.overlaps(head) for layer in area.inside(area.reader, head)
+    ):
         if layer.kind == "swsuspend" or layer.unclean:
             yield replace(layer, problems=())
 
 
 def _striped_images(group: _Group) -> set[str]:
-    """Return the sub-volumes of RAID volumes with stripes, each of which has every nth stripe of the content."""
+    """Return the sub-volumes of RAID volumes with stripes, each of which has every nth stripe of the
+    content.
+    """
     segments = (segment for volume in group.volumes.values() for segment in _numbered_segments(volume))
     striped = [segment for segment in segments if _number(segment, "stripe_size")]
     lists = (segment.get(name) for segment in striped for name in ("raids", "raid0_lvs"))
@@ -249,7 +279,9 @@ def _striped_images(group: _Group) -> set[str]:
 
 
 def _on_disk(layer: Layer, runs: list[tuple[int, int, int]]) -> Layer:
-    """Return the layer with its places on the disk instead of in the volume. `runs` are in the order of the volume."""
+    """Return the layer with its places on the disk instead of in the volume. `runs` are in the order of the
+    volume.
+    """
 
     def place(offset: int) -> int | None:
         at = bisect_right(runs, offset, key=lambda run: run[0]) - 1
@@ -282,17 +314,23 @@ def _number(section: Section, name: str) -> int:
 def _places(value: object) -> list[tuple[str, int]]:
     """Return (name, first extent) of each pair in `stripes = ["pv0", 0, "pv1", 0]`."""
     pairs = zip(value[::2], value[1::2], strict=False) if isinstance(value, list) else ()
-    return [(name, first) for name, first in pairs if isinstance(name, str) and isinstance(first, int) and first >= 0]
+    return [
+        (name, first)
+        for name, first in pairs
+        if isinstance(name, str) and isinstance(first, int) and first >= 0
+    ]
 
 
 def _smallest_unit(reader: Reader, layer: Layer, unit_of_inner: UnitOf) -> Unit:
-    """Return the smallest unit of the volumes and their offsets. The unit of a volume is known only if its content is
-    recognised and begins on this physical volume.
+    """Return the smallest unit of the volumes and their offsets. The unit of a volume is known only if its
+    content is recognised and begins on this physical volume.
     """
     if layer.data_unit is None:  # the metadata of its group is on other physical volumes
         return Unit(None, "does not list the volumes on it")
     places = [layer.data_start or 1]
-    places += [number for segment in layer.segments for number in (segment.extent.start, segment.extent.length)]
+    places += [
+        number for segment in layer.segments for number in (segment.extent.start, segment.extent.length)
+    ]
     places += [segment.stripe_size for segment in layer.segments if segment.stripe_size]
     units = [unit_of(min(place & -place for place in places))]  # the largest power of two that divides it
     for volume in sorted({segment.volume for segment in layer.segments}):
@@ -309,7 +347,9 @@ def _smallest_unit(reader: Reader, layer: Layer, unit_of_inner: UnitOf) -> Unit:
     return min(units, key=lambda unit: unit.size or 0)
 
 
-_UNSEEN_VOLUMES = re.compile(r"_([tv]data|cdata|cvol|w?corig|iorig|[rm]image_\d+)(?![a-z])|/pvmove\d+$", re.ASCII)
+_UNSEEN_VOLUMES = re.compile(
+    r"_([tv]data|cdata|cvol|w?corig|iorig|[rm]image_\d+)(?![a-z])|/pvmove\d+$", re.ASCII
+)
 """Hidden volumes that show at most a part of a volume: of thin and VDO pools, caches, RAID, a running pvmove.
 
 The endings are reserved (lvm(8), "Reserved names").
@@ -320,7 +360,8 @@ def _has_whole_volumes(group: Layer) -> bool:
     """Return whether every volume of a physical volume is of a simple kind and begins on it."""
     if group.problems:
         return False
-    if group.data_unit is None:  # no metadata: the physical volume is in no group, or the metadata are on another disk
+    # no metadata: the physical volume is in no group, or the metadata are on another disk
+    if group.data_unit is None:
         return group.claims_size is not None
     volumes = {segment.volume for segment in group.segments}
     begun = {segment.volume for segment in group.segments if not segment.volume_offset}

@@ -29,7 +29,9 @@ def parse(text: str) -> Section:
 
 
 def parse_metadata(text: str, budget: Budget) -> tuple[Section, bool]:
-    """Return everything before the first error, and whether that is the whole text. Raises OverBudgetError."""
+    """Return everything before the first error, and whether that is the whole text. Raises
+    OverBudgetError.
+    """
     root: Section = {}
     with suppress(_Unreadable):
         tokens = _tokens(text, budget)
@@ -39,7 +41,9 @@ def parse_metadata(text: str, budget: Budget) -> tuple[Section, bool]:
 
 
 def _read_section(tokens: Iterator[tuple[str, str]], section: Section, levels: int) -> None:
-    """Read up to the closing brace: `name {` opens a section inside this one, `name = value` stores a value."""
+    """Read up to the closing brace: `name {` opens a section inside this one, `name = value` stores a
+    value.
+    """
     for kind, name in tokens:
         if (kind, name) == ("mark", "}"):
             return

@@ -21,7 +21,8 @@ _MD = both_orders(MAGIC)
 RESERVED = 64 * KIB  # version 0.90 reserves the last aligned 64 KiB
 SUPERBLOCK_0 = 4096
 SUPERBLOCK_1 = 256
-SPARE = 0xFFFF  # MD_DISK_ROLE_SPARE: nothing of the array is on it yet, and what was there before is not wiped
+# MD_DISK_ROLE_SPARE: nothing of the array is on it yet, and what was there before is not wiped
+SPARE = 0xFFFF
 HAS_BITMAP = 1  # MD_FEATURE_BITMAP_OFFSET
 CLUSTERED_BITMAP = 5  # BITMAP_MAJOR_CLUSTERED
 LARGEST_CHUNK = 16 * MIB  # a larger one is implausible
@@ -43,8 +44,8 @@ _WHOLE_ON_ONE_MEMBER = ("raid1", "multipath")
 
 
 def read_0_90(area: Area) -> Layer | None:
-    """Return a member of version 0.90: its superblock is at the last multiple of 64 KiB with 64 KiB after it, in the
-    byte order of the machine that made it.
+    """Return a member of version 0.90: its superblock is at the last multiple of 64 KiB with 64 KiB after it,
+    in the byte order of the machine that made it.
     """
     at = (area.size & ~(RESERVED - 1)) - RESERVED
     if at < 0:
@@ -67,17 +68,19 @@ def read_0_90(area: Area) -> Layer | None:
         area.layer("linux_raid_member"),
         uuid=uuid_at(uuid, 0),
         version=".".join(str(number(superblock, 4 * word)) for word in (1, 2, 3)),
-        problems=checksum_problem("the md superblock", number(superblock, 4 * 38), folded_sum(blanked, order)),
+        problems=checksum_problem(
+            "the md superblock", number(superblock, 4 * 38), folded_sum(blanked, order)
+        ),
     )
     return _with_array(area, layer, Extent(0, size), level, members, chunk)
 
 
 def _belongs_to_a_partition(area: Area, at: int, size: int, chunk: int) -> bool:
-    """Return whether the superblock belongs to the last partition: there it can be in the same place as that of the
-    whole disk.
+    """Return whether the superblock belongs to the last partition: there it can be in the same place as that
+    of the whole disk.
 
-    A member that is the whole disk uses all of it up to the superblock, less a part of a chunk. If the disk has a table
-    and the superblock states a clearly smaller size, the member is a partition.
+    A member that is the whole disk uses all of it up to the superblock, less a part of a chunk. If the disk
+    has a table and the superblock states a clearly smaller size, the member is a partition.
     """
     return area.ends_with_a_partition and at - size > max(min(chunk, LARGEST_CHUNK), RESERVED)
 
@@ -88,7 +91,8 @@ def _read_1(area: Area, version: str) -> Layer | None:
     if len(superblock) < SUPERBLOCK_1 or le32(superblock, 0) != MAGIC or le32(superblock, 4) != 1:
         return None
     if le64(superblock, 144) * SECTOR != at:
-        return None  # written for another device: the disk that contains this partition, or a partition of this disk
+        # written for another device: the disk that contains this partition, or a partition of this disk
+        return None
     layer = replace(
         area.layer("linux_raid_member"),
         version=version,
@@ -103,13 +107,16 @@ def _read_1(area: Area, version: str) -> Layer | None:
     chunk = le32(superblock, 88) * SECTOR
     array = _with_array(area, layer, data, level, members, chunk)
     role = le16(superblock, SUPERBLOCK_1 + 2 * le32(superblock, 160))  # dev_number
-    # Data from the first byte may also be content over the remnant of an array, whose superblock is at the end.
+    # Data from the first byte may also be content over the remnant of an array, whose superblock is at the
+    # end.
     is_blank = role == SPARE and data.start and not array.problems
     return replace(array, inner=()) if is_blank else array
 
 
 def _is_clustered(area: Area, at: int, superblock: bytes) -> bool:
-    """Return whether the array has a write-intent bitmap for each of several machines (drivers/md/md-bitmap.h)."""
+    """Return whether the array has a write-intent bitmap for each of several machines
+    (drivers/md/md-bitmap.h).
+    """
     distance = int.from_bytes(superblock[96:100], "little", signed=True) * SECTOR
     bitmap = area.read(at + distance, 24) if le32(superblock, 8) & HAS_BITMAP else b""
     return bitmap[:4] == b"bitm" and le32(bitmap, 4) == CLUSTERED_BITMAP and bitmap[8:] == superblock[16:32]
@@ -124,7 +131,9 @@ def _problems_1(superblock: bytes) -> tuple[str, ...]:
 
 
 def _with_array(area: Area, layer: Layer, data: Extent, level_number: int, members: int, chunk: int) -> Layer:
-    """Return the layer with the array. `data` is relative to the area; length 0: not stated by the superblock."""
+    """Return the layer with the array. `data` is relative to the area; length 0: not stated by the
+    superblock.
+    """
     level = _LEVELS.get(level_number, f"level {level_number}")
     claims = data.end if data.length else None
     inner: tuple[Layer, ...] = ()
@@ -154,7 +163,9 @@ READERS: tuple[Callable[[Area], Layer | None], ...] = (
 
 def _is_seen_through(layer: Layer) -> bool:
     """Return whether the member has the start of the content; one of another level may not."""
-    is_whole = layer.raid_level == "raid1" or (layer.raid_level in ("raid0", "linear") and layer.raid_members == 1)
+    is_whole = layer.raid_level == "raid1" or (
+        layer.raid_level in ("raid0", "linear") and layer.raid_members == 1
+    )
     return is_whole and not layer.problems
 
 

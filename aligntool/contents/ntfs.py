@@ -88,25 +88,31 @@ class NtfsFiles:
         return found
 
     def parts(self, number: int, kind: int, *, named: bool = False) -> list[bytes]:
-        """Return the parts of an attribute, one from each record of the file that has a part. `named`: of a data
-        attribute with a name. Raises CannotFollow.
+        """Return the parts of an attribute, one from each record of the file that has a part. `named`: of a
+        data attribute with a name. Raises CannotFollow.
         """
         base = self.record(number)
         records = [base]
         for listed in _bodies(base, ATTRIBUTE_LIST):
             numbers = self._records_of(listed, kind, named=named)
             records = [base if n == number else self.record(n, of=number) for n in numbers]
-        return sorted((body for record in records for body in _bodies(record, kind, named=named)), key=_first_cluster)
+        return sorted(
+            (body for record in records for body in _bodies(record, kind, named=named)), key=_first_cluster
+        )
 
     def record(self, number: int, of: int = 0) -> bytes:
-        """Return a record in use. `of`: for an extension record, the number of the base record. Raises CannotFollow."""
+        """Return a record in use. `of`: for an extension record, the number of the base record. Raises
+        CannotFollow.
+        """
         record = _with_fixups(self.read(self.table, number * self.record_size, self.record_size), b"FILE")
         if not le16(record, 22) & IN_USE or le64(record, 32) & NUMBER != of:
             raise CannotFollow(_LOST)
         return record
 
     def _records_of(self, listed: bytes, kind: int, *, named: bool) -> Iterator[int]:
-        """Yield the numbers of the records with parts of an attribute, from the attribute list. Raises CannotFollow."""
+        """Yield the numbers of the records with parts of an attribute, from the attribute list. Raises
+        CannotFollow.
+        """
         entries = (
             resident_value(listed)
             if not listed[8]
@@ -116,7 +122,11 @@ class NtfsFiles:
         seen = set[int]()
         while at + 26 <= len(entries) and (length := le16(entries, at + 4)) >= 26:
             number = le64(entries, at + 16) & NUMBER
-            if le32(entries, at) == kind and number not in seen and (kind != DATA or named == bool(entries[at + 6])):
+            if (
+                le32(entries, at) == kind
+                and number not in seen
+                and (kind != DATA or named == bool(entries[at + 6]))
+            ):
                 seen.add(number)
                 yield number
             at += length
@@ -154,7 +164,9 @@ def open_ntfs(area: Area) -> NtfsFiles:
     if not files.cluster:
         raise CannotFollow(_LOST)
     first = replace(files, table=((le64(boot, 48), -(-MFT_RECORD_ROOM // files.cluster)),))
-    first = replace(first, table=runs_of([body for body in _bodies(first.record(0), DATA) if not _first_cluster(body)]))
+    first = replace(
+        first, table=runs_of([body for body in _bodies(first.record(0), DATA) if not _first_cluster(body)])
+    )
     return replace(first, table=runs_of(first.parts(0, DATA)))
 
 
@@ -166,8 +178,8 @@ def bad_clusters(files: NtfsFiles) -> int:
 
 
 def ntfs_unclean(area: Area, table_start: int, cluster: int, record_size: int) -> str | None:
-    """Return why the volume is not clean, or None if nothing indicates it. `table_start`: the first cluster of the
-    master file table.
+    """Return why the volume is not clean, or None if nothing indicates it. `table_start`: the first cluster
+    of the master file table.
     """
     record = _with_fixups(area.read(table_start * cluster, record_size), b"FILE")
     table = next(_attributes(record, DATA), None)
@@ -175,7 +187,8 @@ def ntfs_unclean(area: Area, table_start: int, cluster: int, record_size: int) -
         return None
     files = NtfsFiles(area, cluster, record_size, table[1])
     with suppress(CannotFollow):
-        files = open_ntfs(area)  # with a table in many pieces; the first one is all that a damaged list of them leaves
+        # with a table in many pieces; the first one is all that a damaged list of them leaves
+        files = open_ntfs(area)
     with suppress(CannotFollow):
         if _is_hibernated(files):
             return WINDOWS_HIBERNATED
@@ -183,15 +196,19 @@ def ntfs_unclean(area: Area, table_start: int, cluster: int, record_size: int) -
     if volume and le16(volume[0], 10) & 0x1:
         return "was not unmounted cleanly (dirty flag set)"
     log = files.attribute(LOG_FILE, DATA)
-    return "was not unmounted cleanly ($LogFile is in use)" if log and not _is_log_clean(files, log[1]) else None
+    return (
+        "was not unmounted cleanly ($LogFile is in use)" if log and not _is_log_clean(files, log[1]) else None
+    )
 
 
 def _is_hibernated(files: NtfsFiles) -> bool:
-    """Return whether hiberfil.sys states so; it is shorter than its header where it protects a volume that does not
-    hold the system. Raises CannotFollow.
+    """Return whether hiberfil.sys states so; it is shorter than its header where it protects a volume that
+    does not hold the system. Raises CannotFollow.
     """
     number = (find_reference(files, ROOT, "HIBERFIL.SYS") or 0) & NUMBER
-    first = [body for body in _bodies(files.record(number), DATA) if not _first_cluster(body)] if number else []
+    first = (
+        [body for body in _bodies(files.record(number), DATA) if not _first_cluster(body)] if number else []
+    )
     for body in (first or files.parts(number, DATA))[:1] if number else ():
         is_short = not body[8] or le64(body, 48) < HIBERNATION_HEADER
         return is_short or files.read(_decode_runs(body[le16(body, 32) :]), 0, 4) in HIBERNATED
@@ -199,7 +216,9 @@ def _is_hibernated(files: NtfsFiles) -> bool:
 
 
 def _with_fixups(record: bytes, magic: bytes) -> bytes:
-    """Return a record with its update sequence applied (the last bytes of each sector), or b"" if it is not valid."""
+    """Return a record with its update sequence applied (the last bytes of each sector), or b"" if it is not
+    valid.
+    """
     at = le16(record, 4)
     count = le16(record, 6)
     if record[:4] != magic or not 2 <= count <= len(record) // SECTOR + 1 or at + 2 * count > len(record):
@@ -213,7 +232,9 @@ def _with_fixups(record: bytes, magic: bytes) -> bytes:
 
 
 def _bodies(record: bytes, kind: int, *, named: bool = False) -> Iterator[bytes]:
-    """Yield the attributes of one kind in a record; of the data attributes, only the unnamed one or the named ones."""
+    """Yield the attributes of one kind in a record; of the data attributes, only the unnamed one or the named
+    ones.
+    """
     at = le16(record, 20)
     for _ in range(MOST_VOLUME_ATTRIBUTES):
         found = le32(record, at)
@@ -232,7 +253,9 @@ def _attributes(record: bytes, kind: int) -> Iterator[Attribute]:
 
 
 def _decode_runs(packed: bytes) -> Runs:
-    """Return the runs of mapping pairs: a byte with two lengths, a count, a signed distance from the previous run."""
+    """Return the runs of mapping pairs: a byte with two lengths, a count, a signed distance from the previous
+    run.
+    """
     runs: list[tuple[int, int]] = []
     at = 0
     first = 0
@@ -250,7 +273,9 @@ def _decode_runs(packed: bytes) -> Runs:
 
 
 def _is_log_clean(files: NtfsFiles, log: Runs) -> bool:
-    """Return whether the log is clean by the newer of its two restart pages; an emptied log (all ones) has none."""
+    """Return whether the log is clean by the newer of its two restart pages; an emptied log (all ones) has
+    none.
+    """
     page_size = le32(files.read(log, 0, 32), 16)
     pages = [files.read(log, at, 512) for at in (0, page_size if SECTOR <= page_size <= 64 * KIB else 4096)]
     areas = [page[le16(page, 24) :] for page in pages if page[:4] == b"RSTR" and le16(page, 24) <= 496]
@@ -261,8 +286,8 @@ def _is_log_clean(files: NtfsFiles, log: Runs) -> bool:
 
 
 def find_reference(files: NtfsFiles, directory: int, name: str) -> int | None:
-    """Return the reference of a file (record number, and in the upper bits its sequence number), or None if the
-    directory does not contain it. The index is sorted by name in upper case. Raises CannotFollow.
+    """Return the reference of a file (record number, and in the upper bits its sequence number), or None if
+    the directory does not contain it. The index is sorted by name in upper case. Raises CannotFollow.
     """
     root = next((resident_value(body) for body in files.parts(directory, INDEX_ROOT) if not body[8]), b"")
     block_size = le32(root, 8)
@@ -280,8 +305,8 @@ def find_reference(files: NtfsFiles, directory: int, name: str) -> int | None:
 
 
 def names_in(files: NtfsFiles, directory: int) -> Iterator[str]:
-    """Yield the names in a directory: those of its root, then those of each block of its index, also of blocks that are
-    not in use any more. Raises CannotFollow.
+    """Yield the names in a directory: those of its root, then those of each block of its index, also of
+    blocks that are not in use any more. Raises CannotFollow.
     """
     root = next((resident_value(body) for body in files.parts(directory, INDEX_ROOT) if not body[8]), b"")
     yield from _names(root[16:])
@@ -314,9 +339,11 @@ def _names(node: bytes) -> Iterator[str]:
 
 
 def _search(node: bytes, name: str) -> tuple[int | None, int | None]:
-    """Return (the reference, the child node to search), each None if absent. `node` begins with its index header.
+    """Return (the reference, the child node to search), each None if absent. `node` begins with its index
+    header.
 
-    Only ASCII letters are put in upper case, which suffices for the names that are searched. Raises CannotFollow.
+    Only ASCII letters are put in upper case, which suffices for the names that are searched. Raises
+    CannotFollow.
     """
     at = le32(node, 0)
     for _ in range(MOST_ENTRIES):
@@ -372,7 +399,9 @@ def read_ntfs(area: Area) -> Layer | None:
 
 
 def cluster_size(boot: bytes) -> int:
-    """Return the bytes per cluster, or 0 for an invalid field. A field above 128 is a negated exponent of two."""
+    """Return the bytes per cluster, or 0 for an invalid field. A field above 128 is a negated exponent of
+    two.
+    """
     sectors = boot[13]
     if sectors > 128:
         sectors = 1 << 256 - sectors if sectors >= 240 else 0
@@ -389,13 +418,14 @@ def _record_size(boot: bytes, cluster: int) -> int:
 
 # Shadow copies of Windows.
 #
-# A shadow copy is made of the clusters that were in use when it was made: those that were overwritten since are in a
-# file of the volume, and all others where they were, also if NTFS calls them free by now.
+# A shadow copy is made of the clusters that were in use when it was made: those that were overwritten since
+# are in a file of the volume, and all others where they were, also if NTFS calls them free by now.
 # Layout: libvshadow, documentation, "Volume Shadow Snapshot (VSS) format".
 
 HEADER = 0x1E00  # bytes from the start of the volume, in the file $Boot
 _IDENTIFIER = bytes.fromhex("6b870838 76c1484e b7ae0404 6e6cc752")  # a GUID as it is stored
-_NAME = "{3808876B-C176-4E48-B7AE-04046E6CC752}"  # the same; of the catalog, or after the GUID of a shadow copy
+# the same; of the catalog, or after the GUID of a shadow copy
+_NAME = "{3808876B-C176-4E48-B7AE-04046E6CC752}"
 _FOLDER = "SYSTEM VOLUME INFORMATION"
 
 
@@ -449,7 +479,8 @@ NTFS = Kind(
     "ntfs",
     readers=(read_ntfs,),
     signatures=(magic("ntfs", b"NTFS    ", heads=(3,)),),
-    checker=("ntfsresize", "--info", "--bad-sectors", "--no-progress-bar"),  # ntfsfix does not count every cluster
+    # ntfsfix does not count every cluster
+    checker=("ntfsresize", "--info", "--bad-sectors", "--no-progress-bar"),
     cleaning=lambda layer: SHUT_DOWN,
     list_clearer="ntfsfix",
     recreator="mkfs.ntfs",

@@ -1,4 +1,6 @@
-"""Contents that are only recognised: bcache, UFS, ISO 9660, APFS and HFS+, ReFS, disk image headers, and others."""
+"""Contents that are only recognised: bcache, UFS, ISO 9660, APFS and HFS+, ReFS, disk image headers, and
+others.
+"""
 
 import hashlib
 import struct
@@ -38,7 +40,8 @@ def read_hfs(area: Area) -> Layer | None:
     if header[124:126] in (b"H+", b"HX"):
         offset = first + be16(header, 126) * block
         return _read_plus(area, offset, area.read(offset + HEADER_AT, 512))
-    claims = first + be16(header, 18) * block + 2 * SECTOR  # a copy of the header and a reserved sector end the volume
+    # a copy of the header and a reserved sector end the volume
+    claims = first + be16(header, 18) * block + 2 * SECTOR
     return replace(
         area.layer("hfs", claims, block),
         label=text_at(header, 37, min(header[36], 27), "mac_roman"),
@@ -50,7 +53,12 @@ def read_hfs(area: Area) -> Layer | None:
 def _read_plus(area: Area, offset: int, header: bytes) -> Layer | None:
     block = be32(header, 40)
     blocks = be32(header, 44)
-    if header[:2] not in (b"H+", b"HX") or len(header) < SECTOR or block < SECTOR or not is_power_of_two(block):
+    if (
+        header[:2] not in (b"H+", b"HX")
+        or len(header) < SECTOR
+        or block < SECTOR
+        or not is_power_of_two(block)
+    ):
         return None
     claims = blocks * block
     return Layer(
@@ -85,7 +93,11 @@ def _plus_label(area: Area, offset: int, header: bytes, block: int) -> str | Non
             place = offset + (first + wanted) * block + leaf_head * node % block
             leaf = area.read(place, min(node, 4 * KIB))
             is_root_folder = be32(leaf, 14 + 2) == 1
-            return text_at(leaf, 14 + 8, min(be16(leaf, 14 + 6), 255) * 2, "utf-16-be") if is_root_folder else None
+            return (
+                text_at(leaf, 14 + 8, min(be16(leaf, 14 + 6), 255) * 2, "utf-16-be")
+                if is_root_folder
+                else None
+            )
         wanted -= count
     return None
 
@@ -147,7 +159,9 @@ def _bcache_problems(superblock: bytes) -> tuple[str, ...]:
     keys = le16(superblock, 206)
     if keys > 256:
         return (f"the bcache superblock lists {keys} journal buckets, but at most 256 fit",)
-    return checksum_problem("the bcache superblock", le64(superblock, 0), crc64(superblock[8 : 208 + 8 * keys]))
+    return checksum_problem(
+        "the bcache superblock", le64(superblock, 0), crc64(superblock[8 : 208 + 8 * keys])
+    )
 
 
 # Read-only file systems: squashfs, EROFS and cramfs.
@@ -162,7 +176,9 @@ def read_squashfs(area: Area) -> Layer | None:
         return None
     major, minor = number(superblock, 28), number(superblock, 30)
     claims = le64(superblock, 40) if major == 4 and number is le16 else None
-    return replace(area.layer("squashfs" if major >= 4 else "squashfs3", claims or None), version=f"{major}.{minor}")
+    return replace(
+        area.layer("squashfs" if major >= 4 else "squashfs3", claims or None), version=f"{major}.{minor}"
+    )
 
 
 def read_erofs(area: Area) -> Layer | None:
@@ -180,7 +196,9 @@ def read_erofs(area: Area) -> Layer | None:
         return layer
     covered = area.read(1024, block - 1024)
     blanked = covered[:4] + bytes(4) + covered[8:]
-    return replace(layer, problems=checksum_problem("the EROFS superblock", le32(superblock, 4), crc32c(blanked)))
+    return replace(
+        layer, problems=checksum_problem("the EROFS superblock", le32(superblock, 4), crc32c(blanked))
+    )
 
 
 def read_cramfs(area: Area) -> Layer | None:
@@ -222,8 +240,8 @@ def read_iso9660(area: Area) -> Layer | None:
 
 
 def read_udf(area: Area) -> Layer | None:
-    """Return a UDF volume without sizes: the descriptors that have them would have to be searched. ECMA-167, 2/8 and
-    3/9.1.
+    """Return a UDF volume without sizes: the descriptors that have them would have to be searched. ECMA-167,
+    2/8 and 3/9.1.
     """
     for step in UDF_STEPS:
         for at in range(ISO9660_AT + step, ISO9660_AT + MOST_DESCRIPTORS * ISO9660_SECTOR, step):
@@ -246,15 +264,17 @@ def _descriptors(area: Area) -> tuple[bytes | None, bytes | None]:
 
 
 def _iso_label(primary: bytes, joliet: bytes | None) -> str | None:
-    """Return the label. Joliet has 16 characters of any script, the primary descriptor 32 of ASCII; as in blkid, they
-    are combined if the short label is a prefix of the long one.
+    """Return the label. Joliet has 16 characters of any script, the primary descriptor 32 of ASCII; as in
+    blkid, they are combined if the short label is a prefix of the long one.
     """
     plain = text_at(primary, 40, 32, "ascii") or ""
     if joliet is None:
         return plain or None
     short = joliet[40:72].decode("utf-16-be", "replace").ljust(16)[:16]
     long = primary[40:72].decode("ascii", "replace")
-    same = all(ours == "_" or ours.upper() == theirs.upper() for ours, theirs in zip(long, short, strict=False))
+    same = all(
+        ours == "_" or ours.upper() == theirs.upper() for ours, theirs in zip(long, short, strict=False)
+    )
     return (short + long[16:] if same else short).replace("\0", " ").strip() or None
 
 
@@ -294,13 +314,17 @@ OTHERS = (
     Magic("reiser4", 64 * KIB, b"ReIsEr4", label=(64 * KIB + 36, 16), uuid=64 * KIB + 20, version="4"),
     Magic("jfs", 32 * KIB, b"JFS1", label=(32 * KIB + 152, 16), uuid=32 * KIB + 136),
     Magic("gfs2", 64 * KIB, b"\x01\x16\x19\x70\0\0\0\x01"),
-    *(Magic("ocfs2", at * KIB, b"OCFSV2", label=(at * KIB + 272, 64), uuid=at * KIB + 336) for at in (1, 2, 4, 8)),
+    *(
+        Magic("ocfs2", at * KIB, b"OCFSV2", label=(at * KIB + 272, 64), uuid=at * KIB + 336)
+        for at in (1, 2, 4, 8)
+    ),
     Magic("romfs", 0, b"-rom1fs-", label=(16, 16)),
     Magic("zonefs", 0, b"SFOZ"),
     Magic("oracleasm", 32, b"ORCLDISK", label=(40, 24)),
     Magic("VMFS", 2 * MIB, b"\x5e\xf1\xab\x2f", label=(2 * MIB + 29, 128)),
     Magic("nilfs2", KIB + 6, b"\x34\x34", label=(KIB + 168, 80), uuid=KIB + 152, version="2"),
-    # Disks of virtual machines, as oVirt and Cinder keep them on a volume; with the high bytes of a version, if any.
+    # Disks of virtual machines, as oVirt and Cinder keep them on a volume; with the high bytes of a version,
+    # if any.
     Magic("qcow2", 0, b"QFI\xfb\0\0\0"),
     Magic("qed", 0, b"QED\0"),
     Magic("vmdk", 0, b"KDMV"),
@@ -332,9 +356,11 @@ def read_other(area: Area) -> Layer | None:
 
 
 def _shared_by(area: Area, mark: Magic) -> str:
-    """Return by what several machines may use a file system at once; "" if only one may, or if it is another kind.
+    """Return by what several machines may use a file system at once; "" if only one may, or if it is another
+    kind.
 
-    linux/include/uapi/linux/gfs2_ondisk.h, struct gfs2_sb; linux/fs/ocfs2/ocfs2_fs.h, struct ocfs2_super_block.
+    linux/include/uapi/linux/gfs2_ondisk.h, struct gfs2_sb; linux/fs/ocfs2/ocfs2_fs.h, struct
+    ocfs2_super_block.
     """
     if mark.kind == "gfs2":
         protocol = text_at(area.read(mark.at + 96, 64), 0, 64)
@@ -373,8 +399,8 @@ def read_ufs(area: Area) -> Layer | None:
 
 # BFS, the file system of Haiku, as it is written on PCs.
 #
-# Haiku's headers/private/file_systems/bfs.h. Its boot block has the start of the partition at byte 506, in sectors of
-# 512 bytes: src/bin/makebootable/platform/bios_ia32/makebootable.cpp, kPartitionOffsetOffset.
+# Haiku's headers/private/file_systems/bfs.h. Its boot block has the start of the partition at byte 506, in
+# sectors of 512 bytes: src/bin/makebootable/platform/bios_ia32/makebootable.cpp, kPartitionOffsetOffset.
 
 
 def read_befs(area: Area) -> Layer | None:
@@ -431,7 +457,9 @@ _WITH_SIGNATURES = (
         _owner(
             "drbd",
             magic(
-                "drbd", *(b"\x83\x74\x02" + last for last in (b"\x6b", b"\x6c", b"\x6d")), tails=((1, 4 * KIB - 60),)
+                "drbd",
+                *(b"\x83\x74\x02" + last for last in (b"\x6b", b"\x6c", b"\x6d")),
+                tails=((1, 4 * KIB - 60),),
             ),
             reader=read_drbd,
         ),
@@ -442,11 +470,16 @@ _WITH_SIGNATURES = (
     _owner("LVM1_member", magic("LVM1_member", b"HM", heads=(0,))),
     replace(_owner("DM_snapshot_cow", magic("DM_snapshot_cow", b"SnAp", heads=(0,))), describes_others=True),
     # Only hashes.
-    replace(_file_system("DM_verity_hash", magic("DM_verity_hash", b"verity\0\0", heads=(0,))), describes_others=True),
+    replace(
+        _file_system("DM_verity_hash", magic("DM_verity_hash", b"verity\0\0", heads=(0,))),
+        describes_others=True,
+    ),
     replace(_owner("DM_integrity", magic("DM_integrity", b"integrt\0", heads=(0,))), describes_others=True),
     replace(
         _file_system(
-            "VMFS_volume_member", magic("VMFS_volume_member", b"\x0d\xd0\x01\xc0", heads=(MIB,)), reader=read_owner
+            "VMFS_volume_member",
+            magic("VMFS_volume_member", b"\x0d\xd0\x01\xc0", heads=(MIB,)),
+            reader=read_owner,
         ),
         is_owner=True,
     ),
@@ -466,7 +499,9 @@ _WITH_SIGNATURES = (
         _file_system(
             "udf",
             magic(
-                "udf", *(b"BEA01", b"BOOT2", b"CD001", b"CDW02", b"NSR02", b"NSR03", b"TEA01"), heads=(32 * KIB + 1,)
+                "udf",
+                *(b"BEA01", b"BOOT2", b"CD001", b"CDW02", b"NSR02", b"NSR03", b"TEA01"),
+                heads=(32 * KIB + 1,),
             ),
             reader=read_udf,
         ),
@@ -481,7 +516,9 @@ _WITH_SIGNATURES = (
     _file_system("hfsplus", magic("hfsplus", b"BD", b"H+", b"HX", heads=(KIB,)), reader=read_hfs),
     replace(
         _file_system(
-            "ufs", magic("ufs", *_UFS, heads=tuple(at * KIB + 1372 for at in (0, 8, 64, 256))), reader=read_ufs
+            "ufs",
+            magic("ufs", *_UFS, heads=tuple(at * KIB + 1372 for at in (0, 8, 64, 256))),
+            reader=read_ufs,
         ),
         leaves_label_free=True,
     ),
@@ -490,15 +527,24 @@ _WITH_SIGNATURES = (
         "sysv", magic("sysv", *both_orders(0xFD187E20), heads=tuple(at * KIB + 1016 for at in (0, 9, 15, 18)))
     ),
     _file_system("xenix", magic("xenix", b"\x2b\x55\x44", b"\x44\x55\x2b", heads=(2 * KIB,))),
-    replace(_file_system("ReFS", magic("ReFS", b"\0\0\0ReFS\0", heads=(0,)), reader=read_refs), used_by_windows=True),
-    _file_system("cramfs", magic("cramfs", b"\x45\x3d\xcd\x28", b"\x28\xcd\x3d\x45", heads=(0,)), reader=read_cramfs),
+    replace(
+        _file_system("ReFS", magic("ReFS", b"\0\0\0ReFS\0", heads=(0,)), reader=read_refs),
+        used_by_windows=True,
+    ),
+    _file_system(
+        "cramfs", magic("cramfs", b"\x45\x3d\xcd\x28", b"\x28\xcd\x3d\x45", heads=(0,)), reader=read_cramfs
+    ),
     _file_system("romfs", magic("romfs", b"-rom1fs-", heads=(0,))),
     _file_system("scoutfs", magic("scoutfs", b"\x8b\x42\x3c\x10", heads=(64 * KIB + 4,))),
     _file_system(
         "minix",
         magic(
             "minix",
-            *(pair[::step] for pair in (b"\x7f\x13", b"\x8f\x13", b"\x68\x24", b"\x78\x24") for step in (1, -1)),
+            *(
+                pair[::step]
+                for pair in (b"\x7f\x13", b"\x8f\x13", b"\x68\x24", b"\x78\x24")
+                for step in (1, -1)
+            ),
             heads=(KIB + 16,),
         ),
         magic("minix", b"\x5a\x4d", b"\x4d\x5a", heads=(KIB + 24,)),
@@ -529,7 +575,8 @@ _WITH_SIGNATURES = (
     _file_system("apfs", magic("apfs", b"NXSB", heads=(32,)), reader=read_apfs),
     _file_system("zonefs", magic("zonefs", b"SFOZ", heads=(0,))),
     replace(
-        _file_system("erofs", magic("erofs", b"\xe2\xe1\xf5\xe0", heads=(KIB,)), reader=read_erofs), writes_units=False
+        _file_system("erofs", magic("erofs", b"\xe2\xe1\xf5\xe0", heads=(KIB,)), reader=read_erofs),
+        writes_units=False,
     ),
 )
 WITHOUT_SIGNATURES = (

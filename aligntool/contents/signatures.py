@@ -1,10 +1,10 @@
 """The signatures that libblkid searches for, and their offsets.
 
-The planner saves the bytes at these offsets, and the mover overwrites those that recognition depends on. Each kind of
-content states its own, and contents/catalogue.py has their order; those of partition tables are here.
+The planner saves the bytes at these offsets, and the mover overwrites those that recognition depends on. Each
+kind of content states its own, and contents/catalogue.py has their order; those of partition tables are here.
 
-From util-linux, libblkid/src/superblocks/ and libblkid/src/partitions/ (2.38.1 and 2.43-devel of 2026-08: the union of
-both).
+From util-linux, libblkid/src/superblocks/ and libblkid/src/partitions/ (2.38.1 and 2.43-devel of 2026-08: the
+union of both).
 """
 
 import re
@@ -20,9 +20,10 @@ UNIT = KIB // 2  # the unit of libblkid, whatever the disk's sector size
 class Signature:
     """A pattern and the offsets where it is searched.
 
-    `heads` are offsets from the start of the partition. `tails` are pairs: the partition's length is rounded down to a
-    multiple of the first, and the second is subtracted. `more` are the offsets for a length that are neither. `vital`
-    is the index of the byte in the pattern that recognition depends on; None: every byte.
+    `heads` are offsets from the start of the partition. `tails` are pairs: the partition's length is rounded
+    down to a multiple of the first, and the second is subtracted. `more` are the offsets for a length that
+    are neither. `vital` is the index of the byte in the pattern that recognition depends on; None: every
+    byte.
     """
 
     kind: str
@@ -46,7 +47,9 @@ class Signature:
                 yield at
 
 
-def magic(kind: str, *magics: bytes, heads: tuple[int, ...] = (), tails: tuple[tuple[int, int], ...] = ()) -> Signature:
+def magic(
+    kind: str, *magics: bytes, heads: tuple[int, ...] = (), tails: tuple[tuple[int, int], ...] = ()
+) -> Signature:
     source = b"|".join(re.escape(magic) for magic in magics)
     return Signature(kind, source, max(map(len, magics)), heads, tails)
 

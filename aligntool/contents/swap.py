@@ -10,8 +10,8 @@ from aligntool.formats.reader import Area
 from aligntool.inventory import Layer
 from aligntool.units import KIB
 
-# The signature is at the end of the first page, in the page size of the machine that made it, so it is at one of
-# five offsets. Layout: linux/include/linux/swap.h, union swap_header.
+# The signature is at the end of the first page, in the page size of the machine that made it, so it is at one
+# of five offsets. Layout: linux/include/linux/swap.h, union swap_header.
 
 PAGES = tuple(4 * KIB << step for step in range(5))
 HEADER_AT = 1024
@@ -24,13 +24,17 @@ def read_swap(area: Area) -> Layer | None:
         return None
     marks = {page: area.head[page - 10 : page] for page in PAGES}
     if area.head.startswith(TUX_ON_ICE):
-        page = next((page for page, mark in marks.items() if mark in (b"SWAPSPACE2", b"SWAP-SPACE")), PAGES[0])
+        page = next(
+            (page for page, mark in marks.items() if mark in (b"SWAPSPACE2", b"SWAP-SPACE")), PAGES[0]
+        )
         return _swap_layer(area, "swsuspend", "tuxonice", page)
     for page, mark in marks.items():
         if mark == b"SWAPSPACE2":
             return _swap_layer(area, "swap", "1", page) if _last_page(area.head) else None
         if mark == b"SWAP-SPACE":
-            return Layer(kind="swap", extent=area.extent, version="0", data_start=area.start + page, data_unit=page)
+            return Layer(
+                kind="swap", extent=area.extent, version="0", data_start=area.start + page, data_unit=page
+            )
         for suspended in SUSPENDED:
             if mark.startswith(suspended):
                 return _swap_layer(area, "swsuspend", suspended.decode().lower(), page)

@@ -1,4 +1,6 @@
-"""Maps of used blocks: what those of several kinds have in common. A byte that is missing from a map is lost."""
+"""Maps of used blocks: what those of several kinds have in common. A byte that is missing from a map is
+lost.
+"""
 
 from collections.abc import Generator, Iterable, Iterator
 from itertools import chain, islice
@@ -12,9 +14,11 @@ class NoMap(Exception):
     """There is no map of used blocks; the message is the reason."""
 
 
-def used_between(free: Iterable[tuple[int, int]], count: int, block: int, program: str) -> Generator[Extent, None, int]:
-    """Yield the bytes between free runs of blocks; return the number of free blocks. Raises NoMap if the runs overlap
-    or are out of order.
+def used_between(
+    free: Iterable[tuple[int, int]], count: int, block: int, program: str
+) -> Generator[Extent, None, int]:
+    """Yield the bytes between free runs of blocks; return the number of free blocks. Raises NoMap if the runs
+    overlap or are out of order.
     """
     position = listed = 0
     for first, end in chain(free, [(count, count)]):
@@ -27,8 +31,8 @@ def used_between(free: Iterable[tuple[int, int]], count: int, block: int, progra
     return listed
 
 
-# Used blocks as partclone maps them for ddrescue. "+" is used, "?" is free, anything else counts as used, and the lines
-# must cover the file system without a hole. Format: GNU ddrescue manual, "Mapfile structure".
+# Used blocks as partclone maps them for ddrescue. "+" is used, "?" is free, anything else counts as used, and
+# the lines must cover the file system without a hole. Format: GNU ddrescue manual, "Mapfile structure".
 
 FREE = "?"
 
@@ -38,9 +42,21 @@ def used_by_partclone(
 ) -> Iterator[Extent]:
     """Yield the used runs, `least` bytes at least, and the bytes that the map does not cover. Raises NoMap.
 
-    It runs without --force: partclone must fail on a file system that is mounted, or not clean unless it was `shrunk`.
+    It runs without --force: partclone must fail on a file system that is mounted, or not clean unless it was
+    `shrunk`.
     """
-    words = ("-D", "-q", "-B", "-s", device.name, "-o", OUTPUT, "-L", OTHER_OUTPUT, *(("-I",) if shrunk else ()))
+    words = (
+        "-D",
+        "-q",
+        "-B",
+        "-s",
+        device.name,
+        "-o",
+        OUTPUT,
+        "-L",
+        OTHER_OUTPUT,
+        *(("-I",) if shrunk else ()),
+    )
     try:
         with device.lines_of(program, *words) as lines:
             known, mapped = yield from used_in_mapfile(lines)
@@ -55,8 +71,8 @@ def used_by_partclone(
 
 
 def used_in_mapfile(text: Iterable[str]) -> Generator[Extent, None, tuple[int, int]]:
-    """Yield the used runs of a mapfile; return its end and the number of used bytes. Raises NoMap if it has a hole or
-    an invalid line.
+    """Yield the used runs of a mapfile; return its end and the number of used bytes. Raises NoMap if it has a
+    hole or an invalid line.
     """
     lines = (line.split() for line in text if line.strip() and not line.startswith("#"))
     mapped_to = used = 0

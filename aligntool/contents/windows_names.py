@@ -26,7 +26,9 @@ class File:
     resident: bytes | None = None
 
     def places(self, offset: int, length: int) -> tuple[Extent, ...]:
-        """Return the extents of bytes, from the volume's start on, with adjacent ones merged. Raises CannotFollow."""
+        """Return the extents of bytes, from the volume's start on, with adjacent ones merged. Raises
+        CannotFollow.
+        """
         found: list[Extent] = []
         cluster = self.files.cluster
         end = offset + length
@@ -51,7 +53,9 @@ class File:
         """Return exactly these bytes. Raises CannotFollow, and OSError if the medium cannot be read."""
         if self.resident is not None:
             return self.resident[offset : offset + length]
-        found = b"".join(self.files.area.read(extent.start, extent.length) for extent in self.places(offset, length))
+        found = b"".join(
+            self.files.area.read(extent.start, extent.length) for extent in self.places(offset, length)
+        )
         if len(found) != length:
             raise ntfs.CannotFollow(_NOT_LOCATED)
         return found
@@ -81,8 +85,8 @@ def open_file(files: ntfs.NtfsFiles, path: str) -> File | None:
 
 # A registry hive: keys and values, and the offsets of the values in the file.
 #
-# Only what is needed to find some values; every size is bounded before use. Layout: Maxim Suhanov, "Windows registry
-# file format specification".
+# Only what is needed to find some values; every size is bounded before use. Layout: Maxim Suhanov, "Windows
+# registry file format specification".
 
 _DAMAGED = "is not an intact registry hive"
 _HEADER = 4096
@@ -137,14 +141,18 @@ class Hive:
     def key(self, key: bytes, *path: str) -> bytes | None:
         """Return the key at a path of names, which are not case-sensitive, or None if it does not exist."""
         for name in path:
-            found = next((subkey for own_name, subkey in self.keys(key) if own_name.upper() == name.upper()), None)
+            found = next(
+                (subkey for own_name, subkey in self.keys(key) if own_name.upper() == name.upper()), None
+            )
             if found is None:
                 return None
             key = found
         return key
 
     def values(self, key: bytes) -> Iterator[Value]:
-        """Yield the values of a key, except those with their data in the value's own cell or in several cells."""
+        """Yield the values of a key, except those with their data in the value's own cell or in several
+        cells.
+        """
         count = le32(key, 36)
         numbers = self._cell(le32(key, 40)) if count else b""
         for index in range(count):
@@ -191,13 +199,14 @@ def _name(cell: bytes, at: int, length: int, ascii_: int) -> str:
     return cell[at : at + length].decode("latin-1" if ascii_ else "utf-16-le", "replace")
 
 
-# Start offsets in two hives: the boot store (BCD) on the partition that the PC boots from, and the drive letters of
-# each Windows.
+# Start offsets in two hives: the boot store (BCD) on the partition that the PC boots from, and the drive
+# letters of each Windows.
 #
-# An element of the store identifies a device by a descriptor: type 6 (a partition), flags, its own size, 4 bytes; for
-# an MBR the start offset of the partition, in 16 bytes; type 0 (a hard disk), 1 (an MBR), the disk's signature. The
-# descriptors of a RAM disk, of a file on a partition and of a search for one contain such a descriptor at any even
-# offset. Source: BL_DEVICE_DESCRIPTOR in ReactOS, boot/environ/include/bl.h; seen in stores of Windows 7, 8.1 and 10.
+# An element of the store identifies a device by a descriptor: type 6 (a partition), flags, its own size, 4
+# bytes; for an MBR the start offset of the partition, in 16 bytes; type 0 (a hard disk), 1 (an MBR), the
+# disk's signature. The descriptors of a RAM disk, of a file on a partition and of a search for one contain
+# such a descriptor at any even offset. Source: BL_DEVICE_DESCRIPTOR in ReactOS, boot/environ/include/bl.h;
+# seen in stores of Windows 7, 8.1 and 10.
 # A mounted device is 12 bytes: the signature and the start offset.
 
 BCD_STORES = ("\\Boot\\BCD", "\\EFI\\Microsoft\\Boot\\BCD")
@@ -230,7 +239,9 @@ class StartNames:
 
 
 def read_names(area: Area, signature: bytes) -> StartNames:
-    """Return the start offsets in an NTFS volume for the disk with this signature of four bytes. Raises OSError."""
+    """Return the start offsets in an NTFS volume for the disk with this signature of four bytes. Raises
+    OSError.
+    """
     found = StartNames()
     path = "$MFT"
     try:
@@ -253,11 +264,16 @@ def read_names(area: Area, signature: bytes) -> StartNames:
 
 def _with_hive(names: StartNames, path: str, hive: Hive, signature: bytes) -> StartNames:
     named = [
-        *islice(_mounted(hive, signature) if path == SYSTEM_HIVE else _bcd_starts(hive, signature), _MOST_NAMES + 1)
+        *islice(
+            _mounted(hive, signature) if path == SYSTEM_HIVE else _bcd_starts(hive, signature),
+            _MOST_NAMES + 1,
+        )
     ]
     if len(named) > _MOST_NAMES:
         raise ntfs.CannotFollow(_DAMAGED)
-    starts = tuple(NamedStart(what, start, hive.file.places(at, LENGTH_OF_START)) for what, start, at in named)
+    starts = tuple(
+        NamedStart(what, start, hive.file.places(at, LENGTH_OF_START)) for what, start, at in named
+    )
     dirty = () if hive.is_clean else (path,)
     return StartNames((*names.files, path), (*names.starts, *starts), (*names.dirty, *dirty))
 

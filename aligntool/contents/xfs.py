@@ -5,7 +5,16 @@ from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 from itertools import takewhile
 
-from aligntool.contents.kind import Answers, Kind, NewArray, OnArray, Unit, UnitOf, contains_no_device, unit_of
+from aligntool.contents.kind import (
+    Answers,
+    Kind,
+    NewArray,
+    OnArray,
+    Unit,
+    UnitOf,
+    contains_no_device,
+    unit_of,
+)
 from aligntool.contents.signatures import UNIT, Signature, magic
 from aligntool.contents.used_blocks import NoMap, used_between
 from aligntool.device import Medium
@@ -16,10 +25,10 @@ from aligntool.units import GIB, KIB, MIB, Extent, format_size
 
 # Whether the log of an XFS was closed by an unmount.
 #
-# Only the log itself shows it: each of its 512-byte blocks has the number of the cycle in which it was written,
-# the head is where that number changes, and the last record before the head of a clean log has one operation, the
-# unmount. Layout: linux/fs/xfs/libxfs/xfs_log_format.h; the search: xlog_find_head() and xlog_check_unmount_rec()
-# in linux/fs/xfs/xfs_log_recover.c.
+# Only the log itself shows it: each of its 512-byte blocks has the number of the cycle in which it was
+# written, the head is where that number changes, and the last record before the head of a clean log has one
+# operation, the unmount. Layout: linux/fs/xfs/libxfs/xfs_log_format.h; the search: xlog_find_head() and
+# xlog_check_unmount_rec() in linux/fs/xfs/xfs_log_recover.c.
 
 BLOCK = 512  # the unit of the log, whatever the sector size
 XFS_LOG_SEARCHED = 256 * KIB  # by libblkid
@@ -30,8 +39,8 @@ UNMOUNT = 0x20  # XLOG_UNMOUNT_TRANS, in oh_flags of an operation
 
 
 def xfs_log_unclean(area: Area, superblock: bytes) -> str | None:
-    """Return why the file system is not clean. None: it was unmounted, or the state is unknown, because the log is
-    external, truncated or unwritten.
+    """Return why the file system is not clean. None: it was unmounted, or the state is unknown, because the
+    log is external, truncated or unwritten.
     """
     block = be32(superblock, 4)
     number = be64(superblock, 48)
@@ -63,7 +72,9 @@ def _cycle(area: Area, at: int) -> int:
 
 
 def _blocks_before(area: Area, start: int, count: int, head: int) -> bytes:
-    """Return the last LOOK_BACK blocks before the head; before the start of the log come the blocks at its end."""
+    """Return the last LOOK_BACK blocks before the head; before the start of the log come the blocks at its
+    end.
+    """
     direct = min(head, LOOK_BACK)
     wrapped = LOOK_BACK - direct
     data = area.read(start + (head - direct) * BLOCK, direct * BLOCK)
@@ -106,19 +117,26 @@ def read_xfs(area: Area) -> Layer | None:
 
 
 def _has_zones(superblock: bytes) -> bool:
-    """Return whether a section of zones with the data of files may follow the blocks that the superblock counts."""
+    """Return whether a section of zones with the data of files may follow the blocks that the superblock
+    counts.
+    """
     return be16(superblock, 100) & 0xF == 5 and bool(be32(superblock, 216) & INCOMPAT_ZONED)
 
 
 def _is_consistent(superblock: bytes) -> bool:
-    """Return whether the sizes match their logarithms, and the groups match the blocks, as mount and blkid require."""
-    sizes = be32(superblock, 4), be16(superblock, 102), be16(superblock, 104)  # of a block, a sector, an inode
+    """Return whether the sizes match their logarithms, and the groups match the blocks, as mount and blkid
+    require.
+    """
+    # of a block, a sector, an inode
+    sizes = (be32(superblock, 4), be16(superblock, 102), be16(superblock, 104))
     logarithms = superblock[120:123]
     known = (range(9, 17), range(9, 16), range(8, 12))
     blocks = be64(superblock, 8)
     group = be32(superblock, 84)
     groups = be32(superblock, 88)
-    fit = all(log in logs and size == 1 << log for size, log, logs in zip(sizes, logarithms, known, strict=True))
+    fit = all(
+        log in logs and size == 1 << log for size, log, logs in zip(sizes, logarithms, known, strict=True)
+    )
     return fit and groups > 0 and (groups - 1) * group < blocks <= groups * group
 
 
@@ -144,8 +162,8 @@ def read_xfs_log(area: Area) -> Layer | None:
     return None
 
 
-# Used blocks of XFS, from the free ones that xfs_db lists in each allocation group. It keeps nothing in memory:
-# partclone.xfs has a bit for each block, 512 MiB for 16 TiB, and searches the tree for every block.
+# Used blocks of XFS, from the free ones that xfs_db lists in each allocation group. It keeps nothing in
+# memory: partclone.xfs has a bit for each block, 512 MiB for 16 TiB, and searches the tree for every block.
 
 _XFS_DB = "xfs_db"
 _LOG_AT = 48  # sb_logstart in struct xfs_dsb
@@ -170,7 +188,8 @@ def _used_blocks(medium: Medium, layer: Layer, shrunk: bool) -> Generator[Extent
 def _free_in_freesp(report: Iterable[str], group: int) -> Iterator[tuple[int, int]]:
     """Yield the free runs of blocks, up to the histogram at the end. Raises NoMap for any other line.
 
-    A single block counts as used: the blocks of a group's free list come first, unordered (db/freesp.c, scan_ag).
+    A single block counts as used: the blocks of a group's free list come first, unordered (db/freesp.c,
+    scan_ag).
     """
     lines = (line.split() for line in report)
     if next(lines, None) != ["agno", "agbno", "len"]:
@@ -200,15 +219,16 @@ _LOG_FALLBACK = 32 * KIB
 _INODE = 512  # the default of mkfs.xfs with checksums
 _LONGEST_LABEL = 12  # bytes
 _LOG_SIZES = (64 * MIB, 2038 * MIB)  # xfs_mkfs.c, XFS_MIN_REALISTIC_LOG_BLOCKS; xfs_fs.h, XFS_MAX_LOG_BYTES
-# xfs_mkfs.c, validate_supported: 300 MiB and a log of 64 MiB. With a stripe there are eight allocation groups or more,
-# the log has to lie in one of them, and mkfs.xfs may shorten each by a stripe unit.
+# xfs_mkfs.c, validate_supported: 300 MiB and a log of 64 MiB. With a stripe there are eight allocation groups
+# or more, the log has to lie in one of them, and mkfs.xfs may shorten each by a stripe unit.
 _LEAST = 300 * MIB
 _GROUPS = 8
 _GROUP = 64 * MIB + 256 * KIB  # the log, and what precedes it
 # Stripe units for its allocation groups; with fewer mkfs.xfs fails where a unit is 64 MiB or more.
 _UNITS = 16
 _WIDTH = 2 * GIB  # xfs_validate_stripe_geometry: the stripe is shorter than this
-_IN_PROGRESS = 126  # struct xfs_dsb: 1 until mkfs.xfs has written everything else; it cannot be mounted before
+# struct xfs_dsb: 1 until mkfs.xfs has written everything else; it cannot be mounted before
+_IN_PROGRESS = 126
 
 
 def _log_unit(chunk: int) -> int:
@@ -233,7 +253,10 @@ def _options(array: NewArray) -> Iterator[str]:
 def _notes(array: NewArray) -> Iterator[str]:
     chunk = array.chunk
     if not chunk:
-        yield "XFS: no stripe unit (noalign): a RAID1 has no chunk, and mkfs.xfs would use the drives' I/O sizes"
+        yield (
+            "XFS: no stripe unit (noalign): a RAID1 has no chunk, and mkfs.xfs would use the drives' I/O"
+            " sizes"
+        )
         return
     width = f"stripe width {array.data} units (data members)"
     yield f"XFS: stripe unit {format_size(chunk)} (the chunk), {width}"
@@ -244,7 +267,10 @@ def _notes(array: NewArray) -> Iterator[str]:
 
 def _option_notes(array: NewArray) -> Iterator[str]:
     if array.log_size:
-        yield f"XFS: a log of {format_size(array.log_size)} as requested; by default it grows with the file system"
+        yield (
+            f"XFS: a log of {format_size(array.log_size)} as requested; by default it grows with the file"
+            " system"
+        )
     if array.inode_size:
         yield f"XFS: inodes of {array.inode_size}B as requested; the default of mkfs.xfs is {_INODE}B"
 
@@ -275,12 +301,13 @@ _ON_ARRAY = OnArray(
     was_never_mounted=_was_never_mounted,
 )
 
-# xfs_repair 6.1.0 cannot check it if the log or the realtime data is on another device, nor a small XFS of old, which
-# has one allocation group and so no second superblock, nor a feature that it does not know.
+# xfs_repair 6.1.0 cannot check it if the log or the realtime data is on another device, nor a small XFS of
+# old, which has one allocation group and so no second superblock, nor a feature that it does not know.
 _ANSWERS = Answers(
     unable=(
-        r"fatal error -- This filesystem has an external log\.|xfs_repair: filesystem has a realtime subvolume$"
-        r"|Only one AG detected - cannot validate filesystem geometry\.|Found unsupported filesystem features\."
+        r"fatal error -- This filesystem has an external log\.|xfs_repair: filesystem has a realtime"
+        r" subvolume$|Only one AG detected - cannot validate filesystem geometry\.|Found unsupported"
+        r" filesystem features\."
     )
 )
 
@@ -309,7 +336,10 @@ EXTERNAL_LOG = Kind(
     readers=(read_xfs_log,),
     signatures=(
         Signature(
-            "xfs_external_log", rb"\xfe\xed\xba\xbe.{4}\0\0\0[\x01-\x03]", 12, tuple(range(0, XFS_LOG_SEARCHED, UNIT))
+            "xfs_external_log",
+            rb"\xfe\xed\xba\xbe.{4}\0\0\0[\x01-\x03]",
+            12,
+            tuple(range(0, XFS_LOG_SEARCHED, UNIT)),
         ),
     ),
     held_ends=(XFS_LOG_SEARCHED, 128 * KIB),

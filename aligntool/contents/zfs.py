@@ -10,8 +10,8 @@ from aligntool.formats.reader import MAY_BE_SHARED, Area
 from aligntool.inventory import Layer
 from aligntool.units import KIB, MIB, align_down
 
-# There are four copies of the label, two at each end; each has an XDR name-value list with pool name, identifiers and
-# ashift. Source: ZFS on-disk specification, chapter 1; openzfs module/nvpair/nvpair.c.
+# There are four copies of the label, two at each end; each has an XDR name-value list with pool name,
+# identifiers and ashift. Source: ZFS on-disk specification, chapter 1; openzfs module/nvpair/nvpair.c.
 
 LABEL = 256 * KIB  # two at either end; those at the end are aligned to their own size
 PAIRS_READ = 48 * KIB  # of up to 112 KiB; real lists are a few KiB long
@@ -34,7 +34,9 @@ def read_zfs(area: Area) -> Layer | None:
         if isinstance(facts.get("pool_guid"), int) or isinstance(facts.get("guid"), int):
             ring = area.read(label + 128 * KIB, 128 * KIB)
             is_shared = facts.get("state") != EXPORTED and _is_multihost(ring)
-            return replace(_zfs_layer(area, facts), unclean=f"{MAY_BE_SHARED} (multihost)" if is_shared else None)
+            return replace(
+                _zfs_layer(area, facts), unclean=f"{MAY_BE_SHARED} (multihost)" if is_shared else None
+            )
     ring = area.read(128 * KIB, 128 * KIB)
     if sum(ring[at : at + 8] in _UBERBLOCKS for at in range(0, len(ring), KIB)) >= 4:
         return _zfs_layer(area, {})  # as in blkid: fewer than four may be remnants
@@ -42,8 +44,8 @@ def read_zfs(area: Area) -> Layer | None:
 
 
 def _is_multihost(ring: bytes) -> bool:
-    """Return whether the newest uberblock has the property multihost on: machines that may import the pool then detect
-    each other by the delay of its last write, which is 0 if it is off.
+    """Return whether the newest uberblock has the property multihost on: machines that may import the pool
+    then detect each other by the delay of its last write, which is 0 if it is off.
     """
     newest = (-1, -1)
     found = False

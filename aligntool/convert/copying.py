@@ -1,4 +1,6 @@
-"""Copy a disk to a new image or an empty disk, with a table for another sector size. The source is only read."""
+"""Copy a disk to a new image or an empty disk, with a table for another sector size. The source is only
+read.
+"""
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -73,7 +75,10 @@ class CopyRequest:
         with naming_loops(disk.path), hints_for_disk(disk.path, disk.raw_copy):
             _refuse_uncopied(disk, target.size, sizes)
             rebuilds = recreate_fats(judged, sizes, units, _MOST_FAT)
-        again = {number: describe_rebuilding(disk.path, number, disk, rebuild) for number, rebuild in rebuilds.items()}
+        again = {
+            number: describe_rebuilding(disk.path, number, disk, rebuild)
+            for number, rebuild in rebuilds.items()
+        }
         copied = [part for part in disk.partitions if part.number not in rebuilds]
         only = self.request.goal.used_only
         maps = {part.number: read_map(disk, part.number, part.extent, used_only=only) for part in copied}
@@ -86,7 +91,9 @@ class CopyRequest:
         )
         plan = plan_copy(disk, target, sizes, units, again, mapped, sum(run.length for run in runs))
         whole = tuple(_whole_copies(maps, mapped))
-        lost, unread = _refuse_data(empty, (*runs, *_written_besides(plan)), wipe=self.wipe) if empty else ((), ())
+        lost, unread = (
+            _refuse_data(empty, (*runs, *_written_besides(plan)), wipe=self.wipe) if empty else ((), ())
+        )
         plan = replace(plan, attention=(*lost, *plan.attention), notes=(*plan.notes, *whole, *unread))
         return FoundCopy(plan, runs, {number: rebuild.parts for number, rebuild in rebuilds.items()})
 
@@ -137,7 +144,9 @@ def _behind_fats(disk: Disk, rebuilds: Mapping[int, NewFat]) -> Iterator[Extent]
 
 
 def _gaps(disk: Disk) -> Iterator[Extent]:
-    """Yield what is in no partition: boot programs, and what else no table lists. Zeros are skipped when copying."""
+    """Yield what is in no partition: boot programs, and what else no table lists. Zeros are skipped when
+    copying.
+    """
     yield from outside((Extent(0, disk.size or 0),), tuple(part.extent for part in _listed(disk)))
 
 
@@ -152,7 +161,9 @@ def _between_head_and_tail(size: int, sizes: tuple[int, ...], disk: Disk) -> Ext
 
 
 def _new_image(output: str, disk: Disk, sizes: tuple[int, ...]) -> steps.Subject | None:
-    """Return the image to create, as long as the source, or longer if the table needs it; None if `output` exists."""
+    """Return the image to create, as long as the source, or longer if the table needs it; None if `output`
+    exists.
+    """
     try:
         os.lstat(output)
         return None
@@ -168,7 +179,9 @@ def _new_image(output: str, disk: Disk, sizes: tuple[int, ...]) -> steps.Subject
         hint = f"-o NEW.img, then: {to_kind}"
         raise Refused(text, hint=hint, code="invalid-option", subject="-o")
     if "/" not in output and Path("/dev", output).exists():
-        raise Refused(f"{output} is a device of this machine", hint=f"-o /dev/{output}, or -o ./{output} for a file")
+        raise Refused(
+            f"{output} is a device of this machine", hint=f"-o /dev/{output}, or -o ./{output} for a file"
+        )
     folder = Path(output).parent
     if not os.path.isdir(folder):  # noqa: PTH112 - Path.is_dir fails without permission
         raise Refused(f"{output}: {folder} is not a folder", hint="use another name for -o")
@@ -181,7 +194,9 @@ def _new_image(output: str, disk: Disk, sizes: tuple[int, ...]) -> steps.Subject
 
 
 def _target(output: str, disk: Disk, sizes: tuple[int, ...]) -> tuple[steps.Subject, Disk | None]:
-    """Return the image to create, or the disk to be written to, also with all that was read of it. Raises Refused."""
+    """Return the image to create, or the disk to be written to, also with all that was read of it. Raises
+    Refused.
+    """
     image = _new_image(output, disk, sizes)
     if image:
         return image, None
@@ -190,22 +205,30 @@ def _target(output: str, disk: Disk, sizes: tuple[int, ...]) -> tuple[steps.Subj
 
 
 def _empty_disk(output: str, sizes: tuple[int, ...]) -> Disk:
-    """Return the disk to be written to. Raises Refused if anything is recognised on it, or it has other sectors."""
+    """Return the disk to be written to. Raises Refused if anything is recognised on it, or it has other
+    sectors.
+    """
     if not Path(output).is_block_device():
-        raise Refused(f"{output} already exists", hint="use another name for -o", code="not-empty", subject=output)
+        raise Refused(
+            f"{output} already exists", hint="use another name for -o", code="not-empty", subject=output
+        )
     judged, _ = look_at(output, Request())
     disk = judged.disk
     refuse_part(output, disk, "a copy can only be written to a whole disk")
     refuse_unfit(disk, wipe=None)
     if disk.limits.logical_block_size not in sizes:
         text = f"{disk.name} has sectors of {disk.limits.logical_block_size} bytes"
-        raise Refused(text, hint="\n".join(reformatting(disk, max(sizes))), code="sector-size", subject=disk.name)
+        raise Refused(
+            text, hint="\n".join(reformatting(disk, max(sizes))), code="sector-size", subject=disk.name
+        )
     return disk
 
 
-def _refuse_data(disk: Disk, written: Iterable[Extent], *, wipe: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what is lost of the disk to be written to, and what was not read. Raises Refused if data would be
-    overwritten that nothing recognises, unless `wipe` allows it. `written`: all that the plan writes.
+def _refuse_data(
+    disk: Disk, written: Iterable[Extent], *, wipe: bool
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what is lost of the disk to be written to, and what was not read. Raises Refused if data would
+    be overwritten that nothing recognises, unless `wipe` allows it. `written`: all that the plan writes.
     """
     sampled = sample(disk.path, places_for_data(disk), overwritten=written)
     disk = replace(disk, sampled=sampled)
@@ -230,16 +253,18 @@ def _written_besides(plan: Plan) -> Iterator[Extent]:
                 yield from convert_table.table_places(step.label, plan.disk.size, step.sector_sizes)
 
 
-# Applying the plan. No program recognises the copy before its sector 0 is written, which is the last write. Nothing but
-# zeros, or the ones of discarded blocks, is overwritten without --wipe: what samples do not show is read here.
+# Applying the plan. No program recognises the copy before its sector 0 is written, which is the last write.
+# Nothing but zeros, or the ones of discarded blocks, is overwritten without --wipe: what samples do not show
+# is read here.
 
 
 @contextmanager
 def lock_copy(
     plan: Plan, asked: CopyRequest, rate: int | None = None, *, no_lease: bool = False
 ) -> Iterator[ChangeInProgress]:
-    """Lock the source, check that the plan is still valid, open the target, and yield the change. A new image that is
-    not complete is removed. `rate`: bytes per second at most. `no_lease`: see `Lease`. Raises Refused.
+    """Lock the source, check that the plan is still valid, open the target, and yield the change. A new image
+    that is not complete is removed. `rate`: bytes per second at most. `no_lease`: see `Lease`. Raises
+    Refused.
     """
     locking = _locked_source(asked.source, no_lease=no_lease)
     with hints_for_disk(asked.source, raw_copy(asked.source)), locking as source:
@@ -258,8 +283,8 @@ def lock_copy(
 
 @contextmanager
 def _locked_source(path: str, *, no_lease: bool = False) -> Iterator[Device]:
-    """Open the source for reading, locked so that no program writes to it meanwhile. `no_lease`: see `Lease`. Raises
-    Refused. A writer that comes later is detected by what it writes: `refuse_disturbed`.
+    """Open the source for reading, locked so that no program writes to it meanwhile. `no_lease`: see `Lease`.
+    Raises Refused. A writer that comes later is detected by what it writes: `refuse_disturbed`.
     """
     found = (*occupants(status_of(path)), *locks_on(path))
     refuse(Refusal("in-use", path, f"{path} is in use: {user.what}", user.end) for user in found)
@@ -306,7 +331,9 @@ def _created_image(output: str, target: steps.Subject) -> Iterator[Device]:
         os.close(descriptor)
 
 
-def _events(found: FoundCopy, source: Device, target: Device, asked: CopyRequest, since: int | None) -> Iterator[Event]:
+def _events(
+    found: FoundCopy, source: Device, target: Device, asked: CopyRequest, since: int | None
+) -> Iterator[Event]:
     plan = found.plan
     made = found.rebuilt
     whole = yield from run_checks(plan)
@@ -330,11 +357,15 @@ def _events(found: FoundCopy, source: Device, target: Device, asked: CopyRequest
 
 
 def _pieces(extents: Iterable[Extent]) -> Iterator[Extent]:
-    return (Extent(at, min(MIB, each.end - at)) for each in extents for at in range(each.start, each.end, MIB))
+    return (
+        Extent(at, min(MIB, each.end - at)) for each in extents for at in range(each.start, each.end, MIB)
+    )
 
 
 def _keep_data(target: Device, piece: Extent, asked: CopyRequest) -> None:
-    """Raise Stopped if there is data that may not be lost: no sample showed it, or it is younger than the samples."""
+    """Raise Stopped if there is data that may not be lost: no sample showed it, or it is younger than the
+    samples.
+    """
     if asked.wipe or target.is_hole(piece.start, piece.length):
         return
     old = bytes(target.read(piece.start, piece.length))
@@ -380,7 +411,9 @@ def _copy_batch(batch: list[Extent], source: Device, target: Device, asked: Copy
 
 
 def _is_zero(target: Device, piece: Extent) -> bool:
-    return target.is_hole(piece.start, piece.length) or not has_data(bytes(target.read(piece.start, piece.length)))
+    return target.is_hole(piece.start, piece.length) or not has_data(
+        bytes(target.read(piece.start, piece.length))
+    )
 
 
 def _write_table(plan: Plan, step: steps.ConvertTable, source: Device, target: Device) -> None:
@@ -392,8 +425,12 @@ def _write_table(plan: Plan, step: steps.ConvertTable, source: Device, target: D
     else:
         head, tail = convert_table.table_places(step.label, plan.disk.size, step.sector_sizes)
         sector_0 = read_bytes(source, 0, 512) or b""
-        content = convert_table.new_table(sound_pair(source, old)[0], sector_0, plan.disk.size, step, (head, tail))
+        content = convert_table.new_table(
+            sound_pair(source, old)[0], sector_0, plan.disk.size, step, (head, tail)
+        )
         writing = convert_table.table_groups(head, tail, content, target.sector_size)
     for group in writing:
         for sectors in group:
-            write_verified(target, sectors.at, steps.SavedRanges((Extent(0, len(sectors.data)),)), (sectors.data,))
+            write_verified(
+                target, sectors.at, steps.SavedRanges((Extent(0, len(sectors.data)),)), (sectors.data,)
+            )

@@ -1,4 +1,6 @@
-"""Plan a table for another sector size as requested: look at the disk, and recreate its FATs in files if necessary."""
+"""Plan a table for another sector size as requested: look at the disk, and recreate its FATs in files if
+necessary.
+"""
 
 import zlib
 from dataclasses import dataclass, replace
@@ -43,7 +45,9 @@ class Conversion:
             convert_plan.refuse_unconvertible(judged, sizes, units, cut)
             fats = recreate_fats(judged, sizes, units, convert_plan.MOST_HELD)
             fats = {number: _with_signatures(disk, number, one) for number, one in fats.items()}
-            rebuilds = {number: describe_rebuilding(disk.path, number, disk, one) for number, one in fats.items()}
+            rebuilds = {
+                number: describe_rebuilding(disk.path, number, disk, one) for number, one in fats.items()
+            }
             with open_claims(disk, request.goal) as (claims, sentences):
                 plan = convert_plan.plan_conversion(judged, request.goal, sizes, units, rebuilds, claims)
             plan = replace(plan, attention=(*sentences, *plan.attention))
@@ -53,8 +57,8 @@ class Conversion:
 
 
 def judged_units(target: str, request: Request) -> tuple[Judged, dict[int, Unit], frozenset[int]]:
-    """Return the disk, judged, by partition the smallest unit in which its content is read, and the numbers of the
-    partitions with bytes other than zero after their last whole block. Raises Refused.
+    """Return the disk, judged, by partition the smallest unit in which its content is read, and the numbers
+    of the partitions with bytes other than zero after their last whole block. Raises Refused.
     """
     judged = look_before_change(target, request, "only the table of a whole disk can be converted")
     disk = judged.disk
@@ -69,22 +73,30 @@ def judged_units(target: str, request: Request) -> tuple[Judged, dict[int, Unit]
     return judged, units, cut
 
 
-def recreate_fats(judged: Judged, sizes: tuple[int, ...], units: dict[int, Unit], most: int) -> dict[int, NewFat]:
-    """Return each FAT that must be recreated for sectors of these sizes. `most`: bytes of a FAT at most. Raises
-    Refused.
+def recreate_fats(
+    judged: Judged, sizes: tuple[int, ...], units: dict[int, Unit], most: int
+) -> dict[int, NewFat]:
+    """Return each FAT that must be recreated for sectors of these sizes. `most`: bytes of a FAT at most.
+    Raises Refused.
     """
     disk = judged.disk
     size = max(sizes)
     found = {}
     for part in disk.partitions:
-        if part.content and kind_named(part.content[0].kind).is_recreated and not units[part.number].fits(size):
+        if (
+            part.content
+            and kind_named(part.content[0].kind).is_recreated
+            and not units[part.number].fits(size)
+        ):
             length = convert_plan.new_extent(part).length
             found[part.number] = new_fat(disk.path, part.extent, part.content[0], length, size, most)
     return found
 
 
 def _with_signatures(disk: Disk, number: int, made: NewFat) -> NewFat:
-    """Return the FAT with all signatures of its partition, also those that stay, so that all of them are hidden."""
+    """Return the FAT with all signatures of its partition, also those that stay, so that all of them are
+    hidden.
+    """
     part = next(part for part in disk.partitions if part.number == number)
     extent = part.extent
     length = convert_plan.new_extent(part).length
@@ -101,7 +113,9 @@ def _with_signatures(disk: Disk, number: int, made: NewFat) -> NewFat:
 
 
 def describe_rebuilding(path: str, number: int, disk: Disk, made: NewFat) -> convert_plan.Rebuilding:
-    """Return the facts about a recreated FAT for the plan, with the packed length of its old and new bytes."""
+    """Return the facts about a recreated FAT for the plan, with the packed length of its old and new
+    bytes.
+    """
     start = next(part.extent.start for part in disk.partitions if part.number == number)
     packer = zlib.compressobj(1)
     packed = 0

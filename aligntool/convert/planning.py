@@ -58,9 +58,9 @@ Rebuilds = Mapping[int, Rebuilding]
 def refuse_unconvertible(
     judged: Judged, sizes: Sizes, units: Units, cut: Collection[int], *, copied_to: int | None = None
 ) -> None:
-    """Raise Refused with every reason why this disk cannot get a table for sectors of these sizes. `cut`: the numbers
-    of the partitions with bytes other than zero after their last whole block. `copied_to`: the bytes of the target, if
-    a copy of the disk gets the table instead.
+    """Raise Refused with every reason why this disk cannot get a table for sectors of these sizes. `cut`: the
+    numbers of the partitions with bytes other than zero after their last whole block. `copied_to`: the bytes
+    of the target, if a copy of the disk gets the table instead.
     """
     disk = judged.disk
     if not _kernel_sees_table(disk):  # the kernel's partitions, if any, lie elsewhere
@@ -92,7 +92,10 @@ def _disk_refusals(judged: Judged, sizes: Sizes) -> Iterator[Refusal]:
     yield from disk_reasons(judged)
     audit = audit_command(disk)
     if table is None or not disk.partitions:
-        text = f"{disk.name} has no partitions, so there is nothing to convert: a new table replaces an empty one"
+        text = (
+            f"{disk.name} has no partitions, so there is nothing to convert: a new table replaces an empty"
+            " one"
+        )
         layout = next_command(disk, "plan layout", "--part rest:linux")
         yield Refusal("no-partition", disk.name, text, audit if table is None else layout)
     elif table.label is TableLabel.DOS and len(sizes) > 1:
@@ -106,7 +109,8 @@ def _disk_refusals(judged: Judged, sizes: Sizes) -> Iterator[Refusal]:
             if code.at and code.kind != "GRUB" and code.partition is None:
                 text = f"{code.kind} was recognised at byte {code.at}: it is found by its offset on the disk"
                 yield Refusal("bound", disk.name, text, audit)
-    if (disk.size or 0) % BLOCK and not disk.content:  # a longer file would hide metadata at the end of an array
+    # a longer file would hide metadata at the end of an array
+    if (disk.size or 0) % BLOCK and not disk.content:
         text = f"{disk.name} is {disk.size} bytes long, which is not a multiple of {BLOCK}"
         longer = change_by_hand(disk, ByHand.TABLE_KIND, "truncate")
         yield Refusal("odd-size", disk.name, text, longer if disk.kind is DiskKind.IMAGE else audit)
@@ -131,13 +135,20 @@ def _part_refusals(disk: Disk, part: Partition, sizes: Sizes, size: int, units: 
         yield Refusal("no-room", what, text, moved)
     end = new_extent(part).end
     if label == TableLabel.DOS and end > ADDRESSABLE * min(sizes):
-        text = f"{what} ends at {format_size(end)}, but an MBR for sectors of {min(sizes)} bytes reaches only to 2TiB"
+        text = (
+            f"{what} ends at {format_size(end)}, but an MBR for sectors of {min(sizes)} bytes reaches only to"
+            " 2TiB"
+        )
         gpt = change_by_hand(disk, ByHand.TABLE_KIND, "sgdisk")
-        yield Refusal("table-limit", what, text, f"make it a GPT where the disk has {BLOCK}-byte sectors: {gpt}")
+        yield Refusal(
+            "table-limit", what, text, f"make it a GPT where the disk has {BLOCK}-byte sectors: {gpt}"
+        )
     if end > tail.start:
         there = "the disk ends there" if end > size else "the backup of the new table is there"
         text = f"{what} extends {end - tail.start} bytes too far: {there}"
-        yield Refusal("no-room", what, text, next_command(disk, "convert", *sector_size_options(sizes), "-o NEW"))
+        yield Refusal(
+            "no-room", what, text, next_command(disk, "convert", *sector_size_options(sizes), "-o NEW")
+        )
     if part.role is Role.EXTENDED:
         return
     yield from content_reasons(disk, part, what)
@@ -159,13 +170,16 @@ def _record_refusals(disk: Disk) -> Iterator[Refusal]:
         others = (extent for number, extent in records.items() if number != part.number)
         if any(records[part.number].overlaps(extent) for extent in (*taken, *others)):
             what = f"partition {part.number}"
-            text = f"{what} has its EBR at byte {part.record_at}, but there is no room for one of {BLOCK} bytes"
+            text = (
+                f"{what} has its EBR at byte {part.record_at}, but there is no room for one of {BLOCK} bytes"
+            )
             yield Refusal("off-grid", what, text, next_command(disk, "plan realign", "--grain 1MiB"))
 
 
 def _deletion(disk: Disk, part: Partition) -> str:
-    """Return how the user deletes an unneeded partition; for a logical one, all such: sfdisk then gives those that
-    follow other numbers, so a second command would delete another partition. Hence also the last one first.
+    """Return how the user deletes an unneeded partition; for a logical one, all such: sfdisk then gives those
+    that follow other numbers, so a second command would delete another partition. Hence also the last one
+    first.
     """
     logical = [each for each in disk.partitions if each.role is Role.LOGICAL and _is_unknown(each)]
     parts = sorted(logical, key=lambda each: -each.number) if part in logical else [part]
@@ -189,9 +203,9 @@ def new_extent(part: Partition) -> Extent:
 
 
 def _new_place(disk: Disk, part: Partition) -> Extent:
-    """Return the extent of a partition after the conversion. An extended one that begins off a block starts at the next
-    block, or the one before, as a realign does not move it; its start is unchanged if neither block is free, and if it
-    is empty: then it has no EBR to write there.
+    """Return the extent of a partition after the conversion. An extended one that begins off a block starts
+    at the next block, or the one before, as a realign does not move it; its start is unchanged if neither
+    block is free, and if it is empty: then it has no EBR to write there.
     """
     extent = new_extent(part)
     if part.role is Role.EXTENDED and extent.start % BLOCK and logicals_of(disk, part):
@@ -204,9 +218,9 @@ def _new_place(disk: Disk, part: Partition) -> Extent:
 
 
 def new_records(disk: Disk) -> dict[int, int]:
-    """Return the byte of the EBR of each logical partition after the conversion: for the first one, the start of the
-    extended partition; for others, the block where it is now, or the last one before the partition if another partition
-    or EBR is there.
+    """Return the byte of the EBR of each logical partition after the conversion: for the first one, the start
+    of the extended partition; for others, the block where it is now, or the last one before the partition if
+    another partition or EBR is there.
     """
     logicals = {part.number: part for part in disk.partitions if part.role is Role.LOGICAL}
     now = {number: part.record_at for number, part in logicals.items() if part.record_at is not None}
@@ -225,8 +239,14 @@ def new_records(disk: Disk) -> dict[int, int]:
 
 
 def _end_refusals(disk: Disk, part: Partition, units: Units, cut: Collection[int]) -> Iterator[Refusal]:
-    """Yield the reason why a partition that does not end on a block cannot lose the bytes after its last block."""
-    if len(part.content) != 1 or part.role is Role.EXTENDED or not (rest := part.extent.end - new_extent(part).end):
+    """Yield the reason why a partition that does not end on a block cannot lose the bytes after its last
+    block.
+    """
+    if (
+        len(part.content) != 1
+        or part.role is Role.EXTENDED
+        or not (rest := part.extent.end - new_extent(part).end)
+    ):
         return
     layer = part.content[0]
     unit = units[part.number]
@@ -276,7 +296,9 @@ def _content_hint(disk: Disk, part: Partition, layer: Layer, size: int) -> str:
 
 
 def _how_to_reencrypt(disk: Disk, part: Partition, layer: Layer) -> str:
-    """Return how the user gives a LUKS volume larger sectors. A header without its data must not be changed so."""
+    """Return how the user gives a LUKS volume larger sectors. A header without its data must not be changed
+    so.
+    """
     if layer.unclean or layer.data_start is None:
         return audit_command(disk)
     return change_by_hand(disk, ByHand.LUKS, "cryptsetup", part)
@@ -288,7 +310,9 @@ def _how_to_reencrypt(disk: Disk, part: Partition, layer: Layer) -> str:
 def plan_conversion(
     judged: Judged, goal: RealignGoal, sizes: Sizes, units: Units, rebuilding: Rebuilds, claims: Claims
 ) -> MovePlan:
-    """Return the plan for a disk that passed `refuse_unconvertible`. Raises Refused without room for the journal."""
+    """Return the plan for a disk that passed `refuse_unconvertible`. Raises Refused without room for the
+    journal.
+    """
     disk = judged.disk
     journal = _journal(disk, goal, sizes, rebuilding, claims)
     places = _places(disk, units, rebuilding)
@@ -307,16 +331,21 @@ def plan_copy(
     mapped: Collection[int],
     used: int,
 ) -> TablePlan:
-    """Return the plan that copies a disk that passed `refuse_unconvertible` to `target`. `mapped`: the partitions that
-    are copied according to a map of their used blocks. `used`: the bytes to copy.
+    """Return the plan that copies a disk that passed `refuse_unconvertible` to `target`. `mapped`: the
+    partitions that are copied according to a map of their used blocks. `used`: the bytes to copy.
     """
     copying = steps.CopyDisk(steps.subject(disk), used)
     plan_steps = (*_checks(disk, {*rebuilding, *mapped}), copying, *_rewrite_steps(disk, sizes, rebuilding))
     words = f"a copy of {disk.path} with {_goal(sizes)}"
     both = f"{disk.path} and its copy have the same GUIDs and UUIDs: attach only one at a time"
     attention = (both, *_attention(disk, sizes, copied=True), *_lost_boot_code(rebuilding))
-    notes = (*_notes(disk, None, rebuilding), "what is in no partition is copied, too, unless it reads as zero")
-    return TablePlan("convert-copy", target, words, _places(disk, units, rebuilding), plan_steps, attention, notes)
+    notes = (
+        *_notes(disk, None, rebuilding),
+        "what is in no partition is copied, too, unless it reads as zero",
+    )
+    return TablePlan(
+        "convert-copy", target, words, _places(disk, units, rebuilding), plan_steps, attention, notes
+    )
 
 
 def _goal(sizes: Sizes) -> str:
@@ -325,12 +354,20 @@ def _goal(sizes: Sizes) -> str:
 
 def _places(disk: Disk, units: Units, rebuilding: Rebuilds) -> tuple[Place, ...]:
     return tuple(
-        Place(part.number, part.extent, _new_place(disk, part), _content_name(part), _outcome(part, units, rebuilding))
+        Place(
+            part.number,
+            part.extent,
+            _new_place(disk, part),
+            _content_name(part),
+            _outcome(part, units, rebuilding),
+        )
         for part in disk.partitions
     )
 
 
-def _steps(disk: Disk, sizes: Sizes, journal: steps.JournalPlace, rebuilding: Rebuilds) -> Iterator[steps.Step]:
+def _steps(
+    disk: Disk, sizes: Sizes, journal: steps.JournalPlace, rebuilding: Rebuilds
+) -> Iterator[steps.Step]:
     numbers = tuple(part.number for part in disk.partitions)
     parked = tuple(part.number for part in disk.partitions if part.role is not Role.LOGICAL)
     yield from _checks(disk, rebuilding)
@@ -355,7 +392,9 @@ def _rewrite_steps(
             yield steps.RebuildContent(part.number, kind_of(part).name, new_extent(part), max(sizes), held)
     records = new_records(disk)
     changes = tuple(
-        steps.EntryChange(part.number, part.extent, _new_place(disk, part), part.record_at, records.get(part.number))
+        steps.EntryChange(
+            part.number, part.extent, _new_place(disk, part), part.record_at, records.get(part.number)
+        )
         for part in disk.partitions
     )
     yield steps.ConvertTable(label_of(disk), changes, sizes)
@@ -366,7 +405,9 @@ def label_of(disk: Disk) -> str:
     return disk.table.label.value if disk.table else ""
 
 
-def _journal(disk: Disk, goal: RealignGoal, sizes: Sizes, rebuilding: Rebuilds, claims: Claims) -> steps.JournalPlace:
+def _journal(
+    disk: Disk, goal: RealignGoal, sizes: Sizes, rebuilding: Rebuilds, claims: Claims
+) -> steps.JournalPlace:
     packed = sum(fat.packed + fat.packed // 16 + 64 * len(fat.runs) for fat in rebuilding.values())
     body = _JOURNAL_HEAD + _JOURNAL_TABLE + packed + _JOURNAL_PART * len(disk.partitions)
     copy = copy_length(body)
@@ -377,7 +418,8 @@ def _journal(disk: Disk, goal: RealignGoal, sizes: Sizes, rebuilding: Rebuilds, 
     head, tail = table_places(label_of(disk), disk.size or 0, sizes)
     usable = disk.table.usable if disk.table and disk.table.usable else Extent(0, 0)
     first = max(head.end, usable.start)
-    last = min(tail.start, usable.end)  # the backup of the old table may lie behind it, wherever the disk ends
+    # the backup of the old table may lie behind it, wherever the disk ends
+    last = min(tail.start, usable.end)
     gaps = [*free_runs((part.extent for part in disk.partitions), Extent(first, max(last - first, 0)))]
     runs = [run for each in claims.free_runs(gaps, total + STEP) for run in free_runs((), each)]
     place = next((run for run in sorted(runs, reverse=True) if run.length >= total), None)
@@ -389,7 +431,9 @@ def _journal(disk: Disk, goal: RealignGoal, sizes: Sizes, rebuilding: Rebuilds, 
             f"there is no room for the journal: it needs {format_about(total)},"
             f" and the largest free area is {format_about(most)}"
         )
-        hint = f"{next_command(disk, 'convert', *sector_size_options(sizes), '--journal FILE')}, on another disk"
+        hint = (
+            f"{next_command(disk, 'convert', *sector_size_options(sizes), '--journal FILE')}, on another disk"
+        )
         raise Refused(text, hint=hint, code="no-journal-room", subject=disk.name)
     return steps.JournalPlace(Extent(align_down(place.end - total, STEP), total), copy, stash)
 
@@ -414,11 +458,19 @@ def _notes(disk: Disk, journal: steps.JournalPlace | None, rebuilding: Rebuilds)
             yield f"partition {part.number} becomes {cut} bytes shorter; its content does not use them"
         if fat and part.content[0].version != fat.version:
             was = part.content[0].version
-            yield f"partition {part.number}: its {was} becomes a {fat.version}, because of the number of its clusters"
+            yield (
+                f"partition {part.number}: its {was} becomes a {fat.version}, because of the number of its"
+                " clusters"
+            )
         if fat and fat.length < new_extent(part).length:
             at = part.extent.start + fat.length
-            yield f"partition {part.number}: its {fat.version} ends at byte {at}, because other bytes follow it"
-    yield "identifiers, names, types and flags of the partitions are kept, and so are UUIDs and labels of their content"
+            yield (
+                f"partition {part.number}: its {fat.version} ends at byte {at}, because other bytes follow it"
+            )
+    yield (
+        "identifiers, names, types and flags of the partitions are kept, and so are UUIDs and labels of their"
+        " content"
+    )
     if journal and journal.file is None:
         size = format_about(journal.extent.length)
         start = format_size(journal.extent.start)
@@ -441,11 +493,16 @@ def _attention(disk: Disk, sizes: Sizes, *, copied: bool = False) -> Iterator[st
 def _lost_boot_code(rebuilding: Rebuilds) -> Iterator[str]:
     for number, fat in rebuilding.items():
         if fat.boot_code:
-            yield f"{LOST}the boot program in the FAT of partition {number}: no BIOS starts from it; UEFI still does"
+            yield (
+                f"{LOST}the boot program in the FAT of partition {number}: no BIOS starts from it; UEFI still"
+                " does"
+            )
 
 
 def reformatting(disk: Disk, size: int) -> Iterator[str]:
-    """Yield that the drive can be formatted to this sector size. It is never done here, as it erases the drive."""
+    """Yield that the drive can be formatted to this sector size. It is never done here, as it erases the
+    drive.
+    """
     for lba_format in disk.nvme.formats if disk.nvme else ():
         if lba_format.data_size == size and lba_format.metadata_size == 0:
             how = change_by_hand(disk, ByHand.SECTOR_SIZE, "nvme")
@@ -454,4 +511,7 @@ def reformatting(disk: Disk, size: int) -> Iterator[str]:
             return
     if disk.kind is DiskKind.ATA:
         how = change_by_hand(disk, ByHand.SECTOR_SIZE, "hdparm")
-        yield f"a drive that lists this size (hdparm -I) can be reformatted to it, which erases the drive: {how}"
+        yield (
+            "a drive that lists this size (hdparm -I) can be reformatted to it, which erases the drive:"
+            f" {how}"
+        )

@@ -52,7 +52,9 @@ class Header:
         return self.entry_count * self.entry_size
 
     def usable(self, sector_size: int) -> Extent | None:
-        """Return the extent in bytes where partitions may lie, or None if the header leaves no sector for them."""
+        """Return the extent in bytes where partitions may lie, or None if the header leaves no sector for
+        them.
+        """
         count = self.last_usable - self.first_usable + 1
         return Extent(self.first_usable * sector_size, count * sector_size) if count > 0 else None
 
@@ -115,9 +117,12 @@ def header_crc_is_good(sector: bytes) -> bool:
     return _SHORTEST_HEADER <= length <= len(sector) and bool(_header_crc(sector) == crc)
 
 
-def _check_header(sector: bytes, header: Header, lba: int, last_lba: int | None) -> tuple[bool, TableCopyState, str]:
-    """Return whether the checksum is valid, the state, and why the header is refused, by the rules of UEFI section
-    5.3.2 and is_gpt_valid() in the kernel's block/partitions/efi.c. `last_lba` is the disk's; None: not compared.
+def _check_header(
+    sector: bytes, header: Header, lba: int, last_lba: int | None
+) -> tuple[bool, TableCopyState, str]:
+    """Return whether the checksum is valid, the state, and why the header is refused, by the rules of UEFI
+    section 5.3.2 and is_gpt_valid() in the kernel's block/partitions/efi.c. `last_lba` is the disk's; None:
+    not compared.
     """
     malformed = TableCopyState.MALFORMED
     (length,) = struct.unpack_from("<I", sector, _LENGTH_AT)
@@ -176,7 +181,9 @@ class GptCopy:
 
     @property
     def write_order(self) -> tuple[Sectors, Sectors]:
-        return Sectors(self.entries_extent.start, self.entries), Sectors(self.header_extent.start, self.sector)
+        return Sectors(self.entries_extent.start, self.entries), Sectors(
+            self.header_extent.start, self.sector
+        )
 
     def used_entries(self) -> Iterator[GptEntry]:
         return _entries_in_use(self.used_bytes, self.header.entry_size)
@@ -198,15 +205,25 @@ MOST_ENTRIES = _COUNT = _SIZE = 128  # entries and the bytes of one: UEFI 5.3.1
 
 
 def table_sizes(sector_size: int) -> tuple[int, int]:
-    """Return the number of bytes that a new GPT occupies at the start of a disk, with its MBR, and at the end."""
+    """Return the number of bytes that a new GPT occupies at the start of a disk, with its MBR, and at the
+    end.
+    """
     copy = align_up(_COUNT * _SIZE, sector_size) + sector_size
     return sector_size + copy, copy
 
 
 def new_copy(
-    sector_size: int, own: int, other: int, entries_lba: int, usable: Extent, disk_guid: bytes, used: Iterable[GptEntry]
+    sector_size: int,
+    own: int,
+    other: int,
+    entries_lba: int,
+    usable: Extent,
+    disk_guid: bytes,
+    used: Iterable[GptEntry],
 ) -> GptCopy:
-    """Return one copy of a new GPT, with 128 entries. `own`, `other`: LBAs of both headers; `usable`: in bytes."""
+    """Return one copy of a new GPT, with 128 entries. `own`, `other`: LBAs of both headers; `usable`: in
+    bytes.
+    """
     sector = bytearray(sector_size)
     struct.pack_into("<8sIII", sector, 0, SIGNATURE, 0x00010000, _SHORTEST_HEADER, 0)
     first, last = usable.start // sector_size, usable.end // sector_size - 1
@@ -219,8 +236,8 @@ def new_copy(
 def new_pair(
     sectors: int, sector_size: int, disk_guid: bytes, entry: tuple[bytes, bytes, Extent, str]
 ) -> tuple[GptCopy, GptCopy]:
-    """Return the primary and the backup copy of a new GPT with one partition: `entry` is its type GUID, unique GUID,
-    extent and name.
+    """Return the primary and the backup copy of a new GPT with one partition: `entry` is its type GUID,
+    unique GUID, extent and name.
     """
     head, tail = table_sizes(sector_size)
     last = sectors - 1
@@ -327,7 +344,9 @@ _LINUX_FLAGS = {59: "grow-file-system", 60: "read-only", 63: "no-automount"}
 
 
 def read_entries(copy: CheckedCopy) -> tuple[list[Partition], list[TableFault]]:
-    """Return the partitions of all entries in use. An entry that ends before it starts is a fault, not a partition."""
+    """Return the partitions of all entries in use. An entry that ends before it starts is a fault, not a
+    partition.
+    """
     partitions: list[Partition] = []
     faults: list[TableFault] = []
     header = copy.header
@@ -337,7 +356,10 @@ def read_entries(copy: CheckedCopy) -> tuple[list[Partition], list[TableFault]]:
         if entry.last >= entry.first:
             partitions.append(_partition(entry, copy.sector_size))
             continue
-        detail = f"partition {entry.number} starts at sector {entry.first} and ends before that, at sector {entry.last}"
+        detail = (
+            f"partition {entry.number} starts at sector {entry.first} and ends before that, at sector"
+            f" {entry.last}"
+        )
         place = header.entries_lba * copy.sector_size + (entry.number - 1) * header.entry_size
         faults.append(TableFault(Fault.BAD_ENTRY, detail, place, (entry.number,)))
     return partitions, faults
@@ -358,8 +380,8 @@ def _partition(entry: GptEntry, sector_size: int) -> Partition:
 
 
 def _flags(attributes: int, type_guid: str, type_name: str) -> tuple[str, ...]:
-    """Return the names of the attribute bits that are set. Bits 48 to 63 depend on the type; a bit without a name is
-    shown by its number, as in sfdisk.
+    """Return the names of the attribute bits that are set. Bits 48 to 63 depend on the type; a bit without a
+    name is shown by its number, as in sfdisk.
     """
     own = _LINUX_FLAGS if type_name.startswith("Linux") else {}
     words = _FLAGS | (_BASIC_DATA_FLAGS if type_guid == BASIC_DATA else own)
@@ -400,14 +422,17 @@ def _outside_usable(copy: CheckedCopy, header: Header, partitions: list[Partitio
     usable = header.usable(size)
     why = f"the usable sectors of this GPT are {header.first_usable} to {header.last_usable}"
     return [
-        TableFault(Fault.OUTSIDE_USABLE, f"{_sectors(item, size)}, but {why}", item.extent.start, (item.number,))
+        TableFault(
+            Fault.OUTSIDE_USABLE, f"{_sectors(item, size)}, but {why}", item.extent.start, (item.number,)
+        )
         for item in partitions
         if usable and not usable.contains(item.extent)
     ]
 
 
 def table_places(copy: CheckedCopy, other: CheckedCopy, disk_size: int) -> tuple[tuple[str, Extent], ...]:
-    """Return the extents of both copies of the table, and the extent at the end of the disk where the backup belongs.
+    """Return the extents of both copies of the table, and the extent at the end of the disk where the backup
+    belongs.
 
     A header can declare these extents usable. `copy` is the one in use.
     """
@@ -420,14 +445,18 @@ def table_places(copy: CheckedCopy, other: CheckedCopy, disk_size: int) -> tuple
     for item in (copy, other):
         if item.header is not None:
             places.append((f"the {item.name} GPT", Extent(item.at, size)))
-            places.append((f"the {item.name} GPT", Extent(item.header.entries_lba * size, item.header.entry_bytes)))
+            places.append(
+                (f"the {item.name} GPT", Extent(item.header.entries_lba * size, item.header.entry_bytes))
+            )
     end = disk_size // size * size
     if entry_bytes <= MOST_ENTRY_BYTES and end > entry_bytes + size:
         places.append(("the place of the backup GPT", Extent(end - size - entry_bytes, entry_bytes + size)))
     return tuple(places)
 
 
-def _covering_table(places: tuple[tuple[str, Extent], ...], size: int, partitions: list[Partition]) -> list[TableFault]:
+def _covering_table(
+    places: tuple[tuple[str, Extent], ...], size: int, partitions: list[Partition]
+) -> list[TableFault]:
     faults = []
     for item in partitions:
         covered = [(what, place) for what, place in places if place.length and item.extent.overlaps(place)]
@@ -441,4 +470,6 @@ def _covering_table(places: tuple[tuple[str, Extent], ...], size: int, partition
 
 
 def _sectors(item: Partition, size: int) -> str:
-    return f"partition {item.number} is at sectors {item.extent.start // size} to {item.extent.end // size - 1}"
+    return (
+        f"partition {item.number} is at sectors {item.extent.start // size} to {item.extent.end // size - 1}"
+    )

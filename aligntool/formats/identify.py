@@ -15,8 +15,8 @@ IDENTIFY_DEVICE = 0xEC
 
 
 def identify_in_vpd(page: bytes | None) -> bytes | None:
-    """Return the IDENTIFY data in VPD page 89h, or None if it has none: a packet device (an optical drive) or any
-    other page.
+    """Return the IDENTIFY data in VPD page 89h, or None if it has none: a packet device (an optical drive) or
+    any other page.
     """
     if page is None or len(page) < VPD_IDENTIFY_AT + IDENTIFY_LENGTH or page[1] != 0x89:
         return None
@@ -32,7 +32,8 @@ def decode_identify(data: bytes) -> AtaFacts | None:
     word = struct.unpack_from("<256H", data)
     if word[0] & 0x8000:
         return None
-    # Words 106 and 209 are valid if their bits 15:14 are 01b; 117 and 118 state the logical sector in 16-bit words.
+    # Words 106 and 209 are valid if their bits 15:14 are 01b; 117 and 118 state the logical sector in 16-bit
+    # words.
     sizes = word[106] if word[106] & 0xC000 == 0x4000 else 0
     long_sector = 2 * (word[117] | word[118] << 16)
     logical = long_sector if sizes & 0x1000 and 512 <= long_sector <= 2 << 20 else 512
@@ -64,7 +65,9 @@ _AU_SIZES = (0, *(16 * KIB << step for step in range(10)), *(size * MIB for size
 
 
 def read_allocation_unit(status: str | None) -> int | None:
-    """Return the allocation unit in bytes, 0 if the card states none, None if the register is not readable."""
+    """Return the allocation unit in bytes, 0 if the card states none, None if the register is not
+    readable.
+    """
     digits = (status or "").strip()
     if len(digits) != 128 or digits.strip("0123456789abcdefABCDEF") or not digits.strip("0"):
         return None
@@ -81,7 +84,8 @@ LBADS = range(9, 33)
 
 
 def decode_nvme(controller: bytes, namespace: bytes, *, hmb_granted: int | None = None) -> NvmeFacts:
-    """Return the facts of Identify Controller (CNS 01h) and Identify Namespace (CNS 00h), of each page that is valid.
+    """Return the facts of Identify Controller (CNS 01h) and Identify Namespace (CNS 00h), of each page that
+    is valid.
 
     The page of an inactive namespace is all zeros. Values in units of an unknown block size stay None.
     """
@@ -102,10 +106,12 @@ def decode_nvme(controller: bytes, namespace: bytes, *, hmb_granted: int | None 
     block = next((lba.data_size for lba in formats if lba.index == in_use), None)
     if block is None:
         return facts
-    # OPTPERF: one bit up to NVMe 2.0, two since 2.1, where 10b means that only the wide NPDGL and NPDAL are present.
+    # OPTPERF: one bit up to NVMe 2.0, two since 2.1, where 10b means that only the wide NPDGL and NPDAL are
+    # present.
     optimal = features >> 4 & 0b11
     npwg, npwa, npdg, npda, nows = ((field + 1) * block for field in struct.unpack_from("<5H", namespace, 64))
-    own = struct.unpack_from("<HH", namespace, 34) if features & 0b10 else (0, 0)  # 0: as the controller states
+    # 0: as the controller states
+    own = struct.unpack_from("<HH", namespace, 34) if features & 0b10 else (0, 0)
     normal, power_fail = (mine or default for mine, default in zip(own, atomic, strict=True))
     return replace(
         facts,
@@ -121,8 +127,8 @@ def decode_nvme(controller: bytes, namespace: bytes, *, hmb_granted: int | None 
 
 
 def format_scope(controller: bytes) -> str | None:
-    """Return the scope of a Format NVM of one namespace: "namespace", "drive" (all namespaces: FNA bit 0), or "none" if
-    the drive lacks the command (OACS bit 1); None if the Identify Controller page is not readable.
+    """Return the scope of a Format NVM of one namespace: "namespace", "drive" (all namespaces: FNA bit 0), or
+    "none" if the drive lacks the command (OACS bit 1); None if the Identify Controller page is not readable.
     """
     if len(controller) < PAGE or not controller[4:72].strip(b"\0"):
         return None
@@ -132,7 +138,9 @@ def format_scope(controller: bytes) -> str | None:
 
 
 def _formats(page: bytes) -> tuple[LbaFormat, ...]:
-    """Return the LBA formats: NLBAF counts from zero; the NULBAF formats, with unique attributes, follow them."""
+    """Return the LBA formats: NLBAF counts from zero; the NULBAF formats, with unique attributes, follow
+    them.
+    """
     count = min(page[25] + 1 + page[82], MOST_FORMATS)
     fields = struct.iter_unpack("<HBB", page[128 : 128 + 4 * count])
     return tuple(
@@ -143,7 +151,7 @@ def _formats(page: bytes) -> tuple[LbaFormat, ...]:
 
 
 def decode_hmb(enabled: int, attributes: bytes) -> int:
-    """Return the size in bytes of the Host Memory Buffer from Get Features 0Dh, 0 if it is off (dword 0 bit 0); HSIZE
-    counts pages of the host, 4 KiB on Linux.
+    """Return the size in bytes of the Host Memory Buffer from Get Features 0Dh, 0 if it is off (dword 0 bit
+    0); HSIZE counts pages of the host, 4 KiB on Linux.
     """
     return int.from_bytes(attributes[:4], "little") * UNIT if enabled & 1 and len(attributes) >= 4 else 0

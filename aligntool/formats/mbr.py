@@ -41,7 +41,9 @@ USUAL_GEOMETRY = Geometry(255, 63)
 
 
 def geometry_of(addresses: Sequence[tuple[bytes, int]]) -> Geometry:
-    """Return the geometry that fits all usable `addresses` (CHS, LBA); the usual one if it fits or none does."""
+    """Return the geometry that fits all usable `addresses` (CHS, LBA); the usual one if it fits or none
+    does.
+    """
     known = [(chs, lba) for chs, lba in addresses if _is_set(chs)]
     for geometry in chain((USUAL_GEOMETRY,), _geometries(*known[0]) if known else ()):
         if all(geometry.reaches(lba) and geometry.address(lba) == chs for chs, lba in known):
@@ -67,14 +69,16 @@ def moved_address(chs: bytes, old_lba: int, new_lba: int, geometry: Geometry) ->
 
 
 def _is_set(chs: bytes) -> bool:
-    """Return whether the address is usable: sectors count from 1, and the last cylinder means out of reach."""
+    """Return whether the address is usable: sectors count from 1, and the last cylinder means out of
+    reach.
+    """
     sector = chs[1] & 0x3F
     cylinder = chs[2] | (chs[1] & 0xC0) << 2
     return sector != 0 and cylinder < _CYLINDERS - 1
 
 
-# The four entries of a sector: of the MBR, of an EBR, of the table in a Minix partition. Layout: UEFI specification
-# 2.10, tables 5-1 and 5-2.
+# The four entries of a sector: of the MBR, of an EBR, of the table in a Minix partition. Layout: UEFI
+# specification 2.10, tables 5-1 and 5-2.
 
 PRIMARY_SLOTS = range(1, 5)
 _FIRST_AT = 446
@@ -141,12 +145,15 @@ def with_entries(sector: bytes, changed: Mapping[int, MbrEntry]) -> bytes:
 
 
 def protective_mbr(sector: bytes, sectors: int) -> bytes:
-    """Return the sector with a 0xEE entry for a disk of so many sectors, and no other. Boot code is kept, and so is the
-    boot flag of a 0xEE entry or of an empty one beside it, without which some BIOSes start nothing from the disk.
+    """Return the sector with a 0xEE entry for a disk of so many sectors, and no other. Boot code is kept, and
+    so is the boot flag of a 0xEE entry or of an empty one beside it, without which some BIOSes start nothing
+    from the disk.
     """
     old = entries_of(sector) or ()
     is_protective = any(entry.code == GPT_PROTECTIVE for entry in old)
-    boot = max((entry.boot & 0x80 for entry in old if is_protective and entry.code in (0, GPT_PROTECTIVE)), default=0)
+    boot = max(
+        (entry.boot & 0x80 for entry in old if is_protective and entry.code in (0, GPT_PROTECTIVE)), default=0
+    )
     # UEFI 2.10, table 5-4
     first = b"\x00\x02\x00"
     last = b"\xff\xff\xff"
@@ -165,12 +172,16 @@ class MbrSector:
 
     @property
     def used(self) -> tuple[MbrEntry, ...]:
-        """Return the entries that Linux uses: all with a size, even without a type (hybrid ISO images have type 0)."""
+        """Return the entries that Linux uses: all with a size, even without a type (hybrid ISO images have
+        type 0).
+        """
         return tuple(entry for entry in self.entries if entry.sectors)
 
     @property
     def protective(self) -> MbrEntry | None:
-        """Return the 0xEE entry; of several, the one at sector 1, because the kernel requires only one such entry."""
+        """Return the 0xEE entry; of several, the one at sector 1, because the kernel requires only one such
+        entry.
+        """
         guards = [entry for entry in self.entries if entry.code == GPT_PROTECTIVE]
         return next((entry for entry in guards if entry.start == 1), guards[0] if guards else None)
 
@@ -193,10 +204,11 @@ def moved_entry(
     new_size: int = 0,
     geometry: Geometry,
 ) -> MbrEntry:
-    """Return the entry for the extent `new` instead of `old`. Its start is relative to byte `counted_from`; `new_size`
-    is the sector size of the new table if it differs.
+    """Return the entry for the extent `new` instead of `old`. Its start is relative to byte `counted_from`;
+    `new_size` is the sector size of the new table if it differs.
 
-    The CHS addresses and size of an entry that does not move are kept, even if other tools would write others.
+    The CHS addresses and size of an entry that does not move are kept, even if other tools would write
+    others.
     """
     new_size = new_size or sector_size
     start = (new.start - counted_from) // new_size
@@ -217,9 +229,9 @@ def moved_entry(
 
 # The chain of EBRs in an extended partition.
 #
-# The rules are those of parse_extended() in the kernel's block/partitions/msdos.c: a data entry is relative to its
-# EBR, a link to the start of the extended partition, all four entries are used, and links that lead outside the
-# extended partition are followed.
+# The rules are those of parse_extended() in the kernel's block/partitions/msdos.c: a data entry is relative
+# to its EBR, a link to the start of the extended partition, all four entries are used, and links that lead
+# outside the extended partition are followed.
 
 _MOST_EMPTY_LINKS = 100  # the kernel follows at most this many EBRs without a partition in a row
 
@@ -234,7 +246,8 @@ class Chains:
     next_number: int = 5
     logicals: list[Partition] = field(default_factory=list)
     faults: list[TableFault] = field(default_factory=list)
-    places: dict[int, int] = field(default_factory=dict)  # sector of each EBR seen -> slot of its extended partition
+    # sector of each EBR seen -> slot of its extended partition
+    places: dict[int, int] = field(default_factory=dict)
     empty: list[int] = field(default_factory=list)  # offsets of the EBRs that list no partition
 
     @property
@@ -242,7 +255,9 @@ class Chains:
         return self.next_number > LAST_NUMBER
 
     def follow(self, extended: MbrEntry) -> None:
-        """Add the logical partitions of `extended`. Terminates: no EBR is read twice, and empty EBRs are limited."""
+        """Add the logical partitions of `extended`. Terminates: no EBR is read twice, and empty EBRs are
+        limited.
+        """
         here = extended.start
         here_sectors = extended.sectors
         empty = 0
@@ -263,9 +278,13 @@ class Chains:
             here = extended.start + link.start
             here_sectors = link.sectors
             if not extended.start <= here < extended.end:
-                detail = f"an EBR of partition {extended.slot} points to sector {here}, outside that partition"
+                detail = (
+                    f"an EBR of partition {extended.slot} points to sector {here}, outside that partition"
+                )
                 self._fault(Fault.EBR_BROKEN, detail, here, extended.slot)
-        on = f"the chain of EBRs in partition {extended.slot} continues after partition {self.next_number - 1}"
+        on = (
+            f"the chain of EBRs in partition {extended.slot} continues after partition {self.next_number - 1}"
+        )
         most = f"number {LAST_NUMBER} or {_MOST_EMPTY_LINKS} empty EBRs"
         detail = f"{on}; Linux stops after {most}, and so does aligntool"
         self._fault(Fault.IMPLAUSIBLE_COUNT, detail, here, extended.slot)
@@ -282,12 +301,17 @@ class Chains:
         self.places[here] = extended.slot
         raw = read_or_none(self.reader, here * self.sector_size, 512)
         if raw is None:
-            self.faults.append(unreadable_fault(f"the EBR of partition {extended.slot}", here * self.sector_size))
+            self.faults.append(
+                unreadable_fault(f"the EBR of partition {extended.slot}", here * self.sector_size)
+            )
             return None
         table = parse_sector(raw)
         if table is None:
             why = "lies beyond the end of the disk" if len(raw) < 512 else "lacks the signature 55 AA"
-            detail = f"the EBR at sector {here}, in partition {extended.slot}, {why}; the logical partitions end here"
+            detail = (
+                f"the EBR at sector {here}, in partition {extended.slot}, {why}; the logical partitions end"
+                " here"
+            )
             self._fault(Fault.EBR_BROKEN, detail, here, extended.slot)
         return table
 
@@ -324,7 +348,8 @@ def dos_partition(entry: MbrEntry, number: int, role: Role, extent: Extent, disk
 # Sector 0 of a GPT disk: the protective or hybrid MBR.
 
 MOST_SECTORS = 0xFFFFFFFF  # the largest 32-bit number, which is also the last sector that an entry can name
-ADDRESSABLE = MOST_SECTORS + 1  # sectors up to there: a partition may end at 2 TiB, as sfdisk and Linux accept it
+# sectors up to there: a partition may end at 2 TiB, as sfdisk and Linux accept it
+ADDRESSABLE = MOST_SECTORS + 1
 
 
 def hybrid_entries(table: MbrSector | None) -> tuple[MbrEntry, ...]:
@@ -340,27 +365,37 @@ def protective_faults(
     guard = table.protective if table else None
     if guard is None:
         what = "has no 0xEE entry" if table else "is missing"
-        detail = f"the protective MBR {what}: Linux ignores this GPT unless it is started with `gpt`, and fdisk and"
+        detail = (
+            f"the protective MBR {what}: Linux ignores this GPT unless it is started with `gpt`, and fdisk"
+            " and"
+        )
         detail += " parted refuse it; other systems may treat the disk as empty"
         return [TableFault(Fault.PROTECTIVE_MBR, detail, 0, hides=True)]
     others = hybrid_entries(table)
     last = disk_size // sector_size - 1
     faults = [_hybrid_fault(others, partitions, sector_size)] if others else []
     if guard.start != 1:
-        detail = f"the 0xEE entry of the protective MBR starts at sector {guard.start}, not 1: Linux ignores this GPT"
+        detail = (
+            f"the 0xEE entry of the protective MBR starts at sector {guard.start}, not 1: Linux ignores this"
+            " GPT"
+        )
         faults.append(TableFault(Fault.PROTECTIVE_MBR, detail, guard.at, hides=True))
-    # UEFI requires the disk's size less one, or 0xFFFFFFFF if that does not fit; many tools always write the latter,
-    # and the kernel also accepts the size truncated to 32 bits (is_pmbr_valid).
+    # UEFI requires the disk's size less one, or 0xFFFFFFFF if that does not fit; many tools always write the
+    # latter, and the kernel also accepts the size truncated to 32 bits (is_pmbr_valid).
     if not others and guard.sectors not in (MOST_SECTORS, min(last, MOST_SECTORS), last & MOST_SECTORS):
         covers = "less than the disk" if guard.sectors < last else "more than the disk"
-        detail = f"the protective MBR covers {guard.sectors} sectors, {covers}, which has {last} after the first"
+        detail = (
+            f"the protective MBR covers {guard.sectors} sectors, {covers}, which has {last} after the first"
+        )
         detail += ": the disk was grown, shrunk or copied from a disk of another size"
         faults.append(TableFault(Fault.PROTECTIVE_MBR, detail, guard.at))
     return faults
 
 
 def _hybrid_fault(others: tuple[MbrEntry, ...], partitions: list[Partition], sector_size: int) -> TableFault:
-    """Return the fault of a hybrid MBR: its entries, and whether each matches a GPT partition, as it should."""
+    """Return the fault of a hybrid MBR: its entries, and whether each matches a GPT partition, as it
+    should.
+    """
     mirrors = {partition.extent: partition.number for partition in partitions}
     described = []
     numbers = []

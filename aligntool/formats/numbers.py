@@ -17,7 +17,9 @@ be16, be32, be64 = (_decoder(length, "big") for length in (2, 4, 8))
 
 
 def text_at(data: bytes, offset: int, length: int, encoding: str = "utf-8") -> str | None:
-    """Return a label as blkid reads it: up to the first NUL, without surrounding blanks. None if nothing is left."""
+    """Return a label as blkid reads it: up to the first NUL, without surrounding blanks. None if nothing is
+    left.
+    """
     raw = data[offset : offset + length]
     if encoding.startswith("utf-16"):
         raw = raw[: len(raw) & ~1]
@@ -25,7 +27,9 @@ def text_at(data: bytes, offset: int, length: int, encoding: str = "utf-8") -> s
 
 
 def uuid_at(data: bytes, offset: int) -> str | None:
-    """Return the UUID of sixteen bytes in stored order, as in ext4, XFS, md and most others. None if all are zero."""
+    """Return the UUID of sixteen bytes in stored order, as in ext4, XFS, md and most others. None if all are
+    zero.
+    """
     raw = data[offset : offset + 16]
     return str(UUID(bytes=raw)) if len(raw) == 16 and any(raw) else None
 

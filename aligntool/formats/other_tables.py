@@ -16,15 +16,22 @@ from aligntool.units import Extent, is_power_of_two
 
 # The Apple partition map (blkid's "mac").
 #
-# Its unit is the block size that the driver descriptor in block 0 states (512, on optical discs 2048), whatever the
-# disk's sector size. Layout: Inside Macintosh: Devices, chapter 3; numbering as in the kernel's
+# Its unit is the block size that the driver descriptor in block 0 states (512, on optical discs 2048),
+# whatever the disk's sector size. Layout: Inside Macintosh: Devices, chapter 3; numbering as in the kernel's
 # block/partitions/mac.c: by position in the map.
 
 _MOST_ENTRIES = 255  # DISK_MAX_PARTS of the kernel
 _BLOCK_SIZES = (512, 1024, 2048, 4096)
 _ENTRY = 136  # bytes of an entry that are read
 _BOOTABLE = 0x8
-_MAP_TYPES = ("apple_partition_map", "apple_free", "apple_void", "apple_extra", "apple_patches", "apple_fwdriver")
+_MAP_TYPES = (
+    "apple_partition_map",
+    "apple_free",
+    "apple_void",
+    "apple_extra",
+    "apple_patches",
+    "apple_fwdriver",
+)
 _TYPE_NAMES = {
     "Apple_partition_map": "Apple partition map", "Apple_Free": "Free space", "Apple_HFS": "Apple HFS/HFS+",
     "Apple_HFSX": "Apple HFSX", "Apple_UFS": "Apple UFS", "Apple_UNIX_SVR2": "Unix or Linux file system",
@@ -37,7 +44,8 @@ def read_apm(reader: Reader, sector: bytes) -> TableReading | None:
     """Return the map, or None if the driver descriptor ("ER") or the first map entry ("PM") is missing."""
     if len(sector) < 512 or not sector.startswith(b"ER"):
         return None
-    for block in dict.fromkeys((be16(sector, 2), 512)):  # discs for old Macs state 2048, with the map in units of 512
+    # discs for old Macs state 2048, with the map in units of 512
+    for block in dict.fromkeys((be16(sector, 2), 512)):
         if block in _BLOCK_SIZES and read_or_none(reader, block, 2) == b"PM":
             return _read_map(reader, block)
     return None
@@ -54,7 +62,9 @@ def _read_map(reader: Reader, block: int) -> TableReading:
     for number in range(1, min(count, _MOST_ENTRIES) + 1):
         entry = read_or_none(reader, number * block, _ENTRY)
         if entry is None:
-            faults.append(readers.unreadable_fault(f"entry {number} of the Apple partition map", number * block))
+            faults.append(
+                readers.unreadable_fault(f"entry {number} of the Apple partition map", number * block)
+            )
             break
         if len(entry) < _ENTRY or not entry.startswith(b"PM"):
             detail = f"the Apple partition map should have {count} entries, but ends before entry {number}"
@@ -82,8 +92,8 @@ def _apm_partition(entry: bytes, number: int, block: int) -> Partition:
 
 # Distinguish the start of a file system from that of a partitioned disk.
 #
-# FAT, NTFS, exFAT and BitLocker boot sectors have 55 AA in the same place as an MBR, and their error messages are
-# where an MBR has its entries (util-linux issue 4103). The file system itself is not checked.
+# FAT, NTFS, exFAT and BitLocker boot sectors have 55 AA in the same place as an MBR, and their error messages
+# are where an MBR has its entries (util-linux issue 4103). The file system itself is not checked.
 
 _SECTOR_SIZES = (512, 1024, 2048, 4096)
 # Boot sectors: (offset, magic, name)
@@ -126,7 +136,8 @@ def boot_sector_kind(sector: bytes) -> str | None:
 
 
 def _is_fat(sector: bytes) -> bool:
-    """Return whether the fields of a BIOS parameter block are valid (Microsoft's FAT specification, section 3.1).
+    """Return whether the fields of a BIOS parameter block are valid (Microsoft's FAT specification, section
+    3.1).
 
     GRUB's MBR reserves space for such a block but leaves it zero, so these fields distinguish the two.
     """
@@ -142,15 +153,19 @@ def _is_fat(sector: bytes) -> bool:
 
 
 def kind_at(reader: Reader, offset: int) -> str | None:
-    """Return the kind of content at `offset`, or None: a file system, a RAID or LVM member, swap, LUKS. Does at most
-    three short reads.
+    """Return the kind of content at `offset`, or None: a file system, a RAID or LVM member, swap, LUKS. Does
+    at most three short reads.
     """
     near = read_or_none(reader, offset, _READ_AT_ONCE) or b""
     kind = boot_sector_kind(near[:512])
     if kind:
         return kind
     for at, magic, name in _MAGICS:
-        found = near[at : at + len(magic)] if at < _READ_AT_ONCE else read_or_none(reader, offset + at, len(magic))
+        found = (
+            near[at : at + len(magic)]
+            if at < _READ_AT_ONCE
+            else read_or_none(reader, offset + at, len(magic))
+        )
         if found == magic:
             return name
     return None
@@ -172,7 +187,9 @@ _VTOC_TAGS = {1: "boot", 2: "root", 3: "swap", 4: "usr", 5: "whole disk", 6: "st
 
 
 def read_nested(table: MbrSector, chains: Chains) -> list[Partition]:
-    """Return the nested partitions of all primary partitions. Numbers continue from `chains`, which gets the faults."""
+    """Return the nested partitions of all primary partitions. Numbers continue from `chains`, which gets the
+    faults.
+    """
     found: list[Partition] = []
     for entry in table.used:
         read = _READERS.get(entry.code)
@@ -194,8 +211,8 @@ def read_nested(table: MbrSector, chains: Chains) -> list[Partition]:
 
 def _bsd(reader: Reader, parent: Extent, code: int) -> Iterator[Partition]:
     slices = read_slices(reader, parent.start + _SECTOR) or ()
-    # On FreeBSD, entries are relative to the partition if entry c, the whole partition, starts at 0; otherwise, and on
-    # the others, to the disk.
+    # On FreeBSD, entries are relative to the partition if entry c, the whole partition, starts at 0;
+    # otherwise, and on the others, to the disk.
     relative = code == _FREEBSD and len(slices) > 2 and slices[2].extent.start == 0
     base = parent.start if relative else 0
     for entry in slices:
@@ -204,7 +221,9 @@ def _bsd(reader: Reader, parent: Extent, code: int) -> Iterator[Partition]:
 
 
 def _solaris(reader: Reader, parent: Extent, code: int) -> Iterator[Partition]:
-    """Yield the Solaris slices. Type 0x82 is also Linux swap; only the sanity word shows that it is Solaris."""
+    """Yield the Solaris slices. Type 0x82 is also Linux swap; only the sanity word shows that it is
+    Solaris.
+    """
     raw = read_or_none(reader, parent.start + _SECTOR, _SECTOR) or b""
     if len(raw) < _SECTOR or struct.unpack_from("<II", raw, 12) != (_VTOC_SANE, 1):
         return
@@ -250,18 +269,20 @@ _READERS: dict[int, Callable[[Reader, Extent, int], Iterator[Partition]]] = {
 
 # The MBR (the "dos" label of libfdisk and blkid): whether sector 0 is one, its sector size, its partitions.
 #
-# The MBR has no checksum, so most of the code below decides whether it is one. Where tools differ, the rules are those
-# of Linux (block/partitions/msdos.c), whose partitions are the ones in use.
+# The MBR has no checksum, so most of the code below decides whether it is one. Where tools differ, the rules
+# are those of Linux (block/partitions/msdos.c), whose partitions are the ones in use.
 
 _PC98 = (b"IPL1", b"Linux 98", b"GRUB/98 ")  # NEC's, with a table in sector 1: libparted/labels/pc98.c
 _LINUX_TYPES = frozenset({0x05, 0x0F, 0x82, 0x83, 0x85, 0x8E, 0xFD})
 
 
 def is_partition_table(reader: Reader, sector: bytes, table: MbrSector) -> bool:
-    """Return whether the 55 AA of sector 0 ends an MBR, and not the boot sector of a file system on the whole disk.
+    """Return whether the 55 AA of sector 0 ends an MBR, and not the boot sector of a file system on the whole
+    disk.
 
-    The kernel and blkid require boot flags of 0 or 0x80. A boot sector whose bytes pass that test by chance counts as
-    an MBR only if its entries can be a table; an MBR without entries proves nothing, so the content after it decides.
+    The kernel and blkid require boot flags of 0 or 0x80. A boot sector whose bytes pass that test by chance
+    counts as an MBR only if its entries can be a table; an MBR without entries proves nothing, so the content
+    after it decides.
     """
     flags_pass = all(entry.boot in (0, 0x80) for entry in table.entries)
     if not flags_pass or (table.aix and not _LINUX_TYPES & {entry.code for entry in table.entries}):
@@ -272,8 +293,8 @@ def is_partition_table(reader: Reader, sector: bytes, table: MbrSector) -> bool:
 
 
 def _entries_are_plausible(table: MbrSector, disk_size: int) -> bool:
-    """Return whether the four entries can be a table. A USB stick can have a FAT boot sector and a real table in the
-    same sector 0; the text of a boot sector does not pass.
+    """Return whether the four entries can be a table. A USB stick can have a FAT boot sector and a real table
+    in the same sector 0; the text of a boot sector does not pass.
     """
     end = 1
     for entry in sorted(table.used, key=lambda entry: entry.start):
@@ -291,7 +312,9 @@ def read_mbr(
     more_faults: tuple[TableFault, ...] = (),
     copies: tuple[TableCopy, ...] = (),
 ) -> TableReading:
-    """Return the table. `more_faults` and `copies` are the results of the search for a GPT on the same disk."""
+    """Return the table. `more_faults` and `copies` are the results of the search for a GPT on the same
+    disk.
+    """
     used_size, faults = _sector_size(reader, table, sector_size)
     assumed = sector_size is None and used_size == 512 and _may_use_4096(reader, table)
     faults += more_faults
@@ -324,10 +347,12 @@ def read_mbr(
 
 
 def _sector_size(reader: Reader, table: MbrSector, reported: int | None) -> tuple[int, list[TableFault]]:
-    """Return the sector size of an MBR, which does not state it: the reported one unless the disk contradicts it.
+    """Return the sector size of an MBR, which does not state it: the reported one unless the disk contradicts
+    it.
 
-    The disk contradicts it if partitions lie beyond its end that fit in the other size, or if more of them start with
-    recognised content in the other size: at an eighth of the offset there can be another partition.
+    The disk contradicts it if partitions lie beyond its end that fit in the other size, or if more of them
+    start with recognised content in the other size: at an eighth of the offset there can be another
+    partition.
     """
     own = reported or 512
     other = 4096 if own == 512 else 512
@@ -338,7 +363,9 @@ def _sector_size(reader: Reader, table: MbrSector, reported: int | None) -> tupl
         return own, []
     if reported is None:
         return other, []
-    detail = f"this partition table was written for sectors of {other} bytes, but the disk has sectors of {own}"
+    detail = (
+        f"this partition table was written for sectors of {other} bytes, but the disk has sectors of {own}"
+    )
     detail += ": Linux finds its partitions in the wrong places"
     return other, [
         TableFault(Fault.OTHER_SECTOR_SIZE, detail, 0, tuple(entry.slot for entry in table.used), hides=True)
@@ -346,8 +373,8 @@ def _sector_size(reader: Reader, table: MbrSector, reported: int | None) -> tupl
 
 
 def _may_use_4096(reader: Reader, table: MbrSector) -> bool:
-    """Return whether nothing shows that the entries are in sectors of 512 bytes: not the content at their starts, nor
-    their ends, nor a start that tools choose for such sectors (63, or a whole number of MiB).
+    """Return whether nothing shows that the entries are in sectors of 512 bytes: not the content at their
+    starts, nor their ends, nor a start that tools choose for such sectors (63, or a whole number of MiB).
     """
     if not table.used or not _fits(reader, table, 4096) or _recognised_starts(reader, table, 512):
         return False
@@ -374,24 +401,31 @@ def _entry_faults(reader: Reader, table: MbrSector) -> list[TableFault]:
     faults = []
     for entry in table.entries:
         if entry.code and not entry.sectors:
-            detail = f"entry {entry.slot} has type 0x{entry.code:02x} ({mbr_type_name(entry.code)}) but no sectors"
+            detail = (
+                f"entry {entry.slot} has type 0x{entry.code:02x} ({mbr_type_name(entry.code)}) but no sectors"
+            )
             faults.append(TableFault(Fault.BAD_ENTRY, detail, entry.at, (entry.slot,)))
         elif entry.sectors and not entry.start and not _is_hybrid_iso(reader, table):
             detail = f"partition {entry.slot} starts at sector 0: it covers the partition table itself"
             faults.append(TableFault(Fault.BAD_ENTRY, detail, entry.at, (entry.slot,)))
     dynamic = tuple(entry.slot for entry in table.used if entry.code == LDM)
     if dynamic:
-        detail = "this is a Windows dynamic disk: the real volumes are in the LDM database at its end, not in the MBR"
+        detail = (
+            "this is a Windows dynamic disk: the real volumes are in the LDM database at its end, not in the"
+            " MBR"
+        )
         faults.append(TableFault(Fault.DYNAMIC_DISK, detail, 0, dynamic))
     return faults
 
 
 def _is_hybrid_iso(reader: Reader, table: MbrSector) -> bool:
-    """Return whether this is a hybrid ISO image: isohybrid and xorriso make an entry, often of type 0, that covers the
-    image from sector 0 on.
+    """Return whether this is a hybrid ISO image: isohybrid and xorriso make an entry, often of type 0, that
+    covers the image from sector 0 on.
     """
     whole = [entry for entry in table.used if not entry.start]
-    return any(not entry.code for entry in whole) or (bool(whole) and read_or_none(reader, 0x8001, 5) == b"CD001")
+    return any(not entry.code for entry in whole) or (
+        bool(whole) and read_or_none(reader, 0x8001, 5) == b"CD001"
+    )
 
 
 def _place_faults(table: MbrSector, primaries: list[Partition], chains: Chains) -> list[TableFault]:

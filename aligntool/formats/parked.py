@@ -19,24 +19,28 @@ PARKED_MBR = 0x7F  # "reserved for local or experimental use": no system uses th
 
 MBR_UNIT = 512  # whatever the disk's sector size
 MBR_ELSEWHERE = (1 << 48) - 1
-_JOURNAL_GRID = 64 * 1024  # journals start at its multiples: 0x7F with another address is another program's partition
-# The least address that two CHS addresses can be read as: sectors count from 1. Below it, an entry is parked even if
-# the disk ends before its journal: behind an adapter that hides its end, or because it was copied in part.
+# journals start at its multiples: 0x7F with another address is another program's partition
+_JOURNAL_GRID = 64 * 1024
+# The least address that two CHS addresses can be read as: sectors count from 1. Below it, an entry is parked
+# even if the disk ends before its journal: behind an adapter that hides its end, or because it was copied in
+# part.
 _LEAST_CHS = (1 << 32) * MBR_UNIT
 _NAME = "aligntool resume @([0-9]+)"
 _TYPES = (str(PARKED_GPT).upper(), f"0x{PARKED_MBR:02x}")
 
 
 def journal_in_name(name: str) -> int | None:
-    """Return the offset of the journal from the name of a parked GPT entry, or None if the journal is elsewhere or the
-    name was changed.
+    """Return the offset of the journal from the name of a parked GPT entry, or None if the journal is
+    elsewhere or the name was changed.
     """
     found = re.fullmatch(_NAME, name)
     return int(found[1]) if found else None
 
 
 def _mbr_mark(entry: MbrEntry, disk_size: int) -> InFlight | None:
-    """Return the mark in the CHS addresses of an MBR entry of type 0x7F, or None if another program wrote the entry."""
+    """Return the mark in the CHS addresses of an MBR entry of type 0x7F, or None if another program wrote the
+    entry.
+    """
     if entry.code != PARKED_MBR or entry.boot or not entry.sectors:
         return None
     address = int.from_bytes(entry.chs_start + entry.chs_end, "little")
@@ -47,17 +51,21 @@ def _mbr_mark(entry: MbrEntry, disk_size: int) -> InFlight | None:
 
 
 def parked_by_type(partitions: Sequence[Partition]) -> InFlight | None:
-    """Return the marks from the partition types and names alone, for a table of which nothing else could be read."""
+    """Return the marks from the partition types and names alone, for a table of which nothing else could be
+    read.
+    """
     parked = [part for part in partitions if part.type_code in _TYPES]
     if not parked:
         return None
     places = (journal_in_name(part.name or "") for part in parked)
-    return InFlight(tuple(part.number for part in parked), next((at for at in places if at is not None), None))
+    return InFlight(
+        tuple(part.number for part in parked), next((at for at in places if at is not None), None)
+    )
 
 
 def parked_numbers(disk: Disk) -> frozenset[int]:
-    """Return the numbers of the partitions that a move in flight has parked; all, if another program has replaced the
-    table of the move.
+    """Return the numbers of the partitions that a move in flight has parked; all, if another program has
+    replaced the table of the move.
     """
     flight = disk.table.in_flight if disk.table else None
     if flight and not flight.partitions:
@@ -72,15 +80,16 @@ def is_marked_in_flight(disk: Disk) -> bool:
 
 # Parked entries: how they are encoded, and how they are found on a disk.
 #
-# In a GPT: the type GUID above; as unique GUID the journal's id XORed with the entry's number; a readable name; the
-# attributes plus the bits that keep firmware and Windows away. In an MBR: type 0x7F, which nothing mounts, and
-# instead of the two CHS addresses the journal's offset divided by 512, 48 bits little-endian; all ones if the journal
-# is elsewhere. Start and length stay, so that no program treats the place as free.
+# In a GPT: the type GUID above; as unique GUID the journal's id XORed with the entry's number; a readable
+# name; the attributes plus the bits that keep firmware and Windows away. In an MBR: type 0x7F, which nothing
+# mounts, and instead of the two CHS addresses the journal's offset divided by 512, 48 bits little-endian; all
+# ones if the journal is elsewhere. Start and length stay, so that no program treats the place as free.
 
 _SECTOR_SIZES = (512, 4096, 2048, 1024)
 _NAME_AT = 56
 _NAME_LENGTH = 72  # 36 UTF-16 units
-# UEFI specification 2.10, table 5-8, bit 1: no block I/O. Microsoft data partitions, bit 62: hidden, 63: no automount.
+# UEFI specification 2.10, table 5-8, bit 1: no block I/O. Microsoft data partitions, bit 62: hidden, 63: no
+# automount.
 _KEEP_AWAY_BITS = 1 << 1 | 1 << 62 | 1 << 63
 _SEARCHED = 64 * 1024  # bytes at either end of a disk that contain the usual arrays of entries
 _NAME_ELSEWHERE = "aligntool resume --journal FILE"
@@ -99,7 +108,8 @@ class ParkedMark:
 def find_parked(device: Device) -> ParkedMark | None:
     """Return the mark of a move in flight, for any sector size of the table, or None if no table has one.
 
-    Torn copies are read last. Raises OSError if the device cannot be read; no content of the disk raises anything.
+    Torn copies are read last. Raises OSError if the device cannot be read; no content of the disk raises
+    anything.
     """
     mark = _in_mbr(device)
     return mark or next((found for size in _SECTOR_SIZES if (found := _in_gpt(device, size))), None)
@@ -185,8 +195,8 @@ def _gpt_mark(copy: GptCopy) -> ParkedMark | None:
 
 
 def partition_starts(device: Device, sector_sizes: Sequence[int]) -> Iterator[int]:
-    """Yield the starts of primary partitions in an MBR for each of these sector sizes, and of every GPT entry in either
-    copy. Raises OSError.
+    """Yield the starts of primary partitions in an MBR for each of these sector sizes, and of every GPT entry
+    in either copy. Raises OSError.
     """
     for entry in entries_of(bytes(device.read(0, device.sector_size))) or ():
         if entry.sectors:
@@ -196,7 +206,8 @@ def partition_starts(device: Device, sector_sizes: Sequence[int]) -> Iterator[in
 
 
 def is_table_intact(device: Device) -> bool:
-    """Return whether the table is undamaged: a valid MBR, and both copies of a GPT if the MBR has a 0xEE entry.
+    """Return whether the table is undamaged: a valid MBR, and both copies of a GPT if the MBR has a 0xEE
+    entry.
 
     An entry of the parked type can be a parked entry whose journal address is torn, so it counts as damage.
     """
@@ -228,7 +239,9 @@ def valid_copies(device: Device) -> list[GptCopy]:
 
 
 def parked_in_mbr(table: MbrSector, disk_size: int) -> InFlight | None:
-    """Return the parked entries of an MBR; type 0x7F without a journal address is another program's partition."""
+    """Return the parked entries of an MBR; type 0x7F without a journal address is another program's
+    partition.
+    """
     marks = {entry.slot: mark for entry in table.used if (mark := _mbr_mark(entry, disk_size))}
     return replace(next(iter(marks.values())), partitions=tuple(marks)) if marks else None
 
@@ -236,7 +249,8 @@ def parked_in_mbr(table: MbrSector, disk_size: int) -> InFlight | None:
 def parked_in_gpt(in_use: CheckedCopy, other: CheckedCopy) -> InFlight | None:
     """Return the parked entries of the copy in use, or else those of the other copy.
 
-    The mover writes the backup copy first: a power cut between the two leaves parked entries only in the backup copy.
+    The mover writes the backup copy first: a power cut between the two leaves parked entries only in the
+    backup copy.
     """
     same_disk = in_use.header and other.header and in_use.header.disk_guid == other.header.disk_guid
     copies = (in_use, other) if same_disk else (in_use,)

@@ -19,7 +19,8 @@ WITHOUT_SUPERBLOCK = frozenset(
         "9E1A2D38-C612-4316-AA26-8B49521E5A8B",  # PReP boot: a program
         "0x41",  # the same in an MBR
         "E3C9E316-0B5C-4DB8-817D-F92DF00215AE",  # Microsoft reserved: remains of what was there before
-        "0657FD6D-A4AB-43C4-84E5-0933C84B4F4F",  # Linux swap, which may be encrypted with a new key at each start
+        # Linux swap, which may be encrypted with a new key at each start
+        "0657FD6D-A4AB-43C4-84E5-0933C84B4F4F",
         "0x82",  # the same in an MBR
     }
 )
@@ -52,9 +53,10 @@ def mbr_type_name(code: int) -> str:
     return _names().get(f"{code:02X}", "")
 
 
-# Roles of a new partition: a word for the user, and the type codes for firmware and systems. GUIDs from the UEFI
-# specification (5.3.3), the Discoverable Partitions Specification, the GRUB manual ("BIOS installation"), Microsoft's
-# PARTITION_INFORMATION_GPT; bytes from Andries Brouwer's list, 0xEA from the UAPI group's Boot Loader Specification.
+# Roles of a new partition: a word for the user, and the type codes for firmware and systems. GUIDs from the
+# UEFI specification (5.3.3), the Discoverable Partitions Specification, the GRUB manual ("BIOS
+# installation"), Microsoft's PARTITION_INFORMATION_GPT; bytes from Andries Brouwer's list, 0xEA from the UAPI
+# group's Boot Loader Specification.
 
 
 @dataclass(frozen=True, slots=True)

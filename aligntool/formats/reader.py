@@ -1,4 +1,6 @@
-"""Read bytes of a disk or an image by offset, with bounds for hostile counts; faults and checksums of what was read."""
+"""Read bytes of a disk or an image by offset, with bounds for hostile counts; faults and checksums of what
+was read.
+"""
 
 import errno
 import zlib
@@ -15,9 +17,9 @@ from aligntool.units import KIB, MIB, Extent
 
 # Bytes of a disk or an image, read by absolute offset, never written.
 #
-# Every parser of this package takes a `Reader`. A hostile disk can make a parser request any offset and any length,
-# so a reader returns at most `LONGEST_READ` bytes for a request, fewer at the end of the disk, and never raises because
-# of the request.
+# Every parser of this package takes a `Reader`. A hostile disk can make a parser request any offset and any
+# length, so a reader returns at most `LONGEST_READ` bytes for a request, fewer at the end of the disk, and
+# never raises because of the request.
 
 LONGEST_READ = 16 * 1024 * 1024  # no structure that aligntool reads is longer
 
@@ -70,8 +72,8 @@ class HeartbeatReader:
 class MappedReader:
     """A volume made of runs of another reader, as assembled by LVM and md.
 
-    `runs` are (offset in the volume, offset below, length), in bytes, in ascending order. A read ends at the first byte
-    that no run covers.
+    `runs` are (offset in the volume, offset below, length), in bytes, in ascending order. A read ends at the
+    first byte that no run covers.
     """
 
     below: Reader
@@ -108,8 +110,8 @@ def readable_length(offset: int, length: int, size: int) -> int:
 def overlaps(partitions: Iterable[Partition]) -> list[TableFault]:
     """Return one fault for each partition that starts before an earlier one has ended.
 
-    This sweep in order of the start names every partition that lies in another, and costs n log n, not n², because a
-    hostile GPT can have thousands of entries with the same place.
+    This sweep in order of the start names every partition that lies in another, and costs n log n, not n²,
+    because a hostile GPT can have thousands of entries with the same place.
     """
     faults = []
     furthest: Partition | None = None  # of the partitions so far, the one that ends last
@@ -119,8 +121,13 @@ def overlaps(partitions: Iterable[Partition]) -> list[TableFault]:
         start = partition.extent.start
         if furthest is not None and start < furthest.extent.end:
             end = furthest.extent.end
-            inside = f"partition {partition.number} starts at byte {start}, inside partition {furthest.number}"
-            detail = f"{inside}, which ends at byte {end}; they share {min(end, partition.extent.end) - start} bytes"
+            inside = (
+                f"partition {partition.number} starts at byte {start}, inside partition {furthest.number}"
+            )
+            detail = (
+                f"{inside}, which ends at byte {end}; they share {min(end, partition.extent.end) - start}"
+                " bytes"
+            )
             numbers = tuple(sorted((furthest.number, partition.number)))
             faults.append(TableFault(Fault.OVERLAP, detail, start, numbers))
         if furthest is None or partition.extent.end > furthest.extent.end:
@@ -135,7 +142,9 @@ def beyond_end(partitions: Iterable[Partition], disk_size: int) -> list[TableFau
         if end <= disk_size:
             continue
         past = end - disk_size
-        detail = f"ends at byte {end}, {past} bytes beyond the disk's end at byte {disk_size}; Linux cuts it short"
+        detail = (
+            f"ends at byte {end}, {past} bytes beyond the disk's end at byte {disk_size}; Linux cuts it short"
+        )
         if start >= disk_size:
             detail = f"starts at byte {start}, but the disk ends at byte {disk_size}; Linux leaves it out"
         numbered = f"partition {partition.number} {detail}"
@@ -184,7 +193,9 @@ def read_or_none(reader: Reader, offset: int, length: int) -> bytes | None:
 
 
 def unreadable_fault(what: str, at: int) -> TableFault:
-    return TableFault(Fault.UNREADABLE, f"{what} at byte {at} cannot be read: the medium returned an I/O error", at)
+    return TableFault(
+        Fault.UNREADABLE, f"{what} at byte {at} cannot be read: the medium returned an I/O error", at
+    )
 
 
 def limit_faults(faults: list[TableFault]) -> tuple[TableFault, ...]:
@@ -210,17 +221,18 @@ def limit_faults(faults: list[TableFault]) -> tuple[TableFault, ...]:
 HEAD = 68 * KIB  # the last superblock at a fixed offset from the start is btrfs's: 4 KiB at 64 KiB
 TAIL = 132 * KIB  # md 0.90 is up to 128 KiB before the end, the older DDF anchor 257 sectors
 WHOLE_TAIL = 496 * KIB  # of a disk: Promise's metadata are up to 991 sectors before the end, or 3087
-# A partition that ends closer to the disk's end may have the same last place for a superblock, counted in units of its
-# length: the longest unit is that of a ZFS label.
+# A partition that ends closer to the disk's end may have the same last place for a superblock, counted in
+# units of its length: the longest unit is that of a ZFS label.
 LAST_PLACES = 256 * KIB
 
 MAY_BE_SHARED = "it may be shared with another machine, which would expect it at its old place"
-CHECKSUM_PREFIX = "checksum"  # the first word of the problem of a bad superblock checksum, and of no other problem
+# the first word of the problem of a bad superblock checksum, and of no other problem
+CHECKSUM_PREFIX = "checksum"
 
 Inside = Callable[[Reader, Extent], tuple[Layer, ...]]
 
-# The budget of one disk. Every number is far above that of any real disk, and so low that a disk that was made to be
-# expensive is read in seconds. docs/decisions/0055 has the measurements.
+# The budget of one disk. Every number is far above that of any real disk, and so low that a disk that was
+# made to be expensive is read in seconds. docs/decisions/0055 has the measurements.
 
 PARTITIONS = "partitions"  # Linux shows 255, a new GPT has room for 128
 BYTES = "bytes in search of contents"  # 255 ordinary partitions take a quarter of them
@@ -228,11 +240,20 @@ AREAS = "containers"  # partitions, volumes, and what is in them; one disk of a 
 LEVELS = "containers inside each other"  # real stacks have four
 WORDS = "words of metadata"  # of LVM and LUKS2; a group of 1000 volumes has 50,000
 ITEMS = "layers and segments"  # in all partitions together; each becomes output
-MOST: Mapping[str, int] = {PARTITIONS: 256, BYTES: 512 * MIB, AREAS: 4096, LEVELS: 6, WORDS: 1_000_000, ITEMS: 16_384}
+MOST: Mapping[str, int] = {
+    PARTITIONS: 256,
+    BYTES: 512 * MIB,
+    AREAS: 4096,
+    LEVELS: 6,
+    WORDS: 1_000_000,
+    ITEMS: 16_384,
+}
 
 
 class OverBudgetError(OSError):
-    """A disk has more contents than any real disk. As an OSError, it makes contents unreadable, never empty."""
+    """A disk has more contents than any real disk. As an OSError, it makes contents unreadable, never
+    empty.
+    """
 
 
 @dataclass(slots=True)
@@ -263,7 +284,8 @@ class Area:
     head: bytes
     tail: bytes
     inside: Inside  # recognises the layers in a part of it
-    last_end: int | None = None  # of the last partition of the disk, if this is a disk whose partitions are known
+    # of the last partition of the disk, if this is a disk whose partitions are known
+    last_end: int | None = None
     budget: Budget = field(default_factory=Budget)
 
     @property
@@ -288,7 +310,9 @@ class Area:
         return self.is_whole and table
 
     def layer(self, kind: str, claims: int | None = None, unit: int | None = None) -> Layer:
-        """Return a layer whose data begin with this area; it is `claims` bytes long, or as long as the area."""
+        """Return a layer whose data begin with this area; it is `claims` bytes long, or as long as the
+        area.
+        """
         extent = Extent(self.start, self.size if claims is None else claims)
         return Layer(kind, extent, data_start=self.start, data_unit=unit, claims_size=claims)
 
@@ -310,7 +334,8 @@ class Magic:
     """A format that is recognised by a magic and not decoded, except for a label, a UUID and a version."""
 
     kind: str
-    at: int  # offset of the magic; a negative offset, here and below, counts from the end of the last whole sector
+    # offset of the magic; a negative offset, here and below, counts from the end of the last whole sector
+    at: int
     magic: bytes
     label: tuple[int, int] | None = None  # offset and length
     uuid: int | None = None
@@ -320,7 +345,11 @@ class Magic:
     def layer(self, area: Area) -> Layer | None:
         if _read_from(area, self.at, len(self.magic)) != self.magic:
             return None
-        version = str(int.from_bytes(_read_from(area, *self.version_at), "little")) if self.version_at else self.version
+        version = (
+            str(int.from_bytes(_read_from(area, *self.version_at), "little"))
+            if self.version_at
+            else self.version
+        )
         return Layer(
             kind=self.kind,
             extent=area.extent,
@@ -405,7 +434,9 @@ def crc32c_inverted(data: bytes) -> int:
 
 
 def crc32_seeded(data: bytes, seed: int) -> int:
-    """Return CRC-32 with another initial value and without inversions, as in LVM (0xf597a6cf) and f2fs (0xf2f52010)."""
+    """Return CRC-32 with another initial value and without inversions, as in LVM (0xf597a6cf) and f2fs
+    (0xf2f52010).
+    """
     return zlib.crc32(data, seed ^ _MASK32) ^ _MASK32
 
 
@@ -436,7 +467,9 @@ def fletcher64(data: bytes) -> int:
 
 
 def rotating_sum(data: bytes, skipped: tuple[int, ...]) -> int:
-    """Return the boot checksum of exFAT (specification 3.4). `skipped` are the bytes that change while mounted."""
+    """Return the boot checksum of exFAT (specification 3.4). `skipped` are the bytes that change while
+    mounted.
+    """
     total = 0
     for at, byte in enumerate(data):
         if at not in skipped:
@@ -464,7 +497,9 @@ def xxh64(data: bytes) -> int:
         total = (_rotated(total ^ _xxh_round(0, le64(data, at)), 27) * one + four) & _MASK64
     rest = data[len(data) & ~7 :]
     if len(rest) >= 4:
-        total = (_rotated(total ^ int.from_bytes(rest[:4], "little") * one & _MASK64, 23) * two + three) & _MASK64
+        total = (
+            _rotated(total ^ int.from_bytes(rest[:4], "little") * one & _MASK64, 23) * two + three
+        ) & _MASK64
     for byte in rest[len(rest) & 4 :]:
         total = _rotated(total ^ byte * five & _MASK64, 11) * one & _MASK64
     total = (total ^ total >> 33) * two & _MASK64

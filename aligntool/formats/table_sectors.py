@@ -1,4 +1,6 @@
-"""The sectors that hold an MBR or a GPT: where they are, without identities, and as a disk that has nothing else."""
+"""The sectors that hold an MBR or a GPT: where they are, without identities, and as a disk that has nothing
+else.
+"""
 
 import struct
 import zlib
@@ -22,7 +24,9 @@ _ENTRY = 128
 
 
 def table_extents(reader: Reader, found: TableReading) -> tuple[Extent, ...]:
-    """Return the sectors that hold the table, in order: none of a disk without an MBR or a GPT. Raises OSError."""
+    """Return the sectors that hold the table, in order: none of a disk without an MBR or a GPT. Raises
+    OSError.
+    """
     table = found.table
     if table is None or table.label not in (TableLabel.GPT, TableLabel.DOS):
         return ()
@@ -37,7 +41,9 @@ def table_extents(reader: Reader, found: TableReading) -> tuple[Extent, ...]:
 
 
 def _copy_extents(reader: Reader, at: int, usual_size: int) -> Iterator[Extent]:
-    """Yield the header at this byte, if there is one, and its entries, if their place and length are possible."""
+    """Yield the header at this byte, if there is one, and its entries, if their place and length are
+    possible.
+    """
     sector = reader.read(at, usual_size)
     if len(sector) < _HEADER_END or not sector.startswith(SIGNATURE):
         return
@@ -56,10 +62,12 @@ def _sector_size(header: Header, at: int, usual: int) -> int:
 
 
 def without_identities(sectors: Mapping[int, bytes], mask: Callable[[bytes], bytes]) -> dict[int, bytes]:
-    """Return the sectors of a table without boot code, names and the rest of deleted entries, with GUIDs changed by
-    `mask`. Checksums that were right are right again, and wrong ones stay wrong.
+    """Return the sectors of a table without boot code, names and the rest of deleted entries, with GUIDs
+    changed by `mask`. Checksums that were right are right again, and wrong ones stay wrong.
     """
-    found = {at: bytes(_MBR_ENTRIES_AT) + sector[_MBR_ENTRIES_AT:_MBR_SECTOR] for at, sector in sectors.items()}
+    found = {
+        at: bytes(_MBR_ENTRIES_AT) + sector[_MBR_ENTRIES_AT:_MBR_SECTOR] for at, sector in sectors.items()
+    }
     for at, sector in sectors.items():
         if len(sector) >= _HEADER_END and sector.startswith(SIGNATURE):
             header = Header.unpack(sector)
@@ -86,7 +94,9 @@ def _mask_entries(entries: bytes, header: Header, mask: Callable[[bytes], bytes]
     return bytes(masked)
 
 
-def _mask_header(sector: bytes, header: Header, entries: bytes, masked: bytes, mask: Callable[[bytes], bytes]) -> bytes:
+def _mask_header(
+    sector: bytes, header: Header, entries: bytes, masked: bytes, mask: Callable[[bytes], bytes]
+) -> bytes:
     changed = bytearray(sector[:_HEADER_END]) + bytes(len(sector) - _HEADER_END)
     changed[_GUID_AT : _GUID_AT + 16] = mask(header.disk_guid)
     if zlib.crc32(entries) == header.entries_crc:

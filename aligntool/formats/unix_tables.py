@@ -15,8 +15,8 @@ from aligntool.units import Extent
 
 # The Atari root sector: AHDI with its chain of extended (XGM) partitions, and the ICD variant.
 #
-# The format has no magic: it is recognised only if sizes, identifiers and the bad-sector list are all consistent, as in
-# libblkid, and after all other labels were tried. It is defined for 512-byte sectors only.
+# The format has no magic: it is recognised only if sizes, identifiers and the bad-sector list are all
+# consistent, as in libblkid, and after all other labels were tried. It is defined for 512-byte sectors only.
 
 _SECTOR = 512
 _PRIMARY_AT = 0x1C6
@@ -90,7 +90,9 @@ def _atari_reading(reader: Reader, sector: bytes, entries: list[_Entry]) -> Tabl
 def _add_logicals(
     reader: Reader, extended: _Entry, number: int, partitions: list[Partition], faults: list[TableFault]
 ) -> int:
-    """Add the logical partitions of an XGM partition. Return the last number used, or `number` if none was."""
+    """Add the logical partitions of an XGM partition. Return the last number used, or `number` if none
+    was.
+    """
     here = extended.start
     seen = {0}
     while len(seen) <= _MOST_LINKS:
@@ -121,7 +123,9 @@ def _add_logicals(
 
 
 def _data_and_link(raw: bytes) -> tuple[_Entry, _Entry] | None:
-    """Return the first active entry as the partition, and the entry after it as the link onwards, as in libblkid."""
+    """Return the first active entry as the partition, and the entry after it as the link onwards, as in
+    libblkid.
+    """
     entries = _atari_entries(raw, _PRIMARY_AT, 4) if len(raw) >= _SECTOR else []
     found = next((pair for pair in pairwise(entries) if pair[0].active), None)
     return None if found is None or found[0].kind == _EXTENDED else found
@@ -137,24 +141,26 @@ def _add_partition(partitions: list[Partition], entry: _Entry, start: int, numbe
 
 # BSD disklabels: on a whole disk, and inside an MBR partition of FreeBSD, OpenBSD or NetBSD.
 #
-# Layout: FreeBSD's sys/disk/bsd.h (struct disklabel); offsets: one sector (PC), 64 or 128 bytes (Alpha, SPARC).
+# Layout: FreeBSD's sys/disk/bsd.h (struct disklabel); offsets: one sector (PC), 64 or 128 bytes (Alpha,
+# SPARC).
 
 _MAGIC = 0x82564557
 _MOST = 16
 _HEADER = 148  # bytes before the first entry
 _PLACES = (512, 64, 128)
 _BSD_TYPES = numbered_types(
-    "0 unused; 1 swap; 7 4.2BSD; 8 MS-DOS or ext2; 9 4.4BSD log-structured; A unknown; B HPFS; C ISO 9660; D boot; "
-    "F HFS; 10 AdvFS; 11 ext2; 12 NTFS; 13 RAIDframe; 14 concatenated disk; 1B ZFS"
+    "0 unused; 1 swap; 7 4.2BSD; 8 MS-DOS or ext2; 9 4.4BSD log-structured; A unknown; B HPFS; C ISO 9660; D"
+    " boot; F HFS; 10 AdvFS; 11 ext2; 12 NTFS; 13 RAIDframe; 14 concatenated disk; 1B ZFS"
 )
 
 
 def read_slices(reader: Reader, at: int) -> tuple[Partition, ...] | None:
-    """Return the entries of the label at byte `at`, including empty ones; None if one of its magic numbers is missing.
+    """Return the entries of the label at byte `at`, including empty ones; None if one of its magic numbers is
+    missing.
 
-    Numbers follow the letters, as in fdisk: a is 1. Places are as the label states them, in units of 512 bytes
-    whatever the disk's sector size (kernel msdos.c, libfdisk bsd.c). An entry without a type is c, the whole disk, or
-    unused.
+    Numbers follow the letters, as in fdisk: a is 1. Places are as the label states them, in units of 512
+    bytes whatever the disk's sector size (kernel msdos.c, libfdisk bsd.c). An entry without a type is c, the
+    whole disk, or unused.
     """
     raw = read_or_none(reader, at, _HEADER + _MOST * 16) or b""
     if len(raw) < _HEADER or (le32(raw, 0), le32(raw, 132)) != (_MAGIC, _MAGIC):
@@ -180,8 +186,9 @@ def read_bsd(reader: Reader, places: Iterable[int] = _PLACES) -> TableReading | 
 # The label is in block 2 of an ECKD disk and in block 1 of an FBA one; blocks have 512 to 4096 bytes; text is
 # EBCDIC. Layout: the kernel's arch/s390/include/uapi/asm/vtoc.h; rules: its block/partitions/ibm.c.
 #
-# The kernel gets the geometry from the device; here it comes from the VTOC itself: the format-4 label is always the
-# first record of the second track, so its place shows the number of blocks per track, and it states the heads.
+# The kernel gets the geometry from the device; here it comes from the VTOC itself: the format-4 label is
+# always the first record of the second track, so its place shows the number of blocks per track, and it
+# states the heads.
 
 _BLOCK_SIZES = (4096, 2048, 1024, 512)
 _MOST_BLOCKS_A_TRACK = 64  # a 3390 has 49 of 512 bytes
@@ -199,7 +206,9 @@ def read_dasd(reader: Reader, sector_size: int | None) -> TableReading | None:
         kind = _ebcdic(label[:4])
         if len(label) == 92 and kind in ("VOL1", "LNX1", "CMS1"):
             at = 8 if kind == "VOL1" else 4
-            partitions, faults = _cdl(reader, block) if kind == "VOL1" else (_ldl_cms(reader, label, number, block), [])
+            partitions, faults = (
+                _cdl(reader, block) if kind == "VOL1" else (_ldl_cms(reader, label, number, block), [])
+            )
             serial = _ebcdic(label[at : at + 6]) or None
             return plain_table(reader, TableLabel.DASD, partitions, faults, sector_size=block, disk_id=serial)
     return None
@@ -210,8 +219,9 @@ def _ebcdic(raw: bytes) -> str:
 
 
 def _ldl_cms(reader: Reader, label: bytes, number: int, block: int) -> list[Partition]:
-    """Return the one partition of LDL and CMS, which starts at the block after the label: it follows from the format,
-    not from a table. CMS states its own block size and, on a reserved minidisk, where the data starts.
+    """Return the one partition of LDL and CMS, which starts at the block after the label: it follows from the
+    format, not from a table. CMS states its own block size and, on a reserved minidisk, where the data
+    starts.
     """
     start, end = (number + 1) * block, reader.size // block * block
     if _ebcdic(label[:4]) == "CMS1":
@@ -269,13 +279,13 @@ _SGI_VOLUME_HEADER = 0
 _SGI_WHOLE_DISK = 6
 _LINUX_TYPES = "82 Linux swap; 83 Linux; 8E Linux LVM; FD Linux RAID autodetect"
 _SUN_TYPES = numbered_types(
-    "0 Unassigned; 1 Boot; 2 SunOS root; 3 SunOS swap; 4 SunOS usr; 5 Whole disk; 6 SunOS stand; 7 SunOS var; "
-    f"8 SunOS home; 9 SunOS alternate sectors; A SunOS cachefs; B SunOS reserved; {_LINUX_TYPES}"
+    "0 Unassigned; 1 Boot; 2 SunOS root; 3 SunOS swap; 4 SunOS usr; 5 Whole disk; 6 SunOS stand; 7 SunOS var;"
+    f" 8 SunOS home; 9 SunOS alternate sectors; A SunOS cachefs; B SunOS reserved; {_LINUX_TYPES}"
 )
 _SGI_TYPES = numbered_types(
-    "0 SGI volume header; 1 SGI track replacements; 2 SGI sector replacements; 3 SGI swap; 4 SGI BSD; 5 SGI System V; "
-    "6 SGI volume; 7 SGI EFS; 8 SGI logical volume; 9 SGI raw logical volume; A SGI XFS; B SGI XFS log; C SGI XLV; "
-    f"D SGI XVM; {_LINUX_TYPES}"
+    "0 SGI volume header; 1 SGI track replacements; 2 SGI sector replacements; 3 SGI swap; 4 SGI BSD; 5 SGI"
+    " System V; 6 SGI volume; 7 SGI EFS; 8 SGI logical volume; 9 SGI raw logical volume; A SGI XFS; B SGI XFS"
+    f" log; C SGI XLV; D SGI XVM; {_LINUX_TYPES}"
 )
 
 
@@ -288,7 +298,8 @@ def read_sun(reader: Reader, sector: bytes) -> TableReading | None:
     version, slots = struct.unpack_from(">I8xH", sector, 128)
     sanity = be32(sector, 188)
     has_vtoc = sanity == _SUN_VTOC_SANE and version == 1 and slots <= 8
-    # Old Linux labels have a VTOC with all these fields zero, but with types: the kernel makes the same exception.
+    # Old Linux labels have a VTOC with all these fields zero, but with types: the kernel makes the same
+    # exception.
     has_types = has_vtoc or not (sanity or version or slots)
     found = []
     for slot in range(slots if has_vtoc else 8):
@@ -317,6 +328,8 @@ def read_sgi(reader: Reader, sector: bytes) -> TableReading | None:
     return plain_table(reader, TableLabel.SGI, [item for item in found if item.extent.length])
 
 
-def _slot(slot: int, start: int, sectors: int, role: Role, kind: int, name: str, flags: tuple[str, ...]) -> Partition:
+def _slot(
+    slot: int, start: int, sectors: int, role: Role, kind: int, name: str, flags: tuple[str, ...]
+) -> Partition:
     extent = Extent(start * _SECTOR, sectors * _SECTOR)
     return Partition(slot + 1, extent, role, f"0x{kind:02x}", name, flags=flags)

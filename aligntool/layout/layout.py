@@ -11,7 +11,17 @@ from uuid import UUID
 
 from aligntool.audit.report import Grid, GridKind, Judged, Severity
 from aligntool.audit.wording import LABELS, LOST, contents_or_data, grid_words
-from aligntool.change import Event, LayoutGoal, PartitionRequest, Place, Plan, Said, StepBegun, StepDone, TablePlan
+from aligntool.change import (
+    Event,
+    LayoutGoal,
+    PartitionRequest,
+    Place,
+    Plan,
+    Said,
+    StepBegun,
+    StepDone,
+    TablePlan,
+)
 from aligntool.commands import ByHand, by_hand, command
 from aligntool.device import Device, zero
 from aligntool.documents import LARGEST
@@ -45,16 +55,16 @@ if TYPE_CHECKING:
 
 # Types, names and the active flag, written into a table that libparted has just made.
 #
-# Libparted before 3.6 can set neither a type GUID nor a type byte (docs/decisions/0009-types-after-libparted.md).
-# aligntool writes nothing else of a new table itself.
+# Libparted before 3.6 can set neither a type GUID nor a type byte
+# (docs/decisions/0009-types-after-libparted.md). aligntool writes nothing else of a new table itself.
 
 _NAME_LENGTH = 72  # bytes: UEFI specification 5.3.3, "GPT Partition Entry"
 _ACTIVE = 0x80
 
 
 def set_types(device: Device, step: MakeTable | MakeMember) -> None:
-    """Write the types and names into the entries, and flush. Raises OSError, and Stopped if the table of libparted is
-    missing.
+    """Write the types and names into the entries, and flush. Raises OSError, and Stopped if the table of
+    libparted is missing.
     """
     if step.label == "gpt":
         alternate = _copy(device, 1).header.other_lba
@@ -93,10 +103,12 @@ def _set_in_mbr(device: Device, entries: Sequence[NewEntry]) -> None:
     device.flush()
 
 
-# The grid for the starts of a new layout: all required grids, and preferred grids that cost little. Unlike a realign,
-# which must not move data for a preference, on an empty disk alignment to an erase block or a stripe costs only a gap.
+# The grid for the starts of a new layout: all required grids, and preferred grids that cost little. Unlike a
+# realign, which must not move data for a preference, on an empty disk alignment to an erase block or a stripe
+# costs only a gap.
 
-# A preferred grid may leave no gap longer than this, and all gaps together take at most this fraction of the disk.
+# A preferred grid may leave no gap longer than this, and all gaps together take at most this fraction of the
+# disk.
 _LONGEST_GAP = 64 * MIB
 _SHARE_OF_DISK = 64
 
@@ -104,8 +116,8 @@ _SHARE_OF_DISK = 64
 def layout_grid(
     grids: Sequence[Grid], grain: int, *, sector_size: int, disk_size: int, count: int
 ) -> tuple[StartGrid, tuple[str, ...]]:
-    """Return the grid for starts, and notes on it. `grain` and `disk_size` in bytes; `count`: the number of partitions,
-    each of which may leave a gap before it.
+    """Return the grid for starts, and notes on it. `grain` and `disk_size` in bytes; `count`: the number of
+    partitions, each of which may leave a gap before it.
     """
     errors = [grid for grid in grids if grid.severity is Severity.ERROR]
     warnings = [grid for grid in grids if grid.severity is Severity.WARNING]
@@ -115,10 +127,13 @@ def layout_grid(
         need = required_grid(errors, sector_size) or StartGrid(sector_size)
         warning_names = ", ".join(_grid_name(grid) for grid in warnings)
         notes.append(
-            f"no start can be aligned to both the physical sectors and {warning_names}; the sectors take precedence"
+            f"no start can be aligned to both the physical sectors and {warning_names}; the sectors take"
+            " precedence"
         )
     found = on_grain(need, grain)
-    notes += [f"starts are also aligned to {_grid_name(grid)}" for grid in (*errors, *warnings) if grain % grid.size]
+    notes += [
+        f"starts are also aligned to {_grid_name(grid)}" for grid in (*errors, *warnings) if grain % grid.size
+    ]
     for grid in grids:
         if grid.severity is not Severity.INFO or grid.kind is GridKind.GRAIN:
             continue
@@ -131,7 +146,9 @@ def layout_grid(
             notes.append(f"starts are also aligned to {_grid_name(grid)}")
             found = both
         elif gap:
-            notes.append(f"{_grid_name(grid)} would leave gaps of up to {format_size(both.size)} and is not used")
+            notes.append(
+                f"{_grid_name(grid)} would leave gaps of up to {format_size(both.size)} and is not used"
+            )
     return found, tuple(notes)
 
 
@@ -146,8 +163,8 @@ LEAST_START = MIB
 
 
 def plan_layout(judged: Judged, goal: LayoutGoal) -> TablePlan:
-    """Return the plan of a table with every start on the disk's grids and on the goal's grain, and every length a
-    multiple of that grain.
+    """Return the plan of a table with every start on the disk's grids and on the goal's grain, and every
+    length a multiple of that grain.
 
     The plan has no steps if the disk already has that table, unless it is to be wiped.
 
@@ -158,7 +175,9 @@ def plan_layout(judged: Judged, goal: LayoutGoal) -> TablePlan:
         with suppress(Refused):
             plan = _plan_new_table(judged, goal)
             if _has_table(disk, plan):
-                places = tuple(replace(place, before=place.after, why="already there") for place in plan.places)
+                places = tuple(
+                    replace(place, before=place.after, why="already there") for place in plan.places
+                )
                 title = plan.goal.removeprefix("a new ")
                 return replace(plan, goal=title, places=places, steps=(), attention=(), notes=())
     refuse_impossible(disk, goal, judged.above)
@@ -170,7 +189,9 @@ def _plan_new_table(judged: Judged, goal: LayoutGoal) -> TablePlan:
     sector_size = table_sector(judged.disk)
     size = disk.size or 0
     count = len(goal.parts)
-    grid, grid_notes = layout_grid(judged.grids, goal.grain, sector_size=sector_size, disk_size=size, count=count)
+    grid, grid_notes = layout_grid(
+        judged.grids, goal.grain, sector_size=sector_size, disk_size=size, count=count
+    )
     room = _room(size, goal, sector_size)
     extents = _place_parts(goal, room, grid)
     if goal.label == "dos":
@@ -205,7 +226,9 @@ def layout_subject(disk: Disk) -> Subject:
 
 
 def layout_attention(disk: Disk, *, wipe: bool) -> tuple[str, ...]:
-    """Return what is lost and what remains to do; the same as long as the content of the disk is unchanged."""
+    """Return what is lost and what remains to do; the same as long as the content of the disk is
+    unchanged.
+    """
     lost = tuple(f"{LOST}{content}" for content in contents_or_data(disk)) if wipe else ()
     to_fill = by_hand(ByHand.FILLING, "mkfs, mkswap, pvcreate or mdadm")
     needs = "each still needs its file system, swap header or member"
@@ -213,14 +236,18 @@ def layout_attention(disk: Disk, *, wipe: bool) -> tuple[str, ...]:
 
 
 def wiped_ranges(disk: Disk, step: MakeTable) -> tuple[Extent, ...]:
-    """Return the bytes to wipe: both ends of the disk and of every old and new partition, sorted and disjoint."""
+    """Return the bytes to wipe: both ends of the disk and of every old and new partition, sorted and
+    disjoint.
+    """
     whole = Extent(0, disk.size or 0)
     pieces = [whole, *(part.extent for part in disk.partitions), *(entry.extent for entry in step.entries)]
     return wiped_ends(pieces, whole, table_sector(disk))  # an old table may have counted in smaller sectors
 
 
 def _room(size: int, goal: LayoutGoal, sector_size: int) -> Extent:
-    """Return where partitions may lie: after the first MiB, before backup GPT and reserved space at the end."""
+    """Return where partitions may lie: after the first MiB, before backup GPT and reserved space at the
+    end.
+    """
     end = align_down(size, sector_size)
     if goal.label == "gpt":
         end -= table_sizes(sector_size)[1]
@@ -228,8 +255,8 @@ def _room(size: int, goal: LayoutGoal, sector_size: int) -> Extent:
 
 
 def _place_parts(goal: LayoutGoal, room: Extent, grid: StartGrid) -> tuple[Extent, ...]:
-    """Return the extents of the partitions. Those before the one that takes the rest are placed from the start of the
-    room, those behind it from the end. Raises Refused if the disk is too small.
+    """Return the extents of the partitions. Those before the one that takes the rest are placed from the
+    start of the room, those behind it from the end. Raises Refused if the disk is too small.
     """
     lengths = [None if part.size is None else align_up(part.size, goal.grain) for part in goal.parts]
     rest = lengths.index(None) if None in lengths else len(lengths)
@@ -251,7 +278,9 @@ def _place_parts(goal: LayoutGoal, room: Extent, grid: StartGrid) -> tuple[Exten
         at = start + goal.grain  # its least length
     if at > end:
         short = align_up(at - end, goal.grain) - beside_grain
-        text = f"the disk is too small by {_exactly(short)}: {_exactly(room.length)} is available for partitions"
+        text = (
+            f"the disk is too small by {_exactly(short)}: {_exactly(room.length)} is available for partitions"
+        )
         hint = "request less, or give one partition the rest: --part rest:linux"
         raise Refused(text, hint=hint, code="too-small", subject="--part")
     return (*before, *rest_extents, *reversed(behind))
@@ -270,12 +299,18 @@ def _beyond_mbr(disk: Disk, extents: Sequence[Extent], sector_size: int) -> Iter
 def _entries(goal: LayoutGoal, extents: Sequence[Extent]) -> tuple[NewEntry, ...]:
     parts = [(part, ROLES[part.role], extent) for part, extent in zip(goal.parts, extents, strict=True)]
     if goal.label == "gpt":
-        return tuple(NewEntry(at, extent, role.gpt, part.name) for at, (part, role, extent) in enumerate(parts, 1))
-    return tuple(NewEntry(at, extent, role.mbr or "", "", role.active) for at, (_, role, extent) in enumerate(parts, 1))
+        return tuple(
+            NewEntry(at, extent, role.gpt, part.name) for at, (part, role, extent) in enumerate(parts, 1)
+        )
+    return tuple(
+        NewEntry(at, extent, role.mbr or "", "", role.active) for at, (_, role, extent) in enumerate(parts, 1)
+    )
 
 
 def _place(entry: NewEntry, part: PartitionRequest, grid: StartGrid) -> Place:
-    return Place(entry.number, None, entry.extent, _what(part.role, entry.name), f"on {format_size(grid.size)}")
+    return Place(
+        entry.number, None, entry.extent, _what(part.role, entry.name), f"on {format_size(grid.size)}"
+    )
 
 
 def _what(role: str, name: str) -> str:
@@ -283,7 +318,9 @@ def _what(role: str, name: str) -> str:
     return f'{title} "{name}"' if name else title
 
 
-def _notes(disk: Disk, goal: LayoutGoal, extents: Sequence[Extent], room: Extent, step: MakeTable) -> tuple[str, ...]:
+def _notes(
+    disk: Disk, goal: LayoutGoal, extents: Sequence[Extent], room: Extent, step: MakeTable
+) -> tuple[str, ...]:
     notes = []
     grain = format_size(goal.grain)
     for number, (part, extent) in enumerate(zip(goal.parts, extents, strict=True), 1):
@@ -307,14 +344,15 @@ def _exactly(size: int) -> str:
     return f"{format_about(size)} ({size}B)"
 
 
-# Write a new partition table to a block device, or to an image file without root. This is the only change to a disk
-# without a journal: the disk has no content that a journal could restore.
+# Write a new partition table to a block device, or to an image file without root. This is the only change to
+# a disk without a journal: the disk has no content that a journal could restore.
 
 
 def with_samples(disk: Disk, *, wipe: bool) -> Disk:
-    """Return the disk with samples of the bytes that a table overwrites: no signature may identify data there. What
-    else is on the disk is kept without --wipe, so that a lost table can be made again. The samples are of the whole
-    disk with --wipe, which also zeroes where partitions may have been, and if only --wipe replaces an empty table.
+    """Return the disk with samples of the bytes that a table overwrites: no signature may identify data
+    there. What else is on the disk is kept without --wipe, so that a lost table can be made again. The
+    samples are of the whole disk with --wipe, which also zeroes where partitions may have been, and if only
+    --wipe replaces an empty table.
     """
     size = disk.size or 0
     (head, tail) = table_sizes(table_sector(disk))
@@ -329,8 +367,8 @@ def with_samples(disk: Disk, *, wipe: bool) -> Disk:
 
 
 def refuse_unsound(plan: Plan) -> None:
-    """Raise Refused if a saved plan does not make the table that it shows. Other plans are made again from their
-    request; the digest does not show who made the plan.
+    """Raise Refused if a saved plan does not make the table that it shows. Other plans are made again from
+    their request; the digest does not show who made the plan.
     """
     step = plan.steps[0] if len(plan.steps) == 1 else None
     unit = plan.disk.sector_size
@@ -362,10 +400,11 @@ def _planning(plan: Plan) -> str:
 
 
 def make_layout(plan: Plan, disk: Disk, *, no_lease: bool = False) -> Iterator[Event]:
-    """Make the table, flushed to the medium. `disk`: as read now, not when the plan was made. `no_lease`: see `Lease`,
-    which is not held meanwhile, because libparted opens the image again.
+    """Make the table, flushed to the medium. `disk`: as read now, not when the plan was made. `no_lease`: see
+    `Lease`, which is not held meanwhile, because libparted opens the image again.
 
-    Raises Refused before the first write if the disk is no longer that of the plan or is in use; Stopped after it.
+    Raises Refused before the first write if the disk is no longer that of the plan or is in use; Stopped
+    after it.
     """
     step = plan.steps[0] if len(plan.steps) == 1 else None
     if not isinstance(step, MakeTable):
@@ -404,8 +443,8 @@ def make_layout(plan: Plan, disk: Disk, *, no_lease: bool = False) -> Iterator[E
 
 @contextmanager
 def opened_by_libparted(device: "parted.Device", path: str) -> Iterator[None]:
-    """Keep the disk open in libparted, which opens it by its path. Raises Refused if that leads to another one than the
-    disk at `path` that is locked.
+    """Keep the disk open in libparted, which opens it by its path. Raises Refused if that leads to another
+    one than the disk at `path` that is locked.
     """
     before = _times_open(path)
     device.open()
@@ -460,8 +499,8 @@ def new_table(path: str, step: MakeTable | MakeMember, sector_size: int) -> "Ite
 
 @contextmanager
 def _sector_size_for_libparted(sector_size: int) -> Iterator[None]:
-    """Set the sector size of an image file in the environment, where libparted reads it (libparted/arch/linux.c,
-    init_file).
+    """Set the sector size of an image file in the environment, where libparted reads it
+    (libparted/arch/linux.c, init_file).
     """
     before = os.environ.get("PARTED_SECTOR_SIZE")
     os.environ["PARTED_SECTOR_SIZE"] = str(sector_size)
@@ -485,7 +524,9 @@ def require_libparted(plan: Plan) -> None:
         raise Refused(text, hint=hint, code="not-installed", subject="parted")
     path = plan.disk.path
     if makes_table and path != path.encode("utf-8", "replace").decode():
-        raise Refused(f"{path}: its name is not valid UTF-8, which libparted requires", hint="rename it first")
+        raise Refused(
+            f"{path}: its name is not valid UTF-8, which libparted requires", hint="rename it first"
+        )
 
 
 def libparted_errors() -> tuple[type[Exception], ...]:

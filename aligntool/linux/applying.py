@@ -1,4 +1,6 @@
-"""Apply a plan by consuming its events. Every error states the state of the disk or array and the next command."""
+"""Apply a plan by consuming its events. Every error states the state of the disk or array and the next
+command.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -53,11 +55,11 @@ Record = Callable[[str, Sequence[str], ChangeState, str], None]
 def apply_events(
     plan: Plan, applying: ChangeInProgress, reporting: Reporting, record: Record, *, in_flight: bool = False
 ) -> bool:
-    """Apply the plan by consuming the events, report each, and log the first write and the end. Return whether the
-    running kernel does not show the result yet.
+    """Apply the plan by consuming the events, report each, and log the first write and the end. Return
+    whether the running kernel does not show the result yet.
 
-    `in_flight`: something was written before the first step. Raises Refused or KeyboardInterrupt if nothing was
-    written, and Stopped for any other end before completion.
+    `in_flight`: something was written before the first step. Raises Refused or KeyboardInterrupt if nothing
+    was written, and Stopped for any other end before completion.
     """
     log = _Log(plan, applying, record)
     if in_flight:
@@ -91,7 +93,9 @@ class _Log:
             self._send(moment, why)
 
 
-def _apply(plan: Plan, applying: ChangeInProgress, reporting: Reporting, log: _Log, *, in_flight: bool) -> bool:
+def _apply(
+    plan: Plan, applying: ChangeInProgress, reporting: Reporting, log: _Log, *, in_flight: bool
+) -> bool:
     hint = applying.hint
     reached = _Reached(plan, undoes=applying.way is ChangeState.UNDOING)
     writing = False
@@ -111,8 +115,12 @@ def _apply(plan: Plan, applying: ChangeInProgress, reporting: Reporting, log: _L
             f"interrupted {reached.words()}; {reached.kept()}", hint=reached.commands_to_continue(hint)
         ) from None
     except Refused as error:
-        if not writing and not (isinstance(error, Killed) and (in_flight or reached.shrunk_only or reached.journaling)):
-            raise  # a resume writes before its first step, a shrink before its last event, a journal before it counts
+        if not writing and not (
+            isinstance(error, Killed) and (in_flight or reached.shrunk_only or reached.journaling)
+        ):
+            # a resume writes before its first step, a shrink before its last event, a journal before it
+            # counts
+            raise
         raise Stopped(
             str(error), hint=reached.commands_to_continue(hint, error.hint, known=not reached.shrinking)
         ) from error
@@ -128,7 +136,8 @@ def _apply(plan: Plan, applying: ChangeInProgress, reporting: Reporting, log: _L
         wrote = writing or reached.journaling
         raise (Stopped(what, hint=reached.commands_to_continue(hint)) if wrote else Refused(what)) from error
     except Exception as error:
-        if writing and not hasattr(error, "__notes__"):  # notes were added by the process in which it was raised
+        # notes were added by the process in which it was raised
+        if writing and not hasattr(error, "__notes__"):
             commands = reached.commands_to_continue(hint)
             error.add_note(f"aligntool: stopped by a bug {reached.words()}; {reached.kept()}\n  → {commands}")
         raise
@@ -144,7 +153,8 @@ class _Reached:
         self._step = 0
         self.shrunk_only = False  # something is written, and there is no journal yet
         self.journaling = False  # the journal is being written, and nothing is in flight
-        self.shrinking = False  # the shrunk file system is being written, and is in flight until that is complete
+        # the shrunk file system is being written, and is in flight until that is complete
+        self.shrinking = False
         self._copied = ""
         self.kernel_behind = False
 
@@ -184,8 +194,8 @@ class _Reached:
         return "no partition was touched" if self.journaling else "the journal is kept"
 
     def commands_to_continue(self, hint: str, own: str = "", *, known: bool = True) -> str:
-        """Return the commands to continue. If there is no journal yet, nothing can be resumed: return the error's own
-        hint, or the command that plans again. `known`: whether something is in flight.
+        """Return the commands to continue. If there is no journal yet, nothing can be resumed: return the
+        error's own hint, or the command that plans again. `known`: whether something is in flight.
         """
         if not known:
             return command("status", self._plan.disk.path)
@@ -199,8 +209,9 @@ class _Reached:
 
 
 def _begins_writing(plan: Plan, event: Event) -> bool:
-    """Return whether the event begins a step that writes. Checks do not, and a journal does not count: it is written to
-    free space, and takes effect only once the entries are parked. Most of a shrink is done on a view.
+    """Return whether the event begins a step that writes. Checks do not, and a journal does not count: it is
+    written to free space, and takes effect only once the entries are parked. Most of a shrink is done on a
+    view.
     """
     if not isinstance(event, StepBegun):
         return False
@@ -211,7 +222,9 @@ def _begins_writing(plan: Plan, event: Event) -> bool:
 
 @contextmanager
 def _close_events(applying: ChangeInProgress) -> Iterator[None]:
-    """Close the events' generator when the block ends, so its cleanup runs at once and not at garbage collection."""
+    """Close the events' generator when the block ends, so its cleanup runs at once and not at garbage
+    collection.
+    """
     try:
         yield
     finally:

@@ -22,9 +22,9 @@ from aligntool.linux.held import open_held, status_of
 from aligntool.linux.sysfs import IO_NONE, READ_ONLY, leased
 from aligntool.units import KIB, MIB, Extent, align_down, align_up
 
-# Page-aligned buffers for direct I/O, reused. Direct I/O requires aligned memory, which `bytes` does not guarantee, and
-# mapping fresh pages for every 1 MiB took a third of the time of a read (measured: filling a fresh mapping takes 10 to
-# 20 times as long as filling a mapping that was used before).
+# Page-aligned buffers for direct I/O, reused. Direct I/O requires aligned memory, which `bytes` does not
+# guarantee, and mapping fresh pages for every 1 MiB took a third of the time of a read (measured: filling a
+# fresh mapping takes 10 to 20 times as long as filling a mapping that was used before).
 
 _BUFFER_SIZE = MIB  # of each pooled buffer
 _MAX_FREE = 72  # two batches of 32 MiB, and one more for each thread that reads
@@ -38,10 +38,12 @@ _Slot = tuple[mmap.mmap, int]  # memory, and the offset of the buffer in it
 
 
 class Buffers:
-    """Free lists of buffers. A buffer returns to its list when the last view of it, or of a part of it, is released.
+    """Free lists of buffers. A buffer returns to its list when the last view of it, or of a part of it, is
+    released.
 
-    Long buffers lie in huge pages if the kernel has them: the drive then gets 1 MiB as one segment instead of 256,
-    which halved the processor time of a transfer and took a third off the time of a write (measured, virtio).
+    Long buffers lie in huge pages if the kernel has them: the drive then gets 1 MiB as one segment instead of
+    256, which halved the processor time of a transfer and took a third off the time of a write (measured,
+    virtio).
     """
 
     def __init__(self) -> None:
@@ -53,7 +55,9 @@ class Buffers:
         if length == 0:
             return memoryview(bytearray())
         if not _MIN_POOLED <= length <= _BUFFER_SIZE:
-            return memoryview((ctypes.c_char * length).from_buffer(_map(align_up(length, mmap.PAGESIZE)))).cast("B")
+            return memoryview(
+                (ctypes.c_char * length).from_buffer(_map(align_up(length, mmap.PAGESIZE)))
+            ).cast("B")
         free = self._long if length >= _LONG else self._short
         try:
             slot = free.pop()  # without a check before it: another thread may take the last one
@@ -78,7 +82,8 @@ def _map_arena() -> list[_Slot]:
 def equal_memory(first: bytes | memoryview, second: bytes | memoryview) -> bool:
     """Return whether both contents are equal, by memcmp.
 
-    The == of a memoryview takes a hundred times as long, because it makes an object of each byte and holds the GIL.
+    The == of a memoryview takes a hundred times as long, because it makes an object of each byte and holds
+    the GIL.
     """
     if len(first) != len(second):
         return False
@@ -90,8 +95,8 @@ def equal_memory(first: bytes | memoryview, second: bytes | memoryview) -> bool:
 
 
 def is_memory_aligned(data: bytes | memoryview, boundary: int) -> bool:
-    """Return whether the data starts at a memory address that is a multiple of `boundary`; False for read-only memory,
-    whose address is unknown.
+    """Return whether the data starts at a memory address that is a multiple of `boundary`; False for
+    read-only memory, whose address is unknown.
     """
     return not _is_read_only(data) and _address(data) % boundary == 0
 
@@ -109,8 +114,9 @@ def _map(length: int) -> mmap.mmap:
     return mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
-# The Device that writes: a block device or an image file, read and written past the page cache. The rules of direct
-# I/O are handled here: aligned offsets, lengths and memory, short transfers, file systems that do not support it.
+# The Device that writes: a block device or an image file, read and written past the page cache. The rules of
+# direct I/O are handled here: aligned offsets, lengths and memory, short transfers, file systems that do not
+# support it.
 #
 # Direct I/O is also used for image files. Copying in 1 MiB pieces by four workers, flushed after each 32
 # MiB, reached on ext4 1.1 times the rate of buffered reading and writing and 1.2 times that of
@@ -124,13 +130,14 @@ _NAP_S = 0.1
 
 
 class DiskDevice:
-    """A Device over an open descriptor, which the caller owns and must keep open. It must not use it for reads and
-    writes of its own, because they may have to be those of direct I/O.
+    """A Device over an open descriptor, which the caller owns and must keep open. It must not use it for
+    reads and writes of its own, because they may have to be those of direct I/O.
 
-    Images on file systems without direct I/O, or with a coarser grid than their sectors (512-byte sectors on a disk
-    with 4096), and files that QEMU serves go through the page cache, which is dropped before a read. Linux writes the
-    cache back before a direct read and drops it around a direct write of the same bytes, so requests of both kinds may
-    be in progress at once (mm/filemap.c, kiocb_write_and_wait and kiocb_invalidate_pages).
+    Images on file systems without direct I/O, or with a coarser grid than their sectors (512-byte sectors on
+    a disk with 4096), and files that QEMU serves go through the page cache, which is dropped before a read.
+    Linux writes the cache back before a direct read and drops it around a direct write of the same bytes, so
+    requests of both kinds may be in progress at once (mm/filemap.c, kiocb_write_and_wait and
+    kiocb_invalidate_pages).
 
     The file is not opened a second time for direct I/O: a lease is granted only to a file's only opener
     (linux/lease.py).
@@ -144,9 +151,9 @@ class DiskDevice:
         name: str | None = None,
         before_write: Callable[[], object] = lambda: None,
     ) -> None:
-        """Open the device; `image_sector_size` is for image files only, a block device reports its own. `name`: the
-        file name of its errors, if it is not the disk that is being changed. `before_write`: called before each write,
-        which it prevents by an OSError.
+        """Open the device; `image_sector_size` is for image files only, a block device reports its own.
+        `name`: the file name of its errors, if it is not the disk that is being changed. `before_write`:
+        called before each write, which it prevents by an OSError.
 
         Raises OSError if the descriptor is not open for reading and writing.
         """
@@ -160,11 +167,13 @@ class DiskDevice:
         self._buffers = Buffers()
         self._unflushed = False  # something was written through the page cache
         self._pending: dict[int, tuple[float, str]] = {}  # by thread: when the request began, and its kind
-        # Kept open, because starting four threads for sixteen jobs took a quarter of the processor time. Twice as many
-        # threads, because the job that runs `meanwhile` may call `run_parallel`, too.
+        # Kept open, because starting four threads for sixteen jobs took a quarter of the processor time.
+        # Twice as many threads, because the job that runs `meanwhile` may call `run_parallel`, too.
         self._pool = ThreadPoolExecutor(2 * _WORKERS, "disk")
         # Offset and length must be multiples of it for direct I/O; None: direct I/O is not used.
-        self.direct_grid = self.sector_size if not is_served(descriptor) and _use_direct_io(descriptor) else None
+        self.direct_grid = (
+            self.sector_size if not is_served(descriptor) and _use_direct_io(descriptor) else None
+        )
 
     def __enter__(self) -> "DiskDevice":
         return self
@@ -177,7 +186,9 @@ class DiskDevice:
         self._pool.shutdown()
 
     def read(self, offset: int, length: int) -> memoryview:
-        """Read bytes. Raises ValueError if not whole sectors, OSError (EIO) beyond the end and if the medium fails."""
+        """Read bytes. Raises ValueError if not whole sectors, OSError (EIO) beyond the end and if the medium
+        fails.
+        """
         self._check_range(offset, length, beyond_end=errno.EIO)
         buffer = self._buffers.lend(length)
         if self._unflushed and not self._direct_for(offset, length):
@@ -186,12 +197,14 @@ class DiskDevice:
             # A file system may silently serve a direct read through its cache (btrfs: fs/btrfs/direct-io.c).
             # The whole file, because a folio that is larger than the range is not dropped.
             os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        self._transfer("read", lambda file, done: os.preadv(file, [buffer[done:]], offset + done), offset, length)
+        self._transfer(
+            "read", lambda file, done: os.preadv(file, [buffer[done:]], offset + done), offset, length
+        )
         return buffer
 
     def write(self, offset: int, data: bytes | memoryview) -> None:
-        """Write bytes. Raises ValueError if not whole sectors, OSError: ENOSPC beyond the end, otherwise the error of
-        the medium.
+        """Write bytes. Raises ValueError if not whole sectors, OSError: ENOSPC beyond the end, otherwise the
+        error of the medium.
         """
         length = len(data)
         self._check_range(offset, length, beyond_end=errno.ENOSPC)
@@ -201,7 +214,9 @@ class DiskDevice:
             view = self._buffers.lend(length)
             view[:] = data
         try:
-            self._transfer("write", lambda file, done: os.pwrite(file, view[done:], offset + done), offset, length)
+            self._transfer(
+                "write", lambda file, done: os.pwrite(file, view[done:], offset + done), offset, length
+            )
         finally:
             # Set after the write: a flush in between has not flushed it.
             self._unflushed |= not self._direct_for(offset, length)
@@ -217,23 +232,26 @@ class DiskDevice:
             raise
 
     def unanswered(self) -> tuple[float, str]:
-        """Return how many seconds the oldest request has been waiting for the medium, and its kind: "read", "write" or
-        "flush". Any thread may call it.
+        """Return how many seconds the oldest request has been waiting for the medium, and its kind: "read",
+        "write" or "flush". Any thread may call it.
         """
         now = time.monotonic()
         began, kind = min(list(self._pending.values()), default=(now, ""))
         return now - began, kind
 
     def is_hole(self, offset: int, length: int) -> bool:
-        """Return whether these bytes are a hole (lseek(2), SEEK_DATA); file systems without holes report only data."""
+        """Return whether these bytes are a hole (lseek(2), SEEK_DATA); file systems without holes report only
+        data.
+        """
         if self._is_block:
             return False
         with self._pending_request("read"):
             return _is_hole(self._descriptor, offset, length)
 
     def room_for(self, places: Iterable[Extent]) -> tuple[int, int] | None:
-        """Return the bytes of these places that an image has no space for yet, and the free bytes of the file system
-        that it is on. None: of a disk, or of a file system that does not state them, such as one in user space.
+        """Return the bytes of these places that an image has no space for yet, and the free bytes of the file
+        system that it is on. None: of a disk, or of a file system that does not state them, such as one in
+        user space.
         """
         if self._is_block:
             return None
@@ -258,7 +276,9 @@ class DiskDevice:
         return holes
 
     def run_parallel(self, jobs: Jobs, meanwhile: Job | None = None) -> None:
-        """Run jobs, at most four at once. After an error start no further job; raise it when all have stopped."""
+        """Run jobs, at most four at once. After an error start no further job; raise it when all have
+        stopped.
+        """
         queue = _JobQueue(jobs)
         workers: list[Future[None]] = []
         try:
@@ -268,7 +288,8 @@ class DiskDevice:
             if meanwhile:
                 meanwhile()
             while wait(workers, _NAP_S).not_done:
-                pass  # to the parent process, a main thread that never wakes is one whose disk does not answer
+                # to the parent process, a main thread that never wakes is one whose disk does not answer
+                pass
         finally:
             queue.close()
             wait(workers)
@@ -276,7 +297,9 @@ class DiskDevice:
             worker.result()
 
     def _direct_for(self, offset: int, length: int) -> bool:
-        return self.direct_grid is not None and offset % self.direct_grid == 0 and length % self.direct_grid == 0
+        return (
+            self.direct_grid is not None and offset % self.direct_grid == 0 and length % self.direct_grid == 0
+        )
 
     @contextmanager
     def _pending_request(self, request: str) -> Iterator[None]:
@@ -291,7 +314,9 @@ class DiskDevice:
             del self._pending[threading.get_ident()]
 
     def _transfer(self, request: str, move: Callable[[int, int], int], offset: int, length: int) -> None:
-        """Transfer all bytes: `move` gets a descriptor and the bytes done, and returns how many it transferred."""
+        """Transfer all bytes: `move` gets a descriptor and the bytes done, and returns how many it
+        transferred.
+        """
         done = 0
         while done < length:
             is_direct = self._direct_for(offset, length)
@@ -310,8 +335,8 @@ class DiskDevice:
             done += moved
 
     def _end_direct_io(self) -> None:
-        """Use the page cache after the file system refused a request: its grid is coarser than the sectors. A query of
-        the grid requires the statx of Linux 6.1, and a trial read of a hole succeeds on any grid.
+        """Use the page cache after the file system refused a request: its grid is coarser than the sectors. A
+        query of the grid requires the statx of Linux 6.1, and a trial read of a hole succeeds on any grid.
         """
         _set_direct_io(self._descriptor, on=False)
         self.direct_grid = None  # afterwards: until then other threads make requests that both kinds accept
@@ -321,12 +346,16 @@ class DiskDevice:
         if offset < 0 or offset % self.sector_size or length % self.sector_size:
             raise ValueError(f"{length} bytes at {offset} are not whole sectors of {self.sector_size} bytes")
         if offset + length > self.size:
-            raise OSError(beyond_end, f"{length} bytes at {offset} end beyond the disk, which has {self.size}")
+            raise OSError(
+                beyond_end, f"{length} bytes at {offset} end beyond the disk, which has {self.size}"
+            )
 
 
 @contextmanager
 def _errors_of_threads() -> Iterator[None]:
-    """Raise OSError if a thread cannot be started, for lack of memory or by a limit (pthread_create: EAGAIN)."""
+    """Raise OSError if a thread cannot be started, for lack of memory or by a limit (pthread_create:
+    EAGAIN).
+    """
     try:
         yield
     except RuntimeError as error:
@@ -369,10 +398,10 @@ _SERVED_BY_QEMU: set[int] = set()
 def note_served(path: str) -> None:
     """Note that QEMU serves this file by FUSE, so that direct I/O is not used on it.
 
-    The kernel splits a direct write of more than 1 MiB into requests that it sends at once. QEMU's export receives one
-    while it still writes another, into the same buffer, and writes wrong bytes without an error (seen with QEMU 7.2).
-    Buffered writes are sent one after the other, and a buffered read reaches the server after the page cache was
-    dropped.
+    The kernel splits a direct write of more than 1 MiB into requests that it sends at once. QEMU's export
+    receives one while it still writes another, into the same buffer, and writes wrong bytes without an error
+    (seen with QEMU 7.2). Buffered writes are sent one after the other, and a buffered read reaches the server
+    after the page cache was dropped.
     """
     _SERVED_BY_QEMU.add(status_of(path).st_dev)
 
@@ -383,7 +412,9 @@ def is_served(descriptor: int) -> bool:
 
 
 def _use_direct_io(descriptor: int) -> bool:
-    """Switch the open file to direct I/O; return False if its file system does not support it (EINVAL, open(2))."""
+    """Switch the open file to direct I/O; return False if its file system does not support it (EINVAL,
+    open(2)).
+    """
     try:
         _set_direct_io(descriptor, on=True)
     except OSError as error:
@@ -405,12 +436,14 @@ def _is_hole(descriptor: int, offset: int, length: int) -> bool:
         return error.errno == errno.ENXIO  # no data from here to the end of the file
 
 
-# A Device that cannot write, to read the state of a disk. It must work while another program has the disk locked,
-# and must not be able to do harm.
+# A Device that cannot write, to read the state of a disk. It must work while another program has the disk
+# locked, and must not be able to do harm.
 
 
 class ReadOnlyDevice:
-    """A read-only Device: it reads at any offset, and from the medium as far as the page cache can be dropped."""
+    """A read-only Device: it reads at any offset, and from the medium as far as the page cache can be
+    dropped.
+    """
 
     def __init__(self, descriptor: int, sector_size: int = 512) -> None:
         self._descriptor = descriptor
@@ -449,8 +482,8 @@ class ReadOnlyDevice:
 
 @contextmanager
 def open_read_only(path: str, *, image_sector_size: int | None = None) -> Iterator[ReadOnlyDevice]:
-    """Open a disk or image for reading, in sectors of 512 bytes; with `image_sector_size` in those of a disk, or of
-    that size for an image.
+    """Open a disk or image for reading, in sectors of 512 bytes; with `image_sector_size` in those of a disk,
+    or of that size for an image.
 
     Raises Refused if it is neither, or cannot be opened.
     """
@@ -480,7 +513,8 @@ def limited(device: Device, rate: int | None) -> Device:
 class Limited:
     """A device that writes at most this many bytes a second, over all threads; idle time does not accumulate.
 
-    Only writes count: a copy reads and verifies as much as it writes, so this is the rate at which data moves.
+    Only writes count: a copy reads and verifies as much as it writes, so this is the rate at which data
+    moves.
     """
 
     def __init__(self, device: Device, bytes_per_second: int) -> None:
@@ -508,5 +542,7 @@ class Limited:
         self._write(offset, data)
 
     def stop_throttling(self) -> None:
-        """End all waiting, including a wait in progress, to stop the work soon. Signal handlers may call it."""
+        """End all waiting, including a wait in progress, to stop the work soon. Signal handlers may call
+        it.
+        """
         self._hurried = True

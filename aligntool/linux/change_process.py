@@ -1,7 +1,7 @@
 """Run a change in a child process, so that a disk that stops responding blocks only the child.
 
-The child keeps the disk locked until its last request is answered, so no other move begins while one of its requests
-may still be written. To the disk, killing the child is a power cut. docs/decisions/0045.
+The child keeps the disk locked until its last request is answered, so no other move begins while one of its
+requests may still be written. To the disk, killing the child is a power cut. docs/decisions/0045.
 """
 
 import signal
@@ -30,8 +30,9 @@ _Begun = tuple[str, ChangeState, str]  # the fields of ChangeInProgress that can
 def apply_in_child(
     locked: Locked, plan: Plan, path: str, on_note: OnNote, *, stall_s: float = STALL_S
 ) -> Iterator[ChangeInProgress]:
-    """Yield the ChangeInProgress of `locked`, whose events happen in a child process. The child waits until each event
-    is consumed, so it stops if no more are consumed. Sleep and shutdown are inhibited while this process waits for it.
+    """Yield the ChangeInProgress of `locked`, whose events happen in a child process. The child waits until
+    each event is consumed, so it stops if no more are consumed. Sleep and shutdown are inhibited while this
+    process waits for it.
 
     Raises the exceptions of the child, and Killed.
     """
@@ -93,7 +94,9 @@ class _ChildSide:
                     Thread(target=self._watch, args=(applying.unanswered,), daemon=True).start()
                 # The cleanup of `locked` must know whether something was written.
                 in_flight = applying.way is not ChangeState.BEGUN
-                apply_events(plan, applying, nullcontext(self._send_and_wait), lambda *_: None, in_flight=in_flight)
+                apply_events(
+                    plan, applying, nullcontext(self._send_and_wait), lambda *_: None, in_flight=in_flight
+                )
         finally:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # SIGTERM would interrupt the last message
             with self.sending:
@@ -114,7 +117,8 @@ class _ChildSide:
 
     def _watch(self, unanswered: Callable[[], Waiting | None]) -> None:
         """Send Waiting every `stall_s` seconds while a disk leaves a request unanswered."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)  # they stay pending while the main thread blocks them, too
+        # they stay pending while the main thread blocks them, too
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
         reported = 0.0
         while not self.over.wait(self.stall_s / 5):
             if time.monotonic() > reported + self.stall_s and (waiting := unanswered()):

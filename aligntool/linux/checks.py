@@ -16,18 +16,18 @@ from aligntool.linux.programs import NOT_RUN, ProgramResult, find_program
 from aligntool.linux.sysfs import opened
 from aligntool.units import Extent
 
-# Nothing is repaired and nothing is written. Each checker has its own option for a check without repair, and reports
-# errors in its own way.
+# Nothing is repaired and nothing is written. Each checker has its own option for a check without repair, and
+# reports errors in its own way.
 
-# Errors that some checkers print although they exit with 0: xfs_repair for a log that it ignores, fsck.f2fs for each
-# failed test.
+# Errors that some checkers print although they exit with 0: xfs_repair for a log that it ignores, fsck.f2fs
+# for each failed test.
 ALARMS = re.compile(r"^ALERT:|\[Fail\]", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of a check. `checked` without a `problem`: no errors. Not `checked`: `by` is the reason, and a map of
-    used blocks is not to be relied on.
+    """The result of a check. `checked` without a `problem`: no errors. Not `checked`: `by` is the reason, and
+    a map of used blocks is not to be relied on.
     """
 
     checked: bool
@@ -42,10 +42,11 @@ def missing_checker(kind: str) -> str:
 
 
 def check_content(path: str, extent: Extent, name: str) -> CheckResult:
-    """Check the file system of the kind `name` at `extent` of the disk or image `path`; it must not be mounted.
+    """Check the file system of the kind `name` at `extent` of the disk or image `path`; it must not be
+    mounted.
 
-    It takes as long as the checker does: minutes for a full disk. Without root only ext2, ext3 and ext4 in an image are
-    checked, because only e2fsck accepts an offset into a file.
+    It takes as long as the checker does: minutes for a full disk. Without root only ext2, ext3 and ext4 in an
+    image are checked, because only e2fsck accepts an offset into a file.
     """
     kind = kind_named(name)
     if not kind.checker:
@@ -75,13 +76,17 @@ def _answer(path: str, extent: Extent, kind: Kind) -> ProgramResult:
             return run_confined(*kind.checker, device, disks=(disk,))
     with fresh_reader(path) as reader:  # drops the cache
         name = f"/proc/self/fd/{reader.descriptor}"
-        answer = run_confined(*kind.checker, kind.name_in_image(name, extent.start), disks=(reader.descriptor,))
+        answer = run_confined(
+            *kind.checker, kind.name_in_image(name, extent.start), disks=(reader.descriptor,)
+        )
         return _with_path(answer, name, str(Path(path).absolute()))
 
 
 def _with_path(answer: ProgramResult, name: str, path: str) -> ProgramResult:
     """Return the output with the path of the disk in place of the name by which the checker opened it."""
-    stdout, stderr = (text.replace(name.encode(), os.fsencode(path)) for text in (answer.stdout, answer.stderr))
+    stdout, stderr = (
+        text.replace(name.encode(), os.fsencode(path)) for text in (answer.stdout, answer.stderr)
+    )
     return ProgramResult(answer.code, stdout, stderr)
 
 
@@ -105,13 +110,13 @@ _NOTHING_FOUND = 2  # by blkid
 
 
 def run_blkid(device: str, *words: str) -> ProgramResult:
-    """Return what blkid finds on a device, without its cache: as of a device that is gone, nothing (blkid(8), 2).
-    NOT_RUN if it cannot be opened.
+    """Return what blkid finds on a device, without its cache: as of a device that is gone, nothing (blkid(8),
+    2). NOT_RUN if it cannot be opened.
     """
     try:
         with opened(device) as disk:
-            # Not by its path: /dev/md/NAME and the like are links, which nothing shows to a confined program, and blkid
-            # ends with the same code whether it finds no content or no device.
+            # Not by its path: /dev/md/NAME and the like are links, which nothing shows to a confined program,
+            # and blkid ends with the same code whether it finds no content or no device.
             return run_confined("blkid", "-p", *words, f"/proc/self/fd/{disk}", disks=(disk,))
     except FileNotFoundError as error:
         return ProgramResult(_NOTHING_FOUND, b"", f"{device}: {error.strerror}".encode())

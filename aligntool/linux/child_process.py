@@ -1,8 +1,8 @@
 """Run work on disks in a child process, so that a disk that stops responding does not block the parent.
 
-A process that waits for a dead disk sleeps in the kernel, where no signal reaches it (state D). The parent, which talks
-to the user, then kills the child and leaves it behind, so that no further request is sent to the disk.
-docs/decisions/0045.
+A process that waits for a dead disk sleeps in the kernel, where no signal reaches it (state D). The parent,
+which talks to the user, then kills the child and leaves it behind, so that no further request is sent to the
+disk. docs/decisions/0045.
 """
 
 import ctypes
@@ -42,8 +42,8 @@ Job = Callable[[Callable[..., None]], T]  # called with a function that reports 
 def child_process(work: Work, path: str, on_note: OnNote, *, stall_s: float = STALL_S) -> Iterator["Child"]:
     """Yield a child process that does this work and sends its result or exception as its last message.
 
-    SIGTERM interrupts the child as Ctrl-C does. When the block ends, the child has ended or is left behind. `path` is
-    the path of the disk.
+    SIGTERM interrupts the child as Ctrl-C does. When the block ends, the child has ended or is left behind.
+    `path` is the path of the disk.
     """
     parent = os.getpid()
     ours, theirs = Pipe()
@@ -63,10 +63,11 @@ def child_process(work: Work, path: str, on_note: OnNote, *, stall_s: float = ST
 def run_in_child(
     job: Job[T], path: str, tell: Callable[..., object], on_note: OnNote, *, stall_s: float = STALL_S
 ) -> T:
-    """Run a long job on a disk in a child process and return its result. `tell` gets the values that the job reports.
+    """Run a long job on a disk in a child process and return its result. `tell` gets the values that the job
+    reports.
 
-    Waits for a disk that does not answer, and reports it. Ctrl-C interrupts the job, which may still return a result;
-    if the disk is silent, Ctrl-C also ends the wait. Raises the exceptions of the job, and Killed.
+    Waits for a disk that does not answer, and reports it. Ctrl-C interrupts the job, which may still return a
+    result; if the disk is silent, Ctrl-C also ends the wait. Raises the exceptions of the job, and Killed.
     """
 
     with child_process(partial(_run_job, job), path, on_note, stall_s=stall_s) as child:
@@ -115,11 +116,12 @@ class Child:
     silent: bool = False  # a disk has not answered for some time
     seen: ProcessProgress = field(default_factory=ProcessProgress)  # the child's progress when last read
     since: float = 0.0  # when it last changed
-    came: list[object] = field(default_factory=list)  # a received message that Ctrl-C kept from being returned
+    # a received message that Ctrl-C kept from being returned
+    came: list[object] = field(default_factory=list)
 
     def receive(self) -> object:
-        """Return the next message, or Waiting if the child makes no progress and cannot report it: while libparted
-        waits for a disk it holds Python's global interpreter lock, so no thread of the child runs.
+        """Return the next message, or Waiting if the child makes no progress and cannot report it: while
+        libparted waits for a disk it holds Python's global interpreter lock, so no thread of the child runs.
         """
         while not self.came and not self.connection.poll(self.stall_s):
             now = progress_of(self.pid)
@@ -159,7 +161,9 @@ class Child:
                 os.kill(self.pid, signal.SIGTERM)
 
     def end(self) -> None:
-        """Stop the child and wait for its end, or leave it behind. Wait for a program that shrinks a file system."""
+        """Stop the child and wait for its end, or leave it behind. Wait for a program that shrinks a file
+        system.
+        """
         self.stop()
         deadline = time.monotonic() + (_PAUSE_S if self.silent else _GRACE_S)
         while self.pid:
@@ -191,8 +195,8 @@ class Child:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.on_note(
-            f"{disk} has not answered a read or write: process {pids[-1]} waits for it and keeps the disk open"
-            " until then. Nothing else is written"
+            f"{disk} has not answered a read or write: process {pids[-1]} waits for it and keeps the disk"
+            " open until then. Nothing else is written"
         )
         self.pid = 0
 
@@ -223,9 +227,12 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """Make this process end when its parent ends for any reason; leave Ctrl-C on the terminal to the parent."""
+    """Make this process end when its parent ends for any reason; leave Ctrl-C on the terminal to the
+    parent.
+    """
     os.setsid()
-    signal.set_wakeup_fd(-1)  # it belongs to an event loop of the parent; the disk may soon get that descriptor
+    # it belongs to an event loop of the parent; the disk may soon get that descriptor
+    signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if SIGCHLD is ignored, exit codes of programs are lost
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)

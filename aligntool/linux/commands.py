@@ -13,8 +13,8 @@ from aligntool.inventory import Disk, DiskKind, Health
 from aligntool.linux.programs import run_program
 from aligntool.linux.sysfs import IO_NONE, opened
 
-# ATA commands: IDENTIFY DEVICE and CHECK POWER MODE, through SG_IO. Only these two are sent: they change nothing, do
-# not wake the drive, and require root.
+# ATA commands: IDENTIFY DEVICE and CHECK POWER MODE, through SG_IO. Only these two are sent: they change
+# nothing, do not wake the drive, and require root.
 
 SG_IO = 0x2285
 PATIENCE_MS = 5000
@@ -45,8 +45,8 @@ def is_standby(descriptor: int) -> bool | None:
 
 
 def standby_in_sense(sense: bytes) -> bool | None:
-    """Return whether the count register in an ATA Status Return descriptor (SAT-3, 12.2.7), or in fixed sense data,
-    reports standby. None: it is in neither.
+    """Return whether the count register in an ATA Status Return descriptor (SAT-3, 12.2.7), or in fixed sense
+    data, reports standby. None: it is in neither.
 
     Older Linux put the registers into other bytes of fixed sense data; a status of zero shows that.
     """
@@ -81,11 +81,12 @@ def _send(descriptor: int, words: bytes, length: int) -> tuple[bytes, bytes] | N
     return data.raw[:length], sense.raw[:sense_length]
 
 
-# NVMe commands: Identify, Get Features and Get Log Page through the kernel's admin ioctl, and the ioctl for the
-# namespace's number. Only these four are sent, and none of them changes anything.
+# NVMe commands: Identify, Get Features and Get Log Page through the kernel's admin ioctl, and the ioctl for
+# the namespace's number. Only these four are sent, and none of them changes anything.
 
 NVME_IOCTL_ID = IO_NONE | 0x4E40  # _IO('N', 0x40): returns the namespace's number
-NVME_IOCTL_ADMIN_CMD = 0xC0484E41  # _IOWR('N', 0x41, struct nvme_passthru_cmd), include/uapi/linux/nvme_ioctl.h
+# _IOWR('N', 0x41, struct nvme_passthru_cmd), include/uapi/linux/nvme_ioctl.h
+NVME_IOCTL_ADMIN_CMD = 0xC0484E41
 PAGE = 4096
 
 HEALTH_LENGTH = 512
@@ -108,8 +109,8 @@ def identify_controller(descriptor: int) -> bytes | None:
 
 
 def identify_namespace(descriptor: int, nsid: int | None) -> bytes | None:
-    """Return the Identify Namespace data. Every user who can open the node may read it (Linux 6.2, nvme_cmd_allowed),
-    before that root only.
+    """Return the Identify Namespace data. Every user who can open the node may read it (Linux 6.2,
+    nvme_cmd_allowed), before that root only.
     """
     nsid = namespace_number(descriptor) if nsid is None else nsid
     return None if nsid is None else _read_page(descriptor, _IDENTIFY, nsid, _CNS_NAMESPACE)
@@ -133,8 +134,8 @@ def namespace_number(descriptor: int) -> int | None:
 
 
 def namespaces(descriptor: int) -> tuple[int, ...]:
-    """Return the numbers of all allocated namespaces of the drive, attached or not; if the drive does not list those,
-    of its active ones. Return () if it lists neither.
+    """Return the numbers of all allocated namespaces of the drive, attached or not; if the drive does not
+    list those, of its active ones. Return () if it lists neither.
     """
     lists = (_read_page(descriptor, _IDENTIFY, 0, cns) for cns in (_CNS_ALLOCATED, _CNS_ACTIVE))
     page = next(filter(None, lists), b"")
@@ -147,11 +148,15 @@ def _read_page(descriptor: int, opcode: int, nsid: int, cdw10: int, length: int 
 
 
 def _send_admin(descriptor: int, opcode: int, nsid: int, cdw10: int, length: int) -> tuple[int, bytes] | None:
-    """Send an admin command; return (result, data). The buffer is a separate page: the drive writes to it by DMA."""
+    """Send an admin command; return (result, data). The buffer is a separate page: the drive writes to it by
+    DMA.
+    """
     with mmap.mmap(-1, PAGE) as page:
         window = ctypes.c_char.from_buffer(page)
         data = (ctypes.addressof(window), 0, length)
-        command = bytearray(_COMMAND.pack(opcode, 0, 0, nsid, 0, 0, 0, *data, cdw10, 0, 0, 0, 0, 0, PATIENCE_MS, 0))
+        command = bytearray(
+            _COMMAND.pack(opcode, 0, 0, nsid, 0, 0, 0, *data, cdw10, 0, 0, 0, 0, 0, PATIENCE_MS, 0)
+        )
         try:
             status = fcntl.ioctl(descriptor, NVME_IOCTL_ADMIN_CMD, command)
         except OSError:
@@ -163,15 +168,16 @@ def _send_admin(descriptor: int, opcode: int, nsid: int, cdw10: int, length: int
 
 
 # Predicted failure, wear and temperature of a drive. They are read only before a plan: heavy reading and
-# writing kills a failing drive, and an audit reads very little. smartctl knows the commands of each kind of drive and
-# bridge; without it only NVMe drives can be queried, and without root the health is unknown.
+# writing kills a failing drive, and an audit reads very little. smartctl knows the commands of each kind of
+# drive and bridge; without it only NVMe drives can be queried, and without root the health is unknown.
 
 PATIENCE_S = 10.0
 PHYSICAL = (DiskKind.ATA, DiskKind.SCSI, DiskKind.NVME, DiskKind.USB)
 # ATA attributes whose raw value is a count of sectors that could not be read.
 UNREADABLE = {197: "sectors pending reallocation", 198: "uncorrectable sectors"}
 COUNT_MASK = 0xFFFFFFFF  # some drives use the upper two bytes of the raw value for something else
-# Critical Warning, NVMe base specification, SMART / Health Information. Bit 1 is the temperature, which is temporary.
+# Critical Warning, NVMe base specification, SMART / Health Information. Bit 1 is the temperature, which is
+# temporary.
 CRITICAL = {
     0x01: "its spare blocks are running out",
     0x04: "its reliability is degraded",
@@ -181,7 +187,8 @@ CRITICAL = {
 }
 TOO_HOT = 0x02
 ZERO_CELSIUS = 273  # K, as nvme-cli and smartctl use it
-# smartctl's names (drivedb.h) of attributes whose normalised value falls from 100 to 0 over the rated endurance.
+# smartctl's names (drivedb.h) of attributes whose normalised value falls from 100 to 0 over the rated
+# endurance.
 # They are matched by name, because manufacturers use one number for different things.
 LIFE_LEFT = (
     "Media_Wearout_Indicator", "Percent_Lifetime_Remain", "Wear_Leveling_Count", "SSD_Life_Left",
@@ -192,15 +199,16 @@ ENDURANCE_OFFSET = 8  # Percentage Used Endurance Indicator (ACS-3, A.11.5)
 
 
 def with_health(disk: Disk) -> Disk:
-    """Return the disk with its predicted failure and its health; unchanged if they cannot be read. This takes at most
-    ten seconds.
+    """Return the disk with its predicted failure and its health; unchanged if they cannot be read. This takes
+    at most ten seconds.
     """
     if disk.kind not in PHYSICAL or os.geteuid() != 0:
         return disk
     words = ("smartctl", "-j", "-H", "-A", "-l", "ssd", disk.path)
     failing, health = decode_smartctl_report(run_program(*words, only_reads=True, limit_s=PATIENCE_S).output)
     if failing is None and health is None and disk.kind is DiskKind.NVME:
-        with suppress(OSError), opened(disk.path) as descriptor:  # smartctl is not installed, or reported nothing
+        # smartctl is not installed, or reported nothing
+        with suppress(OSError), opened(disk.path) as descriptor:
             log = health_log(descriptor)
             if log:
                 failing, health = decode_health_log(log)
@@ -208,7 +216,9 @@ def with_health(disk: Disk) -> Disk:
 
 
 def decode_health_log(log: bytes) -> tuple[str | None, Health]:
-    """Decode log 02h, 512 bytes, into the reported failure and the health (NVMe base specification 2.0, figure 207)."""
+    """Decode log 02h, 512 bytes, into the reported failure and the health (NVMe base specification 2.0,
+    figure 207).
+    """
     warning = log[0]
     kelvin = int.from_bytes(log[1:3], "little")
     failures = [what for bit, what in CRITICAL.items() if warning & bit]
@@ -225,7 +235,9 @@ def decode_health_log(log: bytes) -> tuple[str | None, Health]:
 
 
 def decode_smartctl_report(report: str) -> tuple[str | None, Health | None]:
-    """Decode the JSON of smartctl (7.0 or newer); return the predicted failure and the health, each None if missing."""
+    """Decode the JSON of smartctl (7.0 or newer); return the predicted failure and the health, each None if
+    missing.
+    """
     try:
         document: object = json.loads(report)
     except (ValueError, RecursionError):
@@ -267,7 +279,9 @@ def _used_by_statistics(document: object) -> int | None:
 
 
 def _used_by_attribute(document: object) -> int | None:
-    """Return the wear by an attribute, only for models that smartctl knows: for others the names are guesses."""
+    """Return the wear by an attribute, only for models that smartctl knows: for others the names are
+    guesses.
+    """
     if _get(document, "in_smartctl_database") is not True:
         return None
     rows = _rows(document, "ata_smart_attributes", "table")

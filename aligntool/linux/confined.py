@@ -1,7 +1,8 @@
-"""Start programs that parse the content of disks and images, so that they reach nothing but what they are given.
+"""Start programs that parse the content of disks and images, so that they reach nothing but what they are
+given.
 
-Such a program is as exposed as a network service: whoever wrote the disk chose its input. docs/decisions/0053 has the
-reasons for what is below.
+Such a program is as exposed as a network service: whoever wrote the disk chose its input. docs/decisions/0053
+has the reasons for what is below.
 """
 
 import ctypes
@@ -26,11 +27,12 @@ from aligntool.units import GIB, MIB
 
 # Two layers, each where the kernel and the rights of the user allow it; without either, nothing is started.
 #
-# A mount namespace with a root of its own, in which nothing else exists: no path leads anywhere, not even that of a
-# socket. Together with it, a network without an interface. It needs CAP_SYS_ADMIN, or a user namespace.
+# A mount namespace with a root of its own, in which nothing else exists: no path leads anywhere, not even
+# that of a socket. Together with it, a network without an interface. It needs CAP_SYS_ADMIN, or a user
+# namespace.
 #
-# Landlock, which any user has from Linux 5.13 on: files can be opened only below those that are allowed. What a
-# descriptor in /proc/self/fd opens again is judged by its file, not by a path.
+# Landlock, which any user has from Linux 5.13 on: files can be opened only below those that are allowed. What
+# a descriptor in /proc/self/fd opens again is judged by its file, not by a path.
 
 # It runs in a forked child, for every program: this uses strings and system calls, no path objects.
 # ruff: noqa: PTH103, PTH114, PTH115, PTH120, PTH211
@@ -40,7 +42,8 @@ _PROGRAMS = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",  # programs, libraries, locales
     "/nix/store", "/gnu/store",  # the same, on NixOS and Guix
     "/etc/alternatives",  # links of /usr/bin to one of several programs
-    "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d",  # where the loader finds libraries outside of /usr/lib
+    # where the loader finds libraries outside of /usr/lib
+    "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d",
     "/etc/e2fsck.conf", "/etc/mke2fs.conf", "/etc/mtools.conf",  # settings of e2fsprogs and mtools
 )  # fmt: skip
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")  # /dev/null also for writing
@@ -48,8 +51,9 @@ _SELF = "/proc/self"  # its descriptors; that nothing it sees is mounted
 
 _NOBODY = 65534  # the kernel's overflow user, "nobody" almost everywhere
 
-# Limits. They end a program that a crafted disk makes run away, and must never end an honest one: a check of a full
-# disk of 16 TiB takes hours, and e2fsck(8), xfs_repair(8) and btrfs-check(8) keep maps of all blocks in memory.
+# Limits. They end a program that a crafted disk makes run away, and must never end an honest one: a check of
+# a full disk of 16 TiB takes hours, and e2fsck(8), xfs_repair(8) and btrfs-check(8) keep maps of all blocks
+# in memory.
 _LEAST_MEMORY = 4 * GIB  # of address space: stacks of threads and mapped libraries count
 _BYTES_PER_MEMORY = 256  # of the disk, for each further byte of memory: 64 GiB for 16 TiB
 _LEAST_CPU_S = 300
@@ -59,8 +63,8 @@ _BYTES_PER_TIME_S = 8 * MIB  # of the disk: as slow as it is read, in any order
 _MOST_PRINTED = 64 * MIB  # is kept in memory
 _MOST_WRITTEN = 4 * GIB  # to a file that is given for it: a map of 16 TiB, a file of a FAT
 
-# <linux/landlock.h>. The numbers of the system calls are those of every architecture but alpha and mips, which answer
-# ENOSYS to them.
+# <linux/landlock.h>. The numbers of the system calls are those of every architecture but alpha and mips,
+# which answer ENOSYS to them.
 _CREATE_RULESET = 444
 _ADD_RULE = 445
 _RESTRICT_SELF = 446
@@ -77,8 +81,8 @@ _MAKE_REG = 1 << 8
 _TRUNCATE = 1 << 14
 _IOCTL_DEV = 1 << 15
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV  # the others are those of folders
-# The number of rights that each version of the interface knows, from version 1 on: REFER since 2, TRUNCATE since 3,
-# IOCTL_DEV since 5.
+# The number of rights that each version of the interface knows, from version 1 on: REFER since 2, TRUNCATE
+# since 3, IOCTL_DEV since 5.
 _KNOWN_RIGHTS = (13, 14, 15, 15, 16)
 _TCP_SINCE = 4
 _TCP = 0b11  # bind, connect
@@ -115,7 +119,9 @@ _CAP_VERSION = 0x20080522
 _DAC_OVERRIDE = 1  # of root: to open a disk that another user owns
 
 _FUSE = "fd={},rootmode=100000,user_id={},group_id={},default_permissions,allow_other,max_read=1048576"
-"""Options of a mount whose root is a file (fuse(4), filesystems/fuse.rst). QEMU's export answers reads of 1 MiB."""
+"""Options of a mount whose root is a file (fuse(4), filesystems/fuse.rst). QEMU's export answers reads of 1
+MiB.
+"""
 VIEW = "/view"  # in the private root
 
 _unconfined = False
@@ -144,10 +150,11 @@ def run_confined(
 ) -> ProgramResult:
     """Run a program that parses content to its end. It ends when aligntool is killed.
 
-    `disks`: descriptors that it inherits, and may open again as /proc/self/fd/N, block devices also by their own path:
-    btrfs resolves the former to it (common/path-utils.c, path_canonicalize). `writes`: also for writing. `folder`:
-    where it may create files. `limit_s`: terminate it after this time, instead of the limit for disks of this size. For
-    others see `run_program`. Raises Refused if it cannot be confined, ValueError for any other path of a device.
+    `disks`: descriptors that it inherits, and may open again as /proc/self/fd/N, block devices also by their
+    own path: btrfs resolves the former to it (common/path-utils.c, path_canonicalize). `writes`: also for
+    writing. `folder`: where it may create files. `limit_s`: terminate it after this time, instead of the
+    limit for disks of this size. For others see `run_program`. Raises Refused if it cannot be confined,
+    ValueError for any other path of a device.
     """
     _check_devices(words, disks, folder)
     program = find_program(words[0])
@@ -169,8 +176,8 @@ def run_confined(
 
 
 def _check_devices(words: Iterable[str], disks: Iterable[int], folder: Path | None) -> None:
-    """Raise ValueError for a path in /dev that the program does not find, such as a link: it may take a device that is
-    not there for one without content.
+    """Raise ValueError for a path in /dev that the program does not find, such as a link: it may take a
+    device that is not there for one without content.
     """
     known = [os.readlink(f"/proc/self/fd/{disk}") for disk in disks]
     for word in words:
@@ -181,8 +188,9 @@ def _check_devices(words: Iterable[str], disks: Iterable[int], folder: Path | No
 
 @contextmanager
 def started(words: tuple[str, ...], *, length: int, stdin: int) -> Iterator["subprocess.Popen[bytes]"]:
-    """Yield a program that unpacks `stdin`, with a pipe for its output and another for its errors. It is killed when
-    the context or aligntool ends. `length`: bytes that an honest one may have to unpack. `words`: with its path.
+    """Yield a program that unpacks `stdin`, with a pipe for its output and another for its errors. It is
+    killed when the context or aligntool ends. `length`: bytes that an honest one may have to unpack. `words`:
+    with its path.
 
     Raises Refused if it cannot be confined.
     """
@@ -193,7 +201,11 @@ def started(words: tuple[str, ...], *, length: int, stdin: int) -> Iterator["sub
         before_exec = confinement(words[0], length=length)
     with cannot_be_confined(Path(words[0]).name):
         child = subprocess.Popen(
-            (*prefix, *words), stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=before_exec
+            (*prefix, *words),
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=before_exec,
         )
     with child:
         try:
@@ -233,10 +245,11 @@ def confinement(
 ) -> Callable[[], None]:
     """Return what confines a child of this process before it executes `program`, which must be a path.
 
-    `disks`, `writes`, `folder`: see `run_confined`. `most_written`: bytes of the longest file that it may write; None:
-    any, and it may run for as long as aligntool does. `length`: bytes that it parses beside those of `disks`. `serves`:
-    descriptors of FUSE, which it finds as /dev/fd/N; it needs a root folder of its own for that. `view`: one of them,
-    to be mounted at VIEW there. `end`: the signal that it gets when aligntool is killed.
+    `disks`, `writes`, `folder`: see `run_confined`. `most_written`: bytes of the longest file that it may
+    write; None: any, and it may run for as long as aligntool does. `length`: bytes that it parses beside
+    those of `disks`. `serves`: descriptors of FUSE, which it finds as /dev/fd/N; it needs a root folder of
+    its own for that. `view`: one of them, to be mounted at VIEW there. `end`: the signal that it gets when
+    aligntool is killed.
     """
     access = _READ_FILE | _IOCTL_DEV | (_WRITE_FILE | _TRUNCATE if writes else 0)
     length += sum(map(_size_of, disks))
@@ -276,8 +289,8 @@ def _places(program: str) -> Iterator[tuple[str, int]]:
 
 @dataclass(frozen=True, slots=True)
 class _Confinement:
-    """The confinement of a program, applied by a call in the child process that will execute it. It fails closed: an
-    exception keeps the program from being started.
+    """The confinement of a program, applied by a call in the child process that will execute it. It fails
+    closed: an exception keeps the program from being started.
     """
 
     parent: int
@@ -320,14 +333,17 @@ class _Confinement:
             (resource.RLIMIT_CORE, 0),  # of a disk's content
         ):
             hard = resource.getrlimit(name)[1]
-            least = min((most, hard), key=lambda limit: limit if limit >= 0 else float("inf"))  # RLIM_INFINITY is -1
+            # RLIM_INFINITY is -1
+            least = min((most, hard), key=lambda limit: limit if limit >= 0 else float("inf"))
             # xfs_repair(8) does not run if it cannot lift this one (repair/init.c, increase_rlimit).
             resource.setrlimit(name, (least, hard if name == resource.RLIMIT_FSIZE else least))
 
     # A root folder of its own
 
     def _has_own_root(self, opened_places: list[tuple[str, int, int]]) -> bool:
-        """Enter a root folder in which only the places and the disks exist; return whether that is possible here."""
+        """Enter a root folder in which only the places and the disks exist; return whether that is possible
+        here.
+        """
         shown = (*opened_places, *self._opened_disks())
         base = "/tmp"  # any folder that is always there: only this process sees what is mounted over it
         if _libc().mount(b"aligntool", base.encode(), b"tmpfs", _ROOT_FLAGS & ~_RDONLY, b"mode=755,size=64k"):
@@ -338,7 +354,8 @@ class _Confinement:
             Path(base, "proc/mounts").symlink_to("self/mounts")
             self._show_exports(base)
             _called("mount", _libc().mount(None, base.encode(), None, _REMOUNT | _BIND | _ROOT_FLAGS, None))
-            # All other mounts leave this namespace: a file system that is unmounted meanwhile must not stay in use.
+            # All other mounts leave this namespace: a file system that is unmounted meanwhile must not stay
+            # in use.
             os.chdir(base)
             _called("pivot_root", _libc().pivot_root(b".", b"."))
             _called("umount", _libc().umount2(b".", _DETACH))
@@ -351,8 +368,8 @@ class _Confinement:
         return True
 
     def _opened_disks(self) -> Iterator[tuple[str, int, int]]:
-        """Yield the block devices, opened again: a mount needs a descriptor of this namespace. The path of an image is
-        not looked up again.
+        """Yield the block devices, opened again: a mount needs a descriptor of this namespace. The path of an
+        image is not looked up again.
         """
         for disk in self.disks:
             status = os.fstat(disk)
@@ -364,8 +381,8 @@ class _Confinement:
                         yield path, self.access, descriptor
 
     def _zone_models(self) -> Iterator[tuple[str, int, int]]:
-        """Yield the files that say whether a disk is zoned. fsck.f2fs fails if one is there and may not be read, but
-        not without one (f2fs-tools, lib/libf2fs_zoned.c, f2fs_get_zoned_model).
+        """Yield the files that say whether a disk is zoned. fsck.f2fs fails if one is there and may not be
+        read, but not without one (f2fs-tools, lib/libf2fs_zoned.c, f2fs_get_zoned_model).
         """
         for disk in self.disks:
             number = os.fstat(disk).st_rdev
@@ -402,9 +419,14 @@ class _Confinement:
         ):
             if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
                 access &= _OF_FILES
-            rule = struct.pack("=Qi", access & handled, descriptor)  # struct landlock_path_beneath_attr, packed
-            if _libc().syscall(_ADD_RULE, rules, _PATH_BENEATH, rule, 0) and ctypes.get_errno() != errno.EBADFD:
-                _called("landlock", -1)  # EBADFD: of no file system, such as a pipe; Landlock does not restrict those
+            # struct landlock_path_beneath_attr, packed
+            rule = struct.pack("=Qi", access & handled, descriptor)
+            if (
+                _libc().syscall(_ADD_RULE, rules, _PATH_BENEATH, rule, 0)
+                and ctypes.get_errno() != errno.EBADFD
+            ):
+                # EBADFD: of no file system, such as a pipe; Landlock does not restrict those
+                _called("landlock", -1)
         _called("landlock", _libc().syscall(_RESTRICT_SELF, rules, 0))
         os.close(rules)
 
@@ -415,7 +437,8 @@ def _show(base: str, path: str, descriptor: int, *, read_only: bool) -> None:
     source = f"/proc/self/fd/{descriptor}".encode()
     if os.path.lexists(target):
         return
-    if os.path.islink(path) and os.readlink(path).lstrip("/").startswith("usr/"):  # /bin, where it is /usr/bin
+    # /bin, where it is /usr/bin
+    if os.path.islink(path) and os.readlink(path).lstrip("/").startswith("usr/"):
         os.symlink(os.readlink(path), target)
         return
     if stat.S_ISDIR(os.fstat(descriptor).st_mode):
@@ -442,14 +465,16 @@ def mount_fuse(descriptor: int, target: str) -> None:
 
 
 def enter_own_mounts() -> None:
-    """Let this process and its children have mounts of their own, which no other process sees. A user has all rights to
-    them afterwards. Raises OSError.
+    """Let this process and its children have mounts of their own, which no other process sees. A user has all
+    rights to them afterwards. Raises OSError.
     """
     _unshare(_NEWNS)
 
 
 def has_own_root() -> bool:
-    """Return whether programs can have a root folder of their own: not in a chroot whose root is no mount point."""
+    """Return whether programs can have a root folder of their own: not in a chroot whose root is no mount
+    point.
+    """
     child = os.fork()
     if not child:
         os._exit(not _own_namespaces())
@@ -481,7 +506,9 @@ def _unshare(kinds: int) -> None:
 
 
 def _drop_rights(*, as_nobody: bool) -> None:
-    """Keep no right but that of root to open files of others; `as_nobody`: as another user, who owns nothing."""
+    """Keep no right but that of root to open files of others; `as_nobody`: as another user, who owns
+    nothing.
+    """
     libc = _libc()
     is_root = os.geteuid() == 0
     _called("prctl", libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0))

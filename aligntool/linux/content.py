@@ -35,8 +35,8 @@ _MAX_HOLES = 100_000  # the rest of the file is assumed to have the same share
 
 
 def hole_share(path: str, span: int) -> float | None:
-    """Return the share of holes in the first `span` bytes, from 0 to 1 (lseek(2), SEEK_DATA and SEEK_HOLE), or None if
-    unknown.
+    """Return the share of holes in the first `span` bytes, from 0 to 1 (lseek(2), SEEK_DATA and SEEK_HOLE),
+    or None if unknown.
 
     Most file systems report preallocated blocks (fallocate) as holes; one without holes reports only data.
     """
@@ -63,14 +63,14 @@ def _hole_share(descriptor: int, span: int) -> float | None:
     return holes / position if position else None
 
 
-# Read a drive or partition where an array, a copy or test data is planned, to find data without a signature. Everything
-# else is recognised by its signature; content without one (plain dm-crypt, a raw database, a hidden volume) is found
-# only here.
+# Read a drive or partition where an array, a copy or test data is planned, to find data without a signature.
+# Everything else is recognised by its signature; content without one (plain dm-crypt, a raw database, a
+# hidden volume) is found only here.
 #
-# What is small is read whole. A file system reports which part of an image was never written, so that of a sparse image
-# little remains. Of anything longer, places are read, so close that no area of DENSE bytes is missed; a rotating drive
-# takes too long for that, and is read at a fixed number of places. The number does not depend on the time that reads
-# take: the same command must find the same.
+# What is small is read whole. A file system reports which part of an image was never written, so that of a
+# sparse image little remains. Of anything longer, places are read, so close that no area of DENSE bytes is
+# missed; a rotating drive takes too long for that, and is read at a fixed number of places. The number does
+# not depend on the time that reads take: the same command must find the same.
 
 SAMPLED_EDGE = 128 * KIB  # at either end, read as one place
 PLACE = 4 * KIB
@@ -79,9 +79,12 @@ MOST_ROTATING = 8192  # places: about a minute of a hard disk
 _IN_FLIGHT = 64  # places that the drive is asked for at once
 
 
-def sample(path: str, extent: Extent, beside: Sequence[int] = (), overwritten: Iterable[Extent] = ()) -> Sampled:
-    """Read an extent, or places of it, and return how many places are written. `beside`: further offsets on the disk,
-    where data may have been put deliberately. `overwritten`: what will be, read whole up to READ_WHOLE.
+def sample(
+    path: str, extent: Extent, beside: Sequence[int] = (), overwritten: Iterable[Extent] = ()
+) -> Sampled:
+    """Read an extent, or places of it, and return how many places are written. `beside`: further offsets on
+    the disk, where data may have been put deliberately. `overwritten`: what will be, read whole up to
+    READ_WHOLE.
     """
     blocks = -(-extent.length // PLACE)
     try:
@@ -104,7 +107,9 @@ def sample(path: str, extent: Extent, beside: Sequence[int] = (), overwritten: I
         return Sampled(blocks, 0, blocks, "")
 
 
-def _sampled(reader: FileReader, extent: Extent, places: Iterable[Extent], count: int, spacing: int | None) -> Sampled:
+def _sampled(
+    reader: FileReader, extent: Extent, places: Iterable[Extent], count: int, spacing: int | None
+) -> Sampled:
     written = unreadable = 0
     digest = hashlib.sha256(f"{extent.start} {extent.length} {spacing}".encode())
     for place, piece in _pieces(reader, places):
@@ -117,7 +122,9 @@ def _sampled(reader: FileReader, extent: Extent, places: Iterable[Extent], count
 
 
 def _pieces(reader: FileReader, places: Iterable[Extent]) -> Iterator[tuple[Extent, bytes | None]]:
-    """Yield the bytes of each place, or None if the drive cannot read them. The kernel reads several at once."""
+    """Yield the bytes of each place, or None if the drive cannot read them. The kernel reads several at
+    once.
+    """
     remaining = iter(places)
     while ahead := tuple(islice(remaining, _IN_FLIGHT)):
         for place in ahead:
@@ -127,7 +134,9 @@ def _pieces(reader: FileReader, places: Iterable[Extent]) -> Iterator[tuple[Exte
 
 
 def _unknown_runs(descriptor: int, extent: Extent) -> tuple[Extent, ...]:
-    """Return the extent without the holes of a file, which read as zero, in whole blocks counted from its start."""
+    """Return the extent without the holes of a file, which read as zero, in whole blocks counted from its
+    start.
+    """
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         return (extent,)
@@ -168,14 +177,17 @@ def _is_rotating(descriptor: int) -> bool:
     status = os.fstat(descriptor)
     number = status.st_dev if stat.S_ISREG(status.st_mode) else status.st_rdev
     folder = Path("/sys/dev/block", f"{os.major(number)}:{os.minor(number)}")
-    for queue in (folder / "queue", folder.resolve().parent / "queue"):  # a partition has the queue of its disk
+    # a partition has the queue of its disk
+    for queue in (folder / "queue", folder.resolve().parent / "queue"):
         with suppress(OSError):
             return (queue / "rotational").read_text().strip() != "0"
     return True
 
 
 def places_for_data(disk: Disk) -> Extent:
-    """Return the disk, without the ends that an empty table takes, as of a disk whose partitions were deleted."""
+    """Return the disk, without the ends that an empty table takes, as of a disk whose partitions were
+    deleted.
+    """
     size = disk.size or 0
     if disk.table is None or disk.partitions:
         return Extent(0, size)
@@ -189,7 +201,9 @@ def _places(extent: Extent, spacing: int, beside: Sequence[int]) -> Iterator[Ext
     wanted = [Extent(extent.start, edge), Extent(extent.end - edge, edge)]
     starts = range(align_up(extent.start + spacing // 2, PLACE), extent.end, spacing)
     wanted += [Extent(align_down(at, PLACE), PLACE) for at in (*beside, *starts)]
-    yield from dict.fromkeys(place for place in wanted if place.start >= extent.start and place.end <= extent.end)
+    yield from dict.fromkeys(
+        place for place in wanted if place.start >= extent.start and place.end <= extent.end
+    )
 
 
 def _read_place(reader: Reader, place: Extent) -> bytes | None:
@@ -201,8 +215,8 @@ def _read_place(reader: Reader, place: Extent) -> bytes | None:
     return found if len(found) == place.length else None
 
 
-# The bytes of a partition that a move has to copy, and the checks of every map of them. All safety margins are added
-# here: a byte that is missing from the map is lost.
+# The bytes of a partition that a move has to copy, and the checks of every map of them. All safety margins
+# are added here: a byte that is missing from the map is lost.
 
 EDGE = MIB  # of both ends is always copied: boot sectors, their copies, RAID and LVM remains
 SMALLEST_GAP = 64 * KIB  # a shorter one costs more to skip than to copy
@@ -211,8 +225,8 @@ MOST_RUNS = 65536
 
 @dataclass(frozen=True, slots=True)
 class UsedMap:
-    """The used blocks. `runs` are counted from the partition's start, sorted, separate, multiples of its sector
-    size.
+    """The used blocks. `runs` are counted from the partition's start, sorted, separate, multiples of its
+    sector size.
     """
 
     runs: tuple[Extent, ...]
@@ -233,8 +247,8 @@ def with_edges(
 ) -> UsedMap:
     """Return the map of a partition of `length` bytes, with both edges as used. `used`: in ascending order.
 
-    It has at most `most_runs` runs: the shortest gaps are filled. Only the longest gaps are kept in memory, whatever
-    their number. Raises NoMap if a run is outside the partition or out of order.
+    It has at most `most_runs` runs: the shortest gaps are filled. Only the longest gaps are kept in memory,
+    whatever their number. Raises NoMap if a run is outside the partition or out of order.
     """
     gaps: list[tuple[int, int]] = []  # a heap of lengths and starts
     last = align_down(max(length - EDGE, 0), sector_size)
@@ -329,9 +343,10 @@ class PartitionMedium:
     def at_offset(self) -> Iterator[Borrowed]:
         """Yield the descriptor with a name by which e2fsprogs open the content.
 
-        From 1.47.1 on, dumpe2fs takes `disk.img?offset=0` for a tag such as LABEL=root, which it looks for on every
-        disk, and then for a file, if there is one of that name. No disk is searched for a tag with an unfinished
-        quotation. e2fsprogs, lib/support/devname.c; util-linux, libblkid/src/read.c, blkid_parse_tag_string.
+        From 1.47.1 on, dumpe2fs takes `disk.img?offset=0` for a tag such as LABEL=root, which it looks for on
+        every disk, and then for a file, if there is one of that name. No disk is searched for a tag with an
+        unfinished quotation. e2fsprogs, lib/support/devname.c; util-linux, libblkid/src/read.c,
+        blkid_parse_tag_string.
         """
         with TemporaryDirectory(prefix="aligntool-") as folder:
             link = Path(folder, "='")
@@ -346,22 +361,25 @@ class PartitionMedium:
 
 @contextmanager
 def open_medium(path: str, extent: Extent) -> Iterator[PartitionMedium]:
-    """Yield the content at `extent` of the disk or image `path`, after dropping the cache of earlier reads. Raises
-    OSError.
+    """Yield the content at `extent` of the disk or image `path`, after dropping the cache of earlier reads.
+    Raises OSError.
     """
     with fresh_reader(path) as reader:
         yield PartitionMedium(path, extent, reader)
 
 
-# The used blocks of a partition, so that a move copies nothing else. If a map is in doubt, everything is copied
-# and the reason reported: copying too much costs time, copying too little costs data.
+# The used blocks of a partition, so that a move copies nothing else. If a map is in doubt, everything is
+# copied and the reason reported: copying too much costs time, copying too little costs data.
 
 
-def read_used(path: str, extent: Extent, layer: Layer | None, *, sector_size: int, shrunk: bool = False) -> UsedMap:
+def read_used(
+    path: str, extent: Extent, layer: Layer | None, *, sector_size: int, shrunk: bool = False
+) -> UsedMap:
     """Return the runs to copy of the partition at `extent` of the disk or image `path`. `layer`: its content.
 
-    A tool that fails raises nothing: the map is then `whole_partition_map`. Nothing may write to the partition.
-    `shrunk`: an NTFS that ntfsresize has just shrunk and checked, and marked for a check by Windows.
+    A tool that fails raises nothing: the map is then `whole_partition_map`. Nothing may write to the
+    partition. `shrunk`: an NTFS that ntfsresize has just shrunk and checked, and marked for a check by
+    Windows.
     """
     if layer is None:
         return whole_partition_map(extent.length, "its content is unknown")
@@ -398,8 +416,8 @@ def _header_map(length: int, layer: Layer, sector_size: int) -> UsedMap:
     return UsedMap((header, Extent(end, length - end)), "swap: header, and what follows")
 
 
-# A shrink leaves a mark in the last sector of the partition: until the move has begun, nothing else shows that what
-# follows the file system belonged to it, and is free.
+# A shrink leaves a mark in the last sector of the partition: until the move has begun, nothing else shows
+# that what follows the file system belonged to it, and is free.
 
 _MARK_LENGTH = 512
 
@@ -411,7 +429,9 @@ def shrink_mark(length: int) -> bytes:
 
 
 def is_free_behind(reader: Reader, extent: Extent, layer: Layer) -> bool:
-    """Return whether a shrink was interrupted before the move: what follows the file system belonged to it."""
+    """Return whether a shrink was interrupted before the move: what follows the file system belonged to
+    it.
+    """
     sector = reader.read(extent.end - _MARK_LENGTH, _MARK_LENGTH)
     number = re.search(rb"\d+", sector)
     length = int(number[0]) if number else 0

@@ -1,9 +1,9 @@
 """Look at disks that may never answer in child processes with a deadline.
 
-A process that waits for a dead disk, bus or file server sleeps in the kernel where no signal reaches it (state D). So
-this process never opens a disk: children do, one disk at a time, and a child that is silent for too long is killed,
-abandoned and replaced. Nothing here waits for a child that may not end. Time in which a child computes or waits for a
-processor does not count: a busy machine is not the disk's fault.
+A process that waits for a dead disk, bus or file server sleeps in the kernel where no signal reaches it
+(state D). So this process never opens a disk: children do, one disk at a time, and a child that is silent for
+too long is killed, abandoned and replaced. Nothing here waits for a child that may not end. Time in which a
+child computes or waits for a processor does not count: a busy machine is not the disk's fault.
 """
 
 import os
@@ -82,7 +82,9 @@ class _Child:
         return now > min(limits) + self.spare
 
     def extend_deadlines(self, now: float) -> None:
-        """Extend the deadlines by the time since the last call, if the process ran or was runnable during it."""
+        """Extend the deadlines by the time since the last call, if the process ran or was runnable during
+        it.
+        """
         state, ran = state_of(self.pid)
         if state == "R" or ran != self.ran:
             passed = now - max(self.seen, self.began)
@@ -97,9 +99,9 @@ def results_in_children(
 ) -> Iterator[tuple[int, T | None]]:
     """Yield the number and the result of each job as they end; None for a job that did not end in time.
 
-    The jobs run in forked children, so they see this process as it is now and change nothing in it. An exception of a
-    job is raised here. On a healthy machine one child runs all jobs. `at_once`: for jobs that compute, start this many
-    children at once, and never more.
+    The jobs run in forked children, so they see this process as it is now and change nothing in it. An
+    exception of a job is raised here. On a healthy machine one child runs all jobs. `at_once`: for jobs that
+    compute, start this many children at once, and never more.
     """
     todo = list(range(len(jobs)))[::-1]
     children: list[_Child] = []
@@ -136,9 +138,11 @@ def result_in_child(job: Callable[[Pulse], T], silence_s: float = SILENCE_S) -> 
     return next(answer for _, answer in results_in_children([job], silence_s))
 
 
-def run_while_progressing(job: Callable[[], T], what: str = "a disk", silence_s: float = PROGRESS_TIMEOUT_S) -> T:
-    """Return the result of a job that may take hours: wait as long as it, or a program that it runs, makes progress.
-    `what`: the name to report if the job has nothing open.
+def run_while_progressing(
+    job: Callable[[], T], what: str = "a disk", silence_s: float = PROGRESS_TIMEOUT_S
+) -> T:
+    """Return the result of a job that may take hours: wait as long as it, or a program that it runs, makes
+    progress. `what`: the name to report if the job has nothing open.
 
     Raises what the job raises, and Refused after `silence_s` without progress.
     """
@@ -169,7 +173,11 @@ def run_while_progressing(job: Callable[[], T], what: str = "a disk", silence_s:
 
 
 def _assign_jobs(
-    jobs: Sequence[Callable[[Pulse], object]], todo: list[int], children: list[_Child], idle: list[_Child], at_once: int
+    jobs: Sequence[Callable[[Pulse], object]],
+    todo: list[int],
+    children: list[_Child],
+    idle: list[_Child],
+    at_once: int,
 ) -> None:
     now = time.monotonic()
     while todo:
@@ -204,8 +212,12 @@ def _start_child(jobs: Sequence[Callable[[Pulse], object]], job: int) -> _Child:
     return _Child(pid, orders, answers, job, now, now, now, seen=now)
 
 
-def _run_jobs(jobs: Sequence[Callable[[Pulse], object]], orders: int, answers: int, unblocked: Iterable[int]) -> None:
-    """Run jobs in the child until there are no more. Never return. `unblocked`: the signals that are blocked then."""
+def _run_jobs(
+    jobs: Sequence[Callable[[Pulse], object]], orders: int, answers: int, unblocked: Iterable[int]
+) -> None:
+    """Run jobs in the child until there are no more. Never return. `unblocked`: the signals that are blocked
+    then.
+    """
     code = 1
     try:
         for each in ENDING:
@@ -216,7 +228,10 @@ def _run_jobs(jobs: Sequence[Callable[[Pulse], object]], orders: int, answers: i
         pulse = Pulse(answers)
         while order := os.read(orders, _LENGTH):
             try:
-                answer: tuple[object, BaseException | None] = (jobs[int.from_bytes(order, "little")](pulse), None)
+                answer: tuple[object, BaseException | None] = (
+                    jobs[int.from_bytes(order, "little")](pulse),
+                    None,
+                )
             except Exception as error:
                 error.add_note(traceback.format_exc())
                 answer = (None, error)
@@ -230,8 +245,8 @@ def _run_jobs(jobs: Sequence[Callable[[Pulse], object]], orders: int, answers: i
 
 
 def keep_only(*kept: int) -> None:
-    """Close all other descriptors, except of disks that are held: a child that hangs must not keep our output open, or
-    a lock.
+    """Close all other descriptors, except of disks that are held: a child that hangs must not keep our output
+    open, or a lock.
     """
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
@@ -288,8 +303,8 @@ def _interrupt_children(children: Iterable[_Child]) -> None:
 
 
 def _end_child(child: _Child, *, kill: bool) -> None:
-    """End a child. An idle child ends when its pipe is closed; a killed child is not waited for, because the signal may
-    never reach it.
+    """End a child. An idle child ends when its pipe is closed; a killed child is not waited for, because the
+    signal may never reach it.
     """
     os.close(child.orders)
     if child.answers >= 0:

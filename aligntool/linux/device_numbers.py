@@ -48,7 +48,9 @@ def block_number(path: str) -> int:
 
 
 def disk_of(device: int) -> tuple[str, int]:
-    """Return the kernel name of the disk to which a block device belongs, and the byte of the disk where it begins."""
+    """Return the kernel name of the disk to which a block device belongs, and the byte of the disk where it
+    begins.
+    """
     folder = sysfs_folder(device)
     disk = disk_folder(folder)
     return kernel_name(disk), 0 if disk == folder else int((folder / "start").read_text()) * 512

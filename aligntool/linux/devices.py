@@ -16,13 +16,14 @@ from aligntool.linux.sysfs import NOTHING, READ_ONLY, Record, Tree, as_number
 from aligntool.system import array_uuid
 from aligntool.units import KIB
 
-# List the block devices that are disks. Captured trees keep them in different places, and the kernel has many block
-# devices that are not disks.
+# List the block devices that are disks. Captured trees keep them in different places, and the kernel has many
+# block devices that are not disks.
 
 MOST_FOLDERS = 200_000  # if a captured tree has to be searched
 DEEPEST = 16
 
-# Optical drives, floppies, compressed memory, raw flash; the paths of an NVMe multipath device; eMMC's boot areas.
+# Optical drives, floppies, compressed memory, raw flash; the paths of an NVMe multipath device; eMMC's boot
+# areas.
 _NEVER_A_DISK = r"(?:sr|scd|fd|zram|mtdblock|ubiblock)\d.*|nvme\d+c\d+n\d+|mmcblk\d+(?:boot\d|rpmb|gp\d).*"
 _VIRTUAL = r"(?:loop|md|dm-|nbd|rbd|ram|drbd|bcache|ublkb|zd|nullb)\d*.*"  # of size 0 while not in use
 _NAMESPACE = r"nvme\d+n\d+"
@@ -45,8 +46,8 @@ class Block:
 
     @property
     def device(self) -> str:
-        """Return the path of the device to which this block device belongs: a SCSI device, an NVMe controller or
-        subsystem, a card.
+        """Return the path of the device to which this block device belongs: a SCSI device, an NVMe controller
+        or subsystem, a card.
         """
         above = self.path.removesuffix(f"/block/{self.sysname}")
         if not self.path.startswith("/sys/devices/"):
@@ -61,7 +62,9 @@ def list_blocks(tree: Tree) -> list[Block]:
 
 
 def list_names(tree: Tree) -> list[Block]:
-    """Return all block devices in the same order without reading an attribute, for use after such a read hung."""
+    """Return all block devices in the same order without reading an attribute, for use after such a read
+    hung.
+    """
     return sorted(_listed_in(tree, "/sys/block"), key=_sort_key)
 
 
@@ -124,8 +127,8 @@ def _listed_in(tree: Tree, folder: str) -> Iterator[Block]:
 
 
 def _search_capture(tree: Tree) -> Iterator[Block]:
-    """Yield the devices of a capture that lacks the kernel's lists, such as libnvme's: every entry of a folder "block",
-    and NVMe namespaces.
+    """Yield the devices of a capture that lacks the kernel's lists, such as libnvme's: every entry of a
+    folder "block", and NVMe namespaces.
     """
     pending = [("/sys/devices", 0)]
     seen = 0
@@ -164,8 +167,8 @@ def _sort_key(block: Block) -> tuple[int, str, int, str]:
     return rank, letters[:2], len(letters), padded  # sdz comes before sdaa
 
 
-# Open a disk for reading, or return the reason why not. Nothing is opened for writing, a sleeping drive is not woken,
-# and a drive that cannot be opened does not prevent reading the others.
+# Open a disk for reading, or return the reason why not. Nothing is opened for writing, a sleeping drive is
+# not woken, and a drive that cannot be opened does not prevent reading the others.
 
 _REASONS = {
     errno.ENOMEDIUM: "there is no medium in the drive",
@@ -185,15 +188,18 @@ def open_to_read(path: str) -> int | Unseen:
             return Unseen(TABLE_AND_CONTENTS, f"needs root to open {path}", command("audit", path), Gap.DISK)
         reason = _REASONS.get(error.errno or 0, error.strerror or "it cannot be opened")
         return Unseen(
-            TABLE_AND_CONTENTS, f"{path}: {reason}", gap=Gap.EMPTY if error.errno == errno.ENOMEDIUM else Gap.DISK
+            TABLE_AND_CONTENTS,
+            f"{path}: {reason}",
+            gap=Gap.EMPTY if error.errno == errno.ENOMEDIUM else Gap.DISK,
         )
 
 
 def suspended(tree: Tree, block: Block) -> bool:
-    """Return whether the kernel has suspended the device and opening its node would start a motor (sd_open resumes it).
+    """Return whether the kernel has suspended the device and opening its node would start a motor (sd_open
+    resumes it).
 
-    False for flash, which resumes in milliseconds: an SD card is suspended three seconds after its last request
-    (drivers/mmc/core/block.c), so an idle one would never be read.
+    False for flash, which resumes in milliseconds: an SD card is suspended three seconds after its last
+    request (drivers/mmc/core/block.c), so an idle one would never be read.
     """
     if tree.text(f"{block.path}/queue/rotational") == "0":
         return False
@@ -201,7 +207,9 @@ def suspended(tree: Tree, block: Block) -> bool:
 
 
 def why_read_blocks(tree: Tree, block: Block) -> Unseen | None:
-    """Return why a read would block until the device is resumed, which may be never; None if it would not block."""
+    """Return why a read would block until the device is resumed, which may be never; None if it would not
+    block.
+    """
     if tree.text(f"{block.path}/dm/suspended") == "1":
         resume = by_hand(ByHand.MAPPINGS, "dmsetup", f"/dev/{block.name}")
         return Unseen(TABLE_AND_CONTENTS, "the mapping is suspended", resume, Gap.DISK)
@@ -216,11 +224,13 @@ def spun_down(descriptor: int, kind: DiskKind, rotational: bool | None) -> bool:
 
 
 def left_asleep() -> Unseen:
-    return Unseen(TABLE_AND_CONTENTS, "the drive is asleep and was not woken", "sudo aligntool audit --wake", Gap.DISK)
+    return Unseen(
+        TABLE_AND_CONTENTS, "the drive is asleep and was not woken", "sudo aligntool audit --wake", Gap.DISK
+    )
 
 
-# Determine the kind of a disk. The kernel does not report it in a single place: it follows from the name, the bus, and
-# the driver of the host.
+# Determine the kind of a disk. The kernel does not report it in a single place: it follows from the name, the
+# bus, and the driver of the host.
 
 # By kernel name (Documentation/admin-guide/devices.txt); sd and mmcblk need a closer look.
 _STEMS = {
@@ -249,7 +259,8 @@ _HOST_DRIVERS = {  # scsi_host's proc_name, as each driver's scsi_host_template 
 
 def find_kind(tree: Tree, block: Block, record: Record) -> DiskKind:
     name = block.sysname
-    if name.startswith("md_"):  # md_d0, or md_data after "CREATE names=yes" in mdadm.conf (md.c, add_named_array)
+    # md_d0, or md_data after "CREATE names=yes" in mdadm.conf (md.c, add_named_array)
+    if name.startswith("md_"):
         return DiskKind.MD
     found = re.fullmatch(_LETTERED, name) or re.fullmatch(_NUMBERED, name)
     stem = found[1] if found else name
@@ -280,8 +291,8 @@ def _scsi_kind(tree: Tree, block: Block, record: Record) -> DiskKind:
     return {"ata": DiskKind.ATA, "usb": DiskKind.USB}.get(record.get("ID_BUS") or "", DiskKind.SCSI)
 
 
-# Stacked devices: device-mapper, loop files. Each stacking driver has its own folder besides the common slaves/ and
-# holders/.
+# Stacked devices: device-mapper, loop files. Each stacking driver has its own folder besides the common
+# slaves/ and holders/.
 
 MOST_BELOW = 4096  # devices below one; a captured tree may have cycles
 _PARTITION = r"part(\d+)-.*"  # as kpartx and multipath-tools name the mappings of partitions
@@ -292,7 +303,9 @@ def names_below(tree: Tree, path: str) -> tuple[str, ...]:
 
 
 def lowest_devices(tree: Tree, path: str) -> tuple[str, ...]:
-    """Return the lowest devices of the stack: drives, for a partition its drive; for a loop device its file."""
+    """Return the lowest devices of the stack: drives, for a partition its drive; for a loop device its
+    file.
+    """
     found: set[str] = set()
     seen: set[str] = set()
     pending = [path]
@@ -332,14 +345,20 @@ def read_mapping(tree: Tree, path: str) -> str | None:
     if owner == "LVM":
         return f"lvm {volume_name(name)}"
     partition = re.fullmatch(_PARTITION, uuid)
-    word = {"CRYPT": f"crypt {rest.partition('-')[0]}", "mpath": "multipath", "DMRAID": "raid"}.get(owner, "dm")
+    word = {"CRYPT": f"crypt {rest.partition('-')[0]}", "mpath": "multipath", "DMRAID": "raid"}.get(
+        owner, "dm"
+    )
     return f"partition {partition[1]} {name}" if partition else f"{word} {name}"
 
 
 def volume_name(name: str) -> str:
-    """Return the group and volume of a mapping's name: "vg-one/lv" for "vg--one-lv", as LVM doubles their hyphens."""
+    """Return the group and volume of a mapping's name: "vg-one/lv" for "vg--one-lv", as LVM doubles their
+    hyphens.
+    """
     parts = name.replace("--", "\0").split("-")
-    return "/".join(part.replace("\0", "-") for part in parts[:2]) + "".join(f" ({part})" for part in parts[2:])
+    return "/".join(part.replace("\0", "-") for part in parts[:2]) + "".join(
+        f" ({part})" for part in parts[2:]
+    )
 
 
 def backing_file(tree: Tree, path: str) -> str | None:
@@ -348,7 +367,8 @@ def backing_file(tree: Tree, path: str) -> str | None:
     return f"file {name}" if name else None
 
 
-# Evidence that a SCSI disk is a single drive, not a LUN of a RAID controller, a storage array or a hypervisor.
+# Evidence that a SCSI disk is a single drive, not a LUN of a RAID controller, a storage array or a
+# hypervisor.
 
 _SAS = r"/end_device-[^/]+/target[^/]+/"  # scsi_transport_sas.c: below a phy or an expander
 _HOST_TARGET = r"(.*/host\d+)/(target\d+:\d+:\d+)/"
@@ -384,8 +404,8 @@ def read_rotation(tree: Tree, block: Block, record: Record) -> int | None:
     return record.number("ID_ATA_ROTATION_RATE_RPM")
 
 
-# Identity of a disk: model, vendor, serial, firmware, world-wide name. Each bus names these attributes differently, and
-# SCSI cuts the model of an ATA drive to sixteen characters.
+# Identity of a disk: model, vendor, serial, firmware, world-wide name. Each bus names these attributes
+# differently, and SCSI cuts the model of an ATA drive to sixteen characters.
 
 _NAMED_BY_SCSI = frozenset((DiskKind.ATA, DiskKind.SCSI, DiskKind.USB, DiskKind.UFS))
 _SERIALS = ("SCSI_IDENT_SERIAL", "ID_SCSI_SERIAL", "ID_SERIAL_SHORT", "ID_SERIAL")  # in the order of lsblk
@@ -403,7 +423,8 @@ class Identity:
 
 
 # model, vendor, serial, firmware below the device, and the name below the device or the block device
-_NVME = ("model", "", "serial", "firmware_rev")  # of the controller, or of the subsystem above a multipath device
+# of the controller, or of the subsystem above a multipath device
+_NVME = ("model", "", "serial", "firmware_rev")
 _CARD = ("name", "manfid", "serial", "fwrev")
 
 
@@ -435,7 +456,9 @@ def _scsi(tree: Tree, device: str, record: Record) -> Identity:
 
 
 def _full_model(short: str | None, record: Record) -> str | None:
-    """Return the complete model: udev reads it from an ATA drive (ata_id), SCSI has only sixteen characters."""
+    """Return the complete model: udev reads it from an ATA drive (ata_id), SCSI has only sixteen
+    characters.
+    """
     full = record.decoded("ID_MODEL_ENC") or (record.get("ID_MODEL") or "").replace("_", " ").strip() or None
     if full and (record.get("ID_BUS") == "ata" or not short or full.startswith(short)):
         return full
@@ -451,8 +474,8 @@ def _wwn(record: Record) -> str | None:
 
 
 def _naa(wwid: str | None) -> str | None:
-    """Return the WWN as udev has it, 0x5000c500a1b2c3d4 for "naa.5000c500a1b2c3d4". None for a "t10." name, which
-    repeats model and serial.
+    """Return the WWN as udev has it, 0x5000c500a1b2c3d4 for "naa.5000c500a1b2c3d4". None for a "t10." name,
+    which repeats model and serial.
     """
     return f"0x{wwid.removeprefix('naa.')}" if wwid and wwid.startswith("naa.") else None
 
@@ -464,8 +487,8 @@ def vpd_serial(page: bytes | None) -> str | None:
     return page[4 : 4 + int.from_bytes(page[2:4], "big")].decode("ascii", "replace").strip(" \0\t\n") or None
 
 
-# The limits that the kernel reports for a disk. Every verdict depends on them: nothing is corrected here, the audit
-# judges implausible values.
+# The limits that the kernel reports for a disk. Every verdict depends on them: nothing is corrected here, the
+# audit judges implausible values.
 
 SYSFS_SECTOR = 512  # the unit of start, size and chunk_sectors in sysfs, whatever the disk's own sectors are
 
@@ -489,15 +512,17 @@ def read_limits(tree: Tree, path: str) -> IoLimits:
     )
 
 
-# A running md array, from sysfs, and its names from udev. An md attribute is in KiB, in 512-byte sectors or in bytes
-# (Documentation/admin-guide/md.rst), and the layout of a RAID10 is packed into one number.
+# A running md array, from sysfs, and its names from udev. An md attribute is in KiB, in 512-byte sectors or
+# in bytes (Documentation/admin-guide/md.rst), and the layout of a RAID10 is packed into one number.
 
 OFFSET = 1 << 16  # in the layout of a RAID10: the far copies lie one chunk further (raid10.c, setup_geo)
 PARITY_LAYOUTS = ("left-asymmetric", "right-asymmetric", "left-symmetric", "right-symmetric")  # raid5.h
 
 
 def read_array(tree: Tree, path: str, record: Record = NOTHING) -> ArrayFacts | None:
-    """Return the array, or None if it is inactive. It may have a level then, if the kernel refused to start it."""
+    """Return the array, or None if it is inactive. It may have a level then, if the kernel refused to start
+    it.
+    """
     md = f"{path}/md"
     level = tree.text(f"{md}/level")
     if not level or tree.text(f"{md}/array_state") == "inactive":
@@ -508,10 +533,13 @@ def read_array(tree: Tree, path: str, record: Record = NOTHING) -> ArrayFacts | 
     done_bytes, total_bytes = _parse_progress(tree.text(f"{md}/sync_completed"))
     return ArrayFacts(
         level=level,
-        chunk=_after_reshape(tree, f"{md}/chunk_size") or None if level in CHUNKED else None,  # a mirror may show one
+        # a mirror may show one
+        chunk=_after_reshape(tree, f"{md}/chunk_size") or None if level in CHUNKED else None,
         members=members,
         member_data_offsets=tuple(
-            (member, offset * SYSFS_SECTOR) for member, offset in offsets if offset is not None and offset >= 0
+            (member, offset * SYSFS_SECTOR)
+            for member, offset in offsets
+            if offset is not None and offset >= 0
         ),
         metadata=tree.text(f"{md}/metadata_version") or None,
         degraded=tree.number(f"{md}/degraded"),
@@ -532,19 +560,25 @@ def read_array(tree: Tree, path: str, record: Record = NOTHING) -> ArrayFacts | 
         stripe_cache=tree.number(f"{md}/stripe_cache_size"),
         worker_threads=tree.number(f"{md}/group_thread_cnt"),
         stored_block_size=tree.number(f"{md}/logical_block_size"),
-        spares=tuple(name for name, folder in folders.items() if tree.text(f"{folder}/slot") in ("none", "journal")),
-        member_states=tuple((name, text) for name, folder in folders.items() if (text := tree.text(f"{folder}/state"))),
+        spares=tuple(
+            name for name, folder in folders.items() if tree.text(f"{folder}/slot") in ("none", "journal")
+        ),
+        member_states=tuple(
+            (name, text) for name, folder in folders.items() if (text := tree.text(f"{folder}/state"))
+        ),
     )
 
 
 def _after_reshape(tree: Tree, path: str) -> int | None:
-    """Return a number that a reshape may be changing, as it will be: "4 (3)" until then (md.c, raid_disks_show)."""
+    """Return a number that a reshape may be changing, as it will be: "4 (3)" until then (md.c,
+    raid_disks_show).
+    """
     return as_number((tree.text(path) or "").partition(" ")[0])
 
 
 def inactive_members(tree: Tree, block: Block) -> tuple[str, ...]:
-    """Return the members of an md array that is not started, () for anything else. A container never starts: its
-    metadata is external.
+    """Return the members of an md array that is not started, () for anything else. A container never starts:
+    its metadata is external.
     """
     md = f"{block.path}/md"
     inactive = tree.text(f"{md}/array_state") == "inactive"
@@ -553,8 +587,8 @@ def inactive_members(tree: Tree, block: Block) -> tuple[str, ...]:
 
 
 def layout_word(level: str, number: int | None) -> str | None:
-    """Return the layout as in mdadm(8): "n2", "f2", "o2", "left-symmetric"; None if the level has none, or if it is
-    unknown.
+    """Return the layout as in mdadm(8): "n2", "f2", "o2", "left-symmetric"; None if the level has none, or if
+    it is unknown.
     """
     if number is None or number < 0:
         return None
@@ -567,13 +601,17 @@ def layout_word(level: str, number: int | None) -> str | None:
 
 
 def _read_bitmap(tree: Tree, md: str) -> str | None:
-    """Return the kind of bitmap; the attribute has "none", "file", or its offset from the superblock, such as "+8"."""
+    """Return the kind of bitmap; the attribute has "none", "file", or its offset from the superblock, such as
+    "+8".
+    """
     place = tree.text(f"{md}/bitmap/location")
     return {"none": "none", "file": "external"}.get(place, "internal") if place else None
 
 
 def _parse_progress(text: str | None) -> tuple[int | None, int | None]:
-    """Parse "1234 / 5678", sectors of each member, into bytes; (None, None) for "none" and "delayed": nothing runs."""
+    """Parse "1234 / 5678", sectors of each member, into bytes; (None, None) for "none" and "delayed": nothing
+    runs.
+    """
     found = re.fullmatch(r"([0-9]+) / ([0-9]+)", text or "")
     return (int(found[1][:20]) * SYSFS_SECTOR, int(found[2][:20]) * SYSFS_SECTOR) if found else (None, None)
 

@@ -1,4 +1,6 @@
-"""Recreate a FAT for sectors of another size, with its files, label and serial number, in a temporary file."""
+"""Recreate a FAT for sectors of another size, with its files, label and serial number, in a temporary
+file.
+"""
 
 import hashlib
 import os
@@ -35,11 +37,16 @@ from aligntool.linux.programs import ProgramResult, run_program
 from aligntool.linux.sysfs import opened
 from aligntool.units import MIB, Extent, align_down, align_up, format_about, merged
 
-# It works on copies in files: nothing on the disk is written. mkfs.fat makes the new FAT, contents/fat_files.py copies
-# the files, and mtools and fsck.fat compare it with the old one, file by file, before it is used.
+# It works on copies in files: nothing on the disk is written. mkfs.fat makes the new FAT,
+# contents/fat_files.py copies the files, and mtools and fsck.fat compare it with the old one, file by file,
+# before it is used.
 
 _BLOCK = 4096  # whole sectors of either size
-_LEGAL_CLUSTERS = {32: range(FAT16_BELOW, 0x0FFFFFF5), 16: range(FAT12_BELOW, FAT16_BELOW), 12: range(1, FAT12_BELOW)}
+_LEGAL_CLUSTERS = {
+    32: range(FAT16_BELOW, 0x0FFFFFF5),
+    16: range(FAT12_BELOW, FAT16_BELOW),
+    12: range(1, FAT12_BELOW),
+}
 _MOST_ENTRIES = 255 * _BLOCK // ENTRY  # whole sectors; mkfs.fat accepts up to 32767
 _MOST_PER_CLUSTER = 128  # sectors: the field has one byte, for a power of two
 _NO_BOOT_CODE = re.compile(rb"not (?:a )?bootable")  # mkfs.fat, mformat
@@ -48,8 +55,9 @@ _FREE_LINE = re.compile(r"^.* bytes free\n", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class NewFat:
-    """The bytes to write, in whole blocks counted from the partition's start. `version`: "FAT32", "FAT16", "FAT12".
-    `length`: of the partition, or up to the bytes that follow the old FAT. `boot_code`: the old FAT had a boot program.
+    """The bytes to write, in whole blocks counted from the partition's start. `version`: "FAT32", "FAT16",
+    "FAT12". `length`: of the partition, or up to the bytes that follow the old FAT. `boot_code`: the old FAT
+    had a boot program.
     """
 
     runs: tuple[Extent, ...]
@@ -61,8 +69,8 @@ class NewFat:
 
 
 def new_fat(path: str, extent: Extent, layer: Layer, length: int, sector_size: int, most: int) -> NewFat:
-    """Return a FAT of `length` bytes with all content of the one at `extent` of the disk or image, or a shorter one if
-    other bytes follow the old FAT.
+    """Return a FAT of `length` bytes with all content of the one at `extent` of the disk or image, or a
+    shorter one if other bytes follow the old FAT.
 
     `most`: the limit of used bytes, since they are kept in memory. Raises Refused if it cannot be recreated.
     """
@@ -127,13 +135,19 @@ def _copy_used(path: str, extent: Extent, old: Path, most: int) -> FatBootSector
 
 
 def _has_boot_code(fat: Path, boot: FatBootSector) -> bool:
-    """Return whether the reserved sectors hold a boot program, except one that only prints that it is none."""
+    """Return whether the reserved sectors hold a boot program, except one that only prints that it is
+    none.
+    """
     with fat.open("rb") as file:
         head = file.read(boot.reserved * boot.sector)
     code = head[90 if boot.bits == 32 else 62 : 510]
     info, backup = (le16(head, 48), le16(head, 50)) if boot.bits == 32 else (0, 0)
     known = {0, info, backup, backup + info}
-    rest = (head[number * boot.sector :][: boot.sector - 4] for number in range(boot.reserved) if number not in known)
+    rest = (
+        head[number * boot.sector :][: boot.sector - 4]
+        for number in range(boot.reserved)
+        if number not in known
+    )
     return (any(code) and not _NO_BOOT_CODE.search(code)) or any(map(any, rest))
 
 
@@ -148,10 +162,13 @@ def _count_root_entries(fat: Path) -> int:
 def _make_new(
     new: Path, boot: FatBootSector, layer: Layer, start: int, length: int, sector_size: int, root_entries: int
 ) -> int:
-    """Make the new FAT, with the same entries if the number of clusters allows it; return the bits of an entry."""
+    """Make the new FAT, with the same entries if the number of clusters allows it; return the bits of an
+    entry.
+    """
     size = align_down(length, sector_size)
     serial = ("-i", layer.uuid.replace("-", "")) if layer.uuid else ()
-    hidden = start // sector_size if start // sector_size < 1 << 32 else 0  # for a BIOS, which reads no further
+    # for a BIOS, which reads no further
+    hidden = start // sector_size if start // sector_size < 1 << 32 else 0
     per_cluster = min(max(boot.cluster // sector_size, 1), _MOST_PER_CLUSTER)
     options = ("--invariant", f"-S{sector_size}", f"-s{per_cluster}", f"-h{hidden}")
     # The entries of the root directory, in whole sectors; ignored for FAT32, whose root directory grows.
@@ -166,7 +183,9 @@ def _make_new(
             made = parse_fat_boot_sector(file.read(512))
         if result.code == 0 and made and made.bits == bits and made.clusters in _LEGAL_CLUSTERS[bits]:
             return bits
-    raise _not_rebuilt(f"a FAT of {format_about(size)} cannot have {sector_size}-byte sectors: {result.output_tail}")
+    raise _not_rebuilt(
+        f"a FAT of {format_about(size)} cannot have {sector_size}-byte sectors: {result.output_tail}"
+    )
 
 
 def _copy_and_compare(folder: Path, path: str) -> int:
@@ -186,14 +205,20 @@ def _copy_and_compare(folder: Path, path: str) -> int:
         raise _not_rebuilt("its files differ after the copy")
     with opened(folder / "new") as disk:
         checked = run_confined("fsck.fat", "-n", f"/proc/self/fd/{disk}", disks=(disk,))
-    if checked.code and not (checked.code == 1 and reports_only(ABOUT_LABELS, checked.output + checked.errors)):
-        raise _not_rebuilt(f"fsck.fat found errors in the new FAT for {shell_word(path)}: {checked.last_lines}")
+    if checked.code and not (
+        checked.code == 1 and reports_only(ABOUT_LABELS, checked.output + checked.errors)
+    ):
+        raise _not_rebuilt(
+            f"fsck.fat found errors in the new FAT for {shell_word(path)}: {checked.last_lines}"
+        )
     return count
 
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """The bytes of a file. A write to a full disk raises OSError, whereas an mmap ends the process (SIGBUS)."""
+    """The bytes of a file. A write to a full disk raises OSError, whereas an mmap ends the process
+    (SIGBUS).
+    """
 
     descriptor: int
 
@@ -206,7 +231,9 @@ class _Content:
 
 
 def _listing(folder: Path, name: str) -> tuple[str, str, str]:
-    """Return the names in the root directory, the details of all files as mdir lists them, and their attributes."""
+    """Return the names in the root directory, the details of all files as mdir lists them, and their
+    attributes.
+    """
     names = _mtools(folder, name, "mdir", "-b", "-a", "f:/", empty=True)
     details = _mtools(folder, name, "mdir", "-/", "-a", "f:/", empty=True)
     attributes = _mtools(folder, name, "mattrib", "-/", "f:/") if names else ""

@@ -1,4 +1,5 @@
-"""Find the extents of a file on its disk: a boundary of the disk can be measured inside a file only if they are known.
+"""Find the extents of a file on its disk: a boundary of the disk can be measured inside a file only if they
+are known.
 
 FS_IOC_FIEMAP: Documentation/filesystems/fiemap.rst, include/uapi/linux/fiemap.h.
 """
@@ -42,8 +43,8 @@ class Placed:
 
 
 def file_extents(descriptor: int, path: str) -> Placed:
-    """Return the runs of a file. Raises Refused if the file system does not report them, or if its offsets are not
-    offsets on a disk.
+    """Return the runs of a file. Raises Refused if the file system does not report them, or if its offsets
+    are not offsets on a disk.
     """
     number = os.fstat(descriptor).st_dev
     if not sysfs_folder(number).exists():
@@ -76,7 +77,9 @@ def _read_runs(descriptor: int, path: str, start: int) -> Iterator[Run]:
                 buffer, _FIEMAP_HEADER.size + index * _FIEMAP_EXTENT.size
             )
             if flags & _NOT_IN_PLACE:
-                raise Refused(f"{path} is stored compressed, encrypted or inline, and has no extents of its own")
+                raise Refused(
+                    f"{path} is stored compressed, encrypted or inline, and has no extents of its own"
+                )
             yield Run(logical, Extent(start + physical, length))
             position = logical + length
             count += 1

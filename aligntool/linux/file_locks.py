@@ -1,6 +1,7 @@
 """Query the locks of other programs on a file or block device, and lock a file against them.
 
-There are two independent kinds of locks. Planning queries both and takes neither, because udev would have to wait.
+There are two independent kinds of locks. Planning queries both and takes neither, because udev would have to
+wait.
 """
 
 import fcntl
@@ -22,8 +23,8 @@ def is_locked(descriptor: int) -> bool:
 
 
 def lock_of_file(descriptor: int, kind: int) -> None:
-    """Lock or unlock a whole file for POSIX locks of other programs; the lock belongs to the open file, as that of
-    flock. Raises OSError.
+    """Lock or unlock a whole file for POSIX locks of other programs; the lock belongs to the open file, as
+    that of flock. Raises OSError.
     """
     fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack(_FLOCK_FORMAT, kind, os.SEEK_SET, 0, 0, 0))
 
@@ -39,8 +40,8 @@ def is_flocked(status: os.stat_result) -> bool:
 
 
 def flockers(status: os.stat_result) -> list[str]:
-    """Return the processes with a flock (proc_locks(5)): "1: FLOCK ADVISORY WRITE 1234 00:05:361 0 EOF"; a waiting
-    process has "->" before FLOCK.
+    """Return the processes with a flock (proc_locks(5)): "1: FLOCK ADVISORY WRITE 1234 00:05:361 0 EOF"; a
+    waiting process has "->" before FLOCK.
     """
     place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     lines = (line.split() for line in Path("/proc/locks").read_text().splitlines())

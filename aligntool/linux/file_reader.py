@@ -10,8 +10,8 @@ from aligntool.linux.sysfs import opened
 
 
 def forget_cached(descriptor: int) -> None:
-    """Drop the clean pages of the whole disk. A disk and its partitions have separate page caches, so the cache of
-    /dev/sda may be older than a write through /dev/sda1.
+    """Drop the clean pages of the whole disk. A disk and its partitions have separate page caches, so the
+    cache of /dev/sda may be older than a write through /dev/sda1.
     """
     with suppress(OSError):
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -19,7 +19,9 @@ def forget_cached(descriptor: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FileReader:
-    """A `Reader` of an open file or block device. `descriptor` must have been opened read-only; its owner closes it."""
+    """A `Reader` of an open file or block device. `descriptor` must have been opened read-only; its owner
+    closes it.
+    """
 
     descriptor: int
     size: int

@@ -19,7 +19,8 @@ from aligntool.linux.programs import run_program
 from aligntool.linux.sysfs import live_paths, opened, opened_document
 from aligntool.units import format_about
 
-# Files of the system and aligntool's own records. A reader sees the old file or the new one, even after a power cut.
+# Files of the system and aligntool's own records. A reader sees the old file or the new one, even after a
+# power cut.
 
 
 def sync_folder(folder: Path) -> None:
@@ -46,7 +47,9 @@ def replace_file(path: Path, content: bytes, *, mode: int = 0o644) -> None:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Add a line to a file, which is replaced by the longer one, and must not be a symbolic link. Raises OSError."""
+    """Add a line to a file, which is replaced by the longer one, and must not be a symbolic link. Raises
+    OSError.
+    """
     with open_place(path) as place, _like(place) as like:
         known = b""
         if like is not None:
@@ -69,7 +72,9 @@ def keep_copy(path: Path, copy: Path) -> bool:
 
 @contextmanager
 def _like(place: Place) -> Iterator[int | None]:
-    """Yield a descriptor of the file whose attributes are copied, or None if there is none. Raises OSError."""
+    """Yield a descriptor of the file whose attributes are copied, or None if there is none. Raises
+    OSError.
+    """
     if place.status() is None:
         yield None
         return
@@ -117,7 +122,9 @@ def volatile_kind(folder: Path) -> str:
     """Return the kind of the folder's file system if a power cut erases its content, else ""."""
     kind = _output_of("stat", "-f", "-c", "%T", str(folder))
     if kind == "overlayfs":  # a live system writes into a tmpfs below it, a container onto a disk
-        upper = re.search(r"upperdir=([^,]+)", _output_of("findmnt", "-n", "-o", "OPTIONS", "-T", str(folder)))
+        upper = re.search(
+            r"upperdir=([^,]+)", _output_of("findmnt", "-n", "-o", "OPTIONS", "-T", str(folder))
+        )
         kind = _output_of("stat", "-f", "-c", "%T", upper[1]) if upper else kind
     return kind if kind in _VOLATILE else ""
 
@@ -136,7 +143,9 @@ def read_text(name: str, *, hint: str = "", most: int = 1 << 26) -> str:
         with opened_document(name) as file:
             content = file.read(most + 1)
         if len(content) > most:
-            raise Refused(f"{name} cannot be read: it is too large, more than {format_about(most)}", hint=hint)
+            raise Refused(
+                f"{name} cannot be read: it is too large, more than {format_about(most)}", hint=hint
+            )
         return content.decode()
     except (OSError, ValueError) as error:
         why = "not a text file" if isinstance(error, UnicodeDecodeError) else _reason(error)
@@ -144,8 +153,8 @@ def read_text(name: str, *, hint: str = "", most: int = 1 << 26) -> str:
 
 
 def write_pages(pages: Sequence[tuple[str, bytes]], *, overwrite: bool = False) -> None:
-    """Write each page under its name. Raises Refused before any is written if one exists and may not be replaced, and
-    if one cannot be written.
+    """Write each page under its name. Raises Refused before any is written if one exists and may not be
+    replaced, and if one cannot be written.
     """
     for name, _ in pages:
         refuse_output(name, overwrite=overwrite)
@@ -170,8 +179,8 @@ def write_file(name: str, content: bytes | BinaryIO, *, overwrite: bool = False,
 
 
 def _replaced(place: Place, name: str, undone: str) -> os.stat_result | None:
-    """Return the status of the file that is to be replaced, or None if there is none. Raises Refused unless aligntool
-    has written it, and OSError.
+    """Return the status of the file that is to be replaced, or None if there is none. Raises Refused unless
+    aligntool has written it, and OSError.
     """
     try:
         descriptor = place.open(os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
@@ -189,8 +198,8 @@ def _replaced(place: Place, name: str, undone: str) -> os.stat_result | None:
         os.close(descriptor)
 
 
-# What --overwrite replaces: empty files, and those that begin as aligntool's own outputs do. Copies of disks, journals
-# and whatever another program wrote are not among them.
+# What --overwrite replaces: empty files, and those that begin as aligntool's own outputs do. Copies of disks,
+# journals and whatever another program wrote are not among them.
 
 LONGEST_BEGINNING = 4096
 _ARCHIVE_COMMENT = "aligntool snapshot"
@@ -199,10 +208,12 @@ _PNG_MARK = b"tEXtSoftware\0aligntool"
 _BEGINNINGS = re.compile(
     rb'\s*\{\s*"schema":\s*"aligntool\.'  # every JSON document: docs/json.md
     rb'|\{\s*"fio version"'  # fio's own results, which `bench --fio-output` saves
-    rb'|<!DOCTYPE html>\s*<html [^>]*>\s*<head>(?:\s*<meta [^>]*>)*?\s*<meta name="generator" content="aligntool '
+    rb"|<!DOCTYPE html>\s*<html [^>]*>\s*<head>(?:\s*<meta [^>]*>)*?"
+    rb'\s*<meta name="generator" content="aligntool '
     rb'|<svg [^>]* aria-labelledby="([\w-]+)-title \1-desc" class="picture">'
     rb"|# HELP aligntool_"  # metrics
-    rb"|\s*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d+\s+\d+\s+[A-Zm]\w?\s"  # a log of `trace record`, in blkparse's format
+    # a log of `trace record`, in blkparse's format
+    rb"|\s*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d+\s+\d+\s+[A-Zm]\w?\s"
     rb"|\x89PNG\r\n\x1a\n.{4}IHDR.{17}.{4}" + re.escape(_PNG_MARK),
     re.DOTALL,
 )  # fmt: skip
@@ -224,10 +235,14 @@ def _is_own_archive(beginning: bytes) -> bool:
 
 
 def refuse_output(
-    name: str, *, overwrite: bool = False, undone: str = "nothing was written", inputs: Iterable[str | None] = ()
+    name: str,
+    *,
+    overwrite: bool = False,
+    undone: str = "nothing was written",
+    inputs: Iterable[str | None] = (),
 ) -> None:
-    """Raise Refused if the file cannot be written, or exists and may not be replaced. `undone`: what was not done.
-    `inputs`: the disks and files that are read, which are never replaced.
+    """Raise Refused if the file cannot be written, or exists and may not be replaced. `undone`: what was not
+    done. `inputs`: the disks and files that are read, which are never replaced.
     """
     refuse_folder_name(name)
     target = Path(name)
@@ -239,7 +254,10 @@ def refuse_output(
         raise Refused(f"{name} is a folder; {undone}", hint="use another name")
     # Path.exists fails without permission before Python 3.14
     read = filter(None, inputs)
-    if target.exists() and any(os.path.exists(each) and target.samefile(each) for each in read):  # noqa: PTH110
+    if target.exists() and any(
+        os.path.exists(each) and target.samefile(each)  # noqa: PTH110
+        for each in read
+    ):
         raise Refused(f"{name} is what is read; {undone}", hint="use another name")
     if exists and not overwrite:
         raise Refused(f"{name} already exists; {undone}", hint="use another name or --overwrite")
@@ -256,7 +274,9 @@ def refuse_output(
             if overwrite:
                 _replaced(place, name, undone)
     except OSError as error:
-        raise Refused(f"{name} cannot be written: {_reason(error)}; {undone}", hint="use another name") from error
+        raise Refused(
+            f"{name} cannot be written: {_reason(error)}; {undone}", hint="use another name"
+        ) from error
 
 
 def _loop_of(target: Path) -> str:
@@ -280,8 +300,8 @@ _MODES: dict[str, _Mode] = {".tar": "w", ".tar.gz": "w:gz", ".tgz": "w:gz", ".ta
 
 
 def write_snapshot(path: str, entries: Iterable[tuple[str, str, bytes]], *, overwrite: bool = False) -> None:
-    """Write the entries of linux.snapshot to a tar file, compressed by its suffix. Raises Refused, if possible before
-    anything is collected.
+    """Write the entries of linux.snapshot to a tar file, compressed by its suffix. Raises Refused, if
+    possible before anything is collected.
     """
     refuse_output(path, overwrite=overwrite)
     name = Path(path).name

@@ -1,8 +1,9 @@
-"""Look up the path of a disk or image once: later a command opens what it found there, whatever the path names then.
+"""Look up the path of a disk or image once: later a command opens what it found there, whatever the path
+names then.
 
-Another user may own a folder or a link on the way to an image, and swap it after it was checked or locked. So a held
-disk is opened through its descriptor, also by the programs that are started, and its path is only a name to print:
-docs/decisions/0054.
+Another user may own a folder or a link on the way to an image, and swap it after it was checked or locked. So
+a held disk is opened through its descriptor, also by the programs that are started, and its path is only a
+name to print: docs/decisions/0054.
 """
 
 import os
@@ -30,13 +31,15 @@ class _Held:
 
 
 _HELD: dict[str, _Held] = {}
-"""By path, as the user spelled it. A fork inherits it with the descriptors: `keep_only` in linux/deadline.py."""
+"""By path, as the user spelled it. A fork inherits it with the descriptors: `keep_only` in
+linux/deadline.py.
+"""
 
 
 def hold(path: str) -> None:
-    """Hold the disk or image at this path until the process ends; without effect on anything else, on a path that is
-    held already, and without /proc, where no disk is locked either. What keeps it from being looked up is reported when
-    it is opened.
+    """Hold the disk or image at this path until the process ends; without effect on anything else, on a path
+    that is held already, and without /proc, where no disk is locked either. What keeps it from being looked
+    up is reported when it is opened.
     """
     if path in _HELD or not os.path.exists(_PROC):  # noqa: PTH110 - a string, as all paths here
         return
@@ -69,8 +72,8 @@ def held(path: str) -> Iterator[None]:
 
 
 def place_of(path: str) -> str:
-    """Return the name by which a held disk or image is opened here, and in programs that inherit its descriptor; of
-    anything else, the path. Raises Refused if the path names something else by now.
+    """Return the name by which a held disk or image is opened here, and in programs that inherit its
+    descriptor; of anything else, the path. Raises Refused if the path names something else by now.
     """
     found = _HELD.get(path)
     if found is None:
@@ -79,7 +82,10 @@ def place_of(path: str) -> str:
     with suppress(OSError):
         present = _identity(os.stat(path))  # noqa: PTH116
     if present != found.identity:
-        text = f"{path} names another file or device than when it was first opened: something replaced it meanwhile"
+        text = (
+            f"{path} names another file or device than when it was first opened: something replaced it"
+            " meanwhile"
+        )
         raise Refused(text, hint=TRY_AGAIN)
     return f"{_PROC}/{found.descriptor}"
 
@@ -89,7 +95,9 @@ def is_held(path: str) -> bool:
 
 
 def descriptors_of(path: str) -> tuple[int, ...]:
-    """Return the descriptor that a program has to inherit to open `place_of` this path; () if it is not held."""
+    """Return the descriptor that a program has to inherit to open `place_of` this path; () if it is not
+    held.
+    """
     found = _HELD.get(path)
     return (found.descriptor,) if found else ()
 
@@ -114,8 +122,9 @@ def open_held(path: str, flags: int) -> int:
 
 
 def _identity(status: os.stat_result) -> Identity:
-    """Return what is equal for all paths of a file, or for all nodes of a block device as long as it is the same one:
-    the kernel gives a number again, but not a diskseq (Documentation/ABI/testing/sysfs-block, Linux 5.15).
+    """Return what is equal for all paths of a file, or for all nodes of a block device as long as it is the
+    same one: the kernel gives a number again, but not a diskseq (Documentation/ABI/testing/sysfs-block, Linux
+    5.15).
     """
     if not stat.S_ISBLK(status.st_mode):
         return status.st_dev, status.st_ino

@@ -38,8 +38,8 @@ class Occupant:
 
 
 def occupants(status: os.stat_result) -> tuple[Occupant, ...]:
-    """Return the users of a device: for a whole disk also those of its partitions; for a partition also those of the
-    disk as a whole, but not of other partitions; for an image file, the loop devices over it.
+    """Return the users of a device: for a whole disk also those of its partitions; for a partition also those
+    of the disk as a whole, but not of other partitions; for an image file, the loop devices over it.
     """
     others = (*killed_processes(flockers(status)), *loops_over(status), *exports_of(status))
     if not stat.S_ISBLK(status.st_mode):
@@ -55,7 +55,9 @@ def all_ends(found: Iterable[Occupant]) -> str:
 
 
 def remaining_occupants(status: os.stat_result) -> tuple[Occupant, ...]:
-    """Wait some seconds at most for the programs of a killed aligntool to end; then return the `occupants`."""
+    """Wait some seconds at most for the programs of a killed aligntool to end; then return the
+    `occupants`.
+    """
     deadline = time.monotonic() + _OWN_PROGRAMS_S
     found = occupants(status)
     while found and all(occupant.passing for occupant in found) and time.monotonic() < deadline:
@@ -71,13 +73,15 @@ def loops_over(status: os.stat_result) -> Iterator[Occupant]:
 
 _CONFIGFS = Path("/sys/kernel/config")
 _EXPORTS = {"nvmet/subsystems/*/namespaces/*": "device_path", "target/core/*/*": "udev_path"}
-"""The folders of what the kernel serves to other machines, and the file in each that names the device or file."""
+"""The folders of what the kernel serves to other machines, and the file in each that names the device or
+file.
+"""
 
 
 def exports_of(status: os.stat_result, folder: Path = _CONFIGFS) -> Iterator[Occupant]:
-    """Yield the targets of NVMe over fabrics and of iSCSI that serve the same bytes to other machines. An exclusive
-    open does not detect them: nvmet and LIO's fileio open without claiming (nvme/target/io-cmd-bdev.c,
-    nvmet_bdev_ns_enable; target/target_core_file.c, fd_configure_device).
+    """Yield the targets of NVMe over fabrics and of iSCSI that serve the same bytes to other machines. An
+    exclusive open does not detect them: nvmet and LIO's fileio open without claiming
+    (nvme/target/io-cmd-bdev.c, nvmet_bdev_ns_enable; target/target_core_file.c, fd_configure_device).
     """
     same = names_by_identity(status)
     for pattern, word in _EXPORTS.items():
@@ -93,10 +97,16 @@ def exports_of(status: os.stat_result, folder: Path = _CONFIGFS) -> Iterator[Occ
 
 
 def _mount_occupants(nodes: Mapping[int, str]) -> Iterator[Occupant]:
-    """Yield the mounts, inner ones first, matched by number and by source: the number of a btrfs is not a device's."""
+    """Yield the mounts, inner ones first, matched by number and by source: the number of a btrfs is not a
+    device's.
+    """
     for mount in reversed(tuple(mounts_now())):
         source = block_number(mount.source)
-        numbers = (parse_number(mount.number), source, *(_btrfs_devices(source) if mount.kind == "btrfs" else ()))
+        numbers = (
+            parse_number(mount.number),
+            source,
+            *(_btrfs_devices(source) if mount.kind == "btrfs" else ()),
+        )
         name = next((nodes[number] for number in numbers if number in nodes), None)
         if name:
             yield Occupant(f"{name} is mounted at {mount.place}", typed("umount", mount.place))
@@ -130,8 +140,8 @@ def _holder_occupants(nodes: Mapping[int, str]) -> Iterator[Occupant]:
 
 
 def caches(names: Iterable[str], folder: Path = Path("/sys/class/block")) -> Iterator[Occupant]:
-    """Yield the caches of running bcache devices, which sysfs does not list as holders of them (bcache/super.c,
-    register_cache).
+    """Yield the caches of running bcache devices, which sysfs does not list as holders of them
+    (bcache/super.c, register_cache).
     """
     for name in names:
         used = folder / name.replace("/", "!") / "bcache/set"
@@ -150,7 +160,9 @@ def _loop_occupants(targets: Mapping[tuple[int, int], str]) -> Iterator[Occupant
             for mapping in mappings:  # left behind by an aligntool that was killed
                 with suppress(OSError):  # closed meanwhile
                     opened_as = mapping.read_text().strip()
-                    yield Occupant(f"{name} is open as {opened_as}", typed("cryptsetup close", opened_as), passing=True)
+                    yield Occupant(
+                        f"{name} is open as {opened_as}", typed("cryptsetup close", opened_as), passing=True
+                    )
             if is_own and not mappings:
                 what = f"a program started by aligntool is using {name} through {loop} and will end by itself"
                 yield Occupant(what, typed("fuser -v", loop), passing=True)
@@ -164,14 +176,18 @@ def killed_processes(processes: Iterable[int | str]) -> Iterator[Occupant]:
     """
     for pid in processes:
         if any(has_signal(task, "SigPnd", signal.SIGKILL) for task in thread_paths(pid)):
-            what = f"process {pid} was interrupted, but still waits for a read or write that the disk has not answered"
+            what = (
+                f"process {pid} was interrupted, but still waits for a read or write that the disk has not"
+                " answered"
+            )
             end = f"ps {pid}   shows whether it has ended; sudo dmesg shows why the disk does not answer"
             yield Occupant(what, end, passing=True)
 
 
 def _detaching(loop: str, folder: Path) -> tuple[str, bool]:
-    """Return the command that detaches a loop device, and whether that is about to happen. LO_FLAGS_AUTOCLEAR is set by
-    `losetup -d` on a device that is open, by udev for a moment or as long as it is mounted, and by `mount -o loop`.
+    """Return the command that detaches a loop device, and whether that is about to happen. LO_FLAGS_AUTOCLEAR
+    is set by `losetup -d` on a device that is open, by udev for a moment or as long as it is mounted, and by
+    `mount -o loop`.
     """
     end = typed("losetup -d", loop)
     try:
@@ -186,9 +202,9 @@ def _detaching(loop: str, folder: Path) -> tuple[str, bool]:
 
 
 def unlisted_occupants(path: str) -> tuple[Occupant, ...]:
-    """Return the users that neither a mount nor a holder in sysfs shows: loop devices over the same bytes, targets that
-    serve them to other machines, bcache, and locks of other programs, such as QEMU's on the drives of its machines. For
-    a drive this includes its partitions, for a partition its drive.
+    """Return the users that neither a mount nor a holder in sysfs shows: loop devices over the same bytes,
+    targets that serve them to other machines, bcache, and locks of other programs, such as QEMU's on the
+    drives of its machines. For a drive this includes its partitions, for a partition its drive.
 
     Raises OSError if the path does not exist.
     """
@@ -199,8 +215,8 @@ def unlisted_occupants(path: str) -> tuple[Occupant, ...]:
 
 
 def locks_on(path: str) -> tuple[Occupant, ...]:
-    """Return whether other processes have POSIX, OFD or flock locks, as an `Occupant` or (). Only locks on this node
-    count, not those on another node of the same device.
+    """Return whether other processes have POSIX, OFD or flock locks, as an `Occupant` or (). Only locks on
+    this node count, not those on another node of the same device.
     """
     try:
         descriptor = open_held(path, READ_ONLY)

@@ -1,7 +1,7 @@
 """Detect other programs that have an image file open, or open it while it is changed: leases of fcntl(2).
 
-The kernel grants a write lease on a file to its only opener, and makes each later opener wait until the lease is
-released, for /proc/sys/fs/lease-break-time (45 s) at most. Reasons and limits: docs/decisions/0049.
+The kernel grants a write lease on a file to its only opener, and makes each later opener wait until the lease
+is released, for /proc/sys/fs/lease-break-time (45 s) at most. Reasons and limits: docs/decisions/0049.
 """
 
 import errno
@@ -27,16 +27,18 @@ _PAUSE_S = 0.05
 _MOST_NAMED = 3
 
 _LOCAL_KINDS = ("bcachefs", "btrfs", "devtmpfs", "overlay", "ramfs", "rootfs", "tmpfs", "zfs")
-"""File systems without a block device that nothing but this kernel serves. Of others the kernel grants leases, too, but
-does not know who uses a file on the server (NFS, SMB, 9P), or the file under it (FUSE)."""
+"""File systems without a block device that nothing but this kernel serves. Of others the kernel grants
+leases, too, but does not know who uses a file on the server (NFS, SMB, 9P), or the file under it (FUSE).
+"""
 
 
 class Lease:
     """The lease on a file that is open for a change. A block device needs none: it is opened exclusively."""
 
     def __init__(self, descriptor: int, path: str, *, no_lease: bool = False, readers: bool = False) -> None:
-        """Take no lease yet. `no_lease`: the user states that nothing else has the file open, if that is unknown.
-        `readers`: others may have it open for reading; then the descriptor must be open only for reading.
+        """Take no lease yet. `no_lease`: the user states that nothing else has the file open, if that is
+        unknown. `readers`: others may have it open for reading; then the descriptor must be open only for
+        reading.
         """
         self._descriptor = descriptor
         self._path = path
@@ -46,8 +48,8 @@ class Lease:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the lease within the context, in which this program must not open the file again: it would wait for
-        itself. Raises Refused if another program has the file open, or if that is unknown.
+        """Hold the lease within the context, in which this program must not open the file again: it would
+        wait for itself. Raises Refused if another program has the file open, or if that is unknown.
         """
         if not self._take():
             yield
@@ -67,8 +69,8 @@ class Lease:
             self._set(fcntl.F_UNLCK)
 
     def check(self) -> None:
-        """Raise OSError (EBUSY) if the lease is held and another program has begun to open the file for writing. The
-        kernel makes it wait, so nothing is written after it has the file.
+        """Raise OSError (EBUSY) if the lease is held and another program has begun to open the file for
+        writing. The kernel makes it wait, so nothing is written after it has the file.
         """
         if self._is_held and fcntl.fcntl(self._descriptor, fcntl.F_GETLEASE) == fcntl.F_UNLCK:
             raise OSError(errno.EBUSY, "another program opens it for writing", self._path)
@@ -96,7 +98,9 @@ class Lease:
         return True
 
     def _refuse_writers_below(self) -> None:
-        """Raise Refused if a program has the file under a loop device open for writing: its lease is the kernel's."""
+        """Raise Refused if a program has the file under a loop device open for writing: its lease is the
+        kernel's.
+        """
         status = os.fstat(self._descriptor)
         deadline = time.monotonic() + _PATIENCE_S
         while stat.S_ISBLK(status.st_mode) and not self._no_lease:
@@ -135,19 +139,22 @@ class Lease:
         fcntl.fcntl(self._descriptor, fcntl.F_SETLEASE, kind)
 
     def _admit_readers(self) -> None:
-        """Ask for the file as a reader does: when the kernel's time has passed, it turns the write lease into a read
-        lease, which holds up only those that write. It does not do so on request while the file is open for writing
-        (linux/fs/locks.c, check_conflicting_open).
+        """Ask for the file as a reader does: when the kernel's time has passed, it turns the write lease into
+        a read lease, which holds up only those that write. It does not do so on request while the file is
+        open for writing (linux/fs/locks.c, check_conflicting_open).
         """
         with suppress(BlockingIOError), opened(f"/proc/self/fd/{self._descriptor}"):
             pass
 
 
 def refuse_open_image(path: str, *, no_lease: bool, readers: bool = False) -> None:
-    """Raise Refused if another program has an image file open, or if that is unknown. `no_lease`, `readers`: see
-    `Lease`. Without effect on anything but a file, and on a file that is to be changed, but not by this user.
+    """Raise Refused if another program has an image file open, or if that is unknown. `no_lease`, `readers`:
+    see `Lease`. Without effect on anything but a file, and on a file that is to be changed, but not by this
+    user.
     """
-    if not os.path.isfile(path) or not (readers or os.access(place_of(path), os.W_OK)):  # noqa: PTH113 - of a string
+    if not os.path.isfile(path) or not (  # noqa: PTH113 - of a string
+        readers or os.access(place_of(path), os.W_OK)
+    ):
         return
     with failing_as(Refused, f"{path} cannot be read"):
         try:

@@ -33,8 +33,9 @@ from aligntool.linux.same_bytes import files_below, nodes_of
 from aligntool.linux.sysfs import IO_NONE, live_paths, on_battery, opened
 from aligntool.units import Extent
 
-# Verify the device nodes of partitions: that they exist, are block devices, and show the planned bytes. A tool that
-# opens a missing node creates a regular file; a tool that opens another disk's node destroys that disk.
+# Verify the device nodes of partitions: that they exist, are block devices, and show the planned bytes. A
+# tool that opens a missing node creates a regular file; a tool that opens another disk's node destroys that
+# disk.
 
 _SYSFS_SECTOR = 512  # whatever the disk's sector is: Documentation/ABI/stable/sysfs-block
 _SETTLE_S = 20.0
@@ -71,7 +72,10 @@ def partition_problem(disk: str, device: str, extent: Extent) -> str:
     if folder.parent != sysfs_folder(disk_number):
         return f"it is not a partition of {disk}"
     if Extent(start, length) != extent:
-        return f"the kernel shows bytes {start}..{start + length} of {disk}, the plan has {extent.start}..{extent.end}"
+        return (
+            f"the kernel shows bytes {start}..{start + length} of {disk}, the plan has"
+            f" {extent.start}..{extent.end}"
+        )
     return ""
 
 
@@ -81,9 +85,9 @@ def kernel_folder(device: str) -> Path | None:
     return sysfs_folder(number) if number else None
 
 
-# The kernel's partitions of a disk are removed and added one by one, without a re-read of the table. A re-read of the
-# whole table (BLKRRPART) fails if any partition is in use, and would show parked partitions, while BLKPG affects one
-# partition only.
+# The kernel's partitions of a disk are removed and added one by one, without a re-read of the table. A
+# re-read of the whole table (BLKRRPART) fails if any partition is in use, and would show parked partitions,
+# while BLKPG affects one partition only.
 
 # <linux/blkpg.h>
 _BLKPG = IO_NONE | 0x1269
@@ -121,8 +125,8 @@ def add_partitions(descriptor: int, parts: Iterable[tuple[int, Extent]]) -> None
 class KernelView:
     """The kernel's partitions of one disk; an image file has none, and nothing is done.
 
-    If the kernel shows no partition of the disk at the beginning (a loop device without partition scan), `add_absent`
-    adds none.
+    If the kernel shows no partition of the disk at the beginning (a loop device without partition scan),
+    `add_absent` adds none.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -135,7 +139,9 @@ class KernelView:
         return tuple(self.extents())
 
     def extents(self) -> dict[int, Extent]:
-        """Return the kernel's partitions by number, in bytes. An extended container is as short as shown there."""
+        """Return the kernel's partitions by number, in bytes. An extended container is as short as shown
+        there.
+        """
         if self._folder is None:
             return {}
         extents = {}
@@ -162,9 +168,9 @@ class KernelView:
 
         An extended container becomes as short as the kernel makes it (block/partitions/msdos.c).
 
-        libparted's commitToOS is not used: Debian's waits for udev, which waits for the lock that we hold on the disk
-        (debian/patches/udevadm-settle.patch). On a disk for which the kernel shows no partitions at all (EINVAL:
-        GENHD_FL_NO_PART), do nothing.
+        libparted's commitToOS is not used: Debian's waits for udev, which waits for the lock that we hold on
+        the disk (debian/patches/udevadm-settle.patch). On a disk for which the kernel shows no partitions at
+        all (EINVAL: GENHD_FL_NO_PART), do nothing.
         """
         try:
             self._add(parts)
@@ -207,8 +213,8 @@ def _blkpg(descriptor: int, operation: int, number: int, extent: Extent) -> None
     fcntl.ioctl(descriptor, _BLKPG, _BLKPG_REQUEST.pack(operation, 0, length, address))
 
 
-# Inhibit sleep and shutdown while a disk is changed, and report if that is not possible. This is a convenience, not a
-# safety measure: a move survives a power cut, so nothing here is an error.
+# Inhibit sleep and shutdown while a disk is changed, and report if that is not possible. This is a
+# convenience, not a safety measure: a move survives a power cut, so nothing here is an error.
 
 _ANSWER_S = 5.0
 _HOLD_SHELL = ("sh", "-c", "echo; exec cat")  # prints a line when sleep is inhibited, ends with its stdin
@@ -218,12 +224,19 @@ _HOLD_SHELL = ("sh", "-c", "echo; exec cat")  # prints a line when sleep is inhi
 def inhibit_sleep(why: str, *, program: str = "systemd-inhibit") -> Iterator[str]:
     """Inhibit sleep and shutdown within the context. Yield why they are not inhibited, or "".
 
-    The child ends when its standard input is closed, so it ends when this program ends or is killed. It has its
-    own session, so that a Ctrl-C on the terminal does not reach it and no password is requested there.
+    The child ends when its standard input is closed, so it ends when this program ends or is killed. It has
+    its own session, so that a Ctrl-C on the terminal does not reach it and no password is requested there.
     """
     try:
         inhibitor = subprocess.Popen(
-            (program, "--what=sleep:shutdown:idle", "--mode=block", "--who=aligntool", f"--why={why}", *_HOLD_SHELL),
+            (
+                program,
+                "--what=sleep:shutdown:idle",
+                "--mode=block",
+                "--who=aligntool",
+                f"--why={why}",
+                *_HOLD_SHELL,
+            ),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -236,12 +249,14 @@ def inhibit_sleep(why: str, *, program: str = "systemd-inhibit") -> Iterator[str
     stdin = cast(IO[bytes], inhibitor.stdin)
     stdout = cast(IO[bytes], inhibitor.stdout)
     try:
-        # The shell runs and prints only if sleep is inhibited. Nothing is written to a child that may have ended,
-        # because a broken pipe would end this program.
+        # The shell runs and prints only if sleep is inhibited. Nothing is written to a child that may have
+        # ended, because a broken pipe would end this program.
         ready, _, _ = select.select([stdout], [], [], _ANSWER_S)
         granted = ready and os.read(stdout.fileno(), 1) == b"\n"
         yield (
-            "" if granted else f"sleep and shutdown are not inhibited: {program} was refused, or logind is not running"
+            ""
+            if granted
+            else f"sleep and shutdown are not inhibited: {program} was refused, or logind is not running"
         )
     finally:
         stdin.close()
@@ -249,8 +264,8 @@ def inhibit_sleep(why: str, *, program: str = "systemd-inhibit") -> Iterator[str
         end_program(inhibitor, signal.SIGTERM, _ANSWER_S)
 
 
-# Lock a disk before anything is written to it, and unlock it afterwards. All preconditions of the first write are
-# checked here, and nowhere else.
+# Lock a disk before anything is written to it, and unlock it afterwards. All preconditions of the first write
+# are checked here, and nowhere else.
 
 _PATIENCE_S = 2.0  # udev and blkid hold the lock for a moment after every change
 _PAUSE_S = 0.05
@@ -271,12 +286,13 @@ class LockedDisk:
 def lock_disk(
     path: str, *, image_sector_size: int = 512, keep_posix: bool = False, no_lease: bool = False
 ) -> Iterator[LockedDisk]:
-    """Lock a disk: open it exclusively (O_EXCL: no mount, swap, array or mapping, now or later) and lock it as udev
-    expects (systemd, "Locking Block Device Access").
+    """Lock a disk: open it exclusively (O_EXCL: no mount, swap, array or mapping, now or later) and lock it
+    as udev expects (systemd, "Locking Block Device Access").
 
-    No other program has an image file open then, and while its lease is held none opens it; `no_lease`: see `Lease`.
-    `image_sector_size` applies only to an image file. `keep_posix`: no virtual machine can be started on it meanwhile,
-    but `locks_on` then reports our own lock. Raises Refused, with all reasons that can be found at once.
+    No other program has an image file open then, and while its lease is held none opens it; `no_lease`: see
+    `Lease`. `image_sector_size` applies only to an image file. `keep_posix`: no virtual machine can be
+    started on it meanwhile, but `locks_on` then reports our own lock. Raises Refused, with all reasons that
+    can be found at once.
     """
     with _open_and_lock(path, keep_posix=keep_posix) as descriptor:
         lease = Lease(descriptor, path, no_lease=no_lease)
@@ -289,8 +305,8 @@ def lock_disk(
 
 @contextmanager
 def lock_partition(path: str) -> Iterator[DiskDevice]:
-    """Lock a partition in the same way, while its neighbours may be in use. Its whole disk is locked, because udev
-    honours that lock before it reads a partition, but not opened exclusively.
+    """Lock a partition in the same way, while its neighbours may be in use. Its whole disk is locked, because
+    udev honours that lock before it reads a partition, but not opened exclusively.
 
     Raises Refused, with all reasons that can be found at once.
     """
@@ -318,8 +334,8 @@ def lock_for_others(path: str, why: str) -> Iterator[None]:
 
 @contextmanager
 def open_exclusively(paths: Iterable[str]) -> Iterator[None]:
-    """Open devices exclusively (open(2), O_EXCL on a block device), for a benchmark on array members, which does not
-    do so itself. Raises Refused if one is in use.
+    """Open devices exclusively (open(2), O_EXCL on a block device), for a benchmark on array members, which
+    does not do so itself. Raises Refused if one is in use.
     """
     with ExitStack() as stack:
         for path in paths:
@@ -331,11 +347,13 @@ def open_exclusively(paths: Iterable[str]) -> Iterator[None]:
 
 
 @contextmanager
-def lock_against_udev(disks: Iterable[str], *, shared: bool = False, keep_posix: bool = False) -> Iterator[None]:
-    """Lock whole disks against udev (systemd, "Locking Block Device Access"), which would read the superblocks of an
-    array that has just been stopped, and start it again. Open them only for reading: udev re-reads the table of a whole
-    disk when a writer closes it. `shared`: share the lock with other readers. `keep_posix`: see `lock_disk`. Raises
-    Refused.
+def lock_against_udev(
+    disks: Iterable[str], *, shared: bool = False, keep_posix: bool = False
+) -> Iterator[None]:
+    """Lock whole disks against udev (systemd, "Locking Block Device Access"), which would read the
+    superblocks of an array that has just been stopped, and start it again. Open them only for reading: udev
+    re-reads the table of a whole disk when a writer closes it. `shared`: share the lock with other readers.
+    `keep_posix`: see `lock_disk`. Raises Refused.
     """
     with ExitStack() as stack:
         for disk in dict.fromkeys(disks):
@@ -343,7 +361,13 @@ def lock_against_udev(disks: Iterable[str], *, shared: bool = False, keep_posix:
                 descriptor = stack.enter_context(opened(disk, os.O_RDONLY | os.O_NOCTTY))
             except OSError as error:
                 raise _not_opened(disk, error) from error
-            _flock(descriptor, disk, shared=shared, posix=fcntl.F_RDLCK if keep_posix else None, keep_posix=keep_posix)
+            _flock(
+                descriptor,
+                disk,
+                shared=shared,
+                posix=fcntl.F_RDLCK if keep_posix else None,
+                keep_posix=keep_posix,
+            )
         yield
 
 
@@ -351,15 +375,18 @@ def lock_against_udev(disks: Iterable[str], *, shared: bool = False, keep_posix:
 def _open_and_lock(
     path: str, *, whole: bool | None = True, and_posix: bool = True, keep_posix: bool = False
 ) -> Iterator[int]:
-    """Open and lock the path, which is looked up only once while it is locked. `whole`: a disk; False: a partition;
-    None: either.
+    """Open and lock the path, which is looked up only once while it is locked. `whole`: a disk; False: a
+    partition; None: either.
     """
     with held(path):
         descriptor = _open_exclusively(path, whole)
         try:
             _flock(descriptor, path, posix=fcntl.F_WRLCK if and_posix else None, keep_posix=keep_posix)
-            below = files_below(os.fstat(descriptor))  # a loop device's file, which another program may change
-            refuse(Refusal("in-use", path, found.what, found.end) for name in below for found in locks_on(name))
+            # a loop device's file, which another program may change
+            below = files_below(os.fstat(descriptor))
+            refuse(
+                Refusal("in-use", path, found.what, found.end) for name in below for found in locks_on(name)
+            )
             with open_exclusively(below), lock_against_udev(below, keep_posix=keep_posix):
                 yield descriptor
         finally:
@@ -368,7 +395,9 @@ def _open_and_lock(
 
 
 def _open_exclusively(path: str, whole: bool | None) -> int:
-    """Open the path, then check that it is still the same device: another one may have taken its name meanwhile."""
+    """Open the path, then check that it is still the same device: another one may have taken its name
+    meanwhile.
+    """
     try:
         status = status_of(path)
         _refuse_unfit(path, status, whole=whole)
@@ -385,8 +414,8 @@ def _open_exclusively(path: str, whole: bool | None) -> int:
 
 
 def _refuse_locked_image(path: str, status: os.stat_result) -> None:
-    """Raise Refused if another program has locked an image file: if it is a change in progress, opening the file for
-    writing would end that (linux/lease.py).
+    """Raise Refused if another program has locked an image file: if it is a change in progress, opening the
+    file for writing would end that (linux/lease.py).
     """
     if stat.S_ISREG(status.st_mode) and is_flocked(status):
         raise _locked_by_another(path)
@@ -399,7 +428,9 @@ def _refuse_unfit(path: str, status: os.stat_result, *, whole: bool | None) -> N
         raise Refused(f"{path} is neither a block device nor an image file", hint=LISTS_DISKS)
     if whole:
         refuse_partition(path, status)
-    elif whole is False and not any((sysfs_folder(status.st_rdev) / name).exists() for name in ("partition", "dm")):
+    elif whole is False and not any(
+        (sysfs_folder(status.st_rdev) / name).exists() for name in ("partition", "dm")
+    ):
         # Partitions of a multipath map are separate mappings.
         raise Refused(f"{path} is not a partition", hint="lsblk")
     if (sysfs_folder(status.st_rdev) / "ro").read_text().strip() == "1":
@@ -423,13 +454,13 @@ def _refuse_occupied(path: str, status: os.stat_result) -> None:
         raise Refused(f"{path} is in use: {reasons}", hint=hint, code="in-use", subject=path)
 
 
-# Two paths to one drive are two drives to the kernel unless multipath joins them, and an exclusive open of one does not
-# affect the other.
+# Two paths to one drive are two drives to the kernel unless multipath joins them, and an exclusive open of
+# one does not affect the other.
 
 
 def uses_by_other_paths(status: os.stat_result, folder: Path = Path("/sys/block")) -> Iterator[Occupant]:
-    """Yield the uses of the same drive under another name. Cheap USB adapters give different drives one identifier;
-    such drives are told apart by their tables.
+    """Yield the uses of the same drive under another name. Cheap USB adapters give different drives one
+    identifier; such drives are told apart by their tables.
     """
     if not stat.S_ISBLK(status.st_mode):
         return
@@ -465,8 +496,8 @@ def _identifier(disk: Path) -> tuple[str, str] | None:
 
 
 def _have_same_table(path: str, other: str) -> bool:
-    """Return whether both have the same table or none; also if that cannot be read. No other bytes are compared: those
-    of a mounted file system may not be on the medium yet.
+    """Return whether both have the same table or none; also if that cannot be read. No other bytes are
+    compared: those of a mounted file system may not be on the medium yet.
     """
     try:
         with fresh_reader(path) as first, fresh_reader(other) as second:
@@ -481,13 +512,14 @@ def _table_bytes(reader: Reader) -> tuple[bytes, ...]:
     return head[440:512], *(head[at : at + 92] for at in (512, 4096) if head[at : at + 8] == b"EFI PART")
 
 
-# The kernel attaches an image file to a loop device whatever locks it has (drivers/block/loop.c, loop_configure), so a
-# file system in it can be mounted and changed while it is checked or copied.
+# The kernel attaches an image file to a loop device whatever locks it has (drivers/block/loop.c,
+# loop_configure), so a file system in it can be mounted and changed while it is checked or copied.
 
 
 def written_at(path: str) -> int | None:
-    """Return when an image file was last written to; None if unknown: for a disk, which is opened exclusively, and for
-    a file that a program serves, maybe with the present time (QEMU, block/export/fuse.c).
+    """Return when an image file was last written to; None if unknown: for a disk, which is opened
+    exclusively, and for a file that a program serves, maybe with the present time (QEMU,
+    block/export/fuse.c).
     """
     status = status_of(path)
     folder = os.stat(Path(path).resolve().parent)  # noqa: PTH116 - also of a disk
@@ -495,13 +527,15 @@ def written_at(path: str) -> int | None:
 
 
 def refuse_disturbed(path: str, since: int | None) -> None:
-    """Raise Refused if the disk or image was attached to a loop device after it was locked, or if the image was written
-    to. `since`: what `written_at` returned then.
+    """Raise Refused if the disk or image was attached to a loop device after it was locked, or if the image
+    was written to. `since`: what `written_at` returned then.
     """
     with failing_as(Refused, path):
         attached = [occupant for occupant in loops_over(status_of(path)) if not occupant.passing]
         changed = written_at(path) != since
-    refuse(Refusal("in-use", path, f"{path} is in use: {occupant.what}", occupant.end) for occupant in attached)
+    refuse(
+        Refusal("in-use", path, f"{path} is in use: {occupant.what}", occupant.end) for occupant in attached
+    )
     if changed:
         text = f"{path} was changed by another program since it was locked"
         raise Refused(text, hint=typed("fuser -v", path), code="in-use", subject=path)
@@ -516,16 +550,21 @@ def _not_opened(path: str, error: OSError) -> Refused:
     match error.errno:
         case errno.ENOENT if str(error.filename).startswith("/proc/"):
             return Refused(
-                f"/proc is not mounted, so the users of {path} are not known", hint=typed("mount -t proc proc /proc")
+                f"/proc is not mounted, so the users of {path} are not known",
+                hint=typed("mount -t proc proc /proc"),
             )
         case errno.EBUSY:
             return Refused(f"{path} is opened exclusively by another program", hint=typed("fuser -v", path))
         case errno.EACCES | errno.EPERM if path.startswith("/dev/"):
             return Refused(f"{path} is not writable by this user", hint="run the same command with sudo")
         case errno.EACCES:
-            return Refused(f"{path} is not writable by this user", hint=by_hand(ByHand.READ_ONLY, "chmod", quoted))
+            return Refused(
+                f"{path} is not writable by this user", hint=by_hand(ByHand.READ_ONLY, "chmod", quoted)
+            )
         case errno.EPERM:
-            return Refused(f"{path} is immutable or append-only", hint=by_hand(ByHand.READ_ONLY, "chattr", quoted))
+            return Refused(
+                f"{path} is immutable or append-only", hint=by_hand(ByHand.READ_ONLY, "chattr", quoted)
+            )
         case errno.EROFS:
             return Refused(f"{path} cannot be opened for writing: {error.strerror}", hint=MOUNT_FOR_WRITING)
     return Refused(f"{path} cannot be opened for writing: {error.strerror}")
@@ -534,8 +573,8 @@ def _not_opened(path: str, error: OSError) -> Refused:
 def _flock(
     descriptor: int, path: str, *, posix: int | None = None, keep_posix: bool = False, shared: bool = False
 ) -> None:
-    """Lock the file with flock. `posix`: the kind of a lock that also conflicts with POSIX locks of other programs,
-    such as QEMU's on the disks of its machines; it is kept only with `keep_posix`. Raises Refused.
+    """Lock the file with flock. `posix`: the kind of a lock that also conflicts with POSIX locks of other
+    programs, such as QEMU's on the disks of its machines; it is kept only with `keep_posix`. Raises Refused.
     """
     deadline = time.monotonic() + _PATIENCE_S
     while True:

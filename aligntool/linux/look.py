@@ -62,19 +62,24 @@ MANIFEST = "/aligntool/manifest.json"
 
 
 def nvme_controllers(tree: Tree, block: Block) -> tuple[str, ...]:
-    """Return the paths of the controllers of a namespace: its own, or those of the subsystem of a multipath device."""
+    """Return the paths of the controllers of a namespace: its own, or those of the subsystem of a multipath
+    device.
+    """
     above = block.device
     if not above.rpartition("/")[2].startswith("nvme-subsys"):
         return (above,)
     paths = [tree.real(f"{block.path}/multipath/{name}") for name in tree.names(f"{block.path}/multipath")]
     found = [path.rpartition("/")[0] for path in paths if path]
-    if not found:  # before Linux 6.15 sysfs does not show which of the subsystem's controllers have the namespace
+    # before Linux 6.15 sysfs does not show which of the subsystem's controllers have the namespace
+    if not found:
         names = [name for name in tree.names(above) if name[4:].isdigit() and name.startswith("nvme")]
         found = [real for name in names if (real := tree.real(f"{above}/{name}"))]
     return tuple(dict.fromkeys(found))
 
 
-def read_nvme(tree: Tree, block: Block, controllers: tuple[str, ...], descriptor: int | None) -> tuple[NvmeFacts, bool]:
+def read_nvme(
+    tree: Tree, block: Block, controllers: tuple[str, ...], descriptor: int | None
+) -> tuple[NvmeFacts, bool]:
     """Return the facts, and whether Identify itself was read."""
     pages = _captured_pages(tree, block) if descriptor is None else _query_pages(tree, block, descriptor)
     facts = identify.decode_nvme(pages[0] or b"", pages[1] or b"")
@@ -110,13 +115,17 @@ def _captured_pages(tree: Tree, block: Block) -> Pages:
 
 def captured_health(tree: Tree, block: Block) -> tuple[str | None, Health | None]:
     """Return the predicted failure and the health of a captured drive; no drive is queried."""
-    log = None if tree.live else tree.content(f"{CAPTURED_IDENTIFY}/{block.sysname}.health", commands.HEALTH_LENGTH)
+    log = (
+        None
+        if tree.live
+        else tree.content(f"{CAPTURED_IDENTIFY}/{block.sysname}.health", commands.HEALTH_LENGTH)
+    )
     return commands.decode_health_log(log) if log and len(log) == commands.HEALTH_LENGTH else (None, None)
 
 
 def read_ata(tree: Tree, block: Block, kind: DiskKind, descriptor: int | None) -> bytes:
-    """Return the IDENTIFY data, or b"". It is in VPD page 89h, which the kernel read at boot: this requires no command
-    and no root, and works in captured trees. Without the page, query the drive by SG_IO.
+    """Return the IDENTIFY data, or b"". It is in VPD page 89h, which the kernel read at boot: this requires
+    no command and no root, and works in captured trees. Without the page, query the drive by SG_IO.
     """
     data = identify.identify_in_vpd(tree.content(f"{block.device}/vpd_pg89", 4096))
     if data is None and descriptor is not None and kind is DiskKind.ATA:
@@ -124,21 +133,27 @@ def read_ata(tree: Tree, block: Block, kind: DiskKind, descriptor: int | None) -
     return data or b""
 
 
-# Read one disk: combine sysfs, udev, the table on the disk and the drive's identify data; other modules read each of
-# them.
+# Read one disk: combine sysfs, udev, the table on the disk and the drive's identify data; other modules read
+# each of them.
 
-CAPTURED_SECTORS = "/aligntool/sectors"  # in a snapshot: a folder for each disk, a file for each byte where some begin
+# in a snapshot: a folder for each disk, a file for each byte where some begin
+CAPTURED_SECTORS = "/aligntool/sectors"
 _MOST_PLACES = 1000  # of sectors of one disk: a chain of extended boot records is no longer
-_MOST_CAPTURED = 4 * MOST_ENTRY_BYTES  # of one disk: two copies of the largest GPT, and as much of an older one
+# of one disk: two copies of the largest GPT, and as much of an older one
+_MOST_CAPTURED = 4 * MOST_ENTRY_BYTES
 CAPTURED = Unseen(TABLE_AND_CONTENTS, "a captured tree does not contain the sectors of the disk")
-ONLY_TABLE = Unseen("contents", "a captured tree contains the partition table, and no other sectors of the disk")
+ONLY_TABLE = Unseen(
+    "contents", "a captured tree contains the partition table, and no other sectors of the disk"
+)
 NO_IDENTIFY = Unseen("NVMe Identify", "the captured tree does not contain it")
 _CARDS = (DiskKind.SD, DiskKind.EMMC)
 _DRIVES = (DiskKind.NVME, DiskKind.ATA, DiskKind.SCSI, DiskKind.VIRTIO, DiskKind.USB, DiskKind.OTHER)
 
 
 class Looker:
-    """Reads disks; it has the data of the machine that all of them need. `wake`: also read disks that are asleep."""
+    """Reads disks; it has the data of the machine that all of them need. `wake`: also read disks that are
+    asleep.
+    """
 
     def __init__(self, tree: Tree, given: UserLimits, *, wake: bool) -> None:
         self.around = partitions.Surroundings(tree, UdevDatabase(tree), read_mounts(tree))
@@ -148,7 +163,9 @@ class Looker:
         self._numa: dict[str, int | None] = {}
 
     def look_at(self, block: Block, pulse: Pulse = SILENT, closed: Unseen | None = None) -> Disk:
-        """Read a disk from sysfs, udev and, if it can be opened, from itself. `closed`: why it must not be opened."""
+        """Read a disk from sysfs, udev and, if it can be opened, from itself. `closed`: why it must not be
+        opened.
+        """
         number = self.around.tree.text(f"{block.path}/dev")
         record = self.around.udev.record(number, block.sysname)
         kind = find_kind(self.around.tree, block, record)
@@ -187,15 +204,21 @@ class Looker:
         sectors: dict[int, bytes] = {}
         left = _MOST_CAPTURED
         for name in places:
-            sectors[int(name)] = content = tree.content(f"{folder}/{name}", min(MOST_ENTRY_BYTES, left)) or b""
+            sectors[int(name)] = content = (
+                tree.content(f"{folder}/{name}", min(MOST_ENTRY_BYTES, left)) or b""
+            )
             left -= len(content)
         found = read_table(TableSectors(size, sectors), sector_size=limits.logical_block_size)
-        return replace(NOT_READ, table=found.table, table_read=True, partitions=found.partitions, unseen=(ONLY_TABLE,))
+        return replace(
+            NOT_READ, table=found.table, table_read=True, partitions=found.partitions, unseen=(ONLY_TABLE,)
+        )
 
     def _missing_facts(
         self, block: Block, disk: Disk, kernel: Sequence[partitions.KernelPartition]
     ) -> Iterator[Unseen]:
-        """Yield the facts that sysfs always has and lacks here: an incomplete capture, or a device being removed."""
+        """Yield the facts that sysfs always has and lacks here: an incomplete capture, or a device being
+        removed.
+        """
         if disk.size is None:
             yield Unseen("size", f"{block.path}/size cannot be read", gap=Gap.DISK)
         missing = partitions.unreadable_partitions(self.around.tree, block, kernel)
@@ -228,7 +251,8 @@ class Looker:
             return disk, read_contents(reader, sector_size=limits.logical_block_size)
         except OSError as error:
             return disk, replace(
-                NOT_READ, unseen=(Unseen(TABLE_AND_CONTENTS, f"cannot be read: {error.strerror}", gap=Gap.DISK),)
+                NOT_READ,
+                unseen=(Unseen(TABLE_AND_CONTENTS, f"cannot be read: {error.strerror}", gap=Gap.DISK),),
             )
         finally:
             os.close(descriptor)
@@ -246,7 +270,9 @@ class Looker:
             pulse.request_more_time()
         return open_to_read(f"/dev/{block.name}")
 
-    def _describe(self, block: Block, kind: DiskKind, record: Record, limits: IoLimits, descriptor: int | None) -> Disk:
+    def _describe(
+        self, block: Block, kind: DiskKind, record: Record, limits: IoLimits, descriptor: int | None
+    ) -> Disk:
         """Return the disk with everything but its content."""
         tree = self.around.tree
         path = block.path
@@ -296,12 +322,16 @@ class Looker:
             failing=failing,
             health=health,
             queue_depth=None if depth is None else depth + 1,  # SQSIZE counts from zero
-            numa_node=self._numa_node(controllers[0]) if disk.numa_node is None and controllers else disk.numa_node,
+            numa_node=self._numa_node(controllers[0])
+            if disk.numa_node is None and controllers
+            else disk.numa_node,
             links=self._links(controllers),
             unseen=() if identified else (_not_identified(disk.path, live=tree.live),),
         )
 
-    def _as_drive(self, disk: Disk, block: Block, record: Record, identity: Identity, descriptor: int | None) -> Disk:
+    def _as_drive(
+        self, disk: Disk, block: Block, record: Record, identity: Identity, descriptor: int | None
+    ) -> Disk:
         tree = self.around.tree
         data = read_ata(tree, block, disk.kind, descriptor)
         facts = identify.decode_identify(data)
@@ -329,8 +359,8 @@ class Looker:
         return tuple(links for device in paths if (links := self.topology.links(device)))
 
     def _numa_node(self, path: str) -> int | None:
-        """Return the NUMA node of the device, or of the nearest device above it that has one; None for -1, which means
-        that the firmware did not report it.
+        """Return the NUMA node of the device, or of the nearest device above it that has one; None for -1,
+        which means that the firmware did not report it.
         """
         if path in self._numa:
             return self._numa[path]
@@ -345,8 +375,9 @@ class Looker:
 
 
 def _is_known_without_sectors(disk: Disk, record: Record) -> bool:
-    """Return whether the kernel or udev has read the table of a disk, or knows that it is used without one. That the
-    kernel lists no partitions is no evidence: it does not look for them on every device, nor for every kind of table.
+    """Return whether the kernel or udev has read the table of a disk, or knows that it is used without one.
+    That the kernel lists no partitions is no evidence: it does not look for them on every device, nor for
+    every kind of table.
     """
     if disk.partitions:
         return True
@@ -365,7 +396,9 @@ def _no_medium(name: str) -> Unseen:
     return Unseen(TABLE_AND_CONTENTS, f"{name} is empty: no medium, or nothing attached", gap=Gap.EMPTY)
 
 
-def _with_contents(disk: Disk, seen: Contents, kernel: Sequence[partitions.KernelPartition], record: Record) -> Disk:
+def _with_contents(
+    disk: Disk, seen: Contents, kernel: Sequence[partitions.KernelPartition], record: Record
+) -> Disk:
     table, parts = partitions.merge_with_kernel(seen, kernel, record, disk.limits.logical_block_size)
     return replace(
         disk,
@@ -405,8 +438,8 @@ def _flag(text: str | None) -> bool | None:
 
 # Read the machine, or the disks and images that the user named, into an Inventory.
 #
-# The code below decides only what is read, in which order, and what is reported for a target that cannot be read; on
-# this machine the reading runs in a child process with a deadline (linux/deadline).
+# The code below decides only what is read, in which order, and what is reported for a target that cannot be
+# read; on this machine the reading runs in a child process with a deadline (linux/deadline).
 
 T = TypeVar("T")
 Job = Callable[[Pulse], T]
@@ -428,39 +461,53 @@ def look(
     keep_going: bool = False,
     known: bool = True,
 ) -> Inventory:
-    """Return all disks of the machine, or the targets. `sysroot`: read only this captured tree. `files`: if there is an
-    array, also read the files of the system that assemble it, which takes seconds. `arrays`: also return every running
-    array, named or not; without targets, disks that are not below an array are then read from sysfs only and not
-    opened. `silence_s`: how long to wait for a disk. `known`: refuse a file in which nothing is recognised.
+    """Return all disks of the machine, or the targets. `sysroot`: read only this captured tree. `files`: if
+    there is an array, also read the files of the system that assemble it, which takes seconds. `arrays`: also
+    return every running array, named or not; without targets, disks that are not below an array are then read
+    from sysfs only and not opened. `silence_s`: how long to wait for a disk. `known`: refuse a file in which
+    nothing is recognised.
 
-    Raises Refused if none of the targets can be read, or if one does not answer; with `keep_going` they are listed in
-    the inventory's `unseen`.
+    Raises Refused if none of the targets can be read, or if one does not answer; with `keep_going` they are
+    listed in the inventory's `unseen`.
     """
     with open_sysroot(sysroot) as tree:
         machine = _Machine(tree, given, wake or bool(targets), silence_s, known)
         if not targets:
-            return replace(_inventory(machine, machine.all_disks(arrays=arrays), files=files), sysroot=sysroot or "")
+            return replace(
+                _inventory(machine, machine.all_disks(arrays=arrays), files=files), sysroot=sysroot or ""
+            )
         results = machine.named(targets)
         disks = [item for item in results if isinstance(item, Disk)]
-        refused = [(name, item) for name, item in zip(targets, results, strict=True) if isinstance(item, Refused)]
+        refused = [
+            (name, item) for name, item in zip(targets, results, strict=True) if isinstance(item, Refused)
+        ]
         if not keep_going:
             if not disks:
                 refuse(item for _, refusal in refused for item in refusal.refusals)
             late_disks = [(disk, item) for disk in disks for item in disk.unseen if item.gap is Gap.NO_ANSWER]
-            refuse(Refusal("no-answer", disk.path, f"{disk.path} {item.why}", item.hint) for disk, item in late_disks)
+            refuse(
+                Refusal("no-answer", disk.path, f"{disk.path} {item.why}", item.hint)
+                for disk, item in late_disks
+            )
         unique: dict[str, Disk] = {}
         for disk in (*disks, *(machine.arrays() if arrays else ())):
             image = disk.kind is DiskKind.IMAGE
             unique.setdefault(os.path.realpath(disk.path) if image else disk.path, disk)
         images = tuple(disk for disk in unique.values() if disk.kind is DiskKind.IMAGE)
         blocks = [disk for disk in unique.values() if disk.kind is not DiskKind.IMAGE]
-        seen = _inventory(machine, blocks, files=files) if blocks else Inventory((), manifest=read_manifest(tree))
+        seen = (
+            _inventory(machine, blocks, files=files)
+            if blocks
+            else Inventory((), manifest=read_manifest(tree))
+        )
         unseen = tuple(Unseen(name, str(refusal), refusal.hint, Gap.DISK) for name, refusal in refused)
         return replace(seen, disks=(*seen.disks, *images), unseen=unseen, sysroot=sysroot or "")
 
 
 def read_manifest(tree: Tree) -> Manifest:
-    """Return the manifest of a snapshot, empty if it is not valid; for this machine, the time and the version."""
+    """Return the manifest of a snapshot, empty if it is not valid; for this machine, the time and the
+    version.
+    """
     if tree.live:
         return Manifest(now(), __version__)
     try:
@@ -486,7 +533,9 @@ class _Machine:
     known: bool
 
     def all_disks(self, *, arrays: bool) -> list[Disk]:
-        """Return all disks. A device whose attributes cannot be listed in time does not prevent reading the others."""
+        """Return all disks. A device whose attributes cannot be listed in time does not prevent reading the
+        others.
+        """
         refuse_unmounted(self.tree)
         blocks = self._within_deadline(lambda _: list_blocks(self.tree)) or list_names(self.tree)
         if not arrays:
@@ -501,8 +550,8 @@ class _Machine:
         return self._look_at(blocks or [], _NOT_NEEDED)
 
     def system(self, disks: Sequence[Disk]) -> tuple[System | None, tuple[Unseen, ...]]:
-        """Return the system's files, only if there is an array, because initramfs images are unpacked for it. A
-        captured tree may have none.
+        """Return the system's files, only if there is an array, because initramfs images are unpacked for it.
+        A captured tree may have none.
         """
         if not any(disk.array for disk in disks) and not self.tree.names(RECORDS):
             return None, ()
@@ -513,13 +562,17 @@ class _Machine:
         return None, (Unseen("mdadm.conf, fstab and initramfs", why, "sudo dmesg", Gap.NO_ANSWER),)
 
     def named(self, targets: Sequence[str]) -> list[Disk | Refused]:
-        """Return the disk of each target, or why it cannot be read. All are tried, so that all reasons are reported."""
+        """Return the disk of each target, or why it cannot be read. All are tried, so that all reasons are
+        reported.
+        """
         looker = self._cached_looker()
         found = self._with_retry([partial(self._target, target, looker) for target in targets], None)
         no_answer = self._no_answer().why
         return [disk or Refused(f"{target} {no_answer}") for target, disk in zip(targets, found, strict=True)]
 
-    def _target(self, target: str, looker: Callable[[], Looker], pulse: Pulse, closed: Unseen | None) -> Disk | Refused:
+    def _target(
+        self, target: str, looker: Callable[[], Looker], pulse: Pulse, closed: Unseen | None
+    ) -> Disk | Refused:
         try:
             block = find_target(self.tree, target)
             if block is None and closed is not None:
@@ -529,11 +582,15 @@ class _Machine:
             disk = looker().look_at(block, pulse, closed)
         except Refused as refusal:
             return refusal
-        missing = tuple(replace(unseen, gap=Gap.DISK) if unseen.gap is Gap.EMPTY else unseen for unseen in disk.unseen)
+        missing = tuple(
+            replace(unseen, gap=Gap.DISK) if unseen.gap is Gap.EMPTY else unseen for unseen in disk.unseen
+        )
         return replace(disk, unseen=missing)
 
     def _look_at(self, blocks: Sequence[Block], closed: Unseen | None = None) -> list[Disk]:
-        """Return the disks. Describe one that does not answer from sysfs alone, or by its name if that hangs, too."""
+        """Return the disks. Describe one that does not answer from sysfs alone, or by its name if that hangs,
+        too.
+        """
         looker = self._cached_looker()
         found = self._with_retry([partial(self._disk, block, looker) for block in blocks], closed)
         for index, (block, found_disks) in enumerate(zip(blocks, found, strict=True)):
@@ -542,7 +599,9 @@ class _Machine:
                 found[index] = [replace(bare, unseen=(self._no_answer(),))]
         return [disk for found_disks in found for disk in found_disks or ()]
 
-    def _disk(self, block: Block, looker: Callable[[], Looker], pulse: Pulse, closed: Unseen | None) -> list[Disk]:
+    def _disk(
+        self, block: Block, looker: Callable[[], Looker], pulse: Pulse, closed: Unseen | None
+    ) -> list[Disk]:
         return [looker().look_at(block, pulse, closed)] if is_disk(self.tree, block) else []
 
     def _with_retry(self, jobs: Sequence[Callable[..., T]], closed: Unseen | None) -> list[T | None]:
@@ -559,11 +618,13 @@ class _Machine:
         return cache(lambda: Looker(self.tree, self.given, wake=self.wake))
 
     def _no_answer(self) -> Unseen:
-        return Unseen(TABLE_AND_CONTENTS, f"did not answer within {self.silence_s:g} s", "sudo dmesg", Gap.NO_ANSWER)
+        return Unseen(
+            TABLE_AND_CONTENTS, f"did not answer within {self.silence_s:g} s", "sudo dmesg", Gap.NO_ANSWER
+        )
 
     def _within_deadline(self, job: Job[T], silence_s: float | None = None) -> T | None:
-        """Return the result, or None after the deadline; a captured tree consists of files, and is read in this
-        process.
+        """Return the result, or None after the deadline; a captured tree consists of files, and is read in
+        this process.
         """
         return result_in_child(job, silence_s or self.silence_s) if self.tree.live else job(SILENT)
 
@@ -590,4 +651,6 @@ def _inventory(machine: _Machine, found: Sequence[Disk], *, files: bool) -> Inve
     system, unseen = machine.system(disks) if files else (None, ())
     adapters = find_adapters(machine.tree)
     captured = not machine.tree.live
-    return Inventory(disks, find_uplinks(disks), adapters, unseen, system, captured, read_manifest(machine.tree))
+    return Inventory(
+        disks, find_uplinks(disks), adapters, unseen, system, captured, read_manifest(machine.tree)
+    )

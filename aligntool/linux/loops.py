@@ -1,4 +1,6 @@
-"""Attach loop devices, for programs that write to a partition or only read it; find what a loop device shows."""
+"""Attach loop devices, for programs that write to a partition or only read it; find what a loop device
+shows.
+"""
 
 import errno
 import fcntl
@@ -20,10 +22,10 @@ from aligntool.units import Extent
 
 # Structures and ioctls of linux/loop.h to attach a loop device.
 #
-# A loop device of aligntool has LO_FLAGS_AUTOCLEAR from the beginning: the kernel detaches it when the last program
-# closes it, so a SIGKILL leaves none behind. Its name (`lo_file_name`) is a mark: it shows a later run that a program
-# of a killed run still has the device open. `losetup --list` reads the backing file from sysfs, so the mark
-# does not change its output.
+# A loop device of aligntool has LO_FLAGS_AUTOCLEAR from the beginning: the kernel detaches it when the last
+# program closes it, so a SIGKILL leaves none behind. Its name (`lo_file_name`) is a mark: it shows a later
+# run that a program of a killed run still has the device open. `losetup --list` reads the backing file from
+# sysfs, so the mark does not change its output.
 
 CONTROL = "/dev/loop-control"
 GET_FREE = 0x4C82
@@ -34,8 +36,8 @@ _READ_ONLY = 1
 _AUTOCLEAR = 4
 _DIRECT = 16
 _MARK = b"aligntool"
-# struct loop_info64: device, inode, rdevice, offset, sizelimit; number, encrypt type and key size, flags; file name,
-# crypt name, key, init. struct loop_config: descriptor, block size, loop_info64, eight reserved
+# struct loop_info64: device, inode, rdevice, offset, sizelimit; number, encrypt type and key size, flags;
+# file name, crypt name, key, init. struct loop_config: descriptor, block size, loop_info64, eight reserved
 # words.
 _LOOP_INFO = struct.Struct("=5Q4I64s64s32s2Q")
 _LOOP_CONFIG = struct.Struct(f"=II{_LOOP_INFO.size}s8Q")
@@ -52,7 +54,9 @@ def loop_config(descriptor: int, extent: Extent, *, read_only: bool, direct: boo
 
 
 def ask_loop(loop: str, file: Path, devices: Set[int]) -> tuple[bool, tuple[int, int]]:
-    """Return `loop_backing`, or nothing if an NFS or FUSE server, which none of `devices` is on, does not answer."""
+    """Return `loop_backing`, or nothing if an NFS or FUSE server, which none of `devices` is on, does not
+    answer.
+    """
     with suppress(OSError, IndexError):
         path = Path(file.read_text(errors="surrogateescape").rstrip("\n"))
         above = (each for each in mounts_now() if path.is_relative_to(each.place))
@@ -65,8 +69,8 @@ def ask_loop(loop: str, file: Path, devices: Set[int]) -> tuple[bool, tuple[int,
 def loop_backing(loop: str, file: Path) -> tuple[bool, tuple[int, int]]:
     """Return whether a loop device is aligntool's own, and the `identity` of what it shows.
 
-    The kernel knows it by number. The name in sysfs (`file`), the only source without root, may be that of a hard link
-    that was deleted, or belong to another mount namespace, where it is another file.
+    The kernel knows it by number. The name in sysfs (`file`), the only source without root, may be that of a
+    hard link that was deleted, or belong to another mount namespace, where it is another file.
     """
     with suppress(OSError), opened(loop, os.O_RDONLY) as descriptor:  # the last close detaches it
         info = _LOOP_INFO.unpack(fcntl.ioctl(descriptor, GET_STATUS, bytes(_LOOP_INFO.size)))
@@ -77,23 +81,25 @@ def loop_backing(loop: str, file: Path) -> tuple[bool, tuple[int, int]]:
         return False, (0, 0)
 
 
-# A partition as a separate device, for a program that writes to it while the disk is locked. Two dangers: the program
-# may read stale data from a cache, and the mover may read before the data of the program are written.
+# A partition as a separate device, for a program that writes to it while the disk is locked. Two dangers: the
+# program may read stale data from a cache, and the mover may read before the data of the program are written.
 #
-# The loop device goes through the page cache of the disk, which is dropped before; the mover's direct reads write that
-# cache back, but not the loop device's own, which is written back here. The partitions of the disk have caches of their
-# own, which are dropped when no program has them open. None has, because the disk is locked.
+# The loop device goes through the page cache of the disk, which is dropped before; the mover's direct reads
+# write that cache back, but not the loop device's own, which is written back here. The partitions of the disk
+# have caches of their own, which are dropped when no program has them open. None has, because the disk is
+# locked.
 
 # <linux/fs.h>; both require root.
-_BLKROSET = IO_NONE | 0x125D  # an int: 1 makes a block device read-only; a loop device stays so for its next user
+# an int: 1 makes a block device read-only; a loop device stays so for its next user
+_BLKROSET = IO_NONE | 0x125D
 _BLKFLSBUF = IO_NONE | 0x1261  # write the cache of a block device back and drop it
 _LOOP_TRIES = 64  # another program may take the free device before it is configured
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionLoop:
-    """A loop device. `device` is this partition as long as `descriptor` is open, here or in a program that inherited
-    it.
+    """A loop device. `device` is this partition as long as `descriptor` is open, here or in a program that
+    inherited it.
     """
 
     device: str
@@ -102,16 +108,17 @@ class PartitionLoop:
 
 @contextmanager
 def partition_loop(path: str, extent: Extent, *, direct: bool = False) -> Iterator[PartitionLoop]:
-    """Attach a partition; everything written to it is durable when the context ends without an error. `direct`: if
-    possible, writes reach the disk in their order, not whenever the page cache is written back.
+    """Attach a partition; everything written to it is durable when the context ends without an error.
+    `direct`: if possible, writes reach the disk in their order, not whenever the page cache is written back.
 
-    It is detached when the last program closes it (LO_FLAGS_AUTOCLEAR), even if aligntool is killed. As long as a
-    program has the descriptor, the device's name cannot refer to another disk. Raises Refused if it cannot be
-    attached, and Stopped if the writes cannot be made durable.
+    It is detached when the last program closes it (LO_FLAGS_AUTOCLEAR), even if aligntool is killed. As long
+    as a program has the descriptor, the device's name cannot refer to another disk. Raises Refused if it
+    cannot be attached, and Stopped if the writes cannot be made durable.
     """
     with ExitStack() as stack:
         try:
-            backing = stack.enter_context(opened(path, os.O_RDWR))  # not by its path again once something was written
+            # not by its path again once something was written
+            backing = stack.enter_context(opened(path, os.O_RDWR))
             _write_back(backing)
             loop = _attach(backing, extent, read_only=False, direct=direct)
             stack.callback(_write_back, backing)
@@ -158,8 +165,8 @@ def _write_back(descriptor: int) -> None:
         fcntl.ioctl(descriptor, _BLKFLSBUF)
 
 
-# A partition for programs that only read: without stale caches, as a read-only device. It is the only change of the
-# kernel's state that an audit makes.
+# A partition for programs that only read: without stale caches, as a read-only device. It is the only change
+# of the kernel's state that an audit makes.
 
 
 class NoLoop(Exception):
@@ -168,12 +175,12 @@ class NoLoop(Exception):
 
 @contextmanager
 def read_only_loop(path: str, extent: Extent) -> Iterator[str]:
-    """Attach a partition read-only and yield the path of the device. Raises NoLoop, and OSError if `path` cannot be
-    opened.
+    """Attach a partition read-only and yield the path of the device. Raises NoLoop, and OSError if `path`
+    cannot be opened.
 
-    The kernel detaches it when no program has it open any more, even if aligntool is killed: run programs on it with
-    `only_reads`, so that they end with aligntool. Its sectors have 512 bytes, whatever the disk has: every checker
-    reads the sector size from the superblock.
+    The kernel detaches it when no program has it open any more, even if aligntool is killed: run programs on
+    it with `only_reads`, so that they end with aligntool. Its sectors have 512 bytes, whatever the disk has:
+    every checker reads the sector size from the superblock.
     """
     if os.geteuid() != 0:
         raise NoLoop("needs root")

@@ -50,7 +50,8 @@ def _not_opened(code: int, why: str) -> Refused:
 
 
 def _close(name: str) -> None:
-    """Close the mapping if it is still there. The system may have activated LVM volumes on it, which are not mounted.
+    """Close the mapping if it is still there. The system may have activated LVM volumes on it, which are not
+    mounted.
 
     Raises Refused if it is in use.
     """

@@ -1,8 +1,8 @@
 """Create files where the user named them, and nowhere else: no link of another user leads root's writes away.
 
-The folders of a path are opened one by one. A symbolic link is followed only if nobody but root and the caller can have
-put it there; then files are created, renamed and removed in the folder that is open, whatever its path leads to by now
-(docs/decisions/0056-outputs-in-open-folders.md).
+The folders of a path are opened one by one. A symbolic link is followed only if nobody but root and the
+caller can have put it there; then files are created, renamed and removed in the folder that is open, whatever
+its path leads to by now (docs/decisions/0056-outputs-in-open-folders.md).
 """
 
 import errno
@@ -118,7 +118,9 @@ def _is_link(folder: int, name: str) -> bool:
 
 
 def _link_in(folder: int, name: str) -> str | None:
-    """Return the target of a link, or None if it is not one. Raises OSError if another user can have put it there."""
+    """Return the target of a link, or None if it is not one. Raises OSError if another user can have put it
+    there.
+    """
     if not _is_link(folder, name):
         return None
     link = os.open(name, _OPEN_LINK, dir_fd=folder)
@@ -136,8 +138,8 @@ def _link_in(folder: int, name: str) -> str | None:
 
 
 def _trusted_users() -> set[int]:
-    """Return root, the caller, and who lent root's rights by sudo or pkexec. Whoever owns "/" is root, too: in a user
-    namespace it is the number of all users that have none there.
+    """Return root, the caller, and who lent root's rights by sudo or pkexec. Whoever owns "/" is root, too:
+    in a user namespace it is the number of all users that have none there.
     """
     lenders = (os.environ.get(name, "") for name in ("SUDO_UID", "PKEXEC_UID"))
     return {0, os.geteuid(), Path("/").stat().st_uid, *(int(user) for user in lenders if user.isdecimal())}
@@ -157,8 +159,8 @@ def _entered(folder: int, name: str, make: int | None) -> int:
 
 @contextmanager
 def new_file(place: Place, mode: int = 0o600, *, replace: bool = False) -> Iterator[int]:
-    """Yield the descriptor of a new file. At the end its content is durable and it gets its name; after an error, or if
-    this process is killed, nothing is left of it. `replace`: the name may exist.
+    """Yield the descriptor of a new file. At the end its content is durable and it gets its name; after an
+    error, or if this process is killed, nothing is left of it. `replace`: the name may exist.
 
     Raises OSError; FileExistsError if the name exists and `replace` is not set.
     """
@@ -185,8 +187,9 @@ def new_file(place: Place, mode: int = 0o600, *, replace: bool = False) -> Itera
 
 
 def _created(folder: int, mode: int) -> tuple[int, str | None]:
-    """Return a new file in the folder and its temporary name; None: it has none, so that it vanishes with this process.
-    Some file systems have no such files (open(2), O_TMPFILE), and without /proc there is no way to name it later.
+    """Return a new file in the folder and its temporary name; None: it has none, so that it vanishes with
+    this process. Some file systems have no such files (open(2), O_TMPFILE), and without /proc there is no way
+    to name it later.
     """
     with suppress(OSError):
         descriptor = os.open(".", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, mode, dir_fd=folder)
@@ -207,7 +210,9 @@ def _link(descriptor: int, place: Place) -> None:
 
 
 def _linked(temporary: str, place: Place) -> bool:
-    """Name the file by a hard link, which replaces nothing, unlike a rename. False: no hard links here, as on FAT."""
+    """Name the file by a hard link, which replaces nothing, unlike a rename. False: no hard links here, as on
+    FAT.
+    """
     try:
         os.link(temporary, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
     except FileExistsError:
@@ -221,7 +226,8 @@ def _linked(temporary: str, place: Place) -> bool:
 
 
 def remove_if_same(path: str | Path, descriptor: int) -> None:
-    """Remove the file of this descriptor, unless it was removed or renamed, or another file has its name by now.
+    """Remove the file of this descriptor, unless it was removed or renamed, or another file has its name by
+    now.
     Raises OSError.
     """
     with open_place(path) as place:
@@ -232,8 +238,8 @@ def remove_if_same(path: str | Path, descriptor: int) -> None:
 
 @contextmanager
 def private_folder(parent: str | Path, prefix: str) -> Iterator[Path]:
-    """Yield a path to a new folder, which leads there whatever others rename, and remove the folder afterwards. Raises
-    OSError.
+    """Yield a path to a new folder, which leads there whatever others rename, and remove the folder
+    afterwards. Raises OSError.
     """
     with open_folder(parent) as above:
         name = f"{prefix}{secrets.token_hex(4)}"

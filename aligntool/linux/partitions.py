@@ -23,8 +23,8 @@ from aligntool.linux.devices import SYSFS_SECTOR, Block, list_names, names_above
 from aligntool.linux.sysfs import LIVE, Mounts, Record, Tree, UdevDatabase, as_number, read_mounts
 from aligntool.units import Extent
 
-# The kernel's partitions, with udev's records. sysfs counts in 512-byte units whatever the disk's sectors are, and does
-# not report the type of a partition.
+# The kernel's partitions, with udev's records. sysfs counts in 512-byte units whatever the disk's sectors
+# are, and does not report the type of a partition.
 
 EXTENDED_TYPES = frozenset(("0x5", "0xf", "0x85"))
 MOST_PRIMARIES = 4
@@ -56,7 +56,9 @@ class Surroundings:
 
 
 def read_kernel_partitions(around: Surroundings, block: Block) -> tuple[KernelPartition, ...]:
-    """Return the kernel's partitions by number, each number once. Entries without start and size are omitted."""
+    """Return the kernel's partitions by number, each number once. Entries without start and size are
+    omitted.
+    """
     names = [name for name in around.tree.names(block.path) if name.startswith(block.sysname)]
     return _by_number(_read_sysfs(around, f"{block.path}/{name}", name, block.sysname) for name in names)
 
@@ -69,8 +71,8 @@ def _by_number(read: Iterable[KernelPartition | None]) -> tuple[KernelPartition,
 
 
 def unreadable_partitions(tree: Tree, block: Block, known: Sequence[KernelPartition]) -> list[str]:
-    """Return the names of partitions without a readable start or size; the name of the disk if none of its attributes
-    can be listed.
+    """Return the names of partitions without a readable start or size; the name of the disk if none of its
+    attributes can be listed.
     """
     names = tree.names(block.path)
     seen = {part.node.replace("/", "!") for part in known}
@@ -104,14 +106,18 @@ def _read_sysfs(around: Surroundings, path: str, name: str, disk: str) -> Kernel
 
 
 def _as_signed(offset: int | None) -> int | None:
-    """Return a signed offset: −1, for a partition of an array with contradictory members, is printed as 4294967295
-    (block/partitions/core.c, part_alignment_offset_show; genhd.c prints −1 for the array itself).
+    """Return a signed offset: −1, for a partition of an array with contradictory members, is printed as
+    4294967295 (block/partitions/core.c, part_alignment_offset_show; genhd.c prints −1 for the array itself).
     """
     return offset - (1 << 32) if offset is not None and offset >= 1 << 31 else offset
 
 
-def table_from_udev(record: Record, partitions: Sequence[KernelPartition], sector_size: int | None) -> Table | None:
-    """Return the table as udev records it; its label is UNKNOWN if only the kernel's partitions show that it exists."""
+def table_from_udev(
+    record: Record, partitions: Sequence[KernelPartition], sector_size: int | None
+) -> Table | None:
+    """Return the table as udev records it; its label is UNKNOWN if only the kernel's partitions show that it
+    exists.
+    """
     schemes = (part.record.get("ID_PART_ENTRY_SCHEME") for part in partitions)
     scheme = record.get("ID_PART_TABLE_TYPE") or next(filter(None, schemes), None)
     if scheme is None and not partitions:
@@ -132,7 +138,9 @@ def kernel_only_partitions(
     return tuple(kernel_only_partition(label, part, containers) for part in partitions)
 
 
-def kernel_only_partition(label: TableLabel, part: KernelPartition, containers: Mapping[int, Extent]) -> Partition:
+def kernel_only_partition(
+    label: TableLabel, part: KernelPartition, containers: Mapping[int, Extent]
+) -> Partition:
     role = Role.EXTENDED if part.number in containers else Role.PRIMARY
     if part.number > MOST_PRIMARIES and (label is TableLabel.DOS or containers):
         role = Role.LOGICAL
@@ -165,11 +173,14 @@ def with_kernel(partition: Partition, part: KernelPartition) -> Partition:
     )
 
 
-def _containers(label: TableLabel, partitions: Sequence[KernelPartition], sector_size: int) -> dict[int, Extent]:
+def _containers(
+    label: TableLabel, partitions: Sequence[KernelPartition], sector_size: int
+) -> dict[int, Extent]:
     """Return the extended partitions by number, each as long as its content.
 
-    The kernel shows two sectors of them, enough for LILO but too short for a file system (block/partitions/msdos.c).
-    Without udev they are recognised by that short length, in front of logical partitions.
+    The kernel shows two sectors of them, enough for LILO but too short for a file system
+    (block/partitions/msdos.c). Without udev they are recognised by that short length, in front of logical
+    partitions.
     """
     if label not in (TableLabel.DOS, TableLabel.UNKNOWN):
         return {}
@@ -196,7 +207,9 @@ def _type_of(label: TableLabel, code: str) -> tuple[str, str]:
 
 
 def _flags_of(label: TableLabel, text: str | None) -> tuple[str, ...]:
-    """Return the names of the flags; blkid prints the GPT attributes, or an MBR entry's first byte, as a hex number."""
+    """Return the names of the flags; blkid prints the GPT attributes, or an MBR entry's first byte, as a hex
+    number.
+    """
     bits = _parse_hex(text or "") or 0
     if label is not TableLabel.GPT:
         return ("boot",) if label is TableLabel.DOS and bits & _DOS_BOOT else ()
@@ -207,8 +220,9 @@ def _parse_hex(text: str) -> int | None:
     return int(text, 16) if re.fullmatch(r"(0x)?[0-9a-fA-F]{1,16}", text) else None
 
 
-# The partitions of a multipath map are separate device-mapper devices, made by kpartx. They have no `start` in
-# sysfs: udev records the start from the table (ID_PART_ENTRY_OFFSET, multipath-tools' kpartx.rules and blkid).
+# The partitions of a multipath map are separate device-mapper devices, made by kpartx. They have no `start`
+# in sysfs: udev records the start from the table (ID_PART_ENTRY_OFFSET, multipath-tools' kpartx.rules and
+# blkid).
 
 _MAPPING_UUID = r"(?a)part(\d{1,4})-.+"
 
@@ -232,17 +246,21 @@ def _read_mapped(around: Surroundings, name: str) -> KernelPartition | None:
     shift = shift if shift is not None and shift >= 0 else None
     extent = Extent(start * SYSFS_SECTOR, size * SYSFS_SECTOR)
     mounted = around.mounts.of(device, f"/dev/{name}", f"/dev/mapper/{record.get('DM_NAME')}")
-    return KernelPartition(int(mapping[1]), extent, name, shift, None, names_above(tree, path), mounted, record)
+    return KernelPartition(
+        int(mapping[1]), extent, name, shift, None, names_above(tree, path), mounted, record
+    )
 
 
 def without_mapped_partitions(disks: Sequence[Disk]) -> tuple[Disk, ...]:
     """Return the disks without the mappings that are partitions of another mapping."""
     mapped = {part.node for disk in disks if disk.kind is DiskKind.DM for part in disk.partitions}
-    return tuple(disk for disk in disks if disk.kind is not DiskKind.DM or disk.name not in mapped or disk.partitions)
+    return tuple(
+        disk for disk in disks if disk.kind is not DiskKind.DM or disk.name not in mapped or disk.partitions
+    )
 
 
-# Merge the table on the disk with the partitions of the kernel. They can differ: the table was changed and not
-# re-read, only one side knows some slices, the kernel shortens an extended partition.
+# Merge the table on the disk with the partitions of the kernel. They can differ: the table was changed and
+# not re-read, only one side knows some slices, the kernel shortens an extended partition.
 
 # The keys by which an entry of the table is matched with a partition of the kernel, in this order.
 _KEYS: tuple[Callable[[Partition | KernelPartition], tuple[int, ...]], ...] = (
@@ -255,8 +273,8 @@ _KEYS: tuple[Callable[[Partition | KernelPartition], tuple[int, ...]], ...] = (
 def merge_with_kernel(
     seen: Contents, kernel: Sequence[KernelPartition], record: Record, sector_size: int | None
 ) -> tuple[Table | None, tuple[Partition, ...]]:
-    """Return the table and the partitions of a disk. If reading the table fails, the kernel and udev still have what
-    they read when the sector was good.
+    """Return the table and the partitions of a disk. If reading the table fails, the kernel and udev still
+    have what they read when the sector was good.
     """
     if not seen.table_read:
         return _as_kernel_reports(table_from_udev(record, kernel, sector_size), kernel, sector_size)
@@ -278,8 +296,8 @@ def _as_kernel_reports(
 
 
 def _are_dynamic_volumes(seen: Contents, kernel: Sequence[KernelPartition]) -> bool:
-    """Return whether the kernel's partitions are volumes of a Windows dynamic disk with an MBR: it shows the volumes of
-    the database (block/partitions/ldm.c); the table only protects them from other systems.
+    """Return whether the kernel's partitions are volumes of a Windows dynamic disk with an MBR: it shows the
+    volumes of the database (block/partitions/ldm.c); the table only protects them from other systems.
     """
     if not kernel or seen.table is None or seen.table.label is not TableLabel.DOS:
         return False
@@ -290,8 +308,8 @@ def _are_dynamic_volumes(seen: Contents, kernel: Sequence[KernelPartition]) -> b
 def merge(
     label: TableLabel, partitions: Sequence[Partition], kernel: Sequence[KernelPartition]
 ) -> tuple[Partition, ...]:
-    """Merge both lists. A partition of the kernel matches the table's entry with its number and start, otherwise with
-    its extent, otherwise with its number. Partitions that are not in the table come last.
+    """Merge both lists. A partition of the kernel matches the table's entry with its number and start,
+    otherwise with its extent, otherwise with its number. Partitions that are not in the table come last.
     """
     unmatched = {part.node: part for part in kernel}
     chosen: dict[int, KernelPartition] = {}
@@ -304,13 +322,19 @@ def merge(
     for index, part in chosen.items():
         merged[index] = with_kernel(merged[index], part)
     numbers = {partition.number for partition in partitions}
-    merged += [_only_kernel(label, partitions, part) for part in unmatched.values() if part.number not in numbers]
+    merged += [
+        _only_kernel(label, partitions, part) for part in unmatched.values() if part.number not in numbers
+    ]
     return tuple(merged)
 
 
 def _only_kernel(label: TableLabel, partitions: Sequence[Partition], part: KernelPartition) -> Partition:
     partition = kernel_only_partition(label, part, {})
-    others = [other.extent for other in partitions if other.role is not Role.EXTENDED and other.extent != part.extent]
+    others = [
+        other.extent
+        for other in partitions
+        if other.role is not Role.EXTENDED and other.extent != part.extent
+    ]
     return replace(
         partition, role=Role.NESTED if any(other.contains(part.extent) for other in others) else Role.PRIMARY
     )
@@ -320,7 +344,9 @@ def _only_kernel(label: TableLabel, partitions: Sequence[Partition], part: Kerne
 
 
 def find_devices(tree: Tree = LIVE) -> Inventory:
-    """Return all block devices, of each only what it is and what uses it: enough for `wording.release_command`."""
+    """Return all block devices, of each only what it is and what uses it: enough for
+    `wording.release_command`.
+    """
     around = Surroundings(tree, UdevDatabase(tree), read_mounts(tree))
     return Inventory(tuple(_device(around, block) for block in list_names(tree)))
 

@@ -10,18 +10,20 @@ from aligntool.inventory import Adapter, Disk, LinkHop, Port, Source, Uplink
 from aligntool.linux.sysfs import Tree
 from aligntool.recipes.drives import PortFamily, Side, lane_bandwidth, load_chipsets
 
-# Names of PCI devices, from the pci.ids file of the machine that runs aligntool. The file is long (1.3 MB, 35,000
-# names) and a machine needs only a few of them: it is read once, for the first name, and searched as bytes, never
-# parsed as a whole.
+# Names of PCI devices, from the pci.ids file of the machine that runs aligntool. The file is long (1.3 MB,
+# 35,000 names) and a machine needs only a few of them: it is read once, for the first name, and searched as
+# bytes, never parsed as a whole.
 #
 # Format: https://pci-ids.ucw.cz/ ("vendor name", then "<tab>device name", then "<tab><tab>subvendor subdevice
 # name").
 
-PLACES = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")  # Debian and Arch; Fedora, openSUSE and Arch
+# Debian and Arch; Fedora, openSUSE and Arch
+PLACES = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
 LONGEST_FILE = 16 * 1024 * 1024
 _chipsets = cache(load_chipsets)
 
-_NEXT_VENDOR = re.compile(rb"\n[0-9a-fA-FC]{1,4} ")  # a vendor, or the list of classes ("C 00  ...") at the end
+# a vendor, or the list of classes ("C 00  ...") at the end
+_NEXT_VENDOR = re.compile(rb"\n[0-9a-fA-FC]{1,4} ")
 
 
 class PciNames:
@@ -52,9 +54,9 @@ def _search(content: bytes, vendor: bytes, device: bytes) -> str | None:
     return rest.partition(b"\n")[0].decode("utf-8", "replace").strip() or None if found else None
 
 
-# Adapters: controllers that hide or move the drives behind them. AHCI controllers under which firmware RAID hides NVMe
-# drives, and VMD controllers, which put their drives into separate PCI domains. Both exist only on root buses, so
-# only those are read.
+# Adapters: controllers that hide or move the drives behind them. AHCI controllers under which firmware RAID
+# hides NVMe drives, and VMD controllers, which put their drives into separate PCI domains. Both exist only on
+# root buses, so only those are read.
 
 _DEVICES = "/sys/devices"
 _AHCI = "0x0106"  # PCI class: mass storage, SATA
@@ -90,8 +92,8 @@ def _adapter(tree: Tree, path: str, names: PciNames) -> Adapter | None:
 
 
 def _is_vmd(tree: Tree, path: str, device: str) -> bool:
-    """Return whether the device is a VMD: by its driver, by its domain, or by its ID if no driver is bound (then no
-    drive is visible).
+    """Return whether the device is a VMD: by its driver, by its domain, or by its ID if no driver is bound
+    (then no drive is visible).
     """
     driver = tree.link(f"{path}/driver") or ""
     if driver.rpartition("/")[2] == "vmd" or any(re.match("pci1.*:", name) for name in tree.names(path)):
@@ -99,18 +101,21 @@ def _is_vmd(tree: Tree, path: str, device: str) -> bool:
     return f"8086:{device.removeprefix('0x')}" in _chipsets().vmd
 
 
-# The path from a drive up to the root of its PCIe tree: one LinkHop per PCI address, the drive (or its controller)
-# first, the root last.
+# The path from a drive up to the root of its PCIe tree: one LinkHop per PCI address, the drive (or its
+# controller) first, the root last.
 #
-# `recipes/chipsets.toml` and pci.ids add what sysfs does not show: whether a root port belongs to the processor or to
-# the chipset, and the link between those two.
+# `recipes/chipsets.toml` and pci.ids add what sysfs does not show: whether a root port belongs to the
+# processor or to the chipset, and the link between those two.
 
 _ADDRESS = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 _HOST_BRIDGE = r"pci[0-9a-f]{4,8}:[0-9a-f]{2}"
 _NUMBER = r"0x[0-9a-f]{1,8}"
-_SPEEDS = {"2.5": 2.5, "5": 5.0, "8": 8.0, "16": 16.0, "32": 32.0, "64": 64.0}  # drivers/pci/probe.c, pci_speed_string
-_WIDTHS = frozenset((1, 2, 4, 8, 12, 16, 32))  # PCI Express base specification, Link Capabilities, Maximum Link Width
-_LPC = "1f.0"  # the LPC or eSPI bridge of every Intel chipset since ICH0, whose device ID identifies the model
+# drivers/pci/probe.c, pci_speed_string
+_SPEEDS = {"2.5": 2.5, "5": 5.0, "8": 8.0, "16": 16.0, "32": 32.0, "64": 64.0}
+# PCI Express base specification, Link Capabilities, Maximum Link Width
+_WIDTHS = frozenset((1, 2, 4, 8, 12, 16, 32))
+# the LPC or eSPI bridge of every Intel chipset since ICH0, whose device ID identifies the model
+_LPC = "1f.0"
 
 
 class Topology:
@@ -125,7 +130,10 @@ class Topology:
         """Return the hops from the drive to the root; () for a device that is not on PCI."""
         places = _places(sysfs_device)
         hops = [self._hop(place, place is places[-1]) for place in places]
-        hops = [replace(hop, port=Port.SWITCH) if _is_switch(hops, place) else hop for place, hop in enumerate(hops)]
+        hops = [
+            replace(hop, port=Port.SWITCH) if _is_switch(hops, place) else hop
+            for place, hop in enumerate(hops)
+        ]
         return tuple(reversed(hops))
 
     def _read_hop(self, place: "_Place", last: bool) -> LinkHop:
@@ -160,10 +168,14 @@ class Topology:
         return f"{int(text, 16):04x}" if text is not None and re.fullmatch(_NUMBER, text) else None
 
     def _hidden_uplink(self, place: "_Place", family: PortFamily | None) -> PortFamily | None:
-        """Return the family with the link from the chipset to the processor, if the hop is a port of the chipset."""
+        """Return the family with the link from the chipset to the processor, if the hop is a port of the
+        chipset.
+        """
         if family is None or family.side is not Side.CHIPSET:
             return None
-        model = self._id(f"{place.outermost_bus}/{place.outermost_bus.rpartition('/pci')[2]}:{_LPC}", "device")
+        model = self._id(
+            f"{place.outermost_bus}/{place.outermost_bus.rpartition('/pci')[2]}:{_LPC}", "device"
+        )
         return _chipsets().narrowed(family, f"8086:{model}") if model else family
 
 
@@ -210,8 +222,8 @@ def _port(place: _Place, last: bool, family: PortFamily | None) -> Port:
 
 
 def _is_switch(hops: list[LinkHop], index: int) -> bool:
-    """Return whether the hop is a switch: it and the device below it have PCIe links; below a bridge to conventional
-    PCI there is none.
+    """Return whether the hop is a switch: it and the device below it have PCIe links; below a bridge to
+    conventional PCI there is none.
     """
     here = hops[index]
     return here.port is Port.BRIDGE and _has_link(here) and _has_link(hops[index + 1])
@@ -235,12 +247,14 @@ def _bandwidth(speed_gts: float | None, width: int | None) -> int | None:
     return None if speed_gts is None or width is None else lane_bandwidth(speed_gts, width)
 
 
-# Uplinks: links that several drives share. sysfs shows some (a switch's upstream port, the link of a controller with
-# several drives) and hides the one between the chipset and the processor.
+# Uplinks: links that several drives share. sysfs shows some (a switch's upstream port, the link of a
+# controller with several drives) and hides the one between the chipset and the processor.
 
 
 def find_uplinks(disks: Iterable[Disk]) -> tuple[Uplink, ...]:
-    """Return the links that at least two drives share; a chipset's link even for one, because other I/O shares it."""
+    """Return the links that at least two drives share; a chipset's link even for one, because other I/O
+    shares it.
+    """
     # The hop of a link, and the names of the drives behind it: an ordered set.
     visible: dict[str, tuple[LinkHop, dict[str, None]]] = {}
     hidden: dict[tuple[str, str], tuple[LinkHop, dict[str, None]]] = {}
@@ -265,8 +279,8 @@ def find_uplinks(disks: Iterable[Disk]) -> tuple[Uplink, ...]:
 def _link_ends(path: tuple[LinkHop, ...]) -> Iterator[LinkHop]:
     """Yield the lower end of each link of the path, so that no link counts twice.
 
-    From the root port down, the ports of switches alternate: upstream (the lower end of a link), downstream (the upper
-    end of the next), upstream ... The two ports of one switch have no link between them.
+    From the root port down, the ports of switches alternate: upstream (the lower end of a link), downstream
+    (the upper end of the next), upstream ... The two ports of one switch have no link between them.
     """
     below_root = 0
     for hop in reversed(path):
@@ -282,6 +296,8 @@ def _link_ends(path: tuple[LinkHop, ...]) -> Iterator[LinkHop]:
 
 
 def _is_chipset(hop: LinkHop) -> bool:
-    """Return whether the hop belongs to a chipset; AMD's chipsets are switches, so sysfs shows their uplink."""
+    """Return whether the hop belongs to a chipset; AMD's chipsets are switches, so sysfs shows their
+    uplink.
+    """
     family = _chipsets().family(hop.pci_id, hop.name) if hop.port is Port.SWITCH and hop.pci_id else None
     return family is not None and family.side is Side.CHIPSET

@@ -10,8 +10,8 @@ from aligntool.linux.sysfs import live_paths
 
 
 def state_of(pid: int | str) -> tuple[str, str]:
-    """Return the state of a process or thread (proc(5): R is running or runnable), and its user and system time; empty
-    if it has ended.
+    """Return the state of a process or thread (proc(5): R is running or runnable), and its user and system
+    time; empty if it has ended.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
@@ -22,7 +22,9 @@ def state_of(pid: int | str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ProcessProgress:
-    """A measure of progress: it changes as long as a process, or a program that it waits for, makes progress."""
+    """A measure of progress: it changes as long as a process, or a program that it waits for, makes
+    progress.
+    """
 
     runs: bool = False  # running or runnable
     programs: tuple[int, ...] = ()
@@ -32,13 +34,16 @@ class ProcessProgress:
 def progress_of(pid: int) -> ProcessProgress:
     """Measure the progress of a process whose main thread does the work.
 
-    A process that waits for a program wakes up to check whether it has ended, so only the program counts then. Forks
-    of aligntool have their own deadlines.
+    A process that waits for a program wakes up to check whether it has ended, so only the program counts
+    then. Forks of aligntool have their own deadlines.
     """
     children = (child for child in _children_of(pid) if state_of(child)[0] != "Z" and not _is_ours(child))
     programs = tuple(process for child in children for process in _with_children(child))
     states = [state_of(process) for process in programs or (f"{pid}/task/{pid}",)]
-    wakes = (_wakes_of(pid, thread) for pid, thread in ([(process, "*") for process in programs] or [(pid, str(pid))]))
+    wakes = (
+        _wakes_of(pid, thread)
+        for pid, thread in ([(process, "*") for process in programs] or [(pid, str(pid))])
+    )
     counts = (*(ran for _, ran in states), *wakes)
     return ProcessProgress(any(state == "R" for state, _ in states), programs, counts)
 
@@ -74,9 +79,9 @@ def _thread_texts(pid: int, threads: str, name: str) -> Iterator[str]:
 
 
 def waited_for(pid: int, programs: Sequence[int] = ()) -> Iterator[str]:
-    """Yield the disk or file that a process waits for, by its system call (proc(5), syscall: the first argument of a
-    read is its descriptor). If it waits for programs: first drives that they wait for, then the files that the process
-    has open, then anything else that the programs wait for.
+    """Yield the disk or file that a process waits for, by its system call (proc(5), syscall: the first
+    argument of a read is its descriptor). If it waits for programs: first drives that they wait for, then the
+    files that the process has open, then anything else that the programs wait for.
     """
     found = [path for process in programs or (pid,) for path in _read_by(process)]
     if programs:
@@ -100,7 +105,9 @@ def _opened_by(pid: int, descriptor: str) -> Iterator[str]:
 
 
 def thread_paths(pid: int | str, pattern: str = "*") -> Iterator[Path]:
-    """Yield the folders or files of a process's threads (proc(5)); none if it has ended, even during the call."""
+    """Yield the folders or files of a process's threads (proc(5)); none if it has ended, even during the
+    call.
+    """
     return live_paths(Path(f"/proc/{pid}/task"), pattern)
 
 

@@ -102,11 +102,13 @@ def run_program(
 ) -> ProgramResult:
     """Run a program to its end, in the C locale. Raises Refused if it cannot be started.
 
-    Its output goes into a file: a program that writes to a disk must not be killed by a pipe without a reader.
+    Its output goes into a file: a program that writes to a disk must not be killed by a pipe without a
+    reader.
 
     `only_reads`: the program ends when aligntool is killed; if it cannot be started the code is NOT_RUN.
-    `limit_s`: terminate it after this time, with NOT_RUN. `output`: a file for its output, to be read line by line.
-    `before_exec`: called in the child; it also ends the program when aligntool is killed (see linux/confined.py).
+    `limit_s`: terminate it after this time, with NOT_RUN. `output`: a file for its output, to be read line by
+    line. `before_exec`: called in the child; it also ends the program when aligntool is killed (see
+    linux/confined.py).
     """
     program = find_program(words[0])
     if program is None:
@@ -135,8 +137,8 @@ def run_program(
 
 
 def _memory_file(content: bytes = b"") -> IO[bytes]:
-    """Return a file in memory, never on a disk: the input of a program may be a key, and its output would be cut off if
-    the disk is full.
+    """Return a file in memory, never on a disk: the input of a program may be a key, and its output would be
+    cut off if the disk is full.
     """
     file = os.fdopen(os.memfd_create("aligntool"), "w+b")
     file.write(content)
@@ -145,14 +147,18 @@ def _memory_file(content: bytes = b"") -> IO[bytes]:
 
 
 def follow_program(*words: str, stdin: bytes, pass_fds: tuple[int, ...]) -> Iterator[str | ProgramResult]:
-    """Run a program that writes to a disk under its own journal: yield each line of its output, and then how it ended.
+    """Run a program that writes to a disk under its own journal: yield each line of its output, and then how
+    it ended.
 
-    If the caller stops the iteration or dies, the program gets SIGINT, which it must treat as a request to stop.
+    If the caller stops the iteration or dies, the program gets SIGINT, which it must treat as a request to
+    stop.
     Raises Refused if it cannot be started.
     """
     program = find_program(words[0])
     if program is None:
-        raise Refused(f"{words[0]} is not installed", hint=f"install the package {PACKAGES.get(words[0], words[0])}")
+        raise Refused(
+            f"{words[0]} is not installed", hint=f"install the package {PACKAGES.get(words[0], words[0])}"
+        )
     with _memory_file(stdin) as source, _memory_file() as printed, _memory_file() as errors:
         child = subprocess.Popen(
             (*pdeathsig_prefix("INT"), program, *words[1:]),
@@ -200,7 +206,9 @@ def export_values(text: str) -> dict[str, str]:
 
 
 def pdeathsig_prefix(signal_name: str) -> tuple[str, ...]:
-    """Return a prefix for a command that sends it this signal when aligntool is killed, or () if not possible."""
+    """Return a prefix for a command that sends it this signal when aligntool is killed, or () if not
+    possible.
+    """
     setpriv = find_program("setpriv")
     return (setpriv, "--pdeathsig", signal_name) if setpriv else ()
 
@@ -224,8 +232,8 @@ def _wait(child: "subprocess.Popen[bytes]", limit_s: float | None, *, only_reads
 
 
 def end_program(child: "subprocess.Popen[bytes]", number: signal.Signals, grace_s: float) -> None:
-    """End a program with its own session, and the programs that it runs, by a signal. Kill them if it still runs after
-    this time, or upon Ctrl-C.
+    """End a program with its own session, and the programs that it runs, by a signal. Kill them if it still
+    runs after this time, or upon Ctrl-C.
     """
     with suppress(subprocess.TimeoutExpired, ProcessLookupError, KeyboardInterrupt):
         if child.poll() is None:  # afterwards its number may be that of another program
@@ -238,7 +246,9 @@ def end_program(child: "subprocess.Popen[bytes]", number: signal.Signals, grace_
 
 
 def kill_or_abandon(child: "subprocess.Popen[bytes]", grace_s: float = _KILL_GRACE_S) -> None:
-    """Kill a program. Abandon it if a dead disk blocks it in the kernel: it later ends without doing anything else."""
+    """Kill a program. Abandon it if a dead disk blocks it in the kernel: it later ends without doing anything
+    else.
+    """
     child.kill()
     with suppress(subprocess.TimeoutExpired):
         child.wait(grace_s)

@@ -1,4 +1,6 @@
-"""Find the other nodes and files that show bytes of a disk: partitions, the disk, what is under a loop device."""
+"""Find the other nodes and files that show bytes of a disk: partitions, the disk, what is under a loop
+device.
+"""
 
 import os
 import stat
@@ -35,15 +37,18 @@ def nodes_of(status: os.stat_result) -> dict[int, str]:
 
 
 def files_below(status: os.stat_result) -> tuple[str, ...]:
-    """Return the file or device under a loop device, what is under that device, and so on; without those that have no
-    name in this mount namespace. The kernel opens none of them exclusively (drivers/block/loop.c, loop_configure).
+    """Return the file or device under a loop device, what is under that device, and so on; without those that
+    have no name in this mount namespace. The kernel opens none of them exclusively (drivers/block/loop.c,
+    loop_configure).
     """
     device = status.st_rdev if stat.S_ISBLK(status.st_mode) else 0
     return tuple(name for backing, name in backings_of(device) if name and identity_of(name) == backing)
 
 
 def backings_of(device: int) -> Iterator[tuple[tuple[int, int], str]]:
-    """Yield the `identity` and the name of each file or device that a loop device shows, from the top down."""
+    """Yield the `identity` and the name of each file or device that a loop device shows, from the top
+    down.
+    """
     while device:
         disk = disk_folder(sysfs_folder(device))
         file = disk / "loop/backing_file"

@@ -11,7 +11,9 @@ ENDING = STOPPING[:3]  # those that end a command as Ctrl-C does; SIGQUIT ends i
 
 
 def interrupt_once(number: int, frame: FrameType | None) -> NoReturn:
-    """Handle a signal as Ctrl-C, so that temporary folders are removed. A second signal does not interrupt that."""
+    """Handle a signal as Ctrl-C, so that temporary folders are removed. A second signal does not interrupt
+    that.
+    """
     for each in ENDING:
         signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt
@@ -19,7 +21,9 @@ def interrupt_once(number: int, frame: FrameType | None) -> NoReturn:
 
 @contextmanager
 def defer_interrupts() -> Iterator[None]:
-    """Defer Ctrl-C for aligntool and for the programs that it runs: another tool may not survive an interruption."""
+    """Defer Ctrl-C for aligntool and for the programs that it runs: another tool may not survive an
+    interruption.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
     try:
         yield

@@ -16,7 +16,12 @@ from aligntool.formats.table_sectors import table_extents, without_identities
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Disk, DiskKind
 from aligntool.linux import sysfs
-from aligntool.linux.commands import get_host_memory_buffer, health_log, identify_controller, identify_namespace
+from aligntool.linux.commands import (
+    get_host_memory_buffer,
+    health_log,
+    identify_controller,
+    identify_namespace,
+)
 from aligntool.linux.deadline import Pulse, results_in_children
 from aligntool.linux.devices import Block, list_blocks, spun_down, suspended, why_read_blocks
 from aligntool.linux.file_reader import FileReader
@@ -27,8 +32,8 @@ from aligntool.linux.system import FILES, MDADM_CONFS, image_text, read_images, 
 from aligntool.linux.targets import UserLimits
 from aligntool.system import LATE_START_ENABLED, MdadmConf, concerns_arrays, parse_fstab, parse_mdadm_conf
 
-# A tree that records everything that is read from it. So a snapshot is always complete: a file that the audit did
-# not read is not required to repeat it.
+# A tree that records everything that is read from it. So a snapshot is always complete: a file that the audit
+# did not read is not required to repeat it.
 
 FILE = "file"
 LINK = "symlink"
@@ -48,7 +53,9 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recorder(sysfs.Tree):
-    """A tree that records what is read from this machine, and poses as a captured one, so that no disk is opened."""
+    """A tree that records what is read from this machine, and poses as a captured one, so that no disk is
+    opened.
+    """
 
     files: dict[str, bytes] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
@@ -139,16 +146,16 @@ _FOLDERS = ("", "/queue", "/md", "/md/bitmap", "/dm", "/loop", "/bcache", "/inte
 _VOLATILE = frozenset(("stat", "inflight", "trace", "events", "io_poll_delay"))
 _ALSO_RECORDED = ("/proc/sys/kernel/osrelease", "/proc/mdstat", sysfs.DISKSTATS, sysfs.UPTIME)
 _DEVICE_ATTRIBUTES = (
-    "type", "state", "transport", "cntlid", "subsystype", "queue_type", "timeout", "vpd_pg89", "vpd_pgb0", "vpd_pgb1",
-    "vpd_pgb2", "cmdq_en",
+    "type", "state", "transport", "cntlid", "subsystype", "queue_type", "timeout", "vpd_pg89", "vpd_pgb0",
+    "vpd_pgb1", "vpd_pgb2", "cmdq_en",
 )  # fmt: skip
 _MOST_ATTRIBUTES = 400  # in one folder
 
 
 def collect(tree: sysfs.Tree, *, serials: bool, host: bool = False) -> Iterator[Entry]:
-    """Yield the entries. Without `serials`, placeholders replace all identities; only with `host` the manifest has the
-    name of the machine. As root it opens NVMe namespaces for Identify and their health, and every disk that is awake
-    for the sectors of its partition table; nothing for writing.
+    """Yield the entries. Without `serials`, placeholders replace all identities; only with `host` the
+    manifest has the name of the machine. As root it opens NVMe namespaces for Identify and their health, and
+    every disk that is awake for the sectors of its partition table; nothing for writing.
     """
     sysfs.refuse_unmounted(tree)
     recorder = Recorder("", source=tree)
@@ -166,7 +173,9 @@ def collect(tree: sysfs.Tree, *, serials: bool, host: bool = False) -> Iterator[
     masks = None if serials else Masks()
     if masks:
         for block, _ in recorded:
-            parts = (name for name in recorder.names(block.path) if recorder.exists(f"{block.path}/{name}/start"))
+            parts = (
+                name for name in recorder.names(block.path) if recorder.exists(f"{block.path}/{name}/start")
+            )
             masks.note_disk(block.sysname, [name for name in parts if name.startswith(block.sysname)])
     yield from _masked(recorder.entries(), masks) if masks else recorder.entries()
     yield from _tables(tree, recorded, masks)
@@ -226,7 +235,9 @@ def _tables(tree: sysfs.Tree, recorded: list[tuple[Block, Disk]], masks: "Masks 
 
 
 def _table_sectors(tree: sysfs.Tree, block: Block, disk: Disk, pulse: Pulse) -> dict[int, bytes]:
-    """Return the sectors that hold the table of a disk by their offset, in a child; none if it cannot be read."""
+    """Return the sectors that hold the table of a disk by their offset, in a child; none if it cannot be
+    read.
+    """
     if not disk.size or why_read_blocks(tree, block) or suspended(tree, block):
         return {}
     with suppress(OSError), sysfs.opened(f"/dev/{block.name}") as descriptor:
@@ -234,13 +245,15 @@ def _table_sectors(tree: sysfs.Tree, block: Block, disk: Disk, pulse: Pulse) -> 
             return {}
         reader = HeartbeatReader(FileReader(descriptor, os.lseek(descriptor, 0, os.SEEK_END)), pulse.beat)
         table = read_table(reader, sector_size=disk.limits.logical_block_size)
-        return {extent.start: reader.read(extent.start, extent.length) for extent in table_extents(reader, table)}
+        return {
+            extent.start: reader.read(extent.start, extent.length) for extent in table_extents(reader, table)
+        }
     return {}
 
 
 def _masked(entries: list[Entry], masks: "Masks") -> Iterator[Entry]:
-    """Yield the entries, files masked by their kind, and all paths and links masked, because some buses put identities
-    into paths, and names of devices may be chosen.
+    """Yield the entries, files masked by their kind, and all paths and links masked, because some buses put
+    identities into paths, and names of devices may be chosen.
     """
     for path, kind, content in entries:
         masked: bytes | None = content
@@ -252,12 +265,12 @@ def _masked(entries: list[Entry], masks: "Masks") -> Iterator[Entry]:
             yield Entry(masks.path(path), kind, masked)
 
 
-# Replace serial numbers, UUIDs, labels and names in a snapshot by placeholders, and omit everything else that is not
-# known to identify nothing: attributes, properties, options and words are kept only if a list has them, and only in the
-# form that the kernel gives them. What a later kernel adds is omitted.
+# Replace serial numbers, UUIDs, labels and names in a snapshot by placeholders, and omit everything else that
+# is not known to identify nothing: attributes, properties, options and words are kept only if a list has
+# them, and only in the form that the kernel gives them. What a later kernel adds is omitted.
 #
-# The same value gets the same placeholder everywhere, so that references stay valid and the audit of a masked snapshot
-# has the findings of the machine.
+# The same value gets the same placeholder everywhere, so that references stay valid and the audit of a masked
+# snapshot has the findings of the machine.
 
 HOSTNAME = "/proc/sys/kernel/hostname"
 OSRELEASE = "/proc/sys/kernel/osrelease"
@@ -295,16 +308,18 @@ _NUMBERS = (
     "add_random", "alignment_offset", "atomic_write_boundary_bytes", "atomic_write_max_bytes",
     "atomic_write_unit_max_bytes", "atomic_write_unit_min_bytes", "autoclear", "chunk_sectors", "chunk_size",
     "chunksize", "cmdq_en", "cntlid", "component_size", "current_link_width", "dax", "degraded", "dio",
-    "discard_alignment", "discard_granularity", "discard_max_bytes", "discard_max_hw_bytes", "discard_zeroes_data",
-    "diskseq", "dma_alignment", "erase_size", "ext_range", "fua", "group_thread_cnt", "hidden", "hmb", "hw_sector_size",
-    "io_poll", "io_timeout", "iostats", "layout", "logical_block_size", "max_active_zones", "max_discard_segments",
-    "max_hw_sectors_kb", "max_integrity_segments", "max_link_width", "max_open_zones", "max_sectors_kb",
-    "max_segment_size", "max_segments", "minimum_io_size", "mismatch_cnt", "nomerges", "nr_requests", "nr_zones",
-    "nsid", "numa_node", "optimal_io_size", "partial_stripes_expensive", "partition", "partscan", "physical_block_size",
-    "preferred_erase_size", "protection_interval_bytes", "queue_depth", "raid_disks", "range", "read_ahead_kb",
-    "remapped_nvme", "removable", "ro", "rotational", "rq_affinity", "sizelimit", "sqsize", "stable_writes", "start",
-    "stripe_cache_size", "suspended", "tag_size", "timeout", "virt_boundary_mask", "wbt_lat_usec",
-    "write_same_max_bytes", "write_zeroes_max_bytes", "zone_append_max_bytes", "zone_write_granularity",
+    "discard_alignment", "discard_granularity", "discard_max_bytes", "discard_max_hw_bytes",
+    "discard_zeroes_data", "diskseq", "dma_alignment", "erase_size", "ext_range", "fua", "group_thread_cnt",
+    "hidden", "hmb", "hw_sector_size", "io_poll", "io_timeout", "iostats", "layout", "logical_block_size",
+    "max_active_zones", "max_discard_segments", "max_hw_sectors_kb", "max_integrity_segments",
+    "max_link_width", "max_open_zones", "max_sectors_kb", "max_segment_size", "max_segments",
+    "minimum_io_size", "mismatch_cnt", "nomerges", "nr_requests", "nr_zones", "nsid", "numa_node",
+    "optimal_io_size", "partial_stripes_expensive", "partition", "partscan", "physical_block_size",
+    "preferred_erase_size", "protection_interval_bytes", "queue_depth", "raid_disks", "range",
+    "read_ahead_kb", "remapped_nvme", "removable", "ro", "rotational", "rq_affinity", "sizelimit", "sqsize",
+    "stable_writes", "start", "stripe_cache_size", "suspended", "tag_size", "timeout", "virt_boundary_mask",
+    "wbt_lat_usec", "write_same_max_bytes", "write_zeroes_max_bytes", "zone_append_max_bytes",
+    "zone_write_granularity",
 )  # fmt: skip
 _NUMBER = r"-?\d{1,20}"
 _PRINTED = r"[ -~]{0,64}"  # of the maker: the same for all drives of a model
@@ -318,8 +333,8 @@ _KEPT_ATTRIBUTES: dict[str, str] = dict.fromkeys(_NUMBERS, _NUMBER) | {
     "size": r"\d{1,20}",
     "offset": _NUMBER,
     "slot": r"\d{1,5}|none|journal",
-    "state": r"(live|running|offline|blocked|transport-offline|quiesce|in_sync|faulty|spare|journal|write_mostly|"
-    r"writemostly|write_error|want_replacement|replacement|external_bbl|failfast|,){1,16}",
+    "state": r"(live|running|offline|blocked|transport-offline|quiesce|in_sync|faulty|spare|journal|"
+    r"write_mostly|writemostly|write_error|want_replacement|replacement|external_bbl|failfast|,){1,16}",
     "runtime_status": r"active|suspended|suspending|resuming|error|unsupported",
     "transport": r"pcie|rdma|fc|tcp|loop|apple-nvme",
     "subsystype": r"nvm|discovery",
@@ -331,7 +346,8 @@ _KEPT_ATTRIBUTES: dict[str, str] = dict.fromkeys(_NUMBERS, _NUMBER) | {
     "cache_type": r"write (back|through)|none",
     "level": r"linear|raid\d{1,2}|faulty|container|multipath",
     "metadata_version": r"\d\.\d{1,2}|none|external:(imsm|ddf|[-/]md_?\d{1,4}/\d{1,4})",
-    "array_state": r"clear|inactive|suspended|readonly|read-auto|clean|active|write-pending|active-idle|broken",
+    "array_state": r"clear|inactive|suspended|readonly|read-auto|clean|active|write-pending|active-idle|"
+    r"broken",
     "sync_action": r"idle|resync|recover|check|repair|reshape|frozen",
     "sync_completed": r"none|delayed|\d{1,20} / \d{1,20}",
     "sync_speed": r"none|\d{1,12}",
@@ -339,27 +355,31 @@ _KEPT_ATTRIBUTES: dict[str, str] = dict.fromkeys(_NUMBERS, _NUMBER) | {
     "consistency_policy": r"none|unknown|resync|bitmap|journal|ppl",
     "location": r"none|[+-]?\d{1,20}",
 }
-# Pages of vital product data by the number in their second byte (SPC-5, 7.7.2). Besides the ATA page, which is masked
-# as below, they have limits and provisioning and no identities (SBC-4, 6.6).
+# Pages of vital product data by the number in their second byte (SPC-5, 7.7.2). Besides the ATA page, which
+# is masked as below, they have limits and provisioning and no identities (SBC-4, 6.6).
 _PAGES = {"vpd_pg89": 0x89, "vpd_pgb0": 0xB0, "vpd_pgb1": 0xB1, "vpd_pgb2": 0xB2}
 _PAGE = 64
 _CARD = re.compile(r".*/mmc\d+:[0-9a-f]{4}/name")  # the model of a memory card
 # Other names of devices are chosen: md_home, of mdadm's `CREATE names=yes`, and those of configfs.
 _KERNEL_NAME = re.compile(
     r"(?:(?:[shv]d|xvd|ubd|dasd|fio|rssd|scm)[a-z]{1,4}\d{0,4}"
-    r"|(?:nvme\d+(?:c\d+)?n|mmcblk|md|md_d|dm-|loop|nbd|zram|ram|bcache|drbd|rbd|zd|sr|fd|nullb|pmem|mtdblock|ublkb|skd)"
+    r"|(?:nvme\d+(?:c\d+)?n|mmcblk|md|md_d|dm-|loop|nbd|zram|ram|bcache|drbd|rbd|zd|sr|fd"
+    r"|nullb|pmem|mtdblock|ublkb|skd)"
     r"\d{1,7}(?:boot\d|rpmb|gp\d|s|\.\d+s?)?(?:p\d{1,4})?"
     r"|(?:cciss|ida|rd)!c\d{1,4}d\d{1,4}(?:p\d{1,4})?|etherd!e\d{1,5}\.\d{1,5}(?:p\d{1,4})?)"
 )
-_LONG_NUMBER = re.compile(r"(?<![0-9A-Za-z])0x[0-9a-f]{8,}(?![0-9A-Za-z])")  # world-wide names: /sys/devices/css0/...
+# world-wide names: /sys/devices/css0/...
+_LONG_NUMBER = re.compile(r"(?<![0-9A-Za-z])0x[0-9a-f]{8,}(?![0-9A-Za-z])")
 _RELEASE = r"\d+(?:\.\d+){1,3}(?:-(?:rc)?\d+)?"
 _IMAGE_NAME = re.compile(rf"(?:initrd(?:\.img)?|initramfs)(?:-{_RELEASE})?")
 _KEPT_PROPERTIES = re.compile(
-    r"ID_(?:BUS|TYPE|MODEL|MODEL_ENC|REVISION|ATA(?:_\w+)?|DRIVE_\w+|PART_TABLE_TYPE|FS_TYPE|FS_VERSION|FS_USAGE|"
+    r"ID_(?:BUS|TYPE|MODEL|MODEL_ENC|REVISION|ATA(?:_\w+)?|DRIVE_\w+|PART_TABLE_TYPE|"
+    r"FS_TYPE|FS_VERSION|FS_USAGE|"
     r"PART_ENTRY_(?:SCHEME|TYPE|FLAGS|NUMBER|OFFSET|SIZE|DISK))|MAJOR|MINOR|DEVTYPE|PARTN|DISKSEQ|SUBSYSTEM"
 )
 _MASKED_PROPERTIES = re.compile(
-    r"(?:ID_|SCSI_IDENT_|ID_SCSI_)SERIAL(?:_SHORT)?|ID_WWN\w*|ID_PART_(?:ENTRY|TABLE)_UUID|ID_PART_ENTRY_NAME|"
+    r"(?:ID_|SCSI_IDENT_|ID_SCSI_)SERIAL(?:_SHORT)?|ID_WWN\w*|"
+    r"ID_PART_(?:ENTRY|TABLE)_UUID|ID_PART_ENTRY_NAME|"
     r"ID_FS_(?:UUID|LABEL)(?:_ENC)?|MD_UUID"
 )
 _KEPT_UEVENT = re.compile(
@@ -415,7 +435,9 @@ class Masks:
         plain = secret.strip()
         if not plain.strip("0-:.x"):
             return secret  # zeros identify nothing
-        masked = _IDENTITY.sub(lambda found: found[1] + self._placeholder(found[2]) + found[3], plain, count=1)
+        masked = _IDENTITY.sub(
+            lambda found: found[1] + self._placeholder(found[2]) + found[3], plain, count=1
+        )
         return secret.replace(plain, masked, 1)
 
     def guid(self, guid: bytes) -> bytes:
@@ -429,7 +451,9 @@ class Masks:
 
     def array_name(self, name: str) -> str:
         """Mask "host:name" of md; "any" and numbers are kept."""
-        return ":".join(word if word == "any" or word.isdecimal() else self.name(word) for word in name.split(":"))
+        return ":".join(
+            word if word == "any" or word.isdecimal() else self.name(word) for word in name.split(":")
+        )
 
     def mapping_uuid(self, uuid: str) -> str:
         """Mask the UUID of a mapping; a prefix such as "LVM-" or "CRYPT-LUKS2-" is kept."""
@@ -502,7 +526,11 @@ def _mask_attribute(masks: Masks, path: str, text: str) -> str | None:
     value = sysfs.stripped(text.encode())
     if name == "uevent":
         return "".join(f"{kept}\n" for line in text.splitlines() if (kept := _mask_uevent_line(masks, line)))
-    for ending, mask in (("/dm/name", masks.name), ("/dm/uuid", masks.mapping_uuid), ("/backing_file", masks.place)):
+    for ending, mask in (
+        ("/dm/name", masks.name),
+        ("/dm/uuid", masks.mapping_uuid),
+        ("/backing_file", masks.place),
+    ):
         if path.endswith(ending):
             return mask(value) + "\n"
     if name in _MASKED_ATTRIBUTES:
@@ -519,9 +547,12 @@ def _mask_text(masks: Masks, path: str, text: str) -> str | None:
         return "".join(f"{kept}\n" for line in text.splitlines() if (kept := _mask_udev_line(masks, line)))
     if path == sysfs.MOUNTS:
         mounts = [mount for mount in sysfs.parse_mounts(text.encode()) if mount.source.startswith("/dev/")]
-        rows = [(mount.number, masks.place(mount.place), mount.kind, masks.node(mount.source)) for mount in mounts]
+        rows = [
+            (mount.number, masks.place(mount.place), mount.kind, masks.node(mount.source)) for mount in mounts
+        ]
         return "".join(
-            f"1 1 {number} / {place} rw - {kind.partition('.')[0]} {node} rw\n" for number, place, kind, node in rows
+            f"1 1 {number} / {place} rw - {kind.partition('.')[0]} {node} rw\n"
+            for number, place, kind, node in rows
         )
     if path == sysfs.SWAPS:
         return "".join(_mask_swap_line(masks, line) for line in text.splitlines())
@@ -540,7 +571,9 @@ def _mask_uevent_line(masks: Masks, line: str) -> str:
 
 def _mask_counters(masks: Masks, line: str) -> str:
     major, minor, name, *counts = line.split() or ["", "", ""]
-    return f"{major} {minor} {masks.device(name)} {' '.join(filter(str.isdecimal, counts))}\n" if counts else ""
+    return (
+        f"{major} {minor} {masks.device(name)} {' '.join(filter(str.isdecimal, counts))}\n" if counts else ""
+    )
 
 
 def _mask_udev_line(masks: Masks, line: str) -> str:
@@ -601,7 +634,10 @@ def _mask_fstab(masks: Masks, text: str) -> Iterator[str]:
         spec = _mask_spec(masks, line.spec)
         if spec:
             kept = [word for word in line.options if word in _KEPT_OPTIONS or _KEPT_NUMBERS.fullmatch(word)]
-            yield f"{spec} {masks.place(line.place)} {line.kind.partition('.')[0]} {','.join(kept) or 'defaults'} 0 0\n"
+            yield (
+                f"{spec} {masks.place(line.place)} {line.kind.partition('.')[0]}"
+                f" {','.join(kept) or 'defaults'} 0 0\n"
+            )
 
 
 def _mask_word(masks: Masks, word: str) -> str:
@@ -627,7 +663,9 @@ def _mask_fact(masks: Masks, line: str) -> str:
 
 
 def _mask_image_path(masks: Masks, path: str) -> str:
-    """Mask the folders of an initramfs, which may be the id of the machine, and what is added to a kernel's release."""
+    """Mask the folders of an initramfs, which may be the id of the machine, and what is added to a kernel's
+    release.
+    """
     folder, _, name = path.rpartition("/")
     kept = _IMAGE_NAME.match(name)
     plain = f"{kept[0] if kept else masks.name(name)}{'.img' if name.endswith('.img') else ''}"

@@ -16,9 +16,9 @@ from aligntool.errors import Refused, failing_as
 from aligntool.linux.held import open_held
 from aligntool.system import unescape
 
-# The kernel's files: /sys, /proc and /run/udev of this machine, or of another one captured in a folder. A captured
-# tree is hostile: its symbolic links may lead out of it, its files may be pipes, devices or endless. `Tree` shields
-# its callers from that.
+# The kernel's files: /sys, /proc and /run/udev of this machine, or of another one captured in a folder. A
+# captured tree is hostile: its symbolic links may lead out of it, its files may be pipes, devices or endless.
+# `Tree` shields its callers from that.
 
 # A thousand disks have a hundred thousand attributes: this uses strings and system calls, no path objects.
 # ruff: noqa: PTH208, PTH110, PTH112, PTH115
@@ -30,12 +30,14 @@ DEEPEST = 100  # nested folders; the longest path of a real sysfs has about fort
 MOST_LINKS = 40  # as many as the kernel follows (MAXSYMLINKS)
 
 READ_ONLY = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-# _IO() of <asm/ioctl.h>, the number of an ioctl without its direction and size: here "no data" is a bit of its own.
+# _IO() of <asm/ioctl.h>, the number of an ioctl without its direction and size: here "no data" is a bit of
+# its own.
 IO_NONE = 1 << 29 if os.uname().machine.startswith(("ppc", "mips", "sparc", "alpha")) else 0
 _OPEN_CAPTURED = READ_ONLY | os.O_NOFOLLOW
 _LONGEST_PATH = 1024  # deeper ones are resolved in a loop, not by recursion
 _DOTS = ("", ".", "..")
-_PADDING = " \t\n\r\v\f\0"  # tar takes st_size, which is a page, for the length, and pads the content with NULs
+# tar takes st_size, which is a page, for the length, and pads the content with NULs
+_PADDING = " \t\n\r\v\f\0"
 # A name in a captured sysfs, if a shell takes it as it is: it is printed in commands to copy.
 _NAME = r"(?a)[A-Za-z0-9_.:!@%+,=~#^-]+"
 _SYSFS = ("block", "class/block", "dev/block", "class/nvme", "devices")  # any of these makes a folder a /sys
@@ -43,7 +45,9 @@ _SYSFS = ("block", "class/block", "dev/block", "class/nvme", "devices")  # any o
 
 @contextmanager
 def opened(path: str | Path, flags: int = READ_ONLY) -> Iterator[int]:
-    """Yield a descriptor of a file or device, and close it afterwards. Raises OSError, and Refused as `open_held`."""
+    """Yield a descriptor of a file or device, and close it afterwards. Raises OSError, and Refused as
+    `open_held`.
+    """
     descriptor = open_held(str(path), flags)
     try:
         yield descriptor
@@ -55,8 +59,8 @@ _GIVEN = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 
 
 def opened_document(name: str, buffering: int = -1) -> BinaryIO:
-    """Open a file that the user named: a regular file, or a pipe that this process was given (/dev/stdin, `<(...)`).
-    Anything else, such as a FIFO that nothing writes to, may wait forever. Raises OSError.
+    """Open a file that the user named: a regular file, or a pipe that this process was given (/dev/stdin,
+    `<(...)`). Anything else, such as a FIFO that nothing writes to, may wait forever. Raises OSError.
     """
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     kind = os.fstat(descriptor).st_mode
@@ -70,8 +74,9 @@ def opened_document(name: str, buffering: int = -1) -> BinaryIO:
 
 
 def live_paths(folder: Path, pattern: str) -> Iterator[Path]:
-    """Yield the paths below a folder of /proc or /sys that match a pattern, sorted. `Path.glob` fails if one of its
-    folders vanishes during the search, as when an unrelated process ends; here only that one is left out.
+    """Yield the paths below a folder of /proc or /sys that match a pattern, sorted. `Path.glob` fails if one
+    of its folders vanishes during the search, as when an unrelated process ends; here only that one is left
+    out.
     """
     first, _, rest = pattern.partition("/")
     names: list[str] = []
@@ -85,8 +90,8 @@ def live_paths(folder: Path, pattern: str) -> Iterator[Path]:
 
 
 def leased(path: str) -> Refused:
-    """Return the refusal of a file that cannot be opened with O_NONBLOCK (EWOULDBLOCK): another program, such as an
-    aligntool that has begun to change it, has a lease on it (open(2)).
+    """Return the refusal of a file that cannot be opened with O_NONBLOCK (EWOULDBLOCK): another program, such
+    as an aligntool that has begun to change it, has a lease on it (open(2)).
     """
     text = f"{path} is being changed by another program"
     return Refused(text, hint=typed("fuser -v", path), code="in-use", subject=path)
@@ -94,7 +99,9 @@ def leased(path: str) -> Refused:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The root of a machine: `root` is "" for the live machine, otherwise the folder that replaces its "/"."""
+    """The root of a machine: `root` is "" for the live machine, otherwise the folder that replaces its
+    "/".
+    """
 
     root: str
     _resolved: dict[str, str | None] = field(default_factory=dict, repr=False, compare=False)
@@ -129,7 +136,8 @@ class Tree:
             while left > 0 and (piece := os.read(descriptor, min(left, 65536))):
                 pieces.append(piece)
                 left -= len(piece)
-                if len(piece) < 65536 and not self.live:  # only /proc returns less than requested before the end
+                # only /proc returns less than requested before the end
+                if len(piece) < 65536 and not self.live:
                     break
         except OSError:
             return None
@@ -138,8 +146,8 @@ class Tree:
         return b"".join(pieces)
 
     def open(self, path: str) -> int | None:
-        """Return a descriptor for reading a regular file, which the caller closes, or None if it does not exist or
-        may not be read.
+        """Return a descriptor for reading a regular file, which the caller closes, or None if it does not
+        exist or may not be read.
         """
         descriptor = self._open(path)
         if descriptor is not None and not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -162,7 +170,9 @@ class Tree:
         return os.path.isdir(path) if self.live else self._host_path(path, stat.S_IFDIR) is not None
 
     def link(self, path: str) -> str | None:
-        """Return the target of a symbolic link, unresolved: its last component names a driver or a subsystem."""
+        """Return the target of a symbolic link, unresolved: its last component names a driver or a
+        subsystem.
+        """
         folder, _, name = path.rpartition("/")
         above = folder if self.live else self._lookup(folder)
         try:
@@ -171,7 +181,9 @@ class Tree:
             return None
 
     def real(self, path: str) -> str | None:
-        """Return the path without symbolic links, as the machine would resolve it, or None if it does not exist."""
+        """Return the path without symbolic links, as the machine would resolve it, or None if it does not
+        exist.
+        """
         if not self.live:
             return self._lookup(path)
         return os.path.realpath(path) if os.path.exists(path) else None
@@ -188,7 +200,8 @@ class Tree:
     def _host_path(self, path: str, kind: int = stat.S_IFREG) -> str | None:
         """Return the path on this machine of a captured file or folder, without symbolic links.
 
-        None if it is not of that kind: opening a pipe or a device node in a captured tree could have side effects.
+        None if it is not of that kind: opening a pipe or a device node in a captured tree could have side
+        effects.
         """
         folder, _, name = path.rpartition("/")
         above = self._resolved.get(folder, "") or self._lookup(folder)
@@ -208,7 +221,9 @@ class Tree:
         return place if found == kind else None
 
     def _lookup(self, path: str) -> str | None:
-        """Resolve a path as if the root were the machine's "/": ".." ends there, absolute links begin there."""
+        """Resolve a path as if the root were the machine's "/": ".." ends there, absolute links begin
+        there.
+        """
         cache = self._resolved
         if path in cache:
             return cache[path]
@@ -252,7 +267,9 @@ class Tree:
 
 
 def refuse_unmounted(tree: Tree) -> None:
-    """Raise Refused if the /sys of this machine is not mounted, as in a chroot: it would seem to have no disks."""
+    """Raise Refused if the /sys of this machine is not mounted, as in a chroot: it would seem to have no
+    disks.
+    """
     if tree.live and not tree.exists("/sys/devices"):
         text = "/sys is not mounted, so the disks of this machine are not known"
         raise Refused(text, hint=typed("mount -t sysfs sysfs /sys"))
@@ -304,8 +321,8 @@ def as_number(text: str | None) -> int | None:
 
 
 def captured_tree(folder: str, *, archive: str = "") -> Tree:
-    """Return the captured tree in a folder; accept also its parent folder and the `sys` in it. `archive`: the file that
-    was unpacked into the folder.
+    """Return the captured tree in a folder; accept also its parent folder and the `sys` in it. `archive`: the
+    file that was unpacked into the folder.
 
     Raises Refused if there is no sysfs.
     """
@@ -340,8 +357,8 @@ def _has_sysfs(place: str) -> bool:
     return any(os.path.isdir(f"{place}/{name}") for name in _SYSFS)
 
 
-# Mounts and swap. The fields of /proc/self/mountinfo are escaped (a space is \040), and file systems on several devices
-# have a number there that is not the number of a device.
+# Mounts and swap. The fields of /proc/self/mountinfo are escaped (a space is \040), and file systems on
+# several devices have a number there that is not the number of a device.
 
 SWAP = "[SWAP]"  # as lsblk writes it
 MOUNTS = "/proc/self/mountinfo"
@@ -368,7 +385,9 @@ class Mounts:
     places: Mapping[str, list[str]]
 
     def of(self, number: str | None, *nodes: str) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(place for key in (number or "", *nodes) for place in self.places.get(key, ())))
+        return tuple(
+            dict.fromkeys(place for key in (number or "", *nodes) for place in self.places.get(key, ()))
+        )
 
 
 def read_mounts(tree: Tree) -> Mounts:
@@ -377,7 +396,9 @@ def read_mounts(tree: Tree) -> Mounts:
     shared = tuple(_btrfs_nodes(tree)) if any(mount.kind == "btrfs" for mount in mounts) else ()
     for mount in mounts:
         nodes = {mount.source} if mount.source.startswith("/dev/") else set()
-        nodes |= next((others for others in shared if mount.kind == "btrfs" and mount.source in others), set())
+        nodes |= next(
+            (others for others in shared if mount.kind == "btrfs" and mount.source in others), set()
+        )
         for key in (mount.number, *nodes):
             places.setdefault(key, []).append(mount.place)
     for node in parse_swaps(tree.content(SWAPS) or b""):
@@ -387,11 +408,16 @@ def read_mounts(tree: Tree) -> Mounts:
 
 
 def _btrfs_nodes(tree: Tree) -> Iterator[set[str]]:
-    """Yield the nodes of each mounted btrfs, of whose devices its mount names only one: linux/fs/btrfs/sysfs.c."""
+    """Yield the nodes of each mounted btrfs, of whose devices its mount names only one:
+    linux/fs/btrfs/sysfs.c.
+    """
     for one in tree.names("/sys/fs/btrfs"):
         names = tree.names(f"/sys/fs/btrfs/{one}/devices")
         mapped = filter(None, (tree.text(f"/sys/block/{name}/dm/name") for name in names))
-        yield {*(f"/dev/{name.replace('!', '/')}" for name in names), *(f"/dev/mapper/{name}" for name in mapped)}
+        yield {
+            *(f"/dev/{name.replace('!', '/')}" for name in names),
+            *(f"/dev/mapper/{name}" for name in mapped),
+        }
 
 
 def mounts_now() -> Iterator[Mount]:
@@ -409,11 +435,15 @@ def parse_mounts(content: bytes) -> Iterator[Mount]:
             number = words[2].decode("ascii", "replace")
             options = b",".join((words[5], rest[2]))
             kind = rest[0].decode("utf-8", "replace")
-            yield Mount(unescape(words[4]), kind, unescape(rest[1]), options.decode("utf-8", "replace"), number)
+            yield Mount(
+                unescape(words[4]), kind, unescape(rest[1]), options.decode("utf-8", "replace"), number
+            )
 
 
 def swaps_now() -> Iterator[str]:
-    """Yield the devices and files that are swap, also for a kernel without swap, which has no list of them."""
+    """Yield the devices and files that are swap, also for a kernel without swap, which has no list of
+    them.
+    """
     with suppress(FileNotFoundError):
         yield from parse_swaps(Path(SWAPS).read_bytes())
 
@@ -423,16 +453,16 @@ def parse_swaps(content: bytes) -> Iterator[str]:
     yield from (unescape(words[0]) for line in content.split(b"\n")[1:] if len(words := line.split()) >= 2)
 
 
-# The bytes written to each device since boot: Documentation/admin-guide/iostats.rst, field 7 after the three that
-# identify the device, in sectors of 512 bytes on every device; proc_uptime(5).
+# The bytes written to each device since boot: Documentation/admin-guide/iostats.rst, field 7 after the three
+# that identify the device, in sectors of 512 bytes on every device; proc_uptime(5).
 
 _WRITTEN = 9
 _STATS_SECTOR = 512
 
 
 def read_written(tree: Tree) -> dict[str, float]:
-    """Return the average write rate of each disk and partition since boot, in bytes a second by kernel name; {} if the
-    kernel's counters or the uptime are missing.
+    """Return the average write rate of each disk and partition since boot, in bytes a second by kernel name;
+    {} if the kernel's counters or the uptime are missing.
     """
     seconds = re.match(rb"\d{1,12}(\.\d{1,9})?(?= )", tree.content(UPTIME, 64) or b"")
     if seconds is None or float(seconds[0]) <= 0:
@@ -445,9 +475,9 @@ def read_written(tree: Tree) -> dict[str, float]:
     }
 
 
-# The udev database: the results of its rules and of blkid for each device, readable for every user. Captured trees have
-# it in two forms (/run/udev/data as the daemon keeps it, /dev/NAME as util-linux's `mk-input.sh` captures it for
-# `lsblk --sysroot`), and udev has its own escape.
+# The udev database: the results of its rules and of blkid for each device, readable for every user. Captured
+# trees have it in two forms (/run/udev/data as the daemon keeps it, /dev/NAME as util-linux's `mk-input.sh`
+# captures it for `lsblk --sysroot`), and udev has its own escape.
 
 LONGEST_RECORD = 256 * 1024  # enough for thousands of links
 _HEX = rb"\\x([0-9a-fA-F]{2})"
@@ -464,7 +494,9 @@ class Record:
         return self.properties.get(key) or None
 
     def decoded(self, key: str) -> str | None:
-        """Return a property whose name ends in _ENC, or which blkid encodes the same way (ID_PART_ENTRY_NAME)."""
+        """Return a property whose name ends in _ENC, or which blkid encodes the same way
+        (ID_PART_ENTRY_NAME).
+        """
         value = self.properties.get(key)
         return None if value is None else unescape_udev(value).strip() or None
 

@@ -34,9 +34,9 @@ def find_distribution(tree: Tree = LIVE) -> str | None:
 
 
 def with_dracut(family: str | None, content: Callable[[str, int], bytes | None]) -> str | None:
-    """Return "debian-dracut" for a Debian with dracut, otherwise the family. The packages dracut and initramfs-tools
-    exclude each other. With dracut, update-initramfs is missing, or is a script that does not call mkinitramfs; that of
-    initramfs-tools does.
+    """Return "debian-dracut" for a Debian with dracut, otherwise the family. The packages dracut and
+    initramfs-tools exclude each other. With dracut, update-initramfs is missing, or is a script that does not
+    call mkinitramfs; that of initramfs-tools does.
 
     `content` reads a file up to a length, and returns None if it does not exist.
     """
@@ -47,17 +47,27 @@ def with_dracut(family: str | None, content: Callable[[str, int], bytes | None])
 
 
 def family_of(text: str) -> str | None:
-    """Return the family by the ID in an os-release, otherwise by ID_LIKE, which has the closest relative first."""
+    """Return the family by the ID in an os-release, otherwise by ID_LIKE, which has the closest relative
+    first.
+    """
     fields = export_values(text)
-    words = f"{fields.get('ID', '')} {fields.get('ID_LIKE', '')}".replace('"', " ").replace("'", " ").lower().split()
+    words = (
+        f"{fields.get('ID', '')} {fields.get('ID_LIKE', '')}".replace('"', " ")
+        .replace("'", " ")
+        .lower()
+        .split()
+    )
     known = FAMILIES.items()
-    return next((name for word in words for name, ids in known if word in ids or word.startswith(f"{name}-")), None)
+    return next(
+        (name for word in words for name, ids in known if word in ids or word.startswith(f"{name}-")), None
+    )
 
 
-# The parts of an initramfs that concern arrays: mdadm, its mdadm.conf, the arrays given to dracut. lsinitramfs lists
-# files without their content, unmkinitramfs writes the whole tree to disk, and lsinitrd and lsinitcpio each support
-# only their own kind. Here any image is read once, as a stream from its decompressor, and nothing is written
-# (docs/decisions/0016). Format: the kernel's Documentation/driver-api/early-userspace/buffer-format.rst.
+# The parts of an initramfs that concern arrays: mdadm, its mdadm.conf, the arrays given to dracut.
+# lsinitramfs lists files without their content, unmkinitramfs writes the whole tree to disk, and lsinitrd and
+# lsinitcpio each support only their own kind. Here any image is read once, as a stream from its decompressor,
+# and nothing is written (docs/decisions/0016). Format: the kernel's
+# Documentation/driver-api/early-userspace/buffer-format.rst.
 
 HEADER = 110
 TRAILER = "TRAILER!!!"
@@ -100,8 +110,8 @@ class _ImageFacts:
 
     @property
     def enough(self) -> bool:
-        """Return whether the rest can be skipped; images of dracut are read to the end, because they may list arrays
-        after their mdadm.conf.
+        """Return whether the rest can be skipped; images of dracut are read to the end, because they may list
+        arrays after their mdadm.conf.
         """
         return self.maker in ("initramfs-tools", "mkinitcpio") and self.mdadm and bool(self.confs)
 
@@ -149,7 +159,9 @@ def _read_archives(descriptor: int, facts: _ImageFacts) -> None:
 
 def _read_compressed(descriptor: int, rest: int, program: str, facts: _ImageFacts) -> None:
     os.lseek(descriptor, rest, os.SEEK_SET)
-    with confined.started((find_program(program) or program, "-dc"), length=MOST_BYTES, stdin=descriptor) as child:
+    with confined.started(
+        (find_program(program) or program, "-dc"), length=MOST_BYTES, stdin=descriptor
+    ) as child:
         timer = threading.Timer(PATIENCE_S, child.kill)
         timer.daemon = True
         timer.start()
@@ -240,20 +252,25 @@ def _is_conf_name(name: str) -> bool:
 
 
 def _note_member(facts: _ImageFacts, path: str, content: bytes) -> None:
-    facts.maker = facts.maker or next((maker for maker, starts in _MAKERS.items() if path.startswith(starts)), "")
+    facts.maker = facts.maker or next(
+        (maker for maker, starts in _MAKERS.items() if path.startswith(starts)), ""
+    )
     facts.mdadm = facts.mdadm or path in ("sbin/mdadm", "usr/sbin/mdadm", "usr/bin/mdadm", "bin/mdadm")
     facts.squashed = facts.squashed or path.startswith("squash-root.img")
     if not _is_kept(path) or not content:
         return
     text = content.decode("utf-8", "replace")
     if path.startswith("etc/cmdline.d/"):  # rd.md.uuid=...: dracut.cmdline(7)
-        found = (config_files.array_uuid(word[11:]) for word in text.split() if word.startswith("rd.md.uuid="))
+        found = (
+            config_files.array_uuid(word[11:]) for word in text.split() if word.startswith("rd.md.uuid=")
+        )
         facts.asked += filter(None, found)
     else:
         facts.confs[path] = text
 
 
-# Arrays whose creation is unfinished. raid/record.py writes the record; here only its existence and position matter.
+# Arrays whose creation is unfinished. raid/record.py writes the record; here only its existence and position
+# matter.
 
 RECORDS = "/var/lib/aligntool/arrays"
 LONGEST = 16 << 20
@@ -261,12 +278,13 @@ MOST = 64
 
 
 def read_unfinished(tree: Tree) -> tuple[str, ...]:
-    """Describe the unfinished arrays by their records in aligntool's folder, which requires root; a damaged record is
-    also reported.
+    """Describe the unfinished arrays by their records in aligntool's folder, which requires root; a damaged
+    record is also reported.
     """
     names = [name for name in tree.names(RECORDS) if name.endswith(".json")]
     return tuple(
-        _describe_record(f"{RECORDS}/{name}", tree.content(f"{RECORDS}/{name}", LONGEST)) for name in names[:MOST]
+        _describe_record(f"{RECORDS}/{name}", tree.content(f"{RECORDS}/{name}", LONGEST))
+        for name in names[:MOST]
     )
 
 
@@ -285,7 +303,8 @@ def _describe_record(file: str, content: bytes | None) -> str:
     return f"{name}: its {task} is not finished, step {position + 1} of {steps}{direction} ({file})"
 
 
-# The files of the system that assemble arrays at boot, or prevent it. They are read only if there is an array.
+# The files of the system that assemble arrays at boot, or prevent it. They are read only if there is an
+# array.
 
 CAPTURED = "/aligntool/initramfs"  # where a snapshot keeps the facts about the images
 # Debian's mdadm reads the first one that exists, others the last one.
@@ -300,8 +319,8 @@ _MACHINE = r"[0-9a-f]{32}|Default"  # a folder of the Boot Loader Specification
 
 
 def read_system(tree: Tree) -> System | None:
-    """Return the system's files, or None if there are none; unpacking images takes seconds. Images that only root may
-    read are reported as unseen.
+    """Return the system's files, or None if there are none; unpacking images takes seconds. Images that only
+    root may read are reported as unseen.
     """
     fstab = _text(tree, "/etc/fstab")
     if fstab is None and all(_text(tree, file) is None for file in FILES):
@@ -325,15 +344,17 @@ def read_system(tree: Tree) -> System | None:
 
 
 def _read_mdadm_confs(tree: Tree, family: str | None) -> MdadmConf:
-    """Merge the first existing file of the two places with those in the folder beside it; without a file, with those
-    beside the first place: mdadm's config.c, load_conffile.
+    """Merge the first existing file of the two places with those in the folder beside it; without a file,
+    with those beside the first place: mdadm's config.c, load_conffile.
     """
     mains = MDADM_CONFS if (family or "").startswith("debian") else MDADM_CONFS[::-1]
     main = next((file for file in mains if tree.exists(file)), mains[0])
     names = list(filter(_is_conf_name, tree.names(f"{main}.d")))[:MOST_FILES]
     found = [(file, _text(tree, file)) for file in (main, *(f"{main}.d/{name}" for name in names))]
     confs = [config_files.parse_mdadm_conf(text, file) for file, text in found if text is not None]
-    unread = (file for file, text in found if text is None and tree.exists(file) and not tree.is_directory(file))
+    unread = (
+        file for file, text in found if text is None and tree.exists(file) and not tree.is_directory(file)
+    )
     return replace(config_files.merge_confs(confs), unread=tuple(unread))
 
 
@@ -355,15 +376,19 @@ def read_images(tree: Tree) -> Iterator[Initramfs]:
 
 
 def _image_paths(tree: Tree) -> Iterator[str]:
-    """Yield the images in /boot, and those of the Boot Loader Specification: /boot/ID/VERSION/initrd. Links are
-    skipped: they lead to other images of these.
+    """Yield the images in /boot, and those of the Boot Loader Specification: /boot/ID/VERSION/initrd. Links
+    are skipped: they lead to other images of these.
     """
     for folder in ("/boot", "/efi", "/boot/efi"):
         below = [f"{folder}/{name}" for name in tree.names(folder) if re.fullmatch(_MACHINE, name)]
         for place in [folder, *(f"{machine}/{name}" for machine in below for name in tree.names(machine))]:
             for name in tree.names(place)[:MOST_FILES]:
                 path = f"{place}/{name}"
-                if re.fullmatch(_IMAGE, name) and not re.fullmatch(_NOT_BOOTED, name) and tree.link(path) is None:
+                if (
+                    re.fullmatch(_IMAGE, name)
+                    and not re.fullmatch(_NOT_BOOTED, name)
+                    and tree.link(path) is None
+                ):
                     yield path
 
 

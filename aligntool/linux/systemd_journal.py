@@ -21,8 +21,12 @@ KINDS = {
 _LONGEST = 4096  # characters of a reason; a datagram is longer
 
 
-def record(operation: str, disks: Sequence[str], moment: ChangeState, why: str = "", to: str = SOCKET) -> None:
-    """Send an entry. Drop it if no journal listens or it is busy: a change never waits or fails because of it."""
+def record(
+    operation: str, disks: Sequence[str], moment: ChangeState, why: str = "", to: str = SOCKET
+) -> None:
+    """Send an entry. Drop it if no journal listens or it is busy: a change never waits or fails because of
+    it.
+    """
     message_id, priority = KINDS[moment]
     reason = f": {why[:_LONGEST]}" if why else ""
     fields = [
@@ -39,7 +43,9 @@ def record(operation: str, disks: Sequence[str], moment: ChangeState, why: str =
 
 
 def _field(name: str, value: str) -> bytes:
-    """Encode a field with its length, so that it may contain anything (systemd.io/JOURNAL_NATIVE_PROTOCOL)."""
+    """Encode a field with its length, so that it may contain anything
+    (systemd.io/JOURNAL_NATIVE_PROTOCOL).
+    """
     content = value.encode(errors="surrogateescape")
     return name.encode() + b"\n" + struct.pack("<Q", len(content)) + content + b"\n"
 

@@ -25,7 +25,15 @@ from aligntool.linux.deadline import SILENCE_S, SILENT, Pulse, result_in_child, 
 from aligntool.linux.devices import Block, block_of_number, find_block, list_blocks
 from aligntool.linux.file_reader import FileReader
 from aligntool.linux.held import hold, open_held, place_of, status_of
-from aligntool.linux.sysfs import READ_ONLY, Tree, UdevDatabase, captured_tree, leased, opened, opened_document
+from aligntool.linux.sysfs import (
+    READ_ONLY,
+    Tree,
+    UdevDatabase,
+    captured_tree,
+    leased,
+    opened,
+    opened_document,
+)
 from aligntool.units import MIB
 
 # Sector sizes that the user gives, because the kernel reports none or wrong ones.
@@ -46,14 +54,15 @@ def with_user_limits(limits: IoLimits, given: UserLimits) -> tuple[IoLimits, tup
     return replace(limits, **values), tuple(values)
 
 
-# Read a disk image, or refuse the file with the reason. A file reports no limits: they are empty except for the user's
-# values. Containers and compressed images are refused, because they are not raw images of the disk.
+# Read a disk image, or refuse the file with the reason. A file reports no limits: they are empty except for
+# the user's values. Containers and compressed images are refused, because they are not raw images of the
+# disk.
 
 UNPACKERS = ("xz", "gzip", "zstd", "bzip2", "lz4")
 QEMU_DRIVERS = ("qcow2", "vmdk", "vdi", "vhdx", "vpc")
 
-# (offset, magic, description, opener: a driver of QEMU, a program that unpacks it, "qemu-img " and a driver for which
-# the file is not shown in place of its disk, or advice)
+# (offset, magic, description, opener: a driver of QEMU, a program that unpacks it, "qemu-img " and a driver
+# for which the file is not shown in place of its disk, or advice)
 _CONTAINERS = (
     (0, b"QFI\xfb", "a QEMU copy-on-write image (qcow2)", "qcow2"),
     (0, b"KDMV", "a VMware disk (vmdk)", "vmdk"),
@@ -78,12 +87,13 @@ _CONTAINERS = (
 _HEAD = 512
 _FOOTER = 512  # Virtual Hard Disk Image Format Specification, "Hard Disk Footer Format"
 _SECTOR = 512
-_EDGE = 1024 * 1024  # a first partition begins after this many bytes, and a backup GPT lies within the last ones
+# a first partition begins after this many bytes, and a backup GPT lies within the last ones
+_EDGE = 1024 * 1024
 
 
 def read_image(path: str, given: UserLimits, pulse: Pulse = SILENT, *, known: bool = True) -> Disk:
-    """Read a disk image. Raises Refused if the file is not an image, or cannot be read. `known`: also if nothing in it
-    is recognised.
+    """Read a disk image. Raises Refused if the file is not an image, or cannot be read. `known`: also if
+    nothing in it is recognised.
     """
     descriptor = _open_image(path)
     try:
@@ -105,7 +115,8 @@ def read_image(path: str, given: UserLimits, pulse: Pulse = SILENT, *, known: bo
         size=size,
         limits=limits,
         limits_given=limits_given,
-        read_only=not os.access(place_of(path), os.W_OK, effective_ids=True),  # by capabilities, too: linux/virtual.py
+        # by capabilities, too: linux/virtual.py
+        read_only=not os.access(place_of(path), os.W_OK, effective_ids=True),
         table=seen.table,
         table_read=seen.table_read,
         partitions=seen.partitions,
@@ -131,17 +142,27 @@ def _open_image(path: str) -> int:
 
 
 def _refuse_unknown_content(path: str, reader: Reader, seen: Contents) -> None:
-    """Raise Refused for a file in which nothing can be judged: its content is unknown, and its ends are not both
-    blank (all zeros, or all ones like erased flash).
+    """Raise Refused for a file in which nothing can be judged: its content is unknown, and its ends are not
+    both blank (all zeros, or all ones like erased flash).
     """
-    if not seen.table_read or seen.table or seen.partitions or seen.content or seen.gpt_headers or seen.unseen:
+    if (
+        not seen.table_read
+        or seen.table
+        or seen.partitions
+        or seen.content
+        or seen.gpt_headers
+        or seen.unseen
+    ):
         return
     if reader.size % _SECTOR:
-        raise Refused(f"{path} is not a disk image: its size of {reader.size} bytes is not a multiple of {_SECTOR}")
+        raise Refused(
+            f"{path} is not a disk image: its size of {reader.size} bytes is not a multiple of {_SECTOR}"
+        )
     ends = reader.read(0, _EDGE), reader.read(max(reader.size - _EDGE, 0), _EDGE)
     if any(end.strip(b"\0") and end.strip(b"\xff") for end in ends):
         text = (
-            f"{path} cannot be judged: it has neither a known partition table nor a known file system, and is not blank"
+            f"{path} cannot be judged: it has neither a known partition table nor a known file system, and is"
+            " not blank"
         )
         raise Refused(text, hint=typed("file", path))
 
@@ -153,7 +174,9 @@ def refuse_containers(path: str, reader: Reader) -> None:
     container = _container(reader.read(0, _HEAD), reader.read(max(0, reader.size - _FOOTER), _FOOTER))
     if container:
         what, opener = container
-        raise Refused(f"{path} is {what}, not a raw disk image", hint=raw_copy(path) or _how_to_open(path, opener))
+        raise Refused(
+            f"{path} is {what}, not a raw disk image", hint=raw_copy(path) or _how_to_open(path, opener)
+        )
 
 
 def _how_to_open(path: str, opener: str) -> str:
@@ -171,7 +194,9 @@ def _how_to_open(path: str, opener: str) -> str:
 
 
 def new_file(name: str) -> str:
-    """Return a name for the new file of a suggested command: this one, with a number if such a file exists."""
+    """Return a name for the new file of a suggested command: this one, with a number if such a file
+    exists.
+    """
     stem, suffix = os.path.splitext(name)  # noqa: PTH122
     names = (name, *(f"{stem}-{number}{suffix}" for number in range(2, 1000)))
     return next((free for free in names if not os.path.lexists(free)), "NEW_FILE")
@@ -180,12 +205,16 @@ def new_file(name: str) -> str:
 def _container(head: bytes, tail: bytes) -> tuple[str, str] | None:
     if tail.startswith(b"conectix"):  # its footer is not part of the disk: a backup GPT would overwrite it
         return "a Virtual PC disk of fixed size (vhd)", "vpc"
-    return next(((what, opener) for offset, magic, what, opener in _CONTAINERS if head.startswith(magic, offset)), None)
+    return next(
+        ((what, opener) for offset, magic, what, opener in _CONTAINERS if head.startswith(magic, offset)),
+        None,
+    )
 
 
 _SHOWN: dict[str, tuple[str, str]] = {}
-"""By real path: the command that makes a raw image of a virtual disk in whose place this process and its children see
-the disk inside. It belongs to the mount namespace, which is also a property of the process: linux/virtual.py.
+"""By real path: the command that makes a raw image of a virtual disk in whose place this process and its
+children see the disk inside. It belongs to the mount namespace, which is also a property of the process:
+linux/virtual.py.
 """
 
 
@@ -195,7 +224,9 @@ def note_shown(path: str, raw_copy: str, writable_copy: str) -> None:
 
 
 def raw_copy(path: str) -> str:
-    """Return the command that makes a raw image of a virtual disk; "" if the path is what other programs see, too."""
+    """Return the command that makes a raw image of a virtual disk; "" if the path is what other programs see,
+    too.
+    """
     return _SHOWN.get(os.path.realpath(path), ("", ""))[0] if _SHOWN else ""
 
 
@@ -205,12 +236,14 @@ def writable_copy(path: str) -> str:
 
 
 def find_virtual(targets: Sequence[str], silence_s: float) -> dict[str, str]:
-    """Return the targets that are files with a disk inside, each with the driver of QEMU or the program that opens it.
-    A target that does not exist or does not answer is omitted.
+    """Return the targets that are files with a disk inside, each with the driver of QEMU or the program that
+    opens it. A target that does not exist or does not answer is omitted.
     """
 
     def read(_: Pulse) -> dict[str, str]:
-        return {target: opener for target in targets if (opener := _opener_of(target)) in QEMU_DRIVERS + UNPACKERS}
+        return {
+            target: opener for target in targets if (opener := _opener_of(target)) in QEMU_DRIVERS + UNPACKERS
+        }
 
     return (result_in_child(read, silence_s) if targets else None) or {}
 
@@ -225,8 +258,8 @@ def _opener_of(path: str) -> str:
     return ""
 
 
-# The machine to read: this one, a folder with the files of another one, or an archive written by `aligntool snapshot`.
-# An archive is unpacked into a temporary folder.
+# The machine to read: this one, a folder with the files of another one, or an archive written by `aligntool
+# snapshot`. An archive is unpacked into a temporary folder.
 
 
 @contextmanager
@@ -247,8 +280,8 @@ _FREE_MEMORY = 512 * 1024 * 1024
 
 
 def folder_in_memory() -> str | None:
-    """Return the folder in memory in which archives are unpacked: the kernel needs up to twenty times as long to make
-    files on a disk. None: the user has chosen another one, or too little memory is free.
+    """Return the folder in memory in which archives are unpacked: the kernel needs up to twenty times as long
+    to make files on a disk. None: the user has chosen another one, or too little memory is free.
     """
     if tempfile.tempdir or any(os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP")):
         return None
@@ -259,7 +292,8 @@ def folder_in_memory() -> str | None:
     return None
 
 
-# Unpack the archive of a snapshot. It is hostile: its names may lead anywhere, and a few bytes may unpack to gigabytes.
+# Unpack the archive of a snapshot. It is hostile: its names may lead anywhere, and a few bytes may unpack to
+# gigabytes.
 
 MOST_MEMBERS = 2_000_000
 MOST_BYTES = 512 * 1024 * 1024
@@ -268,7 +302,8 @@ _LONGEST_HEADER = 64 * 1024  # of a tar archive: names and times of one member
 _LONGEST_COMMON = 4 * 1024  # of all headers that concern every member; tarfile copies them for each
 DEEPEST = 100  # nested folders, as many as a `Tree` follows
 
-# For each MiB of an archive, begun or whole. Files are counted because the kernel takes longer for them under load.
+# For each MiB of an archive, begun or whole. Files are counted because the kernel takes longer for them under
+# load.
 MEMBERS_PER_MIB = 10_000
 BYTES_PER_MIB = 64 * MIB
 UNPACKING_S = 5.0  # of processor time without the kernel's, as a last resort
@@ -297,8 +332,8 @@ def _bounded_member() -> "type[tarfile.TarInfo]":
     common: list[int] = []  # lengths
 
     class Member(tarfile.TarInfo):
-        """A member; tarfile itself takes a damaged or missing header after the first one for the end, and reads an
-        extended header of any length into memory, for some of them in quadratic time.
+        """A member; tarfile itself takes a damaged or missing header after the first one for the end, and
+        reads an extended header of any length into memory, for some of them in quadratic time.
         """
 
         def _proc_member(self, tar: "tarfile.TarFile") -> "tarfile.TarInfo":
@@ -343,7 +378,10 @@ def unpack(archive: str, folder: str) -> None:
                 if member.size > LARGEST_MEMBER:
                     raise Refused(f"{archive} unpacks to larger files than any captured machine has")
                 if members >= most_members:
-                    text = f"{archive} was not unpacked: it has more than {most_members} files, too many for its size"
+                    text = (
+                        f"{archive} was not unpacked: it has more than {most_members} files, too many for its"
+                        " size"
+                    )
                     raise Refused(text, hint=_UNPACK_IT)
                 if os.times().user > end_s:
                     text = f"{archive} was not unpacked: that takes more than {limit_s:g} s of processor time"
@@ -419,8 +457,8 @@ def _unpack_member(tar: "tarfile.TarFile", member: "tarfile.TarInfo", folder: st
 
 
 def find_target(tree: Tree, target: str) -> Block | None:
-    """Return the disk, or None if the target is an image file. Raises Refused for anything else, and for an ambiguous
-    name.
+    """Return the disk, or None if the target is an image file. Raises Refused for anything else, and for an
+    ambiguous name.
     """
     if "\0" in target or not target:
         raise Refused(f"{target!r} is not the name of a disk or file")
@@ -435,8 +473,8 @@ def find_target(tree: Tree, target: str) -> Block | None:
 
 
 def refuse_ambiguous(target: str, *, folders: bool = False) -> None:
-    """Raise Refused for a name without a slash that is both a file in the current folder and a disk of this machine.
-    `folders`: also if it is a folder.
+    """Raise Refused for a name without a slash that is both a file in the current folder and a disk of this
+    machine. `folders`: also if it is a folder.
     """
     if "/" in target or "\0" in target or target in ("", ".", "..") or not os.path.lexists(target):
         return
@@ -452,8 +490,8 @@ def refuse_ambiguous(target: str, *, folders: bool = False) -> None:
 
 
 def hold_targets(targets: Sequence[str], silence_s: float = SILENCE_S) -> None:
-    """Hold the targets until this process ends (linux/held.py), except those that do not answer: to look them up would
-    block this process forever.
+    """Hold the targets until this process ends (linux/held.py), except those that do not answer: to look them
+    up would block this process forever.
     """
 
     def look_up(target: str, _: Pulse) -> bool:
@@ -467,8 +505,8 @@ def hold_targets(targets: Sequence[str], silence_s: float = SILENCE_S) -> None:
 
 
 def refuse_silent(path: str, silence_s: float = SILENCE_S) -> None:
-    """Raise Refused for a disk or file that does not answer: opening it would block this process forever. Nothing else
-    is opened: opening a character device may have side effects.
+    """Raise Refused for a disk or file that does not answer: opening it would block this process forever.
+    Nothing else is opened: opening a character device may have side effects.
     """
 
     def read(_: Pulse) -> bool:
@@ -515,7 +553,9 @@ def _find_captured(tree: Tree, target: str) -> Block:
 
 
 def _disks_by_link(tree: Tree, link: str) -> Iterator[Block]:
-    """Yield the disks to which a link such as /dev/disk/by-id/... led on the captured machine, by udev's records."""
+    """Yield the disks to which a link such as /dev/disk/by-id/... led on the captured machine, by udev's
+    records.
+    """
     database = UdevDatabase(tree)
     for block in list_blocks(tree):
         parts = [f"{block.path}/{name}" for name in tree.names(block.path) if name.startswith(block.sysname)]

@@ -1,5 +1,5 @@
-"""Show the disk inside an image file (qcow2, VMDK, VDI, VHDX, VHD, compressed) in its place, only to this process; or a
-partition as a file that is copied on write.
+"""Show the disk inside an image file (qcow2, VMDK, VDI, VHDX, VHD, compressed) in its place, only to this
+process; or a partition as a file that is copied on write.
 """
 
 import atexit
@@ -26,17 +26,25 @@ from aligntool.linux.block import note_served
 from aligntool.linux.held import TRY_AGAIN, descriptors_of, hold, is_held, release
 from aligntool.linux.lease import Lease, kind_of_file_system
 from aligntool.linux.loops import NoLoop, read_only_loop
-from aligntool.linux.programs import PACKAGES, ProgramResult, end_program, find_program, pdeathsig_prefix, run_program
+from aligntool.linux.programs import (
+    PACKAGES,
+    ProgramResult,
+    end_program,
+    find_program,
+    pdeathsig_prefix,
+    run_program,
+)
 from aligntool.linux.sysfs import READ_ONLY, opened
 from aligntool.linux.targets import QEMU_DRIVERS, new_file, note_shown
 from aligntool.units import GIB, KIB, MIB, TIB, Extent, format_about
 
-# qemu-storage-daemon shows the disk as a file by FUSE. It is mounted over the image, in a mount namespace that only
-# this process and its children are in: every path stays as the user gave it, no other program sees the disk, and
-# nothing remains mounted when the last of them has ended, for whatever reason. docs/decisions/0040 has the reasons.
+# qemu-storage-daemon shows the disk as a file by FUSE. It is mounted over the image, in a mount namespace
+# that only this process and its children are in: every path stays as the user gave it, no other program sees
+# the disk, and nothing remains mounted when the last of them has ended, for whatever reason.
+# docs/decisions/0040 has the reasons.
 #
-# The server gets the image and the connection of the mount, and can reach nothing else (linux/confined.py): what a
-# header names, and what a flaw in QEMU opens, is not there.
+# The server gets the image and the connection of the mount, and can reach nothing else (linux/confined.py):
+# what a header names, and what a flaw in QEMU opens, is not there.
 
 _ANSWER_S = 20.0
 _PATIENCE_S = 5.0  # the server of a killed aligntool keeps the lock for a moment
@@ -49,8 +57,9 @@ _LEAKS_ONLY = 3  # the same
 
 @dataclass(frozen=True, slots=True)
 class _Image:
-    """An open image. `node`: QEMU's BlockdevOptions for it. `plain`: the command that converts it to a raw image.
-    `writable`: to an image that can be changed, "" if it is one. `backing`: descriptors of what it is an overlay of.
+    """An open image. `node`: QEMU's BlockdevOptions for it. `plain`: the command that converts it to a raw
+    image. `writable`: to an image that can be changed, "" if it is one. `backing`: descriptors of what it is
+    an overlay of.
     """
 
     path: str
@@ -73,9 +82,10 @@ def show_disks(
     alone: bool = False,
     no_lease: bool = False,
 ) -> tuple[Refusal, ...]:
-    """Show the disks in these files in their place, to this process and its children, until it ends. `openers`: from
-    `find_virtual`. `say`: called with notes for the user. `alone`: no other program may write to them meanwhile, as
-    always with `writes`. `no_lease`: see `Lease`. Return the refusals of files that cannot be shown.
+    """Show the disks in these files in their place, to this process and its children, until it ends.
+    `openers`: from `find_virtual`. `say`: called with notes for the user. `alone`: no other program may write
+    to them meanwhile, as always with `writes`. `no_lease`: see `Lease`. Return the refusals of files that
+    cannot be shown.
 
     Raises Refused if no disk can be shown here.
     """
@@ -115,24 +125,32 @@ def show_disks(
 
 
 def _hold_shown(path: str) -> None:
-    """Hold the disk inside a file in place of the file. Raises Refused if the path does not lead to it by now."""
+    """Hold the disk inside a file in place of the file. Raises Refused if the path does not lead to it by
+    now.
+    """
     release(path)
     hold(path)
     if [kind_of_file_system(descriptor) for descriptor in descriptors_of(path)] != ["fuse"]:
         raise Refused(f"{path} was replaced by another file while the disk in it was opened", hint=TRY_AGAIN)
 
 
-# Check an image before QEMU opens it. QEMU must not guess the format, and must not open other files that a header
-# names: a header may name any file of this machine, or a server.
+# Check an image before QEMU opens it. QEMU must not guess the format, and must not open other files that a
+# header names: a header may name any file of this machine, or a server.
 
 
 @contextmanager
 def _open_virtual(
-    path: str, descriptor: int, driver: str, say: Callable[[str], object], *, writes: bool, lease: Lease | None
+    path: str,
+    descriptor: int,
+    driver: str,
+    say: Callable[[str], object],
+    *,
+    writes: bool,
+    lease: Lease | None,
 ) -> Iterator[_Image]:
-    """Yield a virtual disk. `lease`: to check that no other program has the file open; while it is shown, its server
-    has it locked, but only against other programs of QEMU. Raises Refused if it must not be opened, with a command as
-    the hint.
+    """Yield a virtual disk. `lease`: to check that no other program has the file open; while it is shown, its
+    server has it locked, but only against other programs of QEMU. Raises Refused if it must not be opened,
+    with a command as the hint.
     """
     safe = _safe_path(path)
     to_qcow2 = typed(f"qemu-img convert -f {driver} -O qcow2", safe, new_file("new.qcow2"))
@@ -141,7 +159,9 @@ def _open_virtual(
     if writes and driver != "qcow2":
         raise Refused(f"{path} cannot be changed: of virtual disks only qcow2 can", hint=to_qcow2)
     if writes and not os.access(path, os.W_OK):
-        raise Refused(f"{path} is not writable by this user", hint=by_hand(ByHand.READ_ONLY, "chmod", shell_word(path)))
+        raise Refused(
+            f"{path} is not writable by this user", hint=by_hand(ByHand.READ_ONLY, "chmod", shell_word(path))
+        )
     file = {"driver": "file", "filename": f"/proc/self/fd/{descriptor}"}
     node: dict[str, object] = {"driver": driver, "file": file, "read-only": not writes}
     facts, shared = _read_info(path, descriptor, node, alone=lease is not None)
@@ -175,11 +195,12 @@ def _open_virtual(
 
 
 def _refuse_other_files(path: str, driver: str, head: bytes, if_trusted: str) -> None:
-    """Raise Refused if QEMU would open other files with the image, or ignore them. Even `qemu-img info` would open them
-    and could do harm (CVE-2024-4467).
+    """Raise Refused if QEMU would open other files with the image, or ignore them. Even `qemu-img info` would
+    open them and could do harm (CVE-2024-4467).
     """
     external = driver == "qcow2" and be32(head, 4) >= 3 and be64(head, 72) & _EXTERNAL_DATA
-    if external or (driver == "vmdk" and not le64(head, 12)):  # without a capacity, a descriptor in it names extents
+    # without a capacity, a descriptor in it names extents
+    if external or (driver == "vmdk" and not le64(head, 12)):
         raise Refused(f"{path} keeps its data in other files", hint=if_trusted)
     if driver == "vpc" and head.startswith(b"conectix") and be32(head, 60) == _DIFFERENCING:
         raise Refused(f"{path} is an overlay of another disk", hint="merge it with its parent first")
@@ -188,11 +209,13 @@ def _refuse_other_files(path: str, driver: str, head: bytes, if_trusted: str) ->
 def _read_info(
     path: str, descriptor: int, node: Mapping[str, object], *, alone: bool
 ) -> tuple[Mapping[str, object], bool]:
-    """Return what qemu-img reports, and whether another program has locked the image. Raises Refused; with `alone`,
-    also if it is locked.
+    """Return what qemu-img reports, and whether another program has locked the image. Raises Refused; with
+    `alone`, also if it is locked.
     """
     deadline = time.monotonic() + (_PATIENCE_S if alone else 0)
-    while (info := _qemu_img("info", (descriptor,), node, "--output=json")).code and "lock" in info.errors.split():
+    while (
+        info := _qemu_img("info", (descriptor,), node, "--output=json")
+    ).code and "lock" in info.errors.split():
         if time.monotonic() < deadline:
             time.sleep(_PAUSE_S)
             continue
@@ -208,7 +231,9 @@ def _in_use(path: str) -> Refused:
     return Refused(f"{path} is in use by another program, such as a virtual machine", hint=hint)
 
 
-def _qemu_img(command: str, descriptors: tuple[int, ...], node: Mapping[str, object], *options: str) -> ProgramResult:
+def _qemu_img(
+    command: str, descriptors: tuple[int, ...], node: Mapping[str, object], *options: str
+) -> ProgramResult:
     node_options = {**node, "read-only": True}
     node_options.pop("force-share", None)
     limit_s = _ANSWER_S if command == "info" else None
@@ -221,7 +246,9 @@ def _decode_info(path: str, descriptor: int, info: ProgramResult) -> Mapping[str
         _refuse_missing("qemu-img")
         # Without its description of the file.
         detail = _with_path(info.last_lines, path, descriptor).rpartition("}': ")[2]
-        raise Refused(f"qemu-img cannot open {path}: {detail}", hint=typed("qemu-img check", _safe_path(path)))
+        raise Refused(
+            f"qemu-img cannot open {path}: {detail}", hint=typed("qemu-img check", _safe_path(path))
+        )
     try:
         return load_object(info.output)
     except ValueError as error:
@@ -241,9 +268,15 @@ def _refuse_unsound(
     corrupt = isinstance(data, dict) and data.get("corrupt")
     check = _qemu_img("check", (descriptor,), node, "-q")
     if check.code == _DAMAGED:
-        why = f"{path} is damaged according to qemu-img check: {_with_path(check.last_lines, path, descriptor)}"
+        why = (
+            f"{path} is damaged according to qemu-img check: {_with_path(check.last_lines, path, descriptor)}"
+        )
     elif writes and (corrupt or facts.get("dirty-flag")):
-        why = f"{path} is marked as corrupt" if corrupt else f"{path} was not closed by the program that wrote it last"
+        why = (
+            f"{path} is marked as corrupt"
+            if corrupt
+            else f"{path} was not closed by the program that wrote it last"
+        )
     elif writes and check.code not in (0, _LEAKS_ONLY):
         why = f"{path} cannot be checked by qemu-img: {_with_path(check.last_lines, path, descriptor)}"
     else:
@@ -261,7 +294,9 @@ _OPTIONS = {"xz": ("--memlimit-decompress=1GiB",)}  # others have their own limi
 
 
 @contextmanager
-def _unpack(path: str, descriptor: int, tool: str, say: Callable[[str], object], *, writes: bool) -> Iterator[_Image]:
+def _unpack(
+    path: str, descriptor: int, tool: str, say: Callable[[str], object], *, writes: bool
+) -> Iterator[_Image]:
     """Yield the disk in a compressed file. Raises Refused, always for writing."""
     safe = _safe_path(path)
     plain = str(Command(tool, ("-dc", safe), output=new_file("disk.img")))
@@ -270,7 +305,10 @@ def _unpack(path: str, descriptor: int, tool: str, say: Callable[[str], object],
     _refuse_missing(tool)
     folder = os.environ.get("TMPDIR") or "/var/tmp"  # /tmp is often in memory
     say(f"{path} is unpacked with {tool} into a temporary file in {folder}")
-    with failing_as(Refused, f"it cannot be unpacked into {folder}"), tempfile.TemporaryFile(dir=folder) as file:
+    with (
+        failing_as(Refused, f"it cannot be unpacked into {folder}"),
+        tempfile.TemporaryFile(dir=folder) as file,
+    ):
         words = (find_program(tool) or tool, "-dc", *_OPTIONS.get(tool, ()))
         with confined.started(words, length=_MAX_LENGTH, stdin=descriptor) as child:
             _write_sparse(cast(IO[bytes], child.stdout), file, path)
@@ -286,14 +324,17 @@ def _refuse_if_nearly_full(file: IO[bytes], path: str, written: int) -> None:
     found = os.fstatvfs(file.fileno())
     reserve = min(_RESERVE, found.f_blocks * found.f_frsize // 20)
     if found.f_bavail * found.f_frsize < reserve + _PIECE:
-        text = f"{path} unpacks to more than there is space for: after {format_about(written)}, only the reserve of"
+        text = (
+            f"{path} unpacks to more than there is space for: after {format_about(written)}, only the reserve"
+            " of"
+        )
         hint = "name a folder with more space: TMPDIR=FOLDER"
         raise Refused(f"{text} {format_about(reserve)} is left", hint=hint)
 
 
 def _write_sparse(stream: IO[bytes], file: IO[bytes], path: str) -> None:
-    """Write the stream to the file, with holes for zeros. Raises Refused if it is too long, or before other programs
-    run out of space.
+    """Write the stream to the file, with holes for zeros. Raises Refused if it is too long, or before other
+    programs run out of space.
     """
     written = 0
     zeros = bytes(_PIECE)
@@ -304,13 +345,16 @@ def _write_sparse(stream: IO[bytes], file: IO[bytes], path: str) -> None:
             _refuse_if_nearly_full(file, path, written)
             written += file.write(piece)
         if written > _MAX_WRITTEN or file.tell() > _MAX_LENGTH:
-            text = f"{path} unpacks to more than {format_about(_MAX_WRITTEN)} of data, or {format_about(_MAX_LENGTH)}"
+            text = (
+                f"{path} unpacks to more than {format_about(_MAX_WRITTEN)} of data, or"
+                f" {format_about(_MAX_LENGTH)}"
+            )
             raise Refused(text)
     file.truncate()
 
 
-# A partition as a file in which a program may write: what it writes is kept in an overlay, which disappears with the
-# file. If possible, the file is in a mount namespace of its server, so other programs do not see it.
+# A partition as a file in which a program may write: what it writes is kept in an overlay, which disappears
+# with the file. If possible, the file is in a mount namespace of its server, so other programs do not see it.
 
 _CLUSTER = 4 * KIB  # bytes of a piece of the overlay
 
@@ -324,7 +368,9 @@ class View:
 
     @property
     def is_full(self) -> bool:
-        """Return whether the file system of the temporary files has no space for a long change: less than 1 MiB."""
+        """Return whether the file system of the temporary files has no space for a long change: less than 1
+        MiB.
+        """
         found = os.fstatvfs(self._overlay.descriptor)
         return found.f_bavail * found.f_frsize < MIB
 
@@ -335,8 +381,8 @@ class View:
             os.fsync(descriptor)
 
     def changed(self) -> tuple[Extent, ...]:
-        """Return what was written, counted from the start of the partition, in ascending order and separate. It must
-        have been flushed. Raises Refused.
+        """Return what was written, counted from the start of the partition, in ascending order and separate.
+        It must have been flushed. Raises Refused.
         """
         overlay = self._overlay
         listed = _qemu_img("map", overlay.descriptors, overlay.node, "--output=json", "--force-share")
@@ -380,8 +426,8 @@ def copy_on_write_view(path: str, extent: Extent) -> Iterator[View]:
             },
         }
         image = _Image(str(shown), descriptor, node, "", backing=(below,))
-        # Without a root of its own, other processes see the view, too. The server parses nothing of the disk, only the
-        # overlay that was made for it here.
+        # Without a root of its own, other processes see the view, too. The server parses nothing of the disk,
+        # only the overlay that was made for it here.
         in_own_root = not confined.is_unconfined() and confined.has_own_root()
         server = _serve((image,), writes=True, is_view=True, confines=in_own_root)
         stack.callback(end_program, server, signal.SIGTERM, _ANSWER_S)
@@ -394,8 +440,8 @@ def copy_on_write_view(path: str, extent: Extent) -> Iterator[View]:
 def _serve(
     images: tuple[_Image, ...], *, writes: bool, confines: bool, is_view: bool = False
 ) -> "subprocess.Popen[bytes]":
-    """Start the server; return it when it shows all disks. `confines`: it is confined. `is_view`: if so, only processes
-    that know the server find the disk, instead of in place of the image. Raises Refused.
+    """Start the server; return it when it shows all disks. `confines`: it is confined. `is_view`: if so, only
+    processes that know the server find the disk, instead of in place of the image. Raises Refused.
     """
     _refuse_missing("qemu-storage-daemon")
     words: list[str] = []
@@ -424,8 +470,8 @@ def _serve(
 
 
 def _connected(stack: ExitStack, places: Sequence[str], *, mounts: bool) -> tuple[int, ...]:
-    """Return a connection to FUSE for each place, and mount it there if `mounts`. Whatever opens the place then waits
-    for the server, and fails when no process has the connection any more. Raises OSError.
+    """Return a connection to FUSE for each place, and mount it there if `mounts`. Whatever opens the place
+    then waits for the server, and fails when no process has the connection any more. Raises OSError.
     """
     connections = tuple(stack.enter_context(opened("/dev/fuse", os.O_RDWR)) for _ in places)
     for connection, place in zip(connections if mounts else (), places, strict=mounts):
@@ -434,7 +480,12 @@ def _connected(stack: ExitStack, places: Sequence[str], *, mounts: bool) -> tupl
 
 
 def _started(
-    words: Sequence[str], images: tuple[_Image, ...], connections: tuple[int, ...], *, writes: bool, in_own_root: bool
+    words: Sequence[str],
+    images: tuple[_Image, ...],
+    connections: tuple[int, ...],
+    *,
+    writes: bool,
+    in_own_root: bool,
 ) -> "subprocess.Popen[bytes]":
     """Start the server with these words, and return it when it answers. Raises Refused."""
     program = find_program("qemu-storage-daemon") or ""
@@ -470,7 +521,8 @@ def _started(
             return server
         end_program(server, signal.SIGTERM, _ANSWER_S)
         errors.seek(0)
-        message = errors.read(4096).decode("utf-8", "replace").strip().rpartition("}: ")[2]  # without the options
+        # without the options
+        message = errors.read(4096).decode("utf-8", "replace").strip().rpartition("}: ")[2]
     if "lock" in message.split():  # for a writer alone: others may read
         raise _in_use(images[0].path)
     raise _not_shown(images[0], message or "it did not answer")
@@ -490,4 +542,6 @@ def _safe_path(path: str) -> str:
 
 def _refuse_missing(program: str) -> None:
     if find_program(program) is None:
-        raise Refused(f"{program} is not installed", hint=f"install the package {PACKAGES.get(program, program)}")
+        raise Refused(
+            f"{program} is not installed", hint=f"install the package {PACKAGES.get(program, program)}"
+        )

@@ -10,7 +10,14 @@ from aligntool.audit.report import CONFIDENT, units_touched
 from aligntool.errors import Refused
 from aligntool.measure.fio import NEAR_A_CORE, Job, Pattern
 from aligntool.measure.results import Conditions, busy_machine_text, lowest_drives
-from aligntool.measure.unit_design import FALSE_LINE_RATE, LEAST_RUNS, RandomSource, holm, loss_p_value, welch_p_value
+from aligntool.measure.unit_design import (
+    FALSE_LINE_RATE,
+    LEAST_RUNS,
+    RandomSource,
+    holm,
+    loss_p_value,
+    welch_p_value,
+)
 from aligntool.units import KIB, MIB, Extent, align_up, format_about, format_size
 
 # How far the cached part of a drive's mapping table reaches: random reads over doubling spans, and the knee
@@ -33,8 +40,8 @@ Curve = Mapping[int, Sequence[float]]
 
 @dataclass(frozen=True, slots=True)
 class Knee:
-    """A knee: `below` is the largest span at the full rate, `above` the next larger span, which is slower. If both are
-    None, there is no knee or it is unknown, and `why` states the reason.
+    """A knee: `below` is the largest span at the full rate, `above` the next larger span, which is slower. If
+    both are None, there is no knee or it is unknown, and `why` states the reason.
     """
 
     below: int | None = None
@@ -80,7 +87,9 @@ def spans_of(size: int, smallest: int = SMALLEST_SPAN) -> tuple[int, ...]:
 
 
 def span_within_knee(knee: Knee) -> int | None:
-    """Return the span in bytes at the middle of the knee, to measure next, or None if the knee is narrow enough."""
+    """Return the span in bytes at the middle of the knee, to measure next, or None if the knee is narrow
+    enough.
+    """
     if knee.below is None or knee.above is None or knee.above < knee.below * 3 // 2:
         return None
     return (knee.below + knee.above) // 2 // BLOCK * BLOCK
@@ -89,8 +98,8 @@ def span_within_knee(knee: Knee) -> int | None:
 def jobs_of(
     spans: Sequence[int], path: str, start: int, *, write: bool, runtime_s: float, repeat: int
 ) -> Iterator[tuple[int, Job]]:
-    """Yield the jobs of one repeat, from byte `start` of the path on. Every second repeat runs from the largest span to
-    the smallest, so that heat does not affect one end alone.
+    """Yield the jobs of one repeat, from byte `start` of the path on. Every second repeat runs from the
+    largest span to the smallest, so that heat does not affect one end alone.
     """
     pattern = Pattern.RANDOM_WRITE if write else Pattern.RANDOM_READ
     for span in spans if repeat % 2 == 0 else reversed(spans):
@@ -116,11 +125,11 @@ def knee_of(curve: Curve, cpu: Curve, seen: Conditions, rng: RandomSource) -> Kn
 
 
 def find_knee(curve: Curve, rng: RandomSource, *, resamples: int = RESAMPLES) -> Knee:
-    """Return the knee of a curve; its confidence is the share of resampled curves (bootstrap over the repeats) with the
-    same answer.
+    """Return the knee of a curve; its confidence is the share of resampled curves (bootstrap over the
+    repeats) with the same answer.
 
-    If noise leaves that in doubt, a fall by a third or more at one place, from spans that agree with each other, is a
-    knee too: noise that leaves those spans within STEADY of each other cannot cause it.
+    If noise leaves that in doubt, a fall by a third or more at one place, from spans that agree with each
+    other, is a knee too: noise that leaves those spans within STEADY of each other cannot cause it.
     """
     if min(map(len, curve.values()), default=0) < LEAST_RUNS:
         return Knee(why=f"can't tell: fewer than {LEAST_RUNS} repeats of every span")
@@ -140,7 +149,9 @@ def _find_fall(curve: Curve, rng: RandomSource, resamples: int) -> Knee:
 
 
 def _find_step(curve: Curve, rng: RandomSource, resamples: int) -> Knee | None:
-    """Return the knee at the place that best splits the curve into two levels, or None if that is not a step."""
+    """Return the knee at the place that best splits the curve into two levels, or None if that is not a
+    step.
+    """
     spans = sorted(curve)
     medians = [median(curve[span]) for span in spans]
     split = _best_split(medians)
@@ -154,8 +165,11 @@ def _find_step(curve: Curve, rng: RandomSource, resamples: int) -> Knee | None:
         return None
     before = [rate for span in spans[:split] for rate in curve[span]]
     after = [rate for span in spans[split:] for rate in curve[span]]
-    p_value = welch_p_value(before, after) * (len(spans) - 1)  # any of the places could have been the best split
-    resampled = ([median(rng.choices(curve[span], k=len(curve[span]))) for span in spans] for _ in range(resamples))
+    # any of the places could have been the best split
+    p_value = welch_p_value(before, after) * (len(spans) - 1)
+    resampled = (
+        [median(rng.choices(curve[span], k=len(curve[span]))) for span in spans] for _ in range(resamples)
+    )
     same = sum(_best_split(rates) == split for rates in resampled)
     share = medians[split] / full
     confidence = max(0.0, min(same / resamples, 1 - p_value))
@@ -163,11 +177,13 @@ def _find_step(curve: Curve, rng: RandomSource, resamples: int) -> Knee | None:
 
 
 def _best_split(rates: Sequence[float]) -> int:
-    """Return how many of the first values form one level, so that the logarithms fit two levels best (by least
-    squares).
+    """Return how many of the first values form one level, so that the logarithms fit two levels best (by
+    least squares).
     """
     logs = [log(max(rate, 1e-9)) for rate in rates]
-    errors = [(_squared_error(logs[:split]) + _squared_error(logs[split:]), split) for split in range(1, len(logs))]
+    errors = [
+        (_squared_error(logs[:split]) + _squared_error(logs[split:]), split) for split in range(1, len(logs))
+    ]
     return min(errors, default=(0.0, 0))[1]
 
 
@@ -182,19 +198,28 @@ def cpu_bound_spans(cpu: Curve) -> tuple[int, ...]:
 
 
 def doubt_limited_by_cpu(knee: Knee, cpu: Curve, seen: Conditions) -> Knee:
-    """Return a flat knee as unknown if the processor or other programs limited the rates: equal rates over every span
-    then say nothing about the drive.
+    """Return a flat knee as unknown if the processor or other programs limited the rates: equal rates over
+    every span then say nothing about the drive.
     """
-    bound = "CPU-bound, the drive may be faster over small spans" if cpu_bound_spans(cpu) else busy_machine_text(seen)
+    bound = (
+        "CPU-bound, the drive may be faster over small spans"
+        if cpu_bound_spans(cpu)
+        else busy_machine_text(seen)
+    )
     return replace(knee, confidence=0.0, why=f"can't tell: {bound}") if knee.flat and bound else knee
 
 
 def doubt_rotating(knee: Knee, seen: Conditions) -> Knee:
-    """Return the knee of a rotating disk as unknown: its arm moves further over a larger span and takes longer."""
+    """Return the knee of a rotating disk as unknown: its arm moves further over a larger span and takes
+    longer.
+    """
     rotating = [drive.name for drive in lowest_drives(seen.drives) if drive.rotational]
     if not knee.found or not rotating:
         return knee
-    why = f"can't tell: the kernel reports {rotating[0]} as rotating; such disks are slower over larger spans anyway"
+    why = (
+        f"can't tell: the kernel reports {rotating[0]} as rotating; such disks are slower over larger spans"
+        " anyway"
+    )
     return Knee(share=knee.share, why=why)
 
 
@@ -228,7 +253,8 @@ RESIDUES = 8  # of a unit that are tried at most
 RANDOM_BLOCK = 4 * KIB
 SEQUENTIAL_BLOCK = 128 * KIB
 _OLD_TITLE = "as sector 63"
-_CONTROL = MIB  # from the aligned start to the control, which is as well aligned: any difference there is noise
+# from the aligned start to the control, which is as well aligned: any difference there is noise
+_CONTROL = MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,12 +305,12 @@ def refuse_too_small(size: int, unit: int, sector: int, only: int | None) -> Non
 def places_of(
     room: Extent, unit: int, sector: int, only: int | None = None, *, every: bool = False
 ) -> tuple[Place, ...]:
-    """Return the starts to measure: an aligned one, a control that is as well aligned, sector 63, and the residues of
-    the unit.
+    """Return the starts to measure: an aligned one, a control that is as well aligned, sector 63, and the
+    residues of the unit.
 
-    `room`: bytes of the disk. Sector 63 is omitted if sectors are larger than 512 bytes. `only`: this start of a disk
-    instead of sector 63 and the residues. `every`: the residues of all sectors, not of each eighth of the unit. Raises
-    Refused if no start is misaligned, or if there is too little room.
+    `room`: bytes of the disk. Sector 63 is omitted if sectors are larger than 512 bytes. `only`: this start
+    of a disk instead of sector 63 and the residues. `every`: the residues of all sectors, not of each eighth
+    of the unit. Raises Refused if no start is misaligned, or if there is too little room.
     """
     base = align_up(max(room.start, 1), lcm(MIB, unit))
     control = base + align_up(_CONTROL, unit)
@@ -321,7 +347,10 @@ def _single_place(start: int, base: int, unit: int, sector: int) -> Place:
     if start % sector:
         raise Refused(f"no partition can start at {format_size(start)}: sectors are {format_size(sector)}")
     if start % unit == 0:
-        words = f"{format_size(start)} is on the boundary of a unit of {format_size(unit)}, like the aligned start"
+        words = (
+            f"{format_size(start)} is on the boundary of a unit of {format_size(unit)}, like the aligned"
+            " start"
+        )
         raise Refused(words, hint="--start 32256 is sector 63; without --start all of them are tried")
     title = _OLD_TITLE if start == OLD_START else f"at {format_size(start)}"
     return Place(title, base + (start if start < MIB else start % unit), start % unit)
@@ -335,10 +364,16 @@ def refuse_too_many(runs: int) -> None:
 
 
 def runs_of(
-    places: Sequence[Place], loads: Sequence[Load], room: Extent, path: str, shift: int, runtime_s: float, repeat: int
+    places: Sequence[Place],
+    loads: Sequence[Load],
+    room: Extent,
+    path: str,
+    shift: int,
+    runtime_s: float,
+    repeat: int,
 ) -> Iterator[Run]:
-    """Yield the runs of one repeat: every load from every start. The starts take turns, and each repeat begins with
-    another start.
+    """Yield the runs of one repeat: every load from every start. The starts take turns, and each repeat
+    begins with another start.
 
     `shift`: the byte of the disk at which the file or device at `path` begins.
     """
@@ -379,7 +414,9 @@ class AlignmentVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """One run: requests per second, and the percent of a core that fio's thread used (None: an older file lacks it)."""
+    """One run: requests per second, and the percent of a core that fio's thread used (None: an older file
+    lacks it).
+    """
 
     load: Load
     place: Place
@@ -390,7 +427,9 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One load from one start, compared with the aligned one. Ratios are of pairs of runs of the same repeat."""
+    """One load from one start, compared with the aligned one. Ratios are of pairs of runs of the same
+    repeat.
+    """
 
     load: Load
     place: Place
@@ -413,8 +452,8 @@ class Row:
 def predicted(load: Load, residue: int, unit: int) -> float:
     """Return the remaining share of the aligned rate if a request costs the number of units that it touches.
 
-    For random writes of r bytes this is the article's 1/(1 + p), with p the share of requests that straddle a boundary:
-    for r = 4 KiB it is 1/2 with a unit of 4 KiB, 4/5 with 16 KiB, 8/9 with 32 KiB.
+    For random writes of r bytes this is the article's 1/(1 + p), with p the share of requests that straddle a
+    boundary: for r = 4 KiB it is 1/2 with a unit of 4 KiB, 4/5 with 16 KiB, 8/9 with 32 KiB.
     """
     return _touched(load.block, 0, unit) / _touched(load.block, residue, unit)
 
@@ -441,14 +480,16 @@ def judge_rates(rates: Sequence[Rate], unit: int) -> tuple[Row, ...]:
 
 
 def doubt_rows_of_busy_machine(rows: Sequence[Row], seen: Conditions) -> tuple[Row, ...]:
-    """Return the rows, with "does not matter" as "can't tell" if the machine was busy: a busy machine makes all starts
-    equally fast, too.
+    """Return the rows, with "does not matter" as "can't tell" if the machine was busy: a busy machine makes
+    all starts equally fast, too.
     """
     why = busy_machine_text(seen)
     if not why:
         return tuple(rows)
     return tuple(
-        replace(row, word=AlignmentVerdict.CANNOT_TELL, why=why) if row.word is AlignmentVerdict.DOES_NOT else row
+        replace(row, word=AlignmentVerdict.CANNOT_TELL, why=why)
+        if row.word is AlignmentVerdict.DOES_NOT
+        else row
         for row in rows
     )
 
@@ -456,9 +497,9 @@ def doubt_rows_of_busy_machine(rows: Sequence[Row], seen: Conditions) -> tuple[R
 def _without_chance_losses(rows: Sequence[tuple[Row, Sequence[float]]]) -> tuple[Row, ...]:
     """Return the rows, with each loss that may be chance as "can't tell".
 
-    Of 36 rows one may lose in every repeat by chance. A loss must therefore be significant among so many rows (a
-    one-sided t-test of the logarithms, Holm's correction), and a load that loses from one start must also lose from
-    starts that are off more boundaries.
+    Of 36 rows one may lose in every repeat by chance. A loss must therefore be significant among so many rows
+    (a one-sided t-test of the logarithms, Holm's correction), and a load that loses from one start must also
+    lose from starts that are off more boundaries.
     """
     measured = [ratios for _, ratios in rows if len(ratios) >= LEAST_RUNS]
     p_values = iter(holm([loss_p_value(ratios) for ratios in measured]))
@@ -466,27 +507,41 @@ def _without_chance_losses(rows: Sequence[tuple[Row, Sequence[float]]]) -> tuple
     for row, ratios in rows:
         p_value = next(p_values) if len(ratios) >= LEAST_RUNS else 1.0
         if row.word is AlignmentVerdict.MATTERS and p_value > FALSE_LINE_RATE:
-            why = f"slower in every repeat, but among {len(measured)} rows that is chance in {p_value:.0%} of cases"
+            why = (
+                f"slower in every repeat, but among {len(measured)} rows that is chance in {p_value:.0%} of"
+                " cases"
+            )
             row = replace(row, word=AlignmentVerdict.CANNOT_TELL, why=why)
-        elif row.word is AlignmentVerdict.MATTERS and (other := _contradiction(row, [listed for listed, _ in rows])):
-            why = f"the start {other.place.title} is off every boundary that this one is off, and loses nothing"
+        elif row.word is AlignmentVerdict.MATTERS and (
+            other := _contradiction(row, [listed for listed, _ in rows])
+        ):
+            why = (
+                f"the start {other.place.title} is off every boundary that this one is off, and loses nothing"
+            )
             row = replace(row, word=AlignmentVerdict.CANNOT_TELL, why=why)
         checked.append(row)
     return tuple(checked)
 
 
 def _contradiction(row: Row, rows: Sequence[Row]) -> Row | None:
-    """Return a row that loses nothing although its start is off all boundaries that the start of `row` is off, or None.
+    """Return a row that loses nothing although its start is off all boundaries that the start of `row` is
+    off, or None.
 
     A start off some power of two is off all larger ones, too: 6 KiB is off every boundary that 4 KiB is off.
     """
     power = row.place.residue & -row.place.residue
-    worse = (other for other in rows if other.load == row.load and other.place.residue & -other.place.residue <= power)
+    worse = (
+        other
+        for other in rows
+        if other.load == row.load and other.place.residue & -other.place.residue <= power
+    )
     return next((other for other in worse if other.ratio >= RATE_THRESHOLD), None)
 
 
 def _ratios(rates: Sequence[Rate], place: Place, aligned: Place) -> list[float]:
-    """Return the ratios of the rates from `place` to those from `aligned`, one for each repeat that has both."""
+    """Return the ratios of the rates from `place` to those from `aligned`, one for each repeat that has
+    both.
+    """
     by_repeat = {rate.repeat: rate.iops for rate in rates if rate.place == aligned}
     known = (rate for rate in rates if rate.place == place and by_repeat.get(rate.repeat, 0) > 0)
     return sorted(rate.iops / by_repeat[rate.repeat] for rate in known)
@@ -495,12 +550,15 @@ def _ratios(rates: Sequence[Rate], place: Place, aligned: Place) -> list[float]:
 def _judged_row(
     rates: Sequence[Rate], place: Place, aligned: Place, unit: int, noise: Sequence[float]
 ) -> tuple[Row, list[float]]:
-    """Return the row of a start with its ratios. Equal rates that the processor limits do not show that the drive is
-    equally fast.
+    """Return the row of a start with its ratios. Equal rates that the processor limits do not show that the
+    drive is equally fast.
     """
     load = rates[0].load
     ratios = _ratios(rates, place, aligned)
-    used = [[rate.cpu for rate in rates if rate.place == start and rate.cpu is not None] for start in (place, aligned)]
+    used = [
+        [rate.cpu for rate in rates if rate.place == start and rate.cpu is not None]
+        for start in (place, aligned)
+    ]
     cpu, aligned_cpu = (median(percents) if percents else None for percents in used)
     row = Row(
         load,
@@ -527,17 +585,26 @@ def _judged_row(
 
 
 def _verdict(ratios: Sequence[float], noise: Sequence[float]) -> tuple[AlignmentVerdict, str]:
-    """Return the verdict on ratios, and its reason. Every repeat must agree, and a loss must be larger than the
-    difference among the repeats and than that of two aligned starts.
+    """Return the verdict on ratios, and its reason. Every repeat must agree, and a loss must be larger than
+    the difference among the repeats and than that of two aligned starts.
     """
     lost = 1 - median(ratios)
     scatter = max(noise[-1] - noise[0], ratios[-1] - ratios[0])
     if ratios[-1] < min(RATE_THRESHOLD, noise[0]) and lost > scatter:
-        return AlignmentVerdict.MATTERS, f"every repeat is slower, by {lost:.0%}, than two aligned starts differ"
+        return (
+            AlignmentVerdict.MATTERS,
+            f"every repeat is slower, by {lost:.0%}, than two aligned starts differ",
+        )
     if noise[0] < RATE_THRESHOLD or noise[-1] > 1 / RATE_THRESHOLD:
-        return AlignmentVerdict.CANNOT_TELL, f"two aligned starts also differ, {noise[0]:.2f} to {noise[-1]:.2f}"
+        return (
+            AlignmentVerdict.CANNOT_TELL,
+            f"two aligned starts also differ, {noise[0]:.2f} to {noise[-1]:.2f}",
+        )
     if ratios[0] > RATE_THRESHOLD:
-        return AlignmentVerdict.DOES_NOT, f"every repeat keeps more than {RATE_THRESHOLD:.0%} of the aligned rate"
+        return (
+            AlignmentVerdict.DOES_NOT,
+            f"every repeat keeps more than {RATE_THRESHOLD:.0%} of the aligned rate",
+        )
     return AlignmentVerdict.CANNOT_TELL, "the repeats do not agree; more or longer repeats might"
 
 
@@ -548,7 +615,11 @@ def overall_verdict(rows: Sequence[Row]) -> AlignmentVerdict:
         return AlignmentVerdict.MATTERS
     if words != {AlignmentVerdict.DOES_NOT}:
         return AlignmentVerdict.CANNOT_TELL
-    return AlignmentVerdict.DOES_NOT if any(row.load.pattern.writes for row in rows) else AlignmentVerdict.NOT_FOR_READS
+    return (
+        AlignmentVerdict.DOES_NOT
+        if any(row.load.pattern.writes for row in rows)
+        else AlignmentVerdict.NOT_FOR_READS
+    )
 
 
 def matters_for(rows: Sequence[Row]) -> tuple[str, ...]:

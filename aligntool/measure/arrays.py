@@ -31,7 +31,8 @@ from aligntool.raid.planning import Decided, decide_raid
 from aligntool.steps import MakeArray, Subject, subject
 from aligntool.units import MIB, Extent, align_down, align_up, format_size
 
-# Create, find and remove test arrays. Superblocks are zeroed here, only those with the name and UUID of a test array.
+# Create, find and remove test arrays. Superblocks are zeroed here, only those with the name and UUID of a
+# test array.
 
 _TIMEOUT_S = 20.0
 _RETRY_S = 0.2
@@ -41,8 +42,8 @@ _RETRY_S = 0.2
 def defer_signals() -> Iterator[None]:
     """Defer signals while a test array is removed; a Ctrl-C meanwhile takes effect afterwards.
 
-    Handlers, not a mask: a mask belongs to one thread, and the kernel would deliver the signal to the thread that draws
-    the progress bar.
+    Handlers, not a mask: a mask belongs to one thread, and the kernel would deliver the signal to the thread
+    that draws the progress bar.
     """
     deferred: list[int] = []
     handlers = {}
@@ -58,7 +59,9 @@ def defer_signals() -> Iterator[None]:
 
 
 def make_tuning_array(step: MakeArray) -> str:
-    """Create the array and return its node; only an array with the step's UUID is ever returned. Raises Stopped."""
+    """Create the array and return its node; only an array with the step's UUID is ever returned. Raises
+    Stopped.
+    """
     ended = run_program(*tuning_command(step))
     if ended.code:
         raise Stopped(f"mdadm created no array: {ended.output_tail}", hint="")
@@ -83,7 +86,9 @@ def running_arrays() -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def is_test_array(values: dict[str, str]) -> bool:
-    """Return whether both name and UUID, from `mdadm --examine --export` or `--detail --export`, are a test array's."""
+    """Return whether both name and UUID, from `mdadm --examine --export` or `--detail --export`, are a test
+    array's.
+    """
     name = values.get("MD_NAME", "").rpartition(":")[2]
     return name == measured.TEST_NAME and values.get("MD_UUID", "").startswith(measured.TEST_UUID)
 
@@ -109,7 +114,9 @@ def remove_test_arrays(members: Sequence[str]) -> None:
 
 
 def _remove_once(members: Sequence[str]) -> list[str]:
-    """Try to stop the test arrays and to zero their superblocks once. Return what is left, with mdadm's messages."""
+    """Try to stop the test arrays and to zero their superblocks once. Return what is left, with mdadm's
+    messages.
+    """
     left = [f"{node}: {ended.output_tail}" for node, ended in _stop_test_arrays(members) if ended.code]
     for device in members:
         if not is_test_array(examine(device)):
@@ -129,7 +136,9 @@ def _stop_test_arrays(members: Sequence[str]) -> Iterator[tuple[str, ProgramResu
 
 
 def _holders(device: str) -> list[str]:
-    """Return the names of the devices on top; empty for a member that is gone: an array is found by the others."""
+    """Return the names of the devices on top; empty for a member that is gone: an array is found by the
+    others.
+    """
     try:
         folder = sysfs_folder(Path(device).stat().st_rdev) / "holders"
         return [path.name for path in live_paths(folder, "*")]
@@ -207,13 +216,15 @@ def plan_sweep(
     runtime_s: float,
     span: int = 0,
 ) -> Sweep:
-    """Return the plan of a sweep. Only level, workload, layout, bitmap and partitions of `goal` are used. Raises
-    Refused with every reason.
+    """Return the plan of a sweep. Only level, workload, layout, bitmap and partitions of `goal` are used.
+    Raises Refused with every reason.
     """
     if not LEVELS[goal.level].striped:
         raise Refused(f"{LEVELS[goal.level].title} has no chunk to measure")
     if repeats < 1 or not 0 < runtime_s <= LONGEST_S:
-        raise Refused("at least one round is needed, and loads of at most an hour", hint="--repeats 5 --runtime 5")
+        raise Refused(
+            "at least one round is needed, and loads of at most an hour", hint="--repeats 5 --runtime 5"
+        )
     wanted = replace(
         goal,
         name=measured.TEST_NAME,
@@ -258,27 +269,33 @@ def plan_sweep(
         each_span=each_span,
         written=_written_extents(tuple(made.values()), length),
         unread=tuple(
-            f"{placed.device}: {unread}" for placed in decided.placed if (unread := unread_between(placed.member.disk))
+            f"{placed.device}: {unread}"
+            for placed in decided.placed
+            if (unread := unread_between(placed.member.disk))
         ),
         sparse=any(judged.disk.sampled and judged.disk.sampled.is_sparse for judged in members),
     )
 
 
 def _decide(members: Sequence[Judged], goal: RaidGoal) -> Decided:
-    """Decide an array as `decide_raid` does, without its hints about --wipe, because a sweep wipes nothing."""
+    """Decide an array as `decide_raid` does, without its hints about --wipe, because a sweep wipes
+    nothing.
+    """
     try:
         return decide_raid(members, goal)
     except Refused as error:
         hints = [line for line in error.hint.split("\n") if line and not line.startswith("--wipe")]
         if any(refusal.code == "not-empty" for refusal in error.refusals):
-            hints.append("only empty drives or partitions are measured: wipefs --no-act DEVICE shows their signatures")
+            hints.append(
+                "only empty drives or partitions are measured: wipefs --no-act DEVICE shows their signatures"
+            )
         error.hint = "\n".join(hints)
         raise
 
 
 def _member_spans(array: Decided, room: int, chunk: int) -> tuple[int, int]:
-    """Return the length of the part of a member that holds `room` bytes of the array, and what arrays with chunks of up
-    to this size write there. The part has all copies in it, except those of the far layout.
+    """Return the length of the part of a member that holds `room` bytes of the array, and what arrays with
+    chunks of up to this size write there. The part has all copies in it, except those of the far layout.
     """
     geometry = array.geometry
     count = len(array.placed)
@@ -288,9 +305,10 @@ def _member_spans(array: Decided, room: int, chunk: int) -> tuple[int, int]:
 
 
 def _written_extents(arrays: Sequence[Decided], length: int) -> tuple[Extent, ...]:
-    """Return where the loads write on a member: `length` bytes from the start of the data, with the other copies of the
-    near and offset layouts among them. The far layout has its other copies in other parts of it (md(4)), which begin at
-    a multiple of the chunk (raid10.c, calc_sectors), so not at the same byte in every array.
+    """Return where the loads write on a member: `length` bytes from the start of the data, with the other
+    copies of the near and offset layouts among them. The far layout has its other copies in other parts of it
+    (md(4)), which begin at a multiple of the chunk (raid10.c, calc_sectors), so not at the same byte in every
+    array.
     """
     geometry = arrays[0].geometry
     if not geometry.layout.startswith("f"):
@@ -300,11 +318,13 @@ def _written_extents(arrays: Sequence[Decided], length: int) -> tuple[Extent, ..
     first = min(strides)
     last = max(strides)
     length = min(length, *strides)
-    return tuple(Extent(geometry.offset + first * number, (last - first) * number + length) for number in range(copies))
+    return tuple(
+        Extent(geometry.offset + first * number, (last - first) * number + length) for number in range(copies)
+    )
 
 
-# Run a sweep: every test array is created, filled, measured and removed. However the sweep ends, the members are as
-# empty as before.
+# Run a sweep: every test array is created, filled, measured and removed. However the sweep ends, the members
+# are as empty as before.
 
 _INTERRUPTED = ("interrupted", "")
 
@@ -328,13 +348,20 @@ class SweepRun:
         """
         sweep = self._sweep
         disks = [disk.path for disk in sweep.disks]
-        with inhibit_sleep("measuring chunks of an array"), lock_against_udev(disks), ExitStack() as exclusive:
+        with (
+            inhibit_sleep("measuring chunks of an array"),
+            lock_against_udev(disks),
+            ExitStack() as exclusive,
+        ):
             exclusive.enter_context(open_exclusively(sweep.members))
             look_again()
             for device in sweep.members:
                 values = examine(device)
                 if values:
-                    text = f"{device} has become a member of the array {values.get('MD_UUID', 'of unknown UUID')}"
+                    text = (
+                        f"{device} has become a member of the array"
+                        f" {values.get('MD_UUID', 'of unknown UUID')}"
+                    )
                     raise Refused(text)
             count = len(sweep.members) * len(sweep.alone) + len(sweep.order) * len(sweep.loads)
             runs = self._runs = Runs(count, tell, expected_s=sweep.seconds)
@@ -346,7 +373,9 @@ class SweepRun:
                         self._fio = run.measured.fio_version
                 for array_run in runs.measure(_array_cells(sweep, runs)):
                     rates = (_rate(array_run.measured.read), _rate(array_run.measured.write))
-                    self._samples.append(measured.Sample(*array_run.key, *rates, array_run.measured.thread_cpu))
+                    self._samples.append(
+                        measured.Sample(*array_run.key, *rates, array_run.measured.thread_cpu)
+                    )
 
     @property
     def complete(self) -> bool:
@@ -377,8 +406,8 @@ class SweepRun:
 
 
 def _member_cells(sweep: Sweep, runs: Runs) -> Iterator[Cell[tuple[str, bool]]]:
-    """Yield the runs on each member alone, after filling it: a drive answers reads of unwritten blocks without an
-    access to its medium.
+    """Yield the runs on each member alone, after filling it: a drive answers reads of unwritten blocks
+    without an access to its medium.
     """
     for device in sweep.members:
         runs.say(f"{device} alone: filled")
@@ -424,8 +453,8 @@ def _rate(side: Side | None) -> int:
 
 @contextmanager
 def _members_emptied_afterwards(sweep: Sweep) -> Iterator[None]:
-    """Remove all test arrays and empty every member afterwards, as far as possible, however the block ends. Raises
-    Stopped with what ended it early, and with what is left to do.
+    """Remove all test arrays and empty every member afterwards, as far as possible, however the block ends.
+    Raises Stopped with what ended it early, and with what is left to do.
     """
     failures: list[tuple[str, str]] = []
     try:
@@ -466,9 +495,9 @@ def _reason(error: Refused | Stopped | OSError) -> tuple[str, str]:
 
 
 def _empty(device: str, sweep: Sweep) -> None:
-    """Discard what the sweep wrote to a member, so that it is as empty as before. Extents that still have data after
-    the discard are zeroed; so is the space of the metadata, because a bitmap remains when its superblock is removed.
-    Raises Stopped.
+    """Discard what the sweep wrote to a member, so that it is as empty as before. Extents that still have
+    data after the discard are zeroed; so is the space of the metadata, because a bitmap remains when its
+    superblock is removed. Raises Stopped.
     """
     ended = [_discard(device, Extent(0, METADATA), "--zeroout")]
     for extent in sweep.written:
@@ -478,8 +507,12 @@ def _empty(device: str, sweep: Sweep) -> None:
     failed = next((program for program in ended if program.code), None)
     if failed:
         hint = f"{clear_hint([device])}\n{by_hand(ByHand.EMPTYING, 'blkdiscard', shell_word(device))}"
-        raise Stopped(f"{device} was not emptied ({failed.output_tail}), and may hold a test array", hint=hint)
+        raise Stopped(
+            f"{device} was not emptied ({failed.output_tail}), and may hold a test array", hint=hint
+        )
 
 
 def _discard(device: str, extent: Extent, *options: str) -> ProgramResult:
-    return run_program("blkdiscard", *options, "--offset", str(extent.start), "--length", str(extent.length), device)
+    return run_program(
+        "blkdiscard", *options, "--offset", str(extent.start), "--length", str(extent.length), device
+    )

@@ -16,7 +16,8 @@ from aligntool.measure.unit_design import FALSE_LINE_RATE, LEAST_RUNS, holm, wel
 from aligntool.recipes.goals import BenchTest
 from aligntool.units import KIB, counted, format_about, significant
 
-# Compare two results as an article of 2017 draws them: log10 of the ratio, 0 for equal, -1 for ten times slower.
+# Compare two results as an article of 2017 draws them: log10 of the ratio, 0 for equal, -1 for ten times
+# slower.
 
 
 class Verdict(StrEnum):
@@ -37,8 +38,8 @@ class Ratio:
     after: Spread
     verdict: Verdict
     chance: float | None
-    """The p-value, corrected for all lines: how likely one drive differs from itself as much in any of them. None: the
-    spread of the runs is unknown.
+    """The p-value, corrected for all lines: how likely one drive differs from itself as much in any of them.
+    None: the spread of the runs is unknown.
     """
 
     @property
@@ -72,15 +73,17 @@ def compare(before: Result, after: Result) -> tuple[Ratio, ...]:
 
 
 def compare_all(pairs: Sequence[tuple[Result, Result]]) -> tuple[tuple[Ratio, ...], ...]:
-    """Return for each pair the ratios of the tests that both have, in the order of the first result. Tests without a
-    figure are omitted.
+    """Return for each pair the ratios of the tests that both have, in the order of the first result. Tests
+    without a figure are omitted.
 
-    "faster" and "slower" need ranges that do not overlap, and a difference that is significant among all lines of all
-    pairs (Welch's t-test of the logarithms, Holm's correction): if a drive is compared with itself, at most five of 100
-    calls have a false line, for one test or forty, for two results or ten.
+    "faster" and "slower" need ranges that do not overlap, and a difference that is significant among all
+    lines of all pairs (Welch's t-test of the logarithms, Holm's correction): if a drive is compared with
+    itself, at most five of 100 calls have a false line, for one test or forty, for two results or ten.
     """
     lines = [list(_lines(before, after)) for before, after in pairs]
-    tested = [(number, a, b) for number, pair_lines in enumerate(lines) for a, b, testable in pair_lines if testable]
+    tested = [
+        (number, a, b) for number, pair_lines in enumerate(lines) for a, b, testable in pair_lines if testable
+    ]
     p_values = holm([welch_p_value(a.rates, b.rates) for _, a, b in tested])
     p_value_of = {(number, a.test): p_value for (number, a, _), p_value in zip(tested, p_values, strict=True)}
     return tuple(
@@ -101,7 +104,9 @@ def _lines(before: Result, after: Result) -> Iterator[tuple[Series, Series, bool
 
 
 def _unsteady(a: Series, b: Series) -> bool:
-    """Return whether one of them was measured until steady and did not get there: such a drive has no rate yet."""
+    """Return whether one of them was measured until steady and did not get there: such a drive has no rate
+    yet.
+    """
     return a.steady is False or b.steady is False
 
 
@@ -127,7 +132,9 @@ def unmatched(results: Sequence[Result]) -> tuple[str, ...]:
     sentences = []
     first = results[0]
     for other in results[1:]:
-        titles = {series.test.title for series in first.series} ^ {series.test.title for series in other.series}
+        titles = {series.test.title for series in first.series} ^ {
+            series.test.title for series in other.series
+        }
         if titles:
             sentences.append(f"in one result only: {', '.join(sorted(titles))}")
         for what, a, b in (
@@ -142,7 +149,8 @@ def unmatched(results: Sequence[Result]) -> tuple[str, ...]:
             sentences += [f"the results differ in {what}: {a} and {b}"] if a != b else []
         if first.settings.passes or other.settings.passes:
             sentences += [
-                "passes over the same data are not repeats: the first ones are compared, and their noise is unknown"
+                "passes over the same data are not repeats: the first ones are compared, and their noise is"
+                " unknown"
             ]
     return tuple(dict.fromkeys(sentences))
 
@@ -156,7 +164,10 @@ def doubts(result: Result, sides: Sequence[Series] | None = None) -> Iterator[st
         yield f"CPU-bound: {bound}: the drive may be faster than that"
     beside = _titles(series, lambda side: side.busy_machine)
     if beside:
-        yield f"busy machine: other programs kept all cores busy during {beside}; the drive may be faster than that"
+        yield (
+            f"busy machine: other programs kept all cores busy during {beside}; the drive may be faster than"
+            " that"
+        )
     moving = _titles(series, lambda side: side.steady is False)
     if moving:
         yield f"NOT steady: {moving}"
@@ -164,12 +175,14 @@ def doubts(result: Result, sides: Sequence[Series] | None = None) -> Iterator[st
 
 
 def differences(before: Result, after: Result) -> tuple[Difference, ...]:
-    """Return the differences of the machines, then of the drives from the target down. Facts that neither result has
-    are omitted.
+    """Return the differences of the machines, then of the drives from the target down. Facts that neither
+    result has are omitted.
     """
     a = before.conditions
     b = after.conditions
-    return tuple(fact for fact in (*_of_machines(a, b), *_of_drives(a.drives, b.drives)) if fact.before != fact.after)
+    return tuple(
+        fact for fact in (*_of_machines(a, b), *_of_drives(a.drives, b.drives)) if fact.before != fact.after
+    )
 
 
 def _of_machines(a: Conditions, b: Conditions) -> Iterator[Difference]:
@@ -181,8 +194,8 @@ def _of_machines(a: Conditions, b: Conditions) -> Iterator[Difference]:
 
 
 def _of_drives(a: Sequence[DriveState], b: Sequence[DriveState]) -> Iterator[Difference]:
-    """Yield the facts of each pair of drives. The firmware is compared for one model only, because it differs from
-    model to model; a fact that is unknown on one side is not a difference.
+    """Yield the facts of each pair of drives. The firmware is compared for one model only, because it differs
+    from model to model; a fact that is unknown on one side is not a difference.
     """
     if a and b:
         yield Difference("number of drives", str(len(a)), str(len(b)))
@@ -216,12 +229,14 @@ def result_notes(result: Result) -> Iterator[str]:
 
 
 def boot_drive(result: Result) -> Drive | None:
-    """Return the QD1 4 KiB rates, by which a drive for a system is rated (E1), or None if they were not measured, or
-    were measured in passes over the same data: a boot does not read data twice.
+    """Return the QD1 4 KiB rates, by which a drive for a system is rated (E1), or None if they were not
+    measured, or were measured in passes over the same data: a boot does not read data twice.
     """
     if result.settings.passes:
         return None
-    rates = [Fraction(round(side.rate.median), 10**6) for side in _boot_sides(result) if side.rate.median >= 1]
+    rates = [
+        Fraction(round(side.rate.median), 10**6) for side in _boot_sides(result) if side.rate.median >= 1
+    ]
     return Drive(*rates) if len(rates) == 2 else None
 
 
@@ -232,7 +247,9 @@ def boot_doubts(result: Result) -> Iterator[str]:
 
 def _boot_sides(result: Result) -> list[Series]:
     """Return the QD1 4 KiB tests that were measured, reads first."""
-    sides = (result.find(random=True, block=4 * KIB, depth=1, threads=1, write=write) for write in (False, True))
+    sides = (
+        result.find(random=True, block=4 * KIB, depth=1, threads=1, write=write) for write in (False, True)
+    )
     return [side for side in sides if side]
 
 
@@ -244,14 +261,20 @@ def _about_processor(result: Result) -> Iterator[str]:
     cores = f"All {result.conditions.cores} cores were busy"
     bound = _titles(result.series, lambda side: side.thread_full)
     if bound:
-        yield f"CPU-bound: {bound}. A thread had no time left, so the drive may be faster than that; use more threads"
+        yield (
+            f"CPU-bound: {bound}. A thread had no time left, so the drive may be faster than that; use more"
+            " threads"
+        )
     full = _titles(result.series, lambda side: side.cpu_bound and not side.thread_full)
     if full:
         yield f"CPU-bound: {full}. {cores}, so the drive may be faster than that"
     beside = _titles(result.series, lambda side: side.busy_machine)
     if beside:
         others = "mostly with other programs or the kernel's own threads"
-        yield f"busy machine: {beside}. {cores}, {others}, so the drive may be faster; measure again when it is idle"
+        yield (
+            f"busy machine: {beside}. {cores}, {others}, so the drive may be faster; measure again when it is"
+            " idle"
+        )
 
 
 def _about_noise(result: Result) -> Iterator[str]:
@@ -259,7 +282,10 @@ def _about_noise(result: Result) -> Iterator[str]:
         return
     noisy = _titles(result.series, lambda side: side.rate.share > NOISY and side.rate.count > 1)
     if noisy:
-        yield f"the runs differ by more than {NOISY:.0%}: {noisy}. Something else was running, or a cache filled up"
+        yield (
+            f"the runs differ by more than {NOISY:.0%}: {noisy}. Something else was running, or a cache"
+            " filled up"
+        )
 
 
 def _about_passes(result: Result) -> Iterator[str]:
@@ -277,7 +303,9 @@ def _about_passes(result: Result) -> Iterator[str]:
         verdict = _cache_explanation(result, write=side.test.write) if found is Cache.SHOWS else found.value
         verdict += f", but {JUST_WRITTEN}" if found is Cache.NONE and result.kind == "folder" else ""
         passes = {1: "one pass"} | {count: f"{count} passes" for count in over if count > 1}
-        figures = ", ".join(f"{significant(rate / 1e6)} MB/s over {passes[count]}" for count, rate in over.items())
+        figures = ", ".join(
+            f"{significant(rate / 1e6)} MB/s over {passes[count]}" for count, rate in over.items()
+        )
         faster = f"{median(times):.1f} times as fast ({min(times):.1f} to {max(times):.1f})"
         yield f"{side.test.title}: {figures}, later passes {faster}: {verdict}"
 
@@ -291,10 +319,11 @@ class Cache(StrEnum):
 
 
 def cache_of(times: Sequence[float]) -> Cache:
-    """Return what passes over the same data show; `times`: the rates of all later passes divided by that of the first.
+    """Return what passes over the same data show; `times`: the rates of all later passes divided by that of
+    the first.
 
-    A cache keeps everything that was read, so every later pass is CACHE times as fast; without a cache, none is. One
-    pass that something else slowed down, or that was fast by chance, is not evidence of either.
+    A cache keeps everything that was read, so every later pass is CACHE times as fast; without a cache, none
+    is. One pass that something else slowed down, or that was fast by chance, is not evidence of either.
     """
     if len(times) < LEAST_PASSES:
         return Cache.FEW
@@ -325,13 +354,16 @@ def _about_steadiness(result: Result) -> Iterator[str]:
             continue
         state = "steady" if found.steady else "NOT steady"
         last = f"of the last {kept.WINDOW} the average is {found.average:,.0f} IOPS"
-        limits = f"{found.excursion:.1%} (at most {kept.MOST_EXCURSION:.0%}), the trend is {found.slope:.1%} (at most"
+        limits = (
+            f"{found.excursion:.1%} (at most {kept.MOST_EXCURSION:.0%}), the trend is {found.slope:.1%} (at"
+            " most"
+        )
         yield f"{side.test.title}: {state} after {found.rounds} rounds: {last}, they differ by {limits} 10%)"
 
 
 def steady_file(span: int) -> str:
-    """Return the note on a steady state that was measured on a file of `span` bytes: the drive can use the rest of its
-    space.
+    """Return the note on a steady state that was measured on a file of `span` bytes: the drive can use the
+    rest of its space.
     """
     return f"measured on a file of {format_about(span)}, which does not represent the whole drive"
 
@@ -363,8 +395,8 @@ def _about_boot(result: Result) -> Iterator[str]:
 
 
 def _about_threads(result: Result) -> Iterator[str]:
-    """Yield the number of threads beyond which another one gains nothing. Omitted for passes: the noise, with which a
-    gain must be compared, is unknown then.
+    """Yield the number of threads beyond which another one gains nothing. Omitted for passes: the noise, with
+    which a gain must be compared, is unknown then.
     """
     if result.settings.passes:
         return
@@ -376,7 +408,9 @@ def _about_threads(result: Result) -> Iterator[str]:
         if len(group) < 3:
             continue
         best = max(group, key=lambda side: side.iops.median)
-        enough = min((side for side in group if side.iops.high >= best.iops.low), key=lambda side: side.test.threads)
+        enough = min(
+            (side for side in group if side.iops.high >= best.iops.low), key=lambda side: side.test.threads
+        )
         last = max(side.test.threads for side in group)
         if enough.test.threads == last:
             rest = f"more than {last} threads were not tried"
@@ -392,18 +426,27 @@ def _about_threads(result: Result) -> Iterator[str]:
 # A drive that serves one request at a time gains from a second one in flight, too: while it works on one, the
 # processor prepares the next (Little's law: if a request takes S seconds of the drive and H of the processor,
 # one in flight has 1 / (S + H) IOPS, and any number in flight at most 1 / S). So a gain alone proves nothing.
-# It is due to the drive if it continues from two requests in flight to four, if the processor was too idle for
-# H to explain it, and if no wait that keeps no core busy explains it either: leaving an idle state takes up to
-# IDLE_US with a drive of this machine; a network or a hypervisor may take any time. Only a request every
-# QUICK_US is more than any flash serves one at a time.
+# It is due to the drive if it continues from two requests in flight to four, if the processor was too idle
+# for H to explain it, and if no wait that keeps no core busy explains it either: leaving an idle state takes
+# up to IDLE_US with a drive of this machine; a network or a hypervisor may take any time. Only a request
+# every QUICK_US is more than any flash serves one at a time.
 
 GAIN = 1.2  # times the IOPS: from here on a deeper queue counts as faster
 SHARE = 0.8  # of the busy time that a serial drive needs: a busy share is only accurate to some percent
 BATCHED = 0.5  # of the processor time of a request at depth 1: deep queues share interrupts and wake-ups
 IDLE_US = 200.0  # exit latency of C8 in intel_idle, the deepest state that is worth a wait below 5 ms
 QUICK_US = 25.0  # a page read of flash takes longer (25 for SLC, 40 to 100 for TLC)
-_ATTACHED = (DiskKind.NVME, DiskKind.ATA, DiskKind.USB, DiskKind.UFS, DiskKind.SD, DiskKind.EMMC, DiskKind.LOOP)
-_NOT_FLASH = (DiskKind.NETWORK, DiskKind.MEMORY)  # there may be no flash at all: a target's memory answers at once
+_ATTACHED = (
+    DiskKind.NVME,
+    DiskKind.ATA,
+    DiskKind.USB,
+    DiskKind.UFS,
+    DiskKind.SD,
+    DiskKind.EMMC,
+    DiskKind.LOOP,
+)
+# there may be no flash at all: a target's memory answers at once
+_NOT_FLASH = (DiskKind.NETWORK, DiskKind.MEMORY)
 
 
 class Gain(StrEnum):
@@ -433,8 +476,8 @@ class DepthGain:
 
     @property
     def gain(self) -> Gain:
-        """SOME: the gain is GAIN or more and beyond the noise, and nothing but the drive explains it. NONE: it is less
-        than GAIN in every run of the deep queue.
+        """SOME: the gain is GAIN or more and beyond the noise, and nothing but the drive explains it. NONE:
+        it is less than GAIN in every run of the deep queue.
         """
         if self.times >= GAIN and not self.overlaps:
             return Gain.UNKNOWN if self.doubt else Gain.SOME
@@ -454,15 +497,18 @@ class DepthGain:
         if self.four.iops.median < GAIN * self.two.iops.median or self.four.iops.low <= self.two.iops.high:
             return "four requests in flight gain nothing over two, as when processor and drive take turns"
         if self._explained_by_processor:
-            return "the processor was busy enough to explain it: it prepares requests while the drive serves others"
+            return (
+                "the processor was busy enough to explain it: it prepares requests while the drive serves"
+                " others"
+            )
         if self._explained_by_wait:
             return "a wait between drive and processor that keeps no core busy also explains it"
         return ""
 
     @property
     def _explained_by_wait(self) -> bool:
-        """Whether a drive that serves one request at a time could show this gain because of a wait: the time of a
-        request with one in flight less its time with many.
+        """Whether a drive that serves one request at a time could show this gain because of a wait: the time
+        of a request with one in flight less its time with many.
         """
         deep_us = 1e6 / self.deep.iops.median
         waited_us = 1e6 / self.one.iops.median - deep_us
@@ -472,21 +518,23 @@ class DepthGain:
 
     @property
     def _explained_by_processor(self) -> bool:
-        """Whether a drive that serves one request at a time could show this gain because of the processor, which must
-        then have been busy for 1 - 1/gain of the time with one in flight, and on gain - 1 cores with many.
+        """Whether a drive that serves one request at a time could show this gain because of the processor,
+        which must then have been busy for 1 - 1/gain of the time with one in flight, and on gain - 1 cores
+        with many.
         """
         needed = SHARE * (1 - 1 / self.times)
         at_depth = self.deep.middle("busy_cores")
         busy = max(at_depth or 0, self.deep.cores) if at_depth is not None else None
         enough_deep = busy is None or busy >= BATCHED * (self.times - 1)
-        # Cores of fio's threads or of the whole machine: threads of the kernel or a driver work for a request, too.
+        # Cores of fio's threads or of the whole machine: threads of the kernel or a driver work for a
+        # request, too.
         return max(self.one.cores, self.one.middle("busy_cores") or 0.0) >= needed and enough_deep
 
 
 def depth_gains(result: Result) -> Iterator[DepthGain]:
-    """Yield pairs of random tests with one thread that differ only in their depth. Results that show nothing have none:
-    only direct I/O shows the drive, passes over the same data show a cache, and the noise of fewer than LEAST_RUNS runs
-    is unknown.
+    """Yield pairs of random tests with one thread that differ only in their depth. Results that show nothing
+    have none: only direct I/O shows the drive, passes over the same data show a cache, and the noise of fewer
+    than LEAST_RUNS runs is unknown.
     """
     if not result.settings.direct or result.settings.passes:
         return
@@ -524,8 +572,8 @@ def _depth_words(pair: DepthGain) -> str:
 
 
 def _offered_depth(drives: Sequence[DriveState]) -> str:
-    """Return the clause with the queue depth that the device offers, or the smallest of the drives below it: an array
-    or a volume has no depth of its own.
+    """Return the clause with the queue depth that the device offers, or the smallest of the drives below it:
+    an array or a volume has no depth of its own.
     """
     if drives and drives[0].queue_depth:
         return f"; the device offers a depth of {drives[0].queue_depth}"

@@ -48,7 +48,9 @@ class Pattern(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One run of fio. Sizes and offsets are bytes; every request begins at `offset` plus a multiple of `block`."""
+    """One run of fio. Sizes and offsets are bytes; every request begins at `offset` plus a multiple of
+    `block`.
+    """
 
     name: str
     path: str  # an existing file, or a block device
@@ -74,7 +76,9 @@ class Job:
         return self.pattern.writes
 
 
-def fill_job(path: str, span: int, *, offset: int = 0, direct: bool = True, loops: int = 1, zeros: bool = False) -> Job:
+def fill_job(
+    path: str, span: int, *, offset: int = 0, direct: bool = True, loops: int = 1, zeros: bool = False
+) -> Job:
     """Return a job that fills the span with random data, or with zeros, from its start to its end."""
     return Job(
         name="fill",
@@ -92,16 +96,18 @@ def fill_job(path: str, span: int, *, offset: int = 0, direct: bool = True, loop
 
 
 def fio_options(job: Job) -> tuple[str, ...]:
-    """Return the options for fio, without the program name and the output file. Raises Refused if the span is too small
-    for the threads.
+    """Return the options for fio, without the program name and the output file. Raises Refused if the span is
+    too small for the threads.
 
-    The file must exist (`allow_file_create=0`): fio also creates missing folders, and a typing error would fill the
-    wrong file system. A job that reads has `--readonly`, with which fio refuses every write (fio(1)).
+    The file must exist (`allow_file_create=0`): fio also creates missing folders, and a typing error would
+    fill the wrong file system. A job that reads has `--readonly`, with which fio refuses every write
+    (fio(1)).
     """
     words = [
         f"--name={job.name}", f"--filename={job.path}", "--allow_file_create=0", "--thread=1",
-        f"--ioengine={job.engine}", f"--direct={int(job.direct)}", f"--rw={job.pattern.value}", f"--bs={job.block}",
-        f"--iodepth={job.depth}", f"--numjobs={job.threads}", *_area_options(job), *_time_options(job),
+        f"--ioengine={job.engine}", f"--direct={int(job.direct)}", f"--rw={job.pattern.value}",
+        f"--bs={job.block}", f"--iodepth={job.depth}", f"--numjobs={job.threads}", *_area_options(job),
+        *_time_options(job),
         *(("--randrepeat=0",) if job.seed is None else ("--randrepeat=1", f"--randseed={job.seed}")),
         "--group_reporting=1", f"--percentile_list={PERCENTILES}",
     ]  # fmt: skip
@@ -113,13 +119,14 @@ def fio_options(job: Job) -> tuple[str, ...]:
     if job.writes and job.zeros:
         words += ["--zero_buffers=1", "--scramble_buffers=0"]
     elif job.writes and job.runtime_s is None:
-        words.append("--refill_buffers=1")  # otherwise buffers are random once, and scrambled for each request
+        # otherwise buffers are random once, and scrambled for each request
+        words.append("--refill_buffers=1")
     return tuple(words)
 
 
 def _area_options(job: Job) -> list[str]:
-    """Return the options for the area. Each thread of a sequential pattern gets its own part of the span: on the same
-    part, a cache would answer all threads but the first (as happens with tools that omit this).
+    """Return the options for the area. Each thread of a sequential pattern gets its own part of the span: on
+    the same part, a cache would answer all threads but the first (as happens with tools that omit this).
     """
     if job.threads == 1 or not job.pattern.sequential:
         return [f"--offset={job.offset}", f"--size={job.span}"]
@@ -138,14 +145,14 @@ def _time_options(job: Job) -> list[str]:
 
 
 def is_plain(path: str) -> bool:
-    """Return whether fio takes the path literally: it splits names at colons, and treats what follows # or ; as a
-    comment, even on its command line.
+    """Return whether fio takes the path literally: it splits names at colons, and treats what follows # or ;
+    as a comment, even on its command line.
     """
     return _PLAIN.fullmatch(path) is not None
 
 
-# The output of `fio --output-format=json` as values; fio's units (nanoseconds, percent of a thread's time) are
-# converted here.
+# The output of `fio --output-format=json` as values; fio's units (nanoseconds, percent of a thread's time)
+# are converted here.
 
 NEAR_A_CORE = 95.0
 """Percent of one core from which on a thread counts as limited by the processor."""
@@ -226,7 +233,9 @@ def read_fio(text: str) -> Measured:
         raise ValueError("fio returned no figures for a job")
     job = found.jobs[0]
     cpu = (job.usr_cpu or 0.0) + (job.sys_cpu or 0.0)
-    return Measured(_side(job.read), _side(job.write) or _side(job.mixed), cpu, job.error or 0, found.version or "")
+    return Measured(
+        _side(job.read), _side(job.write) or _side(job.mixed), cpu, job.error or 0, found.version or ""
+    )
 
 
 def _side(side: _Direction | None) -> Side | None:
@@ -252,7 +261,9 @@ _PERCENT = re.compile(rb"\[(\d{1,3}\.\d)%\]")
 
 
 class FioInterrupted(KeyboardInterrupt):
-    """Raised for Ctrl-C while fio ran. fio has ended; `measured` has its figures until then, None if there are none."""
+    """Raised for Ctrl-C while fio ran. fio has ended; `measured` has its figures until then, None if there
+    are none.
+    """
 
     def __init__(self, measured: Measured | None) -> None:
         super().__init__()
@@ -262,8 +273,8 @@ class FioInterrupted(KeyboardInterrupt):
 def run_job(job: Job, *, tell: Tell | None = None, keep: Callable[[str], None] | None = None) -> Measured:
     """Run fio to its end and return its figures. `keep` is called with fio's own JSON.
 
-    Raises Refused if nothing was written (fio is missing, or the job only reads), Stopped if a job that writes failed,
-    FioInterrupted after Ctrl-C.
+    Raises Refused if nothing was written (fio is missing, or the job only reads), Stopped if a job that
+    writes failed, FioInterrupted after Ctrl-C.
     """
     program = find_program("fio")
     if program is None:
@@ -286,8 +297,8 @@ def run_job(job: Job, *, tell: Tell | None = None, keep: Callable[[str], None] |
 
 
 def _refuse_unfit(job: Job) -> None:
-    """Raise Refused unless the file or device has the whole range of the job: fio deletes and recreates a file that is
-    shorter (filesetup.c, extend_file).
+    """Raise Refused unless the file or device has the whole range of the job: fio deletes and recreates a
+    file that is shorter (filesetup.c, extend_file).
     """
     opening = failing_as(Refused, f"{job.path} cannot be opened", denied="run the same command with sudo")
     with opening, os.fdopen(open_held(job.path, os.O_RDONLY), "rb") as file:
@@ -297,7 +308,8 @@ def _refuse_unfit(job: Job) -> None:
         raise Refused(f"{job.path} is neither a file nor a block device")
     if job.offset < 0 or job.span < job.block or job.offset + job.span > size:
         requested = (
-            f"{format_size(job.span)} from {format_size(job.offset)} on with requests of {format_size(job.block)}"
+            f"{format_size(job.span)} from {format_size(job.offset)} on with requests of"
+            f" {format_size(job.block)}"
         )
         raise Refused(f"{job.path} has {format_size(size)}, but {requested} are needed")
 
@@ -322,8 +334,8 @@ def _run(program: str, job: Job, tell: Tell) -> tuple[str, str, int, bool]:
 
 
 def _with_plain_path(job: Job, folder: str) -> Job:
-    """Return the job with the descriptor of what is held, or a symbolic link in place of a path that fio would misread.
-    Raises Refused as `place_of` does.
+    """Return the job with the descriptor of what is held, or a symbolic link in place of a path that fio
+    would misread. Raises Refused as `place_of` does.
     """
     place = place_of(job.path)
     if place != job.path:
@@ -337,11 +349,13 @@ def _with_plain_path(job: Job, folder: str) -> Job:
 
 
 @contextmanager
-def _started(words: tuple[str, ...], errors: int, inherited: tuple[int, ...]) -> "Iterator[subprocess.Popen[bytes]]":
+def _started(
+    words: tuple[str, ...], errors: int, inherited: tuple[int, ...]
+) -> "Iterator[subprocess.Popen[bytes]]":
     """Start fio, and end it if it still runs after the block.
 
-    fio gets its own session, so that Ctrl-C reaches only aligntool, which then signals fio. If aligntool itself is
-    killed, fio's progress line has no reader any more, and SIGPIPE ends fio within a second.
+    fio gets its own session, so that Ctrl-C reaches only aligntool, which then signals fio. If aligntool
+    itself is killed, fio's progress line has no reader any more, and SIGPIPE ends fio within a second.
     """
     with failing_as(Refused, "fio cannot be started", hint=INSTALL):
         child = subprocess.Popen(
@@ -363,7 +377,9 @@ def _started(words: tuple[str, ...], errors: int, inherited: tuple[int, ...]) ->
 
 
 def _report_progress(child: "subprocess.Popen[bytes]", job: Job, tell: Tell) -> None:
-    """Report the progress until fio has ended: of a timed job by the clock, of others by fio's own progress line."""
+    """Report the progress until fio has ended: of a timed job by the clock, of others by fio's own progress
+    line.
+    """
     began = time.monotonic()
     latest = 0.0
     total_s = None if job.runtime_s is None else job.runtime_s + job.ramp_s
@@ -384,8 +400,8 @@ def _report_progress(child: "subprocess.Popen[bytes]", job: Job, tell: Tell) -> 
 
 
 def _end(child: "subprocess.Popen[bytes]") -> None:
-    """End fio with SIGINT, upon which it ends its jobs and writes their figures (fio(1)); a second Ctrl-C does not wait
-    for that.
+    """End fio with SIGINT, upon which it ends its jobs and writes their figures (fio(1)); a second Ctrl-C
+    does not wait for that.
     """
     try:
         child.send_signal(signal.SIGINT)
@@ -401,7 +417,9 @@ _HINTS = {
 
 
 def name_of(path: str) -> str:
-    """Return the name of the file behind the path of a descriptor (measure.run, made_file), or the path itself."""
+    """Return the name of the file behind the path of a descriptor (measure.run, made_file), or the path
+    itself.
+    """
     with suppress(OSError):
         return str(Path(path).readlink()) if path.startswith("/proc/") else path
     return path
@@ -415,8 +433,12 @@ def _failed(job: Job, messages: str, otherwise: str) -> Refused | Stopped:
 
 
 def _reason(messages: str) -> str:
-    """Return the line with the reason from messages such as "fio: io_u error on file x: No space left on device"."""
-    lines = [line.strip().removeprefix("fio: ") for line in messages.split("\n{")[0].splitlines() if line.strip()]
+    """Return the line with the reason from messages such as "fio: io_u error on file x: No space left on
+    device".
+    """
+    lines = [
+        line.strip().removeprefix("fio: ") for line in messages.split("\n{")[0].splitlines() if line.strip()
+    ]
     lines = [line for line in lines if line[0] != "{" and not line.startswith(("terminating on", "Jobs:"))]
     errors = [line for line in lines if "rror" in line or "not " in line or "No " in line]
     return (errors or lines or [""])[0]

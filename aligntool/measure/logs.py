@@ -19,7 +19,8 @@ from aligntool.linux.programs import find_program
 from aligntool.linux.sysfs import opened_document
 from aligntool.measure.trace import UNTIMED, Event, Kind, Moment
 
-# Read a file line by line in bounded memory: Python's own lines grow without limit in a hostile file without line ends.
+# Read a file line by line in bounded memory: Python's own lines grow without limit in a hostile file without
+# line ends.
 
 SECTOR = 512  # the unit of blktrace and of our CSV, for any sector size of the disk
 LAST_BYTE = 1 << 64  # no disk is larger
@@ -30,8 +31,8 @@ LONGEST_LINE = BLOCK
 def split_lines(stream: BinaryIO, head: bytes) -> Iterator[bytes]:
     """Yield the lines of a stream; `head` is its beginning, which was read to detect the format.
 
-    Raises Refused for a line that is too long, and for a last line without a line feed: it is truncated, and half of a
-    number is a number, too.
+    Raises Refused for a line that is too long, and for a last line without a line feed: it is truncated, and
+    half of a number is a number, too.
     """
     rest = b""
     block = head or stream.read(BLOCK)
@@ -50,7 +51,8 @@ def split_lines(stream: BinaryIO, head: bytes) -> Iterator[bytes]:
 
 
 def integer(word: bytes) -> int:
-    """Return a number that consists of the digits 0 to 9 only; Python's int() also accepts 1_000, signs and blanks.
+    """Return a number that consists of the digits 0 to 9 only; Python's int() also accepts 1_000, signs and
+    blanks.
 
     Raises ValueError.
     """
@@ -62,28 +64,37 @@ def integer(word: bytes) -> int:
 def bad_line(number: int, line: bytes, expected: str) -> Refused:
     """Return a refusal that quotes the beginning of the line."""
     shown = line[:60].decode("utf-8", "replace")
-    return Refused(f'line {number} of the log is not {expected}: "{shown}"', hint="see docs/trace.md, Formats")
+    return Refused(
+        f'line {number} of the log is not {expected}: "{shown}"', hint="see docs/trace.md, Formats"
+    )
 
 
-# The text that blkparse prints: blkparse(1), "DEFAULT OUTPUT", and the output of blkparse 1.2 and 1.3. A line is
+# The text that blkparse prints: blkparse(1), "DEFAULT OUTPUT", and the output of blkparse 1.2 and 1.3. A line
+# is
 #
 #     8,0    3        1     0.000000000   697  D   W 223490 + 8 [kjournald]
 #
-# device, CPU, sequence number, seconds, process, action, RWBS, first sector, number of sectors (512 bytes each).
-# RWBS has D for a discard, otherwise W, R, or N for neither; F in front for a flush before it; and more letters
-# that do not matter here. A flush, and a command that does not come from a file system, have no "+ 8".
+# device, CPU, sequence number, seconds, process, action, RWBS, first sector, number of sectors (512 bytes
+# each).
+# RWBS has D for a discard, otherwise W, R, or N for neither; F in front for a flush before it; and more
+# letters that do not matter here. A flush, and a command that does not come from a file system, have no "+
+# 8".
 
 FIRST_LINE = re.compile(rb"\s*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d+\s+\d+\s+[A-Zm]\w?\s")
 _DEVICE = re.compile(rb"\d{1,10},\d{1,10}")
 _RWBS = re.compile(rb"[A-Z]{1,8}")
 _SUMMARY = re.compile(
-    rb"(CPU\d+|Total|Events) \(|Throughput |Skips: |Input file |Trace started at |[^(]+ \(\d+(, \.\.\.)?\)\s*$"
+    rb"(CPU\d+|Total|Events) \(|Throughput |Skips: |Input file |Trace started at |[^(]+ \(\d+(,"
+    rb" \.\.\.)?\)\s*$"
 )
 
 _SKIPPED = (b"G", b"I", b"M", b"F", b"S", b"P", b"U", b"UT", b"X", b"B", b"A", b"T", b"m")
-_MOMENTS = {b"Q": Moment.QUEUED, b"D": Moment.ISSUED, b"R": Moment.REQUEUED, b"C": Moment.COMPLETED} | dict.fromkeys(
-    _SKIPPED
-)
+_MOMENTS = {
+    b"Q": Moment.QUEUED,
+    b"D": Moment.ISSUED,
+    b"R": Moment.REQUEUED,
+    b"C": Moment.COMPLETED,
+} | dict.fromkeys(_SKIPPED)
 
 
 def blkparse_events(lines: Iterable[bytes]) -> Iterator[Event]:
@@ -150,8 +161,8 @@ def _kind(rwbs: bytes, with_range: bool) -> Kind:
     return Kind.FLUSH if b"F" in rwbs else Kind.OTHER
 
 
-# The binary files of blktrace, converted to text by blkparse. blkparse does not report a truncated file, so that is
-# checked first.
+# The binary files of blktrace, converted to text by blkparse. blkparse does not report a truncated file, so
+# that is checked first.
 #
 # Source of the record: struct blk_io_trace, include/uapi/linux/blktrace_api.h: 48 bytes, the first four
 # 0x65617407 in the byte order of the recording machine, the last two the length of the data that follow.
@@ -172,8 +183,8 @@ def byte_order(head: bytes) -> str | None:
 
 
 def blkparse_lines(path: Path) -> Iterator[bytes]:
-    """Yield the text of NAME.blktrace.0 and its siblings, one for each CPU, in the order of time; for any other name,
-    of that file alone.
+    """Yield the text of NAME.blktrace.0 and its siblings, one for each CPU, in the order of time; for any
+    other name, of that file alone.
 
     Raises Refused, also if blkparse is not installed.
     """
@@ -185,8 +196,11 @@ def blkparse_lines(path: Path) -> Iterator[bytes]:
         )
     named = _NAME.fullmatch(path.name)
     alike = re.compile(rf"{re.escape(named[1] if named else '')}\.\d+")
-    files = [file for file in sorted(path.parent.iterdir()) if alike.fullmatch(file.name)] if named else [path]
-    with tempfile.TemporaryDirectory() as folder:  # links, because on standard input blkparse restarts its times
+    files = (
+        [file for file in sorted(path.parent.iterdir()) if alike.fullmatch(file.name)] if named else [path]
+    )
+    # links, because on standard input blkparse restarts its times
+    with tempfile.TemporaryDirectory() as folder:
         processors = _processors(files)
         for number in range(max(processors, default=-1) + 1):
             link = Path(folder, f"log.blktrace.{number}")
@@ -198,7 +212,9 @@ def blkparse_lines(path: Path) -> Iterator[bytes]:
 
 
 def _processors(files: Iterable[Path]) -> dict[int, Path]:
-    """Return the files that have records, each by its processor, from which blkparse expects all records of a file."""
+    """Return the files that have records, each by its processor, from which blkparse expects all records of a
+    file.
+    """
     found: dict[int, Path] = {}
     for file in files:
         number = _processor(file)
@@ -210,8 +226,8 @@ def _processors(files: Iterable[Path]) -> dict[int, Path]:
 def _text_of(program: str, name: str) -> Iterator[bytes]:
     """Yield the lines that blkparse prints. `name`: the name by which it finds its files.
 
-    The text comes through a separate pipe: on standard output blkparse writes line by line, four times as slowly, and
-    prints other text, too.
+    The text comes through a separate pipe: on standard output blkparse writes line by line, four times as
+    slowly, and prints other text, too.
     """
     reader, writer = os.pipe()
     with os.fdopen(reader, "rb") as text, tempfile.TemporaryFile() as errors:
@@ -238,8 +254,8 @@ def _text_of(program: str, name: str) -> Iterator[bytes]:
 
 
 def _processor(path: Path) -> int | None:
-    """Return the processor that all records of a file are of, None for an empty file. Raises Refused for a file that
-    ends within a record, has anything other than records, or records of several processors.
+    """Return the processor that all records of a file are of, None for an empty file. Raises Refused for a
+    file that ends within a record, has anything other than records, or records of several processors.
     """
     with opened_document(str(path), WINDOW) as file:
         order = byte_order(file.read(4)) or "<"
@@ -253,7 +269,9 @@ def _processor(path: Path) -> int | None:
             if magic != MAGIC or (processor or 0) >= MOST_PROCESSORS:
                 raise Refused(f"{path.name} is damaged: its record {number} is not one of blktrace")
             if len(record) < RECORD or len(file.read(data_length)) < data_length:
-                raise Refused(f"{path.name} is truncated: it ends within record {number}", hint="record it again")
+                raise Refused(
+                    f"{path.name} is truncated: it ends within record {number}", hint="record it again"
+                )
             if processor != found and found is not None:
                 raise Refused(
                     f"{path.name} has records of several processors, as blktrace writes them to a pipe",
@@ -279,8 +297,8 @@ def is_header(line: bytes) -> bool:
 
 
 def csv_events(lines: Iterable[bytes]) -> Iterator[Event]:
-    """Yield the events of a CSV. Columns after the fourth are ignored, and so are lba and sectors of a flush. Raises
-    Refused.
+    """Yield the events of a CSV. Columns after the fourth are ignored, and so are lba and sectors of a flush.
+    Raises Refused.
     """
     rest = iter(lines)
     header = next(rest, b"")
@@ -296,7 +314,9 @@ def _row_event(line: bytes) -> Event:
     if not _TIME.fullmatch(words[0]):
         raise ValueError
     start, length = (
-        (0, 0) if kind is Kind.FLUSH else _checked_range(integer(words[2]) * SECTOR, integer(words[3]) * SECTOR)
+        (0, 0)
+        if kind is Kind.FLUSH
+        else _checked_range(integer(words[2]) * SECTOR, integer(words[3]) * SECTOR)
     )
     return Moment.ISSUED, kind, b"", start, length, UNTIMED
 
@@ -308,7 +328,9 @@ def _checked_range(start: int, length: int) -> tuple[int, int]:
     return start, length
 
 
-def _parse_lines(rest: Iterable[bytes], parse: Callable[[bytes], Event | None], expected: str) -> Iterator[Event]:
+def _parse_lines(
+    rest: Iterable[bytes], parse: Callable[[bytes], Event | None], expected: str
+) -> Iterator[Event]:
     """Yield the events of the lines after the first one. Raises Refused."""
     for number, line in enumerate(rest, 2):
         try:
@@ -321,8 +343,8 @@ def _parse_lines(rest: Iterable[bytes], parse: Callable[[bytes], Event | None], 
             yield event
 
 
-# The logs that fio writes with --write_iolog, versions 2 and 3: fio(1), "TRACE FILE FORMAT", and iolog.c. The first
-# line is followed by
+# The logs that fio writes with --write_iolog, versions 2 and 3: fio(1), "TRACE FILE FORMAT", and iolog.c. The
+# first line is followed by
 #
 #     /dev/sda add                     and in version 3 a time in front:    21 /dev/sda add
 #     /dev/sda read 61440 4096                                             163 /dev/sda read 61440 4096
@@ -354,8 +376,8 @@ def iolog_events(lines: Iterable[bytes]) -> Iterator[Event]:
 
 
 def _iolog_event(line: bytes, *, timed: bool) -> Event | None:
-    """Return the event of a line, or None if nothing was sent to a drive. Names may contain blanks, so lines are split
-    from their end.
+    """Return the event of a line, or None if nothing was sent to a drive. Names may contain blanks, so lines
+    are split from their end.
 
     Raises ValueError, IndexError or KeyError.
     """
@@ -363,7 +385,12 @@ def _iolog_event(line: bytes, *, timed: bool) -> Event | None:
         time, line = line.split(None, 1)
         integer(time)
     words = line.rsplit(None, 3)
-    if not words or words[-1] in _FILE_ACTIONS or words[1] == b"sync_file_range" or (words[1] == b"wait" and not timed):
+    if (
+        not words
+        or words[-1] in _FILE_ACTIONS
+        or words[1] == b"sync_file_range"
+        or (words[1] == b"wait" and not timed)
+    ):
         return None  # sync_file_range(2) only starts writes of the page cache, whose own lines are counted
     kind = _IOLOG_KINDS[words[1]]
     name = words[0]
@@ -405,8 +432,8 @@ _READERS: dict[LogFormat, Callable[[Iterable[bytes]], Iterator[Event]]] = {
 
 @contextmanager
 def open_log(path: str, form: LogFormat | None = None) -> Iterator[Log]:
-    """Open a log; `form` None: detect the format from the beginning of the file. Raises Refused, also while events are
-    read, for any fault of the file.
+    """Open a log; `form` None: detect the format from the beginning of the file. Raises Refused, also while
+    events are read, for any fault of the file.
     """
     with failing_as(Refused, path), _opened(path) as stream:
         head = stream.read(BLOCK)
@@ -442,5 +469,8 @@ def _detect_format(path: str, head: bytes) -> LogFormat:
         raise Refused(f"{name} is empty", hint="docs/trace.md shows how to record one")
     begins = first[:60].decode("utf-8", "replace")
     what = "it has bytes that are not text" if b"\0" in head else f'it begins with "{begins}"'
-    words = f"{name} is not a log of blktrace, blkparse or fio, nor a CSV with the header {HEADER.decode()}: {what}"
+    words = (
+        f"{name} is not a log of blktrace, blkparse or fio, nor a CSV with the header {HEADER.decode()}:"
+        f" {what}"
+    )
     raise Refused(words, hint="docs/trace.md describes the formats and how to record one")

@@ -31,7 +31,8 @@ from aligntool.linux.programs import (
 from aligntool.linux.sysfs import LIVE, live_paths, mounts_now
 from aligntool.measure.targets import mount_of
 
-# The log of a recorded trace: in a folder while it grows, then a file. It replaces another file with --overwrite only.
+# The log of a recorded trace: in a folder while it grows, then a file. It replaces another file with
+# --overwrite only.
 
 LOG = "log"
 """The name of the text in the folder."""
@@ -39,8 +40,8 @@ LOG = "log"
 
 @contextmanager
 def log_folder(output: str | None) -> Iterator[Path]:
-    """Create a folder beside the log, or in the folder for temporary files, and remove it afterwards. Raises Refused if
-    it cannot be created.
+    """Create a folder beside the log, or in the folder for temporary files, and remove it afterwards. Raises
+    Refused if it cannot be created.
     """
     parents = [Path(output).absolute().parent] if output else []
     for parent in (*parents, Path(tempfile.gettempdir())):
@@ -53,8 +54,8 @@ def log_folder(output: str | None) -> Iterator[Path]:
 
 
 def _supports_mapping(folder: Path) -> bool:
-    """Return whether files in the folder can be mapped shared. blktrace writes through such a mapping, which network
-    file systems may not support; it then writes nothing, without a message (blktrace.c, setup_mmap).
+    """Return whether files in the folder can be mapped shared. blktrace writes through such a mapping, which
+    network file systems may not support; it then writes nothing, without a message (blktrace.c, setup_mmap).
     """
     with (folder / "tried").open("w+b") as file:
         file.truncate(mmap.PAGESIZE)
@@ -75,11 +76,12 @@ def save_log(folder: Path, output: str | None, *, overwrite: bool = False) -> No
         write_file(output, recorded, overwrite=overwrite)
 
 
-# Run a command while blktrace records the requests to a disk. However it ends (Ctrl-C, a signal, an error), no program
-# and no trace in the kernel is left running.
+# Run a command while blktrace records the requests to a disk. However it ends (Ctrl-C, a signal, an error),
+# no program and no trace in the kernel is left running.
 
 _PREFIX = "trace"
-_STEADY_S = 0.3  # if blktrace opens no further file of the kernel for this long, all of its threads are running
+# if blktrace opens no further file of the kernel for this long, all of its threads are running
+_STEADY_S = 0.3
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 60.0
 _SIGNAL_PAUSE_S = 5.0  # between one signal and the next, stronger one
@@ -99,11 +101,14 @@ class Recorded:
     complaint: str = ""  # other errors that blktrace printed
 
 
-def record(device: str, debugfs: str, command: Sequence[str], folder: Path, *, output: int | None = None) -> Recorded:
-    """Run the command to its end, with the terminal's input and output, while the device is traced. `output`: a
-    descriptor for the command's standard output instead.
+def record(
+    device: str, debugfs: str, command: Sequence[str], folder: Path, *, output: int | None = None
+) -> Recorded:
+    """Run the command to its end, with the terminal's input and output, while the device is traced. `output`:
+    a descriptor for the command's standard output instead.
 
-    Raises Refused if blktrace cannot start, before the command runs, and if the log cannot be read afterwards.
+    Raises Refused if blktrace cannot start, before the command runs, and if the log cannot be read
+    afterwards.
     """
     recorded = Recorded(folder / LOG)
     with _tracing(device, debugfs, folder, recorded):
@@ -143,8 +148,8 @@ def _tracing(device: str, debugfs: str, folder: Path, recorded: Recorded) -> Ite
 
 
 def _wait_until_ready(child: "subprocess.Popen[bytes]", errors: IO[bytes], device: str) -> None:
-    """Wait until blktrace traces: it prints nothing, but each of its threads then has the kernel's file of one
-    processor open. Raises Refused if it fails.
+    """Wait until blktrace traces: it prints nothing, but each of its threads then has the kernel's file of
+    one processor open. Raises Refused if it fails.
     """
     began = time.monotonic()
     opened = 0
@@ -181,18 +186,24 @@ def _not_started(messages: str, device: str) -> Refused:
 
 
 def _stop(child: "subprocess.Popen[bytes]", device: str, *, ready: bool) -> None:
-    """Stop blktrace, which writes its remaining events; if it hangs, kill it and end the trace in the kernel."""
+    """Stop blktrace, which writes its remaining events; if it hangs, kill it and end the trace in the
+    kernel.
+    """
     end_program(child, signal.SIGINT, _STOP_TIMEOUT_S)
     if ready and child.returncode:
         run_program("blktrace", "-k", "-d", device, only_reads=True)
 
 
 def _run(command: Sequence[str], output: int | None) -> tuple[int, bool]:
-    """Run the command; return its exit code and whether it was interrupted. Raises Refused if it cannot be started."""
+    """Run the command; return its exit code and whether it was interrupted. Raises Refused if it cannot be
+    started.
+    """
     try:
         child = subprocess.Popen(command, stdout=output)
     except (OSError, ValueError) as error:
-        raise Refused(f"{command[0]} cannot be started: {getattr(error, 'strerror', None) or error}") from error
+        raise Refused(
+            f"{command[0]} cannot be started: {getattr(error, 'strerror', None) or error}"
+        ) from error
     interrupted = False
     try:
         child.wait()
@@ -203,8 +214,8 @@ def _run(command: Sequence[str], output: int | None) -> tuple[int, bool]:
 
 
 def _end(child: "subprocess.Popen[bytes]") -> None:
-    """End a command after Ctrl-C. The terminal has signalled it as well, so it gets some time before the next signal; a
-    second Ctrl-C kills it at once.
+    """End a command after Ctrl-C. The terminal has signalled it as well, so it gets some time before the next
+    signal; a second Ctrl-C kills it at once.
     """
     with suppress(KeyboardInterrupt):
         for number in (None, signal.SIGINT, signal.SIGTERM):
@@ -217,7 +228,9 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
 
 
 def _read(file: IO[bytes]) -> str:
-    """Return the output so far, with pread because the program that writes shares the position in the file."""
+    """Return the output so far, with pread because the program that writes shares the position in the
+    file.
+    """
     return os.pread(file.fileno(), 1 << 16, 0).decode("utf-8", "replace")
 
 
@@ -247,7 +260,11 @@ def find_traceable(named: str) -> Traceable:
     except (OSError, ValueError) as error:
         raise Refused(f"{named}: {getattr(error, 'strerror', None) or error}", hint="lsblk") from error
     if not stat.S_ISBLK(status.st_mode):
-        hint = by_hand(ByHand.ATTACHING, "losetup", shell_word(path)) if stat.S_ISREG(status.st_mode) else "lsblk"
+        hint = (
+            by_hand(ByHand.ATTACHING, "losetup", shell_word(path))
+            if stat.S_ISREG(status.st_mode)
+            else "lsblk"
+        )
         raise Refused(f"{named} is not a block device, and the kernel traces only those", hint=hint)
     folder = sysfs_folder(status.st_rdev)
     found = [mount.place for mount in mounts_now() if mount.kind == "debugfs"]  # the usual place first
@@ -265,9 +282,11 @@ def _missing(folder: Path, debugfs: str | None) -> Iterator[Refusal]:
         yield Refusal("not-installed", lacking, f"not installed: {lacking}", "install the package blktrace")
     if not (folder / "trace").is_dir():
         text = f"this kernel cannot trace {name}: it was built without CONFIG_BLK_DEV_IO_TRACE"
-        yield Refusal("kernel-lacks", name, text, "use the kernel of a distribution, or record on another machine")
-    # blktrace would fail, and end the other trace as it exits. A file that is missing, or readable only for root, is
-    # refused above.
+        yield Refusal(
+            "kernel-lacks", name, text, "use the kernel of a distribution, or record on another machine"
+        )
+    # blktrace would fail, and end the other trace as it exits. A file that is missing, or readable only for
+    # root, is refused above.
     if (LIVE.text(f"{folder}/trace/enable") or "0") != "0":
         hint = f"to end that trace: {typed('blktrace -k -d', f'/dev/{name}')}"
         yield Refusal("in-use", name, f"{name} is already being traced", hint)
@@ -287,8 +306,8 @@ def lies_on(path: str, traced: Traceable) -> bool:
 
 
 def _disks_below(folder: Path) -> set[str]:
-    """Return the names of the disk of a device and of all devices below it: members, volumes, the device that has the
-    file of a loop device.
+    """Return the names of the disk of a device and of all devices below it: members, volumes, the device that
+    has the file of a loop device.
     """
     found: set[str] = set()
     left = [folder]

@@ -6,7 +6,16 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from statistics import linear_regression, median
 
-from aligntool.documents import BOUNDS, MOST, OPTIONAL, as_object, check_schema, decode, decode_shown, load_object
+from aligntool.documents import (
+    BOUNDS,
+    MOST,
+    OPTIONAL,
+    as_object,
+    check_schema,
+    decode,
+    decode_shown,
+    load_object,
+)
 from aligntool.errors import Refused
 from aligntool.inventory import DiskKind
 from aligntool.measure.fio import NEAR_A_CORE
@@ -76,7 +85,9 @@ def lowest_drives(drives: Sequence[DriveState]) -> Sequence[DriveState]:
 
 
 def busy_machine_text(seen: Conditions) -> str:
-    """Return why equal rates prove nothing: other programs were waiting for every core. "" if they were not."""
+    """Return why equal rates prove nothing: other programs were waiting for every core. "" if they were
+    not.
+    """
     if seen.load is None or not seen.cores or seen.load < seen.cores:
         return ""
     return f"busy machine (load {seen.load:g} on {seen.cores} cores before it began)"
@@ -90,7 +101,10 @@ def warnings_of(conditions: Conditions, *, direct: bool) -> Iterator[str]:
         share = conditions.hole_share
         much = "all" if share >= 1 else f"{100 * share:.0f} %" if share >= 0.01 else "less than 1 %"
         why = "which were never written: the file system answers those without the drive"
-        so = "the figures are the processor's as much as the drive's; name the folder instead, where a file is made and"
+        so = (
+            "the figures are the processor's as much as the drive's; name the folder instead, where a file is"
+            " made and"
+        )
         yield f"{much} of what is read are holes of the file, {why}, so that {so} filled"
     yield from _about_file_system(conditions)
     yield from _about_machine(conditions)
@@ -110,12 +124,18 @@ def _about_file_system(seen: Conditions) -> Iterator[str]:
     if "compress" in options or kind == "zfs":
         yield "the file system may compress; the data is random, so this gains nothing and costs time"
     if seen.room and seen.free is not None and seen.free < seen.room * (1 - FULL):
-        yield f"the file system is {100 - 100 * seen.free // seen.room} % full; a drive without free space is slower"
+        yield (
+            f"the file system is {100 - 100 * seen.free // seen.room} % full; a drive without free space is"
+            " slower"
+        )
 
 
 def _about_machine(seen: Conditions) -> Iterator[str]:
     if seen.governor and seen.governor not in ("performance", "schedutil"):
-        yield f"the processor's governor is {seen.governor}: single small requests look slower than the drive is"
+        yield (
+            f"the processor's governor is {seen.governor}: single small requests look slower than the drive"
+            " is"
+        )
     if seen.load is not None and seen.cores and seen.load > seen.cores / 2:
         yield f"the machine is busy with other work (load {seen.load:g} on {seen.cores} cores)"
     if seen.on_battery:
@@ -129,7 +149,9 @@ def _about_drive(drive: DriveState) -> Iterator[str]:
         yield f"{drive.name} is degraded: a member is missing"
     if drive.link_slowed:
         yield f"the link of {drive.name} is slower than it could be: {drive.link}"
-    hottest = max((t for t in (drive.temperature_c, drive.temperature_after_c) if t is not None), default=None)
+    hottest = max(
+        (t for t in (drive.temperature_c, drive.temperature_after_c) if t is not None), default=None
+    )
     if hottest is not None and hottest >= HOT_C and drive.kind == "nvme":
         yield f"{drive.name} reached {hottest:g} °C: it may have throttled"
     if drive.scheduler and drive.scheduler not in ("none", "mq-deadline") and drive.rotational is False:
@@ -143,7 +165,10 @@ def room_words(needed: int, free: int) -> str | None:
     spare = min(GIB, free // 20)
     if needed + spare <= free:
         return None
-    return f"{format_about(needed)} are needed and {format_about(spare)} to spare, but {format_about(free)} are free"
+    return (
+        f"{format_about(needed)} are needed and {format_about(spare)} to spare, but {format_about(free)} are"
+        " free"
+    )
 
 
 # Whether an SSD has reached its steady state: SNIA's test.
@@ -165,9 +190,9 @@ class Steadiness:
 
 
 def steadiness(values: Sequence[float]) -> Steadiness | None:
-    """Return whether the values are steady: within a window of five rounds they differ by at most 20 % of their
-    average, and the line that fits them best (least squares) rises or falls by at most 10 % (SNIA Solid State Storage
-    Performance Test Specification 2.0.2).
+    """Return whether the values are steady: within a window of five rounds they differ by at most 20 % of
+    their average, and the line that fits them best (least squares) rises or falls by at most 10 % (SNIA Solid
+    State Storage Performance Test Specification 2.0.2).
 
     Return None if there are fewer rounds than the window.
     """
@@ -179,7 +204,9 @@ def steadiness(values: Sequence[float]) -> Steadiness | None:
         return Steadiness(False, len(values), average, 0.0, 0.0)
     slope = abs(linear_regression(range(WINDOW), window).slope * (WINDOW - 1)) / average
     excursion = (max(window) - min(window)) / average
-    return Steadiness(excursion <= MOST_EXCURSION and slope <= MOST_SLOPE, len(values), average, excursion, slope)
+    return Steadiness(
+        excursion <= MOST_EXCURSION and slope <= MOST_SLOPE, len(values), average, excursion, slope
+    )
 
 
 # Figures of a benchmark: the runs of each test, and the figures computed from them.
@@ -187,7 +214,9 @@ def steadiness(values: Sequence[float]) -> Steadiness | None:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One run of one test. Latencies are completion latencies in µs; `cpu` is percent of a core per thread."""
+    """One run of one test. Latencies are completion latencies in µs; `cpu` is percent of a core per
+    thread.
+    """
 
     number: int  # of the repeat, round or pass, from 1 on
     bytes_per_s: int
@@ -235,8 +264,8 @@ class Course(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """All runs of one test, in order. A Result sets `machine_cores`, by which a full machine is recognised, and
-    `course`. Figures are those of the `counted` runs.
+    """All runs of one test, in order. A Result sets `machine_cores`, by which a full machine is recognised,
+    and `course`. Figures are those of the `counted` runs.
     """
 
     test: BenchTest
@@ -246,7 +275,9 @@ class Series:
 
     @property
     def counted(self) -> tuple[Sample, ...]:
-        """All repeats, or the first pass, or the last WINDOW rounds, from which SNIA takes a steady drive's figures."""
+        """All repeats, or the first pass, or the last WINDOW rounds, from which SNIA takes a steady drive's
+        figures.
+        """
         match self.course:
             case Course.PASSES:
                 return self.samples[:1]
@@ -256,7 +287,9 @@ class Series:
 
     @property
     def steady(self) -> bool | None:
-        """Whether the rounds are steady; fewer than WINDOW are not. None: the runs are not rounds until steady."""
+        """Whether the rounds are steady; fewer than WINDOW are not. None: the runs are not rounds until
+        steady.
+        """
         if self.course is not Course.ROUNDS:
             return None
         found = steadiness([sample.iops for sample in self.samples])
@@ -300,10 +333,12 @@ class Series:
 
     @property
     def cpu_bound(self) -> bool:
-        """Whether the figure is limited by the processor: a thread was full, or the threads together took most of the
-        time of a full machine.
+        """Whether the figure is limited by the processor: a thread was full, or the threads together took
+        most of the time of a full machine.
         """
-        return self.thread_full or (self.machine_full and self.cores >= OWN_SHARE * (self.middle("busy_cores") or 0))
+        return self.thread_full or (
+            self.machine_full and self.cores >= OWN_SHARE * (self.middle("busy_cores") or 0)
+        )
 
     @property
     def busy_machine(self) -> bool:
@@ -401,19 +436,22 @@ class HistoryEntry:
 
 
 def as_ssd_score(series: Sequence[Series]) -> tuple[float, float, float] | None:
-    """Return AS SSD's scores for reads, writes and in total, from rates in MB/s. The weights are those of Tom's
-    Hardware, "Three PCI Express-Based SSDs" (2011), and of ssd-tester.com, which agree. Return None if one of the six
-    figures is missing.
+    """Return AS SSD's scores for reads, writes and in total, from rates in MB/s. The weights are those of
+    Tom's Hardware, "Three PCI Express-Based SSDs" (2011), and of ssd-tester.com, which agree. Return None if
+    one of the six figures is missing.
 
     >>> # read = seq x 0.1 + 4K + 4K-64; write likewise; total = seq w x 0.15 + seq r x 0.1 + 4K r x 2 + ...
     """
     rates = {
-        f"{('64' if test.threads == 64 else '4k') if test.random else 'seq'} {'w' if test.write else 'r'}": rate / 1e6
+        f"{('64' if test.threads == 64 else '4k') if test.random else 'seq'}"
+        f" {'w' if test.write else 'r'}": rate / 1e6
         for test, rate in ((side.test, side.rate.median) for side in series if side.test.reads is None)
     }
     if set(rates) != {f"{which} {side}" for which in ("seq", "4k", "64") for side in ("r", "w")}:
         return None
-    read, write = (rates[f"seq {side}"] * 0.1 + rates[f"4k {side}"] + rates[f"64 {side}"] for side in ("r", "w"))
+    read, write = (
+        rates[f"seq {side}"] * 0.1 + rates[f"4k {side}"] + rates[f"64 {side}"] for side in ("r", "w")
+    )
     total = rates["seq w"] * 0.15 + rates["seq r"] * 0.1 + rates["4k r"] * 2 + rates["4k w"]
     return read, write, total + rates["64 w"] + rates["64 r"] * 1.5
 
@@ -431,7 +469,11 @@ def to_json(result: Result) -> str:
     """Return a result as JSON: sizes in bytes, rates in bytes per second, latencies in microseconds."""
     document = {"schema": SCHEMA, "version": VERSION, **as_object(result)}
     document["series"] = [
-        {"title": each.test.title, **as_object(each.test), "samples": [as_object(sample) for sample in each.samples]}
+        {
+            "title": each.test.title,
+            **as_object(each.test),
+            "samples": [as_object(sample) for sample in each.samples],
+        }
         for each in result.series
     ]
     text = json.dumps(document, ensure_ascii=False)  # bytes of a path that are not UTF-8 become U+FFFD
@@ -473,5 +515,7 @@ def conditions_of(value: object) -> Conditions:
     """Return the conditions in a JSON value. Fields of the wrong type are dropped: they are only shown."""
     table = decode(dict[str, object], value, "conditions")
     rows = decode(tuple[dict[str, object], ...], table.pop("drives", None), "drives")
-    drives = tuple(decode_shown(DriveState(decode(str, row.get("name"), "name")), row, "drives") for row in rows)
+    drives = tuple(
+        decode_shown(DriveState(decode(str, row.get("name"), "name")), row, "drives") for row in rows
+    )
     return decode_shown(Conditions(drives=drives), table, "conditions")

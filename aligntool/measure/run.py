@@ -30,10 +30,11 @@ _SLOWEST_S = 300  # without progress, of a run over a number of bytes: fio shows
 
 @contextmanager
 def made_file(folder: str, size: int, *, name: str | None = None) -> Iterator[str]:
-    """Create a file, yield a path, and remove it. It is allocated completely first, so that a full file system is
-    noticed at once. Raises Refused.
+    """Create a file, yield a path, and remove it. It is allocated completely first, so that a full file
+    system is noticed at once. Raises Refused.
 
-    The path is that of the descriptor: the owner of the folder could put a link to a disk in place of the file.
+    The path is that of the descriptor: the owner of the folder could put a link to a disk in place of the
+    file.
     """
     path = str(Path(folder, name or f"{PREFIX}{secrets.token_hex(4)}"))
     denied = "name a folder that you may write to"
@@ -50,8 +51,8 @@ def made_file(folder: str, size: int, *, name: str | None = None) -> Iterator[st
 
 
 def drop_caches() -> bool:
-    """Drop the kernel's page cache (Documentation/admin-guide/sysctl/vm.rst). Return False if that is not permitted,
-    because it requires root.
+    """Drop the kernel's page cache (Documentation/admin-guide/sysctl/vm.rst). Return False if that is not
+    permitted, because it requires root.
     """
     with suppress(OSError):
         Path("/proc/sys/vm/drop_caches").write_text("1\n")
@@ -63,8 +64,8 @@ def drop_caches() -> bool:
 
 
 def save_to_history(folder: Path, when: str, profile: str, text: str) -> str:
-    """Save a result in the history and return the name of its file; sorted by name, results are in the order of time.
-    Raises Refused.
+    """Save a result in the history and return the name of its file; sorted by name, results are in the order
+    of time. Raises Refused.
     """
     stem = re.sub(r"[^A-Za-z0-9-]", "", when.replace(":", "")) + "-" + re.sub(r"[^A-Za-z0-9_-]", "_", profile)
     with failing_as(Refused, f"{folder} cannot be created"):
@@ -82,8 +83,8 @@ def keep_result(file: str, text: str) -> str:
     return file
 
 
-# Count the cores of the whole machine that were busy while fio measured. fio's start and end are not counted: half a
-# second in which little is done.
+# Count the cores of the whole machine that were busy while fio measured. fio's start and end are not counted:
+# half a second in which little is done.
 
 SHORTEST_S = 0.1
 """The shortest usable time: the kernel's ticks are hundredths of a second, too coarse for less."""
@@ -100,12 +101,13 @@ class CpuTicks:
 
 
 def busy_cores(looks: Sequence[CpuTicks], runtime_s: float) -> float | None:
-    """Return the average number of busy cores while fio measured. `looks` are in order, the first before the start of
-    fio and the last after its end; `runtime_s` is the time that fio measured.
+    """Return the average number of busy cores while fio measured. `looks` are in order, the first before the
+    start of fio and the last after its end; `runtime_s` is the time that fio measured.
 
-    Start and end took the rest of the time together, however it was divided. fio was therefore certainly measuring from
-    that rest after the first look until that rest before the last one, and only looks between these two moments count.
-    Return None if there are fewer than two, or if they are less than SHORTEST_S apart.
+    Start and end took the rest of the time together, however it was divided. fio was therefore certainly
+    measuring from that rest after the first look until that rest before the last one, and only looks between
+    these two moments count. Return None if there are fewer than two, or if they are less than SHORTEST_S
+    apart.
     """
     if len(looks) < 2:
         return None
@@ -183,7 +185,8 @@ class Runs:
         return self._done == self._total
 
     def measure(self, cells: Iterable[Cell[Key]]) -> Iterator[Finished[Key]]:
-        """Run each cell. The next cell is fetched only after the previous one was measured and its result used.
+        """Run each cell. The next cell is fetched only after the previous one was measured and its result
+        used.
 
         Raises Refused, Stopped or KeyboardInterrupt, as `run_job` does.
         """
@@ -300,7 +303,9 @@ def series_of(ran: RunResults[Bench]) -> tuple[Series, ...]:
     for run in ran.runs:
         test, number = run.key
         if run.side is not None:
-            sample = Sample(number=number, cpu=run.measured.thread_cpu, busy_cores=run.busy_cores, **asdict(run.side))
+            sample = Sample(
+                number=number, cpu=run.measured.thread_cpu, busy_cores=run.busy_cores, **asdict(run.side)
+            )
             found.setdefault(test, []).append(sample)
     return tuple(Series(test, tuple(samples)) for test, samples in found.items())
 
@@ -336,8 +341,8 @@ def fill(job: Job, text: str, tell: SweepProgress) -> None:
 
 
 def _with_stall_message(job: Job, report: Callable[[float, str], None]) -> Callable[[float], None]:
-    """Return a callback that passes the share of a run to `report`, with a message if there is no progress for long:
-    fio waits for a disk without a message.
+    """Return a callback that passes the share of a run to `report`, with a message if there is no progress
+    for long: fio waits for a disk without a message.
     """
     latest = -1.0
     since = 0.0
@@ -355,8 +360,8 @@ def _with_stall_message(job: Job, report: Callable[[float, str], None]) -> Calla
 
 
 def silence_words(path: str, seconds: float, least_s: int) -> str:
-    """Return the message on a run without progress, or "" for less than `least_s`. The seconds in it double, because
-    each change is a line of output if there is no terminal.
+    """Return the message on a run without progress, or "" for less than `least_s`. The seconds in it double,
+    because each change is a line of output if there is no terminal.
     """
     if seconds < least_s:
         return ""

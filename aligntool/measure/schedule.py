@@ -19,8 +19,8 @@ from aligntool.units import MIB, align_down, format_about, format_size
 def refuse_destruction(
     disk: Disk, partition: Partition | None, *, wipe: bool = False, above: Inventory | None = None
 ) -> None:
-    """Raise Refused unless a partition, or a whole disk (None) with all its partitions, is empty and not in use.
-    `wipe`: unrecognised data, which `disk.sampled` shows, may be lost. `above`: see `use_refusals`.
+    """Raise Refused unless a partition, or a whole disk (None) with all its partitions, is empty and not in
+    use. `wipe`: unrecognised data, which `disk.sampled` shows, may be lost. `above`: see `use_refusals`.
     """
     unfitness = wording.device_refusals(disk, partition, wording.subject_words(disk, partition))
     content = tuple(_about_content(disk, partition)) or (() if wipe else tuple(_about_data(disk, partition)))
@@ -48,7 +48,9 @@ def _about_content(disk: Disk, partition: Partition | None) -> Iterator[Refusal]
             text = f"{name} is not empty: partition {part.number}, {format_about(part.extent.length)}"
             yield Refusal("not-empty", name, text, hint)
         if disk.table and not disk.partitions:
-            yield Refusal("not-empty", name, f"{name} has a partition table ({wording.label_words(disk.table.label)})")
+            yield Refusal(
+                "not-empty", name, f"{name} has a partition table ({wording.label_words(disk.table.label)})"
+            )
     hint = "a benchmark never erases; name something empty, or a folder on it"
     for content in wording.contents(on):
         yield Refusal("not-empty", name, f"{name} is not empty: {content}", hint)
@@ -62,7 +64,9 @@ def _about_data(disk: Disk, partition: Partition | None) -> Iterator[Refusal]:
     for data in wording.unrecognised_data(disk):
         yield Refusal("not-empty", name, f"{name} is not empty: {data}", hint)
     if sampled and sampled.unreadable and not sampled.written:
-        text = f"{name} cannot be read at {sampled.unreadable} of {sampled.places} places, and may not be empty"
+        text = (
+            f"{name} cannot be read at {sampled.unreadable} of {sampled.places} places, and may not be empty"
+        )
         yield Refusal("not-read", name, text, hint)
     yield from wording.refuse_sparse(disk, name, path)
 
@@ -139,8 +143,8 @@ class BenchPlan:
 
     @property
     def room(self) -> int:
-        """Bytes of the file or device that are used. With passes each test has its own range, which no other test has
-        brought into a cache; after all of them comes the range of the warm-up.
+        """Bytes of the file or device that are used. With passes each test has its own range, which no other
+        test has brought into a cache; after all of them comes the range of the warm-up.
         """
         span = self.settings.span
         return len(self.tests) * span + WARM_UP_SPAN if self.settings.passes else span
@@ -150,32 +154,46 @@ class BenchPlan:
         return max(self.settings.passes, default=self.settings.repeats)
 
     def seconds(self, *, rotational: bool) -> float:
-        """Return the duration of the runs: for timed runs the maximum, for passes at the rates of a usual drive."""
+        """Return the duration of the runs: for timed runs the maximum, for passes at the rates of a usual
+        drive.
+        """
         if not self.settings.passes:
-            return self.rounds * len(self.measured) * (self.settings.runtime_s + OVERHEAD_S + self.settings.pause_s)
+            return (
+                self.rounds
+                * len(self.measured)
+                * (self.settings.runtime_s + OVERHEAD_S + self.settings.pause_s)
+            )
         passes_s = sum(_pass_s(test, self.settings.span, rotational=rotational) for test in self.tests)
         return len(self.tests) * (WARM_UP_S + self.rounds * OVERHEAD_S) + self.rounds * passes_s
 
 
 def _pass_s(test: BenchTest, span: int, *, rotational: bool) -> float:
-    """Return the seconds of one pass over the span: the access time of each request, and the time to transfer it."""
+    """Return the seconds of one pass over the span: the access time of each request, and the time to transfer
+    it.
+    """
     access_s, rate = _ROTATING if rotational else _FLASH
     transfer_s = span / rate
     overlapped = 1 if rotational else min(test.depth * test.threads, _OVERLAP)
-    return transfer_s + (span // test.block * access_s / overlapped if test.random or test.block < MIB else 0.0)
+    return transfer_s + (
+        span // test.block * access_s / overlapped if test.random or test.block < MIB else 0.0
+    )
 
 
 def plan_bench(profile: str, goal: BenchGoal, target: Target, options: BenchOptions) -> BenchPlan:
     """Return the plan of a benchmark. Raises Refused if no test is left, or if the requests do not fit."""
     may_write = target.kind is TargetKind.FOLDER or options.destructive
     span = _span(goal, target, options)
-    tests, skipped = _runnable((*goal.tests, *_mixed(goal.tests, options.mix)), target, span, may_write=may_write)
+    tests, skipped = _runnable(
+        (*goal.tests, *_mixed(goal.tests, options.mix)), target, span, may_write=may_write
+    )
     if not tests:
         hint = "a larger --span"
         if target.kind is not TargetKind.FOLDER:
             hint = "name a folder: a file is created in it and removed again"
         raise Refused(f"no test of {profile} can be run on {target.named}:\n" + "\n".join(skipped), hint=hint)
-    fills = 0 if not may_write else 2 if goal.prepare == "twice" else int(target.kind is not TargetKind.DEVICE)
+    fills = (
+        0 if not may_write else 2 if goal.prepare == "twice" else int(target.kind is not TargetKind.DEVICE)
+    )
     if goal.prepare == "twice" and not may_write:
         skipped = (*skipped, "overwriting everything twice first: nothing may be written here")
     settings = Settings(
@@ -204,10 +222,12 @@ def _mixed(tests: Sequence[BenchTest], reads: int | None) -> tuple[BenchTest, ..
 
 
 def depths_between(tests: Sequence[BenchTest]) -> tuple[BenchTest, ...]:
-    """Return the tests with two and four requests in flight that `depth_gains` needs and a profile lacks: for each
-    random read with one thread that it has at depth 1 and at DEEP or more.
+    """Return the tests with two and four requests in flight that `depth_gains` needs and a profile lacks: for
+    each random read with one thread that it has at depth 1 and at DEEP or more.
     """
-    single = {(test.block, test.depth) for test in tests if test.random and not test.write and test.threads == 1}
+    single = {
+        (test.block, test.depth) for test in tests if test.random and not test.write and test.threads == 1
+    }
     deep = {block for block, depth in single if depth >= DEEP}
     blocks = sorted(block for block, depth in single if depth == 1 and block in deep)
     missing = [(block, depth) for block in blocks for depth in (2, 4) if (block, depth) not in single]
@@ -215,8 +235,8 @@ def depths_between(tests: Sequence[BenchTest]) -> tuple[BenchTest, ...]:
 
 
 def _span(goal: BenchGoal, target: Target, options: BenchOptions) -> int:
-    """Return the span in bytes. For a steady state it is the whole device: less would leave the drive free space to
-    work with. Raises Refused if the target is smaller than the requested span.
+    """Return the span in bytes. For a steady state it is the whole device: less would leave the drive free
+    space to work with. Raises Refused if the target is smaller than the requested span.
     """
     usual = SPAN_OF_PASSES if options.passes else goal.size
     if target.kind is TargetKind.FOLDER:
@@ -248,7 +268,9 @@ def _runnable(
             skipped.append(f"{test.title}: {target.named} is only read{way_out}")
         elif target.direct and test.block % target.logical_block:
             block = format_size(target.logical_block)
-            skipped.append(f"{test.title}: the device accepts only multiples of its logical blocks of {block}")
+            skipped.append(
+                f"{test.title}: the device accepts only multiples of its logical blocks of {block}"
+            )
         elif test.block * (1 if test.random else test.threads) > span:
             skipped.append(f"{test.title}: its requests do not fit into {format_size(span)}")
         else:
@@ -257,9 +279,9 @@ def _runnable(
 
 
 def rounds_of(plan: BenchPlan) -> Iterator[tuple[int, tuple[BenchTest, ...]]]:
-    """Yield each round with its tests. A round has every test once, every other round in reverse order, so that a drive
-    that warms up or fills its cache affects all tests equally. The passes of a test are consecutive, so that nothing
-    comes between them.
+    """Yield each round with its tests. A round has every test once, every other round in reverse order, so
+    that a drive that warms up or fills its cache affects all tests equally. The passes of a test are
+    consecutive, so that nothing comes between them.
     """
     if plan.settings.passes:
         for test in plan.tests:
@@ -270,7 +292,9 @@ def rounds_of(plan: BenchPlan) -> Iterator[tuple[int, tuple[BenchTest, ...]]]:
 
 
 def job_of(plan: BenchPlan, test: BenchTest, path: str) -> Job:
-    """Return the job of a test. A pass goes once over the range of its test, in the order of the passes before it."""
+    """Return the job of a test. A pass goes once over the range of its test, in the order of the passes
+    before it.
+    """
     passes = bool(plan.settings.passes)
     return Job(
         name=test.title.replace(" ", "-"),
@@ -291,8 +315,8 @@ def job_of(plan: BenchPlan, test: BenchTest, path: str) -> Job:
 
 
 def warm_up(plan: BenchPlan, path: str) -> Job:
-    """Return the job that runs before the first pass of a test, so that a drive that has to wake up does not look
-    slower than its cache.
+    """Return the job that runs before the first pass of a test, so that a drive that has to wake up does not
+    look slower than its cache.
     """
     return Job(
         name="warm-up",
@@ -308,5 +332,9 @@ def warm_up(plan: BenchPlan, path: str) -> Job:
 
 def filling(plan: BenchPlan, path: str) -> Job:
     return fill_job(
-        path, plan.room, direct=plan.settings.direct, loops=max(plan.fills, 1), zeros=plan.settings.data is Data.ZERO
+        path,
+        plan.room,
+        direct=plan.settings.direct,
+        loops=max(plan.fills, 1),
+        zeros=plan.settings.data is Data.ZERO,
     )

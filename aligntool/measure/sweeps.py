@@ -50,8 +50,8 @@ class Experiment:
 
 
 def piece_words(setting: Setting | None) -> tuple[str, ...]:
-    """Return the warning that only the longest contiguous piece of a file is used: starts and spans have no meaning
-    across a gap.
+    """Return the warning that only the longest contiguous piece of a file is used: starts and spans have no
+    meaning across a gap.
     """
     if setting is None or setting.piece >= setting.size:
         return ()
@@ -72,7 +72,9 @@ class Starts(Experiment):
 
     @property
     def rows(self) -> tuple[alignment.Row, ...]:
-        return alignment.doubt_rows_of_busy_machine(alignment.judge_rates(self.rates, self.unit), self.conditions)
+        return alignment.doubt_rows_of_busy_machine(
+            alignment.judge_rates(self.rates, self.unit), self.conditions
+        )
 
     @property
     def summary(self) -> str:
@@ -108,19 +110,25 @@ class Spans(Experiment):
     @property
     def whole(self) -> bool | None:
         """Whether the spans reach the end of the drive; None if unknown."""
-        return None if self.drive_size is None else self.drive_size <= self.spanned * alignment.WHOLE_DRIVE_FACTOR
+        return (
+            None
+            if self.drive_size is None
+            else self.drive_size <= self.spanned * alignment.WHOLE_DRIVE_FACTOR
+        )
 
     @property
     def summary(self) -> str:
-        """The verdict as text, with the drive's size if only a part of it was measured and has no knee: the rest is
-        then unknown.
+        """The verdict as text, with the drive's size if only a part of it was measured and has no knee: the
+        rest is then unknown.
         """
         of = f" of {format_about(self.drive_size)}" if self.drive_size and not self.whole else ""
         return f"{self.knee.words}{of}" if self.knee.flat else self.knee.words
 
     @property
     def beyond(self) -> str:
-        """The size that was not measured, with the option for it; "" if a knee was found or nothing is left."""
+        """The size that was not measured, with the option for it; "" if a knee was found or nothing is
+        left.
+        """
         if not self.knee.flat or self.drive_size is None or self.whole:
             return ""
         option = "--size or --to"
@@ -132,8 +140,8 @@ class Spans(Experiment):
 
 
 def experiment_from_json(text: str, name: str) -> Starts | Spans | None:
-    """Return the experiment in a text, or None if it is another document; `name` is the file in messages. Raises
-    Refused for an experiment that cannot be read.
+    """Return the experiment in a text, or None if it is another document; `name` is the file in messages.
+    Raises Refused for an experiment that cannot be read.
     """
     try:
         document = load_object(text)

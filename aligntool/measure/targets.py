@@ -27,8 +27,8 @@ from aligntool.units import Extent, mb_s
 
 
 def history_folder(environment: Mapping[str, str], *, root: bool) -> Path:
-    """Return the folder of saved results: in $XDG_STATE_HOME, otherwise in /var/lib for root and ~/.local/state for
-    others (XDG Base Directory Specification).
+    """Return the folder of saved results: in $XDG_STATE_HOME, otherwise in /var/lib for root and
+    ~/.local/state for others (XDG Base Directory Specification).
     """
     state = environment.get("XDG_STATE_HOME", "")
     if not state.startswith("/"):
@@ -50,12 +50,18 @@ def read_any(file: str) -> Result | Starts | Spans:
 def _history_entry(file: str) -> HistoryEntry:
     found = read_any(file)
     if isinstance(found, Result):
-        figure = next((f"{one.test.title} {mb_s(one.rate.median)} MB/s" for one in found.series), "no figures")
+        figure = next(
+            (f"{one.test.title} {mb_s(one.rate.median)} MB/s" for one in found.series), "no figures"
+        )
         profile = found.settings.profile
         drive = found.conditions.drive
-        return HistoryEntry(file, None, found.when, profile, found.target, None, drive, found.complete, figure)
+        return HistoryEntry(
+            file, None, found.when, profile, found.target, None, drive, found.complete, figure
+        )
     name = "alignment" if isinstance(found, Starts) else "span"
-    return HistoryEntry(file, None, found.when, name, found.target, found.summary, found.drive, found.complete)
+    return HistoryEntry(
+        file, None, found.when, name, found.target, found.summary, found.drive, found.complete
+    )
 
 
 def list_results(folder: Path) -> list[HistoryEntry]:
@@ -74,13 +80,13 @@ def list_results(folder: Path) -> list[HistoryEntry]:
     return found
 
 
-# Test data that measurements left on a device. No signature identifies it, so the digest of its samples is recorded,
-# and the next measurement may overwrite what is still the same.
+# Test data that measurements left on a device. No signature identifies it, so the digest of its samples is
+# recorded, and the next measurement may overwrite what is still the same.
 
 
 def foreign_data(path: str, size: int) -> Sampled | None:
-    """Return samples of a device, or None if they are those of the test data that a measurement left on it. Blank
-    samples are never taken for test data.
+    """Return samples of a device, or None if they are those of the test data that a measurement left on it.
+    Blank samples are never taken for test data.
     """
     sampled = sample(path, Extent(0, size))
     with suppress(OSError):
@@ -100,7 +106,8 @@ def recorded_test_data(path: str, size: int, report: Callable[[str], None]) -> I
             append_line(_test_data(), sample(path, Extent(0, size)).digest)
         except OSError as error:
             report(
-                f"{path}: the test data is not recorded, so that the next measurement needs --wipe: {error.strerror}"
+                f"{path}: the test data is not recorded, so that the next measurement needs --wipe:"
+                f" {error.strerror}"
             )
 
 
@@ -135,7 +142,10 @@ def _find(named: str) -> Target:
                 f"{named}: folder not found; nothing was written", hint=f"mkdir {shell_word(named)}"
             ) from None
         if "/" not in named:  # a typing error must not create a file
-            hint = f"name a folder or device; ./{named} creates a file here; bench list, show and compare are commands"
+            hint = (
+                f"name a folder or device; ./{named} creates a file here; bench list, show and compare are"
+                " commands"
+            )
             raise Refused(f"{named} not found", hint=hint) from None
         return _new_file(named, path)
     except (OSError, ValueError) as error:
@@ -154,7 +164,9 @@ def _new_file(named: str, path: str) -> Target:
     if path.startswith("/dev/") and mount_of("/dev") == mount_of(str(folder) if folder.is_dir() else "/dev"):
         raise Refused(f"{named} not found", hint="lsblk")
     if not folder.is_dir():
-        raise Refused(f"{named} not found, and neither is its folder {folder}", hint="name an existing folder")
+        raise Refused(
+            f"{named} not found, and neither is its folder {folder}", hint="name an existing folder"
+        )
     return _in_folder(named, str(folder), Path(path).name)
 
 
@@ -181,8 +193,8 @@ def _refuse_memory(named: str, path: str, hint: str) -> None:
 
 
 def _folder_is_direct(folder: str) -> bool:
-    """Return whether files in the folder support direct I/O, by creating one without a name, which is gone when its
-    descriptor is closed.
+    """Return whether files in the folder support direct I/O, by creating one without a name, which is gone
+    when its descriptor is closed.
     """
     try:
         with opened(folder, os.O_TMPFILE | os.O_RDWR | os.O_DIRECT):
@@ -218,14 +230,19 @@ def _device(named: str, path: str) -> Target:
 
 def _opens_directly(named: str, path: str) -> bool:
     opening = failing_as(Refused, f"{named} cannot be opened", denied="run the same command with sudo")
-    with opening, opened(path, os.O_RDONLY | os.O_NOCTTY), suppress(OSError), opened(path, READ_ONLY | os.O_DIRECT):
+    with (
+        opening,
+        opened(path, os.O_RDONLY | os.O_NOCTTY),
+        suppress(OSError),
+        opened(path, READ_ONLY | os.O_DIRECT),
+    ):
         return True
     return False
 
 
 def _logical_block(number: int) -> int:
-    """Return the logical block size of a device by its number; if no device has it (btrfs, overlay), a size that suits
-    every disk.
+    """Return the logical block size of a device by its number; if no device has it (btrfs, overlay), a size
+    that suits every disk.
     """
     folder = sysfs_folder(number)
     places = (folder, folder.parent)  # the queue of a partition is in the folder above
@@ -237,7 +254,11 @@ def mount_of(path: str) -> Mount | None:
     """Return the mount that a path is on: the last one with the longest mount point above it."""
     real = os.path.realpath(path)
     try:
-        above = [mount for mount in mounts_now() if mount.place in ("/", real) or real.startswith(f"{mount.place}/")]
+        above = [
+            mount
+            for mount in mounts_now()
+            if mount.place in ("/", real) or real.startswith(f"{mount.place}/")
+        ]
     except OSError:
         return None
     return max(reversed(above), key=lambda mount: len(mount.place), default=None)
@@ -249,7 +270,9 @@ _MOST_DRIVES = 64
 
 
 def look_at_conditions(target: Target, span: int) -> Conditions:
-    """Return the conditions before the first run, which uses `span` bytes from the start. None: cannot be read."""
+    """Return the conditions before the first run, which uses `span` bytes from the start. None: cannot be
+    read.
+    """
     mount = mount_of(target.path) if target.kind is not TargetKind.DEVICE else None
     return Conditions(
         kernel=os.uname().release,
@@ -293,8 +316,8 @@ def disks_below(target: Target, mount: Mount | None) -> tuple[Disk, ...]:
 
 
 def _block_name(target: Target, mount: Mount | None) -> str | None:
-    """Return the kernel's name of the block device: the target itself, the source of its mount, or the device number
-    of its file.
+    """Return the kernel's name of the block device: the target itself, the source of its mount, or the device
+    number of its file.
     """
     number = block_number(target.path) or block_number(mount.source if mount else "")
     if not number and target.kind is not TargetKind.DEVICE:
@@ -312,7 +335,8 @@ def drive_state(disk: Disk) -> DriveState:
     slowed = bool(hop and most and most.both_ends and runs_below(hop, most))
     array = disk.array
     folder = f"/sys/class/block/{disk.name.replace('/', '!')}"
-    depth = disk.queue_depth  # that the device offers (C3): for ATA the depth of NCQ, otherwise that of the block layer
+    # that the device offers (C3): for ATA the depth of NCQ, otherwise that of the block layer
+    depth = disk.queue_depth
     if depth is None and disk.kind is DiskKind.NVME:
         depth = LIVE.number(f"{folder}/queue/nr_requests")
     return DriveState(

@@ -22,7 +22,8 @@ from aligntool.measure.run import made_file as benchmark_file
 from aligntool.measure.unit_design import Kind, Pair, Round, Sample
 from aligntool.units import MIB, Extent, align_up, format_size
 
-# Send requests one at a time and time each: one system call and nothing else between two readings of the clock.
+# Send requests one at a time and time each: one system call and nothing else between two readings of the
+# clock.
 
 _POOL = 4 * MIB  # of random bytes, the data of writes
 Transfer = Callable[[int, list[memoryview], int], int]
@@ -32,7 +33,9 @@ Tell = Callable[[float], None]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An open file or device. `place` converts an offset on the disk to one in the file; None: they are the same."""
+    """An open file or device. `place` converts an offset on the disk to one in the file; None: they are the
+    same.
+    """
 
     path: str
     reading: int  # descriptor with O_DIRECT
@@ -58,14 +61,19 @@ def open_target(path: str, *, write: bool) -> int:
         return open_held(path, flags | os.O_DIRECT | os.O_NOCTTY)
     except OSError as error:
         if error.errno == errno.EINVAL:
-            words = f"{path} does not support direct I/O: the times would be those of the page cache, not of the drive"
+            words = (
+                f"{path} does not support direct I/O: the times would be those of the page cache, not of the"
+                " drive"
+            )
             raise Refused(words, hint="name a disk, or a folder on a file system with direct I/O") from error
         hint = "run the same command with sudo" if error.errno in (errno.EACCES, errno.EPERM) else ""
         raise Refused(f"{path} cannot be opened: {error.strerror}", hint=hint) from error
 
 
 def smallest_request(descriptor: int, least: int) -> int:
-    """Return the smallest unit of direct I/O in bytes, found by trying sizes from `least` on. Raises Refused."""
+    """Return the smallest unit of direct I/O in bytes, found by trying sizes from `least` on. Raises
+    Refused.
+    """
     size = least
     while size <= 65536:
         try:
@@ -81,11 +89,11 @@ def smallest_request(descriptor: int, least: int) -> int:
 def time_rounds(
     rounds: Iterable[Round], target: Target, *, limit_s: float, most_bytes: int, tell: Tell | None = None
 ) -> Timed:
-    """Time complete rounds until they end or the next one would exceed the limit of time or of bytes. Ctrl-C ends it as
-    well, with the rounds that are complete.
+    """Time complete rounds until they end or the next one would exceed the limit of time or of bytes. Ctrl-C
+    ends it as well, with the rounds that are complete.
 
-    Raises Refused if not even one round is within the limits, and for a read that fails; Stopped instead if something
-    was written on a disk by then.
+    Raises Refused if not even one round is within the limits, and for a read that fails; Stopped instead if
+    something was written on a disk by then.
     """
     run = _Run(target)
     samples: list[Sample] = []
@@ -134,12 +142,14 @@ class _Run:
         self._pool: memoryview | None = None
 
     def warm_up(self, pairs: Round, spare: int) -> None:
-        """Wake the drive and the processor with reads that are not counted. `spare`: the bytes of the limit that the
-        round leaves for them. Raises Refused if it is negative: the round itself exceeds the limit.
+        """Wake the drive and the processor with reads that are not counted. `spare`: the bytes of the limit
+        that the round leaves for them. Raises Refused if it is negative: the round itself exceeds the limit.
         """
         if spare < 0:
             needed = align_up(_bytes_of(pairs), MIB)
-            words = f"one round of requests reads and writes {format_size(needed)}, which is more than the limit"
+            words = (
+                f"one round of requests reads and writes {format_size(needed)}, which is more than the limit"
+            )
             raise Refused(words, hint=f"--most {format_size(needed)}, or a smaller --largest")
         until = time.perf_counter() + 0.5
         for pair in pairs:
@@ -148,7 +158,9 @@ class _Run:
             self._read(pair.faster)
 
     def round(self, pairs: Round, until: float) -> tuple[Sample, ...] | None:
-        """Time a round. Return None if the time is over before it is complete. `until`: a time of perf_counter."""
+        """Time a round. Return None if the time is over before it is complete. `until`: a time of
+        perf_counter.
+        """
         samples = []
         self.pairs = 0
         for pair in pairs:
@@ -217,7 +229,9 @@ class _Run:
         return self._refused_or_stopped(f"{self.target.path} cannot be {verb} at byte {extent.start}: {why}")
 
     def _refused_or_stopped(self, words: str, hint: str = "") -> Refused | Stopped:
-        """Return Stopped if something was written on a disk, otherwise Refused: a file of our own is removed."""
+        """Return Stopped if something was written on a disk, otherwise Refused: a file of our own is
+        removed.
+        """
         written = self.written and self.target.place is None
         return Stopped(words, hint=hint) if written else Refused(words, hint=hint)
 
@@ -225,7 +239,8 @@ class _Run:
 @contextmanager
 def _on_one_processor() -> Iterator[None]:
     """Run the block on one processor, kept awake (as root: /dev/cpu_dma_latency,
-    Documentation/power/pm_qos_interface.rst), without Python's garbage collection. All of it is restored afterwards.
+    Documentation/power/pm_qos_interface.rst), without Python's garbage collection. All of it is restored
+    afterwards.
     """
     with ExitStack() as stack:
         before = os.sched_getaffinity(0)
@@ -242,8 +257,8 @@ def _on_one_processor() -> Iterator[None]:
         yield
 
 
-# The target of a probe: a disk that is only read, a disk that may be overwritten, or a file that is created for it
-# and removed.
+# The target of a probe: a disk that is only read, a disk that may be overwritten, or a file that is created
+# for it and removed.
 
 _FILL_BLOCK = 4 * MIB
 _SAMPLES = 8  # blocks that are read in each window
@@ -258,7 +273,9 @@ class OpenProbeFile:
 
 @contextmanager
 def opened_disk(path: str, *, write: bool) -> Iterator[Target]:
-    """Open a disk or file. To write to a disk, the caller must have locked it (`linux/lock.py`). Raises Refused."""
+    """Open a disk or file. To write to a disk, the caller must have locked it (`linux/lock.py`). Raises
+    Refused.
+    """
     with ExitStack() as stack:
         reading = open_target(path, write=False)
         stack.callback(os.close, reading)
@@ -271,8 +288,8 @@ def opened_disk(path: str, *, write: bool) -> Iterator[Target]:
 
 @contextmanager
 def made_file(folder: str, size: int, tell: Tell) -> Iterator[OpenProbeFile]:
-    """Create a file and remove it when the block ends. It is filled with random bytes, because a drive does not access
-    the flash to read unwritten blocks.
+    """Create a file and remove it when the block ends. It is filled with random bytes, because a drive does
+    not access the flash to read unwritten blocks.
 
     Raises Refused for too little room, and if the place of the file on the disk is unknown.
     """
@@ -315,7 +332,9 @@ def _disk_to_file(runs: Sequence[Run]) -> Callable[[int], int]:
 
 
 def written_shares(target: Target, windows: Sequence[Extent], sector: int) -> tuple[float, ...]:
-    """Return for each window the share of sampled blocks that are not all zeros, i.e. that a drive must read."""
+    """Return for each window the share of sampled blocks that are not all zeros, i.e. that a drive must
+    read.
+    """
     buffer = Buffers().lend(max(4096, sector))
     return tuple(_written_share(target, window, buffer) for window in windows)
 

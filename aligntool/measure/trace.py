@@ -7,9 +7,9 @@ from fractions import Fraction
 
 from aligntool.errors import Refused
 
-# Estimate how long the commands of a boot take on a drive, and how far two drives are apart. Source: the article of
-# 2022 on storage for an operating system, which counted the commands of one boot and assumes the 4 KiB QD1 rate for
-# each.
+# Estimate how long the commands of a boot take on a drive, and how far two drives are apart. Source: the
+# article of 2022 on storage for an operating system, which counted the commands of one boot and assumes the 4
+# KiB QD1 rate for each.
 
 REQUEST = 4096  # bytes of a command at the QD1 rate
 MEGABYTE = 10**6  # of MB/s, as benchmarks print it
@@ -49,13 +49,16 @@ class Drive:
 
 
 def parse_drive(text: str) -> Drive:
-    """Return the drive in a text such as "41.5,120": MB/s of reads and of writes; a single number stands for both.
+    """Return the drive in a text such as "41.5,120": MB/s of reads and of writes; a single number stands for
+    both.
 
     Raises ValueError with a message for the user.
     """
     rates = [_rate(word) for word in text.split(",")]
     if len(rates) > 2 or None in rates:
-        raise ValueError(f"{text!r} is not a rate; write MB/s of reads, or of reads and writes, like 41.5,120")
+        raise ValueError(
+            f"{text!r} is not a rate; write MB/s of reads, or of reads and writes, like 41.5,120"
+        )
     first, last = rates[0], rates[-1]
     return Drive(first or Fraction(0), last or Fraction(0))
 
@@ -94,14 +97,15 @@ class Moment(Enum):
 
 
 Event = tuple[Moment, Kind, bytes, int, int, int]
-"""Moment, kind, source (a device number or file name), start and length in bytes, and the time in nanoseconds, UNTIMED
-if the log has none. A plain tuple, because there are millions of them. The length is 0 if the kind has no range.
+"""Moment, kind, source (a device number or file name), start and length in bytes, and the time in
+nanoseconds, UNTIMED if the log has none. A plain tuple, because there are millions of them. The length is 0
+if the kind has no range.
 """
 UNTIMED = -1
 
 
-# Measure the latency of commands as btt does: from their issue to the drive (D2C), and from their queueing (Q2C),
-# until their completion; in memory that does not grow with the log.
+# Measure the latency of commands as btt does: from their issue to the drive (D2C), and from their queueing
+# (Q2C), until their completion; in memory that does not grow with the log.
 
 MOST_KEPT = 65_536  # commands that are not complete
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
@@ -110,7 +114,9 @@ _BUCKET_BITS = 7  # 128 buckets for each power of two, so that a percentile is a
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Times in nanoseconds. `percentiles` in the order of PERCENTILES, rounded up to the end of the bucket."""
+    """Times in nanoseconds. `percentiles` in the order of PERCENTILES, rounded up to the end of the
+    bucket.
+    """
 
     since: Moment  # QUEUED: Q2C; ISSUED: D2C
     kind: Kind
@@ -172,7 +178,8 @@ class Latencies:
             if len(self._queued) == MOST_KEPT:
                 self._queued.clear()
             self._queued[source, start] = time, length
-        elif moment is Moment.ISSUED:  # again after a requeue: the time at the drive counts from the last issue
+        # again after a requeue: the time at the drive counts from the last issue
+        elif moment is Moment.ISSUED:
             if len(self._issued) == MOST_KEPT:
                 self._issued.clear()
             self._issued[source, start] = time
@@ -182,7 +189,8 @@ class Latencies:
         if since is not None:
             self._add(Moment.ISSUED, kind, time - since)
         end = start + length
-        while start < end:  # the request consists of one or more queued commands, or is a part of a larger one
+        # the request consists of one or more queued commands, or is a part of a larger one
+        while start < end:
             found = self._queued.pop((source, start), None)
             if found is None:
                 return
@@ -223,7 +231,9 @@ Buckets = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """A grid with which requests are compared: the multiples of `size` shifted up by `phase`, in bytes of the log."""
+    """A grid with which requests are compared: the multiples of `size` shifted up by `phase`, in bytes of the
+    log.
+    """
 
     name: str
     size: int
@@ -254,8 +264,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """The access pattern. `depths`: commands by the number in flight on their device when they were sent, including
-    themselves; None: the log has no completions.
+    """The access pattern. `depths`: commands by the number in flight on their device when they were sent,
+    including themselves; None: the log has no completions.
     """
 
     moment: Moment  # at which commands were counted
@@ -297,9 +307,9 @@ class NoCommands(Refused):
 
 
 def read_pattern(events: Iterable[Event], boundaries: Sequence[Boundary] = ()) -> Pattern:
-    """Return the access pattern of a log. Commands are counted when they are sent to the drive, or when they are queued
-    if the log has no such events (an md or dm device). Raises NoCommands, and Refused for a log of more than
-    MOST_SOURCES devices or files.
+    """Return the access pattern of a log. Commands are counted when they are sent to the drive, or when they
+    are queued if the log has no such events (an md or dm device). Raises NoCommands, and Refused for a log of
+    more than MOST_SOURCES devices or files.
     """
     tally = _Tally(boundaries)
     counted = Moment.QUEUED
@@ -338,9 +348,12 @@ class _Counts:
 class _Tally:
     def __init__(self, boundaries: Sequence[Boundary]) -> None:
         self._boundaries = tuple(boundaries)
-        self._grids = tuple((index, boundary.size, boundary.phase) for index, boundary in enumerate(boundaries))
+        self._grids = tuple(
+            (index, boundary.size, boundary.phase) for index, boundary in enumerate(boundaries)
+        )
         self._counts = {kind: _Counts(len(self._boundaries)) for kind in Kind}
-        self._sequential_next: dict[bytes, tuple[Kind, int]] = {}  # by source: kind and start of a sequential command
+        # by source: kind and start of a sequential command
+        self._sequential_next: dict[bytes, tuple[Kind, int]] = {}
         self._in_flight: set[tuple[bytes, int]] = set()
         self._requeued: set[tuple[bytes, int]] = set()  # not yet issued again
         self._depth: dict[bytes, int] = {}

@@ -19,7 +19,8 @@ from aligntool.units import Extent, format_size
 
 CERTAIN = 6.0  # times its own uncertainty: the least height of a step
 IN_EACH = 3.0  # times its own uncertainty: the least height in every quarter and on each side alone
-AMONG_MANY = 5.0  # times its uncertainty: a quantile of one level that contradicts by less is chance among dozens
+# times its uncertainty: a quantile of one level that contradicts by less is chance among dozens
+AMONG_MANY = 5.0
 SMALLEST_SHARE = 0.02  # of the time of a request: less does not matter, and may be caused by the computer
 CLEAN = 1 / 3  # of a step's height, within which the levels below it and above it must agree with each other
 LEAST = 1 / 2  # of a step's height, which each part of the experiment must show
@@ -41,31 +42,39 @@ class Steps:
 
 
 def find_steps(kind: Kind, cells: Cells, control: Cells, request_us: float) -> Steps:
-    """Return the boundaries that pairs of one kind show. `request_us`: the time of a request without a penalty.
+    """Return the boundaries that pairs of one kind show. `request_us`: the time of a request without a
+    penalty.
 
-    READ and WRITE: the sizes from which on crossing costs time, and from which on it costs more; the control is in the
-    pairs, on both sides of the boundary. PART: the single size of which a half takes longer to write than the whole:
-    below it both requests are parts of a unit, above it both are whole units. A drive that must read before it writes a
-    part of a unit shows this; so does a drive that is slower for all writes below a size, at any place. `control`:
-    writes of the whole size shifted by half, which distinguish the two.
+    READ and WRITE: the sizes from which on crossing costs time, and from which on it costs more; the control
+    is in the pairs, on both sides of the boundary. PART: the single size of which a half takes longer to
+    write than the whole: below it both requests are parts of a unit, above it both are whole units. A drive
+    that must read before it writes a part of a unit shows this; so does a drive that is slower for all writes
+    below a size, at any place. `control`: writes of the whole size shifted by half, which distinguish the
+    two.
     """
     floor = SMALLEST_SHARE * request_us
     sides = design.Sides(cells)
     if kind is Kind.SHIFT:
         return Steps({})
     if kind is Kind.PART:
-        found = [_part_step(design.level_views(cells, way), design.level_views(control, way), floor) for way in _WAYS]
+        found = [
+            _part_step(design.level_views(cells, way), design.level_views(control, way), floor)
+            for way in _WAYS
+        ]
     else:
         found = [_crossing_steps(design.level_views(cells, way), sides, floor) for way in _WAYS]
     most = max(found, key=lambda steps: len(steps.heights_us))
-    if any(steps.heights_us.keys() - most.heights_us for steps in found):  # one way may show more steps, but no others
+    # one way may show more steps, but no others
+    if any(steps.heights_us.keys() - most.heights_us for steps in found):
         return Steps({}, "the typical requests and the fast ones indicate different sizes")
     return most
 
 
 def resampled(cells: Cells, rng: RandomSource) -> Cells:
     """Return each cell resampled with replacement from itself (bootstrap)."""
-    return {level: tuple(rng.choices(pairs, k=len(pairs)) for pairs in strata) for level, strata in cells.items()}
+    return {
+        level: tuple(rng.choices(pairs, k=len(pairs)) for pairs in strata) for level, strata in cells.items()
+    }
 
 
 def _crossing_steps(levels: Sequence[Level], sides: design.Sides, floor: float) -> Steps:
@@ -96,8 +105,8 @@ def _crossing_steps(levels: Sequence[Level], sides: design.Sides, floor: float) 
 
 
 def _rises(low: Sequence[Level], level: Level, floor: float) -> bool:
-    """Return whether the penalty rises at `level`: overall, and in every part of the experiment alone (both regions,
-    both orders, compared with the request on either side).
+    """Return whether the penalty rises at `level`: overall, and in every part of the experiment alone (both
+    regions, both orders, compared with the request on either side).
     """
     rise = level.median - _centre(low)
     least = max(floor, level.whole.width)
@@ -128,8 +137,11 @@ def _unclean(low: Sequence[Level], high: Sequence[Level], sides: design.Sides) -
         if any(abs(level.median - centre) + 2 * level.error > limit for level in group):
             return f"the penalty does not begin at one size: the sizes {where} it differ from each other"
     margins = range(len(low[0].margins))
-    parts = [(level.margins[at], _centre(group, at)) for group in (low, high) for at in margins for level in group]
-    if any(abs(part.median - centre) - IN_EACH * part.error > limit for part, centre in parts):  # beyond doubt
+    parts = [
+        (level.margins[at], _centre(group, at)) for group in (low, high) for at in margins for level in group
+    ]
+    # beyond doubt
+    if any(abs(part.median - centre) - IN_EACH * part.error > limit for part, centre in parts):
         return "the regions of the disk, the two orders or the two sides indicate different sizes"
     if any(_height(low, high, margin) < LEAST * height for margin in margins):
         return "a part of the disk is slower, not the crossing: a request beside the boundary takes as long"
@@ -141,10 +153,10 @@ def _unclean(low: Sequence[Level], high: Sequence[Level], sides: design.Sides) -
 def _moves_as_a_whole(
     low: Sequence[Level], high: Sequence[Level], height: float, sides: design.Sides, side: int
 ) -> bool:
-    """Return whether every request across is later by about the same time, and no request across a smaller boundary is.
-    If one crossing in three costs time, or four in five, or if places are slow by chance, only some quantiles move. If
-    pages of two sizes are mixed, the size at which only some crossings cost time is the last one below the step or the
-    first one above.
+    """Return whether every request across is later by about the same time, and no request across a smaller
+    boundary is. If one crossing in three costs time, or four in five, or if places are slow by chance, only
+    some quantiles move. If pages of two sizes are mixed, the size at which only some crossings cost time is
+    the last one below the step or the first one above.
     """
     least = LEAST * height
     most = MOST * height
@@ -181,7 +193,9 @@ def _part_step(levels: Sequence[Level], shifted: Sequence[Level], floor: float) 
         return Steps({}, f"{why} faster to write whole than in part")
     (unit,) = found
     if unit is levels[-1]:
-        return Steps({}, "only the largest size that was tried is faster to write whole, and no larger one confirms it")
+        return Steps(
+            {}, "only the largest size that was tried is faster to write whole, and no larger one confirms it"
+        )
     limit = CLEAN * unit.median
     if any(abs(level.median) + 2 * level.error > limit for level in levels if level.size < unit.size):
         return Steps({}, "writes of less than a unit do not take the same time")
@@ -199,8 +213,8 @@ def _costs(level: Level, floor: float) -> bool:
 
 
 def _threshold_of_size(unit: Level, shifted: Sequence[Level], floor: float) -> str:
-    """Return why only the size of a write may matter, and not its place; "" if writes shifted by half cost more for the
-    same size and for no other.
+    """Return why only the size of a write may matter, and not its place; "" if writes shifted by half cost
+    more for the same size and for no other.
     """
     size = format_size(unit.size)
     (same,) = (level for level in shifted if level.size == unit.size)
@@ -213,11 +227,12 @@ def _threshold_of_size(unit: Level, shifted: Sequence[Level], floor: float) -> s
     return ""
 
 
-# Timed pairs -> the boundaries of the units of a drive, each with a confidence; or "unknown", with the reason. The same
-# samples and the same random numbers give the same answer (docs/probing.md).
+# Timed pairs -> the boundaries of the units of a drive, each with a confidence; or "unknown", with the
+# reason. The same samples and the same random numbers give the same answer (docs/probing.md).
 
 RESAMPLES = 100
-MOST_CONFIDENT = 0.97  # the limit that the simulated drives support (docs/probing.md), for any share of resamples
+# the limit that the simulated drives support (docs/probing.md), for any share of resamples
+MOST_CONFIDENT = 0.97
 _INTERVAL = 0.95  # of the resampled heights are in the reported interval
 
 
@@ -281,13 +296,17 @@ class Inference:
         if self.boundaries:
             return ()
         required = f"of the resampled experiments only; {CONFIDENT:.0%} are required"
-        doubts = [(found.evidence[0].kind, format_size(found.size), found.confidence) for found in self.doubtful]
+        doubts = [
+            (found.evidence[0].kind, format_size(found.size), found.confidence) for found in self.doubtful
+        ]
         reasons = [f"{kind}: {size}, but in {confidence:.0%} {required}" for kind, size, confidence in doubts]
         return (*reasons, *(f"{result.kind}: {result.why}" for result in self.looked if result.why))
 
 
 def infer(samples: Iterable[Sample], rng: RandomSource, *, resamples: int = RESAMPLES) -> Inference:
-    """Return the boundaries that at least one kind of pairs shows with confidence; each kind is evaluated alone."""
+    """Return the boundaries that at least one kind of pairs shows with confidence; each kind is evaluated
+    alone.
+    """
     by_kind: dict[Kind, list[Sample]] = defaultdict(list)
     for sample in samples:
         by_kind[sample.kind].append(sample)
@@ -301,11 +320,15 @@ def infer(samples: Iterable[Sample], rng: RandomSource, *, resamples: int = RESA
         differences = {
             level: [slower - faster for slower, faster in chain(*strata)] for level, strata in of_kind.items()
         }
-        penalties = [Penalty(level, *design.median_and_error(values)) for level, values in differences.items()]
+        penalties = [
+            Penalty(level, *design.median_and_error(values)) for level, values in differences.items()
+        ]
         looked.append(KindResult(kind, len(by_kind[kind]), request_us, tuple(penalties), steps.why))
         for size, item in _evidence(kind, (of_kind, control), request_us, steps, rng, resamples):
             evidence[size].append(item)
-    ordered = {size: sorted(items, key=lambda item: -item.confidence) for size, items in sorted(evidence.items())}
+    ordered = {
+        size: sorted(items, key=lambda item: -item.confidence) for size, items in sorted(evidence.items())
+    }
     found = [Boundary(size, tuple(items)) for size, items in ordered.items()]
     sure = tuple(item for item in found if item.confidence >= CONFIDENT)
     return Inference(sure, tuple(item for item in found if item not in sure), tuple(looked))
@@ -318,13 +341,17 @@ def _cells(kind: Kind, samples: Sequence[Sample]) -> Cells:
     for sample in samples:
         of_level = found.setdefault(sample.level, tuple([] for _ in range(strata)))
         of_level[sample.quarter].append((sample.slower_us, sample.faster_us))
-    return design.centred({size: cell for size, cell in sorted(found.items()) if min(map(len, cell)) >= design.FEWEST})
+    return design.centred(
+        {size: cell for size, cell in sorted(found.items()) if min(map(len, cell)) >= design.FEWEST}
+    )
 
 
 def _evidence(
     kind: Kind, cells: tuple[Cells, Cells], request_us: float, steps: Steps, rng: RandomSource, resamples: int
 ) -> Iterable[tuple[int, Evidence]]:
-    """Yield each boundary of `steps` with its evidence. `cells`: those of this kind, and those of its control."""
+    """Yield each boundary of `steps` with its evidence. `cells`: those of this kind, and those of its
+    control.
+    """
     heights: dict[int, list[float]] = {level: [] for level in steps.heights_us}
     for _ in range(resamples if heights else 0):
         own, control = (resampled(original, rng) for original in cells)

@@ -13,8 +13,8 @@ from aligntool.units import GIB, KIB, MIB, Extent
 # The requests that are timed to find the unit of a drive, and their order.
 #
 # The idea is that of flashbench (`flashbench -a`): a request across a boundary of the drive touches one more
-# unit than a request beside it. A point that is an odd multiple of 2^k is on a boundary of every unit up to 2^k
-# and of no larger one, so the size from which on crossing costs time is the unit.
+# unit than a request beside it. A point that is an odd multiple of 2^k is on a boundary of every unit up to
+# 2^k and of no larger one, so the size from which on crossing costs time is the unit.
 
 MOST = 8 * MIB  # the largest boundary that is tested: allocation units of SD cards are 4 MiB and more
 LARGEST_PART = 128 * KIB  # the largest write that is compared with its half
@@ -42,14 +42,15 @@ class Kind(StrEnum):
 
     READ = "read across"  # a read across a boundary, and one beside it
     WRITE = "write across"
-    PART = "write part"  # a write of half a unit, and one of the whole unit: the half costs a read-modify-write
+    # a write of half a unit, and one of the whole unit: the half costs a read-modify-write
+    PART = "write part"
     SHIFT = "write shifted"  # two writes of a whole unit, one shifted by half: the control of PART
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two requests that are sent one after the other; `slower` is the one that should take longer. Extents in bytes of
-    the device.
+    """Two requests that are sent one after the other; `slower` is the one that should take longer. Extents in
+    bytes of the device.
     """
 
     kind: Kind
@@ -77,13 +78,16 @@ class Sample:
     faster_us: float
 
 
-REGION = GIB // 2  # a drive without DRAM has the map of it in memory; and it has enough points of the largest boundary
+# a drive without DRAM has the map of it in memory; and it has enough points of the largest boundary
+REGION = GIB // 2
 
 Regions = tuple[Extent, Extent]
 
 
 def regions(room: Extent) -> Regions:
-    """Return two regions at the start and the end of `room`, with a gap of at least an eighth between them."""
+    """Return two regions at the start and the end of `room`, with a gap of at least an eighth between
+    them.
+    """
     length = min(room.length * 7 // 16, REGION)
     return Extent(room.start, length), Extent(room.end - length, length)
 
@@ -102,7 +106,9 @@ MOST_WINDOWS = 32
 
 
 def windows(size: int) -> tuple[Extent, ...]:
-    """Return the candidates of a large disk, among which two regions are chosen; for a small disk, its two regions."""
+    """Return the candidates of a large disk, among which two regions are chosen; for a small disk, its two
+    regions.
+    """
     if size < 4 * REGION:
         return regions(Extent(0, size))
     count = min(size // REGION, MOST_WINDOWS)
@@ -113,15 +119,17 @@ def windows(size: int) -> tuple[Extent, ...]:
 def regions_with_most_data(of: Sequence[Extent], shares: Sequence[float]) -> Regions:
     """Return the two regions with the largest shares of data; among equals, the first and the last one."""
     first = max(range(len(of)), key=lambda index: (shares[index], -index))
-    second = max((index for index in range(len(of)) if index != first), key=lambda index: (shares[index], index))
+    second = max(
+        (index for index in range(len(of)) if index != first), key=lambda index: (shares[index], index)
+    )
     return of[min(first, second)], of[max(first, second)]
 
 
 def levels(sector: int, parts: Regions, most: int = MOST) -> tuple[int, ...]:
     """Return the sizes to test, doubling from one sector up, as long as both regions have enough points.
 
-    A request has two sectors, so the first size cannot show a boundary: its result is noise, and shows how large the
-    noise is.
+    A request has two sectors, so the first size cannot show a boundary: its result is noise, and shows how
+    large the noise is.
     """
     found = []
     level = sector
@@ -132,32 +140,44 @@ def levels(sector: int, parts: Regions, most: int = MOST) -> tuple[int, ...]:
 
 
 def _points(region: Extent, level: int, request: int) -> range:
-    """Return every i with level × (2i + 1) in the region and room for a request on both sides of that point."""
+    """Return every i with level × (2i + 1) in the region and room for a request on both sides of that
+    point.
+    """
     first = -(-(region.start + request - level) // (2 * level))
     return range(first, (region.end - request - level) // (2 * level) + 1)
 
 
 def design(
-    parts: Regions, sector: int, kinds: Sequence[Kind], rng: RandomSource, *, most: int = MOST, rounds: int = ROUNDS
+    parts: Regions,
+    sector: int,
+    kinds: Sequence[Kind],
+    rng: RandomSource,
+    *,
+    most: int = MOST,
+    rounds: int = ROUNDS,
 ) -> Iterator[Round]:
-    """Yield rounds, each a complete experiment: all levels of all kinds, shuffled, in both regions and on both sides;
-    then the same cells in reverse order at other places, with the other request of each pair first. An experiment that
-    ends early after some rounds is therefore still balanced.
+    """Yield rounds, each a complete experiment: all levels of all kinds, shuffled, in both regions and on
+    both sides; then the same cells in reverse order at other places, with the other request of each pair
+    first. An experiment that ends early after some rounds is therefore still balanced.
 
-    `parts`: the bytes of the device that may be used. `sector`: the smallest request. `most`: the largest boundary.
-    PART includes its control, SHIFT.
+    `parts`: the bytes of the device that may be used. `sector`: the smallest request. `most`: the largest
+    boundary. PART includes its control, SHIFT.
     """
     controlled = dict.fromkeys((*kinds, Kind.SHIFT) if Kind.PART in kinds else kinds)
     sizes = levels(sector, parts, most)
     unit_sizes = [level for level in sizes[1:] if level <= LARGEST_PART]
-    tested = [(kind, level) for kind in controlled for level in (unit_sizes if kind in _WHOLE_UNIT else sizes)]
+    tested = [
+        (kind, level) for kind in controlled for level in (unit_sizes if kind in _WHOLE_UNIT else sizes)
+    ]
     for _ in range(rounds):
         yield tuple(_round(tested, parts, sector, rng))
 
 
-def _round(tested: Sequence[tuple[Kind, int]], parts: Regions, sector: int, rng: RandomSource) -> Iterator[Pair]:
-    """Yield the pairs of a round. Both regions are shuffled together, so that a short disturbance of the computer does
-    not affect one region alone.
+def _round(
+    tested: Sequence[tuple[Kind, int]], parts: Regions, sector: int, rng: RandomSource
+) -> Iterator[Pair]:
+    """Yield the pairs of a round. Both regions are shuffled together, so that a short disturbance of the
+    computer does not affect one region alone.
     """
     cells = [
         (kind, level, region, side)
@@ -193,7 +213,8 @@ def _pair(cell: _Cell, parts: Regions, sector: int, rng: RandomSource, *, slower
         case Kind.SHIFT:
             slower = Extent(here - level // 2, level)
             faster = Extent(there, level)
-        case _ if level == sector:  # across a point within a pair of sectors: both requests are beside every boundary
+        # across a point within a pair of sectors: both requests are beside every boundary
+        case _ if level == sector:
             slower = Extent(here - sector, request)
             faster = Extent(there - sector, request)
         case _:
@@ -205,10 +226,10 @@ def _pair(cell: _Cell, parts: Regions, sector: int, rng: RandomSource, *, slower
 # Timed pairs of one level -> its penalty, the uncertainty of that, and the same in each stratum of the
 # experiment.
 #
-# Medians and median absolute deviations are used throughout, because a drive that collects garbage answers some
-# requests a hundred times later. The uncertainty of a median is 1.2533 x 1.4826 x MAD / sqrt(n), as for a normal
-# distribution; if the values are lumped (by a coarse clock), it is half of the distance between the ranks one
-# standard deviation to both sides.
+# Medians and median absolute deviations are used throughout, because a drive that collects garbage answers
+# some requests a hundred times later. The uncertainty of a median is 1.2533 x 1.4826 x MAD / sqrt(n), as for
+# a normal distribution; if the values are lumped (by a coarse clock), it is half of the distance between the
+# ranks one standard deviation to both sides.
 
 SPREAD = 1.858  # 1.2533 x 1.4826
 LUMPS = 2.0  # times that uncertainty: if the ranks are further apart, the values are not normally distributed
@@ -234,7 +255,8 @@ class View:
 class Level:
     """One level by one statistic: as a whole, and in parts of the experiment that must agree with it.
 
-    `margins`: each quarter on both sides, then each side in all quarters; for a kind without sides, each quarter.
+    `margins`: each quarter on both sides, then each side in all quarters; for a kind without sides, each
+    quarter.
     """
 
     size: int
@@ -265,7 +287,9 @@ def level_views(cells: Cells, way: Way) -> list[Level]:
         Level(
             size,
             way([pair for stratum in strata for pair in stratum]),
-            tuple(way([pair for index in margin for pair in strata[index]]) for margin in _MARGINS[len(strata)]),
+            tuple(
+                way([pair for index in margin for pair in strata[index]]) for margin in _MARGINS[len(strata)]
+            ),
         )
         for size, strata in sorted(cells.items())
         if len(strata) in _MARGINS and min(map(len, strata)) >= FEWEST
@@ -275,8 +299,8 @@ def level_views(cells: Cells, way: Way) -> list[Level]:
 def centred(cells: Cells) -> Cells:
     """Return the pairs shifted to the same mean difference in each quarter.
 
-    The first request of a pair may take longer, and half of the quarters have the slower one first: without this, the
-    median of all quarters together would be that of one order or the other, by chance.
+    The first request of a pair may take longer, and half of the quarters have the slower one first: without
+    this, the median of all quarters together would be that of one order or the other, by chance.
     """
     if not cells:
         return cells
@@ -286,25 +310,31 @@ def centred(cells: Cells) -> Cells:
 
 
 def _mean_difference(cells: Cells, quarter: int) -> float:
-    """Return the mean over all levels of the median difference in this quarter, on both sides of the boundary."""
+    """Return the mean over all levels of the median difference in this quarter, on both sides of the
+    boundary.
+    """
     levels = (chain(*strata[quarter::QUARTERS]) for strata in cells.values())
     return fmean(median_and_error([slower - faster for slower, faster in pairs])[0] for pairs in levels)
 
 
-def _without_excess(strata: Sequence[Sequence[TimedPair]], excess: Sequence[float]) -> Iterator[list[TimedPair]]:
+def _without_excess(
+    strata: Sequence[Sequence[TimedPair]], excess: Sequence[float]
+) -> Iterator[list[TimedPair]]:
     """Yield each stratum with its slower requests shorter by the excess of its quarter."""
     for index, pairs in enumerate(strata):
         yield [(slower - excess[index % QUARTERS], faster) for slower, faster in pairs]
 
 
 def typical(pairs: Sequence[TimedPair]) -> View:
-    """Return the median of the differences in µs: robust if most requests are alike, whatever the few others do."""
+    """Return the median of the differences in µs: robust if most requests are alike, whatever the few others
+    do.
+    """
     return View(*median_and_error([slower - faster for slower, faster in pairs]))
 
 
 def fast(pairs: Sequence[TimedPair]) -> View:
-    """Return the difference of the lower quartiles in µs: robust if many requests are late for another reason (a busy
-    computer, a mapping table that is not in memory), because such a request is later, never earlier.
+    """Return the difference of the lower quartiles in µs: robust if many requests are late for another reason
+    (a busy computer, a mapping table that is not in memory), because such a request is later, never earlier.
     """
     slower = sorted([first for first, _ in pairs])
     faster = sorted([second for _, second in pairs])
@@ -320,8 +350,8 @@ class Sides:
         self._sorted: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
 
     def shifts(self, levels: Sequence[Level], side: int, shares: Sequence[float]) -> list[View]:
-        """Return how much later each quantile of the requests across is than that of the requests beside, over all
-        these levels.
+        """Return how much later each quantile of the requests across is than that of the requests beside,
+        over all these levels.
         """
         requests = [self._sorted_requests(level.size, side) for level in levels]
         if len(requests) == 1:
@@ -356,8 +386,12 @@ def error_of_mean(errors: Iterable[float]) -> float:
     return hypot(*values) / len(values)
 
 
-def _quantile_difference(slower: Sequence[float], faster: Sequence[float], share: float) -> tuple[float, float]:
-    """Return the difference of a quantile of `slower` and that of `faster`, and its uncertainty. Both are sorted."""
+def _quantile_difference(
+    slower: Sequence[float], faster: Sequence[float], share: float
+) -> tuple[float, float]:
+    """Return the difference of a quantile of `slower` and that of `faster`, and its uncertainty. Both are
+    sorted.
+    """
     value = _quantile(slower, share) - _quantile(faster, share)
     return value, hypot(_uncertainty(slower, share), _uncertainty(faster, share))
 
@@ -365,7 +399,10 @@ def _quantile_difference(slower: Sequence[float], faster: Sequence[float], share
 def _uncertainty(ordered: Sequence[float], share: float) -> float:
     """Return half of the distance between the ranks one standard deviation to both sides of a quantile."""
     deviation = sqrt(share * (1 - share) / len(ordered))
-    low, high = share - deviation if deviation < share else 0.0, share + deviation if share + deviation < 1 else 1.0
+    low, high = (
+        share - deviation if deviation < share else 0.0,
+        share + deviation if share + deviation < 1 else 1.0,
+    )
     return (_quantile(ordered, high) - _quantile(ordered, low)) / 2
 
 
@@ -380,15 +417,15 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 FALSE_LINE_RATE = 0.05  # of all comparisons of a drive with itself may have a false line
 LEAST_RUNS = 5
-"""The spread of fewer runs is unknown: with three runs each, ranges that do not overlap occur by chance once in ten
-times (2 of 20), with five each once in 126 times.
+"""The spread of fewer runs is unknown: with three runs each, ranges that do not overlap occur by chance once
+in ten times (2 of 20), with five each once in 126 times.
 """
 _SLOWEST = 1e-9  # a rate of 0 has no logarithm
 
 
 def welch_p_value(one: Sequence[float], other: Sequence[float]) -> float:
-    """Return the probability that rates of the same drive differ as much or more, in either direction: Welch's t-test
-    of their logarithms.
+    """Return the probability that rates of the same drive differ as much or more, in either direction:
+    Welch's t-test of their logarithms.
 
     Each sequence needs at least two rates.
     """
@@ -405,8 +442,8 @@ def welch_p_value(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def loss_p_value(ratios: Sequence[float]) -> float:
-    """Return the probability that ratios are as far below 1 or further although their logarithms are 0 on average: a
-    one-sided t-test. At least two ratios are needed.
+    """Return the probability that ratios are as far below 1 or further although their logarithms are 0 on
+    average: a one-sided t-test. At least two ratios are needed.
     """
     logs = _logs(ratios)
     middle = mean(logs)
@@ -418,8 +455,9 @@ def loss_p_value(ratios: Sequence[float]) -> float:
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
-    """Return the p-values, each increased so that the probability of any false one below FALSE_LINE_RATE is at most
-    that rate, for any number of them (S. Holm, A Simple Sequentially Rejective Multiple Test Procedure, 1979).
+    """Return the p-values, each increased so that the probability of any false one below FALSE_LINE_RATE is
+    at most that rate, for any number of them (S. Holm, A Simple Sequentially Rejective Multiple Test
+    Procedure, 1979).
     """
     order = sorted(range(len(p_values)), key=lambda index: p_values[index])
     adjusted = [0.0] * len(p_values)
@@ -431,7 +469,9 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
 
 
 def student_tails(t: float, freedom: int) -> float:
-    """Return the share of Student's distribution beyond t and -t (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
+    """Return the share of Student's distribution beyond t and -t (Abramowitz and Stegun, 26.7.3 and
+    26.7.4).
+    """
     angle = atan(t / sqrt(freedom))
     odd = freedom % 2
     term, total = (cos(angle), cos(angle) if freedom > 1 else 0.0) if odd else (1.0, 1.0)

@@ -20,8 +20,8 @@ CHANGED_TABLE = "another program has changed or removed the partition table sinc
 
 
 def refuse_changed_disk(device: Device, file: Device | None, *, back: bool, restore_table: bool) -> None:
-    """Raise Refused or Stopped, before the user is asked, if a resume or a rollback would raise it before its first
-    write.
+    """Raise Refused or Stopped, before the user is asked, if a resume or a rollback would raise it before its
+    first write.
     """
     journal = find_journal(device, file, any_table=restore_table)
     if journal is not None:
@@ -33,8 +33,8 @@ def refuse_changed_disk(device: Device, file: Device | None, *, back: bool, rest
 def refuse_changes(
     device: Device, journal: Journal, state: disk_state.DiskState, *, back: bool, restore_table: bool
 ) -> bool:
-    """Raise Refused or Stopped if another program has written to the disk in flight. Return whether content that was
-    released is covered by the old table, which `restore_table` removes: then it is released again.
+    """Raise Refused or Stopped if another program has written to the disk in flight. Return whether content
+    that was released is covered by the old table, which `restore_table` removes: then it is released again.
     """
     plan = journal.contents.plan
     images = journal.contents.images
@@ -55,8 +55,8 @@ def refuse_changes(
 
 
 def is_committed(device: Device, journal: Journal, state: disk_state.DiskState) -> bool:
-    """Return whether the new table was written. Raises Stopped if the journal says so, but neither that table nor all
-    of the new content is there.
+    """Return whether the new table was written. Raises Stopped if the journal says so, but neither that table
+    nor all of the new content is there.
     """
     if state is disk_state.DiskState.LEFT:
         return True
@@ -72,7 +72,9 @@ UNFINISHED = (disk_state.DiskState.CHANGED, disk_state.DiskState.IN_FLIGHT, disk
 def _refuse_changed_content(
     device: Device, journal: Journal, *, back: bool, restore_table: bool, covered: bool
 ) -> None:
-    """Raise Stopped if another program has written where content is in flight: neither direction may overwrite it."""
+    """Raise Stopped if another program has written where content is in flight: neither direction may
+    overwrite it.
+    """
     changes = tuple(content_changes(device, journal, back=back, restore_table=restore_table, covered=covered))
     if changes:
         text = f"{changed_sentence(changes)}; nothing was written, and the journal is kept"
@@ -83,8 +85,8 @@ def _refuse_changed_content(
 def content_changes(
     device: Device, journal: Journal, *, back: bool, restore_table: bool = False, covered: bool = False
 ) -> Iterator[in_flight.Change]:
-    """Yield where another program has written. `back`: also where only a rollback overwrites something. `covered`:
-    content is released again that a table lies over.
+    """Yield where another program has written. `back`: also where only a rollback overwrites something.
+    `covered`: content is released again that a table lies over.
     """
     if disk_state.is_complete(journal) and not covered:
         return
@@ -105,5 +107,7 @@ def content_changes(
 
 
 def changed_sentence(changes: Sequence[in_flight.Change]) -> str:
-    where = ", ".join(f"{change.what or f'partition {change.partition}'} (byte {change.at})" for change in changes)
+    where = ", ".join(
+        f"{change.what or f'partition {change.partition}'} (byte {change.at})" for change in changes
+    )
     return f"another program has written to content in flight: {where}"

@@ -1,7 +1,8 @@
-"""Choose the entries of a table in flight that claim free space: the place of the journal, and the new places.
+"""Choose the entries of a table in flight that claim free space: the place of the journal, and the new
+places.
 
-What no entry covers looks free to other programs: growpart grows the neighbour over it, at every start of a machine in
-a cloud. So in flight every byte that a plan still needs is in a parked entry.
+What no entry covers looks free to other programs: growpart grows the neighbour over it, at every start of a
+machine in a cloud. So in flight every byte that a plan still needs is in a parked entry.
 """
 
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
@@ -18,8 +19,8 @@ Room = tuple[Extent, int]
 """The bytes that entries of the table can name, and its sector size."""
 
 FULL_MBR = (
-    "the MBR has no unused entry to claim the place of the journal, which other programs would take for free space"
-    " while partitions move"
+    "the MBR has no unused entry to claim the place of the journal, which other programs would take for free"
+    " space while partitions move"
 )
 
 
@@ -36,8 +37,8 @@ def unused_slots(used: Container[int]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class FlightClaims:
-    """What a plan needs in flight. `visible`: partitions whose content stays recognisable although they are parked: in
-    a longer entry their file system would be grown.
+    """What a plan needs in flight. `visible`: partitions whose content stays recognisable although they are
+    parked: in a longer entry their file system would be grown.
     """
 
     places: tuple[Extent, ...] = ()
@@ -48,7 +49,9 @@ NO_CLAIMS = FlightClaims()
 
 
 def claims_of(plan_steps: Iterable[steps.Step]) -> FlightClaims:
-    """Return the new places, also of containers, the place of the journal, and the partitions that are not hidden."""
+    """Return the new places, also of containers, the place of the journal, and the partitions that are not
+    hidden.
+    """
     places: list[Extent] = []
     parked: set[int] = set()
     hidden: set[int] = set()
@@ -70,18 +73,23 @@ def claims_of(plan_steps: Iterable[steps.Step]) -> FlightClaims:
 
 
 def entries_in_flight(
-    claims: FlightClaims, parked: Mapping[int, Extent], others: Collection[Extent], unused: Sequence[int], room: Room
+    claims: FlightClaims,
+    parked: Mapping[int, Extent],
+    others: Collection[Extent],
+    unused: Sequence[int],
+    room: Room,
 ) -> dict[int, Extent] | None:
-    """Return the extents of the parked entries and of `unused` ones that together cover the claims, by number; None if
-    there are too few. `others`: the entries that are neither parked nor unused.
+    """Return the extents of the parked entries and of `unused` ones that together cover the claims, by
+    number; None if there are too few. `others`: the entries that are neither parked nor unused.
 
-    Free runs are covered as a whole, and those without a claimed byte too, as long as there are unused entries: if a
-    neighbour grew, the table would not be that of the journal any more. If unused entries are short, a parked entry is
-    extended over the run behind it; its start moves only if nothing else helps, because it leads a user to the content.
+    Free runs are covered as a whole, and those without a claimed byte too, as long as there are unused
+    entries: if a neighbour grew, the table would not be that of the journal any more. If unused entries are
+    short, a parked entry is extended over the run behind it; its start moves only if nothing else helps,
+    because it leads a user to the content.
 
-    No entry begins where something may begin that a program would recognise: a new place, or the remains of a deleted
-    partition behind another one. So the first sector of a free run is left out; if it is claimed, it has an entry of
-    its own, too short for any content, as long as there are unused ones.
+    No entry begins where something may begin that a program would recognise: a new place, or the remains of a
+    deleted partition behind another one. So the first sector of a free run is left out; if it is claimed, it
+    has an entry of its own, too short for any content, as long as there are unused ones.
     """
     within, sector_size = room
     entries = dict(parked)

@@ -16,11 +16,11 @@ from aligntool.mover.claimed_room import claims_of
 from aligntool.mover.hidden_signatures import marker
 from aligntool.units import Extent, align_down, align_up
 
-# The old GPT and the new one overlap, so in flight there is none: markers cover both, and a backup GPT with parked
-# entries is in the last sectors, as when a table is made (mover/whole_disk.py). The groups of all three images cover
-# the same bytes, sector 0 last, so the disk is in one of the three states exactly if all these bytes match its image,
-# as for an MBR (mover/table.py). docs/decisions/0042 has the argument. An MBR stays in sector 0, so its images are
-# those of a move.
+# The old GPT and the new one overlap, so in flight there is none: markers cover both, and a backup GPT with
+# parked entries is in the last sectors, as when a table is made (mover/whole_disk.py). The groups of all
+# three images cover the same bytes, sector 0 last, so the disk is in one of the three states exactly if all
+# these bytes match its image, as for an MBR (mover/table.py). docs/decisions/0042 has the argument. An MBR
+# stays in sector 0, so its images are those of a move.
 
 SIZES = (512, 4096)
 BLOCK = 4096  # unit of writing, planning and judging: whole sectors of either size
@@ -34,8 +34,9 @@ def check_sizes(sizes: tuple[int, ...]) -> None:
 
 
 def table_places(label: str, size: int, sector_sizes: Sequence[int]) -> tuple[Extent, Extent]:
-    """Return the extents that the old and the new table cover at the start and at the end of the disk. The disk may be
-    longer than whole blocks only if it is written to by a copy: it has the backup header for 512 in its last sector.
+    """Return the extents that the old and the new table cover at the start and at the end of the disk. The
+    disk may be longer than whole blocks only if it is written to by a copy: it has the backup header for 512
+    in its last sector.
     """
     end = align_down(size, BLOCK)
     last = align_down(size, min(sector_sizes))
@@ -46,10 +47,13 @@ def table_places(label: str, size: int, sector_sizes: Sequence[int]) -> tuple[Ex
     return Extent(0, head + more), Extent(end - tail - more, last - end + tail + more)
 
 
-def convert_images(device: Device, plan: MovePlan, *, journal_at: int | None, journal_id: bytes) -> tables.TableImages:
+def convert_images(
+    device: Device, plan: MovePlan, *, journal_at: int | None, journal_id: bytes
+) -> tables.TableImages:
     """Return the images of the table for a conversion. Writes nothing.
 
-    Raises Refused if the table is not the one for which the plan was made, or its place contains anything else.
+    Raises Refused if the table is not the one for which the plan was made, or its place contains anything
+    else.
     """
     rewrite = plan.of(steps.ConvertTable)[0]
     if rewrite.label == TableLabel.DOS:
@@ -76,7 +80,9 @@ def convert_images(device: Device, plan: MovePlan, *, journal_at: int | None, jo
     sign = marker(unit, journal_at, journal_id)
     hidden = sign * (head.length // unit), _copies_at(tail, [mark])
     after = new_table(pair[0], before[0], size, rewrite, (head, tail))
-    return tables.TableImages(*(table_groups(head, tail, content, unit) for content in (before, hidden, after)))
+    return tables.TableImages(
+        *(table_groups(head, tail, content, unit) for content in (before, hidden, after))
+    )
 
 
 def _other_partition() -> Refused:
@@ -111,15 +117,20 @@ def _mbr_images(
 
 
 def converted_mbr(device: Device, mbr: tables.Mbr, rewrite: steps.ConvertTable, unit: int) -> Writing:
-    """Return the MBR of a disk and its EBRs for another sector size, as sectors of `unit` bytes. Boot code, signature
-    and flags stay, and so do the bytes behind the first 512 of a sector.
+    """Return the MBR of a disk and its EBRs for another sector size, as sectors of `unit` bytes. Boot code,
+    signature and flags stay, and so do the bytes behind the first 512 of a sector.
     """
     (new,) = rewrite.sector_sizes
     old = mbr.sector_size
     changes = {change.number: change for change in rewrite.changes}
     moved = {
         number: moved_entry(
-            entry, changes[number].before, changes[number].after, sector_size=old, new_size=new, geometry=mbr.geometry
+            entry,
+            changes[number].before,
+            changes[number].after,
+            sector_size=old,
+            new_size=new,
+            geometry=mbr.geometry,
         )
         for number, entry in mbr.entries.items()
     }
@@ -135,9 +146,13 @@ def _unit_at(device: Device, at: int, unit: int) -> bytes:
 def new_table(
     primary: GptCopy, sector_0: bytes, size: int, rewrite: steps.ConvertTable, places: tuple[Extent, Extent]
 ) -> tuple[bytes, bytes]:
-    """Return the bytes at both places after the conversion, with the boot code and the boot flag of `sector_0`."""
+    """Return the bytes at both places after the conversion, with the boot code and the boot flag of
+    `sector_0`.
+    """
     head, tail = places
-    copies = [copy for unit in rewrite.sector_sizes for copy in _gpt_copies(primary, size, unit, rewrite, places)]
+    copies = [
+        copy for unit in rewrite.sector_sizes for copy in _gpt_copies(primary, size, unit, rewrite, places)
+    ]
     first, last = bytearray(_copies_at(head, copies)), _copies_at(tail, copies)
     count = 2**32 if len(rewrite.sector_sizes) > 1 else size // rewrite.sector_sizes[0]
     first[:512] = protective_mbr(sector_0[:512], count)
@@ -147,8 +162,9 @@ def new_table(
 def _gpt_copies(
     primary: GptCopy, size: int, sector: int, rewrite: steps.ConvertTable, places: tuple[Extent, Extent]
 ) -> Iterator[GptCopy]:
-    """Yield both copies of a GPT for sectors of `sector` bytes. If there are tables for both sizes, the entries of the
-    table for 512 bytes lie behind those of the other at the start of the disk, and before them at its end.
+    """Yield both copies of a GPT for sectors of `sector` bytes. If there are tables for both sizes, the
+    entries of the table for 512 bytes lie behind those of the other at the start of the disk, and before them
+    at its end.
     """
     head, tail = places
     beside = len(rewrite.sector_sizes) > 1 and sector != BLOCK
@@ -173,7 +189,8 @@ def _converted_entry(entry: GptEntry, rewrite: steps.ConvertTable, sector: int) 
 def _copies_at(place: Extent, copies: Sequence[GptCopy]) -> bytes:
     """Return the bytes of a place with the parts of these copies that lie in it; the rest is zeros.
 
-    Only the bytes of a header are copied, not its whole sector: another header may lie in the same 4096 bytes.
+    Only the bytes of a header are copied, not its whole sector: another header may lie in the same 4096
+    bytes.
     """
     made = bytearray(place.length)
     for copy in copies:
@@ -186,18 +203,29 @@ def _copies_at(place: Extent, copies: Sequence[GptCopy]) -> bytes:
 
 
 def refuse_other_content(pair: Sequence[GptCopy], places: Sequence[Extent], found: Sequence[bytes]) -> None:
-    """Raise Refused if the place of a table contains bytes of anything else, or the table has an unusual form."""
+    """Raise Refused if the place of a table contains bytes of anything else, or the table has an unusual
+    form.
+    """
     primary = pair[0]
     header = primary.header
-    if header.entry_size != MOST_ENTRIES or any(entry.number > MOST_ENTRIES for entry in primary.used_entries()):
-        text = f"it has {header.entry_count} entries of {header.entry_size} bytes; a usual GPT has 128 of 128 bytes"
+    if header.entry_size != MOST_ENTRIES or any(
+        entry.number > MOST_ENTRIES for entry in primary.used_entries()
+    ):
+        text = (
+            f"it has {header.entry_count} entries of {header.entry_size} bytes; a usual GPT has 128 of 128"
+            " bytes"
+        )
         raise tables.unsound_table(text)
-    known = [Extent(0, 512), *(extent for copy in pair for extent in (copy.header_extent, copy.entries_extent))]
+    known = [
+        Extent(0, 512),
+        *(extent for copy in pair for extent in (copy.header_extent, copy.entries_extent)),
+    ]
     usual = Extent(places[1].end - primary.sector_size - len(primary.entries), len(primary.entries))
     for place, content in zip(places, found, strict=True):
         rest = bytearray(content)
         if place.contains(usual) and content[usual.start - place.start :].startswith(primary.entries):
-            known.append(usual)  # sgdisk -e leaves these entries next to those that its backup header points to
+            # sgdisk -e leaves these entries next to those that its backup header points to
+            known.append(usual)
         for extent in known:
             start, end = max(extent.start, place.start), min(extent.end, place.end)
             if start < end:
@@ -215,12 +243,20 @@ def _place_taken(at: int, end: int) -> Refused:
 
 
 def table_groups(head: Extent, tail: Extent, content: tuple[bytes, bytes], unit: int) -> Writing:
-    """Return the content of both places as sectors of `unit` bytes: the end of the disk first, sector 0 last."""
+    """Return the content of both places as sectors of `unit` bytes: the end of the disk first, sector 0
+    last.
+    """
     first, last = content
-    return (Sectors(tail.start, last),), (Sectors(unit, first[unit : head.length]),), (Sectors(0, first[:unit]),)
+    return (
+        (Sectors(tail.start, last),),
+        (Sectors(unit, first[unit : head.length]),),
+        (Sectors(0, first[:unit]),),
+    )
 
 
-def rebuilt_halves(step: steps.RebuildContent, held: Sequence[bytes]) -> tuple[Sequence[bytes], Sequence[bytes]]:
+def rebuilt_halves(
+    step: steps.RebuildContent, held: Sequence[bytes]
+) -> tuple[Sequence[bytes], Sequence[bytes]]:
     """Return the bytes in the journal of a partition that is rebuilt: those before, and those after."""
     count = len(step.held.ranges)
     return held[:count], held[count:]

@@ -19,10 +19,12 @@ from aligntool.units import Extent, align_down, align_up
 
 # The state of a disk, from its table and the journal of a move. It decides what may be written.
 #
-# `status`, `resume` and `rollback` must find the same state; an unreadable table must not be mistaken for one that was
-# changed on purpose.
+# `status`, `resume` and `rollback` must find the same state; an unreadable table must not be mistaken for one
+# that was changed on purpose.
 
-MARKER = re.compile(rb"aligntool: .*\njournal ([0-9a-f]{32}) (?:at byte ([0-9]+)|in a file elsewhere)\n", re.DOTALL)
+MARKER = re.compile(
+    rb"aligntool: .*\njournal ([0-9a-f]{32}) (?:at byte ([0-9]+)|in a file elsewhere)\n", re.DOTALL
+)
 USED = "another program has written to the file system since its shrink stopped"
 _MOST_FLIPPED = 16  # bytes that may differ in a sector that is damaged, but still recognised as that sector
 
@@ -32,9 +34,10 @@ class DiskState(Enum):
     IN_FLIGHT = auto()
     COMPLETE = auto()  # every partition is at its new place, and whole
     LEFT = auto()  # as COMPLETE, but the table was changed since: the user continued to use the disk
-    UNREADABLE = auto()  # in flight or complete; no table is readable, but there is evidence of the journal's move
-    # In flight; there is another table, or no table and no evidence of the journal's move. Or complete, but the table
-    # lists an old place, where the content is not any more.
+    # in flight or complete; no table is readable, but there is evidence of the journal's move
+    UNREADABLE = auto()
+    # In flight; there is another table, or no table and no evidence of the journal's move. Or complete, but
+    # the table lists an old place, where the content is not any more.
     CHANGED = auto()
 
 
@@ -48,7 +51,8 @@ def find_disk_state(device: Device, journal: Journal) -> DiskState:
     shown = tables.shows_table(device, images)
     if shown and (table is not TableState.OTHER or tables.is_own_table(device, images)):
         if table is TableState.BEFORE and step <= plan.park_at:
-            # A rollback removes its markers before it writes the old table; another program does not wait for that.
+            # A rollback removes its markers before it writes the old table; another program does not wait for
+            # that.
             is_undone = journal.position.forward or not has_markers(device, journal)
             return DiskState.NOT_BEGUN if is_undone else DiskState.IN_FLIGHT
         is_old = table is TableState.BEFORE and images.before != images.after
@@ -56,13 +60,17 @@ def find_disk_state(device: Device, journal: Journal) -> DiskState:
             return DiskState.CHANGED
         if table is TableState.OTHER and complete and is_readable(device):
             return DiskState.LEFT  # the MBR is unchanged, the chain of EBRs is not
-        committed = table is TableState.AFTER or (table is TableState.BEFORE and images.before == images.after)
+        committed = table is TableState.AFTER or (
+            table is TableState.BEFORE and images.before == images.after
+        )
         if complete or (committed and step >= plan.commit_at):
             return DiskState.COMPLETE
         return DiskState.IN_FLIGHT
     if shown is False or (shown and is_readable(device)) or covers_content(plan):
         return DiskState.LEFT if complete and not lists_old_place(device, plan) else DiskState.CHANGED
-    known = has_evidence(device, journal) and not any(foreign_content(device, journal, [Extent(0, device.size)]))
+    known = has_evidence(device, journal) and not any(
+        foreign_content(device, journal, [Extent(0, device.size)])
+    )
     return DiskState.UNREADABLE if known else DiskState.CHANGED
 
 
@@ -76,8 +84,8 @@ def lists_old_place(device: Device, plan: MovePlan) -> bool:
 
 
 def covers_content(plan: MovePlan) -> bool:
-    """Return whether the sectors of the table are the head of content on the whole disk. A system that used the disk
-    since has changed them, and they must not be written again.
+    """Return whether the sectors of the table are the head of content on the whole disk. A system that used
+    the disk since has changed them, and they must not be written again.
     """
     return any(step.extent.start == 0 for step in plan.rebuilds)
 
@@ -88,8 +96,9 @@ def is_shrink(plan: MovePlan) -> bool:
 
 
 def is_used(device: Device, plan: MovePlan) -> bool:
-    """Return whether the content on a whole disk whose head the plan writes can be recognised. If that head is CHANGED,
-    a system has used the content: a cut in the last write of the head can leave it visible beside the parked entry.
+    """Return whether the content on a whole disk whose head the plan writes can be recognised. If that head
+    is CHANGED, a system has used the content: a cut in the last write of the head can leave it visible beside
+    the parked entry.
     """
     return covers_content(plan) and any(
         layer.kind == step.kind
@@ -104,8 +113,8 @@ def is_complete(journal: Journal) -> bool:
 
 
 def has_markers(device: Device, journal: Journal, *, only_at_source: bool = False) -> bool:
-    """Return whether a marker with this journal's id is at a place where its plan writes markers. A rollback removes
-    those at the source, and leaves those at the target.
+    """Return whether a marker with this journal's id is at a place where its plan writes markers. A rollback
+    removes those at the source, and leaves those at the target.
     """
     for step in journal.contents.plan.saved:
         if only_at_source and isinstance(step, steps.ReleaseContent):
@@ -120,7 +129,9 @@ def has_markers(device: Device, journal: Journal, *, only_at_source: bool = Fals
 
 
 def has_evidence(device: Device, journal: Journal) -> bool:
-    """Return whether there is evidence that this disk is the one in flight: a sector of a table, or a marker."""
+    """Return whether there is evidence that this disk is the one in flight: a sector of a table, or a
+    marker.
+    """
     sectors = _table_sectors(journal.contents.images, device.sector_size)
     return any(_is_nearly_intact(device, sector) for sector in sectors) or has_markers(device, journal)
 
@@ -191,16 +202,21 @@ def overlay(device: Device, journal: Journal) -> OverlaidDisk:
     return OverlaidDisk(device, (*all_sectors(tables.leftovers(device, images)), *all_sectors(writing)))
 
 
-def foreign_content(device: Device, journal: Journal, places: Iterable[Extent]) -> Iterator[tuple[Extent, Layer]]:
-    """Yield what is recognised at places where the move hides its own content, and is not that content: to continue
-    would overwrite it. The end of the last partition, which may have metadata there, is not the end of the disk.
+def foreign_content(
+    device: Device, journal: Journal, places: Iterable[Extent]
+) -> Iterator[tuple[Extent, Layer]]:
+    """Yield what is recognised at places where the move hides its own content, and is not that content: to
+    continue would overwrite it. The end of the last partition, which may have metadata there, is not the end
+    of the disk.
     """
     own = _own_content(device, journal)
     plan = journal.contents.plan
     entries = (entry for place in plan.places for entry in (place.before, place.after) if entry)
     last_end = max((place.end for place in (*places_in_use(plan), *entries)), default=0)
     for place in places:
-        layers = read_layers(LegibleDisk(device, ()), place, sector_size=device.sector_size, last_end=last_end)
+        layers = read_layers(
+            LegibleDisk(device, ()), place, sector_size=device.sector_size, last_end=last_end
+        )
         yield from ((place, layer) for layer in layers if (layer.kind, layer.uuid) not in own)
 
 
@@ -213,7 +229,8 @@ def _own_content(device: Device, journal: Journal) -> frozenset[tuple[str, str |
         count = len(step.held.ranges)
         for saved in (held[step.partition][:count], held[step.partition][count:] or held[step.partition]):
             parts = [
-                Sectors(place.start + part.start, data) for part, data in zip(step.held.ranges, saved, strict=True)
+                Sectors(place.start + part.start, data)
+                for part, data in zip(step.held.ranges, saved, strict=True)
             ]
             layers = read_layers(LegibleDisk(device, parts), place, sector_size=device.sector_size)
             found |= {(layer.kind, layer.uuid) for layer in layers}
@@ -221,7 +238,9 @@ def _own_content(device: Device, journal: Journal) -> frozenset[tuple[str, str |
 
 
 def places_in_use(plan: Plan, *, with_journal: bool = True) -> tuple[Extent, ...]:
-    """Return the old and new places of everything that the plan writes, and the journal's if it is on this disk."""
+    """Return the old and new places of everything that the plan writes, and the journal's if it is on this
+    disk.
+    """
     places: list[Extent] = []
     for step in plan.steps:
         match step:

@@ -1,7 +1,8 @@
-"""The bytes of a partition that the journal keeps while the rest is copied: all by which blkid would recognise it.
+"""The bytes of a partition that the journal keeps while the rest is copied: all by which blkid would
+recognise it.
 
-The offsets that blkid reads are in `contents.catalogue.SIGNATURES`. Heads and tails are held generously, 128 KiB at
-either end; in between, only the sectors in which a signature could lie.
+The offsets that blkid reads are in `contents.catalogue.SIGNATURES`. Heads and tails are held generously, 128
+KiB at either end; in between, only the sectors in which a signature could lie.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,13 +18,18 @@ _UNKNOWN_HEAD = MIB // 2
 
 
 def held_ranges(
-    partition: Partition, length: int, sector_size: int, more: Iterable[Extent] = (), *, signatures_only: bool = False
+    partition: Partition,
+    length: int,
+    sector_size: int,
+    more: Iterable[Extent] = (),
+    *,
+    signatures_only: bool = False,
 ) -> SavedRanges:
     """Return the held ranges of a partition of `length` bytes that moves. `more`: further ranges to hold.
     `signatures_only`: only the sectors in which a signature could lie, for a small journal.
 
-    The ranges are whole sectors of the table, sorted and disjoint. A range that crosses the end of a short partition
-    is clipped; a partition shorter than head and tail is held whole.
+    The ranges are whole sectors of the table, sorted and disjoint. A range that crosses the end of a short
+    partition is clipped; a partition shorter than head and tail is held whole.
     """
     kinds = [kind_named(name) for name in _kinds(partition.content)]
     fixed = [kind.held_ends for kind in kinds if kind.held_ends]
@@ -39,7 +45,9 @@ def _signature_ranges(length: int) -> tuple[Extent, ...]:
 
 
 def _kinds(layers: Iterable[Layer]) -> Iterator[str]:
-    """Yield the kinds of these layers and of those inside, which are recognised once the outer signature is hidden."""
+    """Yield the kinds of these layers and of those inside, which are recognised once the outer signature is
+    hidden.
+    """
     for layer in layers:
         yield layer.kind
         yield from _kinds(layer.inner)

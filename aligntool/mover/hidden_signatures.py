@@ -23,7 +23,8 @@ from aligntool.units import KIB, Extent, align_down, merged
 # Safety rests on this order: docs/crash-safety.md, "Saved".
 #
 # Of the signature that `blkid -p` reports, only one byte is changed, alone in its sector, so a torn write
-# leaves the signature either unchanged or hidden. All other signatures are hidden before it and restored after it:
+# leaves the signature either unchanged or hidden. All other signatures are hidden before it and restored
+# after it:
 # as long as anything is recognised, it is recognised by that signature, with everything else whole.
 
 Bytes = frozenset[int]  # offsets in a partition
@@ -31,8 +32,8 @@ Bytes = frozenset[int]  # offsets in a partition
 
 @dataclass(frozen=True, slots=True)
 class SignatureBytes:
-    """The signatures in saved bytes. `redundant`: sectors, hidden first. `last`: bytes in levels, each level hidden
-    after the one before it. No sector is in two of these sets.
+    """The signatures in saved bytes. `redundant`: sectors, hidden first. `last`: bytes in levels, each level
+    hidden after the one before it. No sector is in two of these sets.
     """
 
     redundant: Bytes
@@ -44,8 +45,8 @@ class SignatureBytes:
 class View:
     """The saved bytes of a partition as seen by a program that reads a partition of `length` bytes at `base`.
 
-    `base` counts from the partition's start. If it is not 0, it is the other place of a move so short that the two
-    overlap.
+    `base` counts from the partition's start. If it is not 0, it is the other place of a move so short that
+    the two overlap.
     """
 
     held: SavedRanges
@@ -63,8 +64,8 @@ class View:
 
 
 def signature_bytes(view: View, *others: View) -> SignatureBytes:
-    """Return the signatures in the view. `others`: the same bytes as seen from other places; a signature recognised
-    from there counts as redundant, unless it shares a sector with one that is hidden last.
+    """Return the signatures in the view. `others`: the same bytes as seen from other places; a signature
+    recognised from there counts as redundant, unless it shares a sector with one that is hidden last.
     """
     size = len(view.sign)
     own = list(_find_signatures(view))
@@ -73,7 +74,9 @@ def signature_bytes(view: View, *others: View) -> SignatureBytes:
     levels = [sectors_of(level, size) for level in _hidden_last(view, own)]
     # A sector with bytes of two levels goes with the later one.
     levels = [sectors.difference(*levels[number:]) for number, sectors in enumerate(levels, start=1)]
-    last = tuple(frozenset(at for at in vital if align_down(at, size) in sectors) for sectors in levels if sectors)
+    last = tuple(
+        frozenset(at for at in vital if align_down(at, size) in sectors) for sectors in levels if sectors
+    )
     return SignatureBytes(sectors_of(vital, size).difference(*levels), last, vital)
 
 
@@ -93,8 +96,8 @@ def signature_ranges(view: View) -> Iterator[Extent]:
 def with_signatures(
     device: Device, start: int, length: int, ranges: Sequence[Extent], sector_size: int
 ) -> tuple[Extent, ...]:
-    """Return the ranges of a partition of `length` bytes with its first sector, and every sector that has a part of a
-    signature, so that all of them can be hidden. Raises OSError.
+    """Return the ranges of a partition of `length` bytes with its first sector, and every sector that has a
+    part of a signature, so that all of them can be hidden. Raises OSError.
     """
     within = Extent(0, length)
     places = (Extent(at, min(one.width, length - at)) for one in SIGNATURES for at in one.places(length))
@@ -104,8 +107,9 @@ def with_signatures(
 
 
 def rewrite(device: Device, start: int, hidden: SavedRanges, view: View) -> None:
-    """Write the content of the view over other content: what is recognised in the ranges of `hidden` is hidden first,
-    and these ranges are written last, as when a partition moves. Raises Stopped if a write reads back differently.
+    """Write the content of the view over other content: what is recognised in the ranges of `hidden` is
+    hidden first, and these ranges are written last, as when a partition moves. Raises Stopped if a write
+    reads back differently.
     """
     found = replace(view, held=hidden, content=read_saved(device, start, hidden))
     write_markers(device, start, found)
@@ -159,11 +163,12 @@ def sectors_of(level: Bytes, size: int) -> Bytes:
 def _hidden_last(view: View, found: Sequence[tuple[Signature, int]]) -> tuple[Bytes, ...]:
     """Return the bytes to be hidden last, in levels: one byte of the signature that blkid reports.
 
-    For a mirror of md with its superblock at the end: that superblock, then what is recognised without it, which is
-    whole; the other way round, the member would be recognised while the superblock of its content is a marker.
+    For a mirror of md with its superblock at the end: that superblock, then what is recognised without it,
+    which is whole; the other way round, the member would be recognised while the superblock of its content is
+    a marker.
 
-    For ZFS: the newest uberblocks of the first label, as few as libblkid requires, then the list of names (nvlist) in
-    that label.
+    For ZFS: the newest uberblocks of the first label, as few as libblkid requires, then the list of names
+    (nvlist) in that label.
     """
     if not found:
         return ()
@@ -180,8 +185,8 @@ def _hidden_last(view: View, found: Sequence[tuple[Signature, int]]) -> tuple[By
 
 
 def _mirrored_below(view: View, found: Sequence[tuple[Signature, int]]) -> int | None:
-    """Return the vital byte of the content of a member of md that is a mirror and has its superblock at the end, or
-    None. Of other levels, content that is recognised on a member is not whole.
+    """Return the vital byte of the content of a member of md that is a mirror and has its superblock at the
+    end, or None. Of other levels, content that is recognised on a member is not whole.
 
     Level: md(4), struct mdp_superblock_1 (byte 72) of version 1.0 and mdp_super_t (word 7) of 0.90.
     """
@@ -199,8 +204,8 @@ def _mirrored_below(view: View, found: Sequence[tuple[Signature, int]]) -> int |
 
 
 def _transaction_group(view: View, at: int) -> int:
-    """Return the transaction group of an uberblock: ub_txg, 16 bytes after the start of its magic, in the byte order
-    of the pool.
+    """Return the transaction group of an uberblock: ub_txg, 16 bytes after the start of its magic, in the
+    byte order of the pool.
     """
     start = align_down(at, KIB)
     is_little = view.read(start, 1) == b"\x0c"
@@ -217,7 +222,9 @@ def _find_signatures(view: View) -> Iterator[tuple[Signature, int]]:
             sign = view.sign
             start = view.held.ranges[number].start + at
             candidates = range(len(found)) if signature.vital is None else (signature.vital,)
-            differing = (start + index for index in candidates if found[index] != sign[(start + index) % len(sign)])
+            differing = (
+                start + index for index in candidates if found[index] != sign[(start + index) % len(sign)]
+            )
             yield from ((signature, vital) for vital in islice(differing, 1))
 
 
@@ -225,8 +232,8 @@ def _find_signatures(view: View) -> Iterator[tuple[Signature, int]]:
 def _saved_places(
     held: SavedRanges, length: int, base: int
 ) -> Sequence[tuple[Signature, re.Pattern[bytes], int, int, int]]:
-    """Return every place in saved bytes where a partition of this length at `base` may have a signature: its pattern,
-    the number of the range, and start and end in it.
+    """Return every place in saved bytes where a partition of this length at `base` may have a signature: its
+    pattern, the number of the range, and start and end in it.
 
     Cached: a move calls this a thousand times, and there are some 800 places.
     """
@@ -239,16 +246,20 @@ def _saved_places(
     ]
 
 
-# Everything that could be recognised is removed from the disk while a partition is in flight, and restored last.
+# Everything that could be recognised is removed from the disk while a partition is in flight, and restored
+# last.
 #
-# The order matters: the bytes that recognition depends on are hidden first and restored last, each time separated from
-# the rest by a flush and a read-back, so after a cut at any moment either nothing is recognised or the whole content.
+# The order matters: the bytes that recognition depends on are hidden first and restored last, each time
+# separated from the rest by a flush and a read-back, so after a cut at any moment either nothing is
+# recognised or the whole content.
 
 _PIECE = 1 << 17
 
 
 def marker(sector_size: int, journal_at: int | None, id_: bytes) -> bytes:
-    """Return the marker, a sector of readable text that no program recognises. `journal_at` None: in a file."""
+    """Return the marker, a sector of readable text that no program recognises. `journal_at` None: in a
+    file.
+    """
     where = "in a file elsewhere" if journal_at is None else f"at byte {journal_at}"
     text = (
         "aligntool: a partition was here or will be; it is in flight.\n"
@@ -273,7 +284,8 @@ def read_saved(device: Device, start: int, held: SavedRanges) -> tuple[bytes, ..
 
 
 def write_markers(device: Device, start: int, view: View, *others: View) -> None:
-    """Write markers over all saved bytes of the partition at `start`: the signatures, flush, then the rest, flush.
+    """Write markers over all saved bytes of the partition at `start`: the signatures, flush, then the rest,
+    flush.
 
     Raises Stopped if a signature can still be read after the first flush: nothing else was written then.
     """
@@ -289,7 +301,9 @@ def _hide(device: Device, start: int, view: View, signs: SignatureBytes) -> None
     hidden: Bytes = frozenset()
     for level in signs.last:
         hidden |= level
-        _write_sectors(device, start, view, with_markers(view, signs.redundant, hidden), _sectors(view, level))
+        _write_sectors(
+            device, start, view, with_markers(view, signs.redundant, hidden), _sectors(view, level)
+        )
         _check_hidden(device, start, view, level)
 
 
@@ -327,10 +341,11 @@ def _is_still_readable(device: Device, start: int, view: View, vital: Bytes) -> 
 
 
 def restore_content(device: Device, start: int, view: View, *others: View) -> None:
-    """Restore the content at `start`: all but its signatures, then the signatures, each flushed and read back.
+    """Restore the content at `start`: all but its signatures, then the signatures, each flushed and read
+    back.
 
-    An old file system that is still recognised at that place is hidden first. Raises Stopped if the data reads back
-    differently; until the signatures are written, nothing is recognised.
+    An old file system that is still recognised at that place is hidden first. Raises Stopped if the data
+    reads back differently; until the signatures are written, nothing is recognised.
     """
     _hide_recognised(device, start, view, lambda _: True)
     signs = signature_bytes(view, *others)
@@ -339,7 +354,9 @@ def restore_content(device: Device, start: int, view: View, *others: View) -> No
     _check_written(device, start, view.held, with_markers(view, signs.redundant, hidden))
     for level in reversed(signs.last):
         hidden -= level
-        _write_sectors(device, start, view, with_markers(view, signs.redundant, hidden), _sectors(view, level))
+        _write_sectors(
+            device, start, view, with_markers(view, signs.redundant, hidden), _sectors(view, level)
+        )
         _check_written(device, start, view.held, with_markers(view, signs.redundant, hidden))
     if signs.redundant:
         _write_sectors(device, start, view, view.content, signs.redundant)
@@ -347,8 +364,8 @@ def restore_content(device: Device, start: int, view: View, *others: View) -> No
 
 
 def restore_signatures(device: Device, start: int, view: View) -> None:
-    """Restore signatures that are still hidden although the content is recognised: redundant signatures, and bytes in
-    the sector of the decisive signature, if the write of that sector was torn.
+    """Restore signatures that are still hidden although the content is recognised: redundant signatures, and
+    bytes in the sector of the decisive signature, if the write of that sector was torn.
     """
     size = len(view.sign)
     signs = signature_bytes(view)
@@ -378,14 +395,19 @@ def _check_written(device: Device, start: int, held: SavedRanges, content: Seque
 
 
 def hide_in_free_space(device: Device, start: int, view: View, occupied: Sequence[Extent]) -> None:
-    """Hide what is recognised at the place at `start`, except in sectors that belong to an extent of `occupied`.
+    """Hide what is recognised at the place at `start`, except in sectors that belong to an extent of
+    `occupied`.
 
-    Free space reads as zero, except where the user named bytes. The remains of an old file system in them would be
-    recognised until the move is complete, if it began where the partition will, and not where the named bytes do.
+    Free space reads as zero, except where the user named bytes. The remains of an old file system in them
+    would be recognised until the move is complete, if it began where the partition will, and not where the
+    named bytes do.
     """
     size = len(view.sign)
     _hide_recognised(
-        device, start, view, lambda at: not any(extent.overlaps(Extent(start + at, size)) for extent in occupied)
+        device,
+        start,
+        view,
+        lambda at: not any(extent.overlaps(Extent(start + at, size)) for extent in occupied),
     )
 
 

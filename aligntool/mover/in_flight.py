@@ -1,4 +1,6 @@
-"""Compare the places of a change in flight with what the change left there: another program may have used them."""
+"""Compare the places of a change in flight with what the change left there: another program may have used
+them.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -27,16 +29,18 @@ from aligntool.mover.journal_format import Position
 from aligntool.mover.table import all_sectors
 from aligntool.units import Extent, align_down, merged
 
-# The rule for every step that makes content unusable: it is hidden before and shown after, so a program that changed
-# it has ignored the parked entry, or has put an older copy back. Whatever is found to be neither the content nor a
-# marker is of another program, and is never overwritten. docs/crash-safety.md, "Content that another program changed".
+# The rule for every step that makes content unusable: it is hidden before and shown after, so a program that
+# changed it has ignored the parked entry, or has put an older copy back. Whatever is found to be neither the
+# content nor a marker is of another program, and is never overwritten. docs/crash-safety.md, "Content that
+# another program changed".
 #
-# The order of hiding decides what a cut can leave: as long as the deciding signature is shown, everything else is
-# whole, except for sectors with redundant signatures. Any other state was made by another program.
+# The order of hiding decides what a cut can leave: as long as the deciding signature is shown, everything
+# else is whole, except for sectors with redundant signatures. Any other state was made by another program.
 
 CHOOSE = 'docs/crash-safety.md, "Content that another program changed", explains the choice'
 STAYS = "it is whole, and a rollback leaves it as it is"
-HIDDEN_FIRST = 2  # the batch of a RebuildContent that has begun. 1: version 0.1 began it, which hid no signature
+# the batch of a RebuildContent that has begun. 1: version 0.1 began it, which hid no signature
+HIDDEN_FIRST = 2
 
 
 class Found(Enum):
@@ -53,7 +57,8 @@ class Comparison:
     """The bytes at a place, compared with the content that belongs there."""
 
     shown: bool  # every byte of the deciding signature is there
-    ours: int | None  # the first byte of a sector that is at least partly a marker, except redundant signatures
+    # the first byte of a sector that is at least partly a marker, except redundant signatures
+    ours: int | None
     other: int | None  # the first byte of a sector that is neither
     compared: int  # sectors
     has_signature: bool
@@ -77,9 +82,9 @@ def compare(
     also: Sequence[bytes] = (),
     others: Sequence[View] = (),
 ) -> Comparison:
-    """Compare the place at `start` with the content of the view. `taken`: extents of the disk that may hold anything.
-    `also`: other content that a sector may have, range by range. `others`: as given to `signature_bytes` when it was
-    hidden.
+    """Compare the place at `start` with the content of the view. `taken`: extents of the disk that may hold
+    anything. `also`: other content that a sector may have, range by range. `others`: as given to
+    `signature_bytes` when it was hidden.
 
     Unreadable sectors are not compared: a rollback must be possible on a disk that fails.
     """
@@ -109,7 +114,9 @@ def _read_sectors(device: Device, start: int, view: View, taken: Sequence[Extent
         for at in range(extent.start, extent.end, size):
             if any(place.overlaps(Extent(start + at, size)) for place in near):
                 continue
-            sector = raw[at - extent.start : at - extent.start + size] or read_or_empty(device, start + at, size)
+            sector = raw[at - extent.start : at - extent.start + size] or read_or_empty(
+                device, start + at, size
+            )
             if sector:
                 found[at] = sector
     return found
@@ -128,11 +135,16 @@ def _expected(view: View, found: dict[int, bytes], also: Sequence[bytes]) -> Ite
 
 
 def found_at_source(
-    device: Device, start: int, views: tuple[View, View], taken: Sequence[Extent] = (), *, is_copied: bool = False
+    device: Device,
+    start: int,
+    views: tuple[View, View],
+    taken: Sequence[Extent] = (),
+    *,
+    is_copied: bool = False,
 ) -> tuple[Found, int]:
-    """Return what is at the old place while it is hidden or shown again, and the first byte that another program
-    changed. `views`: as of `views_at_source`. `is_copied`: data may have been copied there, so that only the deciding
-    signature shows that the content is whole.
+    """Return what is at the old place while it is hidden or shown again, and the first byte that another
+    program changed. `views`: as of `views_at_source`. `is_copied`: data may have been copied there, so that
+    only the deciding signature shows that the content is whole.
     """
     seen = compare(device, start, views[0], taken, others=views[1:])
     at = next((at for at in (seen.other, seen.ours) if at is not None), start)
@@ -148,9 +160,9 @@ def found_at_source(
 def changes(
     device: Device, journal: Journal, sign: bytes, *, back: bool = False, restore_table: bool = False
 ) -> Iterator[Change]:
-    """Yield each place that another program has written to, according to the journal's position, and that would stop
-    the work: at once, or at one of the steps that follow. `back`: a rollback. `restore_table`: the sectors of the table
-    are not compared, as the user has decided what they are to hold.
+    """Yield each place that another program has written to, according to the journal's position, and that
+    would stop the work: at once, or at one of the steps that follow. `back`: a rollback. `restore_table`: the
+    sectors of the table are not compared, as the user has decided what they are to hold.
     """
     images = journal.contents.images.sectors if restore_table else ()
     table = tuple(Extent(sectors.at, len(sectors.data)) for sectors in images)
@@ -173,9 +185,9 @@ def changes(
 
 
 def _data_at_records(device: Device, journal: Journal) -> tuple[Extent, ...]:
-    """Return the data that another program has put where an EBR was. In flight these sectors are hidden, and a
-    partition in flight may lie over them. What was at the place of a new EBR is not known: the user may have named it.
-    Unreadable sectors are left out, as in `compare`.
+    """Return the data that another program has put where an EBR was. In flight these sectors are hidden, and
+    a partition in flight may lie over them. What was at the place of a new EBR is not known: the user may
+    have named it. Unreadable sectors are left out, as in `compare`.
     """
     images = journal.contents.images
     unchanged = list[Extent]()
@@ -184,18 +196,25 @@ def _data_at_records(device: Device, journal: Journal) -> tuple[Extent, ...]:
     for at, length in records.items():
         known = [sectors.data for sectors in images.sectors if sectors.at == at]
         found = read_or_empty(device, at, length)
-        if not found or is_mix(found, (bytes(length), *known)) or any(lists_the_same(found, one) for one in known):
+        if (
+            not found
+            or is_mix(found, (bytes(length), *known))
+            or any(lists_the_same(found, one) for one in known)
+        ):
             unchanged.append(Extent(at, length))
     own = (*unchanged, *places_in_use(journal.contents.plan))
     return Claims(device).kept_in_any((Extent(*record) for record in records.items()), own)
 
 
 def lists_the_same(found: bytes, record: bytes) -> bool:
-    """Return whether a sector is an EBR, and nothing else, that lists the same partition as this one. A program that
-    writes the old table back places the next EBR, and gives CHS addresses, by rules of its own.
+    """Return whether a sector is an EBR, and nothing else, that lists the same partition as this one. A
+    program that writes the old table back places the next EBR, and gives CHS addresses, by rules of its own.
     """
     both = entries_of(found), entries_of(record)
-    listed = [{(each.code, each.start, each.sectors) for each in entries or () if _is_data(each)} for entries in both]
+    listed = [
+        {(each.code, each.start, each.sectors) for each in entries or () if _is_data(each)}
+        for entries in both
+    ]
     empty = with_entries(bytes(len(found)), {})
     return both[0] is not None and listed[0] == listed[1] and with_entries(found, _NO_ENTRIES) == empty
 
@@ -217,8 +236,8 @@ def _at_shown(
     *,
     back: bool,
 ) -> tuple[int | None, bool]:
-    """Return the byte that stops the work at content that is not hidden yet, or is shown again, and whether the content
-    is whole.
+    """Return the byte that stops the work at content that is not hidden yet, or is shown again, and whether
+    the content is whole.
     """
     views = views_at_source(journal, step, sign)
     start = step.source.start
@@ -226,7 +245,9 @@ def _at_shown(
     if index > position.step and back:
         return not_back(device, start, views), False
     taken = () if index > position.step else (*taken_from(journal, step), *table)
-    found, at = found_at_source(device, start, views, taken, is_copied=index == position.step and not position.forward)
+    found, at = found_at_source(
+        device, start, views, taken, is_copied=index == position.step and not position.forward
+    )
     is_used = found is Found.USED and not back
     return (at if found is Found.CHANGED or is_used else None), is_used
 
@@ -269,8 +290,9 @@ def views_at_source(journal: Journal, step: steps.HoldContent, sign: bytes) -> t
 
 
 def taken_from(journal: Journal, step: steps.HoldContent) -> tuple[Extent, ...]:
-    """Return the extents of the disk in which the change may have written over the markers of a partition: what is
-    copied, what is released, and the sectors of EBRs. In between, the markers stay, also at a new place.
+    """Return the extents of the disk in which the change may have written over the markers of a partition:
+    what is copied, what is released, and the sectors of EBRs. In between, the markers stay, also at a new
+    place.
     """
     contents = journal.contents
     position = journal.position
@@ -319,13 +341,15 @@ def rebuilt_view(journal: Journal, step: steps.RebuildContent, sign: bytes, *, a
 def first_unfinished(
     device: Device, journal: Journal, step: steps.RebuildContent, sign: bytes, *, after: bool
 ) -> int | None:
-    """Return the first byte of a sector of rebuilt content that is hidden, or still what it was before it was rebuilt.
-    `after` False: before that was undone.
+    """Return the first byte of a sector of rebuilt content that is hidden, or still what it was before it was
+    rebuilt. `after` False: before that was undone.
     """
     wanted, other = (rebuilt_view(journal, step, sign, after=which) for which in (after, not after))
     for at, sector in _read_sectors(device, step.extent.start, wanted, ()).items():
         own = wanted.read(at, len(sector))
-        if sector != own and (is_marker(sector, sign) or is_mix(sector, (own, other.read(at, len(sector)), sign))):
+        if sector != own and (
+            is_marker(sector, sign) or is_mix(sector, (own, other.read(at, len(sector)), sign))
+        ):
             return step.extent.start + at
     return None
 
@@ -335,16 +359,20 @@ def check_rebuilt(device: Device, journal: Journal, sign: bytes, *, after: bool)
     for step in journal.contents.plan.rebuilds:
         at = first_unfinished(device, journal, step, sign, after=after)
         if at is not None:
-            text = f"the content of partition {step.partition} is incomplete at byte {at}; the journal is kept"
+            text = (
+                f"the content of partition {step.partition} is incomplete at byte {at}; the journal is kept"
+            )
             raise Stopped(text)
 
 
 def hidden_part(before: View, after: View) -> steps.SavedRanges:
-    """Return the ranges that are hidden while the rest is rebuilt: those with a signature, before or after, and the
-    first sector, in which a marker leads to the journal.
+    """Return the ranges that are hidden while the rest is rebuilt: those with a signature, before or after,
+    and the first sector, in which a marker leads to the journal.
     """
     size = len(before.sign)
-    sectors = {at for view in (before, after) for place in signature_ranges(view) for at in _sectors(place, size)}
+    sectors = {
+        at for view in (before, after) for place in signature_ranges(view) for at in _sectors(place, size)
+    }
     sectors |= {0}
     ranges: list[Extent] = []
     for extent in before.held.ranges:
@@ -377,7 +405,9 @@ def is_rebuilding(position: Position, index: int) -> bool:
 def found_at_rebuilt(
     device: Device, journal: Journal, index: int, step: steps.RebuildContent, sign: bytes
 ) -> tuple[Found, int]:
-    """Return what is at the place of content that is rebuilt, and the first byte that another program changed."""
+    """Return what is at the place of content that is rebuilt, and the first byte that another program
+    changed.
+    """
     before, after = (rebuilt_view(journal, step, sign, after=which) for which in (False, True))
     start = step.extent.start
     position = journal.position
@@ -401,7 +431,8 @@ def found_at_rebuilt(
 
 
 def _has_nothing_of(device: Device, start: int, before: View, after: View) -> bool:
-    """Return whether the old content is shown, with nothing of the new one and no marker in it, but is not as it was:
+    """Return whether the old content is shown, with nothing of the new one and no marker in it, but is not as
+    it was:
     a system has used it before anything was hidden.
     """
     seen = compare(device, start, before)
@@ -413,13 +444,17 @@ def _has_nothing_of(device: Device, start: int, before: View, after: View) -> bo
 
 
 def _first_other(device: Device, start: int, views: Sequence[View], redundant: Bytes) -> int | None:
-    """Return the first byte of a sector that prevents the place from being whole, in whichever of the views."""
+    """Return the first byte of a sector that prevents the place from being whole, in whichever of the
+    views.
+    """
     firsts = []
     for view in views:
         size = len(view.sign)
         skipped = sectors_of(redundant, size)
         found = _read_sectors(device, start, view, ())
-        differing = (at for at, sector in found.items() if at not in skipped and sector != view.read(at, size))
+        differing = (
+            at for at, sector in found.items() if at not in skipped and sector != view.read(at, size)
+        )
         firsts.append(next(differing, None))
     return None if None in firsts else start + min(at for at in firsts if at is not None)
 
@@ -435,4 +470,6 @@ def _at_rebuilt(
         return first_unfinished(device, journal, step, sign, after=not back), False
     found, at = found_at_rebuilt(device, journal, index, step, sign)
     is_used = found is Found.USED and not back
-    return (at if found is Found.CHANGED or is_used or (found is Found.USED and is_complete) else None), is_used
+    return (
+        at if found is Found.CHANGED or is_used or (found is Found.USED and is_complete) else None
+    ), is_used

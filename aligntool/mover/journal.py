@@ -50,7 +50,8 @@ _LENGTH = struct.Struct("<Q")
 _RUN = struct.Struct("<QQ")
 LONGEST = 1 << 30  # bytes unpacked; a damaged length must not fill memory
 _LONGEST_INDEX = 16 << 20  # bytes of plan, extents and lengths; refused when a journal is written with more
-_MOST_VALUES = 500_000  # of the index, likewise: a few KiB on the disk unpack to as many as fit into these bytes
+# of the index, likewise: a few KiB on the disk unpack to as many as fit into these bytes
+_MOST_VALUES = 500_000
 
 _KEYS = frozenset({"plan", "images", "runs", "held"})
 _NUMBERED = "numbered_at"
@@ -61,16 +62,18 @@ _STATES = ("before", "parked", "after")
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The contents of a journal. By partition number: `runs`, the extents to copy, counted from the partition's start,
-    and `held`, the saved bytes as read from the old place.
+    """The contents of a journal. By partition number: `runs`, the extents to copy, counted from the
+    partition's start, and `held`, the saved bytes as read from the old place.
     """
 
     plan: MovePlan
     images: TableImages
     runs: Mapping[int, tuple[Extent, ...]]
     held: Mapping[int, tuple[bytes, ...]]
-    numbered_at: int | None = None  # byte of the disk; only with a journal in a file (mover/numbered_marker.py)
-    recognised: tuple[str, ...] | None = None  # in the change's own bytes (mover/newcomers.py); None: an older journal
+    # byte of the disk; only with a journal in a file (mover/numbered_marker.py)
+    numbered_at: int | None = None
+    # in the change's own bytes (mover/newcomers.py); None: an older journal
+    recognised: tuple[str, ...] | None = None
     brought: Mapping[int, tuple[str, ...]] | None = None  # likewise, by old place, once its content is hidden
 
 
@@ -80,7 +83,9 @@ def pack(contents: Contents) -> bytes:
         "plan": to_json(contents.plan),
         "images": {name: _append_images(getattr(contents.images, name), blobs) for name in _STATES},
         "runs": [[number, _append_blob(_pack_runs(runs), blobs)] for number, runs in contents.runs.items()],
-        "held": [[number, [_append_blob(part, blobs) for part in parts]] for number, parts in contents.held.items()],
+        "held": [
+            [number, [_append_blob(part, blobs) for part in parts]] for number, parts in contents.held.items()
+        ],
     }
     if contents.numbered_at is not None:
         index[_NUMBERED] = contents.numbered_at
@@ -90,13 +95,16 @@ def pack(contents: Contents) -> bytes:
         index[_BROUGHT] = list(contents.brought.items())
     text = json.dumps(index).encode()
     if len(text) > _LONGEST_INDEX or count_values(text) > _MOST_VALUES:
-        raise Refused("the plan has too many parts for one journal", hint="move fewer partitions at once: --partition")
+        raise Refused(
+            "the plan has too many parts for one journal", hint="move fewer partitions at once: --partition"
+        )
     return zlib.compress(b"".join((_LENGTH.pack(len(text)), text, *blobs)), 1)
 
 
 def unpack(body: bytes, disk_size: int) -> Contents:
-    """Return the contents of a packed body; the caller has checked its digest. `disk_size`: what it holds is from that
-    disk, before and after, so a body that unpacks to much more is not a journal. Raises Refused for another version.
+    """Return the contents of a packed body; the caller has checked its digest. `disk_size`: what it holds is
+    from that disk, before and after, so a body that unpacks to much more is not a journal. Raises Refused for
+    another version.
     """
     try:
         return _unpack(body, min(LONGEST, 2 * disk_size + _LONGEST_INDEX))
@@ -110,7 +118,9 @@ def unpack(body: bytes, disk_size: int) -> Contents:
         struct.error,
         zlib.error,
     ) as error:
-        raise Refused("the journal was written by another version of aligntool", hint=OTHER_VERSION) from error
+        raise Refused(
+            "the journal was written by another version of aligntool", hint=OTHER_VERSION
+        ) from error
 
 
 def _unpack(body: bytes, longest: int) -> Contents:
@@ -185,10 +195,10 @@ def _unpack_runs(raw: bytes) -> tuple[Extent, ...]:
 #
 # It alone must be readable after any cut.
 #
-# It has two copies, each with a head, two slots for records, and a body; after them lies the stash of the mover. Four
-# sectors hold the newest record: two slots of two copies. The next record overwrites one slot in both copies, flush,
-# then the other slot in both copies, flush. A cut therefore damages one slot, and the other slot still has two sectors:
-# one of them may be bad. docs/crash-safety.md, "The journal".
+# It has two copies, each with a head, two slots for records, and a body; after them lies the stash of the
+# mover. Four sectors hold the newest record: two slots of two copies. The next record overwrites one slot in
+# both copies, flush, then the other slot in both copies, flush. A cut therefore damages one slot, and the
+# other slot still has two sectors: one of them may be bad. docs/crash-safety.md, "The journal".
 
 GRID = 1 << 16  # bytes; journals begin at its multiples
 
@@ -227,11 +237,13 @@ class Journal:
         return self._newest
 
     @classmethod
-    def create(cls, device: Device, place: JournalPlace, contents: Contents, id_: bytes, first: Position) -> "Journal":
+    def create(
+        cls, device: Device, place: JournalPlace, contents: Contents, id_: bytes, first: Position
+    ) -> "Journal":
         """Write both copies and read them back. Every slot holds a record before the first head is written.
 
-        Raises Refused if the body does not fit, before the first write, and JournalUnwritten if the copies read back
-        differently: nothing else was written then.
+        Raises Refused if the body does not fit, before the first write, and JournalUnwritten if the copies
+        read back differently: nothing else was written then.
         """
         body = pack(contents)
         if BODY_AT + len(body) > place.copy_length:
@@ -246,7 +258,9 @@ class Journal:
         if place.file is None:
             device.write(at, journal_format.Closing(id_, place.extent).sealed())
             device.flush()
-        heads = [Head(copy, id_, place.copy_length, len(body), hashlib.sha256(body).digest()) for copy in COPIES]
+        heads = [
+            Head(copy, id_, place.copy_length, len(body), hashlib.sha256(body).digest()) for copy in COPIES
+        ]
         records = [Record(number, first) for number in range(RECORD_SLOTS)]
         journal = cls(device, at, heads[0], contents, records[-1])
         for copy in COPIES:
@@ -258,37 +272,47 @@ class Journal:
             device.write(journal._offset(head.copy), head.sealed())
             device.flush()
         if not journal._is_written(body, records):
-            raise JournalUnwritten("the journal reads back differently from what was written: the disk is failing")
+            raise JournalUnwritten(
+                "the journal reads back differently from what was written: the disk is failing"
+            )
         return journal
 
     @classmethod
     def open(cls, device: Device, at: int, *, disk_size: int | None = None) -> "Journal":
-        """Return the journal at `at` in its newest state, combined from both copies. `disk_size`: of the disk in
-        flight, if that is not `device`.
+        """Return the journal at `at` in its newest state, combined from both copies. `disk_size`: of the disk
+        in flight, if that is not `device`.
 
-        If `lost_slots` is not empty, there may have been a newer state, and no work may continue from this one.
+        If `lost_slots` is not empty, there may have been a newer state, and no work may continue from this
+        one.
 
         Raises Refused if there is no journal at `at`, or if a part of it is lost in both copies.
         """
         parts = journal_format.read_parts(device, at)
-        journal = cls(device, at, parts.head, unpack(parts.body, disk_size or device.size), Record(0, Position(0)))
+        journal = cls(
+            device, at, parts.head, unpack(parts.body, disk_size or device.size), Record(0, Position(0))
+        )
         journal.damage = parts.sentences
         journal._damaged = parts.damaged
         journal._is_everywhere = False  # until the sectors that lack the newest record are written
         records = {slot: journal._read_records(slot) for slot in range(1, 1 + RECORD_SLOTS)}
-        readable = {slot: [record for record in found if record is not None] for slot, found in records.items()}
+        readable = {
+            slot: [record for record in found if record is not None] for slot, found in records.items()
+        }
         journal._newest = max(
-            itertools.chain.from_iterable(readable.values()), key=lambda record: record.number, default=journal._newest
+            itertools.chain.from_iterable(readable.values()),
+            key=lambda record: record.number,
+            default=journal._newest,
         )
         journal.lost_slots = tuple(at + slot * SLOT for slot in journal._slots_of_lost_records(readable))
         return journal
 
     def _slots_of_lost_records(self, readable: Mapping[int, Sequence[Record]]) -> list[int]:
-        """Return the slots that may have held a record newer than the newest readable one, on which something relies.
+        """Return the slots that may have held a record newer than the newest readable one, on which something
+        relies.
 
-        That record overwrote its slot in both copies, so an older record there, of either copy, proves that there is
-        none. Records 0 and 1 are written with the journal and have the same position: nothing is lost with record 1
-        while record 0 is readable, because record 2 would have overwritten it.
+        That record overwrote its slot in both copies, so an older record there, of either copy, proves that
+        there is none. Records 0 and 1 are written with the journal and have the same position: nothing is
+        lost with record 1 while record 0 is readable, because record 2 would have overwritten it.
         """
         if not any(readable.values()):
             return [*readable]
@@ -298,8 +322,8 @@ class Journal:
     def record(self, position: Position) -> None:
         """Write a record and make it durable in both copies, never writing to both slots between two flushes.
 
-        The slot that is written first belongs to the record after it (`_slots_of_lost_records`). One copy is enough, so
-        a bad sector in the other one does not keep a disk in flight.
+        The slot that is written first belongs to the record after it (`_slots_of_lost_records`). One copy is
+        enough, so a bad sector in the other one does not keep a disk in flight.
         """
         self._write_newest_everywhere()
         record = self.following(position)
@@ -317,7 +341,8 @@ class Journal:
     def repair_copies(self) -> None:
         """Repair the damaged parts of each copy, then write the newest record to every sector that lacks it.
 
-        A repair that the medium refuses is skipped; each slot of the newest record must be written in one copy.
+        A repair that the medium refuses is skipped; each slot of the newest record must be written in one
+        copy.
         """
         for part in self._damaged:
             with suppress(OSError):
@@ -325,8 +350,9 @@ class Journal:
         self._write_newest_everywhere()
 
     def _write_newest_everywhere(self) -> None:
-        """Write the newest record to every sector that lacks it, one at a time: a cut may have left it in one sector,
-        and version 0.1.0 wrote it to one slot only. Raises OSError if neither copy of a slot accepts it.
+        """Write the newest record to every sector that lacks it, one at a time: a cut may have left it in one
+        sector, and version 0.1.0 wrote it to one slot only. Raises OSError if neither copy of a slot accepts
+        it.
         """
         if self._is_everywhere:
             return
@@ -343,17 +369,19 @@ class Journal:
         self._is_everywhere = True
 
     def _is_new_journal(self, found: Record | None) -> bool:
-        """Return whether the record was written with the journal, and so was the newest one: they are the same."""
+        """Return whether the record was written with the journal, and so was the newest one: they are the
+        same.
+        """
         return found is not None and found.number == 0 and self._newest.number == 1
 
     def close(self, *, zeroed: bool = True) -> None:
-        """Wipe the heads: no move is in flight any more. Zero the whole place: on the disk it read as zero before the
-        move, and it may hold keys of encrypted content. `zeroed` False: wipe only the heads on the disk; the rest may
-        be in use.
+        """Wipe the heads: no move is in flight any more. Zero the whole place: on the disk it read as zero
+        before the move, and it may hold keys of encrypted content. `zeroed` False: wipe only the heads on the
+        disk; the rest may be in use.
 
-        What follows a head that cannot be wiped stays, so it is still followed by records of a complete move. Bytes
-        that are not a head of this journal stay, too, and then so does all of its place: once the new table is durable,
-        another program may have grown a partition over it.
+        What follows a head that cannot be wiped stays, so it is still followed by records of a complete move.
+        Bytes that are not a head of this journal stay, too, and then so does all of its place: once the new
+        table is durable, another program may have grown a partition over it.
         """
         place = self.contents.plan.journal
         own = [copy for copy in COPIES if self._has_head(copy)]
@@ -381,8 +409,8 @@ class Journal:
         return None
 
     def _has_head(self, copy: int) -> bool:
-        """Return whether the head of a copy is there, or may be there: it cannot be read, or a cut has torn it or the
-        mark in its place.
+        """Return whether the head of a copy is there, or may be there: it cannot be read, or a cut has torn
+        it or the mark in its place.
         """
         at = self._offset(copy)
         raw = journal_format.read_or_nothing(self._device, at, self._device.sector_size)
@@ -390,7 +418,9 @@ class Journal:
         return not raw or (found.id == self.id if found else journal_format.begins_as_own(raw))
 
     def _write_damaged_sectors(self, part: DamagedPart) -> None:
-        """Write only the damaged sectors of a part: a sector that is good here may be lost in the other copy."""
+        """Write only the damaged sectors of a part: a sector that is good here may be lost in the other
+        copy.
+        """
         size = self._device.sector_size
         for at in range(0, len(part.content), size):
             content = part.content[at : at + size]
@@ -426,7 +456,9 @@ class Journal:
         return self.at + copy * self._head.copy_length + slot * SLOT
 
     def _read_records(self, slot: int) -> list[Record | None]:
-        return [journal_format.read_record(self._device, self._offset(copy, slot), self.id) for copy in COPIES]
+        return [
+            journal_format.read_record(self._device, self._offset(copy, slot), self.id) for copy in COPIES
+        ]
 
     def _is_written(self, body: bytes, records: list[Record]) -> bool:
         try:
@@ -438,8 +470,8 @@ class Journal:
 
 
 def finish_closing(device: Device, closing: journal_format.Closing) -> None:
-    """Zero what remains of a journal that is not needed any more, its marks last. A sector that accepts no write keeps
-    what it has.
+    """Zero what remains of a journal that is not needed any more, its marks last. A sector that accepts no
+    write keeps what it has.
     """
     start, length = closing.extent.start, closing.extent.length
     places = (start, *(start + copy for copy in journal_format.copy_lengths(length)))
@@ -459,8 +491,8 @@ def _zero_slots(device: Device, extent: Extent) -> None:
 
 
 def erase_heads(device: Device, place: JournalPlace) -> None:
-    """Erase every head that would stand before an incomplete body, or that `Journal.open` could mistake for the second
-    one. Raises OSError.
+    """Erase every head that would stand before an incomplete body, or that `Journal.open` could mistake for
+    the second one. Raises OSError.
     """
     for offset in (0, *journal_format.copy_lengths(place.extent.length)):
         device.write(place.extent.start + offset, bytes(SLOT))
@@ -479,8 +511,8 @@ def new_id() -> bytes:
 
 # A journal in a file, for a disk that has no free space for one.
 #
-# A journal must survive whatever it protects against, so its file may not be in memory. The file cannot be on the disk
-# that is being changed either, because nothing on a locked disk is mounted.
+# A journal must survive whatever it protects against, so its file may not be in memory. The file cannot be on
+# the disk that is being changed either, because nothing on a locked disk is mounted.
 
 
 _JOURNAL_HINT = "--journal FILE names the journal's file"
@@ -490,8 +522,8 @@ _JOURNAL_HINT = "--journal FILE names the journal's file"
 def open_journal(file: str, *, length: int | None = None) -> Iterator[DiskDevice]:
     """Open the file as a Device. `length`: create it with this many bytes; None: it must exist.
 
-    A file created here is removed if it is not needed any more: the work is complete, or was refused before anything
-    was written. Raises Refused.
+    A file created here is removed if it is not needed any more: the work is complete, or was refused before
+    anything was written. Raises Refused.
     """
     refuse_folder_name(file)
     if length is None:
@@ -510,7 +542,8 @@ def open_journal(file: str, *, length: int | None = None) -> Iterator[DiskDevice
         raise
     finally:
         if length is not None and not needed:
-            with suppress(OSError):  # the change is complete, or nothing was written: a file that stays is harmless
+            # the change is complete, or nothing was written: a file that stays is harmless
+            with suppress(OSError):
                 remove_if_same(file, descriptor)
         os.close(descriptor)
 

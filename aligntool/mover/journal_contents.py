@@ -17,7 +17,8 @@ from aligntool.mover.table import TableState, table_state
 from aligntool.steps import CopyContent
 from aligntool.units import KIB, Extent
 
-_GAPS = (0, *(64 * KIB << step for step in range(0, 40, 4)))  # unused bytes between runs that may be copied, too
+# unused bytes between runs that may be copied, too
+_GAPS = (0, *(64 * KIB << step for step in range(0, 40, 4)))
 Runs = Mapping[int, tuple[Extent, ...]]  # by the number of a partition, counted from its start
 
 
@@ -36,7 +37,9 @@ def journal_contents(
         state = table_state(device, images)
     elif whole_disk.adds_table(plan) is None:
         claims = claims_of(plan.steps)
-        images = table.table_images(device, plan.park, plan.rewrite, journal_at=at, journal_id=id_, claims=claims)
+        images = table.table_images(
+            device, plan.park, plan.rewrite, journal_at=at, journal_id=id_, claims=claims
+        )
         state = table_state(device, images)
     else:
         images = whole_disk.whole_images(device, plan, journal_at=at, journal_id=id_)
@@ -55,7 +58,8 @@ def journal_contents(
     brought = brought_content(device, plan)
     for gap in _GAPS:
         copied = {
-            step.partition: _without_saved(_with_gaps_filled(runs[step.partition], gap), step) for step in plan.copies
+            step.partition: _without_saved(_with_gaps_filled(runs[step.partition], gap), step)
+            for step in plan.copies
         }
         contents = Contents(plan, images, copied, held, numbered_at, own, brought)
         if BODY_AT + len(pack(contents)) <= plan.journal.copy_length:

@@ -28,7 +28,8 @@ _OWN = b"aligntool "
 _MAGIC = b"aligntool journal\n"
 _VERSION = 1
 OTHER_VERSION = "use the aligntool that began the move, or a newer one"
-_HEAD = struct.Struct("<18sHB16sQQ32s")  # magic, version, which copy, id, copy length, body length, body SHA-256
+# magic, version, which copy, id, copy length, body length, body SHA-256
+_HEAD = struct.Struct("<18sHB16sQQ32s")
 _RECORD = struct.Struct("<18s16sQBIQ")  # magic, id, number, way, step, batch
 _RECORD_MAGIC = b"aligntool record_\n"
 _TURNED = 2  # added to 1, which says forward: older versions take both for forward
@@ -73,8 +74,8 @@ class Record:
 
     @property
     def slot(self) -> int:
-        """Return the slot of a copy that the record is written to last, and version 0.1.0 wrote it to nothing else:
-        never that of the record before it.
+        """Return the slot of a copy that the record is written to last, and version 0.1.0 wrote it to nothing
+        else: never that of the record before it.
         """
         return 1 + self.number % RECORD_SLOTS
 
@@ -91,8 +92,8 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """The mark of a journal that is not needed any more, or not complete yet, in place of a head: all of the journal is
-    zeroed, and the marks last. After a cut in between, a resume zeroes what remains.
+    """The mark of a journal that is not needed any more, or not complete yet, in place of a head: all of the
+    journal is zeroed, and the marks last. After a cut in between, a resume zeroes what remains.
     """
 
     id: bytes
@@ -132,7 +133,9 @@ def read_head(device: Device, at: int, copy: int) -> Head | None:
     if magic != _MAGIC:
         return None
     if version != _VERSION:
-        raise Refused(f"the journal has format {version}; this aligntool reads format {_VERSION}", hint=OTHER_VERSION)
+        raise Refused(
+            f"the journal has format {version}; this aligntool reads format {_VERSION}", hint=OTHER_VERSION
+        )
     head = Head(*fields)
     fits = SMALLEST_COPY <= head.copy_length <= LONGEST_COPY
     fits = fits and head.body_length <= head.copy_length - BODY_AT
@@ -140,7 +143,9 @@ def read_head(device: Device, at: int, copy: int) -> Head | None:
 
 
 def read_record(device: Device, at: int, id_: bytes) -> Record | None:
-    """Return the record of journal `id_` at `at`, or None if it is damaged, unreadable or of another journal."""
+    """Return the record of journal `id_` at `at`, or None if it is damaged, unreadable or of another
+    journal.
+    """
     content = _without_checksum(read_or_nothing(device, at, _used_length(device)))
     if content is None:
         return None
@@ -151,12 +156,16 @@ def read_record(device: Device, at: int, id_: bytes) -> Record | None:
 
 
 def read_or_nothing(device: Device, at: int, length: int) -> bytes:
-    """Return the bytes, or b"" if they are unreadable or reach beyond the end of the device: they count as damaged."""
+    """Return the bytes, or b"" if they are unreadable or reach beyond the end of the device: they count as
+    damaged.
+    """
     return b"" if at + length > device.size else read_or_empty(device, at, length)
 
 
 def _used_length(device: Device) -> int:
-    """Return the bytes to read of a slot, the used part in whole sectors: a bad sector after it is not damage."""
+    """Return the bytes to read of a slot, the used part in whole sectors: a bad sector after it is not
+    damage.
+    """
     return max(_SECTOR, device.sector_size)
 
 
@@ -236,7 +245,9 @@ def read_parts(device: Device, at: int) -> JournalParts:
 
 
 def copy_lengths(room: int) -> list[int]:
-    """Return every length that a copy can have in `room` bytes, for a search if the head of the first is damaged."""
+    """Return every length that a copy can have in `room` bytes, for a search if the head of the first is
+    damaged.
+    """
     powers = range(SMALLEST_COPY.bit_length() - 1, LONGEST_COPY.bit_length())
     return [1 << power for power in powers if (1 << power) + SLOT <= room]
 
@@ -272,9 +283,13 @@ def _has_digest(body: bytes, head: Head) -> bool:
 
 
 def _combine(bodies: list[bytes], head: Head) -> bytes | None:
-    """Return the body, combined from two copies that have lost different parts, or None if both lost the same part."""
+    """Return the body, combined from two copies that have lost different parts, or None if both lost the same
+    part.
+    """
     first, second = bodies
-    blocks = [at for at in range(0, head.body_length, _BLOCK) if first[at : at + _BLOCK] != second[at : at + _BLOCK]]
+    blocks = [
+        at for at in range(0, head.body_length, _BLOCK) if first[at : at + _BLOCK] != second[at : at + _BLOCK]
+    ]
     runs: list[list[int]] = []
     for at in blocks:
         if runs and runs[-1][-1] + _BLOCK == at:
@@ -293,7 +308,9 @@ def _combine(bodies: list[bytes], head: Head) -> bytes | None:
     return None
 
 
-def _find_damaged(device: Device, at: int, head: Head, body: bytes, intact: list[bool]) -> Iterator[DamagedPart]:
+def _find_damaged(
+    device: Device, at: int, head: Head, body: bytes, intact: list[bool]
+) -> Iterator[DamagedPart]:
     copies = [at + copy * head.copy_length for copy in COPIES]
     for copy_at, is_whole in zip(copies, intact, strict=True):
         if not is_whole:

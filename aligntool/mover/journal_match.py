@@ -14,14 +14,20 @@ from aligntool.units import align_down
 
 def state_of(device: Device, journal: Journal) -> disk_state.DiskState:
     whole = journal.contents.images.of_whole_disk
-    return whole_disk.find_whole_disk_state(device, journal) if whole else disk_state.find_disk_state(device, journal)
+    return (
+        whole_disk.find_whole_disk_state(device, journal)
+        if whole
+        else disk_state.find_disk_state(device, journal)
+    )
 
 
 def is_begun(journal: Journal) -> bool:
     return journal.position.step > journal.contents.plan.park_at
 
 
-def is_of_this_move(device: Device, journal: Journal, *, sound: bool, is_marked: bool, any_table: bool) -> bool:
+def is_of_this_move(
+    device: Device, journal: Journal, *, sound: bool, is_marked: bool, any_table: bool
+) -> bool:
     """Return whether this journal, to which no entry led, belongs to a move that is in flight."""
     images = journal.contents.images
     plan = journal.contents.plan
@@ -53,15 +59,18 @@ def is_of_this_move(device: Device, journal: Journal, *, sound: bool, is_marked:
 def matching(journal: Journal, device: Device, id_: bytes | None, *, file: Device | None = None) -> Journal:
     """Return the journal, or raise Refused if it does not fit the disk.
 
-    A larger disk fits: a copy (dd) has everything at the same offsets. So does a disk that lacks only the bytes after
-    the last whole sector of the old one, which no Device shows.
+    A larger disk fits: a copy (dd) has everything at the same offsets. So does a disk that lacks only the
+    bytes after the last whole sector of the old one, which no Device shows.
     """
     subject = journal.contents.plan.disk
     place = journal.contents.plan.journal
     text = ""
     hint = "give the disk whose partitions are in flight"
     if (place.extent.start, place.file is not None) != (journal.at, file is not None):
-        text = "this journal was written at another place: it is a copy, or belongs to a disk image inside this disk"
+        text = (
+            "this journal was written at another place: it is a copy, or belongs to a disk image inside this"
+            " disk"
+        )
     elif file is not None and file.size < place.extent.end:
         text = f"this journal file is truncated: it has {file.size} of {place.extent.end} bytes"
         hint = "give the complete file that was named when the move began"
@@ -81,8 +90,8 @@ def matching(journal: Journal, device: Device, id_: bytes | None, *, file: Devic
 def _is_marked_by_another(device: Device, journal: Journal) -> bool:
     """Return whether another move has written markers where this one expects content, or its own markers.
 
-    An MBR has no room for a journal's id, and the journal file of a move that never began may exist as well as that of
-    the move in flight.
+    An MBR has no room for a journal's id, and the journal file of a move that never began may exist as well
+    as that of the move in flight.
     """
     contents = journal.contents
     plan = contents.plan
@@ -94,16 +103,20 @@ def _is_marked_by_another(device: Device, journal: Journal) -> bool:
         found = parked.read_or_empty(device, step.source.start, len(saved))
         for at in range(0, len(found), size):
             marker = disk_state.MARKER.match(found, at, at + size)
-            if marker and marker[1] != journal.id.hex().encode() and found[at : at + size] != saved[at : at + size]:
+            if (
+                marker
+                and marker[1] != journal.id.hex().encode()
+                and found[at : at + size] != saved[at : at + size]
+            ):
                 return True
     return False
 
 
 def refuse_other_disk(device: Device, journal: Journal, *, is_parked: bool) -> None:
-    """Raise Refused unless the disk shows that the move of this journal, which is a file, is in flight on it: a backup
-    made before the move lacks what the journal records as copied, and an older copy of the file would repeat batches on
-    a disk whose move was finished or undone. `is_parked`: an entry states that a journal is in a file; a conversion
-    leaves no other mark of itself.
+    """Raise Refused unless the disk shows that the move of this journal, which is a file, is in flight on it:
+    a backup made before the move lacks what the journal records as copied, and an older copy of the file
+    would repeat batches on a disk whose move was finished or undone. `is_parked`: an entry states that a
+    journal is in a file; a conversion leaves no other mark of itself.
     """
     plan = journal.contents.plan
     step = journal.position.step
@@ -128,13 +141,15 @@ def refuse_other_disk(device: Device, journal: Journal, *, is_parked: bool) -> N
             begun &= is_parked or state is not disk_state.DiskState.CHANGED
             begun &= untouched or state is not disk_state.DiskState.NOT_BEGUN
     if not begun:
-        text = "this journal's move is not in flight on this disk: it may be a backup, or the file an older copy"
+        text = (
+            "this journal's move is not in flight on this disk: it may be a backup, or the file an older copy"
+        )
         raise Refused(text, hint="give the disk whose partitions are in flight", code="wrong-journal")
 
 
 def _has_old_content(device: Device, journal: Journal) -> bool:
-    """Return whether all bytes that the journal has saved are at their old place: a blank disk may have the same table,
-    which is none.
+    """Return whether all bytes that the journal has saved are at their old place: a blank disk may have the
+    same table, which is none.
     """
     sign = whole_disk.marker_of(journal)
     held = journal.contents.plan.holds
@@ -143,9 +158,9 @@ def _has_old_content(device: Device, journal: Journal) -> bool:
 
 
 def _has_new_content(device: Device, journal: Journal) -> bool:
-    """Return whether bytes that a step writes last, and only on the disk in flight, are at their new place: all of a
-    partition that was moved, or a sector of content that is rebuilt, or its hidden signature. Blank bytes show nothing:
-    another disk has them too.
+    """Return whether bytes that a step writes last, and only on the disk in flight, are at their new place:
+    all of a partition that was moved, or a sector of content that is rebuilt, or its hidden signature. Blank
+    bytes show nothing: another disk has them too.
     """
     held = journal.contents.held
     released = []

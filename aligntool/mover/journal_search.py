@@ -1,7 +1,8 @@
 """Find the journal of a move in flight from the disk alone: on another machine, nothing else is known.
 
-It is found through a parked entry, otherwise through a marker at the start of an entry, otherwise by its magic: in the
-last 256 MiB and the first 64 MiB, or, if a copy of the table is damaged, in the last and first 16 GiB.
+It is found through a parked entry, otherwise through a marker at the start of an entry, otherwise by its
+magic: in the last 256 MiB and the first 64 MiB, or, if a copy of the table is damaged, in the last and first
+16 GiB.
 """
 
 from collections.abc import Iterator
@@ -31,7 +32,8 @@ def find_journal(device: Device, file: Device | None, *, any_table: bool = False
     Raises Refused if a move is in flight and its journal is not available.
     """
     entry = parked.find_parked(device)
-    id_ = entry.journal_id if entry and entry.sound else None  # half of the id in a torn entry may be of another one
+    # half of the id in a torn entry may be of another one
+    id_ = entry.journal_id if entry and entry.sound else None
     if file is not None:
         journal = _in_file(file, device, entry)
         if id_ is None and journal.at == 0:
@@ -63,7 +65,8 @@ def _search_journal(
 ) -> Journal | LostPart | None:
     """Return the journal that a search of the disk finds, or LostPart if a journal there has lost a part.
 
-    A journal whose markers are on the disk is preferred to all others. Raises Refused if several journals qualify.
+    A journal whose markers are on the disk is preferred to all others. Raises Refused if several journals
+    qualify.
     """
     lost = None
     unmarked: dict[int, Journal] = {}
@@ -85,16 +88,17 @@ def _search_journal(
 
 
 def journal_in_flight(device: Device) -> int | None:
-    """Return the byte of the journal of a change that is in flight on a disk whose table does not show it, or None.
-    Only the places are searched to which a marker leads, and those where journals usually are. Raises Refused if
-    several journals qualify.
+    """Return the byte of the journal of a change that is in flight on a disk whose table does not show it, or
+    None. Only the places are searched to which a marker leads, and those where journals usually are. Raises
+    Refused if several journals qualify.
     """
     found = _search_journal(device, None, sound=True, any_table=False)
     return found.at if isinstance(found, Journal) else None
 
 
 def _only_begun(journals: list[Journal]) -> Journal:
-    """Return the journal of a move that was begun; a move that never began only left a journal that was not closed.
+    """Return the journal of a move that was begun; a move that never began only left a journal that was not
+    closed.
 
     Raises Refused if there are several.
     """
@@ -107,15 +111,17 @@ def _only_begun(journals: list[Journal]) -> Journal:
 
 
 def _with_newest_record(journal: Journal) -> Journal:
-    """Return the journal. Raises Refused if its newest record may be lost: to continue from an older one would repeat
-    a step whose source is overwritten.
+    """Return the journal. Raises Refused if its newest record may be lost: to continue from an older one
+    would repeat a step whose source is overwritten.
     """
     if journal.lost_slots:
         places = " and ".join(f"at byte {at}" for at in journal.lost_slots)
         newest = "it may be the newest, which records how far the move got; an older one must not be used"
         text = f"the record {places} cannot be read in either of its two copies, and {newest}"
         hint = "leave the disk as it is, and copy it with ddrescue: one recovered sector may be enough"
-        raise Refused(f"the journal at byte {journal.at} is damaged: {text}", hint=hint, code="journal-damaged")
+        raise Refused(
+            f"the journal at byte {journal.at} is damaged: {text}", hint=hint, code="journal-damaged"
+        )
     return journal
 
 
@@ -135,9 +141,9 @@ def _named_by_entry(device: Device, entry: parked.ParkedMark) -> Journal:
 
 
 def _in_file(file: Device, device: Device, entry: parked.ParkedMark | None) -> Journal:
-    """Return the journal in the file that the user named. If the file has none, and the entry names a byte, return the
-    journal at that byte: of the file, where an older version wrote that of a shrink, or of the disk, where the journal
-    of a shrink is if the file was too short.
+    """Return the journal in the file that the user named. If the file has none, and the entry names a byte,
+    return the journal at that byte: of the file, where an older version wrote that of a shrink, or of the
+    disk, where the journal of a shrink is if the file was too short.
     """
     id_ = entry.journal_id if entry and entry.sound else None
     try:
@@ -155,8 +161,8 @@ def _in_file(file: Device, device: Device, entry: parked.ParkedMark | None) -> J
 
 def _in_file_elsewhere(why: str = "") -> Refused:
     text = (
-        "partitions of this disk are in flight, and their journal is in a file on another disk, which begins with the"
-        " words aligntool journal"
+        "partitions of this disk are in flight, and their journal is in a file on another disk, which begins"
+        " with the words aligntool journal"
     )
     if why:
         text = f"{text}; {why}"

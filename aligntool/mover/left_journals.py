@@ -10,13 +10,19 @@ from aligntool.mover import disk_state
 from aligntool.mover.journal import GRID, Journal
 from aligntool.mover.journal_format import SLOT, Closing, begins_as_own, is_head, read_closing
 from aligntool.mover.journal_match import matching, state_of
-from aligntool.mover.journal_search import LONGEST_USUAL, MOST_STARTS, NEAR_THE_END, content_starts, read_unless_hole
+from aligntool.mover.journal_search import (
+    LONGEST_USUAL,
+    MOST_STARTS,
+    NEAR_THE_END,
+    content_starts,
+    read_unless_hole,
+)
 from aligntool.units import Extent, align_down
 
 
 def find_left(device: Device) -> Closing | Journal | None:
-    """Return a journal without a move in flight: one that was not begun, or whose move is complete, or its mark.
-    Nothing else may be at its place: no partition is there.
+    """Return a journal without a move in flight: one that was not begun, or whose move is complete, or its
+    mark. Nothing else may be at its place: no partition is there.
 
     It is searched where journals are placed: at the end of the disk, and before partitions.
     """
@@ -43,7 +49,10 @@ def find_left(device: Device) -> Closing | Journal | None:
 def _left_journal(device: Device, at: int) -> Journal | None:
     try:
         journal = matching(Journal.open(device, at), device, None)
-        is_settled = state_of(device, journal) in (disk_state.DiskState.NOT_BEGUN, disk_state.DiskState.COMPLETE)
+        is_settled = state_of(device, journal) in (
+            disk_state.DiskState.NOT_BEGUN,
+            disk_state.DiskState.COMPLETE,
+        )
     except (Refused, OSError):
         return None
     is_free = not _is_listed(device, journal.contents.plan.journal.extent)
@@ -51,8 +60,8 @@ def _left_journal(device: Device, at: int) -> Journal | None:
 
 
 def _is_listed(device: Device, extent: Extent) -> bool:
-    """Return whether a partition of a table for sectors of either size has any of these bytes, or content that begins
-    at byte 0 may have.
+    """Return whether a partition of a table for sectors of either size has any of these bytes, or content
+    that begins at byte 0 may have.
     """
     disk = disk_state.OverlaidDisk(device, ())
     readings = (read_table(disk, sector_size=size) for size in (512, 4096))

@@ -25,9 +25,9 @@ def locked_disk(
     rate: int | None,
     no_lease: bool = False,
 ) -> Iterator[MoveContext]:
-    """Lock the disk, and open the file of its journal if there is one. `new_journal`: bytes of a journal file to make.
-    `rate`: bytes per second at most. `no_lease`: see `Lease`. `on_note`: called with each sentence that the user should
-    know.
+    """Lock the disk, and open the file of its journal if there is one. `new_journal`: bytes of a journal file
+    to make. `rate`: bytes per second at most. `no_lease`: see `Lease`. `on_note`: called with each sentence
+    that the user should know.
 
     `path`: the present path of the disk, which may differ from the path in the plan.
 

@@ -1,8 +1,9 @@
-"""Start, resume or roll back a move: first run, resume and rollback are the same walk along the steps of its plan.
+"""Start, resume or roll back a move: first run, resume and rollback are the same walk along the steps of its
+plan.
 
-The promise rests on the order of the writes: docs/crash-safety.md explains why a cut between any two of them loses
-nothing. The work may stop at every `yield`: a caller that consumes no further event leaves the same state as a power
-cut.
+The promise rests on the order of the writes: docs/crash-safety.md explains why a cut between any two of them
+loses nothing. The work may stop at every `yield`: a caller that consumes no further event leaves the same
+state as a power cut.
 """
 
 import errno
@@ -32,25 +33,32 @@ _SHARE_OF_MAPS = 100  # of the bytes that a file grows by: its file system needs
 
 
 def realign(
-    plan: MovePlan, context: MoveContext, runs: Runs, rebuilt: Mapping[int, tuple[bytes, ...]] = MappingProxyType({})
+    plan: MovePlan,
+    context: MoveContext,
+    runs: Runs,
+    rebuilt: Mapping[int, tuple[bytes, ...]] = MappingProxyType({}),
 ) -> Iterator[Event]:
     """Execute the plan's steps from WriteJournal on; the caller executes those before it.
 
-    `runs`: the used extents of each partition that a CopyContent step copies, counted from the partition's start.
-    `rebuilt`: the bytes that each RebuildContent step writes. Raises Refused while no partition was touched, Stopped
-    after that.
+    `runs`: the used extents of each partition that a CopyContent step copies, counted from the partition's
+    start. `rebuilt`: the bytes that each RebuildContent step writes. Raises Refused while no partition was
+    touched, Stopped after that.
     """
     place = plan.journal
     id_ = new_id()
     try:
-        contents = journal_contents(plan, context, runs, rebuilt, None if place.file else place.extent.start, id_)
+        contents = journal_contents(
+            plan, context, runs, rebuilt, None if place.file else place.extent.start, id_
+        )
     except OSError as error:
         raise Refused(f"{_move_sentence(error)}; no partition was touched") from error
     yield from begin(context, contents, id_)
 
 
 def begin(context: MoveContext, contents: Contents, id_: bytes) -> Iterator[Event]:
-    """Write a journal with these contents, and execute the steps of its plan after that. Raises like `realign`."""
+    """Write a journal with these contents, and execute the steps of its plan after that. Raises like
+    `realign`.
+    """
     index = contents.plan.index_of(WriteJournal)
     try:
         _refuse_full(context, contents)
@@ -64,8 +72,8 @@ def begin(context: MoveContext, contents: Contents, id_: bytes) -> Iterator[Even
 
 
 def _refuse_full(context: MoveContext, contents: Contents) -> None:
-    """Raise Refused if the holes of a sparse image that the change fills need more space than there is: in flight
-    nobody could finish or undo it before some is made.
+    """Raise Refused if the holes of a sparse image that the change fills need more space than there is: in
+    flight nobody could finish or undo it before some is made.
     """
     device = context.device
     name = contents.plan.disk.path
@@ -76,13 +84,18 @@ def _refuse_full(context: MoveContext, contents: Contents) -> None:
     needed, free = found
     needed += needed // _SHARE_OF_MAPS
     if needed > free:
-        text = f"{name} is sparse, and its file would grow by up to {format_size(needed)}, but where it is stored only"
-        raise Refused(f"{text} {format_size(free)} are free", hint=typed("df -h", name), code="no-room", subject=name)
+        text = (
+            f"{name} is sparse, and its file would grow by up to {format_size(needed)}, but where it is"
+            " stored only"
+        )
+        raise Refused(
+            f"{text} {format_size(free)} are free", hint=typed("df -h", name), code="no-room", subject=name
+        )
 
 
 def _create_journal(context: MoveContext, contents: Contents, id_: bytes) -> Journal:
-    """Write the journal. Raises Refused before the first write, JournalUnwritten after it; then no heads are left, if
-    the medium still accepts a write.
+    """Write the journal. Raises Refused before the first write, JournalUnwritten after it; then no heads are
+    left, if the medium still accepts a write.
     """
     place = contents.plan.journal
     device = context.device_of(place)
@@ -108,8 +121,8 @@ def resume(context: MoveContext, *, restore_table: bool = False) -> Iterator[Eve
 
 
 def rollback(context: MoveContext, *, restore_table: bool = False) -> Iterator[Event]:
-    """Undo the move. Raises Refused if nothing is in flight, and Stopped if the move is complete, after its table was
-    repaired and its journal closed.
+    """Undo the move. Raises Refused if nothing is in flight, and Stopped if the move is complete, after its
+    table was repaired and its journal closed.
     """
     yield from _stopping_on_errors(_closed_or_resumed(context, back=True, restore_table=restore_table))
 
@@ -145,7 +158,9 @@ def _closed_or_resumed(context: MoveContext, *, back: bool, restore_table: bool)
         finish_closing(context.device, left)
     if back and is_complete:
         raise _already_complete(back=True)
-    yield Said("nothing was in flight, and every partition stays where it is; what was left of the journal is zeroed")
+    yield Said(
+        "nothing was in flight, and every partition stays where it is; what was left of the journal is zeroed"
+    )
 
 
 def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterator[Event]:
@@ -169,11 +184,15 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
             write_table(device, images, TableState.BEFORE)
             return (yield from _end_unbegun(walk))
         case disk_state.DiskState.COMPLETE:
-            write_table(device, images, TableState.AFTER, first=() if disk_state.is_complete(journal) else None)
+            write_table(
+                device, images, TableState.AFTER, first=() if disk_state.is_complete(journal) else None
+            )
         case disk_state.DiskState.UNREADABLE | disk_state.DiskState.CHANGED:
             yield Said("the partition table is rewritten from the journal")
             journal.repair_copies()
-            others = table.leftovers if state is disk_state.DiskState.CHANGED else table.missing_protective_mbr
+            others = (
+                table.leftovers if state is disk_state.DiskState.CHANGED else table.missing_protective_mbr
+            )
             goal = TableState.AFTER if complete else TableState.PARKED
             write_table(device, images, goal, first=others(device, images))
         case disk_state.DiskState.IN_FLIGHT:
@@ -187,8 +206,9 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
 
 
 def _end_unbegun(walk: Walk) -> Iterator[Event]:
-    """Close the journal of a move that was not begun, unless it is a file: this disk may be a backup of the one in
-    flight, which looks the same, and that one needs the file."""
+    """Close the journal of a move that was not begun, unless it is a file: this disk may be a backup of the
+    one in flight, which looks the same, and that one needs the file.
+    """
     yield Said(_NOTHING_BEGUN)
     _clear_after_rollback(walk)
     if walk.place.file:
@@ -198,7 +218,9 @@ def _end_unbegun(walk: Walk) -> Iterator[Event]:
 
 
 def _clear_after_rollback(walk: Walk) -> None:
-    """Zero what a rollback would have zeroed before it wrote the old table, which another program put back earlier."""
+    """Zero what a rollback would have zeroed before it wrote the old table, which another program put back
+    earlier.
+    """
     if not walk.journal.position.forward:
         walk.clear_new_places()
 
@@ -216,7 +238,9 @@ def _settle(walk: Walk, state: disk_state.DiskState, *, back: bool) -> Iterator[
     journal = walk.journal
     journal.repair_copies()
     whole_disk.complete_interrupted_writes(
-        walk.device, journal, TableState.AFTER if state is disk_state.DiskState.COMPLETE else TableState.BEFORE
+        walk.device,
+        journal,
+        TableState.AFTER if state is disk_state.DiskState.COMPLETE else TableState.BEFORE,
     )
     if state is disk_state.DiskState.NOT_BEGUN:
         return (yield from _end_unbegun(walk))

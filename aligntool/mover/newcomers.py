@@ -1,13 +1,14 @@
 """Find content that another program has made in a disk in flight, where the change would overwrite it.
 
-A parked entry has a node, so a program can make a file system or a table in it, also in one that only claims free
-space, or over whose first sectors a copy lies. There nothing is hidden whose return could be seen. So what is
-recognised where such an entry begins must be the change's own: that was there before, or that a copy brings there. Both
-are known before the first write, and are in the journal. Once the content of an old place is hidden, only what a copy
-brings there is the change's own: its former first bytes, put back from a backup, are not.
+A parked entry has a node, so a program can make a file system or a table in it, also in one that only claims
+free space, or over whose first sectors a copy lies. There nothing is hidden whose return could be seen. So
+what is recognised where such an entry begins must be the change's own: that was there before, or that a copy
+brings there. Both are known before the first write, and are in the journal. Once the content of an old place
+is hidden, only what a copy brings there is the change's own: its former first bytes, put back from a backup,
+are not.
 
-Elsewhere an old or new place is compared byte by byte (mover/in_flight.py): while signatures are hidden one after the
-other, inner content can be recognised that was not before, so its name would prove nothing.
+Elsewhere an old or new place is compared byte by byte (mover/in_flight.py): while signatures are hidden one
+after the other, inner content can be recognised that was not before, so its name would prove nothing.
 """
 
 from collections.abc import Iterator
@@ -41,8 +42,8 @@ def own_content(device: Device, plan: MovePlan, images: TableImages) -> tuple[st
 
 
 def brought_content(device: Device, plan: MovePlan) -> dict[int, tuple[str, ...]]:
-    """Return what can be recognised where each old place begins once its content is hidden: only what is written there.
-    Called before the first write.
+    """Return what can be recognised where each old place begins once its content is hidden: only what is
+    written there. Called before the first write.
     """
     sources = {step.partition: step.source for step in plan.holds}
     found: dict[int, tuple[str, ...]] = {}
@@ -57,8 +58,8 @@ def brought_content(device: Device, plan: MovePlan) -> dict[int, tuple[str, ...]
 
 
 def newcomers(device: Device, journal: Journal) -> Iterator[tuple[int, str]]:
-    """Yield the offset of each content that is not the change's own, with its kind. Journals of older versions do not
-    state what is.
+    """Yield the offset of each content that is not the change's own, with its kind. Journals of older
+    versions do not state what is.
     """
     contents = journal.contents
     position = journal.position
@@ -68,10 +69,14 @@ def newcomers(device: Device, journal: Journal) -> Iterator[tuple[int, str]]:
     brought = contents.brought or {}
     holds = plan.numbered(HoldContent)
     # A step that is hiding leaves a part of its content, so names prove nothing.
-    hidden = [step.source for index, step in holds if Position(index) == position or not _is_covered(journal, step)]
+    hidden = [
+        step.source for index, step in holds if Position(index) == position or not _is_covered(journal, step)
+    ]
     unmoved = [place.before for place in plan.places if place.before and _is_unmoved(plan, place.number)]
     old_places = tuple(_old_places(plan, contents.images)) if brought else ()
-    left = {step.source.start: brought.get(step.source.start) for index, step in holds if index < position.step}
+    left = {
+        step.source.start: brought.get(step.source.start) for index, step in holds if index < position.step
+    }
     for place in dict.fromkeys((*_entries_in_flight(device, plan, contents.images), *old_places)):
         start = Extent(place.start, 1)
         kept = hidden if place in old_places else [*hidden, *unmoved]  # a container has old places in it
@@ -83,10 +88,14 @@ def newcomers(device: Device, journal: Journal) -> Iterator[tuple[int, str]]:
 
 
 def _old_places(plan: MovePlan, images: TableImages) -> Iterator[Extent]:
-    """Yield the old places, which may have no entry of their own in flight, except those where a table begins."""
+    """Yield the old places, which may have no entry of their own in flight, except those where a table
+    begins.
+    """
     tables = [Extent(sectors.at, len(sectors.data)) for sectors in images.sectors]
     sources = (step.source for step in plan.holds)
-    yield from (each for each in sources if not any(table.contains(Extent(each.start, 1)) for table in tables))
+    yield from (
+        each for each in sources if not any(table.contains(Extent(each.start, 1)) for table in tables)
+    )
 
 
 def _is_covered(journal: Journal, step: HoldContent) -> bool:

@@ -1,9 +1,10 @@
 """Number one marker on the disk, which shows whether a journal in a file and the disk are of the same moment.
 
-A journal on the disk is copied and restored with it. A journal in a file may be an older copy, or the disk may be: to
-continue would repeat copies whose source is overwritten, or skip copies that were never made. So one marker on the disk
-names the file's newest record, in two lines: the record that is about to be written, and the one that has been written.
-Each is flushed before anything else is written. docs/crash-safety.md, "A journal in a file".
+A journal on the disk is copied and restored with it. A journal in a file may be an older copy, or the disk
+may be: to continue would repeat copies whose source is overwritten, or skip copies that were never made. So
+one marker on the disk names the file's newest record, in two lines: the record that is about to be written,
+and the one that has been written. Each is flushed before anything else is written. docs/crash-safety.md, "A
+journal in a file".
 """
 
 import hashlib
@@ -28,9 +29,10 @@ _DIGITS = 16
 
 
 def place_for(plan: MovePlan, images: TableImages, held: Mapping[int, Sequence[bytes]]) -> int | None:
-    """Return the byte of a sector of the disk that has a marker while content is copied, or None if the new places and
-    the tables take them all: of the partition that is hidden first, and shown last by a rollback. `held`: the saved
-    content; that of the sector is not zeros, if possible, which a place that was cleared has as well.
+    """Return the byte of a sector of the disk that has a marker while content is copied, or None if the new
+    places and the tables take them all: of the partition that is hidden first, and shown last by a rollback.
+    `held`: the saved content; that of the sector is not zeros, if possible, which a place that was cleared
+    has as well.
     """
     arriving = (*(copy.target for copy in plan.copies), *(release.target for release in plan.releases))
     taken = (*arriving, *(Extent(sectors.at, len(sectors.data)) for sectors in images.sectors))
@@ -44,13 +46,14 @@ def place_for(plan: MovePlan, images: TableImages, held: Mapping[int, Sequence[b
 
 
 def record(device: Device, journal: Journal, sign: bytes, position: Position) -> None:
-    """Write a record of the journal, and name it on the disk before and after. Nothing but a marker is overwritten.
-    Raises OSError; a rollback goes on without the number, which a bad sector must not stop.
+    """Write a record of the journal, and name it on the disk before and after. Nothing but a marker is
+    overwritten. Raises OSError; a rollback goes on without the number, which a bad sector must not stop.
     """
     at = journal.contents.numbered_at
     newest = journal.newest
     hold = None if at is None else _hold_of(journal.contents.plan, at)
-    is_last = position.step == hold and not position.forward  # the content is about to be restored over the marker
+    # the content is about to be restored over the marker
+    is_last = position.step == hold and not position.forward
     has_number = hold is not None and (position.step > hold or is_last)
     if at is None or not has_number or not is_marker(read_or_empty(device, at, len(sign)), sign):
         journal.record(position)
@@ -66,16 +69,18 @@ def refuse_other_age(device: Device, journal: Journal, sign: bytes) -> None:
     at = journal.contents.numbered_at
     if at is not None and _is_of_other_age(device, journal, sign, at):
         text = (
-            f"the journal file and the disk are of different moments of this move (record {journal.newest.number} in"
-            f" the file, byte {at} of the disk): one of them is an older copy"
+            "the journal file and the disk are of different moments of this move (record"
+            f" {journal.newest.number} in the file, byte {at} of the disk): one of them is an older copy"
         )
-        hint = "give the file that was named when the move began, not a copy, and the disk as the move left it"
+        hint = (
+            "give the file that was named when the move began, not a copy, and the disk as the move left it"
+        )
         raise Refused(text, hint=hint, code="wrong-journal")
 
 
 def _is_of_other_age(device: Device, journal: Journal, sign: bytes, at: int) -> bool:
-    """A sector that cannot be read shows nothing, and one that has neither the marker nor the content is of another
-    program, as is every sector once the move is complete.
+    """A sector that cannot be read shows nothing, and one that has neither the marker nor the content is of
+    another program, as is every sector once the move is complete.
     """
     found = read_or_empty(device, at, len(sign))
     newest = journal.newest

@@ -1,8 +1,9 @@
 """Find the keys of encrypted content that a move leaves at an old place.
 
-An old header and a passphrase of it are enough to decrypt the content, also if that passphrase was removed from the
-header since. So what the new place does not cover of it is overwritten before the new table is written: until then a
-cut repeats that, nothing else may use these bytes, and a rollback has them at the new place.
+An old header and a passphrase of it are enough to decrypt the content, also if that passphrase was removed
+from the header since. So what the new place does not cover of it is overwritten before the new table is
+written: until then a cut repeats that, nothing else may use these bytes, and a rollback has them at the new
+place.
 """
 
 from collections.abc import Iterator
@@ -19,8 +20,9 @@ from aligntool.units import Extent, align_down, align_up, merged
 
 
 def keys_at_old_places(device: Device, journal: Journal, occupied: tuple[Extent, ...]) -> Iterator[Extent]:
-    """Yield the extents of the disk that have keys of content that is whole at its new place. Every byte of them was
-    copied from there. `occupied`: what must not be overwritten; neither are the markers, which have no keys.
+    """Yield the extents of the disk that have keys of content that is whole at its new place. Every byte of
+    them was copied from there. `occupied`: what must not be overwritten; neither are the markers, which have
+    no keys.
     """
     contents = journal.contents
     size = device.sector_size
@@ -37,7 +39,9 @@ def keys_at_old_places(device: Device, journal: Journal, occupied: tuple[Extent,
 
 
 def header_of(luks: Layer) -> Extent:
-    """Return everything in front of the encrypted data; the whole layer, if it is unknown where they begin."""
+    """Return everything in front of the encrypted data; the whole layer, if it is unknown where they
+    begin.
+    """
     end = luks.extent.end if luks.data_start is None else luks.data_start
     return Extent(luks.extent.start, end - luks.extent.start)
 
@@ -46,6 +50,6 @@ def attention_to_keys(what: str, layers: tuple[Layer, ...]) -> Iterator[str]:
     """Yield what a user should know who has removed a passphrase, or is going to."""
     if any(layer.kind == LUKS.name for layer in with_inner(layers)):
         yield (
-            f"{what}: what is left of its LUKS header at the old place is overwritten with zeros; flash may keep a copy"
-            ", which a passphrase that is removed later still opens"
+            f"{what}: what is left of its LUKS header at the old place is overwritten with zeros; flash may"
+            " keep a copy, which a passphrase that is removed later still opens"
         )

@@ -1,16 +1,18 @@
 """Divide a copy with overlapping source and target into batches that survive a power cut.
 
-The same input always gives the same batches, so a journal only has to record how many are done. The safety of a move
-depends on their order.
+The same input always gives the same batches, so a journal only has to record how many are done. The safety of
+a move depends on their order.
 
-Every schedule keeps one rule: no batch writes bytes that the same or a later batch reads, except in the stash, which a
-batch reads only after an earlier batch filled it. So a batch that was interrupted is simply repeated; and because the
-rule holds in reverse as well, undoing the copies in reverse order restores everything.
+Every schedule keeps one rule: no batch writes bytes that the same or a later batch reads, except in the
+stash, which a batch reads only after an earlier batch filled it. So a batch that was interrupted is simply
+repeated; and because the rule holds in reverse as well, undoing the copies in reverse order restores
+everything.
 
-Within this rule the batches are made large. The runs are divided into groups, beginning at the far end in the direction
-of the move. If the unused gap between two runs of a group is at least the distance, neither run overwrites the other:
-each is a copy strip of its own (`CopyStrip`). Longer runs are cut into strips by saving the foot of each, the bytes
-that the strip behind it will overwrite, to the stash first. A batch has one window of every strip.
+Within this rule the batches are made large. The runs are divided into groups, beginning at the far end in the
+direction of the move. If the unused gap between two runs of a group is at least the distance, neither run
+overwrites the other: each is a copy strip of its own (`CopyStrip`). Longer runs are cut into strips by saving
+the foot of each, the bytes that the strip behind it will overwrite, to the stash first. A batch has one
+window of every strip.
 docs/crash-safety.md has a drawing.
 """
 
@@ -25,8 +27,8 @@ UNIT = 4096  # cuts are at multiples of this, counted from the partition's start
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A copy of `length` bytes. `source` and `target` are counted from the start of the partition's old and new place,
-    or of the stash.
+    """A copy of `length` bytes. `source` and `target` are counted from the start of the partition's old and
+    new place, or of the stash.
     """
 
     length: int
@@ -188,8 +190,8 @@ def _in_strips(group: Sequence[Extent], distance: int, lanes: CopyStrips) -> Ite
 
 
 def _strips(group: Sequence[Extent], distance: int, lanes: CopyStrips) -> list[CopyStrip]:
-    """Return the copy strips, highest first. A strip that is followed closely by another has a foot; the size of the
-    stash limits the number of feet.
+    """Return the copy strips, highest first. A strip that is followed closely by another has a foot; the size
+    of the stash limits the number of feet.
     """
     feet = min(lanes.batch // max(lanes.window, distance), lanes.stash // distance)
     total = sum(run.length for run in group)
@@ -201,7 +203,11 @@ def _strips(group: Sequence[Extent], distance: int, lanes: CopyStrips) -> list[C
             rest, strip = pieces
             reach = rest[-1].end + distance  # end of what the strip behind will write
             foot = [Extent(run.start, min(run.end, reach) - run.start) for run in strip if run.start < reach]
-            body = [Extent(max(run.start, reach), run.end - max(run.start, reach)) for run in strip if run.end > reach]
+            body = [
+                Extent(max(run.start, reach), run.end - max(run.start, reach))
+                for run in strip
+                if run.end > reach
+            ]
             found.append(CopyStrip(tuple(body), tuple(foot)))
             feet -= 1
         found.append(CopyStrip(tuple(rest)))
@@ -209,7 +215,9 @@ def _strips(group: Sequence[Extent], distance: int, lanes: CopyStrips) -> list[C
 
 
 def _chains(group: Sequence[Extent], distance: int) -> Iterator[list[Extent]]:
-    """Yield chains of runs less than `distance` apart, which overwrite each other in the move; highest chain first."""
+    """Yield chains of runs less than `distance` apart, which overwrite each other in the move; highest chain
+    first.
+    """
     chain: list[Extent] = []
     for run in reversed(group):
         if chain and chain[-1].start - run.end >= distance:
@@ -221,7 +229,9 @@ def _chains(group: Sequence[Extent], distance: int) -> Iterator[list[Extent]]:
 
 
 def _split(runs: Sequence[Extent], top: int, unit: int) -> tuple[list[Extent], list[Extent]] | None:
-    """Return the runs below and above a cut with at least `top` bytes above it; None if nothing would be left below."""
+    """Return the runs below and above a cut with at least `top` bytes above it; None if nothing would be left
+    below.
+    """
     above: list[Extent] = []
     for index in range(len(runs) - 1, -1, -1):
         run = runs[index]
@@ -237,7 +247,9 @@ def _split(runs: Sequence[Extent], top: int, unit: int) -> tuple[list[Extent], l
 
 
 def _windows(runs: Sequence[Extent], window: int) -> Iterator[list[Extent]]:
-    """Yield the runs within `window` bytes below the highest remaining byte, repeatedly; each window ascending."""
+    """Yield the runs within `window` bytes below the highest remaining byte, repeatedly; each window
+    ascending.
+    """
     stack = list(runs)
     unit = _unit(window)
     while stack:
@@ -255,8 +267,8 @@ def _windows(runs: Sequence[Extent], window: int) -> Iterator[list[Extent]]:
 
 
 def _batches(row: Sequence[Copy], most: int) -> Iterator[Batch]:
-    """Yield the copies of a row in batches of about `most` bytes. No copy of a row writes to the source of another, so
-    the row may be divided between any two of them.
+    """Yield the copies of a row in batches of about `most` bytes. No copy of a row writes to the source of
+    another, so the row may be divided between any two of them.
     """
     batch: list[Copy] = []
     size = 0

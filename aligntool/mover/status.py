@@ -20,7 +20,9 @@ _WAYS = ("resume", "rollback")
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The state of a disk: "old" (nothing is in flight) or "in-flight"; the other fields describe the move."""
+    """The state of a disk: "old" (nothing is in flight) or "in-flight"; the other fields describe the
+    move.
+    """
 
     state: str
     sentences: tuple[str, ...]
@@ -66,7 +68,9 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
     used = state is disk_state.DiskState.CHANGED and disk_state.is_used(device, plan)
     changed = tuple(content_changes(device, journal, back=False)) if state in UNFINISHED else ()
     open_ways = _open_ways(device, journal, changed) if state is disk_state.DiskState.IN_FLIGHT else _WAYS
-    on_table = {"UNREADABLE": (unread,), "CHANGED": (disk_state.USED if used else CHANGED_TABLE,)}.get(state.name, ())
+    on_table = {"UNREADABLE": (unread,), "CHANGED": (disk_state.USED if used else CHANGED_TABLE,)}.get(
+        state.name, ()
+    )
     choice = "" if open_ways else f"; {CHOOSE}"
     on_content = (f"{changed_sentence(changed)}{choice}",) if changed else ()
     is_hidden = state is disk_state.DiskState.CHANGED and disk_state.is_complete(journal)
@@ -99,9 +103,13 @@ def _open_ways(device: Device, journal: Journal, changed: tuple[Change, ...]) ->
 
 
 _NOTHING_LOST = "nothing is lost: resume makes everything valid at the new places, rollback at the old ones"
-_AT_NEW_PLACES = ("every partition is intact at its new place, which the table does not list: do not use the old ones",)
+_AT_NEW_PLACES = (
+    "every partition is intact at its new place, which the table does not list: do not use the old ones",
+)
 _SENTENCES = {
-    disk_state.DiskState.NOT_BEGUN: ("a move was prepared but not begun: every partition is intact at its old place",),
+    disk_state.DiskState.NOT_BEGUN: (
+        "a move was prepared but not begun: every partition is intact at its old place",
+    ),
     disk_state.DiskState.COMPLETE: (
         "every partition is intact at its new place; only the journal must still be closed",
     ),

@@ -1,4 +1,6 @@
-"""Apply and undo the steps of a move: patch boot fields, copy batches, walk along the plan in both directions."""
+"""Apply and undo the steps of a move: patch boot fields, copy batches, walk along the plan in both
+directions.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -27,13 +29,15 @@ from aligntool.units import GIB, MIB, Extent
 #
 # Pure arithmetic on bytes; with a wrong field the system does not boot.
 
-# exFAT specification, 3.1 and 3.4: the checksum covers the boot sectors except VolumeFlags and PercentInUse, which
-# change in use; the sector after them holds only the checksum, repeated.
+# exFAT specification, 3.1 and 3.4: the checksum covers the boot sectors except VolumeFlags and PercentInUse,
+# which change in use; the sector after them holds only the checksum, repeated.
 
 
-def patched(held: steps.SavedRanges, found: Sequence[bytes], patches: Sequence[steps.Patch]) -> tuple[bytes, ...]:
-    """Return the saved bytes with the patches applied in their order, so checksums come last. `found`: the bytes of
-    each of `held.ranges`.
+def patched(
+    held: steps.SavedRanges, found: Sequence[bytes], patches: Sequence[steps.Patch]
+) -> tuple[bytes, ...]:
+    """Return the saved bytes with the patches applied in their order, so checksums come last. `found`: the
+    bytes of each of `held.ranges`.
 
     Raises Refused if a field has neither its old nor its new value, or lies outside the saved bytes.
     """
@@ -55,7 +59,9 @@ def patched(held: steps.SavedRanges, found: Sequence[bytes], patches: Sequence[s
 
 
 def _write_checksum(held: steps.SavedRanges, parts: Sequence[bytearray], patch: steps.Patch) -> None:
-    """Write a checksum. `patch.at`: the offset of its sector; `patch.length`: bytes of a sector of the volume."""
+    """Write a checksum. `patch.at`: the offset of its sector; `patch.length`: bytes of a sector of the
+    volume.
+    """
     sector = patch.length
     region = Extent(patch.at - CHECKED_SECTORS * sector, (CHECKED_SECTORS + 1) * sector)
     part, at = _find_extent(held, parts, region, patch.what)
@@ -75,7 +81,8 @@ def _find_extent(
 
 # Batches: copied, flushed, read back, recorded. Nearly all the time of a move is spent here.
 
-REQUEST_LENGTH = MIB  # bytes of one request: long enough for any disk, short enough to have several in progress
+# bytes of one request: long enough for any disk, short enough to have several in progress
+REQUEST_LENGTH = MIB
 
 
 Work = tuple[Position, Batch]
@@ -116,7 +123,9 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class _Load:
-    """A batch in progress. `after`: the position to record; `read`: the bytes of each transfer until it is verified."""
+    """A batch in progress. `after`: the position to record; `read`: the bytes of each transfer until it is
+    verified.
+    """
 
     after: Position
     batch: Batch
@@ -157,13 +166,13 @@ def copy_batches(
 ) -> Iterator[Batch]:
     """Yield each batch once it is at the other place: durable, verified and recorded.
 
-    While one batch is flushed, read back and recorded, the next batch is already being read, so the disk is not idle:
-    without this it was idle for a fifth of the time. This is safe. No batch writes what a later one reads, except into
-    the stash (mover/schedule.py), and the writes to the stash are complete when the next read begins. No byte of a
-    batch is written before the record of the previous batch is durable.
+    While one batch is flushed, read back and recorded, the next batch is already being read, so the disk is
+    not idle: without this it was idle for a fifth of the time. This is safe. No batch writes what a later one
+    reads, except into the stash (mover/schedule.py), and the writes to the stash are complete when the next
+    read begins. No byte of a batch is written before the record of the previous batch is durable.
 
-    A batch whose source and target are both holes of a sparse image needs no copy. It is recorded together with the
-    batch before it, because it must be recorded before its source is overwritten.
+    A batch whose source and target are both holes of a sparse image needs no copy. It is recorded together
+    with the batch before it, because it must be recorded before its source is overwritten.
 
     Memory: two batches. Raises OSError if a request fails, Stopped if a target reads back differently.
     """
@@ -179,14 +188,18 @@ def copy_batches(
         disk.run_parallel(load.writing())
         following, empty = _next_load(loads)
         after = empty[-1].after if empty else load.after
-        disk.run_parallel(following.reading() if following else (), partial(_finish, disk, load, record, after))
+        disk.run_parallel(
+            following.reading() if following else (), partial(_finish, disk, load, record, after)
+        )
         yield load.batch
         yield from (skipped.batch for skipped in empty)
         load = following
 
 
 def _prepare_load(places: Places, after: Position, batch: Batch, *, back: bool) -> _Load:
-    transfers = tuple(transfer for transfer in places.transfers(batch, back=back) if not _needs_no_copy(transfer))
+    transfers = tuple(
+        transfer for transfer in places.transfers(batch, back=back) if not _needs_no_copy(transfer)
+    )
     return _Load(after, batch, transfers, [b""] * len(transfers))
 
 
@@ -219,10 +232,11 @@ def bytes_arriving(batch: Batch) -> int:
 #
 # The rules for records:
 #
-# - forwards, a step begins at the position that names it, and the next position is recorded once the step is durable;
-# - backwards, the position that names a step is recorded before the step is undone, so a change of direction repeats
-#   the step from its beginning. Only copies are recorded by the batch: one that is half undone is still at its new
-#   place.
+# - forwards, a step begins at the position that names it, and the next position is recorded once the step is
+#   durable;
+# - backwards, the position that names a step is recorded before the step is undone, so a change of direction
+#   repeats the step from its beginning. Only copies are recorded by the batch: one that is half undone is
+#   still at its new place.
 
 
 class Kernel(Protocol):
@@ -237,8 +251,8 @@ class Kernel(Protocol):
 
 @contextmanager
 def hidden_from(kernel: Kernel, plan: MovePlan) -> Iterator[None]:
-    """Remove the partitions that the plan moves from the kernel, before anything is written; add them again if the
-    block fails. Raises Refused if one is in use.
+    """Remove the partitions that the plan moves from the kernel, before anything is written; add them again
+    if the block fails. Raises Refused if one is in use.
     """
     moving = plan.park.partitions
     kernel.forget(moving)
@@ -246,7 +260,9 @@ def hidden_from(kernel: Kernel, plan: MovePlan) -> Iterator[None]:
         yield
     except BaseException:
         with suppress(OSError):
-            kernel.add_absent(tuple((it.number, it.before) for it in plan.places if it.number in moving and it.before))
+            kernel.add_absent(
+                tuple((it.number, it.before) for it in plan.places if it.number in moving and it.before)
+            )
         raise
 
 
@@ -301,7 +317,9 @@ class Walk:
         numbered_marker.record(self.device, self.journal, self.sign, position)
 
     def forget(self) -> None:
-        """Remove from the kernel the partitions that move, and those of a table in flight that claim free space."""
+        """Remove from the kernel the partitions that move, and those of a table in flight that claim free
+        space.
+        """
         claiming = claiming_numbers(self.journal.contents.images)
         self.kernel.forget((*self.plan.park.partitions, *sorted(claiming)))
 
@@ -316,7 +334,9 @@ class Walk:
             case steps.CopyContent():
                 yield from self._copy(index, step, first_batch)
             case steps.ReleaseContent():
-                hidden_signatures.restore_content(self.device, step.target.start, *self._views_at_target(step))
+                hidden_signatures.restore_content(
+                    self.device, step.target.start, *self._views_at_target(step)
+                )
             case steps.RebuildContent():
                 self._rebuild(index, step)
             case steps.RewriteTable() | steps.ConvertTable():
@@ -352,15 +372,17 @@ class Walk:
                 assert_never(step)
 
     def _complete_sources(self) -> None:
-        """Show what is still hidden of content at its old place. Raises Stopped unless it is recognised there: no table
-        may show a place with half of its content.
+        """Show what is still hidden of content at its old place. Raises Stopped unless it is recognised
+        there: no table may show a place with half of its content.
         """
         for step in self.plan.holds:
             views = self._views_at_source(step)
             start = step.source.start
             at = in_flight.not_back(self.device, start, views)
             if at is not None:
-                text = f"the content of partition {step.partition} is not back at byte {at}; the journal is kept"
+                text = (
+                    f"the content of partition {step.partition} is not back at byte {at}; the journal is kept"
+                )
                 raise Stopped(text)
             hidden_signatures.restore_signatures(self.device, start, views[0])
 
@@ -378,18 +400,22 @@ class Walk:
         return in_flight.found_at_source(self.device, step.source.start, views, taken, is_copied=is_copied)
 
     def _undo_hold(self, index: int, step: steps.HoldContent) -> None:
-        """Show the content at its old place again. What another program has written to since it was shown stays."""
+        """Show the content at its old place again. What another program has written to since it was shown
+        stays.
+        """
         is_begun = self.journal.position.step == index  # and not recorded as done
         used = is_begun and self._found_at_source(step)[0] is in_flight.Found.USED
         self._record(Position(index, 0, forward=False))
         if used:
-            hidden_signatures.restore_signatures(self.device, step.source.start, self._views_at_source(step)[0])
+            hidden_signatures.restore_signatures(
+                self.device, step.source.start, self._views_at_source(step)[0]
+            )
         else:
             hidden_signatures.restore_content(self.device, step.source.start, *self._views_at_source(step))
 
     def _rebuild(self, index: int, step: steps.RebuildContent) -> None:
-        """Write the rebuilt content. That it has begun is recorded before the first write; until then the place must
-        hold the bytes that the journal has saved.
+        """Write the rebuilt content. That it has begun is recorded before the first write; until then the
+        place must hold the bytes that the journal has saved.
         """
         found, at = in_flight.found_at_rebuilt(self.device, self.journal, index, step, self.sign)
         if found in (in_flight.Found.USED, in_flight.Found.CHANGED):
@@ -414,7 +440,9 @@ class Walk:
             self._rewrite(step, after=False)
 
     def _rewrite(self, step: steps.RebuildContent, *, after: bool) -> None:
-        old, new = (in_flight.rebuilt_view(self.journal, step, self.sign, after=which) for which in (False, True))
+        old, new = (
+            in_flight.rebuilt_view(self.journal, step, self.sign, after=which) for which in (False, True)
+        )
         hidden = in_flight.hidden_part(old, new)
         hidden_signatures.rewrite(self.device, step.extent.start, hidden, new if after else old)
 
@@ -427,7 +455,9 @@ class Walk:
             yield Progress(index, done, total)
 
     def _undo_copy(self, index: int, step: steps.CopyContent, done: int | None) -> Iterator[Event]:
-        """Undo the first `done` batches of the step; None: all. Progress counts the bytes at their old place."""
+        """Undo the first `done` batches of the step; None: all. Progress counts the bytes at their old
+        place.
+        """
         schedule = schedule_of(self.journal, step)
         if done is None:
             done = sum(1 for _ in schedule.batches())
@@ -447,21 +477,27 @@ class Walk:
         stash = self.place.extent.start + self.place.stash.start
         return Places(self.device, step.source.start, step.target.start, self.journal.device, stash)
 
-    def _views_at_source(self, step: steps.HoldContent) -> tuple[hidden_signatures.View, hidden_signatures.View]:
+    def _views_at_source(
+        self, step: steps.HoldContent
+    ) -> tuple[hidden_signatures.View, hidden_signatures.View]:
         return in_flight.views_at_source(self.journal, step, self.sign)
 
-    def _views_at_target(self, step: steps.ReleaseContent) -> tuple[hidden_signatures.View, hidden_signatures.View]:
+    def _views_at_target(
+        self, step: steps.ReleaseContent
+    ) -> tuple[hidden_signatures.View, hidden_signatures.View]:
         content = patched(step.held, self.journal.contents.held[step.partition], step.patches)
         view = hidden_signatures.View(step.held, content, step.target.length, self.sign)
         return view, replace(view, base=self._both_places(step.partition)[0].start - step.target.start)
 
     def _hide_at_target(self, step: steps.HoldContent) -> None:
-        """Hide what is recognised at the new place in free space; other content there belongs to a partition and moves
-        with it.
+        """Hide what is recognised at the new place in free space; other content there belongs to a partition
+        and moves with it.
         """
         target = self._both_places(step.partition)[1]
         occupied = self._occupied_before()
-        hidden_signatures.hide_in_free_space(self.device, target.start, self._views_at_source(step)[0], occupied)
+        hidden_signatures.hide_in_free_space(
+            self.device, target.start, self._views_at_source(step)[0], occupied
+        )
 
     def _occupied_before(self) -> list[Extent]:
         """Return what is not free space before the move, and the place of the journal."""
@@ -470,20 +506,26 @@ class Walk:
     def _occupied(self, places: list[Extent]) -> list[Extent]:
         # Of a container only the EBRs are occupied.
         occupied = [one for one in places if not any(one.contains(other) for other in places if other != one)]
-        occupied += [Extent(sectors.at, len(sectors.data)) for sectors in self.journal.contents.images.sectors]
+        occupied += [
+            Extent(sectors.at, len(sectors.data)) for sectors in self.journal.contents.images.sectors
+        ]
         if self.place.file is None:
             occupied.append(self.place.extent)
         return occupied
 
     def clear_new_places(self) -> None:
-        """Zero what the move wrote into free space, which read as zero before it; every source is restored by now."""
+        """Zero what the move wrote into free space, which read as zero before it; every source is restored by
+        now.
+        """
         occupied = self._occupied_before()
         for step in self.plan.copies:
             self._clear_copies(step, step.target.start, step.source.start, occupied)
         self.device.flush()
 
     def _clear_old_places(self) -> None:
-        """Zero what the move left at the old places, outside of the new ones, so that it reads as free space."""
+        """Zero what the move left at the old places, outside of the new ones, so that it reads as free
+        space.
+        """
         sources = [step.source for step in self.plan.copies]
         left = tuple(outside(sources, tuple(self._occupied([place.after for place in self.plan.places]))))
         if sum(extent.length for extent in left) <= _MOST_CLEARED:
@@ -497,8 +539,8 @@ class Walk:
         return False
 
     def _erase_keys(self) -> None:
-        """Zero the keys of encrypted content that are left at old places, unless the new table is there already: then
-        they are zeroed, and free space may have been used since.
+        """Zero the keys of encrypted content that are left at old places, unless the new table is there
+        already: then they are zeroed, and free space may have been used since.
         """
         if self._has_new_table():
             return
@@ -507,11 +549,14 @@ class Walk:
             with suppress(OSError):  # a sector that accepts no write does not keep the disk in flight
                 zero(self.device, (extent,))
 
-    def _clear_copies(self, step: steps.CopyContent, start: int, kept: int, occupied: Sequence[Extent]) -> None:
-        """Zero the copy of a partition's content at byte `start`, outside of what is occupied. `kept`: the byte where
-        the content stays.
+    def _clear_copies(
+        self, step: steps.CopyContent, start: int, kept: int, occupied: Sequence[Extent]
+    ) -> None:
+        """Zero the copy of a partition's content at byte `start`, outside of what is occupied. `kept`: the
+        byte where the content stays.
 
-        A sector that is neither as at the other place nor as the move left it is not from the move, and is not changed.
+        A sector that is neither as at the other place nor as the move left it is not from the move, and is
+        not changed.
         """
         written = (*self.journal.contents.runs[step.partition], *step.held.ranges)
         places = (Extent(start + run.start, run.length) for run in written)
@@ -522,7 +567,9 @@ class Walk:
                     self._clear(Extent(at, min(REQUEST_LENGTH, place.end - at)), kept - start, other_sectors)
 
     def _clear(self, place: Extent, distance: int, other_sectors: frozenset[bytes]) -> None:
-        """Zero the sectors of a place that are copies of those `distance` bytes after it, hidden or patched."""
+        """Zero the sectors of a place that are copies of those `distance` bytes after it, hidden or
+        patched.
+        """
         at = place.start
         size = self.device.sector_size
         zeros = bytes(place.length)
@@ -536,7 +583,9 @@ class Walk:
         for start in range(0, place.length, size):
             sector = found[start : start + size]
             original = content[start : start + size]
-            is_own = sector == original or sector in other_sectors or _is_hidden_copy(sector, original, self.sign)
+            is_own = (
+                sector == original or sector in other_sectors or _is_hidden_copy(sector, original, self.sign)
+            )
             if any(sector) and is_own:
                 self.device.write(at + start, bytes(size))
 
@@ -553,8 +602,8 @@ class Walk:
         return old, next(step.target for step in self.plan.releases if step.partition == partition)
 
     def _update_kernel(self, *, before: bool) -> Iterator[Event]:
-        """Update the kernel's partitions. The disk is finished and its journal closed, so a kernel that refuses does
-        not stop the work.
+        """Update the kernel's partitions. The disk is finished and its journal closed, so a kernel that
+        refuses does not stop the work.
         """
         conversion = self.plan.conversion
         sizes = (self.plan.disk.sector_size,) if before else conversion.sector_sizes if conversion else ()
@@ -568,11 +617,13 @@ class Walk:
                 self.kernel.add_absent(entries)
         except OSError as error:
             why = error.strerror
-            yield KernelBehind(f"the disk is finished, but the running kernel does not show its partitions yet: {why}")
+            yield KernelBehind(
+                f"the disk is finished, but the running kernel does not show its partitions yet: {why}"
+            )
 
     def _entries(self, *, before: bool) -> tuple[tuple[int, Extent], ...]:
-        """Return the partitions that the kernel forgot. A container is not among them: the kernel shows its first
-        sectors, which stay.
+        """Return the partitions that the kernel forgot. A container is not among them: the kernel shows its
+        first sectors, which stay.
         """
         moving = self.plan.park.partitions
         places = (place for place in self.plan.places if place.number in moving)
@@ -595,8 +646,8 @@ def schedule_of(journal: Journal, step: steps.CopyContent) -> Schedule:
 
 
 def places_written(device: Device, contents: Contents) -> Iterator[Extent]:
-    """Yield the bytes of the disk that a change writes, before it begins: of its copies all but those from a hole to a
-    hole.
+    """Yield the bytes of the disk that a change writes, before it begins: of its copies all but those from a
+    hole to a hole.
     """
     yield from (Extent(sectors.at, len(sectors.data)) for sectors in contents.images.sectors)
     if contents.plan.journal.file is None:

@@ -1,4 +1,6 @@
-"""Build the partition tables of a move (before it, in flight, after it), MBR or GPT, and write them in a safe order."""
+"""Build the partition tables of a move (before it, in flight, after it), MBR or GPT, and write them in a safe
+order.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -10,11 +12,26 @@ from aligntool.device import Device, Sectors, Writing
 from aligntool.errors import Refused, Stopped
 from aligntool.formats import mbr as mbrs
 from aligntool.formats.gpt import MOST_ENTRIES, SIGNATURE, GptCopy, GptEntry, Header, read_bytes, read_copy
-from aligntool.formats.mbr import EMPTY_ENTRY, Geometry, MbrEntry, entries_of, moved_entry, protective_mbr, with_entries
+from aligntool.formats.mbr import (
+    EMPTY_ENTRY,
+    Geometry,
+    MbrEntry,
+    entries_of,
+    moved_entry,
+    protective_mbr,
+    with_entries,
+)
 from aligntool.formats.parked import parked_gpt_entry, parked_mbr_entry, valid_copies
 from aligntool.formats.part_types import GPT_PROTECTIVE
 from aligntool.inventory import LAST_NUMBER
-from aligntool.mover.claimed_room import FULL_MBR, NO_CLAIMS, FlightClaims, entries_in_flight, mbr_room, unused_slots
+from aligntool.mover.claimed_room import (
+    FULL_MBR,
+    NO_CLAIMS,
+    FlightClaims,
+    entries_in_flight,
+    mbr_room,
+    unused_slots,
+)
 from aligntool.steps import EntryChange, ParkEntries, RewriteTable
 from aligntool.units import Extent
 
@@ -32,7 +49,10 @@ def unsound_table(reason: str) -> Refused:
 
 
 def unusual_gpt(hint: str) -> Refused:
-    text = "the GPT does not have 128 entries, or its copies are not in the first and the last sectors of the disk"
+    text = (
+        "the GPT does not have 128 entries, or its copies are not in the first and the last sectors of the"
+        " disk"
+    )
     return Refused(text, hint=hint, code="table-kind")
 
 
@@ -53,11 +73,16 @@ def check_parked(park: ParkEntries, moving: Set[int]) -> None:
 
 
 def check_after(after: Mapping[int, Extent], changed: Set[int], *, room: Extent, sector_size: int) -> None:
-    """Raise Refused unless each changed partition has whole sectors, lies in `room` and overlaps no other partition."""
+    """Raise Refused unless each changed partition has whole sectors, lies in `room` and overlaps no other
+    partition.
+    """
     for number in changed:
         place = after[number]
         if place.start % sector_size or place.length % sector_size or place.length <= 0:
-            text = f"partition {number} would be {describe_extent(place)}: not in whole sectors of {sector_size} bytes"
+            text = (
+                f"partition {number} would be {describe_extent(place)}: not in whole sectors of {sector_size}"
+                " bytes"
+            )
             raise stale_plan(text)
         if not room.contains(place):
             there = describe_extent(place)
@@ -65,7 +90,9 @@ def check_after(after: Mapping[int, Extent], changed: Set[int], *, room: Extent,
             raise stale_plan(f"partition {number} would be {there}, but partitions may only be {allowed}")
         for other, taken in after.items():
             if other != number and taken.overlaps(place):
-                raise stale_plan(f"partition {number} would be {describe_extent(place)}, overlapping partition {other}")
+                raise stale_plan(
+                    f"partition {number} would be {describe_extent(place)}, overlapping partition {other}"
+                )
 
 
 def describe_extent(extent: Extent | None) -> str:
@@ -74,10 +101,10 @@ def describe_extent(extent: Extent | None) -> str:
 
 # The chain of EBRs of an extended partition, read strictly and rebuilt.
 #
-# A logical partition's start counts from its own EBR, a link from the start of the container (parse_extended()
-# in the kernel's block/partitions/msdos.c). Linux numbers logical partitions in the order of the chain, so the order
-# is kept. Chains that the kernel would follow but no tool creates (links outside the container, entries three and
-# four) are refused.
+# A logical partition's start counts from its own EBR, a link from the start of the container
+# (parse_extended() in the kernel's block/partitions/msdos.c). Linux numbers logical partitions in the order
+# of the chain, so the order is kept. Chains that the kernel would follow but no tool creates (links outside
+# the container, entries three and four) are refused.
 
 _MOST_EBRS = 512
 
@@ -111,8 +138,8 @@ class _Place:
 def read_chain(
     device: Device, slot: int, container: Extent, first_number: int, sector_size: int | None = None
 ) -> Chain:
-    """Return the chain. `sector_size`: of the table. Raises Refused if the chain cannot be rebuilt, OSError if it is
-    unreadable.
+    """Return the chain. `sector_size`: of the table. Raises Refused if the chain cannot be rebuilt, OSError
+    if it is unreadable.
     """
     sectors: dict[int, bytes] = {}
     logicals: list[Logical] = []
@@ -131,7 +158,9 @@ def read_chain(
             number = first_number + len(logicals)
             logicals.append(Logical(number, at, sectors[at], extent, link))
             if number > LAST_NUMBER or not data.start or not container.contains(extent):
-                raise unsound_table(f"logical partition {number} is {describe_extent(extent)}, where none is allowed")
+                raise unsound_table(
+                    f"logical partition {number} is {describe_extent(extent)}, where none is allowed"
+                )
         if not following.sectors:
             return Chain(slot, container, sectors, tuple(logicals))
         at = container.start + following.start * size
@@ -153,11 +182,11 @@ def _partition_and_link(sector: bytes, slot: int, at: int) -> tuple[MbrEntry, Mb
 def new_chain(
     chain: Chain, changes: Mapping[int, EntryChange], sector_size: int, geometry: Geometry, new_size: int = 0
 ) -> Iterator[Sectors]:
-    """Yield the EBRs after the move, in the order of the chain. `new_size`: the sector size of the new table, if it
-    differs from that of the old one.
+    """Yield the EBRs after the move, in the order of the chain. `new_size`: the sector size of the new table,
+    if it differs from that of the old one.
 
-    Other content of the EBR of a logical partition (labels of boot managers) moves with it. An EBR without a partition
-    is omitted. Raises Refused if the plan has an EBR at an impossible place.
+    Other content of the EBR of a logical partition (labels of boot managers) moves with it. An EBR without a
+    partition is omitted. Raises Refused if the plan has an EBR at an impossible place.
     """
     change = changes.get(chain.slot)
     container = change.after if change else chain.container
@@ -208,16 +237,22 @@ def _new_place(logical: Logical, change: EntryChange | None) -> _Place:
 def _check_places(places: list[_Place], container: Extent, slot: int, sector_size: int) -> None:
     """Raise Refused unless Linux reads the chain as planned and no EBR overlaps a partition."""
     if places and places[0].at != container.start:
-        raise stale_plan(f"the first EBR of partition {slot} would not be at its start, byte {container.start}")
+        raise stale_plan(
+            f"the first EBR of partition {slot} would not be at its start, byte {container.start}"
+        )
     records = [Extent(place.at, sector_size) for place in places]
     for place, record in zip(places, records, strict=True):
         number = place.logical.number
         if not container.contains(record) or not container.contains(place.extent):
             raise stale_plan(f"logical partition {number} or its EBR would be outside of partition {slot}")
         if record.start % sector_size or record.end > place.extent.start:
-            raise stale_plan(f"the EBR at byte {record.start} would not be a whole sector before partition {number}")
+            raise stale_plan(
+                f"the EBR at byte {record.start} would not be a whole sector before partition {number}"
+            )
         if any(record.overlaps(other.extent) for other in places):
-            raise stale_plan(f"the EBR of partition {number}, at byte {record.start}, would be inside a partition")
+            raise stale_plan(
+                f"the EBR of partition {number}, at byte {record.start}, would be inside a partition"
+            )
     if len(set(records)) < len(records):
         raise stale_plan(f"two EBRs of partition {slot} would be at the same place")
 
@@ -238,7 +273,9 @@ class TableState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TableImages:
-    """The sectors of the three tables. The last group of each decides what is read: the primary GPT, or the MBR."""
+    """The sectors of the three tables. The last group of each decides what is read: the primary GPT, or the
+    MBR.
+    """
 
     before: Writing
     parked: Writing
@@ -246,7 +283,9 @@ class TableImages:
 
     def of(self, state: TableState) -> Writing:
         """Return the image of a state. Raises KeyError for OTHER, which has none."""
-        return {TableState.BEFORE: self.before, TableState.PARKED: self.parked, TableState.AFTER: self.after}[state]
+        return {TableState.BEFORE: self.before, TableState.PARKED: self.parked, TableState.AFTER: self.after}[
+            state
+        ]
 
     @property
     def sectors(self) -> Iterator[Sectors]:
@@ -263,7 +302,9 @@ class TableImages:
         return self.has_table(TableState.BEFORE) != self.has_table(TableState.AFTER)
 
     def without_sector_0(self, state: TableState) -> "TableImages":
-        """Return the images for a disk with content at its start, if the table of `state` does not include sector 0."""
+        """Return the images for a disk with content at its start, if the table of `state` does not include
+        sector 0.
+        """
         return self if self.has_table(state) else replace(self, parked=self.parked[:1])
 
 
@@ -271,13 +312,15 @@ _KNOWN = (TableState.PARKED, TableState.BEFORE, TableState.AFTER)
 
 
 def table_state(device: Device, images: TableImages) -> TableState:
-    """Return which table a reader of the disk sees now: the GPT's primary copy if it is valid, otherwise its backup; or
-    the MBR. Raises OSError if it is unreadable.
+    """Return which table a reader of the disk sees now: the GPT's primary copy if it is valid, otherwise its
+    backup; or the MBR. Raises OSError if it is unreadable.
     """
     last_group = images.parked[-1]
-    if images.of_whole_disk:  # a state with a table is recognised by its sector 0, the others by the end of the disk
+    # a state with a table is recognised by its sector 0, the others by the end of the disk
+    if images.of_whole_disk:
         if any(sectors.at == 0 and _matches(device, (sectors,)) for sectors in all_sectors(images.parked)):
-            return TableState.PARKED  # a rollback restores the end of the disk first, which an MBR leaves blank
+            # a rollback restores the end of the disk first, which an MBR leaves blank
+            return TableState.PARKED
         states = sorted(_KNOWN, key=lambda state: images.of(state)[-1][-1].at != 0)
         return next((state for state in states if _matches(device, images.of(state)[-1])), TableState.OTHER)
     if any(sectors.at == 0 for sectors in last_group):
@@ -292,23 +335,27 @@ def table_state(device: Device, images: TableImages) -> TableState:
 
 
 def groups_leading_to(device: Device, images: TableImages, goal: TableState) -> Writing:
-    """Return the groups to write, in order, to bring the table from its state after a cut to `goal`, readable at every
-    moment.
+    """Return the groups to write, in order, to bring the table from its state after a cut to `goal`, readable
+    at every moment.
 
-    First the group that decides what is read is rewritten in its present state, because it may be torn: while the
-    primary copy of a GPT is torn, its backup must not be touched. Raises Stopped if the disk has another table, or one
-    that is not a neighbour of `goal` (PARKED lies between the other two).
+    First the group that decides what is read is rewritten in its present state, because it may be torn: while
+    the primary copy of a GPT is torn, its backup must not be touched. Raises Stopped if the disk has another
+    table, or one that is not a neighbour of `goal` (PARKED lies between the other two).
     """
     state = table_state(device, images)
     if state is TableState.OTHER:
         raise Stopped("the partition table has been changed by another program since the move began")
     if images.of(state) != images.of(goal) and TableState.PARKED not in (state, goal):
-        raise Stopped(f"the partition table is in state {state} and cannot be changed directly to state {goal}")
+        raise Stopped(
+            f"the partition table is in state {state} and cannot be changed directly to state {goal}"
+        )
     return (images.of(state)[-1], *images.of(goal))
 
 
 def _state_of_mbr(device: Device, images: TableImages) -> TableState:
-    """Return the state of an MBR. In flight its EBRs are hidden and may hold any bytes; otherwise they must match."""
+    """Return the state of an MBR. In flight its EBRs are hidden and may hold any bytes; otherwise they must
+    match.
+    """
     whole = (state for state in _KNOWN if all(_matches(device, group) for group in images.of(state)))
     return next(whole, TableState.OTHER)
 
@@ -382,7 +429,9 @@ def mbr_images(
     for number, entry in mbr.entries.items():
         change = changes.get(number)
         if change:
-            moved[number] = moved_entry(entry, change.before, change.after, sector_size=size, geometry=geometry)
+            moved[number] = moved_entry(
+                entry, change.before, change.after, sector_size=size, geometry=geometry
+            )
     chains = [chain for chain in mbr.chains if any(logical.number in changes for logical in chain.logicals)]
     old_ebrs = tuple(Sectors(at, sector) for chain in chains for at, sector in chain.sectors.items())
     new_ebrs = tuple(ebr for chain in chains for ebr in new_chain(chain, changes, mbr.sector_size, geometry))
@@ -396,8 +445,8 @@ def mbr_images(
 def parked_mbr_entries(
     mbr: Mbr, park: ParkEntries, *, journal_at: int | None, claims: FlightClaims, disk_size: int
 ) -> dict[int, MbrEntry]:
-    """Return the entries of an MBR in flight that are not as before: those that are parked, and those that claim free
-    space. Raises Refused if the MBR has too few unused entries for that.
+    """Return the entries of an MBR in flight that are not as before: those that are parked, and those that
+    claim free space. Raises Refused if the MBR has too few unused entries for that.
     """
     extents = mbr.primaries
     size = mbr.sector_size
@@ -412,19 +461,24 @@ def parked_mbr_entries(
         raise Refused(FULL_MBR, hint="--journal FILE, on another disk", code="no-journal-room")
     parked = {}
     for number, extent in found.items():
-        entry = replace(mbr.entries.get(number, EMPTY_ENTRY), start=extent.start // size, sectors=extent.length // size)
+        entry = replace(
+            mbr.entries.get(number, EMPTY_ENTRY), start=extent.start // size, sectors=extent.length // size
+        )
         parked[number] = parked_mbr_entry(entry, journal_at)
     return parked
 
 
 def is_readable(device: Device) -> bool:
-    """Return whether a program would read a table on the disk: one copy of a GPT, or an MBR with its chains of EBRs.
+    """Return whether a program would read a table on the disk: one copy of a GPT, or an MBR with its chains
+    of EBRs.
 
     A protective MBR alone is not a table, unless it also lists another partition. Raises OSError.
     """
     if any(copy.sound for copy in valid_copies(device)):
         return True
-    kinds = {entry.code for entry in entries_of(bytes(device.read(0, device.sector_size))) or () if entry.sectors}
+    kinds = {
+        entry.code for entry in entries_of(bytes(device.read(0, device.sector_size))) or () if entry.sectors
+    }
     if GPT_PROTECTIVE in kinds:
         return len(kinds - {0}) > 1
     try:
@@ -441,7 +495,9 @@ def mbr_writing(ebrs: tuple[Sectors, ...], sector: bytes) -> Writing:
 
 
 def sound_mbr(device: Device, *, with_chains: bool, sector_size: int | None = None) -> Mbr:
-    """Return the MBR. `sector_size`: of the table. Raises Refused if it cannot be rebuilt, OSError if unreadable."""
+    """Return the MBR. `sector_size`: of the table. Raises Refused if it cannot be rebuilt, OSError if
+    unreadable.
+    """
     size = sector_size or device.sector_size
     sector = read_bytes(device, 0, size) or b""
     found = entries_of(sector)
@@ -478,7 +534,8 @@ def _check_mbr(mbr: Mbr, park: ParkEntries, changes: Changes, disk_size: int) ->
     check_after(partitions, moving & set(partitions), room=room, sector_size=size)
 
 
-# The GPT of a move: both copies before, in flight and after. Everything that does not change is kept bit for bit;
+# The GPT of a move: both copies before, in flight and after. Everything that does not change is kept bit for
+# bit;
 # the images do not include the protective MBR.
 
 _PRIMARY_LBA = 1
@@ -519,8 +576,8 @@ def gpt_images(
 def parked_gpt_entries(
     copy: GptCopy, park: ParkEntries, *, journal_at: int | None, journal_id: bytes, claims: FlightClaims
 ) -> dict[int, GptEntry]:
-    """Return the entries of a GPT in flight that are not as before: those that are parked, and those that claim free
-    space. Raises Refused if the GPT has too few unused entries for that.
+    """Return the entries of a GPT in flight that are not as before: those that are parked, and those that
+    claim free space. Raises Refused if the GPT has too few unused entries for that.
     """
     old = {entry.number: entry for entry in copy.used_entries()}
     size = copy.sector_size
@@ -543,8 +600,8 @@ def parked_gpt_entries(
 
 
 def _unused_numbers(copy: GptCopy, last: int) -> list[int]:
-    """Return the numbers of unused entries, those behind the last used one first: no node of a partition that was
-    removed is named again.
+    """Return the numbers of unused entries, those behind the last used one first: no node of a partition that
+    was removed is named again.
     """
     count = min(copy.header.entry_count, MOST_ENTRIES)
     used = {entry.number for entry in copy.used_entries()}
@@ -557,7 +614,9 @@ def _backup_first(pair: Iterable[GptCopy]) -> Writing:
 
 
 def sound_pair(device: Device, sector_size: int | None = None) -> tuple[GptCopy, GptCopy]:
-    """Return both copies of the GPT. `sector_size`: of the table. Raises Refused unless they are valid and agree."""
+    """Return both copies of the GPT. `sector_size`: of the table. Raises Refused unless they are valid and
+    agree.
+    """
     sector_size = sector_size or device.sector_size
     _check_protective(entries_of(read_bytes(device, 0, sector_size) or b""))
     primary = read_copy(device, _PRIMARY_LBA, sector_size)
@@ -586,8 +645,9 @@ def _agree(primary: GptCopy, backup: GptCopy) -> bool:
 
 
 def _check_protective(entries: tuple[MbrEntry, ...] | None) -> None:
-    """Raise Refused if the MBR lacks the 0xEE entry that a GPT requires, or has another entry: a hybrid MBR would
-    become stale. An entry of type 0 is unused (UEFI 2.10, table 5-2); an active one is added for some BIOSes.
+    """Raise Refused if the MBR lacks the 0xEE entry that a GPT requires, or has another entry: a hybrid MBR
+    would become stale. An entry of type 0 is unused (UEFI 2.10, table 5-2); an active one is added for some
+    BIOSes.
     """
     used = {entry.code for entry in entries or ()} - {0}
     if GPT_PROTECTIVE not in used:
@@ -605,15 +665,17 @@ def table_images(
     journal_id: bytes,
     claims: FlightClaims = NO_CLAIMS,
 ) -> TableImages:
-    """Return the three tables. Writes nothing. `journal_at`: a byte of the disk, or None if the journal is in a file
-    elsewhere; `journal_id`: 16 bytes; `claims`: what entries must cover in flight.
+    """Return the three tables. Writes nothing. `journal_at`: a byte of the disk, or None if the journal is in
+    a file elsewhere; `journal_id`: 16 bytes; `claims`: what entries must cover in flight.
 
-    Raises Refused if the table on the device is not the one that the changes start from, or if it or the new table is
-    not sound. Raises OSError if it is unreadable.
+    Raises Refused if the table on the device is not the one that the changes start from, or if it or the new
+    table is not sound. Raises OSError if it is unreadable.
     """
     match rewrite.label:
         case "gpt":
-            return gpt_images(device, park, rewrite, journal_at=journal_at, journal_id=journal_id, claims=claims)
+            return gpt_images(
+                device, park, rewrite, journal_at=journal_at, journal_id=journal_id, claims=claims
+            )
         case "dos":
             return mbr_images(device, park, rewrite, journal_at=journal_at, claims=claims)
         case label:
@@ -640,7 +702,9 @@ def _numbers(group: Sequence[Sectors]) -> frozenset[int]:
 
 
 def leftovers(device: Device, images: TableImages) -> Writing:
-    """Return the groups to write before the table: zeros over the headers of other GPTs, and a protective MBR."""
+    """Return the groups to write before the table: zeros over the headers of other GPTs, and a protective
+    MBR.
+    """
     own = {sectors.at for group in images.parked for sectors in group}
     foreign = {copy.header_extent.start: len(copy.sector) for copy in valid_copies(device)}
     erased = tuple(Sectors(at, bytes(length)) for at, length in foreign.items() if at not in own)
@@ -648,8 +712,8 @@ def leftovers(device: Device, images: TableImages) -> Writing:
 
 
 def shows_table(device: Device, images: TableImages) -> bool | None:
-    """Return whether sector 0 lets a reader see the table of a move: False if another program's MBR stands before the
-    GPT, None if there is no MBR.
+    """Return whether sector 0 lets a reader see the table of a move: False if another program's MBR stands
+    before the GPT, None if there is no MBR.
     """
     if any(sectors.at == 0 for group in images.parked for sectors in group):
         return True
@@ -670,15 +734,19 @@ def missing_protective_mbr(device: Device, images: TableImages) -> Writing:
 # Writing partition tables. Their safety rests on the order of the writes.
 
 
-def write_table(device: Device, images: TableImages, goal: TableState, *, first: Writing | None = None) -> None:
-    """Write the table `goal`, whatever state a cut left: group by group, each durable and read back before the next.
+def write_table(
+    device: Device, images: TableImages, goal: TableState, *, first: Writing | None = None
+) -> None:
+    """Write the table `goal`, whatever state a cut left: group by group, each durable and read back before
+    the next.
 
-    `first`: groups to write before it; with them, any other table is overwritten. Raises Stopped if a group reads back
-    differently, or, if `first` is None, if the table is another program's.
+    `first`: groups to write before it; with them, any other table is overwritten. Raises Stopped if a group
+    reads back differently, or, if `first` is None, if the table is another program's.
     """
     is_rewrite = first is not None or _is_torn(device, images)
     writing = (*(first or ()), *(images.of(goal) if is_rewrite else groups_leading_to(device, images, goal)))
-    seen: dict[int, bytes] = {}  # what is on the disk, of the sectors that are still to be written or were written
+    # what is on the disk, of the sectors that are still to be written or were written
+    seen: dict[int, bytes] = {}
     size = device.sector_size
     for sectors in all_sectors(writing):
         for at in range(sectors.at, sectors.at + len(sectors.data), size):
@@ -691,13 +759,15 @@ def write_table(device: Device, images: TableImages, goal: TableState, *, first:
         for sectors in group:
             if device.read(sectors.at, len(sectors.data)) != sectors.data:
                 raise Stopped(f"the partition table at byte {sectors.at} reads back differently")
-            seen |= {sectors.at + at: sectors.data[at : at + size] for at in range(0, len(sectors.data), size)}
+            seen |= {
+                sectors.at + at: sectors.data[at : at + size] for at in range(0, len(sectors.data), size)
+            }
     _check_unchanged(device, seen)
 
 
 def _check_unchanged(device: Device, seen: Mapping[int, bytes]) -> None:
-    """Raise Stopped if another program writes its own table at the same time: both of its copies, or between two of
-    these groups.
+    """Raise Stopped if another program writes its own table at the same time: both of its copies, or between
+    two of these groups.
     """
     for at, data in seen.items():
         if device.read(at, len(data)) != data:
@@ -710,8 +780,8 @@ def _is_torn(device: Device, images: TableImages) -> bool:
 
 
 def is_own_table(device: Device, images: TableImages) -> bool:
-    """Return whether every byte of the table's sectors is that of one of its three states: a torn mix of them, and not
-    another program's table.
+    """Return whether every byte of the table's sectors is that of one of its three states: a torn mix of
+    them, and not another program's table.
 
     EBRs are not compared: in flight, their sectors may hold data.
     """

@@ -12,7 +12,10 @@ from aligntool.mover.journal_search import journal_in_flight
 
 def refuse_in_flight(path: str) -> None:
     """Raise Refused if the disk is in flight: its content must not be treated as complete, or as empty."""
-    with failing_as(Refused, f"{path} cannot be read", hint=command("audit", path)), open_read_only(path) as device:
+    with (
+        failing_as(Refused, f"{path} cannot be read", hint=command("audit", path)),
+        open_read_only(path) as device,
+    ):
         parked = find_parked(device)
     if parked is not None:
         text = f"{path}: partitions of this disk are in flight"
@@ -34,15 +37,18 @@ def shows_change(path: str) -> bool:
 
 
 def refuse_marked(disk: Disk) -> None:
-    """Raise Refused if a partition holds a marker of a move in flight although its entry is not parked: another program
-    has changed the table, and a new move would overwrite the journal.
+    """Raise Refused if a partition holds a marker of a move in flight although its entry is not parked:
+    another program has changed the table, and a new move would overwrite the journal.
 
-    An extended partition has no content that is marked: what is in its last sector may be a marker that the last move
-    of a logical partition left behind.
+    An extended partition has no content that is marked: what is in its last sector may be a marker that the
+    last move of a logical partition left behind.
     """
     found = []
     path = disk.path
-    with failing_as(Refused, f"{path} cannot be read", hint=command("audit", path)), open_read_only(path) as device:
+    with (
+        failing_as(Refused, f"{path} cannot be read", hint=command("audit", path)),
+        open_read_only(path) as device,
+    ):
         for part in disk.partitions:
             if part.role is Role.EXTENDED:
                 continue
@@ -50,15 +56,17 @@ def refuse_marked(disk: Disk) -> None:
             sectors = (read_or_empty(device, at, disk.sector_size) for at in ends)
             marker = next(filter(None, map(disk_state.MARKER.match, sectors)), None)
             if marker and (marker[2] is None or _has_journal(device, int(marker[2]))):
-                text = f"partition {part.number} is in flight: another program has changed the partition table"
+                text = (
+                    f"partition {part.number} is in flight: another program has changed the partition table"
+                )
                 file = () if marker[2] else ("--journal FILE",)
                 found.append(Refusal("in-flight", disk.name, text, command("status", path, *file)))
     refuse(found)
 
 
 def refuse_changed_table(disk: Disk) -> None:
-    """Raise Refused if the disk has the journal of a change in flight, although its table shows none: an older table
-    may have been put back.
+    """Raise Refused if the disk has the journal of a change in flight, although its table shows none: an
+    older table may have been put back.
     """
     with (
         failing_as(Refused, f"{disk.path} cannot be read", hint=command("audit", disk.path)),

@@ -1,4 +1,6 @@
-"""Make the table of a disk whose content begins at byte 0, or remove it: images of the table, states in flight."""
+"""Make the table of a disk whose content begins at byte 0, or remove it: images of the table, states in
+flight.
+"""
 
 import secrets
 from dataclasses import replace
@@ -26,13 +28,13 @@ from aligntool.mover.journal import Journal
 from aligntool.mover.steps import patched
 from aligntool.units import Extent, align_down
 
-# A new table lies where the content was, and a table that is removed lies where the content will be. So in flight there
-# is no table: markers are in its place, and a backup GPT with a parked entry, in the last sectors of the disk, shows
-# that it is in flight. No system uses such a backup without a protective MBR in sector 0. docs/decisions/0038 has the
-# argument.
+# A new table lies where the content was, and a table that is removed lies where the content will be. So in
+# flight there is no table: markers are in its place, and a backup GPT with a parked entry, in the last
+# sectors of the disk, shows that it is in flight. No system uses such a backup without a protective MBR in
+# sector 0. docs/decisions/0038 has the argument.
 #
-# The groups of an image are in the order in which they are written: sector 0 of a table is written last, markers over
-# sector 0 are written before those over the rest.
+# The groups of an image are in the order in which they are written: sector 0 of a table is written last,
+# markers over sector 0 are written before those over the rest.
 
 _LONG = 6  # least bytes of a signature that is not a coincidence
 NUMBER = 1  # of the only partition
@@ -44,20 +46,28 @@ def role_of(kind: str) -> PartRole:
 
 
 def other_kinds(device: Device, kind: str) -> tuple[str, ...]:
-    """Return the kinds with a signature on the disk besides its content: the length of the content, which decides
-    what is free, may be that of an older file system. Short signatures are ignored as coincidence.
+    """Return the kinds with a signature on the disk besides its content: the length of the content, which
+    decides what is free, may be that of an older file system. Short signatures are ignored as coincidence.
     """
     size = device.sector_size
     held = held_ranges(Partition(NUMBER, Extent(0, device.size)), device.size, size, signatures_only=True)
-    view = hidden_signatures.View(held, hidden_signatures.read_saved(device, 0, held), device.size, bytes(size))
-    present = (signature for signature in CONTENT_SIGNATURES if signature.width >= _LONG and signature.kind != kind)
+    view = hidden_signatures.View(
+        held, hidden_signatures.read_saved(device, 0, held), device.size, bytes(size)
+    )
+    present = (
+        signature for signature in CONTENT_SIGNATURES if signature.width >= _LONG and signature.kind != kind
+    )
     return tuple(
-        dict.fromkeys(signature.kind for signature in present if hidden_signatures.has_signature(view, signature))
+        dict.fromkeys(
+            signature.kind for signature in present if hidden_signatures.has_signature(view, signature)
+        )
     )
 
 
 def table_inside(reader: Reader, extent: Extent, sector_size: int) -> str | None:
-    """Return the kind of the table in the first sectors of a partition: at byte 0 it would become that of the disk."""
+    """Return the kind of the table in the first sectors of a partition: at byte 0 it would become that of the
+    disk.
+    """
     inside = MappedReader(reader, ((0, extent.start, extent.length),), extent.length)
     table = read_table(inside, sector_size=sector_size).table
     return table.label if table else None
@@ -77,7 +87,9 @@ def places(size: int, sector_size: int) -> tuple[Extent, Extent]:
     return Extent(0, head), Extent(end - tail, tail)
 
 
-def whole_images(device: Device, plan: MovePlan, *, journal_at: int | None, journal_id: bytes) -> tables.TableImages:
+def whole_images(
+    device: Device, plan: MovePlan, *, journal_at: int | None, journal_id: bytes
+) -> tables.TableImages:
     """Return the images of the table for a plan that makes or removes it. Writes nothing.
 
     Raises Refused if the table is not the one for which the plan was made, or one that cannot be removed.
@@ -99,7 +111,9 @@ def whole_images(device: Device, plan: MovePlan, *, journal_at: int | None, jour
     )
     if adds_table(plan):
         return tables.TableImages(
-            ((tail_before,),), hidden, _new_table(device, plan.disk.size, plan.rewrite.label, change.after, kind)
+            ((tail_before,),),
+            hidden,
+            _new_table(device, plan.disk.size, plan.rewrite.label, change.after, kind),
         )
     refuse_unusual_table(device, plan, command("audit"))
     old = Sectors(size, bytes(device.read(size, head.length - size))), Sectors(0, bytes(device.read(0, size)))
@@ -140,8 +154,8 @@ def _new_table(device: Device, disk_size: int, label: str, extent: Extent, kind:
 
 
 def refuse_unusual_table(device: Device, plan: MovePlan, hint: str) -> None:
-    """Raise Refused unless the table has the usual size and position, and lists only the one partition. `hint`: the
-    command that gives a GPT this size and position.
+    """Raise Refused unless the table has the usual size and position, and lists only the one partition.
+    `hint`: the command that gives a GPT this size and position.
     """
     size = plan.disk.sector_size
     head, tail = places(plan.disk.size, size)
@@ -149,7 +163,10 @@ def refuse_unusual_table(device: Device, plan: MovePlan, hint: str) -> None:
     if plan.rewrite.label == "gpt":
         primary, backup = tables.sound_pair(device, size)
         found = {entry.number: entry.extent(size) for entry in primary.used_entries()}
-        if primary.entries_extent != Extent(2 * size, head.end - 2 * size) or backup.entries_extent.start != tail.start:
+        if (
+            primary.entries_extent != Extent(2 * size, head.end - 2 * size)
+            or backup.entries_extent.start != tail.start
+        ):
             raise tables.unusual_gpt(hint)
     else:
         entries = entries_of(bytes(device.read(0, size))) or ()
@@ -159,8 +176,8 @@ def refuse_unusual_table(device: Device, plan: MovePlan, hint: str) -> None:
         raise tables.stale_plan("the table has a partition that is not in the plan")
 
 
-# The state of the disk. What is recognised at the start of the disk decides: a system may have used the disk after an
-# interruption, so bytes from the journal are never written over content that is recognised.
+# The state of the disk. What is recognised at the start of the disk decides: a system may have used the disk
+# after an interruption, so bytes from the journal are never written over content that is recognised.
 
 
 def find_whole_disk_state(device: Device, journal: Journal) -> DiskState:
@@ -198,15 +215,15 @@ def find_whole_disk_state(device: Device, journal: Journal) -> DiskState:
 
 
 def _is_half_hidden(device: Device, journal: Journal) -> bool:
-    """Return whether content at the start of the disk is shown although a part of it is hidden. No cut leaves that:
-    another program has written its first bytes back.
+    """Return whether content at the start of the disk is shown although a part of it is hidden. No cut leaves
+    that: another program has written its first bytes back.
     """
     return compare(device, 0, view_at_start(journal)).ours is not None
 
 
 def is_covered(device: Device, journal: Journal) -> bool:
-    """Return whether a table that was removed lies over the content that was released in its place: another program has
-    written it back, and only the journal has these bytes of the content.
+    """Return whether a table that was removed lies over the content that was released in its place: another
+    program has written it back, and only the journal has these bytes of the content.
     """
     plan = journal.contents.plan
     was_released = not adds_table(plan) and journal.position.step > plan.index_of(steps.ReleaseContent)
@@ -214,7 +231,9 @@ def is_covered(device: Device, journal: Journal) -> bool:
 
 
 def _has_table_over_content(device: Device, journal: Journal) -> bool:
-    """Return whether a sector in the place of a table has other bytes of this change than those of the content."""
+    """Return whether a sector in the place of a table has other bytes of this change than those of the
+    content.
+    """
     images = journal.contents.images
     view = view_at_start(journal)
     size = len(view.sign)
@@ -225,8 +244,8 @@ def _has_table_over_content(device: Device, journal: Journal) -> bool:
 
 
 def _is_table_replaced(device: Device, journal: Journal) -> bool:
-    """Return whether the first bytes of content that was moved into a partition were written back over the new table:
-    only the journal names the place of the content then.
+    """Return whether the first bytes of content that was moved into a partition were written back over the
+    new table: only the journal names the place of the content then.
     """
     release = journal.contents.plan.releases[0]
     layers = read_layers(LegibleDisk(device, ()), release.target, sector_size=device.sector_size)
@@ -240,7 +259,9 @@ def is_unsettled(device: Device, journal: Journal) -> bool:
     disk_state = find_whole_disk_state(device, journal)
     if disk_state is DiskState.CHANGED and is_complete(journal):
         return True
-    goal = {DiskState.NOT_BEGUN: tables.TableState.BEFORE, DiskState.COMPLETE: tables.TableState.AFTER}.get(disk_state)
+    goal = {DiskState.NOT_BEGUN: tables.TableState.BEFORE, DiskState.COMPLETE: tables.TableState.AFTER}.get(
+        disk_state
+    )
     if goal is None:
         return disk_state is DiskState.IN_FLIGHT
     remaining = journal.contents.images.without_sector_0(goal)
@@ -251,29 +272,37 @@ def is_unsettled(device: Device, journal: Journal) -> bool:
 
 
 def complete_interrupted_writes(device: Device, journal: Journal, goal: tables.TableState) -> None:
-    """Complete the writes that were interrupted on a disk that is already in its old or new state; what a system has
-    used since then stays as it is.
+    """Complete the writes that were interrupted on a disk that is already in its old or new state; what a
+    system has used since then stays as it is.
     """
     images = journal.contents.images
     if not images.has_table(goal) and _is_visible(device, journal):
         hidden_signatures.restore_signatures(device, 0, view_at_start(journal))
     remaining = images.without_sector_0(goal)
-    if tables.table_state(device, remaining) is not tables.TableState.OTHER or tables.is_own_table(device, remaining):
+    if tables.table_state(device, remaining) is not tables.TableState.OTHER or tables.is_own_table(
+        device, remaining
+    ):
         tables.write_table(device, remaining, goal)
 
 
 def marker_of(journal: Journal) -> bytes:
     """Return the marker of a move."""
     place = journal.contents.plan.journal
-    return hidden_signatures.marker(shortest_write(journal), None if place.file else place.extent.start, journal.id)
+    return hidden_signatures.marker(
+        shortest_write(journal), None if place.file else place.extent.start, journal.id
+    )
 
 
 def shortest_write(journal: Journal) -> int:
-    """Return the bytes of the shortest write of the move: a sector of its disk, or in a conversion, whose old table was
-    made for other sectors, sector 0.
+    """Return the bytes of the shortest write of the move: a sector of its disk, or in a conversion, whose old
+    table was made for other sectors, sector 0.
     """
     contents = journal.contents
-    return len(contents.images.parked[-1][-1].data) if contents.plan.conversion else contents.plan.disk.sector_size
+    return (
+        len(contents.images.parked[-1][-1].data)
+        if contents.plan.conversion
+        else contents.plan.disk.sector_size
+    )
 
 
 def view_at_start(journal: Journal) -> hidden_signatures.View:

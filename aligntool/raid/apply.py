@@ -26,8 +26,8 @@ from aligntool.steps import FileStep, MakeArray, MakeFileSystem, MakeMember, Mou
 
 
 def begin(plan: ArrayPlan, paths: Paths) -> Record:
-    """Durably write the record of a plan that is about to be applied, and return it. Raises Refused; no drive was
-    written to.
+    """Durably write the record of a plan that is about to be applied, and return it. Raises Refused; no drive
+    was written to.
     """
     try:
         for step in plan.steps:
@@ -49,12 +49,12 @@ def apply_record(
     locked: steps_drives.LockedMembers | None = None,
     key: steps_luks.Key = steps_luks.NO_KEY,
 ) -> Iterator[Event]:
-    """Apply the plan from the position of its record to the end. `plan`: the record's, with the current names of the
-    drives.
+    """Apply the plan from the position of its record to the end. `plan`: the record's, with the current names
+    of the drives.
 
-    `locked`: the members if they are locked already; None locks them here. They are unlocked once all of them are
-    prepared. `key`: of a LUKS2 that is re-encrypted. Raises Stopped, or Refused if a drive or file is unavailable; the
-    record is kept.
+    `locked`: the members if they are locked already; None locks them here. They are unlocked once all of them
+    are prepared. `key`: of a LUKS2 that is re-encrypted. Raises Stopped, or Refused if a drive or file is
+    unavailable; the record is kept.
     """
     yield from _start_array(record, plan)
     pending = plan.steps[max(record.position, 0) :]
@@ -73,7 +73,8 @@ def _walk_forward(
         if not isinstance(step, MakeMember) and locked.unlock():
             steps_drives.wait_for_members(plan.steps)
         again = index in record.traces
-        if not again:  # the trace of a step that was begun is kept: it was read before the step wrote anything
+        # the trace of a step that was begun is kept: it was read before the step wrote anything
+        if not again:
             record = replace(record, traces={**record.traces, index: _trace(step, paths, record)})
         record = replace(record, position=index, begun=True, forward=True)
         _save(record)
@@ -129,7 +130,9 @@ def refuse_in_use(plan: ArrayPlan, last: int) -> None:
         if isinstance(step, MakeFileSystem):
             steps_md.refuse_used(_on_current_node(step, plan))
         elif isinstance(step, MakeArray) and (name := steps_md.find_running(step)):
-            steps_md.refuse_foreign(f"/dev/{name}", [planned for planned in made if planned.device == f"/dev/{name}"])
+            steps_md.refuse_foreign(
+                f"/dev/{name}", [planned for planned in made if planned.device == f"/dev/{name}"]
+            )
 
 
 def _unmount_started(plan: ArrayPlan, last: int) -> Iterator[Said]:
@@ -141,8 +144,8 @@ def _unmount_started(plan: ArrayPlan, last: int) -> Iterator[Said]:
 
 
 def _on_current_node(step: MakeFileSystem, plan: ArrayPlan) -> MakeFileSystem:
-    """Return the step with the current node of its array. After a reboot the array may run under another name, and it
-    is not restarted to be undone.
+    """Return the step with the current node of its array. After a reboot the array may run under another
+    name, and it is not restarted to be undone.
     """
     made = plan.array
     name = steps_md.find_running(made) if made and made.device == step.device else None
@@ -151,7 +154,9 @@ def _on_current_node(step: MakeFileSystem, plan: ArrayPlan) -> MakeFileSystem:
 
 def _trace(step: steps.ArrayStep, paths: Paths, record: Record) -> Trace:
     if isinstance(step, FileStep):
-        return steps_system.find_file_trace(step, paths, keeps=not has_backup(step, record.plan, record.traces))
+        return steps_system.find_file_trace(
+            step, paths, keeps=not has_backup(step, record.plan, record.traces)
+        )
     if isinstance(step, steps.SystemStep):
         return steps_system.find_system_trace(step)
     return {}  # the plan has the former content of a member
@@ -173,7 +178,8 @@ def _apply(step: _OtherStep, plan: ArrayPlan, paths: Paths, trace: Trace, *, aga
             # The user may have repaired the files that the checked image is built from.
             before = reversed(plan.steps[: plan.steps.index(step)])
             build = next(
-                (past for past in before if isinstance(past, steps.RebuildInitramfs | steps.ReloadUnits)), None
+                (past for past in before if isinstance(past, steps.RebuildInitramfs | steps.ReloadUnits)),
+                None,
             )
             if build:
                 yield Said(f"{purpose_of(build)}: {steps_system.shell_words(build)}")
@@ -182,8 +188,8 @@ def _apply(step: _OtherStep, plan: ArrayPlan, paths: Paths, trace: Trace, *, aga
 
 
 def _stop_unless_ours(step: MakeFileSystem, plan: ArrayPlan) -> None:
-    """Raise Stopped unless an earlier step made the device: it is the array of the plan's UUID, or a partition at its
-    planned extent.
+    """Raise Stopped unless an earlier step made the device: it is the array of the plan's UUID, or a
+    partition at its planned extent.
     """
     made = plan.array
     if made and made.device == step.device:
@@ -221,7 +227,9 @@ def _undo(
 
 
 def _start_array(record: Record, plan: ArrayPlan) -> Iterator[Said]:
-    """Start the array if it was made, as later steps need it; after a reboot it may run under another name."""
+    """Start the array if it was made, as later steps need it; after a reboot it may run under another
+    name.
+    """
     made = plan.array
     if made and record.position > plan.steps.index(made):
         named = any(isinstance(step, MakeFileSystem) for step in plan.steps[record.position :])
@@ -229,18 +237,24 @@ def _start_array(record: Record, plan: ArrayPlan) -> Iterator[Said]:
 
 
 def _start_array_to_undo(record: Record, plan: ArrayPlan) -> Iterator[Said]:
-    """Start the array, through which the file system to be wiped is reached. Raises Refused if it cannot be started and
-    may hold files.
+    """Start the array, through which the file system to be wiped is reached. Raises Refused if it cannot be
+    started and may hold files.
     """
     try:
         yield from _start_array(record, plan)
     except Stopped as error:
         made = plan.array
         begun = [plan.steps[index] for index in record.traces]
-        if made and steps_md.has_superblocks(made) and any(isinstance(step, MakeFileSystem) for step in begun):
+        if (
+            made
+            and steps_md.has_superblocks(made)
+            and any(isinstance(step, MakeFileSystem) for step in begun)
+        ):
             text = f"the array cannot be started, so it is unknown whether it holds files: {error}"
             clear = by_hand(ByHand.MEMBERS, "mdadm", ", ".join(made.members))
-            raise Refused(text, hint=f"if none of it is needed: {clear}, then run the same command again") from error
+            raise Refused(
+                text, hint=f"if none of it is needed: {clear}, then run the same command again"
+            ) from error
         yield Said(f"the array cannot be started and is removed as it is: {error}")
 
 

@@ -19,12 +19,21 @@ from aligntool.errors import Refusal
 from aligntool.inventory import Inventory
 from aligntool.raid.levels import LEVELS
 from aligntool.raid.members import Placed
-from aligntool.steps import EditFile, EnableUnit, InitramfsStep, MakeArray, MakeFileSystem, SystemStep, WriteFile
+from aligntool.steps import (
+    EditFile,
+    EnableUnit,
+    InitramfsStep,
+    MakeArray,
+    MakeFileSystem,
+    SystemStep,
+    WriteFile,
+)
 from aligntool.system import LATE_START, ArrayLine, MdadmConf, parse_mdadm_conf
 from aligntool.system import System as Files
 
-# Configuration files of each family of distributions. Sources: Debian's mdadm (hooks/mdadm, mkconf), dracut's 90mdraid
-# and 70mdraid module-setup.sh, Debian's dracut (conflicts with initramfs-tools), Arch's mdadm_udev hook.
+# Configuration files of each family of distributions. Sources: Debian's mdadm (hooks/mdadm, mkconf), dracut's
+# 90mdraid and 70mdraid module-setup.sh, Debian's dracut (conflicts with initramfs-tools), Arch's mdadm_udev
+# hook.
 
 BACKUP = ".before-aligntool"
 FSTAB = "/etc/fstab"
@@ -43,7 +52,9 @@ _DRACUT_NOTE = "a root file system on the array also needs rd.md.uuid={uuid} on 
 
 
 # dracut finds mdadm.conf in both places, and stores it as etc/mdadm.conf in the image.
-_DEBIAN_NOTE = "the initramfs finds arrays on its own only while mdadm.conf lists none; now every array needs a line"
+_DEBIAN_NOTE = (
+    "the initramfs finds arrays on its own only while mdadm.conf lists none; now every array needs a line"
+)
 _ARCH_NOTE = "mdadm_udev must come before filesystems in HOOKS in /etc/mkinitcpio.conf"
 SYSTEMS = {
     "debian": System("debian", "Debian, Ubuntu", "/etc/mdadm/mdadm.conf", "initramfs-tools", _DEBIAN_NOTE),
@@ -65,12 +76,17 @@ OLDER_KERNELS = "Linux before 6.19 cannot assemble the array"
 
 
 def kernel_attention(system: Files) -> Iterator[str]:
-    """Yield a sentence if this kernel creates arrays that older ones cannot assemble, with the images of those."""
+    """Yield a sentence if this kernel creates arrays that older ones cannot assemble, with the images of
+    those.
+    """
     if array_boot.kernel_version(system.kernel or "") < array_boot.STORES_BLOCK_SIZE:
         return
     older = array_boot.images_of_older_kernels(system)
     which = ", ".join(older) or "older rescue systems"
-    yield f"Linux {system.kernel} stores the block size in the superblocks: {OLDER_KERNELS}, which concerns {which}"
+    yield (
+        f"Linux {system.kernel} stores the block size in the superblocks: {OLDER_KERNELS}, which concerns"
+        f" {which}"
+    )
 
 
 # The programs that build initramfs images, and how to list the arrays in an image of each.
@@ -92,7 +108,8 @@ class Maker:
 
     @property
     def check(self) -> tuple[str, ...]:
-        """Return the command that, with a UUID appended, prints the array's line, or fails if an initramfs lacks it.
+        """Return the command that, with a UUID appended, prints the array's line, or fails if an initramfs
+        lacks it.
 
         The script is joined into one line, as a plan shows it.
         """
@@ -103,7 +120,9 @@ class Maker:
 
 _WITH_CONF = "every initramfs that has an mdadm.conf"
 MAKERS = {
-    "initramfs-tools": Maker("initramfs-tools", ("update-initramfs", "-u", "-k", "all"), ("sh", "unmkinitramfs")),
+    "initramfs-tools": Maker(
+        "initramfs-tools", ("update-initramfs", "-u", "-k", "all"), ("sh", "unmkinitramfs")
+    ),
     "dracut": Maker("dracut", ("dracut", "-f", "--regenerate-all"), ("sh", "lsinitrd"), _WITH_CONF),
     "mkinitcpio": Maker("mkinitcpio", ("mkinitcpio", "-P"), ("bash", "lsinitcpio")),
 }
@@ -111,8 +130,9 @@ MAKERS = {
 
 # fstab: the file system's UUID and its mount options.
 
-# How long a mount waits for its device. mdadm-last-resort@.timer starts an array without its missing members 30 s after
-# the first member appeared, and the mount began to wait before that; with nofail, booting does not wait for the mount.
+# How long a mount waits for its device. mdadm-last-resort@.timer starts an array without its missing members
+# 30 s after the first member appeared, and the mount began to wait before that; with nofail, booting does not
+# wait for the mount.
 DEVICE_TIMEOUT = "x-systemd.device-timeout=2min"
 
 
@@ -122,21 +142,29 @@ def sets_device_timeout(options: Sequence[str]) -> bool:
 
 
 def mount_options(goal: RaidGoal) -> tuple[str, ...]:
-    """Return the mount options of the goal's file system. All but the root get `nofail`: a machine whose data array is
-    missing still boots, and can be repaired over the network.
+    """Return the mount options of the goal's file system. All but the root get `nofail`: a machine whose data
+    array is missing still boots, and can be repaired over the network.
     """
     given = kind_named(goal.filesystem).mount_options if goal.mount_options is None else goal.mount_options
-    extra = () if goal.place == "/" else ("nofail", *(() if sets_device_timeout(given) else (DEVICE_TIMEOUT,)))
+    extra = (
+        () if goal.place == "/" else ("nofail", *(() if sets_device_timeout(given) else (DEVICE_TIMEOUT,)))
+    )
     return tuple(dict.fromkeys((*given, *extra)))
 
 
 def mount_line(uuid: str, place: str, kind: str, options: Sequence[str]) -> str:
     """Return a line of fstab. XFS and btrfs are not checked at boot: fsck.xfs(8)."""
-    return f"UUID={uuid} {place} {kind} {','.join(options)} 0 {2 if kind_named(kind).is_checked_at_boot else 0}"
+    return (
+        f"UUID={uuid} {place} {kind} {','.join(options)} 0 {2 if kind_named(kind).is_checked_at_boot else 0}"
+    )
 
 
-def mount_steps(uuid: str, place: str, line: str, *, mounted: bool = False) -> Iterator[EditFile | SystemStep]:
-    """Yield the edit of fstab if there is a `line`, and the mount unless it is `mounted`. `place` "": swap space."""
+def mount_steps(
+    uuid: str, place: str, line: str, *, mounted: bool = False
+) -> Iterator[EditFile | SystemStep]:
+    """Yield the edit of fstab if there is a `line`, and the mount unless it is `mounted`. `place` "": swap
+    space.
+    """
     if line:
         yield edit(FSTAB, f"UUID={uuid}", line)
         yield steps.ReloadUnits()
@@ -148,7 +176,9 @@ def mount_steps(uuid: str, place: str, line: str, *, mounted: bool = False) -> I
 
 
 def mount_steps_of_goal(goal: RaidGoal) -> Iterator[EditFile | SystemStep]:
-    """Yield the steps that mount the goal's file system by UUID, never by /dev/mdN, which changes from boot to boot."""
+    """Yield the steps that mount the goal's file system by UUID, never by /dev/mdN, which changes from boot
+    to boot.
+    """
     line = f"UUID={goal.filesystem_uuid} none swap sw,nofail 0 0"
     uuid = goal.filesystem_uuid
     if goal.place:
@@ -159,13 +189,16 @@ def mount_steps_of_goal(goal: RaidGoal) -> Iterator[EditFile | SystemStep]:
 
 # The ARRAY line of an array: its device name, and the lines that it replaces.
 #
-# A wrong line is worse than none: once Debian's file has its first line, the hook no longer searches for arrays.
+# A wrong line is worse than none: once Debian's file has its first line, the hook no longer searches for
+# arrays.
 
 LEAST_MD_NUMBER = 120  # md numbers arrays without a number of their own from 127 downwards
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
-# In a replaced line: mdadm --monitor moves spares within a group, and a bitmap in a file is found only by its path.
+# In a replaced line: mdadm --monitor moves spares within a group, and a bitmap in a file is found only by its
+# path.
 _KEPT = re.compile(r"(?i)(?<=\s)(?:spare-group=|bitmap=/)[^\s\"'#]+(?=\s|$)")
-_NODE = re.compile(r"/dev/md(/[A-Za-z0-9][A-Za-z0-9._-]*|(_d)?\d+)")  # what an ARRAY line can name without quotes
+# what an ARRAY line can name without quotes
+_NODE = re.compile(r"/dev/md(/[A-Za-z0-9][A-Za-z0-9._-]*|(_d)?\d+)")
 _NUMBER = re.compile(r"md_?d?(\d+)")
 
 
@@ -177,19 +210,23 @@ def conf_line(device: str, metadata: str | None, uuid: str | None) -> str:
 def persistence_steps(
     goal: RaidGoal, system: System, device: str, others: Iterable[EditFile] = ()
 ) -> Iterator[EditFile | InitramfsStep]:
-    """Yield the edits of mdadm.conf and the rebuild of the initramfs. `others`: edits that running arrays need too."""
+    """Yield the edits of mdadm.conf and the rebuild of the initramfs. `others`: edits that running arrays
+    need too.
+    """
     yield from others
-    yield edit(system.mdadm_conf, f"UUID={goal.array_uuid}", conf_line(device, goal.metadata, goal.array_uuid))
+    yield edit(
+        system.mdadm_conf, f"UUID={goal.array_uuid}", conf_line(device, goal.metadata, goal.array_uuid)
+    )
     yield steps.RebuildInitramfs(system.maker)
     yield steps.CheckInitramfs(system.maker, goal.array_uuid)
 
 
 def conf_steps(array: RunningArray, system: System) -> Iterator[EditFile]:
-    """Yield the edits that give mdadm.conf a line for the array, and on Debian for every other running array without a
-    line.
+    """Yield the edits that give mdadm.conf a line for the array, and on Debian for every other running array
+    without a line.
 
-    The first wrong line is replaced; the others become comments first, because the new line may contain their text, so
-    that each array has one line.
+    The first wrong line is replaced; the others become comments first, because the new line may contain their
+    text, so that each array has one line.
     """
     wrong = array.wrong_lines()
     named = array.lines_in(array.system.mdadm.arrays)
@@ -197,23 +234,28 @@ def conf_steps(array: RunningArray, system: System) -> Iterator[EditFile]:
     if unlisted:
         file = _conf_file(array.system, system)
         old = f"UUID={array.facts.uuid}"
-        texts = dict.fromkeys((line.file, line.text) for line in wrong)  # each once: an edit replaces every such line
+        # each once: an edit replaces every such line
+        texts = dict.fromkeys((line.file, line.text) for line in wrong)
         yield from (edit(path, text, f"# replaced by aligntool: {text}") for path, text in list(texts)[1:])
         yield edit(*((wrong[0].file, wrong[0].text) if wrong else (file, old)), *_conf_lines(unlisted))
-    surplus = dict.fromkeys(array.surplus_lines())  # each once, because an edit replaces every line with its text
+    # each once, because an edit replaces every line with its text
+    surplus = dict.fromkeys(array.surplus_lines())
     for line in surplus:
         kept = (line.text,) if line == named[0] else ()
         yield edit(line.file, line.text, *kept, f"# replaced by aligntool: {line.text}")
 
 
 def refuse_device_lines(conf: MdadmConf, path: str, members: Sequence[str]) -> Iterator[Refusal]:
-    """Refuse an mdadm.conf whose DEVICE lines do not permit these devices: neither --incremental nor --assemble --scan
-    would start the array, although the file has its line.
+    """Refuse an mdadm.conf whose DEVICE lines do not permit these devices: neither --incremental nor
+    --assemble --scan would start the array, although the file has its line.
     """
     forbidden = conf.forbidden(members)
     if forbidden:
         files = ", ".join(conf.files)
-        text = f"the DEVICE line of {files} does not permit {', '.join(forbidden)}: the array would not start at boot"
+        text = (
+            f"the DEVICE line of {files} does not permit {', '.join(forbidden)}: the array would not start at"
+            " boot"
+        )
         hint = f'remove that line from {files}, or add "partitions" to it'
         if any(word.endswith("\r") for word in conf.devices):  # mdadm reads "partitions\r" as a pattern
             hint = by_hand(ByHand.SYSTEM_FILES, "an editor", files)
@@ -235,27 +277,38 @@ def refuse_array_lines(conf: MdadmConf, step: EditFile, made: MakeArray | None) 
                 text = f"{other.file} gives the name {ours.device} to another array: {other.text}"
                 yield Refusal("name-taken", ours.device, text, "--name another")
             elif made and other.uuid is None and _would_match(other, made):
-                text = f"a line in {other.file} also matches the new array, which then would not start at boot"
-                yield Refusal("file-conflict", other.file, f"{text}: {other.text}", f"remove it from {other.file}")
+                text = (
+                    f"a line in {other.file} also matches the new array, which then would not start at boot"
+                )
+                yield Refusal(
+                    "file-conflict", other.file, f"{text}: {other.text}", f"remove it from {other.file}"
+                )
 
 
 def _would_match(line: ArrayLine, made: MakeArray) -> bool:
-    listed = [word for words in re.findall(r"(?i)\sdevices=(\S+)", line.text) for word in words.split(",") if word]
+    listed = [
+        word for words in re.findall(r"(?i)\sdevices=(\S+)", line.text) for word in words.split(",") if word
+    ]
     is_listed = any(PurePath(member).match(word) for member in made.members for word in listed)
     return is_listed or (line.name or "").lower() == f"any:{made.name}".lower()
 
 
 def lines_for_running_arrays(inventory: Inventory, system: System, new: str) -> Iterator[EditFile]:
-    """Yield lines for every running array if Debian's file is about to get its first line: from then on the hook does
-    not search for other arrays. `new`: the device of the array to be created, a name that no other array gets.
+    """Yield lines for every running array if Debian's file is about to get its first line: from then on the
+    hook does not search for other arrays. `new`: the device of the array to be created, a name that no other
+    array gets.
     """
     running = [array for array in array_boot.running_arrays(inventory) if array.facts.uuid]
     if running and _initramfs_searches(running[0].system, system):
-        yield edit(_conf_file(running[0].system, system), f"UUID={running[0].facts.uuid}", *_conf_lines(running, new))
+        yield edit(
+            _conf_file(running[0].system, system), f"UUID={running[0].facts.uuid}", *_conf_lines(running, new)
+        )
 
 
 def _initramfs_searches(files: Files, system: System) -> bool:
-    """Return whether the initramfs finds arrays on its own, as Debian's does until its mdadm.conf lists one."""
+    """Return whether the initramfs finds arrays on its own, as Debian's does until its mdadm.conf lists
+    one.
+    """
     return system.word == "debian" and not files.mdadm.arrays
 
 
@@ -302,13 +355,17 @@ def _unlisted_arrays(array: RunningArray, system: System) -> list[RunningArray]:
 
 
 def _conf_file(files: Files, system: System) -> str:
-    """Return the mdadm.conf that exists, never a file in the folder beside it, else the path that the system uses."""
+    """Return the mdadm.conf that exists, never a file in the folder beside it, else the path that the system
+    uses.
+    """
     existing = [file for file in files.mdadm.files if ".conf.d/" not in file]
     return system.mdadm_conf if not existing or system.mdadm_conf in existing else existing[0]
 
 
 def device_of(array: RunningArray) -> str:
-    """Return the name that the array keeps: from its wrong line, from its superblock, else its current node."""
+    """Return the name that the array keeps: from its wrong line, from its superblock, else its current
+    node.
+    """
     names = [node for line in array.wrong_lines() if _NODE.fullmatch(node := array_boot.node_of(line.device))]
     name = short_name(array.disk)
     if name.isdecimal():
@@ -318,7 +375,8 @@ def device_of(array: RunningArray) -> str:
     names.append(array.disk.path)
     in_use = array.nodes_of_others()
     return next(
-        (path for path in names if not _is_numbered_by_md(path) and path not in in_use), unique_array_name(array)
+        (path for path in names if not _is_numbered_by_md(path) and path not in in_use),
+        unique_array_name(array),
     )
 
 
@@ -341,20 +399,21 @@ def _unit_steps(unit: str, *names: str) -> Iterator[WriteFile | EnableUnit]:
     yield EnableUnit(unit)
 
 
-# EFI system partitions on the drives of a system's array: separate file systems, kept in sync by the installed system.
+# EFI system partitions on the drives of a system's array: separate file systems, kept in sync by the
+# installed system.
 #
-# Firmware cannot read md, so these partitions are not part of the array and must be kept in sync (docs/decisions/0021).
-# FAT stores times in units of 2 s, and cp preserves them, so a newer file in a copy was written there and nowhere else.
-# The unit is ordered after the mount units of all possible mount points; units that do not exist are ignored:
-# systemd.unit(5), After=.
+# Firmware cannot read md, so these partitions are not part of the array and must be kept in sync
+# (docs/decisions/0021). FAT stores times in units of 2 s, and cp preserves them, so a newer file in a copy
+# was written there and nowhere else. The unit is ordered after the mount units of all possible mount points;
+# units that do not exist are ignored: systemd.unit(5), After=.
 
 UNIT = "esp-copies.service"
 LIST_FILE = "/etc/default/esp-copies"
 
 
 def boot_volumes(goal: RaidGoal, placed: Sequence[Placed]) -> tuple[str, ...]:
-    """Return the ids of the EFI file systems as blkid prints them, in the order of the drives, all different; () if the
-    goal has none.
+    """Return the ids of the EFI file systems as blkid prints them, in the order of the drives, all different;
+    () if the goal has none.
     """
     if not (goal.esp_size and placed[0].entries):
         return ()
@@ -364,7 +423,9 @@ def boot_volumes(goal: RaidGoal, placed: Sequence[Placed]) -> tuple[str, ...]:
 
 
 def boot_partition_steps(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[MakeFileSystem]:
-    """Yield the steps that make an EFI system partition on every drive, each a separate file system with its own id."""
+    """Yield the steps that make an EFI system partition on every drive, each a separate file system with its
+    own id.
+    """
     for place, volume in zip(placed, boot_volumes(goal, placed), strict=False):
         volume_id = volume.replace("-", "").lower()
         device = partition_node(place.member.disk.path, 1)
@@ -372,7 +433,9 @@ def boot_partition_steps(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[M
 
 
 def boot_copy_steps(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[steps.FileStep | EnableUnit]:
-    """Yield the steps that keep the EFI system partitions in sync, by files of the system copied onto the array."""
+    """Yield the steps that keep the EFI system partitions in sync, by files of the system copied onto the
+    array.
+    """
     volumes = boot_volumes(goal, placed)
     if volumes:
         array = UUID(goal.array_uuid.replace(":", ""))  # as blkid writes it
@@ -385,11 +448,14 @@ def esp_notes(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[str]:
     volumes = boot_volumes(goal, placed)
     if volumes:
         mount = (
-            f"mount one of them in the new system's fstab (UUID={volumes[0]} /boot/efi vfat umask=0077,nofail 0 2)"
-            " and install the boot loader there"
+            f"mount one of them in the new system's fstab (UUID={volumes[0]} /boot/efi vfat umask=0077,nofail"
+            " 0 2) and install the boot loader there"
         )
         copies = f"{UNIT} copies it to the others at every boot and shutdown, or when restarted"
-        where = "if the firmware does not look for EFI/BOOT/BOOTX64.EFI; every step: docs/raid.md, A system on RAID1"
+        where = (
+            "if the firmware does not look for EFI/BOOT/BOOTX64.EFI; every step: docs/raid.md, A system on"
+            " RAID1"
+        )
         yield f"the EFI system partitions are not part of the array: {mount}"
         yield f"{copies}; register each in the firmware, with efibootmgr, {where}"
 
@@ -397,13 +463,15 @@ def esp_notes(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[str]:
 # Arrays that lack a drive at boot, on Debian and Ubuntu: they are started degraded after half a minute, as
 # mdadm-last-resort@.timer does; fstab waits two minutes.
 #
-# There is a gap between two programs: initramfs-tools adds members one by one and starts incomplete arrays only for the
-# root file system (its script local-block/mdadm); mdadm's own timer for other arrays (mdadm-last-resort@.timer) starts
-# when a member is added, but by then the initramfs has added all of them.
+# There is a gap between two programs: initramfs-tools adds members one by one and starts incomplete arrays
+# only for the root file system (its script local-block/mdadm); mdadm's own timer for other arrays
+# (mdadm-last-resort@.timer) starts when a member is added, but by then the initramfs has added all of them.
 
 
 def late_start_steps(goal: RaidGoal, system: System) -> Iterator[WriteFile | EnableUnit]:
-    """Yield the steps of the late start if the array can run without a drive but nothing else would start it then."""
+    """Yield the steps of the late start if the array can run without a drive but nothing else would start it
+    then.
+    """
     if system.word == array_boot.LEAVES_INACTIVE and LEVELS[goal.level].redundant:
         yield from install_late_start()
 

@@ -49,10 +49,14 @@ class Ceiling:
 
 
 def known_rates(known: Mapping[str, Sequence[KnownGeometry]]) -> dict[str, DriveRate]:
-    """Return the rates in bytes per second from the drive database, from the first row of each drive that has any."""
+    """Return the rates in bytes per second from the drive database, from the first row of each drive that has
+    any.
+    """
     rated = ((name, [row for row in rows if row.read_rate or row.write_rate]) for name, rows in known.items())
     firsts = ((name, rows[0]) for name, rows in rated if rows)
-    return {name: DriveRate(row.read_rate, row.write_rate, f"{row.source}: {row.row}") for name, row in firsts}
+    return {
+        name: DriveRate(row.read_rate, row.write_rate, f"{row.source}: {row.row}") for name, row in firsts
+    }
 
 
 def ceiling(
@@ -60,7 +64,11 @@ def ceiling(
 ) -> Ceiling:
     """Return the ceiling of an array of these drives. A drive that is listed twice counts as two members."""
     links = {disk.name: link for disk in disks if (link := narrowest_link(disk))}
-    shared = [uplink for uplink in uplinks if uplink.bandwidth and any(disk.name in uplink.members for disk in disks)]
+    shared = [
+        uplink
+        for uplink in uplinks
+        if uplink.bandwidth and any(disk.name in uplink.members for disk in disks)
+    ]
     reading = dict(_with_drives(links, disks, {name: (one.read, one.by) for name, one in rates.items()}))
     writing = dict(_with_drives(links, disks, {name: (one.write, one.by) for name, one in rates.items()}))
     unknown = tuple(disk.name for disk in disks if disk.name not in links)
@@ -69,7 +77,9 @@ def ceiling(
     count = len(disks)
     alone = None
     read = None if member_rate is None else count * member_rate
-    write = None if write_each is None else (count - level.parity) * write_each // copies_of(level, count, layout)
+    write = (
+        None if write_each is None else (count - level.parity) * write_each // copies_of(level, count, layout)
+    )
     if level.word == "raid1":
         # Mirrors are read independently, each at the rate of its own path. Every write goes to all of them.
         read = _together(reading, shared, disks) if all(disk.name in reading for disk in disks) else None
@@ -93,8 +103,8 @@ def _with_drives(
 def _slowest(
     links: Mapping[str, Bottleneck], shared: Sequence[Uplink], disks: Sequence[Disk]
 ) -> tuple[int | None, str]:
-    """Return the bandwidth of the slowest member and its bottleneck. A stripe loads all members equally: each gets the
-    same share of a common uplink or drive, and the slowest limits all.
+    """Return the bandwidth of the slowest member and its bottleneck. A stripe loads all members equally: each
+    gets the same share of a common uplink or drive, and the slowest limits all.
     """
     names = [disk.name for disk in disks]
     limits = [(link.bandwidth // names.count(name), link.what) for name, link in links.items()]
@@ -108,8 +118,8 @@ def _slowest(
 
 
 def narrowest_link(disk: Disk) -> Bottleneck | None:
-    """Return the narrowest link on the path to a drive, or on the widest of several paths; links shared with other
-    drives count as unshared.
+    """Return the narrowest link on the path to a drive, or on the widest of several paths; links shared with
+    other drives count as unshared.
     """
     bandwidth = attrgetter("bandwidth")
     bottlenecks = [min(links, key=bandwidth) for path in disk.links if (links := tuple(_links(disk, path)))]
@@ -120,7 +130,9 @@ def _links(disk: Disk, path: Sequence[LinkHop]) -> Iterator[Bottleneck]:
     yield from (Bottleneck(hop.bandwidth, hop_words(disk, hop)) for hop in path if hop.bandwidth)
     for hop in path:
         if hop.hidden_bandwidth:
-            yield Bottleneck(hop.hidden_bandwidth, f"{hop.hidden_uplink or 'a hidden link'} above {disk.name}")
+            yield Bottleneck(
+                hop.hidden_bandwidth, f"{hop.hidden_uplink or 'a hidden link'} above {disk.name}"
+            )
 
 
 def hop_words(disk: Disk, hop: LinkHop) -> str:
@@ -130,8 +142,8 @@ def hop_words(disk: Disk, hop: LinkHop) -> str:
 
 
 def _together(links: Mapping[str, Bottleneck], shared: Sequence[Uplink], disks: Sequence[Disk]) -> int:
-    """Return the bandwidth of all drives at once; drives below an uplink share its bandwidth. Of nested uplinks, the
-    one with the fewest drives is applied first.
+    """Return the bandwidth of all drives at once; drives below an uplink share its bandwidth. Of nested
+    uplinks, the one with the fewest drives is applied first.
     """
     rates = {disk.name: links[disk.name].bandwidth for disk in disks if disk.name in links}
     for uplink in sorted(shared, key=lambda uplink: len(uplink.members)):
@@ -147,7 +159,9 @@ def ceiling_words(bound: Ceiling) -> tuple[str, ...]:
     """Return the ceiling in sentences, for the notes of a plan and the display of an array."""
     if bound.read is None and bound.write is None:
         return ("bandwidth ceiling unknown: the links of these drives are not visible",)
-    read, write = ("an unknown rate" if rate is None else format_rate(rate) for rate in (bound.read, bound.write))
+    read, write = (
+        "an unknown rate" if rate is None else format_rate(rate) for rate in (bound.read, bound.write)
+    )
     carriers = "the links and the drives allow" if bound.rates else "the links allow"
     sentences = [
         f"{carriers} at most {read} for reads, limited by {bound.binds},"
@@ -157,7 +171,9 @@ def ceiling_words(bound: Ceiling) -> tuple[str, ...]:
         sentences = [f"{carriers} at most {read} for reads and {write} for writes, limited by {bound.binds}"]
     if bound.alone:
         most = format_rate(bound.alone)
-        sentences.append(f"one sequential reader of a RAID1 uses one drive, at most {most}; several readers get more")
+        sentences.append(
+            f"one sequential reader of a RAID1 uses one drive, at most {most}; several readers get more"
+        )
     if bound.unknown:
         sentences.append(f"the links of {', '.join(bound.unknown)} are unknown, so the ceiling may be lower")
     return tuple(sentences)

@@ -1,4 +1,6 @@
-"""Recommend and judge chunk sizes, with reasons. docs/raid.md has the source of each rule. Sizes are bytes."""
+"""Recommend and judge chunk sizes, with reasons. docs/raid.md has the source of each rule. Sizes are
+bytes.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +26,11 @@ class Evidence(StrEnum):
     RULE = "rule of thumb"
 
 
-_STRENGTH = {Source.REPORTED: Evidence.REPORTED, Source.MEASURED: Evidence.MEASURED, Source.KNOWN: Evidence.PUBLISHED}
+_STRENGTH = {
+    Source.REPORTED: Evidence.REPORTED,
+    Source.MEASURED: Evidence.MEASURED,
+    Source.KNOWN: Evidence.PUBLISHED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,25 +64,42 @@ class Stripes:
 _Reason = tuple[int, str, Evidence]
 
 _NOT_SLOWER = (
-    "mdadm's default: smaller chunks were slower or no faster on emulated drives; no comparison on real drives is"
-    " published, and `aligntool raid tune` measures your drives"
+    "mdadm's default: smaller chunks were slower or no faster on emulated drives; no comparison on real"
+    " drives is published, and `aligntool raid tune` measures your drives"
 )
 _SHORTER = (
-    "the largest whose full stripe fits into one request of RAID5 and RAID6 (1MiB, published); on emulated drives a "
-    "chunk below mdadm's 512KiB was slower or no faster, and `aligntool raid tune` measures your drives"
+    "the largest whose full stripe fits into one request of RAID5 and RAID6 (1MiB, published); on emulated"
+    " drives a chunk below mdadm's 512KiB was slower or no faster, and `aligntool raid tune` measures your"
+    " drives"
 )
 
 _STRIPED: dict[str, _Reason] = {
     "general": (HALF_MIB, "mdadm's default; no comparison on NVMe drives is published", Evidence.RULE),
-    "boot": (HALF_MIB, "a boot reads small blocks one at a time; no chunk from 64KiB on splits them", Evidence.RULE),
+    "boot": (
+        HALF_MIB,
+        "a boot reads small blocks one at a time; no chunk from 64KiB on splits them",
+        Evidence.RULE,
+    ),
     "database": (HALF_MIB, _NOT_SLOWER, Evidence.RULE),
     "sequential": (HALF_MIB, _NOT_SLOWER, Evidence.RULE),
-    "lsm": (MIB, "data is written and compacted in long runs; ScyllaDB's setup uses 1MiB", Evidence.PUBLISHED),
+    "lsm": (
+        MIB,
+        "data is written and compacted in long runs; ScyllaDB's setup uses 1MiB",
+        Evidence.PUBLISHED,
+    ),
     "vm": (256 * KIB, "a compromise, because guests mix small and large requests", Evidence.RULE),
 }
 _PARITY: dict[str, _Reason] = {
-    "general": (128 * KIB, "a full stripe that fits into one request is written without reading", Evidence.RULE),
-    "boot": (64 * KIB, "a boot reads small blocks one at a time; no chunk from 64KiB on splits them", Evidence.RULE),
+    "general": (
+        128 * KIB,
+        "a full stripe that fits into one request is written without reading",
+        Evidence.RULE,
+    ),
+    "boot": (
+        64 * KIB,
+        "a boot reads small blocks one at a time; no chunk from 64KiB on splits them",
+        Evidence.RULE,
+    ),
     "database": (HALF_MIB, _NOT_SLOWER, Evidence.RULE),
     "sequential": (HALF_MIB, _NOT_SLOWER, Evidence.RULE),
     "lsm": (128 * KIB, "long writes fill whole stripes of at most 1MiB", Evidence.RULE),
@@ -108,8 +131,8 @@ def recommend_chunk(stripes: Stripes) -> ChunkAdvice:
 def judge_chunk(chunk: int, stripes: Stripes) -> Iterator[Rule]:
     """Yield every rule for chunks, and whether this chunk keeps it."""
     yield Rule(
-        f"at least {format_size(LEAST)}: with 4KiB, a database on four NVMe drives reached 0.79 of the throughput of "
-        "one drive (published); sizes in between were not measured",
+        f"at least {format_size(LEAST)}: with 4KiB, a database on four NVMe drives reached 0.79 of the"
+        " throughput of one drive (published); sizes in between were not measured",
         Evidence.RULE,
         chunk >= LEAST,
     )
@@ -147,7 +170,9 @@ def _whole_chunk(size: int) -> int:
 def _binding_floor(stripes: Stripes) -> _Reason:
     """Return the largest lower bound of the chunk, with its reason and evidence."""
     floors = [(LEAST, f"at least {format_size(LEAST)}", Evidence.RULE)]
-    floors += [(unit.size, _multiple_of(unit), _STRENGTH.get(unit.source, Evidence.RULE)) for unit in stripes.units]
+    floors += [
+        (unit.size, _multiple_of(unit), _STRENGTH.get(unit.source, Evidence.RULE)) for unit in stripes.units
+    ]
     if stripes.workload == "database":
         page = stripes.database_page
         floors.append((2 * page, f"at least two database pages of {format_size(page)}", Evidence.RULE))

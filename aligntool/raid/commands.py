@@ -18,8 +18,8 @@ from aligntool.units import GIB, KIB, MIB, align_down, format_size
 
 # `mdadm --create` with every value given, so that nothing depends on its defaults or on its questions.
 #
-# The defaults differ between versions of mdadm: before 4.4 members over 100 GiB got a bitmap by default; since then
-# mdadm asks, and a script without a terminal gets none (mdadm.c, "To optimize recovery speed").
+# The defaults differ between versions of mdadm: before 4.4 members over 100 GiB got a bitmap by default;
+# since then mdadm asks, and a script without a terminal gets none (mdadm.c, "To optimize recovery speed").
 
 ANY_CHUNK = 64 * KIB  # the size of a RAID1 is rounded to this
 BITMAP_CHUNK = 64 * MIB  # mdadm's own
@@ -55,7 +55,9 @@ def geometry_of(
     goal: RaidGoal, level: Level, layout: str, chunk: int | None, placed: Sequence[Placed], offset: int
 ) -> ArrayGeometry:
     """Return the geometry. Each member contributes what remains of the smallest one, in whole chunks."""
-    length = align_down(min(member.extent.length for member in placed) - (offset or METADATA), chunk or ANY_CHUNK)
+    length = align_down(
+        min(member.extent.length for member in placed) - (offset or METADATA), chunk or ANY_CHUNK
+    )
     bitmap = goal.bitmap or ("internal" if level.redundant else "none")
     size = capacity(level, len(placed), layout, length)
     data = data_members(level, len(placed), layout)
@@ -64,7 +66,9 @@ def geometry_of(
 
 
 def make_array(goal: RaidGoal, geometry: ArrayGeometry, members: tuple[str, ...]) -> MakeArray:
-    """Return the step that creates the array. A RAID0 uses its members whole, so its data area has no length."""
+    """Return the step that creates the array. A RAID0 uses its members whole, so its data area has no
+    length.
+    """
     level = geometry.level
     bitmap = bitmap_chunk(geometry) if level.redundant and geometry.bitmap == "internal" else None
     data = DataArea(geometry.offset, geometry.each if level.redundant else None)
@@ -73,8 +77,8 @@ def make_array(goal: RaidGoal, geometry: ArrayGeometry, members: tuple[str, ...]
 
 
 def create_command(step: MakeArray, *, assume_clean: bool = False) -> tuple[str, ...]:
-    """Return the mdadm(8) command. With `--homehost=any` every machine treats the array as its own, whatever host name
-    the initramfs has.
+    """Return the mdadm(8) command. With `--homehost=any` every machine treats the array as its own, whatever
+    host name the initramfs has.
     """
     words = ["mdadm", "--create", step.device, "--run", f"--level={step.level.removeprefix('raid')}"]
     words += [f"--raid-devices={len(step.members)}"]
@@ -96,15 +100,15 @@ def create_command(step: MakeArray, *, assume_clean: bool = False) -> tuple[str,
 def tuning_command(step: MakeArray) -> tuple[str, ...]:
     """Return the command for the test array of a sweep: without an initial resynchronisation.
 
-    The parity that it would write protects no data that is ever read, and while it runs every write to RAID5 and RAID6
-    is a reconstruct-write (raid5.c, handle_stripe_dirtying), unlike in normal operation.
+    The parity that it would write protects no data that is ever read, and while it runs every write to RAID5
+    and RAID6 is a reconstruct-write (raid5.c, handle_stripe_dirtying), unlike in normal operation.
     """
     return create_command(step, assume_clean=LEVELS[step.level].redundant)
 
 
 def bitmap_chunk(geometry: ArrayGeometry) -> int:
-    """Return the bytes per bit of the bitmap; no more than each member contributes, and no less than mdadm has room
-    for.
+    """Return the bytes per bit of the bitmap; no more than each member contributes, and no less than mdadm
+    has room for.
     """
     wanted = PARITY_BITMAP_CHUNK if geometry.level.parity else BITMAP_CHUNK
     while wanted > geometry.each and wanted > MIB:
@@ -113,8 +117,8 @@ def bitmap_chunk(geometry: ArrayGeometry) -> int:
 
 
 def least_bitmap_chunk(geometry: ArrayGeometry) -> int:
-    """Return the fewest bytes per bit that mdadm accepts; with fewer it stops with "Given bitmap chunk size not
-    supported" (super1.c, add_internal_bitmap1).
+    """Return the fewest bytes per bit that mdadm accepts; with fewer it stops with "Given bitmap chunk size
+    not supported" (super1.c, add_internal_bitmap1).
 
     The bits of a RAID10 cover the array, those of other levels a member (Create.c).
     """
@@ -134,17 +138,28 @@ def consistency_notes(geometry: ArrayGeometry) -> Iterator[str]:
         yield f"no bitmap: {geometry.level.title} has nothing to resynchronise"
         return
     if geometry.bitmap == "none":
-        yield "no bitmap: after a crash the whole array is resynchronised; a second failure until then can lose data"
+        yield (
+            "no bitmap: after a crash the whole array is resynchronised; a second failure until then can lose"
+            " data"
+        )
     else:
         cost = "it slowed small writes to a RAID1 by 7 % (published, one tester)"
         if geometry.level.parity:
-            cost = "small writes to five NVMe drives fell to less than a hundredth with mdadm's 64MiB per bit,"
+            cost = (
+                "small writes to five NVMe drives fell to less than a hundredth with mdadm's 64MiB per bit,"
+            )
             cost += " and to half with 1GiB (published, one tester; --bitmap none is the fastest)"
         resolution = f"one bit per {format_size(bitmap_chunk(geometry))}"
-        yield f"an internal bitmap, {resolution}: after a crash only areas being written are resynchronised; {cost}"
+        yield (
+            f"an internal bitmap, {resolution}: after a crash only areas being written are resynchronised;"
+            f" {cost}"
+        )
     if geometry.level.word == "raid5":
         hole = "the write hole (a crash while a member is missing can damage data that was not being written)"
-        cost = "but costs up to 30 to 40 % of writes and excludes a bitmap (published: the kernel's raid5-ppl.rst)"
+        cost = (
+            "but costs up to 30 to 40 % of writes and excludes a bitmap (published: the kernel's"
+            " raid5-ppl.rst)"
+        )
         yield f"no partial parity log: it would close {hole}, {cost}"
     yield "no --assume-clean: the members may not hold zeros, so the initial resynchronisation runs"
 
@@ -156,15 +171,17 @@ def new_array(goal: RaidGoal, geometry: ArrayGeometry) -> NewArray:
     """Return what the kind of the goal's file system needs to know."""
     wants_stripes = bool(geometry.level.parity) or not geometry.flash
     sizes = (goal.block_size, goal.inode_size, goal.log_size)
-    return NewArray(goal.filesystem_uuid, goal.name, geometry.chunk or 0, geometry.data, wants_stripes, *sizes)
+    return NewArray(
+        goal.filesystem_uuid, goal.name, geometry.chunk or 0, geometry.data, wants_stripes, *sizes
+    )
 
 
 def file_system_step(goal: RaidGoal, geometry: ArrayGeometry) -> MakeFileSystem | None:
     """Return the step that makes the goal's file system, or None if the goal has none.
 
-    Its options force the creation: on drives that held an array before, the data of the new one begin at the same byte,
-    so mkfs would find the old content and refuse or ask. The content of the members was checked before the array was
-    created.
+    Its options force the creation: on drives that held an array before, the data of the new one begin at the
+    same byte, so mkfs would find the old content and refuse or ask. The content of the members was checked
+    before the array was created.
     """
     on_array = kind_named(goal.filesystem).on_array
     if on_array is None:
@@ -179,11 +196,14 @@ def filesystem_notes(goal: RaidGoal, geometry: ArrayGeometry) -> Iterator[str]:
     if on_array:
         yield from on_array.notes(new_array(goal, geometry))
     if goal.block_size and goal.block_size > 4 * KIB:
-        yield f"most machines cannot mount blocks of {format_size(goal.block_size)}: their memory pages are smaller"
+        yield (
+            f"most machines cannot mount blocks of {format_size(goal.block_size)}: their memory pages are"
+            " smaller"
+        )
 
 
-# Steps on the members of a running array, one after the other. Each step runs its commands in order and skips those
-# that are already done.
+# Steps on the members of a running array, one after the other. Each step runs its commands in order and skips
+# those that are already done.
 
 
 def member_commands(step: steps.MemberStep) -> tuple[tuple[str, ...], ...]:
@@ -195,12 +215,17 @@ def member_commands(step: steps.MemberStep) -> tuple[tuple[str, ...], ...]:
             replace = ("--replace", device, "--with", spare) if spare else ("--fail", device)
             return (("mdadm", path, *replace), ("mdadm", path, "--remove", device))
         case steps.FormatMember():
-            # The Format NVM command itself, because `nvme format` also sets a buffer size, which fails on a disk that
-            # is opened exclusively. Dword 10: LBAF in bits 3:0 and 13:12, no secure erase, no protection information.
-            # The kernel refuses the number of another namespace.
+            # The Format NVM command itself, because `nvme format` also sets a buffer size, which fails on a
+            # disk that is opened exclusively. Dword 10: LBAF in bits 3:0 and 13:12, no secure erase, no
+            # protection information. The kernel refuses the number of another namespace.
             disk = step.disk.path
             form_number = step.format_after & 0xF | step.format_after >> 4 << 12
-            words = ("--opcode=0x80", f"--namespace-id={step.namespace}", f"--cdw10={form_number}", "--timeout=600000")
+            words = (
+                "--opcode=0x80",
+                f"--namespace-id={step.namespace}",
+                f"--cdw10={form_number}",
+                "--timeout=600000",
+            )
             form = ("nvme", "admin-passthru", disk, *words)
             table = ("sfdisk", "--no-reread", "--no-tell-kernel", "--wipe=never", "--quiet", disk)
             return (form, table) if step.entries else (form,)
@@ -234,11 +259,19 @@ def command_of(step: ProgramStep) -> tuple[str, ...]:
 
 
 def reencrypt_command(step: steps.ReencryptSectors, *, resume: bool = False) -> tuple[str, ...]:
-    """Return the command without its device. The key is kept, and with it every key slot and token. Resilience by a
-    journal does not rely on atomic sector writes, as checksums would. The device is never active (see steps_luks).
+    """Return the command without its device. The key is kept, and with it every key slot and token.
+    Resilience by a journal does not rely on atomic sector writes, as checksums would. The device is never
+    active (see steps_luks).
     """
     action = ("--resume-only",) if resume else ("--sector-size", str(step.after), "--keep-key")
-    words = ("--resilience", "journal", "--force-offline-reencrypt", "--progress-json", "--progress-frequency", "1")
+    words = (
+        "--resilience",
+        "journal",
+        "--force-offline-reencrypt",
+        "--progress-json",
+        "--progress-frequency",
+        "1",
+    )
     return ("cryptsetup", "reencrypt", "--batch-mode", *action, *words, "--key-file", "-")
 
 
@@ -257,7 +290,8 @@ def programs_of(step: ProgramStep) -> tuple[str, ...]:
 def _purpose_and_command(step: SystemStep) -> tuple[str, tuple[str, ...]]:
     match step:
         case steps.SetPartitionType(disk, partition, type_code):
-            # The kernel stores no types, and rereading the table would fail while another partition is in use.
+            # The kernel stores no types, and rereading the table would fail while another partition is in
+            # use.
             command = ("sfdisk", "--no-tell-kernel", "--part-type", disk, str(partition), type_code)
             return f"set the type of partition {partition} of {disk} to RAID member", command
         case steps.RebuildInitramfs(maker):

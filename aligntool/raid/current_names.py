@@ -26,8 +26,8 @@ NUMBERS = range(1, 129)
 
 
 def with_current_names(plan: ArrayPlan, disks: Sequence[Disk]) -> ArrayPlan:
-    """Return the plan with the current names of its drives. Raises Refused if a drive is missing or ambiguous, and
-    names every such drive.
+    """Return the plan with the current names of its drives. Raises Refused if a drive is missing or
+    ambiguous, and names every such drive.
     """
     if plan.changes_layers:
         return steps_luks.with_current_path(plan, disks)
@@ -44,13 +44,15 @@ def with_current_names(plan: ArrayPlan, disks: Sequence[Disk]) -> ArrayPlan:
     if len(set(names.values())) < len(names):
         reasons.append("two drives of the plan are now the same drive")
     if reasons:
-        raise Refused("\n".join(reasons), hint="attach every drive of the array; lsblk -o NAME,MODEL,SERIAL,SIZE")
+        raise Refused(
+            "\n".join(reasons), hint="attach every drive of the array; lsblk -o NAME,MODEL,SERIAL,SIZE"
+        )
     return replace(plan, steps=tuple(_step_here(step, names) for step in plan.steps))
 
 
 def _find_drives(step: steps.DriveStep, disks: Sequence[Disk]) -> list[Disk]:
-    """Return the disks that match by serial number or WWN. A drive that has neither is found by its new table once that
-    is made, else by its name.
+    """Return the disks that match by serial number or WWN. A drive that has neither is found by its new table
+    once that is made, else by its name.
     """
     alike = [disk for disk in disks if steps_drives.is_same_drive(disk, step)]
     if step.disk.serial or step.disk.wwn:
@@ -70,8 +72,8 @@ def _not_found_text(step: steps.DriveStep, found: Sequence[Disk]) -> str:
 
 
 def _step_here(step: Step, names: Mapping[str, str]) -> Step:
-    """Return the step with the current names. Only whole names are replaced, and all at once, because two drives may
-    have swapped their names.
+    """Return the step with the current names. Only whole names are replaced, and all at once, because two
+    drives may have swapped their names.
     """
     match step:
         case MakeMember() | steps.FormatMember():

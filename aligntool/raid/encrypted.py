@@ -16,16 +16,21 @@ from aligntool.realign.refusals import disk_reasons, partition_reasons
 from aligntool.realign.suspended import suspension_attention
 from aligntool.units import format_size
 
-_BACKUP = "do not restore header backups made before the change; make a new one with cryptsetup luksHeaderBackup"
-_MD = "md's chunk and data offset stay: a power cut while they change would lose data; see aligntool explain AT603"
+_BACKUP = (
+    "do not restore header backups made before the change; make a new one with cryptsetup luksHeaderBackup"
+)
+_MD = (
+    "md's chunk and data offset stay: a power cut while they change would lose data; see aligntool explain"
+    " AT603"
+)
 # Bytes per second: every byte is read, written to cryptsetup's journal, and written to its place.
 _ROTATIONAL = 20 * 10**6
 _FLASH = 100 * 10**6
 
 
 def plan_layers(judged: Judged, partitions: tuple[int, ...]) -> ArrayPlan:
-    """Return the plan that gives every LUKS2 on these partitions (empty: on all) sectors of the drive's size. It has no
-    steps if all of them already have that size. Raises Refused with every reason.
+    """Return the plan that gives every LUKS2 on these partitions (empty: on all) sectors of the drive's size.
+    It has no steps if all of them already have that size. Raises Refused with every reason.
     """
     disk = judged.disk
     sector, found = small_sectors(judged, partitions)
@@ -38,8 +43,13 @@ def plan_layers(judged: Judged, partitions: tuple[int, ...]) -> ArrayPlan:
         text = f"{disk.name} as a whole is a LUKS; only LUKS2 volumes in partitions are changed"
         reasons.append(Refusal("layer-fixed", disk.name, text, "cryptsetup(8), reencrypt --sector-size"))
     if found:
-        # Only cryptsetup can judge a LUKS2 that is being re-encrypted: it may be this same change, without its record.
-        begun = {f"partition {part.number}" for part, layer in found if (layer.unclean or "").startswith(REENCRYPTING)}
+        # Only cryptsetup can judge a LUKS2 that is being re-encrypted: it may be this same change, without
+        # its record.
+        begun = {
+            f"partition {part.number}"
+            for part, layer in found
+            if (layer.unclean or "").startswith(REENCRYPTING)
+        }
         by_partition = partition_reasons(disk, [part for part, _ in found])
         against = [reason for group in by_partition.values() for reason in group]
         against = [reason for reason in against if reason.code != "unclean" or reason.subject not in begun]
@@ -71,11 +81,17 @@ def _unfit(disk: Disk, part: Partition, layer: Layer, sector: int) -> Iterator[R
         return
     past = start % sector
     if past:
-        text = f"{subject}: the data of {layer.version} begin {past} bytes past a boundary of {format_size(sector)}"
+        text = (
+            f"{subject}: the data of {layer.version} begin {past} bytes past a boundary of"
+            f" {format_size(sector)}"
+        )
         yield Refusal("layer-fixed", subject, text, next_command(disk, "realign"), lasting=False)
     over = (part.extent.end - start) % sector
     if over:
-        text = f"{subject}: the data of {layer.version} end {over} bytes past a whole sector of {format_size(sector)}"
+        text = (
+            f"{subject}: the data of {layer.version} end {over} bytes past a whole sector of"
+            f" {format_size(sector)}"
+        )
         yield Refusal("layer-fixed", subject, text, next_look(disk))
 
 
@@ -85,5 +101,7 @@ def _notes(found: Sequence[tuple[Partition, Layer]]) -> Iterator[str]:
         yield f"partition {part.number}: {size} of LUKS2 are re-encrypted by cryptsetup with the same key"
     if found:
         yield "key slots, passphrases and tokens are kept"
-        yield "cryptsetup keeps a journal in the header: a power cut loses nothing; aligntool resume continues"
+        yield (
+            "cryptsetup keeps a journal in the header: a power cut loses nothing; aligntool resume continues"
+        )
         yield "the content is opened read-only first; if it needs smaller sectors, nothing is written"

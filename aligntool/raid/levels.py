@@ -1,4 +1,6 @@
-"""RAID levels: how many members each needs, how many copies it stores, how much of a stripe holds data (md(4))."""
+"""RAID levels: how many members each needs, how many copies it stores, how much of a stripe holds data
+(md(4)).
+"""
 
 from dataclasses import dataclass
 
@@ -28,8 +30,8 @@ LEVELS = {
 
 
 def level_of(word: str) -> Level:
-    """Return the level of a running array, including levels that aligntool never plans. RAID4 keeps its parity on one
-    member.
+    """Return the level of a running array, including levels that aligntool never plans. RAID4 keeps its
+    parity on one member.
     """
     raid4 = Level("raid4", "RAID4", 3, parity=1)
     other = Level(word, word, 1, striped=False, redundant=False)
@@ -37,8 +39,8 @@ def level_of(word: str) -> Level:
 
 
 def layouts_of(level: Level, members: int) -> tuple[str, ...]:
-    """Return the values of `--layout`, the recommended one first; () if there is no choice. RAID10: n near, f far, o
-    offset.
+    """Return the values of `--layout`, the recommended one first; () if there is no choice. RAID10: n near, f
+    far, o offset.
     """
     if level.parity:
         return PARITY_LAYOUTS
@@ -58,9 +60,9 @@ def copies_of(level: Level, members: int, layout: str) -> int:
 def data_members(level: Level, members: int, layout: str) -> int:
     """Return how many members' worth of a full stripe hold data, at least 1.
 
-    If the number of copies of a RAID10 does not divide its number of members, all members count, as in the kernel's
-    io_opt (raid10_set_queue_limits). They also all count in the far and offset layouts, because the kernel divides by
-    near copies only (raid10.c, setup_geo).
+    If the number of copies of a RAID10 does not divide its number of members, all members count, as in the
+    kernel's io_opt (raid10_set_queue_limits). They also all count in the far and offset layouts, because the
+    kernel divides by near copies only (raid10.c, setup_geo).
     """
     if level.word == "raid1":
         return 1

@@ -22,10 +22,10 @@ from aligntool.units import GIB, KIB, MIB, align_down, format_size
 #
 # `choose` is a pure function, tested on synthetic samples with a known answer.
 #
-# The score of a cell is the geometric mean of the rates of its loads, so every load has the same weight, whatever its
-# unit. Two chunks are apart if the ranges of their scores over all rounds do not overlap and their medians differ by
-# 3 % at least. If there is no true difference, the ranges of n rounds lie apart in 2 of C(2n, n) cases: 10 % with
-# three rounds, 0.8 % with five.
+# The score of a cell is the geometric mean of the rates of its loads, so every load has the same weight,
+# whatever its unit. Two chunks are apart if the ranges of their scores over all rounds do not overlap and
+# their medians differ by 3 % at least. If there is no true difference, the ranges of n rounds lie apart in 2
+# of C(2n, n) cases: 10 % with three rounds, 0.8 % with five.
 
 FEWEST = 3  # rounds needed to compare two ranges
 LEAST_GAIN = 1.03  # a smaller ratio does not justify another chunk than the recommended one
@@ -117,7 +117,10 @@ def choose(samples: Sequence[Sample], recommended: int) -> Choice:
     scores = scores_of(samples)
     rounds = len(next(iter(scores.values()), ()))
     if recommended not in scores or rounds < FEWEST:
-        why = f"at least {FEWEST} complete rounds are needed to tell a difference from noise, and there are {rounds}"
+        why = (
+            f"at least {FEWEST} complete rounds are needed to tell a difference from noise, and there are"
+            f" {rounds}"
+        )
         if rounds >= FEWEST:
             why = f"{format_size(recommended)}, which aligntool recommends, was not among the chunks measured"
         return Choice(Verdict.UNKNOWN, None, why, rounds, {}, frozenset())
@@ -136,16 +139,23 @@ def choose(samples: Sequence[Sample], recommended: int) -> Choice:
     return Choice(Verdict.CHANGED, chunk, reason, rounds, against, apart)
 
 
-def _reason_to_keep(recommended: int, against: Mapping[int, Ratio], apart: frozenset[int], rounds: int) -> str:
+def _reason_to_keep(
+    recommended: int, against: Mapping[int, Ratio], apart: frozenset[int], rounds: int
+) -> str:
     if not apart:
         return f"no chunk differed from {format_size(recommended)} by more than the noise of {rounds} rounds"
-    slower = ", ".join(f"{format_size(size)} {against[size]}" for size in sorted(apart) if against[size].middle < 1)
-    return f"none was clearly faster than {format_size(recommended)} in {rounds} rounds; these were slower: {slower}"
+    slower = ", ".join(
+        f"{format_size(size)} {against[size]}" for size in sorted(apart) if against[size].middle < 1
+    )
+    return (
+        f"none was clearly faster than {format_size(recommended)} in {rounds} rounds; these were slower:"
+        f" {slower}"
+    )
 
 
 def scores_of(samples: Sequence[Sample]) -> dict[int, tuple[float, ...]]:
-    """Return the scores of each chunk in all complete rounds, in which all chunks ran all loads. Scores are geometric
-    means of bytes per second.
+    """Return the scores of each chunk in all complete rounds, in which all chunks ran all loads. Scores are
+    geometric means of bytes per second.
     """
     chunks = sorted({sample.chunk for sample in samples})
     loads = {sample.load for sample in samples}
@@ -154,8 +164,13 @@ def scores_of(samples: Sequence[Sample]) -> dict[int, tuple[float, ...]]:
         if sample.rate > 0:
             cells.setdefault((sample.round, sample.chunk), {})[sample.load] = sample.rate
     rounds = sorted({sample.round for sample in samples})
-    complete = [number for number in rounds if all(cells.get((number, chunk), {}).keys() == loads for chunk in chunks)]
-    return {chunk: tuple(exp(fmean(map(log, cells[index, chunk].values()))) for index in complete) for chunk in chunks}
+    complete = [
+        number for number in rounds if all(cells.get((number, chunk), {}).keys() == loads for chunk in chunks)
+    ]
+    return {
+        chunk: tuple(exp(fmean(map(log, cells[index, chunk].values()))) for index in complete)
+        for chunk in chunks
+    }
 
 
 def ratio_of(scores: Sequence[float], others: Sequence[float]) -> Ratio:
@@ -193,11 +208,15 @@ def parse_tuning(text: str, name: str = "the measurement") -> Tuning:
         document = load_object(text)
         check_schema(document, SCHEMA, VERSION)
         conditions = decode(dict[str, object], document.get("conditions"), "conditions")
-        tuning = decode(Tuning, document | {"conditions": [[name, str(value)] for name, value in conditions.items()]})
+        tuning = decode(
+            Tuning, document | {"conditions": [[name, str(value)] for name, value in conditions.items()]}
+        )
         _check_tuning(tuning)
         return tuning
     except ValueError as error:
-        raise Refused(f"{name} is not a result of raid tune: {error}", hint="aligntool raid tune -h") from None
+        raise Refused(
+            f"{name} is not a result of raid tune: {error}", hint="aligntool raid tune -h"
+        ) from None
 
 
 def _check_tuning(tuning: Tuning) -> None:
@@ -217,9 +236,13 @@ def tuning_mismatches(
         ("workload", tuning.workload, goal.workload),
         ("bitmap", tuning.bitmap, bitmap),
     )
-    reasons = [f"its {name} was {then}, but here it is {now}" for name, then, now in conditions if then != now]
+    reasons = [
+        f"its {name} was {then}, but here it is {now}" for name, then, now in conditions if then != now
+    ]
     if tuning.workload == "database" and tuning.database_page != goal.database_page:
-        reasons.append(f"its database pages had {tuning.database_page} bytes, but here they have {goal.database_page}")
+        reasons.append(
+            f"its database pages had {tuning.database_page} bytes, but here they have {goal.database_page}"
+        )
     then = {member.key: member.name for member in tuning.members}
     now = {identity_of(disk).key: disk.name for disk in disks}
     added = [name for key, name in now.items() if key not in then or not any(key)]
@@ -249,7 +272,9 @@ class MeasuredAdvice:
 def apply_measurement(
     goal: RaidGoal, stripes: Stripes, advice: ChunkAdvice, disks: Sequence[Disk], layout: str, bitmap: str
 ) -> MeasuredAdvice:
-    """Return the advice after the goal's measurement. Raises Refused if that is not a result of `raid tune`."""
+    """Return the advice after the goal's measurement. Raises Refused if that is not a result of `raid
+    tune`.
+    """
     if not goal.measured:
         return MeasuredAdvice(advice)
     tuning = parse_tuning(goal.measured)
@@ -266,9 +291,18 @@ def apply_measurement(
 
 
 def _result_notes(tuning: Tuning, choice: Choice, recommended: int) -> Iterator[str]:
-    ratios = {chunk: f"{format_size(chunk)} {ratio}" for chunk, ratio in choice.against.items() if chunk != recommended}
-    listed = [text if chunk in choice.apart else f"{text}, within the noise" for chunk, text in ratios.items()]
-    how = f"work done relative to {format_size(recommended)}, median (smallest–largest) of {choice.rounds} rounds"
+    ratios = {
+        chunk: f"{format_size(chunk)} {ratio}"
+        for chunk, ratio in choice.against.items()
+        if chunk != recommended
+    }
+    listed = [
+        text if chunk in choice.apart else f"{text}, within the noise" for chunk, text in ratios.items()
+    ]
+    how = (
+        f"work done relative to {format_size(recommended)}, median (smallest–largest) of {choice.rounds}"
+        " rounds"
+    )
     yield f"measured on these drives: {how}: {'; '.join(listed) or 'no other chunk was tried'}"
     if choice.verdict is Verdict.KEPT and not choice.apart:
         yield "the chunk makes no measurable difference here"
@@ -278,7 +312,9 @@ def _result_notes(tuning: Tuning, choice: Choice, recommended: int) -> Iterator[
 
 def _rates(tuning: Tuning, disks: Sequence[Disk]) -> dict[str, DriveRate]:
     """Return the rates of each drive alone; they apply to any level."""
-    by_key = {member.key: member for member in tuning.members if any(member.key) and (member.read or member.write)}
+    by_key = {
+        member.key: member for member in tuning.members if any(member.key) and (member.read or member.write)
+    }
     pairs = ((disk.name, by_key.get(identity_of(disk).key)) for disk in disks)
     return {name: DriveRate(found.read, found.write, "measured here") for name, found in pairs if found}
 
@@ -292,7 +328,9 @@ TEST_UUID = "616c6967:6e74756e"  # "aligntun": the first half of every test arra
 
 
 def has_test_array(disk: Disk) -> bool:
-    """Return whether a sweep left a test array on the disk or on a partition of it, by md's name and UUID together."""
+    """Return whether a sweep left a test array on the disk or on a partition of it, by md's name and UUID
+    together.
+    """
     layers = [*disk.content, *(layer for part in disk.partitions for layer in part.content)]
     named = [layer for layer in layers if (layer.label or "").rpartition(":")[2] == TEST_NAME]
     uuids = [(layer.uuid or "").replace("-", "") for layer in named if layer.kind == MD.name]
@@ -311,7 +349,9 @@ _PARITY = (32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB, MIB // 2)
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A load of fio. `pattern`: the value of its option rw; `sync_every`: fsync after this many writes, 0 for never."""
+    """A load of fio. `pattern`: the value of its option rw; `sync_every`: fsync after this many writes, 0 for
+    never.
+    """
 
     pattern: str
     block: int  # bytes
@@ -335,7 +375,10 @@ def loads_of(workload: str, database_page: int) -> tuple[Load, ...]:
     by_workload = {
         "general": (Load("read", MIB, 8), Load("write", MIB, 8), Load("randrw", 16 * KIB, 16, read_share=70)),
         "boot": (Load("randread", 4 * KIB, 1), Load("randwrite", 4 * KIB, 1)),
-        "database": (Load("randrw", page, 16, read_share=70), Load("randwrite", page, 1, threads=4, sync_every=1)),
+        "database": (
+            Load("randrw", page, 16, read_share=70),
+            Load("randwrite", page, 1, threads=4, sync_every=1),
+        ),
         "sequential": (Load("read", MIB, 8), Load("write", MIB, 8), Load("read", MIB, 1)),
         "lsm": (Load("write", MIB, 4), Load("read", MIB, 4), Load("randread", 16 * KIB, 32)),
         "vm": (Load("randrw", 4 * KIB, 32, read_share=70), Load("randrw", 64 * KIB, 8, read_share=70)),
@@ -348,10 +391,11 @@ DRIVE_LOADS = (Load("write", MIB, 8), Load("read", MIB, 8))
 
 
 def sweep_chunks(stripes: Stripes, requested: Sequence[int] = ()) -> tuple[int, ...]:
-    """Return the chunks to try, ascending: the requested ones, else a usual range and mdadm's default; the recommended
-    chunk is always among them.
+    """Return the chunks to try, ascending: the requested ones, else a usual range and mdadm's default; the
+    recommended chunk is always among them.
 
-    Chunks below the members' page or unit are tried only on request: they wear the drives, and the result is known.
+    Chunks below the members' page or unit are tried only on request: they wear the drives, and the result is
+    known.
     """
     usual = _PARITY if stripes.level.parity else _STRIPED
     floor = rules.least_chunk(stripes)
@@ -361,12 +405,16 @@ def sweep_chunks(stripes: Stripes, requested: Sequence[int] = ()) -> tuple[int, 
 
 
 def sweep_order(chunks: Sequence[int], repeats: int) -> tuple[tuple[int, int], ...]:
-    """Return the cells (round, chunk) in the order A B C, C B A, A B C ...: drift then affects all chunks alike."""
-    return tuple((index, chunk) for index in range(repeats) for chunk in (chunks[::-1] if index % 2 else chunks))
+    """Return the cells (round, chunk) in the order A B C, C B A, A B C ...: drift then affects all chunks
+    alike.
+    """
+    return tuple(
+        (index, chunk) for index in range(repeats) for chunk in (chunks[::-1] if index % 2 else chunks)
+    )
 
 
 def span_of(size: int, data: int, requested: int | None) -> int:
-    """Return how many bytes of the array the loads are confined to: the requested span, else 4 GiB of each data member,
-    and at most the array. A multiple of the largest chunk.
+    """Return how many bytes of the array the loads are confined to: the requested span, else 4 GiB of each
+    data member, and at most the array. A multiple of the largest chunk.
     """
     return align_down(min(requested or SPAN_OF_MEMBER * data, size), LARGEST)

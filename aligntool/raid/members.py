@@ -1,4 +1,6 @@
-"""Members of an array: their health and differences, their extents and data offset, and the ranges to zero."""
+"""Members of an array: their health and differences, their extents and data offset, and the ranges to
+zero.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,19 +24,22 @@ NEARLY_WORN = 80  # per cent of the rated endurance
 UNEVEN = 20  # per cent between the least and the most worn
 
 
-_WITH_HEALTH = (DiskKind.ATA, DiskKind.SCSI, DiskKind.NVME, DiskKind.USB)  # other kinds have no health of their own
+# other kinds have no health of their own
+_WITH_HEALTH = (DiskKind.ATA, DiskKind.SCSI, DiskKind.NVME, DiskKind.USB)
 
 
 def unread_health(disks: Sequence[Disk]) -> Iterator[str]:
     """Yield a sentence that names the drives whose health was not read."""
-    names = [disk.name for disk in disks if disk.kind in _WITH_HEALTH and disk.health is None and not disk.failing]
+    names = [
+        disk.name for disk in disks if disk.kind in _WITH_HEALTH and disk.health is None and not disk.failing
+    ]
     if names:
         yield f"health not read: {', '.join(names)}; this needs root and smartctl (smartmontools)"
 
 
 def health_words(health: Health) -> str:
-    """Return the health in words: "3 % of its rated endurance used, 100 % of its spare blocks left (warns below 10 %),
-    41 °C".
+    """Return the health in words: "3 % of its rated endurance used, 100 % of its spare blocks left (warns
+    below 10 %), 41 °C".
     """
     warns = "" if health.spare_threshold is None else f" (warns below {health.spare_threshold} %)"
     words = (
@@ -72,8 +77,12 @@ Known = Mapping[str, Sequence[KnownGeometry]]
 """The rows of the drive database for each disk, by disk name."""
 
 
-def member_sentences(member: Member, known: Sequence[KnownGeometry], uplinks: Sequence[Uplink] = ()) -> Iterator[str]:
-    """Yield the model, link, formats, memory and wear of a member, a sentence each that begins with its name."""
+def member_sentences(
+    member: Member, known: Sequence[KnownGeometry], uplinks: Sequence[Uplink] = ()
+) -> Iterator[str]:
+    """Yield the model, link, formats, memory and wear of a member, a sentence each that begins with its
+    name.
+    """
     disk = member.disk
     facts = [disk.model or "a drive without a model", f"firmware {disk.firmware}" if disk.firmware else ""]
     facts += [format_about(disk.size or 0), f"{disk.limits.logical_block_size or '?'}-byte sectors"]
@@ -114,8 +123,8 @@ def link_sentences(member: Member) -> Iterator[str]:
 
 
 def is_dramless(disk: Disk, known: Sequence[KnownGeometry]) -> bool:
-    """Return whether the drive is known to have no DRAM: it requests a Host Memory Buffer, or the database says so.
-    Unknown counts as no.
+    """Return whether the drive is known to have no DRAM: it requests a Host Memory Buffer, or the database
+    says so. Unknown counts as no.
     """
     wants_hmb = disk.nvme is not None and bool(disk.nvme.hmb_preferred)
     return wants_hmb or any(row.dram is False for row in known)
@@ -137,8 +146,8 @@ def _is_slowed(hop: LinkHop) -> bool:
 
 
 def _format(member: Member) -> Iterator[str]:
-    """Yield a sentence about an LBA format without metadata that the drive itself rates better than the one in use.
-    Larger blocks alone are no reason to change.
+    """Yield a sentence about an LBA format without metadata that the drive itself rates better than the one
+    in use. Larger blocks alone are no reason to change.
     """
     nvme = member.disk.nvme
     formats = nvme.formats if nvme else ()
@@ -168,7 +177,12 @@ def differences(members: Sequence[Member], known: Known) -> Iterator[str]:
         ("sizes", lambda disk: format_size(disk.size) if disk.size else None),
         ("links", lambda disk: link_words(disk) or None),
         ("kinds", lambda disk: disk.kind.value),
-        ("DRAM", lambda disk: "no DRAM" if is_dramless(disk, known.get(disk.name, ())) else "not known to lack DRAM"),
+        (
+            "DRAM",
+            lambda disk: (
+                "no DRAM" if is_dramless(disk, known.get(disk.name, ())) else "not known to lack DRAM"
+            ),
+        ),
         (_NUMA, lambda disk: disk.numa_node if disk.numa_node is None or disk.numa_node >= 0 else None),
     )
     for title, read in properties:
@@ -187,15 +201,16 @@ _NUMA = "NUMA nodes"
 _ODD = {
     DiskKind.MEMORY: "a disk in memory, whose content is lost at power-off, unless it is persistent memory",
     DiskKind.NETWORK: "reached over a network; the array is degraded while the network is down",
-    DiskKind.USB: "on USB; a loose cable removes the member from the array, and flushes may not reach the drive",
+    DiskKind.USB: "on USB; a loose cable removes the member from the array, and flushes may not reach the"
+    " drive",
     DiskKind.LOOP: "a file, which after a reboot is a member only when it is attached again",
 }
 
 
 # The extent of each member, and where the array's data begin in it.
 #
-# Pure arithmetic. mdadm's default offset is the mistake that this program exists to find: in a partition at 1 MiB the
-# data begin at 130 MiB, which is not a multiple of 4 MiB.
+# Pure arithmetic. mdadm's default offset is the mistake that this program exists to find: in a partition at 1
+# MiB the data begin at 130 MiB, which is not a multiple of 4 MiB.
 
 GRAIN = MIB
 DATA_GRAIN = 4 * MIB
@@ -222,8 +237,8 @@ def own_length(placed: Placed) -> int:
 
 
 def spare_room(goal: RaidGoal, level: Level) -> int:
-    """Return the bytes to leave free at the end of each drive, as a replacement may be slightly smaller. Members of an
-    array without redundancy cannot be replaced, so it leaves none.
+    """Return the bytes to leave free at the end of each drive, as a replacement may be slightly smaller.
+    Members of an array without redundancy cannot be replaced, so it leaves none.
     """
     if goal.spare_room is not None:
         return goal.spare_room
@@ -231,7 +246,9 @@ def spare_room(goal: RaidGoal, level: Level) -> int:
 
 
 def place_members(members: Sequence[Member], goal: RaidGoal, level: Level) -> tuple[Placed, ...]:
-    """Place all members with the same length, as the smallest allows. It can be below 0, which the caller refuses."""
+    """Place all members with the same length, as the smallest allows. It can be below 0, which the caller
+    refuses.
+    """
     existing = goal.whole_drives or any(member.partition for member in members)
     found = [_existing(member, goal, level) if existing else _new(member, goal, level) for member in members]
     length = min(placed.extent.length for placed in found)
@@ -243,7 +260,9 @@ def place_members(members: Sequence[Member], goal: RaidGoal, level: Level) -> tu
 
 
 def _cut(placed: Placed, length: int, *, new: bool) -> Placed:
-    """Limit a member to this length. An existing partition keeps its own length; the array uses only part of it."""
+    """Limit a member to this length. An existing partition keeps its own length; the array uses only part of
+    it.
+    """
     extent = Extent(placed.extent.start, length)
     entries = tuple(
         replace(entry, extent=extent) if entry.extent == placed.extent else entry for entry in placed.entries
@@ -255,7 +274,9 @@ def _existing(member: Member, goal: RaidGoal, level: Level) -> Placed:
     disk = member.disk
     part = member.partition
     if part:
-        return Placed(member, f"/dev/{part.node}" if part.node else partition_node(disk.path, part.number), part.extent)
+        return Placed(
+            member, f"/dev/{part.node}" if part.node else partition_node(disk.path, part.number), part.extent
+        )
     return Placed(member, disk.path, Extent(0, (disk.size or 0) - spare_room(goal, level)))
 
 
@@ -277,12 +298,14 @@ def _new(member: Member, goal: RaidGoal, level: Level) -> Placed:
 
 
 def first_on_grids(grids: Sequence[Grid], least: int) -> int:
-    """Return the first MiB boundary from `least` on, with the phase of the first grid, that is on all the grids; if
-    none of the first TRIES is, the first boundary.
+    """Return the first MiB boundary from `least` on, with the phase of the first grid, that is on all the
+    grids; if none of the first TRIES is, the first boundary.
     """
     phase = grids[0].phase if grids else 0
     first = align_up(least, GRAIN, phase)
-    return next((start for start in range(first, first + TRIES * GRAIN, GRAIN) if _is_on_grids(grids, start)), first)
+    return next(
+        (start for start in range(first, first + TRIES * GRAIN, GRAIN) if _is_on_grids(grids, start)), first
+    )
 
 
 def _is_on_grids(grids: Sequence[Grid], offset: int) -> bool:
@@ -291,8 +314,8 @@ def _is_on_grids(grids: Sequence[Grid], offset: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DataOffset:
-    """The data offset: `size` bytes from the start of each member, 0 if the data begin with the member. `off`: members
-    whose data are off their grids.
+    """The data offset: `size` bytes from the start of each member, 0 if the data begin with the member.
+    `off`: members whose data are off their grids.
     """
 
     size: int
@@ -301,8 +324,8 @@ class DataOffset:
 
 
 def data_offset(placed: Sequence[Placed], goal: RaidGoal) -> DataOffset:
-    """Return the least offset that leaves mdadm's headroom and puts the data of every member on a multiple of 4 MiB,
-    else of 1 MiB, else on their grids only.
+    """Return the least offset that leaves mdadm's headroom and puts the data of every member on a multiple of
+    4 MiB, else of 1 MiB, else on their grids only.
     """
     if goal.metadata == "1.0":
         return DataOffset(0, 0, _off_grids(placed, 0))
@@ -316,7 +339,9 @@ def data_offset(placed: Sequence[Placed], goal: RaidGoal) -> DataOffset:
 
 
 def headroom(length: int) -> int:
-    """Return the headroom in bytes as mdadm computes it: 128 MiB, halved until it is at most a 1024th of the member."""
+    """Return the headroom in bytes as mdadm computes it: 128 MiB, halved until it is at most a 1024th of the
+    member.
+    """
     room = HEADROOM
     while room * 1024 > length and room > MIB:
         room //= 2
@@ -324,7 +349,9 @@ def headroom(length: int) -> int:
 
 
 def _off_grids(placed: Sequence[Placed], size: int) -> tuple[str, ...]:
-    return tuple(place.device for place in placed if not _is_on_grids(place.member.grids, place.extent.start + size))
+    return tuple(
+        place.device for place in placed if not _is_on_grids(place.member.grids, place.extent.start + size)
+    )
 
 
 def _is_on_grain(placed: Placed, size: int, grain: int) -> bool:
@@ -334,13 +361,13 @@ def _is_on_grain(placed: Placed, size: int, grain: int) -> bool:
 
 # The partition type of an existing partition that becomes a member.
 #
-# It is the only change in a table that is kept: with the type of a swap space, of /home or of an EFI system partition,
-# systemd-gpt-auto-generator(8), installers and firmware would mistake a member for one of these.
+# It is the only change in a table that is kept: with the type of a swap space, of /home or of an EFI system
+# partition, systemd-gpt-auto-generator(8), installers and firmware would mistake a member for one of these.
 
 
 def type_steps(placed: Sequence[Placed]) -> Iterator[SetPartitionType]:
-    """Yield the steps that set the types of member partitions. They come after the array: until it is made, the tables
-    have to be as planned.
+    """Yield the steps that set the types of member partitions. They come after the array: until it is made,
+    the tables have to be as planned.
     """
     for place in placed:
         part = place.member.partition
@@ -351,8 +378,8 @@ def type_steps(placed: Sequence[Placed]) -> Iterator[SetPartitionType]:
 
 
 def _raid_type(member: Member) -> str:
-    """Return the type of RAID members as sfdisk takes it, a GUID or a byte without 0x; "" if the kind of table has
-    none.
+    """Return the type of RAID members as sfdisk takes it, a GUID or a byte without 0x; "" if the kind of
+    table has none.
     """
     role = ROLES["linux-raid"]
     table = member.disk.table
@@ -376,12 +403,14 @@ def data_area(steps: Sequence[Step]) -> DataArea:
     return made.data if made else DataArea()
 
 
-def ranges_to_zero(disk: Disk, entries: Sequence[NewEntry], taken: Extent | None, area: DataArea) -> tuple[Extent, ...]:
-    """Return the ranges of the drive to zero: a MiB at both ends of the drive, of each old and new partition, and of
-    the array's data.
+def ranges_to_zero(
+    disk: Disk, entries: Sequence[NewEntry], taken: Extent | None, area: DataArea
+) -> tuple[Extent, ...]:
+    """Return the ranges of the drive to zero: a MiB at both ends of the drive, of each old and new partition,
+    and of the array's data.
 
-    `entries`: of the new table, the member last. `taken`: the existing partition that becomes the member; then nothing
-    outside it is zeroed. Sorted, without overlaps.
+    `entries`: of the new table, the member last. `taken`: the existing partition that becomes the member;
+    then nothing outside it is zeroed. Sorted, without overlaps.
     """
     sector_size = disk.limits.logical_block_size or disk.sector_size
     if taken is not None:

@@ -40,9 +40,15 @@ def notes_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[str,
     geometry = decided.geometry
     named = [placed.member for placed in decided.placed]
     disks = [member.disk for member in named]
-    rates = {**ceilings.known_rates({disk.name: known.get(disk.name, ()) for disk in disks}), **decided.measured.rates}
+    rates = {
+        **ceilings.known_rates({disk.name: known.get(disk.name, ()) for disk in disks}),
+        **decided.measured.rates,
+    }
     ceiling = ceilings.ceiling(disks, inventory.uplinks, geometry.level, geometry.layout, rates)
-    facts = (members.member_sentences(member, known.get(member.disk.name, ()), inventory.uplinks) for member in named)
+    facts = (
+        members.member_sentences(member, known.get(member.disk.name, ()), inventory.uplinks)
+        for member in named
+    )
     array = (
         *_chunk_notes(decided),
         *_layout_notes(decided),
@@ -64,15 +70,24 @@ def _chunk_notes(decided: Decided) -> Iterator[str]:
         yield f"no chunk: {advice.reason}"
         return
     other = f" as requested; aligntool recommends {format_size(advice.size)}" if chunk != advice.size else ""
-    yield f"chunk {format_size(chunk)}{other} for {decided.goal.workload} use: {advice.reason} ({advice.evidence})"
+    yield (
+        f"chunk {format_size(chunk)}{other} for {decided.goal.workload} use: {advice.reason}"
+        f" ({advice.evidence})"
+    )
     for rule in chunks.judge_chunk(chunk, decided.stripes):
         broken = f"{VIOLATES}, because it conflicts with {rule.conflict}" if rule.conflict else VIOLATES
-        yield f"chunk {format_size(chunk)} {'satisfies' if rule.kept else broken}: {rule.sentence} ({rule.evidence})"
+        yield (
+            f"chunk {format_size(chunk)} {'satisfies' if rule.kept else broken}: {rule.sentence}"
+            f" ({rule.evidence})"
+        )
     ahead = 2 * chunk * decided.geometry.data
     yield from decided.measured.notes
     yield f"the kernel will read {format_size(ahead)} ahead, twice the full stripe; less with a smaller chunk"
     if not decided.measured.used:
-        yield "on NVMe the chunk matters less than the level, the bitmap and the links: docs/raid.md has the evidence"
+        yield (
+            "on NVMe the chunk matters less than the level, the bitmap and the links: docs/raid.md has the"
+            " evidence"
+        )
         yield "to know more, measure these drives while they are empty: aligntool raid tune"
 
 
@@ -82,7 +97,8 @@ def _layout_notes(decided: Decided) -> Iterator[str]:
     if level.word == "raid10":
         kinds = {
             "n": "copies are next to each other: writes cost the least",
-            "f": "copies are in different halves: a single reader is as fast as on a RAID0, but writes cost more",
+            "f": "copies are in different halves: a single reader is as fast as on a RAID0, but writes cost"
+            " more",
             "o": "copies are one chunk further: between near and far",
         }
         yield f"layout {layout}: {kinds[layout[0]]}"
@@ -101,15 +117,23 @@ def _placement_notes(decided: Decided) -> Iterator[str]:
         usual = "mdadm's default of 129MiB is a multiple of 1MiB only"
         yield f"the data of {first.device} begin {format_size(offset.size)} into it, {begins}; {usual}"
     if goal.metadata == "1.2":
-        yield "metadata 1.2 is 4KiB into each member: a program that reads it as a plain file system finds none"
+        yield (
+            "metadata 1.2 is 4KiB into each member: a program that reads it as a plain file system finds none"
+        )
     if goal.metadata == "1.0":
         yield "metadata 1.0 is at the end, so the data begin at the start of the member"
     room = members.spare_room(goal, decided.geometry.level)
     if room and (first.entries or goal.whole_drives):
-        yield f"{format_size(room)} stay free at the end of each drive, so that a slightly smaller drive can replace it"
+        yield (
+            f"{format_size(room)} stay free at the end of each drive, so that a slightly smaller drive can"
+            " replace it"
+        )
     lengths = {members.own_length(placed) for placed in decided.placed}
     if len(lengths) > 1 and (first.entries or decided.geometry.level.redundant):
-        yield f"every member contributes {format_size(first.extent.length)}, set by the smallest; the rest stays free"
+        yield (
+            f"every member contributes {format_size(first.extent.length)}, set by the smallest; the rest"
+            " stays free"
+        )
     if goal.system in boot.SYSTEMS:
         yield f"the files and commands are those of {boot.SYSTEMS[goal.system].title}"
 
@@ -134,7 +158,9 @@ def attention_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[
         (adapter.remapped_nvme, f"{adapter.name or 'a controller'} at {adapter.address}")
         for adapter in inventory.adapters
     ]
-    hidden = [f"{name} hides {count} NVMe drives: the firmware is in RAID mode" for count, name in adapters if count]
+    hidden = [
+        f"{name} hides {count} NVMe drives: the firmware is in RAID mode" for count, name in adapters if count
+    ]
     array = (*_array_attention(decided), *_discards(decided, inventory), *_system_attention(decided))
     if inventory.system:
         array += (*boot.kernel_attention(inventory.system),)
@@ -155,12 +181,17 @@ def _member_attention(decided: Decided, known: Known) -> Iterator[str]:
     yield from members.differences(named, known)
     yield from (line for member in named for line in members.link_sentences(member))
     dramless = [
-        candidate.name for candidate in named if members.is_dramless(candidate.disk, known.get(candidate.disk.name, ()))
+        candidate.name
+        for candidate in named
+        if members.is_dramless(candidate.disk, known.get(candidate.disk.name, ()))
     ]
     if dramless:
         yield f"without DRAM: {', '.join(dramless)}; not suitable for many random writes"
     if decided.offset.off:
-        yield f"no data offset aligns the data of {', '.join(decided.offset.off)} with their grids: realign them first"
+        yield (
+            f"no data offset aligns the data of {', '.join(decided.offset.off)} with their grids: realign"
+            " them first"
+        )
 
 
 def _array_attention(decided: Decided) -> Iterator[str]:
@@ -175,7 +206,10 @@ def _array_attention(decided: Decided) -> Iterator[str]:
         elif not rule.kept:
             yield f"the chunk of {size} breaks a rule: {rule.sentence}"
     if level.redundant:
-        yield "the initial resynchronisation runs in the background; do not measure before it ends (/proc/mdstat)"
+        yield (
+            "the initial resynchronisation runs in the background; do not measure before it ends"
+            " (/proc/mdstat)"
+        )
     if goal.whole_drives:
         why = "some firmware 'repairs' the remains of an old table and overwrites the array's superblock"
         yield f"members without a partition table: {why}; partitions are safer"
@@ -189,12 +223,18 @@ def _discards(decided: Decided, inventory: Inventory) -> Iterator[str]:
         return
     passes_discards = inventory.system.discards_on_parity if inventory.system else None
     if passes_discards:
-        lost = f"if one does not return zeros for discarded blocks, a {level.title} loses data at a later failure"
+        lost = (
+            f"if one does not return zeros for discarded blocks, a {level.title} loses data at a later"
+            " failure"
+        )
         yield f"raid456's devices_handle_discard_safely is on here, a promise for every member: {lost}"
         return
     handling = "raid456's devices_handle_discard_safely is off"
     why = f"while {handling}, the default" if passes_discards is None else f"because {handling}"
-    yield f"{level.title} does not forward discards {why}: fstrim has no effect, so leave part of the drives unused"
+    yield (
+        f"{level.title} does not forward discards {why}: fstrim has no effect, so leave part of the drives"
+        " unused"
+    )
 
 
 def _system_attention(decided: Decided) -> Iterator[str]:
@@ -202,7 +242,10 @@ def _system_attention(decided: Decided) -> Iterator[str]:
     yield from boot.esp_notes(goal, decided.placed)
     if goal.filesystem not in NOT_MOUNTED and not goal.place:
         fstab = f"the file system by UUID={goal.filesystem_uuid} in its own fstab"
-        yield f"a system installed on the array needs this ARRAY line in its mdadm.conf and initramfs, and {fstab}"
+        yield (
+            "a system installed on the array needs this ARRAY line in its mdadm.conf and initramfs, and"
+            f" {fstab}"
+        )
     note = boot.SYSTEMS[goal.system].note
     if note:
         yield note.format(uuid=goal.array_uuid)
@@ -218,7 +261,9 @@ LEAST_MEMBER = 16 * MIB
 def plan_raid(
     drives: Sequence[Judged], inventory: Inventory, goal: RaidGoal, *, known: Known | None = None
 ) -> ArrayPlan:
-    """Plan an array. `known`: the rows of the drive database for each disk. Raises Refused with every reason."""
+    """Plan an array. `known`: the rows of the drive database for each disk. Raises Refused with every
+    reason.
+    """
     decided = decide_raid(drives, goal)
     geometry = decided.geometry
     placed = decided.placed
@@ -243,7 +288,9 @@ _MAKING = ("mdadm", "blkid", "wipefs", "mountpoint")
 
 
 def needs_of_plan(plan: ArrayPlan, *, here: bool) -> Needs:
-    """Return what the plan needs. `here`: its files and commands are for this machine; otherwise they are ignored."""
+    """Return what the plan needs. `here`: its files and commands are for this machine; otherwise they are
+    ignored.
+    """
     made = plan.array
     ours = tuple(step for step in plan.steps if isinstance(step, FileStep | SystemStep)) if here else ()
     making = (*plan.of(MakeArray), *plan.of(MakeFileSystem))
@@ -260,9 +307,14 @@ def needs_of_goal(goal: RaidGoal, *, here: bool) -> Needs:
     if goal.system not in boot.SYSTEMS:
         return Needs()
     device = commands.array_device(goal)
-    permanent = (*boot.persistence_steps(goal, boot.SYSTEMS[goal.system], device), *boot.mount_steps_of_goal(goal))
+    permanent = (
+        *boot.persistence_steps(goal, boot.SYSTEMS[goal.system], device),
+        *boot.mount_steps_of_goal(goal),
+    )
     ours = permanent if here else ()
-    programs = {name for step in ours if not isinstance(step, steps.EditFile) for name in commands.programs_of(step)}
+    programs = {
+        name for step in ours if not isinstance(step, steps.EditFile) for name in commands.programs_of(step)
+    }
     programs |= {*_MAKING, *filter(None, (kind_named(goal.filesystem).maker,))}
     return Needs(frozenset(programs), device, ours)
 
@@ -280,7 +332,9 @@ def decide_raid(drives: Sequence[Judged], goal: RaidGoal) -> Decided:
 
 
 def _members_of(drives: Sequence[Judged], goal: RaidGoal) -> tuple[list[Member], list[Refusal]]:
-    """Return the members (drives, or the named partitions of them), and a reason for each missing partition."""
+    """Return the members (drives, or the named partitions of them), and a reason for each missing
+    partition.
+    """
     found: list[Member] = []
     missing: list[Refusal] = []
     for judged, number in zip(drives, goal.partitions or (None,) * len(drives), strict=True):
@@ -309,22 +363,34 @@ def _decide(named: Sequence[Member], goal: RaidGoal, level: Level) -> Decided:
     chunk = goal.chunk if goal.chunk is not None else advice.size
     geometry = commands.geometry_of(goal, level, layout, chunk, placed, offset.size)
     if geometry.each < max(chunk or 0, LEAST_MEMBER):
-        refuse(_refuse_small(placed, members.spare_room(goal, level), offset.size + max(chunk or 0, LEAST_MEMBER)))
+        refuse(
+            _refuse_small(
+                placed, members.spare_room(goal, level), offset.size + max(chunk or 0, LEAST_MEMBER)
+            )
+        )
     return Decided(goal, placed, offset, stripes, advice, geometry, measured)
 
 
 def _refuse_small(placed: Sequence[Placed], spare: int, least: int = LEAST_MEMBER) -> Iterator[Refusal]:
-    """Yield a reason if members are too small. `spare`: the bytes that stay free at the end of each drive, but not of
-    an existing partition.
+    """Yield a reason if members are too small. `spare`: the bytes that stay free at the end of each drive,
+    but not of an existing partition.
     """
     small = {place.member.name: place for place in placed if place.extent.length < least}
     if small:
-        sizes = ((name, members.own_length(place), max(place.extent.length, 0)) for name, place in small.items())
-        found = (f"{name} of {format_about(whole)} has room for {format_about(room)}" for name, whole, room in sizes)
+        sizes = (
+            (name, members.own_length(place), max(place.extent.length, 0)) for name, place in small.items()
+        )
+        found = (
+            f"{name} of {format_about(whole)} has room for {format_about(room)}"
+            for name, whole, room in sizes
+        )
         text = f"members need at least {format_size(least)}, and {', '.join(found)}"
         hint = "use larger drives"
         if spare and not all(place.member.partition for place in small.values()):
-            text += f"; {format_size(spare)} at the end of each drive stay free for a slightly smaller replacement"
+            text += (
+                f"; {format_size(spare)} at the end of each drive stay free for a slightly smaller"
+                " replacement"
+            )
             hint += ", or leave less free: --spare-end 1MiB"
         yield Refusal("too-small", ", ".join(small), text, hint)
 

@@ -39,9 +39,12 @@ def refuse_impossible(plan: ArrayPlan, paths: Paths) -> None:
     refuse([*_check_kernel(plan.steps), *preflight(needs_of_plan(plan, here=True), plan.steps, paths, disks)])
 
 
-def preflight(needs: Needs, planned: Sequence[Step], paths: Paths, disks: Sequence[Disk] = ()) -> list[Refusal]:
-    """Return every reason that can be found by reading, also for a plan that is only shown. `planned`: the steps, empty
-    for a goal without a plan. `disks`: all of the machine, to find drives with two names. Root only.
+def preflight(
+    needs: Needs, planned: Sequence[Step], paths: Paths, disks: Sequence[Disk] = ()
+) -> list[Refusal]:
+    """Return every reason that can be found by reading, also for a plan that is only shown. `planned`: the
+    steps, empty for a goal without a plan. `disks`: all of the machine, to find drives with two names. Root
+    only.
     """
     reasons = list(steps_system.missing_programs(needs.programs))
     if needs.device and any(Path(node).exists() for node in (needs.device, kernel_node(needs.device))):
@@ -49,8 +52,11 @@ def preflight(needs: Needs, planned: Sequence[Step], paths: Paths, disks: Sequen
         reasons.append(Refusal("name-taken", needs.device, text, "--name another"))
     reasons += [*_refuse_other_names(planned, disks), *_refuse_files(needs.steps, planned, paths)]
     if find_program("blkid"):
-        area = data_area(planned)  # content that no table shows, but blkid finds as soon as a partition exists
-        reasons += chain(*(steps_drives.old_signatures(step, area) for step in members_in(planned) if not step.wipe))
+        # content that no table shows, but blkid finds as soon as a partition exists
+        area = data_area(planned)
+        reasons += chain(
+            *(steps_drives.old_signatures(step, area) for step in members_in(planned) if not step.wipe)
+        )
     for step in needs.steps:
         if isinstance(step, steps.RebuildInitramfs):
             reasons += steps_system.refuse_hooks(step, paths)
@@ -62,7 +68,9 @@ def preflight(needs: Needs, planned: Sequence[Step], paths: Paths, disks: Sequen
 
 
 def _check_kernel(planned: Sequence[Step]) -> Iterator[Refusal]:
-    """Refuse a level that the kernel lacks. /proc/mdstat lists the available levels; a missing module is loaded."""
+    """Refuse a level that the kernel lacks. /proc/mdstat lists the available levels; a missing module is
+    loaded.
+    """
     made = array_of(planned)
     mdstat = Path("/proc/mdstat")
     if made and f"[{made.level}]" not in steps_md.read_kernel_file(mdstat):
@@ -75,15 +83,21 @@ def _check_kernel(planned: Sequence[Step]) -> Iterator[Refusal]:
 
 
 def _refuse_other_names(planned: Sequence[Step], disks: Sequence[Disk]) -> Iterator[Refusal]:
-    """Refuse a drive that is in use under another name: to the kernel these are two drives, locked separately."""
+    """Refuse a drive that is in use under another name: to the kernel these are two drives, locked
+    separately.
+    """
     for other in disks:
         places = mount_points_of(other)
         above = [*other.holders, *(holder for part in other.partitions for holder in part.holders)]
         used = f"mounted at {places[0]}" if places else f"a part of {above[0]}" if above else ""
-        for path in [step.disk.path for step in members_in(planned) if used and is_same_drive(other, step.disk)]:
+        for path in [
+            step.disk.path for step in members_in(planned) if used and is_same_drive(other, step.disk)
+        ]:
             if other.path != path:
                 text = f"{path} and {other.path} are the same drive, which is {used}"
-                yield Refusal("same-drive", path, text, typed("lsblk -o NAME,WWN,SERIAL,MOUNTPOINTS", path, other.path))
+                yield Refusal(
+                    "same-drive", path, text, typed("lsblk -o NAME,WWN,SERIAL,MOUNTPOINTS", path, other.path)
+                )
 
 
 def members_in(planned: Sequence[Step]) -> list[MakeMember]:
@@ -104,7 +118,9 @@ def _refuse_files(files: Sequence[Step], planned: Sequence[Step], paths: Paths) 
             texts[step.path] = os.fsdecode(edited(os.fsencode(text), step))
 
 
-def _refuse_array_lines(step: steps.EditFile, text: str, planned: Sequence[Step], paths: Paths) -> Iterator[Refusal]:
+def _refuse_array_lines(
+    step: steps.EditFile, text: str, planned: Sequence[Step], paths: Paths
+) -> Iterator[Refusal]:
     more = (f"{step.path}.d/{file.name}" for file in sorted(paths.of(f"{step.path}.d").glob("[!.]*.conf")))
     texts = {step.path: text, **{file: text_of(file, paths) for file in more}}
     conf = merge_confs([parse_mdadm_conf(text, file) for file, text in texts.items()])
@@ -113,11 +129,15 @@ def _refuse_array_lines(step: steps.EditFile, text: str, planned: Sequence[Step]
     for other in {system.mdadm_conf for system in SYSTEMS.values()} - {step.path}:
         if paths.of(other).exists() and not paths.of(step.path).exists():
             why = f"{other} is read by mdadm now, but not once {step.path} exists"
-            yield Refusal("file-conflict", other, why, by_hand(ByHand.SYSTEM_FILES, "mv", f"{other}, to {step.path}"))
+            yield Refusal(
+                "file-conflict", other, why, by_hand(ByHand.SYSTEM_FILES, "mv", f"{other}, to {step.path}")
+            )
 
 
 def _refuse_esp_copies(step: steps.EditFile, drives: Sequence[str], paths: Paths) -> Iterator[Refusal]:
-    """Refuse to replace the list of another array's EFI system partitions, which would no longer be kept in sync."""
+    """Refuse to replace the list of another array's EFI system partitions, which would no longer be kept in
+    sync.
+    """
     if step.path != LIST_FILE:
         return
     ours = {partition_node(drive, number) for drive in drives for number in NUMBERS}
@@ -125,14 +145,19 @@ def _refuse_esp_copies(step: steps.EditFile, drives: Sequence[str], paths: Paths
     for uuid in re.findall(r"[0-9A-F]{4}-[0-9A-F]{4}", " ".join(re.findall(r"(?m)^ESP_COPIES=(.*)", text))):
         device = os.path.realpath(paths.of(f"/dev/disk/by-uuid/{uuid}"))
         if os.path.lexists(device) and device not in ours:
-            text = f"{step.path} keeps {device}, an EFI system partition of another array, in sync; that would stop"
+            text = (
+                f"{step.path} keeps {device}, an EFI system partition of another array, in sync; that would"
+                " stop"
+            )
             hint = "create this array from a live system, so that each array has its own list"
             yield Refusal("file-conflict", step.path, text, hint)
             return
 
 
 def _refuse_taken_places(step: steps.EditFile, text: str, paths: Paths) -> Iterator[Refusal]:
-    """Refuse the mount point of another file system in fstab, except in place of a line that has it already."""
+    """Refuse the mount point of another file system in fstab, except in place of a line that has it
+    already.
+    """
     lines = parse_fstab(text) if step.path == FSTAB else ()
     replaced = {line.place for line in lines if step.instead_of in line.text}
     taken = {line.place: line.spec for line in lines if line.place.startswith("/")}

@@ -2,8 +2,9 @@
 
 A resume knows nothing else: a record has to be durable before the step that it describes begins.
 
-Each record is a JSON file `arrays/UUID.json`. A new version is written to a new file, which is renamed over the old
-one. If that folder does not survive a reboot (a live system), the user is warned; only rollback is lost.
+Each record is a JSON file `arrays/UUID.json`. A new version is written to a new file, which is renamed over
+the old one. If that folder does not survive a reboot (a live system), the user is warned; only rollback is
+lost.
 """
 
 import fcntl
@@ -48,8 +49,8 @@ class Record:
 
 
 def record_file(state: Path, plan: ArrayPlan) -> Path:
-    """Return the file of a plan's record, named by the UUID of the new array, which no two plans share, else by the
-    digest of the plan.
+    """Return the file of a plan's record, named by the UUID of the new array, which no two plans share, else
+    by the digest of the plan.
     """
     made = plan.array
     name = made.uuid.replace(":", "") if made else digest(plan)[:32]
@@ -96,7 +97,9 @@ def read_record(file: Path) -> Record:
     except (OSError, ValueError, Refused) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         hint = by_hand(ByHand.RECORDS, "rm", shell_word(str(file)))
-        raise Refused(f"{file}: the record of an unfinished array cannot be read: {reason}", hint=hint) from error
+        raise Refused(
+            f"{file}: the record of an unfinished array cannot be read: {reason}", hint=hint
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +136,8 @@ def _checksum(body: Mapping[str, object]) -> str:
 
 @contextmanager
 def lock_state(state: Path = STATE) -> Iterator[None]:
-    """Keep other aligntool processes from creating or undoing an array while this one, or a program that it started,
-    runs. Create the state directory. Raises Refused.
+    """Keep other aligntool processes from creating or undoing an array while this one, or a program that it
+    started, runs. Create the state directory. Raises Refused.
     """
     with failing_as(Refused, str(state), denied="run the same command with sudo"):
         make_folder(state)

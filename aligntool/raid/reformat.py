@@ -22,21 +22,42 @@ from aligntool.contents.kind import NOT_READ, Unit
 from aligntool.contents.luks import LUKS
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.gpt import table_sizes
-from aligntool.inventory import ArrayFacts, Disk, DiskKind, Inventory, Layer, LbaFormat, TableLabel, array_uuid
+from aligntool.inventory import (
+    ArrayFacts,
+    Disk,
+    DiskKind,
+    Inventory,
+    Layer,
+    LbaFormat,
+    TableLabel,
+    array_uuid,
+)
 from aligntool.raid import boot
 from aligntool.raid.levels import copies_of, level_of
 from aligntool.raid.refusals import format_of
-from aligntool.steps import CheckArray, FormatMember, NewEntry, PutBackMember, Step, Subject, TakeOutMember, subject
+from aligntool.steps import (
+    CheckArray,
+    FormatMember,
+    NewEntry,
+    PutBackMember,
+    Step,
+    Subject,
+    TakeOutMember,
+    subject,
+)
 from aligntool.units import format_about, format_size
 
 LEVELS = ("raid1", "raid10", "raid5", "raid6")
 METADATA = ("1.0", "1.1", "1.2")
 RUNS = ("active", "active-idle", "clean", "write-pending", "read-auto")
 PERFORMANCE = ("best", "better", "good", "degraded")  # NVMe base specification, Relative Performance
-LARGEST = 4096  # bytes of a block: md reads its superblocks by pages (Linux 6.19, "md: allow configuring ...")
+# bytes of a block: md reads its superblocks by pages (Linux 6.19, "md: allow configuring ...")
+LARGEST = 4096
 SPARE = "spare"  # a state of a member: Documentation/admin-guide/md.rst
 MARKS = {"write_mostly": "writemostly", "failfast": "failfast"}  # states that a user sets, and how: md.rst
-_INSTEAD = f"save the content, recreate the array and restore the content, {by_hand(ByHand.SECTOR_SIZE, 'nvme')}"
+_INSTEAD = (
+    f"save the content, recreate the array and restore the content, {by_hand(ByHand.SECTOR_SIZE, 'nvme')}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +120,14 @@ class _Array:
 
 
 def plan_reformat(
-    disk: Disk, members: Mapping[str, Member], disks: Sequence[Disk], goal: ReformatGoal, details: ArrayDetails
+    disk: Disk,
+    members: Mapping[str, Member],
+    disks: Sequence[Disk],
+    goal: ReformatGoal,
+    details: ArrayDetails,
 ) -> ArrayPlan:
-    """Plan a reformat. `members`: every disk or partition that may be one, by kernel name. Raises Refused with every
-    reason.
+    """Plan a reformat. `members`: every disk or partition that may be one, by kernel name. Raises Refused
+    with every reason.
     """
     facts = disk.array
     path = disk.path
@@ -114,12 +139,19 @@ def plan_reformat(
     array = _Array(disk, facts, facts.uuid, found, tuple(disks), details, goal.block_size)
     reasons = [*_refuse_array(array), *_refuse_used(array), *_refuse_content(array)]
     reasons += [
-        reason for candidate in found for reason in device_refusals(candidate.disk, candidate.partition, candidate.name)
+        reason
+        for candidate in found
+        for reason in device_refusals(candidate.disk, candidate.partition, candidate.name)
     ]
     refuse([*reasons, *(reason for member in array.to_format for reason in _refuse_member(array, member))])
     steps = tuple(_steps(array))
-    about = Subject(array.path, disk.size or 0, disk.limits.logical_block_size or 512, None, array.uuid, *_UNKNOWN)
-    title = f"{facts.level} of {format_about(disk.size or 0)}: members with logical blocks of {goal.block_size} bytes"
+    about = Subject(
+        array.path, disk.size or 0, disk.limits.logical_block_size or 512, None, array.uuid, *_UNKNOWN
+    )
+    title = (
+        f"{facts.level} of {format_about(disk.size or 0)}: members with logical blocks of {goal.block_size}"
+        " bytes"
+    )
     attention = tuple(_attention(array)) if steps else ()
     return ArrayPlan("reformat", about, title, (), steps, attention, tuple(_notes(array)))
 
@@ -156,7 +188,9 @@ def _format_step(array: _Array, member: Member) -> FormatMember:
     entries = (NewEntry(part.number, part.extent, part.type_code, part.name or ""),) if part else ()
     uuids = (part.uuid or "",) if part else ()
     sizes = (before, disk.limits.logical_block_size or 512, form.index, form.data_size)
-    return FormatMember(array.uuid, array.path, subject(disk), f"/dev/{member.name}", number, *sizes, entries, uuids)
+    return FormatMember(
+        array.uuid, array.path, subject(disk), f"/dev/{member.name}", number, *sizes, entries, uuids
+    )
 
 
 # Reasons in the array.
@@ -167,19 +201,31 @@ def _refuse_array(array: _Array) -> Iterator[Refusal]:
     path = array.disk.path
     detail = typed("mdadm --detail", array.disk.path)
     count = facts.devices or 0
-    copies = copies_of(level_of(facts.level), count, facts.layout or "") if facts.level in ("raid1", "raid10") else 2
+    copies = (
+        copies_of(level_of(facts.level), count, facts.layout or "")
+        if facts.level in ("raid1", "raid10")
+        else 2
+    )
     if facts.level not in LEVELS or min(copies, count) < 2:
-        text = f"{path} is a {facts.level} that cannot run without a member: formatting one would lose its data"
+        text = (
+            f"{path} is a {facts.level} that cannot run without a member: formatting one would lose its data"
+        )
         if facts.level in PARITY:
             text = f"{path} is a {facts.level}; only {', '.join(LEVELS)} are supported"
         yield Refusal("not-redundant", path, text, _INSTEAD)
         return
     if facts.metadata not in METADATA:
-        text = f"{path} has metadata {facts.metadata}; only {', '.join(METADATA)} are known to work on larger blocks"
+        text = (
+            f"{path} has metadata {facts.metadata}; only {', '.join(METADATA)} are known to work on larger"
+            " blocks"
+        )
         yield Refusal("metadata", path, text, _INSTEAD)
     yield from _refuse_states(array, detail)
     if facts.state not in RUNS or facts.sync_action != "idle":
-        text = f"{path} is {facts.state}, and its sync action is {facts.sync_action}: it must be running and idle"
+        text = (
+            f"{path} is {facts.state}, and its sync action is {facts.sync_action}: it must be running and"
+            " idle"
+        )
         yield Refusal("not-clean", path, text, f"{detail}; cat /proc/mdstat")
     if facts.policy not in ("bitmap", "resync") or facts.bitmap == "external":
         log = "a bitmap in a file" if facts.bitmap == "external" else f"the consistency policy {facts.policy}"
@@ -189,9 +235,15 @@ def _refuse_array(array: _Array) -> Iterator[Refusal]:
         text = f"{name} has a list of bad blocks, which have no second copy while another member is removed"
         yield Refusal("failing", name, text, typed("mdadm --examine-badblocks", f"/dev/{name}"))
     for spare in (spare for spare in array.spares if array.grows and spare not in array.to_format):
-        # `--replace` would make it active at once, while nothing keeps the array from being used (PutBackMember does).
-        text = f"the spare {spare.name} has blocks of {array.size} bytes; once active, {path} has them too, even in use"
-        hint = by_hand(ByHand.MEMBERS, "mdadm", f"{shell_word(path)}, the spare {spare.name} to remove meanwhile")
+        # `--replace` would make it active at once, while nothing keeps the array from being used
+        # (PutBackMember does).
+        text = (
+            f"the spare {spare.name} has blocks of {array.size} bytes; once active, {path} has them too, even"
+            " in use"
+        )
+        hint = by_hand(
+            ByHand.MEMBERS, "mdadm", f"{shell_word(path)}, the spare {spare.name} to remove meanwhile"
+        )
         yield Refusal("block-sizes", spare.name, text, hint)
     yield from _refuse_kernel(array)
     yield from _refuse_places(array)
@@ -206,7 +258,9 @@ def _refuse_states(array: _Array, detail: str) -> Iterator[Refusal]:
         marks = sorted(set(state.split(",")) - {IN_SYNC, SPARE})
         if marks and set(marks) <= MARKS.keys():
             text = f"the member {name} of {path} is marked {', '.join(marks)}, which a removal would clear"
-            hint = by_hand(ByHand.MEMBERS, "tee", f"{name}, marked {', '.join(MARKS[mark] for mark in marks)}")
+            hint = by_hand(
+                ByHand.MEMBERS, "tee", f"{name}, marked {', '.join(MARKS[mark] for mark in marks)}"
+            )
             yield Refusal("not-clean", path, text, hint)
         elif marks:
             yield Refusal("not-clean", path, f"the member {name} of {path} is {state}, not in sync", detail)
@@ -214,7 +268,9 @@ def _refuse_states(array: _Array, detail: str) -> Iterator[Refusal]:
             yield Refusal("not-read", name, f"the drive of the member {name} could not be read", "lsblk")
     in_sync = [name for name, state in states.items() if IN_SYNC in state.split(",")]
     if facts.degraded or len(in_sync) != facts.devices:
-        text = f"{path} has {len(in_sync)} of {facts.devices} members in sync; removing one would leave too few"
+        text = (
+            f"{path} has {len(in_sync)} of {facts.devices} members in sync; removing one would leave too few"
+        )
         yield Refusal("not-clean", path, text, detail)
 
 
@@ -237,12 +293,14 @@ def _refuse_places(array: _Array) -> Iterator[Refusal]:
             text = f"{path}: {title}: {number} bytes, which is not a multiple of {array.size}"
             yield Refusal("metadata", path, text, _INSTEAD)
     if facts.each is None or len(facts.member_data_offsets) != len(facts.members):
-        yield Refusal("not-read", path, f"{path}: the data offsets of its members are unknown", "aligntool raid show")
+        yield Refusal(
+            "not-read", path, f"{path}: the data offsets of its members are unknown", "aligntool raid show"
+        )
 
 
 def _refuse_used(array: _Array) -> Iterator[Refusal]:
-    """Refuse an array in use if its blocks grow: the kernel would change them, but a mounted file system keeps using
-    the old size.
+    """Refuse an array in use if its blocks grow: the kernel would change them, but a mounted file system
+    keeps using the old size.
     """
     if not array.grows:
         return
@@ -251,7 +309,9 @@ def _refuse_used(array: _Array) -> Iterator[Refusal]:
     live = "do it from a live system"
     used = list(use_refusals(disk.name, disk.name, mount_points_of(disk), disk.holders, live, above=above))
     for part in disk.partitions:
-        used += use_refusals(part.node or disk.name, part.node or disk.name, (), part.holders, live, above=above)
+        used += use_refusals(
+            part.node or disk.name, part.node or disk.name, (), part.holders, live, above=above
+        )
     used += [Refusal("in-use", disk.path, use, end) for use, end in disk.taken]
     if used:
         text = f"the logical blocks of {disk.path} cannot grow to {array.size} bytes while it is in use"
@@ -274,12 +334,16 @@ def _refuse_content(array: _Array) -> Iterator[Refusal]:
         return
     if disk.table or disk.partitions:
         label = label_words(disk.table.label) if disk.table else "partition"
-        text = f"{name} has a {label} table, which is stored in the present blocks: on {where} it would not be found"
+        text = (
+            f"{name} has a {label} table, which is stored in the present blocks: on {where} it would not be"
+            " found"
+        )
         yield Refusal("layer-blocks", name, text, _INSTEAD)
     elif not (disk.table_read and disk.content_read):
         look = audit_command(disk)
         yield Refusal("not-read", name, f"the content of {name} could not be read", look)
-    elif array.shrinks:  # the kernel's file systems and mappings work on smaller blocks than they were made on
+    # the kernel's file systems and mappings work on smaller blocks than they were made on
+    elif array.shrinks:
         return
     elif len(disk.content) != 1:
         found = " and ".join(map(labelled, disk.content)) or disk.content_hint or "nothing recognised"
@@ -304,11 +368,17 @@ def _refuse_member(array: _Array, member: Member) -> Iterator[Refusal]:
     name = member.disk.name
     if disk.kind is not DiskKind.NVME or disk.nvme is None:
         text = f"{member.name} is not on an NVMe drive, so its logical blocks cannot be changed"
-        yield Refusal("lba-format", member.name, text, f"replace it with a drive with blocks of {array.size} bytes")
+        yield Refusal(
+            "lba-format", member.name, text, f"replace it with a drive with blocks of {array.size} bytes"
+        )
         return
-    alike = [other.name for other in array.others if other.name != name and _identity(other) == _identity(disk)]
+    alike = [
+        other.name for other in array.others if other.name != name and _identity(other) == _identity(disk)
+    ]
     if alike or not (disk.wwn or disk.serial):
-        text = f"{name} has neither a serial number nor a WWN, so it could later be mistaken for another drive"
+        text = (
+            f"{name} has neither a serial number nor a WWN, so it could later be mistaken for another drive"
+        )
         if alike:
             text = f"{name} cannot be distinguished from {', '.join(alike)} by model, serial number and WWN"
         yield Refusal("lba-format", name, text, "lsblk -o NAME,MODEL,SERIAL,WWN")
@@ -319,7 +389,10 @@ def _refuse_member(array: _Array, member: Member) -> Iterator[Refusal]:
     yield from use_refusals(name, name, mount_points_of(disk), holders, above=Inventory(array.others))
     for part in disk.partitions:
         if member.partition is None or part.number != member.partition.number:
-            text = f"{name} has partition {part.number} besides the member, and formatting erases the whole drive"
+            text = (
+                f"{name} has partition {part.number} besides the member, and formatting erases the whole"
+                " drive"
+            )
             hint = f"save it and delete it first: {change_by_hand(disk, ByHand.DELETING, 'sfdisk')}"
             if member.partition is None:  # metadata 1.0: the table of the array's content
                 hint = audit_command(disk)
@@ -329,7 +402,10 @@ def _refuse_member(array: _Array, member: Member) -> Iterator[Refusal]:
         look = audit_command(disk)
         yield Refusal("not-read", name, f"the content of {name} outside the array could not be read", look)
     elif any(array_uuid(layer) != array.uuid for layer in content):
-        text = f"{name} shows {' and '.join(map(labelled, content))}, not only the superblock of {array.disk.path}"
+        text = (
+            f"{name} shows {' and '.join(map(labelled, content))}, not only the superblock of"
+            f" {array.disk.path}"
+        )
         yield Refusal("ambiguous", name, text, look_at(disk, "wipefs --no-act"))
     if member.partition is not None:
         yield from _refuse_partition(array, member, disk)
@@ -342,7 +418,10 @@ def _refuse_formats(array: _Array, disk: Disk) -> Iterator[Refusal]:
     number = array.details.namespaces.get(disk.name)
     if nvme is None or None in (nvme.format_in_use, scope, number):
         yield Refusal(
-            "not-read", disk.name, f"{disk.name} did not report its formats", f"run the same command with sudo; {look}"
+            "not-read",
+            disk.name,
+            f"{disk.name} did not report its formats",
+            f"run the same command with sudo; {look}",
         )
         return
     if format_of(disk, array.size) is None:
@@ -356,10 +435,15 @@ def _refuse_formats(array: _Array, disk: Disk) -> Iterator[Refusal]:
     if scope == "none":
         yield Refusal("lba-format", disk.name, f"{disk.name} does not support formatting a namespace", look)
     if len(nvme.controllers) != 1:
-        text = f"{disk.name} is reached through {len(nvme.controllers)} controllers: other machines may be using it"
+        text = (
+            f"{disk.name} is reached through {len(nvme.controllers)} controllers: other machines may be using"
+            " it"
+        )
         yield Refusal("lba-format", disk.name, text, typed("nvme list-subsys", disk.path))
     if scope == "drive":
-        beside = [other.name for other in array.others if other.name != disk.name and _share_controller(other, disk)]
+        beside = [
+            other.name for other in array.others if other.name != disk.name and _share_controller(other, disk)
+        ]
         also = ", ".join(beside) or "those that this machine does not see"
         text = f"formatting {disk.name} erases every namespace of its drive, including {also} (FNA)"
         yield Refusal("lba-format", disk.name, text, typed("nvme list-ns --all", disk.path))
@@ -381,23 +465,42 @@ def _refuse_partition(array: _Array, member: Member, disk: Disk) -> Iterator[Ref
     if part is None:
         return
     name = member.name
-    if table is None or table.label is not TableLabel.GPT or table.faults or not (table.disk_id and part.uuid):
-        text = f"the table of {disk.name} is not a valid GPT; only a GPT can be rewritten for another sector size"
+    if (
+        table is None
+        or table.label is not TableLabel.GPT
+        or table.faults
+        or not (table.disk_id and part.uuid)
+    ):
+        text = (
+            f"the table of {disk.name} is not a valid GPT; only a GPT can be rewritten for another sector"
+            " size"
+        )
         yield Refusal("metadata", disk.name, text, audit_command(disk))
         return
     head, tail = table_sizes(size)
     room = (disk.size or 0) // size * size - tail
-    if part.extent.start % size or part.extent.length % size or part.extent.start < head or part.extent.end > room:
+    if (
+        part.extent.start % size
+        or part.extent.length % size
+        or part.extent.start < head
+        or part.extent.end > room
+    ):
         must = f"start and end on a multiple of {size}, between {head} and {room}"
         text = f"{name} is at bytes {part.extent.start} to {part.extent.end} of {disk.name}"
         yield Refusal("metadata", name, f"{text}; with {size}-byte sectors it must {must}", _INSTEAD)
-    plain = (part.name or "").isascii() and (part.name or "").isprintable() and not set(part.name or "") & set("\"'\\")
+    plain = (
+        (part.name or "").isascii()
+        and (part.name or "").isprintable()
+        and not set(part.name or "") & set("\"'\\")
+    )
     if part.flags or not plain:
         extra = f"attributes ({', '.join(part.flags)})" if part.flags else f"the name {part.name!r}"
         text = f"{name} has {extra}, which the rewritten table would not have"
         yield Refusal("metadata", name, text, change_by_hand(disk, ByHand.TABLE_KIND, "sfdisk"))
     if name != partition_node(disk.name, part.number):
-        yield Refusal("metadata", name, f"{name} is not the usual name of partition {part.number} of {disk.name}")
+        yield Refusal(
+            "metadata", name, f"{name} is not the usual name of partition {part.number} of {disk.name}"
+        )
 
 
 # The sentences of the plan: decisions, and what needs the user's attention.
@@ -416,7 +519,10 @@ def _notes(array: _Array) -> Iterator[str]:
         form = format_of(member.disk, array.size)
         if member in array.to_format and form:
             how = "as rated by the drive"
-            yield f"{member.name}: format {in_use}, {now}, becomes format {form.index}, {_format_words(form)}, {how}"
+            yield (
+                f"{member.name}: format {in_use}, {now}, becomes format {form.index}, {_format_words(form)},"
+                f" {how}"
+            )
         else:
             yield f"{member.name} already has logical blocks of {array.size} bytes"
     if array.grows:
@@ -433,7 +539,10 @@ def _risks(array: _Array) -> Iterator[str]:
     length = format_size(array.facts.each or 0)
     yield f"{length} of each member are rewritten: this wears the drives and takes hours on large ones"
     if not array.spares and array.facts.level != "raid6":
-        yield "while a member is removed, the failure of another one loses data: have a backup, or add a spare first"
+        yield (
+            "while a member is removed, the failure of another one loses data: have a backup, or add a spare"
+            " first"
+        )
     if not array.spares and array.facts.level in ("raid5", "raid6"):
         hole = "a power cut during a write to the degraded array can keep it from starting"
         yield f"leave the array unmounted until the end: {hole} (write hole)"
@@ -443,7 +552,9 @@ def _attention(array: _Array) -> Iterator[str]:
     if array.grows:
         yield "programs that bypass the page cache (O_DIRECT) in units of 512 bytes must use larger units"
         if array.facts.stored_block_size is not None:
-            yield f"its superblocks will store {array.size}-byte blocks, which a rollback does not change back"
+            yield (
+                f"its superblocks will store {array.size}-byte blocks, which a rollback does not change back"
+            )
         if array.facts.stored_block_size == 0:
             yield boot.OLDER_KERNELS
     elif array.to_format and array.facts.stored_block_size:

@@ -36,7 +36,8 @@ from aligntool.units import KIB, format_about, format_size, is_power_of_two
 # md, mdadm or fstab would refuse these, too, and no drive has to be read to find them.
 
 PAGE = 4 * KIB  # the kernel's page: a chunk is a multiple of it (md.c, raid5.c setup_conf)
-MOST_NUMBER = (1 << 20) - 1  # a name that is a number becomes that of the node: md.c, add_named_array, MINORMASK
+# a name that is a number becomes that of the node: md.c, add_named_array, MINORMASK
+MOST_NUMBER = (1 << 20) - 1
 LONGEST_NAME = 27  # 31 with the prefix "any:", which mdadm omits from a longer name (super1.c)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -56,7 +57,9 @@ def goal_problems(goal: RaidGoal, members: int) -> Iterator[Refusal]:
     for option in goal.mount_options or ():
         if re.search(r"\s", option):
             text = f"{option!r} is not a mount option: white space would end the field in fstab"
-            yield Refusal("invalid-option", "mount_options", text, 'mount_options = ["noatime", "nodiratime"]')
+            yield Refusal(
+                "invalid-option", "mount_options", text, 'mount_options = ["noatime", "nodiratime"]'
+            )
     yield from _refuse_mkfs_sizes(goal)
     if goal.system not in SYSTEMS:
         text = f"{goal.system!r} is not a supported system"
@@ -76,7 +79,10 @@ def goal_problems(goal: RaidGoal, members: int) -> Iterator[Refusal]:
 def _refuse_names(goal: RaidGoal) -> Iterator[Refusal]:
     """Refuse a name or a mount point that mdadm or fstab would not take as it is."""
     if not _NAME.fullmatch(goal.name) or len(goal.name) > LONGEST_NAME:
-        text = f"{goal.name!r} is not a valid array name: letters, digits, '.', '_' and '-', at most {LONGEST_NAME}"
+        text = (
+            f"{goal.name!r} is not a valid array name: letters, digits, '.', '_' and '-', at most"
+            f" {LONGEST_NAME}"
+        )
         yield Refusal("invalid-option", "--name", text, "--name data")
     elif re.fullmatch(r"(md)?\d+", goal.name) and int(goal.name.removeprefix("md")) > MOST_NUMBER:
         text = f"mdadm takes the name {goal.name} for the number of the array, which is at most {MOST_NUMBER}"
@@ -109,12 +115,17 @@ def _refuse_mkfs_sizes(goal: RaidGoal) -> Iterator[Refusal]:
     log = goal.log_size
     if sizes and log is not None and (log % block or not sizes[0] <= log <= sizes[1]):
         found, *ends = map(format_size, (log, *sizes))
-        text = f"{goal.filesystem}: log_size must be a multiple of its blocks from {ends[0]} to {ends[1]}, not {found}"
+        text = (
+            f"{goal.filesystem}: log_size must be a multiple of its blocks from {ends[0]} to {ends[1]}, not"
+            f" {found}"
+        )
         yield Refusal("invalid-option", "log_size", text, "omit log_size")
 
 
 def _refuse_chunk(goal: RaidGoal) -> Iterator[Refusal]:
-    """Refuse what md refuses: raid0.c create_strip_zones, raid5.c setup_conf, raid10.c setup_geo, mdadm Create.c."""
+    """Refuse what md refuses: raid0.c create_strip_zones, raid5.c setup_conf, raid10.c setup_geo, mdadm
+    Create.c.
+    """
     level = LEVELS[goal.level]
     chunk = goal.chunk
     if chunk is None:
@@ -125,7 +136,9 @@ def _refuse_chunk(goal: RaidGoal) -> Iterator[Refusal]:
         text = f"{level.title} has no chunk: every member holds all data"
         hint = "omit --chunk"
     elif chunk <= 0 or chunk % PAGE:
-        text = f"a chunk of {format_size(chunk)} is not a multiple of the kernel's pages of {format_size(PAGE)}"
+        text = (
+            f"a chunk of {format_size(chunk)} is not a multiple of the kernel's pages of {format_size(PAGE)}"
+        )
     elif level.word != "raid0" and not is_power_of_two(chunk):
         text = f"a chunk of {format_size(chunk)} is not a power of two, which {level.title} requires"
     if text:
@@ -138,10 +151,16 @@ def _refuse_chunk(goal: RaidGoal) -> Iterator[Refusal]:
 
 
 def member_problems(members: Sequence[Member], goal: RaidGoal, *, count: int) -> Iterator[Refusal]:
-    """Yield every reason in the goal and its members. `count`: members that were named, including missing ones."""
+    """Yield every reason in the goal and its members. `count`: members that were named, including missing
+    ones.
+    """
     yield from goal_problems(goal, count)
     yield from _refuse_count(count, goal)
-    for reasons in (_refuse_same_drive(members), _refuse_kinds(members, goal), _refuse_sectors(members, goal)):
+    for reasons in (
+        _refuse_same_drive(members),
+        _refuse_kinds(members, goal),
+        _refuse_sectors(members, goal),
+    ):
         yield from reasons
     if len(members) == count:
         yield from _refuse_wipe(members, goal)
@@ -152,15 +171,20 @@ def member_problems(members: Sequence[Member], goal: RaidGoal, *, count: int) ->
 def _refuse_count(count: int, goal: RaidGoal) -> Iterator[Refusal]:
     level = LEVELS.get(goal.level)
     if level:
-        least = max(level.least_members, copies_of(level, 0, goal.layout or (*layouts_of(level, count), "")[0]))
+        least = max(
+            level.least_members, copies_of(level, 0, goal.layout or (*layouts_of(level, count), "")[0])
+        )
         if count < least:
-            text = f"{level.title} needs at least {least} members, and {count} {'is' if count == 1 else 'are'} named"
+            text = (
+                f"{level.title} needs at least {least} members, and {count} {'is' if count == 1 else 'are'}"
+                " named"
+            )
             yield Refusal("too-few-members", "--level", text, "name more drives")
 
 
 def _refuse_same_drive(members: Sequence[Member]) -> Iterator[Refusal]:
-    """Refuse two members on the same drive: by multipath, two namespaces, two partitions or two volumes. One failure
-    would take both.
+    """Refuse two members on the same drive: by multipath, two namespaces, two partitions or two volumes. One
+    failure would take both.
     """
     seen: dict[tuple[str | None, ...], Member] = {}
     for member in members:
@@ -209,15 +233,21 @@ def _refuse_kinds(members: Sequence[Member], goal: RaidGoal) -> Iterator[Refusal
 
 
 def _refuse_sectors(members: Sequence[Member], goal: RaidGoal) -> Iterator[Refusal]:
-    """Refuse members with different logical block sizes: the array has the largest of them, which may change when a
-    member is removed (kernel commit 6c6b66f65e55).
+    """Refuse members with different logical block sizes: the array has the largest of them, which may change
+    when a member is removed (kernel commit 6c6b66f65e55).
     """
     sizes = {member.name: member.disk.limits.logical_block_size for member in members}
     if len({*sizes.values()} - {None}) > 1:
         listed = ", ".join(f"{name} {size}" for name, size in sizes.items())
-        text = "the members have logical blocks of different sizes: those of the array would change when one fails"
+        text = (
+            "the members have logical blocks of different sizes: those of the array would change when one"
+            " fails"
+        )
         yield Refusal(
-            "block-sizes", ", ".join(sizes), f"{text}: {listed}", "\n".join(_hints_for_equal_blocks(members, goal))
+            "block-sizes",
+            ", ".join(sizes),
+            f"{text}: {listed}",
+            "\n".join(_hints_for_equal_blocks(members, goal)),
         )
     sector = max((size for size in sizes.values() if size), default=0)
     on_array = kind_named(goal.filesystem).on_array
@@ -233,16 +263,23 @@ def _hints_for_equal_blocks(members: Sequence[Member], goal: RaidGoal) -> Iterat
     advice if a drive that would be erased is in use, is not empty, or does not report its formats.
     """
     sizes = {size for member in members if (size := member.disk.limits.logical_block_size)}
-    options = [formats for size in sorted(sizes, reverse=True) if (formats := _formats_for(members, goal, size))]
+    options = [
+        formats for size in sorted(sizes, reverse=True) if (formats := _formats_for(members, goal, size))
+    ]
     for member, form in min(options, key=len, default=[]):
         erased = f"format {form.index} erases {member.name} and gives it blocks of {form.data_size}"
         yield f"{erased}: {change_by_hand(member.disk, ByHand.SECTOR_SIZE, 'nvme')}"
     if not options:
-        yield f"name members with the same block size, or change that of a drive {by_hand(ByHand.SECTOR_SIZE, 'nvme')}"
+        yield (
+            "name members with the same block size, or change that of a drive"
+            f" {by_hand(ByHand.SECTOR_SIZE, 'nvme')}"
+        )
 
 
 def _formats_for(members: Sequence[Member], goal: RaidGoal, size: int) -> list[tuple[Member, LbaFormat]]:
-    """Return each member with other blocks and the format that it would get; [] if one of them cannot be formatted."""
+    """Return each member with other blocks and the format that it would get; [] if one of them cannot be
+    formatted.
+    """
     others = [member for member in members if member.disk.limits.logical_block_size != size]
     found = [
         (member, form)
@@ -260,7 +297,9 @@ def format_of(disk: Disk, size: int) -> LbaFormat | None:
 
 
 def _may_be_formatted(member: Member, goal: RaidGoal) -> bool:
-    """Return whether the member is a whole NVMe drive whose content is known, not in use, and empty or to be wiped."""
+    """Return whether the member is a whole NVMe drive whose content is known, not in use, and empty or to be
+    wiped.
+    """
     disk = member.disk
     known = member.partition is None and disk.kind is DiskKind.NVME and disk.table_read and disk.content_read
     return known and not any(_refuse_used(member)) and (is_wiped(member, goal) or not member_holdings(member))
@@ -283,7 +322,9 @@ def _refuse_member(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
     if not disk.size:
         yield Refusal("size-unknown", disk.name, f"the size of {disk.name} is unknown")
     if disk.zoned not in (None, "none"):
-        text = f"{disk.name} is {disk.zoned} zoned: parts of it must be written in order, which md does not do"
+        text = (
+            f"{disk.name} is {disk.zoned} zoned: parts of it must be written in order, which md does not do"
+        )
         yield Refusal("zoned", disk.name, text)
     yield from device_refusals(disk, member.partition, member.name)
     yield from _refuse_used(member)
@@ -304,8 +345,9 @@ def _refuse_used(member: Member) -> Iterator[Refusal]:
 
 
 def _refuse_place(member: Member) -> Iterator[Refusal]:
-    """Refuse an existing partition whose bytes are not its own, even with --wipe: its disk is a member of an array, the
-    kernel has it elsewhere, or another partition overlaps it. Nothing of that need be recognised in the partition.
+    """Refuse an existing partition whose bytes are not its own, even with --wipe: its disk is a member of an
+    array, the kernel has it elsewhere, or another partition overlaps it. Nothing of that need be recognised
+    in the partition.
     """
     disk = member.disk
     part = member.partition
@@ -322,7 +364,11 @@ def _refuse_place(member: Member) -> Iterator[Refusal]:
         text = f"{name}: the kernel has it at bytes {places[0]}, the table at {places[1]}"
         yield Refusal("kernel-differs", name, text, change_by_hand(disk, ByHand.KERNEL_TABLE, "partprobe"))
     for other in disk.partitions:
-        if other != part and other.role not in (Role.EXTENDED, Role.MAP) and other.extent.overlaps(part.extent):
+        if (
+            other != part
+            and other.role not in (Role.EXTENDED, Role.MAP)
+            and other.extent.overlaps(part.extent)
+        ):
             text = f"{name} and partition {other.number} of {disk.name} overlap"
             yield Refusal("table-damaged", name, text, look_at(disk, "sfdisk --verify"))
 
@@ -354,12 +400,16 @@ def _refuse_content(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
 
 
 def is_test(goal: RaidGoal) -> bool:
-    """Return whether the goal is a test array of a sweep over chunks, whose members are confirmed by their names."""
+    """Return whether the goal is a test array of a sweep over chunks, whose members are confirmed by their
+    names.
+    """
     return (goal.array_uuid or "").startswith(TEST_UUID)
 
 
 def _has_content(member: Member) -> bool:
-    """Return whether a partition or any content was recognised; unrecognised bytes and empty tables do not count."""
+    """Return whether a partition or any content was recognised; unrecognised bytes and empty tables do not
+    count.
+    """
     disk = member.disk
     part = member.partition
     if part is not None:
@@ -373,7 +423,9 @@ def is_wiped(member: Member, goal: RaidGoal) -> bool:
 
 
 def _is_named(member: Member, name: str) -> bool:
-    return name in (member.name, f"/dev/{member.name}") or (member.partition is None and name == member.disk.path)
+    return name in (member.name, f"/dev/{member.name}") or (
+        member.partition is None and name == member.disk.path
+    )
 
 
 def member_holdings(member: Member) -> tuple[str, ...]:
@@ -384,12 +436,16 @@ def member_holdings(member: Member) -> tuple[str, ...]:
 
 
 def unrecognised_content(member: Member) -> tuple[str, ...]:
-    """Return unrecognised content in a line that changes with its bytes; () if the member is blank, or has recognised
-    content, which its kind and UUID identify.
+    """Return unrecognised content in a line that changes with its bytes; () if the member is blank, or has
+    recognised content, which its kind and UUID identify.
     """
     disk = member.disk
     part = member.partition
-    if disk.sampled is None or not disk.sampled.written or recognised_content(disk, part.number if part else None):
+    if (
+        disk.sampled is None
+        or not disk.sampled.written
+        or recognised_content(disk, part.number if part else None)
+    ):
         return ()
     return (f"unrecognised: SHA-256 of {disk.sampled.places} places {disk.sampled.digest}",)
 
@@ -409,8 +465,8 @@ def geometry_problems(goal: RaidGoal, placed: Sequence[Placed], geometry: ArrayG
 
 
 def _refuse_lengths(goal: RaidGoal, placed: Sequence[Placed], geometry: ArrayGeometry) -> Iterator[Refusal]:
-    """Refuse a member length that md cannot use. A RAID0 uses whole members: it has no --size, and the excess of a
-    longer member becomes a zone of fewer members (raid0.c, create_strip_zones).
+    """Refuse a member length that md cannot use. A RAID0 uses whole members: it has no --size, and the excess
+    of a longer member becomes a zone of fewer members (raid0.c, create_strip_zones).
     """
     if any(place.entries for place in placed):
         return
@@ -439,11 +495,17 @@ def _refuse_filesystem(goal: RaidGoal, geometry: ArrayGeometry) -> Iterator[Refu
     array = new_array(goal, geometry)
     least = on_array.least_size(array)
     if geometry.size < least:
-        text = f"{goal.filesystem} needs {format_size(least)} here, but the array has {format_about(geometry.size)}"
+        text = (
+            f"{goal.filesystem} needs {format_size(least)} here, but the array has"
+            f" {format_about(geometry.size)}"
+        )
         yield Refusal("too-small", geometry.device, text, on_array.if_too_small)
     text = on_array.chunk_problem(array)
     if not text and on_array.inode_sizes and array.chunk % array.block:
         blocks = format_size(array.block)
-        text = f"a chunk of {format_size(array.chunk)} is not a multiple of the blocks of {goal.filesystem}, {blocks}"
+        text = (
+            f"a chunk of {format_size(array.chunk)} is not a multiple of the blocks of {goal.filesystem},"
+            f" {blocks}"
+        )
     if text:
         yield Refusal("invalid-option", "--chunk", text, "--chunk 512KiB")

@@ -7,7 +7,15 @@ from itertools import count
 from types import MappingProxyType
 
 from aligntool.audit import array_boot
-from aligntool.audit.array_boot import RunningArray, above, base_node, is_native, running_nodes, short_name, uuid_behind
+from aligntool.audit.array_boot import (
+    RunningArray,
+    above,
+    base_node,
+    is_native,
+    running_nodes,
+    short_name,
+    uuid_behind,
+)
 from aligntool.audit.arrays import BROKEN, Member, member_state, members_of, sync_words
 from aligntool.audit.report import Finding, Judged, Report, Severity
 from aligntool.audit.wording import grid_words, layer_name, past_words, shell_word
@@ -34,10 +42,12 @@ _SUBCOMMAND = re.compile(r"raid\s\w+")
 
 
 def find_array(disks: Sequence[Disk], name: str, *, command: str) -> Disk:
-    """Return the array that runs as "md127", "/dev/md127", "/dev/md/data", or has the name "data" or "host:data" in its
-    superblock or below /dev/md (mdadm(8), "DEVICE NAMES"). The kernel's own names take precedence: they are unique.
+    """Return the array that runs as "md127", "/dev/md127", "/dev/md/data", or has the name "data" or
+    "host:data" in its superblock or below /dev/md (mdadm(8), "DEVICE NAMES"). The kernel's own names take
+    precedence: they are unique.
 
-    `command`: the command that the hint completes with each candidate. Raises Refused if no array or several match.
+    `command`: the command that the hint completes with each candidate. Raises Refused if no array or several
+    match.
     """
     arrays = [disk for disk in disks if disk.array]
     node = [disk for disk in arrays if name == disk.name or name in running_nodes(disk)]
@@ -101,13 +111,15 @@ def arrays_of(
     known: Known = MappingProxyType({}),
     command: str = "aligntool raid show",
 ) -> tuple[ArrayView, ...]:
-    """Return the arrays with these names or paths, or all. `rates`: of the drives, as far as known. `known`: the rows
-    of the drive database for each drive. `command`: as in `find_array`. Raises Refused as that does.
+    """Return the arrays with these names or paths, or all. `rates`: of the drives, as far as known. `known`:
+    the rows of the drive database for each drive. `command`: as in `find_array`. Raises Refused as that does.
     """
     disks = [judged.disk for judged in report.judged]
     wanted = {find_array(disks, name, command=command).name for name in names}
     selected = [judged for judged in report.judged if not names or judged.disk.name in wanted]
-    return tuple(_view(judged, judged.disk.array, report, rates, known) for judged in selected if judged.disk.array)
+    return tuple(
+        _view(judged, judged.disk.array, report, rates, known) for judged in selected if judged.disk.array
+    )
 
 
 def _view(judged: Judged, facts: ArrayFacts, report: Report, rates: Rates, known: Known) -> ArrayView:
@@ -128,7 +140,9 @@ def _view(judged: Judged, facts: ArrayFacts, report: Report, rates: Rates, known
     return ArrayView(*form, members, tuple(_contents(judged)), bound, findings, following)
 
 
-def _member_view(name: str, member: Member | None, offset: int | None, report: Report, known: Known) -> MemberView:
+def _member_view(
+    name: str, member: Member | None, offset: int | None, report: Report, known: Known
+) -> MemberView:
     if member is None:
         return MemberView(name, "its drive was not read")
     disk = member.disk
@@ -154,7 +168,9 @@ def _judge_data(member: Member, start: int | None) -> tuple[bool | None, str]:
 
 
 def _state(facts: ArrayFacts, level: Level) -> str:
-    """Return whether members are missing, and md's current action with its progress, speed and remaining time."""
+    """Return whether members are missing, and md's current action with its progress, speed and remaining
+    time.
+    """
     state = "all members present" if level.redundant else "no redundancy"
     if facts.state == BROKEN:
         state = "FAILED: it has lost more members than it can lose"
@@ -168,7 +184,9 @@ def _state(facts: ArrayFacts, level: Level) -> str:
 
 def _contents(judged: Judged) -> Iterator[str]:
     disk = judged.disk
-    for content in [_layer(layer) for layer in disk.content] or ([disk.content_hint] if disk.content_hint else []):
+    for content in [_layer(layer) for layer in disk.content] or (
+        [disk.content_hint] if disk.content_hint else []
+    ):
         yield f"on it: {content}{_mounted(disk.mounted_at)}"
     for part in disk.partitions:
         content = ", ".join(_layer(layer) for layer in part.content) or part.content_hint or part.type_name
@@ -194,15 +212,17 @@ def _findings(disk: Disk, drives: Sequence[str], report: Report) -> Iterator[Fin
     """Yield errors and warnings of the array, of everything stacked on it, and of the links of its drives."""
     stacked = {other.name for other in above(disk, report.inventory.disks)}
     for finding in report.findings:
-        relevant = finding.disk in stacked or (finding.disk in drives and finding.code.value.startswith("AT5"))
+        relevant = finding.disk in stacked or (
+            finding.disk in drives and finding.code.value.startswith("AT5")
+        )
         if relevant and finding.severity is not Severity.INFO:
             yield finding
 
 
 # fstab and crypttab lines of an existing array: by UUID, and with nofail if the system can boot without it.
 #
-# In a line that a user wrote only one field is changed, and the rest of the line stays as it is: fstab(5), crypttab(5),
-# systemd.mount(5).
+# In a line that a user wrote only one field is changed, and the rest of the line stays as it is: fstab(5),
+# crypttab(5), systemd.mount(5).
 
 CRYPTTAB = "/etc/crypttab"
 _PLACE = re.compile(r"/[^\s\\#]*")
@@ -230,8 +250,11 @@ def _repaired_line(line: TableLine, array: RunningArray) -> str:
     if _lacks_nofail(line):
         waits = line.kind == SWAP.name or boot.sets_device_timeout(line.options)
         more = ("nofail",) if waits else ("nofail", boot.DEVICE_TIMEOUT)
-        words = [word.rstrip("\r") for word in line.options] or ["defaults"]  # a carriage return hides the last one
-        text = _with_field(text.rstrip("\r"), 3, ",".join((*words, *(word for word in more if word not in words))))
+        # a carriage return hides the last one
+        words = [word.rstrip("\r") for word in line.options] or ["defaults"]
+        text = _with_field(
+            text.rstrip("\r"), 3, ",".join((*words, *(word for word in more if word not in words)))
+        )
     return text
 
 
@@ -240,8 +263,8 @@ def _is_by_node(line: TableLine, array: RunningArray) -> bool:
 
 
 def _lacks_nofail(line: TableLine) -> bool:
-    """Return whether a line should get nofail. Mounts that the system may need to start, above all the root, are left
-    as they are.
+    """Return whether a line should get nofail. Mounts that the system may need to start, above all the root,
+    are left as they are.
     """
     if {"nofail", "noauto"} & set(line.options):
         return False
@@ -286,12 +309,14 @@ def refuse_mount(array: RunningArray, place: str | None) -> Iterator[Refusal]:
             text = f"fstab already mounts {line.spec} at {place}"
             yield Refusal("mount-point", place, text, f"--mount {shell_word(free)}")
         elif line in lines and line.place != place:
-            yield Refusal("mount-point", line.place, f"fstab already mounts it at {line.place}", "omit --mount")
+            yield Refusal(
+                "mount-point", line.place, f"fstab already mounts it at {line.place}", "omit --mount"
+            )
 
 
 def free_mount_point(place: str, taken: Callable[[str], bool]) -> str:
-    """Return a free mount point, /srv/data-2 for /srv/data. If the place is not meant for mounts (hier(7)), the last
-    component of its path is used below /srv.
+    """Return a free mount point, /srv/data-2 for /srv/data. If the place is not meant for mounts (hier(7)),
+    the last component of its path is used below /srv.
     """
     plain = place.rstrip("/")
     if not plain.startswith(("/srv/", "/mnt/", "/media/")):
@@ -347,7 +372,9 @@ class PersistGoal:
 
 
 def plan_persist(disk: Disk, inventory: Inventory, goal: PersistGoal) -> ArrayPlan:
-    """Plan the files that make the array start after every reboot. Raises Refused with every reason why they cannot."""
+    """Plan the files that make the array start after every reboot. Raises Refused with every reason why they
+    cannot.
+    """
     array, system = _resolve(disk, inventory, goal)
     conf = array.system.mdadm
     nodes = [f"/dev/{name}" for name in array.facts.members]
@@ -365,10 +392,14 @@ def plan_persist(disk: Disk, inventory: Inventory, goal: PersistGoal) -> ArrayPl
 
 
 def _refuse_ambiguous_edits(array: RunningArray, steps: Sequence[Step]) -> Iterator[Refusal]:
-    """Refuse an edit if another line contains the text to replace: an edit replaces every line that contains it."""
+    """Refuse an edit if another line contains the text to replace: an edit replaces every line that contains
+    it.
+    """
     files = array.system
     lines = [(line.file, line.text) for line in files.mdadm.arrays]
-    lines += [(boot.FSTAB, line.text) for line in files.fstab] + [(CRYPTTAB, line.text) for line in files.crypttab]
+    lines += [(boot.FSTAB, line.text) for line in files.fstab] + [
+        (CRYPTTAB, line.text) for line in files.crypttab
+    ]
     for path, key in [(step.path, step.instead_of) for step in steps if isinstance(step, EditFile)]:
         # A byte that is not UTF-8 was read as U+FFFD, which the file does not contain.
         found = [f"a line holds characters that are not UTF-8: {key}"] if "\ufffd" in key else []
@@ -388,10 +419,14 @@ def _resolve(disk: Disk, inventory: Inventory, goal: PersistGoal) -> tuple[Runni
     path = disk.path
     detail = typed("mdadm --detail", path)
     if facts is None:
-        raise Refused(f"{path} is not a running md array", hint="aligntool raid show", code="no-array", subject=path)
+        raise Refused(
+            f"{path} is not a running md array", hint="aligntool raid show", code="no-array", subject=path
+        )
     if not is_native(facts):
         text = f"{path} is a firmware array ({facts.metadata}): the firmware keeps its configuration"
-        raise Refused(text, hint=f"{typed('mdadm --detail-platform')}; {detail}", code="firmware-array", subject=path)
+        raise Refused(
+            text, hint=f"{typed('mdadm --detail-platform')}; {detail}", code="firmware-array", subject=path
+        )
     if files is None:
         text = "the files of this system cannot be read"
         hint = "ls /etc/os-release /etc/fstab"
@@ -399,13 +434,21 @@ def _resolve(disk: Disk, inventory: Inventory, goal: PersistGoal) -> tuple[Runni
             text = "the snapshot does not contain the files of the captured system"
             hint = "on that machine: sudo aligntool snapshot -o FILE"
         raise Refused(text, hint=hint, code="not-read")
-    refuse(Refusal("not-read", file, f"{file} cannot be read", typed("cat", file)) for file in files.mdadm.unread)
+    refuse(
+        Refusal("not-read", file, f"{file} cannot be read", typed("cat", file)) for file in files.mdadm.unread
+    )
     if not facts.uuid:
         raise Refused(f"the UUID of {path} is unknown", hint=detail, code="uuid-unknown", subject=path)
     word = goal.system or files.family
     if word not in boot.SYSTEMS:
-        text = f"{word!r} is not a supported system" if word else "the distribution family of this system is unknown"
-        raise Refused(text, hint=f"--system: {', '.join(boot.SYSTEMS)}", code="invalid-option", subject="--system")
+        text = (
+            f"{word!r} is not a supported system"
+            if word
+            else "the distribution family of this system is unknown"
+        )
+        raise Refused(
+            text, hint=f"--system: {', '.join(boot.SYSTEMS)}", code="invalid-option", subject="--system"
+        )
     return RunningArray(disk, facts, inventory, files), boot.SYSTEMS[word]
 
 
@@ -417,13 +460,19 @@ def _refuse_joined_lines(array: RunningArray) -> Iterator[Refusal]:
 
 
 def _refuse_lines_outside(array: RunningArray, system: boot.System) -> Iterator[Refusal]:
-    """Refuse a line in mdadm.conf.d, also a wrong one to be replaced there, if an initramfs lacks it: initramfs-tools
-    copies only the main file.
+    """Refuse a line in mdadm.conf.d, also a wrong one to be replaced there, if an initramfs lacks it:
+    initramfs-tools copies only the main file.
     """
     images = [image for image in array.system.initramfs if not image.unseen and array.is_assembled_by(image)]
     for line in (array.lines_in(array.system.mdadm.arrays) or array.wrong_lines())[:1]:
-        if system.maker == "initramfs-tools" and ".conf.d/" in line.file and not all(map(array.is_named_in, images)):
-            text = f"the array's line is in {line.file}, which initramfs-tools does not copy into the initramfs"
+        if (
+            system.maker == "initramfs-tools"
+            and ".conf.d/" in line.file
+            and not all(map(array.is_named_in, images))
+        ):
+            text = (
+                f"the array's line is in {line.file}, which initramfs-tools does not copy into the initramfs"
+            )
             yield Refusal("file-conflict", line.file, text, f"move that line into {system.mdadm_conf}")
 
 
@@ -485,14 +534,19 @@ def _attention(array: RunningArray, system: boot.System) -> Iterator[str]:
         key, _, value = word.partition("=")
         found = array_boot.NUMBERED.fullmatch(value)
         if found and f"/dev/{found[1]}" in array.nodes():
-            put = "in the boot loader's settings, use UUID= of the file system or swap space, and regenerate its menu"
+            put = (
+                "in the boot loader's settings, use UUID= of the file system or swap space, and regenerate"
+                " its menu"
+            )
             yield f"the kernel's command line has {word}: {put}"
             if key == "resume":
                 yield "do not hibernate before that: the hibernation image is found by this option"
     host, colon, _ = (facts.name or "").rpartition(":")
     if colon and files.hostname and host not in (files.hostname, "any"):
         change = by_hand(ByHand.ARRAY_SETTINGS, "mdadm", disk.path)
-        yield f"the superblock still names the host {host!r}; the ARRAY line is enough. To change it: {change}"
+        yield (
+            f"the superblock still names the host {host!r}; the ARRAY line is enough. To change it: {change}"
+        )
     if facts.degraded or facts.state == BROKEN:
         yield "the array is degraded: repair it too, or it may not start on its own"
     if system.note and array.holds_system():

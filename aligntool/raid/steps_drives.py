@@ -38,22 +38,26 @@ def read_all_disks() -> tuple[Disk, ...]:
 
 # Content that was written to a member after the plan was made.
 #
-# An array may be resumed months later: a member that was blank then may now hold unrecognised content, which is found
-# only by reading its bytes.
+# An array may be resumed months later: a member that was blank then may now hold unrecognised content, which
+# is found only by reading its bytes.
 
 
-def stop_unless_blank(disk: Disk, step: plan_steps.MakeMember, area: plan_steps.DataArea, *, begun: bool) -> None:
+def stop_unless_blank(
+    disk: Disk, step: plan_steps.MakeMember, area: plan_steps.DataArea, *, begun: bool
+) -> None:
     """Raise Stopped for what `unplanned_content` reports."""
     why = unplanned_content(disk, step, area, begun=begun)
     if why:
         raise Stopped(f"{why}; it is not overwritten", hint="sudo aligntool rollback does not touch it")
 
 
-def unplanned_content(disk: Disk, step: plan_steps.MakeMember, area: plan_steps.DataArea, *, begun: bool) -> str:
+def unplanned_content(
+    disk: Disk, step: plan_steps.MakeMember, area: plan_steps.DataArea, *, begun: bool
+) -> str:
     """Return a sentence about unplanned content on the member; "" if it is blank, or the plan overwrites it.
 
-    `begun`: the table may exist, and superblocks and bitmaps of the array in front of its data; md itself writes
-    nothing into the data area of blank members.
+    `begun`: the table may exist, and superblocks and bitmaps of the array in front of its data; md itself
+    writes nothing into the data area of blank members.
     """
     number = None if step.entries else part_number(disk, step)
     whole = Extent(0, disk.size or 0)  # the extent of the member on the disk
@@ -66,19 +70,21 @@ def unplanned_content(disk: Disk, step: plan_steps.MakeMember, area: plan_steps.
     found = sample(step.disk.path, area.of(whole) if begun else whole)
     if found.unreadable:
         return f"{step.device} cannot be read at {found.unreadable} of {found.places} places"
-    content = f"holds data that was not there when the plan was made, at {found.written} of {found.places} places"
+    content = (
+        f"holds data that was not there when the plan was made, at {found.written} of {found.places} places"
+    )
     return f"{step.device} {content}" if found.written else ""
 
 
 # Old signatures that would show through a new array, at the extents of its data on its members.
 #
-# As soon as an array runs, udev probes it: an old volume group or array that begins where its data begin is activated,
-# and keeps the new array in use before a file system is made on it.
+# As soon as an array runs, udev probes it: an old volume group or array that begins where its data begin is
+# activated, and keeps the new array in use before a file system is made on it.
 
 
 def old_signatures(step: plan_steps.MakeMember, area: plan_steps.DataArea) -> Iterator[Refusal]:
-    """Yield a reason for each signature that blkid finds at the start of a new partition or of the array's data
-    although no table shows it: of a lost partition, an old member, the content of an earlier array.
+    """Yield a reason for each signature that blkid finds at the start of a new partition or of the array's
+    data although no table shows it: of a lost partition, an old member, the content of an earlier array.
     """
     for entry in step.entries:
         yield from _signature_at(step.disk.path, entry.extent, "where the new partition begins")
@@ -92,7 +98,9 @@ def old_signatures(step: plan_steps.MakeMember, area: plan_steps.DataArea) -> It
 
 
 def _signature_at(device: str, extent: Extent, where: str) -> Iterator[Refusal]:
-    """Yield a reason if blkid finds a signature. An extent without a length extends to the end of the device."""
+    """Yield a reason if blkid finds a signature. An extent without a length extends to the end of the
+    device.
+    """
     length = ("-S", str(extent.length)) if extent.length else ()
     columns = ("-o", "value", "-s", "TYPE", "-s", "PTTYPE")
     probed = run_blkid(device, "-O", str(extent.start), *length, *columns)
@@ -104,12 +112,12 @@ def _signature_at(device: str, extent: Extent, where: str) -> Iterator[Refusal]:
         yield Refusal("not-read", device, text)
 
 
-# Locks on all members of a new array, taken together before they are read for the last time and kept until their tables
-# are written.
+# Locks on all members of a new array, taken together before they are read for the last time and kept until
+# their tables are written.
 #
-# udev probes a drive when a writer closes it, and adds what it finds there to arrays and volume groups. So no member
-# may be unlocked while any of them still has content that the plan overwrites: the remaining half of a half-erased
-# array would be assembled and be in use.
+# udev probes a drive when a writer closes it, and adds what it finds there to arrays and volume groups. So no
+# member may be unlocked while any of them still has content that the plan overwrites: the remaining half of a
+# half-erased array would be assembled and be in use.
 
 
 class LockedMembers:
@@ -121,7 +129,9 @@ class LockedMembers:
         self._partitions: dict[str, DiskDevice] = {}
 
     def lock(self, step: plan_steps.MakeMember) -> None:
-        """Lock a whole drive by `lock_disk`, or only the existing partition that becomes the member. Raises Refused."""
+        """Lock a whole drive by `lock_disk`, or only the existing partition that becomes the member. Raises
+        Refused.
+        """
         path = step.disk.path
         if step.entries or step.device == path:
             self._disks[path] = self._stack.enter_context(lock_disk(path))
@@ -163,8 +173,8 @@ def lock_members(steps: Sequence[plan_steps.Step]) -> Iterator[LockedMembers]:
 
 # Preparing a drive as a member, and undoing that.
 #
-# This is where the content of a drive is overwritten: nothing is written to a drive that differs from the plan's in its
-# identity or in anything that is recognised on it. It is read for this while it is locked.
+# This is where the content of a drive is overwritten: nothing is written to a drive that differs from the
+# plan's in its identity or in anything that is recognised on it. It is read for this while it is locked.
 
 _ANYWHERE = plan_steps.DataArea()
 
@@ -172,11 +182,12 @@ _ANYWHERE = plan_steps.DataArea()
 def make_member(
     step: plan_steps.MakeMember, members: LockedMembers, *, again: bool, area: plan_steps.DataArea = _ANYWHERE
 ) -> Iterator[Said]:
-    """Prepare a member. `again`: the step was begun before, so the drive may be in any state between old and new.
+    """Prepare a member. `again`: the step was begun before, so the drive may be in any state between old and
+    new.
 
-    `area`: the array's data on the member; with `wipe` both its ends are zeroed too, so that no old signature shows
-    through the new array. Raises Refused if the drive cannot be locked, else Stopped. `wait_for_members` checks that
-    the new partitions exist, after the unlock lets udev probe them.
+    `area`: the array's data on the member; with `wipe` both its ends are zeroed too, so that no old signature
+    shows through the new array. Raises Refused if the drive cannot be locked, else Stopped.
+    `wait_for_members` checks that the new partitions exist, after the unlock lets udev probe them.
     """
     disk = read_disk(step.disk.path)
     if step.entries and has_new_table(disk, step) and not _is_to_be_wiped(disk, step, area, again=again):
@@ -196,9 +207,15 @@ def make_member(
             _wipe_taken(disk, step, members, again=again, area=area)
 
 
-def _is_to_be_wiped(disk: Disk, step: plan_steps.MakeMember, area: plan_steps.DataArea, *, again: bool) -> bool:
-    """Return whether the member still has to be wiped: the old table may equal the new one, with all its content."""
-    return step.wipe and (not again or bool(plan_steps.recognised_content(disk)) or any(old_signatures(step, area)))
+def _is_to_be_wiped(
+    disk: Disk, step: plan_steps.MakeMember, area: plan_steps.DataArea, *, again: bool
+) -> bool:
+    """Return whether the member still has to be wiped: the old table may equal the new one, with all its
+    content.
+    """
+    return step.wipe and (
+        not again or bool(plan_steps.recognised_content(disk)) or any(old_signatures(step, area))
+    )
 
 
 def wait_for_members(steps: Sequence[plan_steps.Step]) -> None:
@@ -207,24 +224,32 @@ def wait_for_members(steps: Sequence[plan_steps.Step]) -> None:
     for step in steps:
         if isinstance(step, plan_steps.MakeMember):
             for entry in step.entries:
-                locks.wait_for_partition(step.disk.path, partition_node(step.disk.path, entry.number), entry.extent)
+                locks.wait_for_partition(
+                    step.disk.path, partition_node(step.disk.path, entry.number), entry.extent
+                )
 
 
 def stop_unless_in_place(step: plan_steps.MakeMember, area: plan_steps.DataArea, *, blank: bool) -> None:
-    """Raise Stopped unless a member on which nothing was made yet is at its planned extent and, if `blank`, has no new
-    content.
+    """Raise Stopped unless a member on which nothing was made yet is at its planned extent and, if `blank`,
+    has no new content.
     """
     disk = read_disk(step.disk.path)
     problems = [why for entry in step.entries if (why := _problem(disk, entry))]
     if not step.entries and (number := part_number(disk, step)) is not None:
         extents = {part.extent for part in disk.partitions if part.number == number}
         seen = dict(disk.kernel_partitions).get(number)
-        problems += ["the kernel has it elsewhere than the table"] * (seen is not None and seen not in extents)
+        problems += ["the kernel has it elsewhere than the table"] * (
+            seen is not None and seen not in extents
+        )
     unchanged = (
-        bool(step.entries) or plan_steps.is_same_disk(plan_steps.subject(disk), step.disk) or _is_blanked(disk, step)
+        bool(step.entries)
+        or plan_steps.is_same_disk(plan_steps.subject(disk), step.disk)
+        or _is_blanked(disk, step)
     )
     if problems or not unchanged or not is_same_drive(disk, step):
-        raise Stopped(f"{step.device} is not as it was created: {'; '.join(problems) or 'its drive has changed'}")
+        raise Stopped(
+            f"{step.device} is not as it was created: {'; '.join(problems) or 'its drive has changed'}"
+        )
     if blank:
         stop_unless_blank(disk, step, area, begun=True)
 
@@ -244,13 +269,19 @@ def has_new_table(disk: Disk, step: plan_steps.MakeMember) -> bool:
 
 
 def is_same_drive(disk: Disk, step: plan_steps.DriveStep) -> bool:
-    """Compare what does not depend on the table: model, serial number, WWN, and size, which a format may change. The
-    plan has the size before the first format, also in a rollback, whose steps format from the new one to the old one.
+    """Compare what does not depend on the table: model, serial number, WWN, and size, which a format may
+    change. The plan has the size before the first format, also in a rollback, whose steps format from the new
+    one to the old one.
     """
     planned = step.disk
     if isinstance(step, plan_steps.FormatMember) and disk.limits.logical_block_size != planned.sector_size:
         return (disk.model, disk.serial, disk.wwn) == (planned.model, planned.serial, planned.wwn)
-    return (disk.model, disk.serial, disk.wwn, disk.size) == (planned.model, planned.serial, planned.wwn, planned.size)
+    return (disk.model, disk.serial, disk.wwn, disk.size) == (
+        planned.model,
+        planned.serial,
+        planned.wwn,
+        planned.size,
+    )
 
 
 def _planned_disk(step: plan_steps.MakeMember, *, again: bool) -> Disk:
@@ -261,7 +292,9 @@ def _planned_disk(step: plan_steps.MakeMember, *, again: bool) -> Disk:
 
 
 def _stop_unless_planned(disk: Disk, step: plan_steps.MakeMember, *, again: bool) -> None:
-    """Raise Stopped if it is another drive, or has another table, or recognised content that is not in the plan."""
+    """Raise Stopped if it is another drive, or has another table, or recognised content that is not in the
+    plan.
+    """
     if not is_same_drive(disk, step):
         raise Stopped(f"{disk.path} is not the drive in the plan: model, serial number, WWN or size differ")
     if not (disk.table_read and disk.content_read):
@@ -271,7 +304,9 @@ def _stop_unless_planned(disk: Disk, step: plan_steps.MakeMember, *, again: bool
     number = None if step.entries else part_number(disk, step)
     added = set(plan_steps.recognised_content(disk, number, ignored_arrays=erased)) - set(step.holds)
     if added:
-        text = f"{disk.path} holds content that was not there when the plan was made: {', '.join(sorted(added))}"
+        text = (
+            f"{disk.path} holds content that was not there when the plan was made: {', '.join(sorted(added))}"
+        )
         raise Stopped(text)
     if plan_steps.is_same_disk(plan_steps.subject(disk), replace(step.disk, path=disk.path)) or (
         again and _is_between(disk, step)
@@ -281,7 +316,9 @@ def _stop_unless_planned(disk: Disk, step: plan_steps.MakeMember, *, again: bool
 
 
 def _is_between(disk: Disk, step: plan_steps.MakeMember) -> bool:
-    """Return whether an interrupted run of this step may have left this table: none, or half of the old or new one."""
+    """Return whether an interrupted run of this step may have left this table: none, or half of the old or
+    new one.
+    """
     old = step.wipe and plan_steps.subject(disk).table_digest == step.disk.table_digest
     return old or _is_ours(disk, step) or _is_blanked(disk, step)
 
@@ -292,16 +329,20 @@ def _is_blanked(disk: Disk, step: plan_steps.MakeMember) -> bool:
 
 
 def _is_ours(disk: Disk, step: plan_steps.MakeMember) -> bool:
-    """Return whether all partitions are the step's, whatever their types: those are set after libparted has written the
-    table.
+    """Return whether all partitions are the step's, whatever their types: those are set after libparted has
+    written the table.
     """
     if step.entries and disk.partitions and disk.table and disk.table.label is TableLabel.DOS:
         # A protective MBR whose GPT was not written yet.
         return [part.type_code.lower() for part in disk.partitions] == ["0xee"]
-    return bool(step.entries) and {part.extent for part in disk.partitions} <= {entry.extent for entry in step.entries}
+    return bool(step.entries) and {part.extent for part in disk.partitions} <= {
+        entry.extent for entry in step.entries
+    }
 
 
-def _make_table(locked: LockedDisk, disk: Disk, step: plan_steps.MakeMember, area: plan_steps.DataArea) -> None:
+def _make_table(
+    locked: LockedDisk, disk: Disk, step: plan_steps.MakeMember, area: plan_steps.DataArea
+) -> None:
     sector_size = locked.device.sector_size
     failures: tuple[type[Exception], ...] = (OSError, *libparted_errors())
     locked.kernel.forget(locked.kernel.numbers())
@@ -309,7 +350,8 @@ def _make_table(locked: LockedDisk, disk: Disk, step: plan_steps.MakeMember, are
         try:
             if step.wipe:
                 zero(locked.device, ranges_to_zero(disk, step.entries, None, area))
-            for reason in old_signatures(step, area):  # once a partition exists, udev would start an old array in it
+            # once a partition exists, udev would start an old array in it
+            for reason in old_signatures(step, area):
                 raise Stopped(f"{reason.text}; it was not overwritten")
             table.commitToDevice()
             set_types(locked.device, step)
@@ -321,7 +363,9 @@ def _make_table(locked: LockedDisk, disk: Disk, step: plan_steps.MakeMember, are
 def _wipe_taken(
     disk: Disk, step: plan_steps.MakeMember, members: LockedMembers, *, again: bool, area: plan_steps.DataArea
 ) -> None:
-    """Wipe an existing partition or a whole drive: its two ends and those of the array's data, nothing outside it."""
+    """Wipe an existing partition or a whole drive: its two ends and those of the array's data, nothing
+    outside it.
+    """
     number = part_number(disk, step)
     if number is None:
         with members.disk(disk.path) as locked:
@@ -341,7 +385,9 @@ def _wipe_taken(
 
 
 def part_number(disk: Disk, step: plan_steps.MakeMember) -> int | None:
-    """Return the number of the partition that becomes the member, or None for a whole drive. Raises Stopped."""
+    """Return the number of the partition that becomes the member, or None for a whole drive. Raises
+    Stopped.
+    """
     for part in disk.partitions:
         if step.device in (f"/dev/{part.node}", partition_node(disk.path, part.number)):
             return part.number
@@ -353,8 +399,8 @@ def part_number(disk: Disk, step: plan_steps.MakeMember) -> int | None:
 def remove_member(
     step: plan_steps.MakeMember, area: plan_steps.DataArea = _ANYWHERE, *, blank: bool = False
 ) -> Iterator[Said]:
-    """Remove the new table, if the step has entries. `blank`: the plan has not yet written into the member, so any
-    content there is foreign.
+    """Remove the new table, if the step has entries. `blank`: the plan has not yet written into the member,
+    so any content there is foreign.
 
     Raises Refused if the drive is in use, Stopped if writing fails.
     """
@@ -391,5 +437,7 @@ def refuse_unread(disk: Disk) -> None:
 
 
 def _ends_with_gpt(device: Device) -> bool:
-    """Return whether the last sector is a backup GPT header, which is ignored without a primary or protective MBR."""
+    """Return whether the last sector is a backup GPT header, which is ignored without a primary or protective
+    MBR.
+    """
     return bytes(device.read(device.size - device.sector_size, device.sector_size)).startswith(b"EFI PART")

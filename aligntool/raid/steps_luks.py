@@ -30,14 +30,16 @@ from aligntool.raid.commands import reencrypt_command
 from aligntool.steps import ReencryptSectors, is_same_disk, subject
 from aligntool.units import MIB, Extent, format_size
 
-# Whether the content works on larger sectors: only content that is known to do so is accepted. A loop device over the
-# partition of a locked disk is not open elsewhere.
+# Whether the content works on larger sectors: only content that is known to do so is accepted. A loop device
+# over the partition of a locked disk is not open elsewhere.
 
 
 def content_problems(reader: ReadOnlyDevice, size: int, sector: int) -> Iterator[str]:
     """Yield why the content in the `size` bytes of the device may not work on sectors of this size."""
     layers = read_layers(reader, Extent(0, size))
-    tables = {found.label.value for table in (512, 4096) if (found := read_table(reader, sector_size=table).table)}
+    tables = {
+        found.label.value for table in (512, 4096) if (found := read_table(reader, sector_size=table).table)
+    }
     others = other_kinds(reader, layers[0].kind) if layers else ()
     if len(layers) != 1 or tables or others:
         names = (
@@ -49,7 +51,10 @@ def content_problems(reader: ReadOnlyDevice, size: int, sector: int) -> Iterator
         return
     unit = smallest_unit(reader, layers[0])
     if not unit.fits(sector):
-        yield f"{layer_name(layers[0])} inside {unit.words}: it would not work on sectors of {format_size(sector)}"
+        yield (
+            f"{layer_name(layers[0])} inside {unit.words}: it would not work on sectors of"
+            f" {format_size(sector)}"
+        )
 
 
 Look = Callable[[PartitionLoop, bytes, int], tuple[str, ...]]
@@ -57,8 +62,8 @@ Look = Callable[[PartitionLoop, bytes, int], tuple[str, ...]]
 
 
 def look_inside(loop: PartitionLoop, key: bytes, sector: int) -> tuple[str, ...]:
-    """Open the LUKS2 read-only, and return why its content may not work on these sectors. Raises Refused if it cannot
-    be opened.
+    """Open the LUKS2 read-only, and return why its content may not work on these sectors. Raises Refused if
+    it cannot be opened.
     """
     with open_luks(loop.device, key, (loop.descriptor,)) as reader:
         return tuple(content_problems(reader, reader.size, sector))
@@ -75,8 +80,8 @@ class Key:
 NO_KEY = Key()
 
 
-# The re-encryption. Its progress is in the header, which cryptsetup writes. After a power cut a header is written here
-# as well: the first copy from the second, or both as cryptsetup completed them in a file.
+# The re-encryption. Its progress is in the header, which cryptsetup writes. After a power cut a header is
+# written here as well: the first copy from the second, or both as cryptsetup completed them in a file.
 
 _REENCRYPTING = "online-reencrypt"  # LUKS2 specification, 3.6: requirements; followed by "-v2" and the like
 _MOST_SLOTS = 32  # specification, 3.2; a re-encryption takes one of them
@@ -89,7 +94,8 @@ class _Header:
     sectors: frozenset[int]
     underway: bool
     complete: bool  # underway, and all data are done
-    goal: int | None  # the sectors that the re-encryption underway leads to, if it only changes sectors or keys
+    # the sectors that the re-encryption underway leads to, if it only changes sectors or keys
+    goal: int | None
     unknown: tuple[str, ...]  # requirements that a change must not ignore
     unfit: str  # why cryptsetup would not begin; "" if nothing is known
     sizes: tuple[int, int, int]  # bytes of one of the two copies, of the key slots, and before the data
@@ -100,7 +106,9 @@ class _Header:
 
 
 def _read_header(loop: PartitionLoop, device: str | None = None) -> _Header:
-    """Read the LUKS2 header, also from a file with a copy of it. Raises Stopped if cryptsetup cannot read it."""
+    """Read the LUKS2 header, also from a file with a copy of it. Raises Stopped if cryptsetup cannot read
+    it.
+    """
     device = device or loop.device
     with opened(device) as disk:  # locked by aligntool; the folder of cryptsetup's own locks is not reachable
         name = f"/proc/self/fd/{disk}"  # device may be a file
@@ -128,7 +136,9 @@ def _read_header(loop: PartitionLoop, device: str | None = None) -> _Header:
 
 
 def _goal_of(segments: Iterable[Mapping[str, object]], slots: Iterable[Mapping[str, object]]) -> int | None:
-    """Return the sectors after a re-encryption of all data in their places; None if it encrypts, decrypts or moves."""
+    """Return the sectors after a re-encryption of all data in their places; None if it encrypts, decrypts or
+    moves.
+    """
     own = [slot for slot in slots if slot["type"] == "reencrypt"]
     if any(slot["mode"] != "reencrypt" or "datashift" in str(slot["area"]) for slot in own):
         return None
@@ -142,11 +152,15 @@ def _why_unfit(segments: Sequence[Mapping[str, object]], slots: int) -> str:
         return "it has integrity data, or is encrypted by the drive"
     if any(segment["size"] != "dynamic" for segment in segments):
         return "its length is fixed, and would not be any more"
-    return f"all {_MOST_SLOTS} key slots are used, and a re-encryption needs one" if slots >= _MOST_SLOTS else ""
+    return (
+        f"all {_MOST_SLOTS} key slots are used, and a re-encryption needs one" if slots >= _MOST_SLOTS else ""
+    )
 
 
 def refuse_unfit(plan: Plan, key: Key) -> None:
-    """Raise Refused if reading shows that a step is impossible: a wrong key, or content that needs small sectors."""
+    """Raise Refused if reading shows that a step is impossible: a wrong key, or content that needs small
+    sectors.
+    """
     for step in plan.of(ReencryptSectors):
         with _attached(plan, step) as loop:
             found = _read_header(loop)
@@ -190,8 +204,8 @@ def undo(step: ReencryptSectors, plan: Plan) -> Said:
 
 
 def with_current_path(plan: ArrayPlan, disks: Sequence[Disk]) -> ArrayPlan:
-    """Return the plan with the current path of its disk. Its table may have changed since, because each LUKS is found
-    by its place and its UUID. Raises Refused unless exactly one disk is that disk.
+    """Return the plan with the current path of its disk. Its table may have changed since, because each LUKS
+    is found by its place and its UUID. Raises Refused unless exactly one disk is that disk.
     """
     was = plan.disk
     if Path(was.path).is_file():
@@ -205,7 +219,9 @@ def with_current_path(plan: ArrayPlan, disks: Sequence[Disk]) -> ArrayPlan:
     ]
     if len(found) != 1:
         others = f"cannot be distinguished from others: {', '.join(disk.path for disk in found)}"
-        raise Refused(f"{was.path} {others if found else 'is missing'}", hint="lsblk -o NAME,MODEL,SERIAL,SIZE")
+        raise Refused(
+            f"{was.path} {others if found else 'is missing'}", hint="lsblk -o NAME,MODEL,SERIAL,SIZE"
+        )
     return replace(plan, disk=replace(was, path=found[0].path))
 
 
@@ -213,16 +229,20 @@ def _refuse_inside(step: ReencryptSectors, loop: PartitionLoop, key: Key) -> Non
     reasons = key.look(loop, key.content, step.after)
     if reasons:
         text = "\n".join(f"partition {step.partition}: {reason}" for reason in reasons)
-        raise Refused(text, hint="aligntool explain AT406", code="layer-fixed", subject=f"partition {step.partition}")
+        raise Refused(
+            text, hint="aligntool explain AT406", code="layer-fixed", subject=f"partition {step.partition}"
+        )
 
 
 @contextmanager
 def _attached(plan: Plan, step: ReencryptSectors) -> Iterator[PartitionLoop]:
     path = plan.disk.path
-    # An image that another program has open is refused, but not one of which that is unknown: there is no option.
+    # An image that another program has open is refused, but not one of which that is unknown: there is no
+    # option.
     locked = lock_disk(path, image_sector_size=plan.disk.sector_size, keep_posix=True, no_lease=True)
     with locked, partition_loop(path, step.extent, direct=True) as loop:
-        with open_read_only(loop.device) as reader:  # before any cryptsetup: it copies the first header to the second
+        # before any cryptsetup: it copies the first header to the second
+        with open_read_only(loop.device) as reader:
             copy = unflushed_copy(open_area(reader, Extent(0, reader.size), 512, lambda *_: ()))
         if copy is not None:
             _write_durably(loop, copy, 0)
@@ -235,7 +255,9 @@ def _write_durably(loop: PartitionLoop, content: bytes, offset: int) -> None:
 
 
 def reencrypt(step: ReencryptSectors, index: int, plan: Plan, key: Key) -> Iterator[Event]:
-    """Re-encrypt, or continue an interrupted re-encryption. Raises Stopped, or Refused if nothing was written."""
+    """Re-encrypt, or continue an interrupted re-encryption. Raises Stopped, or Refused if nothing was
+    written.
+    """
     with _attached(plan, step) as loop:
         found = _read_header(loop)
         other = found.unknown or (found.underway and not found.is_continued_by(step))
@@ -266,8 +288,8 @@ def reencrypt(step: ReencryptSectors, index: int, plan: Plan, key: Key) -> Itera
 
 @contextmanager
 def _header_copy(loop: PartitionLoop, found: _Header) -> Iterator[Path]:
-    """Yield a file with a copy of the header and its key slots; write it back if the block ends without an error.
-    `found`: the header as it is on the disk.
+    """Yield a file with a copy of the header and its key slots; write it back if the block ends without an
+    error. `found`: the header as it is on the disk.
 
     The journal stays on the disk, so until the new header is there, everything can be done once more.
     """
@@ -283,14 +305,23 @@ def _header_copy(loop: PartitionLoop, found: _Header) -> Iterator[Path]:
 
 
 def _recover(loop: PartitionLoop, key: Key, found: _Header) -> None:
-    """Have cryptsetup repair the area that was being written when it was interrupted: it continues only after that. If
-    it was not interrupted, this changes nothing. Raises Stopped, also for a wrong key.
+    """Have cryptsetup repair the area that was being written when it was interrupted: it continues only after
+    that. If it was not interrupted, this changes nothing. Raises Stopped, also for a wrong key.
 
-    It works on a copy of the header: it flushes the data only with the header, and before that it wipes the journal if
-    this was the last area.
+    It works on a copy of the header: it flushes the data only with the header, and before that it wipes the
+    journal if this was the last area.
     """
     with _header_copy(loop, found) as header:
-        words = ("cryptsetup", "repair", "--batch-mode", "--key-file", "-", "--header", str(header), loop.device)
+        words = (
+            "cryptsetup",
+            "repair",
+            "--batch-mode",
+            "--key-file",
+            "-",
+            "--header",
+            str(header),
+            loop.device,
+        )
         ended = run_program(*words, stdin=key.content, pass_fds=(loop.descriptor,))
         _refuse_wrong_key(ended.code)
         if ended.code:
@@ -298,8 +329,8 @@ def _recover(loop: PartitionLoop, key: Key, found: _Header) -> None:
 
 
 def _complete_header(step: ReencryptSectors, loop: PartitionLoop, key: Key, found: _Header) -> None:
-    """Complete a header whose data are all done: cryptsetup completes a copy of it, with an empty file as its data.
-    Raises Stopped, also for a wrong key; nothing is written then.
+    """Complete a header whose data are all done: cryptsetup completes a copy of it, with an empty file as its
+    data. Raises Stopped, also for a wrong key; nothing is written then.
     """
     *_, start = found.sizes
     with _header_copy(loop, found) as header:
@@ -312,7 +343,9 @@ def _complete_header(step: ReencryptSectors, loop: PartitionLoop, key: Key, foun
         done = _read_header(loop, str(header))
         if ended.code or done.underway or done.sectors != {step.after} or done.uuid != step.uuid:
             why = ended.errors.partition("\n")[0]
-            raise Stopped(f"partition {step.partition}: cryptsetup does not complete a copy of the header: {why}")
+            raise Stopped(
+                f"partition {step.partition}: cryptsetup does not complete a copy of the header: {why}"
+            )
 
 
 def _refuse_wrong_key(code: int) -> None:

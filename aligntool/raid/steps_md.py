@@ -21,19 +21,19 @@ from aligntool.units import KIB, Extent, format_size
 
 # The running array compared with the plan.
 #
-# Both mdadm and the kernel round, and use whole members if no size is given: the array may then differ from the one
-# that was shown, though every member is present.
+# Both mdadm and the kernel round, and use whole members if no size is given: the array may then differ from
+# the one that was shown, though every member is present.
 
 SECTOR = 512
 ROUNDING = 64 * KIB  # of a member without a chunk
 
 
 def array_differences(step: MakeArray, folder: Path, size: int | None = None) -> Iterator[str]:
-    """Yield how the array differs from the plan. `folder`: /sys/block/md127. `size`: of the array in bytes, or None to
-    ignore it.
+    """Yield how the array differs from the plan. `folder`: /sys/block/md127. `size`: of the array in bytes,
+    or None to ignore it.
 
-    Documentation/admin-guide/md.rst: chunk_size is in bytes, offset in sectors, as is the size of a block device.
-    Values that sysfs does not show count as equal.
+    Documentation/admin-guide/md.rst: chunk_size is in bytes, offset in sectors, as is the size of a block
+    device. Values that sysfs does not show count as equal.
     """
     chunk = step.chunk
     offset = step.data.offset
@@ -46,7 +46,11 @@ def array_differences(step: MakeArray, folder: Path, size: int | None = None) ->
             name = file.parent.name.removeprefix("dev-")
             yield f"its data begin {format_size(found or 0)} into {name}, not {format_size(offset)}"
     found = _number(folder / "size", SECTOR)
-    if size is not None and found is not None and abs(found - size) > max(chunk or 0, ROUNDING) * len(step.members):
+    if (
+        size is not None
+        and found is not None
+        and abs(found - size) > max(chunk or 0, ROUNDING) * len(step.members)
+    ):
         yield f"its size is {format_size(found)}, not {format_size(size)}"
 
 
@@ -65,8 +69,8 @@ def _number(file: Path, unit: int = 1) -> int | None:
 
 # Whether a file system or an array of an interrupted plan was used since.
 #
-# A record shows how far aligntool came, but not what the user has done since: a file system that may have been written
-# to is never recreated or wiped.
+# A record shows how far aligntool came, but not what the user has done since: a file system that may have
+# been written to is never recreated or wiped.
 
 # blkid(8), EXIT STATUS
 _NOTHING_FOUND = 2
@@ -74,13 +78,17 @@ _AMBIVALENT = 8
 
 
 def is_there(step: MakeFileSystem) -> bool:
-    """Return whether blkid finds the file system of the plan on the device; it probes, and ignores its cache."""
+    """Return whether blkid finds the file system of the plan on the device; it probes, and ignores its
+    cache.
+    """
     found = export_values(run_blkid(step.device, "-o", "export").output)
     return (found.get("TYPE"), found.get("UUID", "").lower()) == (step.kind, step.uuid.lower())
 
 
 def recognised_on(device: str) -> str:
-    """Return what blkid recognises, including partition tables; "" for nothing. Raises Stopped if it fails."""
+    """Return what blkid recognises, including partition tables; "" for nothing. Raises Stopped if it
+    fails.
+    """
     probed = run_blkid(device, "-o", "value", "-s", "TYPE", "-s", "PTTYPE")
     if probed.code == _AMBIVALENT:
         return "more than one signature"
@@ -90,7 +98,9 @@ def recognised_on(device: str) -> str:
 
 
 def was_never_mounted(device: str, kind: str) -> bool:
-    """Return whether the superblock proves that it was never mounted; False also means unknown. Raises OSError."""
+    """Return whether the superblock proves that it was never mounted; False also means unknown. Raises
+    OSError.
+    """
     with open(device, "rb", buffering=0) as file:  # noqa: PTH123 - a device
         head = os.pread(file.fileno(), 4 * KIB, 0)
     on_array = kind_named(kind).on_array
@@ -122,8 +132,8 @@ def refuse_used(step: MakeFileSystem) -> None:
 
 @contextmanager
 def _mount_points(step: MakeFileSystem) -> Iterator[list[str]]:
-    """Yield the mount points, or mount it read-only at a temporary one. Its log is replayed then, so that everything
-    written to it is visible.
+    """Yield the mount points, or mount it read-only at a temporary one. Its log is replayed then, so that
+    everything written to it is visible.
     """
     mounted = run_program("findmnt", "-n", "-r", "-o", "TARGET", "--source", step.device).output.split()
     if mounted:
@@ -142,7 +152,8 @@ def _mount_points(step: MakeFileSystem) -> Iterator[list[str]]:
 
 # md arrays: found by their UUID, created, started again after a reboot, and removed.
 #
-# Superblocks of members are zeroed only if they have the UUID of the plan: anything else that is found stops the walk.
+# Superblocks of members are zeroed only if they have the UUID of the plan: anything else that is found stops
+# the walk.
 
 _USABLE = ("active", "active-idle", "clean", "readonly", "read-auto", "write-pending")
 """Values of md/array_state of an array that can be used: Documentation/admin-guide/md.rst."""
@@ -168,7 +179,8 @@ def make_array(step: MakeArray, size: int) -> Iterator[Said]:
 
 
 def start_array(step: MakeArray, *, named: bool) -> Iterator[Said]:
-    """Start the created array, for example after a reboot, unless it runs. `named`: under its own name, not as md127.
+    """Start the created array, for example after a reboot, unless it runs. `named`: under its own name, not
+    as md127.
 
     Raises Stopped.
     """
@@ -194,10 +206,14 @@ def remove_array(step: MakeArray) -> None:
 
 
 def find_running(step: MakeArray) -> str | None:
-    """Return the kernel's name, such as "md127", of the array that runs on the members with the step's UUID."""
+    """Return the kernel's name, such as "md127", of the array that runs on the members with the step's
+    UUID.
+    """
     for name in sorted(arrays_above(step.members)):
         state = attribute(name, "array_state")
-        if state in _USABLE and all(superblock_uuid(f"/dev/{member}") == step.uuid for member in slaves(name)):
+        if state in _USABLE and all(
+            superblock_uuid(f"/dev/{member}") == step.uuid for member in slaves(name)
+        ):
             return name
     return None
 
@@ -234,7 +250,9 @@ def stop_unless_made(step: MakeArray, size: int | None = None) -> None:
     """Raise Stopped unless the array runs with all its members, under its own name, and as planned."""
     name = find_running(step)
     if name is None or slaves(name) != _names(step.members):
-        raise Stopped(f"{step.device} does not run with all its members: {typed('mdadm --detail', step.device)}")
+        raise Stopped(
+            f"{step.device} does not run with all its members: {typed('mdadm --detail', step.device)}"
+        )
     if not _leads_to(step.device, name):
         raise Stopped(f"the array runs as /dev/{name}, and {step.device} does not point to it")
     differences = tuple(array_differences(step, Path("/sys/block", name), size))
@@ -287,8 +305,8 @@ def attribute(name: str, word: str) -> str:
 
 # Making the file systems of the plan, unless they exist already.
 #
-# Making one destroys the former content: it is done only on a device that is not in use, and after an interruption only
-# if the device cannot have been used since.
+# Making one destroys the former content: it is done only on a device that is not in use, and after an
+# interruption only if the device cannot have been used since.
 
 
 def make_file_system(step: MakeFileSystem, *, new: bool) -> Iterator[Said]:
@@ -306,11 +324,15 @@ def make_file_system(step: MakeFileSystem, *, new: bool) -> Iterator[Said]:
             yield Said(f"{step.device} already has its {step.kind}")
             return
         if not was_never_mounted(step.device, step.kind):
-            repair = f"it may have been used since, so it is not recreated: repair {step.device} with its own tool"
+            repair = (
+                f"it may have been used since, so it is not recreated: repair {step.device} with its own tool"
+            )
             raise Stopped(f"{problem}; {repair}")
         yield Said(f"recreated: {problem}")
     elif not new and (shown := recognised_on(step.device)):
-        when = "which was not there when the work stopped, or is left over from before; it was not overwritten"
+        when = (
+            "which was not there when the work stopped, or is left over from before; it was not overwritten"
+        )
         raise Stopped(f"{step.device} holds {shown}, {when}: {typed('blkid -p', step.device)}")
     run_or_stop(*command_of(step))
     with opened(step.device, os.O_RDWR) as descriptor:
@@ -331,7 +353,9 @@ def remove_file_system(step: MakeFileSystem) -> Iterator[Said]:
 
 
 def _size_unless_used(device: str) -> int:
-    """Open the device exclusively, and return its size in bytes. Raises Stopped if it is mounted or has holders."""
+    """Open the device exclusively, and return its size in bytes. Raises Stopped if it is mounted or has
+    holders.
+    """
     opening = failing_as(Stopped, f"{device} is in use or cannot be opened")
     with opening, opened(device, os.O_RDONLY | os.O_EXCL) as descriptor:
         return os.lseek(descriptor, 0, os.SEEK_END)
@@ -339,13 +363,13 @@ def _size_unless_used(device: str) -> int:
 
 # Remains of earlier arrays on members that a plan wipes, at a resume after a power cut.
 #
-# A member that was not erased yet starts its old array at the next boot, without the members that were erased. These
-# remains are stopped. A complete array is not stopped: it may have been used since.
+# A member that was not erased yet starts its old array at the next boot, without the members that were
+# erased. These remains are stopped. A complete array is not stopped: it may have been used since.
 
 
 def stop_old_arrays(steps: Sequence[Step], left: Sequence[Step]) -> Iterator[Said]:
-    """Stop every incomplete array whose members are all wiped by the pending steps, and whose superblocks all belong to
-    arrays that the plan erases. `left`: the pending steps.
+    """Stop every incomplete array whose members are all wiped by the pending steps, and whose superblocks all
+    belong to arrays that the plan erases. `left`: the pending steps.
 
     Raises Refused if such an array is in use.
     """
@@ -361,15 +385,20 @@ def stop_old_arrays(steps: Sequence[Step], left: Sequence[Step]) -> Iterator[Sai
         if erased and (_is_degraded(name) or attribute(name, "array_state") in ("inactive", "clear")):
             ended = run_program("mdadm", "--stop", f"/dev/{name}")
             if ended.code:
-                text = f"/dev/{name} is the remainder of an earlier array and cannot be stopped: {ended.output_tail}"
-                raise Refused(text, hint=f"{typed('lsblk', f'/dev/{name}')}; {typed('mdadm --stop', f'/dev/{name}')}")
+                text = (
+                    f"/dev/{name} is the remainder of an earlier array and cannot be stopped:"
+                    f" {ended.output_tail}"
+                )
+                raise Refused(
+                    text, hint=f"{typed('lsblk', f'/dev/{name}')}; {typed('mdadm --stop', f'/dev/{name}')}"
+                )
             yield Said(f"/dev/{name}, the remainder of the earlier array {found.pop()}, is stopped")
     wait_for_udev()
 
 
 def _wiped_devices(step: MakeMember) -> Iterator[str]:
-    """Yield the kernel's names of the devices that the step wipes: the existing partition, or the drive with all its
-    partitions.
+    """Yield the kernel's names of the devices that the step wipes: the existing partition, or the drive with
+    all its partitions.
     """
     folder = kernel_folder(step.device)
     if step.entries or step.device == step.disk.path:

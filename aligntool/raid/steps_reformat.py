@@ -1,4 +1,6 @@
-"""Steps on the members of a running array: compare, remove, format, add back; and reading what their planning needs."""
+"""Steps on the members of a running array: compare, remove, format, add back; and reading what their planning
+needs.
+"""
 
 import os
 import time
@@ -21,7 +23,13 @@ from aligntool.linux.device_numbers import disk_folder
 from aligntool.linux.devices import read_array
 from aligntool.linux.file_reader import FileReader
 from aligntool.linux.in_use import unlisted_occupants
-from aligntool.linux.lock import kernel_folder, lock_against_udev, lock_disk, wait_for_partition, wait_for_udev
+from aligntool.linux.lock import (
+    kernel_folder,
+    lock_against_udev,
+    lock_disk,
+    wait_for_partition,
+    wait_for_udev,
+)
 from aligntool.linux.programs import run_or_stop, run_program
 from aligntool.linux.sysfs import Tree, live_paths, opened
 from aligntool.raid.commands import member_commands, table_script
@@ -56,8 +64,8 @@ def read_array_details(disk: Disk, members: Sequence[Member]) -> ArrayDetails:
 
 
 def _namespace(disk: Disk) -> tuple[str | None, int | None]:
-    """Return the scope of a format and the number of the namespace; (None, None) if unreadable. The scope "drive" of an
-    only namespace counts as "namespace".
+    """Return the scope of a format and the number of the namespace; (None, None) if unreadable. The scope
+    "drive" of an only namespace counts as "namespace".
     """
     with suppress(OSError), opened(disk.path) as descriptor:
         scope = format_scope(identify_controller(descriptor) or b"")
@@ -79,7 +87,8 @@ def _unit(disk: Disk) -> Unit:
 
 
 def apply_member_step(steps: Sequence[Step], index: int, *, new: bool) -> Iterator[Said | Progress]:
-    """Apply a step. `new`: the work was not interrupted, so no removed member was used for anything else meanwhile.
+    """Apply a step. `new`: the work was not interrupted, so no removed member was used for anything else
+    meanwhile.
 
     Raises Refused if the comparison before any write finds a difference, else Stopped.
     """
@@ -95,7 +104,9 @@ def apply_member_step(steps: Sequence[Step], index: int, *, new: bool) -> Iterat
 
 
 def undo_member_step(steps: Sequence[Step], index: int) -> Iterator[Said | Progress]:
-    """Undo a step. In reverse order, a member that was added is removed, gets its old format, and is added back."""
+    """Undo a step. In reverse order, a member that was added is removed, gets its old format, and is added
+    back.
+    """
     match steps[index]:
         case TakeOutMember(array, path, device):
             yield from _add_and_rebuild(PutBackMember(array, path, device, 0), index)
@@ -120,12 +131,13 @@ def backwards(step: FormatMember) -> FormatMember:
 
 
 def running_array(step: MemberStep) -> str:
-    """Return the kernel's name of the array. Start it if a reboot left it inactive because of the removed member.
-    Raises Stopped.
+    """Return the kernel's name of the array. Start it if a reboot left it inactive because of the removed
+    member. Raises Stopped.
     """
     wait_for_udev()
     for name in _find(step.array):
-        if attribute(name, "array_state") == "inactive":  # it may lack members that exist, or hold the removed one
+        # it may lack members that exist, or hold the removed one
+        if attribute(name, "array_state") == "inactive":
             run_program("mdadm", "--stop", f"/dev/{name}")
     why = "no member of it was found"
     if not _find(step.array):
@@ -135,7 +147,9 @@ def running_array(step: MemberStep) -> str:
     found = next(iter(_find(step.array)), None)
     state = attribute(found, "array_state") if found else why
     if found is None or state not in RUNS:
-        raise Stopped(f"the array {step.path}, UUID {step.array}, does not run: {state}", hint=start_hint(step, state))
+        raise Stopped(
+            f"the array {step.path}, UUID {step.array}, does not run: {state}", hint=start_hint(step, state)
+        )
     if attribute(found, "array_state") == "read-auto":
         run_or_stop("mdadm", "--readwrite", f"/dev/{found}")
     _thaw(found)
@@ -146,7 +160,9 @@ _MDSTAT = "cat /proc/mdstat"
 
 
 def start_hint(step: MemberStep, state: str) -> str:
-    """Return how the user makes the array usable. "broken": more members are lost than it can lose (Linux 6.1)."""
+    """Return how the user makes the array usable. "broken": more members are lost than it can lose (Linux
+    6.1).
+    """
     if state == "readonly":
         return by_hand(ByHand.MEMBERS, "mdadm", f"{shell_word(step.path)}, which is read-only")
     forced = by_hand(ByHand.MEMBERS, "mdadm", f"{shell_word(step.path)}, UUID {step.array}")
@@ -154,8 +170,9 @@ def start_hint(step: MemberStep, state: str) -> str:
 
 
 def _thaw(name: str) -> None:
-    """Unfreeze the array. An mdadm that was killed while it added a member leaves it frozen, and md then rebuilds no
-    member (Manage.c, sysfs_freeze_array). An mdadm of another process freezes it for a moment only. Raises Stopped.
+    """Unfreeze the array. An mdadm that was killed while it added a member leaves it frozen, and md then
+    rebuilds no member (Manage.c, sysfs_freeze_array). An mdadm of another process freezes it for a moment
+    only. Raises Stopped.
     """
     deadline = time.monotonic() + _FROZEN_S
     while attribute(name, "sync_action") == "frozen":
@@ -165,12 +182,13 @@ def _thaw(name: str) -> None:
 
 
 def _find(uuid: str) -> list[str]:
-    """Find the array by the first superblock among its members: a member that is being added has none yet. An inactive
-    array of one removed member has the same UUID.
+    """Find the array by the first superblock among its members: a member that is being added has none yet. An
+    inactive array of one removed member has the same UUID.
     """
     names = sorted(folder.parent.name for folder in live_paths(Path("/sys/block"), "md*/md"))
     uuids = {
-        name: filter(None, (superblock_uuid(f"/dev/{member}") for member in sorted(slaves(name)))) for name in names
+        name: filter(None, (superblock_uuid(f"/dev/{member}") for member in sorted(slaves(name))))
+        for name in names
     }
     return [name for name in names if next(uuids[name], "") == uuid]
 
@@ -200,7 +218,9 @@ def _members_with_bad_blocks(name: str) -> tuple[str, ...]:
 def problems_of(name: str, *missing: str) -> str:
     """Return why an array is not complete and idle, or "". `missing`: other accepted values of `degraded`."""
     problems = [
-        f"{member} is {state or 'gone'}" for member, state in _states(name).items() if state not in (IN_SYNC, SPARE)
+        f"{member} is {state or 'gone'}"
+        for member, state in _states(name).items()
+        if state not in (IN_SYNC, SPARE)
     ]
     problems += [f"{member} has a list of bad blocks" for member in _members_with_bad_blocks(name)]
     degraded = attribute(name, "degraded")
@@ -255,7 +275,9 @@ def _check(step: CheckArray, index: int) -> Iterator[Said | Progress]:
         raise
     _stop_unless_whole(name)
     if attribute(name, "sync_min") != "0":
-        raise Stopped(f"another program ended the comparison of the members of /dev/{name} before it was complete")
+        raise Stopped(
+            f"another program ended the comparison of the members of /dev/{name} before it was complete"
+        )
     differ = attribute(name, "mismatch_cnt")
     if differ != "0":
         text = f"/dev/{name}: {differ} sectors of its members differ, so one of them must not replace another"
@@ -267,8 +289,8 @@ def _check(step: CheckArray, index: int) -> Iterator[Said | Progress]:
 
 
 def _select_whole_length(name: str) -> None:
-    """Have md compare the whole length: otherwise it continues where an earlier comparison was interrupted, and counts
-    only from there (md.c, md_do_sync).
+    """Have md compare the whole length: otherwise it continues where an earlier comparison was interrupted,
+    and counts only from there (md.c, md_do_sync).
     """
     folder = Path("/sys/block", name, "md")
     with failing_as(Stopped, f"/dev/{name}: its whole length cannot be compared"):
@@ -311,17 +333,22 @@ def _remove(step: TakeOutMember, index: int) -> Iterator[Said | Progress]:
 
 
 def _wait_for_replacement(name: str, device: str, index: int) -> Iterator[Progress]:
-    """Wait until the spare has the data of the member, after which md marks the member faulty. Raises Stopped."""
+    """Wait until the spare has the data of the member, after which md marks the member faulty. Raises
+    Stopped.
+    """
     deadline = time.monotonic() + _PATIENCE_S
     while _FAULTY not in _state(name, device):
         for progress in _wait_until_idle(name, index):
             yield progress
-            deadline = time.monotonic() + _PATIENCE_S  # the copy may take hours, and md a moment more to mark it faulty
+            # the copy may take hours, and md a moment more to mark it faulty
+            deadline = time.monotonic() + _PATIENCE_S
         if attribute(name, "sync_action") != "idle":
             deadline = time.monotonic() + _PATIENCE_S
         elif time.monotonic() > deadline:
             keep = by_hand(ByHand.MEMBERS, "tee", f"{device}, marked {_WANTED}")
-            raise Stopped(f"no spare replaced {device} in /dev/{name}", hint=f"{_MDSTAT}\nto keep {device}: {keep}")
+            raise Stopped(
+                f"no spare replaced {device} in /dev/{name}", hint=f"{_MDSTAT}\nto keep {device}: {keep}"
+            )
         time.sleep(_PAUSE_S)
 
 
@@ -329,8 +356,8 @@ def _wait_for_replacement(name: str, device: str, index: int) -> Iterator[Progre
 
 
 def _format(step: FormatMember, removal: TakeOutMember, index: int) -> Iterator[Said | Progress]:
-    """Format a namespace that was removed from its array, matches the plan by model, serial number, WWN and number, and
-    holds nothing but its former content of the array. Raises Stopped, or Refused if it is in use.
+    """Format a namespace that was removed from its array, matches the plan by model, serial number, WWN and
+    number, and holds nothing but its former content of the array. Raises Stopped, or Refused if it is in use.
     """
     path = step.disk.path
     name = running_array(step)
@@ -340,7 +367,8 @@ def _format(step: FormatMember, removal: TakeOutMember, index: int) -> Iterator[
         if disk.nvme is not None and disk.nvme.format_in_use == step.format_after:
             yield Said(f"{path} already has its format")
             return
-        yield from _wait_until_idle(name, index)  # so that it leaves only an array whose other members are in sync
+        # so that it leaves only an array whose other members are in sync
+        yield from _wait_until_idle(name, index)
         yield from _remove(removal, index)
     with lock_disk(path) as own:  # while it is open no other drive gets its name
         disk = _stop_unless_ours(step)
@@ -350,7 +378,8 @@ def _format(step: FormatMember, removal: TakeOutMember, index: int) -> Iterator[
             stop_if_not_its_own(disk, step)
             own.kernel.forget(own.kernel.numbers())
             run_or_stop(*member_commands(step)[0])
-    if not done:  # after the lock is closed: a process that has it open keeps reading in blocks of the old size
+    # after the lock is closed: a process that has it open keeps reading in blocks of the old size
+    if not done:
         _wait_for_blocks(step)
     new = f"{path} has logical blocks of {step.block_after} bytes"
     yield Said(f"{path} already has its format" if done else new)
@@ -359,13 +388,15 @@ def _format(step: FormatMember, removal: TakeOutMember, index: int) -> Iterator[
 
 
 def _stop_unless_redundant(name: str, step: FormatMember) -> None:
-    """Raise Stopped unless the array runs on all other members, which have all data of this one: after a power cut
-    another member may be missing, so that only this one has its data.
+    """Raise Stopped unless the array runs on all other members, which have all data of this one: after a
+    power cut another member may be missing, so that only this one has its data.
     """
     state = _state(name, step.device)
     problems = problems_of(name, "1") or (state and f"{step.device} is {state}")
     if problems:
-        text = f"/dev/{name} lacks members other than {step.device} ({problems}), so that one is not formatted"
+        text = (
+            f"/dev/{name} lacks members other than {step.device} ({problems}), so that one is not formatted"
+        )
         raise Stopped(text, hint=typed("mdadm --detail", f"/dev/{name}"))
 
 
@@ -375,7 +406,9 @@ def _stop_unless_same_drive(disk: Disk, step: FormatMember) -> None:
 
 
 def _stop_unless_ours(step: FormatMember) -> Disk:
-    """Read the drive, and return it. Raises Stopped unless it is the plan's, not in use, and may be formatted."""
+    """Read the drive, and return it. Raises Stopped unless it is the plan's, not in use, and may be
+    formatted.
+    """
     disk = read_disk(step.disk.path)
     path = disk.path
     _stop_unless_same_drive(disk, step)
@@ -389,19 +422,24 @@ def _stop_unless_ours(step: FormatMember) -> Disk:
     if _namespace(disk) != ("namespace", step.namespace):
         raise Stopped(f"{path} is not namespace {step.namespace}, or formatting would erase more than that")
     if disk.nvme.format_in_use not in (step.format_before, step.format_after):
-        raise Stopped(f"{path} has format {disk.nvme.format_in_use}, which is neither the old nor the new one")
+        raise Stopped(
+            f"{path} has format {disk.nvme.format_in_use}, which is neither the old nor the new one"
+        )
     planned = {entry.extent for entry in step.entries}
     content = [*disk.content, *(layer for part in disk.partitions for layer in part.content)]
     unplanned = [part.extent for part in disk.partitions if part.extent not in planned]
     if unplanned or any(array_uuid(layer) != step.array for layer in content):
         raise Stopped(
-            f"{path} holds content that is not in the plan; it is not formatted", hint=typed("wipefs --no-act", path)
+            f"{path} holds content that is not in the plan; it is not formatted",
+            hint=typed("wipefs --no-act", path),
         )
     return disk
 
 
 def stop_if_not_its_own(disk: Disk, step: FormatMember) -> None:
-    """Raise Stopped if a drive on which nothing is recognised, not even its superblock of the array, is not blank."""
+    """Raise Stopped if a drive on which nothing is recognised, not even its superblock of the array, is not
+    blank.
+    """
     if any(part.content for part in disk.partitions) or disk.content:
         return  # `_stop_unless_ours` found only this array's
     extent = step.entries[-1].extent if step.entries and disk.partitions else Extent(0, disk.size or 0)
@@ -413,9 +451,9 @@ def _format_by_hand(path: str, step: FormatMember) -> str:
 
 
 def stop_if_reused(path: str, extent: Extent, erase: str) -> None:
-    """Raise Stopped if a removed member that lost its superblock of the array holds data: the work may be resumed
-    months later, and only its bytes show whether the drive is used for anything else by now. `erase`: how the user
-    erases it.
+    """Raise Stopped if a removed member that lost its superblock of the array holds data: the work may be
+    resumed months later, and only its bytes show whether the drive is used for anything else by now. `erase`:
+    how the user erases it.
     """
     found = sample(path, extent)
     if found.written or found.unreadable:
@@ -425,15 +463,17 @@ def stop_if_reused(path: str, extent: Extent, erase: str) -> None:
 
 
 def _wait_for_blocks(step: FormatMember) -> None:
-    """Wait until the kernel shows the new blocks. Raises Stopped if it does not, or if the drive is now too small for
-    its member.
+    """Wait until the kernel shows the new blocks. Raises Stopped if it does not, or if the drive is now too
+    small for its member.
     """
     deadline = time.monotonic() + _PATIENCE_S
     file = Path("/sys/block", Path(step.disk.path).name)
     wait_for_udev()
     while read_kernel_file(file / "queue/logical_block_size") != str(step.block_after):
         if time.monotonic() > deadline:
-            raise Stopped(f"{step.disk.path} does not show logical blocks of {step.block_after} bytes after formatting")
+            raise Stopped(
+                f"{step.disk.path} does not show logical blocks of {step.block_after} bytes after formatting"
+            )
         time.sleep(_PAUSE_S)
     size = int(read_kernel_file(file / "size") or 0) * _SECTOR
     if size < (step.entries[-1].extent.end if step.entries else 0):
@@ -443,7 +483,9 @@ def _wait_for_blocks(step: FormatMember) -> None:
 def _make_table(step: FormatMember) -> None:
     """Write the same partitions with the same GUIDs, in sectors of the new size. Raises Stopped."""
     path = step.disk.path
-    wanted = [(entry.number, entry.extent, uuid) for entry, uuid in zip(step.entries, step.uuids, strict=True)]
+    wanted = [
+        (entry.number, entry.extent, uuid) for entry, uuid in zip(step.entries, step.uuids, strict=True)
+    ]
     with lock_disk(path) as own:
         disk = _stop_unless_ours(step)
         found = [(part.number, part.extent, part.uuid) for part in disk.partitions]
@@ -476,7 +518,9 @@ def _add_and_rebuild(step: PutBackMember, index: int, *, new: bool = False) -> I
         _assemble_again(name, step)
         name = running_array(step)
         if _block_size(name) < step.block_size:
-            raise Stopped(f"/dev/{name} still has logical blocks of {_block_size(name)} bytes, not {step.block_size}")
+            raise Stopped(
+                f"/dev/{name} still has logical blocks of {_block_size(name)} bytes, not {step.block_size}"
+            )
     if grows:
         yield Said(f"/dev/{name} now has logical blocks of {step.block_size} bytes and can be used again")
     yield from _wait_until_idle(name, index)
@@ -489,42 +533,49 @@ def _add_and_rebuild(step: PutBackMember, index: int, *, new: bool = False) -> I
 
 
 def _add(name: str, step: PutBackMember, *, new: bool) -> None:
-    """Add a member; `new`: it was blank a moment ago. If the array's blocks grow, md changes them at once or at the
-    next assembly, so the array must not be in use. mdadm adds a member that has its superblock as the same one, so that
-    with a bitmap only what has changed is copied (Manage.c, attempt_re_add). Raises Stopped.
+    """Add a member; `new`: it was blank a moment ago. If the array's blocks grow, md changes them at once or
+    at the next assembly, so the array must not be in use. mdadm adds a member that has its superblock as the
+    same one, so that with a bitmap only what has changed is copied (Manage.c, attempt_re_add). Raises
+    Stopped.
     """
     with (
         _unused(name) if _block_size(name) < step.block_size else nullcontext(),
         lock_against_udev(_drives_of([step.device])),
     ):
-        if superblock_uuid(step.device) == step.array:  # not formatted, or being rebuilt when the power failed
+        # not formatted, or being rebuilt when the power failed
+        if superblock_uuid(step.device) == step.array:
             _add_former(name, step.device)
         elif shown := recognised_on(step.device):
             raise Stopped(f"{step.device} holds {shown}, which is not overwritten")
         else:
             if not new:
                 size = int(read_kernel_file((kernel_folder(step.device) or Path()) / "size") or 0) * _SECTOR
-                stop_if_reused(step.device, Extent(0, size), by_hand(ByHand.EMPTYING, "blkdiscard", step.device))
+                stop_if_reused(
+                    step.device, Extent(0, size), by_hand(ByHand.EMPTYING, "blkdiscard", step.device)
+                )
             run_or_stop("mdadm", f"/dev/{name}", "--add", step.device)
     wait_for_udev()
 
 
 def _add_former(name: str, device: str) -> None:
-    """Add a member that has its superblock. If another one has bad blocks, it may have the only copy of them, so it
-    must not be rebuilt. Raises Stopped.
+    """Add a member that has its superblock. If another one has bad blocks, it may have the only copy of them,
+    so it must not be rebuilt. Raises Stopped.
     """
     bad = _members_with_bad_blocks(name)
     ended = run_program("mdadm", f"/dev/{name}", "--re-add" if bad else "--add", device)
     if ended.code and bad:
-        text = f"{device} may have the only copy of the bad blocks of {', '.join(bad)}, so it is not rebuilt from them"
+        text = (
+            f"{device} may have the only copy of the bad blocks of {', '.join(bad)}, so it is not rebuilt"
+            " from them"
+        )
         raise Stopped(text, hint=typed("mdadm --examine-badblocks", f"/dev/{bad[0]}"))
     if ended.code:
         raise Stopped(f"{device} cannot be added to /dev/{name}: {ended.output_tail}")
 
 
 def _drives_of(devices: Iterable[str]) -> list[str]:
-    """Return the whole drives, whose locks udev respects: otherwise it would probe what has just lost its superblock or
-    array.
+    """Return the whole drives, whose locks udev respects: otherwise it would probe what has just lost its
+    superblock or array.
     """
     folders = (folder for device in devices if (folder := kernel_folder(device)))
     return sorted({f"/dev/{disk_folder(folder).name}" for folder in folders})
@@ -546,8 +597,9 @@ def _unused(name: str) -> Iterator[None]:
 
 
 def _enlarge_blocks(name: str, size: int) -> None:
-    """Give the array blocks of `size` bytes before a member has them: Linux 6.19 and later do not add a member with
-    larger blocks than the array, which they change only while it is inactive (md.c, lbs_store). Raises Stopped.
+    """Give the array blocks of `size` bytes before a member has them: Linux 6.19 and later do not add a
+    member with larger blocks than the array, which they change only while it is inactive (md.c, lbs_store).
+    Raises Stopped.
     """
     with _unused(name):
         pass  # md refuses to make it inactive if it is opened from here on
@@ -562,7 +614,9 @@ def _enlarge_blocks(name: str, size: int) -> None:
 
 
 def _assemble_again(name: str, step: PutBackMember) -> None:
-    """Assemble the array again: only then does it adopt the largest logical blocks of its members. Raises Stopped."""
+    """Assemble the array again: only then does it adopt the largest logical blocks of its members. Raises
+    Stopped.
+    """
     with _unused(name):
         nodes = [f"/dev/{member}" for member in sorted(slaves(name))]
     with lock_against_udev(_drives_of(nodes)):  # otherwise udev would assemble what it finds on them

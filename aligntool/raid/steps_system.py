@@ -24,8 +24,9 @@ from aligntool.raid.commands import command_of, purpose_of
 from aligntool.steps import EditFile, FileStep, Mount, Step, SystemStep
 from aligntool.system import parse_fstab, parse_mdadm_conf, uuid_digits
 
-# How a step on the system is traced before it begins, applied, and undone. Kinds of steps that need more have a section
-# below; the others only run their command, and have nothing to undo. Commands and purposes: commands.py.
+# How a step on the system is traced before it begins, applied, and undone. Kinds of steps that need more have
+# a section below; the others only run their command, and have nothing to undo. Commands and purposes:
+# commands.py.
 
 _SYSTEMD = Path("/run/systemd/system")  # sd_booted(3)
 STATE = Path("/var/lib/aligntool")
@@ -60,7 +61,9 @@ def find_system_trace(step: SystemStep) -> dict[str, str]:
 
 
 def apply_system(step: SystemStep) -> Iterator[Said]:
-    """Run the step's command, unless it is in effect already. Raises Stopped with the output of the program."""
+    """Run the step's command, unless it is in effect already. Raises Stopped with the output of the
+    program.
+    """
     # systemctl enables units also where systemd does not run, as in a chroot.
     is_absent = isinstance(step, steps.EnableUnit) and find_program("systemctl") is None
     if is_absent or (isinstance(step, steps.ReloadUnits) and not _SYSTEMD.is_dir()):
@@ -128,7 +131,9 @@ def refuse_mount_point(step: Mount, paths: Paths) -> Iterator[str]:
         yield f"{_UNITS}/{unit} is a mount unit, which at boot is used instead of the line in fstab"
     if is_mounted(place):
         yield f"something is already mounted at {place}"
-    elif not (above := next(path for path in (Path(place), *Path(place).parents) if os.path.lexists(path))).is_dir():
+    elif not (
+        above := next(path for path in (Path(place), *Path(place).parents) if os.path.lexists(path))
+    ).is_dir():
         yield f"{above} is not a directory"
     elif above.parts[1:2] in (("proc",), ("sys",)):
         yield f"no directory can be made in {above}"
@@ -143,7 +148,9 @@ def _uuid_at(place: str) -> str:
 
 
 def _other_than_fstab(place: str) -> str:
-    """Return a sentence if another file system is mounted than fstab has there; "" if it is that one, or unknown."""
+    """Return a sentence if another file system is mounted than fstab has there; "" if it is that one, or
+    unknown.
+    """
     source = run_program("findmnt", "--fstab", "--noheadings", "--output", "SOURCE", place).output.strip()
     mounted = _uuid_at(place)
     wanted = source.removeprefix("UUID=")
@@ -173,8 +180,8 @@ def _is_swap(uuid: str) -> bool:
 
 
 def is_started_by_fstab(step: Step, uuids: Collection[str]) -> bool:
-    """Return whether a mount or swap is active whose step never began: the machine was rebooted with its line in fstab.
-    Only mounts of file systems with these UUIDs count.
+    """Return whether a mount or swap is active whose step never began: the machine was rebooted with its line
+    in fstab. Only mounts of file systems with these UUIDs count.
     """
     if isinstance(step, Mount):
         return _uuid_at(step.path).lower() in {uuid.lower() for uuid in uuids}
@@ -219,8 +226,8 @@ _COMMENT = re.compile(r"(?:^|(?<=\s))#.*", re.MULTILINE)
 def refuse_hooks(step: steps.RebuildInitramfs, paths: Paths) -> Iterator[Refusal]:
     """Yield a reason if mkinitcpio would omit mdadm.conf: on Arch the user lists the hooks, in a bash file.
 
-    mkinitcpio.conf(5): the file, then those in the directory beside it, set HOOKS or append to it. If none of them sets
-    it the answer is unknown here, and CheckInitramfs finds out.
+    mkinitcpio.conf(5): the file, then those in the directory beside it, set HOOKS or append to it. If none of
+    them sets it the answer is unknown here, and CheckInitramfs finds out.
     """
     if step.maker != "mkinitcpio":
         return
@@ -245,13 +252,13 @@ def missing_programs(names: Collection[str]) -> Iterator[Refusal]:
             yield Refusal("not-installed", name, f"{name} is not installed", package)
 
 
-# After files are restored systemd reads them again, and boot images are rebuilt. A failure is reported and does not
-# stop the undo: the array has to be removed, whatever is wrong with a boot image.
+# After files are restored systemd reads them again, and boot images are rebuilt. A failure is reported and
+# does not stop the undo: the array has to be removed, whatever is wrong with a boot image.
 
 
 def reload_restored(index: int, plan: Plan, traces: Traces) -> Iterator[Said]:
-    """Have systemd read a restored file again, as it read the edited one; for consecutive edits, only once all are
-    restored. Boot images come last: `rebuild_restored`.
+    """Have systemd read a restored file again, as it read the edited one; for consecutive edits, only once
+    all are restored. Boot images come last: `rebuild_restored`.
     """
     before = plan.steps[index - 1] if index else None
     more_to_restore = isinstance(before, FileStep) and "after" in traces.get(index - 1, ())
@@ -266,8 +273,8 @@ def reload_restored(index: int, plan: Plan, traces: Traces) -> Iterator[Said]:
 
 
 def rebuild_restored(plan: Plan, traces: Traces) -> Iterator[Said]:
-    """Rebuild the boot images, once the array is removed: Debian's hook writes every running array into an image whose
-    mdadm.conf names none.
+    """Rebuild the boot images, once the array is removed: Debian's hook writes every running array into an
+    image whose mdadm.conf names none.
     """
     changed = [index for index, trace in traces.items() if "after" in trace]
     for number, step in plan.numbered(steps.RebuildInitramfs):
@@ -282,7 +289,9 @@ def _repeat(index: int, step: SystemStep, traces: Traces) -> Iterator[Said]:
     try:
         yield from apply_system(step)
     except (Refused, Stopped) as error:
-        yield Said(f"that failed; lines of the array may remain: run {shell_words(step)} again later: {error}")
+        yield Said(
+            f"that failed; lines of the array may remain: run {shell_words(step)} again later: {error}"
+        )
 
 
 # Editing and restoring the text files of the system.
@@ -294,8 +303,8 @@ _UNITS = "/etc/systemd/system"
 
 
 def find_file(paths: Paths, path: str) -> Path:
-    """Return the path of the file with all links resolved. Raises Refused if a link leads out of the root, or if it is
-    not a regular file of a plausible size.
+    """Return the path of the file with all links resolved. Raises Refused if a link leads out of the root, or
+    if it is not a regular file of a plausible size.
     """
     given = paths.of(path)
     root = paths.root.resolve()
@@ -314,14 +323,15 @@ def find_file(paths: Paths, path: str) -> Path:
 def text_of(path: str, paths: Paths) -> str:
     """Return the content of a system file, or "" if it cannot be read."""
     try:
-        return find_file(paths, path).read_bytes().decode(errors="surrogateescape")  # with its carriage returns
+        # with its carriage returns
+        return find_file(paths, path).read_bytes().decode(errors="surrogateescape")
     except (OSError, Refused):
         return ""
 
 
 def edited(before: bytes, step: FileStep) -> bytes:
-    """Return the new content of the file: the old one with the lines inserted, or only the lines if the step writes it
-    whole. Comments that contain the replaced text stay.
+    """Return the new content of the file: the old one with the lines inserted, or only the lines if the step
+    writes it whole. Comments that contain the replaced text stay.
     """
     if isinstance(step, steps.WriteFile):
         return "".join(f"{line}\n" for line in step.lines).encode()
@@ -330,12 +340,16 @@ def edited(before: bytes, step: FileStep) -> bytes:
     last = lines.pop()  # empty if the file ends with a newline
     lines += [last] if last else []
     key = step.instead_of.encode()
-    matches = [index for index, line in enumerate(lines) if key in line and not line.lstrip().startswith(b"#")]
+    matches = [
+        index for index, line in enumerate(lines) if key in line and not line.lstrip().startswith(b"#")
+    ]
     if all(line in lines for line in wanted) and all(lines[index] in wanted for index in matches):
         return before
     first = matches[0] if matches else len(lines)
     gone = {*matches, *(index for index, line in enumerate(lines) if line in wanted)}
-    front, back = ([lines[row] for row in part if row not in gone] for part in (range(first), range(first, len(lines))))
+    front, back = (
+        [lines[row] for row in part if row not in gone] for part in (range(first), range(first, len(lines)))
+    )
     return b"\n".join([*front, *wanted, *back]) + b"\n"
 
 
@@ -345,8 +359,8 @@ def _has_no_reader(step: FileStep, paths: Paths) -> bool:
 
 
 def find_file_trace(step: FileStep, paths: Paths, *, keeps: bool = True) -> dict[str, str]:
-    """Return the current content of the file, the digest of its new content, and, if it `keeps` a backup, an unused
-    name for that. Raises Refused like `find_file`.
+    """Return the current content of the file, the digest of its new content, and, if it `keeps` a backup, an
+    unused name for that. Raises Refused like `find_file`.
     """
     if _has_no_reader(step, paths):
         return {}
@@ -371,7 +385,9 @@ def backup_of(step: FileStep, paths: Paths, trace: Trace) -> Path | None:
 
 
 def edit_file(step: FileStep, paths: Paths, trace: Trace) -> Iterator[Said]:
-    """Edit the file. `trace`: of `find_file_trace`. Raises Stopped if it cannot be written; then it is unchanged."""
+    """Edit the file. `trace`: of `find_file_trace`. Raises Stopped if it cannot be written; then it is
+    unchanged.
+    """
     if _has_no_reader(step, paths):
         yield Said(f"{_UNITS} not found, so systemd would not read {step.path}")
         return
@@ -391,8 +407,9 @@ def edit_file(step: FileStep, paths: Paths, trace: Trace) -> Iterator[Said]:
 
 
 def _unplanned_text(step: EditFile, before: bytes, after: bytes) -> str:
-    """Return why the edit no longer fits the file, which may have been changed before a resume; "" if it does. mdadm
-    starts no array that two ARRAY lines match (config.c, conf_match), and a mount point needs one line.
+    """Return why the edit no longer fits the file, which may have been changed before a resume; "" if it
+    does. mdadm starts no array that two ARRAY lines match (config.c, conf_match), and a mount point needs one
+    line.
     """
     key = step.instead_of
     lines = before.split(b"\n")
@@ -413,8 +430,8 @@ def _subjects(path: str, text: str) -> Iterator[str]:
 
 
 def restore_file(step: FileStep, paths: Paths, trace: Trace) -> Iterator[Said]:
-    """Restore the file, unless it was changed since, and remove its backup; a changed file is left, with a message that
-    lists the lines to remove.
+    """Restore the file, unless it was changed since, and remove its backup; a changed file is left, with a
+    message that lists the lines to remove.
     """
     if "after" not in trace:
         return  # the lines were there before
@@ -428,7 +445,9 @@ def restore_file(step: FileStep, paths: Paths, trace: Trace) -> Iterator[Said]:
             raise Stopped(f"{file} cannot be restored: {error}") from error
         yield Said(f"{step.path} is restored")
     elif now != _before(trace):  # equal if the step was interrupted before it wrote anything but the backup
-        left = isinstance(step, EditFile) and any(line.encode() in (now or b"").splitlines() for line in step.lines)
+        left = isinstance(step, EditFile) and any(
+            line.encode() in (now or b"").splitlines() for line in step.lines
+        )
         own = f"; remove by hand: {' / '.join(step.lines)}" if left else ""
         yield Said(f"{step.path} was changed since, so it is left as it is{own}")
         return  # the backup may be the only copy of its former content
@@ -459,7 +478,8 @@ def refuse_unwritable(step: FileStep, paths: Paths) -> Iterator[str]:
         return
     if not os.access(file.parent, os.W_OK):
         yield f"{file.parent} cannot be written"
-    # For root this checks only for a read-only file system and the flag of chattr(1): fs/namei.c, inode_permission.
+    # For root this checks only for a read-only file system and the flag of chattr(1): fs/namei.c,
+    # inode_permission.
     if file.exists() and not os.access(file, os.W_OK):
         how = by_hand(ByHand.READ_ONLY, "chattr", shell_word(str(file)))
         yield f"{file} cannot be replaced; it is immutable or read-only: {how}"
@@ -480,7 +500,10 @@ def _read(file: Path) -> bytes | None:
 def has_backup(step: FileStep, plan: Plan, traces: Traces) -> bool:
     """Return whether an earlier step on the same file keeps its former content."""
     others = [(plan.steps[index], trace) for index, trace in traces.items()]
-    return any(isinstance(other, FileStep) and other.path == step.path and "after" in trace for other, trace in others)
+    return any(
+        isinstance(other, FileStep) and other.path == step.path and "after" in trace
+        for other, trace in others
+    )
 
 
 def backup_messages(plan: Plan, traces: Traces, paths: Paths) -> Iterator[Said]:

@@ -21,9 +21,9 @@ from aligntool.units import KIB, Extent, align_down, align_up
 
 @contextmanager
 def open_claims(disk: Disk, goal: RealignGoal) -> Iterator[tuple[Claims, tuple[str, ...]]]:
-    """Yield what a change of the disk may overwrite, and a sentence on each range that the user named. What a shrink of
-    content on the whole disk freed before it was interrupted belongs to that content. Raises Refused if a range must
-    not be overwritten, and OSError.
+    """Yield what a change of the disk may overwrite, and a sentence on each range that the user named. What a
+    shrink of content on the whole disk freed before it was interrupted belongs to that content. Raises
+    Refused if a range must not be overwritten, and OSError.
     """
     with fresh_reader(disk.path) as reader:
         refuse_named(disk, reader, goal.overwrite)
@@ -35,8 +35,8 @@ _LONGEST_BLOCK = 64 * KIB  # of an ext4 or NTFS
 
 
 def _freed_by_shrink(disk: Disk, reader: FileReader) -> Iterator[Extent]:
-    """Yield what a shrink of content on the whole disk has freed: up to the mark at the end of its former extent, which
-    is less than a block before the end of the disk.
+    """Yield what a shrink of content on the whole disk has freed: up to the mark at the end of its former
+    extent, which is less than a block before the end of the disk.
     """
     if disk.table is not None or len(disk.content) != 1 or not disk.content[0].claims_size:
         return
@@ -50,7 +50,9 @@ def _freed_by_shrink(disk: Disk, reader: FileReader) -> Iterator[Extent]:
 
 
 def least_lengths(disk: Disk, parts: Iterable[Partition]) -> dict[int, int]:
-    """Return the bytes below which the file system on each partition is not shrunk, where its resizer states them."""
+    """Return the bytes below which the file system on each partition is not shrunk, where its resizer states
+    them.
+    """
     found = {}
     for part in parts:
         least_length = kind_of(part).least_length
@@ -64,14 +66,16 @@ def least_lengths(disk: Disk, parts: Iterable[Partition]) -> dict[int, int]:
 
 
 def uses_of(maps: Mapping[int, UsedMap], least: Mapping[int, int]) -> dict[int, Used]:
-    return {number: Used(number, found.bytes, found.by, least.get(number, 0)) for number, found in maps.items()}
+    return {
+        number: Used(number, found.bytes, found.by, least.get(number, 0)) for number, found in maps.items()
+    }
 
 
 def refuse_bad_blocks(disk: Disk, parts: Iterable[Partition], moved: Collection[int]) -> None:
     """Raise Refused if the content of a partition that moves lists bad blocks of the medium.
 
-    The list would name other places, and the bad ones would hold data. Read here, and not for an audit, because the
-    list of a FAT is its whole allocation table.
+    The list would name other places, and the bad ones would hold data. Read here, and not for an audit,
+    because the list of a FAT is its whole allocation table.
     """
     found = []
     for part in parts:
@@ -92,9 +96,9 @@ def refuse_bad_blocks(disk: Disk, parts: Iterable[Partition], moved: Collection[
 
 
 def names_on(disk: Disk) -> dict[int, StartNames]:
-    """Return the partition starts recorded in files of Windows, by the number of the partition with the files. Empty
-    for a GPT, whose partitions Windows identifies by GUIDs, and for an MBR without a disk signature, which no file can
-    name.
+    """Return the partition starts recorded in files of Windows, by the number of the partition with the
+    files. Empty for a GPT, whose partitions Windows identifies by GUIDs, and for an MBR without a disk
+    signature, which no file can name.
     """
     table = disk.table
     if table is None or table.label is not TableLabel.DOS or not (signature := int(table.disk_id or "0", 16)):

@@ -36,7 +36,8 @@ class FoundPlan:
     plan: MovePlan
     judged: Judged
     maps: Mapping[int, UsedMap]  # of the partitions that move
-    rebuilt: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)  # new bytes of each recreated file system
+    # new bytes of each recreated file system
+    rebuilt: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
 
     @property
     def runs(self) -> dict[int, tuple[Extent, ...]]:
@@ -62,7 +63,9 @@ def _find_plan(target: str, request: Request, rule: str) -> FoundPlan:
 
 
 def _refuse_unusual_table(plan: MovePlan) -> None:
-    """Raise Refused if the tables of the move cannot be made, such as for an EBR with its entries in another order."""
+    """Raise Refused if the tables of the move cannot be made, such as for an EBR with its entries in another
+    order.
+    """
     if plan.of(ParkEntries):
         with open_read_only(plan.disk.path, image_sector_size=plan.disk.sector_size) as device:
             table.table_images(device, plan.park, plan.rewrite, journal_at=None, journal_id=bytes(16))
@@ -71,15 +74,18 @@ def _refuse_unusual_table(plan: MovePlan) -> None:
 def plan_for(judged: Judged, request: Request) -> FoundPlan:
     """Return the plan for a judged disk. Raises Refused with every reason.
 
-    Maps of used blocks are read only for partitions that move, as reading the map of a large file system takes long. A
-    map may show that another plan is cheaper, so this repeats until every partition that moves has a map.
+    Maps of used blocks are read only for partitions that move, as reading the map of a large file system
+    takes long. A map may show that another plan is cheaper, so this repeats until every partition that moves
+    has a map.
     """
     disk = judged.disk
     with open_claims(disk, request.goal) as (claims, sentences):
         return _plan_with_maps(judged, request, claims, sentences)
 
 
-def _plan_with_maps(judged: Judged, request: Request, claims: Claims, sentences: tuple[str, ...]) -> FoundPlan:
+def _plan_with_maps(
+    judged: Judged, request: Request, claims: Claims, sentences: tuple[str, ...]
+) -> FoundPlan:
     disk = judged.disk
     names = names_on(disk)
     # How far a file system can be shrunk depends on its used blocks.
@@ -102,8 +108,8 @@ def _plan_with_maps(judged: Judged, request: Request, claims: Claims, sentences:
 
 
 def _refuse_data_behind(disk: Disk, plan: MovePlan) -> None:
-    """Raise Refused if a file system already has the length wanted, and what follows it in its partition is neither
-    blank nor left by a shrink that was interrupted.
+    """Raise Refused if a file system already has the length wanted, and what follows it in its partition is
+    neither blank nor left by a shrink that was interrupted.
     """
     shrunk = {step.partition for step in plan.of(ShrinkContent)}
     for part in (part for part in disk.partitions if part.number in shrunk and not fills(part)):

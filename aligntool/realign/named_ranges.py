@@ -15,15 +15,15 @@ from aligntool.linux.outputs import new_file, open_place
 from aligntool.units import KIB, MIB, Extent, align_down, align_up
 
 _SHOWN = 16  # bytes of what begins in a range
-# How far a superblock is behind the first byte of its content: LVM; ext2, F2FS and HFS+; md and bcache; UFS; ISO 9660
-# and JFS; btrfs.
+# How far a superblock is behind the first byte of its content: LVM; ext2, F2FS and HFS+; md and bcache; UFS;
+# ISO 9660 and JFS; btrfs.
 _SUPERBLOCKS_AT = (0, KIB // 2, KIB, 4 * KIB, 8 * KIB, 32 * KIB, 64 * KIB)
 _MOST_STARTS = 4096
 
 
 def refuse_named(disk: Disk, reader: Reader, ranges: Sequence[Extent]) -> None:
-    """Raise Refused if a range is not outside of the partitions and the table, or if anything is recognised in it.
-    Raises OSError.
+    """Raise Refused if a range is not outside of the partitions and the table, or if anything is recognised
+    in it. Raises OSError.
     """
     refuse(reason for extent in ranges for reason in _refusals(disk, reader, extent))
 
@@ -39,7 +39,9 @@ def _refusals(disk: Disk, reader: Reader, extent: Extent) -> Iterator[Refusal]:
     if disk.table and disk.table.label is TableLabel.GPT:
         head, tail = table_sizes(disk.sector_size)
     if not Extent(head, (disk.size or 0) - tail - head).contains(extent):
-        yield Refusal("invalid-option", option, f"{where} are not between the table and the end of {disk.name}")
+        yield Refusal(
+            "invalid-option", option, f"{where} are not between the table and the end of {disk.name}"
+        )
         return
     ends = [part.extent.end for part in disk.partitions if part.role is not Role.EXTENDED]
     ends += [layer.extent.start + (layer.claims_size or 0) for layer in disk.content]
@@ -48,14 +50,18 @@ def _refusals(disk: Disk, reader: Reader, extent: Extent) -> Iterator[Refusal]:
         layers = read_layers(reader, Extent(start, extent.end - start), sector_size=disk.sector_size)
         if layers:
             place = "in" if extent.start <= start else "before"
-            text = f"{layer_name(layers[0])} is recognised at byte {start}, {place} the range {format_range(extent)}"
+            text = (
+                f"{layer_name(layers[0])} is recognised at byte {start}, {place} the range"
+                f" {format_range(extent)}"
+            )
             yield Refusal("ambiguous", disk.name, text, audit_command(disk))
             return
 
 
 def _possible_starts(reader: Reader, extent: Extent, lowest: int) -> Iterator[int]:
-    """Yield the bytes where content may begin: before each run of data, as far as a superblock may be behind it, and
-    each MiB. Content may begin in the zeros before the range, which a refusal does not name, down to byte `lowest`.
+    """Yield the bytes where content may begin: before each run of data, as far as a superblock may be behind
+    it, and each MiB. Content may begin in the zeros before the range, which a refusal does not name, down to
+    byte `lowest`.
     """
     runs = Claims(reader).kept_in(extent)
     starts = [run.start - behind for run in runs[:_MOST_STARTS] for behind in _SUPERBLOCKS_AT]

@@ -1,4 +1,6 @@
-"""Realign one disk as requested: lock it, verify the plan, apply it. Shared by the command line and the Python API."""
+"""Realign one disk as requested: lock it, verify the plan, apply it. Shared by the command line and the
+Python API.
+"""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -24,10 +26,16 @@ from aligntool.units import Extent
 
 
 def locked_realign(
-    plan: Plan, request: Request, *, rate: int | None, on_note: OnNote, find: Finder = find_plan, no_lease: bool = False
+    plan: Plan,
+    request: Request,
+    *,
+    rate: int | None,
+    on_note: OnNote,
+    find: Finder = find_plan,
+    no_lease: bool = False,
 ) -> AbstractContextManager[ChangeInProgress]:
-    """Lock the disk and check in a child process that the plan is still valid. `no_lease`: see `Lease`. Raises
-    Refused.
+    """Lock the disk and check in a child process that the plan is still valid. `no_lease`: see `Lease`.
+    Raises Refused.
     """
     path = plan.disk.path
     if not isinstance(plan, MovePlan):
@@ -52,8 +60,8 @@ def locked_realign(
 def _events(
     plan: MovePlan, request: Request, found: FoundPlan, context: MoveContext, since: int | None
 ) -> Iterator[Event]:
-    """Apply the whole plan: checks, shrinking, then the move. `since`: see `refuse_disturbed`. Raises Refused or
-    Stopped.
+    """Apply the whole plan: checks, shrinking, then the move. `since`: see `refuse_disturbed`. Raises Refused
+    or Stopped.
     """
     whole = yield from run_checks(plan)
     refuse_disturbed(plan.disk.path, since)
@@ -64,7 +72,9 @@ def _events(
     for index, step in shrinks:
         since = yield from shrink_content(plan, index, step, request, context, since)
     runs = runs_after_shrink(plan, request) if shrinks else found.runs
-    runs |= {copy.partition: (Extent(0, copy.source.length),) for copy in plan.copies if copy.partition in whole}
+    runs |= {
+        copy.partition: (Extent(0, copy.source.length),) for copy in plan.copies if copy.partition in whole
+    }
     with context.alone():
         refuse_disturbed(plan.disk.path, since)
         yield from realign(plan, context, runs, found.rebuilt)

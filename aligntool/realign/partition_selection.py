@@ -1,4 +1,6 @@
-"""Decide which partitions must, may or cannot move, which file system is shrunk, and which warnings and notes apply."""
+"""Decide which partitions must, may or cannot move, which file system is shrunk, and which warnings and notes
+apply.
+"""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,11 +25,12 @@ from aligntool.realign.refusals import content_reasons, partition_reasons
 from aligntool.realign.search import FoundPlaces, Patching, file_patches
 from aligntool.units import GIB, KIB, MIB, align_down, align_up, format_about, format_size, off_by
 
-# Which file system to shrink, and by how little, so that everything fits. Only shrinking changes more than positions.
+# Which file system to shrink, and by how little, so that everything fits. Only shrinking changes more than
+# positions.
 #
-# The last file system on the disk that can be shrunk is tried first, as the fewest bytes behind it have to move. ext2,
-# ext3 and ext4 are shrunk by resize2fs, NTFS by ntfsresize, btrfs by `btrfs filesystem resize`. XFS cannot be shrunk
-# (xfs_growfs(8)).
+# The last file system on the disk that can be shrunk is tried first, as the fewest bytes behind it have to
+# move. ext2, ext3 and ext4 are shrunk by resize2fs, NTFS by ntfsresize, btrfs by `btrfs filesystem resize`.
+# XFS cannot be shrunk (xfs_growfs(8)).
 
 DELETE_FILES = "delete files on it, and plan again"
 MAKE_ROOM = "delete files on it, or use --journal FILE on another disk, and plan again"
@@ -49,7 +52,9 @@ Fits = Callable[[Shrinks], FoundPlaces | None]
 
 
 def room_by_shrinking(disk: Disk, used: Uses, fits: Fits) -> tuple[FoundPlaces, dict[int, Shrunk]] | None:
-    """Return the places after shrinking the last file system that can make enough room, by as few MiB as possible."""
+    """Return the places after shrinking the last file system that can make enough room, by as few MiB as
+    possible.
+    """
     for part in shrinkable(disk):
         most = most_shrinkable(part, used)
         if most < MIB or _try(part, most, fits) is None:
@@ -63,7 +68,8 @@ def room_by_shrinking(disk: Disk, used: Uses, fits: Fits) -> tuple[FoundPlaces, 
                 high = middle
         found = _try(part, high * MIB, fits)
         shrunk = _shrunk(part, high * MIB)
-        if found is not None and (fills(part) or has_length(part.content[0], shrunk.length)):  # shrunk, but not moved
+        # shrunk, but not moved
+        if found is not None and (fills(part) or has_length(part.content[0], shrunk.length)):
             return found, {part.number: shrunk}
     return None
 
@@ -76,7 +82,11 @@ def shrink_hint(disk: Disk, used: Uses, fits: Fits, *, shrink: bool) -> tuple[st
     if shrink:
         kinds = [kind_of(part) for part in disk.partitions if part.role is not Role.EXTENDED]
         only = next((f" ({kind.is_never_shrunk})" for kind in kinds if kind.is_never_shrunk), "")
-        whole = (f"; all of partition {number} counts as used: {use.why}" for number, use in used.items() if use.why)
+        whole = (
+            f"; all of partition {number} counts as used: {use.why}"
+            for number, use in used.items()
+            if use.why
+        )
         return f"; no file system here can be shrunk enough{only}{''.join(whole)}", ""
     room = room_by_shrinking(disk, used, fits)
     if room is None:
@@ -92,8 +102,8 @@ def overwriting_text(part: Partition) -> str:
     rest = part.extent.length - (part.content[0].claims_size or 0)
     kind = kind_of(part).name
     return (
-        f"the {kind} on partition {part.number} is {format_about(rest)} shorter than its partition, and shrinking"
-        " would overwrite the bytes after it: first resize one of them to the length of the other"
+        f"the {kind} on partition {part.number} is {format_about(rest)} shorter than its partition, and"
+        " shrinking would overwrite the bytes after it: first resize one of them to the length of the other"
     )
 
 
@@ -114,8 +124,8 @@ def shrinkable(disk: Disk) -> tuple[Partition, ...]:
 
 
 def fills(part: Partition) -> bool:
-    """Return whether the file system takes its partition up to the last block. Otherwise its own tool would make it
-    longer, over what lies behind it, where the partition is to keep more than the file system has.
+    """Return whether the file system takes its partition up to the last block. Otherwise its own tool would
+    make it longer, over what lies behind it, where the partition is to keep more than the file system has.
     """
     layer = part.content[0]
     length = part.extent.length
@@ -123,11 +133,12 @@ def fills(part: Partition) -> bool:
 
 
 def most_shrinkable(part: Partition, used: Uses) -> int:
-    """Return by how many bytes the partition can be shrunk: an eighth of the used bytes and 1 MiB stay free, for tables
-    and fragments; of a large one less, but always more than resize2fs demands: 500 of 32,768 blocks (resize2fs.c).
+    """Return by how many bytes the partition can be shrunk: an eighth of the used bytes and 1 MiB stay free,
+    for tables and fragments; of a large one less, but always more than resize2fs demands: 500 of 32,768
+    blocks (resize2fs.c).
 
-    It demands more of a small one, which `used` states. If the used bytes were not read, half of the length; the file
-    system's own tool refuses if that is too much.
+    It demands more of a small one, which `used` states. If the used bytes were not read, half of the length;
+    the file system's own tool refuses if that is too much.
     """
     use = used.get(part.number, Used(part.number, part.extent.length // 2, "half of it"))
     stays = max(use.bytes + min(use.bytes // 8, GIB + use.bytes // 64) + MIB, use.least)
@@ -144,8 +155,8 @@ def _shrunk(part: Partition, by: int) -> Shrunk:
     return Shrunk(kind_of(part).name, part.extent.length - by)
 
 
-# Which partitions must move, which may, and which stay, by the request, the verdicts and the exceptions; independent of
-# the free space.
+# Which partitions must move, which may, and which stay, by the request, the verdicts and the exceptions;
+# independent of the free space.
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +170,8 @@ class Selection:
     reasons: list[Refusal] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     names: Mapping[int, StartNames] = field(default_factory=dict)  # starts recorded in files on a partition
-    inside: dict[int, int] = field(default_factory=dict)  # number -> bytes from its start to the data to be aligned
+    # number -> bytes from its start to the data to be aligned
+    inside: dict[int, int] = field(default_factory=dict)
 
     def grids_of(self, number: int) -> tuple[StartGrid, ...]:
         """Return the grids for the start of this partition that put its data on the grids of the disk."""
@@ -171,8 +183,8 @@ def _shifted_down(grid: StartGrid, distance: int) -> StartGrid:
 
 
 def _data_offset(selection: "Selection", judged: Judged, part: Partition, need: StartGrid) -> int:
-    """Return the bytes from the start of a partition to the data of its outermost container, if the data must be on the
-    grids instead of the start; 0 if that makes no difference or is impossible.
+    """Return the bytes from the start of a partition to the data of its outermost container, if the data must
+    be on the grids instead of the start; 0 if that makes no difference or is impossible.
     """
     start = part.extent.start
     sector_size = judged.disk.sector_size
@@ -181,14 +193,21 @@ def _data_offset(selection: "Selection", judged: Judged, part: Partition, need: 
         return 0
     name = layer_name(part.content[0])
     first = offsets[0]
-    physical = max((grid.size for grid in judged.grids if grid.kind is GridKind.PHYSICAL), default=sector_size)
+    physical = max(
+        (grid.size for grid in judged.grids if grid.kind is GridKind.PHYSICAL), default=sector_size
+    )
     unit = physical if kind_named(part.content[0].kind).updates_superblock else sector_size
     if any((place - first) % need.size for place in offsets):
         apart = f"segments of {name} begin at different distances from a boundary of {format_size(need.size)}"
-        selection.notes.append(f"partition {part.number}: {apart}; a move aligns its start, but not all of them")
+        selection.notes.append(
+            f"partition {part.number}: {apart}; a move aligns its start, but not all of them"
+        )
         selection.notes.extend(_pvmove_notes(part, need))
     elif first % unit:
-        odd = f"the data of {name} begins {format_size(first)} into it, which is not a multiple of {format_size(unit)}"
+        odd = (
+            f"the data of {name} begins {format_size(first)} into it, which is not a multiple of"
+            f" {format_size(unit)}"
+        )
         selection.notes.append(f"partition {part.number}: {odd}: its start is aligned, not the data")
     else:
         return first
@@ -198,19 +217,25 @@ def _data_offset(selection: "Selection", judged: Judged, part: Partition, need: 
 LARGEST_SECTOR = 4 * KIB  # of LUKS2: cryptsetup(8), --sector-size
 
 
-def small_sectors(judged: Judged, partitions: Collection[int]) -> tuple[int, tuple[tuple[Partition, Layer], ...]]:
-    """Return the preferred sector size of LUKS on this disk, and every LUKS volume on these partitions with smaller
-    sectors. `partitions` empty: all of the disk.
+def small_sectors(
+    judged: Judged, partitions: Collection[int]
+) -> tuple[int, tuple[tuple[Partition, Layer], ...]]:
+    """Return the preferred sector size of LUKS on this disk, and every LUKS volume on these partitions with
+    smaller sectors. `partitions` empty: all of the disk.
     """
     sizes = (grid.size for grid in judged.grids if grid.kind is GridKind.PHYSICAL)
     size = min(max(sizes, default=judged.disk.sector_size), LARGEST_SECTOR)
     outermost = ((part, part.content[0]) for part in judged.disk.partitions if part.content)
     named = (pair for pair in outermost if pair[0].number in partitions or not partitions)
-    return size, tuple(pair for pair in named if pair[1].kind == LUKS.name and (pair[1].data_unit or size) < size)
+    return size, tuple(
+        pair for pair in named if pair[1].kind == LUKS.name and (pair[1].data_unit or size) < size
+    )
 
 
 def _sector_notes(judged: Judged, goal: RealignGoal) -> Iterator[str]:
-    """Yield a note on LUKS2 volumes with small sectors, which a move does not change, with the command that does."""
+    """Yield a note on LUKS2 volumes with small sectors, which a move does not change, with the command that
+    does.
+    """
     size, small = small_sectors(judged, goal.partitions)
     found = [
         (part.number, layer.data_unit)
@@ -240,18 +265,23 @@ def _pvmove_notes(part: Partition, need: StartGrid) -> list[str]:
     if not off:
         return []
     moving = by_hand(ByHand.VOLUMES, "pvmove", ", ".join(map(shell_word, sorted(off))))
-    return [f"partition {part.number}: LVM can move extents smaller than the boundary to others of the group: {moving}"]
+    return [
+        f"partition {part.number}: LVM can move extents smaller than the boundary to others of the group:"
+        f" {moving}"
+    ]
 
 
 def select_partitions(judged: Judged, goal: RealignGoal) -> Selection:
-    """Return which partitions must move, may move and stay. A partition off the grid moves; one on the grid stays
-    unless the user names it or requires a grain.
+    """Return which partitions must move, may move and stay. A partition off the grid moves; one on the grid
+    stays unless the user names it or requires a grain.
     """
     disk = judged.disk
     need = required_grid(judged.grids, disk.sector_size)
     audit = audit_command(disk)
     if need is None:
-        sizes = ", ".join(f"{grid.kind} {format_size(grid.size)} + {format_size(grid.phase)}" for grid in judged.grids)
+        sizes = ", ".join(
+            f"{grid.kind} {format_size(grid.size)} + {format_size(grid.phase)}" for grid in judged.grids
+        )
         text = f"no offset is on all grids at once: {sizes}"
         return Selection((), {}, [], {}, [Refusal("grids-exclude", disk.name, text, audit)])
     selection = Selection(choices(need, goal.grain, only_grain=goal.grain_given), {}, [], {})
@@ -272,7 +302,9 @@ def select_partitions(judged: Judged, goal: RealignGoal) -> Selection:
 
 def off_words(verdict: Verdict) -> str:
     """Return text such as "3584B past a 4KiB boundary", for the most severe grid that the start misses."""
-    worst = min((check for check in verdict.checks if not check.on), key=lambda check: check.grid.severity.rank)
+    worst = min(
+        (check for check in verdict.checks if not check.on), key=lambda check: check.grid.severity.rank
+    )
     return past_words(worst.off_by, worst.grid.size)
 
 
@@ -311,12 +343,16 @@ def _sort_partition(
         off = verdict.answer is Answer.OFF
         selection.stays[number] = "not named" if off else "on the grid"
         if off:
-            selection.notes.append(f"partition {number} is also {off_words(verdict)} but stays: it was not named")
+            selection.notes.append(
+                f"partition {number} is also {off_words(verdict)} but stays: it was not named"
+            )
     else:
         _sort_by_start(selection, part, verdict, goal, grids)
 
 
-def _sort_by_start(selection: Selection, part: Partition, verdict: Verdict, goal: RealignGoal, grids: _Grids) -> None:
+def _sort_by_start(
+    selection: Selection, part: Partition, verdict: Verdict, goal: RealignGoal, grids: _Grids
+) -> None:
     number = part.number
     named = part.number in goal.partitions
     (need, grain) = grids
@@ -341,15 +377,19 @@ def _sort_by_start(selection: Selection, part: Partition, verdict: Verdict, goal
 
 # What the user must do after a move, mostly for boot loaders, and what was decided, in sentences.
 #
-# Sources: BCD and MountedDevices of Windows on an MBR disk contain the disk signature and a byte offset; firmware boot
-# entries contain a HD() device path with partition number, start, size and GUID (UEFI 10.3.5.1); syslinux and LILO keep
-# lists of sectors.
+# Sources: BCD and MountedDevices of Windows on an MBR disk contain the disk signature and a byte offset;
+# firmware boot entries contain a HD() device path with partition number, start, size and GUID (UEFI
+# 10.3.5.1); syslinux and LILO keep lists of sectors.
 
 _ACTIVE = ("active", "boot")
 
 
 def attention_to(
-    disk: Disk, moving: Collection[int], patched: Patched, names: Mapping[int, StartNames], shrunk: Collection[int]
+    disk: Disk,
+    moving: Collection[int],
+    patched: Patched,
+    names: Mapping[int, StartNames],
+    shrunk: Collection[int],
 ) -> Iterator[str]:
     """Yield what the user may have to do after the move. A shrink moves blocks of files, too."""
     with_windows = any(SYSTEM_HIVE in volume.files for volume in names.values())
@@ -361,7 +401,9 @@ def attention_to(
             then = f"if it lists partition {number}, correct place and size there {edit}"
             yield f"the disklabel in partition {part.number} may list the whole disk: {then}"
         if dos and part.number in {*moving, *shrunk} and _is_active(part) and _may_start_from(disk, part):
-            lists = "syslinux, extlinux, LILO or GRUB4DOS start from it, their lists of sectors must be rewritten"
+            lists = (
+                "syslinux, extlinux, LILO or GRUB4DOS start from it, their lists of sectors must be rewritten"
+            )
             name = layer_name(part.content[0])
             again = by_hand(ByHand.BOOT_PROGRAMS, "extlinux or lilo")
             yield f"partition {part.number} is the active partition, with {name}: if {lists} {again}"
@@ -371,28 +413,38 @@ def attention_to(
         if part.number in patched and patched[part.number].attention:
             yield patched[part.number].attention
         if part.type_code in EFI_SYSTEM:
-            lost = "firmware entries that name its start may no longer find it; `efibootmgr -v` shows them, and"
-            yield f"partition {part.number} is the EFI system partition: {lost} \\EFI\\BOOT is found in any case"
+            lost = (
+                "firmware entries that name its start may no longer find it; `efibootmgr -v` shows them, and"
+            )
+            yield (
+                f"partition {part.number} is the EFI system partition: {lost} \\EFI\\BOOT is found in any"
+                " case"
+            )
         kind = kind_of(part)
         if dos and (kind.holds_windows or (with_windows and _is_active(part) and kind.starts_windows)):
             yield from _windows_attention(disk, part, names)
 
 
 def _boot_code_attention(disk: Disk, changing: Collection[int]) -> Iterator[str]:
-    """Yield which boot code depends on an absolute sector that moves. GRUB's core image in the gap or in a BIOS boot
-    partition does not move.
+    """Yield which boot code depends on an absolute sector that moves. GRUB's core image in the gap or in a
+    BIOS boot partition does not move.
     """
     for code in disk.table.boot_code if disk.table else ():
         own = code.partition is not None
         where = f"the boot sector of partition {code.partition}" if own else "sector 0"
         if code.kind in ("LILO", "zipl", "Haiku Boot Manager") and changing:
             again = by_hand(ByHand.BOOT_PROGRAMS, code.kind)
-            yield f"{code.kind} in {where} keeps a list of absolute sectors: run it again from another system {again}"
+            yield (
+                f"{code.kind} in {where} keeps a list of absolute sectors: run it again from another system"
+                f" {again}"
+            )
         if code.kind == "syslinux" and code.partition in changing:
             how = by_hand(ByHand.BOOT_PROGRAMS, "extlinux")
             again = f"if it does not start, rewrite the list from another system {how}"
             yield f"{code.kind} in {where} keeps a list of sectors: {again}"
-        changed = [part for part in disk.partitions if part.number in changing and part.role is not Role.EXTENDED]
+        changed = [
+            part for part in disk.partitions if part.number in changing and part.role is not Role.EXTENDED
+        ]
         for part in changed if code.kind.startswith("GRUB") else ():
             if part.extent.start <= code.at < part.extent.end:
                 again = by_hand(ByHand.BOOT_PROGRAMS, "grub-install", "that partition" if own else "the disk")
@@ -402,9 +454,9 @@ def _boot_code_attention(disk: Disk, changing: Collection[int]) -> Iterator[str]
 
 
 def _may_start_from(disk: Disk, part: Partition) -> bool:
-    """Return whether a boot program that keeps a list of sectors may start from this partition: from FAT always; from
-    Linux file systems unless the boot code in sector 0 is GRUB's, which does not start such a program; never if its
-    own boot code is known.
+    """Return whether a boot program that keeps a list of sectors may start from this partition: from FAT
+    always; from Linux file systems unless the boot code in sector 0 is GRUB's, which does not start such a
+    program; never if its own boot code is known.
     """
     codes = disk.table.boot_code if disk.table else ()
     grub = any(code.kind.startswith("GRUB") and code.partition is None for code in codes)
@@ -414,17 +466,19 @@ def _may_start_from(disk: Disk, part: Partition) -> bool:
 
 
 def _windows_attention(disk: Disk, part: Partition, names: Mapping[int, StartNames]) -> Iterator[str]:
-    """Yield what to do for a Windows whose files are not on this disk and so are not changed with the move: a data
-    partition can only lose its drive letter, another may no longer boot.
+    """Yield what to do for a Windows whose files are not on this disk and so are not changed with the move: a
+    data partition can only lose its drive letter, another may no longer boot.
     """
     files = {file for volume in names.values() for file in volume.files}
-    active = _is_active(part) or any(_is_active(other) and kind_of(other).holds_windows for other in disk.partitions)
+    active = _is_active(part) or any(
+        _is_active(other) and kind_of(other).holds_windows for other in disk.partitions
+    )
     if (active or SYSTEM_HIVE in files) and not files & set(BCD_STORES):
         yield (
-            f"partition {part.number} may hold a Windows that starts from the MBR. Windows XP and older have no boot"
-            " entries that name a start. From Vista on they (BCD) name the disk signature and the old start: if such a"
-            " Windows does not start, start the Windows repair medium and run: bootrec /rebuildbcd, then bcdboot"
-            " C:\\Windows /s C:"
+            f"partition {part.number} may hold a Windows that starts from the MBR. Windows XP and older have"
+            " no boot entries that name a start. From Vista on they (BCD) name the disk signature and the old"
+            " start: if such a Windows does not start, start the Windows repair medium and run: bootrec"
+            " /rebuildbcd, then bcdboot C:\\Windows /s C:"
         )
     elif SYSTEM_HIVE not in files:
         where = "by the disk signature and the start of the partition"
@@ -432,14 +486,21 @@ def _windows_attention(disk: Disk, part: Partition, names: Mapping[int, StartNam
         yield f"partition {part.number}: Windows remembers drive letters {where}; {letter}"
     if any(part.extent.start in volume.recovery for volume in names.values()):
         again = "if reagentc /info in Windows reports Disabled, run: reagentc /disable, then reagentc /enable"
-        yield f"partition {part.number} has the Windows recovery environment, configured for the old start; {again}"
+        yield (
+            f"partition {part.number} has the Windows recovery environment, configured for the old start;"
+            f" {again}"
+        )
 
 
 def letters_taken(disk: Disk, names: Mapping[int, StartNames], found: FoundPlaces | None) -> Iterator[str]:
-    """Yield a warning for each drive letter that Windows remembers for an unused start where a partition will begin."""
+    """Yield a warning for each drive letter that Windows remembers for an unused start where a partition will
+    begin.
+    """
     present = {part.extent.start for part in disk.partitions}
     new_numbers = {found.after[number].start: number for number in found.order} if found else {}
-    for letter in (start for volume in names.values() for start in volume.starts if "\\DosDevices\\" in start.what):
+    for letter in (
+        start for volume in names.values() for start in volume.starts if "\\DosDevices\\" in start.what
+    ):
         if letter.start in new_numbers.keys() - present:
             by = f"{letter.what} already names its new start, for a partition that no longer exists"
             yield f"partition {new_numbers[letter.start]}: {by}; Windows may give it that letter"
@@ -470,8 +531,9 @@ def unpatchable_reasons(
 
 
 def ambiguous_superblocks(disk: Disk, found: FoundPlaces) -> Iterator[Refusal]:
-    """Refuse a place at which the md superblock of a partition would also be where that of the whole disk is: `mdadm
-    --assemble` then finds two similar members, and starts the array with neither (Assemble.c, select_devices).
+    """Refuse a place at which the md superblock of a partition would also be where that of the whole disk is:
+    `mdadm --assemble` then finds two similar members, and starts the array with neither (Assemble.c,
+    select_devices).
     """
     end = align_down(disk.size or 0, RESERVED)
     for part in (part for part in disk.partitions if part.number in found.order):
@@ -509,7 +571,10 @@ def notes_on(
         shrink = shrunk.get(part.number)
         if shrink:
             by = format_size(part.extent.length - shrink.length)
-            yield f"partition {part.number}: its {shrink.kind} is shrunk by {by}, because nothing fits otherwise"
+            yield (
+                f"partition {part.number}: its {shrink.kind} is shrunk by {by}, because nothing fits"
+                " otherwise"
+            )
     yield from (patching.note for patching in patched.values() if patching.note)
     yield from _windows_notes(disk, selection, found)
     yield from _table_notes(disk, found)
@@ -518,11 +583,19 @@ def notes_on(
 def _windows_notes(disk: Disk, selection: Selection, found: FoundPlaces) -> Iterator[str]:
     if disk.table and disk.table.label is TableLabel.GPT:
         if any(kind_of(part).holds_windows for part in disk.partitions if part.number in found.order):
-            yield "Windows finds the partitions of a GPT by their GUIDs: its boot entries and drive letters stay valid"
+            yield (
+                "Windows finds the partitions of a GPT by their GUIDs: its boot entries and drive letters"
+                " stay valid"
+            )
         return
     for number, volume in selection.names.items():
-        for prefix, words in (("BCD", "boot entries (BCD)"), ("MountedDevices", "drive letters (MountedDevices)")):
-            count = sum(named.start in found.moved for named in volume.starts if named.what.startswith(prefix))
+        for prefix, words in (
+            ("BCD", "boot entries (BCD)"),
+            ("MountedDevices", "drive letters (MountedDevices)"),
+        ):
+            count = sum(
+                named.start in found.moved for named in volume.starts if named.what.startswith(prefix)
+            )
             if count:
                 named = f"Windows {words} contain starts that change; they will be updated"
                 yield f"partition {number}: {named}; values changed: {count}"
@@ -535,7 +608,10 @@ def _placement_notes(selection: Selection, found: FoundPlaces, number: int) -> I
     preferred, *finer = selection.grids_of(number)
     inside = selection.inside.get(number)
     if inside:
-        yield f"partition {number} begins {format_size(inside)} before a boundary, so that the data inside is aligned"
+        yield (
+            f"partition {number} begins {format_size(inside)} before a boundary, so that the data inside is"
+            " aligned"
+        )
     if not preferred.has(start):
         got = format_size(next(grid.size for grid in finer if grid.has(start)))
         room = f"no room on a boundary of {format_size(preferred.size)}"
@@ -560,10 +636,16 @@ def _table_notes(disk: Disk, found: FoundPlaces) -> Iterator[str]:
         gap = "GRUB in the MBR gap stays intact; PARTUUIDs (disk signature and number) stay"
         yield f"the {format_about(first)} before the first partition is not touched: {gap}"
     else:
-        yield "PARTUUIDs, names, types and attributes stay: fstab, crypttab and boot loaders still find the partitions"
+        yield (
+            "PARTUUIDs, names, types and attributes stay: fstab, crypttab and boot loaders still find the"
+            " partitions"
+        )
     if found.journal is not None and found.journal.file is None:
         size = format_about(found.journal.extent.length)
         start = format_size(found.journal.extent.start)
         yield f"the journal takes {size} of free space at {start} until the change is complete"
         if found.signatures_only:
-            yield "the journal is small (signature sectors only): more frequent flushes are slower, but just as safe"
+            yield (
+                "the journal is small (signature sectors only): more frequent flushes are slower, but just as"
+                " safe"
+            )

@@ -13,9 +13,9 @@ from aligntool.contents.windows_names import StartNames
 from aligntool.inventory import BootCode, Disk, Partition, Role
 from aligntool.units import MIB, Extent, align_down, align_up, off_by
 
-# Disks that depend on the position of their partitions: boot media, boards whose boot ROM reads fixed offsets,
-# disklabels. These are facts about the boot programs of other projects, each with its source; docs/boot-layouts.md has
-# the whole table.
+# Disks that depend on the position of their partitions: boot media, boards whose boot ROM reads fixed
+# offsets, disklabels. These are facts about the boot programs of other projects, each with its source;
+# docs/boot-layouts.md has the whole table.
 
 BOOT_LOADERS = 16 * MIB  # end of Rockchip's U-Boot, the largest known
 # Started by a BIOS, or by the firmware of a mainframe, not by a boot ROM.
@@ -30,11 +30,14 @@ _LABEL_TYPES = {
     "516E7CB4-6ECF-11D6-8FF8-00022D09712B": _DISKLABEL,  # FreeBSD's container, gpart(8)
     "824CC7A0-36A8-11E3-890A-952519AD3F61": _DISKLABEL,  # OpenBSD
 }
-LABELS_DISK = ("0xa6", "0xa9", "824CC7A0-36A8-11E3-890A-952519AD3F61")  # OpenBSD and NetBSD list the whole disk
+# OpenBSD and NetBSD list the whole disk
+LABELS_DISK = ("0xa6", "0xa9", "824CC7A0-36A8-11E3-890A-952519AD3F61")
 
 
 def boot_rom_code(disk: Disk) -> tuple[BootCode, ...]:
-    """Return the boot programs that a boot ROM reads from a fixed offset, without those of a PC's sector 0."""
+    """Return the boot programs that a boot ROM reads from a fixed offset, without those of a PC's sector
+    0.
+    """
     found = disk.table.boot_code if disk.table else ()
     return tuple(code for code in found if code.kind not in _SECTOR_0 and not code.encrypts)
 
@@ -49,7 +52,9 @@ def fixed_layout_reasons(disk: Disk) -> Iterator[str]:
 
 
 def may_label_disk(part: Partition) -> bool:
-    """Return whether the partition may hold a disklabel that lists other partitions of the disk, by their sectors."""
+    """Return whether the partition may hold a disklabel that lists other partitions of the disk, by their
+    sectors.
+    """
     return part.type_code in LABELS_DISK and _leaves_label_free(part)
 
 
@@ -64,7 +69,10 @@ def fixed_place_reasons(disk: Disk, part: Partition) -> Iterator[str]:
         yield f"partition {part.number} {why}"
     for code in disk.table.boot_code if disk.table else ():
         if code.encrypts and not part.content:
-            yield f"partition {part.number} may be encrypted by {code.kind}, which stores sector numbers of the disk"
+            yield (
+                f"partition {part.number} may be encrypted by {code.kind}, which stores sector numbers of the"
+                " disk"
+            )
     for code in boot_rom_code(disk):
         begins_there = part.extent.start <= code.at < part.extent.end
         if begins_there or (part.extent.start < BOOT_LOADERS and not part.content):
@@ -74,8 +82,8 @@ def fixed_place_reasons(disk: Disk, part: Partition) -> Iterator[str]:
 
 
 def _is_ventoy(disk: Disk) -> bool:
-    """Return whether the disk has what Ventoy checks at boot: the label, or its code in sector 0 and the position and
-    length of the second partition (grub-core/ventoy/ventoy_cmd.c, ventoy_check_official_device).
+    """Return whether the disk has what Ventoy checks at boot: the label, or its code in sector 0 and the
+    position and length of the second partition (grub-core/ventoy/ventoy_cmd.c, ventoy_check_official_device).
     """
     if any(layer.label == "VTOYEFI" for part in disk.partitions for layer in part.content):
         return True
@@ -92,8 +100,8 @@ def kind_of(partition: Partition) -> Kind:
     return kind_named(partition.content[0].kind if partition.content else UNKNOWN)
 
 
-# Where a partition may start: the offsets on every grid that matters. This arithmetic knows neither partitions nor
-# free space.
+# Where a partition may start: the offsets on every grid that matters. This arithmetic knows neither
+# partitions nor free space.
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +124,12 @@ class StartGrid:
 
 
 def required_grid(grids: Iterable[Grid], sector_size: int) -> StartGrid | None:
-    """Return the common offsets of all grids off which a start is an error or a warning; None if there are none.
+    """Return the common offsets of all grids off which a start is an error or a warning; None if there are
+    none.
 
-    The common offsets of grids with several sizes and phases follow from the Chinese remainder theorem. The phase is
-    the kernel's alignment_offset: with 3584, sector 63 of 512 bytes is aligned and sector 2048 is not.
+    The common offsets of grids with several sizes and phases follow from the Chinese remainder theorem. The
+    phase is the kernel's alignment_offset: with 3584, sector 63 of 512 bytes is aligned and sector 2048 is
+    not.
     """
     required = (StartGrid(grid.size, grid.phase) for grid in grids if grid.severity is not Severity.INFO)
     start: StartGrid | None = StartGrid(sector_size)
@@ -133,7 +143,9 @@ def _intersection(first: StartGrid | None, second: StartGrid) -> StartGrid | Non
     apart = second.phase - first.phase
     if apart % shared:
         return None
-    steps = apart // shared * pow(first.size // shared, -1, second.size // shared) if second.size > shared else 0
+    steps = (
+        apart // shared * pow(first.size // shared, -1, second.size // shared) if second.size > shared else 0
+    )
     size = lcm(first.size, second.size)
     return StartGrid(size, (first.phase + steps % (second.size // shared) * first.size) % size)
 
@@ -147,7 +159,9 @@ def on_grain(need: StartGrid, grain: int) -> StartGrid:
 
 
 def choices(need: StartGrid, grain: int, *, only_grain: bool) -> tuple[StartGrid, ...]:
-    """Return the grid of `grain`, then of its halves down to what the grids require. `only_grain`: the first alone."""
+    """Return the grid of `grain`, then of its halves down to what the grids require. `only_grain`: the first
+    alone.
+    """
     found = [on_grain(need, grain)]
     while not only_grain and grain % 2 == 0 and found[-1].size > need.size:
         grain //= 2
@@ -157,17 +171,17 @@ def choices(need: StartGrid, grain: int, *, only_grain: bool) -> tuple[StartGrid
     return tuple(found)
 
 
-# The order of the copies: no target may overlap a source that has not been copied yet. The safety of the whole move
-# depends on it.
+# The order of the copies: no target may overlap a source that has not been copied yet. The safety of the
+# whole move depends on it.
 
 
 def copy_order(moves: Mapping[int, tuple[Extent, Extent]]) -> tuple[int, ...] | None:
-    """Return the partition numbers in the order of copying. `moves`: number -> (old, new). None if partitions need each
-    other's old places, so that no order is possible.
+    """Return the partition numbers in the order of copying. `moves`: number -> (old, new). None if partitions
+    need each other's old places, so that no order is possible.
 
-    If the order on the disk stays the same, there always is one: a partition that moves right into the old place of
-    its neighbour waits for that neighbour, which moves right as well, and the last of them moves into free space. The
-    same holds to the left.
+    If the order on the disk stays the same, there always is one: a partition that moves right into the old
+    place of its neighbour waits for that neighbour, which moves right as well, and the last of them moves
+    into free space. The same holds to the left.
     """
     waiting = dict(sorted(moves.items()))
     order: list[int] = []
@@ -185,8 +199,8 @@ def _blocked(number: int, waiting: Mapping[int, tuple[Extent, Extent]]) -> bool:
     return any(other != number and target.overlaps(source) for other, (source, _) in waiting.items())
 
 
-# A disk as a row of items from left to right, some of which may move. EBRs are items too, so the search for places
-# need not know about their chain.
+# A disk as a row of items from left to right, some of which may move. EBRs are items too, so the search for
+# places need not know about their chain.
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,11 +233,11 @@ class Movable:
 
 
 def row_of(disk: Disk, movable: Movable, *, roomy: bool = False) -> tuple[RowItem, ...]:
-    """Return everything that takes space on the disk, in the order of the disk. `roomy`: EBRs keep their distance to
-    their partitions.
+    """Return everything that takes space on the disk, in the order of the disk. `roomy`: EBRs keep their
+    distance to their partitions.
 
-    A container is a single item that stays unless one of its logical partitions must move. Otherwise its first sector,
-    the first EBR, stays and its end may grow.
+    A container is a single item that stays unless one of its logical partitions must move. Otherwise its
+    first sector, the first EBR, stays and its end may grow.
     """
     items = [RowItem(extent) for extent in movable.kept]
     for part in disk.partitions:
@@ -251,7 +265,9 @@ def containers(disk: Disk) -> tuple[Partition, ...]:
 def logicals_of(disk: Disk, container: Partition) -> tuple[Partition, ...]:
     """Return the logical partitions in the order of the EBR chain, which is the order of their numbers."""
     extent = container.extent
-    return tuple(part for part in disk.partitions if part.role is Role.LOGICAL and extent.contains(part.extent))
+    return tuple(
+        part for part in disk.partitions if part.role is Role.LOGICAL and extent.contains(part.extent)
+    )
 
 
 def lead_of(part: Partition, sector_size: int) -> int:
@@ -280,10 +296,10 @@ def _item(part: Partition, movable: Movable) -> RowItem:
 
 # The cheapest places: an exact search from left to right over which items move, and to which grain.
 #
-# Cheapest means: fewest bytes to copy, then fewest partitions moved, then the coarsest grain. The order on the disk
-# stays. A state is the cost so far and the end of the last item; of two states the one that costs more and ends later
-# is dropped. For long rows only a few states are kept, always including the one that ends first: so a solution is
-# found whenever there is one, though perhaps not the cheapest.
+# Cheapest means: fewest bytes to copy, then fewest partitions moved, then the coarsest grain. The order on
+# the disk stays. A state is the cost so far and the end of the last item; of two states the one that costs
+# more and ends later is dropped. For long rows only a few states are kept, always including the one that ends
+# first: so a solution is found whenever there is one, though perhaps not the cheapest.
 
 EXACT_UP_TO = 16  # items; all states are kept
 _STATES_OF_LONG_ROWS = 6

@@ -10,8 +10,8 @@ from aligntool.linux.checks import CheckResult, check_content
 
 
 def run_checks(plan: Plan) -> Generator[Event, None, frozenset[int]]:
-    """Run every check of a plan, and return the partitions to copy whole because they could not be checked: a map of
-    used blocks is only as right as the file system. Raises Refused if a check finds errors.
+    """Run every check of a plan, and return the partitions to copy whole because they could not be checked: a
+    map of used blocks is only as right as the file system. Raises Refused if a check finds errors.
     """
     whole = set()
     for index, step in plan.numbered(steps.CheckContent):

@@ -1,4 +1,6 @@
-"""Plan a realign: places of the partitions and steps. Determine which misaligned partitions a realign can repair."""
+"""Plan a realign: places of the partitions and steps. Determine which misaligned partitions a realign can
+repair.
+"""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -9,7 +11,14 @@ from typing import Protocol
 from aligntool import steps
 from aligntool.audit.layers import data_starts
 from aligntool.audit.report import Answer, Judged, Repair, Report
-from aligntool.audit.wording import audit_command, contents_of_disk, labelled, next_command, next_look, next_realign
+from aligntool.audit.wording import (
+    audit_command,
+    contents_of_disk,
+    labelled,
+    next_command,
+    next_look,
+    next_realign,
+)
 from aligntool.change import Estimate, MovePlan, Place, RealignGoal, Used
 from aligntool.claims import ALL_FREE, Claims
 from aligntool.commands import Command, Hint, typed
@@ -25,14 +34,16 @@ from aligntool.realign.refusals import disk_reasons, partition_reasons, unlisted
 from aligntool.realign.suspended import suspension_attention
 from aligntool.units import GIB, MIB, Extent, align_down, format_about, format_size
 
-# From the places found to a plan. Only the order of the steps and the texts are determined here; no decision is made.
+# From the places found to a plan. Only the order of the steps and the texts are determined here; no decision
+# is made.
 
 Changes = tuple[steps.EntryChange, ...]
 _PAGE = 4096
 _LONGEST_WINDOW = 8 * MIB
 _LONGEST_STAGED = 32 * MIB
 _BATCH = 32 * MIB  # two of them are in memory at once, and all of it must stay below 150 MiB
-# Bytes per second of reading, writing and reading back together; even a drive that is ten years old is faster.
+# Bytes per second of reading, writing and reading back together; even a drive that is ten years old is
+# faster.
 _ROTATIONAL = 60 * 10**6
 _FLASH = 300 * 10**6
 # Seconds that a batch waits for its three flushes: of the data, and of each copy of the record.
@@ -53,7 +64,11 @@ def write_plan(
     changes = _changes(disk, found)
     after = {change.number: change.after for change in changes}
     moving = frozenset(found.order if found else ())
-    patched = {part.number: _patching(disk, part, changes, shrunk) for part in disk.partitions if part.number in moving}
+    patched = {
+        part.number: _patching(disk, part, changes, shrunk)
+        for part in disk.partitions
+        if part.number in moving
+    }
     patched = _with_file_patches(selection, found, patched)
     plan_steps = tuple(_steps(disk, found, shrunk, changes, patched)) if found and found.journal else ()
     places = tuple(_place(part, selection, after.get(part.number, part.extent)) for part in disk.partitions)
@@ -82,7 +97,9 @@ def _changes(disk: Disk, found: search.FoundPlaces | None) -> Changes:
     return tuple(changes[number] for number in sorted(changes))
 
 
-def _patching(disk: Disk, part: Partition, changes: Changes, shrunk: partition_selection.Shrinks) -> search.Patching:
+def _patching(
+    disk: Disk, part: Partition, changes: Changes, shrunk: partition_selection.Shrinks
+) -> search.Patching:
     """Return the patches of a partition. A shrink puts the copy of an NTFS boot sector elsewhere."""
     if part.number in shrunk:
         length = shrunk[part.number].length
@@ -92,13 +109,23 @@ def _patching(disk: Disk, part: Partition, changes: Changes, shrunk: partition_s
 
 
 def _with_file_patches(
-    selection: partition_selection.Selection, found: search.FoundPlaces | None, patched: partition_selection.Patched
+    selection: partition_selection.Selection,
+    found: search.FoundPlaces | None,
+    patched: partition_selection.Patched,
 ) -> dict[int, search.Patching]:
     """Return `patched` with the patches of files that name a start, which may be on partitions that stay."""
     moved = found.moved if found else {}
-    named = {number: patches for number, one in selection.names.items() if (patches := search.file_patches(one, moved))}
-    both = {number: patched.get(number, search.Patching()) for number in sorted(patched.keys() | named.keys())}
-    return {number: replace(own, patches=(*own.patches, *named.get(number, ()))) for number, own in both.items()}
+    named = {
+        number: patches
+        for number, one in selection.names.items()
+        if (patches := search.file_patches(one, moved))
+    }
+    both = {
+        number: patched.get(number, search.Patching()) for number in sorted(patched.keys() | named.keys())
+    }
+    return {
+        number: replace(own, patches=(*own.patches, *named.get(number, ()))) for number, own in both.items()
+    }
 
 
 def _steps(
@@ -138,15 +165,17 @@ def _steps(
     yield steps.CloseJournal(journal)
 
 
-def _held(disk: Disk, part: Partition, found: search.FoundPlaces, patched: search.Patching) -> steps.SavedRanges:
+def _held(
+    disk: Disk, part: Partition, found: search.FoundPlaces, patched: search.Patching
+) -> steps.SavedRanges:
     more = (search.needed_for(patch) for patch in patched.patches)
     length = found.before[part.number].length
     return held_ranges(part, length, disk.sector_size, more, signatures_only=found.signatures_only)
 
 
 def _parked(disk: Disk, touched: Collection[int]) -> tuple[int, ...]:
-    """Return the entries that move or are shrunk: another partition may be placed at their present end, so none of
-    them may grow in the meantime. Logical partitions are parked by their container.
+    """Return the entries that move or are shrunk: another partition may be placed at their present end, so
+    none of them may grow in the meantime. Logical partitions are parked by their container.
     """
     parked = set(touched)
     for container in containers(disk):
@@ -157,8 +186,8 @@ def _parked(disk: Disk, touched: Collection[int]) -> tuple[int, ...]:
 
 
 def copy_strips_for(distance: int, journal: steps.JournalPlace, sector_size: int) -> steps.CopyStrips:
-    """Return how a copy is divided into copy strips. A window is never longer than the distance; over short distances
-    everything goes through the stash.
+    """Return how a copy is divided into copy strips. A window is never longer than the distance; over short
+    distances everything goes through the stash.
     """
     stash = journal.stash.length
     if distance < search.SHORT:
@@ -184,7 +213,9 @@ def _goal_words(goal: RealignGoal) -> str:
     least_start = format_size(goal.least_start)
     words = f"every start on {on}"
     if goal.partitions:
-        words = f"partitions {numbers} on {on}" if len(goal.partitions) > 1 else f"partition {numbers} on {on}"
+        words = (
+            f"partitions {numbers} on {on}" if len(goal.partitions) > 1 else f"partition {numbers} on {on}"
+        )
     return f"{words}, none before {least_start}" if goal.least_start else words
 
 
@@ -202,12 +233,16 @@ def estimate(
     flash = disk.rotational is False
     rate, flushes = (_FLASH, _FLASH_FLUSHES) if flash else (_ROTATIONAL, _ROTATIONAL_FLUSHES)
     sizes = {use.partition: use.bytes for use in uses}
-    batches = sum(_batches(step, sizes[step.partition]) for step in plan_steps if isinstance(step, steps.CopyContent))
+    batches = sum(
+        _batches(step, sizes[step.partition]) for step in plan_steps if isinstance(step, steps.CopyContent)
+    )
     return Estimate(total, ceil(total / rate + batches * flushes), uses)
 
 
 def _batches(step: steps.CopyContent, size: int) -> float:
-    """Return the approximate number of batches for `size` bytes; a small journal makes them many and small."""
+    """Return the approximate number of batches for `size` bytes; a small journal makes them many and
+    small.
+    """
     sample = min(size, _SAMPLE)
     schedule = Schedule((Extent(0, sample),), step.target.start - step.source.start, step.lanes)
     return sum(1 for _ in schedule.batches()) * size / max(sample, 1)
@@ -224,9 +259,9 @@ def plan_realign(
     *,
     names: Mapping[int, StartNames] | None = None,
 ) -> MovePlan:
-    """Return the cheapest plan that aligns every start. `used`: the bytes that a move of each partition copies; a
-    partition missing there is copied whole. `claims`: what may be overwritten. `names`: the starts recorded in files
-    of Windows.
+    """Return the cheapest plan that aligns every start. `used`: the bytes that a move of each partition
+    copies; a partition missing there is copied whole. `claims`: what may be overwritten. `names`: the starts
+    recorded in files of Windows.
 
     The plan has no steps if nothing has to move. Raises Refused with all reasons, a line each.
     """
@@ -273,7 +308,9 @@ def movable(
 class _PlacesFor(Protocol):
     """The search for places, if these file systems are shrunk."""
 
-    def __call__(self, shrunk: partition_selection.Shrinks, /, *, finer: bool = False) -> search.FoundPlaces | None: ...
+    def __call__(
+        self, shrunk: partition_selection.Shrinks, /, *, finer: bool = False
+    ) -> search.FoundPlaces | None: ...
 
 
 def _find_places(
@@ -311,8 +348,8 @@ def _nothing_there(disk: Disk) -> Refusal:
 
 
 def _refuse_if_not_judged(judged: Judged) -> None:
-    """Raise Refused if no partition could be judged, such as when the table belongs to an array: then it is unknown
-    whether any is misaligned.
+    """Raise Refused if no partition could be judged, such as when the table belongs to an array: then it is
+    unknown whether any is misaligned.
     """
     verdicts = judged.verdicts
     if verdicts and all(verdict.answer is Answer.UNKNOWN for verdict in verdicts):
@@ -344,12 +381,17 @@ def _no_room(
         least = found.journal_least
         room = found.journal_room
         text = (
-            f"there is no room for the journal: it needs {format_about(least)} in one piece, but the largest free one"
+            f"there is no room for the journal: it needs {format_about(least)} in one piece, but the largest"
+            " free one"
         )
-        text += f" has {format_about(room)}, {least - room} bytes short; a file on another disk also works{helps}"
+        text += (
+            f" has {format_about(room)}, {least - room} bytes short; a file on another disk also works{helps}"
+        )
         if least <= found.journal_unclaimed:
             text = f"{FULL_MBR}; a file on another disk also works"
-        return Refusal("no-journal-room", disk.name, text, next_command(disk, "realign", "--journal FILE"), False)
+        return Refusal(
+            "no-journal-room", disk.name, text, next_command(disk, "realign", "--journal FILE"), False
+        )
     if not hint and (named := _fitting(judged, selection, goal, claims)):
         helps = f"; there is for {partition_selection.partition_words(named)}"
         hint = next_command(disk, "plan realign", *_options(named))
@@ -365,8 +407,8 @@ def _no_room(
 def _fitting(
     judged: Judged, selection: partition_selection.Selection, goal: RealignGoal, claims: Claims
 ) -> tuple[int, ...]:
-    """Return the partitions for which there is room, also for a journal, while the others stay; () if the goal has more
-    than partitions.
+    """Return the partitions for which there is room, also for a journal, while the others stay; () if the
+    goal has more than partitions.
     """
     if replace(goal, partitions=()) != _GOAL:
         return ()
@@ -382,8 +424,8 @@ def _refusal(
     against: Mapping[int, tuple[Refusal, ...]],
     fitting: Callable[[], Collection[int]],
 ) -> Refused:
-    """Return the refusal with all reasons and the next command: to move the other partitions alone if some can never be
-    moved, of these the `fitting` ones, otherwise the first command that helps.
+    """Return the refusal with all reasons and the next command: to move the other partitions alone if some
+    can never be moved, of these the `fitting` ones, otherwise the first command that helps.
     """
     lines = dict.fromkeys(reason.text for reason in reasons)
     reasons_of_partitions = sum(len(found) for found in against.values())
@@ -395,8 +437,8 @@ def _refusal(
     return Refused("\n".join(lines), hint=hint, refusals=dict.fromkeys(reasons))
 
 
-# Whether a misaligned partition can be repaired, for the audit to report. This must be cheap: an audit may cover
-# thousands of disks, and tables with thousands of partitions.
+# Whether a misaligned partition can be repaired, for the audit to report. This must be cheap: an audit may
+# cover thousands of disks, and tables with thousands of partitions.
 
 IN_PLACE = "in-place"
 WITH_SHRINK = "with-shrink"
@@ -427,8 +469,12 @@ def find_repairs(judged: Judged) -> tuple[Repair, ...]:
     disk_wide = (*selection.reasons, *disk_reasons(judged))
     against = partition_reasons(disk, parts_of(disk, off))
     reasons = {number: (*disk_wide, *against[number]) for number in off}
-    rooms = _rooms(judged, selection, tuple(number for number in selection.must if _may_move(reasons[number])))
-    return tuple(_repair(disk, number, rooms.get(number, (_Room.NONE, ())), reasons[number]) for number in off)
+    rooms = _rooms(
+        judged, selection, tuple(number for number in selection.must if _may_move(reasons[number]))
+    )
+    return tuple(
+        _repair(disk, number, rooms.get(number, (_Room.NONE, ())), reasons[number]) for number in off
+    )
 
 
 def _may_move(reasons: Collection[Refusal]) -> bool:
@@ -438,8 +484,8 @@ def _may_move(reasons: Collection[Refusal]) -> bool:
 def with_repair_commands(report: Report, repairs: Mapping[str, Sequence[Repair]]) -> Report:
     """Return the report with better commands in the findings that recommend a plan.
 
-    Such a command settles what must be settled first, has the option without which the plan is refused, or shows why
-    it is refused.
+    Such a command settles what must be settled first, has the option without which the plan is refused, or
+    shows why it is refused.
     """
     answers: dict[tuple[str | None, int | None, str], str] = {
         (judged.disk.name, repair.partition, next_realign(judged.disk)): repair.next
@@ -449,14 +495,17 @@ def with_repair_commands(report: Report, repairs: Mapping[str, Sequence[Repair]]
     }
     found = ((finding, (finding.disk, finding.partition, finding.next)) for finding in report.findings)
     return replace(
-        report, findings=tuple(replace(finding, next=answers.get(key, finding.next)) for finding, key in found)
+        report,
+        findings=tuple(replace(finding, next=answers.get(key, finding.next)) for finding, key in found),
     )
 
 
 def on_captured_machine(
     report: Report, repairs: Mapping[str, Sequence[Repair]]
 ) -> tuple[Report, dict[str, tuple[Repair, ...]]]:
-    """Return report and repairs of a captured machine, with every command on a disk marked to be run there."""
+    """Return report and repairs of a captured machine, with every command on a disk marked to be run
+    there.
+    """
     root = report.inventory.sysroot
     findings = (replace(finding, next=there(finding.next, root)) for finding in report.findings)
     moved = {
@@ -467,7 +516,9 @@ def on_captured_machine(
 
 
 def there(command: str, sysroot: str) -> str:
-    """Return the command marked to be run on the captured machine; one that shows what was captured is for here."""
+    """Return the command marked to be run on the captured machine; one that shows what was captured is for
+    here.
+    """
     match getattr(command, "parts", ()):
         case (Command("aligntool", ("audit", "--map", path)),) if sysroot:
             return typed("aligntool audit --map --sysroot", sysroot, path.removeprefix("/dev/"), sudo=False)
@@ -476,7 +527,9 @@ def there(command: str, sysroot: str) -> str:
     return f"on the captured machine: {command}"
 
 
-def _repair(disk: Disk, number: int, found: tuple[_Room, tuple[int, ...]], reasons: tuple[Refusal, ...]) -> Repair:
+def _repair(
+    disk: Disk, number: int, found: tuple[_Room, tuple[int, ...]], reasons: tuple[Refusal, ...]
+) -> Repair:
     room = found[0]
     named = _options(found[1])
     for reason in reasons:
@@ -495,7 +548,9 @@ def _repair(disk: Disk, number: int, found: tuple[_Room, tuple[int, ...]], reaso
         who = f"the file system on partition {' or '.join(shorter[-2:])}"
         why = f"there is not enough room; shrinking {who} may make some{first}"
         return Repair(number, WITH_SHRINK, why, next_command(disk, "plan realign", "--shrink"))
-    return Repair(number, NOT, "there is not enough room, and no file system here can be shrunk", next_look(disk))
+    return Repair(
+        number, NOT, "there is not enough room, and no file system here can be shrunk", next_look(disk)
+    )
 
 
 def _options(numbers: Collection[int]) -> Iterator[str]:
@@ -503,18 +558,26 @@ def _options(numbers: Collection[int]) -> Iterator[str]:
 
 
 def _rooms(
-    judged: Judged, selection: partition_selection.Selection, numbers: tuple[int, ...], claims: Claims = ALL_FREE
+    judged: Judged,
+    selection: partition_selection.Selection,
+    numbers: tuple[int, ...],
+    claims: Claims = ALL_FREE,
 ) -> dict[int, tuple[_Room, tuple[int, ...]]]:
-    """Return the room for each of these misaligned partitions that has any, and which partitions to name in the command
-    that moves it: none if all misaligned partitions of the disk fit, otherwise those that fit together, or it alone.
-    An audit reads no free space, so that all counts as free: whether it is, is known when the move is planned.
+    """Return the room for each of these misaligned partitions that has any, and which partitions to name in
+    the command that moves it: none if all misaligned partitions of the disk fit, otherwise those that fit
+    together, or it alone.
+    An audit reads no free space, so that all counts as free: whether it is, is known when the move is
+    planned.
     """
     disk = judged.disk
     if not numbers or not selection.start_grids or disk.size is None:
         return {}
     if len(disk.partitions) > _SEARCHED_UP_TO:
         return dict.fromkeys(_with_room_beside(disk, selection), (_Room.ENOUGH, ()))
-    if len(numbers) == len(selection.must) and (room := _room_for(judged, selection, claims)) is not _Room.NONE:
+    if (
+        len(numbers) == len(selection.must)
+        and (room := _room_for(judged, selection, claims)) is not _Room.NONE
+    ):
         return dict.fromkeys(numbers, (room, ()))
     alone = {number: _room_of(judged, (number,), claims) for number in numbers}
     fitting = tuple(number for number, room in alone.items() if room is not _Room.NONE)
@@ -525,7 +588,9 @@ def _rooms(
 
 
 def _room_of(judged: Judged, numbers: tuple[int, ...], claims: Claims) -> _Room:
-    return _room_for(judged, partition_selection.select_partitions(judged, RealignGoal(partitions=numbers)), claims)
+    return _room_for(
+        judged, partition_selection.select_partitions(judged, RealignGoal(partitions=numbers)), claims
+    )
 
 
 def _room_for(judged: Judged, selection: partition_selection.Selection, claims: Claims) -> _Room:
@@ -539,7 +604,9 @@ def _with_room_beside(disk: Disk, selection: partition_selection.Selection) -> f
     room = search.room_of(disk, _GOAL)
     found = set()
     end = room.extent.start
-    for item, free_to in zip(row, [*(following.extent.start for following in row[1:]), room.extent.end], strict=False):
+    for item, free_to in zip(
+        row, [*(following.extent.start for following in row[1:]), room.extent.end], strict=False
+    ):
         if item.number is not None and item.number in selection.must:
             start = first_place(item, selection.grids_of(item.number)[-1], end, room)
             if start + item.extent.length <= free_to:

@@ -21,10 +21,11 @@ from aligntool.realign.request import Request, look_at
 
 
 def look_before_change(target: str, request: Request, rule: str, option: str = "") -> Judged:
-    """Return the disk, judged, with its health and the devices that hold it. `rule`, `option`: see `refuse_part`.
+    """Return the disk, judged, with its health and the devices that hold it. `rule`, `option`: see
+    `refuse_part`.
 
-    Raises Refused if it cannot be read, is a partition or in flight, or if a killed aligntool's programs still use it;
-    also if the file requested for the journal would be in memory.
+    Raises Refused if it cannot be read, is a partition or in flight, or if a killed aligntool's programs
+    still use it; also if the file requested for the journal would be in memory.
     """
     judged, _ = look_at(target, request)
     if request.goal.journal_file:
@@ -40,8 +41,8 @@ def look_before_change(target: str, request: Request, rule: str, option: str = "
 
 
 def refuse_part(target: str, disk: Disk, rule: str, option: str = "") -> None:
-    """Raise Refused if the target is a partition: reading it means reading its disk, but the user who names a partition
-    does not expect writes to the whole disk.
+    """Raise Refused if the target is a partition: reading it means reading its disk, but the user who names a
+    partition does not expect writes to the whole disk.
 
     `option`: the option that takes the number of a partition besides the disk.
     """
@@ -55,8 +56,8 @@ def refuse_part(target: str, disk: Disk, rule: str, option: str = "") -> None:
 
 
 def wait_for_leftovers(path: str) -> bool:
-    """Wait for programs that a killed aligntool started, and return whether there were any: resize2fs runs to its end,
-    and no plan must rely on what was read before it ends. Raises Refused if it takes long.
+    """Wait for programs that a killed aligntool started, and return whether there were any: resize2fs runs to
+    its end, and no plan must rely on what was read before it ends. Raises Refused if it takes long.
     """
     status = _status_of(path)
     if not any(loop.passing for loop in loops_over(status)):
@@ -69,17 +70,21 @@ def wait_for_leftovers(path: str) -> bool:
 
 
 def _status_of(path: str) -> os.stat_result:
-    """Return the status of a disk or image. Raises Refused if the kernel lists a disk whose node in /dev is missing."""
+    """Return the status of a disk or image. Raises Refused if the kernel lists a disk whose node in /dev is
+    missing.
+    """
     with failing_as(
-        Refused, path, hint=f"the device node {path} is missing: udev creates it, at the latest when the machine starts"
+        Refused,
+        path,
+        hint=f"the device node {path} is missing: udev creates it, at the latest when the machine starts",
     ):
         return status_of(path)
 
 
 @contextmanager
 def naming_loops(path: str) -> Iterator[None]:
-    """Extend a refusal of an image or disk that is attached to a loop device: it may be mounted there, and then it must
-    not be checked or repaired here. Raises Refused for sectors that the disk cannot read.
+    """Extend a refusal of an image or disk that is attached to a loop device: it may be mounted there, and
+    then it must not be checked or repaired here. Raises Refused for sectors that the disk cannot read.
     """
     try:
         yield

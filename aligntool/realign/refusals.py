@@ -35,20 +35,32 @@ from aligntool.contents.ntfs import SHUT_DOWN, WINDOWS_HIBERNATED
 from aligntool.errors import Refusal, refuse
 from aligntool.formats.part_types import ROLES, role_list
 from aligntool.formats.reader import MAY_BE_SHARED
-from aligntool.inventory import Disk, DiskKind, Fault, Inventory, Layer, Partition, Role, TableLabel, with_inner
+from aligntool.inventory import (
+    Disk,
+    DiskKind,
+    Fault,
+    Inventory,
+    Layer,
+    Partition,
+    Role,
+    TableLabel,
+    with_inner,
+)
 from aligntool.realign.placing import containers, fixed_layout_reasons, fixed_place_reasons, logicals_of
 from aligntool.realign.search import irregular_chain_reason
 from aligntool.units import counted, format_size
 
-# Why a disk gets no new table: because of its content, or because of the request. These checks stand between a typing
-# error and lost data.
+# Why a disk gets no new table: because of its content, or because of the request. These checks stand between
+# a typing error and lost data.
 
 MOST_ENTRIES = {"gpt": 128, "dos": 4}  # no logical partitions: more than four need a GPT
 LONGEST_NAME = 36  # UTF-16 code units, UEFI 5.3.3
 
 
 def refuse_impossible(disk: Disk, goal: LayoutGoal, above: Inventory | None = None) -> None:
-    """Raise Refused if the disk must not get a new table, or no disk could satisfy the goal. `above`: see `Judged`."""
+    """Raise Refused if the disk must not get a new table, or no disk could satisfy the goal. `above`: see
+    `Judged`.
+    """
     refuse((*_disk_refusals(disk, wipe=goal.wipe, above=above), *goal_refusals(disk, goal)))
 
 
@@ -57,13 +69,14 @@ def goal_refusals(disk: Disk, goal: LayoutGoal) -> Iterator[Refusal]:
     yield from _option_refusals(disk, goal)
     for what, part in ((f"partition {number}", part) for number, part in enumerate(goal.parts, 1)):
         yield from (
-            Refusal("invalid-option", what, f"{what}: {why}", hint) for why, hint in _part_refusals(part, goal.label)
+            Refusal("invalid-option", what, f"{what}: {why}", hint)
+            for why, hint in _part_refusals(part, goal.label)
         )
 
 
 def refuse_unfit(disk: Disk, *, wipe: bool | None) -> None:
-    """Raise Refused if the disk must not get a new table. Called again just before the first write. `wipe` None: the
-    command has no option --wipe.
+    """Raise Refused if the disk must not get a new table. Called again just before the first write. `wipe`
+    None: the command has no option --wipe.
     """
     refuse(_disk_refusals(disk, wipe=wipe))
 
@@ -88,20 +101,27 @@ def _disk_refusals(disk: Disk, *, wipe: bool | None, above: Inventory | None = N
         yield Refusal("not-read", name, f"{name}: {gap.what}: {gap.why}", audit_command(disk))
     elif not wipe:
         for content in contents_or_data(disk):
-            yield Refusal("not-empty", name, f"{name} is not empty: {content}", _hint_to_keep_content(disk, wipe))
+            yield Refusal(
+                "not-empty", name, f"{name} is not empty: {content}", _hint_to_keep_content(disk, wipe)
+            )
 
 
 def _zoned_refusals(disk: Disk) -> Iterator[Refusal]:
-    """Refuse a host-managed disk. A host-aware one may be written in any order (Linux, block/partitions/core.c)."""
+    """Refuse a host-managed disk. A host-aware one may be written in any order (Linux,
+    block/partitions/core.c).
+    """
     if disk.zoned == "host-managed":
-        text = f"{disk.name} is host-managed zoned: Linux uses no partition table on it, and zones are written in order"
+        text = (
+            f"{disk.name} is host-managed zoned: Linux uses no partition table on it, and zones are written"
+            " in order"
+        )
         hint = look_at(disk, "blkzone report")
         yield Refusal("zoned", disk.name, text, hint)
 
 
 def _hint_to_keep_content(disk: Disk, wipe: bool | None) -> str:
-    """Return the command that keeps the content. Users paste a hint without reading it, so --wipe is named only for a
-    disk on which nothing but an empty table was recognised.
+    """Return the command that keeps the content. Users paste a hint without reading it, so --wipe is named
+    only for a disk on which nothing but an empty table was recognised.
     """
     if disk.partitions:
         return next_command(disk, "plan realign")
@@ -151,12 +171,12 @@ def _part_refusals(part: PartitionRequest, label: str) -> Iterator[tuple[str, st
         yield "its name contains non-printable characters", ""
 
 
-# Why a disk or a partition is not moved: every reason, with its evidence and the next command. A reason that is missing
-# here costs data.
+# Why a disk or a partition is not moved: every reason, with its evidence and the next command. A reason that
+# is missing here costs data.
 
 MOVED_LABELS = (TableLabel.DOS, TableLabel.GPT)
-# Faults with which the table is still complete: its backup stays where the primary states, and the size in the 0xEE
-# entry is not a position.
+# Faults with which the table is still complete: its backup stays where the primary states, and the size in
+# the 0xEE entry is not a position.
 _TOLERATED = (Fault.GPT_BACKUP_MISPLACED, Fault.PROTECTIVE_MBR, Fault.HYBRID_MBR)
 _GPT_FAULTS = (Fault.GPT_PRIMARY_DAMAGED, Fault.GPT_BACKUP_DAMAGED, Fault.GPT_COPIES_DIFFER)
 
@@ -197,11 +217,15 @@ def _device_reasons(disk: Disk) -> Iterator[Refusal]:
             yield Refusal("array-member", name, text, audit)
         elif disk.partitions and disk.table is None:  # mkfs does not make the kernel read the table again
             text = (
-                f"{name} as a whole holds {layer.kind} and has no partition table, but the kernel has partitions on it"
+                f"{name} as a whole holds {layer.kind} and has no partition table, but the kernel has"
+                " partitions on it"
             )
             yield Refusal("kernel-differs", name, text, _reread(disk), lasting=False)
         elif disk.partitions and not kind.is_disc_image:
-            text = f"{name} as a whole holds {layer.kind}, and a table in which nothing is recognised: one is a remnant"
+            text = (
+                f"{name} as a whole holds {layer.kind}, and a table in which nothing is recognised: one is a"
+                " remnant"
+            )
             clear = change_by_hand(disk, ByHand.SIGNATURES, "wipefs")
             hint = f"{look_at(disk, 'wipefs --no-act')}\nto erase the remnant: {clear}"
             yield Refusal("ambiguous", name, text, hint)
@@ -221,7 +245,10 @@ def _table_reasons(disk: Disk) -> Iterator[Refusal]:
         yield Refusal("table-kind", name, text, audit_command(disk))
         return
     if table.hybrid or any(fault.fault is Fault.HYBRID_MBR for fault in table.faults):
-        text = f"{name} has a hybrid MBR: two tables list the same partitions, and systems differ in which they use"
+        text = (
+            f"{name} has a hybrid MBR: two tables list the same partitions, and systems differ in which they"
+            " use"
+        )
         yield Refusal("hybrid-mbr", name, text, "aligntool explain AT307")
     for fault in table.faults:
         text = f"the partition table has an error: {fault.detail}"
@@ -249,7 +276,9 @@ _LIVE = "start from another medium, such as a live system, and run it there"
 
 
 def _use_reasons(disk: Disk, above: Inventory | None) -> Iterator[Refusal]:
-    """Yield a reason for each use of the disk and its partitions: the kernel would refuse to open it exclusively."""
+    """Yield a reason for each use of the disk and its partitions: the kernel would refuse to open it
+    exclusively.
+    """
     used = [(disk.name, shell_word(disk.path), disk.mounted_at, disk.holders)]
     for part in disk.partitions:
         what = f"partition {part.number}"
@@ -260,8 +289,8 @@ def _use_reasons(disk: Disk, above: Inventory | None) -> Iterator[Refusal]:
 
 
 def _suspended_reasons(disk: Disk) -> Iterator[Refusal]:
-    """Yield a reason for each suspended system on the disk, wherever it lies: when it goes on, it writes to each
-    partition that it had in use where that was before, whatever the table states.
+    """Yield a reason for each suspended system on the disk, wherever it lies: when it goes on, it writes to
+    each partition that it had in use where that was before, whatever the table states.
     """
     for what, content in (
         (disk.name, disk.content),
@@ -280,7 +309,9 @@ def _suspended(what: str) -> Refusal:
 
 
 def _holder_refusal(what: str, holder: str, above: Inventory | None) -> Refusal:
-    """Return that a device on the disk holds it, with the commands that end every use of that device, from the top."""
+    """Return that a device on the disk holds it, with the commands that end every use of that device, from
+    the top.
+    """
     device = above.disk(holder) if above else None
     by = f"{holder} ({device.mapping})" if device and device.mapping else holder
     hint = release_command(holder, above or Inventory(()), _LIVE)
@@ -315,14 +346,18 @@ def _position_reasons(disk: Disk, part: Partition, nested: Sequence[Partition]) 
     if part.role is Role.NESTED:
         yield Refusal("nested-label", what, f"{what} is in a table nested inside another partition", audit)
     elif inside:
-        text = f"{what} contains a nested table, which counts from the start of the disk (partitions {inside})"
+        text = (
+            f"{what} contains a nested table, which counts from the start of the disk (partitions {inside})"
+        )
         yield Refusal("nested-label", what, text, audit)
     for text in fixed_place_reasons(disk, part):
         yield Refusal("bound", what, text, audit)
 
 
 def content_reasons(disk: Disk, part: Partition, what: str) -> Iterator[Refusal]:
-    """Yield the reasons against moving the content of a partition. `what`: the name of the partition in messages."""
+    """Yield the reasons against moving the content of a partition. `what`: the name of the partition in
+    messages.
+    """
     if not part.content_read:
         text = f"the content of {what} could not be read"
         yield Refusal("not-read", what, text, next_command(disk, "plan realign"), lasting=False)
@@ -363,8 +398,8 @@ _MOST_NAMED = 4  # ranges of data in one message
 
 
 def unlisted_data(disk: Disk, claims: Claims, command: str, *, for_journal: bool) -> Refusal:
-    """Return the refusal to overwrite data that is in no partition. `command`: plans again, with --overwrite-bytes.
-    `for_journal`: only the journal has no other place, and it can be a file.
+    """Return the refusal to overwrite data that is in no partition. `command`: plans again, with
+    --overwrite-bytes. `for_journal`: only the journal has no other place, and it can be a file.
     """
     found = claims.in_the_way
     named = [format_range(extent) for extent in found[:_MOST_NAMED]]
@@ -382,7 +417,9 @@ def unlisted_data(disk: Disk, claims: Claims, command: str, *, for_journal: bool
 
 
 def bad_blocks_refusal(disk: Disk, part: Partition, what: str, layer: Layer, count: int) -> Refusal:
-    """Return the refusal to move a content that lists `count` blocks of its medium as bad. `what`: where it is."""
+    """Return the refusal to move a content that lists `count` blocks of its medium as bad. `what`: where it
+    is.
+    """
     text = (
         f"the {layer_name(layer)} on {what} lists {counted(count, 'bad block')} of its medium,"
         " and after the move the list would point to the wrong blocks"
@@ -409,15 +446,17 @@ def _cleaner(disk: Disk, part: Partition, layer: Layer) -> str:
 
 
 def _by_hand(disk: Disk, part: Partition, layer: Layer, section: ByHand, program: str) -> str:
-    """Return where the user finds how to change a content of a partition, which may be inside another layer."""
+    """Return where the user finds how to change a content of a partition, which may be inside another
+    layer.
+    """
     if layer in part.content:
         return change_by_hand(disk, section, program, part)
     return by_hand(section, program, f"the {layer_name(layer)} in it")
 
 
 def look_at_part(disk: Disk, part: Partition, words: str) -> str:
-    """Return the command that looks at one partition; through a loop device over its bytes if the kernel has no node
-    for it. With an offset, e2fsck does not see the end of the partition.
+    """Return the command that looks at one partition; through a loop device over its bytes if the kernel has
+    no node for it. With an offset, e2fsck does not see the end of the partition.
     """
     if part.node:
         return typed(words, f"/dev/{part.node}")

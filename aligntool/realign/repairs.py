@@ -1,4 +1,6 @@
-"""Find which misaligned partitions of a report can be repaired, for the audit of the command line and of the API."""
+"""Find which misaligned partitions of a report can be repaired, for the audit of the command line and of the
+API.
+"""
 
 from aligntool.audit.report import Answer, Repair, Report
 from aligntool.formats.parked import is_marked_in_flight

@@ -38,7 +38,9 @@ class Request:
 
 
 def look_at(target: str, request: Request) -> tuple[Judged, Inventory]:
-    """Return the disk, judged, and the inventory. Raises Refused if it cannot be read or is not a single disk."""
+    """Return the disk, judged, and the inventory. Raises Refused if it cannot be read or is not a single
+    disk.
+    """
     given = UserLimits(sector_size=request.sector_size, physical_sector_size=request.physical_sector_size)
     inventory = look((target,), given=given)
     audit_options = AuditOptions(page_size=request.page_size, grain=request.goal.grain)

@@ -16,20 +16,20 @@ from aligntool.realign import placing
 from aligntool.steps import EntryChange, JournalPlace, Patch
 from aligntool.units import KIB, MIB, Extent, align_down, align_up, merged
 
-# Where the EBRs of logical partitions lie after a move, and where their container ends then. An EBR is a table between
-# the partitions: moving a partition moves its EBR too.
+# Where the EBRs of logical partitions lie after a move, and where their container ends then. An EBR is a
+# table between the partitions: moving a partition moves its EBR too.
 #
-# The first EBR is the container's first sector. The others need one sector or more before their partition and outside
-# of every other partition (parse_extended() in the kernel's block/partitions/msdos.c reads them at any position; fdisk
-# and Windows expect them in front of their partition).
+# The first EBR is the container's first sector. The others need one sector or more before their partition and
+# outside of every other partition (parse_extended() in the kernel's block/partitions/msdos.c reads them at
+# any position; fdisk and Windows expect them in front of their partition).
 
 Places = Mapping[int, Extent]  # by the number of a partition
 _USUAL_LEAD = 2048  # sectors between an EBR and its partition if there is room, as fdisk makes them
 
 
 def chain_changes(disk: Disk, places: Places) -> tuple[EntryChange, ...]:
-    """Return the changes of every container in which a logical partition moves: all its logical partitions, and the
-    container itself if it grows.
+    """Return the changes of every container in which a logical partition moves: all its logical partitions,
+    and the container itself if it grows.
     """
     changes: list[EntryChange] = []
     for container in placing.containers(disk):
@@ -53,16 +53,20 @@ def irregular_chain_reason(container: Partition, chain: Sequence[Partition]) -> 
         if part.record_at is None:
             return f"the position of the EBR of partition {part.number} is unknown"
         if not container.extent.start <= part.record_at < part.extent.start:
-            return f"the EBR of partition {part.number}, at byte {part.record_at}, is not before the partition"
+            return (
+                f"the EBR of partition {part.number}, at byte {part.record_at}, is not before the partition"
+            )
     if chain and min(chain, key=lambda part: part.extent.start) is not chain[0]:
         where = f"the chain of EBRs of partition {container.number}"
         return f"partition {chain[0].number} is the first in {where} but not the first on the disk"
     return ""
 
 
-def _ebr_positions(container: Partition, chain: Sequence[Partition], places: Places, sector: int) -> dict[int, int]:
-    """Return the byte of each EBR by partition number. An EBR keeps its distance to the partition if that fits;
-    otherwise it gets the largest that fits, up to the usual one.
+def _ebr_positions(
+    container: Partition, chain: Sequence[Partition], places: Places, sector: int
+) -> dict[int, int]:
+    """Return the byte of each EBR by partition number. An EBR keeps its distance to the partition if that
+    fits; otherwise it gets the largest that fits, up to the usual one.
     """
     first, *others = sorted(chain, key=lambda part: places[part.number].start)
     records = {first.number: container.extent.start}
@@ -77,8 +81,8 @@ def _ebr_positions(container: Partition, chain: Sequence[Partition], places: Pla
     return records
 
 
-# Where the journal lies, and how it is divided. It is safe because it lies in space that nothing uses before, during or
-# after the move.
+# Where the journal lies, and how it is divided. It is safe because it lies in space that nothing uses before,
+# during or after the move.
 
 STEP = 64 * KIB  # a journal starts on a multiple of this, so that it can be found by looking there
 SHORT = 64 * KIB  # a move by less goes through the stash as a whole
@@ -94,7 +98,8 @@ _ROOM_TIGHT = 64 * KIB
 _SMALL_HEADER = 12 * KIB
 _SMALL_PLAN = 4 * KIB
 _SMALL_TABLE = 4 * KIB
-_COMPRESSES = 4  # least ratio for superblocks and empty sectors; the move is refused before it begins if it is not met
+# least ratio for superblocks and empty sectors; the move is refused before it begins if it is not met
+_COMPRESSES = 4
 _LEAST_STASH = 64 * KIB
 
 
@@ -116,9 +121,9 @@ class JournalNeeds:
 def journal_sizes(needs: JournalNeeds) -> tuple[tuple[int, int], ...]:
     """Return the possible sizes as (bytes of a copy of the journal, bytes of the stash), the preferred first.
 
-    With a small stash a move has fewer copy strips or smaller windows, and flushes more often; a small copy of the
-    journal holds the sectors of signatures only, and the runs of used blocks with the gaps between them filled. Both
-    are as safe.
+    With a small stash a move has fewer copy strips or smaller windows, and flushes more often; a small copy
+    of the journal holds the sectors of signatures only, and the runs of used blocks with the gaps between
+    them filled. Both are as safe.
     """
     content = _copy_length(needs)
     preferred = max(_PREFERRED_COPY, copy_length(content + _ROOM_PREFERRED))
@@ -139,7 +144,9 @@ def journal_sizes(needs: JournalNeeds) -> tuple[tuple[int, int], ...]:
 
 
 def holds_all(place: JournalPlace, needs: JournalNeeds) -> bool:
-    """Return whether a copy of the journal has room for everything held, and not only for the sectors of signatures."""
+    """Return whether a copy of the journal has room for everything held, and not only for the sectors of
+    signatures.
+    """
     return place.copy_length >= _copy_length(needs)
 
 
@@ -148,7 +155,9 @@ def _copy_length(needs: JournalNeeds) -> int:
 
 
 def free_runs(taken: Iterable[Extent], room: Extent) -> Iterator[Extent]:
-    """Yield the runs of `room` outside of all of `taken`, from left to right, their starts rounded up to 64 KiB."""
+    """Yield the runs of `room` outside of all of `taken`, from left to right, their starts rounded up to 64
+    KiB.
+    """
     at = room.start
     for extent in (*sorted(taken), Extent(room.end, 0)):
         start = align_up(at, STEP)
@@ -161,16 +170,17 @@ def free_runs(taken: Iterable[Extent], room: Extent) -> Iterator[Extent]:
 def free_of_data(
     gaps: Iterable[Extent], needs: JournalNeeds, claims: Claims, own: Iterable[Extent]
 ) -> tuple[Extent, ...]:
-    """Return the runs of gaps that a journal may overwrite, their starts rounded up to 64 KiB. Not all are read: the
-    last one with room for the preferred sizes is enough. `own`: bytes that belong to the content that moves.
+    """Return the runs of gaps that a journal may overwrite, their starts rounded up to 64 KiB. Not all are
+    read: the last one with room for the preferred sizes is enough. `own`: bytes that belong to the content
+    that moves.
     """
     found = claims.free_runs(gaps, _total(journal_sizes(needs)[0]) + STEP, own)
     return tuple(run for each in found for run in free_runs((), each))
 
 
 def place_journal(runs: Iterable[Extent], needs: JournalNeeds) -> JournalPlace | None:
-    """Return the journal in the last run with room for the preferred sizes, otherwise in the largest run; None if that
-    is too small for any sizes.
+    """Return the journal in the last run with room for the preferred sizes, otherwise in the largest run;
+    None if that is too small for any sizes.
     """
     possible = journal_sizes(needs)
     free = sorted(runs)
@@ -210,8 +220,9 @@ def copy_length(size: int) -> int:
 
 # Fields of boot sectors that record where their partition begins, and their new values.
 #
-# They are in the boot sector and in its copy; exFAT has them in both boot regions, each of which ends with a sector of
-# checksums (exFAT specification 3.4). Linux reads none of them; boot code of DOS, Windows and Haiku does.
+# They are in the boot sector and in its copy; exFAT has them in both boot regions, each of which ends with a
+# sector of checksums (exFAT specification 3.4). Linux reads none of them; boot code of DOS, Windows and Haiku
+# does.
 
 _CHECKSUM = 11  # the sector of checksums in an exFAT boot region
 _REGION = 12  # sectors of one region
@@ -227,7 +238,9 @@ class Patching:
 
 
 def patching(partition: Partition, after: Extent, record_after: int | None, sector_size: int) -> Patching:
-    """Return the patches to a boot sector. `record_after`: the byte of a logical partition's EBR after the move."""
+    """Return the patches to a boot sector. `record_after`: the byte of a logical partition's EBR after the
+    move.
+    """
     fields = ((layer, kind_named(layer.kind).start_field) for layer in partition.content)
     layer, start_field = next(((layer, one) for layer, one in fields if one), (None, None))
     if layer is None or start_field is None or layer.hidden_sectors is None:
@@ -236,7 +249,8 @@ def patching(partition: Partition, after: Extent, record_after: int | None, sect
     number = partition.number
     if recorded == 0 and partition.extent.start:
         return Patching(
-            note=f"partition {number}: its boot sector does not record the start of the partition; it stays unchanged"
+            note=f"partition {number}: its boot sector does not record the start of the partition; it stays"
+            " unchanged"
         )
     new = _new_value(partition, recorded, after, record_after, sector_size)
     if new is None:
@@ -253,20 +267,24 @@ def patching(partition: Partition, after: Extent, record_after: int | None, sect
     if copy:
         notes.append(copy)
     return Patching(
-        _patches(layer, start_field, recorded, new), note=f"partition {number}: {'; '.join(notes)}" if notes else ""
+        _patches(layer, start_field, recorded, new),
+        note=f"partition {number}: {'; '.join(notes)}" if notes else "",
     )
 
 
 def _unpatched_copy(layer: Layer) -> str:
     """Return why the copy of the boot sector stays unchanged; "" if it is patched, or if there is none.
 
-    Partition tools patch only the boot sector itself, and in a partition that is longer than its NTFS, ntfsfix writes
-    the copy to the end of the partition.
+    Partition tools patch only the boot sector itself, and in a partition that is longer than its NTFS,
+    ntfsfix writes the copy to the end of the partition.
     """
     if layer.backup_boot is None or layer.backup_hidden_sectors == layer.hidden_sectors:
         return ""
     if layer.backup_hidden_sectors is None:
-        return f"byte {layer.backup_boot}, where the copy of its boot sector belongs, holds none and stays unchanged"
+        return (
+            f"byte {layer.backup_boot}, where the copy of its boot sector belongs, holds none and stays"
+            " unchanged"
+        )
     recorded = f"{layer.backup_hidden_sectors} hidden sectors instead of {layer.hidden_sectors}"
     return f"the copy of its boot sector records {recorded} and stays unchanged"
 
@@ -279,7 +297,9 @@ def file_patches(names: StartNames, moved: Mapping[int, int]) -> tuple[Patch, ..
     found: list[Patch] = []
     for named in names.starts:
         if named.start in moved:
-            old, new = (start.to_bytes(LENGTH_OF_START, "little") for start in (named.start, moved[named.start]))
+            old, new = (
+                start.to_bytes(LENGTH_OF_START, "little") for start in (named.start, moved[named.start])
+            )
             at = 0
             for place in named.places:
                 piece = slice(at, at + place.length)
@@ -290,7 +310,9 @@ def file_patches(names: StartNames, moved: Mapping[int, int]) -> tuple[Patch, ..
 
 
 def needed_for(patch: Patch) -> Extent:
-    """Return the bytes of the partition that must be held to make this patch: for a checksum everything it covers."""
+    """Return the bytes of the partition that must be held to make this patch: for a checksum everything it
+    covers.
+    """
     if patch.before is None:
         return Extent(patch.at - _CHECKSUM * patch.length, (_CHECKSUM + 1) * patch.length)
     return Extent(patch.at, patch.length)
@@ -310,9 +332,9 @@ def _new_value(
 
 
 def _patches(layer: Layer, start_field: StartField, before: int, after: int) -> tuple[Patch, ...]:
-    """Return the patches to the boot sector and to its copy. The position of the second boot region of an exFAT
-    determines the sector size of the volume; without it the position of the checksums is unknown, and there are no
-    patches.
+    """Return the patches to the boot sector and to its copy. The position of the second boot region of an
+    exFAT determines the sector size of the volume; without it the position of the checksums is unknown, and
+    there are no patches.
     """
     if start_field.checksum and not layer.backup_boot:
         return ()
@@ -321,7 +343,9 @@ def _patches(layer: Layer, start_field: StartField, before: int, after: int) -> 
         boots.append((layer.backup_boot, " (copy)"))
     patches = []
     for boot, copy in boots:
-        patches.append(Patch(f"{start_field.title}{copy}", boot + start_field.at, start_field.length, before, after))
+        patches.append(
+            Patch(f"{start_field.title}{copy}", boot + start_field.at, start_field.length, before, after)
+        )
         if start_field.checksum:
             sector = (layer.backup_boot or 0) // _REGION
             patches.append(Patch(f"{start_field.checksum}{copy}", boot + _CHECKSUM * sector, sector))
@@ -329,8 +353,8 @@ def _patches(layer: Layer, start_field: StartField, before: int, after: int) -> 
 
 
 def with_new_copy(layer: Layer, length: int) -> Layer:
-    """Return an NTFS after a shrink to `length` bytes: ntfsresize copies the boot sector to the last sector, in the
-    sector size of the NTFS. Any other layer is unchanged.
+    """Return an NTFS after a shrink to `length` bytes: ntfsresize copies the boot sector to the last sector,
+    in the sector size of the NTFS. Any other layer is unchanged.
     """
     if layer.backup_boot is None or layer.claims_size is None:
         return layer
@@ -341,8 +365,8 @@ def with_new_copy(layer: Layer, length: int) -> Layer:
     )
 
 
-# The search for places: partitions stay in their order if possible, otherwise one jumps over its neighbours. Room for
-# the partitions is balanced against room for the journal.
+# The search for places: partitions stay in their order if possible, otherwise one jumps over its neighbours.
+# Room for the partitions is balanced against room for the journal.
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,8 +390,9 @@ class FoundPlaces:
 
 
 def boot_floor(disk: Disk) -> int:
-    """Return the byte below which nothing is moved down: the end of the first MiB, of the used part of the gap before
-    the first partition, and if the program of a boot ROM was recognised, of all places of its next stages.
+    """Return the byte below which nothing is moved down: the end of the first MiB, of the used part of the
+    gap before the first partition, and if the program of a boot ROM was recognised, of all places of its next
+    stages.
     """
     used_to = disk.table.gap_used_to if disk.table else None
     return max(_end_of_boot_loaders(disk), used_to or 0)
@@ -409,8 +434,8 @@ _MOST_ROUNDS = 64
 def _search_around_data(
     disk: Disk, movable: placing.Movable, goal: RealignGoal, room: placing.Room, claims: Claims
 ) -> FoundPlaces | None:
-    """Search again around the data at the places found, until nothing is in the way. None if there is no such place,
-    or it was not found in many rounds.
+    """Search again around the data at the places found, until nothing is in the way. None if there is no such
+    place, or it was not found in many rounds.
     """
     kept: tuple[Extent, ...] = ()
     for _ in range(_MOST_ROUNDS):
@@ -445,8 +470,8 @@ def _own_bytes(disk: Disk, before: Places, moved: Collection[int]) -> Iterator[E
 
 
 def _finer(movable: placing.Movable) -> Iterator[placing.Movable]:
-    """Yield `movable`, then the same without the coarsest grain, repeatedly: a short move leaves more room for the
-    journal.
+    """Yield `movable`, then the same without the coarsest grain, repeatedly: a short move leaves more room
+    for the journal.
     """
     most = max((len(start_grids) for start_grids in movable.must.values()), default=1)
     for omitted in range(max(most, 1)):
@@ -461,7 +486,9 @@ def _search(
     rows = dict.fromkeys(placing.row_of(disk, movable, roomy=roomy) for roomy in (True, False))
     for row, choice in _choices(rows, room, movable):
         for lean in placing.PlacePreference:
-            found = _with_journal(disk, row, placing.place_items(row, room, choice, lean), goal, movable.names, claims)
+            found = _with_journal(
+                disk, row, placing.place_items(row, room, choice, lean), goal, movable.names, claims
+            )
             if found is None:
                 continue
             if found.journal is not None:
@@ -473,8 +500,8 @@ def _search(
 def _choices(
     rows: Iterable[placing.Row], room: placing.Room, movable: placing.Movable
 ) -> Iterator[tuple[placing.Row, placing.Choice]]:
-    """Yield the cheapest rows with their choices: in the present order, and if that is impossible or moves partitions
-    that could stay, also with one partition elsewhere in the order.
+    """Yield the cheapest rows with their choices: in the present order, and if that is impossible or moves
+    partitions that could stay, also with one partition elsewhere in the order.
     """
     found = [(row, choice) for row in rows if (choice := placing.choose_moves(row, room))]
     if all(choice.cost[1] > len(movable.must) for _, choice in found):
@@ -488,7 +515,9 @@ _JUMPS_UP_TO = 24  # items: an MBR with 3 primary partitions and some 15 logical
 
 
 def _with_a_jump(row: placing.Row, room: placing.Room) -> Iterator[placing.Row]:
-    """Yield every row with one item that must move elsewhere in the order; never into or out of a container."""
+    """Yield every row with one item that must move elsewhere in the order; never into or out of a
+    container.
+    """
     if len(row) > _JUMPS_UP_TO:
         return
     inside = _in_container(row)
@@ -498,7 +527,11 @@ def _with_a_jump(row: placing.Row, room: placing.Room) -> Iterator[placing.Row]:
         rest = [*row[:index], *row[index + 1 :]]
         rest_inside = _in_container(rest)
         for slot in range(len(rest) + 1):
-            if slot != index and not (slot < len(rest) and rest_inside[slot]) and _fits(item, rest, slot, room):
+            if (
+                slot != index
+                and not (slot < len(rest) and rest_inside[slot])
+                and _fits(item, rest, slot, room)
+            ):
                 yield [*rest[:slot], item, *rest[slot:]]
 
 
@@ -510,7 +543,9 @@ def _fits(item: placing.RowItem, rest: placing.Row, slot: int, room: placing.Roo
 
 
 def _in_container(row: placing.Row) -> list[bool]:
-    """Return for each item whether it lies behind the first EBR of a container, the end of which counts too."""
+    """Return for each item whether it lies behind the first EBR of a container, the end of which counts
+    too.
+    """
     ends = [index for index, item in enumerate(row) if item.gives_way]
     found = [False] * len(row)
     for end in ends:
@@ -520,7 +555,12 @@ def _in_container(row: placing.Row) -> list[bool]:
 
 
 def _with_journal(
-    disk: Disk, row: placing.Row, places: Places, goal: RealignGoal, names: Mapping[int, StartNames], claims: Claims
+    disk: Disk,
+    row: placing.Row,
+    places: Places,
+    goal: RealignGoal,
+    names: Mapping[int, StartNames],
+    claims: Claims,
 ) -> FoundPlaces | None:
     lengths = {item.number: item.extent for item in row if item.number is not None}
     before = {part.number: lengths.get(part.number, part.extent) for part in disk.partitions}
@@ -551,8 +591,8 @@ def _with_journal(
 
 
 def _can_claim(disk: Disk, moving: Collection[int], places: Collection[Extent]) -> bool:
-    """Return whether the entries of an MBR can cover these places in flight. Those of a GPT are hardly ever used up,
-    which is checked before the first write.
+    """Return whether the entries of an MBR can cover these places in flight. Those of a GPT are hardly ever
+    used up, which is checked before the first write.
     """
     if disk.table is None or disk.table.label is not TableLabel.DOS:
         return True
@@ -591,8 +631,8 @@ def _needs(
 
 
 def _journal_room(disk: Disk, goal: RealignGoal) -> Extent:
-    """Return where the journal may lie: not where a boot loader may lie, which is before the first partition, on a GPT
-    up to 16 MiB (ARM boards). Data there are kept by `Claims`.
+    """Return where the journal may lie: not where a boot loader may lie, which is before the first partition,
+    on a GPT up to 16 MiB (ARM boards). Data there are kept by `Claims`.
     """
     room = room_of(disk, goal)
     first = min((part.extent.start for part in disk.partitions), default=0)

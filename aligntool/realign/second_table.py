@@ -1,5 +1,5 @@
-"""Refuse changes to one of two tables: an MBR beside another table whose partitions it does not list, so that their
-bytes look free, and a GPT beside one for sectors of another size, which would keep the old places.
+"""Refuse changes to one of two tables: an MBR beside another table whose partitions it does not list, so that
+their bytes look free, and a GPT beside one for sectors of another size, which would keep the old places.
 """
 
 from collections.abc import Iterator
@@ -17,17 +17,18 @@ from aligntool.linux.content import sample
 from aligntool.linux.file_reader import fresh_reader
 from aligntool.realign.placing import LABELS_DISK
 
-# Linux uses the MBR of such a disk, whereas firmware, macOS and partition tools may use the other table. A GPT without
-# a protective MBR is often a remnant, and so may be its partitions: without recognised content, only those count that
-# share no byte with a partition of the MBR, are written, and are listed by a primary copy without damage.
+# Linux uses the MBR of such a disk, whereas firmware, macOS and partition tools may use the other table. A
+# GPT without a protective MBR is often a remnant, and so may be its partitions: without recognised content,
+# only those count that share no byte with a partition of the MBR, are written, and are listed by a primary
+# copy without damage.
 
 _WHICH_TABLE = "aligntool explain AT310"
 _NAMES = {TableLabel.GPT: "GPT", TableLabel.APM: "Apple partition map", TableLabel.BSD: "BSD disklabel"}
 
 
 def refuse_second_table(disk: Disk) -> None:
-    """Raise Refused if a GPT, an Apple partition map or a BSD disklabel beside the MBR lists a partition with content
-    that is not within a partition of the MBR, or if there are GPTs for both sector sizes.
+    """Raise Refused if a GPT, an Apple partition map or a BSD disklabel beside the MBR lists a partition with
+    content that is not within a partition of the MBR, or if there are GPTs for both sector sizes.
     """
     if disk.table is None or disk.table.label not in _FINDERS:
         return
@@ -44,8 +45,8 @@ def _two_gpts(reader: Reader, disk: Disk) -> Iterator[Refusal]:
     for size in (512, 4096):
         if size != own and check_copy(reader, "primary", 1, size).is_good:
             text = (
-                f"{disk.name} has two GPTs, for sectors of {own} and of {size} bytes, as convert --both writes them: a"
-                " change of one would leave the old places in the other"
+                f"{disk.name} has two GPTs, for sectors of {own} and of {size} bytes, as convert --both"
+                " writes them: a change of one would leave the old places in the other"
             )
             hint = "change the image that has one table, then use aligntool convert --both again"
             yield Refusal("hybrid-mbr", disk.name, text, hint)
@@ -58,15 +59,19 @@ def _unlisted_partitions(reader: Reader, disk: Disk) -> Iterator[Refusal]:
             continue
         layers = read_layers(reader, part.extent, sector_size=disk.sector_size)
         if not layers:
-            is_whole = any(copy.name == "primary" and copy.state is TableCopyState.GOOD for copy in table.copies)
+            is_whole = any(
+                copy.name == "primary" and copy.state is TableCopyState.GOOD for copy in table.copies
+            )
             if not is_whole or any(extent.overlaps(part.extent) for extent in known) or _is_blank(disk, part):
                 continue
         text = (
             f"{disk.name} also has a {_NAMES[table.label]}, whose partition {part.number} with"
-            f" {layer_name(layers[0]) if layers else 'unrecognised data'}, at byte {part.extent.start}, is not in the"
-            " MBR: what is free in one table is used in the other"
+            f" {layer_name(layers[0]) if layers else 'unrecognised data'}, at byte {part.extent.start}, is"
+            " not in the MBR: what is free in one table is used in the other"
         )
-        yield Refusal("hybrid-mbr", disk.name, text, next_command(disk, "audit --map") if layers else _WHICH_TABLE)
+        yield Refusal(
+            "hybrid-mbr", disk.name, text, next_command(disk, "audit --map") if layers else _WHICH_TABLE
+        )
 
 
 def _is_blank(disk: Disk, part: Partition) -> bool:

@@ -1,8 +1,8 @@
 """Shrink a file system with its own tool, before anything moves.
 
-A power cut while resize2fs or ntfsresize writes can damage the file system, so they never write to the disk: they work
-on a copy-on-write view of it. The result is checked, and what they wrote is then written to the disk under a journal
-(realign/shrink_commit.py). btrfs never overwrites data in use; it is shrunk on the disk.
+A power cut while resize2fs or ntfsresize writes can damage the file system, so they never write to the disk:
+they work on a copy-on-write view of it. The result is checked, and what they wrote is then written to the
+disk under a journal (realign/shrink_commit.py). btrfs never overwrites data in use; it is shrunk on the disk.
 
 If aligntool is killed, `btrfs` still runs to its end; then the loop device and the mount are gone, too.
 """
@@ -36,7 +36,9 @@ _FREE_SPACE = "no space is left for temporary files: set TMPDIR to a folder on a
 
 
 def shrink_words(kind: str, device: str, folder: str, length: int) -> tuple[Words, ...]:
-    """Return the command lines: first those that check whether shrinking is possible, then those that shrink."""
+    """Return the command lines: first those that check whether shrinking is possible, then those that
+    shrink.
+    """
     shrinker = _shrinker_of(kind)
     return (*shrinker.check(device, length), *shrinker.shrink(device, folder, length))
 
@@ -49,13 +51,16 @@ def _shrinker_of(name: str) -> Shrinker:
 
 
 def refuse_unshrinkable(path: str, step: ShrinkContent) -> None:
-    """Raise Refused if shrinking is not possible: not root, a program is missing, or the file system's tool refuses.
+    """Raise Refused if shrinking is not possible: not root, a program is missing, or the file system's tool
+    refuses.
 
-    Writes nothing. An image file requires root as well, for a loop device: if given the file itself, resize2fs would
-    truncate the whole file to the length of the file system.
+    Writes nothing. An image file requires root as well, for a loop device: if given the file itself,
+    resize2fs would truncate the whole file to the length of the file system.
     """
     if os.geteuid() != 0:
-        raise Refused(f"only root can shrink partition {step.partition}", hint="run the same command with sudo")
+        raise Refused(
+            f"only root can shrink partition {step.partition}", hint="run the same command with sudo"
+        )
     programs = {words[0] for words in shrink_words(step.kind, "", "", step.length)}
     missing = sorted(program for program in programs if find_program(program) is None)
     if missing:
@@ -86,15 +91,17 @@ def shrink_btrfs(path: str, step: ShrinkContent) -> None:
     """
     with partition_loop(path, step.extent) as loop, _mount_point() as folder:
         unshare, *commands = _shrinker_of(step.kind).shrink(loop.device, folder, step.length)
-        script = "".join(f"{shlex.join((find_program(words[0]) or words[0], *words[1:]))}\n" for words in commands)
+        script = "".join(
+            f"{shlex.join((find_program(words[0]) or words[0], *words[1:]))}\n" for words in commands
+        )
         script += _marking(loop.device, step)
         _run_unshared(path, step, loop, unshare, script)
 
 
 @contextmanager
 def shrunk_view(path: str, step: ShrinkContent) -> Iterator[View]:
-    """Yield a view of the partition in which its ext2, ext3, ext4 or NTFS was shrunk and then checked. The disk is not
-    written to. Raises Refused if the tool fails or its result has errors.
+    """Yield a view of the partition in which its ext2, ext3, ext4 or NTFS was shrunk and then checked. The
+    disk is not written to. Raises Refused if the tool fails or its result has errors.
     """
     whole = Extent(0, step.extent.length)
     shrinker = _shrinker_of(step.kind)
@@ -113,19 +120,23 @@ def shrunk_view(path: str, step: ShrinkContent) -> Iterator[View]:
 
 
 def _marking(device: str, step: ShrinkContent) -> str:
-    """Return a line of a shell's script that writes the mark of a shrink into the last sector of the partition."""
+    """Return a line of a shell's script that writes the mark of a shrink into the last sector of the
+    partition.
+    """
     mark = shrink_mark(step.length)
     text = shlex.quote(mark.rstrip(b"\0").decode())
     size = len(mark)
     blocks = step.extent.length // len(mark)
-    return f"printf %s {text} | dd of={device} bs={size} seek={blocks - 1} conv=sync,notrunc,fsync status=none\n"
+    return (
+        f"printf %s {text} | dd of={device} bs={size} seek={blocks - 1} conv=sync,notrunc,fsync status=none\n"
+    )
 
 
 def _run_unshared(path: str, step: ShrinkContent, loop: PartitionLoop, words: Words, script: str) -> None:
     """Run the script in a mount namespace of its own.
 
-    In a chroot whose root is not a mount point, unshare(1) refuses to run anything unless it keeps the propagation of
-    mounts unchanged; then the mount is visible outside for as long as it exists.
+    In a chroot whose root is not a mount point, unshare(1) refuses to run anything unless it keeps the
+    propagation of mounts unchanged; then the mount is visible outside for as long as it exists.
     """
     ended = _run(loop, ("unshare", "--mount", "true"))
     if ended.code and "propagation" in ended.errors:
@@ -143,8 +154,8 @@ def _run_unshared(path: str, step: ShrinkContent, loop: PartitionLoop, words: Wo
 
 
 def _run(loop: PartitionLoop, words: Words, script: str = "") -> ProgramResult:
-    """Run a tool. It inherits the loop device's descriptor, so the device stays as long as it runs, also if aligntool
-    is killed.
+    """Run a tool. It inherits the loop device's descriptor, so the device stays as long as it runs, also if
+    aligntool is killed.
     """
     return run_program(*words, stdin=script.encode(), pass_fds=(loop.descriptor,))
 
@@ -163,7 +174,8 @@ def _check_hint(path: str, step: ShrinkContent, errors: str) -> str:
     """Return how the user finds and repairs what kept the tool from shrinking the file system."""
     if _names_unknown_feature(errors):
         return _NEWER_TOOL
-    if "feature" in errors or "bigalloc" in errors:  # or stable_inodes: resize2fs refuses, and a check finds nothing
+    # or stable_inodes: resize2fs refuses, and a check finds nothing
+    if "feature" in errors or "bigalloc" in errors:
         return f"copy its files to another disk: {step.kind} with this feature cannot be shrunk"
     repair = _shrinker_of(step.kind).repair
     if repair:
@@ -172,7 +184,9 @@ def _check_hint(path: str, step: ShrinkContent, errors: str) -> str:
 
 
 def _by_hand(path: str, step: ShrinkContent, section: ByHand, program: str) -> str:
-    return by_hand(section, program, f"{shell_word(path)}, {step.extent.length} bytes from byte {step.extent.start}")
+    return by_hand(
+        section, program, f"{shell_word(path)}, {step.extent.length} bytes from byte {step.extent.start}"
+    )
 
 
 def _reading(device: str) -> Read:
@@ -188,14 +202,17 @@ def _refuse_too_short(step: ShrinkContent, least: int, program: str) -> None:
     """Raise Refused if the new length is below the minimum that its tool states."""
     if step.length < least:
         text = (
-            f"its {step.kind} needs at least {format_size(least)}, according to {program}; {format_size(step.length)}"
+            f"its {step.kind} needs at least {format_size(least)}, according to {program};"
+            f" {format_size(step.length)}"
         )
         raise Refused(f"partition {step.partition}: {text} would be left", hint=MAKE_ROOM)
 
 
 @contextmanager
 def _mount_point() -> Iterator[str]:
-    """Yield an empty folder, and remove it by rmdir, which never deletes files of a file system mounted there."""
+    """Yield an empty folder, and remove it by rmdir, which never deletes files of a file system mounted
+    there.
+    """
     folder = tempfile.mkdtemp(prefix="aligntool-")
     try:
         yield folder

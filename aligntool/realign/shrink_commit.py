@@ -1,7 +1,7 @@
 """Write a file system that was shrunk on a view to its partition, as a change of its own under a journal.
 
-What is written is in the journal before and after, so a cut at any moment is resumed or rolled back like that of a
-move. The journal is in blocks that are free in both states: docs/decisions/0046.
+What is written is in the journal before and after, so a cut at any moment is resumed or rolled back like that
+of a move. The journal is in blocks that are free in both states: docs/decisions/0046.
 """
 
 import secrets
@@ -52,12 +52,17 @@ def prepare(
 ) -> Prepared:
     """Return what replaces the file system by the shrunk one, which `view` shows. Writes nothing.
 
-    `changed`: what was written to the view; `used`: the blocks in use before and after that; both counted from the
-    start of the partition. Raises Refused if it is too much, or there is no room for the journal.
+    `changed`: what was written to the view; `used`: the blocks in use before and after that; both counted
+    from the start of the partition. Raises Refused if it is too much, or there is no room for the journal.
     """
-    head = _HEAD.length if step.extent.start == 0 else 0  # content on the whole disk: its head is written like a table
-    written = with_signatures(context.device, step.extent.start, step.extent.length, changed, plan.disk.sector_size)
-    ranges = [Extent(max(one.start, head), one.end - max(one.start, head)) for one in written if one.end > head]
+    # content on the whole disk: its head is written like a table
+    head = _HEAD.length if step.extent.start == 0 else 0
+    written = with_signatures(
+        context.device, step.extent.start, step.extent.length, changed, plan.disk.sector_size
+    )
+    ranges = [
+        Extent(max(one.start, head), one.end - max(one.start, head)) for one in written if one.end > head
+    ]
     size = sum(one.length for one in ranges)
     if size > _MOST:
         text = f"shrinking the {step.kind} on partition {step.partition} would write {format_size(size)}"
@@ -77,7 +82,9 @@ def prepare(
             images = _head_images(context.device, view, at)
         else:
             claims = claims_of((steps.WriteJournal(place), park, rewrite))
-            images = table.table_images(context.device, park, rewrite, journal_at=at, journal_id=id_, claims=claims)
+            images = table.table_images(
+                context.device, park, rewrite, journal_at=at, journal_id=id_, claims=claims
+            )
         rebuild = steps.RebuildContent(step.partition, step.kind, step.extent, 0, held)
         places = tuple(replace(place, after=place.before) for place in plan.places if place.before)
         goal = f"{step.kind} on partition {step.partition} shrunk to {format_size(step.length)}"
@@ -87,7 +94,9 @@ def prepare(
         return Contents(own_plan, images, {}, {step.partition: blobs}, recognised=own_content)
 
     needed = BODY_AT + len(pack(contents(steps.JournalPlace(Extent(0, 0), 0, Extent(0, 0))))) + _ROOM
-    return Prepared(contents(_journal_place(plan, step, 2 * copy_length(needed), context, (*used, *ranges))), id_)
+    return Prepared(
+        contents(_journal_place(plan, step, 2 * copy_length(needed), context, (*used, *ranges))), id_
+    )
 
 
 def _table_steps(
@@ -100,8 +109,8 @@ def _table_steps(
 
 
 def _head_images(device: Device, view: Reader, journal_at: int | None) -> table.TableImages:
-    """Return the head of content on a whole disk before, in flight and after. In flight it is an MBR with one parked
-    entry, so the disk is not taken for empty, and nothing recognises the content.
+    """Return the head of content on a whole disk before, in flight and after. In flight it is an MBR with one
+    parked entry, so the disk is not taken for empty, and nothing recognises the content.
     """
     first = _HEAD.length // device.sector_size
     sectors = min(device.size // device.sector_size - first, mbr.MOST_SECTORS)
@@ -118,7 +127,9 @@ def _head_images(device: Device, view: Reader, journal_at: int | None) -> table.
 def _journal_place(
     plan: MovePlan, step: steps.ShrinkContent, length: int, context: MoveContext, used: Iterable[Extent]
 ) -> steps.JournalPlace:
-    """Return a place in the journal file, or in blocks that are free before and after. Raises Refused if none fits."""
+    """Return a place in the journal file, or in blocks that are free before and after. Raises Refused if none
+    fits.
+    """
     start = step.extent.start
     parts = (length // 2, Extent(length, 0))
     if context.journal is not None and length <= context.journal.size:
@@ -128,7 +139,10 @@ def _journal_place(
     run = next((run for run in free_runs(taken, room) if run.length >= length), None)
     if run is not None:
         return steps.JournalPlace(Extent(run.start, length), *parts)
-    text = f"the journal of the shrink needs {format_size(length)} in one piece, free on partition {step.partition}"
+    text = (
+        f"the journal of the shrink needs {format_size(length)} in one piece, free on partition"
+        f" {step.partition}"
+    )
     raise Refused(f"{text}; nothing was written", hint=DELETE_FILES if context.journal else MAKE_ROOM)
 
 
@@ -137,7 +151,9 @@ def write(plan: MovePlan, context: MoveContext, prepared: Prepared) -> Iterator[
     JournalUnwritten if nothing is in flight, and Stopped with the commands to continue if it is.
     """
     try:
-        yield from (event for event in begin(context, prepared.contents, prepared.id) if isinstance(event, Said))
+        yield from (
+            event for event in begin(context, prepared.contents, prepared.id) if isinstance(event, Said)
+        )
     except JournalUnwritten:
         raise
     except Stopped as error:

@@ -22,7 +22,12 @@ from aligntool.units import Extent
 
 
 def shrink_content(
-    plan: MovePlan, index: int, step: steps.ShrinkContent, request: Request, context: MoveContext, since: int | None
+    plan: MovePlan,
+    index: int,
+    step: steps.ShrinkContent,
+    request: Request,
+    context: MoveContext,
+    since: int | None,
 ) -> Generator[Event, None, int | None]:
     """Shrink a file system, and return when an image was last written to by that."""
     path = plan.disk.path
@@ -67,14 +72,16 @@ def prepare_shrink(
             raise Refused(f"{why}; nothing was written", hint=command("audit", path))
         shrinker = kind_named(step.kind).shrinker
         if shrinker and shrinker.uses_unwritten:
-            length = (layer.claims_size if layer else None) or step.length  # what follows it belongs to the old one
+            # what follows it belongs to the old one
+            length = (layer.claims_size if layer else None) or step.length
             used += read_used(view.path, Extent(0, length), layer, sector_size=size).runs
         return shrink_commit.prepare(plan, step, context, reader, view.changed(), used)
 
 
 def runs_after_shrink(plan: MovePlan, request: Request) -> dict[int, tuple[Extent, ...]]:
-    """Return the used bytes by partition, read again as a file system that was shrunk has its blocks elsewhere. Raises
-    Stopped if it is longer than requested: what lies behind the new end would not be copied.
+    """Return the used bytes by partition, read again as a file system that was shrunk has its blocks
+    elsewhere. Raises Stopped if it is longer than requested: what lies behind the new end would not be
+    copied.
     """
     disk = look_at(plan.disk.path, request)[0].disk
     shrinks = {step.partition: step for step in plan.of(steps.ShrinkContent)}
@@ -97,4 +104,6 @@ def _why_too_long(step: steps.ShrinkContent, layer: Layer | None) -> str:
     if claims is not None and claims <= step.length:
         return ""
     found = "an unknown number" if claims is None else str(claims)
-    return f"partition {step.partition} was to be shrunk to {step.length} bytes, but its {step.kind} has {found}"
+    return (
+        f"partition {step.partition} was to be shrunk to {step.length} bytes, but its {step.kind} has {found}"
+    )

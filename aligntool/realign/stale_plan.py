@@ -26,9 +26,16 @@ def verify_plan(plan: Plan, request: Request, find: Finder = find_plan) -> Found
     new = found.plan
     if steps.is_same_disk(plan.disk, new.disk) and plan.steps == new.steps and names_suspensions(plan, new):
         return found
-    text = f"{plan.disk.path}: a new plan has different steps: the content of the disk or the request has changed"
+    text = (
+        f"{plan.disk.path}: a new plan has different steps: the content of the disk or the request has"
+        " changed"
+    )
     if not steps.is_same_disk(plan.disk, new.disk):
-        changed = [word for name, word in _SUBJECT_WORDS.items() if getattr(plan.disk, name) != getattr(new.disk, name)]
+        changed = [
+            word
+            for name, word in _SUBJECT_WORDS.items()
+            if getattr(plan.disk, name) != getattr(new.disk, name)
+        ]
         text = f"{plan.disk.path} has changed since the plan was made: different {', '.join(changed)}"
     again = command(planned_by(plan), plan.disk.path, *request.typed)
     raise Refused(text, hint=f"make a new plan: {again}", code="plan-stale")

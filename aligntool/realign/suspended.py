@@ -12,18 +12,26 @@ _MOST_NAMED = 4
 
 
 def may_hold_suspended_system(disk: Disk) -> str:
-    """Return the layers on a disk that may hold a suspended system which cannot be seen, or "" if there are none.
+    """Return the layers on a disk that may hold a suspended system which cannot be seen, or "" if there are
+    none.
 
     The default is the careful answer: a layer counts unless it is a file system or was looked into.
     """
-    places = ((disk.name, disk.content), *((f"partition {part.number}", part.content) for part in disk.partitions))
+    places = (
+        (disk.name, disk.content),
+        *((f"partition {part.number}", part.content) for part in disk.partitions),
+    )
     found = [f"the {name} on {place}" for place, content in places for name in _unseen_names(content)]
     more = len(found) - _MOST_NAMED
     return ", ".join(found[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _unseen_names(content: Sequence[Layer]) -> Iterator[str]:
-    names = (layer_name(layer) for layer in with_inner(content) if not kind_named(layer.kind).is_seen_through(layer))
+    names = (
+        layer_name(layer)
+        for layer in with_inner(content)
+        if not kind_named(layer.kind).is_seen_through(layer)
+    )
     yield from dict.fromkeys(names)
 
 

@@ -1,8 +1,9 @@
-"""Judge whether a move may skip the blocks that a file system calls free, or whether something else may need them.
+"""Judge whether a move may skip the blocks that a file system calls free, or whether something else may need
+them.
 
-A hash tree of dm-verity covers free blocks, a shadow copy of Windows reads old data from them, and what is not
-recognised may be anything, such as a hash tree without a superblock. So they are skipped only if the content of every
-partition is known. docs/crash-safety.md, "Free blocks".
+A hash tree of dm-verity covers free blocks, a shadow copy of Windows reads old data from them, and what is
+not recognised may be anything, such as a hash tree without a superblock. So they are skipped only if the
+content of every partition is known. docs/crash-safety.md, "Free blocks".
 """
 
 from collections.abc import Iterator
@@ -20,8 +21,9 @@ _BLOCK = 4 * KIB  # a file system may end before the end of the last one
 def why_free_blocks_may_be_needed(
     disk: Disk, reader: Reader, extent: Extent, layer: Layer, *, free_behind: bool
 ) -> str:
-    """Return why something else may need the free blocks of the file system `layer` at `extent`, or "" if the content
-    of every partition is known and does not. `free_behind`: what follows it in its partition belonged to it.
+    """Return why something else may need the free blocks of the file system `layer` at `extent`, or "" if the
+    content of every partition is known and does not. `free_behind`: what follows it in its partition belonged
+    to it.
 
     Raises OSError.
     """

@@ -10,9 +10,9 @@ from aligntool.units import Extent, format_about
 
 
 def read_map(disk: Disk, number: int, extent: Extent, *, used_only: bool, shrunk: bool = False) -> UsedMap:
-    """Return the used bytes of the partition of this number at `extent`; all of it if it has no map, if it cannot be
-    checked, or if something else may need its free blocks, unless the user requests `used_only`. `shrunk`: its file
-    system has just been shrunk, and checked.
+    """Return the used bytes of the partition of this number at `extent`; all of it if it has no map, if it
+    cannot be checked, or if something else may need its free blocks, unless the user requests `used_only`.
+    `shrunk`: its file system has just been shrunk, and checked.
     """
     layer = layer_of(disk, number)
     if layer and kind_named(layer.kind).is_map_checked and (missing := missing_checker(layer.kind)):
@@ -39,8 +39,8 @@ def _why_needed(disk: Disk, extent: Extent, layer: Layer, *, shrunk: bool) -> st
 
 
 def layer_of(disk: Disk, number: int) -> Layer | None:
-    """Return the content of a partition, or of the whole disk if there is no such partition; None if nothing or more
-    than one layer was recognised.
+    """Return the content of a partition, or of the whole disk if there is no such partition; None if nothing
+    or more than one layer was recognised.
     """
     content = next((part.content for part in disk.partitions if part.number == number), disk.content)
     return content[0] if len(content) == 1 else None

@@ -10,12 +10,13 @@ from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits, KnownGeomet
 from aligntool.recipes import schema
 from aligntool.units import PIB, is_power_of_two
 
-# The table of chipsets (`recipes/chipsets.toml`): which PCI devices belong to a processor and which to a chipset, and
-# the link between the two. sysfs hides a chipset's uplink: its root ports are on bus 0 beside the processor's, and no
-# device between them shows the DMI.
+# The table of chipsets (`recipes/chipsets.toml`): which PCI devices belong to a processor and which to a
+# chipset, and the link between the two. sysfs hides a chipset's uplink: its root ports are on bus 0 beside
+# the processor's, and no device between them shows the DMI.
 
-# A lane carries GT/s x 10^9 bits per second: 8b/10b encoding up to 5 GT/s, 128b/130b up to 32 GT/s (PCI Express base
-# specification; include/linux PCIE_SPEED2MBS_ENC in drivers/pci/pci.h counts 64 GT/s, which works in FLITs, as 1/1).
+# A lane carries GT/s x 10^9 bits per second: 8b/10b encoding up to 5 GT/s, 128b/130b up to 32 GT/s (PCI
+# Express base specification; include/linux PCIE_SPEED2MBS_ENC in drivers/pci/pci.h counts 64 GT/s, which
+# works in FLITs, as 1/1).
 _ENCODING = {2.5: (8, 10), 5.0: (8, 10), 8.0: (128, 130), 16.0: (128, 130), 32.0: (128, 130), 64.0: (1, 1)}
 
 _RANGE = r"([0-9a-f]{4})(?:-([0-9a-f]{4}))?"
@@ -51,7 +52,8 @@ class ChipsetTable:
     """The families of root ports, by PCI number and by name."""
 
     ranges: tuple[tuple[str, int, int, PortFamily], ...]  # (vendor, first and last device number, family)
-    models: tuple[tuple[str, str, PortFamily], ...]  # (PCI number of the LPC bridge, family name, with its uplink)
+    # (PCI number of the LPC bridge, family name, with its uplink)
+    models: tuple[tuple[str, str, PortFamily], ...]
     vmd: frozenset[str]  # PCI numbers of VMD controllers
 
     def family(self, pci_id: str, name: str | None) -> PortFamily | None:
@@ -67,8 +69,12 @@ class ChipsetTable:
         return None
 
     def narrowed(self, family: PortFamily, bridge: str) -> PortFamily:
-        """Return the family with the uplink of the exact model, by its LPC bridge: smaller models have fewer lanes."""
-        return next((model for pci_id, name, model in self.models if (pci_id, name) == (bridge, family.name)), family)
+        """Return the family with the uplink of the exact model, by its LPC bridge: smaller models have fewer
+        lanes.
+        """
+        return next(
+            (model for pci_id, name, model in self.models if (pci_id, name) == (bridge, family.name)), family
+        )
 
 
 def lane_bandwidth(speed_gts: float, lanes: int) -> int:
@@ -102,7 +108,9 @@ def _family(entry: schema.Entry) -> PortFamily:
     side = Side(entry.choice("side", tuple(Side)) or Side.CPU)
     if side is Side.CPU and entry.text("uplink"):
         raise entry.refusal("only a chipset has an uplink")
-    return PortFamily(entry.required("name"), side, entry.text("uplink"), _uplink(entry), entry.required("source"))
+    return PortFamily(
+        entry.required("name"), side, entry.text("uplink"), _uplink(entry), entry.required("source")
+    )
 
 
 def _ranges(entry: schema.Entry, family: PortFamily) -> Iterator[tuple[str, int, int, PortFamily]]:
@@ -113,7 +121,9 @@ def _ranges(entry: schema.Entry, family: PortFamily) -> Iterator[tuple[str, int,
     for text in listed:
         match = re.fullmatch(_RANGE, text)
         if match is None:
-            raise entry.refusal(f"devices: {text!r} is not a number of four hexadecimal digits, nor two with a dash")
+            raise entry.refusal(
+                f"devices: {text!r} is not a number of four hexadecimal digits, nor two with a dash"
+            )
         yield vendor, int(match[1], 16), int(match[2] or match[1], 16), family
 
 
@@ -121,7 +131,10 @@ def _models(entry: schema.Entry, families: dict[str, PortFamily]) -> list[tuple[
     entry.allow(*_MODEL_KEYS)
     name = entry.choice("family", tuple(families)) or entry.required("family")
     model = replace(
-        families[name], uplink=entry.required("uplink"), bandwidth=_uplink(entry), source=entry.required("source")
+        families[name],
+        uplink=entry.required("uplink"),
+        bandwidth=_uplink(entry),
+        source=entry.required("source"),
     )
     return [(_checked(entry, bridge), name, model) for bridge in entry.texts("bridges")]
 
@@ -132,7 +145,9 @@ def _uplink(entry: schema.Entry) -> int | None:
     if speed is None and lanes is None:
         return None
     if speed not in _ENCODING or not isinstance(lanes, int):
-        raise entry.refusal("speed (GT/s) and lanes go together", hint=f"speeds: {', '.join(map(str, _ENCODING))}")
+        raise entry.refusal(
+            "speed (GT/s) and lanes go together", hint=f"speeds: {', '.join(map(str, _ENCODING))}"
+        )
     return lane_bandwidth(speed, lanes)
 
 
@@ -142,7 +157,8 @@ def _checked(entry: schema.Entry, pci_id: str) -> str:
     return pci_id
 
 
-# The rows of the drive database, read from TOML. A key that is not in the schema (docs/recipes.md) is refused.
+# The rows of the drive database, read from TOML. A key that is not in the schema (docs/recipes.md) is
+# refused.
 
 CONFIDENCE = ("high", "medium", "low")
 _SIZES = {  # key -> field of KnownGeometry
@@ -167,7 +183,8 @@ class DriveRow:
     file: str
     name: str
     geometry: KnownGeometry
-    match: tuple[str, ...]  # as written; empty for a class that is identified by kind, rotation and size alone
+    # as written; empty for a class that is identified by kind, rotation and size alone
+    match: tuple[str, ...]
     patterns: tuple[schema.Pattern, ...]
     makers: tuple[str, ...] = ()  # names that may stand before the model
     firmware: tuple[str, ...] = ()
@@ -184,7 +201,9 @@ class DriveRow:
 
     def fits_firmware(self, firmware: str) -> bool:
         """Return whether the firmware matches. A row without firmware matches any."""
-        return not self.firmware or any(pattern.fits(schema.normal(firmware)) for pattern in self.firmware_patterns)
+        return not self.firmware or any(
+            pattern.fits(schema.normal(firmware)) for pattern in self.firmware_patterns
+        )
 
     def fits_kind(self, disk: Disk) -> bool:
         """Return whether the kind and the size of the disk match."""
@@ -192,11 +211,15 @@ class DriveRow:
             return False
         if self.capacity_min is None and self.capacity_max is None:
             return True
-        return disk.size is not None and (self.capacity_min or 0) <= disk.size <= (self.capacity_max or disk.size)
+        return disk.size is not None and (self.capacity_min or 0) <= disk.size <= (
+            self.capacity_max or disk.size
+        )
 
 
 def _row(entry: schema.Entry, makers: tuple[str, ...], *, is_class: bool = False) -> DriveRow:
-    """Return the row of a table. A class needs no `match`, because kind, rotation and size may identify it."""
+    """Return the row of a table. A class needs no `match`, because kind, rotation and size may identify
+    it.
+    """
     entry.allow(*(_CLASS_KEYS if is_class else _DRIVE_KEYS))
     match = entry.texts("match")
     examples = entry.texts("examples")
@@ -263,7 +286,9 @@ def _rate(entry: schema.Entry, key: str) -> int | None:
 
 
 def _memory(entry: schema.Entry) -> tuple[bool | None, bool | None]:
-    """Return (has DRAM, uses a Host Memory Buffer) from `dram`: true, false or "hmb", which means HMB without DRAM."""
+    """Return (has DRAM, uses a Host Memory Buffer) from `dram`: true, false or "hmb", which means HMB without
+    DRAM.
+    """
     value = entry.values.get("dram")
     if value == "hmb":
         return False, True
@@ -282,8 +307,9 @@ def _patterns(entry: schema.Entry, key: str) -> tuple[schema.Pattern, ...]:
     return tuple(patterns)
 
 
-# The drive database (`recipes/drives`): facts on a model that the drive itself does not report, or reports wrongly. The
-# most specific rows come first: of the model and its firmware, of the model, then the default of its class.
+# The drive database (`recipes/drives`): facts on a model that the drive itself does not report, or reports
+# wrongly. The most specific rows come first: of the model and its firmware, of the model, then the default of
+# its class.
 
 # Kinds whose model name is read by a SCSI INQUIRY.
 _INQUIRY_KINDS = frozenset((DiskKind.ATA, DiskKind.SCSI, DiskKind.USB))
@@ -295,7 +321,9 @@ class DriveDatabase:
 
     rows: tuple[DriveRow, ...]  # of models
     classes: tuple[DriveRow, ...]  # the defaults of classes; the first that matches counts
-    _by_model: dict[tuple[str, bool], tuple[DriveRow, ...]] = field(default_factory=dict, repr=False, compare=False)
+    _by_model: dict[tuple[str, bool], tuple[DriveRow, ...]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     def known(self, disk: Disk) -> tuple[KnownGeometry, ...]:
         model = schema.normal(disk.model or "")
@@ -333,11 +361,15 @@ def load_drives(*, models: bool = True) -> DriveDatabase:
 
     Raises Refused, with file, row and key, if a file does not follow docs/recipes.md.
     """
-    return parse_drives(schema.read_recipes("drives") if models else [schema.read_recipe("drives/classes.toml")])
+    return parse_drives(
+        schema.read_recipes("drives") if models else [schema.read_recipe("drives/classes.toml")]
+    )
 
 
 def parse_drives(texts: Iterable[tuple[str, str]]) -> DriveDatabase:
-    """Return the database read from (file name, content) pairs: rows of models, and the defaults of classes."""
+    """Return the database read from (file name, content) pairs: rows of models, and the defaults of
+    classes.
+    """
     rows: list[DriveRow] = []
     classes: list[DriveRow] = []
     for file, content in texts:

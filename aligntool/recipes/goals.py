@@ -14,8 +14,8 @@ from aligntool.formats.part_types import ROLES, role_list
 from aligntool.recipes.schema import Entry, read_each, read_recipes, read_tables
 from aligntool.units import GIB, MIB, format_size, is_power_of_two, parse_size
 
-# Benchmark profiles (kind "bench"): the loads, their size and number, without a drive. A profile makes two results
-# comparable, so it is complete.
+# Benchmark profiles (kind "bench"): the loads, their size and number, without a drive. A profile makes two
+# results comparable, so it is complete.
 
 ACCESS = ("sequential", "random")
 DO = ("read", "write")
@@ -62,7 +62,8 @@ class BenchGoal:
     size: int = GIB  # bytes that the requests are spread over
     runtime_s: float = 5.0  # of each run
     repeats: int = 5
-    prepare: str = "none"  # "twice": overwrite everything twice before the test, as in SNIA's test specification
+    # "twice": overwrite everything twice before the test, as in SNIA's test specification
+    prepare: str = "none"
     until_steady: bool = False  # repeat until the results are steady, instead of a fixed number of times
     score: str | None = None
 
@@ -116,7 +117,9 @@ def _tests(row: Entry) -> Iterator[BenchTest]:
     if number > MOST_TESTS:
         raise row.refusal(f"there are {number} tests, but at most {MOST_TESTS} are allowed")
     for block, threads, depth in product(*lists):
-        yield from (BenchTest(access == "random", block, depth, threads, kind == "write") for kind in kinds or DO)
+        yield from (
+            BenchTest(access == "random", block, depth, threads, kind == "write") for kind in kinds or DO
+        )
 
 
 def _blocks(row: Entry) -> tuple[int, ...]:
@@ -147,18 +150,31 @@ def _count(top: Entry, key: str, most: int) -> int | None:
     return None if value is None else int(value)
 
 
-# Recipes for arrays (kind "raid"): level, chunk, file system and so on, without a drive. Whether the level and its
-# members allow them is checked when the plan is made.
+# Recipes for arrays (kind "raid"): level, chunk, file system and so on, without a drive. Whether the level
+# and its members allow them is checked when the plan is made.
 
 NOWHERE = "none"
-_SIZES = ("chunk", "database_page", "block_size", "inode_size", "log_size", "member_size", "spare_room", "esp_size")
+_SIZES = (
+    "chunk",
+    "database_page",
+    "block_size",
+    "inode_size",
+    "log_size",
+    "member_size",
+    "spare_room",
+    "esp_size",
+)
 RAID_KEYS = (*RAID_WORDS, "name", "layout", "mount_at", "mount_options", *_SIZES)
 
 
 def raid_goal(top: Entry) -> RaidGoal:
     """Return the goal of an array. Raises Refused for a value that is not a size or not an allowed word."""
-    reads: dict[str, Callable[[], Any]] = {key: partial(top.choice, key, words) for key, words in RAID_WORDS.items()}
-    reads |= {key: partial(top.size, key) for key in _SIZES} | {"mount_options": partial(top.texts, "mount_options")}
+    reads: dict[str, Callable[[], Any]] = {
+        key: partial(top.choice, key, words) for key, words in RAID_WORDS.items()
+    }
+    reads |= {key: partial(top.size, key) for key in _SIZES} | {
+        "mount_options": partial(top.texts, "mount_options")
+    }
     reads |= {key: partial(top.text, key) for key in ("name", "layout", "mount_at")}
     found = dict(zip(("", *reads), _read_all(partial(top.required, "level"), *reads.values()), strict=True))
     del found[""]
@@ -169,8 +185,8 @@ def raid_goal(top: Entry) -> RaidGoal:
     return RaidGoal(**{key: value for key, value in found.items() if value is not None})
 
 
-# Recipes with their goals, packaged or the user's. A file with an unknown key is refused. A recipe names no device
-# (docs/decisions/0003).
+# Recipes with their goals, packaged or the user's. A file with an unknown key is refused. A recipe names no
+# device (docs/decisions/0003).
 
 FOLDERS = ("realign", "layouts", "raid", "bench")
 FORMAT = 1
@@ -199,7 +215,9 @@ class Recipe:
 
     @property
     def kind(self) -> str:
-        return {RealignGoal: "realign", LayoutGoal: "layout", RaidGoal: "raid", BenchGoal: "bench"}[type(self.goal)]
+        return {RealignGoal: "realign", LayoutGoal: "layout", RaidGoal: "raid", BenchGoal: "bench"}[
+            type(self.goal)
+        ]
 
 
 def load_recipes() -> tuple[Recipe, ...]:
@@ -210,7 +228,8 @@ def load_recipes() -> tuple[Recipe, ...]:
 def recipe(name: str, kind: str | None = None) -> Recipe:
     """Return the recipe of that name and kind ("realign", "layout", "raid" or "bench"). Raises Refused.
 
-    A realign and a layout recipe may have the same name, such as sd-card; without `kind` return the one to realign.
+    A realign and a layout recipe may have the same name, such as sd-card; without `kind` return the one to
+    realign.
     """
     named = [candidate for candidate in load_recipes() if candidate.name == name]
     found = next((candidate for candidate in named if kind in (None, candidate.kind)), None)
@@ -227,8 +246,8 @@ def recipe(name: str, kind: str | None = None) -> Recipe:
 
 
 def parse_recipe(file: str, content: str) -> Recipe:
-    """Return the recipe in a text. `file`: its name in messages, from which the recipe's name is taken. Raises
-    Refused.
+    """Return the recipe in a text. `file`: its name in messages, from which the recipe's name is taken.
+    Raises Refused.
     """
     top, tables = read_tables(file, content, kinds=_TABLES, keys=None)
     if top.values.get("format") != FORMAT:
@@ -265,7 +284,9 @@ def _refuse_other_tables(top: Entry, kind: str, tables: Mapping[str, tuple[Entry
 
 
 def parse_part(text: str) -> PartitionRequest:
-    """Return the partition of "512MiB:esp", "rest:linux" or "64GiB:linux:root": size, role, name. Raises ValueError."""
+    """Return the partition of "512MiB:esp", "rest:linux" or "64GiB:linux:root": size, role, name. Raises
+    ValueError.
+    """
     size, _, rest = text.partition(":")
     role, _, name = rest.partition(":")
     if role not in ROLES:

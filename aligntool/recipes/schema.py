@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 _Item = TypeVar("_Item")
 _Value = TypeVar("_Value")
 
-# The packaged `recipes/` folder: inside the package in a wheel, beside it in a checkout (or an editable install).
+# The packaged `recipes/` folder: inside the package in a wheel, beside it in a checkout (or an editable
+# install).
 
 PACKAGE = "aligntool"
 
@@ -31,8 +32,12 @@ def read_recipes(folder: str) -> tuple[tuple[str, str], ...]:
     for place in _folders(folder):
         if place.is_dir():
             found = {file.name: file for file in place.iterdir() if file.name.endswith(".toml")}
-            return tuple((f"recipes/{folder}/{name}", found[name].read_text("utf-8")) for name in sorted(found))
-    raise Refused(f"this installation of aligntool lacks its recipes/{folder} folder", hint="reinstall aligntool")
+            return tuple(
+                (f"recipes/{folder}/{name}", found[name].read_text("utf-8")) for name in sorted(found)
+            )
+    raise Refused(
+        f"this installation of aligntool lacks its recipes/{folder} folder", hint="reinstall aligntool"
+    )
 
 
 def read_recipe(name: str) -> tuple[str, str]:
@@ -50,30 +55,35 @@ def _folders(name: str) -> "tuple[Traversable, ...]":
     return package / "recipes" / name, package / ".." / "recipes" / name
 
 
-# Matching a drive's model name with the patterns of the database ("WD??EARS*"), with or without the maker's name.
+# Matching a drive's model name with the patterns of the database ("WD??EARS*"), with or without the maker's
+# name.
 #
 # One drive has many spellings:
 #
-# - the kernel prints "WDC WD20EARS-00MVWB0", udev "WDC_WD20EARS-00MVWB0", a USB bridge or a seller "WD20EARS";
-# - SCSI INQUIRY has room for 16 characters, and libata reports the model through it: "WDC WD20EARS-00M" in sysfs;
+# - the kernel prints "WDC WD20EARS-00MVWB0", udev "WDC_WD20EARS-00MVWB0", a USB bridge or a seller
+#   "WD20EARS";
+# - SCSI INQUIRY has room for 16 characters, and libata reports the model through it: "WDC WD20EARS-00M" in
+#   sysfs;
 # - trailing and doubled blanks vary.
 #
-# fnmatch compiles a pattern to a regular expression at its first comparison, which takes 0.1 ms; a hundred of them take
-# longer than an audit. So a text is first compared with the literal prefix of the pattern.
+# fnmatch compiles a pattern to a regular expression at its first comparison, which takes 0.1 ms; a hundred of
+# them take longer than an audit. So a text is first compared with the literal prefix of the pattern.
 
 INQUIRY_LENGTH = 16  # SPC-4, standard INQUIRY data, PRODUCT IDENTIFICATION, padded with blanks
 
 
 def normal(model: str) -> str:
-    """Return a model name in lower case, with single blanks, blanks for underscores, and without libata's "ATA "."""
+    """Return a model name in lower case, with single blanks, blanks for underscores, and without libata's
+    "ATA ".
+    """
     return " ".join(model.replace("_", " ").casefold().split()).removeprefix("ata ")
 
 
 def spellings(model: str, makers: tuple[str, ...], *, cut: bool) -> tuple[str, ...]:
     """Return the model, also without a maker's name at its start.
 
-    `cut`: the model was read by an INQUIRY. A name that was cut after a blank, such as "Samsung SSD 840 EVO", lost that
-    blank, so it is also returned with it.
+    `cut`: the model was read by an INQUIRY. A name that was cut after a blank, such as "Samsung SSD 840 EVO",
+    lost that blank, so it is also returned with it.
     """
     bare = tuple(model.removeprefix(maker).lstrip() for maker in makers if model.startswith(f"{maker} "))
     if cut and len(model) == INQUIRY_LENGTH - 1:
@@ -100,8 +110,8 @@ def parse_pattern(text: str) -> Pattern:
     return Pattern(text, re.split(r"[*?[]", text)[0])
 
 
-# Strict reading of TOML tables: an unknown key or value is refused, never skipped. The refusal names file, row and key,
-# and the nearest valid key.
+# Strict reading of TOML tables: an unknown key or value is refused, never skipped. The refusal names file,
+# row and key, and the nearest valid key.
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +155,9 @@ class Entry:
         return value
 
     def choices(self, key: str, allowed: tuple[str, ...], what: str, plural: str) -> tuple[str, ...]:
-        """Return the strings of a key, which must all be among `allowed`. `what`, `plural`: their name in messages."""
+        """Return the strings of a key, which must all be among `allowed`. `what`, `plural`: their name in
+        messages.
+        """
         for word in self.texts(key):
             if word not in allowed:
                 raise self.refusal(f"{key}: {word!r} is not {what}", hint=f"{plural}: {', '.join(allowed)}")
@@ -181,8 +193,8 @@ class Entry:
 def read_tables(
     file: str, content: str, *, kinds: tuple[str, ...], keys: tuple[str, ...] | None = ()
 ) -> tuple[Entry, dict[str, tuple[Entry, ...]]]:
-    """Return the top level of a file, which may have `keys`, and its lists of tables (`[[drive]]`), by kind. `keys`
-    None: the caller checks them.
+    """Return the top level of a file, which may have `keys`, and its lists of tables (`[[drive]]`), by kind.
+    `keys` None: the caller checks them.
     """
     import tomllib
 
@@ -197,7 +209,8 @@ def read_tables(
     return top, {kind: _entries(file, kind, parsed.get(kind, [])) for kind in kinds}
 
 
-LONGEST = MIB  # characters of a file; the drive database, the largest that is shipped, has less than a fifth of it
+# characters of a file; the drive database, the largest that is shipped, has less than a fifth of it
+LONGEST = MIB
 MOST_DOTS = 100  # in one line; tomllib needs quadratic time for a key of that many parts
 
 
@@ -207,7 +220,9 @@ def _refuse_large(file: str, content: str) -> None:
         raise Refused(f"{file} is not a file of tables: it has more than {LONGEST} characters")
     for number, line in enumerate(content.split("\n"), start=1):
         if line.count(".") > MOST_DOTS:
-            raise Refused(f"{file}, line {number} has more than {MOST_DOTS} dots, which no key and no text needs")
+            raise Refused(
+                f"{file}, line {number} has more than {MOST_DOTS} dots, which no key and no text needs"
+            )
 
 
 def _entries(file: str, kind: str, rows: object) -> tuple[Entry, ...]:

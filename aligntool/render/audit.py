@@ -4,7 +4,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from aligntool.audit.drives import is_nothing_judged, targets_not_judged
 from aligntool.audit.grids import FLOPPY_SIZES, STACKED
-from aligntool.audit.report import Answer, Check, Code, Finding, Judged, Repair, Report, Severity, Verdict, explanations
+from aligntool.audit.report import (
+    Answer,
+    Check,
+    Code,
+    Finding,
+    Judged,
+    Repair,
+    Report,
+    Severity,
+    Verdict,
+    explanations,
+)
 from aligntool.audit.tables import hiding_codes, is_in_kernel
 from aligntool.audit.wording import label_words, past_words
 from aligntool.commands import shell_word
@@ -27,7 +38,8 @@ from aligntool.render.lines import (
 )
 from aligntool.units import counted, format_about, format_size, format_start
 
-# The facts that a drive reports, for `-v`: firmware, queues, NVMe formats and buffers, links up to the processor.
+# The facts that a drive reports, for `-v`: firmware, queues, NVMe formats and buffers, links up to the
+# processor.
 
 Facts = Iterator[tuple[str, str]]
 """Pairs of a name and its text."""
@@ -111,7 +123,9 @@ def _host_memory_words(nvme: NvmeFacts) -> str:
     if nvme.hmb_granted is None and nvme.hmb_enabled is not None:
         granted = "some (on)" if nvme.hmb_enabled else "nothing (off)"
     controller = nvme.controllers[0] if nvme.controllers else "nvmeN"
-    sizes = f"preferred {format_about(nvme.hmb_preferred or 0)}, minimum {format_about(nvme.hmb_minimum or 0)}"
+    sizes = (
+        f"preferred {format_about(nvme.hmb_preferred or 0)}, minimum {format_about(nvme.hmb_minimum or 0)}"
+    )
     ways = "set it with nvme.max_host_mem_size_mb= on the kernel command line, switch it with /sys/class/nvme"
     return f"{sizes}, granted {granted}; {ways}/{controller}/hmb"
 
@@ -153,8 +167,9 @@ def only_disk(report: Report) -> str | None:
 
 
 def next_finding(report: Report) -> Finding | None:
-    """Return the finding with the command to type first: one that finishes a move in flight, or one that hides the
-    others, or plans to realign the worst disk, or follows the worst finding. None if no finding has a command.
+    """Return the finding with the command to type first: one that finishes a move in flight, or one that
+    hides the others, or plans to realign the worst disk, or follows the worst finding. None if no finding has
+    a command.
     """
     moving = disks_in_flight(report)
     hiding = hiding_findings(report)
@@ -174,7 +189,9 @@ def has_command(finding: Finding) -> bool:
 
 
 def urgency(report: Report) -> Mapping[str | None, tuple[bool, int]]:
-    """Return a key for each disk with findings, which sorts the disk of the next command first, then by severity."""
+    """Return a key for each disk with findings, which sorts the disk of the next command first, then by
+    severity.
+    """
     first = next_finding(report)
     keys: dict[str | None, tuple[bool, int]] = {}
     for finding in report.findings:
@@ -195,7 +212,9 @@ def finding_lines(report: Report, *, width: int, verbose: bool, quiet: bool) -> 
         if note and not verbose and (quiet or findings[0].code is not Code.NOT_SEEN):
             hidden += findings
         elif quiet:
-            yield from (plain(f"{finding.severity.value}: {finding.summary} [{finding.code}]") for finding in findings)
+            yield from (
+                plain(f"{finding.severity.value}: {finding.summary} [{finding.code}]") for finding in findings
+            )
         else:
             yield from _group_lines(findings, width=width, verbose=verbose, alone=only_disk(report))
     if hidden and not quiet:
@@ -204,7 +223,9 @@ def finding_lines(report: Report, *, width: int, verbose: bool, quiet: bool) -> 
         yield EMPTY
 
 
-def _group_lines(findings: Sequence[Finding], *, width: int, verbose: bool, alone: str | None) -> Iterator[Line]:
+def _group_lines(
+    findings: Sequence[Finding], *, width: int, verbose: bool, alone: str | None
+) -> Iterator[Line]:
     """Yield the findings of one code and severity."""
     severity = findings[0].severity
     code = findings[0].code
@@ -249,7 +270,9 @@ def merged_findings(findings: Sequence[Finding], *, alone: str | None) -> list[t
 
 
 def cost_rows(findings: Sequence[Finding]) -> list[tuple[str, str]]:
-    """Return the cost that the model predicts for the findings, row by row, or nothing if there is no prediction."""
+    """Return the cost that the model predicts for the findings, row by row, or nothing if there is no
+    prediction.
+    """
     cost = next((finding.cost for finding in findings if finding.cost), None)
     if cost is None:
         return []
@@ -310,7 +333,13 @@ _ANSWERS = {Answer.ON: Style.GOOD, Answer.OFF: Style.BAD, Answer.UNKNOWN: Style.
 
 
 def audit_lines(
-    report: Report, *, width: int, verbose: bool, quiet: bool, repairs: Repairs = NO_REPAIRS, maps: Iterable[Line] = ()
+    report: Report,
+    *,
+    width: int,
+    verbose: bool,
+    quiet: bool,
+    repairs: Repairs = NO_REPAIRS,
+    maps: Iterable[Line] = (),
 ) -> Iterator[Line]:
     """Yield the whole audit. `repairs`: possible repairs by disk name; `maps`: pictures of the disks."""
     if report.judged and not quiet:
@@ -351,8 +380,8 @@ def audit_lines(
 
 
 def _squashfs_images(report: Report) -> Sequence[Judged]:
-    """Return the loop devices of read-only images that are not misaligned, if there are several: a machine with snaps
-    has dozens of them.
+    """Return the loop devices of read-only images that are not misaligned, if there are several: a machine
+    with snaps has dozens of them.
     """
     images = [
         judged
@@ -370,7 +399,8 @@ def _brief_lines(report: Report, disks: Sequence[Judged], width: int) -> Iterato
     disks = sorted(disks, key=lambda judged: keys.get(judged.disk.name, NOT_URGENT))
     first = first_verdicts(report)
     verdicts = [
-        (first[judged.disk.name], Style.BAD) if judged.disk.name in first else _disk_verdict(judged) for judged in disks
+        (first[judged.disk.name], Style.BAD) if judged.disk.name in first else _disk_verdict(judged)
+        for judged in disks
     ]
     names = max(cell_width(harmless(judged.disk.name)) for judged in disks)
     words = max(cell_width(harmless(text)) for text, _ in verdicts)
@@ -397,7 +427,9 @@ def first_verdicts(report: Report) -> Mapping[str, str]:
     """Return what has to be known of a disk before its alignment, in a few words, by its name."""
     hidden = {finding.disk for finding in hiding_findings(report)}
     disks = {judged.disk.name: judged.disk for judged in report.judged if judged.disk.name in hidden}
-    found = {name: "damaged table" if is_in_kernel(disk) else "not seen by Linux" for name, disk in disks.items()}
+    found = {
+        name: "damaged table" if is_in_kernel(disk) else "not seen by Linux" for name, disk in disks.items()
+    }
     return found | dict.fromkeys(disks_in_flight(report), "move in flight")
 
 
@@ -412,7 +444,11 @@ def _disk_verdict(judged: Judged) -> tuple[str, Style]:
 
 def disks_in_flight(report: Report) -> list[str]:
     """Return the names of the disks with a move in flight."""
-    errors = (found for found in report.findings if found.severity is Severity.ERROR and found.code is Code.IN_FLIGHT)
+    errors = (
+        found
+        for found in report.findings
+        if found.severity is Severity.ERROR and found.code is Code.IN_FLIGHT
+    )
     return list(dict.fromkeys(found.disk for found in errors if found.disk))
 
 
@@ -491,7 +527,8 @@ def table_words(disk: Disk) -> str:
 def geometry_words(judged: Judged) -> str:
     """Return the grids that the disk requires, each with its source, then queue depth and PCIe link."""
     words = [
-        f"{grid.kind} {format_size(grid.size)}{f'+{format_size(grid.phase)}' if grid.phase else ''} ({grid.source})"
+        f"{grid.kind} {format_size(grid.size)}{f'+{format_size(grid.phase)}' if grid.phase else ''}"
+        f" ({grid.source})"
         for grid in judged.grids
         if grid.kind != "grain"
     ]
@@ -521,8 +558,8 @@ Row = tuple[str, str, str, str, str, str, Verdict | None]
 
 
 def table_rows(judged: Judged) -> list[Row]:
-    """Return a row for each partition, or for the whole disk if it has no partitions: number, node, start in sectors
-    and in bytes, size, content, verdict.
+    """Return a row for each partition, or for the whole disk if it has no partitions: number, node, start in
+    sectors and in bytes, size, content, verdict.
     """
     disk = judged.disk
     verdicts = judged.by_partition()
@@ -537,7 +574,11 @@ def _partition_row(disk: Disk, partition: Partition, verdict: Verdict | None) ->
     sector_size = disk.sector_size
     start = partition.extent.start
     sector = str(start // sector_size) if start % sector_size == 0 else "–"
-    content = "extended" if partition.role is Role.EXTENDED else _contents(partition.content, partition.content_hint)
+    content = (
+        "extended"
+        if partition.role is Role.EXTENDED
+        else _contents(partition.content, partition.content_hint)
+    )
     return (
         str(partition.number),
         partition.node or "",
@@ -550,7 +591,9 @@ def _partition_row(disk: Disk, partition: Partition, verdict: Verdict | None) ->
 
 
 def _contents(layers: Sequence[Layer], hint: str | None) -> str:
-    """Return the stack of layers, "md › LUKS", or `hint`, udev's name of the content, if none was recognised."""
+    """Return the stack of layers, "md › LUKS", or `hint`, udev's name of the content, if none was
+    recognised.
+    """
     if not layers:
         return hint or ""
     names = []
@@ -566,8 +609,8 @@ _HEADS = ("#", "node", "sector", "start", "size", "content")
 
 
 def _table_lines(rows: Sequence[Row], *, width: int) -> Iterator[Line]:
-    """Yield the table. On a narrow terminal the column of contents shrinks, then the verdicts are brief, and then the
-    column of sectors is omitted.
+    """Yield the table. On a narrow terminal the column of contents shrinks, then the verdicts are brief, and
+    then the column of sectors is omitted.
     """
     table = ((*_HEADS, None), *rows)
     kept = [at for at in range(6) if at != 1 or any(row[1] for row in rows)]
@@ -590,7 +633,9 @@ def _verdicts_width(rows: Sequence[Row], *, brief: bool) -> int:
 
 
 def verdict_words(verdict: Verdict | None, *, brief: bool = False) -> Line:
-    """Return the verdict in words, for a start off the grid with the distance. `brief`: for a narrow terminal."""
+    """Return the verdict in words, for a start off the grid with the distance. `brief`: for a narrow
+    terminal.
+    """
     if verdict is None:
         return (("–", Style.DIM),)
     if not verdict.matters and verdict.answer is not Answer.ON:
@@ -619,13 +664,19 @@ def verdict_line(report: Report) -> Line:
     """Return the verdict on all disks in words."""
     disks = report.judged
     errors = report.count(Severity.ERROR)
-    off = [disk for disk in disks if any(start.matters and start.answer is Answer.OFF for start in disk.verdicts)]
+    off = [
+        disk for disk in disks if any(start.matters and start.answer is Answer.OFF for start in disk.verdicts)
+    ]
     moving = disks_in_flight(report)
     if moving:
         return ((f"A move is in flight on {_named(moving)}: finish it or undo it first", Style.BAD),)
     hidden = {finding.disk for finding in hiding_findings(report)}
     if hidden:
-        lost = [judged.disk.name for judged in disks if judged.disk.name in hidden and not is_in_kernel(judged.disk)]
+        lost = [
+            judged.disk.name
+            for judged in disks
+            if judged.disk.name in hidden and not is_in_kernel(judged.disk)
+        ]
         kept = [judged.disk.name for judged in disks if judged.disk.name in hidden]
         which = "these partitions" if len(disks) == 1 else f"the partitions of {_named(lost or kept)}"
         if lost:

@@ -89,11 +89,15 @@ def result_lines(result: Result, *, width: int) -> Iterator[Line]:
 
 
 def figure_lines(series: Sequence[Series], *, width: int) -> Iterator[Line]:
-    """Yield the figures as a table. MB/s are 10^6 bytes per second; the range covers the repeats; CPU is the share
-    of one core for each thread; busy counts the busy cores of the whole machine. If a row is wider than the terminal,
-    the latencies get a table of their own."""
+    """Yield the figures as a table. MB/s are 10^6 bytes per second; the range covers the repeats; CPU is the
+    share of one core for each thread; busy counts the busy cores of the whole machine. If a row is wider than
+    the terminal, the latencies get a table of their own.
+    """
     rows = [("", *FIGURES), *((f"  {each.test.title}", *figure_cells(each)) for each in series)]
-    notes = ["", *(f"{each.held_back}{' NOT steady' if each.steady is False else ''}".strip() for each in series)]
+    notes = [
+        "",
+        *(f"{each.held_back}{' NOT steady' if each.steady is False else ''}".strip() for each in series),
+    ]
     for gap in (2, 1):
         texts = list(columns(rows, gap=gap))
         if max(map(len, texts)) <= width:
@@ -102,12 +106,14 @@ def figure_lines(series: Sequence[Series], *, width: int) -> Iterator[Line]:
     others = [(*row[: _LATENCIES.start], *row[_LATENCIES.stop :]) for row in rows]
     yield from _noted_rows(list(columns(others)), notes, width, series)
     yield EMPTY
-    yield from _noted_rows(list(columns([(row[0], *row[_LATENCIES]) for row in rows])), [""] * len(rows), width, ())
+    yield from _noted_rows(
+        list(columns([(row[0], *row[_LATENCIES]) for row in rows])), [""] * len(rows), width, ()
+    )
 
 
 def _row_with_bar(text: str, begin: int, end: int, series: Series) -> Line:
-    """Return a row with a bar behind its rate and range, as in KDiskMark; it is invisible without colour. The scale is
-    logarithmic, from LEAST_BAR to MOST_BAR, so that 30 MB/s are visible next to 7000.
+    """Return a row with a bar behind its rate and range, as in KDiskMark; it is invisible without colour. The
+    scale is logarithmic, from LEAST_BAR to MOST_BAR, so that 30 MB/s are visible next to 7000.
     """
     share = log10(max(series.rate.median, LEAST_BAR) / LEAST_BAR) / log10(MOST_BAR / LEAST_BAR)
     bar_end = begin + round(min(share, 1.0) * (end - begin))
@@ -115,7 +121,9 @@ def _row_with_bar(text: str, begin: int, end: int, series: Series) -> Line:
     return ((text[:begin], Style.PLAIN), (text[begin:bar_end], style), (text[bar_end:], Style.PLAIN))
 
 
-def _noted_rows(texts: Sequence[str], notes: Sequence[str], width: int, series: Sequence[Series]) -> Iterator[Line]:
+def _noted_rows(
+    texts: Sequence[str], notes: Sequence[str], width: int, series: Sequence[Series]
+) -> Iterator[Line]:
     """Yield a table; the first text is the header. A note that does not fit in its row goes below it.
     `series`: the series of the rows if their rates get a bar, up to the end of the range column.
     """
@@ -181,10 +189,15 @@ def machine_lines(seen: Conditions, *, width: int, settings: saved.Settings | No
     """Yield the conditions of a measurement. `settings`: of a benchmark; an experiment shows its own."""
     yield from drive_lines(seen.drives, width=width)
     facts = [f"kernel {seen.kernel}" if seen.kernel else "", seen.fio]
-    facts += [f"engine {settings.engine}", "direct I/O" if settings.direct else "BUFFERED"] if settings else []
+    facts += (
+        [f"engine {settings.engine}", "direct I/O" if settings.direct else "BUFFERED"] if settings else []
+    )
     facts += [f"governor {seen.governor}" if seen.governor else "", seen.filesystem or ""]
     if settings:
-        facts += [f"{format_about(seen.free)} free" if seen.free else "", f"over {format_size(settings.span)}"]
+        facts += [
+            f"{format_about(seen.free)} free" if seen.free else "",
+            f"over {format_size(settings.span)}",
+        ]
         facts[-1] += " per test" if settings.passes else ""
         facts += ["zero-filled data" if settings.data is Data.ZERO else ""]
         facts += ["" if seen.caches_dropped else "caches not dropped (needs root)"]
@@ -193,7 +206,9 @@ def machine_lines(seen: Conditions, *, width: int, settings: saved.Settings | No
 
 
 def note_lines(sentences: Iterable[str], width: int, before: str) -> Iterator[Line]:
-    """Yield the sentences, each with `before` at its start; its spaces set the indent of the lines that follow."""
+    """Yield the sentences, each with `before` at its start; its spaces set the indent of the lines that
+    follow.
+    """
     style = Style.DOUBT if "warning" in before else Style.PLAIN
     indent = " " * (len(before) - len(before.lstrip()) + 2)
     for sentence in sentences:
@@ -230,9 +245,10 @@ def compare_lines(results: Sequence[Result], names: Sequence[str], *, width: int
         yield EMPTY
     yield from note_lines(compare.unmatched(results), width, "  warning: ")
     yield from paragraph(
-        "log10 of B / A in bytes per second: 0 is equal, -1 is ten times slower. faster, slower: valid if nothing else "
-        "changed in between. noise: the ranges of the runs overlap, or the difference is likely to be chance among "
-        f"{sum(map(len, found))} lines; ?: fewer than {LEAST_RUNS} runs, passes, or not steady.",
+        "log10 of B / A in bytes per second: 0 is equal, -1 is ten times slower. faster, slower: valid if"
+        " nothing else changed in between. noise: the ranges of the runs overlap, or the difference is likely"
+        f" to be chance among {sum(map(len, found))} lines; ?: fewer than {LEAST_RUNS} runs, passes, or not"
+        " steady.",
         width,
         "",
         Style.DIM,
@@ -312,7 +328,9 @@ def _spread_values(spread: saved.Spread) -> Value:
 
 
 def list_lines(kept: Sequence[HistoryEntry], *, width: int) -> Iterator[Line]:
-    """Yield a line for each stored result: date, profile, target, drive, first figure; below it the file name."""
+    """Yield a line for each stored result: date, profile, target, drive, first figure; below it the file
+    name.
+    """
     if not kept:
         yield plain("no results are saved yet")
         yield (("  → aligntool bench FOLDER", Style.TYPE),)

@@ -10,7 +10,18 @@ from aligntool.audit.wording import layer_name
 from aligntool.change import Place, Plan
 from aligntool.inventory import Disk, Partition, Role
 from aligntool.render.audit import verdict_words, worst_failed_check
-from aligntool.render.lines import EMPTY, Line, Piece, Style, cell_width, fit, harmless, paragraph, plain, wrapped
+from aligntool.render.lines import (
+    EMPTY,
+    Line,
+    Piece,
+    Style,
+    cell_width,
+    fit,
+    harmless,
+    paragraph,
+    plain,
+    wrapped,
+)
 from aligntool.steps import JournalPlace, MakeTable, WriteJournal
 from aligntool.units import Extent, format_about, format_size
 
@@ -40,7 +51,9 @@ class Stretch:
 
 
 def stretches_of(judged: Judged) -> list[Stretch]:
-    """Return the stretches in order of their starts, without containers: the partitions inside are returned instead."""
+    """Return the stretches in order of their starts, without containers: the partitions inside are returned
+    instead.
+    """
     disk = judged.disk
     verdicts = judged.by_partition()
     if not disk.partitions:
@@ -48,14 +61,18 @@ def stretches_of(judged: Judged) -> list[Stretch]:
         what = ", ".join(map(layer_name, disk.content)) or disk.content_hint or "in use"
         return [Stretch(0, disk.size or 1, None, whole, "whole", what)] if whole else []
     containers = {part.number for part in containers_of(disk)}
-    parts = [part for part in disk.partitions if part.number not in containers and part.role is not Role.EXTENDED]
+    parts = [
+        part for part in disk.partitions if part.number not in containers and part.role is not Role.EXTENDED
+    ]
     stretches: list[Stretch] = []
     end = 0
     for part in sorted(parts, key=lambda part: (part.extent.start, part.number)):
         stretches += _gap(end, part.extent.start, disk)
         place = part.extent
         what = ", ".join(map(layer_name, part.content)) or part.content_hint or part.type_name
-        stretches.append(Stretch(place.start, place.length, part, verdicts.get(part.number), str(part.number), what))
+        stretches.append(
+            Stretch(place.start, place.length, part, verdicts.get(part.number), str(part.number), what)
+        )
         end = max(end, place.end)
     return stretches + list(_gap(end, disk.size or 0, disk))
 
@@ -66,7 +83,9 @@ def containers_of(disk: Disk) -> list[Partition]:
         part
         for part in disk.partitions
         if part.role in (Role.EXTENDED, Role.MAP)
-        and any(part.extent.contains(other.extent) for other in disk.partitions if other.number != part.number)
+        and any(
+            part.extent.contains(other.extent) for other in disk.partitions if other.number != part.number
+        )
     ]
 
 
@@ -76,15 +95,18 @@ def _gap(start: int, end: int, disk: Disk) -> Iterator[Stretch]:
 
 
 def disk_bar_lines(judged: Judged, *, width: int) -> Iterator[Line]:
-    """Yield the whole disk to scale in one line, and below it the content of the partitions; ^ marks a start off the
-    grid. Yield nothing if there are more partitions than columns.
+    """Yield the whole disk to scale in one line, and below it the content of the partitions; ^ marks a start
+    off the grid. Yield nothing if there are more partitions than columns.
     """
     size = judged.disk.size or 0
     stretches = stretches_of(judged)
     parts = [part for part in stretches if not part.free and part.end <= size]
     around = (part for part in containers_of(judged.disk) if part.extent.start < size)
     containers = [(part.extent, str(part.number), Style.DIM) for part in around]
-    bar = (*containers, *((Extent(part.start, part.length), part.label, _stretch_style(part)) for part in parts))
+    bar = (
+        *containers,
+        *((Extent(part.start, part.length), part.label, _stretch_style(part)) for part in parts),
+    )
     columns = _columns([extent for extent, _, _ in bar], size, width)
     if not parts or not columns:
         return
@@ -113,8 +135,8 @@ def _stretch_style(stretch: Stretch) -> Style:
 
 # Blocks over sectors: the picture of the 2010 article, drawn for the user's own partitions.
 #
-# Each start gets a ruler of the grid that it fails (or of the first one checked), and below it the blocks of the file
-# system at their real offsets.
+# Each start gets a ruler of the grid that it fails (or of the first one checked), and below it the blocks of
+# the file system at their real offsets.
 
 CELLS_A_UNIT = 16
 MOST_UNITS = 4
@@ -186,8 +208,12 @@ def _ruler_lines(check: Check, start: int, block: int, width: int) -> Iterator[L
     what = f"blocks {format_size(block)}" if request == block else f"requests {format_size(request)}"
     numbers = "".join(f"{first + index * grid.size:<{CELLS_A_UNIT}}" for index in range(units))
     yield ((" " * head + numbers.rstrip(), Style.DIM),)
-    yield ((f"  {fit(label, head - 2)}", Style.PLAIN), (("|" + "-" * (CELLS_A_UNIT - 1)) * units + "|", Style.NOTE))
-    begin = check.off_by * CELLS_A_UNIT // grid.size or int(not check.on)  # drawn as off even if by less than a cell
+    yield (
+        (f"  {fit(label, head - 2)}", Style.PLAIN),
+        (("|" + "-" * (CELLS_A_UNIT - 1)) * units + "|", Style.NOTE),
+    )
+    # drawn as off even if by less than a cell
+    begin = check.off_by * CELLS_A_UNIT // grid.size or int(not check.on)
     bar = _blocks(begin, cells, request * CELLS_A_UNIT / grid.size)
     yield ((f"  {fit(what, head - 2)}", Style.PLAIN), (bar, Style.GOOD if check.on else Style.BAD))
     if not check.on:
@@ -201,7 +227,9 @@ def _ruler_lines(check: Check, start: int, block: int, width: int) -> Iterator[L
 
 
 def crossings(check: Check, request: int) -> str:
-    """Describe how many of these requests, laid end to end, cross a boundary: the exact count over one period."""
+    """Describe how many of these requests, laid end to end, cross a boundary: the exact count over one
+    period.
+    """
     size = check.grid.size
     if request >= size:
         return f"every {format_size(request)} request touches one more unit"
@@ -221,7 +249,8 @@ def _blocks(begin: int, cells: int, length: float) -> str:
     return "".join(row)
 
 
-# The disk before and after, as two bars with the same columns, in which even the smallest part and gap get a cell.
+# The disk before and after, as two bars with the same columns, in which even the smallest part and gap get a
+# cell.
 
 LABEL_COLUMNS = 10
 
@@ -255,14 +284,16 @@ def _plan_bar(plan: Plan, *, after: bool) -> Bar:
     parts_drawn = []
     journal = journal_of(plan)
     if journal and not journal.file:
-        # A journal in space that a shrink frees does not belong in the first bar. Containers of other partitions are
-        # ignored.
+        # A journal in space that a shrink frees does not belong in the first bar. Containers of other
+        # partitions are ignored.
         parts = [
             place
             for place in plan.places
             if not any(place.after.contains(other.after) and other is not place for other in plan.places)
         ]
-        needs_shrink = any(place.before is not None and place.before.overlaps(journal.extent) for place in parts)
+        needs_shrink = any(
+            place.before is not None and place.before.overlaps(journal.extent) for place in parts
+        )
         parts_drawn += [(journal.extent, "J", Style.NOTE)] if after is needs_shrink else []
     for place in plan.places:
         extent = place.after if after else place.before
@@ -278,7 +309,9 @@ def _place_style(place: Place, *, after: bool) -> Style:
 
 
 def _columns(parts: Sequence[Extent], size: int, room: int) -> Mapping[int, int]:
-    """Map the byte at which each part begins or ends to its column. Empty if there is no room for all parts."""
+    """Map the byte at which each part begins or ends to its column. Empty if there is no room for all
+    parts.
+    """
     edges = sorted({0, size, *(edge for part in parts for edge in (part.start, part.end) if edge < size)})
     stretches = list(pairwise(edges))
     # A stretch that is exactly one part gets room for its number: "[1]".

@@ -35,14 +35,20 @@ def alignment_lines(found: Starts, rows: Sequence[alignment.Row], *, width: int)
         return
     for place, line in enumerate(wrapped(f"alignment {alignment.overall_text(rows)}", width, "  ")):
         before, _, rest = line.partition(" ") if place == 0 else ("", "", line)
-        yield ((f"{before} " if before else "", Style.PLAIN), (rest, _STYLES[alignment.overall_verdict(rows)]))
+        yield (
+            (f"{before} " if before else "", Style.PLAIN),
+            (rest, _STYLES[alignment.overall_verdict(rows)]),
+        )
     for load in dict.fromkeys(row.load for row in rows):
         of_load = [row for row in rows if row.load == load]
         aligned = [rate.iops for rate in found.rates if rate.load == load and not rate.place.residue]
         yield EMPTY
         cpu = of_load[0].aligned_cpu
         used = "" if cpu is None else f", CPU {cpu:.0f}%"
-        details = f"  aligned {median(aligned):,.0f} IOPS{used}; two aligned starts: {range_words(*of_load[0].noise)}"
+        details = (
+            f"  aligned {median(aligned):,.0f} IOPS{used}; two aligned starts:"
+            f" {range_words(*of_load[0].noise)}"
+        )
         title = ((load.title, Style.TITLE), (details, Style.DIM), _cpu_bound_note(cpu))
         yield from stacked(title, width)
         last_reason = ""
@@ -53,8 +59,8 @@ def alignment_lines(found: Starts, rows: Sequence[alignment.Row], *, width: int)
                 yield from paragraph(f"      {row.why}", width, "      ", Style.DIM)
     yield EMPTY
     yield from paragraph(
-        "Shares of the aligned rate: predicted, then measured (median, smallest to largest). The prediction counts the "
-        "units that a request touches, without a cache. CPU is the share of one core.",
+        "Shares of the aligned rate: predicted, then measured (median, smallest to largest). The prediction"
+        " counts the units that a request touches, without a cache. CPU is the share of one core.",
         width,
         "",
         Style.DIM,
@@ -103,7 +109,9 @@ def range_words(low: float, high: float) -> str:
 
 
 def alignment_json(found: Starts, rows: Sequence[alignment.Row]) -> str:
-    """Return JSON: bytes, requests per second, CPU in percent of a core, ratios as shares of the aligned rate."""
+    """Return JSON: bytes, requests per second, CPU in percent of a core, ratios as shares of the aligned
+    rate.
+    """
     values = {
         "when": found.when,
         "target": found.target,
@@ -119,7 +127,9 @@ def alignment_json(found: Starts, rows: Sequence[alignment.Row]) -> str:
 
 
 def _common_fields(found: Starts | Spans) -> dict[str, object]:
-    """Return the fields common to both documents. `disk` is the identity that `aligntool probe` also stores."""
+    """Return the fields common to both documents. `disk` is the identity that `aligntool probe` also
+    stores.
+    """
     return {
         "complete": found.complete,
         "settings": as_object(found.setting) if found.setting else None,
@@ -132,7 +142,8 @@ def _common_fields(found: Starts | Spans) -> dict[str, object]:
 def span_lines(found: Spans, *, width: int) -> Iterator[Line]:
     yield from _head_lines(found, f"  random {'write' if found.write else 'read'}, 4KiB QD32", width)
     knee = found.knee
-    known = Style.GOOD if knee.flat and found.whole else Style.NOTE  # good only if it holds for the whole drive
+    # good only if it holds for the whole drive
+    known = Style.GOOD if knee.flat and found.whole else Style.NOTE
     style = known if knee.sure and (knee.found or knee.flat) else Style.DOUBT
     yield ((knee.words, style), (f"  {knee_facts(knee)}".rstrip(), Style.PLAIN))
     if found.beyond:
@@ -169,7 +180,11 @@ def host_memory_words(nvme: NvmeFacts | None) -> Iterator[str]:
     if nvme is None:
         return
     if not nvme.hmb_preferred:
-        yield ("the drive uses no Host Memory Buffer" if nvme.hmb_preferred == 0 else "Host Memory Buffer: not read")
+        yield (
+            "the drive uses no Host Memory Buffer"
+            if nvme.hmb_preferred == 0
+            else "Host Memory Buffer: not read"
+        )
         return
     requested = f"Host Memory Buffer: {format_about(nvme.hmb_preferred)} requested"
     if nvme.hmb_granted is None:
@@ -208,7 +223,11 @@ def span_json(found: Spans, disk: Disk | None) -> str:
 
 # The result of a probe: the unit, its evidence and the method, or the reason why it is unknown.
 
-_WORDS = {Kind.READ: "reading across it", Kind.WRITE: "writing across it", Kind.PART: "writing only half of it"}
+_WORDS = {
+    Kind.READ: "reading across it",
+    Kind.WRITE: "writing across it",
+    Kind.PART: "writing only half of it",
+}
 _TITLES = {
     Kind.READ: "Reads across a boundary, compared with reads next to it",
     Kind.WRITE: "Writes across a boundary, compared with writes next to it",
@@ -262,7 +281,9 @@ def _evidence(boundary: Boundary) -> Iterator[Line]:
 
 def _zeros_warning(result: ProbeResult) -> Iterator[str]:
     if result.zeros >= 0.5:
-        why = "a drive returns zeros without reading its flash if the blocks were never written or were trimmed"
+        why = (
+            "a drive returns zeros without reading its flash if the blocks were never written or were trimmed"
+        )
         yield f"{result.zeros:.0%} of the data read is zeros: {why}"
 
 

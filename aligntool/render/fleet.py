@@ -21,12 +21,12 @@ MACHINES = ("machine", "off", "errors", "warnings", "extra", "misaligned disks")
 DISKS = ("disk", "off", "cost", "written", "extra", "model")
 GROUPS = ("model", "drives", "misaligned", "firmware")
 EXTRA_MEANING = (
-    "off: misaligned partitions; extra: predicted extra work of the drives per day, as bytes written; –: the snapshot "
-    "does not show how much was written"
+    "off: misaligned partitions; extra: predicted extra work of the drives per day, as bytes written; –: the"
+    " snapshot does not show how much was written"
 )
 COLUMN_MEANINGS = (
-    "off: misaligned partitions; cost: predicted factor by which a random 4 KiB write takes longer; written: per day, "
-    "to these partitions, on average since the machine booted; extra: written × (cost − 1)"
+    "off: misaligned partitions; cost: predicted factor by which a random 4 KiB write takes longer; written:"
+    " per day, to these partitions, on average since the machine booted; extra: written × (cost − 1)"
 )
 _LESS_NEEDED = ("warnings", "errors", "extra")  # columns that a narrow terminal lacks, in this order
 _COUNTS = (("off", "off_grid"), ("errors", "errors"), ("unknown", "unknown"), ("warnings", "warnings"))
@@ -50,7 +50,9 @@ def verdict_of(fleet: Fleet) -> tuple[str, Style]:
 
 
 def facts_of(fleet: Fleet, *, unknown: bool = True) -> Iterator[str]:
-    """Yield the other facts about all machines, a phrase each. `unknown`: also the number of unknown starts."""
+    """Yield the other facts about all machines, a phrase each. `unknown`: also the number of unknown
+    starts.
+    """
     if fleet.not_audited:
         yield f"{counted(fleet.not_audited, 'snapshot')} could not be audited"
     looks = len(fleet.needing_attention)
@@ -120,7 +122,9 @@ def fleet_lines(fleet: Fleet, changes: FleetChanges | None = None, *, width: int
         yield from _more(fleet.misaligned)
         yield from paragraph(EXTRA_MEANING, width, "", Style.DIM)
     if fleet.groups:
-        yield from _table("Drives by model", GROUPS, [group_cells(each) for each in fleet.groups], (0, 3), width)
+        yield from _table(
+            "Drives by model", GROUPS, [group_cells(each) for each in fleet.groups], (0, 3), width
+        )
         yield from _more(len(fleet.groups))
     for title, texts, number in (
         (
@@ -260,7 +264,9 @@ def _verdict_words(machine: Machine) -> str:
 def _row_of(row: MachineRow) -> dict[str, object]:
     """Return a machine as the page shows it."""
     machine = row.machine
-    facts = [f"{machine.disks} disks and stacked devices" if machine.disks > 1 else counted(machine.disks, "disk")]
+    facts = [
+        f"{machine.disks} disks and stacked devices" if machine.disks > 1 else counted(machine.disks, "disk")
+    ]
     facts += [counted(machine.errors, "error")] if machine.errors else []
     facts += [counted(machine.warnings, "warning")] if machine.warnings else []
     facts += [f"{format_about(row.extra_a_day)} extra a day"] if row.extra_a_day else []
@@ -277,7 +283,9 @@ def _row_of(row: MachineRow) -> dict[str, object]:
 
 
 def _model_bar(model: Model, most: int) -> Picture:
-    """Return the drives of a model as a bar, the misaligned ones first. `most`: the drives of the longest bar."""
+    """Return the drives of a model as a bar, the misaligned ones first. `most`: the drives of the longest
+    bar.
+    """
     return strip([(model.misaligned / most, "bad"), ((model.drives - model.misaligned) / most, "good")], 16)
 
 
@@ -379,4 +387,9 @@ def _row(row: Row) -> dict[str, object]:
 
 def _model(model: Model) -> dict[str, object]:
     firmwares = [{"firmware": name or None, "drives": one.drives} for name, one in model.by_number()]
-    return {"model": model.name, "drives": model.drives, "misaligned": model.misaligned, "firmwares": firmwares}
+    return {
+        "model": model.name,
+        "drives": model.drives,
+        "misaligned": model.misaligned,
+        "firmwares": firmwares,
+    }

@@ -29,9 +29,17 @@ _OF_PLANS = frozenset({"sampled", "taken", "raw_copy"})  # used only by plans an
 
 
 def audit_json(report: Report, repairs: Repairs = NO_REPAIRS) -> Iterator[str]:
-    """Yield the document in pieces, in order. `repairs`: possible repairs of misaligned partitions, by disk name."""
+    """Yield the document in pieces, in order. `repairs`: possible repairs of misaligned partitions, by disk
+    name.
+    """
     when = _fields(report.inventory.manifest, leave=frozenset({"aligntool"}))
-    head: Value = {"schema": SCHEMA, "version": VERSION, "aligntool": __version__, **when, "summary": _summary(report)}
+    head: Value = {
+        "schema": SCHEMA,
+        "version": VERSION,
+        "aligntool": __version__,
+        **when,
+        "summary": _summary(report),
+    }
     yield dumps(head)[:-1] + ',\n"disks": ['
     for index, judged in enumerate(report.judged):
         yield ("," if index else "") + "\n" + dumps(_disk(judged, repairs.get(judged.disk.name, ())))
@@ -50,7 +58,9 @@ def dumps(value: Value) -> str:
 
 def document_text(schema: str, values: Mapping[str, object], *, indent: int | None = None) -> str:
     """Return a whole document: its schema and version, the version of aligntool, and `values`."""
-    return json.dumps({"schema": schema, "version": 1, "aligntool": __version__, **values}, indent=indent) + "\n"
+    return (
+        json.dumps({"schema": schema, "version": 1, "aligntool": __version__, **values}, indent=indent) + "\n"
+    )
 
 
 def _summary(report: Report) -> Value:
@@ -77,11 +87,15 @@ def _disk(judged: Judged, repairs: Sequence[Repair]) -> Value:
         _partition(partition, verdicts.get(partition.number), by_number.get(partition.number), sector_size)
         for partition in disk.partitions
     ]
-    document["kernel_partitions"] = [{"number": number, **asdict(extent)} for number, extent in disk.kernel_partitions]
+    document["kernel_partitions"] = [
+        {"number": number, **asdict(extent)} for number, extent in disk.kernel_partitions
+    ]
     return document
 
 
-def _partition(partition: Partition, verdict: Verdict | None, repair: Repair | None, sector_size: int) -> Value:
+def _partition(
+    partition: Partition, verdict: Verdict | None, repair: Repair | None, sector_size: int
+) -> Value:
     document = _fields(partition, leave=frozenset({"extent"}))
     document |= _place(partition.extent.start, sector_size)
     document["length"] = partition.extent.length
@@ -123,8 +137,8 @@ def _fields(item: object, *, leave: frozenset[str]) -> dict[str, Value]:
 
 
 def as_value(value: object) -> Value:
-    """Return the JSON form of a value. Bytes that are not UTF-8 and lone surrogates become U+FFFD. Raises TypeError if
-    it has none.
+    """Return the JSON form of a value. Bytes that are not UTF-8 and lone surrogates become U+FFFD. Raises
+    TypeError if it has none.
     """
     match value:
         case Enum():

@@ -1,8 +1,8 @@
 """Build lines of styled text, and print them.
 
-All text for people consists of `Line`s. `show` makes every piece harmless first, because models, labels and file
-names on a disk are untrusted input; then it prints plain text to a pipe, or styled text through rich on a terminal.
-rich is imported only for the terminal and for pictures.
+All text for people consists of `Line`s. `show` makes every piece harmless first, because models, labels and
+file names on a disk are untrusted input; then it prints plain text to a pipe, or styled text through rich on
+a terminal. rich is imported only for the terminal and for pictures.
 """
 
 import shutil
@@ -43,8 +43,8 @@ def plain(text: str) -> Line:
 
 
 def harmless(text: str) -> str:
-    r"""Return the text unable to move the cursor, change colours, or reorder or hide text: control, format and
-    surrogate characters become escapes (\x1b, \u202e).
+    r"""Return the text unable to move the cursor, change colours, or reorder or hide text: control, format
+    and surrogate characters become escapes (\x1b, \u202e).
     """
     if text.isascii() and text.isprintable():
         return text[:LONGEST_PIECE]
@@ -64,8 +64,8 @@ def text_of(lines: Iterable[Line]) -> Iterator[str]:
 
 
 def show(lines: Iterable[Line], stream: TextIO, *, color: bool, width: int | None = None) -> None:
-    """Print lines, styled if `color`, otherwise plain; on a terminal, folded to its width. `width`: of the terminal
-    that gets them later.
+    """Print lines, styled if `color`, otherwise plain; on a terminal, folded to its width. `width`: of the
+    terminal that gets them later.
     """
     if width is None and stream.isatty():
         width = shutil.get_terminal_size((80, 24)).columns
@@ -78,9 +78,13 @@ def show(lines: Iterable[Line], stream: TextIO, *, color: bool, width: int | Non
     from rich.console import Console
     from rich.text import Text
 
-    console = Console(file=stream, highlight=False, soft_wrap=True, force_terminal=True, color_system="standard")
+    console = Console(
+        file=stream, highlight=False, soft_wrap=True, force_terminal=True, color_system="standard"
+    )
     for line in lines:
-        console.print(Text.assemble(*((harmless(piece), style.value) for piece, style in line)), soft_wrap=True)
+        console.print(
+            Text.assemble(*((harmless(piece), style.value) for piece, style in line)), soft_wrap=True
+        )
 
 
 NO_COLOR = "NO_COLOR"
@@ -134,7 +138,9 @@ def _cut(text: str, width: int) -> str:
 
 
 def stacked(line: Line, width: int) -> Iterator[Line]:
-    """Yield the line, or if it is wider than `width`, its pieces one below the other, indented and wrapped."""
+    """Yield the line, or if it is wider than `width`, its pieces one below the other, indented and
+    wrapped.
+    """
     if sum(cell_width(harmless(text)) for text, _ in line) <= width:
         yield line
         return
@@ -145,8 +151,8 @@ def stacked(line: Line, width: int) -> Iterator[Line]:
 
 
 def folded(line: Line, width: int) -> Iterator[Line]:
-    """Yield the line, or if it is wider than `width`, its parts, broken between words. A command stays whole, so that
-    it can be pasted.
+    """Yield the line, or if it is wider than `width`, its parts, broken between words. A command stays whole,
+    so that it can be pasted.
     """
     shown = [(harmless(text), style) for text, style in line]
     if sum(cell_width(text) for text, _ in shown) <= width:
@@ -178,7 +184,9 @@ ON_CAPTURED = "on the captured machine: "  # begins a command for there
 
 
 def step_line(indent: str, step: str) -> Line:
-    """Return the line with what to do next: a command in one piece, or in words which other program does it."""
+    """Return the line with what to do next: a command in one piece, or in words which other program does
+    it.
+    """
     if is_by_hand(step):
         return ((f"{indent}→ ", Style.DIM), (step, Style.PLAIN))
     before = ON_CAPTURED if step.startswith(ON_CAPTURED) else ""
@@ -186,8 +194,8 @@ def step_line(indent: str, step: str) -> Line:
 
 
 def command_lines(commands: Sequence[str], width: int, about: Sequence[str] = ()) -> Iterator[Line]:
-    """Yield the next commands. `about`: what each does, as a comment behind it where all of them fit, otherwise below
-    it.
+    """Yield the next commands. `about`: what each does, as a comment behind it where all of them fit,
+    otherwise below it.
     """
     longest = max(map(cell_width, commands), default=0)
     fit_behind = all(4 + longest + 4 + cell_width(text) <= width for text in about)
@@ -199,7 +207,9 @@ def command_lines(commands: Sequence[str], width: int, about: Sequence[str] = ()
 
 
 def wrapped(text: str, width: int, indent: str) -> Iterator[str]:
-    """Wrap a sentence to `width` columns. The first line keeps its own indent; the following lines get `indent`."""
+    """Wrap a sentence to `width` columns. The first line keeps its own indent; the following lines get
+    `indent`.
+    """
     line = text[: len(text) - len(text.lstrip(" "))]
     is_empty = True
     for space, word in _breakable_pieces(harmless(text.strip(" "))):
@@ -224,8 +234,8 @@ _NOT_LAST = "「『（(["
 
 
 def _breakable_pieces(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the pieces between possible line breaks, each with the space before it: words, and in Japanese single
-    characters, joined to those that may not begin or end a line (JIS X 4051).
+    """Yield the pieces between possible line breaks, each with the space before it: words, and in Japanese
+    single characters, joined to those that may not begin or end a line (JIS X 4051).
     """
     for number, word in enumerate(text.split(" ")):
         at = 0
@@ -247,7 +257,8 @@ def paragraph(text: str, width: int, indent: str = "    ", style: Style = Style.
 def columns(
     rows: Sequence[Sequence[str]], *, left: Container[int] = (0,), gap: int = 2, wide: int | None = None
 ) -> Iterator[str]:
-    """Yield each row as text, with every column as wide as its widest cell. `left`: the columns to align left.
+    """Yield each row as text, with every column as wide as its widest cell. `left`: the columns to align
+    left.
 
     `wide`: the greatest width of a row, for which the last column shrinks, down to 8 (see `fits`).
     """

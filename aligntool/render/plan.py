@@ -44,14 +44,18 @@ def array_title(step: steps.ArrayStep) -> str:
             sizes = f"from {format_size(step.before)} sectors to {format_size(step.after)}"
             return f"re-encrypt the LUKS2 volume on partition {step.partition}, {sizes}"
         case steps.WriteFile():
-            return f"write {step.path}; a different old version is kept as {step.backup}, numbered if that exists"
+            return (
+                f"write {step.path}; a different old version is kept as {step.backup}, numbered if that"
+                " exists"
+            )
         case steps.CheckArray():
             return f"compare all members of {step.path}"
         case steps.TakeOutMember():
             return f"remove {step.device} from {step.path}"
         case steps.FormatMember():
             return (
-                f"format {step.disk.path}: change the logical block size from {step.block_before} to {step.block_after}"
+                f"format {step.disk.path}: change the logical block size from {step.block_before} to"
+                f" {step.block_after}"
             )
         case steps.PutBackMember():
             return f"add {step.device} to {step.path} again, and wait until it is in sync"
@@ -103,7 +107,9 @@ def identity_words(*known: tuple[str, str | None]) -> str:
 
 
 def shell_line(words: Sequence[str]) -> str:
-    """Return a command to type. `--level=0` needs no quotes, which `shell_word` adds for the sake of file names."""
+    """Return a command to type. `--level=0` needs no quotes, which `shell_word` adds for the sake of file
+    names.
+    """
     return " ".join(word if _PLAIN.fullmatch(word) else shell_word(word) for word in words)
 
 
@@ -137,7 +143,10 @@ def step_title(step: steps.Step) -> str:
             also = f", and with them {inside}" if inside else ""
             return f"park {_partitions(step.parked)}{also}: set a type that nothing mounts"
         case steps.HoldContent():
-            return f"hide partition {step.partition} from other programs: its signatures are saved in the journal"
+            return (
+                f"hide partition {step.partition} from other programs: its signatures are saved in the"
+                " journal"
+            )
         case steps.CopyContent():
             return f"copy partition {step.partition}"
         case steps.ReleaseContent():
@@ -145,7 +154,11 @@ def step_title(step: steps.Step) -> str:
         case steps.RebuildContent() | steps.RewriteTable() | steps.ConvertTable() | steps.CopyDisk():
             return _write_title(step)
         case steps.CloseJournal():
-            return "close the journal: its place reads as zero again" if not step.journal.file else "close the journal"
+            return (
+                "close the journal: its place reads as zero again"
+                if not step.journal.file
+                else "close the journal"
+            )
         case steps.MakeTable():
             return f"create {'an' if step.label == 'dos' else 'a'} {label_words(step.label)} table"
         case _:
@@ -190,7 +203,12 @@ def _write_title(step: steps.Commit | steps.RebuildContent | steps.CopyDisk) -> 
 
 ContentStep = steps.ContentStep
 TableStep = (
-    steps.WriteJournal | steps.CloseJournal | steps.ParkEntries | steps.Commit | steps.MakeTable | steps.CopyDisk
+    steps.WriteJournal
+    | steps.CloseJournal
+    | steps.ParkEntries
+    | steps.Commit
+    | steps.MakeTable
+    | steps.CopyDisk
 )
 
 
@@ -220,7 +238,10 @@ def _content_details(step: ContentStep) -> Iterator[str]:
         case steps.CopyContent():
             lanes = step.lanes
             how = "all through the stash" if lanes.staged else f"at most {format_size(lanes.window)} at once"
-            yield f"bytes {byte_range(step.source)} to {byte_range(step.target)}, only used blocks if they are known"
+            yield (
+                f"bytes {byte_range(step.source)} to {byte_range(step.target)}, only used blocks if they are"
+                " known"
+            )
             yield f"{how}; flushed, read back and recorded every {format_size(lanes.batch)}"
         case steps.ReleaseContent():
             yield _saved_ranges(step.held, step.target.start)
@@ -302,7 +323,8 @@ def _entry(entry: steps.NewEntry, sector_size: int) -> str:
     boot = ", active" if entry.active else ""
     sector = sector_words(entry.extent.start, sector_size)
     return (
-        f"entry {entry.number}{name}: sector {sector}, bytes {byte_range(entry.extent)}, type {entry.type_code}{boot}"
+        f"entry {entry.number}{name}: sector {sector}, bytes {byte_range(entry.extent)}, type"
+        f" {entry.type_code}{boot}"
     )
 
 
@@ -322,8 +344,8 @@ _NO_COMMANDS: Commands = {}
 def plan_lines(
     plan: Plan, *, width: int, commands: Commands = _NO_COMMANDS, type_next: str = "", verbose: bool = False
 ) -> Iterator[Line]:
-    """Yield the plan, with the bytes and commands of each step if `verbose`. `type_next`: the command that applies
-    it.
+    """Yield the plan, with the bytes and commands of each step if `verbose`. `type_next`: the command that
+    applies it.
     """
     yield from _title_lines(plan, width)
     yield EMPTY
@@ -360,16 +382,20 @@ def summary_lines(plan: Plan, *, width: int) -> Iterator[Line]:
     """Yield the short summary before the confirmation: disk, what is lost, amount, duration, risk."""
     disk = plan.disk
     known = identity_words(("", disk.model), ("serial ", disk.serial))
-    yield from paragraph("  " + " · ".join(word for word in (known, size_words(disk.size)) if word), width, "  ")
-    lost = [sentence for sentence in plan.attention if sentence.startswith(LOST)] or [f"{LOST}{_nothing_lost(plan)}"]
+    yield from paragraph(
+        "  " + " · ".join(word for word in (known, size_words(disk.size)) if word), width, "  "
+    )
+    lost = [sentence for sentence in plan.attention if sentence.startswith(LOST)] or [
+        f"{LOST}{_nothing_lost(plan)}"
+    ]
     suspended = (sentence for sentence in plan.attention if sentence.startswith(SUSPENDED))
     for sentence in (*lost, *_summary_sentences(plan), *suspended):
         yield from paragraph(f"  {sentence}", width, "  ")
 
 
 _REFORMAT_RISK = (
-    "At risk: the data of the array, if another member fails meanwhile, or if a RAID5 or RAID6 is in use at a power"
-    " cut. Otherwise a power cut loses nothing: resume continues from there."
+    "At risk: the data of the array, if another member fails meanwhile, or if a RAID5 or RAID6 is in use at a"
+    " power cut. Otherwise a power cut loses nothing: resume continues from there."
 )
 
 
@@ -392,14 +418,18 @@ def _summary_sentences(plan: Plan) -> Iterator[str]:
             )
             yield f"{len(plan.copies)} of {counted(count, 'partition')} to move{copied}{time}."
             yield (
-                "At risk: the partitions that move, if the drive fails or the journal is lost meanwhile: have a backup."
-                " Ctrl-C or a power cut loses nothing: resume finishes the move, rollback undoes it."
+                "At risk: the partitions that move, if the drive fails or the journal is lost meanwhile: have"
+                " a backup. Ctrl-C or a power cut loses nothing: resume finishes the move, rollback undoes"
+                " it."
             )
         case MovePlan():
-            yield f"{counted(len(plan.places), 'partition')} in a new table, {len(plan.rebuilds)} recreated in place."
             yield (
-                "At risk: the table and the recreated content, if the drive fails or the journal is lost meanwhile. "
-                "Ctrl-C or a power cut loses nothing: resume finishes it, rollback undoes it."
+                f"{counted(len(plan.places), 'partition')} in a new table, {len(plan.rebuilds)} recreated in"
+                " place."
+            )
+            yield (
+                "At risk: the table and the recreated content, if the drive fails or the journal is lost"
+                " meanwhile. Ctrl-C or a power cut loses nothing: resume finishes it, rollback undoes it."
             )
         case TablePlan():
             yield f"A new partition table: {counted(len(plan.places), 'partition')}."
@@ -421,8 +451,8 @@ def _layer_summary(plan: Plan) -> Iterator[str]:
         time = f"about {time_words(cost.seconds)}" if cost.seconds is not None else "duration unknown"
         yield f"{size_words(cost.bytes_to_copy)} to encrypt, {time}."
     yield (
-        "At risk: all data on it, if the drive fails meanwhile or the header is lost: make a backup. Ctrl-C or a power "
-        "cut loses nothing: resume continues from there. The change cannot be rolled back."
+        "At risk: all data on it, if the drive fails meanwhile or the header is lost: make a backup. Ctrl-C"
+        " or a power cut loses nothing: resume continues from there. The change cannot be rolled back."
     )
 
 
@@ -453,15 +483,17 @@ _HEADS = ("#", "sector", "start", "new sector", "new start", "size", "what")
 
 
 def _place_lines(plan: Plan, width: int) -> Iterator[Line]:
-    """Yield a row for each partition, and below it the distance and reason if it moves. On a narrow terminal the
-    columns of sectors are omitted.
+    """Yield a row for each partition, and below it the distance and reason if it moves. On a narrow terminal
+    the columns of sectors are omitted.
     """
     rows = [_HEADS, *(_place_cells(place, plan.disk.sector_size) for place in plan.places)]
     if len(rows) == 1:
         yield (("  no partitions", Style.DIM),)
         return
     if not fits(rows, width - 2):
-        rows = [(number, start, new or stays, size, what) for number, _, start, stays, new, size, what in rows]
+        rows = [
+            (number, start, new or stays, size, what) for number, _, start, stays, new, size, what in rows
+        ]
     heads, *texts = columns(rows, left=(len(rows[0]) - 1,), wide=width - 2)
     yield ((f"  {heads}", Style.DIM),)
     for place, row in zip(plan.places, texts, strict=True):
@@ -486,8 +518,16 @@ def _move_words(place: Place) -> str:
 def _place_cells(place: Place, sector_size: int) -> tuple[str, ...]:
     before, after = place.before, place.after
     stays = before is not None and before.start == after.start
-    old = (sector_words(before.start, sector_size), format_start(before.start, sector_size)) if before else ("", "")
-    new = ("stays", "") if stays else (sector_words(after.start, sector_size), format_start(after.start, sector_size))
+    old = (
+        (sector_words(before.start, sector_size), format_start(before.start, sector_size))
+        if before
+        else ("", "")
+    )
+    new = (
+        ("stays", "")
+        if stays
+        else (sector_words(after.start, sector_size), format_start(after.start, sector_size))
+    )
     return str(place.number), *old, *new, format_about(after.length), place.what
 
 
@@ -510,7 +550,9 @@ def _cost_lines(plan: Plan, width: int) -> Iterator[Line]:
     journal = journal_of(plan)
     if journal:
         where = (
-            f"in {journal.file}" if journal.file else f"in free space of this disk, bytes {byte_range(journal.extent)}"
+            f"in {journal.file}"
+            if journal.file
+            else f"in free space of this disk, bytes {byte_range(journal.extent)}"
         )
         text = f"Journal (J): {size_words(journal.extent.length)} {where}"
         yield from paragraph(text, width, "  ")
@@ -523,7 +565,9 @@ def short_step_lines(plan: Plan, width: int) -> Iterator[Line]:
     rows = []
     for _, group in groupby(enumerate(plan.steps, 1), key=lambda step: (type(step[1]), _has_own_line(step))):
         numbers, same = zip(*group, strict=True)
-        rows.append((f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]}–{numbers[-1]}", _title_of_all(same)))
+        rows.append(
+            (f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]}–{numbers[-1]}", _title_of_all(same))
+        )
         if isinstance(same[0], steps.CopyContent) and same[0].partition in sizes:
             rows[-1] = (rows[-1][0], f"{rows[-1][1]}: {format_about(sizes[same[0].partition])}")
     digits = max(len(number) for number, _ in rows)
@@ -535,9 +579,13 @@ def short_step_lines(plan: Plan, width: int) -> Iterator[Line]:
 
 
 def _has_own_line(numbered: tuple[int, steps.Step]) -> int:
-    """Return 0 for a step that is shown together with those of its kind, and a number of its own for others."""
+    """Return 0 for a step that is shown together with those of its kind, and a number of its own for
+    others.
+    """
     number, step = numbered
-    together = steps.CheckContent | steps.HoldContent | steps.ReleaseContent | steps.MakeMember | steps.FileStep
+    together = (
+        steps.CheckContent | steps.HoldContent | steps.ReleaseContent | steps.MakeMember | steps.FileStep
+    )
     return 0 if isinstance(step, together) else number
 
 
@@ -564,7 +612,9 @@ def _title_of_all(same: Sequence[steps.Step]) -> str:
 def _members_title(members: Sequence[steps.MakeMember]) -> str:
     tables = [step.disk.path for step in members if step.entries]
     if tables:
-        return f"write {'a partition table' if len(tables) == 1 else 'partition tables'} to {', '.join(tables)}"
+        return (
+            f"write {'a partition table' if len(tables) == 1 else 'partition tables'} to {', '.join(tables)}"
+        )
     return f"use {', '.join(step.device for step in members)}"
 
 
@@ -616,9 +666,11 @@ def time_words(seconds: int) -> str:
 # Plans of arrays, and running arrays, as text.
 
 
-def raid_plan_lines(plan: ArrayPlan, *, width: int, type_next: str = "", verbose: bool = False) -> Iterator[Line]:
-    """Yield the goal, the members, what is made on them, a line for each step, and what the user has to do. `verbose`:
-    also the reason of every value, the files, ranges and commands.
+def raid_plan_lines(
+    plan: ArrayPlan, *, width: int, type_next: str = "", verbose: bool = False
+) -> Iterator[Line]:
+    """Yield the goal, the members, what is made on them, a line for each step, and what the user has to do.
+    `verbose`: also the reason of every value, the files, ranges and commands.
 
     `type_next`: the command that applies the plan.
     """
@@ -657,8 +709,12 @@ def _member_lines(members: Sequence[steps.MakeMember], width: int) -> Iterator[L
     """Yield a row for each member: its device, the drive, and what is lost there."""
     rows = [("member", "drive", "size", "now")]
     for step in members:
-        known = identity_words(("", step.disk.model), ("serial ", step.disk.serial)) or "a drive without a model"
-        rows.append((step.device, known, format_about(step.disk.size), "; ".join(step.holds) or "no data seen"))
+        known = (
+            identity_words(("", step.disk.model), ("serial ", step.disk.serial)) or "a drive without a model"
+        )
+        rows.append(
+            (step.device, known, format_about(step.disk.size), "; ".join(step.holds) or "no data seen")
+        )
     heads, *texts = columns(rows, left=(0, 1, 3), wide=width - 2)
     yield ((f"  {heads}", Style.DIM),)
     for step, text in zip(members, texts, strict=True):
@@ -680,15 +736,23 @@ def _made_values(plan: Plan, members: Sequence[steps.MakeMember]) -> Iterator[tu
                 yield "array", ", ".join(word for word in words if word)
                 begins = {entry.extent.start for member in members for entry in member.entries[-1:]} or {0}
                 starts = ", ".join(format_size(start + step.data.offset) for start in sorted(begins))
-                yield "data", f"from {starts} of each drive" if len(begins) == 1 else f"from {starts} of the drives"
+                yield (
+                    "data",
+                    f"from {starts} of each drive" if len(begins) == 1 else f"from {starts} of the drives",
+                )
             case steps.MakeFileSystem():
-                yield "content", step.kind if step.device == plan.disk.path else f"{step.kind} on {step.device}"
+                yield (
+                    "content",
+                    step.kind if step.device == plan.disk.path else f"{step.kind} on {step.device}",
+                )
             case steps.Mount():
                 yield "mounted", f"at {step.path}, now and at every boot"
 
 
 def array_lines(views: Sequence[ArrayView], *, width: int) -> Iterator[Line]:
-    """Yield each array with members, ceiling, audit findings on its stack, and the commands that repair it."""
+    """Yield each array with members, ceiling, audit findings on its stack, and the commands that repair
+    it.
+    """
     if not views:
         yield plain("No md array is running.")
     for view in views:
@@ -711,7 +775,11 @@ def _member(member: MemberView, width: int) -> Iterator[Line]:
     words = [member.model or "", member.own_link or "", member.data]
     state = "" if member.md_state in (None, IN_SYNC) else f" ({member.md_state})"
     yield from paragraph(f"  {member.name}{state}: " + ", ".join(word for word in words if word), width)
-    more = [f"narrowest link on its path: {member.link}" if member.link else "", *member.shares, member.memory or ""]
+    more = [
+        f"narrowest link on its path: {member.link}" if member.link else "",
+        *member.shares,
+        member.memory or "",
+    ]
     for phrase in (phrase for phrase in more if phrase):
         yield from paragraph(f"    {phrase}", width)
 

@@ -26,7 +26,17 @@ from aligntool.inventory import Partition
 from aligntool.mover.status import Status
 from aligntool.render.audit import verdict_words
 from aligntool.render.json import Value, dumps
-from aligntool.render.lines import Line, Style, command_lines, fitted, harmless, paragraph, plain, stacked, wrapped
+from aligntool.render.lines import (
+    Line,
+    Style,
+    command_lines,
+    fitted,
+    harmless,
+    paragraph,
+    plain,
+    stacked,
+    wrapped,
+)
 from aligntool.render.plan import partition_of, sector_words, size_words, step_title, time_words, undo_title
 from aligntool.steps import CloseJournal, WriteJournal
 from aligntool.units import counted, format_about, format_size
@@ -39,7 +49,9 @@ if TYPE_CHECKING:
 ReportProgress = Callable[[str, float, float | None], None]
 
 
-def bar_with_text(stream: TextIO, *, transient: bool = False, still: bool = False) -> "rich.progress.Progress":
+def bar_with_text(
+    stream: TextIO, *, transient: bool = False, still: bool = False
+) -> "rich.progress.Progress":
     """Return a bar followed by text. Its tasks have a field `words`, shown without markup.
 
     `transient`: clear the bar when it ends. `still`: redraw it at each update, not from a thread.
@@ -92,7 +104,9 @@ def _with_time_left(text: str, left_s: float | None) -> str:
 def resync_progress(
     done: int | None, total: int | None, rate: int | None, pace: "Pace"
 ) -> tuple[str, float, float | None]:
-    """Return a text, the share done and the seconds left, or None; the text omits what the kernel does not report."""
+    """Return a text, the share done and the seconds left, or None; the text omits what the kernel does not
+    report.
+    """
     if done is None or not total:
         return "resynchronising: waiting to start", 0.0, None
     words = f"resynchronising: {100 * done / total:.1f} %" + (f", {format_about(rate)}/s" if rate else "")
@@ -145,8 +159,9 @@ def event_json(plan: Plan, event: Event) -> str:
 def end_json(
     *, state: str, changed: bool, sentences: tuple[str, ...], hint: str, refusals: tuple[Refusal, ...] = ()
 ) -> str:
-    """Return the last line: the state "new", "old", "refused" or "interrupted", whether anything was written, and the
-    next command. It names its schema too, because it is the only line if a command refuses before it has a plan.
+    """Return the last line: the state "new", "old", "refused" or "interrupted", whether anything was written,
+    and the next command. It names its schema too, because it is the only line if a command refuses before it
+    has a plan.
     """
     line: dict[str, Value] = {
         "event": "end",
@@ -182,8 +197,8 @@ LINES_OF_PROGRESS = 20
 
 
 class Pace:
-    """The rate of a change and the remaining time, which do not jump: bytes that arrive in bursts, a short pause or a
-    first measurement change them little.
+    """The rate of a change and the remaining time, which do not jump: bytes that arrive in bursts, a short
+    pause or a first measurement change them little.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -231,7 +246,9 @@ class Pace:
         text = f"{format_about(event.done)} of {format_about(event.total)}"
         if left is None or self.rate is None:
             return text
-        return _with_time_left(f"{text}, {format_about(int(self.rate))}/s", left if event.done < event.total else None)
+        return _with_time_left(
+            f"{text}, {format_about(int(self.rate))}/s", left if event.done < event.total else None
+        )
 
 
 _LEAST_S = 2.0  # a rate of a shorter time says nothing: the first blocks go into a cache
@@ -254,7 +271,9 @@ def progress_json(plan: Plan, stream: TextIO) -> Iterator[OnEvent]:
 
 @contextmanager
 def progress_lines(plan: Plan, stream: TextIO, clock: Clock, *, back: bool = False) -> Iterator[OnEvent]:
-    """Write a line for each step, and one for each completed twentieth of the bytes. `back`: the plan is undone."""
+    """Write a line for each step, and one for each completed twentieth of the bytes. `back`: the plan is
+    undone.
+    """
     last_part = 0
 
     def write(text: str) -> None:
@@ -273,7 +292,9 @@ def progress_lines(plan: Plan, stream: TextIO, clock: Clock, *, back: bool = Fal
 
 @contextmanager
 def progress_bar(plan: Plan, stream: TextIO, clock: Clock, *, back: bool = False) -> Iterator[OnEvent]:
-    """Draw one bar for all bytes of the plan; steps and messages scroll above it. `back`: the plan is undone."""
+    """Draw one bar for all bytes of the plan; steps and messages scroll above it. `back`: the plan is
+    undone.
+    """
     from rich.text import Text
 
     with bar_with_text(stream) as bar:
@@ -349,14 +370,19 @@ def result_lines(plan: Plan, judged: Judged) -> Iterator[Line]:
             continue
         part = parts.get(place.number)
         if not parts and judged.disk.content:
-            yield (("the whole disk, without a partition table: ", Style.PLAIN), *verdict_words(verdicts.get(None)))
+            yield (
+                ("the whole disk, without a partition table: ", Style.PLAIN),
+                *verdict_words(verdicts.get(None)),
+            )
             continue
         if part is None:
             yield ((f"partition {place.number} is not in the table", Style.BAD),)
             continue
         start = part.extent.start
         sector_size = judged.disk.sector_size
-        words = f"partition {place.number}: sector {sector_words(start, sector_size)} ({format_size(start)}), "
+        words = (
+            f"partition {place.number}: sector {sector_words(start, sector_size)} ({format_size(start)}), "
+        )
         yield ((words, Style.PLAIN), *verdict_words(verdicts.get(place.number)))
 
 
@@ -395,7 +421,9 @@ def status_lines(disk: str, found: Status, *, width: int, type_next: Sequence[st
         told = found.sentences[1:] if found.is_marked else ()
     for sentence in told:
         yield from paragraph(f"  - {sentence}", width)
-    yield from command_lines(type_next, width, () if plan is None else about_ways(type_next, plan, Left.of(found)))
+    yield from command_lines(
+        type_next, width, () if plan is None else about_ways(type_next, plan, Left.of(found))
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,7 +442,9 @@ class Left:
 
 
 def about_ways(commands: Sequence[str], plan: Plan, left: Left) -> list[str]:
-    """Return what each of the commands does, and what is left of it: "finishes the move: 8 steps, 24MiB, about 5 s"."""
+    """Return what each of the commands does, and what is left of it: "finishes the move: 8 steps, 24MiB,
+    about 5 s".
+    """
     what = "move" if isinstance(plan, MovePlan) and not plan.conversion else "change"
     words = {
         "resume": f"finishes the {what}: {_amount(plan, left, left.total - left.moved, back=False)}",
@@ -429,7 +459,10 @@ def about_ways(commands: Sequence[str], plan: Plan, left: Left) -> list[str]:
         words["rollback"] = "no longer possible: everything is at its new place"
     elif isinstance(plan, ArrayPlan) and plan.changes_layers:
         words["rollback"] = "restores the old state, if nothing is encrypted yet"
-    return [next((text for way, text in words.items() if f"aligntool {way} " in f"{line} "), "") for line in commands]
+    return [
+        next((text for way, text in words.items() if f"aligntool {way} " in f"{line} "), "")
+        for line in commands
+    ]
 
 
 def _amount(plan: Plan, left: Left, size: int, *, back: bool) -> str:
@@ -452,8 +485,8 @@ def _remaining_steps(plan: Plan, step: int, *, back: bool) -> range:
 
 
 def remaining_step_lines(found: Status, *, back: bool, width: int) -> Iterator[Line]:
-    """Yield the steps that a resume or a rollback will run, in order, numbered as in the plan; none if the move was not
-    begun, or if it is complete and cannot be undone.
+    """Yield the steps that a resume or a rollback will run, in order, numbered as in the plan; none if the
+    move was not begun, or if it is complete and cannot be undone.
     """
     plan = found.plan
     if plan is None or not found.begun or (back and found.complete):
@@ -466,7 +499,9 @@ def remaining_step_lines(found: Status, *, back: bool, width: int) -> Iterator[L
 
 
 def status_json(disk: str | None, found: Status, *, type_next: Sequence[str] = ()) -> str:
-    """Return the status as JSON. `disk` None: no array is unfinished. `done` and `total` are null for an array."""
+    """Return the status as JSON. `disk` None: no array is unfinished. `done` and `total` are null for an
+    array.
+    """
     plan = found.plan
     step = plan.steps[found.step] if plan and 0 <= found.step < len(plan.steps) else None
     moves = plan is not None and found.state != "unfinished"

@@ -12,8 +12,9 @@ from aligntool.inventory import ArrayFacts, Disk, Gap, LinkHop, link_maximum, po
 from aligntool.render.audit import worst_failed_check
 from aligntool.render.lines import harmless
 
-# The text exposition format 0.0.4. An unknown value has no sample. The identity of a disk is in one series; all others
-# have only its kernel name, as `device`, the label of node_exporter's own node_disk_ metrics. All are gauges.
+# The text exposition format 0.0.4. An unknown value has no sample. The identity of a disk is in one series;
+# all others have only its kernel name, as `device`, the label of node_exporter's own node_disk_ metrics. All
+# are gauges.
 
 METRICS = {
     "aligntool_build_info": "Version of aligntool; always 1.",
@@ -25,7 +26,8 @@ METRICS = {
     "aligntool_move_in_flight": "1 if a move of partitions on the disk is unfinished, else 0.",
     "aligntool_partition_aligned": "1 on the grid, 0 off the grid.",
     "aligntool_partition_start_bytes": "Start of the partition on its disk.",
-    "aligntool_partition_off_bytes": "Bytes past the last boundary of the most important grid; 0 on the grid.",
+    "aligntool_partition_off_bytes": "Bytes past the last boundary of the most important grid; 0 on the"
+    " grid.",
     "aligntool_findings": "Number of findings by disk, code and severity.",
     "aligntool_array_info": "Identity of an md array; always 1.",
     "aligntool_array_state": "1 for each state that an md array is in, else 0.",
@@ -33,7 +35,8 @@ METRICS = {
     "aligntool_array_missing_devices": "Number of members that are missing.",
     "aligntool_array_sync_ratio": "Completed part of the current synchronisation, from 0 to 1.",
     "aligntool_link_transfers_per_second": "Transfers per second of each lane of the drive's PCIe link.",
-    "aligntool_link_max_transfers_per_second": "Maximum transfers per second that both ends of the link support.",
+    "aligntool_link_max_transfers_per_second": "Maximum transfers per second that both ends of the link"
+    " support.",
     "aligntool_link_width": "Number of lanes of the drive's PCIe link.",
     "aligntool_link_max_width": "Maximum number of lanes that both ends of the link have.",
 }
@@ -73,7 +76,9 @@ def _machine_samples(report: Report, run: Run) -> Iterator[_Sample]:
     yield "aligntool_build_info", {"version": __version__}, 1
     yield "aligntool_last_run_timestamp_seconds", {}, round(run.ended_s, 3)
     yield "aligntool_last_run_duration_seconds", {}, round(run.took_s, 3)
-    counts = Counter((finding.disk, finding.code.value, finding.severity.value) for finding in report.findings)
+    counts = Counter(
+        (finding.disk, finding.code.value, finding.severity.value) for finding in report.findings
+    )
     for (disk, code, severity), count in counts.items():
         yield "aligntool_findings", {"device": disk, "code": code, "severity": severity}, count
 
@@ -81,12 +86,17 @@ def _machine_samples(report: Report, run: Run) -> Iterator[_Sample]:
 def _disk_samples(disk: Disk, *, serials: bool) -> Iterator[_Sample]:
     device: dict[str, str | None] = {"device": disk.name}
     names = {"kind": disk.kind.value, "vendor": disk.vendor, "model": disk.model, "firmware": disk.firmware}
-    # For an NVMe drive without an identifier, the kernel makes one that contains the serial number (nvme/host/sysfs.c).
+    # For an NVMe drive without an identifier, the kernel makes one that contains the serial number
+    # (nvme/host/sysfs.c).
     wwn = None if not serials and (disk.wwn or "").startswith("nvme.") else disk.wwn
     yield "aligntool_disk_info", device | names | {"wwn": wwn, "serial": disk.serial if serials else None}, 1
     yield "aligntool_disk_size_bytes", device, disk.size
     if disk.table_read:
-        yield "aligntool_move_in_flight", device, int(disk.table is not None and disk.table.in_flight is not None)
+        yield (
+            "aligntool_move_in_flight",
+            device,
+            int(disk.table is not None and disk.table.in_flight is not None),
+        )
     if disk.array:
         yield from _array_samples(device, disk.array)
     for path in disk.links:

@@ -41,7 +41,11 @@ def drive_lines(rows: Sequence[KnownGeometry], *, width: int) -> Iterator[Line]:
         rates = (("reads", row.read_rate), ("writes", row.write_rate))
         facts += [
             "" if row.dram is None else f"DRAM: {'yes' if row.dram else 'no'}",
-            *(f"sequential {does} at most {significant(n / 10**6)} MB/s by its data sheet" for does, n in rates if n),
+            *(
+                f"sequential {does} at most {significant(n / 10**6)} MB/s by its data sheet"
+                for does, n in rates
+                if n
+            ),
             "uses a host memory buffer (HMB)" if row.hmb else "",
             *(f"its {limit} is not used as a grid" for limit in row.distrust),
             "hybrid: a rotating drive with a flash cache" if row.hybrid else "",
@@ -58,8 +62,8 @@ def drive_lines(rows: Sequence[KnownGeometry], *, width: int) -> Iterator[Line]:
 
 # How concurrency hides latency: the same drive with one command in flight and with four.
 #
-# The arithmetic is Little's law: commands in flight = rate x time of a command (J. D. C. Little, 1961). That a
-# boot runs at QD1 and gains nothing from a deep queue is the point of the article of 2022 on storage for an
+# The arithmetic is Little's law: commands in flight = rate x time of a command (J. D. C. Little, 1961). That
+# a boot runs at QD1 and gains nothing from a deep queue is the point of the article of 2022 on storage for an
 # operating system.
 
 LATENCY_US = 100  # of one command on the example drive
@@ -70,18 +74,19 @@ TOPIC = "queue-depth"
 TITLE = "One command in flight, or four: why a fast drive can feel slow"
 
 PARAGRAPHS = (
-    "A program that needs the result of one read before it can send the next keeps one command in flight: queue depth "
-    "1, QD1. The drive then waits for the program, and the program for the drive, so only the latency of a single "
-    "command counts.",
-    "With four commands in flight, QD4, each command takes as long as before, usually a little longer. But they wait "
-    "at the same time: four flash chips are read at once, and only the short part that they share, the controller "
-    "and the link, is used by one command at a time. The latency is still there, hidden behind the other commands.",
-    "So commands per second = commands in flight / time per command, until something is saturated: the chips, the "
-    "link, or a processor core. Here that is 1 / 100 µs = 10,000 a second at QD1, and at most 4 / 100 µs = 40,000 at "
-    "QD4.",
-    "Booting a system and opening programs runs at QD1: each read determines the next one. The article of 2022 "
-    "counted 40,553 reads in one boot, of which 6 were sequential. For such loads the QD1 rate of a drive counts, "
-    "whatever its data sheet says about QD32.",
+    "A program that needs the result of one read before it can send the next keeps one command in flight:"
+    " queue depth 1, QD1. The drive then waits for the program, and the program for the drive, so only the"
+    " latency of a single command counts.",
+    "With four commands in flight, QD4, each command takes as long as before, usually a little longer. But"
+    " they wait at the same time: four flash chips are read at once, and only the short part that they share,"
+    " the controller and the link, is used by one command at a time. The latency is still there, hidden"
+    " behind the other commands.",
+    "So commands per second = commands in flight / time per command, until something is saturated: the chips,"
+    " the link, or a processor core. Here that is 1 / 100 µs = 10,000 a second at QD1, and at most 4 / 100 µs"
+    " = 40,000 at QD4.",
+    "Booting a system and opening programs runs at QD1: each read determines the next one. The article of"
+    " 2022 counted 40,553 reads in one boot, of which 6 were sequential. For such loads the QD1 rate of a"
+    " drive counts, whatever its data sheet says about QD32.",
 )
 NEXT = ("aligntool estimate boot --rate-a 40 --rate-b 60", "aligntool trace LOG")
 
@@ -96,8 +101,9 @@ class Run:
 
 
 def simulate_commands(depth: int, count: int) -> tuple[Run, ...]:
-    """Return `count` commands with `depth` in flight. Each spends its last BUSY_US in the shared controller and link,
-    one command at a time."""
+    """Return `count` commands with `depth` in flight. Each spends its last BUSY_US in the shared controller
+    and link, one command at a time.
+    """
     free_at = [0] * depth
     shared_free_at = 0
     commands = []
@@ -220,7 +226,12 @@ def term_lines(word: str, *, width: int) -> Iterator[Line]:
 
 # Recipes as text and as JSON.
 
-_COMMANDS = {"realign": "realign DISK", "layout": "layout DISK", "raid": "raid plan DEVICE...", "bench": "bench TARGET"}
+_COMMANDS = {
+    "realign": "realign DISK",
+    "layout": "layout DISK",
+    "raid": "raid plan DEVICE...",
+    "bench": "bench TARGET",
+}
 
 
 def recipe_rows(recipes: Sequence[Recipe], *, width: int) -> Iterator[Line]:
@@ -230,7 +241,9 @@ def recipe_rows(recipes: Sequence[Recipe], *, width: int) -> Iterator[Line]:
         yield ((f"{_command_for_kind(kind)} NAME", Style.TITLE),)
         for recipe in recipes:
             if recipe.kind == kind:
-                yield from paragraph(f"  {recipe.name:<{longest}}  {recipe.summary}", width, " " * (longest + 4))
+                yield from paragraph(
+                    f"  {recipe.name:<{longest}}  {recipe.summary}", width, " " * (longest + 4)
+                )
         yield EMPTY
 
 
@@ -248,7 +261,10 @@ def recipe_lines(recipes: Sequence[Recipe], *, width: int, typed: str = "") -> I
 
 def _command_for_kind(kind: str) -> str:
     """Return the command that takes recipes of a kind, including the option before the name."""
-    return f"{'sudo ' * (kind == 'raid')}aligntool {_COMMANDS[kind]} {'--profile' if kind == 'bench' else '--recipe'}"
+    return (
+        f"{'sudo ' * (kind == 'raid')}aligntool {_COMMANDS[kind]}"
+        f" {'--profile' if kind == 'bench' else '--recipe'}"
+    )
 
 
 def _goal_words(goal: RealignGoal | LayoutGoal | RaidGoal | BenchGoal) -> Iterator[str]:
@@ -263,7 +279,9 @@ def _goal_words(goal: RealignGoal | LayoutGoal | RaidGoal | BenchGoal) -> Iterat
             if goal.least_start:
                 yield f"  no start before {format_size(goal.least_start)}"
         case LayoutGoal():
-            yield f"  a new {'GPT' if goal.label == 'gpt' else 'MBR'}, every start on {format_size(goal.grain)}"
+            yield (
+                f"  a new {'GPT' if goal.label == 'gpt' else 'MBR'}, every start on {format_size(goal.grain)}"
+            )
             for number, part in enumerate(goal.parts, 1):
                 size = "the rest" if part.size is None else format_size(part.size)
                 yield f"  {number}. {size}: {part.role}" + (f' "{part.name}"' if part.name else "")

@@ -9,7 +9,8 @@ from xml.etree.ElementTree import Element, tostring
 from aligntool.render.lines import cell_width, harmless, wrapped
 from aligntool.render.recipes import BUSY_US, COMMANDS, LATENCY_US, TOPIC, Run, simulate_commands
 
-# SVG as values, written by an XML writer. Text in a picture may come from a disk: it is made harmless and escaped here.
+# SVG as values, written by an XML writer. Text in a picture may come from a disk: it is made harmless and
+# escaped here.
 
 NAMESPACE = "http://www.w3.org/2000/svg"
 LONGEST_WORDS = 120  # most characters of one text in a picture
@@ -22,9 +23,10 @@ Number = int | float
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture. `alternative`: its content in words. `fluid`: positions are percentages of the width, so that it
-    fills the available width; otherwise it is scaled as a whole. Without a title it only repeats the text beside it,
-    and is hidden from screen readers."""
+    """A picture. `alternative`: its content in words. `fluid`: positions are percentages of the width, so
+    that it fills the available width; otherwise it is scaled as a whole. Without a title it only repeats the
+    text beside it, and is hidden from screen readers.
+    """
 
     name: str  # the argument of --chart and the id in a page: letters, digits and hyphens
     title: str
@@ -36,7 +38,9 @@ class Picture:
     about: tuple[str, ...] = ()  # the text next to it on a page; in its own file it is below the title
 
 
-def element(tag: str, text: str = "", children: Iterable[Element] = (), **attributes: Number | str) -> Element:
+def element(
+    tag: str, text: str = "", children: Iterable[Element] = (), **attributes: Number | str
+) -> Element:
     """Return an element without the attributes that are "". The text may come from a disk."""
     named = ((name.rstrip("_").replace("_", "-"), _number(value)) for name, value in attributes.items())
     made = Element(tag, {name: value for name, value in named if value})
@@ -144,7 +148,9 @@ def _title_elements(picture: Picture) -> tuple[int, list[Element]]:
 
 
 def fold_text(text: str, width: float, size: Number) -> list[str]:
-    """Fold a text into at most MOST_LINES lines of `width` pixels; the last ends with an ellipsis if necessary."""
+    """Fold a text into at most MOST_LINES lines of `width` pixels; the last ends with an ellipsis if
+    necessary.
+    """
     rest = " ".join(harmless(text)[: MOST_LINES * LONGEST_WORDS].split())
     lines = list(wrapped(rest, int(width / LETTER / size), "")) if rest else []
     lines[MOST_LINES - 1 :] = [" ".join(lines[MOST_LINES - 1 :])] if lines[MOST_LINES - 1 :] else []
@@ -166,7 +172,8 @@ def _number(number: Number | str) -> str:
 @dataclass(frozen=True, slots=True)
 class Bar:
     """`value` and the range around it, in the chart's unit; `text` and `range_text`: the same as shown.
-    `tick`: a mark across the bar, such as a prediction. `kind` "head": only a heading for the bars that follow.
+    `tick`: a mark across the bar, such as a prediction. `kind` "head": only a heading for the bars that
+    follow.
     """
 
     label: str
@@ -193,8 +200,9 @@ class BarChart:
 
 @dataclass(frozen=True, slots=True)
 class RatioChart:
-    """Ratios of the second to the first as log10: 0 is equal, -1 ten times slower. `value`, `low` and `high` of a bar
-    are these logarithms."""
+    """Ratios of the second to the first as log10: 0 is equal, -1 ten times slower. `value`, `low` and `high`
+    of a bar are these logarithms.
+    """
 
     name: str
     title: str
@@ -219,7 +227,9 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A curve. `write`: False for reads and True for writes, which have their own colours; None for anything else."""
+    """A curve. `write`: False for reads and True for writes, which have their own colours; None for anything
+    else.
+    """
 
     label: str
     points: tuple[Point, ...]
@@ -274,7 +284,8 @@ def _curve_rows(chart: CurveChart) -> Iterator[tuple[str, ...]]:
     yield (chart.x_title, *(f"{series.label}, {chart.y_title}" for series in chart.series))
     texts = {point.x: point.x_text for series in chart.series for point in series.points}
     known = [
-        {point.x: point.text + _in_parentheses(point.range_text) for point in series.points} for series in chart.series
+        {point.x: point.text + _in_parentheses(point.range_text) for point in series.points}
+        for series in chart.series
     ]
     for x in sorted(texts):
         yield (texts[x], *(column.get(x, "–") for column in known))
@@ -284,12 +295,22 @@ def alternative_of(chart: Chart) -> str:
     """Summarise a chart in a sentence or two; the table has the rest."""
     match chart:
         case BarChart() | RatioChart():
-            summary = "; ".join(f"{bar.label}: {bar.text}{_in_parentheses(bar.note)}" for bar in chart.bars[:20])
+            summary = "; ".join(
+                f"{bar.label}: {bar.text}{_in_parentheses(bar.note)}" for bar in chart.bars[:20]
+            )
             return summary + ("; …" if len(chart.bars) > 20 else "")
         case CurveChart():
-            ends = [(series.label, series.points[0], series.points[-1]) for series in chart.series if series.points]
-            summary = "; ".join(f"{label}: {a.text} at {a.x_text} to {b.text} at {b.x_text}" for label, a, b in ends)
-            return f"{chart.y_title} over {chart.x_title}. {summary}" + (f". {chart.mark.text}" if chart.mark else "")
+            ends = [
+                (series.label, series.points[0], series.points[-1])
+                for series in chart.series
+                if series.points
+            ]
+            summary = "; ".join(
+                f"{label}: {a.text} at {a.x_text} to {b.text} at {b.x_text}" for label, a, b in ends
+            )
+            return f"{chart.y_title} over {chart.x_title}. {summary}" + (
+                f". {chart.mark.text}" if chart.mark else ""
+            )
 
 
 def _in_parentheses(note: str) -> str:
@@ -321,7 +342,9 @@ def bar_picture(chart: BarChart) -> Picture:
     else:
         for quarter in range(5):
             anchor = {0: "start", most * 4: "end"}.get(quarter, "middle")
-            elements.append(words(LEFT + quarter / 4 * scale, top + 12, f"{quarter / 4:g}", "small dim", anchor=anchor))
+            elements.append(
+                words(LEFT + quarter / 4 * scale, top + 12, f"{quarter / 4:g}", "small dim", anchor=anchor)
+            )
         top += 16
     elements.append(words(LEFT, top + 14, cut_to_width(chart.unit, RIGHT - LEFT, 11.5), "small dim"))
     return Picture(chart.name, chart.title, alternative_of(chart), WIDTH, top + 20, tuple(elements))
@@ -416,7 +439,9 @@ def curve_picture(chart: CurveChart) -> Picture:
     scale = _y_scale(points, decades=chart.decades)
     elements = [words(2, 14, cut_to_width(chart.y_title, WIDTH, 11.5), "small dim")]
     elements += [*_y_axis(scale), *_x_axis(points, places)]
-    elements.append(words(CURVES_RIGHT, BOTTOM + 32, cut_to_width(chart.x_title, WIDTH, 11.5), "small dim end"))
+    elements.append(
+        words(CURVES_RIGHT, BOTTOM + 32, cut_to_width(chart.x_title, WIDTH, 11.5), "small dim end")
+    )
     if chart.mark is not None and chart.mark.x in places:
         elements += _mark(places[chart.mark.x], chart.mark.text)
     for letter, curve in _lettered(series):
@@ -437,7 +462,10 @@ def _x_positions(points: Sequence[Point], *, doubling: bool) -> dict[float, floa
     if low == high:
         return {xs[0]: (CURVES_LEFT + CURVES_RIGHT) / 2}
     inner = CURVES_RIGHT - CURVES_LEFT - 20
-    return {x: CURVES_LEFT + 10 + (value - low) / (high - low) * inner for x, value in zip(xs, positions, strict=True)}
+    return {
+        x: CURVES_LEFT + 10 + (value - low) / (high - low) * inner
+        for x, value in zip(xs, positions, strict=True)
+    }
 
 
 ROUND_ENDS = ((1, 4), (2, 4), (2.5, 5), (4, 4), (5, 5), (8, 4), (10, 5))
@@ -449,7 +477,9 @@ def _round_up(most: float) -> tuple[float, int]:
     if most <= 0:
         return 1, 4
     power = 10.0 ** math.floor(math.log10(most))
-    return next(((end * power, steps) for end, steps in ROUND_ENDS if end * power >= most * 0.9999), (most, 4))
+    return next(
+        ((end * power, steps) for end, steps in ROUND_ENDS if end * power >= most * 0.9999), (most, 4)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -480,7 +510,9 @@ def _y_scale(points: Sequence[Point], *, decades: bool) -> _Scale:
 
 
 def _lettered(series: Sequence[Series]) -> Iterator[tuple[str, Series]]:
-    """Yield each series with a letter for its colour, dash and shape: reads have the first, writes the second."""
+    """Yield each series with a letter for its colour, dash and shape: reads have the first, writes the
+    second.
+    """
     distinct = len({curve.write for curve in series}) == len(series)
     for letter, curve in zip(LETTERS, series, strict=False):
         yield letter if curve.write is None or not distinct else LETTERS[curve.write], curve
@@ -573,9 +605,9 @@ def queue_picture() -> Picture:
     blocks += _block("QD4: four reads wait at the same time", parallel, 66)
     elements = (*blocks, *_axis(bottom + 34), *_key(bottom + 66))
     alternative = (
-        f"Eight reads of {LATENCY_US} µs each. One at a time they take {ends[0]} µs; with four in flight they overlap "
-        f"and take {ends[1]} µs, though no single read is faster: only the last {BUSY_US} µs of each, in the shared "
-        "controller and link, do not overlap."
+        f"Eight reads of {LATENCY_US} µs each. One at a time they take {ends[0]} µs; with four in flight they"
+        f" overlap and take {ends[1]} µs, though no single read is faster: only the last {BUSY_US} µs of"
+        " each, in the shared controller and link, do not overlap."
     )
     return Picture(TOPIC, "Queue depth 1 compared with queue depth 4", alternative, WIDTH, 250, elements)
 

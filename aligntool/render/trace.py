@@ -26,7 +26,9 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The requests of a boot and the sources of their numbers. `log`: the name of the trace, or "" without one."""
+    """The requests of a boot and the sources of their numbers. `log`: the name of the trace, or "" without
+    one.
+    """
 
     counts: trace.BootCounts
     reads_from: Source
@@ -57,11 +59,16 @@ class Rated:
 def boot_lines(rated: Sequence[Rated], counted: Counted, *, width: int) -> Iterator[Line]:
     counts = counted.counts
     drives = [estimate.drive for estimate in rated]
-    yield ((f"{counts.reads:,} reads, {counts.writes:,} writes", Style.TITLE), (f"  ({counted.words})", Style.DIM))
+    yield (
+        (f"{counts.reads:,} reads, {counts.writes:,} writes", Style.TITLE),
+        (f"  ({counted.words})", Style.DIM),
+    )
     yield EMPTY
     for name, drive in zip(_NAMES, drives, strict=False):
         rates = ((drive.read, drive.read_s, "read"), (drive.write, drive.write_s, "write"))
-        words = ", ".join(f"{significant(float(rate), 4)} MB/s → {_us(spent)} a {verb}" for rate, spent, verb in rates)
+        words = ", ".join(
+            f"{significant(float(rate), 4)} MB/s → {_us(spent)} a {verb}" for rate, spent, verb in rates
+        )
         boot = _seconds(drive.boot_s(counts))
         yield ((f"drive {name}  ", Style.TITLE), (f"{words}: ", Style.PLAIN), (boot, Style.TITLE))
     for name, estimate in zip(_NAMES, rated, strict=False):
@@ -71,7 +78,9 @@ def boot_lines(rated: Sequence[Rated], counted: Counted, *, width: int) -> Itera
         a, b = drives
         yield EMPTY
         gap = a.boot_s(counts) - b.boot_s(counts)
-        faster = "as fast as A" if not gap else f"{_seconds(abs(gap))} {'faster' if gap > 0 else 'slower'} than A"
+        faster = (
+            "as fast as A" if not gap else f"{_seconds(abs(gap))} {'faster' if gap > 0 else 'slower'} than A"
+        )
         yield (("drive B is ", Style.PLAIN), (faster, Style.TITLE))
         reads = _us(a.read_s - b.read_s)
         writes = _us(a.write_s - b.write_s)
@@ -159,7 +168,9 @@ def _sizes(pattern: trace.Pattern) -> Iterator[Line]:
     yield EMPTY
     yield (("Sizes", Style.TITLE), ("  of requests, up to", Style.DIM))
     counts = enumerate(zip_longest(*(row.sizes for row in ranged), fillvalue=0))
-    rows = [(format_size(trace.bucket_range(at)[1]), *map("{:,}".format, row)) for at, row in counts if any(row)]
+    rows = [
+        (format_size(trace.bucket_range(at)[1]), *map("{:,}".format, row)) for at, row in counts if any(row)
+    ]
     yield from _table(("", *(row.kind.value for row in ranged)), rows)
 
 
@@ -184,7 +195,10 @@ def _latencies(latencies: Sequence[trace.Latency]) -> Iterator[Line]:
             (
                 latency.kind.value,
                 f"{latency.count:,}",
-                *(significant(ns / 1000) for ns in (latency.least, latency.mean, *latency.percentiles, latency.most)),
+                *(
+                    significant(ns / 1000)
+                    for ns in (latency.least, latency.mean, *latency.percentiles, latency.most)
+                ),
             )
             for latency in latencies
             if latency.since is since

@@ -1,4 +1,5 @@
-"""Look messages up in the user's language: a template in a catalogue of gettext, which is then filled with its values.
+"""Look messages up in the user's language: a template in a catalogue of gettext, which is then filled with
+its values.
 
 Only pages of which every sentence can be looked up are translated, so that no page mixes languages
 (docs/decisions/0060). A template that the catalogue lacks, or has with other fields, is shown in English.
@@ -16,7 +17,9 @@ LANGUAGES = ("ja",)
 
 
 def language(environment: Mapping[str, str]) -> str | None:
-    """Return the first language of the user that has a catalogue, as gettext finds it, or None for English."""
+    """Return the first language of the user that has a catalogue, as gettext finds it, or None for
+    English.
+    """
     locale = environment.get("LC_ALL") or environment.get("LC_MESSAGES") or environment.get("LANG") or "C"
     if locale.partition(".")[0] in ("C", "POSIX"):
         return None
@@ -28,8 +31,8 @@ def language(environment: Mapping[str, str]) -> str | None:
 
 
 def catalogue(code: str | None) -> NullTranslations:
-    """Return the catalogue of a language, or an empty one for English and where none was compiled: only packages have
-    catalogues.
+    """Return the catalogue of a language, or an empty one for English and where none was compiled: only
+    packages have catalogues.
     """
     try:
         raw = get_data("aligntool", f"locale/{code}/LC_MESSAGES/aligntool.mo")

@@ -38,7 +38,9 @@ def sweep_lines(sweep: "Sweep", *, width: int) -> Iterator[Line]:
     yield EMPTY
     yield (("Written, and removed again afterwards", Style.TITLE),)
     for extent in sweep.written:
-        yield plain(f"  - bytes {extent.start} to {extent.end} of each member, and md's superblock before them")
+        yield plain(
+            f"  - bytes {extent.start} to {extent.end} of each member, and md's superblock before them"
+        )
     for chunk in sweep.chunks:
         yield from paragraph(f"    $ {shell_line(tuning_command(sweep.arrays[chunk]))}", width, "      ")
     words = "each array is then stopped, and its superblocks and what was written are erased"
@@ -50,7 +52,10 @@ def tuning_lines(tuning: Tuning, choice: Choice, recommended: int, *, width: int
     yield EMPTY
     for member in tuning.members:
         if member.read and member.write:
-            yield plain(f"{member.name} alone: {format_rate(member.read)} reading, {format_rate(member.write)} writing")
+            yield plain(
+                f"{member.name} alone: {format_rate(member.read)} reading, {format_rate(member.write)}"
+                " writing"
+            )
     loads = list(dict.fromkeys(sample.load for sample in tuning.samples))
     yield from (plain(f"load {number}: {name}") for number, name in enumerate(loads, start=1))
     yield EMPTY
@@ -67,7 +72,8 @@ def tuning_lines(tuning: Tuning, choice: Choice, recommended: int, *, width: int
 
 
 def plan_command(sweep: "Sweep", goal: RaidGoal, kept: str) -> str:
-    """Return the command that plans an array to which the result applies, with the options and members of the sweep.
+    """Return the command that plans an array to which the result applies, with the options and members of the
+    sweep.
 
     `goal`: the request of the user. `kept`: the file of the result.
     """
@@ -81,7 +87,11 @@ def plan_command(sweep: "Sweep", goal: RaidGoal, kept: str) -> str:
 
 def _spread(tuning: Tuning, chunk: int, load: str) -> str:
     rates = [sample.rate / 1e6 for sample in tuning.samples if sample.chunk == chunk and sample.load == load]
-    return f"{significant(median(rates))} ({significant(min(rates))}–{significant(max(rates))})" if rates else "–"
+    return (
+        f"{significant(median(rates))} ({significant(min(rates))}–{significant(max(rates))})"
+        if rates
+        else "–"
+    )
 
 
 def _chunk_note(chunk: int, choice: Choice, recommended: int) -> str:

@@ -1,4 +1,6 @@
-"""Plan a partition for a whole disk as requested: look at the disk, read its used blocks and the system's files."""
+"""Plan a partition for a whole disk as requested: look at the disk, read its used blocks and the system's
+files.
+"""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -99,21 +101,28 @@ class WholeDisk:
                 _refuse_before_partition(device, disk)
                 refuse_unusual_table(device, plan, change_by_hand(disk, ByHand.TABLE_KIND, "sgdisk"))
             return plan
-        plan = partition_plan.plan_partition(judged, request.goal, self.label, used, claims, others=_others(disk))
+        plan = partition_plan.plan_partition(
+            judged, request.goal, self.label, used, claims, others=_others(disk)
+        )
         with open_read_only(disk.path) as device:
             _refuse_more_behind(device, disk.content[0], disk)
             lost = tuple(_boot_attention(device, disk))
         return replace(plan, attention=(*lost, *plan.attention))
 
     def _with_length(self, judged: Judged, key: bytes) -> Disk:
-        """Return the disk with its LUKS as long as its content needs. Raises Refused as for any other content."""
+        """Return the disk with its LUKS as long as its content needs. Raises Refused as for any other
+        content.
+        """
         disk = judged.disk
         if [(layer.kind, layer.claims_size) for layer in disk.content] != [(LUKS.name, None)]:
             return disk
         partition_plan.refuse_unmovable(judged, _others(disk))
         (luks,) = disk.content
         try:
-            with read_only_loop(disk.path, Extent(0, disk.size or 0)) as loop, open_luks(loop, key) as content:
+            with (
+                read_only_loop(disk.path, Extent(0, disk.size or 0)) as loop,
+                open_luks(loop, key) as content,
+            ):
                 inside = read_layers(content, Extent(0, content.size))
                 size = content.size
                 others = other_kinds(content, inside[0].kind) if inside else ()
@@ -122,7 +131,9 @@ class WholeDisk:
                     _refuse_more_behind(content, inside[0], disk)
         except NoLoop as reason:
             text = f"the LUKS on {disk.name} cannot be opened to look inside: {reason}"
-            raise Refused(text, hint="run the same command with sudo", code="root-only", subject=disk.name) from reason
+            raise Refused(
+                text, hint="run the same command with sudo", code="root-only", subject=disk.name
+            ) from reason
         if others or tables:
             table = ("a partition table",) if tables else ()
             what = " and ".join((*(layer.kind for layer in inside), *others, *table))
@@ -140,8 +151,8 @@ def _others(disk: Disk) -> tuple[str, ...]:
 
 
 def _kinds_without_table(reader: Reader, disk: Disk) -> tuple[str, ...]:
-    """Return the kinds of what is recognised on the disk once the only partition begins at byte 0: what is relative to
-    the end of the disk, such as the last labels of a ZFS pool, is not in the partition.
+    """Return the kinds of what is recognised on the disk once the only partition begins at byte 0: what is
+    relative to the end of the disk, such as the last labels of a ZFS pool, is not in the partition.
     """
     part = disk.partitions[0].extent
     size = align_down(disk.size or 0, disk.sector_size)
@@ -151,48 +162,56 @@ def _kinds_without_table(reader: Reader, disk: Disk) -> tuple[str, ...]:
 
 
 def _refuse_before_partition(reader: Reader, disk: Disk) -> None:
-    """Raise Refused if something is recognised before the only partition, such as the label of an LVM volume whose
-    first sector was overwritten by the table: the content would be moved over it. A boot sector is that of the table.
+    """Raise Refused if something is recognised before the only partition, such as the label of an LVM volume
+    whose first sector was overwritten by the table: the content would be moved over it. A boot sector is that
+    of the table.
     """
     size = disk.size or 0
     start = disk.partitions[0].extent.start
-    layers = read_layers(MappedReader(reader, ((0, 0, start),), size), Extent(0, size), sector_size=disk.sector_size)
+    layers = read_layers(
+        MappedReader(reader, ((0, 0, start),), size), Extent(0, size), sector_size=disk.sector_size
+    )
     found = [layer for layer in layers if layer.hidden_sectors is None]
     if found:
-        text = f"{layer_name(found[0])} is recognised on {disk.name} before the partition, and would be overwritten"
+        text = (
+            f"{layer_name(found[0])} is recognised on {disk.name} before the partition, and would be"
+            " overwritten"
+        )
         look = look_at(disk, "wipefs --no-act")
         raise Refused(text, hint=look, code="ambiguous", subject=disk.name)
 
 
 def _boot_attention(reader: Reader, disk: Disk) -> Iterator[str]:
-    """Yield that a boot program in the first sector is not the disk's any more. These kinds leave that sector free,
-    except FAT, in which syslinux writes its name (core/diskstart.inc, bsOemName).
+    """Yield that a boot program in the first sector is not the disk's any more. These kinds leave that sector
+    free, except FAT, in which syslinux writes its name (core/diskstart.inc, bsOemName).
     """
     sector = reader.read(0, 440)
     kind = kind_named(disk.content[0].kind)
     is_syslinux = kind.starts_syslinux and sector.startswith(b"SYSLINUX", 3)
     if (kind.leaves_first_sector and has_data(sector)) or is_syslinux:
         yield (
-            f"the boot program in the first sector of {disk.name} moves with the content: no BIOS starts from this disk"
-            " until one is installed again, such as with grub-install"
+            f"the boot program in the first sector of {disk.name} moves with the content: no BIOS starts from"
+            " this disk until one is installed again, such as with grub-install"
         )
 
 
 def _refuse_more_behind(reader: Reader, layer: Layer, disk: Disk) -> None:
-    """Raise Refused if something is recognised where a layer ends that begins at byte 0 of `reader`: a hash tree of
-    dm-verity, or another file system, which would not be moved. In a LUKS it is encrypted, and nothing else shows it.
+    """Raise Refused if something is recognised where a layer ends that begins at byte 0 of `reader`: a hash
+    tree of dm-verity, or another file system, which would not be moved. In a LUKS it is encrypted, and
+    nothing else shows it.
     """
     end = align_up(layer.claims_size or reader.size, _BLOCK)
     found = read_layers(reader, Extent(end, reader.size - end)) if end < reader.size else ()
     if found:
         text = (
-            f"{found[0].kind} begins at byte {end}, where the {layer.kind} on {disk.name} ends, and would not be moved"
+            f"{found[0].kind} begins at byte {end}, where the {layer.kind} on {disk.name} ends, and would not"
+            " be moved"
         )
         raise Refused(text, hint=audit_command(disk), code="ambiguous", subject=disk.name)
 
 
-# Lines in the configuration of this system that name the disk or its partition by a path. They are shown with their
-# replacement, and never edited.
+# Lines in the configuration of this system that name the disk or its partition by a path. They are shown with
+# their replacement, and never edited.
 
 
 def named_in_files(disk: Disk, *, undo: bool, etc: Path = Path("/etc")) -> Iterator[str]:
@@ -208,10 +227,15 @@ def named_in_files(disk: Disk, *, undo: bool, etc: Path = Path("/etc")) -> Itera
         for line in parse(_text_or_empty(etc / name)):
             if _line_names(line, old, part):  # as it is written: `spec` has no quotes and escapes
                 instead = line.text.strip().replace(line.text.split()[field], new, 1)
-                yield f"/etc/{name} names it by its path; replace the line `{line.text.strip()}` with: {instead}"
+                yield (
+                    f"/etc/{name} names it by its path; replace the line `{line.text.strip()}` with:"
+                    f" {instead}"
+                )
     for name in _LVM:
         for text in _text_or_empty(etc / name).splitlines():
-            if f"{old}" in text.replace('"', " ").replace("|", " ").split() and not text.strip().startswith("#"):
+            if f"{old}" in text.replace('"', " ").replace("|", " ").split() and not text.strip().startswith(
+                "#"
+            ):
                 yield f"/etc/{name} names {old}; afterwards it is {after}: {text.strip()}"
 
 

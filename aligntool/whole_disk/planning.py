@@ -52,8 +52,8 @@ class _Move:
 def plan_partition(
     judged: Judged, goal: RealignGoal, label: str, used: Uses, claims: Claims, *, others: Collection[str] = ()
 ) -> MovePlan:
-    """Return the plan that moves the content of a whole disk into a partition of a new table of the kind `label`.
-    `claims`: what may be overwritten. `others`: other kinds with a signature on the disk.
+    """Return the plan that moves the content of a whole disk into a partition of a new table of the kind
+    `label`. `claims`: what may be overwritten. `others`: other kinds with a signature on the disk.
 
     Raises Refused with all reasons, a line each.
     """
@@ -74,7 +74,8 @@ def plan_partition(
         refuse((unlisted_data(disk, claims, "plan partition", for_journal=True),))
     if move is None:
         raise _too_long(disk, part, goal, start, used)
-    tail = () if any(disk.gpt_headers) else (places(disk.size or 0, size)[1],)  # where the old GPT had its backup
+    # where the old GPT had its backup
+    tail = () if any(disk.gpt_headers) else (places(disk.size or 0, size)[1],)
     if claims.kept_in_any((move.target, *tail), (_own_bytes(disk, part),)):
         refuse((unlisted_data(disk, claims, "plan partition", for_journal=False),))
     if label == "dos" and move.target.end > ADDRESSABLE * size:
@@ -93,9 +94,9 @@ def plan_unpartition(
     names: StartNames | None = None,
     kinds: Sequence[str] = (),
 ) -> MovePlan:
-    """Return the plan that moves the only partition of a disk to byte 0 and removes the table. `claims`: what may be
-    overwritten. `inside`: the kind of the table in the first sectors of the partition. `names`: the starts recorded in
-    files of Windows in it. `kinds`: what would be recognised on the whole disk.
+    """Return the plan that moves the only partition of a disk to byte 0 and removes the table. `claims`: what
+    may be overwritten. `inside`: the kind of the table in the first sectors of the partition. `names`: the
+    starts recorded in files of Windows in it. `kinds`: what would be recognised on the whole disk.
 
     Raises Refused with all reasons, a line each.
     """
@@ -123,7 +124,9 @@ def plan_unpartition(
         text = f"there is no room for the journal: {room_words}; a file on another disk also works"
         hint = next_command(disk, "partition", "--undo", "--journal FILE")
         raise Refused(text, hint=hint, code="no-journal-room", subject=disk.name)
-    return _plan(_Move(disk, part, target, journal, needs), judged, disk.table.label.value if disk.table else "", used)
+    return _plan(
+        _Move(disk, part, target, journal, needs), judged, disk.table.label.value if disk.table else "", used
+    )
 
 
 def _boot_program(disk: Disk) -> Iterator[Extent]:
@@ -141,17 +144,22 @@ def refuse_unmovable(judged: Judged, others: Collection[str]) -> None:
 def with_needed_length(luks: Layer, inside: Sequence[Layer], decrypted: int, disk: Disk) -> Layer:
     """Return the LUKS with the length that its content needs: the layers read inside, of `decrypted` bytes.
 
-    Raises Refused if that is not certain. Decrypted bytes must lie one after the other from the start of the data on
-    to the end of the disk: with dm-integrity, tags lie between them, and there are fewer.
+    Raises Refused if that is not certain. Decrypted bytes must lie one after the other from the start of the
+    data on to the end of the disk: with dm-integrity, tags lie between them, and there are fewer.
     """
     what = f"{layer_name(luks)} on {disk.name}"
     unit = luks.data_unit or 512
     start = luks.data_start or 0
     found = [
-        layer for layer in inside if kind_named(layer.kind).works_anywhere and layer.claims_size and not layer.problems
+        layer
+        for layer in inside
+        if kind_named(layer.kind).works_anywhere and layer.claims_size and not layer.problems
     ]
     if not start or decrypted != align_down((disk.size or 0) - start, unit):
-        text = f"the {what} has {decrypted} bytes inside, which do not extend from byte {start} to the end of the disk"
+        text = (
+            f"the {what} has {decrypted} bytes inside, which do not extend from byte {start} to the end of"
+            " the disk"
+        )
         raise Refused(text, hint=audit_command(disk), code="content-kind", subject=disk.name)
     if len(inside) != 1 or not found:
         names = " and ".join(map(layer_name, inside)) or "nothing"
@@ -200,7 +208,10 @@ def _content_refusals(disk: Disk, others: Collection[str]) -> Iterator[Refusal]:
             if not kind.works_anywhere and not kind.is_member:
                 yield _unsupported(disk, layer, name)
             elif not kind.works_anywhere and not kind.is_raid_member:
-                text = f"{name} is a {layer.kind}: the table belongs to the pool or device of which it is a member"
+                text = (
+                    f"{name} is a {layer.kind}: the table belongs to the pool or device of which it is a"
+                    " member"
+                )
                 yield Refusal("array-member", name, text, audit_command(disk))
 
 
@@ -218,7 +229,10 @@ def _table_refusals(
         yield Refusal("no-partition", name, f"{name} has no partition table", audit_command(disk))
         return
     if len(disk.partitions) != 1 or disk.partitions[0].role is not Role.PRIMARY:
-        text = f"{name} has {len(disk.partitions)} partitions; only a single primary one can become the whole disk"
+        text = (
+            f"{name} has {len(disk.partitions)} partitions; only a single primary one can become the whole"
+            " disk"
+        )
         yield Refusal("not-single", name, text, audit_command(disk))
         return
     part = disk.partitions[0]
@@ -243,14 +257,15 @@ def _table_refusals(
         late = part.extent.end - tail.start
         last = tail.length
         text = (
-            f"{what} extends {late} bytes too far: the last {last} bytes of the disk must record that it is in flight"
+            f"{what} extends {late} bytes too far: the last {last} bytes of the disk must record that it is"
+            " in flight"
         )
         yield Refusal("no-room", what, text, audit_command(disk))
 
 
 def _luks_length_refusals(disk: Disk, part: Partition, what: str) -> Iterator[Refusal]:
-    """Yield the reason why a LUKS that extends to the end of its device would not open on the whole disk: dm-crypt
-    requires whole sectors of its own size (drivers/md/dm-crypt.c, crypt_ctr()).
+    """Yield the reason why a LUKS that extends to the end of its device would not open on the whole disk:
+    dm-crypt requires whole sectors of its own size (drivers/md/dm-crypt.c, crypt_ctr()).
     """
     for layer in part.content:
         unit = layer.data_unit or disk.sector_size
@@ -265,14 +280,14 @@ def _luks_length_refusals(disk: Disk, part: Partition, what: str) -> Iterator[Re
 
 
 def _windows_refusals(part: Partition, what: str, names: StartNames) -> Iterator[Refusal]:
-    """Yield the reasons why Windows would not find its partition, however its files were changed: the disk signature
-    and the start that they name are removed with the table.
+    """Yield the reasons why Windows would not find its partition, however its files were changed: the disk
+    signature and the start that they name are removed with the table.
     """
     found = [named.what for named in names.starts if named.start == part.extent.start]
     if found:
         text = (
-            f"{what} contains Windows files that name it by the disk signature and its start, and both are lost"
-            f" with the table: {', '.join(found)}"
+            f"{what} contains Windows files that name it by the disk signature and its start, and both are"
+            f" lost with the table: {', '.join(found)}"
         )
         yield Refusal("bound", what, text)
     elif names.unclear:
@@ -298,7 +313,12 @@ def _needs(disk: Disk, part: Partition, distance: int) -> search.JournalNeeds:
 
 
 def _journal(
-    goal: RealignGoal, needs: search.JournalNeeds, taken: tuple[Extent, ...], room: Extent, claims: Claims, own: Extent
+    goal: RealignGoal,
+    needs: search.JournalNeeds,
+    taken: tuple[Extent, ...],
+    room: Extent,
+    claims: Claims,
+    own: Extent,
 ) -> steps.JournalPlace | None:
     if goal.journal_file:
         return search.in_file(goal.journal_file, needs)
@@ -311,7 +331,9 @@ def _own_bytes(disk: Disk, part: Partition) -> Extent:
     return Extent(0, disk.size or 0) if kind_named(part.content[0].kind).fills_device else part.extent
 
 
-def _fitting(disk: Disk, part: Partition, goal: RealignGoal, start: int, length: int, claims: Claims) -> _Move | None:
+def _fitting(
+    disk: Disk, part: Partition, goal: RealignGoal, start: int, length: int, claims: Claims
+) -> _Move | None:
     """Return the move of content shortened to this length; None if it does not fit."""
     tail = places(disk.size or 0, disk.sector_size)[1]
     source, target = Extent(0, length), Extent(start, length)
@@ -329,8 +351,12 @@ def _longest(disk: Disk, part: Partition, goal: RealignGoal, start: int, journal
     return align_down(max(end if goal.journal_file else end - align_up(journal, MIB), 0), MIB)
 
 
-def _shortened(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: Uses, claims: Claims) -> _Move | None:
-    """Return the move of the content after a shrink that makes just enough room for the best possible journal."""
+def _shortened(
+    disk: Disk, part: Partition, goal: RealignGoal, start: int, used: Uses, claims: Claims
+) -> _Move | None:
+    """Return the move of the content after a shrink that makes just enough room for the best possible
+    journal.
+    """
     if not kind_named(part.content[0].kind).shrinkable:
         return None
     least_length = part.extent.length - most_shrinkable(part, used)
@@ -349,7 +375,10 @@ def _too_long(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: 
     length = part.extent.length
     what = layer_name(layer)
     beside = "beside the table" if goal.journal_file else "beside the table and the journal"
-    text = f"the {what} on {name} takes {length} bytes, but {beside} there is room for {most}, {length - most} fewer"
+    text = (
+        f"the {what} on {name} takes {length} bytes, but {beside} there is room for {most}, {length - most}"
+        " fewer"
+    )
     if goal.shrink and kind_named(layer.kind).shrinkable:
         by = format_size(max(most_shrinkable(part, used), 0))
         text = f"{text}; it can be shrunk by an estimated {by} at most"
@@ -358,7 +387,10 @@ def _too_long(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: 
     elif kind_named(layer.kind).opens_with_key and layer.inner:
         text = f"{text}; its length depends on the {layer_name(layer.inner[0])} inside"
     elif kind_named(layer.kind).opens_with_key:
-        text = f"{text}; without its key the whole disk counts as in use, because its header does not state its length"
+        text = (
+            f"{text}; without its key the whole disk counts as in use, because its header does not state its"
+            " length"
+        )
     elif why := kind_named(layer.kind).why_not_shrinkable:
         text = f"{text}; {why}"
     return Refused(
@@ -367,7 +399,9 @@ def _too_long(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: 
 
 
 def _shrink_hint(goal: RealignGoal, part: Partition) -> str:
-    """Return what makes room if --shrink cannot, or "" if it was not given or the content is not its subject."""
+    """Return what makes room if --shrink cannot, or "" if it was not given or the content is not its
+    subject.
+    """
     kind = part.content[0].kind
     if not goal.shrink or not kind_named(kind).shrinkable:
         return ""
@@ -403,11 +437,17 @@ def _plan(move: _Move, judged: Judged, label: str, used: Uses) -> MovePlan:
         part = replace(part, content=tuple(search.with_new_copy(layer, length) for layer in part.content))
     patched = search.patching(part, move.target, None, disk.sector_size)
     before = move.shrunk_from or part.extent
-    why = "becomes the whole disk" if back else f"gets a partition of type {role_of(part.content[0].kind).title}"
+    why = (
+        "becomes the whole disk"
+        if back
+        else f"gets a partition of type {role_of(part.content[0].kind).title}"
+    )
     place = Place(part.number, before, move.target, labelled(part.content[0]), why)
     table = label_words(label)
     words = (
-        "the only partition becomes the whole disk" if back else f"the content moves into a partition of a new {table}"
+        "the only partition becomes the whole disk"
+        if back
+        else f"the content moves into a partition of a new {table}"
     )
     notes = (*_notes(move), *((patched.note,) if patched.note else ()))
     attention = (
@@ -427,7 +467,10 @@ def _boot_code_attention(disk: Disk) -> Iterator[str]:
         if code.partition is not None:  # it moves with the content, and becomes that of the disk
             where = f"the boot sector of partition {code.partition}"
             again = by_hand(ByHand.BOOT_PROGRAMS, code.kind)
-            yield f"{code.kind} in {where} keeps a list of absolute sectors: run it again from another system {again}"
+            yield (
+                f"{code.kind} in {where} keeps a list of absolute sectors: run it again from another system"
+                f" {again}"
+            )
             continue
         before = "before that, make the PC start from another disk"
         if code.kind.startswith("GRUB"):
@@ -444,7 +487,9 @@ def _plan_steps(move: _Move, part: Partition, label: str, patched: search.Patchi
     journal = move.journal
     size = disk.sector_size
     more = (places(disk.size or 0, size)[0], *(search.needed_for(patch) for patch in patched.patches))
-    held = held_ranges(part, source.length, size, more, signatures_only=not search.holds_all(journal, move.needs))
+    held = held_ranges(
+        part, source.length, size, more, signatures_only=not search.holds_all(journal, move.needs)
+    )
     if kind_named(kind).checker:
         yield steps.CheckContent(number, move.shrunk_from or source, kind)
     if move.shrunk_from:
@@ -470,19 +515,31 @@ def _notes(move: _Move) -> Iterator[str]:
         what = layer_name(inner)
         yield f"the key shows {what} inside, which ends at byte {layer.claims_size}: the rest is not moved"
     if back:
-        yield "the table is removed, with PARTUUID, name and type of the partition and the boot code in sector 0"
+        yield (
+            "the table is removed, with PARTUUID, name and type of the partition and the boot code in sector"
+            " 0"
+        )
     elif any(disk.gpt_headers):
         yield "the remains of an old GPT on this disk are overwritten by the new table"
     if move.shrunk_from:
         by = format_size(move.shrunk_from.length - move.part.extent.length)
-        yield f"its {layer.kind} is shrunk by {by} to make room for the aligned start, the table and the journal"
+        yield (
+            f"its {layer.kind} is shrunk by {by} to make room for the aligned start, the table and the"
+            " journal"
+        )
     if journal.file is None:
         size = format_about(journal.extent.length)
         start = format_size(journal.extent.start)
         yield f"the journal takes {size} of free space at {start} until the change is complete"
         if not search.holds_all(journal, move.needs):
-            yield "the journal is small (signature sectors only): more frequent flushes are slower, but just as safe"
+            yield (
+                "the journal is small (signature sectors only): more frequent flushes are slower, but just as"
+                " safe"
+            )
     free = places(disk.size or 0, disk.sector_size)[1].start - target.end
     if not back and free >= MIB:
         how = change_by_hand(disk, ByHand.GROWING, "sfdisk")
-        yield f"{format_about(free)} at the end stays free; afterwards the partition can be extended into it: {how}"
+        yield (
+            f"{format_about(free)} at the end stays free; afterwards the partition can be extended into it:"
+            f" {how}"
+        )

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Audit disks or image files, plan what can be realigned, and with --apply realign it: fleet_check.py [--apply] DISK...
+"""Audit disks or image files, plan what can be realigned, and with --apply realign it.
 
-A line of JSON for each disk, and with --apply the events of each move. The exit code is 1 if a disk is still off its
-boundaries or could not be judged.
+Usage: fleet_check.py [--apply] DISK...
+
+A line of JSON for each disk, and with --apply the events of each move. The exit code is 1 if a disk is still
+off its boundaries or could not be judged.
 """
 
 import json
@@ -17,7 +19,9 @@ def off(judged: api.Judged) -> int:
 
 
 def check(judged: api.Judged, *, apply: bool) -> bool:
-    """Report one disk, and realign it where that is wanted and possible. Return whether it is on its boundaries."""
+    """Report one disk, and realign it where that is wanted and possible. Return whether it is on its
+    boundaries.
+    """
     line = {"disk": judged.disk.path, "off": off(judged), "moves": [], "bytes": 0, "refusals": []}
     plan = None
     try:
@@ -26,7 +30,9 @@ def check(judged: api.Judged, *, apply: bool) -> bool:
             line["moves"] = [place.number for place in plan.plan.places if place.before != place.after]
             line["bytes"] = plan.plan.estimate.bytes_to_copy if plan.plan.estimate else None
     except api.Refused as refused:
-        line["refusals"] = [{"code": one.code, "text": one.text, "next": one.hint} for one in refused.refusals]
+        line["refusals"] = [
+            {"code": one.code, "text": one.text, "next": one.hint} for one in refused.refusals
+        ]
     print(json.dumps(line), flush=True)
     if plan is None or not apply:
         return not line["off"]

@@ -223,11 +223,11 @@ MUTATIONS = (
     ),
     Mutation(
         "the table is rewritten before the content is restored", "aligntool/mover/steps.py",
-        "                hidden_signatures.restore_content(self.device, step.target.start,"
-        " *self._views_at_target(step))\n",
+        "                hidden_signatures.restore_content(\n"
+        "                    self.device, step.target.start, *self._views_at_target(step)\n                )\n",
         "                write_table(self.device, self._images(TableState.AFTER), TableState.AFTER)\n"
-        "                hidden_signatures.restore_content(self.device, step.target.start,"
-        " *self._views_at_target(step))\n",
+        "                hidden_signatures.restore_content(\n"
+        "                    self.device, step.target.start, *self._views_at_target(step)\n                )\n",
         "a kernel offers a partition without its head",
         f"{EVERY_CUT}[gpt-0]",
     ),

@@ -19,8 +19,10 @@ from aligntool.units import counted, format_rate, format_size
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """The share of their rate that random writes of `request` bytes keep if they start `residue` bytes past a boundary
-    of `unit` bytes, measured on `target`, which is on `disk` (None: in an older file, without the disk)."""
+    """The share of their rate that random writes of `request` bytes keep if they start `residue` bytes past a
+    boundary of `unit` bytes, measured on `target`, which is on `disk` (None: in an older file, without the
+    disk).
+    """
 
     unit: int
     request: int
@@ -30,7 +32,9 @@ class Loss:
     text: str
 
     def is_about(self, finding: Finding, disk: Disk) -> bool:
-        """Return whether it was measured on that disk, by the identity it reports, at a start equally far off."""
+        """Return whether it was measured on that disk, by the identity it reports, at a start equally far
+        off.
+        """
         cost = finding.cost
         if cost is None or finding.start is None or self.disk is None or not self.disk.is_of(disk):
             return False
@@ -42,8 +46,8 @@ class Loss:
 class Measured:
     """One result. `notes`: remarks. `conditions`: names and their texts.
     `about`: the target and the method, a line each, for a picture in its own file.
-    `figures`: all figures as a table, the header first; a row of one cell is the heading of the rows below. A chart
-    with its figures in this table needs no other table.
+    `figures`: all figures as a table, the header first; a row of one cell is the heading of the rows below. A
+    chart with its figures in this table needs no other table.
     """
 
     title: str
@@ -78,10 +82,12 @@ def headline(report: Report) -> tuple[str, str]:
 
 
 def cost_words(report: Report) -> str:
-    """Return the predicted costs as a sentence, from the worst to the least, or "" if the headline is not about
-    misaligned partitions.
+    """Return the predicted costs as a sentence, from the worst to the least, or "" if the headline is not
+    about misaligned partitions.
     """
-    costs = [finding.cost for finding in report.findings if finding.cost and finding.severity is not Severity.INFO]
+    costs = [
+        finding.cost for finding in report.findings if finding.cost and finding.severity is not Severity.INFO
+    ]
     if not costs or not report.count_answers(Answer.OFF) or audit.first_verdicts(report):
         return ""
     worst = min(costs, key=lambda cost: cost.write_rate)
@@ -106,7 +112,9 @@ def answer_bar(counts: Sequence[int]) -> svg.Picture:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A link or a drive. `binds`: the arrays that it limits. `slower`: its possible speed if it runs below that."""
+    """A link or a drive. `binds`: the arrays that it limits. `slower`: its possible speed if it runs below
+    that.
+    """
 
     name: str
     what: str
@@ -135,7 +143,9 @@ def tree_of(report: Report, arrays: Sequence[ArrayView]) -> tuple[Branch, ...]:
 
 
 def _add_links(root: _Node, disk: Disk, links: Sequence[LinkHop]) -> None:
-    """Add the links of a disk, listed upwards, to the tree. A link that sysfs does not show is a branch too."""
+    """Add the links of a disk, listed upwards, to the tree. A link that sysfs does not show is a branch
+    too.
+    """
     node = root
     for hop in reversed(links):
         if hop.hidden_uplink:
@@ -148,18 +158,26 @@ def _add_links(root: _Node, disk: Disk, links: Sequence[LinkHop]) -> None:
 def _branch(node: _Node, report: Report, arrays: Sequence[ArrayView], above: LinkHop | None = None) -> Branch:
     below = tuple(_branch(child, report, arrays, node.hop) for child in node.below.values())
     limits = {
-        disk.name: tuple(array.name for array in arrays if _binds(f"{disk.name} itself", array)) for disk in node.disks
+        disk.name: tuple(array.name for array in arrays if _binds(f"{disk.name} itself", array))
+        for disk in node.disks
     }
-    drives = [Branch(disk.name, disk.model or disk.kind.value, "", limits[disk.name], "", True) for disk in node.disks]
+    drives = [
+        Branch(disk.name, disk.model or disk.kind.value, "", limits[disk.name], "", True)
+        for disk in node.disks
+    ]
     if node.hop is None:
         return Branch("", "", below=below)
     hop = node.hop
     binding = _arrays_limited_by(node, arrays, report)
     if node.hidden:
         speed = format_rate(hop.hidden_bandwidth) if hop.hidden_bandwidth else ""
-        return Branch(node.hidden, "to the processor; not reported by the system", speed, binding, below=below)
+        return Branch(
+            node.hidden, "to the processor; not reported by the system", speed, binding, below=below
+        )
     what = f"{hop.port}, {hop.name}" if hop.name else f"{hop.port}"
-    return Branch(hop.address, what, _speed(hop), binding, _possible_speed(hop, above), False, (*drives, *below))
+    return Branch(
+        hop.address, what, _speed(hop), binding, _possible_speed(hop, above), False, (*drives, *below)
+    )
 
 
 def _speed(hop: LinkHop) -> str:
@@ -168,23 +186,31 @@ def _speed(hop: LinkHop) -> str:
 
 
 def _possible_speed(hop: LinkHop, above: LinkHop | None) -> str:
-    """Return the speed that both ends of a drive's link support if it runs below that, by the audit's rule (AT501)."""
+    """Return the speed that both ends of a drive's link support if it runs below that, by the audit's rule
+    (AT501).
+    """
     if hop.port is not Port.ENDPOINT:
         return ""
     most = link_maximum(hop, above if above is not None and above.port is not Port.VMD else None)
     if not most.both_ends or not runs_below(hop, most):
         return ""
-    return f"{most.speed_gts:g} GT/s x{most.width}" + (f", {format_rate(most.bandwidth)}" if most.bandwidth else "")
+    return f"{most.speed_gts:g} GT/s x{most.width}" + (
+        f", {format_rate(most.bandwidth)}" if most.bandwidth else ""
+    )
 
 
 def _arrays_limited_by(node: _Node, arrays: Sequence[ArrayView], report: Report) -> tuple[str, ...]:
     disks = _disks_below(node)
     if node.hop is None:
         return ()
-    names = {f"{node.hidden} above {disk.name}" if node.hidden else hop_words(disk, node.hop) for disk in disks}
+    names = {
+        f"{node.hidden} above {disk.name}" if node.hidden else hop_words(disk, node.hop) for disk in disks
+    }
     name = node.hidden or node.hop.address
     shared = any(uplink.name == name for uplink in report.inventory.uplinks)
-    return tuple(array.name for array in arrays if names & bottlenecks_of(array) or (shared and _binds(name, array)))
+    return tuple(
+        array.name for array in arrays if names & bottlenecks_of(array) or (shared and _binds(name, array))
+    )
 
 
 def bottlenecks_of(array: ArrayView) -> frozenset[str]:
@@ -201,12 +227,20 @@ def _disks_below(node: _Node) -> list[Disk]:
 
 
 def ceiling_chart(array: ArrayView, report: Report, number: int, rates: Rates) -> svg.BarChart | None:
-    """Return a chart of an array's ceiling and the rates of its links and drives, or None if the ceiling is unknown."""
+    """Return a chart of an array's ceiling and the rates of its links and drives, or None if the ceiling is
+    unknown.
+    """
     ceiling = array.ceiling
     if ceiling.read is None and ceiling.write is None:
         return None
     bars = [
-        svg.Bar(f"{array.name}, {direction}", most / 1e9, format_rate(most), kind=kind, note="ceiling of the array")
+        svg.Bar(
+            f"{array.name}, {direction}",
+            most / 1e9,
+            format_rate(most),
+            kind=kind,
+            note="ceiling of the array",
+        )
         for direction, kind, most in (("reading", "read", ceiling.read), ("writing", "write", ceiling.write))
         if most is not None
     ]
@@ -218,7 +252,9 @@ def ceiling_chart(array: ArrayView, report: Report, number: int, rates: Rates) -
 
 
 def _rate_bars(array: ArrayView, report: Report, rates: Rates) -> Iterator[svg.Bar]:
-    """Yield the links that members share, the narrowest link of each member, and the known rates of the drives."""
+    """Yield the links that members share, the narrowest link of each member, and the known rates of the
+    drives.
+    """
     for uplink in report.inventory.uplinks:
         below = [member for member in array.members if member.drive in uplink.members]
         if uplink.bandwidth and below:
@@ -229,7 +265,9 @@ def _rate_bars(array: ArrayView, report: Report, rates: Rates) -> Iterator[svg.B
         disk = drives.get(member.drive or "")
         lane = narrowest_link(disk) if disk else None
         if lane:
-            yield _rate_bar(member.name, lane.bandwidth, "its own link", binds=lane.what in bottlenecks_of(array))
+            yield _rate_bar(
+                member.name, lane.bandwidth, "its own link", binds=lane.what in bottlenecks_of(array)
+            )
     ceiling = array.ceiling
     for drive in [member.drive for member in array.members if member.drive in rates]:
         known = rates[drive or ""]
@@ -238,12 +276,16 @@ def _rate_bars(array: ArrayView, report: Report, rates: Rates) -> Iterator[svg.B
             ("writing", known.write, ceiling.binds_write or ceiling.binds),
         ):
             if own:
-                yield _rate_bar(f"{drive} itself, {direction}", own, "", binds=binding.startswith(f"{drive} itself ("))
+                yield _rate_bar(
+                    f"{drive} itself, {direction}", own, "", binds=binding.startswith(f"{drive} itself (")
+                )
 
 
 def _rate_bar(label: str, bandwidth: int, note: str, *, binds: bool) -> svg.Bar:
     note = ", ".join(word for word in ("bottleneck" if binds else "", note) if word)
-    return svg.Bar(label, bandwidth / 1e9, format_rate(bandwidth), kind="bad" if binds else "plain", note=note)
+    return svg.Bar(
+        label, bandwidth / 1e9, format_rate(bandwidth), kind="bad" if binds else "plain", note=note
+    )
 
 
 # The content of a report, and the names of its pictures.
@@ -251,8 +293,8 @@ def _rate_bar(label: str, bandwidth: int, note: str, *, binds: bool) -> svg.Bar:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The content of a report. `made`: its date as shown. `measured`: benchmarks as charts and words. `rates`: known
-    rates of drives alone. `machine`: its name. `temperatures`: in °C, by disk name.
+    """The content of a report. `made`: its date as shown. `measured`: benchmarks as charts and words.
+    `rates`: known rates of drives alone. `machine`: its name. `temperatures`: in °C, by disk name.
     """
 
     report: Report
@@ -294,5 +336,7 @@ def disk_names(report: Report) -> dict[str, str]:
     names: dict[str, str] = {}
     for number, judged in enumerate(report.judged, 1):
         word = re.sub(r"[^a-z0-9]+", "-", judged.disk.name.rsplit("/", 1)[-1].lower()[:40]).strip("-")
-        names[judged.disk.name] = word if word and word not in names.values() else f"{word or 'disk'}-{number}"
+        names[judged.disk.name] = (
+            word if word and word not in names.values() else f"{word or 'disk'}-{number}"
+        )
     return names

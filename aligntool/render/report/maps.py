@@ -57,7 +57,9 @@ def disk_picture(judged: Judged, name: str) -> svg.Picture | None:
         )
     elements += _axis(judged.disk, anchors, y + 6)
     least = LEAST_SHARE * sum(lengths)
-    wider = [part.label for part, length in zip(drawn, lengths, strict=True) if length < least and not part.free]
+    wider = [
+        part.label for part, length in zip(drawn, lengths, strict=True) if length < least and not part.free
+    ]
     note = f"drawn wider than to scale: {', '.join(wider)}" if wider else ""
     note += f"{'; ' if note else ''}… and {omitted} more, listed in the table" if omitted > 0 else ""
     if note:
@@ -78,7 +80,9 @@ def small_map(judged: Judged) -> svg.Picture:
 
 
 def row_shares(lengths: Sequence[int], least: float) -> list[float]:
-    """Return shares of the row that add up to 1: proportional, but none below `least`. Needs least × pieces < 1."""
+    """Return shares of the row that add up to 1: proportional, but none below `least`. Needs least × pieces <
+    1.
+    """
     small: set[int] = set()
     while True:
         rest = sum(length for index, length in enumerate(lengths) if index not in small)
@@ -111,8 +115,11 @@ def _stretch(stretch: disk_map.Stretch, at: float, share: float) -> Iterator[Ele
         yield from _label(stretch.label, "strong", at, share, BAR + 17)
     yield from _label(stretch.what, "small", at, share, BAR + 33)
     yield from _label(format_about(stretch.length), "small dim", at, share, BAR + 49)
-    if style in ("bad", "doubt"):  # a triangle that points at the start: solid for an error, hollow for a warning
-        yield frame(left, BAR - 13, "14", 13, [path([(1, 2), (11, 2), (1, 12)], f"mark-{style}", closed=True)])
+    # a triangle that points at the start: solid for an error, hollow for a warning
+    if style in ("bad", "doubt"):
+        yield frame(
+            left, BAR - 13, "14", 13, [path([(1, 2), (11, 2), (1, 12)], f"mark-{style}", closed=True)]
+        )
     elif style == "unknown":
         yield frame(left, BAR - 15, "14", 15, [words(1, 12, "?", "strong")])
 
@@ -133,7 +140,9 @@ def _outer_labels(
         roomy = {screen: at * screen >= end and at * screen + width <= screen for screen, end in used.items()}
         used |= {screen: at * screen + width + 4 for screen, fits in roomy.items() if fits}
         if roomy[WIDTH]:
-            yield words(percent(at), 12, stretch.label, "small strong" if roomy[PHONE] else "small strong wide")
+            yield words(
+                percent(at), 12, stretch.label, "small strong" if roomy[PHONE] else "small strong wide"
+            )
 
 
 def _bracket(name: str, length: int, y: int, start: float, end: float) -> Iterator[Element]:
@@ -199,10 +208,13 @@ MOST_STARTS = 12
 LEAST_ARROW = 10  # pixels
 
 
-def start_picture(judged: Judged, verdict: Verdict, name: str, alike: Sequence[int] = ()) -> svg.Picture | None:
-    """Return a picture of four units of the checked grid, and below them the blocks at their real offsets. The missed
-    boundary is a thick line, and the distance from it an arrow. A block that crosses a boundary has another colour and
-    a thicker edge. Return None if no boundary was checked. `alike`: the partitions that start as far off.
+def start_picture(
+    judged: Judged, verdict: Verdict, name: str, alike: Sequence[int] = ()
+) -> svg.Picture | None:
+    """Return a picture of four units of the checked grid, and below them the blocks at their real offsets.
+    The missed boundary is a thick line, and the distance from it an arrow. A block that crosses a boundary
+    has another colour and a thicker edge. Return None if no boundary was checked. `alike`: the partitions
+    that start as far off.
     """
     check = disk_map.check_drawn(verdict)
     if check is None:
@@ -250,7 +262,9 @@ def _distance(past: int, scale: float) -> Iterator[Element]:
 
 
 def start_pictures(judged: Judged, name: str) -> Iterator[svg.Picture]:
-    """Yield a picture of each misaligned start; partitions that start equally far off the same grid share one."""
+    """Yield a picture of each misaligned start; partitions that start equally far off the same grid share
+    one.
+    """
     groups: dict[object, list[Verdict]] = {}
     for verdict in judged.verdicts:
         if verdict.matters and verdict.answer is Answer.OFF and (check := disk_map.check_drawn(verdict)):
@@ -278,5 +292,7 @@ def cost_picture(cost: Cost, name: str) -> svg.Picture:
     request = format_size(cost.request)
     title = f"Predicted rate of random {request} writes"
     elements.append(words(svg.LEFT, 66, title, "small dim"))
-    alternative = f"aligned 1; here {cost.write_share} of that, because {cost.straddle_probability:.0%} straddle"
+    alternative = (
+        f"aligned 1; here {cost.write_share} of that, because {cost.straddle_probability:.0%} straddle"
+    )
     return svg.Picture(name, title, alternative, svg.WIDTH, 72, tuple(elements))

@@ -65,9 +65,13 @@ def show_experiment(experiment: Starts | Spans, number: int) -> disks.Measured:
     """Return an experiment as the page shows it. `number`: its number on the page."""
     shown = _alignment(experiment, number) if isinstance(experiment, Starts) else _span(experiment, number)
     name = "alignment" if isinstance(experiment, Starts) else "span"
-    subject = ", ".join(word for word in (f"bench {name} on {experiment.target}", experiment.conditions.drive) if word)
+    subject = ", ".join(
+        word for word in (f"bench {name} on {experiment.target}", experiment.conditions.drive) if word
+    )
     incomplete = "" if experiment.complete else "incomplete: it was interrupted, or fio failed"
-    summary = ", ".join(word for word in (disks.when_words(experiment.when), shown.summary, incomplete) if word)
+    summary = ", ".join(
+        word for word in (disks.when_words(experiment.when), shown.summary, incomplete) if word
+    )
     rows = [
         *condition_rows(experiment.conditions),
         *([("runs", setting_words(experiment.setting))] if experiment.setting else []),
@@ -95,7 +99,9 @@ def _alignment(experiment: Starts, number: int) -> disks.Measured:
         alike.setdefault((row.load.title, f"{row.word}; {row.why}"), []).append(row.place.title)
     notes = tuple(f"{load}, {', '.join(places)}: {verdict}" for (load, verdict), places in alike.items())
     figures = tuple(_start_figures(rows, experiment))
-    return disks.Measured("", summary, (chart,) if bars else (), figures, notes, (), _losses(rows, experiment))
+    return disks.Measured(
+        "", summary, (chart,) if bars else (), figures, notes, (), _losses(rows, experiment)
+    )
 
 
 def _start_figures(rows: Sequence[Row], experiment: Starts) -> Iterator[tuple[str, ...]]:
@@ -127,7 +133,9 @@ def _share_cells(row: Row | None) -> tuple[str, str, str, str]:
 
 
 def _bars(rows: Sequence[Row]) -> Iterator[svg.Bar]:
-    """Yield for each load the noise of two aligned starts, then the measured and predicted share of the others."""
+    """Yield for each load the noise of two aligned starts, then the measured and predicted share of the
+    others.
+    """
     for load in dict.fromkeys(row.load for row in rows if row.high):
         of_load = [row for row in rows if row.load == load]
         noise = range_words(*of_load[0].noise)
@@ -225,11 +233,15 @@ def show_measurements(results: Sequence[Result | Starts | Spans]) -> tuple[disks
     pairs: list[tuple[Numbered, Numbered]] = []
     firsts: dict[str, Numbered] = {}
     for number, result in enumerate(results, 1):
-        if isinstance(result, Result) and (first := firsts.setdefault(result.settings.profile, (number, result))):
+        if isinstance(result, Result) and (
+            first := firsts.setdefault(result.settings.profile, (number, result))
+        ):
             pairs += [(first, (number, result))] if first[0] != number else []
     found = compare.compare_all([(first[1], other[1]) for first, other in pairs])
     lines = sum(map(len, found))
-    shown += [_compared(first, other, ratios, lines) for (first, other), ratios in zip(pairs, found, strict=True)]
+    shown += [
+        _compared(first, other, ratios, lines) for (first, other), ratios in zip(pairs, found, strict=True)
+    ]
     return tuple(shown)
 
 
@@ -260,7 +272,9 @@ def _result_shown(result: Result, number: int) -> disks.Measured:
     charts = tuple(_charts(result, f"bench-{number}"))
     name = _subject_of(result)
     text = ", ".join(filter(None, summary))
-    return disks.Measured(f"{number}. {name}", text, charts, _figures(result), notes, conditions, about=(name, text))
+    return disks.Measured(
+        f"{number}. {name}", text, charts, _figures(result), notes, conditions, about=(name, text)
+    )
 
 
 def _subject_of(result: Result) -> str:
@@ -274,7 +288,8 @@ def _figures(result: Result) -> svg.Rows:
     heads = tuple(_HEADS.get(name, name) for name in FIGURES)
     bound = any(series.held_back for series in result.series)
     rows = [
-        (series.test.title, *figure_cells(series), *((series.held_back,) if bound else ())) for series in result.series
+        (series.test.title, *figure_cells(series), *((series.held_back,) if bound else ()))
+        for series in result.series
     ]
     return (("test", *heads, *(("note",) if bound else ())), *rows) if rows else ()
 
@@ -295,13 +310,17 @@ def _charts(result: Result, name: str) -> Iterator[svg.Chart]:
         bars = tuple(_bar(series, random=random) for series in rest if series.test.random is random)
         if bars:
             unit = "IOPS" if random else "MB/s (10^6 bytes a second)"
-            yield svg.BarChart(f"{name}-{title.lower()}", f"{title}, {unit.split()[0]}", unit, bars, tabled=True)
+            yield svg.BarChart(
+                f"{name}-{title.lower()}", f"{title}, {unit.split()[0]}", unit, bars, tabled=True
+            )
 
 
 def _groups(
     result: Result, key_of: Callable[[BenchTest], tuple[object, ...]], swept_value: Callable[[BenchTest], int]
 ) -> Groups:
-    """Group the tests that are alike except for the swept parameter and their direction. Mixed tests are omitted."""
+    """Group the tests that are alike except for the swept parameter and their direction. Mixed tests are
+    omitted.
+    """
     groups: Groups = {}
     for series in result.series:
         if series.test.reads is None:
@@ -354,18 +373,24 @@ def _sweep_point(figures: Figures, *, sizes: bool) -> svg.Point:
 
 
 def _course_charts(result: Result, name: str) -> Iterator[svg.CurveChart]:
-    """Yield a curve for each test of passes over the same data, or of rounds until steady, which are not repeats."""
+    """Yield a curve for each test of passes over the same data, or of rounds until steady, which are not
+    repeats.
+    """
     passes = bool(result.settings.passes)
     word, unit = ("pass", "MB/s") if passes else ("round", "IOPS")
     for number, each in enumerate(result.series, 1):
-        values = [(sample.number, sample.bytes_per_s / 1e6 if passes else sample.iops) for sample in each.samples]
+        values = [
+            (sample.number, sample.bytes_per_s / 1e6 if passes else sample.iops) for sample in each.samples
+        ]
         points = tuple(svg.Point(at, str(at), value, f"{value:,.1f} {unit}") for at, value in values)
         title = f"{each.test.title}, {word} by {word}"
         series = (svg.Series(each.test.title, points, each.test.write if each.test.reads is None else None),)
         yield svg.CurveChart(f"{name}-{word}-{number}", title, word, unit, series, doubling=False)
 
 
-def _compared(before: Numbered, after: Numbered, ratios: Sequence[compare.Ratio], lines: int) -> disks.Measured:
+def _compared(
+    before: Numbered, after: Numbered, ratios: Sequence[compare.Ratio], lines: int
+) -> disks.Measured:
     """Return the comparison of two results. `lines`: the number of ratios on the whole page."""
     first = before[1]
     (number, other) = after
@@ -376,10 +401,14 @@ def _compared(before: Numbered, after: Numbered, ratios: Sequence[compare.Ratio]
     chance = f"chance is taken into account for {lines} lines"
     notes = [f"“faster” and “slower” are valid if nothing else changed in between; {chance}"]
     notes += [f"difference: {difference.words}" for difference in compare.differences(first, other)]
-    notes += [f"warning: {who}: {doubt}" for who, side in ((a, first), (b, other)) for doubt in compare.doubts(side)]
+    notes += [
+        f"warning: {who}: {doubt}" for who, side in ((a, first), (b, other)) for doubt in compare.doubts(side)
+    ]
     notes += [f"warning: {warning}" for warning in compare.unmatched((first, other))]
     summary = f"log10 of {b} / {a} in bytes per second" if ratios else "they have no test in common"
-    about = tuple(f"{at}. {_subject_of(result)}, {disks.when_words(result.when)}" for at, result in (before, after))
+    about = tuple(
+        f"{at}. {_subject_of(result)}, {disks.when_words(result.when)}" for at, result in (before, after)
+    )
     return disks.Measured(
         f"{b} compared with {a}", summary, (chart,) if ratios else (), notes=tuple(notes), about=about
     )
@@ -403,8 +432,8 @@ def _signed(value: float) -> str:
     return "0.00" if text[1:] == "0.00" else text
 
 
-# The page from its content. All text is made harmless first and then escaped by the template, so that no name on a
-# disk is ever markup; the page forbids the network and all scripts but its own.
+# The page from its content. All text is made harmless first and then escaped by the template, so that no name
+# on a disk is ever markup; the page forbids the network and all scripts but its own.
 
 LONGEST = 1200
 """Most characters of one text on the page; the length of a name on a disk is not limited."""
@@ -423,7 +452,9 @@ def page_html(content: disks.Content) -> str:
         bar=disks.answer_bar(counts),
         legend=legend_of(counts),
         starts=counted(sum(counts), "start"),
-        problems=", ".join(counted(report.count(severity), _SEVERITY_WORDS[severity]) for severity in Severity),
+        problems=", ".join(
+            counted(report.count(severity), _SEVERITY_WORDS[severity]) for severity in Severity
+        ),
         next=rows.next_steps(report),
         disks=rows.machine_of(content),
         most_open=rows.MOST_OPEN,
@@ -480,7 +511,9 @@ def _svg(picture: svg.Picture) -> Markup:
 
 
 def _policy(styles: str, script: str) -> str:
-    """Allow no network, and only this style and this script, by their digests (Content Security Policy Level 3)."""
+    """Allow no network, and only this style and this script, by their digests (Content Security Policy Level
+    3).
+    """
     style, own = (b64encode(sha256(text.encode()).digest()).decode() for text in (styles, script))
     allowed = f"default-src 'none'; style-src 'sha256-{style}'; script-src 'sha256-{own}'"
     return f"{allowed}; img-src data:; base-uri 'none'; form-action 'none'"

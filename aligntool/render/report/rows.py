@@ -1,4 +1,6 @@
-"""The rows of the page: a row for each disk, or for disks with equal tables, and the findings that belong to it."""
+"""The rows of the page: a row for each disk, or for disks with equal tables, and the findings that belong to
+it.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,8 +21,8 @@ MOST_DISKS = 64
 MOST_OPEN = 12
 """Most rows that are seen at once; the rest, which are not worse, are folded."""
 MOST_LINES = 24
-"""Most lines of the only row that is open when the page opens, so that a page needs two screens. A picture of a start
-is as tall as five lines of the table beside it, a stack as three, two findings as four.
+"""Most lines of the only row that is open when the page opens, so that a page needs two screens. A picture of
+a start is as tall as five lines of the table beside it, a stack as three, two findings as four.
 """
 MOST_PARTITIONS = 256
 MOST_OF_A_KIND = 40
@@ -32,8 +34,8 @@ MOST_NEXT = 60
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The findings of one code and severity on the disks of a row. `seen`: each, with its words. `in_table`: the
-    verdicts in the table of partitions state the same.
+    """The findings of one code and severity on the disks of a row. `seen`: each, with its words. `in_table`:
+    the verdicts in the table of partitions state the same.
     """
 
     code: str
@@ -47,9 +49,11 @@ class Problem:
     measured: Sequence[str]
 
 
-def problems_of(findings: Sequence[Finding], content: Content, place: str, alone: str | None) -> list[Problem]:
-    """Return the findings, grouped by code, worst first. `place`: names their pictures; `alone`: a disk that need not
-    be named.
+def problems_of(
+    findings: Sequence[Finding], content: Content, place: str, alone: str | None
+) -> list[Problem]:
+    """Return the findings, grouped by code, worst first. `place`: names their pictures; `alone`: a disk that
+    need not be named.
     """
     groups = audit.by_code(Report(content.report.inventory, (), tuple(findings)))
     return [_problem(group, content, place, alone) for group in groups]
@@ -67,7 +71,10 @@ def _problem(findings: Sequence[Finding], content: Content, place: str, alone: s
         [(summary, finding) for finding, summary in merged[:MOST_OF_A_KIND]],
         max(len(merged) - MOST_OF_A_KIND, 0),
         list(_causes(findings)),
-        all(finding.partition is not None and finding.off_by is not None and not finding.layer for finding in findings),
+        all(
+            finding.partition is not None and finding.off_by is not None and not finding.layer
+            for finding in findings
+        ),
         cost_picture(cost, f"cost-{place}-{first.code.value}".lower()) if cost else None,
         list(dict.fromkeys(_measured_losses(findings, content))),
     )
@@ -101,7 +108,9 @@ Explained = tuple[str, str, Iterable[tuple[str, str]], Sequence[Sequence[tuple[s
 
 
 def explained_codes(report: Report) -> list[Explained]:
-    """Return each code of the report: its title, what `aligntool explain` prints about it, and each predicted cost."""
+    """Return each code of the report: its title, what `aligntool explain` prints about it, and each predicted
+    cost.
+    """
     found: dict[reports.Code, dict[Cost, Finding]] = {}
     for finding in report.findings:
         costs = found.setdefault(finding.code, {})
@@ -124,8 +133,8 @@ def explained_codes(report: Report) -> list[Explained]:
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """What to do first: each command, with what it does, on the disk that it is about. `why`: if the headline is about
-    that disk alone.
+    """What to do first: each command, with what it does, on the disk that it is about. `why`: if the headline
+    is about that disk alone.
     """
 
     disk: str = ""
@@ -153,8 +162,8 @@ Commands = Sequence[tuple[str, Sequence[str]]]
 def commands_of(
     findings: Sequence[Finding], repairs: Iterable[reports.Repair], seen: set[str], *, captured: bool
 ) -> Commands:
-    """Return the commands that the findings and repairs recommend, those of the worst first, and add them to `seen`.
-    The page shows no command twice. `captured`: the report is of a capture.
+    """Return the commands that the findings and repairs recommend, those of the worst first, and add them to
+    `seen`. The page shows no command twice. `captured`: the report is of a capture.
     """
     found = [finding.next for finding in findings if audit.has_command(finding)]
     found += [repair.next for repair in repairs if repair.answer == "with-shrink" and repair.next]
@@ -174,7 +183,9 @@ def _heading_of(command: str, *, captured: bool) -> str:
         return "To do with another program: these sections of the documentation"
     if not captured:
         return "Commands"
-    return "Commands for the capture, here" if " --sysroot " in command else "Commands on the captured machine"
+    return (
+        "Commands for the capture, here" if " --sysroot " in command else "Commands on the captured machine"
+    )
 
 
 # A row: equal disks, their verdict, map, table, stacks and findings.
@@ -182,8 +193,8 @@ def _heading_of(command: str, *, captured: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`disks`: all names; `name`: as the row shows them. `tone`: of the verdict; `worst`: of the findings. `parts`:
-    number, node, sector, start, size, content, verdict, mount points, tone of the verdict.
+    """`disks`: all names; `name`: as the row shows them. `tone`: of the verdict; `worst`: of the findings.
+    `parts`: number, node, sector, start, size, content, verdict, mount points, tone of the verdict.
     """
 
     id: str
@@ -219,8 +230,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the page shows of the disks. `hidden`: disks of rows that are not shown. `problems`, `notes`, `commands`:
-    those of the machine as a whole.
+    """What the page shows of the disks. `hidden`: disks of rows that are not shown. `problems`, `notes`,
+    `commands`: those of the machine as a whole.
     """
 
     rows: Sequence[Row]
@@ -231,8 +242,8 @@ class Machine:
 
 
 def machine_of(content: Content) -> Machine:
-    """Return the rows, those with the worst findings first. A note on the disks of several rows is one of the machine
-    as a whole.
+    """Return the rows, those with the worst findings first. A note on the disks of several rows is one of the
+    machine as a whole.
     """
     report = content.report
     groups = _equal_disks(content)
@@ -252,7 +263,9 @@ def machine_of(content: Content) -> Machine:
         for number, group in enumerate(shown)
     ]
     rows = [
-        replace(row, verdict=first_verdicts[row.disks[0]], tone="error") if row.disks[0] in first_verdicts else row
+        replace(row, verdict=first_verdicts[row.disks[0]], tone="error")
+        if row.disks[0] in first_verdicts
+        else row
         for row in rows
     ]
     rest = own.get(None, [])
@@ -277,7 +290,9 @@ def _problems_and_notes(
 def _common_notes(report: Report, row_of: Mapping[str, int]) -> frozenset[Finding]:
     """Return the notes with the same words on the disks of several rows."""
     places: dict[tuple[str, str], dict[int, None]] = {}
-    notes = [finding for finding in report.findings if finding.severity is Severity.INFO and finding.disk in row_of]
+    notes = [
+        finding for finding in report.findings if finding.severity is Severity.INFO and finding.disk in row_of
+    ]
     for finding in notes:
         places.setdefault(_words_key(finding), {})[row_of[finding.disk or ""]] = None
     return frozenset(finding for finding in notes if len(places[_words_key(finding)]) > 1)
@@ -289,7 +304,9 @@ def _words_key(finding: Finding) -> tuple[str, str]:
 
 
 def _equal_disks(content: Content) -> list[list[Judged]]:
-    """Return the disks in groups of equal model, size, table, verdicts, problems and repairs, the worst first."""
+    """Return the disks in groups of equal model, size, table, verdicts, problems and repairs, the worst
+    first.
+    """
     found: dict[str, list[Finding]] = {}
     for finding in content.report.findings:
         found.setdefault(finding.disk or "", []).append(finding)
@@ -312,15 +329,24 @@ def _likeness(judged: Judged, findings: Sequence[Finding], repairs: Sequence[rep
     return audit.disk_words(disk), disk.size, disk.firmware, grids, table, verdicts, problems, answers
 
 
-def _urgency(group: Sequence[Judged], keys: Mapping[str | None, tuple[bool, int]]) -> tuple[tuple[bool, int], bool]:
-    """Return a key that sorts the disks of the next command first, then by severity, unused loop devices last."""
+def _urgency(
+    group: Sequence[Judged], keys: Mapping[str | None, tuple[bool, int]]
+) -> tuple[tuple[bool, int], bool]:
+    """Return a key that sorts the disks of the next command first, then by severity, unused loop devices
+    last.
+    """
     disk = group[0].disk
     worst = min(keys.get(judged.disk.name, audit.NOT_URGENT) for judged in group)
     return worst, disk.kind is DiskKind.LOOP and not disk.partitions
 
 
 def _row(
-    group: Sequence[Judged], place: str, findings: Sequence[Finding], content: Content, above: Above, seen: set[str]
+    group: Sequence[Judged],
+    place: str,
+    findings: Sequence[Finding],
+    content: Content,
+    above: Above,
+    seen: set[str],
 ) -> Row:
     first = group[0]
     disks = [judged.disk for judged in group]
@@ -330,12 +356,16 @@ def _row(
     lines = audit.repair_lines(content.repairs.get(first.disk.name, ()), width=10_000)
     answers = ["".join(text for text, _ in line).strip() for line in lines]
     verdict, tone = _verdict(first)
-    worst = min((finding.severity for finding in findings), key=lambda severity: severity.rank, default=Severity.INFO)
+    worst = min(
+        (finding.severity for finding in findings), key=lambda severity: severity.rank, default=Severity.INFO
+    )
     return Row(
         id=place,
         name=_names(group, content.report),
         disks=[disk.name for disk in disks],
-        facts=" · ".join(filter(None, (audit.model_words(first.disk), first.disk.kind.value, first.disk.mapping))),
+        facts=" · ".join(
+            filter(None, (audit.model_words(first.disk), first.disk.kind.value, first.disk.mapping))
+        ),
         size="" if first.disk.size is None else format_about(first.disk.size),
         small=small_map(first),
         verdict=verdict,
@@ -378,7 +408,11 @@ def _facts(group: Sequence[Judged], temperatures: Mapping[str, float]) -> Iterat
     warm = [temperatures[disk.name] for disk in disks if disk.name in temperatures]
     if warm:
         yield f"{min(warm):g} °C" if min(warm) == max(warm) else f"{min(warm):g} to {max(warm):g} °C"
-    contents = [] if disks[0].partitions else [row[5] for judged in group for row in audit.table_rows(judged) if row[5]]
+    contents = (
+        []
+        if disks[0].partitions
+        else [row[5] for judged in group for row in audit.table_rows(judged) if row[5]]
+    )
     labels = [f'label "{layer.label}"' for disk in disks for layer in disk.content if layer.label]
     if contents or labels:
         yield shortened(list(dict.fromkeys([*contents, *labels])))
@@ -411,7 +445,9 @@ def _parts(group: Sequence[Judged]) -> Iterator[Sequence[str]]:
         rows = [table[number] for table in tables]
         parts = [judged.disk.partitions[number] for judged in group]
         pairs = zip(rows, parts, strict=True)
-        contents = dict.fromkeys(" ".join(filter(None, (row[5], audit.partition_names(part)))) for row, part in pairs)
+        contents = dict.fromkeys(
+            " ".join(filter(None, (row[5], audit.partition_names(part)))) for row, part in pairs
+        )
         mounts = dict.fromkeys(mount for part in parts for mount in part.mounted_at)
         node = rows[0][1]
         verdict = rows[0][6]

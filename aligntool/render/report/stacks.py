@@ -1,4 +1,6 @@
-"""Stacks above a partition or disk for the page: arrays, encryption, volumes and file systems, level by level."""
+"""Stacks above a partition or disk for the page: arrays, encryption, volumes and file systems, level by
+level.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +23,9 @@ _WORST = ("error", "warning", "good", "")
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A box of a stack. `place`: its alignment in words. `tone`: "error", "warning", "good", or "" if unknown."""
+    """A box of a stack. `place`: its alignment in words. `tone`: "error", "warning", "good", or "" if
+    unknown.
+    """
 
     name: str
     what: str
@@ -83,10 +87,14 @@ def _level(name: str, what: str, verdict: Verdict | None) -> Level:
 
 
 def _devices_above(names: Sequence[str], devices: Above) -> Iterator[Level]:
-    """Yield a level for the devices directly above the named ones, then for those above these, and the content."""
+    """Yield a level for the devices directly above the named ones, then for those above these, and the
+    content.
+    """
     top: list[Judged] = []
     for _ in range(MOST_LEVELS):
-        above = list({judged.disk.name: judged for name in names for judged in devices.get(name, ())}.values())
+        above = list(
+            {judged.disk.name: judged for name in names for judged in devices.get(name, ())}.values()
+        )
         if not above:
             break
         yield _device_level(above)
@@ -117,7 +125,9 @@ def _worst_tone(above: Sequence[Judged]) -> str:
 def _kind_words(disk: Disk) -> str:
     if disk.array:
         return disk.array.level
-    return (disk.mapping or disk.kind.value).partition(" ")[0] if disk.kind is DiskKind.DM else disk.kind.value
+    return (
+        (disk.mapping or disk.kind.value).partition(" ")[0] if disk.kind is DiskKind.DM else disk.kind.value
+    )
 
 
 def _content_of(disk: Disk) -> str:
@@ -127,7 +137,9 @@ def _content_of(disk: Disk) -> str:
 
 
 def _layers(content: Sequence[Layer], verdict: Verdict | None) -> Iterator[Level]:
-    """Yield the layers that were read inside a partition, if one lies in another; each begins where its data do."""
+    """Yield the layers that were read inside a partition, if one lies in another; each begins where its data
+    do.
+    """
     if len(content) != 1 or not content[0].inner:
         return
     check = check_drawn(verdict) if verdict else None
@@ -140,6 +152,10 @@ def _layers(content: Sequence[Layer], verdict: Verdict | None) -> Iterator[Level
         if check is not None and layer.data_start is not None:
             past = check.grid.off_by(layer.data_start)
             tone = "error" if past else "good"
-            place = f"data {format_size(past)} past {format_size(check.grid.size)}" if past else "data on the grid"
+            place = (
+                f"data {format_size(past)} past {format_size(check.grid.size)}"
+                if past
+                else "data on the grid"
+            )
         yield Level(layer_name(layer), "content", place, tone)
         layer = layer.inner[0] if layer.inner else None

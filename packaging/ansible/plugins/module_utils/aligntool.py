@@ -29,7 +29,9 @@ class Aligntool:
         return json.loads(out), code
 
     def unfinished_array(self):
-        """Return the status of the unfinished array, or None. Disks in flight are other lines of the same output."""
+        """Return the status of the unfinished array, or None. Disks in flight are other lines of the same
+        output.
+        """
         code, out, err = self.run("status", "--json")
         if not out:  # 3 with output: another disk could not be read
             self.fail(code, out, err)
@@ -52,7 +54,9 @@ class Aligntool:
         """Fail with the exit code, every refusal with its code, and the commands to run next."""
         end = last_event(out)
         refusals = end.get("refusals", [])
-        msg = "\n".join([one["text"] for one in refusals] or [err.strip() or f"aligntool ended with exit code {code}"])
+        msg = "\n".join(
+            [one["text"] for one in refusals] or [err.strip() or f"aligntool ended with exit code {code}"]
+        )
         self._module.fail_json(
             msg=msg,
             rc=code,
@@ -63,7 +67,8 @@ class Aligntool:
         )
 
     def recover(self, status, words, back):
-        """Finish the change that `status` reports as unfinished, or undo it if `back`, and return the module's result.
+        """Finish the change that `status` reports as unfinished, or undo it if `back`, and return the
+        module's result.
 
         `words` identify the change on the command line.
         """
@@ -105,7 +110,9 @@ def codes(out):
 
 def lines(rows):
     """Return partitions, given as (number, start, length, what), as text for a diff."""
-    return "".join(f"{number}  start {start} B  length {length} B  {what}\n" for number, start, length, what in rows)
+    return "".join(
+        f"{number}  start {start} B  length {length} B  {what}\n" for number, start, length, what in rows
+    )
 
 
 def places(plan, which):

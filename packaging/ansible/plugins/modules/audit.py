@@ -84,7 +84,12 @@ unseen:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.aligntool.aligntool.plugins.module_utils.aligntool import ARGUMENTS, REFUSED, Aligntool, flags
+from ansible_collections.aligntool.aligntool.plugins.module_utils.aligntool import (
+    ARGUMENTS,
+    REFUSED,
+    Aligntool,
+    flags,
+)
 
 
 def main():
@@ -100,12 +105,18 @@ def main():
         ),
         supports_check_mode=True,
     )
-    words = ["audit", *flags(module.params, ("fail_on", "grain", "timeout", "wake")), *(module.params["targets"] or ())]
+    words = [
+        "audit",
+        *flags(module.params, ("fail_on", "grain", "timeout", "wake")),
+        *(module.params["targets"] or ()),
+    ]
     report, code = Aligntool(module).document(*words, codes=(0, 1, REFUSED))
     found = {"ansible_facts": {"aligntool": report}, "changed": False}
     if code:
         order = ("error", "warning", "info")
-        worst = order[: order.index(module.params["fail_on"]) + 1] if module.params["fail_on"] in order else ()
+        worst = (
+            order[: order.index(module.params["fail_on"]) + 1] if module.params["fail_on"] in order else ()
+        )
         findings = [one["summary"] for one in report["findings"] if one["severity"] in worst]
         unseen = report["unseen"]
         msg = "\n".join([*findings, *(f"{one['what']}: {one['why']}" for one in unseen)])

@@ -147,7 +147,11 @@ def main():
         aligntool.fail(*refused)
     if not plan["steps"]:
         module.exit_json(changed=False, plan=shown(plan))
-    result = {"changed": True, "plan": shown(plan), "diff": {"before": before, "after": places(plan, "after")}}
+    result = {
+        "changed": True,
+        "plan": shown(plan),
+        "diff": {"before": before, "after": places(plan, "after")},
+    }
     if not module.check_mode:
         result["sentences"] = aligntool.change(*words)["sentences"]
     module.exit_json(**result)

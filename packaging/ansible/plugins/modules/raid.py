@@ -154,7 +154,12 @@ import re
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.aligntool.aligntool.plugins.module_utils.aligntool import ARGUMENTS, Aligntool, flags, shown
+from ansible_collections.aligntool.aligntool.plugins.module_utils.aligntool import (
+    ARGUMENTS,
+    Aligntool,
+    flags,
+    shown,
+)
 
 OPTIONS = {
     "level": {"type": "str", "choices": ["0", "1", "10", "5", "6"]},
@@ -184,7 +189,11 @@ def find(arrays, name):
 def size(text):
     """Return the bytes of "256KiB", or None for a text that aligntool itself refuses."""
     found = re.fullmatch(r"(\d+) *(?:([kmg])ib|b)?", text.strip(), re.IGNORECASE)
-    return int(found[1]) << {None: 0, "k": 10, "m": 20, "g": 30}[found[2] and found[2].lower()] if found else None
+    return (
+        int(found[1]) << {None: 0, "k": 10, "m": 20, "g": 30}[found[2] and found[2].lower()]
+        if found
+        else None
+    )
 
 
 def differences(array, params):
@@ -230,7 +239,9 @@ def main():
     if array:
         wrong = differences(array, params)
         if wrong:
-            module.fail_json(msg=f"{params['name']} already exists: {'; '.join(wrong)}", array=array, **result)
+            module.fail_json(
+                msg=f"{params['name']} already exists: {'; '.join(wrong)}", array=array, **result
+            )
         module.exit_json(array=array, **result)
     if not params["devices"]:
         module.fail_json(msg=f"there is no array {params['name']}; devices are required to make it", **result)
@@ -239,7 +250,9 @@ def main():
     if refused:
         aligntool.fail(*refused)
     result.update(
-        changed=True, plan=shown(plan), diff={"before": "", "after": f"{plan['disk']['path']}: {plan['goal']}\n"}
+        changed=True,
+        plan=shown(plan),
+        diff={"before": "", "after": f"{plan['disk']['path']}: {plan['goal']}\n"},
     )
     if not module.check_mode:
         wait = ["--wait"] if params["wait"] else []

@@ -147,7 +147,9 @@ def main():
         target = [disk, *(["--journal", journal] if journal and Path(journal).exists() else [])]
         code, out, err = aligntool.run("rollback" if back else "resume", *target, "--dry-run", "--json")
         if code == 0:
-            result = aligntool.recover(json.loads(out), [*target, *flags(module.params, ("rate",))], back=back)
+            result = aligntool.recover(
+                json.loads(out), [*target, *flags(module.params, ("rate",))], back=back
+            )
         elif "not-in-flight" not in codes(out):
             aligntool.fail(code, out, err)
         if back or module.check_mode:
@@ -159,7 +161,9 @@ def main():
     if plan["steps"]:
         result.update(changed=True, diff={"before": places(plan, "before"), "after": places(plan, "after")})
         if not module.check_mode:
-            result["sentences"] = aligntool.change(*words, *flags(module.params, ("not_suspended",)))["sentences"]
+            result["sentences"] = aligntool.change(*words, *flags(module.params, ("not_suspended",)))[
+                "sentences"
+            ]
     module.exit_json(**result)
 
 
