@@ -268,7 +268,7 @@ class DiskList(Screen[None]):
         shown = self.query_one("#audit", Static)
         place = (self._disks[row].path, self._beside)
         if place not in self._audits:
-            shown.update("…")
+            shown.update(f"{self._disks[row].verdict}\n\n…")
             await asyncio.sleep(_PAUSE_S)  # the cursor may move on
             self._audits[place] = await printed("audit", "--map", "--", place[0], width=place[1] - 4)
         shown.update(self._audits[place])
