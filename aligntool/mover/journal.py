@@ -137,6 +137,8 @@ def _unpack(body: bytes, longest: int) -> Contents:
     runs = {number: _unpack_runs(_read_blob(size, blobs)) for number, size in index["runs"]}
     held = {number: tuple(_read_blob(size, blobs) for size in sizes) for number, sizes in index["held"]}
     plan = move_plan(from_json(_with_few_values(index["plan"])))
+    if not plan.journal or plan.park_at >= plan.commit_at:  # LookupError: a step is missing
+        raise ValueError
     copied = {step.partition for step in plan.copies}
     saved = {step.partition for step in plan.holds} | {step.partition for step in plan.rebuilds}
     if copied - runs.keys() or saved - held.keys():

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from aligntool.change import StepBegun, StepDone
+from aligntool.change import StepBegun, StepDone, from_json, to_json
 from aligntool.errors import Refused
 from aligntool.mover.context import MoveContext
 from aligntool.mover.journal import Journal, pack, unpack
@@ -23,6 +23,8 @@ from aligntool.steps import (
     JournalPlace,
     ParkEntries,
     ReleaseContent,
+    RewriteTable,
+    Step,
     WriteJournal,
 )
 from aligntool.units import Extent
@@ -124,7 +126,16 @@ CHANGES: dict[str, Callable[[Any], object]] = {
     "no whole run": lambda index: index["runs"][0].__setitem__(1, index["runs"][0][1] - 3),
     "no runs of a partition that is copied": lambda index: index["runs"].pop(),
     "another plan": lambda index: index.update(plan="{}"),
+    "no place of the journal": lambda index: index.update(plan=without(index["plan"], WriteJournal)),
+    "nothing is parked": lambda index: index.update(plan=without(index["plan"], ParkEntries)),
+    "no table is written": lambda index: index.update(plan=without(index["plan"], RewriteTable)),
 }
+
+
+def without(text: str, kind: type[Step]) -> str:
+    """Return a plan without its steps of a kind."""
+    plan = from_json(text)
+    return to_json(replace(plan, steps=tuple(step for step in plan.steps if not isinstance(step, kind))))
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
