@@ -5,14 +5,7 @@ from dataclasses import replace
 
 from aligntool.audit.drives import disk_finding
 from aligntool.audit.report import Code, Finding, Severity
-from aligntool.audit.wording import (
-    change_by_hand,
-    look_at_table,
-    next_command,
-    next_resume,
-    repair_program,
-    shell_word,
-)
+from aligntool.audit.wording import change_by_hand, look_at_table, next_command, next_resume, shell_word
 from aligntool.commands import ByHand
 from aligntool.contents.catalogue import kind_named
 from aligntool.formats.parked import is_marked_in_flight, parked_numbers
@@ -112,6 +105,16 @@ def _faults(disk: Disk) -> set[Fault]:
     return {fault.fault for fault in disk.table.faults} if disk.table else set()
 
 
+def repair_of_gpt(disk: Disk) -> str:
+    """Return how to repair a GPT of which Linux reads no entry. sgdisk stops if the protective MBR is wrong,
+    and begins with an empty table if no header is valid.
+    """
+    faults = _faults(disk)
+    only_primary = Fault.GPT_PRIMARY_DAMAGED in faults and Fault.GPT_BACKUP_DAMAGED not in faults
+    program = "sgdisk" if only_primary and Fault.PROTECTIVE_MBR not in faults else "gdisk"
+    return change_by_hand(disk, ByHand.TABLE, program)
+
+
 # The kinds of disks on which Linux always searches for partitions: not on a loop device without partition
 # scanning, for example.
 _SCANNED = frozenset(
@@ -199,7 +202,7 @@ def _next_step(disk: Disk, code: Code) -> str:
     if is_marked_in_flight(disk):
         return next_resume(disk)
     if code in hiding_codes(disk) and code in (Code.GPT_LOST, Code.GPT_PRIMARY_DAMAGED, Code.PROTECTIVE_MBR):
-        return change_by_hand(disk, ByHand.TABLE, repair_program(disk))
+        return repair_of_gpt(disk)
     if code in (
         Code.GPT_PRIMARY_DAMAGED,
         Code.GPT_BACKUP_DAMAGED,

@@ -19,7 +19,7 @@ from aligntool.commands import shell_word as shell_word
 from aligntool.contents.catalogue import kind_named
 from aligntool.errors import Refusal, Refused, Stopped
 from aligntool.formats.parked import is_marked_in_flight
-from aligntool.inventory import Disk, DiskKind, Fault, Inventory, Layer, Partition, Role, Source, TableLabel
+from aligntool.inventory import Disk, DiskKind, Inventory, Layer, Partition, Role, Source, TableLabel
 from aligntool.units import format_about, format_size
 
 
@@ -117,15 +117,6 @@ def change_by_hand(disk: Disk, section: ByHand, program: str, part: Partition | 
     elif part is not None:
         place = f"{place}, {part.extent.length} bytes from byte {part.extent.start}"
     return on_raw(disk, by_hand(section, program, place))
-
-
-def repair_program(disk: Disk) -> str:
-    """Return the program that repairs a GPT of which Linux reads no entry: sgdisk stops if the protective MBR
-    is wrong, and begins with an empty table if no header is valid.
-    """
-    faults = {fault.fault for fault in disk.table.faults} if disk.table else set()
-    only_primary = Fault.GPT_PRIMARY_DAMAGED in faults and Fault.GPT_BACKUP_DAMAGED not in faults
-    return "sgdisk" if only_primary and Fault.PROTECTIVE_MBR not in faults else "gdisk"
 
 
 # the tables that aligntool writes, whose usual names are not those of libfdisk

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from aligntool.audit.drives import worst_gap
 from aligntool.audit.report import Judged
+from aligntool.audit.tables import repair_of_gpt
 from aligntool.audit.wording import (
     LABELS,
     audit_command,
@@ -20,7 +21,6 @@ from aligntool.audit.wording import (
     on_raw,
     read_only_refusals,
     release_command,
-    repair_program,
     shell_word,
     subject_words,
     use_refusals,
@@ -254,10 +254,10 @@ def _table_reasons(disk: Disk) -> Iterator[Refusal]:
         text = f"the partition table has an error: {fault.detail}"
         if fault.fault not in _TOLERATED:
             tool = "sgdisk -v" if fault.fault in _GPT_FAULTS else "sfdisk --verify"
-            hint = _repair_of_gpt(disk) if fault.hides and fault.fault in _GPT_FAULTS else ""
+            hint = repair_of_gpt(disk) if fault.hides and fault.fault in _GPT_FAULTS else ""
             yield Refusal("table-damaged", name, text, hint or look_at_table(disk, tool))
         elif fault.fault is Fault.PROTECTIVE_MBR and fault.at == 0:  # sector 0 has no 0xEE entry
-            yield Refusal("table-damaged", name, text, _repair_of_gpt(disk))
+            yield Refusal("table-damaged", name, text, repair_of_gpt(disk))
     # If the kernel's partitions differ, a mounted file system may lie elsewhere than the table states.
     kernel = dict(disk.kernel_partitions)
     for part in disk.partitions:
@@ -266,10 +266,6 @@ def _table_reasons(disk: Disk) -> Iterator[Refusal]:
             what = f"partition {part.number}"
             text = f"{what}: the kernel has it at byte {seen.start}, the table at {part.extent.start}"
             yield Refusal("kernel-differs", what, text, _reread(disk), lasting=False)
-
-
-def _repair_of_gpt(disk: Disk) -> str:
-    return change_by_hand(disk, ByHand.TABLE, repair_program(disk))
 
 
 _LIVE = "start from another medium, such as a live system, and run it there"
