@@ -115,7 +115,7 @@ def svg_text(picture: Picture, *, alone: bool) -> str:
         drawn = (*above, frame(str(MARGIN), top, str(width), height, drawn))
         width, height = width + 2 * MARGIN, top + height + MARGIN
         style = element("style")
-        style.text = style_sheet("picture.css")  # ours
+        style.text = report_file("picture.css")  # ours
         head += [style, box(0, 0, width, height, "paper")]
     fluid = picture.fluid and not alone
     root = element(
@@ -157,8 +157,8 @@ def fold_text(text: str, width: float, size: Number) -> list[str]:
     return [cut_to_width(row, width, size) for row in lines]
 
 
-def style_sheet(name: str) -> str:
-    """Return a style sheet of aligntool."""
+def report_file(name: str) -> str:
+    """Return a style sheet or a script of the report."""
     return files("aligntool.render.report").joinpath(name).read_text(encoding="utf-8")
 
 

@@ -521,8 +521,8 @@ def _policy(styles: str, script: str) -> str:
 
 def render_page(template: str, sheets: Sequence[str] = ("page.css",), **values: object) -> str:
     """Render a page from its template and style sheets."""
-    styles = "".join(map(svg.style_sheet, sheets))
-    script = svg.style_sheet(_SCRIPT)
+    styles = "".join(map(svg.report_file, sheets))
+    script = svg.report_file(_SCRIPT)
     own = {"styles": Markup(styles), "script": Markup(script), "policy": _policy(styles, script)}
     page = _environment().get_template(template)
     return page.render(version=__version__, **own, **values)
