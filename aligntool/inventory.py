@@ -514,6 +514,16 @@ class Unseen:
     hint: str = ""  # the next command to type
     gap: Gap = Gap.PART
 
+    @property
+    def is_named(self) -> bool:
+        """Whether the reason begins with the name."""
+        return self.why.startswith((f"{self.what}: ", f"{self.what} "))
+
+    @property
+    def text(self) -> str:
+        """The name and the reason; the name is not said twice."""
+        return self.why if self.is_named else f"{self.what}: {self.why}"
+
 
 DENSE = 16 * MIB  # no area of this length is missed by a sample that counts as proof
 

@@ -225,7 +225,8 @@ def unseen_findings(unseen: tuple[Unseen, ...], disk: Disk | None = None) -> Ite
     for gap in unseen:
         code, severity = _GAP_FINDINGS[gap.gap]
         verb = "unknown" if gap.what in ("size", "partitions") else "not seen"
-        text = gap.why if disk and gap.gap is Gap.NO_ANSWER else f"{gap.what} {verb}: {gap.why}"
+        said = gap.is_named or (disk is not None and gap.gap is Gap.NO_ANSWER)
+        text = gap.why if said else f"{gap.what} {verb}: {gap.why}"
         if disk:
             yield disk_finding(disk, code, severity, text, next_=gap.hint)
         else:

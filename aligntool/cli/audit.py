@@ -186,6 +186,9 @@ def audit(
             texts = [_lines(report, map_=map_, quiet=quiet, verbose=verbose) for report in reports]
             lines = texts[0] if len(texts) == 1 else _titled(roots, texts)
             page_lines(lines) if kept.output is None else _write(text_of(lines), kept)
+    if named and not (output_format is Format.TEXT and kept.output is None and options.is_one_screen()):
+        for report in reports:
+            _say_not_judged(report)
     raise typer.Exit(max(_exit_code(report, fail_on, named=bool(named)) for report in reports))
 
 
@@ -249,21 +252,22 @@ def _lines(report: Report, *, map_: bool, quiet: bool, verbose: bool) -> Iterabl
     return audit_lines(report, width=width, verbose=verbose, quiet=quiet, repairs=repairs, maps=maps)
 
 
+def _say_not_judged(report: Report) -> None:
+    for unseen in targets_not_judged(report):
+        options.say(unseen.text)
+        for hint in filter(None, unseen.hint.split("\n")):
+            options.suggest(for_machine(hint, report.inventory))
+
+
 def _exit_code(report: Report, fail_on: FailOn | None, *, named: bool) -> ExitCode:
     """Return the exit code; an unjudged disk outweighs any finding. If no disks were named, a disk that did
     not respond counts, and one that could not be opened counts only if --fail-on shows that the caller relies
     on the exit code.
     """
     missing = targets_not_judged(report)
-    if named:
-        for unseen in missing:
-            is_named = unseen.why.startswith((f"{unseen.what}: ", f"{unseen.what} "))
-            options.say(unseen.why if is_named else f"{unseen.what}: {unseen.why}")
-            for hint in filter(None, unseen.hint.split("\n")):
-                options.suggest(for_machine(hint, report.inventory))
-    elif fail_on is FailOn.NEVER:
+    if not named and fail_on is FailOn.NEVER:
         missing = ()
-    elif fail_on is None:
+    elif not named and fail_on is None:
         missing = tuple(unseen for unseen in missing if unseen.gap is Gap.NO_ANSWER)
     if missing:
         return ExitCode.REFUSED

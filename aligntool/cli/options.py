@@ -251,6 +251,11 @@ def say(words: str) -> None:
     remark(f"aligntool: {words}")
 
 
+def is_one_screen() -> bool:
+    """Return whether a reader sees standard output and standard error on the same terminal."""
+    return sys.stdout.isatty() and sys.stderr.isatty()
+
+
 def own_program(*words: str) -> list[str]:
     """Return the command line that starts this aligntool with `words`, from where it was imported; no other
     folder is searched for modules.

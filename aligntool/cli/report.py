@@ -92,9 +92,7 @@ def report(
     inventory = look(tuple(targets or ()), sysroot=root, given=given, wake=wake, silence_s=timeout)
     inventory = with_unmarked_changes(inventory, timeout)
     if targets:
-        refuse(
-            Refusal("not-read", each.what, f"{each.what}: {each.why}", each.hint) for each in inventory.unseen
-        )
+        refuse(Refusal("not-read", each.what, each.text, each.hint) for each in inventory.unseen)
     content = _content(inventory, AuditOptions(page_size=geometry.page_size, grain=grain or MIB), measured)
     content = _with_name(content, targets, root)
     pages = _drawn(_find_picture(content, chart), svg, png) if chart else []
@@ -102,7 +100,7 @@ def report(
         pages.insert(0, (output, page_html(content).encode()))
     _write(pages, overwrite=overwrite)
     for unseen in targets_not_judged(content.report):
-        options.say(f"{unseen.what}: {unseen.why}")
+        options.say(unseen.text)
 
 
 def _check_options(output: str | None, chart: str | None, svg: str | None, png: str | None) -> None:

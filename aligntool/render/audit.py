@@ -661,7 +661,15 @@ def worst_failed_check(verdict: Verdict) -> Check | None:
 
 
 def verdict_line(report: Report) -> Line:
-    """Return the verdict on all disks in words."""
+    """Return the verdict on all disks in words, with the number of those that could not be judged."""
+    ((words, style),) = _verdict(report)
+    missing = {unseen.what for unseen in targets_not_judged(report)}
+    if missing and style is Style.BAD:
+        words += f"; {counted(len(missing), 'disk')} could not be judged"
+    return ((words, style),)
+
+
+def _verdict(report: Report) -> Line:
     disks = report.judged
     errors = report.count(Severity.ERROR)
     off = [

@@ -457,7 +457,6 @@ def page_html(content: disks.Content) -> str:
         ),
         next=rows.next_steps(report),
         disks=rows.machine_of(content),
-        most_open=rows.MOST_OPEN,
         explained=rows.explained_codes(report),
         tree=disks.tree_of(report, content.arrays),
         measured=content.measured,

@@ -20,6 +20,8 @@ MOST_DISKS = 64
 """Most rows of disks; the rest are counted."""
 MOST_OPEN = 12
 """Most rows that are seen at once; the rest, which are not worse, are folded."""
+MOST_WITHOUT_ERRORS = 6
+"""Most rows that are seen at once if those after them have no errors: two screens of a phone."""
 MOST_LINES = 24
 """Most lines of the only row that is open when the page opens, so that a page needs two screens. A picture of
 a start is as tall as five lines of the table beside it, a stack as three, two findings as four.
@@ -239,6 +241,12 @@ class Machine:
     problems: Sequence[Problem]
     notes: Sequence[Problem]
     commands: Commands
+
+    @property
+    def seen(self) -> int:
+        """The number of rows that are seen at once."""
+        errors = sum(row.worst == Severity.ERROR.value for row in self.rows)
+        return min(max(errors, MOST_WITHOUT_ERRORS), MOST_OPEN)
 
 
 def machine_of(content: Content) -> Machine:

@@ -115,6 +115,20 @@ def test_a_machine_needs_two_screens(machine: str) -> None:
     assert tall <= 2 * SCREEN and banner <= SCREEN / 2
 
 
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_machine_needs_little_more_than_two_screens_of_a_phone(machine: str) -> None:
+    """Before, lowest-aligned-7 and md-on-misaligned-partitions needed three and a half."""
+    script = "document.body.style.maxWidth = '390px'; say(document.documentElement.scrollHeight)"
+    tall = asked(captured_page(machine), script, width=PHONE, height=SCREEN)
+    assert isinstance(tall, int) and tall <= 2.3 * SCREEN
+
+
+@pytest.mark.parametrize(("width", "seen"), [(PHONE, False), (1280, True)])
+def test_the_only_disk_is_open_where_there_is_room(width: int, seen: bool) -> None:
+    script = "say(document.querySelector('.disk table').checkVisibility())"
+    assert asked(captured_page("lowest-aligned-7"), script, width=width) is seen
+
+
 @pytest.mark.parametrize(("parts", "starts"), [(4, 4), (12, 1), (12, 12), (128, 8)])
 def test_a_disk_of_many_partitions_needs_two_screens(parts: int, starts: int) -> None:
     disk = array_machine().disks[1]

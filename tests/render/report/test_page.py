@@ -23,7 +23,7 @@ from aligntool.recipes.drives import load_drives
 from aligntool.render.lines import harmless
 from aligntool.render.report.disks import Content, ceiling_chart, headline
 from aligntool.render.report.page import page_html
-from aligntool.render.report.rows import MOST_OPEN, Next, next_steps
+from aligntool.render.report.rows import MOST_OPEN, MOST_WITHOUT_ERRORS, Next, next_steps
 from aligntool.units import Extent
 from tests.audit.machines.captured import report
 from tests.render.report.pages import HOSTILE, array_machine, array_page, captured_page, content_of, named_page
@@ -179,15 +179,17 @@ def test_rows_are_folded_unless_there_is_only_one_and_the_worst_come_first(machi
     rows = disk_rows(tree)
     ranks = [worst[names[0]] for names, _ in rows]
     assert ranks == sorted(ranks)
-    assert all(("open" in article[0].attrib) is (len(rows) == 1) for _, article in rows)
+    assert all((article[0].get("class") == "alone") is (len(rows) == 1) for _, article in rows)
 
 
-def test_many_rows_are_folded_into_one_line() -> None:
-    part = array_machine().disks[1]
+@pytest.mark.parametrize(("start", "seen"), [(1 << 20, MOST_WITHOUT_ERRORS), (32256, MOST_OPEN)])
+def test_many_rows_are_folded_into_one_line_sooner_without_errors(start: int, seen: int) -> None:
+    part = one_disk(start).disks[0]
     disks = [replace(part, name=f"sd{at}", size=(1 << 30) + (at << 20), links=()) for at in range(MOST_OPEN + 3)]
     tree = parsed(page_html(content_of(Inventory(tuple(disks)))))
-    (folded,) = (one for one in tree.iter("details") if words_of(one[0]).startswith("3 more rows of disks"))
-    assert len(disk_rows(folded)) == 3 and len(disk_rows(tree)) == MOST_OPEN + 3
+    rest = MOST_OPEN + 3 - seen
+    (folded,) = (one for one in tree.iter("details") if words_of(one[0]).startswith(f"{rest} more rows of disks"))
+    assert len(disk_rows(folded)) == rest and len(disk_rows(tree)) == MOST_OPEN + 3
 
 
 @pytest.mark.parametrize("machine", MACHINES)
