@@ -89,6 +89,14 @@ class Manifest:
 
 
 @dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A change of an array that was begun and not finished."""
+
+    text: str  # a sentence
+    starts: str = ""  # the UUID of the array whose start at boot it configures; "": of none
+
+
+@dataclass(frozen=True, slots=True)
 class System:
     """The config files and settings of the inventoried machine. Lines keep their exact text."""
 
@@ -99,7 +107,7 @@ class System:
     crypttab: tuple[TableLine, ...] = ()
     initramfs: tuple[Initramfs, ...] = ()
     command_line: tuple[str, ...] = ()  # words of the kernel command line on arrays, root and resume
-    unfinished: tuple[str, ...] = ()  # arrays whose creation was begun and not finished, a sentence each
+    unfinished: tuple[Unfinished, ...] = ()
     discards_on_parity: bool | None = None  # raid456's devices_handle_discard_safely
     late_start: bool = False  # LATE_START is enabled
     kernel: str | None = None  # its release, as `uname -r` prints it

@@ -198,6 +198,17 @@ def running_arrays(inventory: Inventory) -> tuple[RunningArray, ...]:
     )
 
 
+def finished_arrays(inventory: Inventory) -> tuple[RunningArray, ...]:
+    """Return the arrays without those whose start at boot an unfinished change configures: it is finished or
+    rolled back first, and what it did not reach yet is not missing.
+    """
+    return tuple(
+        array
+        for array in running_arrays(inventory)
+        if array.facts.uuid not in [change.starts for change in array.system.unfinished]
+    )
+
+
 def is_native(facts: ArrayFacts) -> bool:
     """Return whether the array has md's own metadata. Firmware arrays are assembled differently."""
     return facts.level != "container" and not (facts.metadata or "").startswith("external")
@@ -272,9 +283,9 @@ def system_findings(inventory: Inventory) -> Iterator[Finding]:
     system = inventory.system
     if system is None:
         return
-    for sentence in system.unfinished:
-        yield Finding(Code.UNFINISHED_ARRAY, Severity.ERROR, sentence, next="sudo aligntool status")
-    arrays = running_arrays(inventory)
+    for change in system.unfinished:
+        yield Finding(Code.UNFINISHED_ARRAY, Severity.ERROR, change.text, next="sudo aligntool status")
+    arrays = finished_arrays(inventory)
     for image in system.initramfs if arrays else ():
         if image.unseen:
             sentence = f"the arrays in the initramfs {image.path} are unknown: {image.unseen}"
@@ -417,7 +428,7 @@ def late_start_findings(inventory: Inventory) -> Iterator[Finding]:
     """Yield findings for arrays with a UUID, which `raid persist` needs, that an initramfs that was read
     assembles.
     """
-    for array in running_arrays(inventory):
+    for array in finished_arrays(inventory):
         system = array.system
         facts = array.facts
         assembling = [

@@ -12,7 +12,7 @@ from aligntool import system as config_files
 from aligntool.linux import confined
 from aligntool.linux.programs import export_values, find_program
 from aligntool.linux.sysfs import LIVE, Tree
-from aligntool.system import LATE_START_ENABLED, Initramfs, MdadmConf, System
+from aligntool.system import LATE_START_ENABLED, Initramfs, MdadmConf, System, Unfinished
 
 # The family of the distribution, whose files and commands make an array permanent.
 
@@ -277,7 +277,10 @@ LONGEST = 16 << 20
 MOST = 64
 
 
-def read_unfinished(tree: Tree) -> tuple[str, ...]:
+_CONFIGURING = ("raid", "persist")  # the purposes of plans that configure how their array starts
+
+
+def read_unfinished(tree: Tree) -> tuple[Unfinished, ...]:
     """Describe the unfinished arrays by their records in aligntool's folder, which requires root; a damaged
     record is also reported.
     """
@@ -288,19 +291,21 @@ def read_unfinished(tree: Tree) -> tuple[str, ...]:
     )
 
 
-def _describe_record(file: str, content: bytes | None) -> str:
+def _describe_record(file: str, content: bytes | None) -> Unfinished:
     try:
         document = json.loads(content or b"")
         plan = document["plan"]["plan"]
         position = document["position"]
         name = plan["disk"]["path"]
+        array = plan["disk"]["disk_id"]
         steps = len(plan["steps"])
         purpose = plan["purpose"]
         direction = "" if document["forward"] else ", being rolled back"
     except (ValueError, KeyError, TypeError, RecursionError):
-        return f"{file}: the record of an unfinished change cannot be read"
+        return Unfinished(f"{file}: the record of an unfinished change cannot be read")
     task = {"raid": "creation", "layers": "re-encryption", "reformat": "reformat"}.get(purpose, "repair")
-    return f"{name}: its {task} is not finished, step {position + 1} of {steps}{direction} ({file})"
+    text = f"{name}: its {task} is not finished, step {position + 1} of {steps}{direction} ({file})"
+    return Unfinished(text, config_files.array_uuid(str(array)) or "" if purpose in _CONFIGURING else "")
 
 
 # The files of the system that assemble arrays at boot, or prevent it. They are read only if there is an

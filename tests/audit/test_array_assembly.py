@@ -8,7 +8,7 @@ from aligntool.audit.judge import audit
 from aligntool.audit.report import Finding
 from aligntool.inventory import Inventory
 from aligntool.raid.running import arrays_of, find_array
-from aligntool.system import MdadmConf, System, merge_confs, parse_crypttab, parse_mdadm_conf
+from aligntool.system import MdadmConf, System, Unfinished, merge_confs, parse_crypttab, parse_mdadm_conf
 from aligntool.units import GIB
 from tests.audit.array_builders import FS, OTHER, RIGHT, UUID, finding_codes, fstab, image, lines, machine, system
 from tests.audit.builders import made_disk
@@ -294,8 +294,18 @@ def test_an_array_number_in_a_kernel_option_is_searched_for_in_boot_loader_files
 
 
 def test_an_unfinished_creation_is_an_error_even_without_a_running_array() -> None:
-    files = replace(system(), unfinished=("/dev/md/data: its creation is not finished",))
+    files = replace(system(), unfinished=(Unfinished("/dev/md/data: its creation is not finished", UUID),))
     assert finding_codes(audit(Inventory((), system=files), {})) == [("AT617", "error")]
+
+
+def test_what_an_unfinished_change_has_not_configured_yet_is_not_missing() -> None:
+    """Its plan has the ARRAY line, the initramfs and the late start among its last steps."""
+    files = replace(system(conf=NOTHING, images=(image(),)), late_start=False)
+    missing = {"AT611", "AT613", "AT618"}
+    assert {code for code, _ in findings(files)} == missing
+    for starts, found in ((UUID, {"AT617"}), (OTHER, missing | {"AT617"}), ("", missing | {"AT617"})):
+        begun = replace(files, unfinished=(Unfinished("/dev/md/data: its creation is not finished", starts),))
+        assert {code for code, _ in findings(begun)} == found
 
 
 def test_without_the_system_files_there_are_no_findings_about_them() -> None:

@@ -13,11 +13,13 @@ from aligntool.linux.snapshot import collect
 from aligntool.linux.sysfs import Tree
 from aligntool.linux.system import find_distribution
 from aligntool.raid.boot import system_file_text
+from aligntool.raid.record import Record, save
 from aligntool.system import System
 from aligntool.units import GIB, MIB
 from tests.audit.array_builders import finding_codes
 from tests.conftest import run
 from tests.linux.trees import MadeDisk, MadePartition, make_tree
+from tests.raid.builders import ARRAY_UUID, drives, goal, planned
 from tests.raid.initramfs_images import by_cpio
 
 UUID = "01234567:89abcdef:01234567:89abcdef"
@@ -170,8 +172,19 @@ def record(root: Path, text: str) -> Path:
 
 
 def test_a_record_that_cannot_be_read_is_still_reported(tmp_path: Path) -> None:
-    (sentence,) = seen(record(machine(tmp_path), "{torn")).unfinished
-    assert "cannot be read" in sentence and "/var/lib/aligntool/arrays/x.json" in sentence
+    (change,) = seen(record(machine(tmp_path), "{torn")).unfinished
+    assert "cannot be read" in change.text and "/var/lib/aligntool/arrays/x.json" in change.text
+    assert change.starts == ""
+
+
+def test_the_record_of_a_creation_names_the_array_that_it_will_start_at_boot(tmp_path: Path) -> None:
+    root = machine(tmp_path)
+    folder = root / "var/lib/aligntool/arrays"
+    folder.mkdir(parents=True)
+    save(Record(folder / "x.json", planned(goal(), *drives(2)), position=2))
+    (change,) = seen(root).unfinished
+    assert change.starts == ARRAY_UUID
+    assert "/dev/md/data: its creation is not finished, step 3 of" in change.text
 
 
 def kept(root: Path, file: Path, *, serials: bool) -> Inventory:
