@@ -241,6 +241,8 @@ class Layer:
     # as `hidden_sectors`, in that copy; None: it is not a boot sector
     backup_hidden_sectors: int | None = None
     has_tags: bool = False  # LUKS2 with dm-integrity, which states how many sectors there are
+    # md: the count of events when a bit of the bitmap was last cleared, 0: never; None: no bitmap was read
+    raid_cleared: int | None = None
 
 
 def missing_bytes(kind: str, claimed: int, room: int) -> str:

@@ -24,6 +24,11 @@ FAULTY = "faulty"  # the state of a failed member that was not removed yet
 IN_SYNC = "in_sync"  # the state of a member with all its data: Documentation/admin-guide/md.rst
 BROKEN = "broken"  # an array that has lost more members than it can lose; a RAID0 has no other sign of that
 _OF_MDMON = "external_bbl"  # mdmon keeps the list of bad blocks, as for every firmware array
+BEING_REBUILT = "being rebuilt"
+_BUILT_AS_REBUILD = ("raid4", "raid5")
+_NOT_WRITTEN_YET = "read-auto"  # since it was assembled: md.rst, array_state
+_FIRST_BUILD = "its parity is being written for the first time"
+_UNTIL_BUILT = "until it is done, the failure of a member loses everything on the array"
 REDUNDANT = ("raid1", "raid4", "raid5", "raid6", "raid10")
 _BUSY = {
     "resync": "its copies are being synchronised",
@@ -92,7 +97,7 @@ def array_findings(disk: Disk, members: Members, system: System | None) -> Itera
         return
     known = [members[name] for name in facts.members if name in members]
     loaded = [member for member in known if member.name not in facts.spares]  # the others have no chunks
-    yield from _state_findings(disk, facts)
+    yield from _state_findings(disk, facts, first_build=_builds_first(facts, known))
     yield from _chunk_findings(disk, facts, loaded)
     yield from _stripe_findings(disk, facts)
     yield from _bitmap_findings(disk, facts, loaded)
@@ -109,14 +114,16 @@ def array_findings(disk: Disk, members: Members, system: System | None) -> Itera
         )
 
 
-def _state_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
-    text = _loss(facts)
+def _state_findings(disk: Disk, facts: ArrayFacts, *, first_build: bool | None) -> Iterator[Finding]:
+    text = "" if first_build else _loss(facts)
     if text:
         states = {name: member_state(facts, name) for name in facts.members}
         listed = [name if state in (None, IN_SYNC) else f"{name} ({state})" for name, state in states.items()]
-        evidence = f"members: {', '.join(listed) or 'none'}"
+        evidence = [f"members: {', '.join(listed) or 'none'}"]
+        if first_build is None:
+            evidence.append("whether it is built for the first time is unknown: no bitmap of it was read")
         detail = look_at(disk, "mdadm --detail")
-        yield disk_finding(disk, Code.ARRAY_DEGRADED, Severity.ERROR, text, evidence, next_=detail)
+        yield disk_finding(disk, Code.ARRAY_DEGRADED, Severity.ERROR, text, *evidence, next_=detail)
     elif failed := [name for name, state in facts.member_states if FAULTY in state.split(",")]:
         text = (
             f"has failed members: {', '.join(failed)}; it is complete: they were spares, or spares replaced"
@@ -129,11 +136,45 @@ def _state_findings(disk: Disk, facts: ArrayFacts) -> Iterator[Finding]:
         if (facts.metadata or "").startswith("external"):  # removed by mdmon, and from the container
             remove = look_at(disk, "mdadm --detail")
         yield disk_finding(disk, Code.FAILED_MEMBER, Severity.WARNING, text, left, next_=remove)
-    what = _BUSY.get(facts.sync_action or "")
+    action = facts.sync_action or ""
+    what = _FIRST_BUILD if first_build else _BUSY.get(action)
     if what:
-        text = f"{what} ({facts.sync_action}{sync_words(facts)})"
-        evidence = "measurements are not valid until it is done; all reads of a mirror go to its first member"
-        yield disk_note(disk, Code.ARRAY_BUSY, text, evidence, next_="cat /proc/mdstat")
+        text = f"{what} ({action}{sync_words(facts)})"
+        if action not in _BUSY:
+            text = f"{what}, which goes on at the first write ({facts.state})"
+        evidence = [
+            "measurements are not valid until it is done; all reads of a mirror go to its first member"
+        ]
+        if first_build:
+            evidence = [_UNTIL_BUILT, "measurements are not valid until it is done"]
+        yield disk_note(disk, Code.ARRAY_BUSY, text, *evidence, next_="cat /proc/mdstat")
+
+
+def _builds_first(facts: ArrayFacts, known: Sequence[Member]) -> bool | None:
+    """Return whether md is still writing the parity of a new array; None if that is unknown.
+
+    mdadm makes a RAID4 or RAID5 with its last member as a spare that is rebuilt (Create.c), which looks like
+    the rebuild of a replaced member. md clears a bit of the bitmap only while no member is missing, and
+    counts when (md-bitmap.c, events_cleared): 0 on every member means that the array was never complete
+    while it was written to.
+    """
+    states = [member_state(facts, name) for name in facts.members]
+    built = states.count(BEING_REBUILT)
+    if facts.level not in _BUILT_AS_REBUILD or facts.degraded != 1 or facts.state == BROKEN:
+        return False
+    if facts.sync_action != "recover" and facts.state != _NOT_WRITTEN_YET:
+        return False
+    if built != 1 or states.count(IN_SYNC) != len(states) - 1 or facts.devices != len(states):
+        return False
+    cleared = [_events_cleared(member) for member in known]
+    if len(known) != len(facts.members) or None in cleared:
+        return False if any(cleared) else None
+    return not any(cleared)
+
+
+def _events_cleared(member: Member) -> int | None:
+    content = member.partition.content if member.partition else member.disk.content
+    return next((layer.raid_cleared for layer in content if layer.kind == MD.name), None)
 
 
 def _loss(facts: ArrayFacts) -> str:
@@ -154,7 +195,7 @@ def member_state(facts: ArrayFacts, name: str) -> str | None:
     """Return the state of a member in md's words, or "being rebuilt"; None if unknown."""
     words = [word for word in dict(facts.member_states).get(name, "").split(",") if word != _OF_MDMON]
     if words == ["spare"] and name not in facts.spares:  # it has a place in the array: md.rst, slot
-        return "being rebuilt"
+        return BEING_REBUILT
     return ", ".join(words) or None
 
 

@@ -24,6 +24,7 @@ SUPERBLOCK_1 = 256
 # MD_DISK_ROLE_SPARE: nothing of the array is on it yet, and what was there before is not wiped
 SPARE = 0xFFFF
 HAS_BITMAP = 1  # MD_FEATURE_BITMAP_OFFSET
+BITMAP = 4  # BITMAP_MAJOR_HI
 CLUSTERED_BITMAP = 5  # BITMAP_MAJOR_CLUSTERED
 LARGEST_CHUNK = 16 * MIB  # a larger one is implausible
 MOST_DEVICES = (4096 - SUPERBLOCK_1) // 2  # the kernel keeps a version-1 superblock in one page
@@ -93,13 +94,16 @@ def _read_1(area: Area, version: str) -> Layer | None:
     if le64(superblock, 144) * SECTOR != at:
         # written for another device: the disk that contains this partition, or a partition of this disk
         return None
+    bitmap = _read_bitmap(area, at, superblock)
+    kind_of_bitmap = le32(bitmap, 4) if bitmap else None
     layer = replace(
         area.layer("linux_raid_member"),
         version=version,
         label=text_at(superblock, 32, 32),
         uuid=uuid_at(superblock, 16),
         problems=_problems_1(superblock),
-        unclean=f"{MAY_BE_SHARED} (cluster bitmap)" if _is_clustered(area, at, superblock) else None,
+        unclean=f"{MAY_BE_SHARED} (cluster bitmap)" if kind_of_bitmap == CLUSTERED_BITMAP else None,
+        raid_cleared=le64(bitmap, 32) if kind_of_bitmap == BITMAP else None,  # events_cleared
     )
     data = Extent(le64(superblock, 128) * SECTOR, le64(superblock, 136) * SECTOR)
     level = le32(superblock, 72)
@@ -113,13 +117,15 @@ def _read_1(area: Area, version: str) -> Layer | None:
     return replace(array, inner=()) if is_blank else array
 
 
-def _is_clustered(area: Area, at: int, superblock: bytes) -> bool:
-    """Return whether the array has a write-intent bitmap for each of several machines
+def _read_bitmap(area: Area, at: int, superblock: bytes) -> bytes:
+    """Return the start of the superblock of the array's write-intent bitmap, or b"" if there is none
     (drivers/md/md-bitmap.h).
     """
     distance = int.from_bytes(superblock[96:100], "little", signed=True) * SECTOR
-    bitmap = area.read(at + distance, 24) if le32(superblock, 8) & HAS_BITMAP else b""
-    return bitmap[:4] == b"bitm" and le32(bitmap, 4) == CLUSTERED_BITMAP and bitmap[8:] == superblock[16:32]
+    bitmap = area.read(at + distance, 40) if le32(superblock, 8) & HAS_BITMAP else b""
+    return (
+        bitmap if bitmap[:4] == b"bitm" and bitmap[8:24] == superblock[16:32] and len(bitmap) == 40 else b""
+    )
 
 
 def _problems_1(superblock: bytes) -> tuple[str, ...]:

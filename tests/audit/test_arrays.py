@@ -95,6 +95,54 @@ def test_the_failed_member_of_a_degraded_array_is_named() -> None:
         assert finding.evidence == (f"members: nvme0n1p1, nvme1n1p1 (faulty), nvme2n1p1 ({last})",)
 
 
+BUILT = ("in_sync", "in_sync", "spare")
+FAILED = ("in_sync", "faulty", "spare")
+FIRST = [  # facts, states, events when a bit was last cleared -> code and severity
+    ("raid5", {"sync_action": "recover"}, BUILT, (0, 0, 0), [("AT602", "info")]),
+    ("raid5", {"sync_action": "idle", "state": "read-auto"}, BUILT, (0, 0, 0), [("AT602", "info")]),
+    ("raid5", {"sync_action": "recover"}, BUILT, (46, 46, 46), [("AT601", "error"), ("AT602", "info")]),
+    ("raid5", {"sync_action": "recover"}, BUILT, (0, 46, None), [("AT601", "error"), ("AT602", "info")]),
+    ("raid5", {"sync_action": "recover"}, BUILT, (0, 0, None), [("AT601", "error"), ("AT602", "info")]),
+    ("raid5", {"sync_action": "idle"}, BUILT, (0, 0, 0), [("AT601", "error")]),
+    ("raid5", {"sync_action": "recover"}, FAILED, (0, 0, 0), [("AT601", "error"), ("AT602", "info")]),
+    ("raid5", {"sync_action": "recover", "devices": 4}, BUILT, (0, 0, 0), [("AT601", "error"), ("AT602", "info")]),
+    ("raid5", {"sync_action": "recover", "degraded": 2}, BUILT, (0, 0, 0), [("AT601", "error"), ("AT602", "info")]),
+    ("raid5", {"sync_action": "recover", "state": "broken"}, BUILT, (0, 0, 0), [("AT601", "error"), ("AT602", "info")]),
+    ("raid6", {"sync_action": "recover"}, (*BUILT, "in_sync"), (0, 0, 0, 0), [("AT601", "error"), ("AT602", "info")]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("level", "facts", "states", "cleared", "expected"), FIRST)
+def test_a_raid5_that_was_never_complete_is_built_and_not_degraded(
+    level: str,
+    facts: dict[str, object],
+    states: tuple[str, ...],
+    cleared: tuple[int | None, ...],
+    expected: list[tuple[str, str]],
+) -> None:
+    """States and counts as on Linux 6.1: in the first build, also after writes and a restart, Events Cleared is 0; in
+    a rebuild after writes to the complete array it is not.
+    """
+    nodes = [f"nvme{number}n1p1" for number in range(len(states))]
+    inventory = machine(
+        level, None, **{"degraded": 1, "member_states": tuple(zip(nodes, states, strict=True)), **facts}
+    )
+    drives = [
+        replace(disk, partitions=(replace(disk.partitions[0], content=(member_layer(disk, count),)),))
+        for disk, count in zip(inventory.disks, cleared, strict=False)
+    ]
+    found = report(replace(inventory, disks=(*drives, inventory.disks[-1])))
+    assert [pair for pair in finding_codes(found) if pair[0] in ("AT601", "AT602")] == expected
+    if expected == [("AT602", "info")]:
+        (note,) = [one for one in found.findings if one.code.value == "AT602"]
+        assert "its parity is being written for the first time" in note.summary
+
+
+def member_layer(disk: Disk, cleared: int | None) -> Layer:
+    extent = disk.partitions[0].extent
+    return Layer("linux_raid_member", extent, "1.2", data_start=extent.start + 131 * MIB, raid_cleared=cleared)
+
+
 def test_a_failed_member_is_reported_with_the_spares_that_are_left() -> None:
     """A failed member that was replaced has no slot, as a spare: md.rst, slot."""
     states = (("nvme0n1p1", "in_sync"), ("nvme1n1p1", "faulty"), ("nvme2n1p1", "in_sync"), ("sda1", "spare"))

@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 DRIVES = tuple(Nvme(name, size=512 * MIB) for name in ("a", "b", "c", "d", "e", "f"))
-PARTS = 8
+PARTS = 9
 ALIGNTOOL = Path(sys.executable).parent / "aligntool"
 MAKE = f"""
 hostname lab
@@ -50,6 +50,7 @@ make five 5 4 --level=5 --chunk=512 --assume-clean --bitmap=internal --bitmap-ch
 make six 6 4 --level=6 --chunk=64 --assume-clean --bitmap=none --homehost=elsewhere
 make none 7 2 --level=0 --chunk=4
 make busy 8 2 --level=1 --bitmap=internal
+make built 9 4 --level=5 --chunk=64 --bitmap=internal
 mdadm /dev/md/six --fail /dev/nvme3n1p6 --remove /dev/nvme3n1p6 2>&1
 for drive in 4 5; do
     sgdisk --new=1:2048:+8M /dev/nvme${{drive}}n1; dd if=/dev/zero of=/dev/nvme${{drive}}n1 bs=4k count=1
@@ -61,7 +62,7 @@ mdadm --create /dev/md/whole --run --name=whole --level=1 --raid-devices=2 --ass
 mkfs.ext4 -q -U 11111111-2222-4333-8444-555555555555 /dev/md/mirror
 udevadm settle
 mkdir /lab/mdadm
-for array in mirror near far offset five six none busy whole; do
+for array in mirror near far offset five six none busy built whole; do
     mdadm --detail --export /dev/md/$array > /lab/mdadm/$array.export
     mdadm --detail /dev/md/$array > /lab/mdadm/$array.detail
     readlink -f /dev/md/$array > /lab/mdadm/$array.node
@@ -194,6 +195,14 @@ def test_parity_passes_no_discards_by_default_and_this_is_reported(said: Path, r
 
 def live(said: Path) -> Any:
     return json.loads((said / "audit.json").read_text())
+
+
+def test_the_first_build_of_a_raid5_is_a_note_for_root_who_reads_its_bitmaps(said: Path, report: Report) -> None:
+    name = array(said, report, "built").name
+    assert "rebuilding" in (said / "mdadm/built.detail").read_text()
+    found = {one["code"] for one in live(said)["findings"] if one["disk"] == name}
+    assert "AT602" in found and "AT601" not in found
+    assert "AT601" in codes(report, name)  # a snapshot has no bitmaps
 
 
 def test_a_backup_gpt_that_sgdisk_left_is_detected_on_the_live_drives(said: Path) -> None:
