@@ -193,6 +193,7 @@ class RaidGoal:
     system: str = "debian"
     array_uuid: str = "00000000:00000000:00000000:00000000"
     filesystem_uuid: str = "00000000-0000-0000-0000-000000000000"
+    one_drive: bool = field(default=False, metadata={OMITTED: True})  # a RAID0 may have a single member
 
     @property
     def whole_drives(self) -> bool:

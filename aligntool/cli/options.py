@@ -168,6 +168,25 @@ def resolve_device(name: str) -> str:
     return str(Path(name).resolve()) if "/" in name else name
 
 
+def distinct_devices(names: Sequence[str]) -> list[str]:
+    """Return the names without those that lead to a device that another name leads to, as the links in
+    /dev/disk/by-id do, and report them. A name that is given twice is kept: it is a typing error.
+    """
+    firsts: dict[str, str] = {}
+    others: dict[str, list[str]] = {}
+    kept = []
+    for name in names:
+        device = str(Path(name if "/" in name else f"/dev/{name}").resolve())
+        first = firsts.setdefault(device, name)
+        if first == name:
+            kept.append(name)
+        elif name not in others.setdefault(device, []):
+            others[device].append(name)
+    for device, more in others.items():
+        remark(f"{', '.join((firsts[device], *more))}: the same device, {device}; it counts once")
+    return kept
+
+
 def may_wipe(disk: str, wiped: Sequence[str]) -> bool:
     """Return whether --wipe names this disk. Raises a usage error if it names another one."""
 

@@ -153,6 +153,9 @@ class ArrayOptions:
     whole: Annotated[
         bool, typer.Option("--whole-drives", help="Use whole drives as members, without partition tables.")
     ] = False
+    one_drive: Annotated[bool, typer.Option("--one-drive", help="Accept a single drive: a RAID0 of one.")] = (
+        False
+    )
     wipe: options.WipeOption = None
     measured: Annotated[
         str | None,
@@ -194,6 +197,7 @@ class ArrayOptions:
 # Options that are also fields of the goal.
 _GOAL_FIELDS = (
     "chunk", "workload", "filesystem", "layout", "bitmap", "name", "database_page", "spare_room", "metadata",
+    "one_drive",
 )  # fmt: skip
 
 
@@ -324,7 +328,7 @@ def plan_command(
 
     Exit code: 0 planned; 3 refused, with every reason.
     """
-    operation = CreateArray(tuple(drives), chosen.goal())
+    operation = CreateArray(tuple(options.distinct_devices(drives)), chosen.goal())
     show_only(operation, json_=json_, kept=kept, inputs=(chosen.recipe, chosen.measured), verbose=verbose)
 
 
@@ -404,7 +408,8 @@ def create_command(
 
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the end, with the record kept.
     """
-    operation = CreateArray(tuple(drives), chosen.goal(), with_goal=False, wait=wait)
+    named = tuple(options.distinct_devices(drives))
+    operation = CreateArray(named, chosen.goal(), with_goal=False, wait=wait)
     run_change(operation, yes=yes, json_=json_, dry_run=dry_run, verbose=verbose)
 
 
@@ -528,6 +533,7 @@ def tune_command(
     Exit code: 0 measured; 3 refused, nothing was written; 4 ended early, the drives are empty again and the
     measurements are saved.
     """
+    drives = options.distinct_devices(drives)
     if clear:
         clear_members(drives, yes=yes)
         return

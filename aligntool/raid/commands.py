@@ -81,6 +81,7 @@ def create_command(step: MakeArray, *, assume_clean: bool = False) -> tuple[str,
     host name the initramfs has.
     """
     words = ["mdadm", "--create", step.device, "--run", f"--level={step.level.removeprefix('raid')}"]
+    words += ["--force"] if len(step.members) == 1 else []  # before --raid-devices: mdadm(8)
     words += [f"--raid-devices={len(step.members)}"]
     words += [f"--chunk={step.chunk // KIB}K"] if step.chunk else []
     words += [f"--layout={step.layout}"] if step.layout else []

@@ -171,15 +171,20 @@ def member_problems(members: Sequence[Member], goal: RaidGoal, *, count: int) ->
 def _refuse_count(count: int, goal: RaidGoal) -> Iterator[Refusal]:
     level = LEVELS.get(goal.level)
     if level:
-        least = max(
-            level.least_members, copies_of(level, 0, goal.layout or (*layouts_of(level, count), "")[0])
-        )
+        striped_only = level.word == "raid0"
+        layout = goal.layout or (*layouts_of(level, count), "")[0]
+        least = max(level.least_members, copies_of(level, 0, layout))
+        if striped_only and goal.one_drive:
+            least = 1
         if count < least:
             text = (
                 f"{level.title} needs at least {least} members, and {count} {'is' if count == 1 else 'are'}"
                 " named"
             )
-            yield Refusal("too-few-members", "--level", text, "name more drives")
+            more = "name more drives"
+            if striped_only and not is_test(goal):
+                more += ", or accept one: --one-drive"
+            yield Refusal("too-few-members", "--level", text, more)
 
 
 def _refuse_same_drive(members: Sequence[Member]) -> Iterator[Refusal]:

@@ -1,5 +1,8 @@
 """The arguments of `mdadm --create`, compared with what mdadm itself would use."""
 
+import subprocess
+from dataclasses import replace
+
 import pytest
 
 from aligntool.change import Plan, RaidGoal
@@ -7,6 +10,7 @@ from aligntool.errors import Refused
 from aligntool.raid.commands import command_of
 from aligntool.steps import MakeArray
 from aligntool.units import GIB
+from tests.conftest import find_tool
 from tests.raid.builders import drives, goal, planned
 
 
@@ -51,3 +55,15 @@ def test_the_intended_bitmap_chunk_is_used_where_it_fits() -> None:
     assert words(plan)["--bitmap-chunk"] == "1024M"
     plan = planned(goal("raid10"), *drives(40, size=7 * GIB))
     assert words(plan)["--bitmap-chunk"] == "64M"
+
+
+@pytest.mark.needs_tools("mdadm")
+def test_mdadm_accepts_the_number_of_members_of_a_raid0_of_one() -> None:
+    """mdadm.c refuses one member unless --force comes first; what it says next is about the members."""
+    (step,) = planned(goal("raid0", one_drive=True), *drives(1)).of(MakeArray)
+    tool, *words = command_of(replace(step, members=("/dev/null",)))
+    accepted = subprocess.run([find_tool(tool) or tool, *words], capture_output=True, text=True)
+    words.remove("--force")
+    refused = subprocess.run([find_tool(tool) or tool, *words], capture_output=True, text=True)
+    assert "is not a block device" in accepted.stderr and "unusual number" not in accepted.stderr
+    assert "is an unusual number of drives" in refused.stderr

@@ -264,3 +264,35 @@ def test_a_missing_partition_does_not_hide_other_reasons() -> None:
         planned(goal(system="plan9"), small, full)
     for why in ("'plan9' is not a supported system", "members need at least 16MiB", "nvme1n1 is not empty"):
         assert why in str(refused.value)
+
+
+def test_a_single_drive_is_a_raid0_only_if_the_user_accepts_one() -> None:
+    for wanted in (goal("raid0"), goal("raid1", one_drive=True), goal("raid10", one_drive=True)):
+        with pytest.raises(Refused, match=r"needs at least 2 members, and 1 is named"):
+            planned(wanted, drive(0))
+    with pytest.raises(Refused) as refused:
+        planned(goal("raid0"), drive(0))
+    assert "--one-drive" in refused.value.hint
+    assert planned(goal("raid0", one_drive=True), drive(0)).steps
+    assert planned(goal("raid0", one_drive=True), *drives(2)) == planned(goal("raid0"), *drives(2))
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup")
+@pytest.mark.on_disk
+def test_links_to_one_drive_count_once_and_a_repeated_name_is_refused(
+    sparse: Callable[..., Path], loop: Callable[..., Path], tmp_path: Path
+) -> None:
+    """udev makes several links to each drive in /dev/disk/by-id."""
+    first, second = loop(sparse(GIB)), loop(sparse(GIB, "other.img"))
+    links = [tmp_path / name for name in ("nvme-eui.01", "nvme-A_S1", "nvme-A_S1_1", "nvme-A_S2")]
+    for link, target in zip(links, (first, first, first, second), strict=True):
+        link.symlink_to(target)
+    plan = ("raid", "plan", "--level", "1", "--system", "debian", "--fs", "none")
+    done = run_aligntool(*plan, *links)
+    assert f"{links[0]}, {links[1]}, {links[2]}: the same device, {first}; it counts once" in done.stderr
+    assert done.returncode == 0 and "RAID1 of 2 members" in done.stdout
+    few = run_aligntool(*plan, *links[:3])
+    assert few.returncode == 3 and "needs at least 2 members, and 1 is named" in few.stderr
+    twice = run_aligntool(*plan, links[0], links[0], second)
+    assert twice.returncode == 3 and "both on one drive: they would fail together" in twice.stderr

@@ -84,6 +84,11 @@ options:
       - Use whole drives as members, without partition tables.
     type: bool
     default: false
+  one_drive:
+    description:
+      - Accept a single drive, as a RAID0 of one.
+    type: bool
+    default: false
   wipe:
     description:
       - Members that may be overwritten; all their content is lost.
@@ -174,6 +179,7 @@ OPTIONS = {
     "mount": {"type": "str"},
     "spare_end": {"type": "str"},
     "whole_drives": {"type": "bool", "default": False},
+    "one_drive": {"type": "bool", "default": False},
     "wipe": {"type": "list", "elements": "path"},
     "tuned": {"type": "path"},
     "system": {"type": "str", "choices": ["debian", "debian-dracut", "fedora", "opensuse", "arch"]},
