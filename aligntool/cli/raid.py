@@ -5,7 +5,7 @@ array.
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,8 @@ from aligntool.cli.reference import find_recipe
 from aligntool.cli.run_change import ChangeInProgress, ends_stream, pipes_may_break, run_change, show_only
 from aligntool.commands import ByHand, by_hand, command, typed
 from aligntool.errors import Refused, Stopped
+from aligntool.inventory import Disk
+from aligntool.linux.block import open_read_only
 from aligntool.linux.deadline import run_while_progressing
 from aligntool.linux.files import read_text
 from aligntool.linux.lock import lock_against_udev
@@ -40,13 +42,16 @@ from aligntool.measure.arrays import (
     plan_sweep,
     remove_test_arrays,
 )
+from aligntool.raid import existing, steps_system
 from aligntool.raid import measured as tuned
 from aligntool.raid.boot import SYSTEMS
+from aligntool.raid.commands import array_device
 from aligntool.raid.planning import needs_of_goal, needs_of_plan, plan_raid
-from aligntool.raid.running import PersistGoal, find_array, plan_persist
+from aligntool.raid.running import PersistGoal, find_array, plan_persist, resolve_array
 from aligntool.render import plan as shown
 from aligntool.render import tuning as sweeps
 from aligntool.render.lines import Style, plain, show
+from aligntool.units import KIB
 
 DrivesArgument = Annotated[
     list[str],
@@ -348,6 +353,9 @@ def find_array_plan(drives: list[str], goal: RaidGoal) -> Plan:
     """Look at the drives and plan. Raises Refused with every reason."""
     members, numbers, report, known = acting.look_at_members(drives)
     goal = replace(goal, partitions=numbers)
+    array = existing.array_on(members, goal, report.inventory.disks)
+    if array is not None:
+        return _find_existing_plan(array, members, goal)
     here = goal.system == find_distribution()
     try:
         plan = plan_raid(acting.sampled_members(members, goal), report.inventory, goal, known=known)
@@ -356,6 +364,21 @@ def find_array_plan(drives: list[str], goal: RaidGoal) -> Plan:
         raise
     acting.refuse_unready(needs_of_plan(plan, here=here), plan.steps)
     return plan
+
+
+def _find_existing_plan(array: Disk, members: list[Judged], goal: RaidGoal) -> Plan:
+    """Return a plan without steps if the array on these drives is the requested one. Raises Refused with
+    everything in which it differs.
+    """
+    acting.refuse_unfinished(acting.find_record(array.path))
+    inventory = look(())
+    disk = find_array(inventory.disks, array.path, command="aligntool raid show")
+    running, _ = resolve_array(disk, inventory, PersistGoal(goal.system))
+    head = b""
+    with suppress(Refused, OSError), open_read_only(disk.path) as device:
+        head = bytes(device.read(0, 4 * KIB))
+    is_in_effect = partial(steps_system.is_in_effect, paths=steps_system.Paths())
+    return existing.plan_existing(existing.Existing(running, tuple(members), goal, head, is_in_effect))
 
 
 def show_command(
@@ -411,6 +434,8 @@ def create_command(
     named = tuple(options.distinct_devices(drives))
     operation = CreateArray(named, chosen.goal(), with_goal=False, wait=wait)
     run_change(operation, yes=yes, json_=json_, dry_run=dry_run, verbose=verbose)
+    if wait and not dry_run:
+        acting.wait_for_resync(array_device(operation.goal))
 
 
 @dataclass(frozen=True, slots=True)

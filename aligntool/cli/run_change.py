@@ -124,7 +124,7 @@ def run_change(
     if not plan.steps:
         if json_:
             sys.stdout.write(plan_event_json(plan))
-            write_end("new", changed=False, sentences=("nothing to do",))
+            write_end("new", changed=False, sentences=(plan.goal, "nothing to do"))
         return
     if yes and not not_suspended:
         refuse(suspension_refusals(plan))

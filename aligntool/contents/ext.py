@@ -251,6 +251,13 @@ def _chunk_problem(array: NewArray) -> str:
     return ""
 
 
+def _sizes_in(head: bytes) -> tuple[int | None, int | None]:
+    """Return s_inode_size, which revision 0 lacks; a log of its own is not requested."""
+    block = head[_SUPERBLOCK:]
+    has_size = len(block) >= KIB and le16(block, 0x38) == 0xEF53 and le32(block, 0x4C)
+    return le16(block, 0x58) if has_size else None, None
+
+
 def _was_never_mounted(head: bytes) -> bool:
     block = head[_SUPERBLOCK:]
     used = le32(block, _TIME) or le16(block, _COUNT) or any(block[_PLACE : _PLACE + 1])
@@ -265,6 +272,7 @@ _ON_ARRAY = OnArray(
     least_size=lambda array: _LARGE if (array.inode_size or 0) >= _INODE_RATIO else 0,
     if_too_small="omit inode_size",
     chunk_problem=_chunk_problem,
+    sizes_in=_sizes_in,
     was_never_mounted=_was_never_mounted,
 )
 

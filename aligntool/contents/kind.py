@@ -91,6 +91,8 @@ class OnArray:
     least_size: Callable[[NewArray], int] = lambda array: 0
     if_too_small: str = "use larger members, or --fs ext4"
     chunk_problem: Callable[[NewArray], str] = lambda array: ""
+    # The sizes of an inode and of the log, from its first 4 KiB; None: not known.
+    sizes_in: Callable[[bytes], tuple[int | None, int | None]] = lambda head: (None, None)
     # Whether its first 4 KiB prove that it was never mounted.
     was_never_mounted: Callable[[bytes], bool] = lambda head: False
 

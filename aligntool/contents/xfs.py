@@ -286,6 +286,13 @@ def _chunk_problem(array: NewArray) -> str:
     return f"{wide} is too wide for xfs, which requires less than {format_size(_WIDTH)}"
 
 
+def _sizes_in(head: bytes) -> tuple[int | None, int | None]:
+    """Return sb_inodesize and the bytes of sb_logblocks."""
+    if not head.startswith(XFS_MAGIC) or len(head) < 512:
+        return None, None
+    return be16(head, 104), be32(head, 96) * be32(head, 4)
+
+
 def _was_never_mounted(head: bytes) -> bool:
     return head.startswith(XFS_MAGIC) and head[_IN_PROGRESS] == 1
 
@@ -298,6 +305,7 @@ _ON_ARRAY = OnArray(
     log_sizes=_LOG_SIZES,
     least_size=_least_size,
     chunk_problem=_chunk_problem,
+    sizes_in=_sizes_in,
     was_never_mounted=_was_never_mounted,
 )
 

@@ -375,7 +375,7 @@ def plan_persist(disk: Disk, inventory: Inventory, goal: PersistGoal) -> ArrayPl
     """Plan the files that make the array start after every reboot. Raises Refused with every reason why they
     cannot.
     """
-    array, system = _resolve(disk, inventory, goal)
+    array, system = resolve_array(disk, inventory, goal)
     conf = array.system.mdadm
     nodes = [f"/dev/{name}" for name in array.facts.members]
     forbidden = boot.refuse_device_lines(conf, (*conf.files, system.mdadm_conf)[0], nodes)
@@ -412,7 +412,7 @@ def _refuse_ambiguous_edits(array: RunningArray, steps: Sequence[Step]) -> Itera
         yield from (Refusal("file-conflict", path, f"{path}: {text}", hint) for text in found)
 
 
-def _resolve(disk: Disk, inventory: Inventory, goal: PersistGoal) -> tuple[RunningArray, boot.System]:
+def resolve_array(disk: Disk, inventory: Inventory, goal: PersistGoal) -> tuple[RunningArray, boot.System]:
     """Return the array and the family of its system. Raises Refused if nothing can be planned."""
     facts = disk.array
     files = inventory.system

@@ -102,6 +102,16 @@ def shell_words(step: SystemStep) -> str:
     return " ".join(command_of(step))
 
 
+def is_in_effect(step: FileStep | SystemStep, paths: Paths) -> bool:
+    """Return whether the step would change nothing now; False also means unknown."""
+    if not isinstance(step, FileStep):
+        return _effect(step)[0]
+    with suppress(OSError, Refused):
+        before = _read(find_file(paths, step.path))
+        return before is not None and edited(before, step) == before
+    return False
+
+
 def _effect(step: SystemStep) -> tuple[bool, tuple[str, ...], str]:
     """Return whether the step is in effect now, the command that undoes it, and the message for that."""
     match step:
