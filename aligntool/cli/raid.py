@@ -31,7 +31,8 @@ from aligntool.linux.deadline import run_while_progressing
 from aligntool.linux.files import read_text
 from aligntool.linux.lock import lock_against_udev
 from aligntool.linux.look import look
-from aligntool.linux.system import find_distribution
+from aligntool.linux.sysfs import Tree
+from aligntool.linux.system import find_distribution, read_system
 from aligntool.linux.systemd_journal import recorded
 from aligntool.measure.arrays import (
     Sweep,
@@ -48,6 +49,7 @@ from aligntool.raid.boot import SYSTEMS
 from aligntool.raid.commands import array_device
 from aligntool.raid.planning import needs_of_goal, needs_of_plan, plan_raid
 from aligntool.raid.running import PersistGoal, find_array, plan_persist, resolve_array
+from aligntool.raid.stale import StaleLine, lines_in_the_way, stale_lines
 from aligntool.render import plan as shown
 from aligntool.render import tuning as sweeps
 from aligntool.render.lines import Style, plain, show
@@ -357,13 +359,25 @@ def find_array_plan(drives: list[str], goal: RaidGoal) -> Plan:
     if array is not None:
         return _find_existing_plan(array, members, goal)
     here = goal.system == find_distribution()
+    stale = _find_stale_lines(goal) if here else ()
     try:
-        plan = plan_raid(acting.sampled_members(members, goal), report.inventory, goal, known=known)
+        sampled = acting.sampled_members(members, goal)
+        plan = plan_raid(sampled, report.inventory, goal, known=known, stale=stale)
     except Refused as refused:
-        acting.refuse_unready(needs_of_goal(goal, here=here), others=refused)
+        acting.refuse_unready(needs_of_goal(goal, here=here, stale=stale), others=refused)
         raise
     acting.refuse_unready(needs_of_plan(plan, here=here), plan.steps)
     return plan
+
+
+def _find_stale_lines(goal: RaidGoal) -> tuple[StaleLine, ...]:
+    """Return the lines of this system's files that the new array replaces. All disks are read only if another
+    array has its name.
+    """
+    files = read_system(Tree(""), images=False)
+    if files is None or not lines_in_the_way(files, goal):
+        return ()
+    return stale_lines(replace(look((), files=False), system=files), goal)
 
 
 def _find_existing_plan(array: Disk, members: list[Judged], goal: RaidGoal) -> Plan:

@@ -323,9 +323,9 @@ _NOT_BOOTED = r".*(kdump|rescue).*|.*[.-](bak|old|orig|dpkg-\w+|new|tmp)"
 _MACHINE = r"[0-9a-f]{32}|Default"  # a folder of the Boot Loader Specification
 
 
-def read_system(tree: Tree) -> System | None:
-    """Return the system's files, or None if there are none; unpacking images takes seconds. Images that only
-    root may read are reported as unseen.
+def read_system(tree: Tree, *, images: bool = True) -> System | None:
+    """Return the system's files, or None if there are none. `images`: also unpack the initramfs images, which
+    takes seconds; those that only root may read are reported as unseen.
     """
     fstab = _text(tree, "/etc/fstab")
     if fstab is None and all(_text(tree, file) is None for file in FILES):
@@ -339,7 +339,7 @@ def read_system(tree: Tree) -> System | None:
         mdadm=_read_mdadm_confs(tree, family),
         fstab=config_files.parse_fstab(fstab or ""),
         crypttab=config_files.parse_crypttab(_text(tree, "/etc/crypttab") or ""),
-        initramfs=tuple(read_images(tree)),
+        initramfs=tuple(read_images(tree)) if images else (),
         command_line=tuple(word for word in words if config_files.concerns_arrays(word)),
         unfinished=read_unfinished(tree),
         discards_on_parity={"Y": True, "N": False}.get(tree.text(SAFELY) or ""),

@@ -16,6 +16,7 @@ from aligntool.raid import boot, ceilings, chunks, commands, members, refusals
 from aligntool.raid.levels import LEVELS, Level, data_members, layouts_of
 from aligntool.raid.measured import MeasuredAdvice, apply_measurement
 from aligntool.raid.members import DataOffset, Known, Placed, place_members
+from aligntool.raid.stale import StaleLine
 from aligntool.steps import FileStep, MakeArray, MakeFileSystem, MakeMember, Step, Subject, SystemStep
 from aligntool.units import MIB, format_about, format_size
 
@@ -259,10 +260,15 @@ LEAST_MEMBER = 16 * MIB
 
 
 def plan_raid(
-    drives: Sequence[Judged], inventory: Inventory, goal: RaidGoal, *, known: Known | None = None
+    drives: Sequence[Judged],
+    inventory: Inventory,
+    goal: RaidGoal,
+    *,
+    known: Known | None = None,
+    stale: Sequence[StaleLine] = (),
 ) -> ArrayPlan:
-    """Plan an array. `known`: the rows of the drive database for each disk. Raises Refused with every
-    reason.
+    """Plan an array. `known`: the rows of the drive database for each disk. `stale`: lines of the system's
+    files that it replaces. Raises Refused with every reason.
     """
     decided = decide_raid(drives, goal)
     geometry = decided.geometry
@@ -272,7 +278,8 @@ def plan_raid(
     subject = Subject(geometry.device, geometry.size, sector, None, goal.array_uuid, None, None, None, "")
     title = f"{geometry.level.title} of {len(placed)} members, {format_about(geometry.size)}"
     attention, notes = (sentences(decided, inventory, known or {}) for sentences in (attention_of, notes_of))
-    return ArrayPlan("raid", subject, title, (), tuple(_steps(decided, inventory)), attention, notes)
+    attention += tuple(line.words for line in stale)
+    return ArrayPlan("raid", subject, title, (), tuple(_steps(decided, inventory, stale)), attention, notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,12 +309,15 @@ def needs_of_plan(plan: ArrayPlan, *, here: bool) -> Needs:
     return Needs(frozenset(programs), made.device if made else "", ours)
 
 
-def needs_of_goal(goal: RaidGoal, *, here: bool) -> Needs:
-    """Return what every plan for the goal needs, for any members. `here`: as for `needs_of_plan`."""
+def needs_of_goal(goal: RaidGoal, *, here: bool, stale: Sequence[StaleLine] = ()) -> Needs:
+    """Return what every plan for the goal needs, for any members. `here`: as for `needs_of_plan`; `stale`: as
+    for `plan_raid`.
+    """
     if goal.system not in boot.SYSTEMS:
         return Needs()
     device = commands.array_device(goal)
     permanent = (
+        *(line.edit for line in stale),
         *boot.persistence_steps(goal, boot.SYSTEMS[goal.system], device),
         *boot.mount_steps_of_goal(goal),
     )
@@ -408,7 +418,7 @@ def _make_member(placed: Placed, goal: RaidGoal, area: steps.DataArea) -> MakeMe
     return MakeMember(steps.subject(disk), placed.device, label, entries, wipe, holds, zeroed, arrays)
 
 
-def _steps(decided: Decided, inventory: Inventory) -> Iterator[Step]:
+def _steps(decided: Decided, inventory: Inventory, stale: Sequence[StaleLine]) -> Iterator[Step]:
     goal = decided.goal
     geometry = decided.geometry
     placed = decided.placed
@@ -421,6 +431,7 @@ def _steps(decided: Decided, inventory: Inventory) -> Iterator[Step]:
     file_system = commands.file_system_step(goal, geometry)
     if file_system:
         yield file_system
+    yield from (line.edit for line in stale)
     others = boot.lines_for_running_arrays(inventory, system, geometry.device)
     yield from boot.persistence_steps(goal, system, geometry.device, others)
     yield from boot.late_start_steps(goal, system)

@@ -16,6 +16,10 @@ MIB = 1 << 20
 SIZE = 384 * MIB
 CONF = Path("/etc/mdadm/mdadm.conf")
 FSTAB = Path("/etc/fstab")
+OTHERS = {
+    CONF: "ARRAY /dev/md/other UUID=01234567:89abcdef:01234567:89abcdef\n",
+    FSTAB: "UUID=11111111-2222-4333-8444-555555555555 /srv/other xfs noauto 0 0\n",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,7 @@ def main(names: Sequence[str]) -> None:
     prepare()
     for case in CASES:
         (OUT / f"{case.name}.json").write_text(json.dumps(run_case(case), indent=1))
+    (OUT / "blank.json").write_text(json.dumps(run_blank(CASES[0]), indent=1))
 
 
 def run_case(case: Case) -> dict[str, object]:
@@ -82,6 +87,24 @@ def run_case(case: Case) -> dict[str, object]:
             path.write_text(text)
         if name == "no mount":
             run("mount", "/srv/stripe")
+    return told
+
+
+def run_blank(case: Case) -> dict[str, object]:
+    """Make the array, then lose the content of one of its drives, and of both, as an instance store does."""
+    clear()
+    create(case)
+    for path, line in OTHERS.items():
+        path.write_text(path.read_text() + line)
+    old = state()
+    run("umount", "/srv/stripe")
+    run("mdadm", "--stop", "/dev/md/stripe")
+    told: dict[str, object] = {"old": old}
+    for name, lost in (("one", SERIALS[:1]), ("both", SERIALS[1:2])):
+        for serial in lost:
+            blank(serial)
+        files = {str(path): path.read_text() for path in (CONF, FSTAB)}
+        told[name] = {"said": create(case), "files": files, "state": state()}
     return told
 
 

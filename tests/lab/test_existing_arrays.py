@@ -73,3 +73,38 @@ def test_what_differs_is_named_and_nothing_is_changed_or_stopped(told: dict[str,
         assert end["changed"] is False
         assert any(REASONS[name][1] in each["text"] for each in end["refusals"]), (name, end)
         assert not any(word in each["hint"] for each in end["refusals"] for word in ("--stop", "umount")), (name, end)
+
+
+@pytest.fixture
+def blanked(said: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((said / "blank.json").read_text())
+    return found
+
+
+def uuid_of(conf: str, name: str) -> str:
+    """Return the UUID on the ARRAY line that is not a comment."""
+    return next(line.rpartition("UUID=")[2] for line in conf.splitlines() if line.startswith(f"ARRAY /dev/md/{name} "))
+
+
+def test_an_array_whose_drives_came_back_blank_is_made_anew_in_place_of_its_lines(blanked: dict[str, Any]) -> None:
+    code, out, err = blanked["both"]["said"]
+    assert code == 0 and last_event(out)["changed"], err
+    files, now = blanked["both"]["files"], blanked["both"]["state"]
+    conf, table = (now[str(path)] for path in (existing_arrays.CONF, existing_arrays.FSTAB))
+    (md,) = [name for name in now if name.startswith("md") and " " not in name]
+    assert f"MD_UUID={uuid_of(conf, 'stripe')}" in now[md].splitlines()
+    assert uuid_of(conf, "stripe") != uuid_of(files[str(existing_arrays.CONF)], "stripe")
+    assert "/srv/stripe" in now[f"{md} mounts"]
+    for path, text in files.items():
+        for line in text.splitlines():
+            kept = line if "stripe" not in line else f"# replaced by aligntool: {line}"
+            assert kept in now[path].splitlines()
+    mounts = [line.split()[1] for line in table.splitlines() if not line.startswith("#")]
+    assert sorted(mounts) == ["/srv/other", "/srv/stripe"]
+
+
+def test_while_one_drive_still_has_its_member_no_line_is_replaced(blanked: dict[str, Any]) -> None:
+    code, _, err = blanked["one"]["said"]
+    assert code == 3, err
+    for path, text in blanked["one"]["files"].items():
+        assert blanked["one"]["state"][path] == text
