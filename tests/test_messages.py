@@ -67,7 +67,7 @@ def say(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
         names = {"PYTHONPATH": str(tree), "LC_ALL": "ja_JP.UTF-8", "PYTHONUTF8": "1"} | environment
         done = subprocess.run(
             [sys.executable, "-B", "-m", "aligntool", *words.split()],
-            cwd=tree, env=os.environ | names, capture_output=True, text=True, check=False, timeout=60,
+            cwd=tree, env=os.environ | names, capture_output=True, text=True, check=False, timeout=300,
         )  # fmt: skip
         assert done.returncode in (0, 1), done.stderr
         return done.stdout

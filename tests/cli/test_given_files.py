@@ -8,7 +8,7 @@ import pytest
 
 from tests.run_aligntool import program, run_aligntool
 
-LONGEST_S = 60
+LONGEST_S = 300
 READERS = [
     ("apply", "--yes"), ("bench", "show"), ("recipes", "check"), ("trace",), ("fleet",), ("audit", "--sysroot"),
     ("audit", "--measured"), ("raid", "plan", "--level", "1", "/dev/null", "--tuned"), ("layout", "x.img", "--recipe"),

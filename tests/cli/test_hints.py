@@ -45,7 +45,7 @@ def _repaired(hint: str, image: Path, begin: str, **names: str) -> None:
     assert place and shell_word(str(image)) in hint
     with attached(image, "-o", place[2], "--sizelimit", place[1]) as device:
         words = command_of(hint, begin, PARTITION=device, **names)
-        subprocess.run(["sh", "-c", words], check=False, timeout=60, capture_output=True)
+        subprocess.run(["sh", "-c", words], check=False, timeout=300, capture_output=True)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_the_check_of_an_overlong_file_system_respects_the_end_of_the_partition(
     image = make_old_disk(tmp_path / "a.img")
     run("sfdisk", "-q", "-N", "1", image, stdin=f",{LENGTH // 512 - 8000}\n")
     hint = hint_of(run_aligntool("plan", "realign", image))
-    done = subprocess.run(hint, shell=True, check=False, timeout=60, capture_output=True)
+    done = subprocess.run(hint, shell=True, check=False, timeout=300, capture_output=True)
     assert b"the superblock or the partition table is likely to be corrupt" in done.stdout
 
 
@@ -243,7 +243,7 @@ def test_a_demo_prints_its_commands_and_their_output_in_sequence(tmp_path: Path)
     image = tmp_path / "old.img"
     done = subprocess.run(
         ["sh", "-c", '"$0" -m aligntool demo "$1" 2>&1', sys.executable, image],
-        capture_output=True, text=True, check=True, timeout=60,
+        capture_output=True, text=True, check=True, timeout=300,
     )  # fmt: skip
     said = [
         done.stdout.find(words) for words in ("$ aligntool audit", "AT101", "$ aligntool plan", "To copy:", "\nSteps")
@@ -384,7 +384,7 @@ def test_a_disk_without_a_node_in_dev_is_refused(dirty_disk: Path, loop: Callabl
     words = " ".join(program("plan", "realign", node.name))
     done = subprocess.run(
         ["unshare", "-m", "sh", "-c", f"mount -t tmpfs none /dev && mknod /dev/null c 1 3 && {words}"],
-        capture_output=True, text=True, check=False, timeout=60,
+        capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 3 and str(node) in done.stderr and "Traceback" not in done.stderr
 

@@ -92,7 +92,7 @@ def test_without_root_a_named_device_or_fail_on_gives_exit_code_3(
         drop = [shutil.which("setpriv") or "setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
         keep = "import os,sys;os.chdir('/');from aligntool.__main__ import main;main()"
         command = [*drop, "--inh-caps=-all", "--bounding-set=+dac_read_search", sys.executable, "-c", keep, *words]
-        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=60)
+        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=300)
 
     done = as_nobody("audit", "-q", "--fail-on", "warning", str(device))
     if done.returncode == 127 or ("aligntool" in done.stderr and "Error" in done.stderr):

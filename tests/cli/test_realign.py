@@ -275,7 +275,7 @@ def interrupted(
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     os.kill(int(children[-1]) if mover else process.pid, with_signal)
     sent = time.monotonic()
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=300)
     return process.returncode, said, time.monotonic() - sent
 
 
@@ -319,7 +319,7 @@ def test_a_move_whose_messages_have_no_reader_any_more_ends_with_exit_code_4(dis
         if "copy" in line:
             break
     process.stderr.close()
-    assert process.wait(60) == 4
+    assert process.wait(300) == 4
     assert run_aligntool("resume", "--yes", disk).returncode == 0
     assert_whole(disk)
 
@@ -548,7 +548,7 @@ def test_a_file_that_replaced_the_journal_file_is_kept(
     journal.rename(tmp_path / "renamed")
     if replaced:
         journal.write_text("thesis")
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=300)
     assert process.returncode == 0 and "Traceback" not in said, said
     assert_whole(full_disk)
     assert not replaced or journal.read_text() == "thesis"

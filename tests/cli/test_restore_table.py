@@ -51,7 +51,7 @@ def kill_while_copying(image: Path, command: str = "realign") -> None:
         if json.loads(line)["event"] == "progress":
             break
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
 
 
 def overwrite(image: Path, *sectors: int) -> None:

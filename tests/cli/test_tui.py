@@ -25,7 +25,7 @@ from tests.run_aligntool import program, run_aligntool
 from tests.thorough import when_thorough
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs", "e2fsck", "debugfs", "blkid")
-LONGEST_S = 60
+LONGEST_S = 300
 
 
 class User:
@@ -256,7 +256,7 @@ def test_the_tui_does_not_draw_into_a_file(disk: Path) -> None:
     """Textual draws on standard error, so with 2>FILE the screen would be blank, and the keys work."""
     terminal, inside = os.openpty()
     words = program("tui", disk)
-    done = subprocess.run(words, stdin=inside, stdout=inside, stderr=subprocess.PIPE, check=False, timeout=30)
+    done = subprocess.run(words, stdin=inside, stdout=inside, stderr=subprocess.PIPE, check=False, timeout=300)
     os.close(terminal)
     os.close(inside)
     assert done.returncode == 3 and b"the tui command needs a terminal" in done.stderr

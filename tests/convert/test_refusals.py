@@ -169,7 +169,9 @@ def extents(disk: Path, sector: int) -> list[tuple[int, int]]:
 
 
 def typed(command: str, folder: Path) -> None:
-    subprocess.run(("sh", "-ec", command.replace("sudo ", "")), cwd=folder, check=True, timeout=60, capture_output=True)
+    subprocess.run(
+        ("sh", "-ec", command.replace("sudo ", "")), cwd=folder, check=True, timeout=300, capture_output=True
+    )
 
 
 @pytest.fixture

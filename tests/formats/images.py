@@ -131,7 +131,7 @@ def parted_partitions(path: Path) -> dict[int, tuple[int, int, str]]:
 def sgdisk_verify(path: Path) -> str:
     """Return the whole output of sgdisk about a table; half of it goes to its standard error."""
     words = [find_tool("sgdisk") or "sgdisk", "-v", str(path)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
     return done.stdout + done.stderr
 
 

@@ -56,9 +56,9 @@ def _served(folder: Path) -> Iterator[tuple[Path, int]]:
         yield file, server.pid
     finally:
         run("fusermount3", "-u", "-z", file, fails=True)
-        shown.wait(60)
+        shown.wait(300)
         server.terminate()
-        server.wait(60)
+        server.wait(300)
 
 
 def _wait(ready: Callable[[], bool]) -> None:

@@ -198,7 +198,7 @@ class TestStalledDisk:
     def test_a_pipe_from_the_audit_ends_when_the_audit_ends(self, tmp_path: Path) -> None:
         with stalled_disk(tmp_path) as device:
             line = f"{sys.executable} -m aligntool audit --timeout 1 {device} | cat"
-            done = subprocess.run(line, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+            done = subprocess.run(line, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
         assert "AT903" in done.stdout
 
     def test_an_image_on_a_hung_file_system_is_refused_and_the_other_one_is_judged(self, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def kill(process: subprocess.Popen[bytes]) -> int:
             with suppress(ProcessLookupError):
                 movers.append(os.pidfd_open(int(pid)))
     process.kill()
-    code = process.wait(timeout=60)
+    code = process.wait(timeout=300)
     for mover in movers:
         assert select.select([mover], [], [], 60)[0], "what moves for a program that was killed has to end"
         os.close(mover)

@@ -84,7 +84,7 @@ def medium(image: Path) -> Iterator[Medium]:
         yield served
     finally:
         _wait(lambda: not os.path.ismount(served.disk.parent) or _unmounted(served.disk.parent))
-        server.wait(timeout=30)
+        server.wait(timeout=300)
 
 
 def _unmounted(folder: Path) -> bool:

@@ -820,7 +820,7 @@ def test_the_source_is_locked_during_a_copy_and_a_signal_removes_the_copy(tmp_pa
         assert "open in another program" in aligntool("convert", disk, "--yes", code=REFUSED)
     finally:
         copying.send_signal(signal.SIGTERM)
-    assert copying.wait(60) == STOPPED  # it obeys the rate limit, or it would have ended
+    assert copying.wait(300) == STOPPED  # it obeys the rate limit, or it would have ended
     assert not new.exists()
 
 
@@ -833,7 +833,7 @@ def test_a_source_that_another_program_changes_meanwhile_gets_no_copy(tmp_path: 
     with disk.open("r+b") as file:
         file.seek(20 * MIB)
         file.write(b"changed")
-    assert copying.wait(60) == STOPPED
+    assert copying.wait(300) == STOPPED
     assert not new.exists()
     aligntool("convert", disk, "--yes", "-o", new)
 

@@ -42,7 +42,7 @@ pytestmark = [
 ]
 EXT2 = next(kind for kind in FILESYSTEMS if kind.name == "ext2")
 WHERE = ("read", "write", "record", "flush")
-PATIENCE_S = 60
+PATIENCE_S = 300
 
 
 def stall(where: str, trip: Journey) -> tuple[str, int, int]:

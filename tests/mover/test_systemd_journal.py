@@ -24,7 +24,7 @@ from aligntool.realign.request import Request
 from tests.conftest import run
 
 ROOT = Path(__file__).parent.parent.parent
-PATIENCE_S = 60
+PATIENCE_S = 300
 pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs")
 
 Entry = list[tuple[str, str]]

@@ -184,7 +184,7 @@ def killed(command: str, image: Path, *, limit: int, victims: str = "") -> tuple
     if process.poll() is None:
         for victim in {"both": (server, process.pid), "server": (server,), "aligntool": (process.pid,)}[victims]:
             os.kill(victim, signal.SIGKILL)
-    code = process.wait(timeout=60)
+    code = process.wait(timeout=300)
     assert code in {DONE, REFUSED, STOPPED, -9}, code
     return code, done
 

@@ -52,7 +52,7 @@ class Pair:
                     "ESP_COPIES_FILE": str(listed), "ESP_COPIES_SYS": str(self.folder), "ESP_COPIES_TYPE": "ext4",
                     "TMPDIR": str(self.folder), "LC_ALL": "C", "PATH": path or os.environ["PATH"],
                 },
-                capture_output=True, text=True, check=False, timeout=60,
+                capture_output=True, text=True, check=False, timeout=300,
             )  # fmt: skip
 
     def run_array(self, *on: int) -> None:

@@ -42,7 +42,7 @@ def test_mkfs_xfs_reports_the_intended_stripe(
     """Its output is in blocks of 4096 bytes; it must print no warning, as it does if the log is limited."""
     command = made(planned(goal(level, chunk=chunk), *drives(count)), "xfs")
     words = [find_tool(command[0]) or "", "-N", *command[1:], str(sparse(20 * GIB))]
-    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=300)
     found = re.search(r"sunit=(\d+)\s+swidth=(\d+) blks", done.stdout)
     assert found and (int(found[1]), int(found[2])) == stripe
     found = re.search(r"sectsz=\d+\s+sunit=(\d+) blks, lazy-count", done.stdout)
@@ -150,7 +150,7 @@ def test_mdadm_accepts_every_option_and_stops_at_missing_members(
 
     def ask(words: list[str]) -> str:
         words = [find_tool("mdadm") or "", *(gone.get(word, word) for word in words)]
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60, stdin=subprocess.DEVNULL)
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300, stdin=subprocess.DEVNULL)
         assert done.returncode
         return done.stdout + done.stderr
 

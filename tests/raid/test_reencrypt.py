@@ -186,7 +186,7 @@ def test_a_rollback_restores_the_disk_only_until_the_first_data_are_reencrypted(
         process = encrypted.process("begin")
         wait_for(process, encrypted, enough)
         kill_all(process)
-        assert encrypted.process("back").wait(60) == code
+        assert encrypted.process("back").wait(300) == code
         assert len(find_records(encrypted.state)) == (code != 0)
         assert (encrypted.image.read_bytes() == before) == (code == 0)
 

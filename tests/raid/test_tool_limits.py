@@ -64,7 +64,7 @@ def test_an_array_too_small_for_its_file_system_is_refused_as_by_mkfs(
     made = planned(replace(wanted, filesystem="none"), *drives(count, size=size)).disk.size
     large = mkfs(planned(wanted, *drives(count)))
     assert subprocess.run(
-        [find_tool(large[0]) or "", *large[1:], str(sparse(made))], capture_output=True, check=False, timeout=60
+        [find_tool(large[0]) or "", *large[1:], str(sparse(made))], capture_output=True, check=False, timeout=300
     ).returncode
 
 

@@ -533,6 +533,6 @@ def test_ctrl_c_ends_the_command_and_its_children(tmp_path: Path, room: Path) ->
     while not any(room.glob("*/*")):  # a child unpacks
         assert child.poll() is None
     os.killpg(child.pid, 2)
-    out, err = child.communicate(timeout=60)
+    out, err = child.communicate(timeout=300)
     assert child.returncode == 130 and b"Traceback" not in err and out == b""
     assert list(room.iterdir()) == []

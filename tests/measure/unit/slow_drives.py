@@ -49,7 +49,7 @@ def nbdkit_file(folder: Path, *words: str) -> Iterator[Path]:
     finally:
         # Lazily: another program may just have the loop device over it open, which is then detached a moment later.
         run("fusermount3", "-u", "-z", file, fails=True)
-        child.wait(60)
+        child.wait(300)
         if child.stderr:
             child.stderr.close()
 
