@@ -623,10 +623,11 @@ class Inventory:
     uplinks: tuple[Uplink, ...] = ()
     adapters: tuple[Adapter, ...] = ()
     unseen: tuple[Unseen, ...] = ()  # of the machine as a whole
-    system: System | None = None  # None: there is no array, or not readable
+    system: System | None = None  # None: there is no array, and none is named; or not readable
     captured: bool = False  # from another machine: commands typed here do not act on its disks
     manifest: Manifest = field(default=Manifest(), compare=False)
     sysroot: str = field(default="", compare=False)  # the name of the captured machine's file or folder
+    is_whole: bool = field(default=False, compare=False)  # every disk of the machine was looked at
 
     def disk(self, name: str) -> Disk | None:
         return next((disk for disk in self.disks if name in (disk.name, disk.path)), None)

@@ -112,6 +112,10 @@ class System:
     late_start: bool = False  # LATE_START is enabled
     kernel: str | None = None  # its release, as `uname -r` prints it
 
+    def names_arrays(self) -> bool:
+        """Return whether mdadm.conf or fstab names an array."""
+        return bool(self.mdadm.arrays) or any(line.spec.startswith("/dev/md") for line in self.fstab)
+
 
 # Parsers of these files.
 

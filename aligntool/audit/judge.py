@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from aligntool.audit import drives, report, wording
+from aligntool.audit.absent_arrays import absent_array_findings
 from aligntool.audit.array_boot import array_number_findings, late_start_findings, system_findings
 from aligntool.audit.arrays import array_findings, members_of, whole_member_findings, with_members
 from aligntool.audit.grids import Sized, grids_of, physical_sector, shifted_arrays
@@ -52,7 +53,7 @@ def audit(inventory: Inventory, known: Known, options: report.AuditOptions | Non
     for judged_disk in judged:
         findings += array_findings(judged_disk.disk, members, inventory.system)
         findings += whole_member_findings(judged_disk.disk)
-    for find in (system_findings, array_number_findings, late_start_findings):
+    for find in (system_findings, array_number_findings, late_start_findings, absent_array_findings):
         findings += find(inventory)
     # Stable: within a severity, in the order of the disks.
     findings.sort(key=lambda finding: finding.severity.rank)

@@ -473,9 +473,8 @@ def look(
     with open_sysroot(sysroot) as tree:
         machine = _Machine(tree, given, wake or bool(targets), silence_s, known)
         if not targets:
-            return replace(
-                _inventory(machine, machine.all_disks(arrays=arrays), files=files), sysroot=sysroot or ""
-            )
+            found = machine.all_disks(arrays=arrays)
+            return _inventory(machine, found, files=files, is_whole=not arrays, sysroot=sysroot or "")
         results = machine.named(targets)
         disks = [item for item in results if isinstance(item, Disk)]
         refused = [
@@ -549,12 +548,13 @@ class _Machine:
         blocks = self._within_deadline(lambda _: _arrays(self.tree, list_blocks(self.tree)))
         return self._look_at(blocks or [], _NOT_NEEDED)
 
-    def system(self, disks: Sequence[Disk]) -> tuple[System | None, tuple[Unseen, ...]]:
-        """Return the system's files, only if there is an array, because initramfs images are unpacked for it.
-        A captured tree may have none.
+    def system(self, disks: Sequence[Disk], *, is_whole: bool) -> tuple[System | None, tuple[Unseen, ...]]:
+        """Return the system's files if there is an array, because initramfs images are unpacked for it; of a
+        whole machine without one, those that name an array. A captured tree may have none.
         """
         if not any(disk.array for disk in disks) and not self.tree.names(RECORDS):
-            return None, ()
+            named = read_system(self.tree, images=False) if is_whole else None
+            return (named if named and named.names_arrays() else None), ()
         seen = self._within_deadline(lambda _: (read_system(self.tree),), _SYSTEM_FILES_S)
         if seen:
             return seen[0], ()
@@ -646,11 +646,21 @@ def _arrays(tree: Tree, blocks: Sequence[Block]) -> list[Block]:
     return [block for block in blocks if tree.exists(f"{block.path}/md")]
 
 
-def _inventory(machine: _Machine, found: Sequence[Disk], *, files: bool) -> Inventory:
+def _inventory(
+    machine: _Machine, found: Sequence[Disk], *, files: bool, is_whole: bool = False, sysroot: str = ""
+) -> Inventory:
     disks = partitions.without_mapped_partitions(found)
-    system, unseen = machine.system(disks) if files else (None, ())
+    system, unseen = machine.system(disks, is_whole=is_whole) if files else (None, ())
     adapters = find_adapters(machine.tree)
     captured = not machine.tree.live
     return Inventory(
-        disks, find_uplinks(disks), adapters, unseen, system, captured, read_manifest(machine.tree)
+        disks,
+        find_uplinks(disks),
+        adapters,
+        unseen,
+        system,
+        captured,
+        read_manifest(machine.tree),
+        sysroot,
+        is_whole,
     )

@@ -80,9 +80,14 @@ def test_every_file_is_read_below_the_root(tmp_path: Path) -> None:
     assert found.initramfs == () and found.unfinished == ()
 
 
-def test_the_files_are_not_read_without_an_array(tmp_path: Path) -> None:
-    root = machine(tmp_path)
+def test_without_an_array_files_are_read_only_of_a_whole_machine_that_names_one(tmp_path: Path) -> None:
+    root = with_image(machine(tmp_path), {"sbin/mdadm": b"x"})
+    assert seen(root).initramfs
     (root / "sys/devices/virtual/block/md127/md/level").write_text("")
+    files = look([], sysroot=str(root)).system
+    assert files is not None and files.mdadm.arrays and not files.initramfs
+    (root / "etc/mdadm/mdadm.conf").write_text("HOMEHOST <system>\n")
+    (root / "etc/fstab").write_text("UUID=aa-bb / ext4 defaults 0 1\n")
     assert look([], sysroot=str(root)).system is None
     assert look(["sda"], sysroot=str(machine(tmp_path / "two"))).system is None
 
