@@ -94,6 +94,7 @@ def _walk_forward(
         _save(record)
         yield StepDone(index)
     yield from steps_system.backup_messages(record.plan, record.traces, paths)
+    yield from steps_system.remove_old_backups(record.plan, record.traces, paths)
     _forget(record)
 
 

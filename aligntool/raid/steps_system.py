@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import count, dropwhile, takewhile
+from itertools import dropwhile, takewhile
 from pathlib import Path
 
 from aligntool import steps
@@ -382,10 +382,8 @@ def find_file_trace(step: FileStep, paths: Paths, *, keeps: bool = True) -> dict
     found = {"after": hashlib.sha256(after).hexdigest()}
     if before is not None:
         found["before"] = base64.b64encode(before).decode()
-        if keeps:  # backups of earlier runs stay: fstab.before-aligntool, fstab.before-aligntool.1 ...
-            name = Path(step.backup).name
-            names = (f"{name}.{number}" if number else name for number in count())
-            found["backup"] = next(unused for unused in names if not os.path.lexists(file.with_name(unused)))
+        if keeps:
+            found["backup"] = _next_backup(file, Path(step.backup).name)
     return found
 
 
@@ -504,7 +502,43 @@ def _read(file: Path) -> bytes | None:
         return None
 
 
-# The backups of the files that a plan changes: one of each file, as it was before the plan.
+# The backups of the files that a plan changes: one of each file, as it was before the plan. Of all plans
+# together the newest KEPT: fstab.before-aligntool, fstab.before-aligntool.1 ...
+
+KEPT = 5
+
+
+def _backups(file: Path, name: str) -> dict[int, Path]:
+    """Return the backups of a file, by their numbers, the oldest first."""
+    pattern = re.compile(rf"{re.escape(name)}(?:\.([1-9]\d{{0,8}}))?")
+    found = {
+        int(match[1] or 0): path for path in file.parent.iterdir() if (match := pattern.fullmatch(path.name))
+    }
+    return dict(sorted(found.items()))
+
+
+def _next_backup(file: Path, name: str) -> str:
+    """Return an unused name, with a number above those of all backups that are there."""
+    number = max(_backups(file, name), default=-1) + 1
+    return f"{name}.{number}" if number else name
+
+
+def remove_old_backups(plan: Plan, traces: Traces, paths: Paths) -> Iterator[Said]:
+    """Remove all but the newest backups of each file of which this plan kept one."""
+    for index in sorted(traces):
+        step = plan.steps[index]
+        if not isinstance(step, FileStep) or backup_of(step, paths, traces[index]) is None:
+            continue
+        file = find_file(paths, step.path)
+        old = list(_backups(file, Path(step.backup).name).values())[:-KEPT]
+        for backup in old:
+            if backup.is_symlink() or not backup.is_file():
+                continue
+            try:
+                remove_file(backup)
+                yield Said(f"{backup} is removed: the newest {KEPT} are kept")
+            except OSError as error:
+                yield Said(f"{backup} cannot be removed: {error.strerror}")
 
 
 def has_backup(step: FileStep, plan: Plan, traces: Traces) -> bool:

@@ -8,10 +8,12 @@ import pytest
 
 from aligntool.change import Said
 from aligntool.errors import Refused, Stopped
+from aligntool.raid.apply import apply_record, begin
 from aligntool.raid.steps_system import backup_of, edit_file, edited, find_file_trace, refuse_unwritable, restore_file
 from aligntool.steps import EditFile, FileStep, WriteFile
 from tests.conftest import run
 from tests.raid.applying.builders import FS_UUID, LINE, fstab_step, paths_in
+from tests.raid.builders import drives, goal, planned
 
 
 @pytest.fixture
@@ -256,3 +258,23 @@ def test_a_unit_file_is_not_written_where_systemd_is_missing(tmp_path: Path) -> 
     paths.of("/etc/systemd/system").mkdir(parents=True)
     edit(tmp_path, step)
     assert paths.of(step.path).read_text() == "[Timer]\n"
+
+
+def test_the_newest_five_copies_of_a_file_are_kept_and_each_removed_one_is_named(tmp_path: Path, fstab: Path) -> None:
+    paths = paths_in(tmp_path)
+    (paths.state / "arrays").mkdir(parents=True)
+    strange = [fstab.with_name(f"fstab.before-aligntool{end}") for end in (".old", ".01", "x", ".1.gz")]
+    for each in strange:
+        each.write_text("not aligntool's\n")
+    said: list[str] = []
+    for number in range(8):
+        fstab.write_text(f"run {number}\n")
+        plan = replace(planned(goal(), *drives(2)), purpose="persist", steps=(fstab_step(),))
+        events = list(apply_record(begin(plan, paths), plan, paths))
+        said += [event.text for event in events if isinstance(event, Said) and "removed" in event.text]
+    copies = {each.name: each.read_text() for each in fstab.parent.glob("fstab.before*") if each not in strange}
+    assert copies == {f"fstab.before-aligntool.{number}": f"run {number}\n" for number in range(3, 8)}
+    folder = fstab.parent
+    names = ("fstab.before-aligntool", "fstab.before-aligntool.1", "fstab.before-aligntool.2")
+    assert said == [f"{folder / name} is removed: the newest 5 are kept" for name in names]
+    assert all(each.exists() for each in strange)
