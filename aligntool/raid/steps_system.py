@@ -484,13 +484,17 @@ def refuse_unwritable(step: FileStep, paths: Paths) -> Iterator[str]:
     except Refused as error:
         yield str(error)
         return
-    if not os.access(file.parent, os.W_OK):
-        yield f"{file.parent} cannot be written"
-    # For root this checks only for a read-only file system and the flag of chattr(1): fs/namei.c,
+    # For root, access(2) checks only for a read-only file system and the flags of chattr(1): fs/namei.c,
     # inode_permission.
-    if file.exists() and not os.access(file, os.W_OK):
-        how = by_hand(ByHand.READ_ONLY, "chattr", shell_word(str(file)))
-        yield f"{file} cannot be replaced; it is immutable or read-only: {how}"
+    if os.statvfs(file.parent).f_flag & os.ST_RDONLY:
+        how = by_hand(ByHand.READ_ONLY, "mount", shell_word(str(file.parent)))
+        yield f"{file.parent} is on a file system that is mounted read-only: {how}"
+    else:
+        if not os.access(file.parent, os.W_OK):
+            yield f"{file.parent} cannot be written"
+        if file.exists() and not os.access(file, os.W_OK):
+            how = by_hand(ByHand.READ_ONLY, "chattr", shell_word(str(file)))
+            yield f"{file} cannot be replaced; it is immutable or read-only: {how}"
     if any(mount.place == str(file) for mount in mounts_now()):  # containers mount /etc/hosts and the like
         yield f"{file} is a mount point of its own, so it cannot be replaced: {typed('umount', str(file))}"
 
