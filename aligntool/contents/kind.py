@@ -67,6 +67,8 @@ class NewArray:
     block_size: int | None
     inode_size: int | None
     log_size: int | None
+    # the logical blocks that all drives could be given later, if the content allows it; None: as they are now
+    sector: int | None = None
 
     @property
     def block(self) -> int:

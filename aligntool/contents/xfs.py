@@ -240,6 +240,10 @@ def _options(array: NewArray) -> Iterator[str]:
     """Yield the options of mkfs.xfs(8), which would refuse if it found the content of a former array."""
     yield from ("-f", "-m", f"uuid={array.uuid}", "-L", array.name[:_LONGEST_LABEL])
     yield from ("-b", f"size={array.block}", "-i", f"size={array.inode_size or _INODE}")
+    if (
+        array.sector
+    ):  # otherwise the sectors of the device, and with smaller ones it is never mounted on larger
+        yield from ("-s", f"size={array.sector}")
     log = [f"size={array.log_size}"] if array.log_size else []
     if array.chunk:
         yield from ("-d", f"su={array.chunk},sw={array.data}")
@@ -252,6 +256,9 @@ def _options(array: NewArray) -> Iterator[str]:
 
 def _notes(array: NewArray) -> Iterator[str]:
     chunk = array.chunk
+    if array.sector:
+        later = "so that the drives, which all offer such blocks, can be given them later (raid reformat)"
+        yield f"XFS: sectors of {format_size(array.sector)}, {later}"
     if not chunk:
         yield (
             "XFS: no stripe unit (noalign): a RAID1 has no chunk, and mkfs.xfs would use the drives' I/O"

@@ -1,7 +1,7 @@
 """Commands and steps that create arrays and file systems."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from aligntool import steps
@@ -10,6 +10,7 @@ from aligntool.change import RaidGoal
 from aligntool.contents.catalogue import kind_named
 from aligntool.contents.kind import NewArray
 from aligntool.formats.gpt import table_sizes
+from aligntool.inventory import Disk, DiskKind
 from aligntool.raid.boot import MAKERS
 from aligntool.raid.levels import LEVELS, Level, capacity, data_members
 from aligntool.raid.members import METADATA, Placed
@@ -21,6 +22,7 @@ from aligntool.units import GIB, KIB, MIB, align_down, format_size
 # The defaults differ between versions of mdadm: before 4.4 members over 100 GiB got a bitmap by default;
 # since then mdadm asks, and a script without a terminal gets none (mdadm.c, "To optimize recovery speed").
 
+LARGER_BLOCK = 4 * KIB
 ANY_CHUNK = 64 * KIB  # the size of a RAID1 is rounded to this
 BITMAP_CHUNK = 64 * MIB  # mdadm's own
 PARITY_BITMAP_CHUNK = GIB
@@ -44,6 +46,7 @@ class ArrayGeometry:
     size: int  # of the array
     data: int  # members' worth of data in a full stripe
     flash: bool  # whether all members are flash
+    sector: int | None  # larger logical blocks that all members can be given; None: not all
 
 
 def array_device(goal: RaidGoal) -> str:
@@ -62,7 +65,19 @@ def geometry_of(
     size = capacity(level, len(placed), layout, length)
     data = data_members(level, len(placed), layout)
     flash = all(is_flash(place.member.disk) for place in placed)
-    return ArrayGeometry(array_device(goal), level, layout, chunk, bitmap, offset, length, size, data, flash)
+    sector = LARGER_BLOCK if all(_offers_larger_blocks(place.member.disk) for place in placed) else None
+    return ArrayGeometry(
+        array_device(goal), level, layout, chunk, bitmap, offset, length, size, data, flash, sector
+    )
+
+
+def _offers_larger_blocks(disk: Disk) -> bool:
+    """Return whether an NVMe drive has smaller logical blocks now, and a format of the larger ones without
+    metadata.
+    """
+    formats = disk.nvme.formats if disk.kind is DiskKind.NVME and disk.nvme else ()
+    is_small = 0 < (disk.limits.logical_block_size or 0) < LARGER_BLOCK
+    return is_small and any(form.data_size == LARGER_BLOCK and not form.metadata_size for form in formats)
 
 
 def make_array(goal: RaidGoal, geometry: ArrayGeometry, members: tuple[str, ...]) -> MakeArray:
@@ -172,9 +187,11 @@ def new_array(goal: RaidGoal, geometry: ArrayGeometry) -> NewArray:
     """Return what the kind of the goal's file system needs to know."""
     wants_stripes = bool(geometry.level.parity) or not geometry.flash
     sizes = (goal.block_size, goal.inode_size, goal.log_size)
-    return NewArray(
+    array = NewArray(
         goal.filesystem_uuid, goal.name, geometry.chunk or 0, geometry.data, wants_stripes, *sizes
     )
+    fits = geometry.sector is not None and array.block >= geometry.sector
+    return replace(array, sector=geometry.sector) if fits else array
 
 
 def file_system_step(goal: RaidGoal, geometry: ArrayGeometry) -> MakeFileSystem | None:

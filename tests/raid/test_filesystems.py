@@ -3,12 +3,14 @@
 import re
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from aligntool.change import Plan, RaidGoal
+from aligntool.inventory import LbaFormat, NvmeFacts
 from aligntool.raid.commands import command_of
 from aligntool.recipes.goals import load_recipes
 from aligntool.steps import MakeArray, MakeFileSystem
@@ -48,6 +50,39 @@ def test_mkfs_xfs_reports_the_intended_stripe(
     found = re.search(r"sectsz=\d+\s+sunit=(\d+) blks, lazy-count", done.stdout)
     assert found and int(found[1]) == log
     assert done.stderr == ""
+
+
+SMALL, LARGE, TAGGED = LbaFormat(0, 512, 0, 2), LbaFormat(1, 4096, 0, 0), LbaFormat(2, 4096, 8, 0)
+
+
+@pytest.mark.needs_tools("mkfs.xfs")
+@pytest.mark.parametrize(
+    ("formats", "logical", "words", "size"),
+    [
+        (((SMALL, LARGE), (SMALL, LARGE)), 512, {}, 4096),
+        (((SMALL, LARGE), (SMALL,)), 512, {}, 512),
+        (((SMALL, TAGGED), (SMALL, LARGE)), 512, {}, 512),
+        (((), ()), 512, {}, 512),
+        (((SMALL, LARGE), (SMALL, LARGE)), 512, {"block_size": 2048}, 512),
+        (((SMALL, LARGE), (SMALL, LARGE)), 4096, {}, None),  # as the drives are
+    ],
+)
+def test_xfs_gets_the_sectors_that_all_drives_could_be_given(
+    sparse: Callable[..., Path],
+    formats: tuple[tuple[LbaFormat, ...], ...],
+    logical: int,
+    words: dict[str, object],
+    size: int | None,
+) -> None:
+    members = [
+        replace(one, nvme=NvmeFacts(formats=each, format_in_use=0))
+        for one, each in zip(drives(2, logical=logical), formats, strict=True)
+    ]
+    command = made(planned(goal("raid0", **words), *members), "xfs")
+    assert ("-s" in command) == (size == 4096)
+    if size is not None:  # of the data and of the log
+        said = run(command[0], "-N", *command[1:], sparse(20 * GIB))
+        assert [int(found) for found in re.findall(r"sectsz=(\d+)", said)] == [size, size]
 
 
 @pytest.mark.parametrize(("level", "count"), [("raid0", 2), ("raid1", 2), ("raid10", 4), ("raid5", 3)])
