@@ -240,9 +240,8 @@ def _options(array: NewArray) -> Iterator[str]:
     """Yield the options of mkfs.xfs(8), which would refuse if it found the content of a former array."""
     yield from ("-f", "-m", f"uuid={array.uuid}", "-L", array.name[:_LONGEST_LABEL])
     yield from ("-b", f"size={array.block}", "-i", f"size={array.inode_size or _INODE}")
-    if (
-        array.sector
-    ):  # otherwise the sectors of the device, and with smaller ones it is never mounted on larger
+    # The default is the sectors of the device, and with smaller ones it can never be mounted on larger.
+    if array.sector:
         yield from ("-s", f"size={array.sector}")
     log = [f"size={array.log_size}"] if array.log_size else []
     if array.chunk:
