@@ -167,8 +167,10 @@ def _current_plan(record: Record) -> ArrayPlan:
         raise
 
 
-def report_array(plan: Plan, *, json_: bool) -> None:
-    """Look at the array again and report it. Raises Stopped if it cannot be looked at."""
+def report_array(plan: Plan, *, json_: bool, repeats: bool = False) -> None:
+    """Look at the array again and report it. Raises Stopped if it cannot be looked at. `repeats`: also what
+    needs attention, which only a plan that was shown in this run has told.
+    """
     reformatted = plan.disk.path if plan.of(FormatMember) else ""
     device = next((made.device for made in plan.of(MakeArray)), reformatted)
     names = [Path(device).resolve().name] if device else None
@@ -176,7 +178,8 @@ def report_array(plan: Plan, *, json_: bool) -> None:
     def look_again() -> Iterable[Line]:
         return array_lines(look_at_arrays(names), width=terminal_width()) if names else ()
 
-    run_change.end_change(plan, look_again, again=command("raid show", device), json_=json_)
+    again = command("raid show", device)
+    run_change.end_change(plan, look_again, again=again, json_=json_, repeats=repeats)
 
 
 def refuse_renamed(plan: ArrayPlan, disks: Sequence[Disk]) -> None:
@@ -486,7 +489,7 @@ def recover_array(record: Record, *, json_: bool, back: bool) -> None:
     """Finish or roll back an unfinished array, and report it. Raises Stopped if it stops again."""
     continue_array(record, back=back, json_=json_)
     if not back:
-        report_array(record.plan, json_=json_)
+        report_array(record.plan, json_=json_, repeats=True)
     elif json_:
         run_change.write_end("old", changed=True)
     else:

@@ -47,7 +47,7 @@ from aligntool.raid import existing, steps_system
 from aligntool.raid import measured as tuned
 from aligntool.raid.boot import SYSTEMS
 from aligntool.raid.commands import array_device
-from aligntool.raid.planning import needs_of_goal, needs_of_plan, plan_raid
+from aligntool.raid.planning import needs_of_goal, needs_of_plan, not_checked, plan_raid
 from aligntool.raid.running import PersistGoal, find_array, plan_persist, resolve_array
 from aligntool.raid.stale import StaleLine, lines_in_the_way, stale_lines
 from aligntool.render import plan as shown
@@ -367,7 +367,7 @@ def find_array_plan(drives: list[str], goal: RaidGoal) -> Plan:
         acting.refuse_unready(needs_of_goal(goal, here=here, stale=stale), others=refused)
         raise
     acting.refuse_unready(needs_of_plan(plan, here=here), plan.steps)
-    return plan
+    return plan if here else replace(plan, attention=(*plan.attention, not_checked(goal)))
 
 
 def _find_stale_lines(goal: RaidGoal) -> tuple[StaleLine, ...]:

@@ -212,8 +212,10 @@ def end_change(
     json_: bool,
     back: bool = False,
     hint: str = "",
+    repeats: bool = True,
 ) -> None:
     """Look at the result and report it, and what has to be done afterwards. `back`: the plan was undone.
+    `repeats`: also if the plan, which was shown before, has it.
 
     Raises Stopped if it cannot be looked at. `again`: the command that looks at it; `hint`: the next command.
     """
@@ -225,7 +227,8 @@ def end_change(
     if json_:
         sentences = tuple(text.rstrip("\n") for text in text_of(lines) if text.strip())
         return write_end("old" if back else "new", changed=True, sentences=sentences, hint=hint)
-    attention = attention_lines(plan, width=terminal_width()) if plan.attention and not back else ()
+    is_due = plan.attention and repeats and not back
+    attention = attention_lines(plan, width=terminal_width()) if is_due else ()
     with _after_change(again):
         print_lines([*lines, *([EMPTY] if attention else []), *attention])
         sys.stdout.flush()

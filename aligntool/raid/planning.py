@@ -329,6 +329,15 @@ def needs_of_goal(goal: RaidGoal, *, here: bool, stale: Sequence[StaleLine] = ()
     return Needs(frozenset(programs), device, ours)
 
 
+def not_checked(goal: RaidGoal) -> str:
+    """Return what could not be checked for a plan whose files and commands are those of another machine."""
+    unknown = (
+        "its programs are installed, its files can be replaced, and the name and the mount point are free"
+    )
+    title = boot.SYSTEMS[goal.system].title
+    return f"planned for {title}, which is not the system of this machine: not checked whether {unknown}"
+
+
 def decide_raid(drives: Sequence[Judged], goal: RaidGoal) -> Decided:
     """Decide everything about an array except its steps. Raises Refused with every reason."""
     named, reasons = _members_of(drives, goal)

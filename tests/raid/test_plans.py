@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from aligntool.change import ArrayPlan, RaidGoal, from_json, to_json
+from aligntool.cli.arrays import report_array
 from aligntool.inventory import Adapter, Disk, Inventory, KnownGeometry, LbaFormat, NvmeFacts, Source
 from aligntool.raid.boot import SYSTEMS
 from aligntool.raid.commands import command_of
@@ -331,3 +332,14 @@ def test_the_mount_waits_longer_than_mdadm_waits_for_missing_members() -> None:
 def test_a_root_file_system_does_not_start_without_its_array() -> None:
     plan = planned(goal(mount_at="/", filesystem="ext4"), *drives(2))
     assert "nofail" not in edits(plan)["/etc/fstab"]
+
+
+def test_what_needs_attention_is_shown_with_the_plan_and_repeated_only_by_a_resume(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plan = replace(planned(goal(), *drives(2)), steps=())
+    assert plan.attention
+    report_array(plan, json_=False)
+    assert capsys.readouterr().out.strip() == ""
+    report_array(plan, json_=False, repeats=True)
+    assert "the initial resynchronisation runs in the background" in " ".join(capsys.readouterr().out.split())
