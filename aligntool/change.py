@@ -207,6 +207,35 @@ class RaidGoal:
         return f"/srv/{self.name}" if self.mount_at is None else self.mount_at
 
 
+@dataclass(frozen=True, slots=True)
+class DriveSelection:
+    """Which drives an array is made of: those that match every kind of pattern that is given. Sizes in bytes.
+
+    `unused`: only drives without content, and those with a member of the array itself.
+    """
+
+    unused: bool = False
+    instance_store: bool = False  # the ephemeral drives of a cloud, by their model
+    models: tuple[str, ...] = ()  # patterns; of several, one must match
+    names: tuple[str, ...] = ()  # patterns of names in /dev/disk/by-id
+    addresses: tuple[str, ...] = ()  # patterns of the PCI address
+    least_size: int = 0
+    most_size: int | None = None
+    least: int = 1  # drives
+    most: int | None = None
+    one_drive: bool = False  # a single drive becomes a RAID0 of one
+    may_be_none: bool = False  # no drive is no error
+    wiped_serials: tuple[str, ...] = ()  # drives whose content may be overwritten
+
+
+@dataclass(frozen=True, slots=True)
+class EnsureGoal:
+    """An array that is to exist at every boot, and its drives, of which none is named."""
+
+    array: RaidGoal
+    drives: DriveSelection
+
+
 # A plan: the disk, its partitions before and after, the steps and their cost.
 
 

@@ -85,6 +85,11 @@ COMMANDS = {
         "create_command",
         "Create an array, and configure the system to start it at every boot.",
     ),
+    "raid ensure": (
+        "ensure",
+        "ensure_command",
+        "Let the array of a file exist: leave it as it is, or make it of blank drives.",
+    ),
     "raid persist": (
         "raid",
         "persist_command",

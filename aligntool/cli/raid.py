@@ -25,7 +25,7 @@ from aligntool.cli.reference import find_recipe
 from aligntool.cli.run_change import ChangeInProgress, ends_stream, pipes_may_break, run_change, show_only
 from aligntool.commands import ByHand, by_hand, command, typed
 from aligntool.errors import Refused, Stopped
-from aligntool.inventory import Disk
+from aligntool.inventory import Disk, Inventory
 from aligntool.linux.block import open_read_only
 from aligntool.linux.deadline import run_while_progressing
 from aligntool.linux.files import read_text
@@ -187,16 +187,13 @@ class ArrayOptions:
         measured = read_text(self.measured, most=tuned.LONGEST) if self.measured else goal.measured
         if self.measured:
             tuned.parse_tuning(measured, self.measured)
-        system = self.system or find_distribution()
-        if system is None:  # with another system's files and commands, no array would start
-            raise Refused("the family of this system is unknown", hint=f"--system: {', '.join(SYSTEMS)}")
         return replace(
             goal,
             **{name: value for name in _GOAL_FIELDS if (value := getattr(self, name))},
             mount_at=goal.mount_at if mount_at is None else mount_at,
             members="whole-drives" if self.whole else goal.members,
             wipe=tuple(resolve_device(name) for name in self.wipe or ()),
-            system=system,
+            system=system_of(self.system),
             measured=measured,
         )
 
@@ -217,11 +214,23 @@ def _goal(level: str | None, name: str | None) -> RaidGoal:
         )
     if level not in (None, goal.level):  # the recipe's values are for its own level
         goal = replace(goal, chunk=None, layout=None, bitmap=None)
+    return with_new_uuids(replace(goal, level=level or goal.level))
+
+
+def with_new_uuids(goal: RaidGoal) -> RaidGoal:
     array = uuid.uuid4().hex
     words = (array[start : start + 8] for start in range(0, 32, 8))
-    return replace(
-        goal, level=level or goal.level, array_uuid=":".join(words), filesystem_uuid=str(uuid.uuid4())
-    )
+    return replace(goal, array_uuid=":".join(words), filesystem_uuid=str(uuid.uuid4()))
+
+
+def system_of(word: str | None) -> str:
+    """Return the family of the system whose files are changed, this one's by default. Raises Refused if it is
+    unknown: with another system's files and commands, no array would start.
+    """
+    system = word or find_distribution()
+    if system is None:
+        raise Refused("the family of this system is unknown", hint=f"--system: {', '.join(SYSTEMS)}")
+    return system
 
 
 # `aligntool raid persist`: start an existing array at every boot.
@@ -357,7 +366,8 @@ def find_array_plan(drives: list[str], goal: RaidGoal) -> Plan:
     goal = replace(goal, partitions=numbers)
     array = existing.array_on(members, goal, report.inventory.disks)
     if array is not None:
-        return _find_existing_plan(array, members, goal)
+        acting.refuse_unfinished(acting.find_record(array.path))
+        return existing_plan(array, members, goal, look(()))
     here = goal.system == find_distribution()
     stale = _find_stale_lines(goal) if here else ()
     try:
@@ -380,12 +390,10 @@ def _find_stale_lines(goal: RaidGoal) -> tuple[StaleLine, ...]:
     return stale_lines(replace(look((), files=False), system=files), goal)
 
 
-def _find_existing_plan(array: Disk, members: list[Judged], goal: RaidGoal) -> Plan:
-    """Return a plan without steps if the array on these drives is the requested one. Raises Refused with
-    everything in which it differs.
+def existing_plan(array: Disk, members: list[Judged], goal: RaidGoal, inventory: Inventory) -> Plan:
+    """Return a plan without steps if the array on these drives is the requested one. `inventory`: of every
+    disk. Raises Refused with everything in which it differs.
     """
-    acting.refuse_unfinished(acting.find_record(array.path))
-    inventory = look(())
     disk = find_array(inventory.disks, array.path, command="aligntool raid show")
     running, _ = resolve_array(disk, inventory, PersistGoal(goal.system))
     head = b""

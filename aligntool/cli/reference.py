@@ -10,6 +10,7 @@ import typer
 from aligntool.audit.report import Code, findings_markdown
 from aligntool.cli.options import JsonOption, path, terminal_width, text
 from aligntool.cli.pager import page_lines
+from aligntool.commands import command
 from aligntool.documents import schema_texts
 from aligntool.errors import Refused
 from aligntool.linux.files import read_text
@@ -152,6 +153,8 @@ def find_recipe(name: str, kind: str) -> Recipe:
     if not _is_recipe_file(name):
         return recipe(name, kind)
     found = parse_recipe(name, read_text(name, hint=_LIST_RECIPES))
+    if found.kind == "ensure":
+        raise Refused(f"{name} is a file of raid ensure", hint=command("raid ensure", name))
     if found.kind != kind:
         raise Refused(f"{name} is a recipe for a {found.kind}", hint=_LIST_RECIPES)
     return found

@@ -159,7 +159,8 @@ def _name_differences(existing: Existing) -> Iterator[Refusal]:
         hint = f"--name {shell_word(name)}" if name else ""
         has = f"its name is {name!r}" if name else "its name is unknown"
         yield existing.differ("--name", f"{has}, not {existing.goal.name!r}", hint)
-    elif kernel_node(device) not in map(kernel_node, running_nodes(existing.disk)):
+        return
+    if kernel_node(device) not in map(kernel_node, running_nodes(existing.disk)):
         yield existing.differ("--name", f"{device} does not lead to it")
     for line in existing.array.lines_in(existing.array.system.mdadm.arrays):
         if kernel_node(node_of(line.device)) != kernel_node(device):
@@ -235,7 +236,7 @@ def _content_differences(existing: Existing) -> Iterator[Refusal]:
     sizes = (goal.block_size, goal.inode_size, goal.log_size)
     options = tuple(on_array.options(NewArray("", goal.name, 0, 1, False, *sizes)))
     label = options[options.index("-L") + 1]
-    if layer.label != label:
+    if layer.label != label and short_name(existing.disk) == goal.name:
         has = repr(layer.label) if layer.label else "unknown or empty"
         yield existing.differ("--name", f"the label of its {goal.filesystem} is {has}, not {label!r}")
     inode, log = on_array.sizes_in(existing.head)

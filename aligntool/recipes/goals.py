@@ -2,16 +2,24 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from typing import Any
 
-from aligntool.change import RAID_WORDS, LayoutGoal, PartitionRequest, RaidGoal, RealignGoal
+from aligntool.change import (
+    RAID_WORDS,
+    DriveSelection,
+    EnsureGoal,
+    LayoutGoal,
+    PartitionRequest,
+    RaidGoal,
+    RealignGoal,
+)
 from aligntool.commands import command
 from aligntool.errors import Refused
 from aligntool.formats.part_types import ROLES, role_list
-from aligntool.recipes.schema import Entry, read_each, read_recipes, read_tables
+from aligntool.recipes.schema import Entry, parse_pattern, read_each, read_recipes, read_tables
 from aligntool.units import GIB, MIB, format_size, is_power_of_two, parse_size
 
 # Benchmark profiles (kind "bench"): the loads, their size and number, without a drive. A profile makes two
@@ -185,6 +193,75 @@ def raid_goal(top: Entry) -> RaidGoal:
     return RaidGoal(**{key: value for key, value in found.items() if value is not None})
 
 
+# Files for arrays that are to exist at every boot (kind "ensure"): the keys of an array, and how its drives
+# are found. They are the user's: none is packaged.
+
+UNUSED = "all-unused"
+INSTANCE_STORE = "instance-store"
+FOREIGN = "foreign"
+_DRIVES_KEYS = (
+    "select", "model", "by_id", "pci", "size_from", "size_to", "at_least", "at_most", "one", "none", "wipe",
+    "serials",
+)  # fmt: skip
+_MOST_DRIVES = 4096
+
+
+def ensure_goal(top: Entry, name: str) -> EnsureGoal:
+    """Return the goal of a file. `name`: of the array, unless the file has one. Raises Refused."""
+    table = top.values.get("drives")
+    if not isinstance(table, dict):
+        raise top.refusal("the table of the drives is missing", hint=f'[drives]\nselect = "{UNUSED}"')
+    drives = Entry(top.file, "drives", table)
+    array, selection = _read_all(partial(raid_goal, top), partial(_drive_selection, drives))
+    if "name" not in top.values:
+        array = replace(array, name=name)
+    if array.members == "partitions":
+        raise top.refusal("existing partitions cannot be selected", hint='members = "new-partitions"')
+    if selection.one_drive and array.layout:
+        raise drives.refusal('one = "raid0" and a layout exclude each other: a RAID0 has none')
+    return EnsureGoal(array, selection)
+
+
+def _drive_selection(entry: Entry) -> DriveSelection:
+    """Return how the drives are found. Without a pattern nothing is selected: that would be any drive."""
+    selected, models, names, addresses, *sizes, least, most, one, none, wipe, serials, _ = _read_all(
+        partial(entry.choices, "select", (UNUSED, INSTANCE_STORE), "a selector", "selectors"),
+        partial(_patterns, entry, "model"),
+        partial(_patterns, entry, "by_id"),
+        partial(_patterns, entry, "pci"),
+        partial(entry.size, "size_from"),
+        partial(entry.size, "size_to"),
+        partial(_count, entry, "at_least", _MOST_DRIVES),
+        partial(_count, entry, "at_most", _MOST_DRIVES),
+        partial(entry.choice, "one", ("raid0", "error")),
+        partial(entry.choice, "none", ("nothing", "error")),
+        partial(entry.choice, "wipe", (FOREIGN,)),
+        partial(entry.texts, "serials"),
+        partial(entry.allow, *_DRIVES_KEYS),
+    )
+    if not (selected or models or names or addresses):
+        text = "nothing selects a drive: select, model, by_id or pci"
+        raise entry.refusal(text, hint=f'select = "{UNUSED}"')
+    if bool(wipe) != bool(serials):
+        raise entry.refusal('wipe = "foreign" and serials = [...] need each other')
+    if most is not None and most < (least or 1):
+        raise entry.refusal("at_most is less than at_least")
+    return DriveSelection(
+        UNUSED in selected, INSTANCE_STORE in selected, models, names, addresses, sizes[0] or 0, sizes[1],
+        least or 1, most, one == "raid0", none == "nothing", serials,
+    )  # fmt: skip
+
+
+def _patterns(entry: Entry, key: str) -> tuple[str, ...]:
+    """Return the patterns of a key. Raises Refused if one of them matches nothing, or every drive."""
+    for text in entry.texts(key):
+        try:
+            parse_pattern(text)
+        except ValueError as error:
+            raise entry.refusal(f"{key}: {text!r}: {error}") from error
+    return entry.texts(key)
+
+
 # Recipes with their goals, packaged or the user's. A file with an unknown key is refused. A recipe names no
 # device (docs/decisions/0003).
 
@@ -198,10 +275,18 @@ _KEYS = {
     "layout": (*_ALWAYS, "grain", "label", "spare_end"),
     "raid": (*_ALWAYS, *RAID_KEYS),
     "bench": (*_ALWAYS, *BENCH_KEYS),
+    "ensure": (*_ALWAYS, *RAID_KEYS, "drives"),
 }
 _TABLES = ("part", "test")
 _PART_KEYS = ("size", "role", "name")
-Goal = RealignGoal | LayoutGoal | RaidGoal | BenchGoal
+Goal = RealignGoal | LayoutGoal | RaidGoal | BenchGoal | EnsureGoal
+_KINDS: dict[type[Goal], str] = {
+    RealignGoal: "realign",
+    LayoutGoal: "layout",
+    RaidGoal: "raid",
+    BenchGoal: "bench",
+    EnsureGoal: "ensure",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,9 +300,7 @@ class Recipe:
 
     @property
     def kind(self) -> str:
-        return {RealignGoal: "realign", LayoutGoal: "layout", RaidGoal: "raid", BenchGoal: "bench"}[
-            type(self.goal)
-        ]
+        return _KINDS[type(self.goal)]
 
 
 def load_recipes() -> tuple[Recipe, ...]:
@@ -257,27 +340,32 @@ def parse_recipe(file: str, content: str) -> Recipe:
             hint=f"this aligntool reads format = {FORMAT}",
         )
     kind = top.choice("kind", tuple(_KEYS)) or top.required("kind")
+    name = file.rpartition("/")[2].removesuffix(".toml")
     read: dict[str, Callable[[], Goal]] = {
+        "ensure": lambda: ensure_goal(top, name),
         "raid": lambda: raid_goal(top),
         "bench": lambda: bench_goal(top, tables["test"]),
         "realign": lambda: _realign_goal(top),
         "layout": lambda: _layout_goal(top, tables["part"]),
     }
+    words = top.text if kind == "ensure" else top.required
     _, _, goal, summary, note, source = _read_all(
         partial(top.allow, *_KEYS[kind], elsewhere=_TABLES),
         partial(_refuse_other_tables, top, kind, tables),
         read[kind],
-        partial(top.required, "summary"),
+        partial(words, "summary"),
         partial(top.text, "note"),
-        partial(top.required, "source"),
+        partial(words, "source"),
     )
-    return Recipe(file.rpartition("/")[2].removesuffix(".toml"), file, summary, note, source, goal)
+    return Recipe(name, file, summary or "", note, source or "", goal)
 
 
 def _refuse_other_tables(top: Entry, kind: str, tables: Mapping[str, tuple[Entry, ...]]) -> None:
     """Raise Refused if a recipe has tables that are for other recipes."""
     if kind != "layout" and tables["part"]:
-        named = {"realign": "to realign", "raid": "for an array"}.get(kind, "for a benchmark")
+        named = {"realign": "to realign", "raid": "for an array", "ensure": "for an array"}.get(
+            kind, "for a benchmark"
+        )
         raise top.refusal(f"a recipe {named} cannot have a [[part]]", hint='kind = "layout"')
     if kind != "bench" and tables["test"]:
         raise top.refusal("only a recipe for a benchmark can have a [[test]]", hint='kind = "bench"')

@@ -9,10 +9,10 @@ from pkgutil import get_data
 
 from aligntool.audit.report import QUESTIONS, Code, explanations
 from aligntool.audit.wording import shell_word
-from aligntool.change import LayoutGoal, RaidGoal, RealignGoal
+from aligntool.change import DriveSelection, EnsureGoal, LayoutGoal, RaidGoal, RealignGoal
 from aligntool.documents import as_object
 from aligntool.inventory import KnownGeometry
-from aligntool.recipes.goals import BenchGoal, Recipe
+from aligntool.recipes.goals import BenchGoal, Goal, Recipe
 from aligntool.render.lines import EMPTY, Line, Style, cell_width, folded, paragraph, plain, stacked
 from aligntool.render.translate import translated
 from aligntool.units import format_size, significant
@@ -253,7 +253,8 @@ def recipe_lines(recipes: Sequence[Recipe], *, width: int, typed: str = "") -> I
         yield from stacked(((recipe.name, Style.TITLE), (f"  {recipe.summary}", Style.PLAIN)), width)
         yield from map(plain, _goal_words(recipe.goal))
         sentences = [f"  note: {recipe.note}"] if recipe.note else []
-        for sentence in (*sentences, f"  source: {recipe.source}"):
+        sentences += [f"  source: {recipe.source}"] if recipe.source else []
+        for sentence in sentences:
             yield from paragraph(sentence, width, style=Style.DIM)
         yield ((f"  → {_command_for_kind(recipe.kind)} {shell_word(typed or recipe.name)}", Style.TYPE),)
         yield EMPTY
@@ -261,14 +262,19 @@ def recipe_lines(recipes: Sequence[Recipe], *, width: int, typed: str = "") -> I
 
 def _command_for_kind(kind: str) -> str:
     """Return the command that takes recipes of a kind, including the option before the name."""
+    if kind == "ensure":
+        return "sudo aligntool raid ensure"
     return (
         f"{'sudo ' * (kind == 'raid')}aligntool {_COMMANDS[kind]}"
         f" {'--profile' if kind == 'bench' else '--recipe'}"
     )
 
 
-def _goal_words(goal: RealignGoal | LayoutGoal | RaidGoal | BenchGoal) -> Iterator[str]:
+def _goal_words(goal: Goal) -> Iterator[str]:
     match goal:
+        case EnsureGoal():
+            yield from _array_words(goal.array)
+            yield from _selection_words(goal.drives)
         case BenchGoal():
             yield from _bench_words(goal)
         case RaidGoal():
@@ -307,6 +313,23 @@ def _array_words(goal: RaidGoal) -> Iterator[str]:
         yield f"  {', '.join(words)}"
     options = f", mounted {','.join(goal.mount_options)}" if goal.mount_options else ""
     yield f"  file system {goal.filesystem}{options}"
+
+
+def _selection_words(drives: DriveSelection) -> Iterator[str]:
+    """Yield how the drives of an array are found, and what happens with few of them."""
+    patterns = {"model": drives.models, "by-id": drives.names, "PCI address": drives.addresses}
+    words = [f"{title} {' or '.join(texts)}" for title, texts in patterns.items() if texts]
+    words += ["instance store"] if drives.instance_store else []
+    words += ["unused"] if drives.unused else []
+    words += [f"at least {format_size(drives.least_size)}"] if drives.least_size else []
+    words += [f"at most {format_size(drives.most_size)}"] if drives.most_size is not None else []
+    most = f" to {drives.most}" if drives.most is not None else " or more"
+    yield f"  {drives.least}{most} drives: {', '.join(words)}"
+    one = "becomes a RAID0 of one" if drives.one_drive else "is an error unless the level allows one"
+    none = "there is nothing to do" if drives.may_be_none else "it is an error"
+    yield f"  a single drive {one}; without a drive {none}"
+    if drives.wiped_serials:
+        yield f"  may be overwritten: the drives with serial {', '.join(drives.wiped_serials)}"
 
 
 def _bench_words(goal: BenchGoal) -> Iterator[str]:

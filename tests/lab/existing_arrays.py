@@ -63,6 +63,7 @@ CASES = (
 
 def main(names: Sequence[str]) -> None:
     prepare()
+    Path("/usr/bin/dracut").unlink(missing_ok=True)  # otherwise the tools of the boot images are those of dracut
     for case in CASES:
         (OUT / f"{case.name}.json").write_text(json.dumps(run_case(case), indent=1))
     (OUT / "blank.json").write_text(json.dumps(run_blank(CASES[0]), indent=1))
@@ -110,7 +111,7 @@ def run_blank(case: Case) -> dict[str, object]:
 
 def create(case: Case, *more: str, yes: bool = True) -> tuple[int, str, str]:
     nodes = [drive(serial) for serial in SERIALS[: case.members]]
-    words = ["--system", "debian", *(filled(word) for word in (*case.words, *more))]
+    words = [filled(word) for word in (*case.words, *more)]
     return forked("raid", "create", *words, *nodes, "--json", *(("--yes",) if yes else ()))
 
 

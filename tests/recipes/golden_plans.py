@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aligntool.audit.report import AuditOptions, Judged
-from aligntool.change import LayoutGoal, Plan, RaidGoal, RealignGoal, Used, to_json
+from aligntool.change import EnsureGoal, LayoutGoal, Plan, RaidGoal, RealignGoal, Used, to_json
 from aligntool.claims import ALL_FREE
 from aligntool.inventory import Disk, DiskKind, TableLabel
 from aligntool.layout.layout import plan_layout
@@ -59,7 +59,7 @@ def goal_of(recipe: Recipe) -> RealignGoal | LayoutGoal:
     """Return the goal, except of arrays, which have several disks and golden plans in tests/raid, and benchmarks, which
     have no plan.
     """
-    if isinstance(recipe.goal, RaidGoal | BenchGoal):
+    if isinstance(recipe.goal, RaidGoal | BenchGoal | EnsureGoal):
         raise TypeError(f"{recipe.name} is for no single disk")
     return recipe.goal
 

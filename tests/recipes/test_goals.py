@@ -105,7 +105,7 @@ def test_the_recipes_used_for_the_errors_are_valid_themselves() -> None:
     [
         (LAYOUT, "format = 1", "format = 2", "format is 2", "format = 1"),
         (LAYOUT, "format = 1", "", "format is missing", "format = 1"),
-        (LAYOUT, 'kind = "layout"', 'kind = "xyz"', "kind cannot be 'xyz'", "bench, layout, raid, realign"),
+        (LAYOUT, 'kind = "layout"', 'kind = "xyz"', "kind cannot be 'xyz'", "bench, ensure, layout, raid, realign"),
         (LAYOUT, 'kind = "layout"', "", "kind is missing", ""),
         (LAYOUT, 'kind = "layout"', 'kind = "realign"', "unknown key 'label'", ""),
         (REALIGN, 'kind = "realign"', 'kind = "layout"', "unknown key 'least_start'", ""),

@@ -1,0 +1,154 @@
+"""`aligntool raid ensure`: an array that a file describes exists, is left as it is, or is made of blank
+drives.
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from aligntool.audit.judge import audit
+from aligntool.change import ArrayPlan, EnsureGoal, Plan
+from aligntool.cli import arrays as acting
+from aligntool.cli import options
+from aligntool.cli.raid import (
+    CreateArray,
+    apply_command,
+    existing_plan,
+    system_of,
+    typed_arguments,
+    with_new_uuids,
+)
+from aligntool.cli.run_change import ends_stream, run_change
+from aligntool.commands import typed
+from aligntool.errors import Refused
+from aligntool.inventory import Disk, Inventory
+from aligntool.linux.files import read_text
+from aligntool.linux.look import look
+from aligntool.linux.sysfs import Tree
+from aligntool.linux.system import read_system
+from aligntool.raid.commands import array_device
+from aligntool.raid.selection import find_drives, goal_for
+from aligntool.recipes.goals import parse_recipe
+from aligntool.steps import Subject
+
+FOLDER = "/etc/aligntool/arrays.d"
+_BY_ID = Path("/dev/disk/by-id")
+
+
+@ends_stream
+def ensure_command(
+    file: Annotated[
+        str,
+        typer.Argument(
+            parser=options.path,
+            metavar="NAME",
+            help="Name of a file in /etc/aligntool/arrays.d, without .toml; or the path of one.",
+        ),
+    ],
+    *,
+    dry_run: options.DryRunOption = False,
+    verbose: options.VerbosePlanOption = False,
+    yes: options.YesOption = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until the first resynchronisation is finished.")
+    ] = False,
+    json_: options.EventsOption = False,
+) -> None:
+    """Let the array of a file exist: leave it as it is, or make it of blank drives.
+
+    The file describes the array and how its drives are found. An array that is as described is left as it is;
+    an array of which every drive came back blank is made anew; nothing else is made or overwritten.
+
+    Example: sudo aligntool raid ensure data --yes
+
+    Exit code: 0 done or nothing to do, 3 refused and nothing written, 4 stopped before the end, with the
+    record kept.
+    """
+    goal = _read_goal(file)
+    device = array_device(goal.array)
+    record = acting.find_record(device)
+    if record is not None and record.plan.purpose == "raid" and yes and not dry_run:
+        return acting.recover_array(record, json_=json_, back=False)
+    acting.refuse_unfinished(record)
+    run_change(_find_operation(goal, wait=wait), yes=yes, json_=json_, dry_run=dry_run, verbose=verbose)
+    if wait and not dry_run and os.path.lexists(device):
+        acting.wait_for_resync(device)
+
+
+def _read_goal(name: str) -> EnsureGoal:
+    """Return the goal of a file. Raises Refused if it is of another kind, or not valid."""
+    file = name if "/" in name or name.endswith(".toml") else f"{FOLDER}/{name}.toml"
+    goal = parse_recipe(file, read_text(file, hint=typed("ls", FOLDER))).goal
+    if not isinstance(goal, EnsureGoal):
+        raise Refused(f'{file} does not have kind = "ensure"', hint=options.command("recipes check", file))
+    return replace(goal, array=replace(with_new_uuids(goal.array), system=system_of(None)))
+
+
+def _find_operation(goal: EnsureGoal, *, wait: bool) -> acting.ArrayOperation:
+    """Look at every drive, and return what is to be done. Raises Refused."""
+    inventory = replace(look((), files=False), system=read_system(Tree(""), images=False))
+    found = find_drives(goal, inventory, _names_by_id())
+    array = goal_for(goal, found.drives)
+    if found.running is not None:
+        if found.more:
+            listed = ", ".join(disk.name for disk in found.more)
+            options.remark(f"{listed}: selected, but not in the array, which stays as it is")
+        return Ensured(_plan_running(found.running, found.drives, inventory, replace(goal, array=array)))
+    if not found.drives:
+        return Ensured(_plan_of_none(goal))
+    return EnsuredAnew(tuple(disk.path for disk in found.drives), array, with_goal=False, wait=wait)
+
+
+def _plan_running(running: Disk, drives: Sequence[Disk], inventory: Inventory, goal: EnsureGoal) -> Plan:
+    """Return a plan without steps. The images in /boot are not unpacked, which takes seconds at every boot:
+    no member of such an array has to be there before the file systems of the machine.
+    """
+    judged = {one.disk.path: one for one in audit(inventory, {}).judged}
+    return existing_plan(running, [judged[disk.path] for disk in drives], goal.array, inventory)
+
+
+def _plan_of_none(goal: EnsureGoal) -> ArrayPlan:
+    subject = Subject(array_device(goal.array), 0, 512, None, None, None, None, None, "")
+    return ArrayPlan("raid", subject, "no drive is selected, which the file allows", (), ())
+
+
+def _names_by_id() -> dict[str, list[str]]:
+    """Return the names of each drive in /dev/disk/by-id, by its path."""
+    found: dict[str, list[str]] = {}
+    with suppress(OSError):
+        for link in sorted(_BY_ID.iterdir()):
+            found.setdefault(os.path.realpath(link), []).append(link.name)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Ensured(acting.ArrayOperation):
+    """There is nothing to do."""
+
+    plan: Plan
+
+    @property
+    def named(self) -> str:
+        return self.plan.disk.path
+
+    def make_plan(self) -> Plan:
+        return self.plan
+
+    def next_command(self) -> str:
+        return apply_command("raid ensure", typed_arguments())
+
+    def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
+        return
+
+
+@dataclass(frozen=True, slots=True)
+class EnsuredAnew(CreateArray):
+    """The array is made of the drives that were found."""
+
+    def next_command(self) -> str:
+        return apply_command("raid ensure", typed_arguments())

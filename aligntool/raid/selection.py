@@ -1,0 +1,165 @@
+"""Find the drives of an array that is to exist at every boot, and what is there of it already."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from aligntool.audit.array_boot import short_name
+from aligntool.audit.wording import audit_command, contents_of_disk
+from aligntool.change import EnsureGoal, RaidGoal
+from aligntool.commands import typed
+from aligntool.errors import Refusal, refuse
+from aligntool.inventory import Disk, DiskKind, Inventory, array_uuid, layers_on, superblocks_on
+from aligntool.raid.stale import lines_in_the_way
+from aligntool.recipes.schema import normal, parse_pattern
+
+Names = Mapping[str, Sequence[str]]
+"""The names in /dev/disk/by-id of each drive, by its path."""
+
+DRIVES = (DiskKind.NVME, DiskKind.ATA, DiskKind.SCSI, DiskKind.VIRTIO)
+# The models of ephemeral drives: the EC2 user guide, "Instance store"; google-guest-configs,
+# 65-gce-disk-naming.rules, whose persistent disks are "nvme_card-pd"; azure-vm-utils, 80-azure-disk.rules.
+INSTANCE_STORES = (
+    "Amazon EC2 NVMe Instance Storage",
+    "nvme_card",
+    "nvme_card[0-9]*",
+    "Microsoft NVMe Direct Disk",
+    "Microsoft NVMe Direct Disk v2",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What there is for an array. `running`: the array of its name; `drives`: those that it has or gets."""
+
+    running: Disk | None
+    drives: tuple[Disk, ...]
+    more: tuple[Disk, ...] = ()  # selected, but not in the running array
+
+
+def find_drives(goal: EnsureGoal, inventory: Inventory, names: Names) -> Found:
+    """Return the array that runs, or the drives for a new one. Raises Refused if neither can be said."""
+    arrays = [disk for disk in inventory.disks if disk.array and short_name(disk) == goal.array.name]
+    refuse(_refuse_several(arrays))
+    selected = [disk for disk in inventory.disks if _is_selected(disk, goal, inventory, names)]
+    if arrays:
+        return _of_running(arrays[0], selected, goal, inventory)
+    refuse(_refuse_parts(selected, goal, inventory))
+    refuse(_refuse_number(selected, goal))
+    return Found(None, tuple(selected))
+
+
+def _refuse_several(arrays: Sequence[Disk]) -> Iterator[Refusal]:
+    if len(arrays) > 1:
+        paths = ", ".join(disk.path for disk in arrays)
+        text = f"several running arrays have the name {short_name(arrays[0])}: {paths}"
+        yield Refusal("name-ambiguous", short_name(arrays[0]), text, "aligntool raid show")
+
+
+def _of_running(array: Disk, selected: list[Disk], goal: EnsureGoal, inventory: Inventory) -> Found:
+    """Return the running array with its drives. One that the file does not select is refused, not removed."""
+    members = set(array.array.members if array.array else ())
+    has = [disk for disk in inventory.disks if not members.isdisjoint(_nodes(disk))]
+    others = [disk for disk in has if disk not in selected]
+    refuse(
+        Refusal(
+            "array-differs",
+            disk.name,
+            f"{array.path} exists, and {disk.name}, on which it has a member, is not selected",
+            typed("aligntool raid show", array.path),
+        )
+        for disk in others
+    )
+    refuse(_refuse_number(has, goal))
+    return Found(array, tuple(has), tuple(disk for disk in selected if disk not in has))
+
+
+def _nodes(disk: Disk) -> set[str]:
+    return {disk.name, *(part.node for part in disk.partitions if part.node)}
+
+
+def _is_selected(disk: Disk, goal: EnsureGoal, inventory: Inventory, names: Names) -> bool:
+    """Return whether the drive matches every kind of pattern that is given."""
+    wanted = goal.drives
+    size = disk.size or 0
+    if disk.kind not in DRIVES or disk.removable or not size or size < wanted.least_size:
+        return False
+    if wanted.most_size is not None and size > wanted.most_size:
+        return False
+    models = (*wanted.models, *(INSTANCE_STORES if wanted.instance_store else ()))
+    patterns = (
+        (models, (disk.model or "",)),
+        (wanted.names, names.get(disk.path, ())),
+        (wanted.addresses, tuple(hop.address for path in disk.links for hop in path[:1])),
+    )
+    if not all(_matches(texts, found) for texts, found in patterns if texts):
+        return False
+    is_listed = bool(disk.serial) and disk.serial in wanted.wiped_serials
+    return not wanted.unused or _is_unused(disk) or is_listed or _has_member(disk, goal.array, inventory)
+
+
+def _matches(patterns: Sequence[str], found: Sequence[str]) -> bool:
+    return any(parse_pattern(text).fits(normal(each)) for text in patterns for each in found)
+
+
+def _is_unused(disk: Disk) -> bool:
+    """Return whether nothing is recognised on the drive; it may hold data all the same, which is sampled
+    before a plan is made.
+    """
+    is_read = disk.table_read and disk.content_read
+    is_taken = disk.mounted_at or disk.holders or disk.read_only
+    return is_read and not is_taken and not contents_of_disk(disk)
+
+
+def _has_member(disk: Disk, array: RaidGoal, inventory: Inventory) -> bool:
+    """Return whether a superblock on the drive is of an array of this name, or of the one that mdadm.conf
+    has under this name.
+    """
+    files = inventory.system
+    uuids = {line.uuid for line in lines_in_the_way(files, array)} if files else set()
+    running = {disk.array.uuid for disk in inventory.disks if disk.array and short_name(disk) == array.name}
+    if not (uuids | running).isdisjoint(superblocks_on(disk)):
+        return True
+    labels = (layer.label for layer in layers_on(disk, None) if array_uuid(layer))
+    return any((label or "").rpartition(":")[2] == array.name for label in labels)
+
+
+def _refuse_parts(selected: Sequence[Disk], goal: EnsureGoal, inventory: Inventory) -> Iterator[Refusal]:
+    """Refuse to make an array anew of which a member is there, even if every other drive is blank."""
+    has = [disk for disk in selected if _has_member(disk, goal.array, inventory)]
+    if not has:
+        return
+    named = ", ".join(_identity(disk) for disk in has)
+    blank = ", ".join(_identity(disk) for disk in selected if disk not in has)
+    rest = f", and {blank} {'has' if len(selected) == len(has) + 1 else 'have'} none" if blank else ""
+    text = f"the array {goal.array.name} does not run, but a member of it is on {named}{rest}"
+    hints = dict.fromkeys(audit_command(disk) for disk in has)
+    yield Refusal("not-empty", goal.array.name, f"{text}: it is not made anew", "\n".join(hints))
+
+
+def _identity(disk: Disk) -> str:
+    return f"{disk.name} (serial {disk.serial})" if disk.serial else disk.name
+
+
+def _refuse_number(drives: Sequence[Disk], goal: EnsureGoal) -> Iterator[Refusal]:
+    wanted = goal.drives
+    count = len(drives)
+    named = ", ".join(map(_identity, drives)) or "none"
+    if not count and wanted.may_be_none:
+        return
+    if count < wanted.least:
+        text = f"at least {wanted.least} drives are wanted, and {count} are selected: {named}"
+        yield Refusal("too-few-members", goal.array.name, text, "aligntool audit")
+    if wanted.most is not None and count > wanted.most:
+        text = f"at most {wanted.most} drives are wanted, and {count} are selected: {named}"
+        yield Refusal("too-many-members", goal.array.name, text, "aligntool audit")
+
+
+def goal_for(goal: EnsureGoal, drives: Sequence[Disk]) -> RaidGoal:
+    """Return the goal of the array of these drives: one drive becomes a RAID0 if the file allows it, and
+    the content of drives whose serial is listed may be overwritten.
+    """
+    array = goal.array
+    if len(drives) == 1 and goal.drives.one_drive:
+        array = replace(array, level="raid0", one_drive=True, bitmap=None, metadata="1.2")
+    listed = [disk for disk in drives if disk.serial and disk.serial in goal.drives.wiped_serials]
+    return replace(array, wipe=tuple(disk.path for disk in listed))

@@ -1,0 +1,165 @@
+"""Which drives `raid ensure` takes, and when it makes nothing of them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from aligntool.change import DriveSelection, EnsureGoal, RaidGoal
+from aligntool.errors import Refused
+from aligntool.inventory import Disk, DiskKind, Inventory, Layer, LinkHop, Port
+from aligntool.raid.selection import Found, find_drives, goal_for
+from aligntool.units import GIB, Extent
+from tests.audit.array_builders import OTHER, lines, machine, system
+from tests.raid.builders import drive
+
+ALL = DriveSelection(unused=True)
+
+
+def blank(number: int, **words: object) -> Disk:
+    disk = replace(drive(number), table_read=True, content_read=True)
+    return replace(disk, **words)  # type: ignore[arg-type]
+
+
+def member(number: int, *, uuid: str = OTHER, label: str = "any:data") -> Disk:
+    return blank(number, content=(Layer("linux_raid_member", Extent(0, GIB), uuid=uuid, label=label),))
+
+
+def found(drives: Sequence[Disk], wanted: DriveSelection = ALL, **names: list[str]) -> list[str]:
+    goal = EnsureGoal(RaidGoal("raid0"), wanted)
+    paths = {f"/dev/{name}": listed for name, listed in names.items()}
+    return [
+        disk.name for disk in find_drives(goal, Inventory(tuple(drives), system=system(conf=lines())), paths).drives
+    ]
+
+
+def refused(drives: Sequence[Disk], wanted: DriveSelection = ALL, *conf: str) -> str:
+    goal = EnsureGoal(RaidGoal("raid0"), wanted)
+    with pytest.raises(Refused) as error:
+        find_drives(goal, Inventory(tuple(drives), system=system(conf=lines(*conf))), {})
+    assert all(one.hint for one in error.value.refusals)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"content": (Layer("xfs", Extent(0, GIB)),)},
+        {"content_hint": "xfs"},
+        {"content_read": False},
+        {"table_read": False},
+        {"mounted_at": ("/",)},
+        {"holders": ("dm-0",)},
+        {"read_only": True},
+        {"removable": True},
+        {"kind": DiskKind.USB},
+        {"kind": DiskKind.LOOP},
+        {"kind": DiskKind.DM},
+        {"size": 0},
+        {"size": None},
+    ],
+)
+def test_only_blank_drives_of_this_machine_are_unused(change: dict[str, object]) -> None:
+    assert found([blank(0), blank(1, **change)]) == ["nvme0n1"]
+
+
+def test_a_drive_matches_every_kind_of_pattern_and_one_of_each() -> None:
+    hop = LinkHop("0000:01:00.0", Port.ENDPOINT)
+    drives = [
+        blank(0, model="ACME NV1", links=((hop, LinkHop("0000:00:01.0", Port.ROOT)),)),
+        blank(1, model="ACME NV2", size=10 * GIB),
+        blank(2, model="Other"),
+    ]
+    assert found(drives, DriveSelection(models=("acme*",))) == ["nvme0n1", "nvme1n1"]
+    assert found(drives, DriveSelection(models=("acme nv?", "oth*"))) == ["nvme0n1", "nvme1n1", "nvme2n1"]
+    assert found(drives, DriveSelection(models=("acme*",), least_size=11 * GIB)) == ["nvme0n1"]
+    assert found(drives, DriveSelection(models=("acme*",), most_size=11 * GIB)) == ["nvme1n1"]
+    assert found(drives, DriveSelection(addresses=("0000:0[1-3]:*",))) == ["nvme0n1"]
+    links = ["nvme-ACME_S0001", "nvme-ACME_S0001_1", "nvme-eui.01"]
+    assert found(drives, DriveSelection(names=("nvme-ACME_*", "nvme-eui*")), nvme1n1=links) == ["nvme1n1"]
+    none = DriveSelection(names=("nvme-x*",), models=("acme*",), may_be_none=True)
+    assert found(drives, none, nvme1n1=links) == []
+
+
+@pytest.mark.parametrize(
+    ("model", "is_one"),
+    [
+        ("Amazon EC2 NVMe Instance Storage", True),
+        ("Amazon Elastic Block Store", False),
+        ("nvme_card", True),
+        ("nvme_card12", True),
+        ("nvme_card-pd", False),
+        ("Microsoft NVMe Direct Disk v2", True),
+        ("MSFT NVMe Accelerator v1.0", False),
+    ],
+)
+def test_the_instance_stores_of_clouds_are_known_by_their_models(model: str, *, is_one: bool) -> None:
+    wanted = DriveSelection(instance_store=True, may_be_none=True)
+    assert bool(found([blank(0, model=model)], wanted)) is is_one
+
+
+def test_the_number_of_drives_is_checked_and_each_is_named() -> None:
+    drives = [blank(0), blank(1)]
+    assert "at least 3 drives are wanted, and 2 are selected: nvme0n1 (serial S0000)" in refused(
+        drives, replace(ALL, least=3)
+    )
+    assert "at most 1 drives are wanted, and 2" in refused(drives, replace(ALL, most=1))
+    assert "and 0 are selected: none" in refused([])
+    assert found([], replace(ALL, may_be_none=True)) == []
+    assert "at least 3" in refused(drives, replace(ALL, least=3, may_be_none=True))
+
+
+@pytest.mark.parametrize(
+    ("there", "conf"),
+    [(member(1), ""), (member(1, label="host:data"), ""), (member(1, label="old"), f"ARRAY /dev/md/data UUID={OTHER}")],
+)
+def test_nothing_is_made_anew_while_a_member_is_there(there: Disk, conf: str) -> None:
+    told = refused([blank(0), there], ALL, conf)
+    assert "a member of it is on nvme1n1 (serial S0001), and nvme0n1 (serial S0000) has none" in told
+    assert "it is not made anew" in told
+    listed = replace(ALL, wiped_serials=("S0000", "S0001"))
+    assert "it is not made anew" in refused([blank(0), there], listed, conf)
+
+
+def test_a_member_of_another_array_is_not_unused() -> None:
+    assert found([blank(0), member(1, label="any:other")]) == ["nvme0n1"]
+
+
+def test_a_drive_with_content_is_unused_only_if_its_serial_is_listed() -> None:
+    used = blank(1, content=(Layer("xfs", Extent(0, GIB)),))
+    wanted = replace(ALL, wiped_serials=("S0001",))
+    assert found([blank(0), used], wanted) == ["nvme0n1", "nvme1n1"]
+    assert goal_for(EnsureGoal(RaidGoal("raid0"), wanted), [blank(0), used]).wipe == ("/dev/nvme1n1",)
+    assert goal_for(EnsureGoal(RaidGoal("raid0"), ALL), [blank(0), used]).wipe == ()
+    nameless = replace(used, serial=None)
+    assert found([blank(0), nameless], wanted) == ["nvme0n1"]
+
+
+def test_a_single_drive_becomes_a_raid0_only_if_the_file_allows_it() -> None:
+    goal = EnsureGoal(RaidGoal("raid1", bitmap="internal"), replace(ALL, one_drive=True))
+    one = goal_for(goal, [blank(0)])
+    assert (one.level, one.one_drive, one.bitmap) == ("raid0", True, None)
+    assert goal_for(goal, [blank(0), blank(1)]) == goal.array
+    assert goal_for(replace(goal, drives=ALL), [blank(0)]) == goal.array
+
+
+def running(wanted: DriveSelection, *more: Disk) -> Found:
+    inventory = machine("raid1", system(conf=lines()))
+    drives = tuple(
+        replace(disk, serial=f"M{number}", table_read=True) if disk.array is None else disk
+        for number, disk in enumerate(inventory.disks)
+    )
+    goal = EnsureGoal(RaidGoal("raid1"), wanted)
+    return find_drives(goal, replace(inventory, disks=(*drives, *more)), {})
+
+
+def test_a_running_array_keeps_its_drives_and_gets_no_more() -> None:
+    size = DriveSelection(least_size=GIB)
+    there = running(size, blank(7))
+    assert there.running is not None and there.running.name == "md127"
+    assert [disk.name for disk in there.drives] == ["nvme0n1", "nvme1n1"]
+    assert [disk.name for disk in there.more] == ["nvme7n1"]
+    with pytest.raises(Refused, match="nvme0n1, on which it has a member, is not selected"):
+        running(DriveSelection(models=("other",)))
+    with pytest.raises(Refused, match="at most 1 drives are wanted"):
+        running(replace(size, most=1))

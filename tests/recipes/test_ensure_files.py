@@ -1,0 +1,126 @@
+"""Files of `raid ensure`: each is read as the schema describes it, and `recipes check` shows it."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from aligntool.change import DriveSelection, EnsureGoal, RaidGoal
+from aligntool.documents import schema_texts
+from aligntool.errors import Refused
+from aligntool.recipes.goals import parse_recipe
+from aligntool.units import GIB, KIB
+from tests.run_aligntool import run_aligntool
+from tests.schemas import check, strict
+
+SCHEMA = strict(json.loads(schema_texts()["ensure"]))
+LEAST = 'format = 1\nkind = "ensure"\nlevel = "raid0"\n\n[drives]\nselect = "all-unused"\n'
+FULL = """
+format = 1
+kind = "ensure"
+summary = "scratch space"
+level = "raid10"
+name = "scratch"
+workload = "lsm"
+chunk = "256KiB"
+layout = "f2"
+bitmap = "none"
+filesystem = "ext4"
+mount_at = "/mnt/scratch"
+mount_options = ["noatime", "discard"]
+spare_room = "1GiB"
+
+[drives]
+select = ["instance-store", "all-unused"]
+model = ["Amazon*", "nvme_card"]
+by_id = "nvme-Amazon_*"
+pci = ["0000:0[1-4]:00.0"]
+size_from = "100GiB"
+size_to = "8TiB"
+at_least = 2
+at_most = 16
+none = "nothing"
+wipe = "foreign"
+serials = ["S1", "S2"]
+"""
+
+
+def parsed(text: str) -> EnsureGoal:
+    goal = parse_recipe("/etc/aligntool/arrays.d/data.toml", text).goal
+    assert isinstance(goal, EnsureGoal)
+    return goal
+
+
+def test_every_key_is_read() -> None:
+    assert parsed(LEAST) == EnsureGoal(RaidGoal("raid0", name="data"), DriveSelection(unused=True))
+    array = RaidGoal(
+        "raid10", name="scratch", workload="lsm", chunk=256 * KIB, layout="f2", bitmap="none", filesystem="ext4",
+        mount_at="/mnt/scratch", mount_options=("noatime", "discard"), spare_room=GIB,
+    )  # fmt: skip
+    drives = DriveSelection(
+        unused=True, instance_store=True, models=("Amazon*", "nvme_card"), names=("nvme-Amazon_*",),
+        addresses=("0000:0[1-4]:00.0",), least_size=100 * GIB, most_size=8192 * GIB, least=2, most=16,
+        may_be_none=True, wiped_serials=("S1", "S2"),
+    )  # fmt: skip
+    assert parsed(FULL) == EnsureGoal(array, drives)
+    for text in (LEAST, FULL):
+        jsonschema.validate(tomllib.loads(text), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        ('select = "all-unused"', "", "nothing selects a drive"),
+        ('select = "all-unused"', "select = []", "nothing selects a drive"),
+        ('select = "all-unused"', 'select = "all"', "'all' is not a selector"),
+        ('"all-unused"', '"all-unused"\nserials = ["S1"]', "need each other"),
+        ('"all-unused"', '"all-unused"\nwipe = "foreign"', "need each other"),
+        ('"all-unused"', '"all-unused"\nwipe = "all"\nserials = ["S1"]', "wipe cannot be 'all'"),
+        ('"all-unused"', '"all-unused"\nat_least = 0', "at_least must be a whole number"),
+        ('"all-unused"', '"all-unused"\none = "xfs"', "one cannot be 'xfs'"),
+        ('"all-unused"', '"all-unused"\nmodels = "a"', "unknown key 'models'"),
+        ('"all-unused"', '"all-unused"\nsize_from = 5', "size_from must be a string"),
+        ('level = "raid0"', "", "level is missing"),
+        ('level = "raid0"', 'level = "raid0"\ndevices = "a"', "unknown key 'devices'"),
+        ('level = "raid0"', 'level = "raid0"\nmembers = "partitions"', "existing partitions cannot be selected"),
+        ('[drives]\nselect = "all-unused"', "", "the table of the drives is missing"),
+        ('[drives]\nselect = "all-unused"', 'drives = "a"', "the table of the drives is missing"),
+    ],
+)
+def test_a_file_that_is_not_valid_is_refused_as_by_the_schema(before: str, after: str, why: str) -> None:
+    text = LEAST.replace(before, after)
+    with pytest.raises(Refused, match=why):
+        parsed(text)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(tomllib.loads(text), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        ('"all-unused"', '"all-unused"\nat_least = 3\nat_most = 2', "at_most is less than at_least"),
+        ('"all-unused"', '"all-unused"\nmodel = "a[b"', "a bracket is not closed"),
+        ('"raid0"', '"raid10"\nlayout = "f2"\n[drives]\none = "raid0"\n#', "exclude each other"),
+        ('"raid0"', '"raid0"\n[[part]]\nsize = "rest"\nrole = "linux"\n#', "cannot have a"),
+    ],
+)
+def test_what_the_schema_cannot_say_is_refused_as_well(before: str, after: str, why: str) -> None:
+    text = LEAST.replace(before, after)
+    if "[drives]\none" in text:
+        text = text.replace("\n[drives]\nselect", "\nselect")
+    with pytest.raises(Refused, match=why):
+        parsed(text)
+
+
+def test_a_file_is_checked_and_shown_by_recipes_check(tmp_path: Path) -> None:
+    file = tmp_path / "data.toml"
+    file.write_text(FULL)
+    done = run_aligntool("recipes", "check", file, code=0)
+    assert "2 to 16 drives: model Amazon* or nvme_card" in done.stdout
+    assert "may be overwritten: the drives with serial S1, S2" in done.stdout
+    assert f"sudo aligntool raid ensure {file}" in done.stdout
+    check(json.loads(run_aligntool("recipes", "check", "--json", file, code=0).stdout), "recipes")
+    refused = run_aligntool("raid", "plan", "--recipe", file, "/dev/null", code=3)
+    assert "is a file of raid ensure" in refused.stderr
