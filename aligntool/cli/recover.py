@@ -51,6 +51,7 @@ from aligntool.mover import move
 from aligntool.mover.changed_disk import refuse_changed_disk
 from aligntool.mover.context import MoveContext
 from aligntool.mover.disk_state import OverlaidDisk, foreign_content, overlay, places_in_use
+from aligntool.mover.in_flight import CHOOSE
 from aligntool.mover.journal import Journal
 from aligntool.mover.journal_format import SLOT, NoJournal, is_head
 from aligntool.mover.journal_search import find_journal
@@ -601,6 +602,7 @@ class _Overwritten:
 
     number: int
     text: str
+    is_own: bool = False  # content of the move itself
 
 
 def _name_of(number: int) -> str:
@@ -614,7 +616,7 @@ def _overwriting_refusals(disk: str, found: Iterable[_Overwritten]) -> Iterator[
     for_whole_disk = by_hand(ByHand.SIGNATURES, "wipefs", path)
     for each in found:
         clearing = raw_copy(disk) or (for_partition if each.number else for_whole_disk)
-        hint = f"if it is not needed: {clearing}; then the same command again"
+        hint = CHOOSE if each.is_own else f"if it is not needed: {clearing}; then the same command again"
         yield Refusal("overwritten", _name_of(each.number), each.text, hint)
 
 
@@ -664,10 +666,15 @@ def _unlisted(
 ) -> Iterator[_Overwritten]:
     """Yield each partition that the table to be written lacks and that the move would still touch."""
     known = {part.extent for part in written} | set(places_in_use(plan, with_journal=False))
+    grown = {place.after.start for place in plan.places}
     for part in found:
         in_the_way = any(part.extent.overlaps(place) for place in places_in_use(plan))
         if part.role is not Role.EXTENDED and part.extent not in known and in_the_way:
             what = _name_of(part.number)
             where = f"bytes {part.extent.start} to {part.extent.end - 1}"
+            if part.extent.start in grown:
+                text = f"{what}, {where}, has another length than in the journal's table and would be cut off"
+                yield _Overwritten(part.number, text, is_own=True)
+                continue
             text = f"{what}, {where}, is not in the journal's table and would be overwritten by the move"
             yield _Overwritten(part.number, text)

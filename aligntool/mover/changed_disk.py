@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from aligntool.commands import DISK, ByHand, Command, Hint, command
+from aligntool.contents.layers import read_layers
 from aligntool.device import Device
 from aligntool.errors import Refused, Stopped
 from aligntool.mover import disk_state, in_flight, whole_disk
@@ -88,6 +89,8 @@ def content_changes(
     """Yield where another program has written. `back`: also where only a rollback overwrites something.
     `covered`: content is released again that a table lies over.
     """
+    if restore_table:
+        yield from _grown(device, journal)
     if disk_state.is_complete(journal) and not covered:
         return
     sign = whole_disk.marker_of(journal)
@@ -104,6 +107,19 @@ def content_changes(
             at = in_flight.first_difference(device, step.target.start, view, table_places)
             if at is not None:
                 yield in_flight.Change(step.partition, at)
+
+
+def _grown(device: Device, journal: Journal) -> Iterator[in_flight.Change]:
+    """Yield the released content that has grown beyond its planned place: the journal's table would cut it
+    off.
+    """
+    reader = disk_state.LegibleDisk(device, ())
+    for index, step in journal.contents.plan.numbered(ReleaseContent):
+        start = step.target.start
+        layers = read_layers(reader, Extent(start, device.size - start), sector_size=device.sector_size)
+        most = max((layer.claims_size or 0 for layer in layers), default=0)
+        if index < journal.position.step and most > step.target.length:
+            yield in_flight.Change(step.partition, step.target.end)
 
 
 def changed_sentence(changes: Sequence[in_flight.Change]) -> str:

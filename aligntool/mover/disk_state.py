@@ -67,17 +67,38 @@ def find_disk_state(device: Device, journal: Journal) -> DiskState:
             return DiskState.COMPLETE
         return DiskState.IN_FLIGHT
     if shown is False or (shown and is_readable(device)) or covers_content(plan):
-        return DiskState.LEFT if complete and not lists_old_place(device, plan) else DiskState.CHANGED
+        ended = complete or has_grown_since(device, journal)
+        return DiskState.LEFT if ended and not lists_old_place(device, plan) else DiskState.CHANGED
     known = has_evidence(device, journal) and not any(
         foreign_content(device, journal, [Extent(0, device.size)])
     )
     return DiskState.UNREADABLE if known else DiskState.CHANGED
 
 
+def has_grown_since(device: Device, journal: Journal) -> bool:
+    """Return whether all content was released at its new places, and the table lists each of them, at least
+    as long as planned: the new table was durable, only its record was not, and the disk was used since. A
+    system grows the last partition at its next start.
+    """
+    position = journal.position
+    plan = journal.contents.plan
+    if not position.forward or position.step != plan.commit_at:
+        return False
+    longest: dict[int, int] = {}
+    for extent in listed_places(device):
+        longest[extent.start] = max(extent.length, longest.get(extent.start, 0))
+    return all(place.after.length <= longest.get(place.after.start, -1) for place in plan.places)
+
+
+def listed_places(device: Device) -> frozenset[Extent]:
+    """Return the places of the partitions, containers included, that the table lists."""
+    reading = read_table(LegibleDisk(device, ()), sector_size=device.sector_size)
+    return frozenset(part.extent for part in reading.partitions)
+
+
 def lists_old_place(device: Device, plan: MovePlan) -> bool:
     """Return whether the table lists a place from which a partition moves, and to which none moves."""
-    reading = read_table(LegibleDisk(device, ()), sector_size=device.sector_size)
-    listed = {part.extent for part in reading.partitions}
+    listed = listed_places(device)
     old = {step.source for step in plan.holds}
     new = {step.target for step in plan.releases}
     return bool(listed & (old - new))

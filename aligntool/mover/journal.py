@@ -22,6 +22,7 @@ from aligntool.claims import outside
 from aligntool.device import Device, Sectors, Writing, zero
 from aligntool.documents import count_values, parse_json
 from aligntool.errors import JournalUnwritten, Refused, refuse_folder_name
+from aligntool.formats.reader import has_data
 from aligntool.linux.block import DiskDevice
 from aligntool.linux.files import volatile_kind
 from aligntool.linux.lock import MOUNT_FOR_WRITING
@@ -40,7 +41,7 @@ from aligntool.mover.journal_format import (
 )
 from aligntool.mover.table import TableImages
 from aligntool.steps import JournalPlace
-from aligntool.units import Extent, format_about
+from aligntool.units import MIB, Extent, format_about
 
 # The body of a journal: its contents packed into bytes, and unpacked.
 #
@@ -203,6 +204,7 @@ def _unpack_runs(raw: bytes) -> tuple[Extent, ...]:
 # other slot still has two sectors: one of them may be bad. docs/crash-safety.md, "The journal".
 
 GRID = 1 << 16  # bytes; journals begin at its multiples
+_TRIES = 2  # of a mark that ends a journal
 
 
 class Journal:
@@ -376,14 +378,15 @@ class Journal:
         """
         return found is not None and found.number == 0 and self._newest.number == 1
 
-    def close(self, *, zeroed: bool = True) -> None:
+    def close(self, *, zeroed: bool = True) -> str:
         """Wipe the heads: no move is in flight any more. Zero the whole place: on the disk it read as zero
         before the move, and it may hold keys of encrypted content. `zeroed` False: wipe only the heads on the
         disk; the rest may be in use.
 
         What follows a head that cannot be wiped stays, so it is still followed by records of a complete move.
         Bytes that are not a head of this journal stay, too, and then so does all of its place: once the new
-        table is durable, another program may have grown a partition over it.
+        table is durable, another program may have grown a partition over it. Return what is left of a place
+        that should be zero, as a sentence, or "".
         """
         place = self.contents.plan.journal
         own = [copy for copy in COPIES if self._has_head(copy)]
@@ -391,7 +394,7 @@ class Journal:
             failed = [error for copy in own for error in self._write_one_by_one(0, bytes(SLOT), (copy,))]
             if len(failed) == len(COPIES):
                 raise failed[0]
-            return
+            return ""
         first, second = (self._offset(copy) for copy in COPIES)
         closing = journal_format.Closing(self.id, place.extent)
         error = self._try_write(second, closing.sealed())
@@ -401,14 +404,19 @@ class Journal:
             finish_closing(self._device, closing)
         elif error is not None:
             raise error
+        return what_is_left(self._device, place.extent)
 
     def _try_write(self, at: int, raw: bytes) -> OSError | None:
-        try:
-            self._device.write(at, raw)
-        except OSError as error:
-            return error
-        self._device.flush()
-        return None
+        """Write a mark, at the second try if the first one fails. Return the error of both."""
+        for _ in range(_TRIES):
+            try:
+                self._device.write(at, raw)
+            except OSError as error:
+                failed = error
+                continue
+            self._device.flush()
+            return None
+        return failed
 
     def _has_head(self, copy: int) -> bool:
         """Return whether the head of a copy is there, or may be there: it cannot be read, or a cut has torn
@@ -483,6 +491,16 @@ def finish_closing(device: Device, closing: journal_format.Closing) -> None:
             zero(device, (extent,))
         except OSError:
             _zero_slots(device, extent)
+
+
+def what_is_left(device: Device, extent: Extent) -> str:
+    """Return that the place of a closed journal does not read as zero, as a sentence, or ""."""
+    pieces = ((at, min(MIB, extent.end - at)) for at in range(extent.start, extent.end, MIB))
+    with suppress(OSError):
+        if not any(has_data(bytes(device.read(*piece))) for piece in pieces if not device.is_hole(*piece)):
+            return ""
+    where = f"bytes {extent.start} to {extent.end - 1}"
+    return f"a part of the journal, which nothing needs, could not be zeroed and is left in {where}"
 
 
 def _zero_slots(device: Device, extent: Extent) -> None:

@@ -1,8 +1,8 @@
 """Find the journal of a move in flight from the disk alone: on another machine, nothing else is known.
 
 It is found through a parked entry, otherwise through a marker at the start of an entry, otherwise by its
-magic: in the last 256 MiB and the first 64 MiB, or, if a copy of the table is damaged, in the last and first
-16 GiB.
+magic: in the last 256 MiB, the first 64 MiB, and 64 MiB before the start and the end of each partition, where
+journals are placed; if a copy of the table is damaged, in the last and first 16 GiB, too.
 """
 
 from collections.abc import Iterator
@@ -180,23 +180,38 @@ def _candidates(device: Device, *, sound: bool) -> Iterator[tuple[int, int | Non
             found = disk_state.MARKER.match(parked.read_or_empty(device, start, 4096))
             if found and found[2]:
                 yield int(found[2]), start
-    yield from ((at, None) for at in _find_heads(device, NEAR_THE_END if sound else SEARCHED))
+    yield from ((at, None) for at in _find_heads(device, sound=sound))
 
 
 def content_starts(device: Device, *sector_sizes: int) -> tuple[int, ...]:
     return 0, *parked.partition_starts(device, sector_sizes)  # byte 0: content may lie on the whole disk
 
 
-def _find_heads(device: Device, length: int) -> Iterator[int]:
+def usual_places(device: Device, *, at_the_end: int = NEAR_THE_END, at_the_start: int) -> Iterator[int]:
+    """Yield the multiples of GRID where journals are placed: near the ends of the disk, so many bytes, and
+    before the start and the end of each partition.
+    """
+    listed = disk_state.listed_places(device)
+    edges = (*content_starts(device, device.sector_size, 4096), *(one.end for one in listed))
     last = align_down(device.size - GRID, GRID)
-    backwards = range(last, max(last - length, 0), -GRID)
-    first = SEARCHED if length == SEARCHED else NEAR_THE_START
-    forwards = range(0, max(min(first, last - length), 0), GRID)
-    for places in (backwards, forwards):
-        for at in places:
-            if is_head(read_unless_hole(device, at, SLOT)):
-                second = head_or_none(device, at, 1)  # the head of the first copy may be damaged
-                yield at if second is None else at - second.copy_length
+    behind = max(last - at_the_end, -1)
+    yield from range(last, behind, -GRID)
+    yield from range(0, min(at_the_start, behind + 1), GRID)
+    seen: set[int] = set()
+    for edge in (*dict.fromkeys((*edges, *(one.start for one in listed))),)[: 2 * MOST_STARTS]:
+        first = align_down(edge - GRID, GRID)
+        for at in range(first, max(first - LONGEST_USUAL, at_the_start - 1), -GRID):
+            if at <= behind and at not in seen:
+                seen.add(at)
+                yield at
+
+
+def _find_heads(device: Device, *, sound: bool) -> Iterator[int]:
+    ends = (NEAR_THE_END, NEAR_THE_START) if sound else (SEARCHED, SEARCHED)
+    for at in usual_places(device, at_the_end=ends[0], at_the_start=ends[1]):
+        if is_head(read_unless_hole(device, at, SLOT)):
+            second = head_or_none(device, at, 1)  # the head of the first copy may be damaged
+            yield at if second is None else at - second.copy_length
 
 
 def read_unless_hole(device: Device, at: int, length: int) -> bytes:

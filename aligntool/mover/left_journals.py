@@ -7,42 +7,28 @@ from aligntool.formats import parked
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Role
 from aligntool.mover import disk_state
-from aligntool.mover.journal import GRID, Journal
+from aligntool.mover.journal import Journal
 from aligntool.mover.journal_format import SLOT, Closing, begins_as_own, is_head, read_closing
 from aligntool.mover.journal_match import matching, state_of
-from aligntool.mover.journal_search import (
-    LONGEST_USUAL,
-    MOST_STARTS,
-    NEAR_THE_END,
-    content_starts,
-    read_unless_hole,
-)
-from aligntool.units import Extent, align_down
+from aligntool.mover.journal_search import NEAR_THE_END, NEAR_THE_START, read_unless_hole, usual_places
+from aligntool.units import Extent
 
 
 def find_left(device: Device) -> Closing | Journal | None:
     """Return a journal without a move in flight: one that was not begun, or whose move is complete, or its
     mark. Nothing else may be at its place: no partition is there.
 
-    It is searched where journals are placed: at the end of the disk, and before partitions.
+    It is searched where journals are placed.
     """
-    starts = content_starts(device, device.sector_size, 4096)[:MOST_STARTS]
-    ends = {device.size: NEAR_THE_END, **dict.fromkeys(starts, LONGEST_USUAL)}
-    searched: set[int] = set()
-    for end, length in ends.items():
-        last = align_down(min(end, device.size) - GRID, GRID)
-        for at in range(last, max(last - length, -1), -GRID):
-            if at in searched:
-                continue
-            searched.add(at)
-            if not begins_as_own(read_unless_hole(device, at, device.sector_size)):
-                continue
-            closing = read_closing(device, at)
-            if closing:
-                if not _is_listed(device, closing.extent):
-                    return closing
-            elif is_head(parked.read_or_empty(device, at, SLOT)) and (journal := _left_journal(device, at)):
-                return journal
+    for at in usual_places(device, at_the_end=NEAR_THE_END, at_the_start=NEAR_THE_START):
+        if not begins_as_own(read_unless_hole(device, at, device.sector_size)):
+            continue
+        closing = read_closing(device, at)
+        if closing:
+            if not _is_listed(device, closing.extent):
+                return closing
+        elif is_head(parked.read_or_empty(device, at, SLOT)) and (journal := _left_journal(device, at)):
+            return journal
     return None
 
 

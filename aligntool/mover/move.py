@@ -17,7 +17,7 @@ from aligntool.errors import JournalUnwritten, NothingInFlight, Refused, Stopped
 from aligntool.mover import disk_state, table, whole_disk
 from aligntool.mover.changed_disk import UNFINISHED, is_committed, refuse_changes
 from aligntool.mover.context import MoveContext
-from aligntool.mover.journal import Contents, Journal, erase_unfinished, finish_closing, new_id
+from aligntool.mover.journal import Contents, Journal, erase_unfinished, finish_closing, new_id, what_is_left
 from aligntool.mover.journal_contents import Runs, journal_contents
 from aligntool.mover.journal_format import Position
 from aligntool.mover.journal_match import state_of
@@ -153,14 +153,14 @@ def _closed_or_resumed(context: MoveContext, *, back: bool, restore_table: bool)
     if isinstance(left, Journal):
         is_complete = state_of(context.device, left) is disk_state.DiskState.COMPLETE
         _clear_after_rollback(_walk(context, left))
-        left.close()
+        remains = left.close()
     else:
         finish_closing(context.device, left)
+        remains = what_is_left(context.device, left.extent)
     if back and is_complete:
         raise _already_complete(back=True)
-    yield Said(
-        "nothing was in flight, and every partition stays where it is; what was left of the journal is zeroed"
-    )
+    ended = remains or "what was left of the journal is zeroed"
+    yield Said(f"nothing was in flight, and every partition stays where it is; {ended}")
 
 
 def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterator[Event]:
@@ -214,7 +214,7 @@ def _end_unbegun(walk: Walk) -> Iterator[Event]:
     if walk.place.file:
         yield Said("the journal file is kept: if this is a backup, the disk in flight needs it")
     else:
-        walk.journal.close()
+        yield from walk.close_journal()
 
 
 def _clear_after_rollback(walk: Walk) -> None:

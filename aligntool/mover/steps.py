@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Protocol, assert_never
 
 from aligntool import steps
-from aligntool.change import Event, KernelBehind, MovePlan, Progress, StepBegun, StepDone
+from aligntool.change import Event, KernelBehind, MovePlan, Progress, Said, StepBegun, StepDone
 from aligntool.claims import outside
 from aligntool.contents.exfat import CHANGING, CHECKED_SECTORS
 from aligntool.device import Device, Jobs, zero
@@ -310,8 +310,13 @@ class Walk:
                 self._record(Position(index, 0, forward=False))
                 self._undo_step(steps.journaled_step(step))
             yield StepDone(index)
-        self.journal.close()
+        yield from self.close_journal()
         yield from self._update_kernel(before=True)
+
+    def close_journal(self) -> Iterator[Event]:
+        """Close the journal. Yields what could not be zeroed."""
+        if left := self.journal.close():
+            yield Said(left)
 
     def _record(self, position: Position) -> None:
         numbered_marker.record(self.device, self.journal, self.sign, position)
@@ -344,7 +349,7 @@ class Walk:
                 self._erase_keys()
                 write_table(self.device, self._images(TableState.AFTER), TableState.AFTER)
             case steps.CloseJournal():
-                self.journal.close()
+                yield from self.close_journal()
                 yield from self._update_kernel(before=False)
                 return
             case _:

@@ -25,8 +25,8 @@ from aligntool.mover.journal import Contents, new_id, pack
 from aligntool.mover.journal_format import BODY_AT
 from aligntool.mover.move import begin
 from aligntool.realign.partition_selection import DELETE_FILES, MAKE_ROOM
-from aligntool.realign.search import copy_length, free_runs
-from aligntool.units import KIB, MIB, Extent, format_size
+from aligntool.realign.search import STEP, copy_length, free_runs
+from aligntool.units import KIB, MIB, Extent, align_down, format_size
 
 _MOST = 256 * MIB  # bytes to write: what is there now and what will be are both in memory
 _HEAD = Extent(0, 4 * KIB)  # with the decisive signatures of ext2, ext3, ext4 and NTFS
@@ -136,9 +136,9 @@ def _journal_place(
         return steps.JournalPlace(Extent(0, length), *parts, plan.journal.file)
     taken = [Extent(start + run.start, run.length) for run in used]
     room = Extent(start + _HEAD.length, step.length - _HEAD.length)
-    run = next((run for run in free_runs(taken, room) if run.length >= length), None)
-    if run is not None:
-        return steps.JournalPlace(Extent(run.start, length), *parts)
+    runs = [run for run in free_runs(taken, room) if run.length >= length]
+    if runs:  # the last one: a search looks before the end of each partition (mover/journal_search.py)
+        return steps.JournalPlace(Extent(align_down(runs[-1].end - length, STEP), length), *parts)
     text = (
         f"the journal of the shrink needs {format_size(length)} in one piece, free on partition"
         f" {step.partition}"

@@ -1,0 +1,157 @@
+"""The last writes of a change: its new table before the record of it, and its journal, which is zeroed.
+
+Another program may act between them, and a write may fail once.
+"""
+
+import errno
+import json
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from aligntool.change import Said, StepBegun
+from aligntool.errors import NothingInFlight
+from aligntool.mover.context import MoveContext
+from aligntool.mover.journal import Journal
+from aligntool.mover.journal_search import find_journal
+from aligntool.mover.move import realign, resume, rollback, status
+from aligntool.mover.table import TableState, table_state
+from aligntool.steps import CloseJournal, RewriteTable
+from aligntool.units import GIB, MIB, Extent
+from tests.cli.old_disks import make_old_disk
+from tests.cli.test_restore_table import kill_while_copying
+from tests.conftest import digest, run
+from tests.mover.crowded_disks import Crowd, Part, make_crowd
+from tests.mover.simulated_disk import SECTOR, SimulatedDisk
+from tests.mover.test_simulated_cuts import NoKernel, act, final, whole_at
+from tests.mover.test_simulated_media import place_of
+from tests.run_aligntool import run_aligntool
+
+pytestmark = pytest.mark.needs_tools("sfdisk", "partx", "mke2fs")
+
+
+def last_of(crowd: Crowd) -> Part:
+    return max(crowd.parts, key=lambda part: part.new.start)
+
+
+def before_the_record(crowd: Crowd) -> bytes:
+    """Return the disk with the new table, of which the journal does not have a record yet."""
+    disk = SimulatedDisk(crowd.platter)
+    begins: dict[int, int] = {}
+    for event in realign(crowd.plan, MoveContext(disk, NoKernel()), crowd.runs):
+        if isinstance(event, StepBegun):
+            begins[event.index] = disk.operations
+    rewriting, closing = (crowd.plan.index_of(kind) for kind in (RewriteTable, CloseJournal))
+    for cut in range(begins[rewriting], begins[closing]):
+        platter = final(act(crowd, crowd.platter, "realign", cut))
+        seen = SimulatedDisk(platter)
+        journal = Journal.open(seen, place_of(crowd).extent.start)
+        shown = table_state(seen, journal.contents.images)
+        if journal.position.step == rewriting and shown is TableState.AFTER:
+            return platter
+    raise AssertionError
+
+
+@pytest.mark.parametrize("way", [resume, rollback])
+@pytest.mark.parametrize("label", ["dos", "gpt"])
+def test_a_partition_that_grew_before_the_record_of_the_new_table_stays_as_it_is(
+    label: str, way: type, tmp_path: Path
+) -> None:
+    """growpart, at the first start after the cut, takes the free space behind the last partition: the journal's."""
+    crowd = next(crowd for seed in range(9400, 9440) if last_of(crowd := make_crowd(seed, label)).number <= 4)
+    image = tmp_path / "disk.img"
+    image.write_bytes(before_the_record(crowd))
+    last = last_of(crowd)
+    run("sfdisk", "-q", "--no-reread", "-N", last.number, image, stdin=", +\n")
+    grown = image.read_bytes()
+    listed = Extent(last.new.start, int(run("partx", "-go", "SECTORS", "-n", last.number, image)) * SECTOR)
+    assert listed.length > last.new.length
+    assert status(MoveContext(SimulatedDisk(grown), NoKernel())).state == "old"
+    disk = SimulatedDisk(grown)
+    with pytest.raises(NothingInFlight) if find_journal(disk, None) else pytest.raises(Exception, match="in flight"):
+        list(way(MoveContext(disk, NoKernel())))
+    for part in crowd.parts:
+        assert whole_at(crowd, final(disk), part, part.new.start)
+    changed = [at for at in range(0, len(grown), SECTOR) if final(disk)[at : at + SECTOR] != grown[at : at + SECTOR]]
+    assert all(place_of(crowd).extent.contains(Extent(at, SECTOR)) for at in changed)
+
+
+@pytest.mark.parametrize("label", ["dos", "gpt"])
+def test_a_journal_between_partitions_is_found_after_the_old_ends_of_the_disk_were_put_back(
+    label: str, tmp_path: Path
+) -> None:
+    """No entry and no marker leads to it then, and it is far from both ends of the disk."""
+    disk = make_old_disk(tmp_path / "disk.img", size=GIB, length=300 * MIB)
+    second = f"start={400 * MIB // SECTOR}, size={600 * MIB // SECTOR}"
+    if label == "dos":
+        run("sfdisk", "-q", "--append", disk, stdin=second)
+    else:
+        first = f"first-lba: 34\nstart=63, size={300 * MIB // SECTOR}"
+        run("sfdisk", "-q", "--wipe", "never", disk, stdin=f"label: gpt\n{first}\n{second}\n")
+    with disk.open("rb") as file:
+        head = file.read(MIB)
+        file.seek(-MIB, os.SEEK_END)
+        tail = file.read()
+    kill_while_copying(disk)
+    with disk.open("r+b") as file:
+        file.write(head)
+        file.seek(-MIB, os.SEEK_END)
+        file.write(tail)
+    assert json.loads(run_aligntool("status", "--json", disk).stdout)["state"] == "in-flight"
+    before = digest(disk)
+    refused = run_aligntool("realign", "--yes", disk, code=3)
+    assert "in flight" in refused.stderr and digest(disk) == before
+    for way in ("resume", "rollback"):
+        stopped = run_aligntool(way, "--yes", disk, code=4)
+        assert "another program has written" in " ".join(stopped.stderr.split())
+        assert digest(disk) == before
+
+
+class FailingOnce(SimulatedDisk):
+    """Write number `fails`, and the next `times` - 1 ones at its place, end with an I/O error."""
+
+    def __init__(self, platter: bytes, fails: int, *, times: int = 1) -> None:
+        super().__init__(platter)
+        self.writes = 0
+        self._fails = fails
+        self._times = times
+        self._at: int | None = None
+
+    def write(self, offset: int, data: bytes | memoryview) -> None:
+        self.writes += 1
+        if self.writes == self._fails:
+            self._at = offset
+        if offset == self._at and self._times:
+            self._times -= 1
+            raise OSError(errno.EIO, "Input/output error")
+        super().write(offset, data)
+
+
+@pytest.mark.parametrize("times", [1, 1000])
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("label", ["dos", "gpt"])
+def test_what_a_failing_write_leaves_of_the_journal_is_zeroed_or_said(label: str, back: bool, times: int) -> None:
+    crowd = make_crowd(9401, label)
+    place = place_of(crowd).extent
+    begin = crowd.platter if not back else act(crowd, crowd.platter, "realign", 60).after_the_cut(random.Random(1))
+    whole = FailingOnce(begin, 0)
+    said: set[bool] = set()
+    list(rollback(MoveContext(whole, NoKernel())) if back else move(crowd, whole))
+    for fails in range(whole.writes - 12, whole.writes + 1):
+        disk = FailingOnce(begin, fails, times=times)
+        try:
+            events = list(rollback(MoveContext(disk, NoKernel())) if back else move(crowd, disk))
+        except Exception:
+            continue
+        left = final(disk)[place.start : place.end].strip(b"\0")
+        words = [event.text for event in events if isinstance(event, Said)]
+        said.add(bool(left))
+        assert bool(left) is any("could not be zeroed" in text for text in words), (fails, words)
+        assert times > 1 or not left
+    assert said
+
+
+def move(crowd: Crowd, disk: SimulatedDisk) -> object:
+    return realign(crowd.plan, MoveContext(disk, NoKernel()), crowd.runs)
