@@ -56,7 +56,7 @@ def apply_record(
     are prepared. `key`: of a LUKS2 that is re-encrypted. Raises Stopped, or Refused if a drive or file is
     unavailable; the record is kept.
     """
-    yield from _start_array(record, plan)
+    yield from _start_array(record, plan, whole=True)
     pending = plan.steps[max(record.position, 0) :]
     if locked is None:
         yield from steps_md.stop_old_arrays(plan.steps, pending)
@@ -227,14 +227,14 @@ def _undo(
         yield from steps_system.undo_system(step, record.trace(index))
 
 
-def _start_array(record: Record, plan: ArrayPlan) -> Iterator[Said]:
+def _start_array(record: Record, plan: ArrayPlan, *, whole: bool) -> Iterator[Said]:
     """Start the array if it was made, as later steps need it; after a reboot it may run under another
     name.
     """
     made = plan.array
     if made and record.position > plan.steps.index(made):
         named = any(isinstance(step, MakeFileSystem) for step in plan.steps[record.position :])
-        yield from steps_md.start_array(made, named=named)
+        yield from steps_md.start_array(made, named=named, whole=whole)
 
 
 def _start_array_to_undo(record: Record, plan: ArrayPlan) -> Iterator[Said]:
@@ -242,7 +242,7 @@ def _start_array_to_undo(record: Record, plan: ArrayPlan) -> Iterator[Said]:
     started and may hold files.
     """
     try:
-        yield from _start_array(record, plan)
+        yield from _start_array(record, plan, whole=False)
     except Stopped as error:
         made = plan.array
         begun = [plan.steps[index] for index in record.traces]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from aligntool.change import Said
-from aligntool.commands import typed
+from aligntool.commands import ByHand, by_hand, typed
 from aligntool.contents.catalogue import kind_named
 from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.linux.checks import check_content, run_blkid
@@ -15,6 +15,7 @@ from aligntool.linux.lock import kernel_folder, wait_for_udev
 from aligntool.linux.programs import export_values, run_or_stop, run_program
 from aligntool.linux.sysfs import live_paths, opened
 from aligntool.raid.commands import command_of
+from aligntool.raid.levels import LEVELS
 from aligntool.raid.steps_system import files_below, refuse_files
 from aligntool.steps import MakeArray, MakeFileSystem, MakeMember, Step
 from aligntool.units import KIB, Extent, format_size
@@ -178,21 +179,51 @@ def make_array(step: MakeArray, size: int) -> Iterator[Said]:
     stop_unless_made(step, size)
 
 
-def start_array(step: MakeArray, *, named: bool) -> Iterator[Said]:
+def start_array(step: MakeArray, *, named: bool, whole: bool) -> Iterator[Said]:
     """Start the created array, for example after a reboot, unless it runs. `named`: under its own name, not
-    as md127.
+    as md127. `whole`: members that it lost meanwhile are added to it again.
 
     Raises Stopped.
     """
     wait_for_udev()
     running = find_running(step)
     if running is not None and (not named or _leads_to(step.device, running)):
+        if whole:
+            yield from _add_lost_members(step)
         return
     _stop_ours(step)
     run_or_stop("mdadm", "--assemble", step.device, f"--uuid={step.uuid}", *step.members)
     wait_for_udev()
     yield Said(f"{step.device} was started again")
+    if whole:
+        yield from _add_lost_members(step)
     stop_unless_made(step)
+
+
+def _add_lost_members(step: MakeArray) -> Iterator[Said]:
+    """Add the members again that the array lost, for example because a cable was loose, and that have its
+    superblock: md then copies what was written meanwhile. `--add` would overwrite them, and is not used.
+
+    Raises Stopped if a member is there and the array does not take it.
+    """
+    name = find_running(step)
+    if name is None or not LEVELS[step.level].redundant:
+        return
+    for member in step.members:
+        folder = kernel_folder(member)
+        if folder is None or folder.name in slaves(name):
+            continue
+        if arrays_above([member]) or superblock_uuid(member) != step.uuid:
+            continue
+        ended = run_program("mdadm", f"/dev/{name}", "--re-add", member)
+        if ended.code:
+            why = f"which is there again, and md does not take it: {ended.output_tail}"
+            raise Stopped(
+                f"{step.device} lost {member}, {why}",
+                hint=by_hand(ByHand.MEMBERS, "mdadm", f"{step.device} and {member}"),
+            )
+        wait_for_udev()
+        yield Said(f"{member} is a member of {step.device} again")
 
 
 def remove_array(step: MakeArray) -> None:
@@ -241,6 +272,11 @@ def _is_degraded(name: str) -> bool:
     return attribute(name, "degraded") not in ("", "0")
 
 
+def _is_slave(member: str, name: str) -> bool:
+    folder = kernel_folder(member)
+    return folder is not None and folder.name in slaves(name)
+
+
 def _leads_to(device: str, name: str) -> bool:
     folder = kernel_folder(device)
     return folder is not None and folder.name == name
@@ -249,10 +285,14 @@ def _leads_to(device: str, name: str) -> bool:
 def stop_unless_made(step: MakeArray, size: int | None = None) -> None:
     """Raise Stopped unless the array runs with all its members, under its own name, and as planned."""
     name = find_running(step)
-    if name is None or slaves(name) != _names(step.members):
-        raise Stopped(
-            f"{step.device} does not run with all its members: {typed('mdadm --detail', step.device)}"
-        )
+    if name is None:
+        raise Stopped(f"{step.device} does not run: {typed('mdadm --detail', step.device)}")
+    if slaves(name) != _names(step.members):
+        gone = [member for member in step.members if not _is_slave(member, name)]
+        text = f"{step.device} does not run with all its members"
+        if gone:
+            text += f": {', '.join(gone)} missing; once connected, aligntool resume adds them again"
+        raise Stopped(text, hint=typed("mdadm --detail", step.device))
     if not _leads_to(step.device, name):
         raise Stopped(f"the array runs as /dev/{name}, and {step.device} does not point to it")
     differences = tuple(array_differences(step, Path("/sys/block", name), size))
