@@ -11,6 +11,7 @@ from aligntool.audit.absent_arrays import absent_array_findings
 from aligntool.audit.array_boot import array_number_findings, late_start_findings, system_findings
 from aligntool.audit.arrays import array_findings, members_of, whole_member_findings, with_members
 from aligntool.audit.grids import Sized, grids_of, physical_sector, shifted_arrays
+from aligntool.audit.inactive_arrays import inactive_array_findings
 from aligntool.audit.layers import data_starts, layer_findings
 from aligntool.audit.report import Answer, Code, Finding, Grid, GridKind, Judged, Severity, Verdict
 from aligntool.audit.tables import array_above, gpt_is_lost, table_findings
@@ -53,6 +54,7 @@ def audit(inventory: Inventory, known: Known, options: report.AuditOptions | Non
     for judged_disk in judged:
         findings += array_findings(judged_disk.disk, members, inventory.system)
         findings += whole_member_findings(judged_disk.disk)
+    findings += inactive_array_findings(tuple(judged))
     for find in (system_findings, array_number_findings, late_start_findings, absent_array_findings):
         findings += find(inventory)
     # Stable: within a severity, in the order of the disks.
