@@ -205,6 +205,8 @@ def _refuse_same_drive(members: Sequence[Member]) -> Iterator[Refusal]:
             why = "both on one drive" if disk.path == other.disk.path else f"two names of one drive, {same}"
             why = f"both on {found[-1]}" if found[0] == "below" else why
             text = f"{other.name} and {member.name} are {why}: they would fail together"
+            if other.name == member.name:
+                text = f"{member.name} is named twice"
             yield Refusal("same-drive", member.name, text, "name each drive once")
         seen.update(dict.fromkeys(keys, member))
 
