@@ -313,6 +313,7 @@ LINKS = (
     "share/fish/vendor_completions.d/aligntool.fish",
     "lib/systemd/system/aligntool-audit.service",
     "lib/systemd/system/aligntool-audit.timer",
+    "lib/systemd/system/aligntool-ensure@.service",
     "lib/systemd/catalog/aligntool.catalog",
     "share/doc/aligntool/docs/raid.md",
 )
