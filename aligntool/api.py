@@ -102,7 +102,9 @@ def look(
     given = UserLimits(sector_size=sector_size, physical_sector_size=physical_sector_size)
     folder = None if sysroot is None else str(sysroot)
     return with_unmarked_changes(
-        machine.look(tuple(map(str, named)), sysroot=folder, given=given, wake=wake, keep_going=True)
+        machine.look(
+            tuple(map(str, named)), sysroot=folder, given=given, wake=wake, keep_going=True, below=True
+        )
     )
 
 

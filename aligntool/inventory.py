@@ -628,6 +628,7 @@ class Inventory:
     manifest: Manifest = field(default=Manifest(), compare=False)
     sysroot: str = field(default="", compare=False)  # the name of the captured machine's file or folder
     is_whole: bool = field(default=False, compare=False)  # every disk of the machine was looked at
+    below: tuple[Disk, ...] = ()  # what the named disks stand on: judged with them, and not reported
 
     def disk(self, name: str) -> Disk | None:
         return next((disk for disk in self.disks if name in (disk.name, disk.path)), None)

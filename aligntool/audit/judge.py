@@ -34,13 +34,15 @@ LOST = "both copies of the GPT are damaged, and Linux reads none of its entries"
 def audit(inventory: Inventory, known: Known, options: report.AuditOptions | None = None) -> report.Report:
     """Return the report on every disk. `known`: the rows of the drive database; a disk may have none."""
     options = options or report.AuditOptions()
-    inventory = with_members(inventory)
-    sectors = _settle_sectors(inventory, known)
-    shifts = shifted_arrays(inventory, sectors)
-    by_name = {disk.name: disk for disk in inventory.disks}
+    reported = len(inventory.disks)
+    everything = with_members(replace(inventory, disks=(*inventory.disks, *inventory.below)))
+    inventory = replace(everything, disks=everything.disks[:reported])
+    sectors = _settle_sectors(everything, known)
+    shifts = shifted_arrays(everything, sectors)
+    by_name = {disk.name: disk for disk in everything.disks}
     judged: list[Judged] = []
     findings: list[Finding] = []
-    for disk in inventory.disks:
+    for disk in everything.disks:
         rows = known.get(disk.name, ())
         grids = grids_of(disk, rows, options, sectors, shifts)
         above = array_above(disk, by_name)
@@ -48,9 +50,11 @@ def audit(inventory: Inventory, known: Known, options: report.AuditOptions | Non
             disk, grids, tuple(drives.unknown_if_no_answer(disk, _verdicts(disk, grids, above)))
         )
         judged.append(judged_disk)
-        findings += _findings(judged_disk, rows, above)
+        if len(judged) <= reported:
+            findings += _findings(judged_disk, rows, above)
     findings += drives.machine_findings(inventory)
     members = members_of(judged)
+    judged = judged[:reported]
     for judged_disk in judged:
         findings += array_findings(judged_disk.disk, members, inventory.system)
         findings += whole_member_findings(judged_disk.disk)

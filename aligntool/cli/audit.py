@@ -163,7 +163,9 @@ def audit(
     named = tuple(targets or ())
     named, missing = _readable(named, timeout) if sysroot is None else (named, ())
     for root in roots:
-        inventory = look(named, sysroot=root, given=given, wake=wake, silence_s=timeout, keep_going=True)
+        inventory = look(
+            named, sysroot=root, given=given, wake=wake, silence_s=timeout, keep_going=True, below=True
+        )
         inventory = with_unmarked_changes(inventory, timeout)
         inventory = replace(
             _with_host(inventory) if host else inventory, unseen=(*inventory.unseen, *missing)

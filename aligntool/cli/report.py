@@ -89,7 +89,9 @@ def report(
     given = UserLimits(sector_size=geometry.sector_size, physical_sector_size=geometry.physical_sector_size)
     if targets and root is None:
         refuse(options.attach_virtual(*targets, silence_s=timeout))
-    inventory = look(tuple(targets or ()), sysroot=root, given=given, wake=wake, silence_s=timeout)
+    inventory = look(
+        tuple(targets or ()), sysroot=root, given=given, wake=wake, silence_s=timeout, below=True
+    )
     inventory = with_unmarked_changes(inventory, timeout)
     if targets:
         refuse(Refusal("not-read", each.what, each.text, each.hint) for each in inventory.unseen)

@@ -27,6 +27,7 @@ from aligntool.linux.devices import (
     Block,
     Identity,
     backing_file,
+    find_block,
     find_kind,
     inactive_members,
     is_disk,
@@ -460,12 +461,13 @@ def look(
     silence_s: float = SILENCE_S,
     keep_going: bool = False,
     known: bool = True,
+    below: bool = False,
 ) -> Inventory:
     """Return all disks of the machine, or the targets. `sysroot`: read only this captured tree. `files`: if
     there is an array, also read the files of the system that assemble it, which takes seconds. `arrays`: also
     return every running array, named or not; without targets, disks that are not below an array are then read
     from sysfs only and not opened. `silence_s`: how long to wait for a disk. `known`: refuse a file in which
-    nothing is recognised.
+    nothing is recognised. `below`: also look at what the targets stand on, which their verdicts depend on.
 
     Raises Refused if none of the targets can be read, or if one does not answer; with `keep_going` they are
     listed in the inventory's `unseen`.
@@ -500,7 +502,13 @@ def look(
             else Inventory((), manifest=read_manifest(tree))
         )
         unseen = tuple(Unseen(name, str(refusal), refusal.hint, Gap.DISK) for name, refusal in refused)
-        return replace(seen, disks=(*seen.disks, *images), unseen=unseen, sysroot=sysroot or "")
+        return replace(
+            seen,
+            disks=(*seen.disks, *images),
+            unseen=unseen,
+            sysroot=sysroot or "",
+            below=replace(machine, wake=wake).below(blocks) if below else (),
+        )
 
 
 def read_manifest(tree: Tree) -> Manifest:
@@ -542,6 +550,22 @@ class _Machine:
         needed = self._within_deadline(lambda _: _arrays_and_below(self.tree, blocks)) or frozenset()
         opened = self._look_at([block for block in blocks if block.name in needed])
         return opened + self._look_at([block for block in blocks if block.name not in needed], _NOT_NEEDED)
+
+    def below(self, disks: Sequence[Disk]) -> tuple[Disk, ...]:
+        """Return everything that the disks stand on, down to the drives, without the disks themselves."""
+        seen = {disk.name for disk in disks}
+        found: list[Disk] = []
+        level = disks
+        while names := sorted({name for disk in level for name in disk.slaves}):
+            blocks = self._within_deadline(partial(self._blocks, names)) or []
+            new = {block.name: block for block in blocks if block.name not in seen}
+            seen |= set(new)
+            level = self._look_at(list(new.values()))
+            found += level
+        return partitions.without_mapped_partitions(found)
+
+    def _blocks(self, names: Sequence[str], _: Pulse) -> list[Block]:
+        return [block for name in names if (block := find_block(self.tree, name))]
 
     def arrays(self) -> list[Disk]:
         """Return the running arrays, from sysfs and udev."""

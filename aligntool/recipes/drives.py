@@ -387,5 +387,6 @@ def _in_class(row: DriveRow, disk: Disk, model: str) -> bool:
 
 def known_geometries(inventory: Inventory) -> dict[str, tuple[KnownGeometry, ...]]:
     """Return the rows of the drive database for each disk, by the disk's name."""
-    database = load_drives(models=any(disk.model for disk in inventory.disks))
-    return {disk.name: database.known(disk) for disk in inventory.disks}
+    disks = (*inventory.disks, *inventory.below)
+    database = load_drives(models=any(disk.model for disk in disks))
+    return {disk.name: database.known(disk) for disk in disks}

@@ -1,11 +1,17 @@
 """Arrays, LUKS and LVM on partitions at sector 63 and on shifted disks, against mdadm, the kernel and dmsetup there."""
 
+from pathlib import Path
+
 import pytest
 
+from aligntool.audit.judge import audit
 from aligntool.audit.report import Answer
 from aligntool.inventory import DiskKind
+from aligntool.linux.look import look
+from aligntool.linux.targets import unpack
+from aligntool.recipes.drives import known_geometries
 from aligntool.units import KIB
-from tests.audit.machines.captured import answers, codes, disk, judged, report
+from tests.audit.machines.captured import HERE, answers, codes, disk, judged, report
 
 RAID = "md-on-misaligned-partitions"
 
@@ -90,3 +96,16 @@ def test_kinds_of_mappings_are_distinguished() -> None:
 def test_a_tree_without_system_files_is_not_reported_as_an_unresponsive_disk() -> None:
     """Only sysfs, udev's data and sectors of this machine were captured."""
     assert "AT903" not in {finding.code.value for finding in report(RAID).findings}
+
+
+def test_a_named_stacked_device_is_judged_as_among_all_disks(tmp_path: Path) -> None:
+    unpack(str(HERE / f"{RAID}.tar.xz"), str(tmp_path))
+    stacked = [one for one in report(RAID).judged if one.disk.slaves]
+    assert len(stacked) > 15
+    for one in stacked:
+        name = one.disk.name
+        inventory = look([name], sysroot=str(tmp_path), below=True)
+        alone = audit(inventory, known_geometries(inventory))
+        assert [(other.grids, other.verdicts) for other in alone.judged] == [(one.grids, one.verdicts)]
+        assert {found.code.value for found in alone.findings if found.disk == name} == codes(RAID, name)
+        assert {found.disk for found in alone.findings} <= {None, name}
