@@ -119,7 +119,7 @@ def audit(
         typer.Option(
             "--fail-on",
             metavar="error|warning|never",
-            help="Exit 1 at this severity or above [default: error]; 3 if a disk was not judged.",
+            help="Exit 1 at this severity or above [default: error]; if error or warning is given, 3 if a disk was not judged.",
         ),
     ] = None,
     quiet: Annotated[
@@ -147,8 +147,9 @@ def audit(
 
     Example: sudo aligntool audit --map /dev/sda
 
-    Exit code: 0 nothing at or above --fail-on, 1 findings, 3 a target could not be judged, or a disk did not
-    respond.
+    Exit code: 0 nothing at or above --fail-on, 1 findings, 3 a named target was not judged, a disk did not
+    respond, or nothing was judged. Disks that were not named: with --fail-on error or warning, 3 also if one
+    was not judged; with never, not 3.
     """
     began_s = time.monotonic()
     kept.refuse("nothing was written", [*(targets or ()), *(sysroot or ()), *(measured or ())])
