@@ -665,7 +665,11 @@ def verdict_line(report: Report) -> Line:
     ((words, style),) = _verdict(report)
     missing = {unseen.what for unseen in targets_not_judged(report)}
     if missing and style is Style.BAD:
-        words += f"; {counted(len(missing), 'disk')} could not be judged"
+        disks = [judged for judged in report.judged if judged.disk.name in missing]
+        groups = [number for number, group in _groups(disks) if group]
+        targets = len(missing - {judged.disk.name for judged in disks})
+        groups += [counted(targets, "target")] if targets else []
+        words += f"; {' and '.join(groups)} could not be judged"
     return ((words, style),)
 
 

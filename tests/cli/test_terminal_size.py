@@ -87,7 +87,7 @@ def test_an_audit_uses_the_whole_width_and_no_more(demo: Path, columns: int) -> 
 def test_one_screen_names_a_target_that_cannot_be_judged_once(demo: Path) -> None:
     Path("text.img").write_text("x" * 1000)
     lines = printed(80, *program("audit", demo.name, "text.img"))
-    assert lines[0] == "3 of 4 partitions misaligned; 1 disk could not be judged"
+    assert lines[0] == "3 of 4 partitions misaligned; 1 target could not be judged"
     assert [line.count("text.img") for line in lines if "text.img" in line] == [1]
     piped = run_aligntool("audit", demo.name, "text.img", code=3)
     assert piped.stdout.count("text.img") == piped.stderr.count("text.img") == 1

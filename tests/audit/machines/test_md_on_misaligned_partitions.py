@@ -10,6 +10,7 @@ from aligntool.inventory import DiskKind
 from aligntool.linux.look import look
 from aligntool.linux.targets import unpack
 from aligntool.recipes.drives import known_geometries
+from aligntool.render.audit import verdict_line
 from aligntool.units import KIB
 from tests.audit.machines.captured import HERE, answers, codes, disk, judged, report
 
@@ -109,3 +110,9 @@ def test_a_named_stacked_device_is_judged_as_among_all_disks(tmp_path: Path) -> 
         assert [(other.grids, other.verdicts) for other in alone.judged] == [(one.grids, one.verdicts)]
         assert {found.code.value for found in alone.findings if found.disk == name} == codes(RAID, name)
         assert {found.disk for found in alone.findings} <= {None, name}
+
+
+def test_what_could_not_be_judged_is_counted_by_what_it_is() -> None:
+    """lsblk: sdd is a disk; dm-4, dm-9 and dm-13 are volumes."""
+    ((words, _),) = verdict_line(report(RAID))
+    assert words.endswith("; 1 disk and 3 stacked devices could not be judged")
