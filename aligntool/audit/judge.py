@@ -169,15 +169,26 @@ _CAUSE_BY_SECTOR = {
 }
 
 
+# the table that these starts belong to
+_TABLE_OF_CAUSE = {1: TableLabel.DOS, 34: TableLabel.GPT, 40: TableLabel.GPT, 63: TableLabel.DOS}
+
+
 def likely_cause(
-    partition: Partition, sector_size: int, partitions: Sequence[Partition], grid: Grid
+    partition: Partition,
+    sector_size: int,
+    partitions: Sequence[Partition],
+    grid: Grid,
+    label: TableLabel = TableLabel.UNKNOWN,
 ) -> str | None:
-    """Return the probable cause of an odd start as a sentence, or None if unknown."""
+    """Return the probable cause of an odd start as a sentence, or None if unknown. `label`: of the table."""
     lba, rest = divmod(partition.extent.start, sector_size)
     if rest:
         return None
     if lba in _CAUSE_BY_SECTOR:
-        return _CAUSE_BY_SECTOR[lba]
+        its = _TABLE_OF_CAUSE.get(lba, label)
+        known = label not in (its, TableLabel.UNKNOWN)
+        before = f", as if the table had been {wording.label_words(its)} before" if known else ""
+        return f"{_CAUSE_BY_SECTOR[lba]}{before}"
     for step, size, who in (
         (65535, 33553920, "USB bridges report"),
         (32760, 16773120, "some kernels derive for SAS"),
@@ -414,6 +425,7 @@ def start_findings(
     is_dasd = disk.kind is DiskKind.DASD or (disk.table and disk.table.label is TableLabel.DASD)
     if code is Code.OFF_GRAIN and (partition is None or is_dasd):
         return  # a whole MiB is not the goal for a disk used whole, nor on DASD, where the goal is a track
+    label = disk.table.label if disk.table else TableLabel.UNKNOWN
     compensating = _clusters_on_the_grid(partition, grid)
     if compensating and severity is Severity.ERROR:
         severity = Severity.WARNING
@@ -421,7 +433,7 @@ def start_findings(
         code,
         severity,
         text,
-        cause=likely_cause(partition, sector_size, disk.partitions, grid) if partition else None,
+        cause=likely_cause(partition, sector_size, disk.partitions, grid, label) if partition else None,
         cost=report.predict(grid.size) if severity is not Severity.INFO and not compensating else None,
         evidence=tuple(_evidence(partition, verdict, worst)),
         next=wording.next_realign(disk) if severity is not Severity.INFO else f"aligntool explain {code}",

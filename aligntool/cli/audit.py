@@ -119,7 +119,8 @@ def audit(
         typer.Option(
             "--fail-on",
             metavar="error|warning|never",
-            help="Exit 1 at this severity or above [default: error]; if error or warning is given, 3 if a disk was not judged.",
+            help="Exit 1 at this severity or above [default: error]; if error or warning is given, 3 if a"
+            " disk was not judged.",
         ),
     ] = None,
     quiet: Annotated[

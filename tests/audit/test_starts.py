@@ -282,6 +282,16 @@ def test_a_start_with_a_known_pattern_is_reported_with_its_cause(start: int, wor
     assert words in (report.findings[0].cause or "")
 
 
+@pytest.mark.parametrize(
+    ("label", "start", "before"),
+    [(TableLabel.GPT, 34, ""), (TableLabel.DOS, 34, "GPT"), (TableLabel.DOS, 63, ""), (TableLabel.GPT, 63, "MBR")],
+)
+def test_a_cause_that_belongs_to_another_table_says_so(label: TableLabel, start: int, before: str) -> None:
+    cause = judge(made_disk(f"{start}+1000", physical=4096, label=label)).findings[0].cause or ""
+    assert cause.endswith(f", as if the table had been {before} before") is bool(before)
+    assert ("as if" in cause) is bool(before)
+
+
 def test_a_start_after_an_odd_neighbour_names_the_neighbour() -> None:
     disk = made_disk("2048+1001; 3049+1000", physical=4096)
     finding = next(finding for finding in judge(disk).findings if finding.partition == 2)
