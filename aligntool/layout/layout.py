@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aligntool.audit.report import Grid, GridKind, Judged, Severity
-from aligntool.audit.wording import LABELS, LOST, contents_or_data, grid_words
+from aligntool.audit.wording import LABELS, LOST, ZEROED, contents_or_data, grid_words
 from aligntool.change import (
     Event,
     LayoutGoal,
@@ -336,7 +336,7 @@ def _notes(
         notes.append("an MBR cannot store partition names; they are omitted")
     if goal.wipe:
         ranges = ", ".join(f"{wiped.start}..{wiped.end}" for wiped in wiped_ranges(disk, step))
-        notes.append(f"zeroed first, so that no old signature reappears: bytes {ranges}")
+        notes.append(f"{ZEROED}bytes {ranges}")
     return tuple(notes)
 
 

@@ -7,7 +7,7 @@ from typing import assert_never
 
 from aligntool import steps
 from aligntool.audit.arrays import IN_SYNC
-from aligntool.audit.wording import LOST, SUSPENDED, VIOLATES, label_words, shell_word
+from aligntool.audit.wording import LOST, SUSPENDED, VIOLATES, ZEROED, label_words, shell_word
 from aligntool.change import ArrayPlan, MovePlan, Place, Plan, TablePlan
 from aligntool.contents.catalogue import kind_named
 from aligntool.documents import as_object
@@ -77,7 +77,7 @@ def array_details(step: steps.ArrayStep) -> Iterator[str]:
             yield known or "identity unknown"
             if step.zeroed:
                 ranges = ", ".join(map(byte_range, step.zeroed))
-                yield f"zeroed first, so that no old signature reappears: bytes {ranges}"
+                yield f"{ZEROED}bytes {ranges}"
             yield from (_entry(entry, disk.sector_size) for entry in step.entries)
         case steps.EditFile():
             yield f"replacing a line with {step.instead_of}, or at the end:"
@@ -364,7 +364,8 @@ def plan_lines(
         yield EMPTY
     else:
         yield plain("Nothing to do.")
-    yield from sentence_lines("Decided", plan.notes, Style.PLAIN, width)
+    notes = [note for note in plan.notes if verbose or not note.startswith(ZEROED)]
+    yield from sentence_lines("Decided", notes, Style.PLAIN, width)
     yield from attention_lines(plan, width=width)
     if type_next and plan.steps:
         yield step_line("", type_next)

@@ -91,7 +91,9 @@ def test_data_in_the_middle_that_a_wipe_overwrites_are_named(sparse: MakeImage) 
         raw.seek(3 * MIB)
         raw.write(os.urandom(2 * MIB))
     wish = ("plan", "layout", image, "--part", "rest:linux", "--wipe", image)
-    assert "lost: unrecognised data at" in run_aligntool(*wish, code=0).stdout
+    said = run_aligntool(*wish, code=0).stdout
+    assert "lost: unrecognised data at" in said and "zeroed first" not in said
+    assert "zeroed first, so that no old signature reappears: bytes 0.." in run_aligntool(*wish, "-v").stdout
 
 
 @pytest.mark.needs_tools("sfdisk", "mke2fs")
