@@ -38,7 +38,7 @@ _aligntool_audit() {
         '(--json)--json[The same as --format json]' \
         '(--host)--host[Include the name of this machine in the JSON]' \
         '(--format)--format=[Format of the report \[default\: text\]]:text|json|prometheus:(text json prometheus)' \
-        '(--fail-on)--fail-on=[Exit 1 at this severity or above \[default\: error\]; 3 if a disk was not judged]:error|warning|never:(error warning never)' \
+        '(--fail-on)--fail-on=[Exit 1 at this severity or above \[default\: error\]; if error or warning is given, 3 if a disk was not judged]:error|warning|never:(error warning never)' \
         '(--quiet -q)--quiet[Show only errors and warnings, one line each]' \
         '(--quiet -q)-q[Show only errors and warnings, one line each]' \
         '(--verbose -v)--verbose[Show every disk and every note in full]' \
@@ -70,7 +70,7 @@ _aligntool_explain() {
         '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
-        '*:explain:((AT101\:"Partition starts off the physical sectors" AT102\:"Partition starts off the NAND page or the drive'\''s internal unit" AT103\:"Partition starts off the card'\''s allocation unit" AT104\:"Partition starts off the RAID chunk" AT105\:"Partition starts off the optimal I/O size" AT106\:"Partition does not start on a multiple of 1 MiB or of the given grain" AT107\:"Partition or disk does not end on a physical sector" AT108\:"Partition starts off the erase block" AT109\:"Alignment cannot be judged" AT110\:"Alignment does not matter here" AT201\:"The members of a stacked device contradict each other" AT202\:"The optimal I/O size is not plausible" AT203\:"The drive hides its physical sector size" AT204\:"The physical sector size is assumed" AT205\:"The minimum I/O size is not plausible" AT206\:"The drive offers a faster sector format" AT207\:"The drive works in units larger than 4 KiB" AT208\:"The physical sectors do not start at byte 0" AT209\:"The drive and its adapter disagree on the physical sector" AT210\:"The sector size comes from the partition table" AT301\:"The primary GPT is damaged" AT302\:"The backup GPT is damaged or missing" AT303\:"The table was written for another sector size" AT304\:"Partitions overlap" AT305\:"A partition ends beyond the disk" AT306\:"The chain of logical partitions is broken" AT307\:"Hybrid MBR" AT308\:"The kernel'\''s partitions differ from the table" AT309\:"A table entry is invalid" AT310\:"The protective MBR is wrong" AT311\:"A partition lies outside the usable area" AT312\:"The backup GPT is not at the end of the disk" AT313\:"The two copies of the GPT differ" AT314\:"Windows dynamic disk" AT315\:"Member of a firmware or whole-disk RAID" AT316\:"The partition table cannot be read" AT317\:"A move of partitions is in flight" AT318\:"A partition covers the partition table" AT319\:"Both copies of the GPT are damaged" AT401\:"Data inside the partition start off the physical sectors" AT402\:"Data inside the partition start off the page, unit or allocation unit" AT403\:"The clusters of a FAT or exFAT file system are off the grid" AT404\:"Data inside start off the array'\''s chunk or stripe" AT405\:"The file system'\''s stripe settings do not fit the array" AT406\:"Blocks are smaller than the physical sector" AT407\:"The file system is larger than its partition" AT408\:"More than one format is recognised" AT409\:"A superblock is inconsistent" AT501\:"A PCIe link runs slower than both its ends support" AT502\:"Drives share an uplink that is slower than their links combined" AT503\:"The drive is attached to the chipset" AT504\:"Firmware RAID mode hides NVMe drives" AT505\:"The drive is behind Intel VMD" AT506\:"The host memory buffer is smaller than the drive requested" AT507\:"How much of a DRAM-less drive its buffer can map" AT508\:"The drive takes one command at a time" AT509\:"The drive is faster than its slot" AT510\:"The drive database has a note on this model" AT511\:"The firmware of a drive has a known defect" AT601\:"An array runs with members missing" AT602\:"An array is being resynchronised, rebuilt or checked" AT603\:"The array'\''s chunk cuts the pages or units of its members" AT604\:"A full stripe of RAID5 or RAID6 is longer than one request" AT605\:"A redundant array has no write-intent bitmap" AT606\:"The bitmap of RAID5 or RAID6 on flash is too fine" AT607\:"RAID5 or RAID6 on flash does not pass on discards" AT608\:"A whole-drive array member still has a GPT header" AT609\:"A member is a drive without a partition table" AT610\:"The members have logical sectors of different sizes" AT611\:"No ARRAY line in mdadm.conf names the array" AT612\:"The array'\''s line in mdadm.conf does not name it by its UUID" AT613\:"An initramfs does not know the array" AT614\:"The array belongs to another host" AT615\:"An array is referenced by its number" AT616\:"A data array is mounted without nofail" AT617\:"The creation of an array was interrupted" AT618\:"A data array is not started when a drive is missing" AT619\:"An array contains failed members" AT620\:"The DEVICE line of mdadm.conf does not permit the members of an array" AT901\:"Something could not be read" AT902\:"A disk or target could not be judged" AT903\:"A disk did not answer in time" queue-depth))'
+        '*:explain:((AT101\:"Partition starts off the physical sectors" AT102\:"Partition starts off the NAND page or the drive'\''s internal unit" AT103\:"Partition starts off the card'\''s allocation unit" AT104\:"Partition starts off the RAID chunk" AT105\:"Partition starts off the optimal I/O size" AT106\:"Partition does not start on a multiple of 1 MiB or of the given grain" AT107\:"Partition or disk does not end on a physical sector" AT108\:"Partition starts off the erase block" AT109\:"Alignment cannot be judged" AT110\:"Alignment does not matter here" AT201\:"The members of a stacked device contradict each other" AT202\:"The optimal I/O size is not plausible" AT203\:"The drive hides its physical sector size" AT204\:"The physical sector size is assumed" AT205\:"The minimum I/O size is not plausible" AT206\:"The drive offers a faster sector format" AT207\:"The drive works in units larger than 4 KiB" AT208\:"The physical sectors do not start at byte 0" AT209\:"The drive and its adapter disagree on the physical sector" AT210\:"The sector size comes from the partition table" AT301\:"The primary GPT is damaged" AT302\:"The backup GPT is damaged or missing" AT303\:"The table was written for another sector size" AT304\:"Partitions overlap" AT305\:"A partition ends beyond the disk" AT306\:"The chain of logical partitions is broken" AT307\:"Hybrid MBR" AT308\:"The kernel'\''s partitions differ from the table" AT309\:"A table entry is invalid" AT310\:"The protective MBR is wrong" AT311\:"A partition lies outside the usable area" AT312\:"The backup GPT is not at the end of the disk" AT313\:"The two copies of the GPT differ" AT314\:"Windows dynamic disk" AT315\:"Member of a firmware or whole-disk RAID" AT316\:"The partition table cannot be read" AT317\:"A move of partitions is in flight" AT318\:"A partition covers the partition table" AT319\:"Both copies of the GPT are damaged" AT401\:"Data inside the partition start off the physical sectors" AT402\:"Data inside the partition start off the page, unit or allocation unit" AT403\:"The clusters of a FAT or exFAT file system are off the grid" AT404\:"Data inside start off the array'\''s chunk or stripe" AT405\:"The file system'\''s stripe settings do not fit the array" AT406\:"Blocks are smaller than the physical sector" AT407\:"The file system is larger than its partition" AT408\:"More than one format is recognised" AT409\:"A superblock is inconsistent" AT501\:"A PCIe link runs slower than both its ends support" AT502\:"Drives share an uplink that is slower than their links combined" AT503\:"The drive is attached to the chipset" AT504\:"Firmware RAID mode hides NVMe drives" AT505\:"The drive is behind Intel VMD" AT506\:"The host memory buffer is smaller than the drive requested" AT507\:"How much of a DRAM-less drive its buffer can map" AT508\:"The drive takes one command at a time" AT509\:"The drive is faster than its slot" AT510\:"The drive database has a note on this model" AT511\:"The firmware of a drive has a known defect" AT601\:"An array runs with members missing" AT602\:"An array is being resynchronised, rebuilt or checked" AT603\:"The array'\''s chunk cuts the pages or units of its members" AT604\:"A full stripe of RAID5 or RAID6 is longer than one request" AT605\:"A redundant array has no write-intent bitmap" AT606\:"The bitmap of RAID5 or RAID6 on flash is too fine" AT607\:"RAID5 or RAID6 on flash does not pass on discards" AT608\:"A whole-drive array member still has a GPT header" AT609\:"A member is a drive without a partition table" AT610\:"The members have logical sectors of different sizes" AT611\:"No ARRAY line in mdadm.conf names the array" AT612\:"The array'\''s line in mdadm.conf does not name it by its UUID" AT613\:"An initramfs does not know the array" AT614\:"The array belongs to another host" AT615\:"An array is referenced by its number" AT616\:"A data array is mounted without nofail" AT617\:"The creation of an array was interrupted" AT618\:"A data array is not started when a drive is missing" AT619\:"An array contains failed members" AT620\:"The DEVICE line of mdadm.conf does not permit the members of an array" AT621\:"An array that the system expects has no member" AT622\:"An array is not started, because members are missing" AT901\:"Something could not be read" AT902\:"A disk or target could not be judged" AT903\:"A disk did not answer in time" queue-depth))'
 }
 
 _aligntool_drives() {
@@ -301,12 +301,12 @@ _aligntool_tui() {
 
 _aligntool_schema() {
     _arguments -s -S \
-        '(--color)--color=[When to colour the output]:auto|always|never:((audit\:"The report of an audit" bench\:"A result of aligntool bench" bench.alignment\:"A result of aligntool bench alignment" bench.compare\:"Compared results of aligntool bench" bench.list\:"The saved results of aligntool bench" bench.span\:"A result of aligntool bench span" estimate.boot\:"The estimate of the storage'\''s part of a boot" events\:"One line of the events of a change" fleet\:"A report of many machines" fleet.since\:"What changed between two reports of many machines" plan\:"A plan" probe\:"The result of aligntool probe" raid-tune\:"The result of aligntool raid tune" raid.show\:"The arrays of a machine" recipes\:"Recipes" status\:"The state of a disk or an array" trace\:"The analysis of a log of commands"))' \
+        '(--color)--color=[When to colour the output]:auto|always|never:((audit\:"The report of an audit" bench\:"A result of aligntool bench" bench.alignment\:"A result of aligntool bench alignment" bench.compare\:"Compared results of aligntool bench" bench.list\:"The saved results of aligntool bench" bench.span\:"A result of aligntool bench span" ensure\:"Files of raid ensure" estimate.boot\:"The estimate of the storage'\''s part of a boot" events\:"One line of the events of a change" fleet\:"A report of many machines" fleet.since\:"What changed between two reports of many machines" plan\:"A plan" probe\:"The result of aligntool probe" raid-tune\:"The result of aligntool raid tune" raid.show\:"The arrays of a machine" recipes\:"Recipes" status\:"The state of a disk or an array" trace\:"The analysis of a log of commands"))' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
-        '*:schema:((audit\:"The report of an audit" bench\:"A result of aligntool bench" bench.alignment\:"A result of aligntool bench alignment" bench.compare\:"Compared results of aligntool bench" bench.list\:"The saved results of aligntool bench" bench.span\:"A result of aligntool bench span" estimate.boot\:"The estimate of the storage'\''s part of a boot" events\:"One line of the events of a change" fleet\:"A report of many machines" fleet.since\:"What changed between two reports of many machines" plan\:"A plan" probe\:"The result of aligntool probe" raid-tune\:"The result of aligntool raid tune" raid.show\:"The arrays of a machine" recipes\:"Recipes" status\:"The state of a disk or an array" trace\:"The analysis of a log of commands"))'
+        '*:schema:((audit\:"The report of an audit" bench\:"A result of aligntool bench" bench.alignment\:"A result of aligntool bench alignment" bench.compare\:"Compared results of aligntool bench" bench.list\:"The saved results of aligntool bench" bench.span\:"A result of aligntool bench span" ensure\:"Files of raid ensure" estimate.boot\:"The estimate of the storage'\''s part of a boot" events\:"One line of the events of a change" fleet\:"A report of many machines" fleet.since\:"What changed between two reports of many machines" plan\:"A plan" probe\:"The result of aligntool probe" raid-tune\:"The result of aligntool raid tune" raid.show\:"The arrays of a machine" recipes\:"Recipes" status\:"The state of a disk or an array" trace\:"The analysis of a log of commands"))'
 }
 
 _aligntool_report() {
@@ -499,6 +499,7 @@ _aligntool_raid_plan() {
         '(--database-page)--database-page=[Page size for --workload database \[default\: 16KiB\]]:SIZE: ' \
         '(--spare-end)--spare-end=[Free space to leave at the end of each drive]:SIZE: ' \
         '(--whole-drives)--whole-drives[Use whole drives as members, without partition tables]' \
+        '(--one-drive)--one-drive[Accept a single drive\: a RAID0 of one]' \
         '*--wipe=[Allow everything on this device to be lost; may be repeated]:DEVICE:_aligntool_devices' \
         '(--tuned)--tuned=[Use the result of `raid tune` on these drives]:FILE:_files' \
         '(--system)--system=[debian, debian-dracut, fedora, opensuse or arch \[default\: this system\]]:NAME:(debian debian-dracut fedora opensuse arch)' \
@@ -544,6 +545,7 @@ _aligntool_raid_create() {
         '(--database-page)--database-page=[Page size for --workload database \[default\: 16KiB\]]:SIZE: ' \
         '(--spare-end)--spare-end=[Free space to leave at the end of each drive]:SIZE: ' \
         '(--whole-drives)--whole-drives[Use whole drives as members, without partition tables]' \
+        '(--one-drive)--one-drive[Accept a single drive\: a RAID0 of one]' \
         '*--wipe=[Allow everything on this device to be lost; may be repeated]:DEVICE:_aligntool_devices' \
         '(--tuned)--tuned=[Use the result of `raid tune` on these drives]:FILE:_files' \
         '(--system)--system=[debian, debian-dracut, fedora, opensuse or arch \[default\: this system\]]:NAME:(debian debian-dracut fedora opensuse arch)' \
@@ -559,6 +561,22 @@ _aligntool_raid_create() {
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
         '*:create:_aligntool_devices'
+}
+
+_aligntool_raid_ensure() {
+    _arguments -s -S \
+        '(--dry-run)--dry-run[Show the plan and stop]' \
+        '(--verbose -v)--verbose[Show every byte range, command and reason of the plan]' \
+        '(--verbose -v)-v[Show every byte range, command and reason of the plan]' \
+        '(--yes)--yes[Do not ask for confirmation; refusals still apply]' \
+        '(--wait)--wait[Wait until the first resynchronisation is finished]' \
+        '(--json)--json[Report events as JSON lines]' \
+        '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
+        '(--no-pager)--no-pager[Do not show long text in a pager]' \
+        '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
+        '(--help -h)--help[Show the options and an example]' \
+        '(--help -h)-h[Show the options and an example]' \
+        '*:ensure: '
 }
 
 _aligntool_raid_persist() {
@@ -841,11 +859,12 @@ _aligntool_raid() {
         'plan:Plan an array, and show how it would be created'
         'show:Show arrays\: members, links, state and data offset'
         'create:Create an array, and configure the system to start it at every boot'
+        'ensure:Let the array of a file exist\: leave it as it is, or make it of blank drives'
         'persist:Configure the system to start an existing array at every boot'
         'reformat:Change the LBA format of the NVMe members of an array, one at a time'
         'tune:Measure which chunk size is fastest on empty drives'
     )
-    if ((CURRENT > 2)) && [[ $words[2] == (plan|show|create|persist|reformat|tune) ]]; then
+    if ((CURRENT > 2)) && [[ $words[2] == (plan|show|create|ensure|persist|reformat|tune) ]]; then
         local word=$words[2]
         shift words
         ((CURRENT--))
