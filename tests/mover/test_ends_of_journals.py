@@ -7,11 +7,12 @@ import errno
 import json
 import os
 import random
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from aligntool.change import Said, StepBegun
+from aligntool.change import Event, Said, StepBegun
 from aligntool.errors import NothingInFlight
 from aligntool.mover.context import MoveContext
 from aligntool.mover.journal import Journal
@@ -30,6 +31,8 @@ from tests.mover.test_simulated_media import place_of
 from tests.run_aligntool import run_aligntool
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "partx", "mke2fs")
+
+Way = Callable[[MoveContext], Iterator[Event]]
 
 
 def last_of(crowd: Crowd) -> Part:
@@ -56,17 +59,15 @@ def before_the_record(crowd: Crowd) -> bytes:
 
 @pytest.mark.parametrize("way", [resume, rollback])
 @pytest.mark.parametrize("label", ["dos", "gpt"])
-def test_a_partition_that_grew_before_the_record_of_the_new_table_stays_as_it_is(
-    label: str, way: type, tmp_path: Path
-) -> None:
+def test_a_partition_that_grew_before_the_record_of_the_table_stays(label: str, way: Way, tmp_path: Path) -> None:
     """growpart, at the first start after the cut, takes the free space behind the last partition: the journal's."""
     crowd = next(crowd for seed in range(9400, 9440) if last_of(crowd := make_crowd(seed, label)).number <= 4)
     image = tmp_path / "disk.img"
     image.write_bytes(before_the_record(crowd))
     last = last_of(crowd)
-    run("sfdisk", "-q", "--no-reread", "-N", last.number, image, stdin=", +\n")
+    run("sfdisk", "-q", "--no-reread", "-N", str(last.number), image, stdin=", +\n")
     grown = image.read_bytes()
-    listed = Extent(last.new.start, int(run("partx", "-go", "SECTORS", "-n", last.number, image)) * SECTOR)
+    listed = Extent(last.new.start, int(run("partx", "-go", "SECTORS", "-n", str(last.number), image)) * SECTOR)
     assert listed.length > last.new.length
     assert status(MoveContext(SimulatedDisk(grown), NoKernel())).state == "old"
     disk = SimulatedDisk(grown)
@@ -79,9 +80,7 @@ def test_a_partition_that_grew_before_the_record_of_the_new_table_stays_as_it_is
 
 
 @pytest.mark.parametrize("label", ["dos", "gpt"])
-def test_a_journal_between_partitions_is_found_after_the_old_ends_of_the_disk_were_put_back(
-    label: str, tmp_path: Path
-) -> None:
+def test_a_journal_in_a_gap_is_found_after_old_first_bytes_were_put_back(label: str, tmp_path: Path) -> None:
     """No entry and no marker leads to it then, and it is far from both ends of the disk."""
     disk = make_old_disk(tmp_path / "disk.img", size=GIB, length=300 * MIB)
     second = f"start={400 * MIB // SECTOR}, size={600 * MIB // SECTOR}"
@@ -153,5 +152,5 @@ def test_what_a_failing_write_leaves_of_the_journal_is_zeroed_or_said(label: str
     assert said
 
 
-def move(crowd: Crowd, disk: SimulatedDisk) -> object:
+def move(crowd: Crowd, disk: SimulatedDisk) -> Iterator[Event]:
     return realign(crowd.plan, MoveContext(disk, NoKernel()), crowd.runs)
