@@ -150,10 +150,13 @@ def test_ext4_has_the_stride_of_the_chunk_and_a_width_with_parity_only(
 @pytest.mark.needs_tools("mkfs.btrfs", "mkswap", "blkid")
 @pytest.mark.parametrize("kind", ["btrfs", "swap"])
 def test_other_kinds_are_made_with_the_uuid_in_the_fstab_line(sparse: Callable[..., Path], kind: str) -> None:
-    image = sparse(GIB)
-    run(*made(planned(goal(filesystem=kind), *drives(2)), kind), image)
+    """The UUID is one of its own: mkfs.btrfs(8) looks at all devices of the machine for another of the same."""
+    image, uuid = sparse(GIB), str(uuid4())
+    command = made(planned(goal(filesystem=kind), *drives(2)), kind)
+    assert FS_UUID in command
+    run(*(word.replace(FS_UUID, uuid) for word in command), image)
     said = run("blkid", "-p", "-o", "export", image)
-    assert f"UUID={FS_UUID}\n" in said and f"TYPE={kind}\n" in said
+    assert f"UUID={uuid}\n" in said and f"TYPE={kind}\n" in said
 
 
 @pytest.mark.needs_tools("mkfs.fat", "blkid")
