@@ -195,15 +195,26 @@ def usual_places(device: Device, *, at_the_end: int = NEAR_THE_END, at_the_start
     edges = (*content_starts(device, device.sector_size, 4096), *(one.end for one in listed))
     last = align_down(device.size - GRID, GRID)
     behind = max(last - at_the_end, -1)
-    yield from range(last, behind, -GRID)
-    yield from range(0, min(at_the_start, behind + 1), GRID)
+    yield from _outside_of_holes(device, range(last, behind, -GRID))
+    yield from _outside_of_holes(device, range(0, min(at_the_start, behind + 1), GRID))
     seen: set[int] = set()
     for edge in (*dict.fromkeys((*edges, *(one.start for one in listed))),)[: 2 * MOST_STARTS]:
-        first = align_down(edge - GRID, GRID)
-        for at in range(first, max(first - LONGEST_USUAL, at_the_start - 1), -GRID):
+        first = align_down(min(edge, device.size) - GRID, GRID)
+        places = range(first, max(first - LONGEST_USUAL, at_the_start - 1), -GRID)
+        for at in _outside_of_holes(device, places):
             if at <= behind and at not in seen:
                 seen.add(at)
                 yield at
+
+
+def _outside_of_holes(device: Device, places: range) -> Iterator[int]:
+    """Yield places GRID bytes from each other, but none of a stretch that is a hole of a sparse image."""
+    count = LONGEST_USUAL // GRID
+    for number in range(0, len(places), count):
+        piece = places[number : number + count]
+        lowest = min(piece[0], piece[-1])
+        if not device.is_hole(lowest, min(len(piece) * GRID, device.size - lowest)):
+            yield from piece
 
 
 def _find_heads(device: Device, *, sound: bool) -> Iterator[int]:
