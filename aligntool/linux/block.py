@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from aligntool.commands import LISTS_DISKS
 from aligntool.device import Device, Job, Jobs
 from aligntool.errors import Refused, failing_as
+from aligntool.linux.file_reader import is_hole
 from aligntool.linux.held import open_held, status_of
 from aligntool.linux.sysfs import IO_NONE, READ_ONLY, leased
 from aligntool.units import KIB, MIB, Extent, align_down, align_up
@@ -246,7 +247,7 @@ class DiskDevice:
         if self._is_block:
             return False
         with self._pending_request("read"):
-            return _is_hole(self._descriptor, offset, length)
+            return is_hole(self._descriptor, offset, length)
 
     def room_for(self, places: Iterable[Extent]) -> tuple[int, int] | None:
         """Return the bytes of these places that an image has no space for yet, and the free bytes of the file
@@ -429,13 +430,6 @@ def _set_direct_io(descriptor: int, *, on: bool) -> None:
     fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_DIRECT if on else flags & ~os.O_DIRECT)
 
 
-def _is_hole(descriptor: int, offset: int, length: int) -> bool:
-    try:
-        return os.lseek(descriptor, offset, os.SEEK_DATA) >= offset + length
-    except OSError as error:
-        return error.errno == errno.ENXIO  # no data from here to the end of the file
-
-
 # A Device that cannot write, to read the state of a disk. It must work while another program has the disk
 # locked, and must not be able to do harm.
 
@@ -468,7 +462,7 @@ class ReadOnlyDevice:
 
     def is_hole(self, offset: int, length: int) -> bool:
         """Return whether these bytes are a hole, which a block device does not have."""
-        return not self._is_block and _is_hole(self._descriptor, offset, length)
+        return not self._is_block and is_hole(self._descriptor, offset, length)
 
     def flush(self) -> None:
         """Do nothing: nothing was written."""

@@ -1,5 +1,6 @@
 """Read an open file or block device, if wanted from the medium and not from the page cache."""
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -7,6 +8,9 @@ from dataclasses import dataclass
 
 from aligntool.formats.reader import readable_length
 from aligntool.linux.sysfs import opened
+from aligntool.units import KIB
+
+_LONG = 64 * KIB
 
 
 def forget_cached(descriptor: int) -> None:
@@ -15,6 +19,14 @@ def forget_cached(descriptor: int) -> None:
     """
     with suppress(OSError):
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def is_hole(descriptor: int, offset: int, length: int) -> bool:
+    """Return whether these bytes are a hole of a file (lseek(2), SEEK_DATA)."""
+    try:
+        return os.lseek(descriptor, offset, os.SEEK_DATA) >= offset + length
+    except OSError as error:
+        return error.errno == errno.ENXIO  # no data from here to the end of the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +40,18 @@ class FileReader:
 
     def read(self, offset: int, length: int) -> bytes:
         left = readable_length(offset, length, self.size)
+        if left >= _LONG and self._is_hole(offset, left):
+            return bytes(left)  # the kernel would fill it a page at a time
         pieces = []
         while left > 0 and (piece := os.pread(self.descriptor, left, offset)):
             pieces.append(piece)
             offset += len(piece)
             left -= len(piece)
         return b"".join(pieces)
+
+    def _is_hole(self, offset: int, length: int) -> bool:
+        is_there = os.fstat(self.descriptor).st_size >= offset + length  # 0: a block device
+        return is_there and is_hole(self.descriptor, offset, length)
 
 
 @contextmanager
