@@ -131,7 +131,7 @@ class FailingOnce(SimulatedDisk):
 @pytest.mark.parametrize("times", [1, 1000])
 @pytest.mark.parametrize("back", [False, True])
 @pytest.mark.parametrize("label", ["dos", "gpt"])
-def test_what_a_failing_write_leaves_of_the_journal_is_zeroed_or_said(label: str, back: bool, times: int) -> None:
+def test_what_a_failing_write_leaves_of_the_journal_is_zeroed_or_named(label: str, back: bool, times: int) -> None:
     crowd = make_crowd(9401, label)
     place = place_of(crowd).extent
     begin = crowd.platter if not back else act(crowd, crowd.platter, "realign", 60).after_the_cut(random.Random(1))
