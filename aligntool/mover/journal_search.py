@@ -6,6 +6,7 @@ journals are placed; if a copy of the table is damaged, in the last and first 16
 """
 
 from collections.abc import Iterator
+from itertools import islice
 
 from aligntool.commands import DISK, Hint, command
 from aligntool.device import Device
@@ -187,18 +188,19 @@ def content_starts(device: Device, *sector_sizes: int) -> tuple[int, ...]:
     return 0, *parked.partition_starts(device, sector_sizes)  # byte 0: content may lie on the whole disk
 
 
-def usual_places(device: Device, *, at_the_end: int = NEAR_THE_END, at_the_start: int) -> Iterator[int]:
+def usual_places(device: Device, *, at_the_end: int, at_the_start: int) -> Iterator[int]:
     """Yield the multiples of GRID where journals are placed: near the ends of the disk, so many bytes, and
     before the start and the end of each partition.
     """
     listed = disk_state.listed_places(device)
-    edges = (*content_starts(device, device.sector_size, 4096), *(one.end for one in listed))
+    edges = dict.fromkeys(content_starts(device, device.sector_size, 4096))
+    edges |= dict.fromkeys([one.end for one in listed] + [one.start for one in listed])
     last = align_down(device.size - GRID, GRID)
     behind = max(last - at_the_end, -1)
     yield from _outside_of_holes(device, range(last, behind, -GRID))
     yield from _outside_of_holes(device, range(0, min(at_the_start, behind + 1), GRID))
     seen: set[int] = set()
-    for edge in (*dict.fromkeys((*edges, *(one.start for one in listed))),)[: 2 * MOST_STARTS]:
+    for edge in islice(edges, 2 * MOST_STARTS):
         first = align_down(min(edge, device.size) - GRID, GRID)
         places = range(first, max(first - LONGEST_USUAL, at_the_start - 1), -GRID)
         for at in _outside_of_holes(device, places):
