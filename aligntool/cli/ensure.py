@@ -17,6 +17,7 @@ from aligntool.cli import arrays as acting
 from aligntool.cli import options
 from aligntool.cli.raid import (
     CreateArray,
+    WaitOption,
     apply_command,
     existing_plan,
     system_of,
@@ -54,9 +55,7 @@ def ensure_command(
     dry_run: options.DryRunOption = False,
     verbose: options.VerbosePlanOption = False,
     yes: options.YesOption = False,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until the first resynchronisation is finished.")
-    ] = False,
+    wait: WaitOption = False,
     json_: options.EventsOption = False,
 ) -> None:
     """Let the array of a file exist: leave it as it is, or make it of blank drives.

@@ -55,6 +55,9 @@ from aligntool.render import tuning as sweeps
 from aligntool.render.lines import Style, plain, show
 from aligntool.units import KIB
 
+WaitOption = Annotated[
+    bool, typer.Option("--wait", help="Wait until the first resynchronisation is finished.")
+]
 DrivesArgument = Annotated[
     list[str],
     typer.Argument(parser=options.path, metavar="DEVICE...", help="Drives, or one partition of each drive."),
@@ -440,9 +443,7 @@ def create_command(
     dry_run: options.DryRunOption = False,
     verbose: options.VerbosePlanOption = False,
     yes: options.YesOption = False,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until the first resynchronisation is finished.")
-    ] = False,
+    wait: WaitOption = False,
     json_: options.EventsOption = False,
 ) -> None:
     """Create an array, and configure the system to start it at every boot.
