@@ -49,7 +49,7 @@ class Claims:
         if self._disk is None:
             return ()
         found = [run for at in _pieces_of(extent) for run in self._data_in_piece(self._disk, at)]
-        inside = [_clipped(run, extent) for run in found if run.overlaps(extent)]
+        inside = [run.clipped(extent) for run in found if run.overlaps(extent)]
         return tuple(run for run in outside(inside, self._named) if run.length)
 
     def kept_in_any(self, extents: Iterable[Extent], listed: Iterable[Extent]) -> tuple[Extent, ...]:
@@ -82,7 +82,7 @@ class Claims:
             return
         end = gap.end  # of the free run whose start is not known yet
         for count, at in enumerate(reversed(_pieces_of(gap))):
-            piece = _clipped(Extent(at, _PIECE), gap)
+            piece = Extent(at, _PIECE).clipped(gap)
             kept = tuple(outside(self.kept_in(piece), own))
             self._remember(kept)
             for run in reversed(kept):
@@ -163,11 +163,6 @@ def _data_runs(content: bytes, at: int) -> Iterator[Extent]:
             start = None
     if start is not None:
         yield Extent(at + start, len(content) - start)
-
-
-def _clipped(extent: Extent, within: Extent) -> Extent:
-    start = max(extent.start, within.start)
-    return Extent(start, max(min(extent.end, within.end) - start, 0))
 
 
 def outside(extents: Iterable[Extent], taken: tuple[Extent, ...]) -> Iterator[Extent]:

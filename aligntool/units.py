@@ -34,6 +34,11 @@ class Extent:
     def overlaps(self, other: "Extent") -> bool:
         return self.start < other.end and other.start < self.end
 
+    def clipped(self, within: "Extent") -> "Extent":
+        """Return the part inside of `within`; it is empty if there is none."""
+        start = max(self.start, within.start)
+        return Extent(start, max(min(self.end, within.end) - start, 0))
+
     def contains(self, other: "Extent") -> bool:
         return self.start <= other.start and other.end <= self.end
 

@@ -19,7 +19,7 @@ from aligntool.inventory import Disk, DiskKind, Fault, Layer, Partition, Role, T
 from aligntool.mover.convert_table import BLOCK, table_places
 from aligntool.realign.placing import containers, kind_of, logicals_of
 from aligntool.realign.refusals import content_reasons, disk_reasons, unlisted_data
-from aligntool.realign.search import STEP, copy_length, free_runs
+from aligntool.realign.search import STEP, copy_length, free_runs, runs_for_journal
 from aligntool.realign.suspended import suspension_attention
 from aligntool.units import KIB, MIB, Extent, align_down, align_up, counted, format_about, format_size
 
@@ -421,7 +421,7 @@ def _journal(
     # the backup of the old table may lie behind it, wherever the disk ends
     last = min(tail.start, usable.end)
     gaps = [*free_runs((part.extent for part in disk.partitions), Extent(first, max(last - first, 0)))]
-    runs = [run for each in claims.free_runs(gaps, total + STEP) for run in free_runs((), each)]
+    runs = runs_for_journal(disk, gaps, total, claims)
     place = next((run for run in sorted(runs, reverse=True) if run.length >= total), None)
     if place is None and claims.in_the_way and any(gap.length >= total for gap in gaps):
         refuse((unlisted_data(disk, claims, "plan convert", for_journal=True),))

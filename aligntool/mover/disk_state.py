@@ -67,7 +67,7 @@ def find_disk_state(device: Device, journal: Journal) -> DiskState:
             return DiskState.COMPLETE
         return DiskState.IN_FLIGHT
     if shown is False or (shown and is_readable(device)) or covers_content(plan):
-        ended = complete or has_grown_since(device, journal)
+        ended = has_ended(device, journal)
         return DiskState.LEFT if ended and not lists_old_place(device, plan) else DiskState.CHANGED
     known = has_evidence(device, journal) and not any(
         foreign_content(device, journal, [Extent(0, device.size)])
@@ -75,11 +75,13 @@ def find_disk_state(device: Device, journal: Journal) -> DiskState:
     return DiskState.UNREADABLE if known else DiskState.CHANGED
 
 
-def has_grown_since(device: Device, journal: Journal) -> bool:
-    """Return whether all content was released at its new places, and the table lists each of them, at least
-    as long as planned: the new table was durable, only its record was not, and the disk was used since. A
-    system grows the last partition at its next start.
+def has_ended(device: Device, journal: Journal) -> bool:
+    """Return whether the change is complete, whatever its record says: all content was released at its new
+    places, and the table lists each of them, at least as long as planned. The new table was durable then, its
+    record was not, and the disk was used since: a system grows the last partition at its next start.
     """
+    if is_complete(journal):
+        return True
     position = journal.position
     plan = journal.contents.plan
     if not position.forward or position.step != plan.commit_at:

@@ -203,7 +203,6 @@ def _unpack_runs(raw: bytes) -> tuple[Extent, ...]:
 # both copies, flush, then the other slot in both copies, flush. A cut therefore damages one slot, and the
 # other slot still has two sectors: one of them may be bad. docs/crash-safety.md, "The journal".
 
-GRID = 1 << 16  # bytes; journals begin at its multiples
 _TRIES = 2  # of a mark that ends a journal
 
 

@@ -52,8 +52,8 @@ def is_of_this_move(
         or not is_readable(device)
         or disk_state.has_markers(device, journal)
         or (
-            unfinished
-            and not disk_state.has_grown_since(device, journal)
+            is_begun(journal)
+            and not disk_state.has_ended(device, journal)
             and _has_new_content(device, journal)
         )
         or (disk_state.is_complete(journal) and disk_state.lists_old_place(device, plan))

@@ -1,28 +1,24 @@
 """Find the journal of a move in flight from the disk alone: on another machine, nothing else is known.
 
 It is found through a parked entry, otherwise through a marker at the start of an entry, otherwise by its
-magic: in the last 256 MiB, the first 64 MiB, and 64 MiB before the start and the end of each partition, where
-journals are placed; if a copy of the table is damaged, in the last and first 16 GiB, too.
+magic: where journals are placed (journal_places.py); if a copy of the table is damaged, in the last and first
+16 GiB, too.
 """
 
 from collections.abc import Iterator
-from itertools import islice
 
 from aligntool.commands import DISK, Hint, command
 from aligntool.device import Device
 from aligntool.errors import Refused
 from aligntool.formats import parked
 from aligntool.mover import disk_state, numbered_marker, whole_disk
-from aligntool.mover.journal import GRID, Journal
+from aligntool.mover.journal import Journal
 from aligntool.mover.journal_format import SLOT, LostPart, NoJournal, head_or_none, is_head
 from aligntool.mover.journal_match import is_begun, is_of_this_move, matching, refuse_other_disk
-from aligntool.units import GIB, MIB, align_down
+from aligntool.mover.journal_places import GRID, LONGEST_USUAL, NEAR_THE_END, NEAR_THE_START, searched_places
+from aligntool.units import GIB, Extent, align_down
 
 SEARCHED = 16 * GIB
-LONGEST_USUAL = 64 * MIB  # bytes of a journal with the preferred sizes, at most
-MOST_STARTS = 256  # of partitions before which the rest of a journal is searched; Linux shows 255
-NEAR_THE_END = GIB // 4  # journals are usually here; searched whenever no entry and no marker names a journal
-NEAR_THE_START = GIB // 16  # or in the gap before the first partition
 
 
 def find_journal(device: Device, file: Device | None, *, any_table: bool = False) -> Journal | None:
@@ -188,25 +184,16 @@ def content_starts(device: Device, *sector_sizes: int) -> tuple[int, ...]:
     return 0, *parked.partition_starts(device, sector_sizes)  # byte 0: content may lie on the whole disk
 
 
-def usual_places(device: Device, *, at_the_end: int, at_the_start: int) -> Iterator[int]:
-    """Yield the multiples of GRID where journals are placed: near the ends of the disk, so many bytes, and
-    before the start and the end of each partition.
-    """
-    listed = disk_state.listed_places(device)
-    edges = dict.fromkeys(content_starts(device, device.sector_size, 4096))
-    edges |= dict.fromkeys([one.end for one in listed] + [one.start for one in listed])
+def usual_places(
+    device: Device, *, at_the_end: int = NEAR_THE_END, at_the_start: int = NEAR_THE_START
+) -> Iterator[int]:
+    """Yield the multiples of GRID where journals are placed, the last one first."""
+    parts = {start: Extent(start, 0) for start in parked.partition_starts(device, (device.sector_size, 4096))}
+    parts |= {listed.start: listed for listed in sorted(disk_state.listed_places(device))}
+    places = searched_places(device.size, parts.values(), at_the_end=at_the_end, at_the_start=at_the_start)
     last = align_down(device.size - GRID, GRID)
-    behind = max(last - at_the_end, -1)
-    yield from _outside_of_holes(device, range(last, behind, -GRID))
-    yield from _outside_of_holes(device, range(0, min(at_the_start, behind + 1), GRID))
-    seen: set[int] = set()
-    for edge in islice(edges, 2 * MOST_STARTS):
-        first = align_down(min(edge, device.size) - GRID, GRID)
-        places = range(first, max(first - LONGEST_USUAL, at_the_start - 1), -GRID)
-        for at in _outside_of_holes(device, places):
-            if at <= behind and at not in seen:
-                seen.add(at)
-                yield at
+    for each in reversed(places):
+        yield from _outside_of_holes(device, range(min(last, each.end - GRID), each.start - 1, -GRID))
 
 
 def _outside_of_holes(device: Device, places: range) -> Iterator[int]:
@@ -220,8 +207,8 @@ def _outside_of_holes(device: Device, places: range) -> Iterator[int]:
 
 
 def _find_heads(device: Device, *, sound: bool) -> Iterator[int]:
-    ends = (NEAR_THE_END, NEAR_THE_START) if sound else (SEARCHED, SEARCHED)
-    for at in usual_places(device, at_the_end=ends[0], at_the_start=ends[1]):
+    end, start = (NEAR_THE_END, NEAR_THE_START) if sound else (SEARCHED, SEARCHED)
+    for at in usual_places(device, at_the_end=end, at_the_start=start):
         if is_head(read_unless_hole(device, at, SLOT)):
             second = head_or_none(device, at, 1)  # the head of the first copy may be damaged
             yield at if second is None else at - second.copy_length

@@ -10,7 +10,7 @@ from aligntool.mover import disk_state
 from aligntool.mover.journal import Journal
 from aligntool.mover.journal_format import SLOT, Closing, begins_as_own, is_head, read_closing
 from aligntool.mover.journal_match import matching, state_of
-from aligntool.mover.journal_search import NEAR_THE_END, NEAR_THE_START, read_unless_hole, usual_places
+from aligntool.mover.journal_search import read_unless_hole, usual_places
 from aligntool.units import Extent
 
 
@@ -20,7 +20,7 @@ def find_left(device: Device) -> Closing | Journal | None:
 
     It is searched where journals are placed.
     """
-    for at in usual_places(device, at_the_end=NEAR_THE_END, at_the_start=NEAR_THE_START):
+    for at in usual_places(device):
         if not begins_as_own(read_unless_hole(device, at, device.sector_size)):
             continue
         closing = read_closing(device, at)

@@ -9,7 +9,8 @@ from aligntool.mover.changed_disk import CHANGED_TABLE, UNFINISHED, changed_sent
 from aligntool.mover.in_flight import CHOOSE, Change
 from aligntool.mover.journal import Journal
 from aligntool.mover.journal_match import state_of
-from aligntool.mover.journal_search import MOST_STARTS, SEARCHED, content_starts, find_journal
+from aligntool.mover.journal_places import MOST_PARTITIONS
+from aligntool.mover.journal_search import SEARCHED, content_starts, find_journal
 from aligntool.mover.left_journals import find_left
 from aligntool.mover.steps import progress
 from aligntool.mover.table import is_readable
@@ -118,8 +119,9 @@ _SENTENCES = {
 
 def _unsearched_sentences(device: Device) -> tuple[str, ...]:
     """Return a sentence if a journal may be in a part of the disk that was not searched."""
-    if len(content_starts(device, device.sector_size)) > MOST_STARTS:
-        return (f"the table has more than {MOST_STARTS} partitions; before the others, nothing was searched",)
+    if len(content_starts(device, device.sector_size)) > MOST_PARTITIONS:
+        text = f"the table has more than {MOST_PARTITIONS} partitions"
+        return (f"{text}; beside the others, nothing was searched",)
     if device.size <= 2 * SEARCHED or is_readable(device):
         return ()
     searched = f"the first and last {SEARCHED // GIB} GiB; the space between was not searched"

@@ -12,6 +12,7 @@ from aligntool.formats.gpt import table_sizes
 from aligntool.inventory import Disk, Layer, Partition, Role, TableLabel
 from aligntool.mover.claimed_room import FlightClaims, entries_in_flight, mbr_room, unused_slots
 from aligntool.mover.held_ranges import held_ranges
+from aligntool.mover.journal_places import searched_places
 from aligntool.realign import placing
 from aligntool.steps import EntryChange, JournalPlace, Patch
 from aligntool.units import KIB, MIB, Extent, align_down, align_up, merged
@@ -167,15 +168,22 @@ def free_runs(taken: Iterable[Extent], room: Extent) -> Iterator[Extent]:
         at = max(at, extent.end)
 
 
-def free_of_data(
-    gaps: Iterable[Extent], needs: JournalNeeds, claims: Claims, own: Iterable[Extent]
+def runs_for_journal(
+    disk: Disk, gaps: Iterable[Extent], preferred: int, claims: Claims, own: Iterable[Extent] = ()
 ) -> tuple[Extent, ...]:
-    """Return the runs of gaps that a journal may overwrite, their starts rounded up to 64 KiB. Not all are
-    read: the last one with room for the preferred sizes is enough. `own`: bytes that belong to the content
-    that moves.
+    """Return the runs of gaps that a journal may overwrite and where a search finds it, their starts rounded
+    up to 64 KiB. Not all are read: the last one with room for `preferred` bytes is enough. `own`: bytes that
+    belong to the content that moves.
     """
-    found = claims.free_runs(gaps, _total(journal_sizes(needs)[0]) + STEP, own)
+    searched = searched_places(disk.size or 0, (part.extent for part in disk.partitions))
+    pieces = [gap.clipped(place) for gap in gaps for place in searched if gap.overlaps(place)]
+    found = claims.free_runs(pieces, preferred + STEP, own)
     return tuple(run for each in found for run in free_runs((), each))
+
+
+def preferred_length(needs: JournalNeeds) -> int:
+    """Return the bytes of a journal with the preferred sizes."""
+    return _total(journal_sizes(needs)[0])
 
 
 def place_journal(runs: Iterable[Extent], needs: JournalNeeds) -> JournalPlace | None:
@@ -582,7 +590,8 @@ def _with_journal(
         free = tuple(free_runs(_occupied(disk, before, after, chain), _journal_room(disk, goal)))
         gaps = tuple(run for run in free if _can_claim(disk, moves, (*targets, run)))
         unclaimed = max((run.length for run in free if run not in gaps), default=0)
-        runs = free_of_data(gaps, needs, claims, _own_bytes(disk, before, moves))
+        own = _own_bytes(disk, before, moves)
+        runs = runs_for_journal(disk, gaps, preferred_length(needs), claims, own)
     journal = in_file(goal.journal_file, needs) if goal.journal_file else place_journal(runs, needs)
     largest = max((run.length for run in runs), default=0)
     signatures_only = journal is not None and not holds_all(journal, needs)

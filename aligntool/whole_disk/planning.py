@@ -114,8 +114,8 @@ def plan_unpartition(
         refuse((unlisted_data(disk, claims, "plan partition --undo", for_journal=False),))
     taken = (part.extent, target)
     own = part.extent
-    journal = _journal(goal, needs, taken, room, claims, own)
-    if journal is None and claims.in_the_way and _journal(goal, needs, taken, room, ALL_FREE, own):
+    journal = _journal(disk, goal, needs, taken, room, claims, own)
+    if journal is None and claims.in_the_way and _journal(disk, goal, needs, taken, room, ALL_FREE, own):
         refuse((unlisted_data(disk, claims, "plan partition --undo", for_journal=True),))
     if journal is None:
         most = max((run.length for run in search.free_runs((part.extent, target), room)), default=0)
@@ -313,6 +313,7 @@ def _needs(disk: Disk, part: Partition, distance: int) -> search.JournalNeeds:
 
 
 def _journal(
+    disk: Disk,
     goal: RealignGoal,
     needs: search.JournalNeeds,
     taken: tuple[Extent, ...],
@@ -322,7 +323,8 @@ def _journal(
 ) -> steps.JournalPlace | None:
     if goal.journal_file:
         return search.in_file(goal.journal_file, needs)
-    runs = search.free_of_data(search.free_runs(taken, room), needs, claims, (own,))
+    gaps = search.free_runs(taken, room)
+    runs = search.runs_for_journal(disk, gaps, search.preferred_length(needs), claims, (own,))
     return search.place_journal(runs, needs)
 
 
@@ -341,7 +343,9 @@ def _fitting(
     part = replace(part, extent=source)
     needs = _needs(disk, part, start)
     room = Extent(0, tail.start)
-    journal = _journal(goal, needs, (source, target), room, claims, own) if target.end <= tail.start else None
+    if target.end > tail.start:
+        return None
+    journal = _journal(disk, goal, needs, (source, target), room, claims, own)
     return None if journal is None else _Move(disk, part, target, journal, needs)
 
 

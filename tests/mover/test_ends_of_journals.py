@@ -79,16 +79,46 @@ def test_a_partition_that_grew_before_the_record_of_the_table_stays(label: str, 
     assert all(place_of(crowd).extent.contains(Extent(at, SECTOR)) for at in changed)
 
 
-@pytest.mark.parametrize("label", ["dos", "gpt"])
-def test_a_journal_in_a_gap_is_found_after_old_first_bytes_were_put_back(label: str, tmp_path: Path) -> None:
-    """No entry and no marker leads to it then, and it is far from both ends of the disk."""
-    disk = make_old_disk(tmp_path / "disk.img", size=GIB, length=300 * MIB)
+def disk_with_a_gap(folder: Path, label: str) -> Path:
+    disk = make_old_disk(folder / "disk.img", size=GIB, length=300 * MIB)
     second = f"start={400 * MIB // SECTOR}, size={600 * MIB // SECTOR}"
     if label == "dos":
         run("sfdisk", "-q", "--append", disk, stdin=second)
     else:
         first = f"first-lba: 34\nstart=63, size={300 * MIB // SECTOR}"
         run("sfdisk", "-q", "--wipe", "never", disk, stdin=f"label: gpt\n{first}\n{second}\n")
+    return disk
+
+
+def disk_of_3_tib(folder: Path, label: str) -> Path:
+    """The room of an MBR ends at 2 TiB, far from the end of the disk and from its partition."""
+    disk = make_old_disk(folder / "disk.img", size=3072 * GIB, length=300 * MIB)
+    if label == "gpt":
+        first = f"first-lba: 34\nlast-lba: {(1 << 32) - 1}\nstart=63, size={300 * MIB // SECTOR}"
+        run("sfdisk", "-q", "--wipe", "never", disk, stdin=f"label: gpt\n{first}\n")
+    return disk
+
+
+def disk_with_unlisted_data(folder: Path, label: str) -> Path:
+    """The last free run with room for a journal ends before data that no table lists."""
+    disk = make_old_disk(folder / "disk.img", size=3 * GIB, length=300 * MIB)
+    if label == "gpt":
+        first = f"first-lba: 34\nstart=63, size={300 * MIB // SECTOR}"
+        run("sfdisk", "-q", "--wipe", "never", disk, stdin=f"label: gpt\n{first}\n")
+    with disk.open("r+b") as file:
+        for at in range(2 * GIB, 3 * GIB - 8 * MIB, 8 * MIB):
+            file.seek(at)
+            file.write(os.urandom(4096))
+    return disk
+
+
+@pytest.mark.parametrize("label", ["dos", "gpt"])
+@pytest.mark.parametrize("make", [disk_with_a_gap, disk_of_3_tib, disk_with_unlisted_data])
+def test_a_journal_is_found_after_old_first_bytes_were_put_back(
+    make: Callable[[Path, str], Path], label: str, tmp_path: Path
+) -> None:
+    """No entry and no marker leads to it then."""
+    disk = make(tmp_path, label)
     with disk.open("rb") as file:
         head = file.read(MIB)
         file.seek(-MIB, os.SEEK_END)

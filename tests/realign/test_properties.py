@@ -45,7 +45,7 @@ def disks(draw: st.DrawFn) -> Disk:
             at += length
         at += draw(GAPS)
         words += [f"4e {start}+{at - start}", *inside]
-    spare = draw(st.sampled_from([0, 100, 4000, 8000, 20000, 200000]))
+    spare = draw(st.sampled_from([0, 100, 4000, 8000, 20000, 200000, 1 << 33]))  # the last: behind the room of an MBR
     size = (at + 40 + spare) * logical
     return movable_disk(
         "; ".join(words), label=label, size=size, logical=logical, physical=physical, offset=offset, kind=DiskKind.ATA
@@ -158,6 +158,7 @@ def _is_out_of_the_way(journal: JournalPlace, before: Disk, after: Disk, plan: P
         floor = max(MIB, min(part.extent.start for part in before.partitions))
     assert journal.extent.start >= floor
     assert before.table and before.table.usable and before.table.usable.contains(journal.extent)
+    assert _is_found(journal.extent.start, before)
     shrunk = {
         place.number: place.after.length
         for place in plan.places
@@ -165,6 +166,18 @@ def _is_out_of_the_way(journal: JournalPlace, before: Disk, after: Disk, plan: P
     }
     for piece in [*_table_pieces(_shortened(before, shrunk)), *_table_pieces(after)]:
         assert not journal.extent.overlaps(piece)
+
+
+def _is_found(at: int, disk: Disk) -> bool:
+    """Return whether a journal is at a place that docs/crash-safety.md names: a search looks there."""
+    near = 64 * MIB
+    ends = [part.extent.end for part in disk.partitions]
+    return (
+        at < near
+        or at >= (disk.size or 0) - 256 * MIB
+        or any(0 < part.extent.start - at <= near for part in disk.partitions)
+        or any(-near <= end - at <= near for end in ends)
+    )
 
 
 def _shortened(disk: Disk, lengths: dict[int, int]) -> Disk:
