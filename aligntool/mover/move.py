@@ -135,10 +135,12 @@ def status(context: MoveContext) -> Status:
 _NOTHING_BEGUN = "nothing was in flight: every partition is intact at its old place"
 
 
-def _already_complete(*, back: bool) -> NothingInFlight:
+def _already_complete(*, back: bool, remains: str = "") -> NothingInFlight:
+    """`remains`: what could not be zeroed of the journal."""
     text = "the move is complete, and the partition table has been changed since; it stays as it is"
     if back:
-        text = "the move is complete and cannot be rolled back; its journal is closed"
+        text = "the move is complete and cannot be rolled back"
+    text += f"; {remains}" if remains else "; its journal is closed" if back else ""
     return NothingInFlight(text, hint=Hint(command("audit"), " shows the current state"))
 
 
@@ -158,7 +160,7 @@ def _closed_or_resumed(context: MoveContext, *, back: bool, restore_table: bool)
         finish_closing(context.device, left)
         remains = what_is_left(context.device, left.extent)
     if back and is_complete:
-        raise _already_complete(back=True)
+        raise _already_complete(back=True, remains=remains)
     ended = remains or "what was left of the journal is zeroed"
     yield Said(f"nothing was in flight, and every partition stays where it is; {ended}")
 
@@ -200,8 +202,8 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
             if journal.position.step > journal.contents.plan.park_at:
                 write_table(device, images, TableState.PARKED, first=() if images.of_whole_disk else None)
     if complete and (back or state is disk_state.DiskState.LEFT):
-        journal.close(zeroed=state is not disk_state.DiskState.LEFT)
-        raise _already_complete(back=back)
+        remains = journal.close(zeroed=state is not disk_state.DiskState.LEFT)
+        raise _already_complete(back=back, remains=remains)
     yield from walk.back() if back else walk.forward()
 
 
@@ -245,8 +247,7 @@ def _settle(walk: Walk, state: disk_state.DiskState, *, back: bool) -> Iterator[
     if state is disk_state.DiskState.NOT_BEGUN:
         return (yield from _end_unbegun(walk))
     if back:
-        journal.close()
-        raise _already_complete(back=True)
+        raise _already_complete(back=True, remains=journal.close())
     journal.record(Position(journal.contents.plan.index_of(CloseJournal)))
     yield from walk.forward()
 

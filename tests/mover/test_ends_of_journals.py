@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.change import Event, Said, StepBegun
-from aligntool.errors import NothingInFlight
+from aligntool.errors import NothingInFlight, Stopped
 from aligntool.mover.context import MoveContext
 from aligntool.mover.journal import Journal
 from aligntool.mover.journal_search import find_journal
@@ -184,3 +184,28 @@ def test_what_a_failing_write_leaves_of_the_journal_is_zeroed_or_named(label: st
 
 def move(crowd: Crowd, disk: SimulatedDisk) -> Iterator[Event]:
     return realign(crowd.plan, MoveContext(disk, NoKernel()), crowd.runs)
+
+
+@pytest.mark.parametrize("label", ["dos", "gpt"])
+def test_a_rollback_of_a_complete_move_names_what_it_could_not_zero(label: str) -> None:
+    crowd = make_crowd(9401, label)
+    place = place_of(crowd).extent
+    disk = SimulatedDisk(crowd.platter)
+    for event in move(crowd, disk):
+        if isinstance(event, StepBegun) and event.index == crowd.plan.index_of(CloseJournal):
+            break
+    complete = final(act(crowd, crowd.platter, "realign", disk.operations))
+    whole = FailingOnce(complete, 0)
+    with pytest.raises(NothingInFlight, match="its journal is closed"):
+        list(rollback(MoveContext(whole, NoKernel())))
+    assert not final(whole)[place.start : place.end].strip(b"\0")
+    named = 0
+    for fails in range(1, whole.writes + 1):
+        disk = FailingOnce(complete, fails, times=1000)
+        with pytest.raises((NothingInFlight, Stopped)) as ended:
+            list(rollback(MoveContext(disk, NoKernel())))
+        if ended.type is NothingInFlight:
+            left = final(disk)[place.start : place.end].strip(b"\0")
+            named += bool(left)
+            assert bool(left) is ("could not be zeroed" in str(ended.value)), fails
+    assert named
