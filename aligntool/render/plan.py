@@ -380,7 +380,9 @@ def _risk_lines(plan: Plan, width: int) -> Iterator[Line]:
 
 
 def summary_lines(plan: Plan, *, width: int) -> Iterator[Line]:
-    """Yield the short summary before the confirmation: disk, what is lost, amount, duration, risk."""
+    """Yield the short summary before the confirmation: disk, what is lost (only the number, if the plan above
+    has a list of it), amount, duration, risk.
+    """
     disk = plan.disk
     known = identity_words(("", disk.model), ("serial ", disk.serial))
     yield from paragraph(
@@ -389,10 +391,14 @@ def summary_lines(plan: Plan, *, width: int) -> Iterator[Line]:
     lost = [sentence for sentence in plan.attention if sentence.startswith(LOST)] or [
         f"{LOST}{_nothing_lost(plan)}"
     ]
+    if len(lost) > 1:
+        lost = [f'{LOST}{len(lost)} items, listed above under "{_OVERWRITTEN}"']
     suspended = (sentence for sentence in plan.attention if sentence.startswith(SUSPENDED))
     for sentence in (*lost, *_summary_sentences(plan), *suspended):
         yield from paragraph(f"  {sentence}", width, "  ")
 
+
+_OVERWRITTEN = "Overwritten"
 
 _REFORMAT_RISK = (
     "At risk: the data of the array, if another member fails meanwhile, or if a RAID5 or RAID6 is in use at a"
@@ -460,7 +466,7 @@ def _layer_summary(plan: Plan) -> Iterator[str]:
 def _lost_lines(plan: Plan, width: int) -> Iterator[Line]:
     """Yield the content that the plan overwrites, and what may be suspended."""
     lost = [sentence for sentence in plan.attention if sentence.startswith(LOST)]
-    yield from sentence_lines("Overwritten", lost, Style.BAD, width)
+    yield from sentence_lines(_OVERWRITTEN, lost, Style.BAD, width)
     suspended = [sentence for sentence in plan.attention if sentence.startswith(SUSPENDED)]
     yield from sentence_lines("Before", suspended, Style.BAD, width)
 

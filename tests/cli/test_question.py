@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.old_disks import assert_whole, first_start, make_old_disk
 from tests.cli.test_screen import Terminal
-from tests.conftest import digest
+from tests.conftest import digest, run
 from tests.mover.test_audit_in_flight import killed_while_copying
 from tests.run_aligntool import run_aligntool
 
@@ -70,6 +70,19 @@ def test_a_change_names_what_is_lost_and_asks_for_the_name_as_it_was_typed(
         terminal.type(" disk.img \n")
         assert terminal.end() == 0
     assert digest(disk) != before
+
+
+@pytest.mark.needs_tools("sfdisk")
+def test_a_list_of_what_is_lost_is_in_the_plan_and_its_length_in_the_question(folder: Path) -> None:
+    with Path("parts.img").open("wb") as file:
+        file.truncate(64 << 20)
+    run("sfdisk", "-q", "parts.img", stdin="label: gpt\n" + "size=20480\n" * 3)
+    with Terminal("layout", "parts.img", "--wipe", "parts.img", "--part", "rest:linux") as terminal:
+        text = " ".join(" ".join(terminal.until(asked)).split())
+        assert 'lost: 3 items, listed above under "Overwritten"' in text[text.rindex("This writes to") :]
+        assert all(text.count(f"lost: partition {number}") == 1 for number in (1, 2, 3))
+        terminal.type("\x03")
+        assert terminal.end() == 130
 
 
 def test_a_copy_asks_for_the_new_name(folder: Path, disk: Path) -> None:
