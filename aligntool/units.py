@@ -165,6 +165,17 @@ def format_rate(bytes_per_s: float) -> str:
     return f"{format_about(round(bytes_per_s))}/s"
 
 
+def listed(numbers: Iterable[int]) -> str:
+    """Return "1, 2, 5–9": three or more that follow one another as a range."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
+
+
 def counted(number: int, word: str) -> str:
     """Return "1 disk", "2 disks"."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aligntool.units import Extent, align_down, align_up, format_size, mb_s, off_by, parse_size, significant
+from aligntool.units import Extent, align_down, align_up, format_size, listed, mb_s, off_by, parse_size, significant
 
 OFFSETS = st.integers(0, 10_000)
 GRIDS = st.integers(1, 300)
@@ -59,3 +59,11 @@ def test_a_rate_has_one_decimal_from_ten_up_and_three_digits_below() -> None:
     assert [mb_s(rate * 1e6) for rate in (0.3, 5, 61.04, 3400.16, 12000.4)] == [
         "0.300", "5.00", "61.0", "3400.2", "12000",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [((), ""), ((3,), "3"), ((1, 2), "1, 2"), ((1, 2, 3, 5, 7, 8, 9), "1–3, 5, 7–9"), ((3, 2, 1), "3, 2, 1")],
+)
+def test_three_or_more_numbers_that_follow_one_another_are_a_range(numbers: tuple[int, ...], text: str) -> None:
+    assert listed(numbers) == text

@@ -10,7 +10,7 @@ from aligntool.commands import ByHand
 from aligntool.contents.catalogue import kind_named
 from aligntool.formats.parked import is_marked_in_flight, parked_numbers
 from aligntool.inventory import LAST_NUMBER, Disk, DiskKind, Fault, Role, TableFault, TableLabel
-from aligntool.units import Extent, counted, format_size
+from aligntool.units import Extent, counted, format_size, listed
 
 _EBR_FAULTS = (Fault.EBR_LOOP, Fault.EBR_BROKEN, Fault.EBR_INSIDE_PARTITION, Fault.LOGICAL_OUTSIDE_EXTENDED)
 _CODES = dict.fromkeys(_EBR_FAULTS, Code.EBR_CHAIN) | {
@@ -81,18 +81,17 @@ def _in_flight_findings(disk: Disk) -> Iterator[Finding]:
     flight = disk.table.in_flight if disk.table else None
     if flight is None:
         return
-    numbers = ", ".join(map(str, flight.partitions))
-    entries = f"entry {numbers} is parked" if len(flight.partitions) == 1 else f"entries {numbers} are parked"
-    if not flight.partitions:
-        entries = "its journal shows it, but another program has replaced the partition table"
+    parked = f"{'entry' if len(flight.partitions) == 1 else 'entries'} {listed(flight.partitions)} parked"
+    shown = "" if flight.partitions else ": its journal shows it, but another program has replaced the table"
     journal = "the table names no journal on this disk; it is the file that was given with --journal"
     if flight.journal_at is not None:
         journal = f"the journal is at byte {flight.journal_at} of this disk"
     resume = next_resume(disk)
     undo = f"{next_resume(disk, 'rollback')} undoes it"
     status = f"{next_resume(disk, 'status')} shows how far the move got; {undo}"
-    text = f"a move of partitions is in flight: {entries}; do not mount, repair or partition the disk"
-    found = disk_finding(disk, Code.IN_FLIGHT, Severity.ERROR, text, journal, status, next_=resume)
+    text = f"a move of partitions is in flight{shown}; do not mount, repair or partition the disk"
+    evidence = (*([parked] if flight.partitions else []), journal, status)
+    found = disk_finding(disk, Code.IN_FLIGHT, Severity.ERROR, text, *evidence, next_=resume)
     yield replace(found, sector_size=disk.sector_size, start=flight.journal_at)
 
 

@@ -23,7 +23,7 @@ from aligntool.mover.old_keys import attention_to_keys
 from aligntool.realign.placing import StartGrid, choices, kind_of, may_label_disk, on_grain, required_grid
 from aligntool.realign.refusals import content_reasons, partition_reasons
 from aligntool.realign.search import FoundPlaces, Patching, file_patches
-from aligntool.units import GIB, KIB, MIB, align_down, align_up, format_about, format_size, off_by
+from aligntool.units import GIB, KIB, MIB, align_down, align_up, format_about, format_size, listed, off_by
 
 # Which file system to shrink, and by how little, so that everything fits. Only shrinking changes more than
 # positions.
@@ -251,7 +251,7 @@ def _sector_notes(judged: Judged, goal: RealignGoal) -> Iterator[str]:
 
 
 def partition_words(numbers: Collection[int]) -> str:
-    return f"{'partition' if len(numbers) == 1 else 'partitions'} {', '.join(map(str, numbers))}"
+    return f"{'partition' if len(numbers) == 1 else 'partitions'} {listed(numbers)}"
 
 
 def _pvmove_notes(part: Partition, need: StartGrid) -> list[str]:

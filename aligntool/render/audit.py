@@ -36,7 +36,7 @@ from aligntool.render.lines import (
     step_line,
     wrapped,
 )
-from aligntool.units import counted, format_about, format_size, format_start
+from aligntool.units import counted, format_about, format_size, format_start, listed
 
 # The facts that a drive reports, for `-v`: firmware, queues, NVMe formats and buffers, links up to the
 # processor.
@@ -312,8 +312,8 @@ def repair_lines(repairs: Sequence[Repair], *, width: int) -> Iterator[Line]:
         groups.setdefault((repair.answer, why, repair.next), []).append(repair.partition)
     for (answer, why, command), numbers in list(groups.items())[:MOST_ANSWERS]:
         words, style = _WORDS[answer]
-        listed = ", ".join(map(str, numbers[:MOST_ANSWERS]))
-        who = f"partitions {listed}" if len(numbers) > 1 else f"partition {listed}"
+        shown = listed(numbers[:MOST_ANSWERS])
+        who = f"partitions {shown}" if len(numbers) > 1 else f"partition {shown}"
         who += f" and {len(numbers) - MOST_ANSWERS} more" if len(numbers) > MOST_ANSWERS else ""
         yield from paragraph(f"  {who} {words}: {why}", width, style=style)
         if answer != "in-place":  # the finding has that command already
@@ -548,7 +548,10 @@ def partition_names(partition: Partition) -> str:
 
 def _name_lines(disk: Disk, width: int) -> Iterator[Line]:
     whole = ", ".join(f'label "{layer.label}"' for layer in disk.content if layer.label)
-    words = [f"{part.number} {names}" for part in disk.partitions if (names := partition_names(part))]
+    named: dict[str, list[int]] = {}
+    for part in disk.partitions:
+        named.setdefault(partition_names(part), []).append(part.number)
+    words = [f"{listed(numbers)} {names}" for names, numbers in named.items() if names]
     words = [whole] if whole and not disk.partitions else words
     if words:
         yield from dim_lines(f"  names: {' · '.join(words)}", width)

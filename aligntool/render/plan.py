@@ -19,7 +19,7 @@ from aligntool.raid.running import ArrayView, MemberView
 from aligntool.render.disk_map import journal_of, plan_map_lines
 from aligntool.render.json import document_text
 from aligntool.render.lines import EMPTY, Line, Style, columns, fits, paragraph, plain, stacked, step_line
-from aligntool.units import Extent, counted, format_about, format_size, format_start
+from aligntool.units import Extent, counted, format_about, format_size, format_start, listed
 
 # The steps of array plans in words.
 
@@ -139,7 +139,7 @@ def step_title(step: steps.Step) -> str:
         case steps.WriteJournal():
             return "write the journal"
         case steps.ParkEntries():
-            inside = ", ".join(str(number) for number in step.partitions if number not in step.parked)
+            inside = listed(number for number in step.partitions if number not in step.parked)
             also = f", and with them {inside}" if inside else ""
             return f"park {_partitions(step.parked)}{also}: set a type that nothing mounts"
         case steps.HoldContent():
@@ -330,7 +330,7 @@ def _entry(entry: steps.NewEntry, sector_size: int) -> str:
 
 def _partitions(numbers: Sequence[int]) -> str:
     word = "partition" if len(numbers) == 1 else "partitions"
-    return f"{word} {', '.join(str(number) for number in numbers)}"
+    return f"{word} {listed(numbers)}"
 
 
 # A plan as text: the disk before and after, the cost, every step with its bytes, and the command to type.

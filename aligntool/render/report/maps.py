@@ -9,7 +9,7 @@ from aligntool.inventory import Disk
 from aligntool.render import audit, disk_map, svg
 from aligntool.render.lines import Style, harmless
 from aligntool.render.svg import box, cut_to_width, element, frame, line, path, percent, words, words_width
-from aligntool.units import format_about, format_size
+from aligntool.units import format_about, format_size, listed
 
 # A disk as a picture: its partitions to scale, with sizes, an axis, and the alignment of each start.
 
@@ -229,8 +229,7 @@ def start_picture(
     alternative += "" if check.on else f"; {disk_map.crossings(check, request)}"
     width = (svg.RIGHT - svg.LEFT) / UNITS
     scale = width / grid
-    numbers = ", ".join(map(str, alike))
-    who = f"partition{'s' if len(alike) > 1 else ''} {numbers}: " if alike else ""
+    who = f"partition{'s' if len(alike) > 1 else ''} {listed(alike)}: " if alike else ""
     unit_words = cut_to_width(f"{who}{check.grid.kind}, {format_size(grid)} each", svg.RIGHT - svg.LEFT, 11.5)
     elements = [words(svg.LEFT, 12, unit_words, "small dim")]
     for unit in range(UNITS):

@@ -14,7 +14,7 @@ from aligntool.render.lines import ON_CAPTURED
 from aligntool.render.report.disks import Content, Loss, disk_names
 from aligntool.render.report.maps import cost_picture, disk_picture, small_map, start_pictures
 from aligntool.render.report.stacks import Above, Level, devices_above, shortened, stacks_of
-from aligntool.units import format_about
+from aligntool.units import format_about, listed
 
 MOST_DISKS = 64
 """Most rows of disks; the rest are counted."""
@@ -91,7 +91,7 @@ def _causes(findings: Sequence[Finding]) -> Iterator[str]:
     every = {finding.partition for finding in findings}
     for cause, numbers in explained.items():
         who = "" if set(numbers) == every else f" of partition{'s' if len(numbers) > 1 else ''} "
-        yield f"Cause{who}{', '.join(map(str, numbers)) if who else ''}: {cause}"
+        yield f"Cause{who}{listed(numbers) if who else ''}: {cause}"
 
 
 def _measured_losses(findings: Sequence[Finding], content: Content) -> Iterator[str]:

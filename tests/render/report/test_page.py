@@ -300,6 +300,7 @@ def test_the_banner_of_a_move_in_flight_names_its_disk_and_both_ways_and_no_cost
         "sudo aligntool rollback /dev/sdb",
     ]
     assert "A move is in flight on sdb" in said and "sdb: a move of partitions is in flight" in said
+    assert words_of(tree).count("entry 1 parked") == 1, "where the finding is, not in the banner as well"
     assert "Next for sdb, to finish the move:" in said and "Or to undo it:" in said and "Predicted" not in said
     names, article = disk_rows(tree)[0]
     assert names == ["sdb"] and "move in flight" in words_of(next(article.iter("summary")))
