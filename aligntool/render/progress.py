@@ -332,7 +332,10 @@ def _event_reporter(
             case StepBegun():
                 index = event.index
                 title = title_of(plan.steps[index]) if 0 <= index < len(plan.steps) else "step"
-                write(f"{index + 1}/{len(plan.steps)} {harmless(title)}")
+                place = f"{index + 1}/{len(plan.steps)}"
+                if back:
+                    place = f"{len(_remaining_steps(plan, index, back=True))} left: step {index + 1},"
+                write(f"{place} {harmless(title)}")
             case Said():
                 write(f"  {harmless(event.text)}")
             case Progress():
@@ -411,11 +414,14 @@ def status_lines(disk: str, found: Status, *, width: int, type_next: Sequence[st
         yield plain(f"  goal: {plan.goal}")
         if 0 <= found.step < len(plan.steps):
             title_of, way = (step_title, "next") if found.forward else (undo_title, "next of the rollback")
-            words = f"  {way}: step {found.step + 1} of {len(plan.steps)}, {title_of(plan.steps[found.step])}"
-            yield from paragraph(words, width)
+            left = len(_remaining_steps(plan, found.step, back=True))
+            still = "" if found.forward else f" ({counted(left, 'step')} left)"
+            step = f"step {found.step + 1} of {len(plan.steps)}{still}"
+            yield from paragraph(f"  {way}: {step}, {title_of(plan.steps[found.step])}", width)
     if found.state == "in-flight" and plan is not None and found.total:
-        place = "at their new place" if found.forward else "still at their new place"
-        yield from paragraph(f"  {place}: {size_words(found.done)} of {size_words(found.total)}", width)
+        place = "at their new place" if found.forward else "at their old place again"
+        moved = found.done if found.forward else found.total - found.done
+        yield from paragraph(f"  {place}: {size_words(moved)} of {size_words(found.total)}", width)
     told = found.sentences
     if plan is None and found.state != "in-flight":
         told = found.sentences[1:] if found.is_marked else ()

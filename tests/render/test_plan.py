@@ -286,6 +286,15 @@ def test_progress_lines_are_few_for_any_number_of_events() -> None:
     assert lines[-2].startswith("  2KiB of 2KiB") and "\x1b" not in stream.getvalue()
 
 
+def test_the_steps_of_a_rollback_are_counted_down_as_its_bar_grows() -> None:
+    stream = io.StringIO()
+    with progress_lines(PLAN, stream, lambda: 1.0, back=True) as tell:
+        for index in (5, 4, 3):
+            tell(StepBegun(index))
+    lines = stream.getvalue().splitlines()
+    assert [line.partition(",")[0] for line in lines] == ["3 left: step 6", "2 left: step 5", "1 left: step 4"]
+
+
 def test_a_long_stall_is_reported_less_and_less_often_until_the_next_stall() -> None:
     stream = io.StringIO()
     with progress_lines(PLAN, stream, lambda: 1.0) as tell:
@@ -342,7 +351,8 @@ def test_the_status_of_a_disk_in_flight_shows_its_progress_and_the_next_commands
     ):
         assert words in said, words
     back = "".join(text_of(status_lines("x.img", Standing("in-flight", forward=False), width=80)))
-    assert "rollback" in back
+    assert "next of the rollback: step 6 of 9 (3 steps left), copy back" in back
+    assert "at their old place again: 30MiB of 40MiB" in back, "as the bar of the rollback, which grows"
 
 
 WAYS = ("aligntool resume x.img", "aligntool rollback x.img")
