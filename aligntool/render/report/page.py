@@ -20,6 +20,7 @@ from aligntool.measure.results import Conditions, Data, Result, warnings_of
 from aligntool.measure.results import Series as Figures
 from aligntool.measure.sweeps import Spans, Starts
 from aligntool.raid.ceilings import ceiling_words
+from aligntool.raid.running import ArrayView
 from aligntool.recipes.goals import BenchTest
 from aligntool.render import svg
 from aligntool.render.bench import FIGURES, drive_facts, figure_cells
@@ -461,11 +462,24 @@ def page_html(content: disks.Content) -> str:
         tree=disks.tree_of(report, content.arrays),
         measured=content.measured,
         arrays=[
-            (array, ceiling_words(array.ceiling), disks.ceiling_chart(array, report, number, content.rates))
+            (
+                array,
+                _alike_members(array),
+                ceiling_words(array.ceiling),
+                disks.ceiling_chart(array, report, number, content.rates),
+            )
             for number, array in enumerate(content.arrays, 1)
         ],
         queue=svg.queue_picture(),
     )
+
+
+def _alike_members(array: ArrayView) -> list[tuple[str, ...]]:
+    """Return the names of the members that differ in nothing else, their link, data and model, a row each."""
+    rows: dict[tuple[str | None, ...], list[str]] = {}
+    for member in array.members:
+        rows.setdefault((member.link, member.data, member.model), []).append(member.name)
+    return [(", ".join(names), *(word or "" for word in known)) for known, names in rows.items()]
 
 
 _SEVERITY_WORDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}

@@ -224,6 +224,11 @@ class Row:
     details: Sequence[tuple[str, str]]
 
     @property
+    def is_quiet(self) -> bool:
+        """Return whether the opened row has only facts: no finding, table or stack."""
+        return not (self.problems or self.notes or self.commands or self.parts or self.stacks)
+
+    @property
     def is_short(self) -> bool:
         """Return whether the opened row is short enough to be open from the start."""
         lines = max(len(self.parts) + len(self.answers), 5 * len(self.starts))

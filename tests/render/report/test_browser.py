@@ -148,13 +148,27 @@ def test_a_disk_of_many_partitions_needs_two_screens(parts: int, starts: int) ->
 
 HIDDEN = """
 const inside = [...document.querySelectorAll('details > :not(summary)')];
-say([inside.length, inside.filter(one => !one.checkVisibility()).length]);
+const hidden = inside.filter(one => !one.checkVisibility());
+say([inside.length, hidden.length, hidden.filter(one => !one.closest('.aside, .quiet, .general')).length]);
 """
 
 
-def test_everything_folded_is_printed() -> None:
+def test_everything_folded_is_printed_but_facts_and_general_explanations() -> None:
     page = captured_page("md-on-misaligned-partitions")
     folded = asked(page, HIDDEN)
     printed = asked(page.replace("@media print", "@media all"), HIDDEN)
     assert isinstance(folded, list) and folded[1] > 50
-    assert printed == [folded[0], 0]
+    assert isinstance(printed, list) and 0 < printed[1] < folded[1] and printed[2] == 0
+
+
+def test_what_is_folded_in_print_has_no_finding() -> None:
+    page = captured_page("md-on-misaligned-partitions")
+    found = "document.querySelectorAll(':is(.quiet, .general, .aside) .finding').length"
+    assert asked(page, f"say({found})") == 0
+
+
+def test_what_the_reader_opened_is_printed() -> None:
+    page = captured_page("md-on-misaligned-partitions").replace("@media print", "@media all")
+    opened = "document.querySelectorAll('details').forEach(one => one.open = true);"
+    printed = asked(page, opened + HIDDEN)
+    assert isinstance(printed, list) and printed[1] == 0
