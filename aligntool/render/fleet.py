@@ -9,7 +9,7 @@ from aligntool.commands import command
 from aligntool.documents import as_object
 from aligntool.render.audit import misaligned_words
 from aligntool.render.json import Value, as_value, dumps
-from aligntool.render.lines import EMPTY, Line, Style, columns, fit, fits, paragraph, plain, stacked
+from aligntool.render.lines import EMPTY, Line, Style, columns, fits, paragraph, plain, stacked
 from aligntool.render.report import page
 from aligntool.render.report.disks import answer_bar
 from aligntool.render.report.rows import MOST_OPEN
@@ -28,6 +28,7 @@ COLUMN_MEANINGS = (
     "off: misaligned partitions; cost: predicted factor by which a random 4 KiB write takes longer; written:"
     " per day, to these partitions, on average since the machine booted; extra: written × (cost − 1)"
 )
+_LONG_NAME = 22  # longer names have a line of their own, if not all fit into the table
 _LESS_NEEDED = ("warnings", "errors", "extra")  # columns that a narrow terminal lacks, in this order
 _COUNTS = (("off", "off_grid"), ("errors", "errors"), ("unknown", "unknown"), ("warnings", "warnings"))
 _TONES = {Style.BAD: "error", Style.DOUBT: "warning", Style.GOOD: "good"}
@@ -189,17 +190,23 @@ def _table(
     title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int], width: int
 ) -> Iterator[Line]:
     yield from _title(title)
-    names = [(fit(cells[0], 22).rstrip(), *cells[1:]) for cells in rows[:ROWS_SHOWN]]
-    table = [heads, *names]
+    shown = rows[:ROWS_SHOWN]
+    table: list[Sequence[str]] = [heads, *shown]
+    if not fits(table, width - 2):  # a long name has a line of its own: cut names may look the same
+        table = [heads, *(("", *cells[1:]) if len(cells[0]) > _LONG_NAME else cells for cells in shown)]
+    every = table
     kept = list(range(len(heads)))
     for head in _LESS_NEEDED:
         if not fits(table, width - 2) and head in heads:
             kept.remove(heads.index(head))
-            table = [[cells[at] for at in kept] for cells in (heads, *names)]
+            table = [[cells[at] for at in kept] for cells in every]
     left = [place for place, at in enumerate(kept) if at in left]
     head, *lines = columns(table, left=left, wide=width - 2)
     yield ((f"  {head}".rstrip(), Style.DIM),)
-    yield from (plain(f"  {line}".rstrip()) for line in lines)
+    for cells, own, line in zip(shown, every[1:], lines, strict=True):
+        if not own[0]:
+            yield from paragraph(f"  {cells[0]}", width)
+        yield plain(f"  {line}".rstrip())
 
 
 def _more(number: int) -> Iterator[Line]:
@@ -300,6 +307,7 @@ def page_html(fleet: Fleet, date: str, changes: FleetChanges | None = None) -> s
     return page.render_page(
         "fleet.html",
         ("page.css", "picture.css", "fleet.css"),
+        ("copy.js", "find.js"),
         fleet=fleet,
         made=date,
         verdict=verdict,

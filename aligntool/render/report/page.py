@@ -532,14 +532,15 @@ def _policy(styles: str, script: str) -> str:
     return f"{allowed}; img-src data:; base-uri 'none'; form-action 'none'"
 
 
-def render_page(template: str, sheets: Sequence[str] = ("page.css",), **values: object) -> str:
-    """Render a page from its template and style sheets."""
+def render_page(
+    template: str,
+    sheets: Sequence[str] = ("page.css",),
+    scripts: Sequence[str] = ("copy.js",),
+    **values: object,
+) -> str:
+    """Render a page from its template and style sheets. `scripts`: without them, it shows the same."""
     styles = "".join(map(svg.report_file, sheets))
-    script = svg.report_file(_SCRIPT)
+    script = "".join(map(svg.report_file, scripts))
     own = {"styles": Markup(styles), "script": Markup(script), "policy": _policy(styles, script)}
     page = _environment().get_template(template)
     return page.render(version=__version__, **own, **values)
-
-
-_SCRIPT = "copy.js"
-"""The only script of a page: it shows the buttons that copy commands."""

@@ -84,6 +84,17 @@ def test_the_text_ranks_machines_and_says_by_what(tmp_path: Path) -> None:
     assert "extra work" not in page
 
 
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_a_long_name_of_a_machine_is_never_cut(tmp_path: Path, columns: int) -> None:
+    names = [f"berlin-rack-of-databases-{number:02}.example.org" for number in range(3)]
+    for name in names:
+        pc(tmp_path / name)
+    text = run_aligntool("fleet", tmp_path, env={"COLUMNS": str(columns)}, code=1).stdout
+    lines = text[text.index("Misaligned machines") : text.index("off: ")].splitlines()
+    assert all(any(name in line for line in lines) for name in names)
+    assert max(map(len, lines)) <= columns and len(lines) == (8 if columns < 100 else 5)
+
+
 def test_each_filter_of_the_page_has_the_number_of_its_machines(tmp_path: Path) -> None:
     page = run_aligntool("fleet", machines(tmp_path), "-o", "-", code=1).stdout
     filters = re.findall(r'id="only-(\w+)"[^>]*> ([^<]+)</label>', page)
@@ -284,7 +295,9 @@ def test_the_page_has_the_verdict_the_ranking_and_no_network(tmp_path: Path) -> 
     assert text.count("4 of 5 machines have misaligned partitions") == 2  # the title, the headline
     rows = re.findall(r'<h3 id="machine-\d+">([^<]+)</h3>', page.read_text())
     assert rows == ["c-busy", "e-quiet", "b-unknown", "a-idle", "d-fine"]
-    square = r'<li class="(\w+)" title="([^"]+)"><a href="#machine-(\d+)">\s*<span class="name">([^<]+)<'
+    square = (
+        r'<li class="(\w+)" data-name="[^"]+" title="([^"]+)"><a href="#machine-(\d+)">\s*<span class="name">([^<]+)<'
+    )
     assert re.findall(square, page.read_text()) == [
         (tone, f"{name}: {words}", str(number), name)
         for number, (name, tone, words) in enumerate(
@@ -337,6 +350,34 @@ def test_the_filter_shows_only_machines_of_one_kind_without_a_script(tmp_path: P
     assert isinstance(fine, list) and len(fine) == MOST_OPEN + 4 - len(misaligned)
 
 
+FOUND = """
+const box = document.querySelector('.find input');
+box.value = ' WEB 1';
+box.dispatchEvent(new Event('input'));
+const squares = [...document.querySelectorAll('.heat li')].filter(one => one.checkVisibility());
+const rows = [...document.querySelectorAll('.machine-row h3')].filter(one => one.checkVisibility());
+const count = document.querySelector('.find output').value;
+say([box.checkVisibility(), squares.length, rows.map(one => one.textContent), count]);
+"""
+
+
+@pytest.mark.needs_tools("chromium")
+def test_the_search_box_shows_only_machines_whose_name_has_all_words(tmp_path: Path) -> None:
+    for number in range(MOST_OPEN + 2):
+        pc(tmp_path / "in" / f"{'web' if number % 2 else 'db'}-{number:02}")
+    page = run_aligntool("fleet", tmp_path / "in", "-o", "-").stdout
+    names = [f"web-{number:02}" for number in range(1, MOST_OPEN + 2, 2) if "1" in f"{number:02}"]
+    assert asked(page, FOUND) == [True, len(names), names, f"{len(names)} found"]
+
+
+@pytest.mark.needs_tools("chromium")
+def test_without_scripts_there_is_no_search_box(tmp_path: Path) -> None:
+    pc(tmp_path / "in" / "one")
+    page = run_aligntool("fleet", tmp_path / "in", "-o", "-").stdout
+    bare = page[: page.index("<script>")] + page[page.index("</script>") :]
+    assert asked(bare, "say(document.querySelector('.find').checkVisibility())") is False
+
+
 @pytest.mark.needs_tools("chromium")
 @pytest.mark.parametrize(("width", "dark"), [(PHONE, True), (1200, False)], ids=["phone, dark", "desktop, light"])
 def test_axe_finds_nothing_on_the_page_of_many_machines(tmp_path: Path, width: int, dark: bool) -> None:
@@ -353,7 +394,7 @@ def test_a_page_of_many_machines_is_bounded() -> None:
         fleet.add(number, _machine(number))
     page = page_html(fleet, "2026-11-29T00:00:00Z")
     assert page.count('<article class="disk machine-row') == MOST_ROWS
-    assert len(re.findall(r'<li class="\w+" title=', page)) == MOST_SQUARES
+    assert len(re.findall(r'<li class="\w+" data-name="[^"]+" title=', page)) == MOST_SQUARES
     assert f"The first {MOST_SQUARES} of {MOST_SQUARES + 100} machines." in page
 
 
