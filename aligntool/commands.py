@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 PAGE = "docs/by-hand.md"
-LISTS_DISKS = "aligntool audit, without a target, lists the disks of this machine"
+LISTS_DISKS = "the disks of this machine: aligntool audit"
 
 
 class Effect(StrEnum):
@@ -300,6 +300,19 @@ def by_hand(section: ByHand, program: str, on: str = "") -> str:
 def is_by_hand(hint: str) -> bool:
     """Return whether a hint leads to a page instead of being a command."""
     return f": {PAGE}#" in hint
+
+
+def split_step(step: str) -> tuple[str, str, str]:
+    """Return the words before a command, the command, and the words behind it: "if it is not needed: ",
+    "aligntool ...", "; then the same command again". Without a command, all of it are words before it.
+    """
+    found = None if is_by_hand(step) else _WITH_COMMAND.fullmatch(step)
+    return (found[1] or "", found[2], found[3] or "") if found else (step, "", "")
+
+
+_WITH_COMMAND = re.compile(
+    rf"(.*?: )?((?:loop=|(?:sudo|aligntool|echo|{'|'.join(sorted(_BY_ANYBODY))}) )\S.*?)([;,] then .*)?"
+)
 
 
 def shell_word(text: str) -> str:

@@ -481,7 +481,7 @@ def array_status(record: Record) -> Status:
 def require_unfinished(record: Record | None) -> Record:
     """Return the record. Raises Refused if there is none."""
     if record is None:
-        raise Refused("there is no unfinished array", hint="sudo aligntool audit lists the disks in flight")
+        raise Refused("there is no unfinished array", hint="the disks in flight: sudo aligntool status")
     return record
 
 

@@ -350,7 +350,7 @@ def _record(
     if journal is not None:
         if target is None:
             text = "a journal belongs to a disk: name the disk too"
-            raise Refused(text, hint="sudo aligntool audit lists the disks in flight")
+            raise Refused(text, hint="the disks in flight: sudo aligntool status")
         return None
     return find_record(target)
 

@@ -48,7 +48,7 @@ def drives(
         return
     found = database.search(model, firmware=firmware)
     if not found:
-        raise Refused(f"the drive database has no row for {model!r}", hint="aligntool drives lists every row")
+        raise Refused(f"the drive database has no row for {model!r}", hint="every row: aligntool drives")
     page_lines(shown.drive_lines(found, width=terminal_width()))
 
 
@@ -93,7 +93,7 @@ def explain(
     if code.upper() not in known:
         near = get_close_matches(code.upper(), known, n=1, cutoff=0.7)
         near += get_close_matches(shown.term_key(code), shown.glossary(), cutoff=0.7)
-        hint = f"the closest: {', '.join(near)}" if near else "aligntool explain lists them"
+        hint = f"the closest: {', '.join(near)}" if near else "all of them: aligntool explain"
         raise typer.BadParameter(f"there is no finding and no word {code!r}; {hint}")
     page_lines(shown.explain_lines(known[code.upper()], width=width))
 

@@ -25,6 +25,7 @@ from aligntool.cli.options import (
     text,
 )
 from aligntool.cli.probe import ended_by_signals
+from aligntool.commands import command
 from aligntool.errors import ExitCode, Refused
 from aligntool.linux.look import look
 from aligntool.measure import record_trace
@@ -232,7 +233,7 @@ def boundaries_of(
     starts = {part.number: part.extent.start for part in judged.disk.partitions}
     if partition is not None and partition not in starts:
         raise Refused(
-            f"{judged.disk.name} has no partition {partition}", hint="aligntool audit lists the partitions"
+            f"{judged.disk.name} has no partition {partition}", hint=command("audit", judged.disk.path)
         )
     start = starts[partition] if partition else 0
     return tuple(

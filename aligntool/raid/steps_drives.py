@@ -48,7 +48,7 @@ def stop_unless_blank(
     """Raise Stopped for what `unplanned_content` reports."""
     why = unplanned_content(disk, step, area, begun=begun)
     if why:
-        raise Stopped(f"{why}; it is not overwritten", hint="sudo aligntool rollback does not touch it")
+        raise Stopped(f"{why}; it is not overwritten", hint="to undo the rest: sudo aligntool rollback")
 
 
 def unplanned_content(

@@ -180,7 +180,7 @@ def files_below(place: str) -> list[str]:
 def refuse_files(where: str, names: Sequence[str]) -> None:
     """Raise Refused if the file system that would be removed has files."""
     if names:
-        hint = "aligntool resume keeps the array; to undo it anyway, move the files away first"
+        hint = "to keep the array: aligntool resume\nto undo it anyway, move the files away first"
         raise Refused(f"{where} holds files: {', '.join(names)}; they would be lost", hint=hint)
 
 

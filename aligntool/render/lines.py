@@ -11,7 +11,7 @@ from enum import StrEnum
 from itertools import zip_longest
 from typing import TextIO
 
-from aligntool.commands import is_by_hand
+from aligntool.commands import split_step
 
 LONGEST_PIECE = 4096
 
@@ -184,13 +184,12 @@ ON_CAPTURED = "on the captured machine: "  # begins a command for there
 
 
 def step_line(indent: str, step: str) -> Line:
-    """Return the line with what to do next: a command in one piece, or in words which other program does
-    it.
-    """
-    if is_by_hand(step):
+    """Return the line with what to do next: a command in one piece, and what is said about it, or words."""
+    before, command, after = split_step(step)
+    if not command:
         return ((f"{indent}→ ", Style.DIM), (step, Style.PLAIN))
-    before = ON_CAPTURED if step.startswith(ON_CAPTURED) else ""
-    return ((f"{indent}→ {before}", Style.DIM), (step.removeprefix(before), Style.TYPE))
+    behind: Line = ((after, Style.PLAIN),) if after else EMPTY
+    return ((f"{indent}→ {before}", Style.DIM), (command, Style.TYPE), *behind)
 
 
 def command_lines(commands: Sequence[str], width: int, about: Sequence[str] = ()) -> Iterator[Line]:

@@ -53,7 +53,7 @@ def test_the_suggested_command_for_one_of_several_targets_has_its_own_line(tmp_p
     done = run_aligntool("audit", blank, tmp_path, code=3)
     assert done.stderr.count(str(tmp_path)) == 1
     done = run_aligntool("audit", blank, tmp_path / "missing", code=3)
-    line = "  → aligntool audit, without a target, lists the disks of this machine"
+    line = "  → the disks of this machine: aligntool audit"
     assert done.stderr.splitlines()[-1] == line
 
 

@@ -12,7 +12,18 @@ from aligntool.audit.report import Answer, Report
 from aligntool.inventory import DiskKind, InFlight, Layer, TableLabel
 from aligntool.render.audit import audit_lines
 from aligntool.render.disk_map import _part, disk_bar_lines, map_lines
-from aligntool.render.lines import Style, cell_width, fit, folded, harmless, show, text_of, wants_color, wrapped
+from aligntool.render.lines import (
+    Style,
+    cell_width,
+    fit,
+    folded,
+    harmless,
+    show,
+    step_line,
+    text_of,
+    wants_color,
+    wrapped,
+)
 from aligntool.render.prometheus import Run, audit_prometheus
 from aligntool.units import Extent, format_start
 from tests.audit.builders import judge, made_disk
@@ -54,6 +65,25 @@ def test_a_line_is_folded_between_words_and_a_command_stays_whole() -> None:
         assert ["".join(text for text, _ in part).rstrip() for part in folded(line, width)] == expected
     glued = (("sda", Style.TITLE), (": one two", Style.PLAIN))
     assert ["".join(text for text, _ in part) for part in folded(glued, 8)] == ["sda: one", "  two"]
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        (
+            "the disks of this machine: aligntool audit",
+            ["  → the disks of this", "    machine:", "    aligntool audit"],
+        ),
+        ("sudo aligntool audit --map /dev/sda", ["  → sudo aligntool audit --map /dev/sda"]),
+        (
+            "if it is not needed: sudo wipe x; then again",
+            ["  → if it is not needed:", "    sudo wipe x; then", "    again"],
+        ),
+        ("name a disk, or a folder on a file system", ["  → name a disk, or a", "    folder on a file", "    system"]),
+    ],
+)
+def test_the_words_of_a_next_step_are_folded_and_its_command_is_not(step: str, expected: list[str]) -> None:
+    assert ["".join(text for text, _ in part).rstrip() for part in folded(step_line("  ", step), 24)] == expected
 
 
 @settings(max_examples=examples(100))
