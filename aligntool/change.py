@@ -412,7 +412,7 @@ def _type_of(plan: object) -> type[Plan]:
 
 SCHEMA = "aligntool.plan"
 VERSION = 1
-_NO_PLAN = "aligntool audit"  # it lists every disk and the next command
+NO_PLAN = "aligntool plan --help"  # it lists the commands that make one
 
 STEPS: dict[str, type[Step]] = {kind.__name__: kind for kind in get_args(Step)}
 """Every step by its name in documents. A renamed class must keep its old name here."""
@@ -435,7 +435,7 @@ def from_json(text: str, name: str = "the document") -> Plan:
         found = document.get("plan")
         plan = decode(_type_of(found), found, exact=True, tags=_TAGS)
     except ValueError as error:
-        raise Refused(f"{name} is not a plan: {error}", hint=_NO_PLAN) from error
+        raise Refused(f"{name} is not a plan: {error}", hint=NO_PLAN) from error
     if digest(plan) != document.get("digest"):
         text = "the plan has been changed since it was made: its digest does not match"
         raise Refused(text, hint=_replan_command(plan))
@@ -451,13 +451,15 @@ def planned_by(plan: Plan) -> str:
 
 
 def _replan_command(plan: Plan) -> str:
-    """Return the command that makes this plan again, or an audit if the name of the disk is not sufficient
+    """Return the command that makes this plan again, or its help if the name of the disk is not sufficient
     for it.
     """
     name = {"realign": "plan realign", "persist": "raid persist"}.get(plan.purpose)
-    if name is None:
-        return _NO_PLAN
-    return command(name, plan.disk.path)
+    if name is not None:
+        return command(name, plan.disk.path)
+    planning = {"raid": "raid plan", "reformat": "raid reformat", "layout": "plan layout"}
+    planning |= {"convert-copy": "plan convert", **_PLANNED_BY}
+    return f"aligntool {planning.get(plan.purpose, 'plan')} --help"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,16 @@ from typing import Annotated
 import typer
 
 from aligntool.audit.wording import layer_name, shell_word
-from aligntool.change import ArrayRequest, ChangeState, LayoutGoal, Plan, Said, from_json, request_in_document
+from aligntool.change import (
+    NO_PLAN,
+    ArrayRequest,
+    ChangeState,
+    LayoutGoal,
+    Plan,
+    Said,
+    from_json,
+    request_in_document,
+)
 from aligntool.cli import options, run_change
 from aligntool.cli.arrays import (
     array_status,
@@ -99,7 +108,7 @@ def apply(
 
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the end, with the journal kept.
     """
-    text = read_text(file, hint="aligntool audit")
+    text = read_text(file, hint=NO_PLAN)
     operation, plan = _saved_plan(text, file, rate, key_file, no_lease=no_lease)
     source = checked_disk(plan)  # of a copy, which only reads it
     refuse(options.attach_virtual(source, writes=source == plan.disk.path, alone=True, no_lease=no_lease))

@@ -123,7 +123,10 @@ def _part_refusals(disk: Disk, part: Partition, sizes: Sizes, size: int, units: 
     label = label_of(disk)
     head, tail = table_places(label, size, sizes)
     unneeded = _deletion(disk, part)
-    realigned = next_command(disk, "plan realign", "--grain 1MiB")
+    is_known = len(part.content) == 1
+    contents = tuple(_content_refusals(disk, part, largest, units[part.number])) if is_known else ()
+    # A realign does not help where the content stays unsuitable.
+    realigned = "" if contents else next_command(disk, "plan realign", "--grain 1MiB")
     moved = unneeded if start_exemption(part, None) else realigned  # a realign does not move those
     if part.role is Role.EXTENDED:  # nor this: it is empty, or there is no free block for its EBR
         moved = audit_command(disk) if logicals_of(disk, part) else unneeded
@@ -155,9 +158,8 @@ def _part_refusals(disk: Disk, part: Partition, sizes: Sizes, size: int, units: 
     if part.role is Role.NESTED:
         text = f"{what} is in a table nested inside another partition, which stores sector numbers"
         yield Refusal("nested-label", what, text, audit_command(disk))
-    if len(part.content) == 1:
-        yield from _content_refusals(disk, part, largest, units[part.number])
-    elif _is_unknown(part):
+    yield from contents
+    if _is_unknown(part):
         text = f"nothing is recognised on {what}, so the sector size that it needs is unknown"
         yield Refusal("no-content", what, text, unneeded)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from statistics import linear_regression, median
 
+from aligntool.commands import typed
 from aligntool.documents import (
     BOUNDS,
     MOST,
@@ -488,7 +489,7 @@ def from_json(text: str, name: str) -> Result:
         schema = document.get("schema")
         if schema in EXPERIMENTS:
             kind = f"a result of bench {str(schema).rpartition('.')[2]}"
-            hint = "aligntool bench show FILE shows it"
+            hint = typed("aligntool bench show", name, sudo=False)
             raise Refused(f"{name} is {kind}, and has no tests to compare", hint=hint)
         check_schema(document, SCHEMA, VERSION)
         return _result(document)

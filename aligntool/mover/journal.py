@@ -254,7 +254,7 @@ class Journal:
             raise Refused(
                 f"the journal needs {BODY_AT + len(body)} bytes, but its place has {place.copy_length}:"
                 f" {short} bytes short",
-                hint="aligntool plan realign --journal FILE, on another disk",
+                hint="add --journal FILE, on another disk",
             )
         at = place.extent.start
         erase_heads(device, place)

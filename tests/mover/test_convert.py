@@ -706,6 +706,20 @@ def test_an_unsuitable_table_is_refused(tmp_path: Path, spoil: Callable[[Path], 
     assert disk.read_bytes() == before
 
 
+@pytest.mark.needs_tools("mkntfs", "sfdisk")
+def test_a_content_that_stays_unsuitable_is_not_to_be_realigned_first(tmp_path: Path) -> None:
+    disk, content = tmp_path / "disk.img", tmp_path / "content"
+    for path, size in ((disk, 24 * MIB), (content, 16 * MIB)):
+        with path.open("wb") as file:
+            file.truncate(size)
+    run("sfdisk", "-q", disk, stdin="label: dos\nstart=63, size=32768, type=7\n")
+    run("mkntfs", "-q", "-F", "-s", "512", content)
+    place(content, disk, 63 * 512)
+    said = re.sub(r"\s+", " ", aligntool("convert", disk, "--yes", code=REFUSED))
+    assert "begins at byte 32256" in said and "holds ntfs with sectors of 512 bytes" in said
+    assert "plan realign" not in said and "with mkfs.ntfs" in said
+
+
 @pytest.mark.needs_tools("fdisk")
 def test_an_mbr_that_extends_past_the_limit_for_512_byte_sectors_is_refused(tmp_path: Path) -> None:
     """As behind a USB adapter that shows sectors of 4096 bytes; without the adapter the drive shows 512."""
