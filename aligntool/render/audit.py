@@ -1,5 +1,6 @@
 """Show an audit as text: the table of verdicts, facts, findings, possible repairs."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from aligntool.audit.drives import is_nothing_judged, targets_not_judged
@@ -233,14 +234,19 @@ def _group_lines(
     yield from stacked(((kind, _STYLES[severity]), (f"  {explanations()[code].title}", Style.TITLE)), width)
     merged = merged_findings(findings, alone=alone)
     most = len(merged) if verbose else MOST_OF_A_KIND
+    times = Counter(finding.cause for finding, _ in merged if finding.cause)
     for finding, summary in merged[:most]:
         yield from paragraph(f"  - {summary}", width)
-        if finding.cause:
+        if finding.cause and times[finding.cause] == 1:
             yield from dim_lines(f"    cause: {finding.cause}", width, "      ")
         for evidence in finding.evidence:
             yield from dim_lines(f"    and: {evidence}", width, "      ")
     if len(merged) > most:
         yield ((f"    … and {len(merged) - most} more of this kind; --json lists every one", Style.DIM),)
+    for cause in (cause for cause, number in times.items() if number > 1):
+        number = sum(finding.cause == cause for finding in findings)
+        of = f"all {number}" if number == len(findings) else f"{number} of these {len(findings)}"
+        yield from dim_lines(f"    cause of {of}: {cause}", width, "      ")
     words = "; ".join(" ".join(row) for row in cost_rows(findings))
     if words:
         yield from dim_lines(f"    cost, predicted: {words}", width, "      ")

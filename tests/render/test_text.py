@@ -27,6 +27,7 @@ from aligntool.render.lines import (
 from aligntool.render.prometheus import Run, audit_prometheus
 from aligntool.units import Extent, format_start
 from tests.audit.builders import judge, made_disk
+from tests.audit.machines.captured import report as captured_report
 from tests.thorough import examples
 
 STRIP = 4  # lines of the whole disk above the first start: name, strip, labels, a blank one
@@ -47,6 +48,12 @@ def test_a_table_shows_sector_bytes_verdict_cause_cost_and_next_command() -> Non
     for words in ("63", "31.50KiB", "3584B past a 4KiB boundary (assumed)", "Windows XP", "reads 8KiB and writes 8KiB",
                   "1/2 of the aligned write rate", "aligntool plan realign", "on the grid", "2 off"):  # fmt: skip
         assert words in said, words
+
+
+def test_a_cause_that_several_findings_share_is_stated_once_with_their_number() -> None:
+    said = " ".join(text(captured_report("sata-usb-and-sd-card")).split())
+    assert said.count("the second track of the DOS geometry") == 1
+    assert said.count("starts at sector 63") == 5 and "cause of all 10: the second track" in said
 
 
 @pytest.mark.parametrize("width", [80, 100, 200])
