@@ -419,9 +419,7 @@ def _summary_sentences(plan: Plan) -> Iterator[str]:
             estimate = plan.estimate
             copied = f", {size_words(estimate.bytes_to_copy)} to copy" if estimate else ""
             time = (
-                f", about {time_words(estimate.seconds)}"
-                if estimate and estimate.seconds is not None
-                else ", duration unknown"
+                f", about {time_words(estimate.seconds)}" if estimate and estimate.seconds is not None else ""
             )
             yield f"{len(plan.copies)} of {counted(count, 'partition')} to move{copied}{time}."
             yield (
@@ -452,10 +450,13 @@ def _summary_sentences(plan: Plan) -> Iterator[str]:
             yield "At risk: how the system boots; the old version of each file is kept next to it."
 
 
+_MEASURED_LATER = "at a rate that is measured as it runs"  # of an image, or of a drive of an unknown kind
+
+
 def _layer_summary(plan: Plan) -> Iterator[str]:
     cost = plan.estimate
     if cost:
-        time = f"about {time_words(cost.seconds)}" if cost.seconds is not None else "duration unknown"
+        time = f"about {time_words(cost.seconds)}" if cost.seconds is not None else _MEASURED_LATER
         yield f"{size_words(cost.bytes_to_copy)} to encrypt, {time}."
     yield (
         "At risk: all data on it, if the drive fails meanwhile or the header is lost: make a backup. Ctrl-C"
@@ -545,7 +546,7 @@ def _cost_lines(plan: Plan, width: int) -> Iterator[Line]:
         if estimate.seconds is not None:
             words += f", about {time_words(estimate.seconds)}"
         else:
-            words += ", duration unknown"
+            words += f", {_MEASURED_LATER}"
         yield ((words, Style.TITLE),)
         saved = sum(step.held.length for step in plan.of(steps.HoldContent))
         if saved:
