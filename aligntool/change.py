@@ -160,6 +160,14 @@ NOT_MOUNTED = ("swap", "none")
 
 
 @dataclass(frozen=True, slots=True)
+class Bind:
+    """A directory at the top of the new file system, and the path at which it is mounted as well."""
+
+    folder: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class RaidGoal:
     """A new array on empty drives. None: as aligntool recommends. Sizes in bytes.
 
@@ -194,6 +202,11 @@ class RaidGoal:
     array_uuid: str = "00000000:00000000:00000000:00000000"
     filesystem_uuid: str = "00000000-0000-0000-0000-000000000000"
     one_drive: bool = field(default=False, metadata={OMITTED: True})  # a RAID0 may have a single member
+    # of the top directory of the new file system; "": as its mkfs makes it
+    owner: str = field(default="", metadata={OMITTED: True})
+    group: str = field(default="", metadata={OMITTED: True})
+    mode: str = field(default="", metadata={OMITTED: True})
+    binds: tuple[Bind, ...] = field(default=(), metadata={OMITTED: True})
 
     @property
     def whole_drives(self) -> bool:

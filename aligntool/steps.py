@@ -462,6 +462,28 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True)
+class PrepareDirectory:
+    """Create a directory of a mounted file system unless it exists, and set its owner, group and mode. Done
+    when it has them; "": any.
+    """
+
+    path: str
+    mount: str  # where its file system is mounted
+    owner: str = ""  # a name or a number
+    group: str = ""
+    mode: str = ""  # octal digits
+
+
+@dataclass(frozen=True, slots=True)
+class BindMount:
+    """Mount a directory of a mounted file system at another path as well, by its fstab line."""
+
+    path: str
+    source: str
+    mount: str  # where the file system of `source` is mounted
+
+
+@dataclass(frozen=True, slots=True)
 class Swapon:
     """Enable a swap area. Done when it is in use."""
 
@@ -561,7 +583,19 @@ FileStep = EditFile | WriteFile
 
 InitramfsStep = RebuildInitramfs | CheckInitramfs
 
-SystemStep = SetPartitionType | InitramfsStep | ReloadUnits | EnableUnit | MakeDirectory | Mount | Swapon
+MountStep = Mount | BindMount
+
+SystemStep = (
+    SetPartitionType
+    | InitramfsStep
+    | ReloadUnits
+    | EnableUnit
+    | MakeDirectory
+    | Mount
+    | PrepareDirectory
+    | BindMount
+    | Swapon
+)
 """The steps that run a program of the system, all of which can be repeated at any time."""
 
 MemberStep = CheckArray | TakeOutMember | FormatMember | PutBackMember

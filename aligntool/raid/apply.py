@@ -105,9 +105,11 @@ def undo_record(record: Record, plan: ArrayPlan, paths: Paths) -> Iterator[Event
     """
     first = record.position if record.begun else record.position - 1
     steps_luks.refuse_begun(plan)
+    made = steps_system.directories_made(plan)
     for mount in plan.of(Mount):  # refuse to lose files
         if steps_system.is_mounted(mount.path):
-            steps_system.refuse_files(f"the new array at {mount.path}", steps_system.files_below(mount.path))
+            files = steps_system.files_below(mount.path, made)
+            steps_system.refuse_files(f"the new array at {mount.path}", files)
     yield from _start_array_to_undo(replace(record, position=first), plan)
     refuse_in_use(plan, first)
     yield from _unmount_started(plan, first)
@@ -129,7 +131,7 @@ def refuse_in_use(plan: ArrayPlan, last: int) -> None:
     made = [_on_current_node(step, plan) for step in plan.of(MakeFileSystem)]
     for step in plan.steps[: last + 1]:
         if isinstance(step, MakeFileSystem):
-            steps_md.refuse_used(_on_current_node(step, plan))
+            steps_md.refuse_used(_on_current_node(step, plan), steps_system.directories_made(plan))
         elif isinstance(step, MakeArray) and (name := steps_md.find_running(step)):
             steps_md.refuse_foreign(
                 f"/dev/{name}", [planned for planned in made if planned.device == f"/dev/{name}"]
@@ -140,7 +142,7 @@ def _unmount_started(plan: ArrayPlan, last: int) -> Iterator[Said]:
     """Unmount file systems that a reboot mounted by their fstab lines, although no step up to `last` did."""
     uuids = [step.uuid for step in plan.of(MakeFileSystem)]
     for step in plan.steps[last + 1 :]:
-        if isinstance(step, Mount | steps.Swapon) and steps_system.is_started_by_fstab(step, uuids):
+        if isinstance(step, steps.MountStep | steps.Swapon) and steps_system.is_started_by_fstab(step, uuids):
             yield from steps_system.undo_system(step, {})
 
 

@@ -11,7 +11,7 @@ from aligntool import steps
 from aligntool.audit import array_boot
 from aligntool.audit.array_boot import RunningArray, kernel_node, short_name
 from aligntool.audit.arrays import partition_node
-from aligntool.change import RaidGoal
+from aligntool.change import Bind, RaidGoal
 from aligntool.commands import ByHand, by_hand
 from aligntool.contents.catalogue import kind_named
 from aligntool.contents.swap import SWAP
@@ -183,8 +183,51 @@ def mount_steps_of_goal(goal: RaidGoal) -> Iterator[EditFile | SystemStep]:
     uuid = goal.filesystem_uuid
     if goal.place:
         line = mount_line(uuid, goal.place, goal.filesystem, mount_options(goal))
+        yield from bind_edits(goal)
     if goal.filesystem == SWAP.name or goal.place:
         yield from mount_steps(uuid, goal.place, line)
+    if goal.place:
+        yield from directory_steps(goal)
+
+
+# Directories of the new file system: its top, and those that are mounted elsewhere as well.
+#
+# Their lines name no UUID, so they have a mark by which they are found and replaced. Options that begin with
+# "x-" are comments to mount(8). A line by itself does not wait for the file system that its path is on.
+
+_MARK = "x-aligntool.array"
+
+
+def has_mark(options: Sequence[str], goal: RaidGoal) -> bool:
+    """Return whether a line of fstab with these options is one of the array's directories."""
+    return f"{_MARK}={goal.name}" in options
+
+
+def bind_edits(goal: RaidGoal) -> Iterator[EditFile]:
+    """Yield the edit of fstab for the directories that are mounted elsewhere, if there are any."""
+    if goal.binds:
+        # the mark is the last of the options, before a space: that of another name may begin with it
+        yield edit(FSTAB, f"{_MARK}={goal.name} ", *(_bind_line(goal, bind) for bind in goal.binds))
+
+
+def _bind_line(goal: RaidGoal, bind: Bind) -> str:
+    options = ("bind", "nofail", f"x-systemd.requires-mounts-for={goal.place}", f"{_MARK}={goal.name}")
+    return f"{_source(goal, bind)} {bind.path} none {','.join(options)} 0 0"
+
+
+def _source(goal: RaidGoal, bind: Bind) -> str:
+    return f"{goal.place.rstrip('/')}/{bind.folder}"
+
+
+def directory_steps(goal: RaidGoal) -> Iterator[SystemStep]:
+    """Yield the steps that set who may use the new file system, and mount directories of it elsewhere."""
+    if goal.owner or goal.group or goal.mode:
+        yield steps.PrepareDirectory(goal.place, goal.place, goal.owner, goal.group, goal.mode)
+    for bind in goal.binds:
+        source = _source(goal, bind)
+        yield steps.PrepareDirectory(source, goal.place)
+        yield steps.MakeDirectory(bind.path)
+        yield steps.BindMount(bind.path, source, goal.place)
 
 
 # The ARRAY line of an array: its device name, and the lines that it replaces.

@@ -324,7 +324,31 @@ def _purpose_and_command(step: SystemStep) -> tuple[str, tuple[str, ...]]:
             return f"create the directory {step.path}", ("mkdir", "-p", step.path)
         case steps.Mount():
             return f"mount {step.path} by its fstab line", ("mount", step.path)
+        case steps.PrepareDirectory():
+            return _directory_words(step), _directory_command(step)
+        case steps.BindMount():
+            return f"mount {step.source} at {step.path} as well, by its fstab line", ("mount", step.path)
         case steps.Swapon():
             return "enable the swap space", ("swapon", "-U", step.uuid)
         case _:
             assert_never(step)
+
+
+def access_words(step: steps.PrepareDirectory) -> str:
+    """Return the owner, group and mode of a directory, as far as they are wanted."""
+    wanted = {"owner": step.owner, "group": step.group, "mode": step.mode}
+    return ", ".join(f"{name} {value}" for name, value in wanted.items() if value)
+
+
+def _directory_words(step: steps.PrepareDirectory) -> str:
+    words = access_words(step)
+    if step.path == step.mount:
+        return f"set {words} of {step.path}"
+    return f"create the directory {step.path} on it{f', {words}' if words else ''}"
+
+
+def _directory_command(step: steps.PrepareDirectory) -> tuple[str, ...]:
+    """Return the command of install(1), which also sets the attributes of a directory that exists."""
+    wanted = {"-o": step.owner, "-g": step.group, "-m": step.mode}
+    options = (word for option, value in wanted.items() if value for word in (option, value))
+    return ("install", "-d", *options, step.path)

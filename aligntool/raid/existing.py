@@ -22,12 +22,24 @@ from aligntool.formats.part_types import ROLES
 from aligntool.inventory import ArrayFacts, Disk
 from aligntool.raid import boot
 from aligntool.raid.chunks import Stripes, recommend_chunk
-from aligntool.raid.commands import array_device
+from aligntool.raid.commands import access_words, array_device
 from aligntool.raid.levels import LEVELS, data_members, level_of
 from aligntool.raid.measured import apply_measurement
 from aligntool.raid.members import Placed, place_members, type_steps
 from aligntool.raid.running import PersistGoal, plan_persist
-from aligntool.steps import EditFile, EnableUnit, FileStep, Mount, RebuildInitramfs, Step, Subject, WriteFile
+from aligntool.steps import (
+    BindMount,
+    EditFile,
+    EnableUnit,
+    FileStep,
+    Mount,
+    PrepareDirectory,
+    RebuildInitramfs,
+    Step,
+    Subject,
+    SystemStep,
+    WriteFile,
+)
 from aligntool.units import counted, format_about, format_size
 
 _SWAP_PLACE = "[SWAP]"  # as in Disk.mounted_at
@@ -65,7 +77,7 @@ class Existing:
     named: tuple[Judged, ...]  # the drives of the request
     goal: RaidGoal
     head: bytes  # the first bytes of its content; empty: not read
-    is_in_effect: Callable[[FileStep | EnableUnit], bool]  # on this machine, now
+    is_in_effect: Callable[[FileStep | SystemStep], bool]  # on this machine, now
 
     @property
     def disk(self) -> Disk:
@@ -89,6 +101,7 @@ def plan_existing(existing: Existing) -> ArrayPlan:
             _member_differences(existing),
             _content_differences(existing),
             _mount_differences(existing),
+            _directory_differences(existing),
             _boot_partition_differences(existing),
         )
     )
@@ -294,6 +307,28 @@ def _unmet(steps: Sequence[Step]) -> Iterator[str]:
                 yield "an initramfs does not have its line"
             case Mount(path):
                 yield f"it is not mounted at {path}"
+
+
+def _directory_differences(existing: Existing) -> Iterator[Refusal]:
+    """Compare who may use the file system, and what of it is mounted elsewhere."""
+    goal = existing.goal
+    if not goal.place:
+        return
+    for step in (*boot.bind_edits(goal), *boot.directory_steps(goal)):
+        match step:
+            case EditFile(path, lines):
+                text = f"{path} lacks a line of it: {'; '.join(lines)}"
+                subject, program = path, "an editor"
+            case PrepareDirectory(path, mount) if path == mount:
+                text = f"{path} does not have the requested {access_words(step)}"
+                subject, program = path, "install"
+            case BindMount(path, source):
+                text = f"its directory {source} is not mounted at {path}"
+                subject, program = path, "mount"
+            case _:
+                continue
+        if not existing.is_in_effect(step):
+            yield existing.differ(subject, text, by_hand(ByHand.SYSTEM_FILES, program, shell_word(subject)))
 
 
 def _boot_partition_differences(existing: Existing) -> Iterator[Refusal]:

@@ -25,7 +25,7 @@ from aligntool.raid.members import array_of, data_area
 from aligntool.raid.planning import Needs, needs_of_plan
 from aligntool.raid.running import free_mount_point
 from aligntool.raid.steps_system import Paths, edited, text_of
-from aligntool.steps import FileStep, MakeMember, Mount, Step
+from aligntool.steps import FileStep, MakeMember, MountStep, Step
 from aligntool.system import merge_confs, parse_fstab, parse_mdadm_conf
 
 _MODULE = {"raid5": "raid456", "raid6": "raid456"}
@@ -60,10 +60,14 @@ def preflight(
     for step in needs.steps:
         if isinstance(step, steps.RebuildInitramfs):
             reasons += steps_system.refuse_hooks(step, paths)
-        if isinstance(step, Mount) and find_program("mountpoint"):
+        if isinstance(step, MountStep) and find_program("mountpoint"):
             found = steps_system.refuse_mount_point(step, paths)
             free = _hint_for_free_place(step.path, paths)
+            if isinstance(step, steps.BindMount):
+                free = typed("ls", step.path)
             reasons += (Refusal("mount-point", step.path, text, free) for text in found)
+        if isinstance(step, steps.PrepareDirectory):
+            reasons += steps_system.refuse_unknown_names(step)
     return reasons
 
 

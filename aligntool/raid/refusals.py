@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import permutations
 
 from aligntool.audit.arrays import Member
 from aligntool.audit.wording import (
@@ -91,9 +92,30 @@ def _refuse_names(goal: RaidGoal) -> Iterator[Refusal]:
         content = "swap space" if kind_named(goal.filesystem).on_array else "no file system"
         text = f"nothing can be mounted at {goal.mount_at}: the array gets {content}"
         yield Refusal("invalid-option", "--mount", text, "omit --mount, or choose --fs xfs")
+    yield from _refuse_directories(goal)
     if goal.mount_at and not re.fullmatch(r"/[^\s\\#]*", goal.mount_at):
         text = f"{goal.mount_at!r} is not a valid mount point for fstab"
         yield Refusal("invalid-option", "--mount", text, f"--mount /srv/{goal.name}")
+
+
+def _refuse_directories(goal: RaidGoal) -> Iterator[Refusal]:
+    """Refuse directories of a file system that is not mounted, or that fstab cannot have as a list of mounts
+    that each wait for another one.
+    """
+    keys = [key for key in ("owner", "group", "mode", "binds") if getattr(goal, key)]
+    if keys and not goal.place:
+        text = f"{', '.join(keys)}: only a file system that is mounted has directories"
+        yield Refusal("invalid-option", "--mount", text, f"--mount /srv/{goal.name}")
+    if not (goal.binds and goal.place):
+        return
+    if goal.place == "/" or "," in goal.place:
+        text = f"the directories of what is mounted at {goal.place} cannot be mounted elsewhere"
+        yield Refusal("invalid-option", "--mount", text, f"--mount /srv/{goal.name}")
+    paths = [goal.place, *(bind.path for bind in goal.binds)]
+    for one, other in permutations(paths, 2):
+        if f"{one}/".startswith(f"{other.rstrip('/')}/"):
+            text = f"{one} is {'' if one == other else 'below '}{other}, which is another mount point of it"
+            yield Refusal("invalid-option", one, text, "choose a path outside of it")
 
 
 def _refuse_mkfs_sizes(goal: RaidGoal) -> Iterator[Refusal]:

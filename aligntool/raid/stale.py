@@ -66,10 +66,10 @@ def _names(device: str | None, goal: RaidGoal) -> bool:
 
 
 def _is_stale(line: TableLine, goal: RaidGoal, inventory: Inventory) -> bool:
-    """Return whether a line of fstab is for the node of the new array, or has its mount point and names a
-    file system that is nowhere.
+    """Return whether a line of fstab is for the node of the new array, or for a directory of the former one,
+    or has its mount point and names a file system that is nowhere.
     """
-    if _names(line.spec, goal):
+    if _names(line.spec, goal) or (boot.has_mark(line.options, goal) and not goal.binds):
         return True
     key, _, value = line.spec.partition("=")
     if line.place != goal.place or not goal.place or key.upper() not in ("UUID", "LABEL") or not value:

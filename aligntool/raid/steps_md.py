@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -121,13 +121,15 @@ def refuse_foreign(device: str, planned: Sequence[MakeFileSystem]) -> None:
         raise Refused(f"{device} holds {shown}, which aligntool did not make; it would be lost", hint=look)
 
 
-def refuse_used(step: MakeFileSystem) -> None:
-    """Raise Refused if the file system to be wiped has files, or if that is unknown."""
+def refuse_used(step: MakeFileSystem, made: Collection[str] = ()) -> None:
+    """Raise Refused if the file system to be wiped has files, or if that is unknown. `made`: as for
+    `files_below`.
+    """
     is_mountable = kind_named(step.kind).is_mountable
     exists = is_mountable and kernel_folder(step.device) is not None and is_there(step)
     if exists and not was_never_mounted(step.device, step.kind):
         with _mount_points(step) as places:
-            found = sorted({name for place in places for name in files_below(place)})[:5]
+            found = sorted({name for place in places for name in files_below(place, made)})[:5]
         refuse_files(step.device, found)
 
 

@@ -1,11 +1,14 @@
 """Steps on the system: run programs, and edit its files."""
 
 import base64
+import grp
 import hashlib
 import os
+import pwd
 import re
+import stat
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import dropwhile, takewhile
@@ -21,7 +24,7 @@ from aligntool.linux.programs import PACKAGES, find_program, run_or_stop, run_pr
 from aligntool.linux.sysfs import mounts_now
 from aligntool.raid.boot import FSTAB
 from aligntool.raid.commands import command_of, purpose_of
-from aligntool.steps import EditFile, FileStep, Mount, Step, SystemStep
+from aligntool.steps import EditFile, FileStep, Mount, MountStep, Step, SystemStep
 from aligntool.system import parse_fstab, parse_mdadm_conf, uuid_digits
 
 # How a step on the system is traced before it begins, applied, and undone. Kinds of steps that need more have
@@ -69,12 +72,16 @@ def apply_system(step: SystemStep) -> Iterator[Said]:
     if is_absent or (isinstance(step, steps.ReloadUnits) and not _SYSTEMD.is_dir()):
         yield Said(f"systemd is not running here, so this is skipped: {shell_words(step)}")
         return
+    if isinstance(step, steps.PrepareDirectory | steps.BindMount):
+        _mount_again(step.mount)
     if _effect(step)[0]:
         if isinstance(step, Mount) and (why := _other_than_fstab(step.path)):
             raise Stopped(why, hint=typed("umount", step.path))
         yield Said("already done")
         return
     ended = run_or_stop(*command_of(step))
+    if isinstance(step, MountStep) and not _effect(step)[0]:  # mount(8), nofail: a missing source is no error
+        raise Stopped(f"nothing is mounted at {step.path} after {shell_words(step)}")
     if isinstance(step, steps.CheckInitramfs) and uuid_digits(step.uuid) not in uuid_digits(ended.output):
         printed = ended.output.strip()[-_SHOWN:] or "nothing"
         raise Stopped(f"{purpose_of(step)}: {step.uuid} was not found; printed: {printed}")
@@ -90,6 +97,8 @@ def undo_system(step: SystemStep, trace: Trace) -> Iterator[Said]:
             yield Said(f"partition {step.partition} of {step.disk} has its old type again")
     elif isinstance(step, steps.MakeDirectory) and "made" in trace:
         yield from _remove_directories(step, trace)
+    elif isinstance(step, steps.PrepareDirectory):
+        return  # it goes with its file system
     elif in_effect and "before" not in trace:
         if isinstance(step, Mount) and (why := _other_than_fstab(step.path)):
             yield Said(f"{why}; it stays mounted")
@@ -117,6 +126,10 @@ def _effect(step: SystemStep) -> tuple[bool, tuple[str, ...], str]:
     match step:
         case Mount(path):
             return is_mounted(path), ("umount", path), f"{path} is unmounted"
+        case steps.PrepareDirectory():
+            return _is_prepared(step), (), ""
+        case steps.BindMount(path, source):
+            return _is_bound(path, source), ("umount", path), f"{path} is unmounted"
         case steps.Swapon(uuid):
             return _is_swap(uuid), ("swapoff", "-U", uuid), "the swap space is no longer used"
         case steps.EnableUnit(unit):
@@ -133,9 +146,31 @@ def is_mounted(place: str) -> bool:
     return run_program("mountpoint", "-q", place).code == 0
 
 
-def refuse_mount_point(step: Mount, paths: Paths) -> Iterator[str]:
+def _mount_again(place: str) -> None:
+    """Mount what fstab has for the place, unless it is mounted: after a reboot it may not be. Raises Stopped
+    if something else is mounted there.
+    """
+    if not is_mounted(place):
+        list(apply_system(Mount(place)))
+    if why := _other_than_fstab(place):
+        raise Stopped(why, hint=typed("umount", place))
+
+
+def _is_bound(place: str, source: str) -> bool:
+    """Return whether the directory `source` is mounted at the place."""
+    with suppress(OSError):
+        return is_mounted(place) and Path(place).samefile(source)
+    return False
+
+
+def refuse_mount_point(step: MountStep, paths: Paths) -> Iterator[str]:
     """Yield why the mount point cannot be used, a sentence each."""
     place = step.path
+    real = os.path.realpath(place)
+    if isinstance(step, steps.BindMount) and real != place:
+        # systemd.mount(5): a mount unit refuses a path with a symbolic link
+        yield f"{place} leads to {real}, which has to be named instead"
+        return
     unit = run_program("systemd-escape", "--path", "--suffix=mount", place, only_reads=True).output.strip()
     if unit and os.path.lexists(paths.of(f"{_UNITS}/{unit}")):  # systemd.unit(5), UNIT FILE LOAD PATH
         yield f"{_UNITS}/{unit} is a mount unit, which at boot is used instead of the line in fstab"
@@ -169,12 +204,25 @@ def _other_than_fstab(place: str) -> str:
     return f"at {place} the file system {mounted} is mounted, but fstab has {wanted} there"
 
 
-def files_below(place: str) -> list[str]:
-    """Return a few names in a directory, without lost+found, which mkfs makes."""
+def files_below(place: str, made: Collection[str] = ()) -> list[str]:
+    """Return a few names in a directory, without lost+found, which mkfs makes, and without the directories
+    that the plan `made` as long as they are empty.
+    """
     try:
-        return sorted(file.name for file in Path(place).iterdir() if file.name != "lost+found")[:5]
+        found = (file for file in Path(place).iterdir() if file.name != "lost+found")
+        return sorted(file.name for file in found if not (file.name in made and _is_empty(file)))[:5]
     except OSError:
         return []
+
+
+def _is_empty(file: Path) -> bool:
+    return file.is_dir() and not file.is_symlink() and not any(file.iterdir())
+
+
+def directories_made(plan: Plan) -> set[str]:
+    """Return the names of the directories that the plan makes at the top of its file system."""
+    found = plan.of(steps.PrepareDirectory)
+    return {Path(step.path).name for step in found if step.path != step.mount}
 
 
 def refuse_files(where: str, names: Sequence[str]) -> None:
@@ -193,7 +241,7 @@ def is_started_by_fstab(step: Step, uuids: Collection[str]) -> bool:
     """Return whether a mount or swap is active whose step never began: the machine was rebooted with its line
     in fstab. Only mounts of file systems with these UUIDs count.
     """
-    if isinstance(step, Mount):
+    if isinstance(step, MountStep):
         return _uuid_at(step.path).lower() in {uuid.lower() for uuid in uuids}
     return isinstance(step, steps.Swapon) and _is_swap(step.uuid)
 
@@ -208,6 +256,47 @@ def _type_now(step: steps.SetPartitionType) -> str:
 
 def _same_type(one: str, other: str) -> bool:
     return one.lower().removeprefix("0x") == other.lower().removeprefix("0x")
+
+
+# PrepareDirectory
+
+
+def _is_prepared(step: steps.PrepareDirectory) -> bool:
+    """Return whether the directory exists and has the owner, group and mode of the step."""
+    path = Path(step.path)
+    try:
+        found = path.stat()
+        owner = _id_of(step.owner, lambda name: pwd.getpwnam(name).pw_uid)
+        group = _id_of(step.group, lambda name: grp.getgrnam(name).gr_gid)
+    except (OSError, KeyError):
+        return False
+    mode = int(step.mode, 8) if step.mode else None
+    has = (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode))
+    return path.is_dir() and all(
+        want in (None, one) for want, one in zip((owner, group, mode), has, strict=True)
+    )
+
+
+def _id_of(word: str, number_of: Callable[[str], int]) -> int | None:
+    """Return the number of a user or group, None for "". Raises KeyError for a name that is not known."""
+    if not word:
+        return None
+    return int(word) if word.isdecimal() else number_of(word)
+
+
+def refuse_unknown_names(step: steps.PrepareDirectory) -> Iterator[Refusal]:
+    """Yield a reason for an owner and for a group that this machine does not know."""
+    known: dict[str, tuple[str, Callable[[str], object]]] = {
+        "owner": (step.owner, pwd.getpwnam),
+        "group": (step.group, grp.getgrnam),
+    }
+    for key, (word, find) in known.items():
+        if word and not word.isdecimal():
+            try:
+                find(word)
+            except KeyError:
+                text = f"{word!r}, the {key} of {step.path}, is not known here"
+                yield Refusal("invalid-option", key, text, f'{key} = "0", or another number')
 
 
 # MakeDirectory

@@ -1,6 +1,7 @@
 """Read recipes into goals: how partitions start, a new table, an array, a benchmark."""
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,6 +10,7 @@ from typing import Any
 
 from aligntool.change import (
     RAID_WORDS,
+    Bind,
     DriveSelection,
     EnsureGoal,
     LayoutGoal,
@@ -172,10 +174,14 @@ _SIZES = (
     "spare_room",
     "esp_size",
 )
-RAID_KEYS = (*RAID_WORDS, "name", "layout", "mount_at", "mount_options", *_SIZES)
+_OWNER = re.compile(r"[a-z_][a-z0-9_-]{0,31}\$?|\d{1,10}")  # useradd(8), or a number
+_ACCESS = {"owner": _OWNER, "group": _OWNER, "mode": re.compile("[0-7]{3,4}")}
+_FOLDER = re.compile(r"(?!\.\.?$)[A-Za-z0-9._-]+")
+_PATH = re.compile(r"(/(?!\.\.?(/|$))[^\s\\#/]+)+")
+RAID_KEYS = (*RAID_WORDS, "name", "layout", "mount_at", "mount_options", *_ACCESS, *_SIZES)
 
 
-def raid_goal(top: Entry) -> RaidGoal:
+def raid_goal(top: Entry, binds: Sequence[Entry] = ()) -> RaidGoal:
     """Return the goal of an array. Raises Refused for a value that is not a size or not an allowed word."""
     reads: dict[str, Callable[[], Any]] = {
         key: partial(top.choice, key, words) for key, words in RAID_WORDS.items()
@@ -184,6 +190,8 @@ def raid_goal(top: Entry) -> RaidGoal:
         "mount_options": partial(top.texts, "mount_options")
     }
     reads |= {key: partial(top.text, key) for key in ("name", "layout", "mount_at")}
+    reads |= {key: partial(_text_like, top, key, pattern) for key, pattern in _ACCESS.items()}
+    reads |= {"binds": lambda: _binds(binds)}
     found = dict(zip(("", *reads), _read_all(partial(top.required, "level"), *reads.values()), strict=True))
     del found[""]
     found["mount_options"] = found["mount_options"] or None
@@ -191,6 +199,35 @@ def raid_goal(top: Entry) -> RaidGoal:
     if found["mount_at"] == NOWHERE:
         found["mount_at"] = ""
     return RaidGoal(**{key: value for key, value in found.items() if value is not None})
+
+
+def _text_like(entry: Entry, key: str, pattern: re.Pattern[str]) -> str | None:
+    """Return the text of a key. Raises Refused if it is not as the pattern."""
+    text = entry.text(key)
+    if text is not None and not pattern.fullmatch(text):
+        raise entry.refusal(f"{key} cannot be {text!r}")
+    return text
+
+
+def _binds(rows: Sequence[Entry]) -> tuple[Bind, ...]:
+    """Return the directories that are mounted elsewhere as well. Raises Refused."""
+    found = read_each(_bind, rows)
+    for row, bind in zip(rows, found, strict=True):
+        others = [other for other in found if other is not bind]
+        if any(bind.folder == other.folder or bind.path == other.path for other in others):
+            raise row.refusal(f"{bind.folder} or {bind.path} is in two of them")
+    return tuple(found)
+
+
+def _bind(row: Entry) -> Bind:
+    folder, path, _, _, _ = _read_all(
+        partial(_text_like, row, "from", _FOLDER),
+        partial(_text_like, row, "to", _PATH),
+        partial(row.required, "from"),
+        partial(row.required, "to"),
+        partial(row.allow, "from", "to"),
+    )
+    return Bind(folder, path)
 
 
 # Files for arrays that are to exist at every boot (kind "ensure"): the keys of an array, and how its drives
@@ -206,13 +243,13 @@ _DRIVES_KEYS = (
 _MOST_DRIVES = 4096
 
 
-def ensure_goal(top: Entry, name: str) -> EnsureGoal:
+def ensure_goal(top: Entry, name: str, binds: Sequence[Entry] = ()) -> EnsureGoal:
     """Return the goal of a file. `name`: of the array, unless the file has one. Raises Refused."""
     table = top.values.get("drives")
     if not isinstance(table, dict):
         raise top.refusal("the table of the drives is missing", hint=f'[drives]\nselect = "{UNUSED}"')
     drives = Entry(top.file, "drives", table)
-    array, selection = _read_all(partial(raid_goal, top), partial(_drive_selection, drives))
+    array, selection = _read_all(partial(raid_goal, top, binds), partial(_drive_selection, drives))
     if "name" not in top.values:
         array = replace(array, name=name)
     if array.members == "partitions":
@@ -277,7 +314,7 @@ _KEYS = {
     "bench": (*_ALWAYS, *BENCH_KEYS),
     "ensure": (*_ALWAYS, *RAID_KEYS, "drives"),
 }
-_TABLES = ("part", "test")
+_TABLES = ("part", "test", "bind")
 _PART_KEYS = ("size", "role", "name")
 Goal = RealignGoal | LayoutGoal | RaidGoal | BenchGoal | EnsureGoal
 _KINDS: dict[type[Goal], str] = {
@@ -342,8 +379,8 @@ def parse_recipe(file: str, content: str) -> Recipe:
     kind = top.choice("kind", tuple(_KEYS)) or top.required("kind")
     name = file.rpartition("/")[2].removesuffix(".toml")
     read: dict[str, Callable[[], Goal]] = {
-        "ensure": lambda: ensure_goal(top, name),
-        "raid": lambda: raid_goal(top),
+        "ensure": lambda: ensure_goal(top, name, tables["bind"]),
+        "raid": lambda: raid_goal(top, tables["bind"]),
         "bench": lambda: bench_goal(top, tables["test"]),
         "realign": lambda: _realign_goal(top),
         "layout": lambda: _layout_goal(top, tables["part"]),
@@ -369,6 +406,8 @@ def _refuse_other_tables(top: Entry, kind: str, tables: Mapping[str, tuple[Entry
         raise top.refusal(f"a recipe {named} cannot have a [[part]]", hint='kind = "layout"')
     if kind != "bench" and tables["test"]:
         raise top.refusal("only a recipe for a benchmark can have a [[test]]", hint='kind = "bench"')
+    if kind not in ("raid", "ensure") and tables["bind"]:
+        raise top.refusal("only a recipe for an array can have a [[bind]]", hint='kind = "raid"')
 
 
 def parse_part(text: str) -> PartitionRequest:

@@ -755,6 +755,8 @@ def _made_values(plan: Plan, members: Sequence[steps.MakeMember]) -> Iterator[tu
                 )
             case steps.Mount():
                 yield "mounted", f"at {step.path}, now and at every boot"
+            case steps.BindMount():
+                yield "mounted", f"{step.source} at {step.path} as well"
 
 
 def array_lines(views: Sequence[ArrayView], *, width: int) -> Iterator[Line]:

@@ -313,6 +313,12 @@ def _array_words(goal: RaidGoal) -> Iterator[str]:
         yield f"  {', '.join(words)}"
     options = f", mounted {','.join(goal.mount_options)}" if goal.mount_options else ""
     yield f"  file system {goal.filesystem}{options}"
+    access = {"owner": goal.owner, "group": goal.group, "mode": goal.mode}
+    words = [f"{title} {word}" for title, word in access.items() if word]
+    if words:
+        yield f"  its top directory: {', '.join(words)}"
+    for bind in goal.binds:
+        yield f"  its directory {bind.folder} is also mounted at {bind.path}"
 
 
 def _selection_words(drives: DriveSelection) -> Iterator[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from aligntool.change import DriveSelection, EnsureGoal, RaidGoal
+from aligntool.change import Bind, DriveSelection, EnsureGoal, RaidGoal
 from aligntool.documents import schema_texts
 from aligntool.errors import Refused
 from aligntool.recipes.goals import parse_recipe
@@ -31,6 +31,13 @@ filesystem = "ext4"
 mount_at = "/mnt/scratch"
 mount_options = ["noatime", "discard"]
 spare_room = "1GiB"
+owner = "kubelet"
+group = "1000"
+mode = "2770"
+
+[[bind]]
+from = "pods"
+to = "/var/lib/kubelet"
 
 [drives]
 select = ["instance-store", "all-unused"]
@@ -57,7 +64,8 @@ def test_every_key_is_read() -> None:
     assert parsed(LEAST) == EnsureGoal(RaidGoal("raid0", name="data"), DriveSelection(unused=True))
     array = RaidGoal(
         "raid10", name="scratch", workload="lsm", chunk=256 * KIB, layout="f2", bitmap="none", filesystem="ext4",
-        mount_at="/mnt/scratch", mount_options=("noatime", "discard"), spare_room=GIB,
+        mount_at="/mnt/scratch", mount_options=("noatime", "discard"), spare_room=GIB, owner="kubelet", group="1000",
+        mode="2770", binds=(Bind("pods", "/var/lib/kubelet"),),
     )  # fmt: skip
     drives = DriveSelection(
         unused=True, instance_store=True, models=("Amazon*", "nvme_card"), names=("nvme-Amazon_*",),
@@ -85,6 +93,16 @@ def test_every_key_is_read() -> None:
         ('level = "raid0"', "", "level is missing"),
         ('level = "raid0"', 'level = "raid0"\ndevices = "a"', "unknown key 'devices'"),
         ('level = "raid0"', 'level = "raid0"\nmembers = "partitions"', "existing partitions cannot be selected"),
+        ('level = "raid0"', 'level = "raid0"\nowner = "a b"', "owner cannot be 'a b'"),
+        ('level = "raid0"', 'level = "raid0"\ngroup = ""', "group must be a string"),
+        ('level = "raid0"', 'level = "raid0"\nmode = "u+x"', "mode cannot be 'u.x'"),
+        ('level = "raid0"', 'level = "raid0"\nmode = 750', "mode must be a string"),
+        ('level = "raid0"', 'level = "raid0"\nbind = [{from = "a/b", to = "/c"}]', "from cannot be 'a/b'"),
+        ('level = "raid0"', 'level = "raid0"\nbind = [{from = "..", to = "/c"}]', "from cannot be '..'"),
+        ('level = "raid0"', 'level = "raid0"\nbind = [{from = "a", to = "c"}]', "to cannot be 'c'"),
+        ('level = "raid0"', 'level = "raid0"\nbind = [{from = "a"}]', "to is missing"),
+        ('level = "raid0"', 'level = "raid0"\nbind = [{from = "a", to = "/c", mode = "1"}]', "unknown key 'mode'"),
+        ('level = "raid0"', 'level = "raid0"\nbind = "a"', "bind must be a list of tables"),
         ('[drives]\nselect = "all-unused"', "", "the table of the drives is missing"),
         ('[drives]\nselect = "all-unused"', 'drives = "a"', "the table of the drives is missing"),
     ],
@@ -103,6 +121,8 @@ def test_a_file_that_is_not_valid_is_refused_as_by_the_schema(before: str, after
         ('"all-unused"', '"all-unused"\nat_least = 3\nat_most = 2', "at_most is less than at_least"),
         ('"all-unused"', '"all-unused"\nmodel = "a[b"', "a bracket is not closed"),
         ('"raid0"', '"raid10"\nlayout = "f2"\n[drives]\none = "raid0"\n#', "exclude each other"),
+        ('"raid0"', '"raid0"\nbind = [{from = "a", to = "/b/../etc"}]', "to cannot be '/b/../etc'"),
+        ('"raid0"', '"raid0"\nbind = [{from = "a", to = "/b"}, {from = "c", to = "/b"}]', "in two of them"),
         ('"raid0"', '"raid0"\n[[part]]\nsize = "rest"\nrole = "linux"\n#', "cannot have a"),
     ],
 )
@@ -119,6 +139,8 @@ def test_a_file_is_checked_and_shown_by_recipes_check(tmp_path: Path) -> None:
     file.write_text(FULL)
     done = run_aligntool("recipes", "check", file, code=0)
     assert "2 to 16 drives: model Amazon* or nvme_card" in done.stdout
+    assert "owner kubelet, group 1000, mode 2770" in done.stdout
+    assert "its directory pods is also mounted at /var/lib/kubelet" in done.stdout
     assert "may be overwritten: the drives with serial S1, S2" in done.stdout
     assert f"sudo aligntool raid ensure {file}" in done.stdout
     check(json.loads(run_aligntool("recipes", "check", "--json", file, code=0).stdout), "recipes")

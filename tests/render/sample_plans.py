@@ -2,6 +2,7 @@
 
 from aligntool.change import ArrayPlan, Estimate, MovePlan, Place, TablePlan, Used
 from aligntool.steps import (
+    BindMount,
     CheckArray,
     CheckContent,
     CheckInitramfs,
@@ -26,6 +27,7 @@ from aligntool.steps import (
     NewEntry,
     ParkEntries,
     Patch,
+    PrepareDirectory,
     PutBackMember,
     RebuildContent,
     RebuildInitramfs,
@@ -144,6 +146,18 @@ ARRAY = ArrayPlan(
         EditFile("/etc/fstab", ("UUID=uuid /srv/data xfs noatime 0 0",), "UUID=uuid", "/etc/fstab.before"),
         WriteFile("/etc/own.timer", ("[Unit]", "", "[Timer]"), "/etc/own.timer.before"),
         ReloadUnits(),
+    ),
+)
+
+DIRECTORIES = ArrayPlan(
+    "raid",
+    ARRAY.disk,
+    "directories of a new file system",
+    (),
+    (
+        PrepareDirectory("/srv/data", "/srv/data", "root", "1000", "2770"),
+        PrepareDirectory("/srv/data/kubelet", "/srv/data"),
+        BindMount("/var/lib/kubelet", "/srv/data/kubelet", "/srv/data"),
     ),
 )
 

@@ -3,7 +3,8 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,17 @@ from aligntool.errors import Stopped
 from aligntool.inventory import Disk
 from aligntool.raid.members import Placed, type_steps
 from aligntool.raid.steps_drives import read_disk
-from aligntool.raid.steps_system import apply_system, find_system_trace, undo_system
-from aligntool.steps import Mount, SetPartitionType
+from aligntool.raid.steps_system import (
+    Paths,
+    apply_system,
+    files_below,
+    find_system_trace,
+    is_in_effect,
+    refuse_mount_point,
+    refuse_unknown_names,
+    undo_system,
+)
+from aligntool.steps import BindMount, Mount, PrepareDirectory, SetPartitionType
 from aligntool.units import MIB, Extent
 from tests.conftest import run
 from tests.raid.applying.builders import FS_UUID
@@ -121,6 +131,78 @@ def test_a_foreign_file_system_at_the_mount_point_is_detected_and_stays_mounted(
     finally:
         list(undo_system(step, {}))
         assert run("findmnt", "--mountpoint", place, fails=True) == ""
+
+
+@pytest.fixture
+def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A file system in memory that fstab mounts, and a directory of it that fstab mounts elsewhere."""
+    place, elsewhere = tmp_path / "place", tmp_path / "elsewhere"
+    for folder in (place, elsewhere):
+        folder.mkdir()
+    fstab = tmp_path / "fstab"
+    fstab.write_text(f"tmpfs {place} tmpfs nofail 0 0\n{place}/kubelet {elsewhere} none bind,nofail 0 0\n")
+    monkeypatch.setenv("LIBMOUNT_FSTAB", str(fstab))
+    yield place
+    for folder in (elsewhere, place):
+        run("umount", folder, fails=True)
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("mount", "findmnt")
+def test_a_directory_gets_its_owner_group_and_mode_on_the_mounted_file_system_only(mounted: Path) -> None:
+    """Also after a reboot that left it unmounted: the directory below keeps its own."""
+    before = run("stat", "-c", "%u %g %a", mounted)
+    step = PrepareDirectory(str(mounted), str(mounted), "65534", "12", "2750")
+    assert not is_in_effect(step, Paths())
+    assert [said.text for said in apply_system(step)] == []
+    assert run("stat", "-c", "%u %g %a", mounted) == "65534 12 2750\n" and is_in_effect(step, Paths())
+    assert not is_in_effect(replace(step, mode="0750"), Paths())
+    assert [said.text for said in apply_system(step)] == ["already done"]
+    assert list(undo_system(step, {})) == []
+    run("umount", mounted)
+    assert run("stat", "-c", "%u %g %a", mounted) == before
+    unknown = replace(step, owner="nobody-of-this-name")
+    assert not is_in_effect(unknown, Paths())
+    assert [each.code for each in refuse_unknown_names(unknown)] == ["invalid-option"]
+    assert list(refuse_unknown_names(step)) == list(refuse_unknown_names(replace(step, owner="root"))) == []
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("mount", "findmnt")
+def test_a_directory_is_mounted_elsewhere_and_unmounted_by_a_rollback(mounted: Path) -> None:
+    elsewhere = mounted.with_name("elsewhere")
+    folder = PrepareDirectory(f"{mounted}/kubelet", str(mounted))
+    step = BindMount(str(elsewhere), folder.path, str(mounted))
+    assert list(refuse_mount_point(step, Paths())) == []
+    list(apply_system(folder))
+    list(apply_system(step))
+    run("umount", elsewhere)
+    run("umount", mounted)
+    (mounted / "kubelet").mkdir()  # on the wrong file system
+    run("mount", mounted)
+    list(apply_system(folder))
+    run("umount", mounted)
+    with pytest.raises(Stopped, match=f"nothing is mounted at {elsewhere}"):
+        list(apply_system(step))  # it is mounted again, but is a new file system
+    list(apply_system(folder))
+    list(apply_system(step))
+    (mounted / "kubelet/file").touch()
+    assert (elsewhere / "file").exists() and is_in_effect(step, Paths())
+    assert run("findmnt", "-n", "-o", "FSTYPE", "--mountpoint", elsewhere) == "tmpfs\n"
+    assert files_below(str(mounted), {"kubelet"}) == ["kubelet"]
+    assert [said.text for said in apply_system(step)] == ["already done"]
+    assert [said.text for said in undo_system(step, {})] == [f"{elsewhere} is unmounted"]
+    (mounted / "kubelet/file").unlink()
+    assert files_below(str(mounted), {"kubelet"}) == [] and files_below(str(mounted)) == ["kubelet"]
+    run("mount", "--bind", mounted, elsewhere)
+    assert not is_in_effect(step, Paths())
+
+
+def test_a_mount_point_behind_a_symbolic_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "folder")
+    step = BindMount(str(tmp_path / "link/kubelet"), "/srv/data/kubelet", "/srv/data")
+    (why,) = refuse_mount_point(step, Paths())
+    assert f"leads to {tmp_path}/folder/kubelet" in why
 
 
 @pytest.mark.needs_root
