@@ -220,6 +220,10 @@ class RaidGoal:
         return f"/srv/{self.name}" if self.mount_at is None else self.mount_at
 
 
+ONE_DRIVE = ("raid0", "filesystem", "error")
+"""What is done with a single drive: a RAID0 of one; a plain file system; what the level allows."""
+
+
 @dataclass(frozen=True, slots=True)
 class DriveSelection:
     """Which drives an array is made of: those that match every kind of pattern that is given. Sizes in bytes.
@@ -236,7 +240,7 @@ class DriveSelection:
     most_size: int | None = None
     least: int = 1  # drives
     most: int | None = None
-    one_drive: bool = False  # a single drive becomes a RAID0 of one
+    one: str = "error"  # what a single drive becomes: one of ONE_DRIVE
     may_be_none: bool = False  # no drive is no error
     wiped_serials: tuple[str, ...] = ()  # drives whose content may be overwritten
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from aligntool.audit.judge import audit
-from aligntool.change import ArrayPlan, EnsureGoal, Plan
+from aligntool.change import ArrayPlan, EnsureGoal, Plan, RaidGoal
 from aligntool.cli import arrays as acting
 from aligntool.cli import options
 from aligntool.cli.raid import (
@@ -20,6 +20,9 @@ from aligntool.cli.raid import (
     WaitOption,
     apply_command,
     existing_plan,
+    find_stale_lines,
+    first_bytes,
+    in_effect_here,
     system_of,
     typed_arguments,
     with_new_uuids,
@@ -31,9 +34,11 @@ from aligntool.inventory import Disk, Inventory
 from aligntool.linux.files import read_text
 from aligntool.linux.look import look
 from aligntool.linux.sysfs import Tree
-from aligntool.linux.system import read_system
+from aligntool.linux.system import find_distribution, read_system
+from aligntool.raid import one_drive
 from aligntool.raid.commands import array_device
-from aligntool.raid.selection import find_drives, goal_for
+from aligntool.raid.planning import needs_of_plan
+from aligntool.raid.selection import find_drives, goal_for, is_plain
 from aligntool.recipes.goals import parse_recipe
 from aligntool.steps import Subject
 
@@ -70,7 +75,7 @@ def ensure_command(
     """
     goal = _read_goal(file)
     device = array_device(goal.array)
-    record = acting.find_record(device)
+    record = acting.find_record(device) or acting.find_record(one_drive.device_of(goal.array))
     if record is not None and record.plan.purpose == "raid" and yes and not dry_run:
         return acting.recover_array(record, json_=json_, back=False)
     acting.refuse_unfinished(record)
@@ -92,7 +97,10 @@ def _find_operation(goal: EnsureGoal, *, wait: bool) -> acting.ArrayOperation:
     """Look at every drive, and return what is to be done. Raises Refused."""
     inventory = replace(look((), files=False), system=read_system(Tree(""), images=False))
     found = find_drives(goal, inventory, _names_by_id())
+    if found.running is not None:
+        goal = replace(goal, drives=replace(goal.drives, one=_one_of_array(goal)))
     array = goal_for(goal, found.drives)
+    paths = tuple(disk.path for disk in found.drives)
     if found.running is not None:
         if found.more:
             listed = ", ".join(disk.name for disk in found.more)
@@ -100,7 +108,26 @@ def _find_operation(goal: EnsureGoal, *, wait: bool) -> acting.ArrayOperation:
         return Ensured(_plan_running(found.running, found.drives, inventory, replace(goal, array=array)))
     if not found.drives:
         return Ensured(_plan_of_none(goal))
-    return EnsuredAnew(tuple(disk.path for disk in found.drives), array, with_goal=False, wait=wait)
+    if found.is_plain:
+        return Ensured(_plan_kept(found.drives[0], array, inventory))
+    if is_plain(goal, found.drives):
+        return EnsuredOnOne(paths[0], array)
+    return EnsuredAnew(paths, array, with_goal=False, wait=wait)
+
+
+def _one_of_array(goal: EnsureGoal) -> str:
+    """Return what a single drive becomes, for the comparison with an array that runs, maybe on one drive of
+    several.
+    """
+    return "error" if goal.drives.one == "filesystem" else goal.drives.one
+
+
+def _plan_kept(disk: Disk, goal: RaidGoal, inventory: Inventory) -> Plan:
+    """Return a plan without steps for the plain file system of a drive. Raises Refused."""
+    judged = next(one for one in audit(inventory, {}).judged if one.disk.path == disk.path)
+    part = one_drive.find_file_system(disk, goal)
+    head = first_bytes(f"/dev/{part.node}") if part and part.node else b""
+    return one_drive.plan_existing_one(judged, goal, inventory, head, in_effect_here())
 
 
 def _plan_running(running: Disk, drives: Sequence[Disk], inventory: Inventory, goal: EnsureGoal) -> Plan:
@@ -143,6 +170,34 @@ class Ensured(acting.ArrayOperation):
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
         return
+
+
+@dataclass(frozen=True, slots=True)
+class EnsuredOnOne(acting.ArrayOperation):
+    """A single drive gets a partition with a file system."""
+
+    drive: str
+    goal: RaidGoal
+
+    @property
+    def named(self) -> str:
+        return self.drive
+
+    def make_plan(self) -> Plan:
+        """Look at the drive and plan. Raises Refused with every reason."""
+        drives, _, _, _ = acting.look_at_members([self.drive])
+        here = self.goal.system == find_distribution()
+        stale = find_stale_lines(self.goal) if here else ()
+        (drive,) = acting.sampled_members(drives, self.goal)
+        plan = one_drive.plan_one_drive(drive, self.goal, stale)
+        acting.refuse_unready(needs_of_plan(plan, here=here), plan.steps)
+        return plan
+
+    def next_command(self) -> str:
+        return apply_command("raid ensure", typed_arguments())
+
+    def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
+        acting.report_array(plan, json_=json_)
 
 
 @dataclass(frozen=True, slots=True)

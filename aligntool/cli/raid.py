@@ -49,7 +49,7 @@ from aligntool.raid.boot import SYSTEMS
 from aligntool.raid.commands import array_device
 from aligntool.raid.planning import needs_of_goal, needs_of_plan, not_checked, plan_raid
 from aligntool.raid.running import PersistGoal, find_array, plan_persist, resolve_array
-from aligntool.raid.stale import StaleLine, lines_in_the_way, stale_lines
+from aligntool.raid.stale import StaleLine, may_have_stale_lines, stale_lines
 from aligntool.render import plan as shown
 from aligntool.render import tuning as sweeps
 from aligntool.render.lines import Style, plain, show
@@ -372,7 +372,7 @@ def find_array_plan(drives: list[str], goal: RaidGoal) -> Plan:
         acting.refuse_unfinished(acting.find_record(array.path))
         return existing_plan(array, members, goal, look(()))
     here = goal.system == find_distribution()
-    stale = _find_stale_lines(goal) if here else ()
+    stale = find_stale_lines(goal) if here else ()
     try:
         sampled = acting.sampled_members(members, goal)
         plan = plan_raid(sampled, report.inventory, goal, known=known, stale=stale)
@@ -383,12 +383,12 @@ def find_array_plan(drives: list[str], goal: RaidGoal) -> Plan:
     return plan if here else replace(plan, attention=(*plan.attention, not_checked(goal)))
 
 
-def _find_stale_lines(goal: RaidGoal) -> tuple[StaleLine, ...]:
+def find_stale_lines(goal: RaidGoal) -> tuple[StaleLine, ...]:
     """Return the lines of this system's files that the new array replaces. All disks are read only if another
-    array has its name.
+    one has its name.
     """
     files = read_system(Tree(""), images=False)
-    if files is None or not lines_in_the_way(files, goal):
+    if files is None or not may_have_stale_lines(files, goal):
         return ()
     return stale_lines(replace(look((), files=False), system=files), goal)
 
@@ -399,11 +399,20 @@ def existing_plan(array: Disk, members: list[Judged], goal: RaidGoal, inventory:
     """
     disk = find_array(inventory.disks, array.path, command="aligntool raid show")
     running, _ = resolve_array(disk, inventory, PersistGoal(goal.system))
-    head = b""
-    with suppress(Refused, OSError), open_read_only(disk.path) as device:
-        head = bytes(device.read(0, 4 * KIB))
-    is_in_effect = partial(steps_system.is_in_effect, paths=steps_system.Paths())
-    return existing.plan_existing(existing.Existing(running, tuple(members), goal, head, is_in_effect))
+    request = existing.Existing(running, tuple(members), goal, first_bytes(disk.path), in_effect_here())
+    return existing.plan_existing(request)
+
+
+def first_bytes(path: str) -> bytes:
+    """Return the first 4 KiB of a device, b"" if it cannot be read."""
+    with suppress(Refused, OSError), open_read_only(path) as device:
+        return bytes(device.read(0, 4 * KIB))
+    return b""
+
+
+def in_effect_here() -> existing.InEffect:
+    """Return a function that returns whether a step would change nothing on this machine."""
+    return partial(steps_system.is_in_effect, paths=steps_system.Paths())
 
 
 def show_command(

@@ -28,7 +28,7 @@ from aligntool.steps import (
     SystemStep,
     WriteFile,
 )
-from aligntool.system import LATE_START, ArrayLine, MdadmConf, parse_mdadm_conf
+from aligntool.system import LATE_START, ArrayLine, MdadmConf, TableLine, parse_mdadm_conf
 from aligntool.system import System as Files
 
 # Configuration files of each family of distributions. Sources: Debian's mdadm (hooks/mdadm, mkconf), dracut's
@@ -195,12 +195,17 @@ def mount_steps_of_goal(goal: RaidGoal) -> Iterator[EditFile | SystemStep]:
 # Their lines name no UUID, so they have a mark by which they are found and replaced. Options that begin with
 # "x-" are comments to mount(8). A line by itself does not wait for the file system that its path is on.
 
-_MARK = "x-aligntool.array"
+_MARK = "x-aligntool.bind"
 
 
-def has_mark(options: Sequence[str], goal: RaidGoal) -> bool:
-    """Return whether a line of fstab with these options is one of the array's directories."""
-    return f"{_MARK}={goal.name}" in options
+def mark_of_drive(goal: RaidGoal) -> str:
+    """Return the mark of a file system that is on one drive instead of an array."""
+    return f"x-aligntool.drive={goal.name}"
+
+
+def is_bind_line(line: TableLine, goal: RaidGoal) -> bool:
+    """Return whether a line of fstab is for a directory of the goal's file system."""
+    return f"{_MARK}={goal.name}" in line.options
 
 
 def bind_edits(goal: RaidGoal) -> Iterator[EditFile]:

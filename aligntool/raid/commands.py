@@ -208,6 +208,16 @@ def file_system_step(goal: RaidGoal, geometry: ArrayGeometry) -> MakeFileSystem 
     return MakeFileSystem(geometry.device, goal.filesystem, goal.filesystem_uuid, options)
 
 
+def label_of(goal: RaidGoal) -> str:
+    """Return the label that the goal's file system gets: the name, as far as the kind has room for it."""
+    on_array = kind_named(goal.filesystem).on_array
+    sizes = (goal.block_size, goal.inode_size, goal.log_size)
+    if on_array is None:
+        return ""
+    options = tuple(on_array.options(NewArray("", goal.name, 0, 1, False, *sizes)))
+    return options[options.index("-L") + 1]
+
+
 def filesystem_notes(goal: RaidGoal, geometry: ArrayGeometry) -> Iterator[str]:
     """Yield why the file system gets these stripe settings, a sentence each."""
     on_array = kind_named(goal.filesystem).on_array

@@ -15,14 +15,13 @@ from aligntool.audit.wording import contents, shell_word
 from aligntool.change import NOT_MOUNTED, ArrayPlan, RaidGoal
 from aligntool.commands import ByHand, by_hand, typed
 from aligntool.contents.catalogue import kind_named
-from aligntool.contents.kind import NewArray
 from aligntool.contents.swap import SWAP
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.part_types import ROLES
-from aligntool.inventory import ArrayFacts, Disk
+from aligntool.inventory import ArrayFacts, Disk, Layer
 from aligntool.raid import boot
 from aligntool.raid.chunks import Stripes, recommend_chunk
-from aligntool.raid.commands import access_words, array_device
+from aligntool.raid.commands import access_words, array_device, label_of
 from aligntool.raid.levels import LEVELS, data_members, level_of
 from aligntool.raid.measured import apply_measurement
 from aligntool.raid.members import Placed, place_members, type_steps
@@ -42,6 +41,8 @@ from aligntool.steps import (
 )
 from aligntool.units import counted, format_about, format_size
 
+InEffect = Callable[[FileStep | SystemStep], bool]
+"""Whether a step would change nothing on this machine now."""
 _SWAP_PLACE = "[SWAP]"  # as in Disk.mounted_at
 _RUNS = ("clean", "active", "active-idle", "write-pending", "read-auto")  # md.rst, array_state
 _BUILT = "being rebuilt"  # as `member_state` has it: also of a RAID5 that is built for the first time
@@ -77,7 +78,7 @@ class Existing:
     named: tuple[Judged, ...]  # the drives of the request
     goal: RaidGoal
     head: bytes  # the first bytes of its content; empty: not read
-    is_in_effect: Callable[[FileStep | SystemStep], bool]  # on this machine, now
+    is_in_effect: InEffect
 
     @property
     def disk(self) -> Disk:
@@ -95,13 +96,14 @@ class Existing:
 
 def plan_existing(existing: Existing) -> ArrayPlan:
     """Return a plan without steps. Raises Refused with everything in which the array differs."""
+    goal = existing.goal
     refuse(
         chain(
             _shape_differences(existing),
             _member_differences(existing),
             _content_differences(existing),
             _mount_differences(existing),
-            _directory_differences(existing),
+            (existing.differ(*each) for each in directory_differences(goal, existing.is_in_effect)),
             _boot_partition_differences(existing),
         )
     )
@@ -246,20 +248,29 @@ def _content_differences(existing: Existing) -> Iterator[Refusal]:
         yield existing.differ("--fs", f"it holds {found}, not {goal.filesystem}")
         return
     (layer,) = disk.content
-    sizes = (goal.block_size, goal.inode_size, goal.log_size)
-    options = tuple(on_array.options(NewArray("", goal.name, 0, 1, False, *sizes)))
-    label = options[options.index("-L") + 1]
+    label = label_of(goal)
     if layer.label != label and short_name(existing.disk) == goal.name:
         has = repr(layer.label) if layer.label else "unknown or empty"
         yield existing.differ("--name", f"the label of its {goal.filesystem} is {has}, not {label!r}")
-    inode, log = on_array.sizes_in(existing.head)
+    for key, text in size_differences(layer, goal, existing.head):
+        yield existing.differ(key, text)
+
+
+def size_differences(layer: Layer, goal: RaidGoal, head: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the key and a phrase for each size of the file system that is not the requested one. `head`: its
+    first bytes.
+    """
+    on_array = kind_named(goal.filesystem).on_array
+    if on_array is None:
+        return
+    inode, log = on_array.sizes_in(head)
     found_sizes = {"block_size": (layer.data_unit, goal.block_size), "inode_size": (inode, goal.inode_size)}
     found_sizes = found_sizes if on_array.inode_sizes else {}
     found_sizes |= {"log_size": (log, goal.log_size)} if on_array.log_sizes else {}
     for key, (size, wants) in found_sizes.items():
         if wants is not None and size != wants:
             has = format_size(size) if size else "unknown"
-            yield existing.differ(key, f"{key} of its {goal.filesystem} is {has}, not {format_size(wants)}")
+            yield key, f"{key} of its {goal.filesystem} is {has}, not {format_size(wants)}"
 
 
 # What makes it appear at every boot.
@@ -309,9 +320,10 @@ def _unmet(steps: Sequence[Step]) -> Iterator[str]:
                 yield f"it is not mounted at {path}"
 
 
-def _directory_differences(existing: Existing) -> Iterator[Refusal]:
-    """Compare who may use the file system, and what of it is mounted elsewhere."""
-    goal = existing.goal
+def directory_differences(goal: RaidGoal, is_in_effect: InEffect) -> Iterator[tuple[str, str, str]]:
+    """Compare who may use the file system, and what of it is mounted elsewhere. Yield the subject, a phrase,
+    and what to do about it.
+    """
     if not goal.place:
         return
     for step in (*boot.bind_edits(goal), *boot.directory_steps(goal)):
@@ -327,8 +339,8 @@ def _directory_differences(existing: Existing) -> Iterator[Refusal]:
                 subject, program = path, "mount"
             case _:
                 continue
-        if not existing.is_in_effect(step):
-            yield existing.differ(subject, text, by_hand(ByHand.SYSTEM_FILES, program, shell_word(subject)))
+        if not is_in_effect(step):
+            yield subject, text, by_hand(ByHand.SYSTEM_FILES, program, shell_word(subject))
 
 
 def _boot_partition_differences(existing: Existing) -> Iterator[Refusal]:

@@ -291,7 +291,8 @@ class Needs:
     steps: tuple[FileStep | SystemStep, ...] = ()
 
 
-_MAKING = ("mdadm", "blkid", "wipefs", "mountpoint")
+_WRITING = ("blkid", "wipefs", "mountpoint")
+_MAKING = ("mdadm", *_WRITING)
 
 
 def needs_of_plan(plan: ArrayPlan, *, here: bool) -> Needs:
@@ -302,7 +303,8 @@ def needs_of_plan(plan: ArrayPlan, *, here: bool) -> Needs:
     ours = tuple(step for step in plan.steps if isinstance(step, FileStep | SystemStep)) if here else ()
     making = (*plan.of(MakeArray), *plan.of(MakeFileSystem))
     run = (step for step in (*making, *ours) if isinstance(step, commands.ProgramStep))
-    programs = {name for step in run for name in commands.programs_of(step)} | set(_MAKING if made else ())
+    programs = {name for step in run for name in commands.programs_of(step)}
+    programs |= {*_MAKING} if made else {*_WRITING} if plan.of(MakeMember) else set()
     for step in (step for step in plan.steps if isinstance(step, steps.MemberStep)):
         programs |= {"blkid", *(words[0] for words in commands.member_commands(step))}
     programs |= {"cryptsetup", "dmsetup"} if plan.of(steps.ReencryptSectors) else set()
@@ -345,7 +347,7 @@ def decide_raid(drives: Sequence[Judged], goal: RaidGoal) -> Decided:
     reasons += refusals.member_problems(named, goal, count=len(drives))
     level = LEVELS.get(goal.level)
     if level and whole:
-        reasons += _refuse_small(place_members(named, goal, level), members.spare_room(goal, level))
+        reasons += refuse_small(place_members(named, goal, level), members.spare_room(goal, level))
     refuse(reasons)
     return _decide(named, goal, LEVELS[goal.level])
 
@@ -383,14 +385,12 @@ def _decide(named: Sequence[Member], goal: RaidGoal, level: Level) -> Decided:
     geometry = commands.geometry_of(goal, level, layout, chunk, placed, offset.size)
     if geometry.each < max(chunk or 0, LEAST_MEMBER):
         refuse(
-            _refuse_small(
-                placed, members.spare_room(goal, level), offset.size + max(chunk or 0, LEAST_MEMBER)
-            )
+            refuse_small(placed, members.spare_room(goal, level), offset.size + max(chunk or 0, LEAST_MEMBER))
         )
     return Decided(goal, placed, offset, stripes, advice, geometry, measured)
 
 
-def _refuse_small(placed: Sequence[Placed], spare: int, least: int = LEAST_MEMBER) -> Iterator[Refusal]:
+def refuse_small(placed: Sequence[Placed], spare: int, least: int = LEAST_MEMBER) -> Iterator[Refusal]:
     """Yield a reason if members are too small. `spare`: the bytes that stay free at the end of each drive,
     but not of an existing partition.
     """
@@ -414,7 +414,11 @@ def _refuse_small(placed: Sequence[Placed], spare: int, least: int = LEAST_MEMBE
         yield Refusal("too-small", ", ".join(small), text, hint)
 
 
-def _make_member(placed: Placed, goal: RaidGoal, area: steps.DataArea) -> MakeMember:
+_ANYWHERE = steps.DataArea()
+
+
+def make_member(placed: Placed, goal: RaidGoal, area: steps.DataArea = _ANYWHERE) -> MakeMember:
+    """Return the step that prepares a drive. `area`: of the array's data on it."""
     disk = placed.member.disk
     part = placed.member.partition
     entries = placed.entries
@@ -433,7 +437,7 @@ def _steps(decided: Decided, inventory: Inventory, stale: Sequence[StaleLine]) -
     placed = decided.placed
     system = boot.SYSTEMS[goal.system]
     made = commands.make_array(goal, geometry, tuple(place.device for place in placed))
-    yield from (_make_member(place, goal, made.data) for place in placed)
+    yield from (make_member(place, goal, made.data) for place in placed)
     yield made
     yield from members.type_steps(placed)
     yield from boot.boot_partition_steps(goal, placed)

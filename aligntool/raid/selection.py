@@ -9,6 +9,7 @@ from aligntool.change import EnsureGoal, RaidGoal
 from aligntool.commands import typed
 from aligntool.errors import Refusal, refuse
 from aligntool.inventory import Disk, DiskKind, Inventory, array_uuid, layers_on, superblocks_on
+from aligntool.raid import one_drive
 from aligntool.raid.stale import lines_in_the_way
 from aligntool.recipes.schema import normal, parse_pattern
 
@@ -34,6 +35,7 @@ class Found:
     running: Disk | None
     drives: tuple[Disk, ...]
     more: tuple[Disk, ...] = ()  # selected, but not in the running array
+    is_plain: bool = False  # the only drive has the plain file system already
 
 
 def find_drives(goal: EnsureGoal, inventory: Inventory, names: Names) -> Found:
@@ -45,7 +47,8 @@ def find_drives(goal: EnsureGoal, inventory: Inventory, names: Names) -> Found:
         return _of_running(arrays[0], selected, goal, inventory)
     refuse(_refuse_parts(selected, goal, inventory))
     refuse(_refuse_number(selected, goal))
-    return Found(None, tuple(selected))
+    is_plain = len(selected) == 1 and _has_file_system(selected[0], goal)
+    return Found(None, tuple(selected), is_plain=is_plain)
 
 
 def _refuse_several(arrays: Sequence[Disk]) -> Iterator[Refusal]:
@@ -70,6 +73,9 @@ def _of_running(array: Disk, selected: list[Disk], goal: EnsureGoal, inventory: 
         for disk in others
     )
     refuse(_refuse_number(has, goal))
+    if is_plain(goal, has) and array.array and array.array.devices == 1:
+        text = f"{array.path} exists on {has[0].name}, where the file wants a plain file system"
+        refuse([Refusal("array-differs", array.path, text, typed("aligntool raid show", array.path))])
     return Found(array, tuple(has), tuple(disk for disk in selected if disk not in has))
 
 
@@ -94,7 +100,13 @@ def _is_selected(disk: Disk, goal: EnsureGoal, inventory: Inventory, names: Name
     if not all(_matches(texts, found) for texts, found in patterns if texts):
         return False
     is_listed = bool(disk.serial) and disk.serial in wanted.wiped_serials
-    return not wanted.unused or _is_unused(disk) or is_listed or _has_member(disk, goal.array, inventory)
+    is_own = _has_member(disk, goal.array, inventory) or _has_file_system(disk, goal)
+    return not wanted.unused or _is_unused(disk) or is_listed or is_own
+
+
+def _has_file_system(disk: Disk, goal: EnsureGoal) -> bool:
+    """Return whether the drive has the file system that the file wants on a single one."""
+    return goal.drives.one == "filesystem" and one_drive.find_file_system(disk, goal.array) is not None
 
 
 def _matches(patterns: Sequence[str], found: Sequence[str]) -> bool:
@@ -126,6 +138,8 @@ def _has_member(disk: Disk, array: RaidGoal, inventory: Inventory) -> bool:
 def _refuse_parts(selected: Sequence[Disk], goal: EnsureGoal, inventory: Inventory) -> Iterator[Refusal]:
     """Refuse to make an array anew of which a member is there, even if every other drive is blank."""
     has = [disk for disk in selected if _has_member(disk, goal.array, inventory)]
+    if not has and len(selected) > 1:
+        yield from _refuse_plain(selected, goal)
     if not has:
         return
     named = ", ".join(_identity(disk) for disk in has)
@@ -134,6 +148,14 @@ def _refuse_parts(selected: Sequence[Disk], goal: EnsureGoal, inventory: Invento
     text = f"the array {goal.array.name} does not run, but a member of it is on {named}{rest}"
     hints = dict.fromkeys(audit_command(disk) for disk in has)
     yield Refusal("not-empty", goal.array.name, f"{text}: it is not made anew", "\n".join(hints))
+
+
+def _refuse_plain(selected: Sequence[Disk], goal: EnsureGoal) -> Iterator[Refusal]:
+    """Refuse to make an array beside the plain file system that one of several drives has."""
+    for disk in (disk for disk in selected if _has_file_system(disk, goal)):
+        text = f"{_identity(disk)} has the file system {goal.array.name} of a single drive"
+        text += f", and {len(selected)} drives are selected: the array is not made"
+        yield Refusal("not-empty", disk.name, text, audit_command(disk))
 
 
 def _identity(disk: Disk) -> str:
@@ -154,12 +176,19 @@ def _refuse_number(drives: Sequence[Disk], goal: EnsureGoal) -> Iterator[Refusal
         yield Refusal("too-many-members", goal.array.name, text, "aligntool audit")
 
 
+def is_plain(goal: EnsureGoal, drives: Sequence[Disk]) -> bool:
+    """Return whether these drives get a plain file system instead of an array."""
+    return len(drives) == 1 and goal.drives.one == "filesystem"
+
+
 def goal_for(goal: EnsureGoal, drives: Sequence[Disk]) -> RaidGoal:
-    """Return the goal of the array of these drives: one drive becomes a RAID0 if the file allows it, and
+    """Return the goal of the array of these drives: one drive becomes what the file says, and
     the content of drives whose serial is listed may be overwritten.
     """
     array = goal.array
-    if len(drives) == 1 and goal.drives.one_drive:
+    if len(drives) == 1 and goal.drives.one == "raid0":
         array = replace(array, level="raid0", one_drive=True, bitmap=None, metadata="1.2")
+    elif is_plain(goal, drives):
+        array = one_drive.goal_of(array)
     listed = [disk for disk in drives if disk.serial and disk.serial in goal.drives.wiped_serials]
     return replace(array, wipe=tuple(disk.path for disk in listed))

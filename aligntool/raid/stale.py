@@ -41,6 +41,14 @@ def lines_in_the_way(files: System, goal: RaidGoal) -> tuple[ArrayLine, ...]:
     return tuple(line for line in files.mdadm.arrays if line.uuid and _names(line.device, goal))
 
 
+def may_have_stale_lines(files: System, goal: RaidGoal) -> bool:
+    """Return whether a line gives the name of the new array to another one, or is for the file system of a
+    single drive that had the name.
+    """
+    marked = any(boot.mark_of_drive(goal) in line.options for line in files.fstab)
+    return marked or bool(lines_in_the_way(files, goal))
+
+
 def stale_lines(inventory: Inventory, goal: RaidGoal) -> tuple[StaleLine, ...]:
     """Return the lines that the new array replaces. `inventory`: of all disks, each with its content."""
     files = inventory.system
@@ -48,7 +56,7 @@ def stale_lines(inventory: Inventory, goal: RaidGoal) -> tuple[StaleLine, ...]:
         return ()
     named = lines_in_the_way(files, goal)
     known = known_arrays(inventory)
-    if not named or any(line.uuid in known or line.joined for line in named):
+    if not may_have_stale_lines(files, goal) or any(line.uuid in known or line.joined for line in named):
         return ()
     found = [StaleLine(line.file, line.text) for line in named]
     found += [StaleLine(boot.FSTAB, line.text) for line in files.fstab if _is_stale(line, goal, inventory)]
@@ -69,10 +77,11 @@ def _is_stale(line: TableLine, goal: RaidGoal, inventory: Inventory) -> bool:
     """Return whether a line of fstab is for the node of the new array, or for a directory of the former one,
     or has its mount point and names a file system that is nowhere.
     """
-    if _names(line.spec, goal) or (boot.has_mark(line.options, goal) and not goal.binds):
+    if _names(line.spec, goal) or (boot.is_bind_line(line, goal) and not goal.binds):
         return True
     key, _, value = line.spec.partition("=")
-    if line.place != goal.place or not goal.place or key.upper() not in ("UUID", "LABEL") or not value:
+    is_meant = boot.mark_of_drive(goal) in line.options or (line.place == goal.place and goal.place)
+    if not is_meant or key.upper() not in ("UUID", "LABEL") or not value:
         return False
     layers = [layer for disk in inventory.disks for layer in layers_on(disk, None)]
     found = {(layer.uuid if key.upper() == "UUID" else layer.label or "") or "" for layer in layers}

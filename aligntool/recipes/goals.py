@@ -9,6 +9,8 @@ from itertools import product
 from typing import Any
 
 from aligntool.change import (
+    NOT_MOUNTED,
+    ONE_DRIVE,
     RAID_WORDS,
     Bind,
     DriveSelection,
@@ -254,9 +256,19 @@ def ensure_goal(top: Entry, name: str, binds: Sequence[Entry] = ()) -> EnsureGoa
         array = replace(array, name=name)
     if array.members == "partitions":
         raise top.refusal("existing partitions cannot be selected", hint='members = "new-partitions"')
-    if selection.one_drive and array.layout:
-        raise drives.refusal('one = "raid0" and a layout exclude each other: a RAID0 has none')
+    _refuse_one(drives, array, selection.one)
     return EnsureGoal(array, selection)
+
+
+def _refuse_one(drives: Entry, array: RaidGoal, one: str) -> None:
+    """Raise Refused if a single drive cannot become what the file says."""
+    if one != "error" and array.layout:
+        raise drives.refusal(f'one = "{one}" and a layout exclude each other: a single drive has none')
+    if one == "filesystem" and (array.filesystem in NOT_MOUNTED or array.mount_at == ""):
+        raise drives.refusal('one = "filesystem" needs a file system that is mounted')
+    if one == "filesystem" and (array.esp_size or array.whole_drives):
+        text = 'one = "filesystem" makes one partition: esp_size and whole drives exclude it'
+        raise drives.refusal(text)
 
 
 def _drive_selection(entry: Entry) -> DriveSelection:
@@ -270,7 +282,7 @@ def _drive_selection(entry: Entry) -> DriveSelection:
         partial(entry.size, "size_to"),
         partial(_count, entry, "at_least", _MOST_DRIVES),
         partial(_count, entry, "at_most", _MOST_DRIVES),
-        partial(entry.choice, "one", ("raid0", "error")),
+        partial(entry.choice, "one", ONE_DRIVE),
         partial(entry.choice, "none", ("nothing", "error")),
         partial(entry.choice, "wipe", (FOREIGN,)),
         partial(entry.texts, "serials"),
@@ -285,7 +297,7 @@ def _drive_selection(entry: Entry) -> DriveSelection:
         raise entry.refusal("at_most is less than at_least")
     return DriveSelection(
         UNUSED in selected, INSTANCE_STORE in selected, models, names, addresses, sizes[0] or 0, sizes[1],
-        least or 1, most, one == "raid0", none == "nothing", serials,
+        least or 1, most, one or "error", none == "nothing", serials,
     )  # fmt: skip
 
 

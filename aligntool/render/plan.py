@@ -11,6 +11,7 @@ from aligntool.audit.wording import LOST, SUSPENDED, VIOLATES, ZEROED, label_wor
 from aligntool.change import ArrayPlan, MovePlan, Place, Plan, TablePlan
 from aligntool.contents.catalogue import kind_named
 from aligntool.documents import as_object
+from aligntool.formats.part_types import ROLES
 from aligntool.inventory import Role
 from aligntool.raid import commands as raid_commands
 from aligntool.raid.boot import BACKUP
@@ -33,7 +34,9 @@ def array_title(step: steps.ArrayStep) -> str:
     match step:
         case steps.MakeMember():
             table = "write a partition table to" if step.entries else "use"
-            return f"{table} {step.disk.path}: {step.device} becomes a member"
+            is_plain = step.entries and step.entries[-1].type_code == ROLES["linux"].gpt
+            what = "gets a file system" if is_plain else "becomes a member"
+            return f"{table} {step.disk.path}: {step.device} {what}"
         case steps.MakeArray():
             return f"create the array {step.device}, UUID {step.uuid}"
         case steps.MakeFileSystem():

@@ -331,7 +331,8 @@ def _selection_words(drives: DriveSelection) -> Iterator[str]:
     words += [f"at most {format_size(drives.most_size)}"] if drives.most_size is not None else []
     most = f" to {drives.most}" if drives.most is not None else " or more"
     yield f"  {drives.least}{most} drives: {', '.join(words)}"
-    one = "becomes a RAID0 of one" if drives.one_drive else "is an error unless the level allows one"
+    kinds = {"raid0": "becomes a RAID0 of one", "filesystem": "gets a plain file system"}
+    one = kinds.get(drives.one, "is an error unless the level allows one")
     none = "there is nothing to do" if drives.may_be_none else "it is an error"
     yield f"  a single drive {one}; without a drive {none}"
     if drives.wiped_serials:

@@ -23,7 +23,7 @@ from tests.raid.test_existing import made, named
 
 KUBELET = Bind("kubelet", "/var/lib/kubelet")
 CONTAINERD = Bind("containerd", "/var/lib/containerd")
-OPTIONS = "bind,nofail,x-systemd.requires-mounts-for=/srv/data,x-aligntool.array=data"
+OPTIONS = "bind,nofail,x-systemd.requires-mounts-for=/srv/data,x-aligntool.bind=data"
 LINE = f"/srv/data/kubelet /var/lib/kubelet none {OPTIONS} 0 0"
 
 

@@ -136,7 +136,7 @@ def test_a_drive_with_content_is_unused_only_if_its_serial_is_listed() -> None:
 
 
 def test_a_single_drive_becomes_a_raid0_only_if_the_file_allows_it() -> None:
-    goal = EnsureGoal(RaidGoal("raid1", bitmap="internal"), replace(ALL, one_drive=True))
+    goal = EnsureGoal(RaidGoal("raid1", bitmap="internal"), replace(ALL, one="raid0"))
     one = goal_for(goal, [blank(0)])
     assert (one.level, one.one_drive, one.bitmap) == ("raid0", True, None)
     assert goal_for(goal, [blank(0), blank(1)]) == goal.array

@@ -120,6 +120,15 @@ def test_a_file_that_is_not_valid_is_refused_as_by_the_schema(before: str, after
     [
         ('"all-unused"', '"all-unused"\nat_least = 3\nat_most = 2', "at_most is less than at_least"),
         ('"all-unused"', '"all-unused"\nmodel = "a[b"', "a bracket is not closed"),
+        (
+            '"raid0"',
+            '"raid0"\nmount_at = "none"\n[drives]\none = "filesystem"\n#',
+            "needs a file system that is mounted",
+        ),
+        ('"raid0"', '"raid0"\nfilesystem = "swap"\n[drives]\none = "filesystem"\n#', "needs a file system that is"),
+        ('"raid0"', '"raid0"\nesp_size = "1GiB"\n[drives]\none = "filesystem"\n#', "makes one partition"),
+        ('"raid0"', '"raid0"\nmembers = "whole-drives"\n[drives]\none = "filesystem"\n#', "makes one partition"),
+        ('"raid0"', '"raid10"\nlayout = "f2"\n[drives]\none = "filesystem"\n#', "exclude each other"),
         ('"raid0"', '"raid10"\nlayout = "f2"\n[drives]\none = "raid0"\n#', "exclude each other"),
         ('"raid0"', '"raid0"\nbind = [{from = "a", to = "/b/../etc"}]', "to cannot be '/b/../etc'"),
         ('"raid0"', '"raid0"\nbind = [{from = "a", to = "/b"}, {from = "c", to = "/b"}]', "in two of them"),
@@ -132,6 +141,13 @@ def test_what_the_schema_cannot_say_is_refused_as_well(before: str, after: str, 
         text = text.replace("\n[drives]\nselect", "\nselect")
     with pytest.raises(Refused, match=why):
         parsed(text)
+
+
+@pytest.mark.parametrize("word", ["raid0", "filesystem", "error"])
+def test_the_file_says_what_a_single_drive_becomes(word: str) -> None:
+    text = f'{LEAST}one = "{word}"\n'
+    assert parsed(text).drives.one == word
+    jsonschema.validate(tomllib.loads(text), SCHEMA)
 
 
 def test_a_file_is_checked_and_shown_by_recipes_check(tmp_path: Path) -> None:
