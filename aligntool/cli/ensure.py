@@ -39,7 +39,7 @@ from aligntool.raid import one_drive
 from aligntool.raid.commands import array_device
 from aligntool.raid.planning import needs_of_plan
 from aligntool.raid.selection import find_drives, goal_for, is_plain
-from aligntool.recipes.goals import parse_recipe
+from aligntool.recipes.goals import parse_recipe, text_of_settings
 from aligntool.steps import Subject
 
 FOLDER = "/etc/aligntool/arrays.d"
@@ -57,6 +57,14 @@ def ensure_command(
         ),
     ],
     *,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A key of such a file, which is not read then: level=raid0, drives.select=all-unused.",
+        ),
+    ] = None,
     dry_run: options.DryRunOption = False,
     verbose: options.VerbosePlanOption = False,
     yes: options.YesOption = False,
@@ -73,7 +81,7 @@ def ensure_command(
     Exit code: 0 done or nothing to do, 3 refused and nothing written, 4 stopped before the end, with the
     record kept.
     """
-    goal = _read_goal(file)
+    goal = _read_goal(file, settings or ())
     device = array_device(goal.array)
     record = acting.find_record(device) or acting.find_record(one_drive.device_of(goal.array))
     if record is not None and record.plan.purpose == "raid" and yes and not dry_run:
@@ -84,10 +92,18 @@ def ensure_command(
         acting.wait_for_resync(device)
 
 
-def _read_goal(name: str) -> EnsureGoal:
-    """Return the goal of a file. Raises Refused if it is of another kind, or not valid."""
-    file = name if "/" in name or name.endswith(".toml") else f"{FOLDER}/{name}.toml"
-    goal = parse_recipe(file, read_text(file, hint=typed("ls", FOLDER))).goal
+def _read_goal(name: str, settings: Sequence[str]) -> EnsureGoal:
+    """Return the goal of a file, or of settings instead of one. Raises Refused if it is of another kind, or
+    not valid.
+    """
+    is_path = "/" in name or name.endswith(".toml")
+    if settings and is_path:
+        raise typer.BadParameter("--set replaces the file: NAME is that of the array")
+    file = name if is_path else f"{FOLDER}/{name}.toml"
+    if settings:
+        goal = parse_recipe("--set", text_of_settings(name, settings)).goal
+    else:
+        goal = parse_recipe(file, read_text(file, hint=typed("ls", FOLDER))).goal
     if not isinstance(goal, EnsureGoal):
         raise Refused(f'{file} does not have kind = "ensure"', hint=options.command("recipes check", file))
     return replace(goal, array=replace(with_new_uuids(goal.array), system=system_of(None)))

@@ -1,5 +1,6 @@
 """Read recipes into goals: how partitions start, a new table, an array, a benchmark."""
 
+import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from aligntool.change import (
     RealignGoal,
 )
 from aligntool.commands import command
+from aligntool.documents import schema_texts
 from aligntool.errors import Refused
 from aligntool.formats.part_types import ROLES, role_list
 from aligntool.recipes.schema import Entry, parse_pattern, read_each, read_recipes, read_tables
@@ -269,6 +271,41 @@ def _refuse_one(drives: Entry, array: RaidGoal, one: str) -> None:
     if one == "filesystem" and (array.esp_size or array.whole_drives):
         text = 'one = "filesystem" makes one partition: esp_size and whole drives exclude it'
         raise drives.refusal(text)
+
+
+_SETTING = re.compile(r"[a-z_]+(\.[a-z_]+)?")
+
+
+def text_of_settings(name: str, settings: Sequence[str]) -> str:
+    """Return the text of a file with these keys and values, such as "drives.model=Amazon*", for an array of
+    this name. A key that is given several times is a list. Raises Refused if it is no key.
+    """
+    found: dict[str, list[str]] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not (equals and _SETTING.fullmatch(key)):
+            raise Refused(f"--set {setting}: not KEY=VALUE", hint="--set level=raid0")
+        found.setdefault(key, []).append(value)
+    always = {"format": [f"{FORMAT}"], "kind": ["ensure"], "name": [name]}
+    return "".join(f"{key} = {_value(key, texts)}\n" for key, texts in {**always, **found}.items())
+
+
+def _value(key: str, texts: Sequence[str]) -> str:
+    """Return a value as TOML, which a list or a table is already; the schema says which key is a number."""
+    if len(texts) > 1:
+        return f"[{', '.join(map(json.dumps, texts))}]"
+    (text,) = texts
+    is_toml = text.startswith(("[", "{")) or _type_in_schema(key) in ("integer", "boolean")
+    return text if is_toml else json.dumps(text)
+
+
+def _type_in_schema(key: str) -> str:
+    schema = json.loads(schema_texts()["ensure"])
+    for word in key.split("."):
+        schema = schema.get("properties", {}).get(word, {})
+    if "const" in schema:
+        return "integer" if isinstance(schema["const"], int) else "string"
+    return str(schema.get("type", ""))
 
 
 def _drive_selection(entry: Entry) -> DriveSelection:

@@ -10,7 +10,7 @@ import pytest
 from aligntool.change import Bind, DriveSelection, EnsureGoal, RaidGoal
 from aligntool.documents import schema_texts
 from aligntool.errors import Refused
-from aligntool.recipes.goals import parse_recipe
+from aligntool.recipes.goals import parse_recipe, text_of_settings
 from aligntool.units import GIB, KIB
 from tests.run_aligntool import run_aligntool
 from tests.schemas import check, strict
@@ -148,6 +148,54 @@ def test_the_file_says_what_a_single_drive_becomes(word: str) -> None:
     text = f'{LEAST}one = "{word}"\n'
     assert parsed(text).drives.one == word
     jsonschema.validate(tomllib.loads(text), SCHEMA)
+
+
+SETTINGS = (
+    "level=raid10", "name=scratch", "workload=lsm", "chunk=256KiB", "layout=f2", "bitmap=none", "filesystem=ext4",
+    "mount_at=/mnt/scratch", "mount_options=noatime", "mount_options=discard", "spare_room=1GiB", "owner=kubelet",
+    "group=1000", "mode=2770", 'bind=[{from = "pods", to = "/var/lib/kubelet"}]', "drives.select=instance-store",
+    "drives.select=all-unused", 'drives.model=["Amazon*", "nvme_card"]', "drives.by_id=nvme-Amazon_*",
+    "drives.pci=0000:0[1-4]:00.0", "drives.size_from=100GiB", "drives.size_to=8TiB", "drives.at_least=2",
+    "drives.at_most=16", "drives.none=nothing", "drives.wipe=foreign", 'drives.serials=["S1", "S2"]',
+)  # fmt: skip
+
+
+def test_settings_are_the_same_as_a_file() -> None:
+    assert parse_recipe("--set", text_of_settings("data", SETTINGS)).goal == parsed(FULL)
+    least = parse_recipe("--set", text_of_settings("data", ("level=raid0", "drives.select=all-unused"))).goal
+    assert least == parsed(LEAST)
+
+
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [
+        ("level", "--set level: not KEY=VALUE"),
+        ("=raid0", "not KEY=VALUE"),
+        ("level =raid0", "not KEY=VALUE"),
+        ('x=1\ny="a"', "unknown key 'x'"),
+        ("levels=raid0", "unknown key 'levels'"),
+        ("level=raid7", "level cannot be 'raid7'"),
+        ("kind=raid", "needs no table of drives|unknown key 'drives'"),
+        ("drives.at_least=two", "is not valid TOML"),
+        ("drives.select=[", "is not valid TOML"),
+        ("drives.wipe.x=1", "not KEY=VALUE"),
+        ('bind=[{from = "a"}]', "to is missing"),
+    ],
+)
+def test_a_setting_that_is_not_valid_is_refused(setting: str, why: str) -> None:
+    words = {"level": "raid0", "drives.select": "all-unused"}
+    key = setting.partition("=")[0]
+    others = [f"{name}={value}" for name, value in words.items() if name != key]
+    with pytest.raises(Refused, match=why):
+        parse_recipe("--set", text_of_settings("data", [*others, setting]))
+
+
+def test_the_command_takes_settings_instead_of_a_file() -> None:
+    words = ("--set", "level=raid0", "--set", 'drives.model=["no such drive"]', "--set", "drives.none=nothing")
+    done = run_aligntool("raid", "ensure", "data", "--dry-run", *words, code=0)
+    assert "no drive is selected, which the file allows" in done.stdout
+    refused = run_aligntool("raid", "ensure", "./data.toml", "--dry-run", *words, code=2)
+    assert "--set replaces the file" in refused.stderr
 
 
 def test_a_file_is_checked_and_shown_by_recipes_check(tmp_path: Path) -> None:

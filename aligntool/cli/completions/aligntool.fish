@@ -501,6 +501,7 @@ complete -c aligntool -n '__aligntool_is raid create' -l color -d 'When to colou
 complete -c aligntool -n '__aligntool_is raid create' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is raid create' -l unconfined -d 'Do not confine the programs that parse a disk or image'
 complete -c aligntool -n '__aligntool_is raid create' -l help -s h -d 'Show the options and an example'
+complete -c aligntool -n '__aligntool_is raid ensure' -l set -d 'A key of such a file, which is not read then: level=raid0, drives.select=all-unused' -x
 complete -c aligntool -n '__aligntool_is raid ensure' -l dry-run -d 'Show the plan and stop'
 complete -c aligntool -n '__aligntool_is raid ensure' -l verbose -s v -d 'Show every byte range, command and reason of the plan'
 complete -c aligntool -n '__aligntool_is raid ensure' -l yes -d 'Do not ask for confirmation; refusals still apply'

@@ -565,6 +565,7 @@ _aligntool_raid_create() {
 
 _aligntool_raid_ensure() {
     _arguments -s -S \
+        '*--set=[A key of such a file, which is not read then\: level=raid0, drives.select=all-unused]:KEY=VALUE: ' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
         '(--verbose -v)--verbose[Show every byte range, command and reason of the plan]' \
         '(--verbose -v)-v[Show every byte range, command and reason of the plan]' \
