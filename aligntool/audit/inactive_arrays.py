@@ -39,21 +39,32 @@ def _finding(disk: Disk, layer: Layer) -> Finding:
     count = layer.raid_members or 0
     here = f"{len(disk.slaves)} of {counted(count, 'member')} here: {', '.join(disk.slaves)}"
     text = f"{level} is not started, {here}"
+    may_start, words = prospects(layer, len(disk.slaves))
+    start = f"start it without the missing ones, then add a blank drive: {_by_hand(disk)}"
+    if len(disk.slaves) >= count:
+        start = f"start it: {_by_hand(disk)}"
+    look = look_at(disk, "mdadm --detail")
+    following = start if may_start else _ANEW
+    return disk_finding(disk, Code.ARRAY_NOT_STARTED, Severity.ERROR, text, words, following, next_=look)
+
+
+def prospects(layer: Layer, here: int) -> tuple[bool, str]:
+    """Return whether an array may be started with the members that are there, and what is kept or lost.
+    `layer`: the superblock of one of them; `here`: their number.
+    """
+    level = layer.raid_level or "an unknown level"
+    count = layer.raid_members or 0
     spare = "if none of these is a spare (mdadm --examine: Device Role)"
     most = {"raid1": count - 1, **PARITY}.get(level)
-    missing = count - len(disk.slaves)
-    start = f"start it without the missing ones, then add a blank drive: {_by_hand(disk)}"
+    missing = count - here
     if missing <= 0:
-        evidence = ("no member is missing", f"start it: {_by_hand(disk)}")
-    elif most is not None and missing <= most:
-        evidence = (f"kept: everything, {spare}", start)
-    elif level in _WITHOUT_COPIES or most is not None:
+        return True, "no member is missing"
+    if most is not None and missing <= most:
+        return True, f"kept: everything, {spare}"
+    if level in _WITHOUT_COPIES or most is not None:
         lost = f"lost: everything, unless a missing member comes back; {level} needs more than are here"
-        evidence = (lost, _ANEW)
-    else:
-        evidence = (f"kept: everything if each part has a copy here, and {spare}; otherwise lost", start)
-    look = look_at(disk, "mdadm --detail")
-    return disk_finding(disk, Code.ARRAY_NOT_STARTED, Severity.ERROR, text, *evidence, next_=look)
+        return False, lost
+    return True, f"kept: everything if each part has a copy here, and {spare}; otherwise lost"
 
 
 def _by_hand(disk: Disk) -> str:

@@ -207,7 +207,8 @@ def _member_differences(existing: Existing) -> Iterator[Refusal]:
             yield existing.differ(name, f"its member {name} is {state or 'in an unknown state'}")
     if facts.devices != len(facts.members):
         places = f"{facts.devices or 'an unknown number of'} members"
-        yield existing.differ(existing.disk.path, f"{len(facts.members)} of {places} are there")
+        hint = by_hand(ByHand.MEMBERS, "mdadm", existing.disk.path)
+        yield existing.differ(existing.disk.path, f"{len(facts.members)} of {places} are there", hint)
 
 
 def _place_differences(existing: Existing, judged: Judged, node: str) -> Iterator[Refusal]:

@@ -1,17 +1,20 @@
 """Find the drives of an array that is to exist at every boot, and what is there of it already."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aligntool.audit.array_boot import short_name
+from aligntool.audit.inactive_arrays import prospects
 from aligntool.audit.wording import audit_command, contents_of_disk
 from aligntool.change import EnsureGoal, RaidGoal
-from aligntool.commands import typed
+from aligntool.commands import ByHand, by_hand, typed
+from aligntool.contents.md import MD
 from aligntool.errors import Refusal, refuse
 from aligntool.inventory import Disk, DiskKind, Inventory, array_uuid, layers_on, superblocks_on
 from aligntool.raid import one_drive
 from aligntool.raid.stale import lines_in_the_way
 from aligntool.recipes.schema import normal, parse_pattern
+from aligntool.units import counted
 
 Names = Mapping[str, Sequence[str]]
 """The names in /dev/disk/by-id of each drive, by its path."""
@@ -72,7 +75,10 @@ def _of_running(array: Disk, selected: list[Disk], goal: EnsureGoal, inventory: 
         )
         for disk in others
     )
-    refuse(_refuse_number(has, goal))
+    # whether members are missing is compared later, and named
+    is_degraded = bool(array.array and array.array.degraded)
+    wanted = replace(goal.drives, least=1) if is_degraded else goal.drives
+    refuse(_refuse_number(has, replace(goal, drives=wanted)))
     if is_plain(goal, has) and array.array and array.array.devices == 1:
         text = f"{array.path} exists on {has[0].name}, where the file wants a plain file system"
         refuse([Refusal("array-differs", array.path, text, typed("aligntool raid show", array.path))])
@@ -146,8 +152,26 @@ def _refuse_parts(selected: Sequence[Disk], goal: EnsureGoal, inventory: Invento
     blank = ", ".join(_identity(disk) for disk in selected if disk not in has)
     rest = f", and {blank} {'has' if len(selected) == len(has) + 1 else 'have'} none" if blank else ""
     text = f"the array {goal.array.name} does not run, but a member of it is on {named}{rest}"
-    hints = dict.fromkeys(audit_command(disk) for disk in has)
-    yield Refusal("not-empty", goal.array.name, f"{text}: it is not made anew", "\n".join(hints))
+    text += f": it is not made anew{_prospects(has)}"
+    by_it = by_hand(ByHand.MEMBERS, "mdadm", ", ".join(disk.path for disk in has))
+    yield Refusal("not-empty", goal.array.name, text, "\n".join((*_looks(has, inventory), by_it)))
+
+
+def _prospects(has: Sequence[Disk]) -> str:
+    """Return what of the array is kept and lost, if the superblocks are all of one array."""
+    found = [layer for disk in has for layer in layers_on(disk, None) if layer.kind == MD.name]
+    if len({layer.uuid for layer in found}) != 1 or not found[0].raid_members:
+        return ""
+    members = counted(found[0].raid_members, "member")
+    return f"; {len(found)} of {members} are there, {prospects(found[0], len(found))[1]}"
+
+
+def _looks(has: Sequence[Disk], inventory: Inventory) -> Iterable[str]:
+    """Return the commands that show the array that is not started, or else the drives with its members."""
+    nodes = {node for disk in has for node in _nodes(disk)}
+    arrays = [disk for disk in inventory.disks if disk.slaves and nodes.issuperset(disk.slaves)]
+    inactive = [typed("mdadm --detail", disk.path) for disk in arrays if disk.kind is DiskKind.MD]
+    return inactive or dict.fromkeys(audit_command(disk) for disk in has)
 
 
 def _refuse_plain(selected: Sequence[Disk], goal: EnsureGoal) -> Iterator[Refusal]:

@@ -10,7 +10,7 @@ from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, Inventory, Layer, LinkHop, Port
 from aligntool.raid.selection import Found, find_drives, goal_for
 from aligntool.units import GIB, Extent
-from tests.audit.array_builders import OTHER, lines, machine, system
+from tests.audit.array_builders import OTHER, UUID, lines, machine, system
 from tests.raid.builders import drive
 
 ALL = DriveSelection(unused=True)
@@ -121,6 +121,40 @@ def test_nothing_is_made_anew_while_a_member_is_there(there: Disk, conf: str) ->
     assert "it is not made anew" in refused([blank(0), there], listed, conf)
 
 
+@pytest.mark.parametrize(
+    ("level", "members", "here", "words"),
+    [
+        ("raid0", 2, 1, "1 of 2 members are there, lost: everything"),
+        ("raid1", 2, 1, "1 of 2 members are there, kept: everything"),
+        ("raid6", 4, 2, "2 of 4 members are there, kept: everything"),
+        ("raid5", 4, 2, "2 of 4 members are there, lost: everything"),
+        ("raid10", 4, 2, "2 of 4 members are there, kept: everything if each part has a copy here"),
+        ("raid1", 2, 2, "2 of 2 members are there, no member is missing"),
+    ],
+)
+def test_the_refusal_says_what_is_kept_or_lost_and_where_to_read_on(
+    level: str, members: int, here: int, words: str
+) -> None:
+    """As md(4) has it."""
+    there = [member(number) for number in range(here)]
+    layers = [replace(disk.content[0], raid_level=level, raid_members=members) for disk in there]
+    there = [replace(disk, content=(layer,)) for disk, layer in zip(there, layers, strict=True)]
+    inactive = replace(blank(9, kind=DiskKind.MD), name="md127", path="/dev/md127", slaves=tuple(d.name for d in there))
+    goal = EnsureGoal(RaidGoal("raid0"), ALL)
+    with pytest.raises(Refused) as error:
+        find_drives(goal, Inventory((*there, blank(7), inactive), system=system(conf=lines())), {})
+    (reason,) = error.value.refusals
+    assert words in reason.text and "nvme7n1 (serial S0007) has none" in reason.text
+    look, how = reason.hint.splitlines()
+    assert look == "sudo mdadm --detail /dev/md127"
+    assert "/dev/nvme0n1" in how and how.endswith("docs/by-hand.md#members-of-an-array")
+
+
+def test_for_members_of_different_arrays_nothing_is_promised() -> None:
+    told = refused([member(0), member(1, uuid=UUID), blank(2)])
+    assert "it is not made anew" in told and "kept" not in told
+
+
 def test_a_member_of_another_array_is_not_unused() -> None:
     assert found([blank(0), member(1, label="any:other")]) == ["nvme0n1"]
 
@@ -143,8 +177,8 @@ def test_a_single_drive_becomes_a_raid0_only_if_the_file_allows_it() -> None:
     assert goal_for(replace(goal, drives=ALL), [blank(0)]) == goal.array
 
 
-def running(wanted: DriveSelection, *more: Disk) -> Found:
-    inventory = machine("raid1", system(conf=lines()))
+def running(wanted: DriveSelection, *more: Disk, degraded: int = 0) -> Found:
+    inventory = machine("raid1", system(conf=lines()), degraded=degraded)
     drives = tuple(
         replace(disk, serial=f"M{number}", table_read=True) if disk.array is None else disk
         for number, disk in enumerate(inventory.disks)
@@ -163,3 +197,6 @@ def test_a_running_array_keeps_its_drives_and_gets_no_more() -> None:
         running(DriveSelection(models=("other",)))
     with pytest.raises(Refused, match="at most 1 drives are wanted"):
         running(replace(size, most=1))
+    with pytest.raises(Refused, match="at least 3 drives are wanted"):
+        running(replace(size, least=3))
+    assert running(replace(size, least=3), degraded=1).running is not None  # what is missing is compared
