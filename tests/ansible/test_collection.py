@@ -7,16 +7,19 @@ the checkout, and the managed host is this machine.
 import hashlib
 import json
 import re
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from aligntool import __version__
+from aligntool.recipes.goals import text_of_settings
 from aligntool.units import MIB
-from tests.ansible.play import COLLECTION, Played, environment, play_thrice, read
+from tests.ansible.play import COLLECTION, Played, environment, play, play_thrice, read
 from tests.cli.old_disks import assert_whole, first_start, make_old_disk
 from tests.conftest import attached, run
 from tests.mover.disks import entries
@@ -156,6 +159,39 @@ def test_an_interrupted_move_is_resumed_or_rolled_back_and_other_content_wiped_o
     assert results["missing"]["rc"] == 3 and [one["what"] for one in results["missing"]["unseen"]]
     kept = results["kept"]
     assert kept["rc"] == 3 and {one["code"] for one in kept["refusals"]} == {"not-empty"}
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("mdadm", "blkid")
+def test_a_task_without_a_drive_is_ok_or_fails_as_its_settings_say(tmp_path: Path) -> None:
+    """The settings select no drive of this machine: none has such a name."""
+    file = tmp_path / "played.toml"
+    names = 'by_id = "nvme-no_such_drive_*"\nnone = "nothing"\n'
+    file.write_text(f'format = 1\nkind = "ensure"\nlevel = "raid0"\n[drives]\n{names}')
+    played = read(play(tmp_path, "selected.yml", {"pattern": "nvme-no_such_drive_*", "file": str(file)}))
+    assert played.words == {"nothing": "ok", "error": "fatal", "key": "fatal", "file": "ok", "absent": "fatal"}
+    assert played.changed == 0
+    assert played.results["nothing"]["plan"]["goal"] == "no drive is selected, which the file allows"
+    assert played.results["file"]["plan"]["goal"] == "no drive is selected, which the file allows"
+    failed = played.results["error"]
+    assert failed["rc"] == 3 and [one["code"] for one in failed["refusals"]] == ["too-few-members"]
+    assert "unknown key 'levels'" in played.results["key"]["msg"]
+    assert "/etc/aligntool/arrays.d/no-such-file.toml" in played.results["absent"]["msg"]
+
+
+def test_settings_become_the_same_file_as_a_user_would_write() -> None:
+    source = (COLLECTION / "plugins/modules/raid.py").read_text()
+    found: dict[str, Any] = {"json": json}
+    start, end = source.index("def settings("), source.index("def ensure(")
+    exec(compile(source[start:end], "raid.py", "exec"), found)
+    values = {
+        "level": "raid1", "owner": 1000, "bind": [{"from": 'a', "to": "/b"}],
+        "drives": {"select": ["all-unused"], "model": ['x "y"', "z\\"], "at_least": 2},
+    }  # fmt: skip
+    words = found["settings"](values)
+    assert words[::2] == ["--set"] * 6
+    file = tomllib.loads(text_of_settings("data", words[1::2]))
+    assert file == {**values, "owner": "1000", "format": 1, "kind": "ensure", "name": "data"}
 
 
 def test_ansible_doc_has_a_page_for_every_module_with_the_options_it_accepts(tmp_path: Path) -> None:

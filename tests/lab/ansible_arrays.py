@@ -17,6 +17,7 @@ from tests.lab.old_arrays import CONF, cut, prepare
 
 SERIALS = ("played0", "played1", "played2")
 OF_CUT = ("cut0", "cut1")
+ENSURED = ("ensured0", "ensured1")
 SIZE = 64 << 20
 WANTED = ("--name", "played", "--level", "5", "--chunk", "128KiB", "--fs", "ext4", "--spare-end", "1MiB")
 CUT = ("--name", "cut", "--level", "1", "--fs", "none", "--mount", "none", "--spare-end", "1MiB")
@@ -28,7 +29,7 @@ def main(_: Sequence[str]) -> None:
     prepare()
     CONF.write_text("HOMEHOST <system>\n")
     with tempfile.TemporaryDirectory() as folder:
-        played = {**thrice(Path(folder)), **unfinished(Path(folder))}
+        played = {**thrice(Path(folder)), **unfinished(Path(folder)), **ensured(Path(folder))}
     (OUT / "played.json").write_text(json.dumps(played))
     clean_up()
 
@@ -38,6 +39,11 @@ def thrice(folder: Path) -> dict[str, object]:
     ended(start("played-plan", "raid", "create", *WANTED, "--system", "debian", *drives, "--dry-run", "--json"))
     seen = partial(look, "played", drives)
     return {"thrice": list(play_thrice(folder, "arrays.yml", {"drives": drives}, seen))}
+
+
+def ensured(folder: Path) -> dict[str, object]:
+    drives = [drive(serial) for serial in ENSURED]
+    return {"ensured": list(play_thrice(folder, "ensured.yml", {}, partial(look, "scratch", drives)))}
 
 
 def unfinished(folder: Path) -> dict[str, object]:
@@ -55,9 +61,11 @@ def unfinished(folder: Path) -> dict[str, object]:
 def clean_up() -> None:
     """Clean up so that later parts find no array, and nothing that udev would assemble."""
     run("umount", "/srv/played")
+    run("umount", "/opt/pods")
+    run("umount", "/srv/scratch")
     for node in sorted(Path("/sys/block").glob("md*")):
         run("mdadm", "--stop", f"/dev/{node.name}")
-    for each in (drive(serial) for serial in (*SERIALS, *OF_CUT)):
+    for each in (drive(serial) for serial in (*SERIALS, *OF_CUT, *ENSURED)):
         run("mdadm", "--zero-superblock", f"{each}p1")
         run("wipefs", "--all", each)
     run("udevadm", "settle")

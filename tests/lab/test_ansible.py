@@ -26,7 +26,8 @@ pytestmark = [
     pytest.mark.needs_tools("qemu-system-x86_64", "busybox", "file", "depmod", "udevadm", "ansible-playbook"),
     pytest.mark.needs_tools("mdadm", "sfdisk", "mkfs.ext4", "dumpe2fs", "findmnt"),
 ]
-DRIVES = tuple(Nvme(serial, size=ansible_arrays.SIZE) for serial in (*ansible_arrays.SERIALS, *ansible_arrays.OF_CUT))
+SERIALS = (*ansible_arrays.SERIALS, *ansible_arrays.OF_CUT, *ansible_arrays.ENSURED)
+DRIVES = tuple(Nvme(serial, size=ansible_arrays.SIZE) for serial in SERIALS)
 PART = Part("ansible_arrays", DRIVES, limit_s=3600.0) if THOROUGH else None
 BLANK = hashlib.sha256(bytes(ansible_arrays.SIZE)).hexdigest()
 
@@ -145,3 +146,17 @@ def test_an_interrupted_array_is_completed(found: dict[str, Any]) -> None:
     play = read(printed)
     assert play.words == {"finish": "changed"} and play.results["finish"]["array"]["level"] == "raid1"
     assert after["records"] == [] and uuid in after["files"][0]
+
+
+def test_an_array_of_drives_that_the_host_finds_is_announced_created_and_kept(found: dict[str, Any]) -> None:
+    checked, ran, again = (Observed(read(printed), seen) for printed, seen in found["ensured"])
+    assert checked.play.words == {"ensure": "changed"} and checked.seen["sums"] == [BLANK] * 2
+    assert checked.seen["records"] == [] and "/srv/scratch" not in "".join(checked.seen["files"])
+    diffs = [one.play.diffs["ensure"] for one in (checked, ran)]
+    assert all("+/dev/md/scratch: RAID0 of 2 members" in diff for diff in diffs)
+    assert all("+/etc/fstab: /srv/scratch/pods /opt/pods none bind,nofail" in diff for diff in diffs)
+    assert ran.play.words == {"ensure": "changed", "differs": "fatal"}
+    assert "is a RAID0, not the requested RAID1" in ran.play.results["differs"]["msg"]
+    assert (ran.export["MD_LEVEL"], ran.export["MD_DEVICES"], ran.seen["mount"]) == ("raid0", "2", "ext4")
+    assert again.play.words == {"ensure": "ok"} and again.play.changed == 0 and not again.play.diffs["ensure"].strip()
+    assert (again.export, again.seen["files"]) == (ran.export, ran.seen["files"])

@@ -16,6 +16,8 @@ options:
   name:
     description:
       - The name of the array, which becomes C(/dev/md/NAME).
+      - With I(state=ensured) and without I(settings), the name or the path of a file of C(aligntool raid ensure) on
+        the managed host.
     type: str
     required: true
   devices:
@@ -27,9 +29,16 @@ options:
     description:
       - C(present) makes the array.
       - C(rolled_back) undoes the array of this name if it is unfinished, and does nothing else.
+      - C(ensured) runs C(aligntool raid ensure), which finds the drives itself, compares everything, and makes the
+        array only of drives that are proven blank; of the other options, only I(settings) and I(wait) are used.
     type: str
-    choices: [present, rolled_back]
+    choices: [present, rolled_back, ensured]
     default: present
+  settings:
+    description:
+      - For I(state=ensured), the keys of a file of C(aligntool raid ensure), which is not read then.
+        C(docs/recipes.md) lists them.
+    type: dict
   level:
     description:
       - The RAID level. Required without I(recipe).
@@ -121,16 +130,28 @@ EXAMPLES = r"""
     workload: database
     devices: [/dev/nvme0n1, /dev/nvme1n1]
     mount: /srv/data
+
+- name: Use the ephemeral drives of a cloud, if there are any
+  aligntool.aligntool.raid:
+    name: scratch
+    state: ensured
+    settings:
+      level: raid0
+      mount_at: /mnt/scratch
+      drives:
+        select: [instance-store, all-unused]
+        one: filesystem
+        none: nothing
 """
 
 RETURN = r"""
 array:
   description: The existing array, as printed by C(aligntool raid show --json).
-  returned: if the array already existed
+  returned: if the array already existed, unless I(state=ensured)
   type: dict
 plan:
   description: The goal, the partitions, what to do afterwards, and the notes of the plan.
-  returned: if the array is made
+  returned: if the array is made, and with I(state=ensured)
   type: dict
 sentences:
   description: The result as text.
@@ -155,6 +176,7 @@ next:
   elements: str
 """
 
+import json
 import re
 from pathlib import Path
 
@@ -202,6 +224,46 @@ def size(text):
     )
 
 
+def settings(values, table=""):
+    """Return the options --set KEY=VALUE for a dictionary of keys, and of a table of keys."""
+    words = []
+    for key, value in values.items():
+        if isinstance(value, dict):
+            words += settings(value, key + ".")
+        else:
+            words += ["--set", f"{table}{key}={toml(value) if isinstance(value, list) else value}"]
+    return words
+
+
+def toml(values):
+    """Return a list of texts, or of dictionaries of texts, as TOML, whose strings are those of JSON."""
+    rows = (
+        "{" + ", ".join(f"{key} = {json.dumps(str(text))}" for key, text in value.items()) + "}"
+        if isinstance(value, dict)
+        else json.dumps(str(value))
+        for value in values
+    )
+    return "[" + ", ".join(rows) + "]"
+
+
+def ensure(module, aligntool, result):
+    """Let the array exist, and end the module."""
+    params = module.params
+    words = ["raid", "ensure", params["name"], *settings(params["settings"] or {})]
+    plan, refused = aligntool.plan(*words)
+    if refused:
+        aligntool.fail(*refused)
+    result["plan"] = shown(plan)
+    if plan["steps"]:
+        lines = [f"{step['path']}: {line}" for step in plan["steps"] for line in step.get("lines", ())]
+        after = "\n".join([f"{plan['disk']['path']}: {plan['goal']}", *lines])
+        result.update(changed=True, diff={"before": "", "after": f"{after}\n"})
+        if not module.check_mode:
+            wait = ["--wait"] if params["wait"] else []
+            result["sentences"] = aligntool.change(*words, *wait)["sentences"]
+    module.exit_json(**result)
+
+
 def differences(array, params):
     """Return how an existing array differs from the options, a sentence each."""
     found, members = [], array["members"]
@@ -229,7 +291,8 @@ def main():
             **OPTIONS,
             name={"type": "str", "required": True},
             devices={"type": "list", "elements": "path"},
-            state={"type": "str", "choices": ["present", "rolled_back"], "default": "present"},
+            state={"type": "str", "choices": ["present", "rolled_back", "ensured"], "default": "present"},
+            settings={"type": "dict"},
             wait={"type": "bool", "default": False},
         ),
         supports_check_mode=True,
@@ -241,6 +304,8 @@ def main():
         result = aligntool.recover(status, [], back=back)
     if back or (result["changed"] and module.check_mode):
         module.exit_json(**result)
+    if params["state"] == "ensured":
+        ensure(module, aligntool, result)
     array = find(aligntool.document("raid", "show")[0]["arrays"], params["name"])
     if array:
         wrong = differences(array, params)
