@@ -38,7 +38,8 @@ from aligntool.linux.system import find_distribution, read_system
 from aligntool.raid import one_drive
 from aligntool.raid.commands import array_device
 from aligntool.raid.planning import needs_of_plan
-from aligntool.raid.selection import find_drives, goal_for, is_plain
+from aligntool.raid.selection import Found, find_drives, goal_for, is_plain
+from aligntool.raid.steps_system import wait_for_mounts
 from aligntool.recipes.goals import parse_recipe, text_of_settings
 from aligntool.steps import Subject
 
@@ -111,8 +112,10 @@ def _read_goal(name: str, settings: Sequence[str]) -> EnsureGoal:
 
 def _find_operation(goal: EnsureGoal, *, wait: bool) -> acting.ArrayOperation:
     """Look at every drive, and return what is to be done. Raises Refused."""
-    inventory = replace(look((), files=False), system=read_system(Tree(""), images=False))
-    found = find_drives(goal, inventory, _names_by_id())
+    inventory, found = _look(goal)
+    is_there = found.running is not None or found.is_plain
+    if is_there and wait_for_mounts([goal.array.place, *(bind.path for bind in goal.array.binds)]):
+        inventory, found = _look(goal)
     if found.running is not None:
         goal = replace(goal, drives=replace(goal.drives, one=_one_of_array(goal)))
     array = goal_for(goal, found.drives)
@@ -129,6 +132,12 @@ def _find_operation(goal: EnsureGoal, *, wait: bool) -> acting.ArrayOperation:
     if is_plain(goal, found.drives):
         return EnsuredOnOne(paths[0], array)
     return EnsuredAnew(paths, array, with_goal=False, wait=wait)
+
+
+def _look(goal: EnsureGoal) -> tuple[Inventory, Found]:
+    """Look at every drive, and find what there is for the array. Raises Refused."""
+    inventory = replace(look((), files=False), system=read_system(Tree(""), images=False))
+    return inventory, find_drives(goal, inventory, _names_by_id())
 
 
 def _one_of_array(goal: EnsureGoal) -> str:

@@ -7,6 +7,7 @@ import os
 import pwd
 import re
 import stat
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -34,6 +35,8 @@ from aligntool.system import parse_fstab, parse_mdadm_conf, uuid_digits
 _SYSTEMD = Path("/run/systemd/system")  # sd_booted(3)
 STATE = Path("/var/lib/aligntool")
 _SHOWN = 500
+_MOUNTING_S = 90.0  # as long as systemd waits for a mount
+_PAUSE_S = 0.2
 
 Trace = Mapping[str, str]
 """The state before a step began, needed to undo it: docs/crash-safety.md, "Arrays"."""
@@ -171,7 +174,7 @@ def refuse_mount_point(step: MountStep, paths: Paths) -> Iterator[str]:
         # systemd.mount(5): a mount unit refuses a path with a symbolic link
         yield f"{place} leads to {real}, which has to be named instead"
         return
-    unit = run_program("systemd-escape", "--path", "--suffix=mount", place, only_reads=True).output.strip()
+    unit = _mount_unit(place)
     if unit and os.path.lexists(paths.of(f"{_UNITS}/{unit}")):  # systemd.unit(5), UNIT FILE LOAD PATH
         yield f"{_UNITS}/{unit} is a mount unit, which at boot is used instead of the line in fstab"
     if is_mounted(place):
@@ -184,6 +187,32 @@ def refuse_mount_point(step: MountStep, paths: Paths) -> Iterator[str]:
         yield f"no directory can be made in {above}"
     elif names := files_below(place):
         yield f"{place} is not empty; a mount would hide {', '.join(names)}"
+
+
+def _mount_unit(place: str) -> str:
+    """Return systemd's name of the mount of a place, "" if it is not known."""
+    words = ("systemd-escape", "--path", "--suffix=mount", place)
+    return run_program(*words, only_reads=True).output.strip()
+
+
+def wait_for_mounts(places: Sequence[str]) -> bool:
+    """Wait until systemd has finished the mounts of these places that are still to be made. Return whether it
+    had any: at boot it mounts what fstab has while it runs other units.
+    """
+    mounted = {mount.place for mount in mounts_now()}
+    missing = [place for place in places if place not in mounted]
+    if not missing or not _SYSTEMD.is_dir():
+        return False
+    units = [unit for place in missing if (unit := _mount_unit(place))]
+    end = time.monotonic() + _MOUNTING_S
+    had_any = False
+    while units and time.monotonic() < end:
+        words = ("systemctl", "show", "--property=Job", "--value", *units)
+        if not any(word.strip("0") for word in run_program(*words, only_reads=True).output.split()):
+            break
+        had_any = True
+        time.sleep(_PAUSE_S)
+    return had_any
 
 
 def _uuid_at(place: str) -> str:

@@ -21,12 +21,25 @@ FILE = """format = 1
 kind = "ensure"
 level = "raid0"
 filesystem = "xfs"
+group = "12"
+mode = "2770"
+bind = [{from = "pods", to = "/var/lib/pods"}]
 
 [drives]
 select = "all-unused"
 by_id = "nvme-*_store?"
 at_least = 2
 none = "nothing"
+"""
+# The mount is slow, like that of a file system with a long log.
+SLOW = """[Unit]
+DefaultDependencies=no
+Before=srv-scratch.mount
+[Service]
+Type=oneshot
+ExecStart=/bin/sleep 8
+[Install]
+WantedBy=local-fs.target
 """
 # The program is on a disk that this Debian mounts late, so a copy of it is on the system's own.
 SET_UP = """set -e
@@ -41,8 +54,11 @@ cat > /etc/aligntool/arrays.d/scratch.toml << 'END'
 {file}
 END
 echo 'UUID=11111111-2222-4333-8444-555555555555 /srv/other xfs noauto 0 0' >> /etc/fstab
+cat > /etc/systemd/system/slow.service << 'END'
+{slow}
+END
 systemctl daemon-reload
-systemctl enable {name}
+systemctl enable slow.service {name}
 systemctl start {name}
 echo kept > /srv/scratch/file
 sync
@@ -51,8 +67,10 @@ LOOK = """
 echo "unit $(systemctl show --property=Result --value {name})"
 echo "local-fs $(systemctl is-active local-fs.target)"
 echo "mounted $(findmnt --noheadings --output FSTYPE,UUID /srv/scratch)"
-echo "line $(grep -v ^# /etc/fstab | grep /srv/scratch)"
+echo "line $(grep -v ^# /etc/fstab | grep '/srv/scratch xfs')"
 echo "file $(cat /srv/scratch/file)"
+echo "access $(stat -c '%g %a' /srv/scratch)"
+echo "bound $(findmnt --noheadings --output SOURCE /var/lib/pods | sed 's/.*\\[/[/')"
 echo "arrays $(ls /dev/md 2>/dev/null | tr '\\n' ' ')"
 cat /proc/mdstat
 cat /etc/mdadm/mdadm.conf /etc/fstab
@@ -76,7 +94,7 @@ def observed(debian: Debian) -> Iterator[Observed]:
     drives = tuple(Nvme(name, GIB) for name in SERIALS)
     with powered(debian.pc(*drives)) as pc:
         unit = (ROOT / "packaging/systemd/aligntool-ensure@.service").read_text()
-        pc.run(SET_UP.format(unit=unit, file=FILE, name=UNIT))
+        pc.run(SET_UP.format(unit=unit, file=FILE, slow=SLOW, name=UNIT))
         yield Observed(
             kept=_restarted(pc), blank=_restarted(pc, *SERIALS), kept_again=_restarted(pc),
             one_blank=_restarted(pc, SERIALS[1]), none=_without(pc),
@@ -108,6 +126,7 @@ def test_drives_with_their_content_are_left_as_they_are(observed: Observed) -> N
         assert (value(said, "unit"), value(said, "local-fs")) == ("success", "active"), said
         assert "already as requested" in said and "Nothing to do." in said, said
         assert value(said, "mounted").startswith("xfs"), said
+        assert (value(said, "access"), value(said, "bound")) == ("12 2770", "[/pods]"), said
     assert value(observed.kept, "file") == "kept"
 
 
@@ -116,6 +135,8 @@ def test_blank_drives_get_the_array_anew_before_the_boot_is_done(observed: Obser
     assert (value(said, "unit"), value(said, "local-fs")) == ("success", "active"), said
     kind, uuid = value(said, "mounted").split()
     assert kind == "xfs" and value(said, "line").startswith(f"UUID={uuid} /srv/scratch xfs"), said
+    assert (value(said, "access"), value(said, "bound")) == ("12 2770", "[/pods]"), said
+    assert said.count("/srv/scratch/pods /var/lib/pods none bind,nofail") == 1, said
     old = value(observed.kept, "line")
     assert not value(said, "line").startswith(old.split()[0]) and f"# replaced by aligntool: {old}" in said
     assert "UUID=11111111-2222-4333-8444-555555555555 /srv/other xfs noauto 0 0" in said.splitlines()
