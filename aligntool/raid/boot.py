@@ -225,14 +225,16 @@ def _source(goal: RaidGoal, bind: Bind) -> str:
 
 
 def directory_steps(goal: RaidGoal) -> Iterator[SystemStep]:
-    """Yield the steps that set who may use the new file system, and mount directories of it elsewhere."""
-    if goal.owner or goal.group or goal.mode:
-        yield steps.PrepareDirectory(goal.place, goal.place, goal.owner, goal.group, goal.mode)
+    """Yield the steps that mount directories of the new file system elsewhere, and set who may use it: last,
+    so that nobody else can put a link in place of one of these directories.
+    """
     for bind in goal.binds:
         source = _source(goal, bind)
         yield steps.PrepareDirectory(source, goal.place)
         yield steps.MakeDirectory(bind.path)
         yield steps.BindMount(bind.path, source, goal.place)
+    if goal.owner or goal.group or goal.mode:
+        yield steps.PrepareDirectory(goal.place, goal.place, goal.owner, goal.group, goal.mode)
 
 
 # The ARRAY line of an array: its device name, and the lines that it replaces.

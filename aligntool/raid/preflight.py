@@ -165,9 +165,13 @@ def _refuse_taken_places(step: steps.EditFile, text: str, paths: Paths) -> Itera
     lines = parse_fstab(text) if step.path == FSTAB else ()
     replaced = {line.place for line in lines if step.instead_of in line.text}
     taken = {line.place: line.spec for line in lines if line.place.startswith("/")}
-    for place in {line.place for line in parse_fstab("\n".join(step.lines))} & taken.keys() - replaced:
+    wanted = {line.place: line for line in parse_fstab("\n".join(step.lines))}
+    for place in wanted.keys() & taken.keys() - replaced:
         text = f"{step.path} already mounts {taken[place]} at {place}"
-        yield Refusal("mount-point", place, text, _hint_for_free_place(place, paths))
+        hint = _hint_for_free_place(place, paths)
+        if "bind" in wanted[place].options:
+            hint = by_hand(ByHand.SYSTEM_FILES, "an editor", step.path)
+        yield Refusal("mount-point", place, text, hint)
 
 
 def _hint_for_free_place(place: str, paths: Paths) -> str:

@@ -39,10 +39,10 @@ def test_the_steps_follow_the_mount_and_their_line_is_in_fstab_before_it() -> No
     steps = planned(wanted())
     assert steps[-5:] == (
         Mount("/srv/data"),
-        PrepareDirectory("/srv/data", "/srv/data", "root", "1000", "2770"),
         PrepareDirectory("/srv/data/kubelet", "/srv/data"),
         MakeDirectory("/var/lib/kubelet"),
         BindMount("/var/lib/kubelet", "/srv/data/kubelet", "/srv/data"),
+        PrepareDirectory("/srv/data", "/srv/data", "root", "1000", "2770"),
     )
     edits = [step.lines for step in steps if isinstance(step, EditFile) and step.path == "/etc/fstab"]
     assert edits[0] == (LINE,) and len(edits) == 2

@@ -6,13 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.change import ArrayPlan
+from aligntool.change import ArrayPlan, Bind
 from aligntool.errors import Refused
+from aligntool.raid.boot import bind_edits, directory_steps
 from aligntool.raid.planning import Needs, needs_of_plan
 from aligntool.raid.preflight import preflight, refuse_impossible
 from aligntool.raid.steps_drives import read_disk
 from aligntool.raid.steps_system import refuse_hooks
-from aligntool.steps import CheckInitramfs, EditFile, MakeMember, Mount, RebuildInitramfs, Step, Subject
+from aligntool.steps import (
+    CheckInitramfs,
+    EditFile,
+    MakeMember,
+    Mount,
+    PrepareDirectory,
+    RebuildInitramfs,
+    Step,
+    Subject,
+)
 from aligntool.units import MIB
 from tests.conftest import run, unmount
 from tests.raid.applying.builders import FS_UUID, LINE, fstab_step, member_step, paths_in, plan_of
@@ -119,6 +129,25 @@ def test_a_mount_unit_that_would_be_used_instead_of_the_line_in_fstab_is_refused
         step = Mount(place)
         found = [reason.text for reason in preflight(Needs(steps=(step,)), [step], paths)]
         assert len(found) == is_refused and all("is a mount unit" in text for text in found)
+
+
+@pytest.mark.needs_tools("systemd-escape")
+def test_a_path_for_a_directory_of_the_array_must_be_free_and_empty(tmp_path: Path) -> None:
+    """In fstab and on the disk; a former line of the same array is replaced. Nobody is told to use --mount."""
+    full, empty = tmp_path / "full", tmp_path / "empty"
+    (full / "theirs").mkdir(parents=True)
+    paths = paths_in(tmp_path)
+    wanted = goal("raid1", mode="0750", binds=(Bind("a", str(full)), Bind("b", str(empty))))
+    edits, mounts = tuple(bind_edits(wanted)), tuple(directory_steps(wanted))
+    taken = f"UUID=other {empty} ext4 defaults 0 2\n"
+    paths.of("/etc/fstab").write_text(f"{taken}/old/a {full} none bind,x-aligntool.bind=data 0 0\n")
+    found = preflight(Needs(steps=(*edits, *mounts)), mounts, paths)
+    assert [reason.code for reason in found] == ["mount-point"] * 2
+    assert f"already mounts UUID=other at {empty}" in found[0].text
+    assert f"{full} is not empty; a mount would hide theirs" in found[1].text
+    assert not any("--mount" in reason.hint or not reason.hint for reason in found)
+    (unknown,) = preflight(Needs(steps=(PrepareDirectory("/srv", "/srv", group="no-such-group"),)), (), paths)
+    assert "'no-such-group', the group of /srv, is not known here" in unknown.text
 
 
 def test_edits_are_checked_in_sequence_and_in_place_of_the_lines_they_replace(tmp_path: Path) -> None:
