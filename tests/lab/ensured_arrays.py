@@ -20,6 +20,7 @@ FILE = """format = 1
 kind = "ensure"
 level = "{level}"
 filesystem = "xfs"
+{top}
 
 [drives]
 select = "all-unused"
@@ -27,6 +28,12 @@ by_id = [{names}]
 {more}
 """
 ONE = 'one = "raid0"'
+PLAIN = 'one = "filesystem"'
+DIRECTORIES = """owner = "1"
+group = "12"
+mode = "2770"
+bind = [{from = "pods", to = "/opt/pods"}]"""
+RECIPE = Path("/run/directories.toml")
 NONE = 'none = "nothing"'
 
 
@@ -44,11 +51,13 @@ def main(names: Sequence[str]) -> None:
     (OUT / "ensured.json").write_text(json.dumps(told, indent=1))
 
 
-def ensure(name: str, serials: Sequence[str], *more: str, level: str = "raid0", yes: bool = True) -> dict[str, object]:
+def ensure(
+    name: str, serials: Sequence[str], *more: str, level: str = "raid0", yes: bool = True, top: str = ""
+) -> dict[str, object]:
     """Write the file, run the command, and return what it said and what is there then."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     names = ", ".join(f'"nvme-*_{serial}"' for serial in serials)
-    (FOLDER / f"{name}.toml").write_text(FILE.format(level=level, names=names, more="\n".join(more)))
+    (FOLDER / f"{name}.toml").write_text(FILE.format(level=level, names=names, more="\n".join(more), top=top))
     before, began = state(), os.times()
     said = forked("raid", "ensure", name, "--json", "--yes" if yes else "--dry-run")
     ended = os.times()
@@ -99,9 +108,117 @@ def named() -> dict[str, object]:
     """Select a drive with a file system by its name alone."""
     text = FILE.replace('select = "all-unused"\n', "")
     node = drive(SERIALS[2])
-    (FOLDER / "named.toml").write_text(text.format(level="raid0", names=f'"nvme-*_{SERIALS[2]}"', more=ONE))
+    (FOLDER / "named.toml").write_text(text.format(level="raid0", names=f'"nvme-*_{SERIALS[2]}"', more=ONE, top=""))
     said = forked("raid", "ensure", "named", "--json", "--yes")
     return {"said": said, "content": run("blkid", "-p", node, fails=True)}
+
+
+def settings() -> dict[str, object]:
+    """Give the keys of the array that is there on the command line, and another level."""
+    found = []
+    names = ", ".join(f'"nvme-*_{serial}"' for serial in SERIALS[:2])
+    for level in ("raid0", "raid1"):
+        words = [f"level={level}", "filesystem=xfs", "drives.select=all-unused", f"drives.by_id=[{names}]"]
+        options = [word for setting in words for word in ("--set", setting)]
+        found.append(forked("raid", "ensure", "scratch", *options, "--json", "--yes"))
+    return {"said": found[0], "differs": found[1]}
+
+
+def free(*serials: str) -> None:
+    """Unmount and stop everything on these drives, and blank them."""
+    for place in ("/opt/pods", "/srv/dirs", "/srv/plain", "/srv/scratch", "/srv/other-content", "/srv/single"):
+        run("umount", place, fails=True)
+    for node in sorted(Path("/sys/block").glob("md*")):
+        run("mdadm", "--stop", f"/dev/{node.name}", fails=True)
+    if serials and Path("/opt/pods").exists():
+        Path("/opt/pods").rmdir()
+    for serial in serials:
+        blank(serial)
+
+
+def with_directories() -> dict[str, object]:
+    return {**ensure("dirs", SERIALS[:2], top=DIRECTORIES), **directories()}
+
+
+def directories() -> dict[str, object]:
+    """Return who owns the mount, what is mounted elsewhere, and their lines in fstab."""
+    return {
+        "access": run("stat", "-c", "%u %g %a", "/srv/dirs", fails=True).strip(),
+        "bound": run("findmnt", "-n", "-o", "FSROOT", "--mountpoint", "/opt/pods", fails=True).strip(),
+        "table": FSTAB.read_text(),
+        "folder": Path("/opt/pods").exists(),
+    }
+
+
+def changed_directories() -> dict[str, object]:
+    run("chmod", "0755", "/srv/dirs")
+    run("umount", "/opt/pods")
+    said = with_directories()
+    run("chmod", "2770", "/srv/dirs")
+    run("mount", "/opt/pods")
+    return said
+
+
+def new_directories() -> dict[str, object]:
+    free(*SERIALS[:2])
+    return with_directories()
+
+
+def cut_directories() -> dict[str, object]:
+    """Cut the making off before each of its last steps, and lose every mount and the array, as in a reboot: finish it,
+    or roll it back.
+    """
+    head = 'format = 1\nkind = "raid"\nsummary = "a"\nsource = "b"\nlevel = "raid0"\nname = "dirs"\nfilesystem = "xfs"'
+    RECIPE.write_text(f"{head}\n{DIRECTORIES}\n")
+    found = []
+    for left in range(8):
+        for back in (False, True):
+            free(*SERIALS[:2])
+            CONF.write_text(f"HOMEHOST <system>\n{OTHERS[CONF]}")
+            FSTAB.write_text(OTHERS[FSTAB])
+            drives = [drive(serial) for serial in SERIALS[:2]]
+            forked("raid", "plan", "--recipe", str(RECIPE), "--system", "debian", *drives, "--json")
+            steps = json.loads((OUT / "forked").read_text())["plan"]["steps"]
+            cut("--recipe", str(RECIPE), "--system", "debian", *drives, done=len(steps) - 1 - left)
+            free()
+            said = forked("rollback", "dirs", "--yes") if back else forked("raid", "ensure", "dirs", "--yes", "--json")
+            found.append({"back": back, "said": said, "step": steps[-1 - left]["step"], **directories()})
+    return {"said": found[0]["said"], "cuts": found}
+
+
+def kept_directories() -> dict[str, object]:
+    """Cut the making off before its last step, write a file, and try to roll it back."""
+    free(*SERIALS[:2])
+    drives = [drive(serial) for serial in SERIALS[:2]]
+    forked("raid", "plan", "--recipe", str(RECIPE), "--system", "debian", *drives, "--json")
+    steps = json.loads((OUT / "forked").read_text())["plan"]["steps"]
+    cut("--recipe", str(RECIPE), "--system", "debian", *drives, done=len(steps) - 1)
+    Path("/srv/dirs/pods/file").write_text("of a user")
+    said = forked("rollback", "dirs", "--yes")
+    finished = ensure("dirs", SERIALS[:2], top=DIRECTORIES)
+    return {"said": said, "finished": finished["said"], "text": Path("/opt/pods/file").read_text()}
+
+
+def plain(*, new: bool) -> dict[str, object]:
+    """Want a plain file system on the third drive, which is blanked before if `new`."""
+    if new:
+        free(SERIALS[2])
+    said = ensure("plain", SERIALS[2:], PLAIN)
+    node = drive(SERIALS[2])
+    return {
+        **said,
+        "table": run("sfdisk", "--json", node, fails=True),
+        "content": run("blkid", "-p", "-o", "export", f"{node}p1", fails=True),
+        "mount": run("findmnt", "-n", "-o", "SOURCE,FSTYPE", "--mountpoint", "/srv/plain", fails=True).split(),
+        "node": node,
+        "examined": run("mdadm", "--examine", f"{node}p1", fails=True),
+    }
+
+
+def beside_plain() -> dict[str, object]:
+    free(SERIALS[1])
+    run("mount", "/srv/plain")
+    return ensure("plain", SERIALS[1:], PLAIN)
 
 
 STEPS: dict[str, Callable[[], dict[str, object]]] = {
@@ -112,6 +229,7 @@ STEPS: dict[str, Callable[[], dict[str, object]]] = {
     "not selected": lambda: ensure("scratch", SERIALS[:1]),
     "too few": lambda: ensure("scratch", SERIALS[:2], "at_least = 3"),
     "too many": lambda: ensure("scratch", SERIALS[:2], "at_most = 1"),
+    "settings": settings,
     "another level": lambda: ensure("scratch", SERIALS[:2], level="raid1"),
     "all blank": all_blank,
     "one blank": one_blank,
@@ -124,4 +242,14 @@ STEPS: dict[str, Callable[[], dict[str, object]]] = {
     "foreign": foreign,
     "named": named,
     "wiped": lambda: foreign('wipe = "foreign"', f'serials = ["{SERIALS[2]}"]'),
+    "directories": new_directories,
+    "directories again": with_directories,
+    "directories changed": changed_directories,
+    "directories anew": new_directories,
+    "directories cut": cut_directories,
+    "directories kept": kept_directories,
+    "plain": lambda: plain(new=True),
+    "plain again": lambda: plain(new=False),
+    "plain anew": lambda: plain(new=True),
+    "beside plain": beside_plain,
 }

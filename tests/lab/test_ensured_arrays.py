@@ -49,7 +49,7 @@ def test_a_plan_is_shown_and_the_array_is_made(told: dict[str, Any]) -> None:
     assert "/srv/scratch" in "".join(made["after"].values())
 
 
-@pytest.mark.parametrize("name", ["again", "one more", "none", "single again"])
+@pytest.mark.parametrize("name", ["again", "one more", "none", "single again", "directories again", "plain again"])
 def test_there_is_nothing_to_do(told: dict[str, Any], name: str) -> None:
     step = told[name]
     assert step["said"][0] == 0, step["said"]
@@ -66,6 +66,9 @@ def test_there_is_nothing_to_do(told: dict[str, Any], name: str) -> None:
         ("one blank", f"(serial {SERIALS[0]})"),
         ("none is an error", "at least 1 drives are wanted, and 0 are selected: none"),
         ("one is an error", "RAID0 needs at least 2 members, and 1 is named"),
+        ("directories changed", "/srv/dirs does not have the requested owner 1, group 12, mode 2770"),
+        ("directories changed", "its directory /srv/dirs/pods is not mounted at /opt/pods"),
+        ("beside plain", f"(serial {SERIALS[2]}) has the file system plain of a single drive"),
         ("foreign", "at least 1 drives are wanted, and 0 are selected: none"),
     ],
 )
@@ -112,3 +115,53 @@ def test_foreign_content_is_kept_unless_the_file_has_its_serial(told: dict[str, 
     assert any("is not empty: ext4" in each["text"] for each in end(told["named"])["refusals"])
     assert told["wiped"]["said"][0] == 0 and 'TYPE="ext4"' not in told["wiped"]["content"], told["wiped"]["said"]
     assert "MD_NAME=any:other-content" in names(told["wiped"])
+
+
+def test_settings_instead_of_a_file_find_the_same_array(told: dict[str, Any]) -> None:
+    same, other = told["settings"]["said"], told["settings"]["differs"]
+    assert same[0] == 0 and last_event(same[1])["changed"] is False, same
+    assert other[0] == 3 and "is a RAID0, not the requested RAID1" in other[1], other
+
+
+BIND = "/srv/dirs/pods /opt/pods none bind,nofail,x-systemd.requires-mounts-for=/srv/dirs,x-aligntool.bind=dirs 0 0"
+
+
+def test_the_top_directory_and_the_bind_mount_are_as_wanted(told: dict[str, Any]) -> None:
+    for name in ("directories", "directories again", "directories anew"):
+        step = told[name]
+        assert step["said"][0] == 0, step["said"]
+        assert (step["access"], step["bound"]) == ("1 12 2770", "/pods"), step
+        assert step["table"].splitlines().count(BIND) == 1 and step["table"].count("pods") == 2
+    assert end(told["directories anew"])["changed"]
+
+
+def test_after_a_cut_before_each_of_the_last_steps_they_are_finished_or_gone(told: dict[str, Any]) -> None:
+    cuts = told["directories cut"]["cuts"]
+    assert {"EditFile", "Mount", "PrepareDirectory", "MakeDirectory", "BindMount"} <= {one["step"] for one in cuts}
+    for one in cuts:
+        assert one["said"][0] == 0, one
+        if one["back"]:
+            assert (one["bound"], one["folder"]) == ("", False) and "/srv/dirs" not in one["table"], one
+        else:
+            assert (one["access"], one["bound"]) == ("1 12 2770", "/pods") and BIND in one["table"], one
+
+
+def test_a_file_in_a_directory_that_is_mounted_elsewhere_is_kept_by_a_rollback(told: dict[str, Any]) -> None:
+    step = told["directories kept"]
+    assert step["said"][0] == 3 and "holds files: pods" in step["said"][2], step["said"]
+    assert step["finished"][0] == 0 and step["text"] == "of a user", step
+
+
+def test_a_single_drive_gets_a_plain_file_system_and_gets_it_anew(told: dict[str, Any]) -> None:
+    first, again = told["plain"], told["plain anew"]
+    for step in (first, again):
+        assert step["said"][0] == 0 and end(step)["changed"], step["said"]
+        (part,) = json.loads(step["table"])["partitiontable"]["partitions"]
+        assert (part["type"], part["name"], part["start"]) == ("0FC63DAF-8483-4772-8E79-3D69D8477DE4", "plain", 2048)
+        assert "TYPE=xfs" in step["content"] and "LABEL=plain" in step["content"]
+        assert step["mount"] == [f"{step['node']}p1", "xfs"] and "Magic" not in step["examined"]
+    uuids = [next(line for line in step["content"].splitlines() if line.startswith("UUID=")) for step in (first, again)]
+    table = again["after"][str(FSTAB)].splitlines()
+    assert uuids[0] != uuids[1] and [line for line in table if line.startswith(uuids[1])]
+    assert any(line.startswith(f"# replaced by aligntool: {uuids[0]}") for line in table)
+    assert not any("plain" in line for line in again["after"][str(CONF)].splitlines())
