@@ -160,13 +160,15 @@ def mount_line(uuid: str, place: str, kind: str, options: Sequence[str]) -> str:
 
 
 def mount_steps(
-    uuid: str, place: str, line: str, *, mounted: bool = False
+    uuid: str, place: str, line: str, others: Iterable[EditFile] = (), *, mounted: bool = False
 ) -> Iterator[EditFile | SystemStep]:
     """Yield the edit of fstab if there is a `line`, and the mount unless it is `mounted`. `place` "": swap
-    space.
+    space. `others`: edits for what needs the mount. systemd would make the source of a bind mount whose file
+    system has no line yet, and mount it.
     """
     if line:
         yield edit(FSTAB, f"UUID={uuid}", line)
+        yield from others
         yield steps.ReloadUnits()
     if not place:
         yield steps.Swapon(uuid)
@@ -183,9 +185,8 @@ def mount_steps_of_goal(goal: RaidGoal) -> Iterator[EditFile | SystemStep]:
     uuid = goal.filesystem_uuid
     if goal.place:
         line = mount_line(uuid, goal.place, goal.filesystem, mount_options(goal))
-        yield from bind_edits(goal)
     if goal.filesystem == SWAP.name or goal.place:
-        yield from mount_steps(uuid, goal.place, line)
+        yield from mount_steps(uuid, goal.place, line, bind_edits(goal) if goal.place else ())
     if goal.place:
         yield from directory_steps(goal)
 

@@ -77,7 +77,7 @@ def _is_stale(line: TableLine, goal: RaidGoal, inventory: Inventory) -> bool:
     """Return whether a line of fstab is for the node of the new array, or for a directory of the former one,
     or has its mount point and names a file system that is nowhere.
     """
-    if _names(line.spec, goal) or (boot.is_bind_line(line, goal) and not goal.binds):
+    if _names(line.spec, goal) or boot.is_bind_line(line, goal):
         return True
     key, _, value = line.spec.partition("=")
     is_meant = boot.mark_of_drive(goal) in line.options or (line.place == goal.place and goal.place)

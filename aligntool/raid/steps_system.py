@@ -82,6 +82,9 @@ def apply_system(step: SystemStep) -> Iterator[Said]:
             raise Stopped(why, hint=typed("umount", step.path))
         yield Said("already done")
         return
+    if isinstance(step, steps.BindMount) and is_mounted(step.path):
+        text = f"something else than {step.source} is mounted at {step.path}"
+        raise Stopped(text, hint=typed("umount", step.path))
     ended = run_or_stop(*command_of(step))
     if isinstance(step, MountStep) and not _effect(step)[0]:  # mount(8), nofail: a missing source is no error
         raise Stopped(f"nothing is mounted at {step.path} after {shell_words(step)}")

@@ -196,6 +196,8 @@ def test_a_directory_is_mounted_elsewhere_and_unmounted_by_a_rollback(mounted: P
     assert files_below(str(mounted), {"kubelet"}) == [] and files_below(str(mounted)) == ["kubelet"]
     run("mount", "--bind", mounted, elsewhere)
     assert not is_in_effect(step, Paths())
+    with pytest.raises(Stopped, match=f"something else than {mounted}/kubelet is mounted at {elsewhere}"):
+        list(apply_system(step))
 
 
 def test_a_mount_point_behind_a_symbolic_link_is_refused(tmp_path: Path) -> None:
