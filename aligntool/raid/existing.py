@@ -328,20 +328,24 @@ def directory_differences(goal: RaidGoal, is_in_effect: InEffect) -> Iterator[tu
     if not goal.place:
         return
     for step in (*boot.bind_edits(goal), *boot.directory_steps(goal)):
-        match step:
-            case EditFile(path, lines):
-                text = f"{path} lacks a line of it: {'; '.join(lines)}"
-                subject, program = path, "an editor"
-            case PrepareDirectory(path, mount) if path == mount:
-                text = f"{path} does not have the requested {access_words(step)}"
-                subject, program = path, "install"
-            case BindMount(path, source):
-                text = f"its directory {source} is not mounted at {path}"
-                subject, program = path, "mount"
-            case _:
-                continue
-        if not is_in_effect(step):
-            yield subject, text, by_hand(ByHand.SYSTEM_FILES, program, shell_word(subject))
+        found = _directory_words(step)
+        if found is not None and not is_in_effect(step):
+            path, text, program = found
+            yield path, text, by_hand(ByHand.SYSTEM_FILES, program, shell_word(path))
+
+
+def _directory_words(step: FileStep | SystemStep) -> tuple[str, str, str] | None:
+    """Return the path of a step that is not in effect, a phrase, and the program that helps; None: it is not
+    compared.
+    """
+    match step:
+        case EditFile(path, lines):
+            return path, f"{path} lacks a line of it: {'; '.join(lines)}", "an editor"
+        case PrepareDirectory(path, mount) if path == mount:
+            return path, f"{path} does not have the requested {access_words(step)}", "install"
+        case BindMount(path, source):
+            return path, f"its directory {source} is not mounted at {path}", "mount"
+    return None
 
 
 def _boot_partition_differences(existing: Existing) -> Iterator[Refusal]:
