@@ -28,7 +28,7 @@ LINE = f"/srv/data/kubelet /var/lib/kubelet none {OPTIONS} 0 0"
 
 
 def wanted(**words: object) -> RaidGoal:
-    return goal(**{"binds": (KUBELET,), "owner": "root", "group": "1000", "mode": "2770", **words})
+    return replace(goal(binds=(KUBELET,), owner="root", group="1000", mode="2770"), **words)  # type: ignore[arg-type]
 
 
 def planned(asked: RaidGoal) -> tuple[Step, ...]:
