@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, starmap
+from operator import contains
 from typing import Literal
 
 from aligntool.contents import zfs
@@ -276,7 +277,7 @@ def is_marker(sector: bytes, sign: bytes) -> bool:
 
 def is_mix(sector: bytes, known: Sequence[bytes]) -> bool:
     """Return whether each byte is that of one of the known sectors: a write of one over another was torn."""
-    return all(byte in those for byte, *those in zip(sector, *known, strict=True))
+    return all(starmap(contains, zip(zip(*known, strict=True), sector, strict=True)))
 
 
 def read_saved(device: Device, start: int, held: SavedRanges) -> tuple[bytes, ...]:

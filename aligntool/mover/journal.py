@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 from typing import AnyStr
@@ -124,6 +125,7 @@ def unpack(body: bytes, disk_size: int) -> Contents:
         ) from error
 
 
+@lru_cache(1)  # a command opens its journal several times
 def _unpack(body: bytes, longest: int) -> Contents:
     raw = zlib.decompressobj().decompress(body, longest)
     length = _LENGTH.unpack(raw[: _LENGTH.size])[0]
