@@ -19,10 +19,18 @@ class PowerCut(BaseException):
 
 
 class SimulatedDisk:
-    """Operations are counted: each write and each flush. `cut`: the operation before which the power is cut."""
+    """Operations are counted: each write and each flush. `cut`: the operation before which the power is cut. `beside`:
+    another disk that is written to in the same run.
+    """
 
     def __init__(
-        self, platter: bytes, *, cut: int | None = None, bad: Iterable[int] = (), sector: int = SECTOR
+        self,
+        platter: bytes,
+        *,
+        cut: int | None = None,
+        bad: Iterable[int] = (),
+        sector: int = SECTOR,
+        beside: "SimulatedDisk | None" = None,
     ) -> None:
         self._platter = bytearray(platter)
         self._cache: dict[int, bytes] = {}
@@ -30,7 +38,9 @@ class SimulatedDisk:
         self._sector = sector
         self._bad = frozenset(bad)  # sectors that return an I/O error
         self._first, self._written = (bytes(platter), set[int]())  # a hole is what holds zeros and was never written
+        self._beside = beside
         self.operations = 0
+        self.operations_beside: list[int] = []  # of the other disk, before each operation of this one
         self.log: list[tuple[int, bytes] | None] = []  # writes in order; None: a flush
 
     @property
@@ -77,12 +87,29 @@ class SimulatedDisk:
 
     def after_the_cut(self, luck: random.Random, *, torn: bool = True) -> bytes:
         """Return the platter as the next boot finds it."""
-        return survivors(bytes(self._platter), self._cache, luck, torn=torn)
+        return survivors(self._platter, self._cache, luck, torn=torn)
+
+    def before(self, operation: int | None) -> "SimulatedDisk":
+        """Return the disk as a power cut before this operation leaves it; None: as it is. What wrote to it does not run
+        again, which takes many times as long.
+        """
+        left = SimulatedDisk(self._first, sector=self._sector)
+        for entry in self.log[:operation]:
+            left.flush() if entry is None else left.write(*entry)
+        return left
+
+    def both_before(self, operation: int | None) -> tuple["SimulatedDisk", "SimulatedDisk"]:
+        """Return this disk and the one beside it as a power cut before an operation of this one leaves them."""
+        assert self._beside
+        is_end = operation is None or operation >= self.operations
+        return self.before(operation), self._beside.before(None if is_end else self.operations_beside[operation])
 
     def _draw(self) -> None:
         if self._cut is not None and self.operations >= self._cut:
             raise PowerCut
         self.operations += 1
+        if self._beside:
+            self.operations_beside.append(self._beside.operations)
 
     def _check(self, offset: int, length: int) -> None:
         assert offset % self._sector == 0
@@ -99,7 +126,7 @@ def until_cut(events: Iterable[object]) -> None:
             pass
 
 
-def survivors(platter: bytes, cache: dict[int, bytes], luck: random.Random, *, torn: bool) -> bytes:
+def survivors(platter: bytes | bytearray, cache: dict[int, bytes], luck: random.Random, *, torn: bool) -> bytes:
     """Return the platter with each unflushed sector written, not written, or torn."""
     found = bytearray(platter)
     chance = luck.choice((0.0, 0.1, 0.5, 0.9, 1.0))
@@ -180,7 +207,7 @@ def crashes(
     """Yield the platters that a cut before each operation of a run would have left."""
     platter, cache = bytearray(start), dict[int, bytes]()
     for entry in log:
-        yield survivors(bytes(platter), cache, luck, torn=torn)
+        yield survivors(platter, cache, luck, torn=torn)
         if entry is None:
             for at, found in cache.items():
                 platter[at : at + len(found)] = found
@@ -189,4 +216,4 @@ def crashes(
             offset, raw = entry
             for at in range(0, len(raw), sector):
                 cache[offset + at] = raw[at : at + sector]
-    yield survivors(bytes(platter), cache, luck, torn=torn)
+    yield survivors(platter, cache, luck, torn=torn)

@@ -7,9 +7,10 @@ and resume and rollback must leave what another program wrote, and the journal.
 import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, cached_property, partial
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -44,6 +45,7 @@ pytestmark = [
     ),
 ]
 Way = Callable[[MoveContext], Iterator[Event]]
+Make = Callable[[str, Path, Contents], "Case"]
 CUTS = 200 if THOROUGH else 12
 
 
@@ -57,10 +59,14 @@ class Case:
     rebuilt: JournalContents | None = None
     table: tuple[Extent, ...] = field(default=())
 
-    def run(self, cut: int | None = None) -> SimulatedDisk:
-        disk = SimulatedDisk(self.platter, cut=cut)
+    @cached_property
+    def whole(self) -> SimulatedDisk:
+        disk = SimulatedDisk(self.platter)
         until_cut(self.begin(MoveContext(disk, NoKernel())))
         return disk
+
+    def run(self, cut: int | None = None) -> SimulatedDisk:
+        return self.whole.before(cut)
 
     @property
     def steps(self) -> tuple[object, ...]:
@@ -106,6 +112,13 @@ def shrunk(label: str, folder: Path, contents: Contents) -> Case:
     return Case(made.platter, made.plan, begin, made.prepared.contents)
 
 
+@cache
+def made(make: Make, label: str, contents: Contents) -> Case:
+    """Return the same case to all tests."""
+    with TemporaryDirectory(prefix="aligntool-case-") as folder:
+        return make(label, Path(folder), contents)
+
+
 ALL = [(make, label) for make in (moved, converted, partitioned, shrunk) for label in ("gpt", "dos")]
 NAMES = [f"{make.__name__}-{label}" for make, label in ALL]
 REBUILT = [(make, label) for make, label in ALL if make in (converted, shrunk)]
@@ -113,10 +126,8 @@ REBUILT = [(make, label) for make, label in ALL if make in (converted, shrunk)]
 
 @sample(4)
 @pytest.mark.parametrize(("make", "label"), REBUILT, ids=[f"{make.__name__}-{label}" for make, label in REBUILT])
-def test_half_rebuilt_content_is_never_recognised(
-    tmp_path: Path, contents: Contents, make: Callable[..., Case], label: str
-) -> None:
-    case = make(label, tmp_path, contents)
+def test_half_rebuilt_content_is_never_recognised(contents: Contents, make: Make, label: str) -> None:
+    case = made(make, label, contents)
     whole = case.run()
     new, hidden = final(whole), 0
     (step,) = (step for step in case.steps if isinstance(step, RebuildContent))
@@ -157,9 +168,9 @@ def new_head(folder: Path) -> bytes:
 @pytest.mark.parametrize("way", [resume, rollback])
 @pytest.mark.parametrize(("make", "label"), ALL, ids=NAMES)
 def test_a_file_system_made_at_a_place_in_flight_is_not_overwritten(
-    tmp_path: Path, contents: Contents, make: Callable[..., Case], label: str, way: Way
+    tmp_path: Path, contents: Contents, make: Make, label: str, way: Way
 ) -> None:
-    case, head, stopped = make(label, tmp_path, contents), new_head(tmp_path), 0
+    case, head, stopped = made(make, label, contents), new_head(tmp_path), 0
     for cut, platter in case.cuts():
         for place in case.places:
             used = platter[: place.start] + head + platter[place.start + len(head) :]
@@ -203,9 +214,9 @@ def is_overwritten_by_copies(case: Case, platter: bytes, place: Extent) -> bool:
 @pytest.mark.parametrize("way", [resume, rollback])
 @pytest.mark.parametrize(("make", "label"), ALL, ids=NAMES)
 def test_an_old_table_that_is_put_back_does_not_hide_that_content_is_in_flight(
-    tmp_path: Path, contents: Contents, make: Callable[..., Case], label: str, way: Way
+    contents: Contents, make: Make, label: str, way: Way
 ) -> None:
-    case, continued = make(label, tmp_path, contents), 0
+    case, continued = made(make, label, contents), 0
     new = final(case.run())
     for cut, platter in case.cuts():
         journal = find_journal_or_none(SimulatedDisk(platter))
@@ -264,14 +275,10 @@ PUT_BACK = {
 @pytest.mark.parametrize(("make", "put_back"), PUT_BACK.values(), ids=PUT_BACK)
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 def test_a_journal_stays_open_under_an_old_table_that_is_put_back(
-    tmp_path: Path,
-    contents: Contents,
-    make: Callable[..., Case],
-    put_back: Callable[[bytes, Journal], bytes],
-    label: str,
+    contents: Contents, make: Make, put_back: Callable[[bytes, Journal], bytes], label: str
 ) -> None:
     """The change is complete, but nothing else than its journal names the new places then."""
-    case, stopped = make(label, tmp_path, contents), 0
+    case, stopped = made(make, label, contents), 0
     whole = case.run()
     at = next(step.journal.extent.start for step in case.steps if hasattr(step, "journal"))
     for cut in range(whole.operations - 60, whole.operations):
@@ -303,8 +310,8 @@ def test_a_journal_stays_open_under_an_old_table_that_is_put_back(
 
 @sample(1)
 @pytest.mark.parametrize("label", ["gpt", "dos"])
-def test_a_rollback_clears_the_new_places_under_an_old_table(tmp_path: Path, contents: Contents, label: str) -> None:
-    case, cleared = moved(label, tmp_path, contents), 0
+def test_a_rollback_clears_the_new_places_under_an_old_table(contents: Contents, label: str) -> None:
+    case, cleared = made(moved, label, contents), 0
     middle = case.run(case.run().operations * 2 // 3).after_the_cut(random.Random(label))
     whole = SimulatedDisk(middle)
     list(rollback(MoveContext(whole, NoKernel())))
@@ -331,10 +338,10 @@ def test_a_rollback_clears_the_new_places_under_an_old_table(tmp_path: Path, con
 @pytest.mark.parametrize("way", [resume, rollback])
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 def test_first_bytes_that_are_put_back_while_content_is_hidden_stop_both_directions(
-    tmp_path: Path, contents: Contents, label: str, way: Way
+    contents: Contents, label: str, way: Way
 ) -> None:
     """The content would be recognised, and markers would stay in its metadata."""
-    case, stopped = partitioned(label, tmp_path, contents), 0
+    case, stopped = made(partitioned, label, contents), 0
     whole = case.run()
     for cut in range(whole.operations):
         platter = case.run(cut).after_the_cut(random.Random(cut))
@@ -355,9 +362,9 @@ def test_first_bytes_that_are_put_back_while_content_is_hidden_stop_both_directi
 @pytest.mark.parametrize("way", [resume, rollback])
 @pytest.mark.parametrize(("make", "label"), REBUILT, ids=[f"{make.__name__}-{label}" for make, label in REBUILT])
 def test_a_change_that_an_older_version_began_without_hiding_signatures_is_continued(
-    tmp_path: Path, contents: Contents, make: Callable[..., Case], label: str, way: Way
+    contents: Contents, make: Make, label: str, way: Way
 ) -> None:
-    case = make(label, tmp_path, contents)
+    case = made(make, label, contents)
     new = final(case.run())
     (index,) = (index for index, step in enumerate(case.steps) if isinstance(step, RebuildContent))
     step = case.steps[index]
@@ -388,7 +395,7 @@ def test_no_other_change_begins_under_an_old_table_that_was_put_back(
     tmp_path: Path, contents: Contents, label: str
 ) -> None:
     """The second conversion would take what is half rebuilt for free space, and lose every file."""
-    case, image = converted(label, tmp_path, contents), tmp_path / "disk.img"
+    case, image = made(converted, label, contents), tmp_path / "disk.img"
     (index,) = (index for index, step in enumerate(case.steps) if isinstance(step, RebuildContent))
     middle = Position(index, HIDDEN_FIRST)
     platters = map(final, map(case.run, range(case.run().operations)))
@@ -413,7 +420,7 @@ def test_no_other_change_begins_under_an_old_table_that_was_put_back(
 @pytest.mark.parametrize("way", ["resume", "rollback"])
 def test_a_changed_disk_is_refused_before_the_question(tmp_path: Path, contents: Contents, way: str) -> None:
     """Without a terminal, the question itself would be refused with another exit code."""
-    case, image = moved("gpt", tmp_path, contents), tmp_path / "disk.img"
+    case, image = made(moved, "gpt", contents), tmp_path / "disk.img"
     platter = next(
         left for cut, left in case.cuts() if position(left) and is_hidden(case, left) and not is_taken(case, left)
     )

@@ -140,9 +140,9 @@ def id_of(crowd: Crowd, platter: bytes) -> bytes:
 
 def between_records(crowd: Crowd) -> tuple[bytes, Record]:
     """Return a disk in the middle of a move, and its newest record, which is in every slot."""
-    operations = act(crowd, crowd.platter, "realign").operations
-    for cut in range(operations // 2, operations):
-        middle = final(act(crowd, crowd.platter, "realign", cut))
+    whole = act(crowd, crowd.platter, "realign")
+    for cut in range(whole.operations // 2, whole.operations):
+        middle = final(whole.before(cut))
         places = (slot_at(crowd, copy, slot) for copy in (0, 1) for slot in SLOTS)
         found = [read_record(SimulatedDisk(middle), at, id_of(crowd, middle)) for at in places]
         if found[0] is not None and found == [found[0]] * len(found):

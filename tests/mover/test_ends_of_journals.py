@@ -48,7 +48,7 @@ def before_the_record(crowd: Crowd) -> bytes:
             begins[event.index] = disk.operations
     rewriting, closing = (crowd.plan.index_of(kind) for kind in (RewriteTable, CloseJournal))
     for cut in range(begins[rewriting], begins[closing]):
-        platter = final(act(crowd, crowd.platter, "realign", cut))
+        platter = final(disk.before(cut))
         seen = SimulatedDisk(platter)
         journal = Journal.open(seen, place_of(crowd).extent.start)
         shown = table_state(seen, journal.contents.images)

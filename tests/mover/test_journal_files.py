@@ -4,8 +4,9 @@ import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, cached_property, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -35,6 +36,7 @@ from tests.thorough import THOROUGH, sample
 pytestmark = pytest.mark.needs_tools("mke2fs", "mkswap", "mkfs.fat", "mcopy", "fsck.fat", "sfdisk", "fdisk")
 
 EVERY = 1 if THOROUGH else 23
+Make = Callable[[str, Path], "Case"]
 
 
 @dataclass(frozen=True)
@@ -47,13 +49,17 @@ class Case:
     rebuilt: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
     sector: int = 512
 
-    def begun(self, cut: int | None = None) -> tuple[SimulatedDisk, SimulatedDisk]:
-        """Begin the change, up to a power cut; return the disk and the file."""
-        disk = SimulatedDisk(self.platter, cut=cut, sector=self.sector)
+    @cached_property
+    def whole(self) -> SimulatedDisk:
         length = next(step.journal.extent.length for step in self.plan.steps if hasattr(step, "journal"))
         file = SimulatedDisk(bytes(length), sector=self.sector)
+        disk = SimulatedDisk(self.platter, sector=self.sector, beside=file)
         until_cut(realign(self.plan, MoveContext(disk, NoKernel(), file), self.runs, self.rebuilt))
-        return disk, file
+        return disk
+
+    def begun(self, cut: int | None = None) -> tuple[SimulatedDisk, SimulatedDisk]:
+        """Begin the change, up to a power cut; return the disk and the file."""
+        return self.whole.both_before(cut)
 
     def context(self, platter: bytes, journal: bytes) -> MoveContext:
         disk, file = (SimulatedDisk(content, sector=self.sector) for content in (platter, journal))
@@ -90,24 +96,26 @@ def converted(label: str, folder: Path) -> Case:
     return Case(made.platter, with_journal_in_file(made.plan), {}, made.rebuilt, made.unit)
 
 
-CASES = [
-    *(
-        (make, label)
-        for make in (realigned, whole_disk, partial(whole_disk, undo=True), converted)
-        for label in ("gpt", "dos")
-    )
-]
+unpartitioned = partial(whole_disk, undo=True)
+
+
+@cache
+def made(make: Make, label: str) -> Case:
+    """Return the same case to all tests."""
+    with TemporaryDirectory(prefix="aligntool-case-") as folder:
+        return make(label, Path(folder))
+
+
+CASES = [(make, label) for make in (realigned, whole_disk, unpartitioned, converted) for label in ("gpt", "dos")]
 NAMES = [f"{name}-{label}" for name in ("realign", "partition", "undo", "convert") for label in ("gpt", "dos")]
 
 
 @sample(4)
 @pytest.mark.parametrize(("make", "label"), CASES, ids=NAMES)
-def test_a_move_is_continued_only_on_the_disk_where_it_was_begun(
-    tmp_path: Path, make: Callable[[str, Path], Case], label: str
-) -> None:
+def test_a_move_is_continued_only_on_the_disk_where_it_was_begun(make: Make, label: str) -> None:
     """A backup looks like the disk before the move: to continue there would skip what was never copied there."""
-    case, luck, refused = make(label, tmp_path), random.Random(label), 0
-    operations = case.begun()[0].operations
+    case, luck, refused = made(make, label), random.Random(label), 0
+    operations = case.whole.operations
     noise = random.Random(1).randbytes(len(case.platter))
     for cut in range(0, operations, EVERY):
         disk, file = case.begun(cut)
@@ -128,7 +136,7 @@ def test_a_move_is_continued_only_on_the_disk_where_it_was_begun(
 
 
 def test_a_complete_move_is_not_offered_to_be_undone(tmp_path: Path) -> None:
-    case = realigned("gpt", tmp_path)
+    case = made(realigned, "gpt")
     commit = case.plan.commit_at
     disk, file = SimulatedDisk(case.platter), SimulatedDisk(bytes(case.plan.journal.extent.length))
     events = realign(case.plan, MoveContext(disk, NoKernel(), file), case.runs, case.rebuilt)
@@ -152,11 +160,9 @@ WAYS = [partial(way, restore_table=restore) for way in (resume, rollback) for re
 
 
 @pytest.mark.parametrize(("make", "label"), CASES, ids=NAMES)
-def test_a_rollback_that_is_cut_is_continued_by_either_command(
-    tmp_path: Path, make: Callable[[str, Path], Case], label: str
-) -> None:
-    case = make(label, tmp_path)
-    disk, file = case.begun(case.begun()[0].operations // 3)
+def test_a_rollback_that_is_cut_is_continued_by_either_command(make: Make, label: str) -> None:
+    case = made(make, label)
+    disk, file = case.begun(case.whole.operations // 3)
     left, journal = disk.after_the_cut(random.Random(label), torn=False), final(file)
     whole = case.context(left, journal)
     list(rollback(whole))
@@ -181,11 +187,9 @@ def test_a_rollback_that_is_cut_is_continued_by_either_command(
 
 @sample(4)
 @pytest.mark.parametrize(("make", "label"), CASES, ids=NAMES)
-def test_an_older_copy_of_the_journal_is_refused_once_the_change_has_ended(
-    tmp_path: Path, make: Callable[[str, Path], Case], label: str
-) -> None:
+def test_an_older_copy_of_the_journal_is_refused_once_the_change_has_ended(make: Make, label: str) -> None:
     """To continue with it would repeat batches whose source is overwritten, also after a system used the content."""
-    case, refused = make(label, tmp_path), 0
+    case, refused = made(make, label), 0
     disk = SimulatedDisk(case.platter, sector=case.sector)
     file = SimulatedDisk(bytes(case.plan.journal.extent.length), sector=case.sector)
     copies, recorded = [], StepDone(case.plan.commit_at - 1)  # then no rollback is possible
@@ -233,10 +237,10 @@ def is_refused_or_untouched(
     return False
 
 
-def test_a_truncated_journal_file_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_a_truncated_journal_file_is_refused_before_anything_is_written() -> None:
     """The stash at its end would be missing: some batches would be moved, and recorded in one of two journals."""
-    case = realigned("gpt", tmp_path)
-    disk, file = case.begun(case.begun()[0].operations // 2)
+    case = made(realigned, "gpt")
+    disk, file = case.begun(case.whole.operations // 2)
     journal = final(file)
     context = case.context(final(disk), journal[:-512])
     with pytest.raises(Refused, match="truncated"):
@@ -258,7 +262,7 @@ def test_a_conversion_of_only_the_table_is_refused_if_the_table_is_gone(tmp_path
     found = Conversion(request, (4096,)).find_plan(str(disk), request)
     case = Case(disk.read_bytes(), with_journal_in_file(found.plan), {}, dict(found.rebuilt))
     refused = 0
-    for cut in range(1, case.begun()[0].operations):
+    for cut in range(1, case.whole.operations):
         begun, file = case.begun(cut)
         left = begun.after_the_cut(random.Random(cut), torn=False)
         assert left[512:] == case.platter[512:]
@@ -284,16 +288,16 @@ def continued(case: Case, platter: bytes, journal: bytes, way: Callable[..., Ite
 @pytest.mark.parametrize("way", [resume, rollback])
 @pytest.mark.parametrize("label", ["dos", "gpt"])
 def test_a_half_rebuilt_fat_is_finished_under_a_table_that_was_changed(
-    tmp_path: Path, label: str, way: Callable[..., Iterator[Event]]
+    label: str, way: Callable[..., Iterator[Event]]
 ) -> None:
     """A system writes a signature into the MBR, or initialises the disk; only half of the FAT shows the conversion."""
-    case = converted(label, tmp_path)
+    case = made(converted, label)
     new = final(case.begun()[0])
     head, tail = bytes(440) + b"WIN!" + bytes(66) + b"\x55\xaa" + bytes(200 * KIB - 512), bytes(64 * KIB)
     halves = 0
-    for cut, seed in itertools.product(range(case.begun()[0].operations), range(6)):
-        disk, file = case.begun(cut)
-        left, journal = disk.after_the_cut(random.Random(seed), torn=False), final(file)
+    begun = ((case.begun(cut), random.Random(seed)) for cut in range(case.whole.operations) for seed in range(6))
+    for (disk, file), luck in begun:
+        left, journal = disk.after_the_cut(luck, torn=False), final(file)
         if left[FAT] in (case.platter[FAT], new[FAT]):
             continue
         changed = left[:440] + b"WIN!" + left[444:] if label == "dos" else head + left[200 * KIB : -64 * KIB] + tail
@@ -303,10 +307,10 @@ def test_a_half_rebuilt_fat_is_finished_under_a_table_that_was_changed(
     assert halves
 
 
-def test_a_conversion_under_another_disk_signature_continues_with_a_restored_table(tmp_path: Path) -> None:
-    case, hidden = converted("dos", tmp_path), 0
+def test_a_conversion_under_another_disk_signature_continues_with_a_restored_table() -> None:
+    case, hidden = made(converted, "dos"), 0
     new = final(case.begun()[0])
-    for cut in range(1, case.begun()[0].operations):
+    for cut in range(1, case.whole.operations):
         disk, file = case.begun(cut)
         left, journal = disk.after_the_cut(random.Random(cut), torn=False), final(file)
         if find_parked(SimulatedDisk(left)) is None:
@@ -329,7 +333,7 @@ def test_a_sector_0_torn_by_a_power_cut_is_recognised_as_that_of_the_conversion(
     found = Conversion(request, (4096,)).find_plan(str(disk), request)
     case = Case(disk.read_bytes(), with_journal_in_file(found.plan), {}, dict(found.rebuilt))
     new, torn = final(case.begun()[0]), 0
-    for cut in range(1, case.begun()[0].operations):
+    for cut in range(1, case.whole.operations):
         begun, file = case.begun(cut)
         left, journal = final(begun), final(file)
         if find_parked(SimulatedDisk(left)) is None:
@@ -343,9 +347,9 @@ def test_a_sector_0_torn_by_a_power_cut_is_recognised_as_that_of_the_conversion(
     assert torn
 
 
-def test_the_id_in_a_torn_entry_is_not_taken_for_that_of_another_journal(tmp_path: Path) -> None:
+def test_the_id_in_a_torn_entry_is_not_taken_for_that_of_another_journal() -> None:
     """Half of it belongs to the old entry: the journal is found by its file, and not taken for that of another move."""
-    case, torn = converted("gpt", tmp_path), 0
+    case, torn = made(converted, "gpt"), 0
     for cut in (3, 13):
         for seed in range(12) if cut == 13 else (54,):
             disk, file = case.begun(cut)
@@ -364,7 +368,7 @@ def test_a_backup_with_a_blank_partition_is_refused(tmp_path: Path) -> None:
     found = find_plan(str(disk), Request())
     case = Case(disk.read_bytes(), with_journal_in_file(found.plan), found.runs)
     refused = 0
-    for cut in range(1, case.begun()[0].operations, EVERY):
+    for cut in range(1, case.whole.operations, EVERY):
         begun, file = case.begun(cut)
         refused += sum(is_refused_or_untouched(case, case.platter, final(file), way) for way in WAYS)
         result = continued(case, final(begun), final(file), resume)
@@ -375,8 +379,8 @@ def test_a_backup_with_a_blank_partition_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("begun", [False, True])
 def test_only_the_journal_file_of_a_finished_move_is_reported_as_no_longer_needed(tmp_path: Path, begun: bool) -> None:
     """Before anything is parked, the disk may be a backup of the one in flight, which needs the file."""
-    case = realigned("dos", tmp_path)
-    disk, journal = case.begun(case.begun()[0].operations // 2 if begun else 0)
+    case = made(realigned, "dos")
+    disk, journal = case.begun(case.whole.operations // 2 if begun else 0)
     image, file = tmp_path / "disk.img", tmp_path / "journal"
     image.write_bytes(final(disk))
     file.write_bytes(final(journal))
@@ -387,7 +391,7 @@ def test_only_the_journal_file_of_a_finished_move_is_reported_as_no_longer_neede
 # Older copies of the file or of the disk (test_old_copies.py).
 
 
-MAKERS = {"partition": whole_disk, "unpartition": partial(whole_disk, undo=True), "convert": converted}
+MAKERS = {"partition": whole_disk, "unpartition": unpartitioned, "convert": converted}
 
 
 def begun_case(case: Case, context: MoveContext) -> Iterable[Event]:
@@ -397,10 +401,8 @@ def begun_case(case: Case, context: MoveContext) -> Iterable[Event]:
 @sample(2)
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-def test_changes_of_a_whole_disk_do_not_follow_older_copies(
-    tmp_path: Path, make: Callable[[str, Path], Case], label: str
-) -> None:
-    case, luck = make(label, tmp_path), random.Random(label)
+def test_changes_of_a_whole_disk_do_not_follow_older_copies(make: Make, label: str) -> None:
+    case, luck = made(make, label), random.Random(label)
     length = next(step.journal.extent.length for step in case.plan.steps if hasattr(step, "journal"))
     start = Moment(case.platter, bytes(length))
     every = 9 if any(isinstance(step, CopyContent) for step in case.plan.steps) else 2

@@ -2,7 +2,6 @@
 
 import random
 import struct
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from tests.conftest import run
 from tests.mover.command_line import aligntool
 from tests.mover.command_line import realign as realign_image
 from tests.mover.disks import place
-from tests.mover.simulated_disk import PowerCut, SimulatedDisk
+from tests.mover.simulated_disk import SimulatedDisk
 from tests.mover.test_simulated_cuts import NoKernel
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "fdisk", "mkswap", "blkid")
@@ -105,21 +104,20 @@ def test_status_reads_an_image_with_4096_byte_sectors_like_a_resume(tmp_path: Pa
     judged, _ = look_at(str(path), Request(goal=RealignGoal(grain=MIB, grain_given=True), sector_size=4096))
     plan = plan_realign(judged, RealignGoal(grain=MIB, grain_given=True), {}, ALL_FREE)
     assert [place.after.start for place in plan.places if place.after] == [256 * 4096]
-    whole = moved(content, plan, None)
+    whole = moved(content, plan)
     states = set()
     for cut in range(0, whole.operations + 1, 3):
-        platter = moved(content, plan, cut).after_the_cut(random.Random(cut), torn=False)
+        platter = whole.before(cut).after_the_cut(random.Random(cut), torn=False)
         seen = [journal_status(SimulatedDisk(platter, sector=size), None).state for size in (512, 4096)]
         assert seen[0] == seen[1], f"{seen} before operation {cut} of {whole.operations}"
         states.add(seen[0])
     assert states == {"old", "in-flight"}
 
 
-def moved(content: bytearray, plan: MovePlan, cut: int | None) -> SimulatedDisk:
-    disk = SimulatedDisk(bytes(content), cut=cut, sector=4096)
-    with suppress(PowerCut):
-        for _ in realign(plan, MoveContext(disk, NoKernel(), None), {1: (Extent(0, 2 * MIB),)}):
-            pass
+def moved(content: bytearray, plan: MovePlan) -> SimulatedDisk:
+    disk = SimulatedDisk(bytes(content), sector=4096)
+    for _ in realign(plan, MoveContext(disk, NoKernel(), None), {1: (Extent(0, 2 * MIB),)}):
+        pass
     return disk
 
 

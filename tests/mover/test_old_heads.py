@@ -17,7 +17,7 @@ from aligntool.steps import CopyContent, HoldContent, ReleaseContent, RewriteTab
 from aligntool.units import Extent
 from tests.mover.libblkid import ProbedImage
 from tests.mover.planned_disks import Planned
-from tests.mover.simulated_disk import SimulatedDisk, until_cut
+from tests.mover.simulated_disk import SimulatedDisk
 from tests.mover.test_planned_cuts import drawn, journal_fits
 from tests.mover.test_simulated_cuts import NoKernel, final
 from tests.thorough import THOROUGH
@@ -42,9 +42,7 @@ def cuts(planned: Planned, count: int) -> Iterator[bytes]:
             begins[event.index] = disk.operations
     moments = range(begins[first], begins[last])
     for cut in sorted(luck.sample(moments, min(count, len(moments)))):
-        cut_off = SimulatedDisk(planned.platter, cut=cut, sector=planned.sector)
-        until_cut(begun(planned, cut_off))
-        yield cut_off.after_the_cut(luck)
+        yield disk.before(cut).after_the_cut(luck)
 
 
 def begun(planned: Planned, disk: SimulatedDisk) -> Iterator[Event]:

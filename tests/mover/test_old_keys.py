@@ -130,8 +130,7 @@ def test_no_key_is_left_at_the_other_place_after_any_cut(kind: str, start: int) 
     old, new = case.places
     content = case.platter[old.start : old.end]
     for cut in [*cuts(disk.operations), None]:
-        stopped = SimulatedDisk(case.platter, cut=cut)
-        until_cut(realign(case.plan, MoveContext(stopped, NoKernel()), case.runs))
+        stopped = disk.before(cut)
         for way in ENDS:
             luck = random.Random(f"{cut} {way}")
             platter = ended(case, stopped.after_the_cut(luck), way)
@@ -151,9 +150,7 @@ def test_a_rollback_that_is_cut_leaves_no_key_at_the_new_place(kind: str) -> Non
     back = SimulatedDisk(begun)
     until_cut(rollback(MoveContext(back, NoKernel())))
     for cut in range(0, back.operations, 1 if THOROUGH else 7):
-        stopped = SimulatedDisk(begun, cut=cut)
-        until_cut(rollback(MoveContext(stopped, NoKernel())))
-        platter = ended(case, stopped.after_the_cut(random.Random(cut)), "rollback")
+        platter = ended(case, back.before(cut).after_the_cut(random.Random(cut)), "rollback")
         assert platter[old.start : old.end] == case.platter[old.start : old.end]
         assert not leaks(platter, case.keys, old), f"cut at {cut}"
 
@@ -165,22 +162,21 @@ def test_what_another_program_put_where_the_keys_were_is_not_overwritten(kind: s
     """
     case = moved(kind, 63)
     plan = with_journal_in_file(case.plan)
-    disk, file = SimulatedDisk(case.platter), SimulatedDisk(bytes(20 * MIB))
+    disk = SimulatedDisk(case.platter)
+    file = SimulatedDisk(bytes(20 * MIB), beside=disk)
     until_cut(realign(plan, MoveContext(disk, NoKernel(), file), case.runs))
     old, new = case.places
     at, core = old.start + 300 * SECTOR, b"core image".ljust(SECTOR, b"\1")
     steps = set()
     for cut in range(file.operations - 40, file.operations):
-        disk, file = SimulatedDisk(case.platter), SimulatedDisk(bytes(20 * MIB), cut=cut)
-        until_cut(realign(plan, MoveContext(disk, NoKernel(), file), case.runs))
-        platter, record = (each.after_the_cut(random.Random(cut), torn=False) for each in (disk, file))
+        record, platter = (each.after_the_cut(random.Random(cut), torn=False) for each in file.both_before(cut))
         is_new = platter[new.start : new.start + 6] == b"LUKS\xba\xbe" and platter[446 + 4] == 0x83
         if not is_new or not is_head(record[:SLOT]):
             continue
-        disk, file = SimulatedDisk(platter[:at] + core + platter[at + SECTOR :]), SimulatedDisk(record)
-        steps.add(Journal.open(file, 0, disk_size=disk.size).position.step)
-        until_cut(resume(MoveContext(disk, NoKernel(), file)))
-        assert disk.read(at, SECTOR) == core
+        used, journal = SimulatedDisk(platter[:at] + core + platter[at + SECTOR :]), SimulatedDisk(record)
+        steps.add(Journal.open(journal, 0, disk_size=used.size).position.step)
+        until_cut(resume(MoveContext(used, NoKernel(), journal)))
+        assert used.read(at, SECTOR) == core
     assert len(steps) > 1
 
 

@@ -25,7 +25,7 @@ from tests.mover.recognition import (
     rollback_log,
     state_before_commit,
 )
-from tests.mover.simulated_disk import SECTOR, PowerCut, SimulatedDisk
+from tests.mover.simulated_disk import SECTOR, SimulatedDisk
 from tests.mover.specimens import SPECIMENS
 from tests.mover.test_damaged_records import SLOTS, damaged, slot_at
 from tests.mover.test_lost_tables import copying, ended, without_table
@@ -99,8 +99,10 @@ def test_a_move_begun_with_large_sectors_is_continued_where_the_disk_has_small_o
     """As behind another USB adapter. Cut while markers are written, and when the first batches are copied."""
     planned = make_planned(9604, "dos", 4096)
     first, last = (operations_before(planned, kind) for kind in (HoldContent, CopyContent))
+    whole = SimulatedDisk(planned.platter, sector=planned.sector)
+    list(realign(planned.plan, MoveContext(whole, NoKernel()), planned.runs))
     for cut in range(first, last + 8, 3):
-        disk = SimulatedDisk(cut_at(planned, cut))
+        disk = SimulatedDisk(whole.before(cut).after_the_cut(random.Random(cut), torn=False))
         list(way(MoveContext(disk, NoKernel())))
         check(planned, final(disk), new=way is resume)
         check_what_stays(planned, final(disk))
@@ -114,13 +116,6 @@ def operations_before(planned: Planned, kind: type) -> int:
         if event == StepBegun(first):
             break
     return disk.operations
-
-
-def cut_at(planned: Planned, cut: int) -> bytes:
-    disk = SimulatedDisk(planned.platter, cut=cut, sector=planned.sector)
-    with pytest.raises(PowerCut):
-        list(realign(planned.plan, MoveContext(disk, NoKernel()), planned.runs))
-    return disk.after_the_cut(random.Random(cut), torn=False)
 
 
 @pytest.mark.skipif(find_library() is None, reason="libblkid.so.1 is not here")

@@ -178,11 +178,12 @@ def test_many_cuts_in_a_row_lose_nothing(tmp_path: Path, contents: Contents, see
 LONG = 4 * MIB  # bytes of a journal file
 
 
-def begun_in_file(case: Case, cut: int | None) -> tuple[SimulatedDisk, SimulatedDisk]:
-    """Write the shrunk file system up to the cut, with its journal in a file; return the disk and the file."""
-    disk, file = SimulatedDisk(case.platter, cut=cut), SimulatedDisk(bytes(LONG))
+def written_with_file(case: Case) -> SimulatedDisk:
+    """Write the shrunk file system, with its journal in a file beside the disk."""
+    file = SimulatedDisk(bytes(LONG))
+    disk = SimulatedDisk(case.platter, beside=file)
     until_cut(write(case.plan, MoveContext(disk, NoKernel(), file), case.prepared))
-    return disk, file
+    return disk
 
 
 @sample(2)
@@ -193,10 +194,10 @@ def test_the_journal_of_a_shrink_is_found_by_the_file_that_was_named(
 ) -> None:
     """Also if the file was too short, and the journal is in free blocks of the file system."""
     case = make_case(tmp_path, contents, kind, table, SimulatedDisk(bytes(4096 if too_short else LONG)))
-    whole = begun_in_file(case, None)[0]
+    whole = written_with_file(case)
     expected, luck, hidden = final(whole), random.Random(kind), 0
     for cut in range(1, whole.operations, 1 if THOROUGH else 3):
-        disk, file = begun_in_file(case, cut)
+        disk, file = whole.both_before(cut)
         left, journal = disk.after_the_cut(luck), final(file)
         entry = find_parked(SimulatedDisk(left))
         if entry is None or entry.only_backup:

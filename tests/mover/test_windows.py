@@ -21,7 +21,7 @@ from tests.mover import command_line, windows
 from tests.mover.entries import entries
 from tests.mover.loop_mounts import mounted
 from tests.mover.planned_disks import Planned
-from tests.mover.simulated_disk import PowerCut, SimulatedDisk
+from tests.mover.simulated_disk import SimulatedDisk, until_cut
 from tests.mover.test_simulated_cuts import NoKernel
 from tests.mover.windows import SECTOR, Values
 from tests.thorough import THOROUGH
@@ -310,19 +310,12 @@ def parts_after(planned: Planned, platter: bytes, *, new: bool) -> None:
 FIRST_SEEN = 40  # operations: before the entries are parked, a resume has nothing to resume
 
 
-def act(planned: Planned, how: str, platter: bytes, cut: int | None, luck: random.Random) -> tuple[bytes, int]:
+def recovered(how: str, platter: bytes, cut: int | None, luck: random.Random) -> bytes:
     disk = SimulatedDisk(platter, cut=cut, sector=SECTOR)
     context = MoveContext(disk, NoKernel(), None)
-    try:
-        if how == "realign":
-            for _ in realign(planned.plan, context, planned.runs):
-                pass
-        elif find_journal(disk, None) is not None:
-            for _ in resume(context) if how == "resume" else rollback(context):
-                pass
-    except PowerCut:
-        pass
-    return disk.after_the_cut(luck, torn=False), disk.operations
+    if find_journal(disk, None) is not None:
+        until_cut(resume(context) if how == "resume" else rollback(context))
+    return disk.after_the_cut(luck, torn=False)
 
 
 class Seen(NoKernel):
@@ -351,13 +344,14 @@ def test_the_kernel_also_shows_the_partition_that_did_not_move_again(planned: Pl
 
 def test_a_cut_anywhere_leaves_the_old_values_or_the_new_ones(planned: Planned) -> None:
     luck = random.Random(39)
-    done, operations = act(planned, "realign", planned.platter, None, luck)
-    parts_after(planned, done, new=True)
-    for cut in range(0, operations, 1 if THOROUGH else 23):
-        left, _ = act(planned, "realign", planned.platter, cut, luck)
+    whole = SimulatedDisk(planned.platter, sector=SECTOR)
+    list(realign(planned.plan, MoveContext(whole, NoKernel(), None), planned.runs))
+    parts_after(planned, whole.after_the_cut(luck, torn=False), new=True)
+    for cut in range(0, whole.operations, 1 if THOROUGH else 23):
+        left = whole.before(cut).after_the_cut(luck, torn=False)
         for how in ("resume", "rollback"):
-            again, _ = act(planned, how, left, luck.randrange(60), luck)
-            done, _ = act(planned, how, again, None, luck)
+            again = recovered(how, left, luck.randrange(60), luck)
+            done = recovered(how, again, None, luck)
             new = entries(done, SECTOR)[2].extent.start != WINDOWS * SECTOR
             assert new or how == "rollback" or cut < FIRST_SEEN
             parts_after(planned, done, new=new)
