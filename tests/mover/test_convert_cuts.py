@@ -2,7 +2,9 @@
 
 import random
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -102,22 +104,26 @@ def make(folder: Path, old: int, new: tuple[int, ...], unit: int, label: str) ->
     return Case(path.read_bytes(), found.plan, dict(found.rebuilt), new, unit)
 
 
-def table(case: Case, folder: Path, platter: bytes, sector: int) -> dict[Extent, str]:
+def table(case: Case, folder: Path, platter: bytes, sector: int) -> Mapping[Extent, str]:
     """Return what fdisk reads on a disk with such sectors: the places and their types.
 
     An MBR for other sectors gives other places, before and afterwards; here it gives none.
     """
+    found = listed(case.label, folder, platter, sector)
+    return found if case.label == "gpt" or ESP in found else {}
+
+
+@lru_cache(8)  # most disks at the end of a recovery are equal
+def listed(label: str, folder: Path, platter: bytes, sector: int) -> Mapping[Extent, str]:
     path = folder / "seen.img"
     path.write_bytes(platter)
-    kind = {"gpt": "Type-UUID", "dos": "Id"}[case.label]
+    kind = {"gpt": "Type-UUID", "dos": "Id"}[label]
     words = ["fdisk", "-b", str(sector), "-o", f"Start,Sectors,{kind}", "-l", str(path)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     found = {}
     for fields in (line.split() for line in done.stdout.splitlines()):
         if len(fields) == 3 and fields[0].isdecimal():
             found[Extent(int(fields[0]) * sector, int(fields[1]) * sector)] = fields[2]
-    if case.label == "dos":
-        return found if ESP in found else {}
     return found
 
 

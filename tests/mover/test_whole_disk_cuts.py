@@ -7,6 +7,7 @@ import json
 import random
 import struct
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -188,14 +189,19 @@ def check_unlisted(case: Case, platter: bytes) -> None:
 def check_entry(case: Case, folder: Path, platter: bytes, place: Extent) -> None:
     """Check with sfdisk; for sectors that it does not support, check the fields: UEFI specification 2.10, table 5-6."""
     if case.sector == 512:
-        (folder / "seen.img").write_bytes(platter)
-        listed = run("sfdisk", "--dump", folder / "seen.img")
+        listed, verified = said_by_sfdisk(folder, platter)
         assert f"start={place.start // 512:>12}, size={place.length // 512:>12}" in listed
-        assert "No errors detected" in run("sfdisk", "--verify", folder / "seen.img")
+        assert "No errors detected" in verified
     else:
         assert platter[case.sector :].startswith(b"EFI PART")
         first, last = struct.unpack_from("<QQ", platter, 2 * case.sector + 32)
         assert (first * case.sector, (last + 1) * case.sector) == (place.start, place.end)
+
+
+@lru_cache(8)  # most disks at the end of a recovery are equal
+def said_by_sfdisk(folder: Path, platter: bytes) -> tuple[str, str]:
+    (folder / "seen.img").write_bytes(platter)
+    return run("sfdisk", "--dump", folder / "seen.img"), run("sfdisk", "--verify", folder / "seen.img")
 
 
 ALL = [*itertools.product(MAKE, ("gpt", "dos"), (False, True), (MIB, 64 * KIB))]
@@ -225,7 +231,8 @@ def test_a_cut_before_every_operation_loses_nothing(
 @pytest.mark.parametrize("way", ["resume", "rollback"])
 def test_a_resume_before_anything_is_hidden_reports_the_old_state(tmp_path: Path, way: str) -> None:
     case, image = make(tmp_path, "ext2"), tmp_path / "disk.img"
-    platters = (final(case.act(case.platter, "realign", cut)) for cut in itertools.count())
+    whole = case.act(case.platter, "realign")
+    platters = (final(whole.before(cut)) for cut in range(whole.operations))
     image.write_bytes(next(cut for cut in platters if find_journal(SimulatedDisk(cut), None)))
     assert " to take:" not in run_aligntool(way, "--dry-run", image, code=0).stdout
     last = json.loads(run_aligntool(way, "--yes", "--json", image, code=0).stdout.splitlines()[-1])
