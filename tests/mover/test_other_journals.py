@@ -155,17 +155,17 @@ def test_a_journal_body_of_another_version_is_refused(change: Callable[[Any], ob
         unpack(zlib.compress(struct.pack("<Q", len(text)) + text + raw[8 + length :]), len(crowd.platter))
 
 
-BOMBS = {
-    "zeros": bytes(300 << 20),
-    "a long index": struct.pack("<Q", 200 << 20) + b" " * (200 << 20),
-    "many values": struct.pack("<Q", 12 << 20) + b"[" + b"[]," * (4 << 20),
-    "many values in a plan": struct.pack("<Q", 15 << 20) + b'{"plan": "' + b"[]," * (5 << 20),
+BOMBS: dict[str, Callable[[], bytes]] = {
+    "zeros": lambda: bytes(300 << 20),
+    "a long index": lambda: struct.pack("<Q", 200 << 20) + b" " * (200 << 20),
+    "many values": lambda: struct.pack("<Q", 12 << 20) + b"[" + b"[]," * (4 << 20),
+    "many values in a plan": lambda: struct.pack("<Q", 15 << 20) + b'{"plan": "' + b"[]," * (5 << 20),
 }
 
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_body_that_unpacks_to_more_than_its_disk_is_refused_before_memory_fills(name: str) -> None:
-    body = zlib.compress(BOMBS[name], 1)
+    body = zlib.compress(BOMBS[name](), 1)
     assert len(body) < 2 << 20
     tracemalloc.start()
     with pytest.raises(Refused, match="another version of aligntool"):
