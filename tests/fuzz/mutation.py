@@ -20,6 +20,7 @@ _EDGES = (0, 1, 2, 3, 7, 8, 0x7F, 0x80, 0xFF, 0x100, 512, 4096, 0x7FFF, 0x8000, 
           (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32, 1 << 44, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)  # fmt: skip
 _ODD = (b'"', b"{", b"}", b"[", b"]", b",", b"\\", b"\n", b"#", b"\xff", b"0x", b"-", b"1e9", b"null")
 _DIGITS = re.compile(rb"\d+")
+_LONG = 1 << 16  # bytes
 _WORDS = re.compile(rb"[A-Za-z0-9_]+|\"[^\"\n]*\"|[{}\[\]=,:]")
 _TEXT = frozenset(range(0x20, 0x7F)) | frozenset(b"\t\n\r")
 
@@ -131,10 +132,10 @@ class Mutator:
     def words(self, content: bytes) -> bytes:
         """Change a text: another number, a word doubled, a word removed, two words swapped, a stretch repeated."""
         pattern = _DIGITS if self.random.random() < 0.4 else _WORDS
-        found = list(pattern.finditer(content))
-        if not found:
+        words = self._two_words(pattern, content)
+        if not words:
             return self.change(content, len(content) + 64)
-        one, two = self.random.choice(found), self.random.choice(found)
+        one, two = words
         begin, end = one.span()
         match self.random.randrange(6):
             case 0 | 1 if pattern is _DIGITS:
@@ -149,6 +150,15 @@ class Mutator:
                 return content[:begin] + two.group() + content[end:]
             case _:
                 return content[:end] + self.random.choice(_ODD) + content[end:]
+
+    def _two_words(self, pattern: re.Pattern[bytes], content: bytes) -> tuple[re.Match[bytes], re.Match[bytes]] | None:
+        """Draw two words. Those of a long text are not all found first: a million of them takes seconds."""
+        if len(content) <= _LONG:
+            found = list(pattern.finditer(content))
+            return (self.random.choice(found), self.random.choice(found)) if found else None
+        places = (self.random.randrange(len(content)) for _ in range(2))
+        one, two = (pattern.search(content, at) or pattern.search(content) for at in places)
+        return (one, two) if one and two else None
 
 
 def any_bytes(random: Random) -> Change:
