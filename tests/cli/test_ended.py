@@ -14,12 +14,12 @@ import pytest
 INTERRUPTED = 130
 
 
-@pytest.fixture
-def large_capture(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def large_capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An archive that takes longer to unpack than a signal takes to arrive."""
-    archive = tmp_path / "capture.tar"
+    archive = tmp_path_factory.mktemp("large") / "capture.tar"
     with tarfile.open(archive, "w") as tar:
-        for number in range(60_000):
+        for number in range(20_000):
             entry = tarfile.TarInfo(f"sys/block/{number // 100}/{number}")
             entry.size = 1
             tar.addfile(entry, io.BytesIO(b"1"))

@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -281,11 +281,20 @@ def interrupted(
     return process.returncode, said, time.monotonic() - sent
 
 
-@pytest.fixture
-def in_flight(disk: Path) -> Iterator[Path]:
+@pytest.fixture(scope="module")
+def stopped(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A disk in flight, whose move was stopped by Ctrl-C."""
+    disk = tmp_path_factory.mktemp("stopped") / "old.img"
+    run("cp", "--sparse=always", model, disk)
     code, said, _ = interrupted(disk)
     assert code == 4, said
-    yield disk
+    return disk
+
+
+@pytest.fixture
+def in_flight(stopped: Path, disk: Path) -> Path:
+    run("cp", "--sparse=always", stopped, disk)
+    return disk
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -18,6 +18,7 @@ import pytest
 
 from tests.conftest import run
 from tests.run_aligntool import UNSET, program, run_aligntool
+from tests.thorough import sample
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs", "mkfs.fat", "mkswap", "mkntfs", "partclone.ntfs")
 ROOT = Path(__file__).parents[2]
@@ -100,6 +101,7 @@ def test_a_plan_uses_the_whole_width_and_no_more(demo: Path, columns: int) -> No
     assert any('swap "swap"' in line for line in lines)
 
 
+@sample(12)
 @pytest.mark.parametrize("columns", COLUMNS)
 @pytest.mark.parametrize(
     "words",
@@ -122,6 +124,7 @@ def test_no_line_but_a_command_is_wider_than_the_terminal(demo: Path, words: tup
 ONLY_A_COMMAND = re.compile(r"\s*[→$] (sudo )?aligntool [^;]*(/dev/)?\w+$")
 
 
+@sample(4)
 @pytest.mark.parametrize("columns", COLUMNS[:2])
 @pytest.mark.parametrize(
     "words",

@@ -24,9 +24,17 @@ def shown(rows: list[str]) -> str:
     return " ".join(" ".join(rows).split())
 
 
-@pytest.fixture
-def in_flight(disk: Path) -> Path:
+@pytest.fixture(scope="module")
+def killed(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    disk = tmp_path_factory.mktemp("killed") / "old.img"
+    run("cp", "--sparse=always", model, disk)
     killed_while_copying(disk)
+    return disk
+
+
+@pytest.fixture
+def in_flight(killed: Path, disk: Path) -> Path:
+    run("cp", "--sparse=always", killed, disk)
     return disk
 
 
@@ -84,11 +92,10 @@ def test_an_error_wraps_at_a_terminal_and_stays_one_line_elsewhere(tmp_path: Pat
 
 
 @pytest.mark.parametrize("words", ["realign", "layout --part rest:linux --wipe disk.img", "resume", "rollback"])
-def test_a_change_ends_with_the_time_it_took(disk: Path, words: str) -> None:
+def test_a_change_ends_with_the_time_it_took(disk: Path, killed: Path, words: str) -> None:
     name, *options = words.split()
-    disk.rename(disk.parent / "disk.img")
-    if name in ("resume", "rollback"):
-        killed_while_copying(disk.parent / "disk.img")
+    begun = killed if name in ("resume", "rollback") else disk
+    run("cp", "--sparse=always", begun, disk.parent / "disk.img")
     done = run_aligntool(name, "disk.img", *options, "--yes", cwd=disk.parent, code=0)
     assert re.fullmatch(r"Done in \d+ s", done.stderr.splitlines()[-1])
     assert "Done in" not in done.stdout

@@ -1,6 +1,5 @@
 """Images that another program has open, or opens while they are changed, against the kernel's leases."""
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -14,7 +13,7 @@ import pytest
 
 from aligntool.linux.sysfs import live_paths
 from tests.cli.old_disks import first_start, make_old_disk
-from tests.conftest import attached, find_tool, run
+from tests.conftest import attached, digest, find_tool, run
 from tests.mover.command_line import DONE, REFUSED, STOPPED, aligntool, begin, realign, resume
 from tests.run_aligntool import program
 
@@ -34,10 +33,6 @@ def disk(old: Path, tmp_path: Path) -> Path:
     copy = tmp_path / "disk.img"
     run("cp", "--sparse=always", old, copy)
     return copy
-
-
-def digest(image: Path) -> str:
-    return hashlib.sha256(image.read_bytes()).hexdigest()
 
 
 @contextmanager
@@ -60,7 +55,7 @@ def moving_slowly(disk: Path, tmp_path: Path, *words: str) -> Iterator[subproces
     """Move at a limited rate. The block begins when data are being copied."""
     log = tmp_path / "log"
     with log.open("wb") as errors:
-        process = begin("realign", disk, "--yes", "--rate", "2MiB", *words, errors=errors)
+        process = begin("realign", disk, "--yes", "--rate", "4MiB", *words, errors=errors)
         try:
             end = time.monotonic() + PATIENCE_S
             while "copy partition" not in log.read_text():
@@ -110,8 +105,8 @@ def test_a_saved_plan_is_not_applied_to_an_image_that_is_open(disk: Path, tmp_pa
 
 def test_a_program_that_opens_an_image_for_writing_waits_until_the_move_has_stopped(disk: Path, tmp_path: Path) -> None:
     with moving_slowly(disk, tmp_path) as process:
-        with disk.open("r+b") as file:  # the kernel lets us wait here
-            seen = hashlib.sha256(file.read()).hexdigest()
+        with disk.open("r+b"):  # the kernel lets us wait here
+            seen = digest(disk)
         assert process.wait(PATIENCE_S) == STOPPED
     assert "another program opens it for writing" in (tmp_path / "log").read_text()
     assert digest(disk) == seen, "something was written after another program had the file"

@@ -32,8 +32,8 @@ KINDS = {kind.name: kind for kind in FILESYSTEMS}
 
 
 def killed_while_copying(image: Path, *options: str) -> None:
-    """SIGKILL when the program reports that a copy has begun; at that rate the copy takes minutes."""
-    words = ["realign", "--yes", "--json", "--rate", "64KiB", *options, str(image)]
+    """SIGKILL when the program reports that a copy has begun; at that rate the copy takes seconds."""
+    words = ["realign", "--yes", "--json", "--rate", "512KiB", *options, str(image)]
     with subprocess.Popen(program(*words), stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         for line in process.stdout:
