@@ -47,7 +47,15 @@ LONGEST = (
 )
 ORDER = {"lab": 0, "mounts": 1, **dict.fromkeys(LONGEST, 2), "timed": 4, "alone": 5}
 OTHERS = 3
-LONGEST_TIMED = ("test_a_drive_that_maps_32_mib", "test_a_drive_that_reads_more_pages", "test_a_parallel_drive_gains")
+LONGEST_TIMED = (
+    "test_a_disk_that_may_be_overwritten",
+    "test_a_drive_with_slow_small_writes",
+    "test_a_loop_device_over_a_slow_drive",
+    "test_passes_over_the_same_data",
+    "test_a_drive_that_maps_32_mib",
+    "test_a_drive_that_reads_more_pages",
+    "test_a_parallel_drive_gains",
+)
 HURRY = 5  # how much nicer all others are to tests that go one after the other, or those would end long after them
 # How a test is assigned to a group: names and words that it uses, itself or through others of its file.
 WORDS = {

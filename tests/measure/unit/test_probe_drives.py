@@ -55,7 +55,7 @@ def by_writes_across(size: int) -> Callable[[dict[str, Any]], Answer]:
 @needs_nbdkit
 def test_a_loop_device_over_a_slow_drive_shows_its_page_and_the_audit_uses_it(tmp_path: Path) -> None:
     kept = tmp_path / "measured.json"
-    with slow_drive(tmp_path, "page=16384", "base_us=500", "page_us=20000") as file, device_over(file) as device:
+    with slow_drive(tmp_path, "page=16384", "base_us=500", "page_us=10000") as file, device_over(file) as device:
 
         def measure() -> dict[str, Any]:
             kept.unlink(missing_ok=True)
@@ -65,7 +65,7 @@ def test_a_loop_device_over_a_slow_drive_shows_its_page_and_the_audit_uses_it(tm
         out, _ = aligntool("audit", device, "--measured", kept, "--json")
     assert found["experiment"]["written"] == 0
     (evidence,) = found["boundaries"][0]["evidence"]
-    assert evidence["interval_us"][1] > 18_000 and evidence["interval_us"][0] < 25_000
+    assert evidence["interval_us"][1] > 9_000 and evidence["interval_us"][0] < 13_000
     (disk,) = json.loads(out)["disks"]
     assert {"indirection unit", "measured", 16 * KIB} <= {
         value for grid in disk["grids"] for value in grid.values() if isinstance(value, str | int)
