@@ -591,7 +591,7 @@ def test_every_string_statement_is_a_docstring() -> None:
     assert list(_orphaned_strings(ast.parse('"""Doc."""\nA = 1\n"""Of A."""\nfrom b import c\n"""Of nothing."""'))) == [
         5
     ]
-    found = {_name(path): lines for path in SOURCES if (lines := list(_orphaned_strings(ast.parse(path.read_text()))))}
+    found = {_name(path): lines for path in SOURCES if (lines := list(_orphaned_strings(_tree(path))))}
     assert not found
 
 

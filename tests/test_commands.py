@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -85,9 +86,14 @@ def test_no_value_becomes_an_option(value: str) -> None:
     assert Command("umount", (f"-{value}",)).effect is Effect.CHANGES
 
 
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def _texts(path: Path) -> Iterator[str]:
     """Yield every string of a module except docstrings, with a gap for each value."""
-    tree = ast.parse(path.read_text())
+    tree = _tree(path)
     documented = ast.Module | ast.ClassDef | ast.FunctionDef
     bodies = [node.body for node in ast.walk(tree) if isinstance(node, documented) and node.body]
     inner = {id(body[0].value) for body in bodies if isinstance(body[0], ast.Expr)}
@@ -186,7 +192,7 @@ def _commands_with_values(node: ast.AST) -> Iterator[str]:
 
 def test_a_hint_with_a_value_is_a_command_and_not_text() -> None:
     """Quotation marks, sudo and the name of the disk are decided in commands.py alone."""
-    trees = {path: ast.parse(path.read_text()) for path in SOURCES}
+    trees = {path: _tree(path) for path in SOURCES}
     found = {text for tree in trees.values() for hint in _hints(tree) for text in _commands_with_values(hint)}
     paths = [path for path in SOURCES if not str(path).endswith(SHOW_WHAT_RUNS)]
     found |= {text for path in paths for text in _commands_with_values(trees[path]) if "shell_word" in text}

@@ -95,8 +95,7 @@ def test_no_module_has_a_banned_name() -> None:
 
 def test_names_of_tests_are_short_and_have_no_banned_word() -> None:
     banned = re.compile(rf"\b(?:{'|'.join((*BANNED, *BANNED_IN_TESTS))})\b")
-    trees = [ast.parse(path.read_text()) for path in sorted((ROOT / "tests").rglob("test_*.py"))]
-    functions = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-    names = [node.name for node in functions if node.name.startswith("test_")]
+    texts = [path.read_text() for path in sorted((ROOT / "tests").rglob("test_*.py"))]
+    names = [name for text in texts for name in re.findall(r"^ *def (test_\w+)\(", text, re.MULTILINE)]
     assert len(names) > 2500
     assert not [name for name in names if len(name) > LONGEST_TEST or banned.search(name.replace("_", " "))]
