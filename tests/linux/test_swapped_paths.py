@@ -29,6 +29,7 @@ from aligntool.steps import MakeTable
 from aligntool.units import MIB, Extent
 from tests.conftest import digest, run
 from tests.run_aligntool import program, run_aligntool
+from tests.thorough import THOROUGH, sample
 
 Make = Callable[..., Path]
 AT = 63 * 512
@@ -177,6 +178,7 @@ def test_another_disk_under_the_same_device_number_is_another_disk(images: tuple
 
 @root
 @pytest.mark.needs_tools("sfdisk", "mkfs.ext4", "mkfs.btrfs", "btrfs", "resize2fs", "qemu-img")
+@sample(3)
 @pytest.mark.parametrize("kind", ["ext4", "btrfs"])
 @pytest.mark.parametrize("how", ["a link", "a rename"])
 def test_a_path_that_is_swapped_while_a_file_system_is_shrunk_changes_nothing_else(
@@ -244,12 +246,17 @@ def test_libparted_writes_only_to_the_disk_that_is_locked(images: tuple[Path, Pa
 
 
 OPENING = "trace=open,openat,openat2,creat"
+COMMANDS = {"audit": "xfs", "plan realign": "ext4", "status": "ext4", "probe": "xfs"}
+LOOKED_UP = [
+    *((words, "ext4" if kind == "xfs" else "xfs") for words, kind in COMMANDS.items() if THOROUGH),
+    *COMMANDS.items(),
+    *(("realign --yes --not-suspended", kind) for kind in ("ext4", "xfs")),
+]
 
 
 @root
 @pytest.mark.needs_tools("strace", "sfdisk", "mkfs.ext4", "mkfs.xfs", "xfs_db", "e2fsck", "losetup")
-@pytest.mark.parametrize("kind", ["ext4", "xfs"])
-@pytest.mark.parametrize("words", ["audit", "plan realign", "realign --yes --not-suspended", "status", "probe"])
+@pytest.mark.parametrize(("words", "kind"), LOOKED_UP)
 def test_the_path_of_an_image_is_looked_up_once(words: str, kind: str, sparse: Make, tmp_path: Path) -> None:
     """By every process that a command starts; strace prints the name that each passes to the kernel."""
     image = formatted(sparse(400 * MIB), kind, size=320 * MIB)

@@ -117,8 +117,8 @@ def ended(case: Moved, platter: bytes, way: str) -> bytes:
 
 def cuts(operations: int) -> Iterator[int]:
     """Yield every cut of the end, where keys are overwritten, and some before it."""
-    yield from range(operations - 60, operations, 1 if THOROUGH else 3)
-    yield from random.Random(0).sample(range(operations - 60), operations - 60 if THOROUGH else 6)
+    yield from range(operations - 60, operations, 1 if THOROUGH else 5)
+    yield from random.Random(0).sample(range(operations - 60), operations - 60 if THOROUGH else 4)
 
 
 @pytest.mark.parametrize("start", [63, 2 * 2048 + 7])
@@ -149,7 +149,7 @@ def test_a_rollback_that_is_cut_leaves_no_key_at_the_new_place(kind: str) -> Non
     begun = halfway.after_the_cut(random.Random(0), torn=False)
     back = SimulatedDisk(begun)
     until_cut(rollback(MoveContext(back, NoKernel())))
-    for cut in range(0, back.operations, 1 if THOROUGH else 7):
+    for cut in range(0, back.operations, 1 if THOROUGH else 13):
         platter = ended(case, back.before(cut).after_the_cut(random.Random(cut)), "rollback")
         assert platter[old.start : old.end] == case.platter[old.start : old.end]
         assert not leaks(platter, case.keys, old), f"cut at {cut}"

@@ -347,6 +347,7 @@ def test_writes_of_a_system_after_a_cut_are_kept(tmp_path: Path, label: str, und
     assert count
 
 
+@sample(3)
 @pytest.mark.parametrize("kind", MAKE)
 @pytest.mark.parametrize("length", [512, 17 * KIB])  # a protective MBR alone, a whole GPT: UEFI specification 2.10, 5.3
 def test_an_old_table_over_released_content_loses_nothing(tmp_path: Path, kind: str, length: int) -> None:

@@ -35,9 +35,11 @@ from tests.raid.applying.builders import (
     plan_of,
     program,
 )
+from tests.thorough import THOROUGH
 
 OLD = "tmpfs /tmp tmpfs defaults 0 0"
 SIZE = 64 * MIB
+EVERY = 1 if THOROUGH else 3  # events
 PATH = os.environ["PATH"]
 Fake = Callable[[str, str], None]
 
@@ -117,7 +119,7 @@ def test_a_creation_cut_after_any_event_and_rolled_back_leaves_no_changes(
         run("wipefs", "--all", "--quiet", drive)
         run("blkdiscard", "--zeroout", "-o", str(MIB), "-l", str(56 * MIB), drive)  # what mkfs wrote inside
         assert is_untouched(paths, drive, tmp_path), f"cut after {events} events"
-        events += 1
+        events += EVERY
     assert events > 2 * len(plan.steps)
 
 
@@ -134,7 +136,7 @@ def test_a_creation_cut_after_any_event_and_resumed_is_completed(paths: Paths, d
         (tmp_path / "root/etc/fstab").write_text(OLD)
         for folder in (tmp_path / "srv/data", tmp_path / "srv"):
             folder.rmdir()
-        events += 1
+        events += EVERY
     assert events > 2 * len(plan.steps)
 
 
