@@ -14,6 +14,7 @@ from aligntool.steps import (
     ConvertTable,
     CopyContent,
     DriveStep,
+    FormatDrive,
     HoldContent,
     JournalPlace,
     MakeArray,
@@ -207,6 +208,8 @@ class RaidGoal:
     group: str = field(default="", metadata={OMITTED: True})
     mode: str = field(default="", metadata={OMITTED: True})
     binds: tuple[Bind, ...] = field(default=(), metadata={OMITTED: True})
+    # bytes of the logical blocks that empty NVMe drives are formatted to; None: they stay as they are
+    lba_size: int | None = field(default=None, metadata={OMITTED: True})
 
     @property
     def whole_drives(self) -> bool:
@@ -387,6 +390,11 @@ class ArrayPlan(Plan):
     @property
     def drives(self) -> tuple[DriveStep, ...]:
         return tuple(step for step in self.steps if isinstance(step, DriveStep))
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Return the devices of the members that it makes or changes."""
+        return tuple(step.device for step in self.drives if not isinstance(step, FormatDrive))
 
     @property
     def array(self) -> MakeArray | None:

@@ -330,6 +330,20 @@ class MakeTable:
 
 
 @dataclass(frozen=True, slots=True)
+class FormatDrive:
+    """Format the NVMe namespace of an empty drive that becomes a member. Done when it has that format. It is
+    not undone.
+    """
+
+    disk: Subject  # before the format
+    namespace: int  # its number on the drive
+    format_before: int  # index of the LBA format
+    block_before: int  # bytes of its logical blocks
+    format_after: int
+    block_after: int
+
+
+@dataclass(frozen=True, slots=True)
 class MakeMember:
     """Prepare a drive as a member of an array: write a new table, or nothing if it is used as it is.
 
@@ -601,10 +615,22 @@ SystemStep = (
 MemberStep = CheckArray | TakeOutMember | FormatMember | PutBackMember
 """The steps that change the members of a running array."""
 
-DriveStep = MakeMember | FormatMember
+FormatStep = FormatDrive | FormatMember
+"""The steps that give an NVMe drive another LBA format, which erases it."""
+
+DriveStep = MakeMember | FormatStep
 """The steps that contain the identity of a drive of an array."""
 
-ArrayStep = MakeMember | MakeArray | MakeFileSystem | FileStep | SystemStep | MemberStep | ReencryptSectors
+ArrayStep = (
+    FormatDrive
+    | MakeMember
+    | MakeArray
+    | MakeFileSystem
+    | FileStep
+    | SystemStep
+    | MemberStep
+    | ReencryptSectors
+)
 """The steps whose progress is in a record, never in a journal: they create, persist or reformat an array, or
 change a layer in place.
 """

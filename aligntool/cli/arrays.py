@@ -19,7 +19,7 @@ from aligntool.cli import run_change
 from aligntool.cli.options import command, remark, say, terminal_width
 from aligntool.commands import ByHand, by_hand
 from aligntool.errors import Refusal, Refused, refuse
-from aligntool.inventory import ArrayFacts, Disk
+from aligntool.inventory import ArrayFacts, Disk, DiskKind
 from aligntool.linux.block import open_read_only
 from aligntool.linux.commands import with_health
 from aligntool.linux.content import places_for_data, sample
@@ -34,12 +34,14 @@ from aligntool.mover.unfinished_change import refuse_in_flight
 from aligntool.raid.apply import apply_record, begin, undo_record
 from aligntool.raid.ceilings import known_rates
 from aligntool.raid.current_names import with_current_names
+from aligntool.raid.lba_formats import Namespace
 from aligntool.raid.members import Known
 from aligntool.raid.planning import Needs, data_begins
 from aligntool.raid.preflight import preflight, refuse_impossible
 from aligntool.raid.record import Record, find_records, lock_state, read_record, remove_record
 from aligntool.raid.running import ArrayView, arrays_of, find_array
 from aligntool.raid.steps_drives import lock_members, read_all_disks
+from aligntool.raid.steps_format import read_namespace
 from aligntool.raid.steps_luks import NO_KEY, Key
 from aligntool.raid.steps_system import Paths
 from aligntool.realign.planning import on_captured_machine
@@ -194,7 +196,7 @@ def refuse_renamed(plan: ArrayPlan, disks: Sequence[Disk]) -> None:
     ]
     if renamed:
         hint = "make a new plan with the current names of the drives"
-        raise Refused("\n".join(renamed), hint=hint, code="plan-stale")
+        raise Refused("\n".join(dict.fromkeys(renamed)), hint=hint, code="plan-stale")
 
 
 def refuse_changed(plan: ArrayPlan, current: Plan) -> None:
@@ -209,7 +211,7 @@ def refuse_changed(plan: ArrayPlan, current: Plan) -> None:
     if changed:
         raise Refused("\n".join(changed), hint=_PLAN_AGAIN, code="plan-stale")
     if plan.steps != current.steps or plan.disk != current.disk or not names_suspensions(plan, current):
-        members = ", ".join(step.disk.path for step in plan.drives)
+        members = ", ".join(dict.fromkeys(step.disk.path for step in plan.drives))
         text = f"{members or plan.disk.path}: the current state requires different steps than the plan"
         raise Refused(text, hint=_PLAN_AGAIN, code="plan-stale")
 
@@ -328,6 +330,12 @@ def sampled_members(members: Sequence[Judged], goal: RaidGoal) -> list[Judged]:
             disk = replace(disk, sampled=sample(disk.path, extent, () if start is None else (start,)))
         sampled.append(replace(judged, disk=disk))
     return sampled
+
+
+def namespaces_of(members: Sequence[Judged]) -> dict[str, Namespace]:
+    """Return the namespace of each NVMe drive, by the drive's name."""
+    disks = [judged.disk for judged in members if judged.disk.kind is DiskKind.NVME]
+    return {disk.name: read_namespace(disk) for disk in disks}
 
 
 def look_for_array(name: str, *, command: str) -> tuple[Report, Disk]:
@@ -453,7 +461,7 @@ def _is_named(plan: ArrayPlan, target: str) -> bool:
 def _current_drives(plan: ArrayPlan) -> set[str]:
     with suppress(Refused):  # a drive is missing: only the names in the plan are known
         plan = with_current_names(plan, read_all_disks())
-    return {name for step in plan.drives for name in (step.disk.path, step.device)}
+    return {*(step.disk.path for step in plan.drives), *plan.members}
 
 
 def array_status(record: Record) -> Status:
@@ -471,9 +479,8 @@ def array_status(record: Record) -> Status:
     elif plan.changes_layers:
         state = "a layer is being changed in place: do not open, repair or partition it"
     sentences = [state if record.forward else "it was being rolled back"]
-    drives = [step.device for step in plan.drives]
     files = [step.path for step in plan.steps if isinstance(step, FileStep)]
-    lists = {"members": drives, "files": files, "record": [str(record.file)]}
+    lists = {"members": plan.members, "files": files, "record": [str(record.file)]}
     sentences += [f"{word}: {', '.join(names)}" for word, names in lists.items() if names]
     return Status("unfinished", tuple(sentences), plan, record.position, forward=record.forward)
 

@@ -160,6 +160,15 @@ class ArrayOptions:
             help="Free space to leave at the end of each drive.",
         ),
     ] = None
+    lba_size: Annotated[
+        int | None,
+        typer.Option(
+            "--lba-size",
+            metavar="SIZE",
+            parser=options.sector,
+            help="First format empty NVMe drives to logical blocks of this size, such as 4096.",
+        ),
+    ] = None
     whole: Annotated[
         bool, typer.Option("--whole-drives", help="Use whole drives as members, without partition tables.")
     ] = False
@@ -204,7 +213,7 @@ class ArrayOptions:
 # Options that are also fields of the goal.
 _GOAL_FIELDS = (
     "chunk", "workload", "filesystem", "layout", "bitmap", "name", "database_page", "spare_room", "metadata",
-    "one_drive",
+    "one_drive", "lba_size",
 )  # fmt: skip
 
 
@@ -375,7 +384,8 @@ def find_array_plan(drives: list[str], goal: RaidGoal) -> Plan:
     stale = find_stale_lines(goal) if here else ()
     try:
         sampled = acting.sampled_members(members, goal)
-        plan = plan_raid(sampled, report.inventory, goal, known=known, stale=stale)
+        namespaces = acting.namespaces_of(sampled) if goal.lba_size is not None else {}
+        plan = plan_raid(sampled, report.inventory, goal, known=known, stale=stale, namespaces=namespaces)
     except Refused as refused:
         acting.refuse_unready(needs_of_goal(goal, here=here, stale=stale), others=refused)
         raise

@@ -16,13 +16,13 @@ from aligntool.change import ArrayPlan, Event, Progress, Said, StepBegun, StepDo
 from aligntool.commands import ByHand, by_hand
 from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.linux.lock import partition_problem
-from aligntool.raid import steps_drives, steps_luks, steps_md, steps_system
+from aligntool.raid import steps_drives, steps_format, steps_luks, steps_md, steps_system
 from aligntool.raid.commands import purpose_of
 from aligntool.raid.members import data_area
 from aligntool.raid.record import Record, record_file, remove_record, save
 from aligntool.raid.steps_reformat import apply_member_step, undo_member_step
 from aligntool.raid.steps_system import Paths, Trace, has_backup
-from aligntool.steps import FileStep, MakeArray, MakeFileSystem, MakeMember, Mount
+from aligntool.steps import FileStep, FormatDrive, MakeArray, MakeFileSystem, MakeMember, Mount
 
 
 def begin(plan: ArrayPlan, paths: Paths) -> Record:
@@ -68,9 +68,10 @@ def _walk_forward(
     record: Record, plan: ArrayPlan, paths: Paths, locked: steps_drives.LockedMembers, key: steps_luks.Key
 ) -> Iterator[Event]:
     first_run = not (record.traces or record.begun or record.position)
+    steps_format.stop_unless_all_blank(plan.steps[max(record.position, 0) :])
     for index in range(max(record.position, 0), len(plan.steps)):
         step = steps.array_step(plan.steps[index])
-        if not isinstance(step, MakeMember) and locked.unlock():
+        if not isinstance(step, FormatDrive | MakeMember) and locked.unlock():
             steps_drives.wait_for_members(plan.steps)
         again = index in record.traces
         # the trace of a step that was begun is kept: it was read before the step wrote anything
@@ -81,6 +82,8 @@ def _walk_forward(
         yield StepBegun(index)
         if isinstance(step, MakeMember):
             yield from steps_drives.make_member(step, locked, again=again, area=data_area(plan.steps))
+        elif isinstance(step, FormatDrive):
+            yield from steps_format.format_drive(step, locked)
         elif isinstance(step, MakeFileSystem):
             _stop_unless_ours(step, plan)
             yield from steps_md.make_file_system(step, new=first_run)
@@ -213,6 +216,8 @@ def _undo(
     if isinstance(step, MakeMember):
         blank = not any(isinstance(plan.steps[begun], MakeFileSystem) for begun in record.traces)
         yield from steps_drives.remove_member(step, data_area(plan.steps), blank=blank)
+    elif isinstance(step, FormatDrive):
+        yield steps_format.keep_format(step)
     elif isinstance(step, MakeArray):
         steps_md.remove_array(step)
         yield Said(f"{step.device} is stopped, and its superblocks are zeroed")

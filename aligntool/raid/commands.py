@@ -230,6 +230,18 @@ def filesystem_notes(goal: RaidGoal, geometry: ArrayGeometry) -> Iterator[str]:
         )
 
 
+def format_command(step: steps.FormatStep) -> tuple[str, ...]:
+    """Return the Format NVM command itself, because `nvme format` also sets a buffer size, which fails on a
+    disk that is opened exclusively.
+
+    Dword 10: LBAF in bits 3:0 and 13:12, no secure erase, no protection information. The kernel refuses the
+    number of another namespace.
+    """
+    number = step.format_after & 0xF | step.format_after >> 4 << 12
+    words = ("--opcode=0x80", f"--namespace-id={step.namespace}", f"--cdw10={number}", "--timeout=600000")
+    return ("nvme", "admin-passthru", step.disk.path, *words)
+
+
 # Steps on the members of a running array, one after the other. Each step runs its commands in order and skips
 # those that are already done.
 
@@ -243,18 +255,8 @@ def member_commands(step: steps.MemberStep) -> tuple[tuple[str, ...], ...]:
             replace = ("--replace", device, "--with", spare) if spare else ("--fail", device)
             return (("mdadm", path, *replace), ("mdadm", path, "--remove", device))
         case steps.FormatMember():
-            # The Format NVM command itself, because `nvme format` also sets a buffer size, which fails on a
-            # disk that is opened exclusively. Dword 10: LBAF in bits 3:0 and 13:12, no secure erase, no
-            # protection information. The kernel refuses the number of another namespace.
+            form = format_command(step)
             disk = step.disk.path
-            form_number = step.format_after & 0xF | step.format_after >> 4 << 12
-            words = (
-                "--opcode=0x80",
-                f"--namespace-id={step.namespace}",
-                f"--cdw10={form_number}",
-                "--timeout=600000",
-            )
-            form = ("nvme", "admin-passthru", disk, *words)
             table = ("sfdisk", "--no-reread", "--no-tell-kernel", "--wipe=never", "--quiet", disk)
             return (form, table) if step.entries else (form,)
         case steps.PutBackMember(_, path, device):

@@ -34,6 +34,8 @@ def with_current_names(plan: ArrayPlan, disks: Sequence[Disk]) -> ArrayPlan:
     names: dict[str, str] = {}
     reasons = []
     for step in plan.drives:
+        if step.disk.path in names:
+            continue  # found by the step that formats it, before which its size may be another
         found = _find_drives(step, disks)
         if len(found) == 1:
             old = step.disk.path
@@ -45,7 +47,8 @@ def with_current_names(plan: ArrayPlan, disks: Sequence[Disk]) -> ArrayPlan:
         reasons.append("two drives of the plan are now the same drive")
     if reasons:
         raise Refused(
-            "\n".join(reasons), hint="attach every drive of the array; lsblk -o NAME,MODEL,SERIAL,SIZE"
+            "\n".join(dict.fromkeys(reasons)),
+            hint="attach every drive of the array; lsblk -o NAME,MODEL,SERIAL,SIZE",
         )
     return replace(plan, steps=tuple(_step_here(step, names) for step in plan.steps))
 
@@ -76,6 +79,8 @@ def _step_here(step: Step, names: Mapping[str, str]) -> Step:
     drives may have swapped their names.
     """
     match step:
+        case steps.FormatDrive():
+            return replace(step, disk=replace(step.disk, path=names[step.disk.path]))
         case MakeMember() | steps.FormatMember():
             disk = replace(step.disk, path=names[step.disk.path])
             return replace(step, disk=disk, device=names.get(step.device, step.device))

@@ -144,6 +144,11 @@ def _shape_differences(existing: Existing) -> Iterator[Refusal]:
     for key, (has, wants) in words.items():
         if wants is not None and has != wants:
             yield existing.differ(f"--{key}", f"its {key} is {has or 'unknown'}, not the requested {wants}")
+    size = existing.disk.limits.logical_block_size
+    if goal.lba_size is not None and size != goal.lba_size:
+        hint = typed("aligntool raid reformat", existing.disk.path, "--lba-size", goal.lba_size)
+        text = f"its logical blocks have {size or 'an unknown number of'} bytes, not the requested"
+        yield existing.differ("--lba-size", f"{text} {goal.lba_size}", hint)
     yield from _name_differences(existing)
     if facts.state not in _RUNS or facts.sync_action == "reshape":
         state = facts.sync_action if facts.state in _RUNS else facts.state or "unknown"

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from aligntool.audit.arrays import Member, partition_node
 from aligntool.audit.report import Grid
 from aligntool.change import RaidGoal
-from aligntool.commands import ByHand, by_hand
 from aligntool.formats.gpt import table_sizes
 from aligntool.formats.part_types import ROLES
 from aligntool.inventory import Disk, DiskKind, Health, KnownGeometry, LinkHop, TableLabel, Uplink
@@ -162,8 +161,7 @@ def _format(member: Member) -> Iterator[str]:
     offer = f"{member.name} is formatted with {blocks} (format {best.index}"
     if best_rating < used_rating:
         rated = f"performance {best_rating} instead of {used_rating}, 0 is best"
-        change = "to change this, which erases the drive, before the array is created"
-        yield f"{offer}; {rated}); {change}: {by_hand(ByHand.SECTOR_SIZE, 'nvme')}"
+        yield f"{offer}; {rated}); to format empty drives first: --lba-size {best.data_size}"
     elif best_rating == used_rating and best.data_size > used.data_size:
         yield f"{offer}), which the drive rates the same: no reason to change"
 

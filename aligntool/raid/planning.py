@@ -1,8 +1,9 @@
 """Plan an array: turn an inventory and a goal into steps and notes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from types import MappingProxyType
 
 from aligntool import steps
 from aligntool.audit.arrays import Member, chunk_units
@@ -13,6 +14,8 @@ from aligntool.contents.catalogue import kind_named
 from aligntool.errors import Refusal, refuse
 from aligntool.inventory import Inventory, superblocks_on
 from aligntool.raid import boot, ceilings, chunks, commands, members, refusals
+from aligntool.raid.formatting import plan_formats
+from aligntool.raid.lba_formats import Namespace
 from aligntool.raid.levels import LEVELS, Level, data_members, layouts_of
 from aligntool.raid.measured import MeasuredAdvice, apply_measurement
 from aligntool.raid.members import DataOffset, Known, Placed, place_members
@@ -266,11 +269,14 @@ def plan_raid(
     *,
     known: Known | None = None,
     stale: Sequence[StaleLine] = (),
+    namespaces: Mapping[str, Namespace] = MappingProxyType({}),
 ) -> ArrayPlan:
     """Plan an array. `known`: the rows of the drive database for each disk. `stale`: lines of the system's
-    files that it replaces. Raises Refused with every reason.
+    files that it replaces. `namespaces`: of each NVMe drive by its name, if drives may be formatted. Raises
+    Refused with every reason.
     """
-    decided = decide_raid(drives, goal)
+    formatting = plan_formats(drives, inventory, goal.lba_size, known or {}, namespaces)
+    decided = decide_raid(formatting.drives, goal, formatting.refusals)
     geometry = decided.geometry
     placed = decided.placed
     refuse(refusals.geometry_problems(goal, placed, geometry))
@@ -279,7 +285,8 @@ def plan_raid(
     title = f"{geometry.level.title} of {len(placed)} members, {format_about(geometry.size)}"
     attention, notes = (sentences(decided, inventory, known or {}) for sentences in (attention_of, notes_of))
     attention += tuple(line.words for line in stale)
-    return ArrayPlan("raid", subject, title, (), tuple(_steps(decided, inventory, stale)), attention, notes)
+    steps = (*formatting.steps, *_steps(decided, inventory, stale))
+    return ArrayPlan("raid", subject, title, (), steps, attention, (*formatting.notes, *notes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +314,7 @@ def needs_of_plan(plan: ArrayPlan, *, here: bool) -> Needs:
     programs |= {*_MAKING} if made else {*_WRITING} if plan.of(MakeMember) else set()
     for step in (step for step in plan.steps if isinstance(step, steps.MemberStep)):
         programs |= {"blkid", *(words[0] for words in commands.member_commands(step))}
+    programs |= {"nvme"} if plan.of(steps.FormatDrive) else set()
     programs |= {"cryptsetup", "dmsetup"} if plan.of(steps.ReencryptSectors) else set()
     return Needs(frozenset(programs), made.device if made else "", ours)
 
@@ -340,9 +348,12 @@ def not_checked(goal: RaidGoal) -> str:
     return f"planned for {title}, which is not the system of this machine: not checked whether {unknown}"
 
 
-def decide_raid(drives: Sequence[Judged], goal: RaidGoal) -> Decided:
-    """Decide everything about an array except its steps. Raises Refused with every reason."""
-    named, reasons = _members_of(drives, goal)
+def decide_raid(drives: Sequence[Judged], goal: RaidGoal, refusals_before: Sequence[Refusal] = ()) -> Decided:
+    """Decide everything about an array except its steps. Raises Refused with every reason, after those
+    before.
+    """
+    named, missing = _members_of(drives, goal)
+    reasons = [*refusals_before, *missing]
     whole = bool(named) and not reasons and all(member.disk.size for member in named)
     reasons += refusals.member_problems(named, goal, count=len(drives))
     level = LEVELS.get(goal.level)

@@ -94,9 +94,8 @@ def _refuse_other_names(planned: Sequence[Step], disks: Sequence[Disk]) -> Itera
         places = mount_points_of(other)
         above = [*other.holders, *(holder for part in other.partitions for holder in part.holders)]
         used = f"mounted at {places[0]}" if places else f"a part of {above[0]}" if above else ""
-        for path in [
-            step.disk.path for step in members_in(planned) if used and is_same_drive(other, step.disk)
-        ]:
+        drives = [step.disk for step in planned if isinstance(step, MakeMember | steps.FormatDrive)]
+        for path in dict.fromkeys(drive.path for drive in drives if used and is_same_drive(other, drive)):
             if other.path != path:
                 text = f"{path} and {other.path} are the same drive, which is {used}"
                 yield Refusal(

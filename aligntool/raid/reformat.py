@@ -22,19 +22,10 @@ from aligntool.contents.kind import NOT_READ, Unit
 from aligntool.contents.luks import LUKS
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.gpt import table_sizes
-from aligntool.inventory import (
-    ArrayFacts,
-    Disk,
-    DiskKind,
-    Inventory,
-    Layer,
-    LbaFormat,
-    TableLabel,
-    array_uuid,
-)
+from aligntool.inventory import ArrayFacts, Disk, Inventory, Layer, TableLabel, array_uuid
 from aligntool.raid import boot
+from aligntool.raid.lba_formats import LARGEST, Namespace, change_words, format_of, format_refusals
 from aligntool.raid.levels import copies_of, level_of
-from aligntool.raid.refusals import format_of
 from aligntool.steps import (
     CheckArray,
     FormatMember,
@@ -50,9 +41,6 @@ from aligntool.units import format_about, format_size
 LEVELS = ("raid1", "raid10", "raid5", "raid6")
 METADATA = ("1.0", "1.1", "1.2")
 RUNS = ("active", "active-idle", "clean", "write-pending", "read-auto")
-PERFORMANCE = ("best", "better", "good", "degraded")  # NVMe base specification, Relative Performance
-# bytes of a block: md reads its superblocks by pages (Linux 6.19, "md: allow configuring ...")
-LARGEST = 4096
 SPARE = "spare"  # a state of a member: Documentation/admin-guide/md.rst
 MARKS = {"write_mostly": "writemostly", "failfast": "failfast"}  # states that a user sets, and how: md.rst
 _INSTEAD = (
@@ -75,9 +63,7 @@ class ArrayDetails:
     bad_blocks: tuple[str, ...] = ()  # members with blocks that md could not read or write
     bitmap_at: int | None = None  # bytes from the superblock, which may be before it
     unit: Unit = NOT_READ  # of the array's content
-    # `format_scope` of each drive by its name; "namespace" if the drive has a single one.
-    scopes: Mapping[str, str | None] = field(default_factory=dict)
-    namespaces: Mapping[str, int | None] = field(default_factory=dict)  # the namespace number of each drive
+    namespaces: Mapping[str, Namespace] = field(default_factory=dict)  # of each drive, by its name
     clustered: bool = False  # other machines may be using it as well
 
 
@@ -181,7 +167,7 @@ def _format_step(array: _Array, member: Member) -> FormatMember:
     part = member.partition
     form = format_of(member.disk, array.size)
     before = disk.nvme.format_in_use if disk.nvme else None
-    number = array.details.namespaces.get(disk.name)
+    number = array.details.namespaces.get(disk.name, Namespace()).number
     if form is None or before is None or number is None:
         text = f"the formats of {disk.name} are unknown"
         raise Refused(text, hint=typed("nvme id-ns -H", disk.path), code="not-read")
@@ -366,23 +352,8 @@ def _alternative(disk: Disk, layer: Layer) -> str:
 def _refuse_member(array: _Array, member: Member) -> Iterator[Refusal]:
     disk = member.disk
     name = member.disk.name
-    if disk.kind is not DiskKind.NVME or disk.nvme is None:
-        text = f"{member.name} is not on an NVMe drive, so its logical blocks cannot be changed"
-        yield Refusal(
-            "lba-format", member.name, text, f"replace it with a drive with blocks of {array.size} bytes"
-        )
-        return
-    alike = [
-        other.name for other in array.others if other.name != name and _identity(other) == _identity(disk)
-    ]
-    if alike or not (disk.wwn or disk.serial):
-        text = (
-            f"{name} has neither a serial number nor a WWN, so it could later be mistaken for another drive"
-        )
-        if alike:
-            text = f"{name} cannot be distinguished from {', '.join(alike)} by model, serial number and WWN"
-        yield Refusal("lba-format", name, text, "lsblk -o NAME,MODEL,SERIAL,WWN")
-    yield from _refuse_formats(array, disk)
+    namespace = array.details.namespaces.get(name, Namespace())
+    yield from format_refusals(disk, member.name, array.size, namespace, array.others)
     for use, end in disk.taken:
         yield Refusal("in-use", name, use, end)
     holders = [holder for holder in disk.holders if holder != array.disk.name]
@@ -409,53 +380,6 @@ def _refuse_member(array: _Array, member: Member) -> Iterator[Refusal]:
         yield Refusal("ambiguous", name, text, look_at(disk, "wipefs --no-act"))
     if member.partition is not None:
         yield from _refuse_partition(array, member, disk)
-
-
-def _refuse_formats(array: _Array, disk: Disk) -> Iterator[Refusal]:
-    look = typed("nvme id-ns -H", disk.path)
-    scope = array.details.scopes.get(disk.name)
-    nvme = disk.nvme
-    number = array.details.namespaces.get(disk.name)
-    if nvme is None or None in (nvme.format_in_use, scope, number):
-        yield Refusal(
-            "not-read",
-            disk.name,
-            f"{disk.name} did not report its formats",
-            f"run the same command with sudo; {look}",
-        )
-        return
-    if format_of(disk, array.size) is None:
-        offered = ", ".join(sorted({_format_words(form) for form in nvme.formats}))
-        text = f"{disk.name} has no format with {array.size} bytes and no metadata; it has {offered}"
-        yield Refusal("lba-format", disk.name, text, look)
-    before = next((form for form in nvme.formats if form.index == nvme.format_in_use), None)
-    if before is None or before.metadata_size:
-        text = f"{disk.name} keeps metadata with its blocks, which the new format would not have"
-        yield Refusal("lba-format", disk.name, text, look)
-    if scope == "none":
-        yield Refusal("lba-format", disk.name, f"{disk.name} does not support formatting a namespace", look)
-    if len(nvme.controllers) != 1:
-        text = (
-            f"{disk.name} is reached through {len(nvme.controllers)} controllers: other machines may be using"
-            " it"
-        )
-        yield Refusal("lba-format", disk.name, text, typed("nvme list-subsys", disk.path))
-    if scope == "drive":
-        beside = [
-            other.name for other in array.others if other.name != disk.name and _share_controller(other, disk)
-        ]
-        also = ", ".join(beside) or "those that this machine does not see"
-        text = f"formatting {disk.name} erases every namespace of its drive, including {also} (FNA)"
-        yield Refusal("lba-format", disk.name, text, typed("nvme list-ns --all", disk.path))
-
-
-def _identity(disk: Disk) -> tuple[str | None, ...]:
-    return disk.model, disk.serial, disk.wwn
-
-
-def _share_controller(one: Disk, other: Disk) -> bool:
-    controllers = (set(disk.nvme.controllers) if disk.nvme else set() for disk in (one, other))
-    return not set.isdisjoint(*controllers)
 
 
 def _refuse_partition(array: _Array, member: Member, disk: Disk) -> Iterator[Refusal]:
@@ -506,23 +430,10 @@ def _refuse_partition(array: _Array, member: Member, disk: Disk) -> Iterator[Ref
 # The sentences of the plan: decisions, and what needs the user's attention.
 
 
-def _format_words(form: LbaFormat) -> str:
-    metadata = f"+{form.metadata_size}" if form.metadata_size else ""
-    return f"{form.data_size}{metadata} bytes ({PERFORMANCE[form.relative_performance]})"
-
-
 def _notes(array: _Array) -> Iterator[str]:
     for member in array.members:
-        formats = member.disk.nvme.formats if member.disk.nvme else ()
-        in_use = member.disk.nvme.format_in_use if member.disk.nvme else None
-        now = next((_format_words(each) for each in formats if each.index == in_use), "unknown")
-        form = format_of(member.disk, array.size)
-        if member in array.to_format and form:
-            how = "as rated by the drive"
-            yield (
-                f"{member.name}: format {in_use}, {now}, becomes format {form.index}, {_format_words(form)},"
-                f" {how}"
-            )
+        if member in array.to_format:
+            yield f"{member.name}: {change_words(member.disk, array.size)}"
         else:
             yield f"{member.name} already has logical blocks of {array.size} bytes"
     if array.grows:

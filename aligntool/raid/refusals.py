@@ -23,9 +23,10 @@ from aligntool.change import NOT_MOUNTED, RAID_WORDS, RaidGoal
 from aligntool.commands import ByHand, by_hand, typed
 from aligntool.contents.catalogue import kind_named
 from aligntool.errors import Refusal
-from aligntool.inventory import Disk, DiskKind, LbaFormat, Role
+from aligntool.inventory import DiskKind, LbaFormat, Role
 from aligntool.raid.boot import SYSTEMS
 from aligntool.raid.commands import ArrayGeometry, new_array
+from aligntool.raid.lba_formats import LARGEST, format_of, is_possible
 from aligntool.raid.levels import LEVELS, copies_of, layouts_of
 from aligntool.raid.measured import TEST_UUID, has_test_array
 from aligntool.raid.members import Placed, own_length
@@ -62,6 +63,10 @@ def goal_problems(goal: RaidGoal, members: int) -> Iterator[Refusal]:
                 "invalid-option", "mount_options", text, 'mount_options = ["noatime", "nodiratime"]'
             )
     yield from _refuse_mkfs_sizes(goal)
+    size = goal.lba_size
+    if size is not None and not is_possible(size):
+        text = f"logical blocks of {size} bytes are not possible for the members of an array"
+        yield Refusal("invalid-option", "--lba-size", text, f"--lba-size {LARGEST}")
     if goal.system not in SYSTEMS:
         text = f"{goal.system!r} is not a supported system"
         yield Refusal("invalid-option", "--system", text, f"--system: {', '.join(SYSTEMS)}")
@@ -296,8 +301,10 @@ def _hints_for_equal_blocks(members: Sequence[Member], goal: RaidGoal) -> Iterat
         formats for size in sorted(sizes, reverse=True) if (formats := _formats_for(members, goal, size))
     ]
     for member, form in min(options, key=len, default=[]):
-        erased = f"format {form.index} erases {member.name} and gives it blocks of {form.data_size}"
-        yield f"{erased}: {change_by_hand(member.disk, ByHand.SECTOR_SIZE, 'nvme')}"
+        how = f"--lba-size {form.data_size}"
+        if is_wiped(member, goal):  # it may hold data
+            how = change_by_hand(member.disk, ByHand.SECTOR_SIZE, "nvme")
+        yield f"format {form.index} erases {member.name} and gives it blocks of {form.data_size}: {how}"
     if not options:
         yield (
             "name members with the same block size, or change that of a drive"
@@ -316,13 +323,6 @@ def _formats_for(members: Sequence[Member], goal: RaidGoal, size: int) -> list[t
         if _may_be_formatted(member, goal) and (form := format_of(member.disk, size))
     ]
     return found if len(found) == len(others) else []
-
-
-def format_of(disk: Disk, size: int) -> LbaFormat | None:
-    """Return the format with that block size and without metadata that the drive rates best, or None."""
-    formats = disk.nvme.formats if disk.nvme else ()
-    found = [form for form in formats if form.data_size == size and not form.metadata_size]
-    return min(found, key=lambda form: form.relative_performance, default=None)
 
 
 def _may_be_formatted(member: Member, goal: RaidGoal) -> bool:
@@ -421,7 +421,8 @@ def _refuse_content(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
     elif not is_wiped(member, goal):
         # Hints are pasted without thinking: none may destroy recognised content.
         look = audit_command(disk)
-        hint = look if _has_content(member) else f"--wipe {shell_word(name)} overwrites all of it"
+        is_kept = _has_content(member) or goal.lba_size is not None  # no drive with data is formatted
+        hint = look if is_kept else f"--wipe {shell_word(name)} overwrites all of it"
         for holding in member_holdings(member):
             yield Refusal("not-empty", name, f"{name} is not empty: {holding}", hint)
         if not _has_content(member) and not is_test(goal):

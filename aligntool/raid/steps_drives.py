@@ -125,6 +125,7 @@ class LockedMembers:
 
     def __init__(self) -> None:
         self._stack = ExitStack()
+        self._opened: dict[str, ExitStack] = {}
         self._disks: dict[str, LockedDisk] = {}
         self._partitions: dict[str, DiskDevice] = {}
 
@@ -134,9 +135,26 @@ class LockedMembers:
         """
         path = step.disk.path
         if step.entries or step.device == path:
-            self._disks[path] = self._stack.enter_context(lock_disk(path))
+            self._lock_disk(path)
         else:
             self._partitions[step.device] = self._stack.enter_context(locks.lock_partition(step.device))
+
+    def _lock_disk(self, path: str) -> None:
+        opened = self._stack.enter_context(ExitStack())
+        self._disks[path] = opened.enter_context(lock_disk(path))
+        self._opened[path] = opened
+
+    @contextmanager
+    def closed(self, path: str) -> Iterator[None]:
+        """Unlock a drive within the context, if it is locked. Raises Refused if it cannot be locked again."""
+        opened = self._opened.pop(path, None)
+        if opened is None:
+            yield
+            return
+        del self._disks[path]
+        opened.close()
+        yield
+        self._lock_disk(path)
 
     def disk(self, path: str) -> AbstractContextManager[LockedDisk]:
         return nullcontext(self._disks[path]) if path in self._disks else lock_disk(path)
@@ -148,6 +166,7 @@ class LockedMembers:
         """Unlock all of them; return whether any was locked."""
         any_locked = bool(self._disks or self._partitions)
         self._disks.clear()
+        self._opened.clear()
         self._partitions.clear()
         self._stack.close()
         return any_locked
@@ -274,7 +293,7 @@ def is_same_drive(disk: Disk, step: plan_steps.DriveStep) -> bool:
     one to the old one.
     """
     planned = step.disk
-    if isinstance(step, plan_steps.FormatMember) and disk.limits.logical_block_size != planned.sector_size:
+    if isinstance(step, plan_steps.FormatStep) and disk.limits.logical_block_size != planned.sector_size:
         return (disk.model, disk.serial, disk.wwn) == (planned.model, planned.serial, planned.wwn)
     return (disk.model, disk.serial, disk.wwn, disk.size) == (
         planned.model,

@@ -15,9 +15,7 @@ from aligntool.commands import ByHand, by_hand, typed
 from aligntool.contents.catalogue import smallest_unit
 from aligntool.contents.kind import NOT_READ, Unit
 from aligntool.errors import Refused, Stopped, failing_as
-from aligntool.formats.identify import format_scope
 from aligntool.inventory import Disk, TableCopyState, array_uuid
-from aligntool.linux.commands import identify_controller, namespace_number, namespaces
 from aligntool.linux.content import sample
 from aligntool.linux.device_numbers import disk_folder
 from aligntool.linux.devices import read_array
@@ -34,7 +32,14 @@ from aligntool.linux.programs import run_or_stop, run_program
 from aligntool.linux.sysfs import Tree, live_paths, opened
 from aligntool.raid.commands import member_commands, table_script
 from aligntool.raid.reformat import RUNS, SPARE, ArrayDetails
-from aligntool.raid.steps_drives import is_same_drive, read_disk
+from aligntool.raid.steps_drives import read_disk
+from aligntool.raid.steps_format import (
+    format_by_hand,
+    read_namespace,
+    stop_unless_formattable,
+    stop_unless_same_drive,
+    wait_for_blocks,
+)
 from aligntool.raid.steps_md import attribute, read_kernel_file, recognised_on, slaves, superblock_uuid
 from aligntool.steps import CheckArray, FormatMember, MemberStep, PutBackMember, Step, TakeOutMember
 from aligntool.units import Extent
@@ -55,24 +60,10 @@ def read_array_details(disk: Disk, members: Sequence[Member]) -> ArrayDetails:
     states = {name: _state(disk.name, name) for name in names}
     place = attribute(disk.name, "bitmap/location").lstrip("+")
     bitmap = int(place) * _SECTOR if place.lstrip("-").isdigit() else None
-    found = {member.disk.name: _namespace(member.disk) for member in members}
-    scopes = {name: scope for name, (scope, _) in found.items()}
-    numbers = {name: number for name, (_, number) in found.items()}
+    namespaces = {member.disk.name: read_namespace(member.disk) for member in members}
     clustered = attribute(disk.name, "bitmap/metadata") == "clustered"
     bad_blocks = _members_with_bad_blocks(disk.name)
-    return ArrayDetails(states, bad_blocks, bitmap, _unit(disk), scopes, numbers, clustered)
-
-
-def _namespace(disk: Disk) -> tuple[str | None, int | None]:
-    """Return the scope of a format and the number of the namespace; (None, None) if unreadable. The scope
-    "drive" of an only namespace counts as "namespace".
-    """
-    with suppress(OSError), opened(disk.path) as descriptor:
-        scope = format_scope(identify_controller(descriptor) or b"")
-        number = namespace_number(descriptor)
-        only = scope == "drive" and namespaces(descriptor) == (number,)
-        return "namespace" if only else scope, number
-    return None, None
+    return ArrayDetails(states, bad_blocks, bitmap, _unit(disk), namespaces, clustered)
 
 
 def _unit(disk: Disk) -> Unit:
@@ -363,7 +354,7 @@ def _format(step: FormatMember, removal: TakeOutMember, index: int) -> Iterator[
     name = running_array(step)
     if _state(name, step.device):  # after a power cut before md recorded the removal, or added since
         disk = read_disk(path)
-        _stop_unless_same_drive(disk, step)
+        stop_unless_same_drive(disk, step)
         if disk.nvme is not None and disk.nvme.format_in_use == step.format_after:
             yield Said(f"{path} already has its format")
             return
@@ -380,7 +371,9 @@ def _format(step: FormatMember, removal: TakeOutMember, index: int) -> Iterator[
             run_or_stop(*member_commands(step)[0])
     # after the lock is closed: a process that has it open keeps reading in blocks of the old size
     if not done:
-        _wait_for_blocks(step)
+        size = wait_for_blocks(step)
+        if size < (step.entries[-1].extent.end if step.entries else 0):
+            raise Stopped(f"{path} has only {size} bytes in this format, too few for its partition")
     new = f"{path} has logical blocks of {step.block_after} bytes"
     yield Said(f"{path} already has its format" if done else new)
     if step.entries:
@@ -400,31 +393,13 @@ def _stop_unless_redundant(name: str, step: FormatMember) -> None:
         raise Stopped(text, hint=typed("mdadm --detail", f"/dev/{name}"))
 
 
-def _stop_unless_same_drive(disk: Disk, step: FormatMember) -> None:
-    if not is_same_drive(disk, step):
-        raise Stopped(f"{disk.path} is not the drive in the plan: model, serial number, WWN or size differ")
-
-
 def _stop_unless_ours(step: FormatMember) -> Disk:
     """Read the drive, and return it. Raises Stopped unless it is the plan's, not in use, and may be
     formatted.
     """
     disk = read_disk(step.disk.path)
     path = disk.path
-    _stop_unless_same_drive(disk, step)
-    holders = [*disk.holders, *(holder for part in disk.partitions for holder in part.holders)]
-    places = [*disk.mounted_at, *(place for part in disk.partitions for place in part.mounted_at)]
-    if holders or places:
-        raise Stopped(f"{path} is in use, so it is not formatted: {', '.join((*holders, *places))}")
-    if not (disk.table_read and disk.content_read and disk.nvme and disk.nvme.format_in_use is not None):
-        text = f"{path} could not be read, so it may not be the removed member; it is not formatted"
-        raise Stopped(text, hint=f"if formatting was interrupted: {_format_by_hand(path, step)}")
-    if _namespace(disk) != ("namespace", step.namespace):
-        raise Stopped(f"{path} is not namespace {step.namespace}, or formatting would erase more than that")
-    if disk.nvme.format_in_use not in (step.format_before, step.format_after):
-        raise Stopped(
-            f"{path} has format {disk.nvme.format_in_use}, which is neither the old nor the new one"
-        )
+    stop_unless_formattable(disk, step)
     planned = {entry.extent for entry in step.entries}
     content = [*disk.content, *(layer for part in disk.partitions for layer in part.content)]
     unplanned = [part.extent for part in disk.partitions if part.extent not in planned]
@@ -443,11 +418,7 @@ def stop_if_not_its_own(disk: Disk, step: FormatMember) -> None:
     if any(part.content for part in disk.partitions) or disk.content:
         return  # `_stop_unless_ours` found only this array's
     extent = step.entries[-1].extent if step.entries and disk.partitions else Extent(0, disk.size or 0)
-    stop_if_reused(disk.path, extent, _format_by_hand(disk.path, step))
-
-
-def _format_by_hand(path: str, step: FormatMember) -> str:
-    return by_hand(ByHand.SECTOR_SIZE, "nvme", f"{path}, to format {step.format_after}")
+    stop_if_reused(disk.path, extent, format_by_hand(step))
 
 
 def stop_if_reused(path: str, extent: Extent, erase: str) -> None:
@@ -460,24 +431,6 @@ def stop_if_reused(path: str, extent: Extent, erase: str) -> None:
         places = f"{found.written + found.unreadable} of {found.places} places"
         text = f"{path} has no superblock of the array, but data at {places}; it is not overwritten"
         raise Stopped(text, hint=f"if none of it is needed: {erase}")
-
-
-def _wait_for_blocks(step: FormatMember) -> None:
-    """Wait until the kernel shows the new blocks. Raises Stopped if it does not, or if the drive is now too
-    small for its member.
-    """
-    deadline = time.monotonic() + _PATIENCE_S
-    file = Path("/sys/block", Path(step.disk.path).name)
-    wait_for_udev()
-    while read_kernel_file(file / "queue/logical_block_size") != str(step.block_after):
-        if time.monotonic() > deadline:
-            raise Stopped(
-                f"{step.disk.path} does not show logical blocks of {step.block_after} bytes after formatting"
-            )
-        time.sleep(_PAUSE_S)
-    size = int(read_kernel_file(file / "size") or 0) * _SECTOR
-    if size < (step.entries[-1].extent.end if step.entries else 0):
-        raise Stopped(f"{step.disk.path} has only {size} bytes in this format, too few for its partition")
 
 
 def _make_table(step: FormatMember) -> None:

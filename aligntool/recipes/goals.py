@@ -26,7 +26,7 @@ from aligntool.documents import schema_texts
 from aligntool.errors import Refused
 from aligntool.formats.part_types import ROLES, role_list
 from aligntool.recipes.schema import Entry, parse_pattern, read_each, read_recipes, read_tables
-from aligntool.units import GIB, MIB, format_size, is_power_of_two, parse_size
+from aligntool.units import GIB, MIB, format_size, is_power_of_two, is_sector_size, parse_size
 
 # Benchmark profiles (kind "bench"): the loads, their size and number, without a drive. A profile makes two
 # results comparable, so it is complete.
@@ -183,6 +183,8 @@ _ACCESS = {"owner": _OWNER, "group": _OWNER, "mode": re.compile("[0-7]{3,4}")}
 _FOLDER = re.compile(r"(?!\.\.?$)[A-Za-z0-9._-]+")
 _PATH = re.compile(r"(/(?!\.\.?(/|$))[^\s\\#/]+)+")
 RAID_KEYS = (*RAID_WORDS, "name", "layout", "mount_at", "mount_options", *_ACCESS, *_SIZES)
+# not in a file of `raid ensure`, which asks no question before it writes
+FORMAT_KEYS = ("lba_size",)
 
 
 def raid_goal(top: Entry, binds: Sequence[Entry] = ()) -> RaidGoal:
@@ -196,6 +198,7 @@ def raid_goal(top: Entry, binds: Sequence[Entry] = ()) -> RaidGoal:
     reads |= {key: partial(top.text, key) for key in ("name", "layout", "mount_at")}
     reads |= {key: partial(_text_like, top, key, pattern) for key, pattern in _ACCESS.items()}
     reads |= {"binds": lambda: _binds(binds)}
+    reads["lba_size"] = partial(_lba_size, top)
     found = dict(zip(("", *reads), _read_all(partial(top.required, "level"), *reads.values()), strict=True))
     del found[""]
     found["mount_options"] = found["mount_options"] or None
@@ -232,6 +235,13 @@ def _bind(row: Entry) -> Bind:
         partial(row.allow, "from", "to"),
     )
     return Bind(folder, path)
+
+
+def _lba_size(top: Entry) -> int | None:
+    size = top.number("lba_size")
+    if size is not None and not (size == int(size) and is_sector_size(int(size))):
+        raise top.refusal(f"lba_size is {size!r}, which is not a sector size", hint="lba_size = 4096")
+    return None if size is None else int(size)
 
 
 # Files for arrays that are to exist at every boot (kind "ensure"): the keys of an array, and how its drives
@@ -359,7 +369,7 @@ _ALWAYS = ("format", "kind", "summary", "note", "source")
 _KEYS = {
     "realign": (*_ALWAYS, "grain", "least_start"),
     "layout": (*_ALWAYS, "grain", "label", "spare_end"),
-    "raid": (*_ALWAYS, *RAID_KEYS),
+    "raid": (*_ALWAYS, *RAID_KEYS, *FORMAT_KEYS),
     "bench": (*_ALWAYS, *BENCH_KEYS),
     "ensure": (*_ALWAYS, *RAID_KEYS, "drives"),
 }

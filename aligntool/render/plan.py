@@ -32,6 +32,11 @@ def array_title(step: steps.ArrayStep) -> str:
     if isinstance(step, steps.SystemStep):
         return raid_commands.purpose_of(step)
     match step:
+        case steps.FormatDrive() | steps.FormatMember():
+            return (
+                f"format {step.disk.path}: change the logical block size from {step.block_before} to"
+                f" {step.block_after}"
+            )
         case steps.MakeMember():
             table = "write a partition table to" if step.entries else "use"
             is_plain = step.entries and step.entries[-1].type_code == ROLES["linux"].gpt
@@ -55,11 +60,6 @@ def array_title(step: steps.ArrayStep) -> str:
             return f"compare all members of {step.path}"
         case steps.TakeOutMember():
             return f"remove {step.device} from {step.path}"
-        case steps.FormatMember():
-            return (
-                f"format {step.disk.path}: change the logical block size from {step.block_before} to"
-                f" {step.block_after}"
-            )
         case steps.PutBackMember():
             return f"add {step.device} to {step.path} again, and wait until it is in sync"
         case _:
@@ -91,6 +91,10 @@ def array_details(step: steps.ArrayStep) -> Iterator[str]:
         case steps.WriteFile():
             yield "the whole file:"
             yield from step.lines
+        case steps.FormatDrive():
+            disk = step.disk
+            yield identity_words(("", disk.model), ("serial ", disk.serial), ("WWN ", disk.wwn))
+            yield f"$ {shell_line(raid_commands.format_command(step))}"
         case steps.FormatMember():
             disk = step.disk
             yield identity_words(("", disk.model), ("serial ", disk.serial), ("WWN ", disk.wwn))
@@ -444,7 +448,13 @@ def _summary_sentences(plan: Plan) -> Iterator[str]:
         case ArrayPlan(changes_layers=True):
             yield from _layer_summary(plan)
         case ArrayPlan(array=steps.MakeArray()):
-            yield f"A new array of {counted(len(plan.drives), 'member')}."
+            yield f"A new array of {counted(len(plan.members), 'member')}."
+            formatted = [
+                f"{step.disk.path} ({identity_words(('serial ', step.disk.serial), ('WWN ', step.disk.wwn))})"
+                for step in plan.of(steps.FormatDrive)
+            ]
+            if formatted:
+                yield f"Formatted first, which erases the whole drive: {', '.join(formatted)}."
         case ArrayPlan() if plan.drives:
             drives = ", ".join(step.disk.path for step in plan.drives)
             yield f"{drives}: each is erased and resynchronised from the other members."

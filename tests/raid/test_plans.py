@@ -192,7 +192,7 @@ def test_a_better_lba_format_is_suggested_with_its_command() -> None:
     one, two = drives(2)
     plan = planned(goal(), with_formats(one, LbaFormat(0, 512, 0, 2), with_metadata, better), two)
     assert "offers 4096 (format 1; performance 0 instead of 2" in notes(plan)
-    assert "by hand, with nvme: docs/by-hand.md#another-sector-size" in notes(plan)
+    assert "to format empty drives first: --lba-size 4096" in notes(plan)
     plan = planned(goal(), with_formats(one, LbaFormat(0, 512, 0, 0), LbaFormat(1, 4096, 0, 2)), two)
     assert "with nvme" not in notes(plan)
 

@@ -18,6 +18,7 @@ from aligntool.inventory import Disk, Inventory, Layer, LbaFormat, NvmeFacts, Pa
 from aligntool.raid import steps_reformat
 from aligntool.raid.commands import member_commands, table_script
 from aligntool.raid.current_names import with_current_names
+from aligntool.raid.lba_formats import Namespace
 from aligntool.raid.reformat import ArrayDetails, ReformatGoal, plan_reformat
 from aligntool.raid.steps_drives import is_same_drive
 from aligntool.raid.steps_reformat import backwards, problems_of, start_hint
@@ -52,13 +53,12 @@ def machine(
         states[f"nvme{count - 1}n1p1"] = "spare"
         assert made.array
         made = replace(made, array=replace(made.array, devices=count - 1))
-    scopes = dict.fromkeys((disk.name for disk in drives), "namespace")
+    namespaces = dict.fromkeys((disk.name for disk in drives), Namespace("namespace", 1))
     return Inventory((*drives, made)), ArrayDetails(
         states,
         bitmap_at=4096,
         unit=Unit(4096, "uses blocks of 4096 bytes"),
-        scopes=scopes,
-        namespaces=dict.fromkeys(scopes, 1),
+        namespaces=namespaces,
     )
 
 
@@ -262,12 +262,12 @@ def test_a_format_that_affects_other_namespaces_is_refused() -> None:
     inventory = Inventory((*inventory.disks[:-1], beside, inventory.disks[-1]))
     assert planned(inventory, details).steps
     with pytest.raises(Refused, match=r"every namespace of its drive, including nvme0n2"):
-        planned(inventory, replace(details, scopes={**details.scopes, "nvme0n1": "drive"}))
+        planned(inventory, replace(details, namespaces={**details.namespaces, "nvme0n1": Namespace("drive", 1)}))
     alone = replace(inventory, disks=tuple(disk for disk in inventory.disks if disk is not beside))
     with pytest.raises(Refused, match="those that this machine does not see"):
-        planned(alone, replace(details, scopes={**details.scopes, "nvme0n1": "drive"}))
+        planned(alone, replace(details, namespaces={**details.namespaces, "nvme0n1": Namespace("drive", 1)}))
     with pytest.raises(Refused, match="does not support formatting"):
-        planned(inventory, replace(details, scopes={**details.scopes, "nvme0n1": "none"}))
+        planned(inventory, replace(details, namespaces={**details.namespaces, "nvme0n1": Namespace("none", 1)}))
 
 
 ARRAYS = [

@@ -2,6 +2,7 @@
 anything is written.
 """
 
+import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -227,8 +228,9 @@ def test_for_drives_of_two_block_sizes_the_fewest_formats_are_suggested(
 ) -> None:
     disks = [with_formats(disk) for disk in drives(3)]
     disks = [replace(disk, limits=LARGE) if number in large else disk for number, disk in enumerate(disks)]
-    found = [line for line in next_of(goal("raid5"), *disks) if "with nvme on" in line]
+    found = [line for line in next_of(goal("raid5"), *disks) if "erases" in line]
     assert [line.partition(": ")[0] for line in found] == words
+    assert all(re.search(r"blocks of (\d+): --lba-size \1$", line) for line in found)
 
 
 @pytest.mark.parametrize(
@@ -250,7 +252,8 @@ def test_no_erasing_command_is_suggested_for_a_drive_that_may_have_content(chang
 
 def test_the_format_command_is_suggested_for_a_drive_named_by_wipe() -> None:
     small, large = with_formats(drive(0, parts="2048+1000 ext4")), replace(drive(1), limits=LARGE)
-    assert any("format 2 erases nvme0n1" in line for line in next_of(goal(wipe=("nvme0n1",)), small, large))
+    (line,) = next_of(goal(wipe=("nvme0n1",)), small, large)
+    assert "format 2 erases nvme0n1" in line and "with nvme on /dev/nvme0n1" in line
 
 
 def test_for_partitions_of_two_block_sizes_no_format_of_the_drives_is_suggested() -> None:
