@@ -326,6 +326,7 @@ NOT_CONFINED = {
     "measure/logs.py": "blkparse: a log that the user gives, not a disk",
     "measure/record_trace.py": "blktrace, blkparse: what the kernel reports; a command of the user",
     "raid/preflight.py": "modprobe: the running kernel",
+    "raid/steps_format.py": "nvme format: it erases an empty drive, or a member that was removed",
     "raid/steps_luks.py": "cryptsetup reencrypt, luksHeaderBackup and so on: device mapper, the kernel's keys",
     "raid/steps_md.py": "mdadm, mkfs; mount, where the kernel parses",
     "raid/steps_reformat.py": "nvme format, sfdisk, mdadm: they write to a member of the array",

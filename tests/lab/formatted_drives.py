@@ -1,7 +1,7 @@
 """`raid create --lba-size` on empty NVMe drives, made, interrupted and refused; runs in the guest.
 
-`python -m tests.lab.formatted_drives NAME...` writes NAME.json of each case to /lab. The records of aligntool are there,
-too, because the guest's own tree is gone after a power cut.
+`python -m tests.lab.formatted_drives NAME...` writes NAME.json of each case to /lab. The records of aligntool are in
+/lab, too, because the guest's own tree is gone after a power cut.
 """
 
 import hashlib

@@ -1,12 +1,21 @@
 """Arrays on empty NVMe drives that are formatted to another LBA format first: the plan, and what is refused."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from aligntool.change import ArrayPlan, RaidGoal, from_json, to_json
+from aligntool.change import (
+    ArrayPlan,
+    ArrayRequest,
+    RaidGoal,
+    from_json,
+    plan_with_request,
+    request_in_document,
+    to_json,
+)
 from aligntool.errors import Refused
 from aligntool.inventory import (
     Disk,
@@ -30,6 +39,7 @@ from aligntool.render.plan import raid_plan_lines, summary_lines
 from aligntool.steps import FormatDrive, MakeArray, MakeFileSystem, MakeMember
 from aligntool.units import MIB
 from tests.raid.builders import SIZE, drive, goal, judged, layer
+from tests.schemas import check
 
 FORMATS = (LbaFormat(0, 512, 0, 2), LbaFormat(1, 512, 8, 2), LbaFormat(2, 4096, 0, 1), LbaFormat(3, 4096, 0, 0))
 BLANK = Sampled(60_000, 0, 0, "", 16 * MIB)
@@ -62,6 +72,9 @@ def test_empty_drives_are_formatted_before_anything_else() -> None:
     words = ("--opcode=0x80", "--namespace-id=1", "--cdw10=3", "--timeout=600000")
     assert format_command(step) == ("nvme", "admin-passthru", "/dev/nvme0n1", *words)
     assert from_json(to_json(plan)) == plan
+    document = plan_with_request(plan, "wanted", ArrayRequest(("/dev/nvme0n1", "/dev/nvme1n1"), WANTED))
+    check(json.loads(document))
+    assert request_in_document(document, "wanted", ArrayRequest).goal == WANTED
     assert "nvme" in needs_of_plan(plan, here=False).programs
 
 

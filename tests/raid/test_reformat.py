@@ -55,10 +55,7 @@ def machine(
         made = replace(made, array=replace(made.array, devices=count - 1))
     namespaces = dict.fromkeys((disk.name for disk in drives), Namespace("namespace", 1))
     return Inventory((*drives, made)), ArrayDetails(
-        states,
-        bitmap_at=4096,
-        unit=Unit(4096, "uses blocks of 4096 bytes"),
-        namespaces=namespaces,
+        states, bitmap_at=4096, unit=Unit(4096, "uses blocks of 4096 bytes"), namespaces=namespaces
     )
 
 
