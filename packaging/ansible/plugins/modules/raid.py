@@ -88,6 +88,10 @@ options:
     description:
       - Free space to leave at the end of each drive.
     type: str
+  lba_size:
+    description:
+      - First format empty NVMe drives to logical blocks of this size, such as C(4096).
+    type: str
   whole_drives:
     description:
       - Use whole drives as members, without partition tables.
@@ -200,6 +204,7 @@ OPTIONS = {
     "metadata": {"type": "str", "choices": ["1.2", "1.0"]},
     "mount": {"type": "str"},
     "spare_end": {"type": "str"},
+    "lba_size": {"type": "str"},
     "whole_drives": {"type": "bool", "default": False},
     "one_drive": {"type": "bool", "default": False},
     "wipe": {"type": "list", "elements": "path"},
