@@ -36,6 +36,7 @@ from aligntool.raid.planning import needs_of_plan, plan_raid
 from aligntool.recipes.goals import parse_recipe
 from aligntool.render.lines import text_of
 from aligntool.render.plan import raid_plan_lines, summary_lines
+from aligntool.render.recipes import recipe_lines
 from aligntool.steps import FormatDrive, MakeArray, MakeFileSystem, MakeMember
 from aligntool.units import MIB
 from tests.raid.builders import SIZE, drive, goal, judged, layer
@@ -212,8 +213,10 @@ RECIPE = 'format = 1\nkind = "raid"\nsummary = "s"\nsource = "s"\nlevel = "raid1
 
 
 def test_a_recipe_may_have_a_block_size() -> None:
-    made = parse_recipe("mine.toml", f"{RECIPE}lba_size = 4096\n").goal
-    assert isinstance(made, RaidGoal) and made.lba_size == 4096
+    recipe = parse_recipe("mine.toml", f"{RECIPE}lba_size = 4096\n")
+    assert isinstance(recipe.goal, RaidGoal) and recipe.goal.lba_size == 4096
+    shown = "".join(text_of(recipe_lines((recipe,), width=100)))
+    assert "empty NVMe drives are first formatted to logical blocks of 4096 bytes" in shown
     for wrong in ("4095", "4096.5", "true", '"4KiB"', "131072"):
         with pytest.raises(Refused, match="lba_size"):
             parse_recipe("mine.toml", f"{RECIPE}lba_size = {wrong}\n")
