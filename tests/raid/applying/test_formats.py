@@ -1,5 +1,5 @@
 """Empty drives that are formatted before they become members, on loop devices as drives: their logical blocks change as
-those of an NVMe drive do, while they are open.
+soon as they are not opened exclusively.
 """
 
 import errno
@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.change import ArrayPlan
+from aligntool.change import ArrayPlan, StepDone
 from aligntool.errors import Stopped
 from aligntool.inventory import Disk, DiskKind, NvmeFacts
 from aligntool.raid import steps_drives, steps_format
 from aligntool.raid.apply import apply_record, begin, undo_record
 from aligntool.raid.lba_formats import Namespace
-from aligntool.raid.record import read_record
+from aligntool.raid.record import lock_state, read_record
 from aligntool.raid.steps_drives import LockedMembers, lock_members, read_disk
 from aligntool.raid.steps_format import format_drive
 from aligntool.steps import FormatDrive, MakeMember, subject
@@ -27,7 +27,10 @@ PATH = os.environ["PATH"]
 pytestmark = [pytest.mark.needs_root, pytest.mark.needs_tools("losetup", "blkid")]
 
 # Format 0 has 512 bytes, format 3 has 4096.
-NVME = 'echo "$@" >> {folder}/called\nexec losetup --sector-size 4096 "$2"\n'
+NVME = """
+echo "$@" >> {folder}/called
+(until losetup --sector-size 4096 "$2"; do sleep 0.05; done) > /dev/null 2>&1 &
+"""
 
 
 def as_nvme(path: str) -> Disk:
@@ -117,9 +120,8 @@ def test_no_drive_is_formatted_if_one_of_them_holds_data(at: int, drives: list[P
         second.seek(at)
         second.write(b"data of another program")
     paths = paths_in(tmp_path)
-    record = begin(plan, paths)
-    with pytest.raises(Stopped, match="it is not formatted") as stopped:
-        list(apply_record(record, plan, paths))
+    with lock_state(paths.state), pytest.raises(Stopped, match="it is not formatted") as stopped:
+        list(apply_record(begin(plan, paths), plan, paths))
     assert str(drives[1]) in str(stopped.value)
     assert blocks(drives) == [512, 512] and not called(tmp_path)
 
@@ -135,12 +137,13 @@ def test_a_drive_of_another_size_than_planned_stops_the_work(drives: list[Path])
 def test_a_rollback_keeps_the_format_of_a_drive(drives: list[Path], tmp_path: Path) -> None:
     plan = planned(drives)
     paths = paths_in(tmp_path)
-    events = apply_record(begin(plan, paths), plan, paths)
-    while blocks(drives) != [4096, 512]:
-        next(events)
-    events.close()
-    (file,) = (paths.state / "arrays").glob("*.json")
-    said = [str(event) for event in undo_record(read_record(file), plan, paths)]
+    with lock_state(paths.state):
+        events = apply_record(begin(plan, paths), plan, paths)
+        while next(events) != StepDone(0):
+            pass
+        del events  # as a power cut ends it
+        (file,) = (paths.state / "arrays").glob("*.json")
+        said = [str(event) for event in undo_record(read_record(file), plan, paths)]
     assert any("keeps its logical blocks of 4096 bytes: it is not formatted again" in text for text in said)
     assert blocks(drives) == [4096, 512] and len(called(tmp_path)) == 1
     assert not file.exists()
