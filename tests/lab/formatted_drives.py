@@ -88,7 +88,7 @@ def continued(command: str) -> dict[str, object]:
     interrupted()
     between = blocks()
     done = forked(command, "--yes", "--json")
-    found = {"between": between, "done": done, "blocks": blocks(), "records": records()}
+    found: dict[str, object] = {"between": between, "done": done, "blocks": blocks(), "records": records()}
     return found if command == "rollback" else {**found, **seen()}
 
 
