@@ -39,7 +39,7 @@ from aligntool.recipes.goals import BenchGoal, BenchTest, Recipe
 from aligntool.render.experiments import alignment_json, span_json
 from aligntool.render.plan import arrays_json
 from aligntool.render.recipes import recipes_json
-from aligntool.steps import ReencryptSectors
+from aligntool.steps import BindMount, FormatDrive, PrepareDirectory, ReencryptSectors
 from aligntool.units import KIB, MIB, Extent
 from tests.measure.bench.sample_results import result, series
 from tests.render.sample_plans import ARRAY, CONVERT, LAYOUT, PLAN, REFORMAT
@@ -52,6 +52,12 @@ PERSIST = ArrayPlan("persist", PLAN.disk, PLAN.goal, (), ARRAY.steps[-3:], *_RES
 REENCRYPT = ReencryptSectors(2, Extent(MIB, 4 * MIB), "u", 512, 4096)
 LAYERS = ArrayPlan("layers", PLAN.disk, PLAN.goal, (), (REENCRYPT,), *_REST)
 PERSIST_GOAL = PersistGoal("debian", "/srv/data")
+DIRECTORIES = (
+    FormatDrive(PLAN.disk, 1, 0, 512, 2, 4096),
+    PrepareDirectory("/srv/data/kubelet", "/srv/data", "root", "1000", "2770"),
+    BindMount("/var/lib/kubelet", "/srv/data/kubelet", "/srv/data"),
+)
+ENSURE = ArrayPlan("raid", PLAN.disk, PLAN.goal, (), DIRECTORIES, *_REST)
 RAID_GOAL = RaidGoal(
     "raid10", "fast", "database", 8 * KIB, 64 * KIB, "f2", "internal", "1.1", "ext4", 4096, 512, MIB, "/srv/f",
     ("noatime",), "partitions", 2 * MIB, 3 * MIB, 4 * MIB, (3, None), ("sda",), "{}", "fedora", "1:2:3:4", "5-6",
@@ -67,6 +73,7 @@ PLANS: dict[str, tuple[Plan, Callable[[Plan], str]]] = {
     "plan-layout": (LAYOUT, to_json),
     "plan-layers": (LAYERS, lambda plan: plan_with_request(plan, "asked", Request()) + "\n"),
     "plan-raid": (ARRAY, lambda plan: plan_with_request(plan, "wanted", ArrayRequest(DRIVES, RAID_GOAL))),
+    "plan-ensure": (ENSURE, lambda plan: plan_with_request(plan, "asked", Request()) + "\n"),
     "plan-reformat": (REFORMAT, lambda plan: plan_with_request(plan, "reformat", ReformatGoal(4096)) + "\n"),
     "plan-convert": (CONVERT, lambda plan: plan_with_request(plan, "convert", Conversion(Request(), (4096,))) + "\n"),
     "plan-persist": (PERSIST, lambda plan: plan_with_request(plan, "persist", PERSIST_GOAL) + "\n"),

@@ -101,8 +101,10 @@ class SimulatedDisk:
     def both_before(self, operation: int | None) -> tuple["SimulatedDisk", "SimulatedDisk"]:
         """Return this disk and the one beside it as a power cut before an operation of this one leaves them."""
         assert self._beside
-        is_end = operation is None or operation >= self.operations
-        return self.before(operation), self._beside.before(None if is_end else self.operations_beside[operation])
+        beside = None
+        if operation is not None and operation < self.operations:
+            beside = self.operations_beside[operation]
+        return self.before(operation), self._beside.before(beside)
 
     def _draw(self) -> None:
         if self._cut is not None and self.operations >= self._cut:
