@@ -187,6 +187,8 @@ def undo_title(step: steps.Step) -> str:
             return f"restore the {step.kind} on partition {step.partition} as it was"
         case steps.RewriteTable() | steps.ConvertTable():
             return f"keep the new {label_words(step.label)} table out of force"
+        case steps.FormatDrive():
+            return f"leave {step.disk.path} with the format that it has"
         case _:
             return f"undo: {step_title(step)}"
 

@@ -35,7 +35,7 @@ from aligntool.raid.lba_formats import Namespace
 from aligntool.raid.planning import needs_of_plan, plan_raid
 from aligntool.recipes.goals import parse_recipe
 from aligntool.render.lines import text_of
-from aligntool.render.plan import raid_plan_lines, summary_lines
+from aligntool.render.plan import raid_plan_lines, summary_lines, undo_title
 from aligntool.render.recipes import recipe_lines
 from aligntool.steps import FormatDrive, MakeArray, MakeFileSystem, MakeMember
 from aligntool.units import MIB
@@ -119,6 +119,7 @@ def test_the_question_names_the_drives_by_their_serial_numbers() -> None:
     said = "".join(text_of(summary_lines(plan, width=200)))
     assert "Formatted first, which erases the whole drive: /dev/nvme0n1 (serial S0000" in said
     assert "/dev/nvme1n1 (serial S0001" in said
+    assert undo_title(plan.steps[0]) == "leave /dev/nvme0n1 with the format that it has"
     lines = "".join(text_of(raid_plan_lines(plan, width=200, type_next="", verbose=True)))
     assert "$ nvme admin-passthru /dev/nvme0n1 --opcode=0x80 --namespace-id=1 --cdw10=3" in lines
     assert "format 0, 512 bytes (good), becomes format 3, 4096 bytes (best), as rated by the drive" in lines

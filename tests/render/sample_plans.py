@@ -1,5 +1,7 @@
 """Handmade plans with every kind of step."""
 
+from dataclasses import replace
+
 from aligntool.change import ArrayPlan, Estimate, MovePlan, Place, TablePlan, Used
 from aligntool.steps import (
     BindMount,
@@ -15,6 +17,7 @@ from aligntool.steps import (
     EditFile,
     EnableUnit,
     EntryChange,
+    FormatDrive,
     FormatMember,
     HoldContent,
     JournalPlace,
@@ -160,6 +163,8 @@ DIRECTORIES = ArrayPlan(
         BindMount("/var/lib/kubelet", "/srv/data/kubelet", "/srv/data"),
     ),
 )
+
+FORMAT = replace(ARRAY, steps=(FormatDrive(MEMBER, 1, 0, 512, 3, 4096), *ARRAY.steps))
 
 REFORMAT = ArrayPlan(
     "reformat",

@@ -35,7 +35,7 @@ from aligntool.render.progress import (
 )
 from aligntool.steps import CopyContent
 from aligntool.units import MIB, Extent
-from tests.render.sample_plans import ARRAY, CONVERT, DIRECTORIES, JOURNAL, LAYOUT, NEW, OLD, PLAN, REFORMAT, SIZE
+from tests.render.sample_plans import CONVERT, DIRECTORIES, FORMAT, JOURNAL, LAYOUT, NEW, OLD, PLAN, REFORMAT, SIZE
 from tests.schemas import check
 from tests.thorough import examples
 
@@ -195,15 +195,14 @@ def test_every_field_of_an_event_and_of_a_status_is_documented() -> None:
 
 
 def test_plans_with_every_kind_of_step_conform_to_the_published_schema() -> None:
-    for plan in (PLAN, LAYOUT, CONVERT, ARRAY, DIRECTORIES, REFORMAT):
+    plans = (PLAN, LAYOUT, CONVERT, FORMAT, DIRECTORIES, REFORMAT)
+    for plan in plans:
         document = json.loads(to_json(plan))
         check(document)
         document["plan"]["steps"][0]["partition"] = "one"
         with pytest.raises(jsonschema.ValidationError):
             check(document)
-    kinds = {
-        type(step).__name__ for plan in (PLAN, LAYOUT, CONVERT, ARRAY, DIRECTORIES, REFORMAT) for step in plan.steps
-    }
+    kinds = {type(step).__name__ for plan in plans for step in plan.steps}
     assert kinds == set(STEPS)
 
 
