@@ -110,10 +110,14 @@ def _stop_unless_blank(step: FormatDrive) -> Disk:
     if found:
         raise Stopped(f"{path} is not empty, so it is not formatted: {', '.join(found)}", hint=look)
     sampled = sample(path, Extent(0, disk.size or 0))
-    if sampled.written or sampled.unreadable or not sampled.places:
-        places = f"{sampled.written + sampled.unreadable} of {sampled.places} places"
-        text = f"{path} is not blank, or cannot be read, at {places}; it is not formatted"
-        raise Stopped(text, hint=f"if none of it is needed: {format_by_hand(step)}")
+    if sampled.written:
+        text = f"{path} holds data at {sampled.written} of {sampled.places} places; it is not formatted"
+        raise Stopped(text, hint="sudo aligntool rollback does not touch it")
+    if sampled.unreadable or not sampled.places:
+        text = (
+            f"{path} cannot be read at {sampled.unreadable} of {sampled.places} places; it is not formatted"
+        )
+        raise Stopped(text, hint=f"if formatting was interrupted: {format_by_hand(step)}")
     return disk
 
 
@@ -138,4 +142,4 @@ def format_drive(step: FormatDrive, members: LockedMembers) -> Iterator[Said]:
 def keep_format(step: FormatDrive) -> Said:
     """Return what a rollback leaves: to format the drive again would erase it a second time, for nothing."""
     blocks = read_disk(step.disk.path).limits.logical_block_size or "unknown"
-    return Said(f"{step.disk.path} keeps its logical blocks of {blocks} bytes: it is not formatted again")
+    return Said(f"{step.disk.path} keeps its logical blocks of {blocks} bytes: a rollback formats no drive")

@@ -144,6 +144,6 @@ def test_a_rollback_keeps_the_format_of_a_drive(drives: list[Path], tmp_path: Pa
         del events  # as a power cut ends it
         (file,) = (paths.state / "arrays").glob("*.json")
         said = [str(event) for event in undo_record(read_record(file), plan, paths)]
-    assert any("keeps its logical blocks of 4096 bytes: it is not formatted again" in text for text in said)
+    assert any("keeps its logical blocks of 4096 bytes: a rollback formats no drive" in text for text in said)
     assert blocks(drives) == [4096, 512] and len(called(tmp_path)) == 1
     assert not file.exists()
