@@ -101,9 +101,8 @@ class SimulatedDisk:
     def both_before(self, operation: int | None) -> tuple["SimulatedDisk", "SimulatedDisk"]:
         """Return this disk and the one beside it as a power cut before an operation of this one leaves them."""
         assert self._beside
-        beside = None
-        if operation is not None and operation < self.operations:
-            beside = self.operations_beside[operation]
+        at = self.operations if operation is None else operation
+        beside = self.operations_beside[at] if at < self.operations else None
         return self.before(operation), self._beside.before(beside)
 
     def _draw(self) -> None:
