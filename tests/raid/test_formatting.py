@@ -33,6 +33,7 @@ from aligntool.raid.commands import command_of, format_command
 from aligntool.raid.current_names import with_current_names
 from aligntool.raid.lba_formats import Namespace
 from aligntool.raid.planning import needs_of_plan, plan_raid
+from aligntool.recipes.drives import load_drives
 from aligntool.recipes.goals import parse_recipe
 from aligntool.render.lines import text_of
 from aligntool.render.plan import raid_plan_lines, summary_lines, undo_title
@@ -195,6 +196,15 @@ def test_firmware_with_a_known_defect_is_not_asked_to_format() -> None:
     assert {one.code for one in refused.value.refusals} == {"firmware-defect"}
     assert refused.value.hint == "install firmware 2.0 first"
     assert planned(WANTED, blank(0, logical=4096), blank(1, logical=4096), rows=(row,)).steps
+
+
+def test_the_database_knows_such_firmware() -> None:
+    """Puget Systems with Samsung, January 2023: drives with it lock themselves."""
+    early = [replace(blank(number), model="Samsung SSD 980 PRO 2TB", firmware="3B2QGXA7") for number in (0, 1)]
+    with pytest.raises(Refused, match="can then only be read"):
+        planned(WANTED, *early, rows=load_drives().known(early[0]))
+    fixed = [replace(disk, firmware="5B2QGXA7") for disk in early]
+    assert planned(WANTED, *fixed, rows=load_drives().known(fixed[0])).steps
 
 
 def test_drives_with_different_blocks_are_offered_the_option() -> None:
