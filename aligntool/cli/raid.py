@@ -384,8 +384,16 @@ def find_array_plan(drives: list[str], goal: RaidGoal) -> Plan:
     stale = find_stale_lines(goal) if here else ()
     try:
         sampled = acting.sampled_members(members, goal)
-        namespaces = acting.namespaces_of(sampled) if goal.lba_size is not None else {}
-        plan = plan_raid(sampled, report.inventory, goal, known=known, stale=stale, namespaces=namespaces)
+        formats = goal.lba_size is not None
+        plan = plan_raid(
+            sampled,
+            report.inventory,
+            goal,
+            known=known,
+            stale=stale,
+            namespaces=acting.namespaces_of(sampled) if formats else {},
+            disks=look((), arrays=True, files=False).disks if formats else (),
+        )
     except Refused as refused:
         acting.refuse_unready(needs_of_goal(goal, here=here, stale=stale), others=refused)
         raise

@@ -36,9 +36,11 @@ def plan_formats(
     size: int | None,
     known: Known,
     namespaces: Mapping[str, Namespace],
+    disks: Sequence[Disk],
 ) -> Formatting:
     """Plan the formats of all drives with other logical blocks than `size`. None: no drive is formatted, nor
-    for a size that is refused as a part of the goal. `namespaces`: of each drive, by its name.
+    for a size that is refused as a part of the goal. `namespaces`: of each drive, by its name; `disks`: all
+    of the machine.
     """
     if size is None or not is_possible(size):
         return Formatting(tuple(drives))
@@ -50,7 +52,7 @@ def plan_formats(
             notes.append(f"{disk.name} already has logical blocks of {size} bytes")
             continue
         namespace = namespaces.get(disk.name, Namespace())
-        refusals += format_refusals(disk, disk.name, size, namespace, inventory.disks)
+        refusals += format_refusals(disk, disk.name, size, namespace, disks)
         refusals += _refuse_defects(disk, known.get(disk.name, ()))
         refusals += _refuse_unless_blank(disk)
         notes.append(f"{disk.name}: {change_words(disk, size)}")

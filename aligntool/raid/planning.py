@@ -12,7 +12,7 @@ from aligntool.audit.wording import LOST, VIOLATES, audit_command, unread_betwee
 from aligntool.change import NOT_MOUNTED, ArrayPlan, RaidGoal
 from aligntool.contents.catalogue import kind_named
 from aligntool.errors import Refusal, refuse
-from aligntool.inventory import Inventory, superblocks_on
+from aligntool.inventory import Disk, Inventory, superblocks_on
 from aligntool.raid import boot, ceilings, chunks, commands, members, refusals
 from aligntool.raid.formatting import plan_formats
 from aligntool.raid.lba_formats import Namespace
@@ -270,12 +270,15 @@ def plan_raid(
     known: Known | None = None,
     stale: Sequence[StaleLine] = (),
     namespaces: Mapping[str, Namespace] = MappingProxyType({}),
+    disks: Sequence[Disk] = (),
 ) -> ArrayPlan:
     """Plan an array. `known`: the rows of the drive database for each disk. `stale`: lines of the system's
-    files that it replaces. `namespaces`: of each NVMe drive by its name, if drives may be formatted. Raises
-    Refused with every reason.
+    files that it replaces. If drives may be formatted, `namespaces`: of each NVMe drive by its name, and
+    `disks`: all of the machine. Raises Refused with every reason.
     """
-    formatting = plan_formats(drives, inventory, goal.lba_size, known or {}, namespaces)
+    formatting = plan_formats(
+        drives, inventory, goal.lba_size, known or {}, namespaces, disks or inventory.disks
+    )
     decided = decide_raid(formatting.drives, goal, formatting.refusals)
     geometry = decided.geometry
     placed = decided.placed

@@ -187,6 +187,12 @@ def test_two_drives_of_one_identity_are_refused() -> None:
     alike = replace(blank(1), serial="S0000", wwn=blank(0).wwn)
     with pytest.raises(Refused, match="nvme0n1 cannot be distinguished from nvme1n1"):
         planned(WANTED, blank(0), alike)
+    named = (blank(0), blank(2))
+    seen = Inventory(named)
+    namespaces = {disk.name: Namespace("namespace", 1) for disk in named}
+    with pytest.raises(Refused, match="nvme0n1 cannot be distinguished from nvme1n1"):
+        plan_raid(judged(*named), seen, WANTED, namespaces=namespaces, disks=(*named, alike))
+    assert plan_raid(judged(*named), seen, WANTED, namespaces=namespaces, disks=named).of(FormatDrive)
 
 
 def test_firmware_with_a_known_defect_is_not_asked_to_format() -> None:
