@@ -69,6 +69,7 @@ def test_an_array_as_requested_needs_no_step(level: str) -> None:
         plan = compared(inventory, wanted)
         assert plan.steps == () and plan.goal.endswith("already as requested")
         assert (plan.disk.path, plan.disk.disk_id) == ("/dev/md/data", UUID)
+    assert compared(inventory, goal(level, lba_size=512)).steps == ()
     numbered = goal(level, partitions=(1,) * len(named(inventory)))
     assert compared(inventory, numbered).steps == ()
 
@@ -92,6 +93,7 @@ def test_an_array_as_requested_needs_no_step(level: str) -> None:
         ({"spare_room": 3 * GIB}, "1MiB are free behind nvme0n1p1, not the requested 3GiB"),
         ({"inode_size": 512}, "inode_size of its ext4 is unknown, not 512B"),
         ({"block_size": 1024}, "block_size of its ext4 is unknown, not 1KiB"),
+        ({"lba_size": 4096}, "its logical blocks have 512 bytes, not the requested 4096"),
     ],
 )
 def test_an_option_that_the_array_does_not_have_is_named(words: dict[str, object], why: str) -> None:
