@@ -90,6 +90,8 @@ def _in_flight_findings(disk: Disk) -> Iterator[Finding]:
     undo = f"{next_resume(disk, 'rollback')} undoes it"
     status = f"{next_resume(disk, 'status')} shows how far the move got; {undo}"
     text = f"a move of partitions is in flight{shown}; do not mount, repair or partition the disk"
+    kept = "their partitions, and others that this table lacks, are shown again when it is finished or undone"
+    parked = f"{parked}: {kept}"
     evidence = (*([parked] if flight.partitions else []), journal, status)
     found = disk_finding(disk, Code.IN_FLIGHT, Severity.ERROR, text, *evidence, next_=resume)
     yield replace(found, sector_size=disk.sector_size, start=flight.journal_at)

@@ -231,7 +231,8 @@ def _find_or_refuse(context: MoveContext, *, any_table: bool) -> Journal:
     journal = find_journal(context.device, context.journal, any_table=any_table)
     if journal is None:
         hint = Hint(command("audit"), " shows the current state")
-        raise Refused("nothing is in flight on this disk", hint=hint, code="not-in-flight")
+        text = "nothing is in flight on this disk; a move that is complete is not undone"
+        raise Refused(text, hint=hint, code="not-in-flight")
     return journal
 
 

@@ -87,14 +87,30 @@ def shrink_hint(disk: Disk, used: Uses, fits: Fits, *, shrink: bool) -> tuple[st
             for number, use in used.items()
             if use.why
         )
-        return f"; no file system here can be shrunk enough{only}{''.join(whole)}", ""
+        full = [part for part in shrinkable(disk) if fills(part) and part.number in used]
+        more = "".join(f"; {_room_left(part, used[part.number])}" for part in full)
+        return (
+            f"; no file system here can be shrunk enough{only}{''.join(whole)}{more}",
+            _DELETE if full else "",
+        )
     room = room_by_shrinking(disk, used, fits)
     if room is None:
         return "", ""
     number, shrunk = next(iter(room[1].items()))
     by = next(part.extent.length for part in disk.partitions if part.number == number) - shrunk.length
-    text = f"; it would fit if the {shrunk.kind} on partition {number} were shrunk by {format_size(by)}"
-    return text, next_command(disk, "realign", "--shrink")
+    if number in used:
+        text = f"; it fits if the {shrunk.kind} on partition {number} is shrunk by {format_size(by)}"
+    else:
+        text = f"; it may fit if the {shrunk.kind} on partition {number} has {format_size(by)} to spare"
+    return text, next_command(disk, "plan realign", "--shrink")
+
+
+_DELETE = "delete files there, or copy the disk to a larger one, and plan again"
+
+
+def _room_left(part: Partition, use: Used) -> str:
+    found = f"{format_about(use.bytes)} of the {format_about(part.extent.length)}"
+    return f"the {kind_of(part).name} on partition {part.number} uses {found}"
 
 
 def overwriting_text(part: Partition) -> str:

@@ -392,7 +392,7 @@ def _no_room(
         return Refusal(
             "no-journal-room", disk.name, text, next_command(disk, "realign", "--journal FILE"), False
         )
-    if not hint and (named := _fitting(judged, selection, goal, claims)):
+    if (goal.shrink or not hint) and (named := _fitting(judged, selection, goal, claims)):
         helps = f"; there is for {partition_selection.partition_words(named)}"
         hint = next_command(disk, "plan realign", *_options(named))
     grain = " of the requested grain" if goal.grain_given else ""

@@ -305,7 +305,7 @@ MOST_ANSWERS = 12
 
 _WORDS = {
     "in-place": ("can be realigned in place", Style.GOOD),
-    "with-shrink": ("can be realigned only with a shrink", Style.DOUBT),
+    "with-shrink": ("can perhaps be realigned with a shrink", Style.DOUBT),
     "not": ("cannot be realigned", Style.BAD),
 }
 
@@ -349,7 +349,10 @@ def audit_lines(
 ) -> Iterator[Line]:
     """Yield the whole audit. `repairs`: possible repairs by disk name; `maps`: pictures of the disks."""
     if report.judged and not quiet:
-        yield from (*stacked(verdict_line(report), width), EMPTY)
+        yield from stacked(verdict_line(report), width)
+        if is_about_starts(report):
+            yield from paragraph(f"{INTACT}.", width)
+        yield EMPTY
     yield from maps
     if quiet:
         yield from finding_lines(report, width=width, verbose=False, quiet=True)
@@ -667,6 +670,14 @@ def worst_failed_check(verdict: Verdict) -> Check | None:
     """Return the worst check that the start fails, or None if it fails none."""
     failed = [check for check in verdict.checks if not check.on]
     return min(failed, key=lambda check: check.grid.severity.rank, default=None)
+
+
+INTACT = "Misalignment damages no data: it makes requests slower"
+
+
+def is_about_starts(report: Report) -> bool:
+    """Return whether the verdict on all disks is on misaligned partitions."""
+    return bool(report.count_answers(Answer.OFF)) and not first_verdicts(report)
 
 
 def verdict_line(report: Report) -> Line:

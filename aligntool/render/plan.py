@@ -434,7 +434,7 @@ def _summary_sentences(plan: Plan) -> Iterator[str]:
             yield (
                 "At risk: the partitions that move, if the drive fails or the journal is lost meanwhile: have"
                 " a backup. Ctrl-C or a power cut loses nothing: resume finishes the move, rollback undoes"
-                " it."
+                " it, until it is complete."
             )
         case MovePlan():
             yield (

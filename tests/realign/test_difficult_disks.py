@@ -157,7 +157,7 @@ def test_a_named_partition_on_the_grid_is_not_moved_without_room_for_a_whole_mib
 
 def test_a_full_disk_is_refused_with_the_shrink_that_would_suffice() -> None:
     disk = movable_disk("34+102400 ext4; 102434+400000 ext4", size=(502434 + 33) * 512)
-    with pytest.raises(Refused, match=r"ext4 on partition 2 were shrunk by \d+MiB") as refusal:
+    with pytest.raises(Refused, match=r"ext4 on partition 2 has \d+MiB to spare") as refusal:
         plan_for(disk)
     assert refusal.value.hint.endswith("--shrink")
     assert {mend.answer for mend in find_repairs(judged(disk))} == {"with-shrink"}
@@ -270,3 +270,11 @@ def test_the_estimate_of_a_full_disk_includes_the_flushes_of_a_small_journal() -
     assert plan.estimate.seconds == pytest.approx(size / 60e6 + size / (64 * KIB) * 2 * 3 * 0.01, abs=2)
     roomy = plan_for(movable_disk("63+200000 ext4", label=TableLabel.DOS)).estimate
     assert roomy and roomy.seconds in (2, 3)
+
+
+def test_a_full_file_system_is_named_with_what_it_uses() -> None:
+    disk = movable_disk("34+102400 ext4", size=(102434 + 33) * 512)
+    full = {1: Used(1, 102400 * 512, "a test")}
+    with pytest.raises(Refused, match=r"ext4 on partition 1 uses 50MiB of the 50MiB") as refusal:
+        plan_realign(judged(disk), RealignGoal(shrink=True), full, ALL_FREE)
+    assert "delete files" in refusal.value.hint

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aligntool.audit.report import Answer, Report
 from aligntool.inventory import DiskKind, InFlight, Layer, TableLabel
-from aligntool.render.audit import audit_lines
+from aligntool.render.audit import INTACT, audit_lines
 from aligntool.render.disk_map import _part, disk_bar_lines, map_lines
 from aligntool.render.lines import (
     Style,
@@ -147,13 +147,13 @@ def test_more_than_four_disks_are_shown_in_one_line_each() -> None:
     bad = made_disk("63+4096; 8192+4096", name="sdbad", physical=4096)
     blank = made_disk("", name="nvme11n1", physical=4096)
     lines = text(judge(*fine, bad, blank), verbose=False).splitlines()
-    assert lines[0] == "1 of 6 disks has misaligned partitions"
-    rows = {line.split()[0]: line for line in lines[2:8]}
+    assert lines[:2] == ["1 of 6 disks has misaligned partitions", f"{INTACT}."]
+    rows = {line.split()[0]: line for line in lines[3:9]}
     assert [*rows] == ["sdbad", "sd0", "sd1", "sd2", "sd3", "nvme11n1"], "the worst first, the others as given"
     assert "  2 on the grid  " in rows["sd0"] and "  1 of 2 off  " in rows["sdbad"]
     assert "  no partitions  " in rows["nvme11n1"]
     assert max(map(len, rows.values())) <= 80
-    assert "audit DISK" in lines[8] and not any(line.startswith("  # ") for line in lines)
+    assert "audit DISK" in lines[9] and not any(line.startswith("  # ") for line in lines)
     for shown, tables in ((text(judge(*fine, bad, blank), verbose=True), 5), (text(judge(*fine), verbose=False), 4)):
         assert sum(line.startswith("  # ") for line in shown.splitlines()) == tables
 
@@ -163,7 +163,7 @@ def test_the_first_row_and_the_first_command_are_about_the_same_disk() -> None:
     whole = replace(made_disk(name="sdwhole", physical=4096), content=(Layer("ext4", Extent(0, 1 << 20)),))
     whole = replace(whole, limits=replace(whole.limits, alignment_offset=3584))
     lines = text(judge(*fine, whole, made_disk("63+4096", name="sdz", physical=4096)), verbose=False).splitlines()
-    assert [line.split()[0] for line in lines[2:4]] == ["sdz", "sdwhole"], "the second has no command that moves it"
+    assert [line.split()[0] for line in lines[3:5]] == ["sdz", "sdwhole"], "the second has no command that moves it"
     assert next(line for line in lines if line.startswith("    → ")).endswith("plan realign /dev/sdz")
 
 

@@ -88,12 +88,13 @@ def cost_words(report: Report) -> str:
     costs = [
         finding.cost for finding in report.findings if finding.cost and finding.severity is not Severity.INFO
     ]
-    if not costs or not report.count_answers(Answer.OFF) or audit.first_verdicts(report):
+    if not costs or not audit.is_about_starts(report):
         return ""
     worst = min(costs, key=lambda cost: cost.write_rate)
     least = max(costs, key=lambda cost: cost.write_rate)
     share = worst.write_share + (f" to {least.write_share}" if least.write_share != worst.write_share else "")
-    return f"Predicted: random {format_size(worst.request)} writes there run at {share} of the aligned rate"
+    rate = f"random {format_size(worst.request)} writes there run at {share} of the aligned rate"
+    return f"Predicted: {rate}. {audit.INTACT}"
 
 
 ANSWERS = ((Answer.ON, "on", "good"), (Answer.OFF, "off", "bad"), (Answer.UNKNOWN, "unknown", "unknown"))
