@@ -23,7 +23,7 @@ from tests.thorough import when_thorough
 pytestmark = [
     pytest.mark.needs_root,
     pytest.mark.needs_tools("qemu-system-x86_64", "busybox", "file", "depmod", "mdadm", "sfdisk", "udevadm", "nvme"),
-    pytest.mark.needs_tools("mkfs.xfs", "mkfs.ext4", "xfs_info"),
+    pytest.mark.needs_tools("mkfs.xfs", "mkfs.ext4", "xfs_db"),
     when_thorough("formats drives in two emulated PCs"),
 ]
 LIMIT_S = 3600.0

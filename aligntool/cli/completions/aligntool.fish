@@ -454,6 +454,7 @@ complete -c aligntool -n '__aligntool_is raid plan' -l name -d 'The array\'s nam
 complete -c aligntool -n '__aligntool_is raid plan' -l mount -d 'Mount point, or none [default: /srv/NAME]' -r -f -a '(__fish_complete_directories)'
 complete -c aligntool -n '__aligntool_is raid plan' -l database-page -d 'Page size for --workload database [default: 16KiB]' -x
 complete -c aligntool -n '__aligntool_is raid plan' -l spare-end -d 'Free space to leave at the end of each drive' -x
+complete -c aligntool -n '__aligntool_is raid plan' -l lba-size -d 'First format empty NVMe drives to logical blocks of this size, such as 4096' -x
 complete -c aligntool -n '__aligntool_is raid plan' -l whole-drives -d 'Use whole drives as members, without partition tables'
 complete -c aligntool -n '__aligntool_is raid plan' -l one-drive -d 'Accept a single drive: a RAID0 of one'
 complete -c aligntool -n '__aligntool_is raid plan' -l wipe -d 'Allow everything on this device to be lost; may be repeated' -r -f -a '(__aligntool_disks)'
@@ -487,6 +488,7 @@ complete -c aligntool -n '__aligntool_is raid create' -l name -d 'The array\'s n
 complete -c aligntool -n '__aligntool_is raid create' -l mount -d 'Mount point, or none [default: /srv/NAME]' -r -f -a '(__fish_complete_directories)'
 complete -c aligntool -n '__aligntool_is raid create' -l database-page -d 'Page size for --workload database [default: 16KiB]' -x
 complete -c aligntool -n '__aligntool_is raid create' -l spare-end -d 'Free space to leave at the end of each drive' -x
+complete -c aligntool -n '__aligntool_is raid create' -l lba-size -d 'First format empty NVMe drives to logical blocks of this size, such as 4096' -x
 complete -c aligntool -n '__aligntool_is raid create' -l whole-drives -d 'Use whole drives as members, without partition tables'
 complete -c aligntool -n '__aligntool_is raid create' -l one-drive -d 'Accept a single drive: a RAID0 of one'
 complete -c aligntool -n '__aligntool_is raid create' -l wipe -d 'Allow everything on this device to be lost; may be repeated' -r -f -a '(__aligntool_disks)'

@@ -498,6 +498,7 @@ _aligntool_raid_plan() {
         '(--mount)--mount=[Mount point, or none \[default\: /srv/NAME\]]:DIR:_files -/' \
         '(--database-page)--database-page=[Page size for --workload database \[default\: 16KiB\]]:SIZE: ' \
         '(--spare-end)--spare-end=[Free space to leave at the end of each drive]:SIZE: ' \
+        '(--lba-size)--lba-size=[First format empty NVMe drives to logical blocks of this size, such as 4096]:SIZE: ' \
         '(--whole-drives)--whole-drives[Use whole drives as members, without partition tables]' \
         '(--one-drive)--one-drive[Accept a single drive\: a RAID0 of one]' \
         '*--wipe=[Allow everything on this device to be lost; may be repeated]:DEVICE:_aligntool_devices' \
@@ -544,6 +545,7 @@ _aligntool_raid_create() {
         '(--mount)--mount=[Mount point, or none \[default\: /srv/NAME\]]:DIR:_files -/' \
         '(--database-page)--database-page=[Page size for --workload database \[default\: 16KiB\]]:SIZE: ' \
         '(--spare-end)--spare-end=[Free space to leave at the end of each drive]:SIZE: ' \
+        '(--lba-size)--lba-size=[First format empty NVMe drives to logical blocks of this size, such as 4096]:SIZE: ' \
         '(--whole-drives)--whole-drives[Use whole drives as members, without partition tables]' \
         '(--one-drive)--one-drive[Accept a single drive\: a RAID0 of one]' \
         '*--wipe=[Allow everything on this device to be lost; may be repeated]:DEVICE:_aligntool_devices' \
