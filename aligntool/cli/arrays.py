@@ -44,8 +44,8 @@ from aligntool.raid.steps_drives import lock_members, read_all_disks
 from aligntool.raid.steps_format import read_namespace
 from aligntool.raid.steps_luks import NO_KEY, Key
 from aligntool.raid.steps_system import Paths
-from aligntool.realign.planning import on_captured_machine
 from aligntool.realign.preconditions import find_holders
+from aligntool.realign.repairs import with_repairs
 from aligntool.realign.suspended import names_suspensions
 from aligntool.recipes.drives import known_geometries
 from aligntool.render.lines import Line, can_redraw, plain
@@ -363,7 +363,7 @@ def _look(targets: list[str], sysroot: str | None = None, *, arrays: bool = Fals
         refuse(Refusal("not-read", unseen.what, unseen.why, unseen.hint) for unseen in inventory.unseen)
     known = known_geometries(inventory)
     report = audit(inventory, known)
-    return on_captured_machine(report, {})[0] if inventory.captured else report, known
+    return with_repairs(report)[0], known
 
 
 def _find(report: Report, target: str) -> tuple[Judged, int | None]:

@@ -14,8 +14,8 @@ import typer
 
 from aligntool.audit.drives import is_nothing_judged, targets_not_judged
 from aligntool.audit.judge import audit as judge
-from aligntool.audit.report import AuditOptions, MeasuredDisk, Report, Severity, read_measured
-from aligntool.audit.wording import shell_word
+from aligntool.audit.report import AuditOptions, MeasuredDisk, Repair, Report, Severity, read_measured
+from aligntool.audit.wording import audit_command, next_look, shell_word
 from aligntool.cli import options
 from aligntool.cli.pager import page_lines
 from aligntool.errors import ExitCode, Refusal, Refused, refuse
@@ -187,7 +187,10 @@ def audit(
             run = prometheus.Run(time.time(), time.monotonic() - began_s)
             _write(prometheus.audit_prometheus(reports[0], run, serials=serials), kept)
         case Format.TEXT:
-            texts = [_lines(report, map_=map_, quiet=quiet, verbose=verbose) for report in reports]
+            texts = [
+                _lines(report, named=bool(named), map_=map_, quiet=quiet, verbose=verbose)
+                for report in reports
+            ]
             lines = texts[0] if len(texts) == 1 else _titled(roots, texts)
             page_lines(lines) if kept.output is None else _write(text_of(lines), kept)
     if named and not (output_format is Format.TEXT and kept.output is None and options.is_one_screen()):
@@ -245,15 +248,34 @@ def _with_host(inventory: Inventory) -> Inventory:
     )
 
 
-def _lines(report: Report, *, map_: bool, quiet: bool, verbose: bool) -> Iterable[Line]:
+def _lines(report: Report, *, named: bool, map_: bool, quiet: bool, verbose: bool) -> Iterable[Line]:
     width = options.terminal_width()
     report, repairs = with_repairs(report)
+    if named:
+        report, repairs = _without_own(report, repairs, map_=map_)
     maps: Iterable[Line] = ()
     if map_:
         from aligntool.render import disk_map
 
         maps = disk_map.map_lines(report, width=width)
     return audit_lines(report, width=width, verbose=verbose, quiet=quiet, repairs=repairs, maps=maps)
+
+
+def _without_own(
+    report: Report, repairs: dict[str, tuple[Repair, ...]], *, map_: bool
+) -> tuple[Report, dict[str, tuple[Repair, ...]]]:
+    """Return the report without a next step that is the audit that runs."""
+    look = next_look if map_ else audit_command
+    own = {for_machine(look(judged.disk), report.inventory) for judged in report.judged}
+    findings = tuple(
+        replace(finding, next=f"aligntool explain {finding.code}") if finding.next in own else finding
+        for finding in report.findings
+    )
+    left = {
+        name: tuple(replace(repair, next="") if repair.next in own else repair for repair in found)
+        for name, found in repairs.items()
+    }
+    return replace(report, findings=findings), left
 
 
 def _say_not_judged(report: Report) -> None:

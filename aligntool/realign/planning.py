@@ -18,13 +18,14 @@ from aligntool.audit.wording import (
     next_command,
     next_look,
     next_realign,
+    release_command,
 )
 from aligntool.change import Estimate, MovePlan, Place, RealignGoal, Used
 from aligntool.claims import ALL_FREE, Claims
-from aligntool.commands import Command, Hint, typed
+from aligntool.commands import ByHand, Command, Hint, by_hand, joined_commands, typed
 from aligntool.contents.windows_names import StartNames
 from aligntool.errors import Refusal, Refused, refuse
-from aligntool.inventory import Disk, DiskKind, Partition, Role
+from aligntool.inventory import Disk, DiskKind, Inventory, Partition, Role
 from aligntool.mover.claimed_room import FULL_MBR
 from aligntool.mover.held_ranges import held_ranges
 from aligntool.mover.schedule import Schedule
@@ -493,11 +494,30 @@ def with_repair_commands(report: Report, repairs: Mapping[str, Sequence[Repair]]
         for repair in repairs.get(judged.disk.name, ())
         if repair.next
     }
+    arrays = {judged.disk.name: judged.disk for judged in report.judged if judged.disk.array}
     found = ((finding, (finding.disk, finding.partition, finding.next)) for finding in report.findings)
     return replace(
         report,
-        findings=tuple(replace(finding, next=answers.get(key, finding.next)) for finding, key in found),
+        findings=tuple(
+            replace(finding, next=_by_members(arrays[finding.disk or ""], report.inventory))
+            if finding.disk in arrays and finding.partition is None and finding.start == 0 and finding.off_by
+            else replace(finding, next=answers.get(key, finding.next))
+            for finding, key in found
+        ),
     )
+
+
+def _by_members(array: Disk, inventory: Inventory) -> str:
+    """Return how the start of an array is moved: the array is stopped, and the partition of each member
+    realigned. A member that is a whole drive has none.
+    """
+    members = set(array.array.members if array.array else ())
+    disks = (*inventory.disks, *inventory.below)
+    on = [(disk, part.node) for disk in disks for part in disk.partitions if part.node in members]
+    if not members or {node for _, node in on} != members:
+        return by_hand(ByHand.MEMBERS, "mdadm", array.path)
+    plans = [next_command(disk, "plan realign") for disk in dict.fromkeys(disk for disk, _ in on)]
+    return joined_commands((release_command(array.name, inventory), *plans))
 
 
 def on_captured_machine(

@@ -322,7 +322,7 @@ def repair_lines(repairs: Sequence[Repair], *, width: int) -> Iterator[Line]:
         who = f"partitions {shown}" if len(numbers) > 1 else f"partition {shown}"
         who += f" and {len(numbers) - MOST_ANSWERS} more" if len(numbers) > MOST_ANSWERS else ""
         yield from paragraph(f"  {who} {words}: {why}", width, style=style)
-        if answer != "in-place":  # the finding has that command already
+        if command and answer != "in-place":  # the finding has that command already
             yield step_line("    ", command)
     if len(groups) > MOST_ANSWERS:
         yield ((f"  … and {len(groups) - MOST_ANSWERS} more answers; --json lists every one", Style.DIM),)
@@ -716,6 +716,8 @@ def _verdict(report: Report) -> Line:
         return ((f"Linux may not see {which} after a restart", Style.BAD),)
     if off and len(disks) == 1:
         starts = [verdict.answer for verdict in off[0].verdicts if verdict.matters]
+        if [verdict.partition for verdict in off[0].verdicts] == [None]:
+            return (("The start is misaligned", Style.BAD),)
         return ((f"{starts.count(Answer.OFF)} of {counted(len(starts), 'partition')} misaligned", Style.BAD),)
     if off:
         counts = [(sum(disk in off for disk in group), words) for words, group in _groups(disks)]

@@ -8,17 +8,20 @@ import pytest
 
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Report, Severity
+from aligntool.cli.arrays import look_at_arrays
 from aligntool.cli.raid import find_persist_plan
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, Inventory, KnownGeometry, NvmeFacts, Source, Uplink
 from aligntool.linux.targets import unpack
 from aligntool.raid.running import ArrayView, PersistGoal, arrays_of
+from aligntool.realign.repairs import with_repairs
 from aligntool.render.lines import text_of
 from aligntool.render.plan import array_lines, arrays_json
 from aligntool.units import KIB, MIB
 from tests.audit.array_builders import OTHER, array, drive, image, lines, machine, system
 from tests.audit.machines.captured import HERE, report
 from tests.raid.builders import linked
+from tests.run_aligntool import run_aligntool
 from tests.thorough import THOROUGH
 
 RAID = "md-on-misaligned-partitions"
@@ -231,3 +234,27 @@ def test_a_machine_without_arrays_shows_none() -> None:
     with pytest.raises(Refused, match="md0: no running md array") as refused:
         arrays_of(report("nvme-behind-switch"), ["md0"], command=captured)
     assert refused.value.hint == "aligntool audit --sysroot 'raid show.tar.xz'"
+
+
+def test_a_next_step_of_an_array_is_that_of_the_audit(tmp_path: Path) -> None:
+    unpack(str(HERE / f"{RAID}.tar.xz"), str(tmp_path))
+    (found,) = look_at_arrays(["md3"], str(tmp_path))
+    _, repairs = with_repairs(report(RAID))
+    assert {repair.answer for repair in repairs["md3"]} == {"not"}
+    assert not any("plan realign" in step for step in found.next)
+
+
+def test_the_start_of_an_array_is_moved_by_its_members(tmp_path: Path) -> None:
+    """docs/layers.md: the array is stopped, then the partition of each member is realigned."""
+    unpack(str(HERE / f"{RAID}.tar.xz"), str(tmp_path))
+    (found,) = look_at_arrays(["md0"], str(tmp_path))
+    (step,) = (step for step in found.next if "mdadm --stop" in step)
+    assert step.endswith("sudo aligntool plan realign /dev/vda && sudo aligntool plan realign /dev/vdb")
+
+
+@pytest.mark.parametrize(("name", "options"), [("md0", ["--map"]), ("md3", [])])
+def test_an_audit_never_suggests_itself(tmp_path: Path, name: str, options: list[str]) -> None:
+    unpack(str(HERE / f"{RAID}.tar.xz"), str(tmp_path))
+    done = run_aligntool("audit", *options, "--sysroot", tmp_path, name)
+    assert "aligntool audit" not in done.stdout
+    assert ("The start is misaligned" in done.stdout) == (name == "md0")
