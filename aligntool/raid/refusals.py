@@ -158,7 +158,7 @@ def _refuse_chunk(goal: RaidGoal) -> Iterator[Refusal]:
     if chunk is None:
         return
     text = ""
-    hint = "--chunk 64KiB"
+    hint = "omit --chunk: the plan recommends one"
     if not level.striped:
         text = f"{level.title} has no chunk: every member holds all data"
         hint = "omit --chunk"

@@ -702,7 +702,7 @@ def raid_plan_lines(
     facts = f"  {size_words(plan.disk.size)} · {plan.disk.sector_size}-byte sectors"
     facts += f" · UUID {plan.disk.disk_id}" if not plan.changes_layers else ""
     if plan.array and type_next and " apply " not in type_next:
-        facts += " (each plan has a new one; -o FILE keeps it)"
+        facts += " (each plan has a new one; `raid plan -o FILE` keeps it)"
     yield from paragraph(facts, width, style=Style.DIM)
     yield EMPTY
     if members:
