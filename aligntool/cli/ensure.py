@@ -40,7 +40,7 @@ from aligntool.raid.commands import array_device
 from aligntool.raid.planning import needs_of_plan
 from aligntool.raid.selection import Found, find_drives, goal_for, is_plain
 from aligntool.raid.steps_system import wait_for_mounts
-from aligntool.recipes.goals import parse_recipe, text_of_settings
+from aligntool.recipes.goals import SETTINGS, parse_recipe, text_of_settings
 from aligntool.steps import Subject
 
 FOLDER = "/etc/aligntool/arrays.d"
@@ -102,7 +102,7 @@ def _read_goal(name: str, settings: Sequence[str]) -> EnsureGoal:
         raise typer.BadParameter("--set replaces the file: NAME is that of the array")
     file = name if is_path else f"{FOLDER}/{name}.toml"
     if settings:
-        goal = parse_recipe("--set", text_of_settings(name, settings)).goal
+        goal = parse_recipe(SETTINGS, text_of_settings(name, settings)).goal
     else:
         goal = parse_recipe(file, read_text(file, hint=typed("ls", FOLDER))).goal
     if not isinstance(goal, EnsureGoal):

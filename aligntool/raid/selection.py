@@ -193,10 +193,12 @@ def _refuse_number(drives: Sequence[Disk], goal: EnsureGoal) -> Iterator[Refusal
     if not count and wanted.may_be_none:
         return
     if count < wanted.least:
-        text = f"at least {wanted.least} drives are wanted, and {count} are selected: {named}"
+        verb = "is" if wanted.least == 1 else "are"
+        text = f"at least {counted(wanted.least, 'drive')} {verb} wanted, and {count} are selected: {named}"
         yield Refusal("too-few-members", goal.array.name, text, "aligntool audit")
     if wanted.most is not None and count > wanted.most:
-        text = f"at most {wanted.most} drives are wanted, and {count} are selected: {named}"
+        verb = "is" if wanted.most == 1 else "are"
+        text = f"at most {counted(wanted.most, 'drive')} {verb} wanted, and {count} are selected: {named}"
         yield Refusal("too-many-members", goal.array.name, text, "aligntool audit")
 
 

@@ -247,6 +247,8 @@ def _lba_size(top: Entry) -> int | None:
 # Files for arrays that are to exist at every boot (kind "ensure"): the keys of an array, and how its drives
 # are found. They are the user's: none is packaged.
 
+SETTINGS = "--set"
+"""Stands for the file in messages if there are settings instead."""
 UNUSED = "all-unused"
 INSTANCE_STORE = "instance-store"
 FOREIGN = "foreign"
@@ -261,7 +263,9 @@ def ensure_goal(top: Entry, name: str, binds: Sequence[Entry] = ()) -> EnsureGoa
     """Return the goal of a file. `name`: of the array, unless the file has one. Raises Refused."""
     table = top.values.get("drives")
     if not isinstance(table, dict):
-        raise top.refusal("the table of the drives is missing", hint=f'[drives]\nselect = "{UNUSED}"')
+        is_typed = top.file == SETTINGS
+        hint = f"--set drives.select={UNUSED}" if is_typed else f'[drives]\nselect = "{UNUSED}"'
+        raise top.refusal("the table of the drives is missing", hint=hint)
     drives = Entry(top.file, "drives", table)
     array, selection = _read_all(partial(raid_goal, top, binds), partial(_drive_selection, drives))
     if "name" not in top.values:

@@ -699,11 +699,12 @@ def raid_plan_lines(
     """
     members = plan.of(steps.MakeMember)
     yield from stacked(((f"{plan.disk.path}: ", Style.TITLE), (plan.goal, Style.TITLE)), width)
-    facts = f"  {size_words(plan.disk.size)} · {plan.disk.sector_size}-byte sectors"
-    facts += f" · UUID {plan.disk.disk_id}" if not plan.changes_layers else ""
+    facts = f"  {size_words(plan.disk.size)} · {plan.disk.sector_size}-byte sectors" if plan.disk.size else ""
+    facts += f" · UUID {plan.disk.disk_id}" if plan.disk.disk_id and not plan.changes_layers else ""
     if plan.array and type_next and " apply " not in type_next:
         facts += " (each plan has a new one; `raid plan -o FILE` keeps it)"
-    yield from paragraph(facts, width, style=Style.DIM)
+    if facts:
+        yield from paragraph(facts, width, style=Style.DIM)
     yield EMPTY
     if members:
         yield from _member_lines(members, width)

@@ -61,15 +61,15 @@ def test_there_is_nothing_to_do(told: dict[str, Any], name: str) -> None:
     [
         ("not selected", "on which it has a member, is not selected"),
         ("too few", "at least 3 drives are wanted, and 2 are selected"),
-        ("too many", "at most 1 drives are wanted, and 2 are selected"),
+        ("too many", "at most 1 drive is wanted, and 2 are selected"),
         ("another level", "is a RAID0, not the requested RAID1"),
         ("one blank", f"(serial {SERIALS[0]})"),
-        ("none is an error", "at least 1 drives are wanted, and 0 are selected: none"),
+        ("none is an error", "at least 1 drive is wanted, and 0 are selected: none"),
         ("one is an error", "RAID0 needs at least 2 members, and 1 is named"),
         ("directories changed", "/srv/dirs does not have the requested owner 1, group 12, mode 2770"),
         ("directories changed", "its directory /srv/dirs/pods is not mounted at /opt/pods"),
         ("beside plain", f"(serial {SERIALS[2]}) has the file system plain of a single drive"),
-        ("foreign", "at least 1 drives are wanted, and 0 are selected: none"),
+        ("foreign", "at least 1 drive is wanted, and 0 are selected: none"),
     ],
 )
 def test_nothing_is_changed_where_the_file_does_not_fit(told: dict[str, Any], name: str, why: str) -> None:

@@ -103,7 +103,7 @@ def test_the_number_of_drives_is_checked_and_each_is_named() -> None:
     assert "at least 3 drives are wanted, and 2 are selected: nvme0n1 (serial S0000)" in refused(
         drives, replace(ALL, least=3)
     )
-    assert "at most 1 drives are wanted, and 2" in refused(drives, replace(ALL, most=1))
+    assert "at most 1 drive is wanted, and 2" in refused(drives, replace(ALL, most=1))
     assert "and 0 are selected: none" in refused([])
     assert found([], replace(ALL, may_be_none=True)) == []
     assert "at least 3" in refused(drives, replace(ALL, least=3, may_be_none=True))
@@ -195,7 +195,7 @@ def test_a_running_array_keeps_its_drives_and_gets_no_more() -> None:
     assert [disk.name for disk in there.more] == ["nvme7n1"]
     with pytest.raises(Refused, match="nvme0n1, on which it has a member, is not selected"):
         running(DriveSelection(models=("other",)))
-    with pytest.raises(Refused, match="at most 1 drives are wanted"):
+    with pytest.raises(Refused, match="at most 1 drive is wanted"):
         running(replace(size, most=1))
     with pytest.raises(Refused, match="at least 3 drives are wanted"):
         running(replace(size, least=3))

@@ -210,3 +210,9 @@ def test_a_file_is_checked_and_shown_by_recipes_check(tmp_path: Path) -> None:
     check(json.loads(run_aligntool("recipes", "check", "--json", file, code=0).stdout), "recipes")
     refused = run_aligntool("raid", "plan", "--recipe", file, "/dev/null", code=3)
     assert "is a file of raid ensure" in refused.stderr
+
+
+def test_settings_without_drives_are_answered_with_a_setting() -> None:
+    with pytest.raises(Refused) as refused:
+        parse_recipe("--set", text_of_settings("data", ["level=raid10"]))
+    assert str(refused.value.hint) == "--set drives.select=all-unused"
