@@ -104,7 +104,9 @@ def _read_goal(name: str, settings: Sequence[str]) -> EnsureGoal:
     if settings:
         goal = parse_recipe(SETTINGS, text_of_settings(name, settings)).goal
     else:
-        goal = parse_recipe(file, read_text(file, hint=typed("ls", FOLDER))).goal
+        words = "aligntool raid ensure --dry-run --set level=raid0 --set drives.select=all-unused"
+        hint = typed("ls", FOLDER) if is_path or os.path.isdir(FOLDER) else typed(words, name)  # noqa: PTH112
+        goal = parse_recipe(file, read_text(file, hint=hint)).goal
     if not isinstance(goal, EnsureGoal):
         raise Refused(f'{file} does not have kind = "ensure"', hint=options.command("recipes check", file))
     return replace(goal, array=replace(with_new_uuids(goal.array), system=system_of(None)))

@@ -45,11 +45,13 @@ def find_drives(goal: EnsureGoal, inventory: Inventory, names: Names) -> Found:
     """Return the array that runs, or the drives for a new one. Raises Refused if neither can be said."""
     arrays = [disk for disk in inventory.disks if disk.array and short_name(disk) == goal.array.name]
     refuse(_refuse_several(arrays))
-    selected = [disk for disk in inventory.disks if _is_selected(disk, goal, inventory, names)]
+    whys = {disk.name: _why_not(disk, goal, inventory, names) for disk in inventory.disks}
+    selected = [disk for disk in inventory.disks if not whys[disk.name]]
     if arrays:
         return _of_running(arrays[0], selected, goal, inventory)
     refuse(_refuse_parts(selected, goal, inventory))
-    refuse(_refuse_number(selected, goal))
+    others = [f"{_identity(disk)}: {whys[disk.name]}" for disk in inventory.disks if disk.kind in DRIVES]
+    refuse(_refuse_number(selected, goal, () if selected else others))
     is_plain = len(selected) == 1 and _has_file_system(selected[0], goal)
     return Found(None, tuple(selected), is_plain=is_plain)
 
@@ -89,25 +91,30 @@ def _nodes(disk: Disk) -> set[str]:
     return {disk.name, *(part.node for part in disk.partitions if part.node)}
 
 
-def _is_selected(disk: Disk, goal: EnsureGoal, inventory: Inventory, names: Names) -> bool:
-    """Return whether the drive matches every kind of pattern that is given."""
+def _why_not(disk: Disk, goal: EnsureGoal, inventory: Inventory, names: Names) -> str:
+    """Return the first reason why the drive does not match every kind of pattern that is given, or ""."""
     wanted = goal.drives
     size = disk.size or 0
-    if disk.kind not in DRIVES or disk.removable or not size or size < wanted.least_size:
-        return False
-    if wanted.most_size is not None and size > wanted.most_size:
-        return False
+    if disk.kind not in DRIVES or disk.removable:
+        return "removable" if disk.removable else "not a drive"
+    if not size or size < wanted.least_size or (wanted.most_size is not None and size > wanted.most_size):
+        return "another size"
     models = (*wanted.models, *(INSTANCE_STORES if wanted.instance_store else ()))
     patterns = (
-        (models, (disk.model or "",)),
-        (wanted.names, names.get(disk.path, ())),
-        (wanted.addresses, tuple(hop.address for path in disk.links for hop in path[:1])),
+        (f"another model, {disk.model or 'unknown'}", models, (disk.model or "",)),
+        ("another name in /dev/disk/by-id", wanted.names, names.get(disk.path, ())),
+        (
+            "another PCI address",
+            wanted.addresses,
+            tuple(hop.address for path in disk.links for hop in path[:1]),
+        ),
     )
-    if not all(_matches(texts, found) for texts, found in patterns if texts):
-        return False
+    for why, texts, found in patterns:
+        if texts and not _matches(texts, found):
+            return why
     is_listed = bool(disk.serial) and disk.serial in wanted.wiped_serials
     is_own = _has_member(disk, goal.array, inventory) or _has_file_system(disk, goal)
-    return not wanted.unused or _is_unused(disk) or is_listed or is_own
+    return "" if not wanted.unused or is_listed or is_own else _use_of(disk)
 
 
 def _has_file_system(disk: Disk, goal: EnsureGoal) -> bool:
@@ -119,13 +126,17 @@ def _matches(patterns: Sequence[str], found: Sequence[str]) -> bool:
     return any(parse_pattern(text).fits(normal(each)) for text in patterns for each in found)
 
 
-def _is_unused(disk: Disk) -> bool:
-    """Return whether nothing is recognised on the drive; it may hold data all the same, which is sampled
-    before a plan is made.
+def _use_of(disk: Disk) -> str:
+    """Return why the drive is not unused, or "" if nothing is recognised on it; it may hold data all the
+    same, which is sampled before a plan is made.
     """
-    is_read = disk.table_read and disk.content_read
-    is_taken = disk.mounted_at or disk.holders or disk.read_only
-    return is_read and not is_taken and not contents_of_disk(disk)
+    if not (disk.table_read and disk.content_read):
+        return "its content could not be read"
+    if disk.mounted_at or disk.holders:
+        return "in use"
+    if disk.read_only:
+        return "read-only"
+    return "has content" if contents_of_disk(disk) else ""
 
 
 def _has_member(disk: Disk, array: RaidGoal, inventory: Inventory) -> bool:
@@ -186,7 +197,11 @@ def _identity(disk: Disk) -> str:
     return f"{disk.name} (serial {disk.serial})" if disk.serial else disk.name
 
 
-def _refuse_number(drives: Sequence[Disk], goal: EnsureGoal) -> Iterator[Refusal]:
+_MOST_NAMED = 8
+
+
+def _refuse_number(drives: Sequence[Disk], goal: EnsureGoal, others: Sequence[str] = ()) -> Iterator[Refusal]:
+    """Refuse too few or too many drives. `others`: drives that are not selected, with the reason."""
     wanted = goal.drives
     count = len(drives)
     named = ", ".join(map(_identity, drives)) or "none"
@@ -195,6 +210,9 @@ def _refuse_number(drives: Sequence[Disk], goal: EnsureGoal) -> Iterator[Refusal
     if count < wanted.least:
         verb = "is" if wanted.least == 1 else "are"
         text = f"at least {counted(wanted.least, 'drive')} {verb} wanted, and {count} are selected: {named}"
+        if others:
+            more = f"; and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+            text += f" ({'; '.join(others[:_MOST_NAMED])}{more})"
         yield Refusal("too-few-members", goal.array.name, text, "aligntool audit")
     if wanted.most is not None and count > wanted.most:
         verb = "is" if wanted.most == 1 else "are"

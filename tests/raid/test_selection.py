@@ -200,3 +200,10 @@ def test_a_running_array_keeps_its_drives_and_gets_no_more() -> None:
     with pytest.raises(Refused, match="at least 3 drives are wanted"):
         running(replace(size, least=3))
     assert running(replace(size, least=3), degraded=1).running is not None  # what is missing is compared
+
+
+def test_each_drive_that_is_not_selected_has_its_reason() -> None:
+    drives = [replace(blank(0), read_only=True), replace(blank(1), holders=("dm-0",))]
+    said = refused(drives)
+    assert "at least 1 drive is wanted" in said
+    assert "(nvme0n1 (serial S0000): read-only; nvme1n1 (serial S0001): in use)" in said
