@@ -474,6 +474,9 @@ class ReadOnlyDevice:
             job()
 
 
+_DENIED_TO_ROOT = "root itself is denied: allow this device in the container or the security module"
+
+
 @contextmanager
 def open_read_only(path: str, *, image_sector_size: int | None = None) -> Iterator[ReadOnlyDevice]:
     """Open a disk or image for reading, in sectors of 512 bytes; with `image_sector_size` in those of a disk,
@@ -481,7 +484,12 @@ def open_read_only(path: str, *, image_sector_size: int | None = None) -> Iterat
 
     Raises Refused if it is neither, or cannot be opened.
     """
-    with failing_as(Refused, path, hint=LISTS_DISKS, denied="run the same command with sudo"):
+    with failing_as(
+        Refused,
+        path,
+        hint=LISTS_DISKS,
+        denied=_DENIED_TO_ROOT if os.geteuid() == 0 else "run the same command with sudo",
+    ):
         mode = status_of(path).st_mode  # before the open, which a FIFO blocks, and which rewinds a tape
         if not (stat.S_ISBLK(mode) or stat.S_ISREG(mode)):
             raise Refused(f"{path} is neither a block device nor an image file", hint=LISTS_DISKS)

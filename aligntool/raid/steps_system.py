@@ -189,7 +189,9 @@ def refuse_mount_point(step: MountStep, paths: Paths) -> Iterator[str]:
     elif above.parts[1:2] in (("proc",), ("sys",)):
         yield f"no directory can be made in {above}"
     elif names := files_below(place):
-        yield f"{place} is not empty; a mount would hide {', '.join(names)}"
+        kinds = ("directory" if (Path(place) / name).is_dir() else "file" for name in names)
+        listed = ", ".join(f"the {kind} {name}" for kind, name in zip(kinds, names, strict=True))
+        yield f"{place} is not empty; a mount would hide {listed}"
 
 
 def _mount_unit(place: str) -> str:

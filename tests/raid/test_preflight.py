@@ -75,7 +75,7 @@ def test_a_mount_point_filled_since_is_reported_before_a_saved_plan_is_shown(
     (place / "theirs").touch()
     done = run_aligntool("apply", "--yes", kept)
     assert (done.returncode, done.stdout) == (3, "")
-    assert "a mount would hide theirs" in done.stderr
+    assert "a mount would hide the file theirs" in done.stderr
 
 
 @needs_rebuild

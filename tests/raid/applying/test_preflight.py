@@ -60,7 +60,7 @@ def test_a_name_and_a_mount_point_in_use_are_reported_together(tmp_path: Path) -
     said = reasons(plan_of(steps), tmp_path)
     assert "gives the name /dev/md/data to another array" in said
     assert "already mounts UUID=other at /srv/data" in said
-    assert "would hide theirs" in said
+    assert "would hide the file theirs" in said
     assert wrote(tmp_path) == []
 
 
@@ -144,7 +144,7 @@ def test_a_path_for_a_directory_of_the_array_must_be_free_and_empty(tmp_path: Pa
     found = preflight(Needs(steps=(*edits, *mounts)), mounts, paths)
     assert [reason.code for reason in found] == ["mount-point"] * 2
     assert f"already mounts UUID=other at {empty}" in found[0].text
-    assert f"{full} is not empty; a mount would hide theirs" in found[1].text
+    assert f"{full} is not empty; a mount would hide the directory theirs" in found[1].text
     assert not any("--mount" in reason.hint or not reason.hint for reason in found)
     (unknown,) = preflight(Needs(steps=(PrepareDirectory("/srv", "/srv", group="no-such-group"),)), (), paths)
     assert "'no-such-group', the group of /srv, is not known here" in unknown.text
