@@ -11,7 +11,7 @@ from aligntool.contents.layers import read_layers
 from aligntool.device import Device, Sectors
 from aligntool.formats.parked import read_or_empty
 from aligntool.formats.tables import read_table
-from aligntool.inventory import Layer
+from aligntool.inventory import Layer, Role
 from aligntool.mover import table as tables
 from aligntool.mover.journal import Journal
 from aligntool.mover.table import TableImages, TableState, all_sectors, is_readable, table_state
@@ -90,6 +90,22 @@ def has_ended(device: Device, journal: Journal) -> bool:
     for extent in listed_places(device):
         longest[extent.start] = max(extent.length, longest.get(extent.start, 0))
     return all(place.after.length <= longest.get(place.after.start, -1) for place in plan.places)
+
+
+def is_owned(device: Device, extent: Extent) -> bool:
+    """Return whether a partition of a table for sectors of either size has any of these bytes, or content
+    that begins at byte 0 may have.
+    """
+    disk = LegibleDisk(device, ())
+    readings = (read_table(disk, sector_size=size) for size in (512, 4096))
+    parts = (part for reading in readings for part in reading.partitions)
+    if any(part.role is not Role.EXTENDED and part.extent.overlaps(extent) for part in parts):
+        return True
+    try:
+        layers = read_layers(disk, Extent(0, device.size), sector_size=device.sector_size)
+    except OSError:
+        return True
+    return any(layer.claims_size is None or layer.claims_size > extent.start for layer in layers)
 
 
 def listed_places(device: Device) -> frozenset[Extent]:

@@ -391,6 +391,7 @@ class Journal:
         """
         place = self.contents.plan.journal
         own = [copy for copy in COPIES if self._has_head(copy)]
+        zeroed = zeroed and (bool(place.stash.length) or self._has_only_own_bytes())
         if not (zeroed or place.file) or len(own) < len(COPIES):
             failed = [error for copy in own for error in self._write_one_by_one(0, bytes(SLOT), (copy,))]
             if len(failed) == len(COPIES):
@@ -406,6 +407,20 @@ class Journal:
         elif error is not None:
             raise error
         return what_is_left(self._device, place.extent)
+
+    def _has_only_own_bytes(self) -> bool:
+        """Return whether a place without a stash, in the free blocks of a file system that may have been
+        mounted since, has nothing but this journal.
+        """
+        place = self.contents.plan.journal
+        try:
+            parts = journal_format.read_parts(self._device, self.at)
+        except Refused:
+            return False
+        behind = BODY_AT + len(journal_format.padded(parts.body))
+        rest = (self._offset(copy) + behind for copy in COPIES)
+        length = place.copy_length - behind
+        return not parts.damaged and not any(has_data(bytes(self._device.read(at, length))) for at in rest)
 
     def _try_write(self, at: int, raw: bytes) -> OSError | None:
         """Write a mark, at the second try if the first one fails. Return the error of both."""

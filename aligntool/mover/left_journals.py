@@ -1,17 +1,13 @@
 """Find a journal that is left on a disk without a move in flight."""
 
-from aligntool.contents.layers import read_layers
 from aligntool.device import Device
 from aligntool.errors import Refused
 from aligntool.formats import parked
-from aligntool.formats.tables import read_table
-from aligntool.inventory import Role
 from aligntool.mover import disk_state
 from aligntool.mover.journal import Journal
 from aligntool.mover.journal_format import SLOT, Closing, begins_as_own, is_head, read_closing
 from aligntool.mover.journal_match import matching, state_of
 from aligntool.mover.journal_search import read_unless_hole, usual_places
-from aligntool.units import Extent
 
 
 def find_left(device: Device) -> Closing | Journal | None:
@@ -25,7 +21,7 @@ def find_left(device: Device) -> Closing | Journal | None:
             continue
         closing = read_closing(device, at)
         if closing:
-            if not _is_listed(device, closing.extent):
+            if not disk_state.is_owned(device, closing.extent):
                 return closing
         elif is_head(parked.read_or_empty(device, at, SLOT)) and (journal := _left_journal(device, at)):
             return journal
@@ -41,21 +37,5 @@ def _left_journal(device: Device, at: int) -> Journal | None:
         )
     except (Refused, OSError):
         return None
-    is_free = not _is_listed(device, journal.contents.plan.journal.extent)
+    is_free = not disk_state.is_owned(device, journal.contents.plan.journal.extent)
     return journal if is_settled and is_free and not journal.lost_slots else None
-
-
-def _is_listed(device: Device, extent: Extent) -> bool:
-    """Return whether a partition of a table for sectors of either size has any of these bytes, or content
-    that begins at byte 0 may have.
-    """
-    disk = disk_state.OverlaidDisk(device, ())
-    readings = (read_table(disk, sector_size=size) for size in (512, 4096))
-    parts = (part for reading in readings for part in reading.partitions)
-    if any(part.role is not Role.EXTENDED and part.extent.overlaps(extent) for part in parts):
-        return True
-    try:
-        layers = read_layers(disk, Extent(0, device.size), sector_size=device.sector_size)
-    except OSError:
-        return True
-    return any(layer.claims_size is None or layer.claims_size > extent.start for layer in layers)

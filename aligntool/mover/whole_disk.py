@@ -21,7 +21,7 @@ from aligntool.formats.tables import read_table
 from aligntool.inventory import Partition
 from aligntool.mover import hidden_signatures
 from aligntool.mover import table as tables
-from aligntool.mover.disk_state import DiskState, LegibleDisk, is_complete
+from aligntool.mover.disk_state import DiskState, LegibleDisk, is_complete, is_owned
 from aligntool.mover.held_ranges import held_ranges
 from aligntool.mover.in_flight import compare
 from aligntool.mover.journal import Journal
@@ -192,7 +192,7 @@ def find_whole_disk_state(device: Device, journal: Journal) -> DiskState:
         if prepared and visible and not _is_half_hidden(device, journal):
             return DiskState.NOT_BEGUN
         if table is tables.TableState.AFTER and step >= plan.commit_at:
-            return DiskState.COMPLETE
+            return DiskState.COMPLETE if _is_unused(device, journal) else DiskState.LEFT
         if is_complete(journal):
             return DiskState.CHANGED if visible and _is_table_replaced(device, journal) else DiskState.LEFT
         released = False
@@ -203,7 +203,7 @@ def find_whole_disk_state(device: Device, journal: Journal) -> DiskState:
         if released and _has_table_over_content(device, journal):
             return DiskState.CHANGED if is_covered(device, journal) else DiskState.IN_FLIGHT
         if is_complete(journal) or (released and visible):
-            return DiskState.COMPLETE
+            return DiskState.LEFT if _is_place_owned(device, journal) else DiskState.COMPLETE
     if _has_only_our_bytes(device, journal):
         return DiskState.IN_FLIGHT
     if not _is_hidden(device, journal):  # not hidden yet, or not any more: the disk was used since
@@ -212,6 +212,20 @@ def find_whole_disk_state(device: Device, journal: Journal) -> DiskState:
         if prepared and adds_table(plan):
             return DiskState.NOT_BEGUN
     return DiskState.CHANGED
+
+
+def _is_unused(device: Device, journal: Journal) -> bool:
+    """Return whether nobody has changed partitions since: the new table, whose sector 0 was written last, is
+    as it was written, and nothing has the journal's place.
+    """
+    sectors = tables.all_sectors(journal.contents.images.after)
+    is_same = all(_read(device, Extent(one.at, len(one.data))) == one.data for one in sectors)
+    return is_same and not _is_place_owned(device, journal)
+
+
+def _is_place_owned(device: Device, journal: Journal) -> bool:
+    place = journal.contents.plan.journal
+    return not place.file and is_owned(device, place.extent)
 
 
 def _is_half_hidden(device: Device, journal: Journal) -> bool:

@@ -23,7 +23,7 @@ def why_free_blocks_may_be_needed(
 ) -> str:
     """Return why something else may need the free blocks of the file system `layer` at `extent`, or "" if the
     content of every partition is known and does not. `free_behind`: what follows it in its partition belonged
-    to it.
+    to it. Content on the whole disk is followed by the rest of the disk.
 
     Raises OSError.
     """
@@ -42,8 +42,9 @@ def _reasons(disk: Disk, reader: Reader, extent: Extent, layer: Layer, free_behi
     found = kind_named(layer.kind).why_free_blocks_matter(reader, extent)
     if found:
         yield f"the {layer.kind.upper()} {found}, and they need free clusters, too"
-    end = min(align_up(layer.claims_size or 0, _BLOCK), extent.length)
-    behind = Extent(extent.start + end, extent.length - end)
+    end = extent.start + min(align_up(layer.claims_size or 0, _BLOCK), extent.length)
+    last = extent.end if disk.partitions else max(disk.size or 0, end)  # of content on the whole disk
+    behind = Extent(end, last - end)
     if not free_behind and _may_have_data(reader, behind):
         yield f"dm-verity hashes after the {layer.kind} may cover its free blocks, too"
     for part in disk.partitions:

@@ -22,7 +22,7 @@ from aligntool.contents.catalogue import kind_named
 from aligntool.contents.windows_names import StartNames
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.formats.mbr import ADDRESSABLE, MOST_SECTORS
-from aligntool.inventory import Disk, DiskKind, Layer, Partition, Role, TableLabel
+from aligntool.inventory import Disk, DiskKind, Layer, Partition, Role, TableCopyState, TableLabel
 from aligntool.mover.held_ranges import held_ranges
 from aligntool.mover.old_keys import attention_to_keys
 from aligntool.mover.whole_disk import NUMBER, places, role_of
@@ -74,8 +74,9 @@ def plan_partition(
         refuse((unlisted_data(disk, claims, "plan partition", for_journal=True),))
     if move is None:
         raise _too_long(disk, part, goal, start, used)
-    # where the old GPT had its backup
-    tail = () if any(disk.gpt_headers) else (places(disk.size or 0, size)[1],)
+    # where an old GPT has its backup
+    has_backup = any(copy.name == "backup" and copy.state is TableCopyState.GOOD for copy in disk.gpt_headers)
+    tail = () if has_backup else (places(disk.size or 0, size)[1],)
     if claims.kept_in_any((move.target, *tail), (_own_bytes(disk, part),)):
         refuse((unlisted_data(disk, claims, "plan partition", for_journal=False),))
     if label == "dos" and move.target.end > ADDRESSABLE * size:
@@ -109,7 +110,7 @@ def plan_unpartition(
     head, tail = places(disk.size or 0, size)
     room = Extent(0, tail.start)
     is_gpt = disk.table is not None and disk.table.label is TableLabel.GPT
-    table = (head, tail) if is_gpt else (Extent(0, size), *_boot_program(disk))
+    table = (head, tail) if is_gpt else (Extent(0, size),)
     if claims.kept_in_any((target, tail), (part.extent, *table)):
         refuse((unlisted_data(disk, claims, "plan partition --undo", for_journal=False),))
     taken = (part.extent, target)
@@ -127,13 +128,6 @@ def plan_unpartition(
     return _plan(
         _Move(disk, part, target, journal, needs), judged, disk.table.label.value if disk.table else "", used
     )
-
-
-def _boot_program(disk: Disk) -> Iterator[Extent]:
-    """Yield the gap behind an MBR if it holds a GRUB of this table: it is lost with it, and announced."""
-    codes = disk.table.boot_code if disk.table else ()
-    if any(code.kind.startswith("GRUB") and code.partition is None for code in codes):
-        yield Extent(0, min(MIB, disk.partitions[0].extent.start))
 
 
 def refuse_unmovable(judged: Judged, others: Collection[str]) -> None:
@@ -329,8 +323,13 @@ def _journal(
 
 
 def _own_bytes(disk: Disk, part: Partition) -> Extent:
-    """Return the bytes of content that begins at byte 0. What follows that of a LUKS is its own noise."""
-    return Extent(0, disk.size or 0) if kind_named(part.content[0].kind).fills_device else part.extent
+    """Return the bytes of content that begins at byte 0. What follows that of a LUKS without a length of its
+    own is its noise.
+    """
+    layer = part.content[0]
+    has_length = layer.claims_size is not None and not layer.inner
+    is_all = kind_named(layer.kind).fills_device and not has_length
+    return Extent(0, disk.size or 0) if is_all else part.extent
 
 
 def _fitting(

@@ -194,9 +194,9 @@ def test_the_tui_fills_the_terminal_and_follows_its_size(demo: Path) -> None:
     try:
         terminal.until(1, verdict, range(119 - 4, 119 + 1))
         terminal.until(LINES - 1, "Quit", range(119 + 1))
-        for columns in (200, 120):  # with the audit beside the list, whose title ends at the right edge
+        for columns, row in ((200, 4), (120, 5)):  # with the audit beside the list, its title up to the right edge
             terminal.resize(columns)
-            terminal.until(3, "1GiB", range(columns - 8, columns + 1))
+            terminal.until(row, "1GiB", range(columns - 8, columns + 1))
         terminal.resize(100)
         terminal.until(1, verdict, range(100 - 4, 100 + 1))
     finally:

@@ -73,7 +73,7 @@ def shrunk(disk: Disk, target: Path, *, needed: bool = True) -> dict[int, Extent
     """
     before, old = seen(disk), disk.extents()
     if needed:
-        assert "shrunk by" in realign(target, code=REFUSED)
+        assert "MiB to spare" in realign(target, code=REFUSED)
     said = realign(target, "--shrink")
     assert ("Windows checks a shrunk NTFS" in said) == any(row.kind.name == "ntfs" for row in disk.rows)
     assert seen(disk) == before

@@ -525,7 +525,7 @@ def test_a_physical_volume_below_a_later_table_is_not_overwritten(tmp_path: Path
 
 @pytest.mark.needs_tools("mkfs.btrfs")
 def test_a_file_system_in_the_gap_of_grub_is_not_overwritten(tmp_path: Path) -> None:
-    """What GRUB keeps before the first partition is lost with its table; a superblock is not GRUB's."""
+    """What GRUB keeps before the first partition is overwritten only if it is named; a superblock is never."""
     image, other = with_one_partition(tmp_path, "dos", MIB), tmp_path / "other.img"
     with other.open("wb") as file:
         file.truncate(128 * MIB)
@@ -533,11 +533,15 @@ def test_a_file_system_in_the_gap_of_grub_is_not_overwritten(tmp_path: Path) -> 
     superblock = other.read_bytes()[64 * KIB : 68 * KIB]
     core = ((0x5C, struct.pack("<Q", 1)), (0x180, b"GRUB \0Geom\0Hard Disk\0Read\0 Error\r\n\0"), (32 * KIB, b"core"))
     write_pieces(image, *core)
-    assert "lost: GRUB, found at byte 512" in " ".join(aligntool("plan", "partition", "--undo", image).split())
+    refused = aligntool("plan", "partition", "--undo", image, code=REFUSED)
+    assert "are in no partition and do not read as zero" in " ".join(refused.split())
+    named = aligntool("plan", "partition", "--undo", image, "--overwrite-bytes", "32768..33280")
+    assert "lost: GRUB, found at byte 512" in " ".join(named.split())
     write_pieces(image, (64 * KIB, superblock))
     before = every_byte(image)
-    said = " ".join(aligntool("partition", "--undo", "--yes", image, code=REFUSED).split())
-    assert f"btrfs is recognised on {image} before the partition, and would be overwritten" in said
+    for words in ((), ("--overwrite-bytes", "32768..69120")):
+        said = " ".join(aligntool("partition", "--undo", "--yes", image, *words, code=REFUSED).split())
+        assert ("recognised" if words else "do not read as zero") in said
     assert every_byte(image) == before
 
 
@@ -724,3 +728,27 @@ def test_lines_that_name_the_disk_are_shown_with_their_replacements(tmp_path: Pa
     assert [line.partition("with: ")[2] for line in named_in_files(parted, undo=True, etc=tmp_path)] == [
         f"UUID=ab-cd {place} ext4 defaults 0 2" for place in ("/srv", "/mnt", "/old")
     ]
+
+
+@pytest.mark.needs_tools("mke2fs", "sgdisk")
+def test_data_where_an_old_gpt_had_its_backup_are_kept(tmp_path: Path) -> None:
+    """The header in sector 1 outlived a file system, the backup at the end did not."""
+    image = tmp_path / "disk.img"
+    image.write_bytes(bytes(64 * MIB))
+    run("sgdisk", "-o", image)
+    header = image.read_bytes()[SECTOR : 2 * SECTOR]
+    run("mke2fs", "-q", "-F", "-t", "ext4", image, "16m")
+    write_pieces(image, (0, bytes(SECTOR)), (SECTOR, header), (64 * MIB - 8 * SECTOR, b"data" * SECTOR))
+    refused = aligntool("plan", "partition", image, code=REFUSED)
+    assert "are in no partition and do not read as zero" in " ".join(refused.split())
+
+
+@pytest.mark.needs_tools("mke2fs")
+def test_free_blocks_are_moved_where_data_follow_the_whole_file_system(tmp_path: Path) -> None:
+    """They may be a hash tree that covers free blocks, too."""
+    image = tmp_path / "disk.img"
+    image.write_bytes(bytes(128 * MIB))
+    run("mke2fs", "-q", "-F", "-t", "ext4", image, "16m")
+    assert "everything" not in aligntool("plan", "partition", image)
+    write_pieces(image, (40 * MIB, b"hash"))
+    assert "everything: dm-verity hashes" in " ".join(aligntool("plan", "partition", image).split())

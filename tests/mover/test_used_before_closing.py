@@ -1,0 +1,134 @@
+"""A disk is used after its change was durable and before its journal was closed: resume and rollback keep what uses the
+place of the journal, and what another program wrote into the table.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from aligntool.errors import NothingInFlight, Refused, Stopped
+from aligntool.mover.context import MoveContext
+from aligntool.mover.journal_search import find_journal
+from aligntool.mover.left_journals import find_left
+from aligntool.mover.move import resume, rollback
+from aligntool.units import KIB, MIB, Extent
+from tests.conftest import run
+from tests.mover.conftest import Contents
+from tests.mover.simulated_disk import SECTOR, SimulatedDisk
+from tests.mover.test_changed_content import shrunk
+from tests.mover.test_simulated_cuts import NoKernel, final
+from tests.mover.test_whole_disk_cuts import Case, make
+
+HEAD = 4 * KIB
+Act = Callable[[Path], object]
+
+
+def cuts(case: Case) -> Iterator[bytes]:
+    """Yield what the last cuts leave."""
+    whole = case.act(case.platter, "realign")
+    for cut in range(whole.operations - 40, whole.operations):
+        yield final(whole.before(cut))
+
+
+def heads(place: Extent, copy_length: int) -> tuple[Extent, Extent]:
+    return Extent(place.start, HEAD), Extent(place.start + copy_length, HEAD)
+
+
+def changed(before: bytes, after: bytes) -> list[Extent]:
+    places = range(0, len(before), SECTOR)
+    return [Extent(at, SECTOR) for at in places if before[at : at + SECTOR] != after[at : at + SECTOR]]
+
+
+def grow(image: Path) -> None:
+    run("sfdisk", "-q", "--no-reread", "--wipe", "never", "-N", "1", image, stdin=", +\n")
+
+
+def add(image: Path) -> None:
+    run(
+        "sfdisk",
+        "-q",
+        "--no-reread",
+        "--wipe",
+        "never",
+        "--append",
+        image,
+        stdin=f"start={2 * MIB // SECTOR}, size=64\n",
+    )
+
+
+@pytest.mark.parametrize("way", [resume, rollback])
+@pytest.mark.parametrize("act", [grow, add])
+def test_a_table_that_another_program_changed_stays(
+    act: Act, way: Callable[..., Iterator[object]], tmp_path: Path
+) -> None:
+    case = make(tmp_path, "ext2")
+    journal = case.plan.journal
+    image = tmp_path / "used.img"
+    tried = 0
+    for platter in cuts(case):
+        image.write_bytes(platter)
+        if platter[510:512] != b"\x55\xaa":  # sector 0 is written last
+            continue
+        act(image)
+        used = image.read_bytes()
+        disk = SimulatedDisk(used)
+        with suppress(NothingInFlight, Refused, Stopped):
+            list(way(MoveContext(disk, NoKernel())))
+        own = heads(journal.extent, journal.copy_length) if act is grow else (journal.extent,)
+        assert all(any(one.contains(each) for one in own) for each in changed(used, final(disk)))
+        tried += 1
+    assert tried
+
+
+@pytest.mark.parametrize("way", [resume, rollback])
+def test_a_table_that_was_removed_leaves_grown_content(way: Callable[..., Iterator[object]], tmp_path: Path) -> None:
+    """A file system on the whole disk that was resized covers the place of the journal."""
+    case = make(tmp_path, "ext2", old=final_of(make(tmp_path, "ext2")), undo=True)
+    journal = case.plan.journal
+    image = tmp_path / "used.img"
+    tried = 0
+    for platter in cuts(case):
+        image.write_bytes(platter)
+        if "ext2" not in run("blkid", "-p", "-o", "value", "-s", "TYPE", image, fails=True):
+            continue
+        run("e2fsck", "-fy", image, fails=True)
+        run("resize2fs", image)
+        used = image.read_bytes()
+        disk = SimulatedDisk(used)
+        with suppress(NothingInFlight, Refused, Stopped):
+            list(way(MoveContext(disk, NoKernel())))
+        own = heads(journal.extent, journal.copy_length)
+        assert all(any(one.contains(each) for one in own) for each in changed(used, final(disk)))
+        tried += 1
+    assert tried
+
+
+def final_of(case: Case) -> bytes:
+    return final(case.act(case.platter, "realign"))
+
+
+@pytest.mark.parametrize("way", [resume, rollback])
+def test_a_file_in_the_place_of_the_journal_of_a_shrink_stays(
+    way: Callable[..., Iterator[object]], tmp_path: Path, contents: Contents
+) -> None:
+    """The journal lies in free blocks of the file system, which a system may mount before the journal is closed."""
+    case = shrunk("dos", tmp_path, contents)
+    assert case.rebuilt
+    place = case.rebuilt.plan.journal
+    file = random.Random(1).randbytes(4 * KIB)
+    at = place.extent.start + place.copy_length - len(file)
+    tried = 0
+    for cut in range(case.run().operations):
+        used = bytearray(final(case.run(cut)))
+        if find_journal(SimulatedDisk(bytes(used)), None) is None and find_left(SimulatedDisk(bytes(used))) is None:
+            continue
+        used[at : at + len(file)] = file
+        disk = SimulatedDisk(bytes(used))
+        with suppress(NothingInFlight, Refused, Stopped):
+            list(way(MoveContext(disk, NoKernel())))
+        assert final(disk)[at : at + len(file)] == file, cut
+        tried += 1
+    assert tried
