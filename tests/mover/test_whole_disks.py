@@ -732,13 +732,14 @@ def test_lines_that_name_the_disk_are_shown_with_their_replacements(tmp_path: Pa
 
 @pytest.mark.needs_tools("mke2fs", "sgdisk")
 def test_data_where_an_old_gpt_had_its_backup_are_kept(tmp_path: Path) -> None:
-    """The header in sector 1 outlived a file system, the backup at the end did not."""
+    """The header in sector 1 is of the time when the disk was smaller."""
     image = tmp_path / "disk.img"
-    image.write_bytes(bytes(64 * MIB))
-    run("sgdisk", "-o", image)
+    image.write_bytes(bytes(48 * MIB))
+    run("sgdisk", "-n", "1:2048:+16M", image)
     header = image.read_bytes()[SECTOR : 2 * SECTOR]
+    image.write_bytes(bytes(64 * MIB))
     run("mke2fs", "-q", "-F", "-t", "ext4", image, "16m")
-    write_pieces(image, (0, bytes(SECTOR)), (SECTOR, header), (64 * MIB - 8 * SECTOR, b"data" * SECTOR))
+    write_pieces(image, (SECTOR, header), (64 * MIB - 8 * SECTOR, b"data" * SECTOR))
     refused = aligntool("plan", "partition", image, code=REFUSED)
     assert "are in no partition and do not read as zero" in " ".join(refused.split())
 
