@@ -33,7 +33,9 @@ class DiskState(Enum):
     NOT_BEGUN = auto()  # every partition is at its old place, and whole
     IN_FLIGHT = auto()
     COMPLETE = auto()  # every partition is at its new place, and whole
-    LEFT = auto()  # as COMPLETE, but the table was changed since: the user continued to use the disk
+    # As COMPLETE, or as NOT_BEGUN with an MBR, but the table was changed since: the user continued to use the
+    # disk.
+    LEFT = auto()
     # in flight or complete; no table is readable, but there is evidence of the journal's move
     UNREADABLE = auto()
     # In flight; there is another table, or no table and no evidence of the journal's move. Or complete, but
@@ -53,13 +55,19 @@ def find_disk_state(device: Device, journal: Journal) -> DiskState:
         if table is TableState.BEFORE and step <= plan.park_at:
             # A rollback removes its markers before it writes the old table; another program does not wait for
             # that.
-            is_undone = journal.position.forward or not has_markers(device, journal)
-            return DiskState.NOT_BEGUN if is_undone else DiskState.IN_FLIGHT
+            is_settled = journal.position.forward or not has_markers(device, journal)
+            return DiskState.NOT_BEGUN if is_settled else DiskState.IN_FLIGHT
+        is_other = table is TableState.OTHER and _has_other_chain(device, images) and is_readable(device)
+        if is_other and is_undone(device, journal):
+            return DiskState.LEFT
         is_old = table is TableState.BEFORE and images.before != images.after
         if complete and (is_old or lists_old_place(device, plan)):
             return DiskState.CHANGED
         if table is TableState.OTHER and complete and is_readable(device):
             return DiskState.LEFT  # the MBR is unchanged, the chain of EBRs is not
+        is_released = journal.position.forward and step >= plan.commit_at
+        if is_other and is_released and not lists_old_place(device, plan):
+            return DiskState.LEFT
         committed = table is TableState.AFTER or (
             table is TableState.BEFORE and images.before == images.after
         )
@@ -73,6 +81,26 @@ def find_disk_state(device: Device, journal: Journal) -> DiskState:
         foreign_content(device, journal, [Extent(0, device.size)])
     )
     return DiskState.UNREADABLE if known else DiskState.CHANGED
+
+
+def is_undone(device: Device, journal: Journal) -> bool:
+    """Return whether nothing was parked yet, or only the record of the old table is missing after a rollback,
+    which removes its markers before.
+    """
+    position = journal.position
+    if position.forward:
+        return position.step <= journal.contents.plan.park_at
+    is_last = position.step <= journal.contents.plan.park_at + 1
+    return is_last and not has_markers(device, journal, only_at_source=True)
+
+
+def _has_other_chain(device: Device, images: TableImages) -> bool:
+    """Return whether sector 0 is that of the old or the new MBR, which is written after the EBRs: if they are
+    neither the old nor the new ones, another program has changed them since.
+    """
+    unparked = {one.data for one in all_sectors((*images.before, *images.after)) if one.at == 0}
+    parked = {one.data for one in all_sectors(images.parked) if one.at == 0}
+    return any(bytes(device.read(0, len(data))) == data for data in unparked - parked)
 
 
 def has_ended(device: Device, journal: Journal) -> bool:

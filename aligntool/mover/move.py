@@ -135,10 +135,11 @@ def status(context: MoveContext) -> Status:
 _NOTHING_BEGUN = "nothing was in flight: every partition is intact at its old place"
 
 
-def _already_complete(*, back: bool, remains: str = "") -> NothingInFlight:
+def _already_complete(*, back: bool, begun: bool = True, remains: str = "") -> NothingInFlight:
     """`remains`: what could not be zeroed of the journal."""
-    text = "the move is complete, and the partition table has been changed since; it stays as it is"
-    if back:
+    found = "the move is complete" if begun else "nothing is in flight"
+    text = f"{found}, and the partition table has been changed since; it stays as it is"
+    if back and begun:
         text = "the move is complete and cannot be rolled back"
     text += f"; {remains}" if remains else "; its journal is closed" if back else ""
     return NothingInFlight(text, hint=Hint(command("audit"), " shows the current state"))
@@ -203,7 +204,7 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
                 write_table(device, images, TableState.PARKED, first=() if images.of_whole_disk else None)
     if complete and (back or state is disk_state.DiskState.LEFT):
         remains = journal.close(zeroed=state is not disk_state.DiskState.LEFT)
-        raise _already_complete(back=back, remains=remains)
+        raise _already_complete(back=back, begun=not disk_state.is_undone(device, journal), remains=remains)
     yield from walk.back() if back else walk.forward()
 
 

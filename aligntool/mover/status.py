@@ -57,7 +57,8 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
     plan = journal.contents.plan
     state = state_of(device, journal)
     if state is disk_state.DiskState.LEFT:
-        return Status("old", ("the move is complete, and the partition table has been changed since",))
+        ended = "nothing is in flight" if disk_state.is_undone(device, journal) else "the move is complete"
+        return Status("old", (f"{ended}, and the partition table has been changed since",))
     done, total = progress(journal)
     ways = "partitions of this disk are being moved", "a move of partitions was being rolled back"
     if plan.conversion:

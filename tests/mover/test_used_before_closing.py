@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.change import RealignGoal
 from aligntool.errors import NothingInFlight, Refused, Stopped
 from aligntool.mover.context import MoveContext
 from aligntool.mover.journal_search import find_journal
 from aligntool.mover.left_journals import find_left
 from aligntool.mover.move import resume, rollback
+from aligntool.realign.found_plan import find_plan
+from aligntool.realign.request import Request
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
 from tests.mover.conftest import Contents
@@ -130,5 +133,52 @@ def test_a_file_in_the_place_of_the_journal_of_a_shrink_stays(
         with suppress(NothingInFlight, Refused, Stopped):
             list(way(MoveContext(disk, NoKernel())))
         assert final(disk)[at : at + len(file)] == file, cut
+        tried += 1
+    assert tried
+
+
+def make_logical(image: Path) -> Case:
+    """Make an MBR with a logical partition that moves, and room for another one behind it."""
+    with image.open("wb") as file:
+        file.truncate(80 * MIB)
+    table = "label: dos\nstart=2048, size=2048\nstart=6000, size=150000, type=5\nstart=6063, size=2048\n"
+    run("sfdisk", "-q", "--no-reread", image, stdin=table)
+    run("mke2fs", "-q", "-F", "-t", "ext2", "-b", "1024", "-E", f"offset={6063 * SECTOR}", image, "1024")
+    found = find_plan(str(image), Request(RealignGoal(), sector_size=SECTOR))
+    return Case("ext2", image.read_bytes(), found.plan, found.runs)
+
+
+def add_logical(image: Path) -> None:
+    run("sfdisk", "-q", "--no-reread", "--wipe", "never", "--append", image, stdin="start=60000, size=2048\n")
+
+
+@pytest.mark.parametrize("before", ["realign", "rollback"])
+@pytest.mark.parametrize("way", [resume, rollback])
+def test_a_logical_partition_that_was_added_stays(
+    way: Callable[..., Iterator[object]], before: str, tmp_path: Path
+) -> None:
+    """The first sector is that of the old or the new table, and another program has changed the chain behind it."""
+    image = tmp_path / "disk.img"
+    case = make_logical(image)
+    whole = case.act(case.platter, "realign")
+    tables = {case.platter[:SECTOR], final(whole)[:SECTOR]}
+    if before == "rollback":
+        begun = final(whole.before(whole.operations // 2))
+        whole = case.act(begun, "rollback")
+    tried = 0
+    for cut in range(whole.operations):
+        platter = final(whole.before(cut))
+        at = case.plan.journal.extent.start
+        if platter[:SECTOR] not in tables or not platter[at:].startswith(b"aligntool journal"):
+            continue
+        image.write_bytes(platter)
+        add_logical(image)
+        used = image.read_bytes()
+        disk = SimulatedDisk(used)
+        with suppress(NothingInFlight, Refused, Stopped):
+            list(way(MoveContext(disk, NoKernel())))
+        journal = case.plan.journal
+        own = heads(journal.extent, journal.copy_length)
+        assert all(any(one.contains(each) for one in own) for each in changed(used, final(disk))), cut
         tried += 1
     assert tried
