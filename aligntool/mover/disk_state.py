@@ -9,6 +9,7 @@ from aligntool import steps
 from aligntool.change import MovePlan, Plan
 from aligntool.contents.layers import read_layers
 from aligntool.device import Device, Sectors
+from aligntool.formats.mbr import entries_of
 from aligntool.formats.parked import read_or_empty
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Layer, Role
@@ -95,12 +96,13 @@ def is_undone(device: Device, journal: Journal) -> bool:
 
 
 def _has_other_chain(device: Device, images: TableImages) -> bool:
-    """Return whether sector 0 is that of the old or the new MBR, which is written after the EBRs: if they are
-    neither the old nor the new ones, another program has changed them since.
+    """Return whether sector 0 is that of the old or the new MBR and leads to EBRs, which are written before
+    it: if they are neither the old nor the new ones, another program has changed them since.
     """
     unparked = {one.data for one in all_sectors((*images.before, *images.after)) if one.at == 0}
     parked = {one.data for one in all_sectors(images.parked) if one.at == 0}
-    return any(bytes(device.read(0, len(data))) == data for data in unparked - parked)
+    leading = (data for data in unparked - parked if any(one.is_extended for one in entries_of(data) or ()))
+    return any(bytes(device.read(0, len(data))) == data for data in leading)
 
 
 def has_ended(device: Device, journal: Journal) -> bool:
