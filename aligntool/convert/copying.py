@@ -115,13 +115,14 @@ def _whole_copies(maps: Mapping[int, UsedMap], mapped: Collection[int]) -> Itera
 
 
 def _refuse_uncopied(disk: Disk, size: int, sizes: tuple[int, ...]) -> None:
-    """Raise Refused if a gap that is copied begins with bytes of anything else where the copy has its GPT."""
+    """Raise Refused if bytes of anything but the table would be left out where the copy has its GPT."""
     if label_of(disk) != TableLabel.GPT:
         return  # what follows an MBR in its sector is copied with it
     with open_read_only(disk.path) as device:
         head, tail = convert_table.table_places(label_of(disk), size, sizes)
-        found = bytes(device.read(head.start, head.length)), bytes(tail.length)
-        convert_table.refuse_other_content(sound_pair(device, disk.sector_size), (head, tail), found)
+        kept = [each.clipped(Extent(0, device.size)) for each in (head, tail)]
+        found = [bytes(device.read(each.start, each.length)) if each.length else b"" for each in kept]
+        convert_table.refuse_other_content(sound_pair(device, disk.sector_size), kept, found)
 
 
 def _used_extents(part: Partition, used: UsedMap) -> Iterator[Extent]:

@@ -54,6 +54,12 @@ def journal_contents(
     for release in plan.releases:
         patched(release.held, held[release.partition], release.patches)
     numbered_at = numbered_marker.place_for(plan, images, held) if at is None else None
+    if at is None and plan.holds and numbered_at is None:
+        text = (
+            "the new places and the table take every sector of the disk that could show whether the journal"
+            " file and the disk are of the same moment"
+        )
+        raise Refused(text, hint="plan without --journal FILE", code="no-journal-room")
     own = own_content(device, plan, images)
     brought = brought_content(device, plan)
     for gap in _GAPS:

@@ -174,8 +174,11 @@ def runs_for_journal(
     """Return the runs of gaps that a journal may overwrite and where a search finds it, their starts rounded
     up to 64 KiB. Not all are read: the last one with room for `preferred` bytes is enough. `own`: bytes that
     belong to the content that moves.
+
+    What only EBRs list may be unknown to the search: in flight, content is copied over them.
     """
-    searched = searched_places(disk.size or 0, (part.extent for part in disk.partitions))
+    listed = (part.extent for part in disk.partitions if part.role is not Role.LOGICAL)
+    searched = searched_places(disk.size or 0, listed)
     pieces = [gap.clipped(place) for gap in gaps for place in searched if gap.overlaps(place)]
     found = claims.free_runs(pieces, preferred + STEP, own)
     return tuple(run for each in found for run in free_runs((), each))

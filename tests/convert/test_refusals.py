@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.convert.copying import CopyRequest
 from aligntool.convert.operation import Conversion
 from aligntool.errors import Refusal, Refused
 from aligntool.realign.request import Request
@@ -71,6 +72,9 @@ def test_remains_of_a_table_for_other_sectors_can_be_cleared_by_hand(tmp_path: P
     content[at : at + 200] = b"L" * 200
     disk.write_bytes(content)
     (reason,) = reasons(disk)
+    with pytest.raises(Refused) as refused:
+        CopyRequest(Request(), str(disk), (4096,), str(tmp_path / "copy.img")).find_plan()
+    assert refused.value.refusals == (reason,)
     looking, clearing = reason.hint.split("\n")
     assert "L   L   L" in run("sh", "-c", looking)
     found = re.search(r"(\d+) bytes from byte (\d+)", clearing)

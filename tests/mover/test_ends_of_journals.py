@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.change import Event, Said, StepBegun
+from aligntool.change import Event, RealignGoal, Said, StepBegun
 from aligntool.errors import NothingInFlight, Stopped
 from aligntool.mover.context import MoveContext
 from aligntool.mover.journal import Journal
 from aligntool.mover.journal_search import find_journal
 from aligntool.mover.move import realign, resume, rollback, status
 from aligntool.mover.table import TableState, table_state
+from aligntool.realign.found_plan import find_plan
+from aligntool.realign.request import Request
 from aligntool.steps import CloseJournal, RewriteTable
 from aligntool.units import GIB, MIB, Extent
 from tests.cli.old_disks import make_old_disk
@@ -136,6 +138,23 @@ def test_a_journal_is_found_after_old_first_bytes_were_put_back(
         stopped = run_aligntool(way, "--yes", disk, code=4)
         assert "another program has written" in " ".join(stopped.stderr.split())
         assert digest(disk) == before
+
+
+def test_a_journal_lies_where_sector_0_alone_leads(tmp_path: Path) -> None:
+    """In flight, content is copied over EBRs: what only they list leads nowhere once the old sector 0 is put back."""
+    disk = tmp_path / "disk.img"
+    with disk.open("wb") as file:
+        file.truncate(1600 * MIB)
+    logicals = "start=126, size=40960\nstart=41149, size=40960\nstart=819263, size=2457537\n"
+    run("sfdisk", "-q", disk, stdin=f"label: dos\nstart=63, size=3276737, type=5\n{logicals}")
+    listed = json.loads(run("sfdisk", "--json", disk))["partitiontable"]["partitions"]
+    assert len(listed) == 4
+    (container,) = (one for one in listed if one["type"] == "5")
+    edges = [container["start"] * SECTOR, (container["start"] + container["size"]) * SECTOR]
+    near = [Extent(0, 64 * MIB), Extent(1344 * MIB, 256 * MIB)]
+    near += [Extent(max(edge - 64 * MIB, 0), 64 * MIB) for edge in edges]
+    journal = find_plan(str(disk), Request(RealignGoal(), sector_size=SECTOR)).plan.journal.extent
+    assert any(place.contains(journal) for place in near)
 
 
 class FailingOnce(SimulatedDisk):

@@ -26,6 +26,7 @@ from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
 from tests.mover import test_convert_cuts, test_whole_disk_cuts
 from tests.mover.command_line import aligntool
+from tests.mover.entries import write_records
 from tests.mover.planned_disks import make_planned, with_journal_in_file
 from tests.mover.simulated_disk import SimulatedDisk, until_cut
 from tests.mover.test_old_copies import PAIRS, Moment, both_directions, numbered_at, outcome
@@ -449,3 +450,20 @@ def test_every_plan_with_a_journal_in_a_file_numbers_a_marker(label: str, sector
             if isinstance(event, StepDone):  # the journal is written
                 break
         assert numbered_at(Moment(final(disk), final(file))) is not None
+
+
+def test_a_journal_file_is_refused_if_the_disk_has_no_room_for_its_number(tmp_path: Path) -> None:
+    """The new place and its EBR take every sector that is hidden: an older disk would look the same with this file."""
+    disk = tmp_path / "disk.img"
+    records = {
+        0: [(0x05, 2048, 120_000)],
+        2048: [(0x83, 2048, 12_286), (0x05, 14_334, 16_386)],
+        16_382: [(0x83, 1, 16_385)],
+    }
+    write_records(disk, 64 * MIB, records)
+    run("mke2fs", "-q", "-F", "-t", "ext2", "-b", "1024", "-E", f"offset={16_383 * 512}", disk, "8192")
+    found = find_plan(str(disk), Request(RealignGoal(), sector_size=512))
+    case = Case(disk.read_bytes(), with_journal_in_file(found.plan), found.runs)
+    with pytest.raises(Refused, match="whether the journal file and the disk are of the same moment"):
+        _ = case.whole
+    assert final(Case(case.platter, found.plan, found.runs).whole) != case.platter
