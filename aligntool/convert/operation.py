@@ -16,10 +16,10 @@ from aligntool.inventory import Disk
 from aligntool.linux.block import open_read_only
 from aligntool.linux.fat import NewFat, new_fat
 from aligntool.linux.file_reader import fresh_reader
-from aligntool.mover.convert_table import BLOCK, check_sizes, convert_images
+from aligntool.mover.convert_table import BLOCK, check_sizes
 from aligntool.mover.hidden_signatures import with_signatures
 from aligntool.realign.disk_facts import open_claims
-from aligntool.realign.found_plan import FoundPlan
+from aligntool.realign.found_plan import FoundPlan, refuse_impossible
 from aligntool.realign.preconditions import look_before_change, naming_loops
 from aligntool.realign.request import Request
 from aligntool.realign.second_table import refuse_second_table
@@ -51,9 +51,9 @@ class Conversion:
             with open_claims(disk, request.goal) as (claims, sentences):
                 plan = convert_plan.plan_conversion(judged, request.goal, sizes, units, rebuilds, claims)
             plan = replace(plan, attention=(*sentences, *plan.attention))
-            with open_read_only(disk.path) as device:  # raises Refused if the table itself does not permit it
-                convert_images(device, plan, journal_at=None, journal_id=bytes(16))
-        return FoundPlan(plan, judged, {}, {number: fat.parts for number, fat in fats.items()})
+            found = FoundPlan(plan, judged, {}, {number: fat.parts for number, fat in fats.items()})
+            refuse_impossible(found)
+        return found
 
 
 def judged_units(target: str, request: Request) -> tuple[Judged, dict[int, Unit], frozenset[int]]:

@@ -3,17 +3,17 @@
 from collections.abc import Mapping
 
 from aligntool.change import MovePlan
+from aligntool.device import Device
 from aligntool.errors import Refused
 from aligntool.mover import numbered_marker, table, whole_disk
 from aligntool.mover.claimed_room import claims_of
-from aligntool.mover.context import MoveContext
 from aligntool.mover.convert_table import convert_images
 from aligntool.mover.hidden_signatures import read_saved
 from aligntool.mover.journal import Contents, pack
 from aligntool.mover.journal_format import BODY_AT
 from aligntool.mover.newcomers import brought_content, own_content
 from aligntool.mover.steps import patched
-from aligntool.mover.table import TableState, table_state
+from aligntool.mover.table import TableImages, TableState, table_state
 from aligntool.steps import CopyContent
 from aligntool.units import KIB, Extent
 
@@ -24,29 +24,16 @@ Runs = Mapping[int, tuple[Extent, ...]]  # by the number of a partition, counted
 
 def journal_contents(
     plan: MovePlan,
-    context: MoveContext,
+    device: Device,
     runs: Runs,
     rebuilt: Mapping[int, tuple[bytes, ...]],
     at: int | None,
     id_: bytes,
 ) -> Contents:
-    """Return the contents of the journal, checked as far as possible before the first write."""
-    device = context.device
-    if plan.conversion:
-        images = convert_images(device, plan, journal_at=at, journal_id=id_)
-        state = table_state(device, images)
-    elif whole_disk.adds_table(plan) is None:
-        claims = claims_of(plan.steps)
-        images = table.table_images(
-            device, plan.park, plan.rewrite, journal_at=at, journal_id=id_, claims=claims
-        )
-        state = table_state(device, images)
-    else:
-        images = whole_disk.whole_images(device, plan, journal_at=at, journal_id=id_)
-        state = table_state(device, images.without_sector_0(TableState.BEFORE))
-    if state is not TableState.BEFORE:
-        text = "the partition table has changed since the plan was made"
-        raise Refused(text, hint="make a new plan", code="plan-stale")
+    """Return the contents of the journal, checked as far as possible before the first write. `at`: the byte
+    of the disk where it begins, None in a file. Raises Refused, and OSError if the disk is unreadable.
+    """
+    images = planned_images(plan, device, at, id_)
     held = {step.partition: read_saved(device, step.source.start, step.held) for step in plan.holds}
     for rebuild in plan.rebuilds:
         before = read_saved(device, rebuild.extent.start, rebuild.held)
@@ -71,6 +58,28 @@ def journal_contents(
         if BODY_AT + len(pack(contents)) <= plan.journal.copy_length:
             break
     return contents
+
+
+def planned_images(plan: MovePlan, device: Device, at: int | None, id_: bytes) -> TableImages:
+    """Return the tables of a plan; see `journal_contents`. Raises Refused if they cannot be made, or the disk
+    does not have the old one.
+    """
+    if plan.conversion:
+        images = convert_images(device, plan, journal_at=at, journal_id=id_)
+        state = table_state(device, images)
+    elif whole_disk.adds_table(plan) is None:
+        claims = claims_of(plan.steps)
+        images = table.table_images(
+            device, plan.park, plan.rewrite, journal_at=at, journal_id=id_, claims=claims
+        )
+        state = table_state(device, images)
+    else:
+        images = whole_disk.whole_images(device, plan, journal_at=at, journal_id=id_)
+        state = table_state(device, images.without_sector_0(TableState.BEFORE))
+    if state is not TableState.BEFORE:
+        text = "the partition table has changed since the plan was made"
+        raise Refused(text, hint="make a new plan", code="plan-stale")
+    return images
 
 
 def _with_gaps_filled(runs: tuple[Extent, ...], gap: int) -> tuple[Extent, ...]:

@@ -47,9 +47,8 @@ def realign(
     place = plan.journal
     id_ = new_id()
     try:
-        contents = journal_contents(
-            plan, context, runs, rebuilt, None if place.file else place.extent.start, id_
-        )
+        at = None if place.file else place.extent.start
+        contents = journal_contents(plan, context.device, runs, rebuilt, at, id_)
     except OSError as error:
         raise Refused(f"{_move_sentence(error)}; no partition was touched") from error
     yield from begin(context, contents, id_)

@@ -17,7 +17,7 @@ from aligntool.linux.block import open_read_only
 from aligntool.linux.content import UsedMap, is_free_behind
 from aligntool.linux.file_reader import fresh_reader
 from aligntool.linux.held import held
-from aligntool.mover import table
+from aligntool.mover.journal_contents import journal_contents, planned_images
 from aligntool.realign.disk_facts import least_lengths, names_on, open_claims, refuse_bad_blocks, uses_of
 from aligntool.realign.partition_selection import fills, overwriting_text, shrinkable
 from aligntool.realign.planning import plan_realign
@@ -25,7 +25,7 @@ from aligntool.realign.preconditions import look_before_change, naming_loops
 from aligntool.realign.request import Request
 from aligntool.realign.second_table import refuse_second_table
 from aligntool.realign.used_maps import read_map
-from aligntool.steps import ParkEntries, ShrinkContent
+from aligntool.steps import ShrinkContent, WriteJournal
 from aligntool.units import Extent
 
 
@@ -58,17 +58,28 @@ def _find_plan(target: str, request: Request, rule: str) -> FoundPlan:
     with naming_loops(path), hints_for_disk(path, judged.disk.raw_copy, request.typed):
         found = plan_for(judged, request)
         refuse_second_table(judged.disk)
-        _refuse_unusual_table(found.plan)
+        refuse_impossible(found)
     return found
 
 
-def _refuse_unusual_table(plan: MovePlan) -> None:
-    """Raise Refused if the tables of the move cannot be made, such as for an EBR with its entries in another
-    order.
+def refuse_impossible(found: FoundPlan) -> None:
+    """Raise Refused if the move could not begin: its tables or its journal cannot be made, such as for an EBR
+    with its entries in another order.
     """
-    if plan.of(ParkEntries):
-        with open_read_only(plan.disk.path, image_sector_size=plan.disk.sector_size) as device:
-            table.table_images(device, plan.park, plan.rewrite, journal_at=None, journal_id=bytes(16))
+    plan = found.plan
+    if not plan.of(WriteJournal):
+        return
+    place = plan.journal
+    at = None if place.file else place.extent.start
+    path = plan.disk.path
+    with (
+        failing_as(Refused, f"{path} cannot be read"),
+        open_read_only(path, image_sector_size=plan.disk.sector_size) as device,
+    ):
+        if plan.of(ShrinkContent):
+            planned_images(plan, device, at, bytes(16))  # the content is not yet the one that moves
+        else:
+            journal_contents(plan, device, found.runs, found.rebuilt, at, bytes(16))
 
 
 def plan_for(judged: Judged, request: Request) -> FoundPlan:

@@ -14,6 +14,7 @@ from aligntool.errors import Refused
 from aligntool.mover.claimed_room import FULL_MBR, FlightClaims, claims_of, entries_in_flight
 from aligntool.mover.context import MoveContext
 from aligntool.mover.move import realign, resume, rollback
+from aligntool.realign.found_plan import find_plan
 from aligntool.realign.planning import plan_realign
 from aligntool.realign.request import Request, look_at
 from aligntool.steps import ParkEntries, WriteJournal
@@ -258,3 +259,16 @@ def test_an_entry_whose_content_stays_visible_is_not_extended() -> None:
     found = entries_in_flight(claims, parked, others, [2], ROOM)
     assert found == {**parked, 2: Extent(6 * MIB + 512, 14 * MIB - 512)}
     assert entries_in_flight(claims, parked, others, [], ROOM) is None
+
+
+@pytest.mark.needs_tools("mke2fs")
+def test_a_plan_is_refused_if_the_move_could_not_begin(tmp_path: Path) -> None:
+    """All entries of the GPT are used: none can claim the place of the journal."""
+    image = tmp_path / "disk.img"
+    with image.open("wb") as file:
+        file.truncate(128 * MIB)
+    others = "".join(f"start={40960 + 256 * number}, size=128\n" for number in range(127))
+    run("sfdisk", "-q", image, stdin=f"label: gpt\nfirst-lba: 34\nstart=63, size=20480\n{others}")
+    run("mke2fs", "-q", "-F", "-t", "ext2", "-E", f"offset={63 * 512}", image, "10240")
+    with pytest.raises(Refused, match="no unused entry"):
+        find_plan(str(image), Request(RealignGoal(), sector_size=512))
