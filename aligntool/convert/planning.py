@@ -423,7 +423,7 @@ def _journal(
     # the backup of the old table may lie behind it, wherever the disk ends
     last = min(tail.start, usable.end)
     gaps = [*free_runs((part.extent for part in disk.partitions), Extent(first, max(last - first, 0)))]
-    runs = runs_for_journal(disk, gaps, total, claims)
+    runs = runs_for_journal(disk, gaps, (total, total), claims)
     place = next((run for run in sorted(runs, reverse=True) if run.length >= total), None)
     if place is None and claims.in_the_way and any(gap.length >= total for gap in gaps):
         refuse((unlisted_data(disk, claims, "plan convert", for_journal=True),))

@@ -1,8 +1,8 @@
 """Find the journal of a move in flight from the disk alone: on another machine, nothing else is known.
 
 It is found through a parked entry, otherwise through a marker at the start of an entry, otherwise by its
-magic: where journals are placed (journal_places.py); if a copy of the table is damaged, in the last and first
-16 GiB, too.
+magic: where journals are placed (journal_places.py); if a copy of the table or a chain of EBRs is damaged, in
+the last and first 16 GiB, too.
 """
 
 from collections.abc import Iterator
@@ -15,10 +15,16 @@ from aligntool.mover import disk_state, numbered_marker, whole_disk
 from aligntool.mover.journal import Journal
 from aligntool.mover.journal_format import SLOT, LostPart, NoJournal, head_or_none, is_head
 from aligntool.mover.journal_match import is_begun, is_of_this_move, matching, refuse_other_disk
-from aligntool.mover.journal_places import GRID, LONGEST_USUAL, NEAR_THE_END, NEAR_THE_START, searched_places
-from aligntool.units import GIB, Extent, align_down
-
-SEARCHED = 16 * GIB
+from aligntool.mover.journal_places import (
+    AROUND_DAMAGE,
+    GRID,
+    LONGEST_USUAL,
+    NEAR_THE_END,
+    NEAR_THE_START,
+    searched_places,
+)
+from aligntool.mover.table import is_readable
+from aligntool.units import Extent, align_down
 
 
 def find_journal(device: Device, file: Device | None, *, any_table: bool = False) -> Journal | None:
@@ -45,7 +51,7 @@ def find_journal(device: Device, file: Device | None, *, any_table: bool = False
             refusal = error  # the entry may be torn, and the journal may still be found by the search
         else:
             return _with_newest_record(journal)
-    sound = parked.is_table_intact(device)
+    sound = parked.is_table_intact(device) and is_readable(device)
     found = _search_journal(device, entry, sound=sound, any_table=any_table)
     if isinstance(found, Journal):
         return _with_newest_record(found)
@@ -207,7 +213,7 @@ def _outside_of_holes(device: Device, places: range) -> Iterator[int]:
 
 
 def _find_heads(device: Device, *, sound: bool) -> Iterator[int]:
-    end, start = (NEAR_THE_END, NEAR_THE_START) if sound else (SEARCHED, SEARCHED)
+    end, start = (NEAR_THE_END, NEAR_THE_START) if sound else (AROUND_DAMAGE, AROUND_DAMAGE)
     for at in usual_places(device, at_the_end=end, at_the_start=start):
         if is_head(read_unless_hole(device, at, SLOT)):
             second = head_or_none(device, at, 1)  # the head of the first copy may be damaged

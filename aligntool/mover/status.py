@@ -9,8 +9,8 @@ from aligntool.mover.changed_disk import CHANGED_TABLE, UNFINISHED, changed_sent
 from aligntool.mover.in_flight import CHOOSE, Change
 from aligntool.mover.journal import Journal
 from aligntool.mover.journal_match import state_of
-from aligntool.mover.journal_places import MOST_PARTITIONS
-from aligntool.mover.journal_search import SEARCHED, content_starts, find_journal
+from aligntool.mover.journal_places import AROUND_DAMAGE, MOST_PARTITIONS
+from aligntool.mover.journal_search import content_starts, find_journal
 from aligntool.mover.left_journals import find_left
 from aligntool.mover.steps import progress
 from aligntool.mover.table import is_readable
@@ -123,7 +123,7 @@ def _unsearched_sentences(device: Device) -> tuple[str, ...]:
     if len(content_starts(device, device.sector_size)) > MOST_PARTITIONS:
         text = f"the table has more than {MOST_PARTITIONS} partitions"
         return (f"{text}; beside the others, nothing was searched",)
-    if device.size <= 2 * SEARCHED or is_readable(device):
+    if device.size <= 2 * AROUND_DAMAGE or is_readable(device):
         return ()
-    searched = f"the first and last {SEARCHED // GIB} GiB; the space between was not searched"
+    searched = f"the first and last {AROUND_DAMAGE // GIB} GiB; the space between was not searched"
     return (f"no partition table is readable, and no journal is in {searched}",)

@@ -12,7 +12,7 @@ from aligntool.formats.gpt import table_sizes
 from aligntool.inventory import Disk, Layer, Partition, Role, TableLabel
 from aligntool.mover.claimed_room import FlightClaims, entries_in_flight, mbr_room, unused_slots
 from aligntool.mover.held_ranges import held_ranges
-from aligntool.mover.journal_places import searched_places
+from aligntool.mover.journal_places import usable_places
 from aligntool.realign import placing
 from aligntool.steps import EntryChange, JournalPlace, Patch
 from aligntool.units import KIB, MIB, Extent, align_down, align_up, merged
@@ -169,24 +169,30 @@ def free_runs(taken: Iterable[Extent], room: Extent) -> Iterator[Extent]:
 
 
 def runs_for_journal(
-    disk: Disk, gaps: Iterable[Extent], preferred: int, claims: Claims, own: Iterable[Extent] = ()
+    disk: Disk, gaps: Collection[Extent], lengths: tuple[int, int], claims: Claims, own: Iterable[Extent] = ()
 ) -> tuple[Extent, ...]:
     """Return the runs of gaps that a journal may overwrite and where a search finds it, their starts rounded
-    up to 64 KiB. Not all are read: the last one with room for `preferred` bytes is enough. `own`: bytes that
-    belong to the content that moves.
-
-    What only EBRs list may be unknown to the search: in flight, content is copied over them.
+    up to 64 KiB. `lengths`: the least and the preferred bytes of the journal. Not all are read: the last run
+    with room for the preferred ones is enough. `own`: bytes that belong to the content that moves.
     """
-    listed = (part.extent for part in disk.partitions if part.role is not Role.LOGICAL)
-    searched = searched_places(disk.size or 0, listed)
-    pieces = [gap.clipped(place) for gap in gaps for place in searched if gap.overlaps(place)]
-    found = claims.free_runs(pieces, preferred + STEP, own)
-    return tuple(run for each in found for run in free_runs((), each))
+    listed, in_chains = (
+        [part.extent for part in disk.partitions if (part.role is Role.LOGICAL) is is_logical]
+        for is_logical in (False, True)
+    )
+    least, preferred = lengths
+    runs: tuple[Extent, ...] = ()
+    for places in usable_places(disk.size or 0, listed, in_chains):
+        pieces = [gap.clipped(place) for gap in gaps for place in places if gap.overlaps(place)]
+        found = claims.free_runs(pieces, preferred + STEP, own)
+        runs = tuple(run for each in found for run in free_runs((), each))
+        if any(run.length >= least for run in runs):
+            break
+    return runs
 
 
-def preferred_length(needs: JournalNeeds) -> int:
-    """Return the bytes of a journal with the preferred sizes."""
-    return _total(journal_sizes(needs)[0])
+def journal_lengths(needs: JournalNeeds) -> tuple[int, int]:
+    """Return the bytes of the smallest possible journal, and of one with the preferred sizes."""
+    return least_journal_length(needs), _total(journal_sizes(needs)[0])
 
 
 def place_journal(runs: Iterable[Extent], needs: JournalNeeds) -> JournalPlace | None:
@@ -594,7 +600,7 @@ def _with_journal(
         gaps = tuple(run for run in free if _can_claim(disk, moves, (*targets, run)))
         unclaimed = max((run.length for run in free if run not in gaps), default=0)
         own = _own_bytes(disk, before, moves)
-        runs = runs_for_journal(disk, gaps, preferred_length(needs), claims, own)
+        runs = runs_for_journal(disk, gaps, journal_lengths(needs), claims, own)
     journal = in_file(goal.journal_file, needs) if goal.journal_file else place_journal(runs, needs)
     largest = max((run.length for run in runs), default=0)
     signatures_only = journal is not None and not holds_all(journal, needs)

@@ -317,8 +317,8 @@ def _journal(
 ) -> steps.JournalPlace | None:
     if goal.journal_file:
         return search.in_file(goal.journal_file, needs)
-    gaps = search.free_runs(taken, room)
-    runs = search.runs_for_journal(disk, gaps, search.preferred_length(needs), claims, (own,))
+    gaps = tuple(search.free_runs(taken, room))
+    runs = search.runs_for_journal(disk, gaps, search.journal_lengths(needs), claims, (own,))
     return search.place_journal(runs, needs)
 
 

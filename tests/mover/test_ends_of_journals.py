@@ -157,6 +157,28 @@ def test_a_journal_lies_where_sector_0_alone_leads(tmp_path: Path) -> None:
     assert any(place.contains(journal) for place in near)
 
 
+def test_a_journal_between_logical_partitions_is_found_without_their_chain(tmp_path: Path) -> None:
+    """The only room for it is between two that only EBRs list. One EBR is overwritten, as in flight it may be."""
+    disk = tmp_path / "disk.img"
+    with disk.open("wb") as file:
+        file.truncate(2000 * MIB)
+    size = 300 * MIB // SECTOR
+    starts = 126, 126 + size + 63, 126 + 2 * size + 40 * MIB // SECTOR
+    lengths = size, size, 2000 * MIB // SECTOR - starts[2]
+    logicals = "".join(f"start={start}, size={length}\n" for start, length in zip(starts, lengths, strict=True))
+    run("sfdisk", "-q", disk, stdin=f"label: dos\nstart=63, type=5\n{logicals}")
+    for start in starts:
+        run("mke2fs", "-q", "-F", "-t", "ext2", "-E", f"offset={start * SECTOR}", disk, f"{size // 2}")
+    with disk.open("rb") as file:
+        head = file.read(MIB)
+    kill_while_copying(disk)
+    with disk.open("r+b") as file:
+        file.write(head)
+        file.seek((starts[1] - 1) * SECTOR)  # sfdisk puts its EBR there
+        file.write(os.urandom(SECTOR))
+    assert json.loads(run_aligntool("status", "--json", disk).stdout)["state"] == "in-flight"
+
+
 class FailingOnce(SimulatedDisk):
     """Write number `fails`, and the next `times` - 1 ones at its place, end with an I/O error."""
 
